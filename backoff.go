@@ -1,0 +1,24 @@
+package outbox
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Backoff is how long to wait before the next attempt: Base after the first failure, Factor times longer after each further one,
+// never more than Cap, each spread by ± Jitter (a fraction) so that what failed together does not return together.
+type Backoff struct {
+	Base   time.Duration
+	Factor float64
+	Cap    time.Duration
+	Jitter float64
+}
+
+// Delay returns the wait after the given number of failures, which counts from 1.
+func (b Backoff) Delay(failures int) time.Duration {
+	d := float64(b.Base) * math.Pow(b.Factor, float64(max(failures, 1)-1))
+	d = min(d, float64(b.Cap))
+	d *= 1 + b.Jitter*(2*rand.Float64()-1)
+	return time.Duration(d)
+}

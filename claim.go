@@ -1,0 +1,18 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+)
+
+// claim reads the next batch of the lanes. It is a plain read: who may read a lane is settled by the lease, so claiming costs no write
+// and leaves nothing behind when the relay dies.
+//
+// It asks by state and never by "position > last": a lower position may commit later, and would be lost.
+func (r *Relay) claim(ctx context.Context, lanes []Lane) ([]*Record, error) {
+	records, err := r.store.Claim(ctx, lanes, ClaimLimit{Records: r.cfg.BatchRecords, Bytes: r.cfg.BatchBytes})
+	if err != nil {
+		return nil, fmt.Errorf("claim: %w", err)
+	}
+	return records, nil
+}

@@ -1,0 +1,92 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// RelayConfig configures a Relay. Zero means the default in parentheses, negative means off where off makes sense.
+type RelayConfig struct {
+	Name        string   // the table's name in logs and metrics ("outbox")
+	Destination Template // where events without Destinations go ({topic})
+
+	BatchRecords int // records a claim ("1000": one settle statement and one publish each; ADR 0004 has the measurement)
+	BatchBytes   int // bytes of payload a claim (8 MiB)
+
+	PollMin time.Duration // pause after a batch that was not full (5 ms)
+	PollMax time.Duration // pause that an idle relay grows to (200 ms, FR-005's interval)
+
+	LeaseTTL    time.Duration // how long lanes stay reserved for a relay that died (10 s); renewed every third of it
+	LeaseMargin time.Duration // no publish in the last part of a lease (a tenth of LeaseTTL)
+
+	PublishTimeout time.Duration // for one batch (5 s); an unanswered delivery is published again
+	SettleTimeout  time.Duration // for one attempt to settle (10 s)
+	DrainTimeout   time.Duration // for the batch in flight when Run is told to stop (30 s)
+
+	MaxAttempts int     // failed attempts before a record is dead (5)
+	Backoff     Backoff // between them (5 s, doubling, at most 15 min, ± 20 %)
+
+	Logger   *slog.Logger // (slog.Default)
+	Observer Observer     // told about every batch; may be nil
+}
+
+// withDefaults returns the configuration to run with, or every problem at once.
+func (c RelayConfig) withDefaults() (RelayConfig, error) {
+	var problems []error
+	positive := func(field string, v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+		if *v < 0 {
+			problems = append(problems, fmt.Errorf("%s is %s, must be positive", field, *v))
+		}
+	}
+	count := func(field string, v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+		if *v < 0 {
+			problems = append(problems, fmt.Errorf("%s is %d, must be positive", field, *v))
+		}
+	}
+	if c.Name == "" {
+		c.Name = "outbox"
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if len(c.Destination.parts) == 0 {
+		c.Destination = Template{text: "{topic}", parts: []templatePart{{field: templateFields["topic"], name: "topic"}}}
+	}
+	count("BatchRecords", &c.BatchRecords, 1000)
+	count("BatchBytes", &c.BatchBytes, 8<<20)
+	positive("PollMin", &c.PollMin, 5*time.Millisecond)
+	positive("PollMax", &c.PollMax, 200*time.Millisecond)
+	positive("LeaseTTL", &c.LeaseTTL, 10*time.Second)
+	positive("LeaseMargin", &c.LeaseMargin, c.LeaseTTL/10)
+	positive("PublishTimeout", &c.PublishTimeout, 5*time.Second)
+	positive("SettleTimeout", &c.SettleTimeout, 10*time.Second)
+	positive("DrainTimeout", &c.DrainTimeout, 30*time.Second)
+	count("MaxAttempts", &c.MaxAttempts, 5)
+	positive("Backoff.Base", &c.Backoff.Base, 5*time.Second)
+	positive("Backoff.Cap", &c.Backoff.Cap, 15*time.Minute)
+	if c.Backoff.Factor == 0 {
+		c.Backoff.Factor = 2
+	}
+	if c.Backoff.Factor < 1 {
+		problems = append(problems, fmt.Errorf("Backoff.Factor is %g, must be at least 1", c.Backoff.Factor))
+	}
+	if c.Backoff.Jitter == 0 {
+		c.Backoff.Jitter = 0.2
+	}
+	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
+	if c.PollMin > c.PollMax {
+		problems = append(problems, fmt.Errorf("PollMin (%s) is above PollMax (%s)", c.PollMin, c.PollMax))
+	}
+	if c.LeaseMargin*3 > c.LeaseTTL {
+		problems = append(problems, fmt.Errorf("LeaseMargin (%s) is more than a third of LeaseTTL (%s): a late renewal would stop the relay", c.LeaseMargin, c.LeaseTTL))
+	}
+	return c, errors.Join(problems...)
+}

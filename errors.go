@@ -1,0 +1,92 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What callers branch on.
+var (
+	// ErrInvalidEvent is matched by every *FieldError.
+	ErrInvalidEvent = errors.New("invalid event")
+	// ErrPayloadTooLarge is matched by the *FieldError of a payload over WriterConfig.MaxPayload.
+	ErrPayloadTooLarge = errors.New("payload too large")
+	// ErrDuplicateEvent says that an event with this id was written before. The transaction is still usable.
+	ErrDuplicateEvent = errors.New("duplicate event")
+	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the same key failed. It costs
+	// no attempt.
+	ErrNotAttempted = errors.New("not attempted: an earlier delivery of the same key failed")
+)
+
+// FieldError says which field of an Event cannot be stored, and why. The INSERT was not sent.
+type FieldError struct {
+	Event   int    // position of the event in the Write call, from 0
+	Field   string // Go name of the field, for instance "Topic"
+	Problem string
+	Err     error // a further cause, or nil
+}
+
+func (e *FieldError) Error() string {
+	s := fmt.Sprintf("event %d: %s %s", e.Event, e.Field, e.Problem)
+	if e.Err != nil && !errors.Is(e.Err, ErrPayloadTooLarge) {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Unwrap makes errors.Is(err, ErrInvalidEvent) true, and finds the further cause.
+func (e *FieldError) Unwrap() []error {
+	if e.Err == nil {
+		return []error{ErrInvalidEvent}
+	}
+	return []error{ErrInvalidEvent, e.Err}
+}
+
+// A Sink classes its failures with these. An error of no class is retryable: it costs an attempt and is tried again after a
+// growing delay.
+
+type classedError struct {
+	error
+	class Class
+	after time.Duration
+}
+
+func (e *classedError) Unwrap() error { return e.error }
+
+// Class is what a failed delivery's error means for its future.
+type Class int
+
+// The classes of failure.
+const (
+	ClassRetryable    Class = iota // an attempt is counted, tried again after a growing delay
+	ClassPermanent                 // will never succeed: dead at once
+	ClassRetryAfter                // an attempt is counted, tried again after the delay the receiver asked for
+	ClassUnavailable               // the broker is down: no attempt is counted
+	ClassNotAttempted              // held back behind an earlier failure of its key: no attempt is counted
+)
+
+// Permanent marks err as one that no retry can cure.
+func Permanent(err error) error { return &classedError{error: err, class: ClassPermanent} }
+
+// RetryAfter marks err as one that the receiver wants retried after d.
+func RetryAfter(err error, d time.Duration) error {
+	return &classedError{error: err, class: ClassRetryAfter, after: d}
+}
+
+// Unavailable marks err as the broker's own state rather than the event's: connection refused, timed out, out of memory,
+// read-only. Nothing is counted against the event.
+func Unavailable(err error) error { return &classedError{error: err, class: ClassUnavailable} }
+
+// Classify returns the class of a delivery's error and, for ClassRetryAfter, the delay that was asked for.
+func Classify(err error) (Class, time.Duration) {
+	var c *classedError
+	switch {
+	case errors.As(err, &c):
+		return c.class, c.after
+	case errors.Is(err, ErrNotAttempted):
+		return ClassNotAttempted, 0
+	default:
+		return ClassRetryable, 0
+	}
+}

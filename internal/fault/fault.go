@@ -1,0 +1,15 @@
+// Package fault names the moments at which a relay can be made to fail, for tests of real processes. It guarantees that a binary
+// built without the tag "fault" has none of it: Hit is then an empty function that the compiler removes.
+//
+// A binary built with the tag reads OUTBOX_FAULT, a list such as "after-publish:3:kill": at the third time the point is
+// reached the process kills itself with SIGKILL, without running a deferred call or flushing a buffer.
+package fault
+
+// Point is a moment in the relay's turn.
+type Point string
+
+// The points, in the order of a turn.
+const (
+	AfterClaim   Point = "after-claim"
+	AfterPublish Point = "after-publish" // the sink has answered, nothing is settled
+)

@@ -1,0 +1,39 @@
+//go:build fault
+
+package fault
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+var (
+	mu   sync.Mutex
+	hits = map[Point]int{}
+)
+
+// Hit counts that p was reached and strikes if OUTBOX_FAULT says so.
+func Hit(p Point) {
+	mu.Lock()
+	hits[p]++
+	n := hits[p]
+	mu.Unlock()
+	for entry := range strings.SplitSeq(os.Getenv("OUTBOX_FAULT"), ",") {
+		f := strings.Split(entry, ":")
+		if len(f) != 3 || Point(f[0]) != p {
+			continue
+		}
+		if at, err := strconv.Atoi(f[1]); err != nil || at != n {
+			continue
+		}
+		if f[2] == "kill" {
+			fmt.Fprintf(os.Stderr, "fault: %s struck\n", entry)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // the signal is on its way
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Observer is told about every batch that had records. It is called from the relay's loop: it must be quick.
+type Observer interface {
+	ObserveBatch(BatchReport)
+}
+
+// BatchReport is what one turn of the relay did. Counts are records, but for Duplicates, which counts deliveries.
+type BatchReport struct {
+	Table      string
+	Claimed    int
+	Settled    Settled
+	Duplicates int // refused by the sink as copies
+	// Unavailable says that the sink, or a part of it, was down.
+	Unavailable bool
+	// Latencies is, for each delivered record, the time from its insert (its transaction's start) to the sink's answer. Valid
+	// during the call.
+	Latencies              []time.Duration
+	Claim, Publish, Settle time.Duration
+}
+
+// Health is what a readiness probe needs to know.
+type Health struct {
+	Lanes     int       // lanes held; 0 is a relay standing by for another one
+	Renewed   time.Time // last successful lease renewal
+	Progress  time.Time // last turn that neither failed nor found the sink down
+	LastError string    // of the last failed turn since Progress, or ""
+}
+
+// Ready tells whether the relay does its job: leases renewed within ttl and a turn completed in the last stall; if not, why.
+func (h Health) Ready(now time.Time, ttl, stall time.Duration) (bool, string) {
+	why := func(what string, since time.Time) string {
+		s := what
+		if !since.IsZero() {
+			s += " for " + now.Sub(since).Round(time.Second).String()
+		}
+		if h.LastError != "" {
+			s += ": " + h.LastError
+		}
+		return s
+	}
+	switch {
+	case h.Renewed.IsZero() || now.Sub(h.Renewed) > ttl:
+		return false, why("leases not renewed", h.Renewed)
+	case h.Lanes > 0 && (h.Progress.IsZero() || now.Sub(h.Progress) > stall):
+		return false, why("no batch has made progress", h.Progress)
+	}
+	return true, ""
+}
+
+// Health returns the relay's state. It may be called at any time.
+func (r *Relay) Health() Health {
+	r.keeper.mu.Lock()
+	h := Health{Lanes: len(r.keeper.current.lanes), Renewed: r.keeper.renewed}
+	r.keeper.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h.Progress, h.LastError = r.progress, r.lastError
+	return h
+}
+
+// failed notes a failed turn; only the first of a row is logged, the recovery is logged by succeeded.
+func (r *Relay) failed(err error) {
+	r.mu.Lock()
+	first := r.lastError == ""
+	r.lastError = err.Error()
+	r.mu.Unlock()
+	if first {
+		r.cfg.Logger.Error("relay cannot make progress, trying again", "table", r.cfg.Name, "error", err)
+	}
+}
+
+func (r *Relay) succeeded() {
+	r.mu.Lock()
+	recovered := r.lastError != ""
+	since := r.progress
+	r.lastError = ""
+	r.progress = time.Now()
+	r.mu.Unlock()
+	if recovered {
+		r.cfg.Logger.Info("relay makes progress again", "table", r.cfg.Name, "after", time.Since(since).Round(time.Millisecond).String())
+	}
+}
+
+// tally sums batches up to one log line a second of work (FR-005: log events published, latency, failures).
+type tally struct {
+	mu        sync.Mutex
+	settled   Settled
+	dups      int
+	latencies []time.Duration
+}
+
+// maxLatencies bounds the memory of a tally; at higher rates the percentiles are those of the second's first events.
+const maxLatencies = 1 << 16
+
+func (t *tally) add(b BatchReport) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.settled.Delivered += b.Settled.Delivered
+	t.settled.Retried += b.Settled.Retried
+	t.settled.Dead += b.Settled.Dead
+	t.settled.Lost += b.Settled.Lost
+	t.dups += b.Duplicates
+	if room := maxLatencies - len(t.latencies); room > 0 {
+		t.latencies = append(t.latencies, b.Latencies[:min(room, len(b.Latencies))]...)
+	}
+}
+
+func (t *tally) flush(ctx context.Context, log *slog.Logger, table string) {
+	t.mu.Lock()
+	s, dups, lat := t.settled, t.dups, slices.Clone(t.latencies)
+	t.settled, t.dups, t.latencies = Settled{}, 0, t.latencies[:0]
+	t.mu.Unlock()
+	if s == (Settled{}) && dups == 0 {
+		return
+	}
+	attrs := []any{"table", table, "published", s.Delivered, "failures", s.Retried + s.Dead}
+	if len(lat) > 0 {
+		slices.Sort(lat)
+		ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+		attrs = append(attrs, "latency_p50_ms", ms(lat[len(lat)/2]), "latency_max_ms", ms(lat[len(lat)-1]))
+	}
+	for _, c := range []struct {
+		name string
+		n    int
+	}{{"retried", s.Retried}, {"dead", s.Dead}, {"lost", s.Lost}, {"duplicates_refused", dups}} {
+		if c.n > 0 {
+			attrs = append(attrs, c.name, c.n)
+		}
+	}
+	level := slog.LevelInfo
+	if s.Dead > 0 {
+		level = slog.LevelWarn
+	}
+	log.Log(ctx, level, "relayed", attrs...)
+}

@@ -1,0 +1,111 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+)
+
+// Delivery is one event for one destination: what a Sink is handed.
+type Delivery struct {
+	*Record
+	Destination string // channel, topic, subject, queue or URL
+}
+
+// Result is a Sink's answer for one Delivery. A nil Err means delivered, as far as that sink promises anything.
+type Result struct {
+	Err       error
+	Duplicate bool // the destination had it already and refused the copy; counts as delivered
+}
+
+// Sink publishes a batch and answers per delivery. It must
+//
+//   - keep the order of deliveries that have the same OrderKey (and Keyed set), and after one of them failed publish no later
+//     event of that key: those are answered with ErrNotAttempted. The same event's other destinations still go out;
+//   - answer every delivery: the result has the length of the batch;
+//   - treat an unknown outcome (timeout, lost reply) as a failure and switch off its client's silent retries;
+//   - class its errors with Permanent, RetryAfter and Unavailable;
+//   - return when ctx ends, the rest answered as Unavailable.
+//
+// Publish is called from one goroutine at a time per Relay, but several Relays may share a Sink.
+type Sink interface {
+	Publish(ctx context.Context, batch []Delivery) []Result
+}
+
+// route turns claimed records into deliveries. Records that cannot be routed get their failure in defects.
+func (r *Relay) route(records []*Record) (batch []Delivery, owner []int, defects map[int]Failure) {
+	batch = make([]Delivery, 0, len(records))
+	owner = make([]int, 0, len(records)) // owner[i] is the index in records of batch[i]
+	held := heldKeys{}
+	for i, rec := range records {
+		if held.holds(rec) {
+			continue // behind a record of this batch that is about to be dead-lettered; the next claim brings it
+		}
+		destinations, failure := r.destinations(rec)
+		if failure != nil {
+			if defects == nil {
+				defects = map[int]Failure{}
+			}
+			defects[i] = *failure
+			held.hold(rec)
+			continue
+		}
+		for _, d := range destinations {
+			batch = append(batch, Delivery{Record: rec, Destination: d})
+			owner = append(owner, i)
+		}
+	}
+	return batch, owner, defects
+}
+
+// destinations returns where rec still has to go.
+func (r *Relay) destinations(rec *Record) ([]string, *Failure) {
+	if rec.Defect != "" {
+		return nil, &Failure{Reason: ReasonDeserializationFailed, Error: rec.Defect, Dead: true}
+	}
+	if len(rec.Destinations) == 0 {
+		d, err := r.cfg.Destination.Expand(rec)
+		if err != nil {
+			return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error(), Dead: true}
+		}
+		return []string{d}, nil
+	}
+	if len(rec.DeliveredTo) == 0 {
+		return rec.Destinations, nil
+	}
+	done := make(map[string]bool, len(rec.DeliveredTo))
+	for _, d := range rec.DeliveredTo {
+		done[d] = true
+	}
+	var left []string
+	for _, d := range rec.Destinations {
+		if !done[d] {
+			left = append(left, d)
+		}
+	}
+	return left, nil
+}
+
+// publish hands the batch to the sink. A sink that answers the wrong number of results or panics has an unknown outcome.
+func (r *Relay) publish(ctx context.Context, batch []Delivery) (results []Result) {
+	if len(batch) == 0 {
+		return nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			results = failAll(batch, fmt.Errorf("publish: sink panicked: %v", p))
+		}
+	}()
+	results = r.sink.Publish(ctx, batch)
+	if len(results) != len(batch) {
+		return failAll(batch, Unavailable(fmt.Errorf("publish: sink answered %d of %d deliveries", len(results), len(batch))))
+	}
+	return results
+}
+
+func failAll(batch []Delivery, err error) []Result {
+	results := make([]Result, len(batch))
+	for i := range results {
+		results[i].Err = err
+	}
+	return results
+}

@@ -1,0 +1,109 @@
+package outbox
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Lanes is into how many ordering shards the keys of a table are hashed. The hash is computed by the database, so that writers in
+// any language agree. It is fixed: changing it would let two relays hold the same key at once.
+const Lanes = 64
+
+// Store is a Relay's view of one outbox table in one database. Its clock, and no other, decides who holds a lane.
+type Store interface {
+	// Lease takes every free or lapsed lane for owner, renews the ones it holds until ttl from now, and returns all that it
+	// holds then. A lane's epoch rises whenever it changes hands.
+	Lease(ctx context.Context, owner uuid.UUID, ttl time.Duration) ([]Lane, error)
+	// Release gives the lanes up at once, so that another relay need not wait for the lease to lapse.
+	Release(ctx context.Context, owner uuid.UUID, lanes []Lane) error
+	// Claim reads the oldest undelivered records of the lanes, at most limit.Records and, but for the first, at most
+	// limit.Bytes of them. It locks and writes nothing. Records behind a key that waits for a retry are left out.
+	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
+	// Settle records the outcomes, in one transaction, of those records whose lane owner still holds at the given epoch; the
+	// others are left as they are and counted as Lost.
+	Settle(ctx context.Context, owner uuid.UUID, lanes []Lane, outcomes []Outcome) (Settled, error)
+}
+
+// Lane is one of the ordering shards, held at an epoch.
+type Lane struct {
+	Number int16
+	Epoch  int64
+}
+
+// ClaimLimit bounds one Claim, and with it the memory of a relay.
+type ClaimLimit struct {
+	Records int
+	Bytes   int // of payload
+}
+
+// Record is one undelivered row of an outbox table. AggregateID is its key as consumers see it.
+type Record struct {
+	Event
+	Position int64 // drawn by the database at insert: the order of events within a key
+	Lane     int16
+	OrderKey int64 // hash of the ordering key; meaningful only if Keyed
+	Keyed    bool
+	// Sequence is the number consumers see: the table's own per-key sequence if it has one, else Position.
+	Sequence   int64
+	Attempts   int // failed attempts so far
+	Generation int // how often an operator replayed it
+	WrittenAt  time.Time
+	// DeliveredTo lists the destinations already served, if a retry is for the others only.
+	DeliveredTo []string
+	// RawMetadata is the metadata as stored, JSON or nil; Event.Metadata is not filled.
+	RawMetadata json.RawMessage
+	// Defect says why the row cannot be delivered as it is (destinations that are no list of strings), or "".
+	Defect string
+}
+
+// Outcome is what became of a record.
+type Outcome struct {
+	Record *Record
+	State  State
+	// Attempts counts the failed attempts including this one.
+	Attempts int
+	// RetryIn is how long to wait for the next attempt, by the database's clock (Retry only).
+	RetryIn time.Duration
+	// Failures holds what failed this time, one entry a destination (Retry and Dead).
+	Failures []Failure
+	// DeliveredTo lists all destinations served so far (Retry and Dead).
+	DeliveredTo []string
+}
+
+// Failure is one destination's error.
+type Failure struct {
+	Destination string
+	Reason      Reason
+	Error       string
+	Dead        bool // no further attempt for this destination
+}
+
+// State is the fate of a record after one turn of the relay.
+type State int
+
+// The states an outcome can have.
+const (
+	Delivered State = iota // to every destination
+	Retry                  // again later; what waits behind it in its key waits too
+	Dead                   // kept as a dead letter
+)
+
+// Reason is why a delivery died; the values are those of the job_dlq table for source "event".
+type Reason string
+
+// The reasons an event can have in the dead-letter queue (plan 05-01).
+const (
+	ReasonDeliveryFailed        Reason = "DeliveryFailed"
+	ReasonDeserializationFailed Reason = "DeserializationFailed"
+	ReasonDuplicateEvent        Reason = "DuplicateEvent"
+	ReasonHandlerMissing        Reason = "HandlerMissing"
+	ReasonHandlerTimeout        Reason = "HandlerTimeout"
+)
+
+// Settled counts what one Settle changed. Lost is the number of outcomes whose lane had gone to another owner.
+type Settled struct {
+	Delivered, Retried, Dead, Lost int
+}
