@@ -1,0 +1,215 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Claim implements outbox.Store.
+//
+// The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty columns cost more than the query.
+func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+	numbers, _ := splitLanes(lanes)
+	ask := s.claims.limit(limit)
+	rows, err := s.pool.Query(ctx, s.sql.claim, claimFormats, numbers, ask)
+	if err != nil {
+		return nil, fmt.Errorf("query %s: %w", s.layout.Table, err)
+	}
+	defer rows.Close()
+	var (
+		block   = make([]outbox.Record, 0, min(ask, 256))
+		records = make([]*outbox.Record, 0, ask)
+		payload arena
+		bytes   int
+	)
+	for rows.Next() {
+		raw := rows.RawValues()
+		size := len(raw[colPayload])
+		if len(records) > 0 && bytes+size > limit.Bytes {
+			break // Close discards the rest, which never was in memory at once; the next claim asks for fewer
+		}
+		bytes += size
+		if len(block) == cap(block) {
+			block = make([]outbox.Record, 0, 256) // blocks, because a grown slice would move the records under their pointers
+		}
+		block = block[:len(block)+1]
+		rec := &block[len(block)-1]
+		if err := s.decode(rec, raw, &payload); err != nil {
+			return nil, fmt.Errorf("decode a row of %s: %w", s.layout.Table, err)
+		}
+		records = append(records, rec)
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read %s: %w", s.layout.Table, err)
+	}
+	s.claims.saw(len(records), bytes)
+	return records, nil
+}
+
+// The columns of claim.sql.
+const (
+	colID = iota
+	colPosition
+	colLane
+	colOrderKey
+	colSequence
+	colAttempts
+	colGeneration
+	colWrittenAt
+	colOccurredAt
+	colTopic
+	colAggregateType
+	colKey
+	colTenant
+	colSource
+	colSchemaID
+	colSchemaVersion
+	colDestinations
+	colDeliveredTo
+	colMetadata
+	colPayload
+	claimColumns
+)
+
+// claimFormats asks for every column in binary, which for text is the text itself.
+var claimFormats = func() pgx.QueryResultFormats {
+	f := make(pgx.QueryResultFormats, claimColumns)
+	for i := range f {
+		f[i] = pgx.BinaryFormatCode
+	}
+	return f
+}()
+
+func (s *Store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
+	if len(raw) != claimColumns || len(raw[colID]) != 16 {
+		return fmt.Errorf("%d columns, event id of %d bytes: the statement and this program disagree", len(raw), len(raw[colID]))
+	}
+	copy(rec.ID[:], raw[colID])
+	rec.Position = int64(binary.BigEndian.Uint64(raw[colPosition]))
+	rec.Lane = int16(binary.BigEndian.Uint16(raw[colLane]))
+	if k := raw[colOrderKey]; k != nil {
+		rec.OrderKey, rec.Keyed = int64(binary.BigEndian.Uint64(k)), true
+	}
+	rec.Sequence = int64(binary.BigEndian.Uint64(raw[colSequence]))
+	rec.Attempts = int(int32(binary.BigEndian.Uint32(raw[colAttempts])))
+	rec.Generation = int(int32(binary.BigEndian.Uint32(raw[colGeneration])))
+	rec.Topic = s.intern.string(raw[colTopic])
+	rec.AggregateType = s.intern.string(raw[colAggregateType])
+	rec.AggregateID = string(raw[colKey])
+	rec.TenantID = s.intern.string(raw[colTenant])
+	rec.Source = s.intern.string(raw[colSource])
+	if rec.Source == "" {
+		rec.Source = s.layout.Table // CloudEvents requires a source
+	}
+	rec.SchemaID = s.intern.string(raw[colSchemaID])
+	rec.SchemaVersion = int(int32(binary.BigEndian.Uint32(raw[colSchemaVersion])))
+	rec.WrittenAt = decodeTime(raw[colWrittenAt])
+	if rec.WrittenAt.IsZero() {
+		rec.WrittenAt = timeOfID(rec.ID)
+	}
+	if rec.OccurredAt = decodeTime(raw[colOccurredAt]); rec.OccurredAt.IsZero() {
+		rec.OccurredAt = rec.WrittenAt
+	}
+	if d := raw[colDestinations]; d != nil {
+		if err := json.Unmarshal(d, &rec.Destinations); err != nil {
+			rec.Defect = "destinations are not a JSON array of strings"
+		}
+		for _, name := range rec.Destinations {
+			if name == "" {
+				rec.Defect = "destinations contain an empty name"
+			}
+		}
+	}
+	if d := raw[colDeliveredTo]; d != nil {
+		if err := json.Unmarshal(d, &rec.DeliveredTo); err != nil {
+			rec.DeliveredTo = nil // a wrong note costs a second copy, which the sink refuses
+		}
+	}
+	if m := raw[colMetadata]; m != nil {
+		rec.RawMetadata = payload.keep(m)
+	}
+	rec.Payload = payload.keep(raw[colPayload])
+	return nil
+}
+
+// decodeTime reads a binary timestamptz: microseconds since 2000-01-01 UTC. NULL and the infinities give zero.
+func decodeTime(b []byte) time.Time {
+	if len(b) != 8 {
+		return time.Time{}
+	}
+	us := int64(binary.BigEndian.Uint64(b))
+	if us == 1<<63-1 || us == -1<<63 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us + 946684800e6).UTC()
+}
+
+func splitLanes(lanes []outbox.Lane) (numbers []int16, epochs []int64) {
+	numbers, epochs = make([]int16, len(lanes)), make([]int64, len(lanes))
+	for i, l := range lanes {
+		numbers[i], epochs[i] = l.Number, l.Epoch
+	}
+	return numbers, epochs
+}
+
+// arena keeps copies of many small byte slices in few allocations. Slices given out stay valid: a full chunk is left to them.
+type arena struct{ chunk []byte }
+
+func (a *arena) keep(b []byte) []byte {
+	if cap(a.chunk)-len(a.chunk) < len(b) {
+		a.chunk = make([]byte, 0, max(64<<10, len(b)))
+	}
+	at := len(a.chunk)
+	a.chunk = append(a.chunk, b...)
+	return a.chunk[at:len(a.chunk):len(a.chunk)]
+}
+
+// interner returns one string for equal bytes: topics, types and tenants repeat in nearly every row.
+type interner struct {
+	mu sync.Mutex
+	m  map[string]string
+}
+
+func (in *interner) string(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if s, ok := in.m[string(b)]; ok {
+		return s
+	}
+	if in.m == nil || len(in.m) > 4096 {
+		in.m = map[string]string{} // bounded: with many tenants it starts again
+	}
+	s := string(b)
+	in.m[s] = s
+	return s
+}
+
+// claimSize lowers the number of rows asked for when payloads are large, so that what one claim may not keep is not sent either.
+type claimSize struct{ average atomic.Int64 } // bytes of payload per row, as last seen
+
+func (c *claimSize) limit(l outbox.ClaimLimit) int {
+	avg := c.average.Load()
+	if avg == 0 {
+		return l.Records
+	}
+	return min(l.Records, max(1, int(int64(l.Bytes)/avg)))
+}
+
+func (c *claimSize) saw(records, bytes int) {
+	if records > 0 {
+		c.average.Store(int64(bytes / records))
+	}
+}

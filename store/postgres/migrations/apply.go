@@ -1,0 +1,201 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4"
+	driver "github.com/golang-migrate/migrate/v4/database/pgx/v5"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// All, as the number of steps, makes Down take a whole set away, its tables and all their rows.
+const All = math.MaxInt
+
+// ErrCoreMissing is returned by Up for a set that stands on core where core is not applied.
+var ErrCoreMissing = errors.New("core is not up to date")
+
+// ErrCoreNeeded is returned by Down for core while a set that stands on it is applied.
+var ErrCoreNeeded = errors.New("core is still needed")
+
+// lockTimeout bounds golang-migrate's own lock. Callers of this package never meet on it (see locked); its 15
+// seconds would be short against another golang-migrate that builds an index on a large table.
+const lockTimeout = 10 * time.Minute
+
+// Up brings the sets (none: all of them) to the newest embedded version, core first. It is safe to call from
+// many processes at once, and where there is nothing to do.
+//
+// A mark "dirty", left by a process that died between running a file and recording it, is cleared: files are
+// atomic and may run twice, so the version is forced back by one and the file runs again.
+//
+// When ctx ends, Up finishes the file under way and stops before the next.
+func Up(ctx context.Context, databaseURL string, sets ...string) error {
+	sets, err := order(sets)
+	if err != nil {
+		return fmt.Errorf("migrate up: %w", err)
+	}
+	err = locked(ctx, databaseURL, func(conn *pgx.Conn) error {
+		for _, set := range sets {
+			if err := up(ctx, conn, databaseURL, set); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("migrate up: %w", err)
+	}
+	return nil
+}
+
+func up(ctx context.Context, conn *pgx.Conn, databaseURL, set string) error {
+	if set != "core" {
+		core, err := status(ctx, conn, "core")
+		if err != nil {
+			return err
+		}
+		if len(core.Pending) > 0 || core.Dirty {
+			return fmt.Errorf("set %s needs core at version %d, the database has %d: run `outbox migrate up --set core,%s`: %w",
+				set, core.Latest, core.Current, set, ErrCoreMissing)
+		}
+	}
+	return withMigrate(databaseURL, set, func(m *migrate.Migrate) error {
+		before, err := status(ctx, conn, set)
+		if err != nil {
+			return err
+		}
+		if before.Dirty {
+			if err := repair(m, before); err != nil {
+				return err
+			}
+			if before, err = status(ctx, conn, set); err != nil {
+				return err
+			}
+		}
+		for _, name := range before.Pending {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("stop before %s/%s: %w", set, name, err)
+			}
+			if err := m.Steps(1); err != nil {
+				return fmt.Errorf("apply %s/%s: %w", set, name, cause(err))
+			}
+		}
+		return nil
+	})
+}
+
+// repair clears a dirty mark by forcing the version before the marked one, so that the marked one runs again.
+// The mark of an interrupted Down stands one below the file that was being taken away; going up again from there
+// restores that one too.
+func repair(m *migrate.Migrate, s SetStatus) error {
+	previous := -1 // golang-migrate's "no version"
+	known := s.Current == 0
+	for _, candidate := range list(s.Set) {
+		if candidate.version == s.Current {
+			known = true
+			break
+		}
+		previous = int(candidate.version)
+	}
+	if !known {
+		return fmt.Errorf("set %s is marked dirty at version %d, which this build (up to %d) does not have: migrate with the newer build",
+			s.Set, s.Current, s.Latest)
+	}
+	if s.Current == 0 {
+		previous = -1
+	}
+	if err := m.Force(previous); err != nil {
+		return fmt.Errorf("clear the dirty mark of set %s: %w", s.Set, cause(err))
+	}
+	return nil
+}
+
+// Down takes the newest steps applied migrations of one set away, with the data in their tables; All takes the
+// set away. More steps than are applied is the same as All. Core cannot go below a set that stands on it.
+//
+// When ctx ends, Down finishes the file under way and stops before the next.
+func Down(ctx context.Context, databaseURL string, steps int, set string) error {
+	if _, err := order([]string{set}); err != nil {
+		return fmt.Errorf("migrate down: %w", err)
+	}
+	if steps <= 0 {
+		return fmt.Errorf("migrate down: steps is %d, want 1 or more (to drop the whole set, say so: All)", steps)
+	}
+	err := locked(ctx, databaseURL, func(conn *pgx.Conn) error { return down(ctx, conn, databaseURL, steps, set) })
+	if err != nil {
+		return fmt.Errorf("migrate down: %w", err)
+	}
+	return nil
+}
+
+func down(ctx context.Context, conn *pgx.Conn, databaseURL string, steps int, set string) error {
+	before, err := status(ctx, conn, set)
+	if err != nil {
+		return err
+	}
+	switch {
+	case before.Dirty:
+		return fmt.Errorf("set %s is marked dirty at version %d: run `outbox migrate up --set %s` first, it repairs the mark", set, before.Current, set)
+	case before.Current > before.Latest:
+		return fmt.Errorf("set %s is at version %d, which this build (up to %d) does not have: migrate with the newer build", set, before.Current, before.Latest)
+	}
+	if set == "core" {
+		for _, other := range Sets[1:] {
+			standing, err := status(ctx, conn, other)
+			if err != nil {
+				return err
+			}
+			if standing.Current > 0 || standing.Dirty {
+				return fmt.Errorf("set %s stands on core: run `outbox migrate down --set %s` for all its steps first: %w", other, other, ErrCoreNeeded)
+			}
+		}
+	}
+	applied := list(set)
+	for len(applied) > 0 && applied[len(applied)-1].version > before.Current {
+		applied = applied[:len(applied)-1]
+	}
+	return withMigrate(databaseURL, set, func(m *migrate.Migrate) error {
+		for i := len(applied) - 1; i >= 0 && steps > 0; i, steps = i-1, steps-1 {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("stop before taking %s/%s away: %w", set, applied[i].name, err)
+			}
+			if err := m.Steps(-1); err != nil {
+				return fmt.Errorf("take %s/%s away: %w", set, applied[i].name, cause(err))
+			}
+		}
+		return nil
+	})
+}
+
+// withMigrate runs change with golang-migrate on one set and closes what that opened. golang-migrate takes no
+// context; steps are therefore counted out to it one by one.
+func withMigrate(databaseURL, set string, change func(*migrate.Migrate) error) (err error) {
+	config, err := parse(databaseURL)
+	if err != nil {
+		return err
+	}
+	src, err := iofs.New(files, set)
+	if err != nil {
+		return fmt.Errorf("read set %s: %w", set, err)
+	}
+	db := stdlib.OpenDB(*config)
+	dst, err := driver.WithInstance(db, &driver.Config{MigrationsTable: versionTable(set)})
+	if err != nil {
+		return errors.Join(fmt.Errorf("open version table %s: %w", versionTable(set), cause(err)), db.Close(), src.Close())
+	}
+	m, err := migrate.NewWithInstance("iofs", src, "pgx5", dst)
+	if err != nil {
+		return errors.Join(fmt.Errorf("open set %s: %w", set, err), dst.Close(), src.Close())
+	}
+	m.LockTimeout = lockTimeout
+	defer func() {
+		srcErr, dbErr := m.Close()
+		err = errors.Join(err, srcErr, dbErr)
+	}()
+	return change(m)
+}

@@ -1,0 +1,2 @@
+DROP FUNCTION IF EXISTS purge_job_dlq(INT);
+DROP TABLE IF EXISTS job_dlq;

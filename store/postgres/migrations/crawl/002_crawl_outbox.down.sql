@@ -1,0 +1,2 @@
+DROP VIEW IF EXISTS run_outbox;
+DROP TABLE IF EXISTS crawl_outbox;

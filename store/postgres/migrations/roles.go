@@ -1,0 +1,36 @@
+package migrations
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed roles.sql
+var rolesSQL string
+
+// PrintRoles writes the SQL that ApplyRoles runs, with its explanation, for those who give privileges by hand.
+func PrintRoles(w io.Writer) error {
+	if _, err := io.WriteString(w, rolesSQL); err != nil {
+		return fmt.Errorf("print roles: %w", err)
+	}
+	return nil
+}
+
+// ApplyRoles creates the group roles outbox_owner, outbox_producer, outbox_relay and outbox_reader where they are
+// missing, hands the tables over to outbox_owner and gives each role exactly what roles.sql says on the tables that
+// exist. It takes a superuser, or the tables' owner with CREATEROLE, and may run any number of times; run it again
+// after Up has added tables.
+func ApplyRoles(ctx context.Context, databaseURL string) error {
+	err := locked(ctx, databaseURL, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, rolesSQL) // no arguments: one simple query, hence one transaction
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("apply roles: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+-- The least each part needs, as four group roles without login. Give them to your own logins:
+--
+--     GRANT outbox_producer TO shop;             -- writes events inside its own transactions
+--     GRANT outbox_relay    TO outbox_daemon;    -- delivers them
+--     GRANT outbox_reader   TO reporting;        -- looks
+--     GRANT outbox_owner    TO deployer;         -- migrates and purges
+--     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
+--
+-- Run it after `outbox migrate up`, and again after each later one: it may run any number of times, and leaves the
+-- four roles with exactly what is written here on the tables that exist; what else they had there is revoked.
+-- Run it as a superuser, or as the tables' owner with CREATEROLE. It is one transaction.
+--
+-- Row-level security trusts the session: whoever may connect as a producer or reader names its tenant itself, with
+-- SET LOCAL app.current_tenant. It keeps an application from mixing its tenants up; it is no wall between people
+-- who are given the same login.
+
+DO $do$
+DECLARE
+    -- Roles belong to the server, so another database may be creating them at this moment.
+    name TEXT;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_relay', 'outbox_reader'] LOOP
+        BEGIN
+            IF to_regrole(name) IS NULL THEN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', name);
+            END IF;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL;
+        END;
+    END LOOP;
+    -- Giving a table away takes membership in the new owner. A superuser counts as a member.
+    IF NOT pg_has_role('outbox_owner', 'MEMBER') THEN
+        GRANT outbox_owner TO CURRENT_USER;
+    END IF;
+    EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO outbox_owner', current_schema());
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_producer, outbox_relay, outbox_reader', current_schema());
+END
+$do$;
+
+-- Everything belongs to outbox_owner.
+DO $do$
+DECLARE
+    name TEXT;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_lanes', 'event_outbox',
+                                'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
+                                'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
+        IF to_regclass(name) IS NOT NULL THEN
+            EXECUTE format('ALTER TABLE %s OWNER TO outbox_owner', to_regclass(name));
+            EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_relay, outbox_reader', to_regclass(name));
+        END IF;
+    END LOOP;
+    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'purge_job_dlq(int)', 'purge_event_outbox(int)', 'crawl_events_append()'] LOOP
+        IF to_regprocedure(name) IS NOT NULL THEN
+            EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name));
+        END IF;
+    END LOOP;
+    IF to_regtype('crawl_status') IS NOT NULL THEN
+        ALTER TYPE crawl_status OWNER TO outbox_owner;
+    END IF;
+END
+$do$;
+
+DO $do$
+DECLARE
+    allowed RECORD;
+BEGIN
+    FOR allowed IN SELECT * FROM (VALUES
+        -- A producer adds and never looks back. What it may select is what RETURNING gives it and what
+        -- ON CONFLICT (id) or (event_id) compares; PostgreSQL asks for the privilege on those.
+        ('outbox_producer', 'outbox_events', 'INSERT, SELECT (id, position)'),
+        ('outbox_producer', 'event_outbox',  'INSERT, SELECT (id, event_id, position)'),
+        ('outbox_producer', 'crawl_outbox',  'INSERT, SELECT (id, event_id, seq)'),
+        ('outbox_producer', 'crawl_outbox_id_seq', 'USAGE'),
+        -- The producer of a run's events is the one who drives the run, in the same transaction. UPDATE on the run is also
+        -- what its row lock needs, under which events are numbered (crawl/001_crawl_schema).
+        ('outbox_producer', 'crawl_events',  'INSERT, SELECT (id, crawl_id, seq, event_type, event_id)'),
+        ('outbox_producer', 'crawl_events_id_seq', 'USAGE'),
+        ('outbox_producer', 'crawl_runs',    'INSERT, SELECT, UPDATE (status, started_at, completed_at, cancelled_at, error_message)'),
+
+        -- A relay reads what is due and writes down what became of it: never the event itself. DELETE is for queues that
+        -- drop what is delivered and for purges.
+        ('outbox_relay', 'outbox_events', 'SELECT, DELETE, UPDATE (status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at)'),
+        ('outbox_relay', 'event_outbox',  'SELECT, DELETE, UPDATE (status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at)'),
+        ('outbox_relay', 'crawl_outbox',  'SELECT, DELETE, UPDATE (retry_count, next_retry_at, error_message, error_history, delivered_to, published_at)'),
+        ('outbox_relay', 'run_outbox',    'SELECT, UPDATE (published_at)'),
+        ('outbox_relay', 'job_dlq',       'SELECT, INSERT, DELETE'),
+        ('outbox_relay', 'apps',          'SELECT, INSERT'),   -- the application of a tenant whose first letter dies
+        ('outbox_relay', 'outbox_lanes',  'SELECT, INSERT, UPDATE, DELETE'),
+        ('outbox_relay', 'outbox_migrations_core',   'SELECT'),   -- it refuses to start on an old schema
+        ('outbox_relay', 'outbox_migrations_events', 'SELECT'),
+        ('outbox_relay', 'outbox_migrations_crawl',  'SELECT'),
+
+        ('outbox_reader', 'apps',          'SELECT'),
+        ('outbox_reader', 'outbox_events', 'SELECT'),
+        ('outbox_reader', 'job_dlq',       'SELECT'),
+        ('outbox_reader', 'outbox_lanes',  'SELECT'),
+        ('outbox_reader', 'event_outbox',  'SELECT'),
+        ('outbox_reader', 'crawl_runs',    'SELECT'),
+        ('outbox_reader', 'crawl_events',  'SELECT'),
+        ('outbox_reader', 'crawl_outbox',  'SELECT'),
+        ('outbox_reader', 'run_outbox',    'SELECT'),
+        ('outbox_reader', 'outbox_migrations_core',   'SELECT'),
+        ('outbox_reader', 'outbox_migrations_events', 'SELECT'),
+        ('outbox_reader', 'outbox_migrations_crawl',  'SELECT')
+    ) AS line (role, object, privileges) WHERE to_regclass(object) IS NOT NULL
+    LOOP
+        EXECUTE format('GRANT %s ON %s %s TO %I', allowed.privileges,
+                       CASE WHEN allowed.privileges = 'USAGE' THEN 'SEQUENCE' ELSE 'TABLE' END,
+                       to_regclass(allowed.object), allowed.role);
+    END LOOP;
+END
+$do$;
+
+-- A relay delivers for every tenant. A policy for its role, not BYPASSRLS: that would open every other table
+-- of the database to it too.
+DO $do$
+DECLARE
+    name TEXT;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['job_dlq', 'event_outbox'] LOOP
+        IF to_regclass(name) IS NOT NULL THEN
+            EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_relay', to_regclass(name));
+            EXECUTE format('CREATE POLICY %I ON %s TO outbox_relay USING (true) WITH CHECK (true)', name || '_relay', to_regclass(name));
+        END IF;
+    END LOOP;
+END
+$do$;

@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// maxErrorBytes bounds an error's text in the table; the rest of a longer one is cut.
+const maxErrorBytes = 2000
+
+// Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction; a
+// batch without failures, the usual one, is a single statement.
+func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
+	var done delivered
+	var again retries
+	var dead deaths
+	for i := range outcomes {
+		switch o := &outcomes[i]; o.State {
+		case outbox.Delivered:
+			done.add(o)
+		case outbox.Retry:
+			if err := again.add(o); err != nil {
+				return outbox.Settled{}, err
+			}
+		case outbox.Dead:
+			dead.add(o)
+		}
+	}
+	numbers, epochs := splitLanes(lanes)
+	guard := []any{s.layout.Table, owner, numbers, epochs}
+	with := func(args ...any) []any { return append(guard[:len(guard):len(guard)], args...) }
+
+	var settled outbox.Settled
+	var batch pgx.Batch
+	if n := len(done.positions); n > 0 {
+		batch.Queue(s.sql.settleDelivered, with(done.positions, done.ids)...).Exec(countInto(&settled.Delivered))
+	}
+	if n := len(again.positions); n > 0 {
+		batch.Queue(s.sql.settleRetry, with(again.positions, again.ids, again.attempts, again.delays, again.errors, again.deliveredTo)...).Exec(countInto(&settled.Retried))
+	}
+	if dead.records > 0 {
+		batch.Queue(s.sql.settleApps, dead.tenants)
+		batch.Queue(s.sql.settleDead, with(dead.positions, dead.ids, dead.attempts, dead.errors, dead.reasons, dead.destinations, outbox.DefaultTenant)...).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&settled.Dead) })
+	}
+	if err := s.pool.SendBatch(ctx, &batch).Close(); err != nil {
+		return outbox.Settled{}, fmt.Errorf("settle in %s: %w", s.layout.Table, err)
+	}
+	settled.Lost = len(outcomes) - settled.Delivered - settled.Retried - settled.Dead
+	return settled, nil
+}
+
+func countInto(n *int) func(tag pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		*n = int(tag.RowsAffected())
+		return nil
+	}
+}
+
+type delivered struct {
+	positions []int64
+	ids       []uuid.UUID
+}
+
+func (d *delivered) add(o *outbox.Outcome) {
+	d.positions = append(d.positions, o.Record.Position)
+	d.ids = append(d.ids, o.Record.ID)
+}
+
+type retries struct {
+	delivered
+	attempts            []int32
+	delays              []int64 // microseconds
+	errors, deliveredTo []string
+}
+
+func (r *retries) add(o *outbox.Outcome) error {
+	r.delivered.add(o)
+	r.attempts = append(r.attempts, int32(o.Attempts))
+	r.delays = append(r.delays, o.RetryIn.Microseconds())
+	texts := make([]string, len(o.Failures))
+	for i, f := range o.Failures {
+		texts[i] = f.Error
+		if len(o.Failures) > 1 {
+			texts[i] = f.Destination + ": " + f.Error
+		}
+	}
+	r.errors = append(r.errors, storable(strings.Join(texts, "; ")))
+	served := ""
+	if len(o.DeliveredTo) > 0 {
+		b, err := json.Marshal(o.DeliveredTo)
+		if err != nil {
+			return fmt.Errorf("encode destinations served: %w", err)
+		}
+		served = string(b)
+	}
+	r.deliveredTo = append(r.deliveredTo, served)
+	return nil
+}
+
+// deaths has one entry a failure: a record that failed at two destinations has two letters.
+type deaths struct {
+	delivered
+	records                       int
+	attempts                      []int32
+	errors, reasons, destinations []string
+	tenants                       []string
+}
+
+func (d *deaths) add(o *outbox.Outcome) {
+	d.records++
+	tenant := o.Record.TenantID
+	if tenant == "" {
+		tenant = outbox.DefaultTenant
+	}
+	d.tenants = append(d.tenants, tenant)
+	for _, f := range o.Failures {
+		d.delivered.add(o)
+		d.attempts = append(d.attempts, int32(max(o.Attempts, 1)))
+		d.errors = append(d.errors, storable(f.Error))
+		d.reasons = append(d.reasons, string(f.Reason))
+		d.destinations = append(d.destinations, f.Destination)
+	}
+}
+
+// storable makes any error text fit a text column: no NUL, valid UTF-8, of bounded length.
+func storable(s string) string {
+	s = strings.ReplaceAll(s, "\x00", "")
+	if len(s) > maxErrorBytes {
+		s = s[:maxErrorBytes]
+	}
+	return strings.ToValidUTF8(s, "?")
+}

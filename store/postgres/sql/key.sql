@@ -1,0 +1,38 @@
+{{- /*
+What orders a table's rows. Tables of ours have both as generated columns; for a mapped table without them they are computed
+from its key columns, by the same expressions as in migrations/core/002_outbox_events.up.sql.
+*/ -}}
+
+{{define "order_key" -}}
+    {{- if .OrderKey -}} e.{{.OrderKey}}
+    {{- else if .Key -}} hashtextextended({{template "key_text" .}}, 0)
+    {{- else -}} NULL::bigint
+    {{- end -}}
+{{- end}}
+
+{{define "lane" -}}
+    {{- if .Lane -}} e.{{.Lane}}
+    {{- else if .Key -}} (coalesce(hashtextextended({{template "key_text" .}}, 0), hashtextextended(e.{{.ID}}::text, 0)) & 63)::smallint
+    {{- else -}} (hashtextextended(e.{{.ID}}::text, 0) & 63)::smallint
+    {{- end -}}
+{{- end}}
+
+{{define "key_text" -}}
+    {{- range .KeyScope}}coalesce(e.{{.}}::text, '') || E'\x1f' || {{end}}e.{{.Key}}::text
+{{- end}}
+
+{{define "undelivered" -}}
+    {{- if .Status -}}
+        {{.Status}} IN ({{.Pending}}{{if ne .Retrying .Pending}}, {{.Retrying}}{{end}})
+    {{- else -}}
+        {{.DeliveredAt}} IS NULL
+    {{- end -}}
+{{- end}}
+
+{{- /* The lanes that the caller still owns at the epoch it knows: $1 table, $2 owner, $3 lanes, $4 epochs. */ -}}
+{{define "held" -}}
+    SELECT l.lane
+      FROM unnest($3::smallint[], $4::bigint[]) AS mine (lane, epoch)
+      JOIN outbox_lanes l ON l.table_name = $1 AND l.lane = mine.lane
+     WHERE l.owner = $2 AND l.epoch = mine.epoch
+{{- end}}

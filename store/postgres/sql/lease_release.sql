@@ -1,0 +1,5 @@
+-- lease: gives lanes up at once. $1 table, $2 owner, $3 lanes, $4 epochs. The epoch stays: the next owner raises it.
+UPDATE outbox_lanes l
+   SET owner = NULL, expires_at = NULL
+  FROM unnest($3::smallint[], $4::bigint[]) AS mine (lane, epoch)
+ WHERE l.table_name = $1 AND l.lane = mine.lane AND l.owner = $2 AND l.epoch = mine.epoch

@@ -1,0 +1,42 @@
+-- settle: rows that cannot arrive. Marks (or, where the layout says so, removes) them and writes one dead letter a failed destination, in one statement.
+-- $1 table, $2 owner, $3 lanes, $4 epochs; one entry a failure: $5 positions, $6 ids, $7 attempts, $8 errors, $9 reasons, $10 destinations;
+-- $11 default tenant. Locks the rows it changes; guarded as in settle_delivered.sql. The applications exist: settle_apps.sql ran before.
+WITH held AS MATERIALIZED (
+    {{template "held"}}
+), failure AS MATERIALIZED (
+    SELECT *
+      FROM unnest($5::bigint[], $6::uuid[], $7::int[], $8::text[], $9::text[], $10::text[])
+           AS f (position, id, attempts, error, reason, destination)
+), dead AS (
+    {{if .DeleteDead -}}
+    DELETE FROM {{.Table}} e
+     USING (SELECT DISTINCT position, id FROM failure) o
+    {{- else -}}
+    UPDATE {{.Table}} e
+       SET {{.Status}} = {{.Dead}}, {{.NextRetryAt}} = NULL, {{.Attempts}} = o.attempts
+           {{- if .LastError}}, {{.LastError}} = o.error{{end}}
+           {{- if .ErrorHistory}},
+           {{.ErrorHistory}} = coalesce(e.{{.ErrorHistory}}, '[]') || jsonb_build_object('error', o.error, 'timestamp', now()){{end}}
+      FROM (SELECT position, id, max(attempts) AS attempts, string_agg(error, '; ') AS error FROM failure GROUP BY position, id) o
+    {{- end}}
+     WHERE e.{{.Position}} = o.position
+       AND e.{{.ID}} = o.id
+       AND e.{{template "undelivered" .}}
+       AND {{template "lane" .}} IN (SELECT lane FROM held)
+    RETURNING e.{{.Position}} AS position, e.{{.ID}} AS id, e.{{.Topic}}::text AS topic, e.{{.Payload}}::jsonb AS payload,
+              {{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}} AS key,
+              {{if .Generation}}e.{{.Generation}}{{else}}0{{end}} AS generation,
+              {{if .App}}e.{{.App}}{{else}}NULL::uuid{{end}} AS app_id,
+              {{if .Tenant}}coalesce(nullif(e.{{.Tenant}}::text, ''), $11){{else}}$11{{end}} AS tenant
+              {{- if .ErrorHistory}}, coalesce(e.{{.ErrorHistory}}, '[]'){{else}}, '[]'::jsonb{{end}} AS history
+), letter AS (
+    INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history,
+                         destination, outbox_table, event_key, generation)
+    SELECT 'event', d.id, coalesce(d.app_id, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower(d.tenant))), d.topic, d.payload,
+           f.reason, f.attempts,
+           {{- /* RETURNING gives the updated row, its history complete; a deleted row's lacks the last entry. */}}
+           d.history{{if or .DeleteDead (not .ErrorHistory)}} || jsonb_build_object('error', f.error, 'timestamp', now()){{end}},
+           nullif(f.destination, ''), $1, d.key, d.generation
+      FROM dead d JOIN failure f ON f.position = d.position AND f.id = d.id
+)
+SELECT count(*) FROM dead

@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"embed"
+	"fmt"
+	"strings"
+	"text/template"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// statements are the texts of sql/ with a layout's names filled in.
+type statements struct {
+	claim, settleDelivered, settleRetry, settleDead, settleApps string
+	leaseRows, leaseTake, leaseRelease, backlog                 string
+}
+
+func parseSQL() (*template.Template, error) {
+	t, err := template.New("sql").ParseFS(sqlFiles, "sql/*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("parse SQL templates: %w", err)
+	}
+	return t, nil
+}
+
+// render fills one statement in; its header comment stays in the file.
+func render(t *template.Template, name string, data any) (string, error) {
+	var b strings.Builder
+	if err := t.ExecuteTemplate(&b, name+".sql", data); err != nil {
+		return "", fmt.Errorf("render %s.sql: %w", name, err)
+	}
+	text := b.String()
+	for strings.HasPrefix(text, "--") {
+		_, text, _ = strings.Cut(text, "\n")
+	}
+	return text, nil
+}
+
+func (l Layout) statements() (statements, error) {
+	var s statements
+	t, err := parseSQL()
+	if err != nil {
+		return s, err
+	}
+	q := l.quoted()
+	for name, dst := range map[string]*string{
+		"claim": &s.claim, "settle_delivered": &s.settleDelivered, "settle_retry": &s.settleRetry, "settle_dead": &s.settleDead,
+		"settle_apps": &s.settleApps, "lease_rows": &s.leaseRows, "lease_take": &s.leaseTake, "lease_release": &s.leaseRelease, "backlog": &s.backlog,
+	} {
+		if *dst, err = render(t, name, q); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}

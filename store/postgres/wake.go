@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const wakeChannel = "outbox_wake"
+
+// Notifier tells relays in other processes that a table has new events. Waking is a courtesy: one that is lost costs the
+// relay's poll interval and nothing else.
+type Notifier struct {
+	pool     *pgxpool.Pool
+	table    string
+	sql      string
+	interval time.Duration
+	due      chan struct{}
+}
+
+// NewNotifier returns a Notifier for a table; Run must be running for it to do anything. Notifications are at least interval apart
+// (0 means 2 ms), so that a busy producer does not spend its database on them.
+func NewNotifier(pool *pgxpool.Pool, table string, interval time.Duration) (*Notifier, error) {
+	if interval <= 0 {
+		interval = 2 * time.Millisecond
+	}
+	t, err := parseSQL()
+	if err != nil {
+		return nil, err
+	}
+	sql, err := render(t, "wake", nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Notifier{pool: pool, table: table, sql: sql, interval: interval, due: make(chan struct{}, 1)}, nil
+}
+
+// Wake asks for a notification. It never blocks; several calls in one interval are one notification.
+func (n *Notifier) Wake() {
+	select {
+	case n.due <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends the notifications until ctx ends. Failures are not reported: the producer's own use of the database will.
+func (n *Notifier) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-n.due:
+		}
+		if _, err := n.pool.Exec(ctx, n.sql, n.table); err != nil && ctx.Err() == nil {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(n.interval):
+		}
+	}
+}
+
+// Listen calls wake with the name of a table whenever a Notifier reports new events, until ctx ends. It uses a connection of its own and reconnects by
+// itself. A database behind a transaction pooler accepts LISTEN and never delivers: that is tested at every connect and logged, because otherwise nobody would notice.
+func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func(table string)) error {
+	pause, complained := time.Second, false
+	for {
+		err := listen(ctx, pool, func(table string) {
+			pause, complained = time.Second, false
+			wake(table)
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !complained {
+			log.Warn("cannot listen for new events, polling only", "error", err)
+			complained = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, time.Minute)
+	}
+}
+
+func listen(ctx context.Context, pool *pgxpool.Pool, wake func(table string)) error {
+	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if _, err := conn.Exec(ctx, "LISTEN "+wakeChannel); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if err := probe(ctx, pool, conn); err != nil {
+		return err
+	}
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		if err != nil {
+			return fmt.Errorf("wait for notification: %w", err)
+		}
+		if !strings.HasPrefix(n.Payload, probePrefix) {
+			wake(n.Payload)
+		}
+	}
+}
+
+const probePrefix = "probe:"
+
+// probe sends a notification through the pool and waits for it on conn.
+func probe(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn) error {
+	token := probePrefix + uuid.NewString()
+	if _, err := pool.Exec(ctx, "SELECT pg_notify($1, $2)", wakeChannel, token); err != nil {
+		return fmt.Errorf("send test notification: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			return errors.New("a test notification did not arrive: is there a transaction pooler in between? Connect the relay to PostgreSQL itself")
+		case err != nil:
+			return fmt.Errorf("wait for test notification: %w", err)
+		case n.Payload == token:
+			return nil
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Writer writes events inside a pgx.Tx. See outbox.Writer for what Write guarantees; InTx also commits.
+type Writer struct {
+	*outbox.Writer[pgx.Tx]
+	insert insert
+}
+
+// NewWriter returns a Writer for pgx transactions. The table must have the columns of outbox_events.
+func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
+	ins, err := newInsert(cfg.Table)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{Writer: outbox.NewWriter(pgxInserter{ins}, cfg), insert: ins}, nil
+}
+
+// NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, sqlx, ent, bun), with any PostgreSQL driver.
+func NewSQLWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
+	ins, err := newInsert(cfg.Table)
+	if err != nil {
+		return nil, err
+	}
+	return outbox.NewWriter(sqlInserter{ins}, cfg), nil
+}
+
+// insert is the statement that writes events, and the one that locks their keys before.
+type insert struct{ write, lock string }
+
+func newInsert(table string) (insert, error) {
+	if table == "" {
+		table = OutboxEvents().Table
+	}
+	if err := checkIdentifiers(strings.Split(table, ".")); err != nil {
+		return insert{}, fmt.Errorf("configure writer: table: %w", err)
+	}
+	t, err := parseSQL()
+	if err != nil {
+		return insert{}, err
+	}
+	write, err := render(t, "write", struct{ Table string }{quoteTable(table)})
+	if err != nil {
+		return insert{}, err
+	}
+	lock, err := render(t, "write_lock", nil)
+	return insert{write: write, lock: lock}, err
+}
+
+// queue adds the statements for rows to a pipeline; inserted receives the ids that were new.
+func (in insert) queue(batch *pgx.Batch, rows []outbox.Row, order outbox.Order, inserted *[]uuid.UUID) {
+	if order == outbox.Strict {
+		if keys := lockKeys(rows); len(keys) > 0 {
+			batch.Queue(in.lock, keys)
+		}
+	}
+	c := columnsOf(rows)
+	batch.Queue(in.write, c.ids, c.topics, c.times, c.schemaIDs, c.schemaVersions, c.aggregateIDs, c.aggregateTypes, c.tenants, c.sources,
+		c.destinations, c.payloads, c.metadata).
+		Query(func(r pgx.Rows) (err error) {
+			*inserted, err = pgx.CollectRows(r, pgx.RowTo[uuid.UUID])
+			return err
+		})
+}
+
+type pgxInserter struct{ insert }
+
+// Insert is one round trip: with Strict order the locks travel in front of the INSERT, in the same pipeline.
+func (in pgxInserter) Insert(ctx context.Context, tx pgx.Tx, rows []outbox.Row, order outbox.Order) (inserted []uuid.UUID, err error) {
+	var batch pgx.Batch
+	in.queue(&batch, rows, order, &inserted)
+	return inserted, tx.SendBatch(ctx, &batch).Close()
+}
+
+type sqlInserter struct{ insert }
+
+// Insert passes arrays in PostgreSQL's text form, because database/sql has no arrays and every driver takes a string.
+func (in sqlInserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, order outbox.Order) (inserted []uuid.UUID, err error) {
+	if order == outbox.Strict {
+		if keys := lockKeys(rows); len(keys) > 0 {
+			if _, err := tx.ExecContext(ctx, in.lock, arrayText(keys)); err != nil {
+				return nil, fmt.Errorf("lock keys: %w", err)
+			}
+		}
+	}
+	c := columnsOf(rows)
+	result, err := tx.QueryContext(ctx, in.write, arrayOf(c.ids, uuid.UUID.String), arrayText(c.topics),
+		arrayOf(c.times, func(t time.Time) string { return t.Format("2006-01-02T15:04:05.999999Z07:00") }),
+		arrayText(c.schemaIDs), arrayOf(c.schemaVersions, func(v int32) string { return fmt.Sprint(v) }), arrayText(c.aggregateIDs),
+		arrayText(c.aggregateTypes), arrayText(c.tenants), arrayText(c.sources), arrayText(c.destinations), arrayText(c.payloads), arrayText(c.metadata))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = result.Close() }()
+	for result.Next() {
+		var id string
+		if err := result.Scan(&id); err != nil {
+			return nil, err
+		}
+		u, err := uuid.Parse(id)
+		if err != nil {
+			return nil, fmt.Errorf("read id: %w", err)
+		}
+		inserted = append(inserted, u)
+	}
+	return inserted, result.Err()
+}
+
+// eventColumns is a batch of rows turned on its side: one array a parameter makes one statement text for any number of rows.
+type eventColumns struct {
+	ids                                                               []uuid.UUID
+	times                                                             []time.Time
+	schemaVersions                                                    []int32
+	topics, schemaIDs, aggregateIDs, aggregateTypes, tenants, sources []string
+	destinations, payloads, metadata                                  []string
+}
+
+func columnsOf(rows []outbox.Row) eventColumns {
+	var c eventColumns
+	for i := range rows {
+		r := &rows[i]
+		c.ids = append(c.ids, r.ID)
+		c.times = append(c.times, r.OccurredAt.UTC().Truncate(time.Microsecond))
+		c.schemaVersions = append(c.schemaVersions, int32(r.SchemaVersion))
+		c.topics = append(c.topics, r.Topic)
+		c.schemaIDs = append(c.schemaIDs, r.SchemaID)
+		c.aggregateIDs = append(c.aggregateIDs, r.AggregateID)
+		c.aggregateTypes = append(c.aggregateTypes, r.AggregateType)
+		c.tenants = append(c.tenants, r.TenantID)
+		c.sources = append(c.sources, r.Source)
+		c.destinations = append(c.destinations, string(r.DestinationsJSON))
+		c.payloads = append(c.payloads, string(r.Payload))
+		c.metadata = append(c.metadata, string(r.MetadataJSON))
+	}
+	return c
+}
+
+// lockKeys returns the keys that Strict order locks, sorted, so that two calls cannot wait for each other in a circle.
+func lockKeys(rows []outbox.Row) []string {
+	var keys []string
+	for i := range rows {
+		if r := &rows[i]; r.AggregateID != "" {
+			keys = append(keys, r.TenantID+"\x1f"+r.AggregateType+"\x1f"+r.AggregateID)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+func arrayText(values []string) string { return arrayOf(values, func(s string) string { return s }) }
+
+// arrayOf is PostgreSQL's text form of an array, every element quoted.
+func arrayOf[T any](values []T, text func(T) string) string {
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, v := range values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		s := text(v)
+		for {
+			at := strings.IndexAny(s, `"\`)
+			if at < 0 {
+				break
+			}
+			b.WriteString(s[:at])
+			b.WriteByte('\\')
+			b.WriteByte(s[at])
+			s = s[at+1:]
+		}
+		b.WriteString(s)
+		b.WriteByte('"')
+	}
+	b.WriteByte('}')
+	return b.String()
+}
