@@ -133,7 +133,7 @@ type batch struct {
 
 // next fills the next rows in one statement and says how many; 0 when none is left.
 func (b *batch) next(ctx context.Context, conn *pgx.Conn, t *legacyTable) (int64, error) {
-	var filled, errors int64
-	err := conn.QueryRow(ctx, t.sql("batch"), b.from, b.size, b.position).Scan(&filled, &errors, &b.position, &b.from)
+	var filled int64
+	err := conn.QueryRow(ctx, t.sql("batch"), b.from, b.size, b.position).Scan(&filled, &b.position, &b.from)
 	return filled, err
 }

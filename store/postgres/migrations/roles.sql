@@ -16,7 +16,6 @@
 
 DO $do$
 DECLARE
-    -- Roles belong to the server, so another database may be creating them at this moment.
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_relay', 'outbox_reader'] LOOP
@@ -25,7 +24,7 @@ BEGIN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', name);
             END IF;
         EXCEPTION WHEN duplicate_object OR unique_violation THEN
-            NULL;
+            NULL;   -- roles belong to the server: another database was faster
         END;
     END LOOP;
     -- Giving a table away takes membership in the new owner. A superuser counts as a member.

@@ -22,7 +22,7 @@ WITH held AS MATERIALIZED (
      WHERE e.{{.Position}} = o.position
        AND e.{{.ID}} = o.id
        AND e.{{template "undelivered" .}}
-       AND {{template "lane" .}} IN (SELECT lane FROM held)
+       AND {{template "lane" .}} = ANY (ARRAY(SELECT lane FROM held))
     RETURNING e.{{.Position}} AS position, e.{{.ID}} AS id, e.{{.Topic}}::text AS topic, e.{{.Payload}}::jsonb AS payload,
               {{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}} AS key,
               {{if .Generation}}e.{{.Generation}}{{else}}0{{end}} AS generation,

@@ -13,4 +13,4 @@ UPDATE {{.Table}} e
  WHERE e.{{.Position}} = o.position
    AND e.{{.ID}} = o.id
    AND e.{{template "undelivered" .}}
-   AND {{template "lane" .}} IN (SELECT lane FROM held)
+   AND {{template "lane" .}} = ANY (ARRAY(SELECT lane FROM held))

@@ -1,0 +1,97 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// Where packagers put servers that are not on PATH: Debian and Ubuntu, Red Hat, Homebrew on ARM and on Intel.
+var serverDirs = []string{
+	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
+	"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin",
+	"/opt/homebrew/bin", "/usr/local/bin", "/usr/sbin",
+}
+
+// findProgram returns the path of a server program: the one on PATH, or the last of the first serverDirs pattern that has
+// it (postgresql/16 sorts after postgresql/15).
+func findProgram(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	for _, dir := range serverDirs {
+		found, err := filepath.Glob(filepath.Join(dir, name))
+		if err != nil {
+			return "", fmt.Errorf("find %s: %w", name, err)
+		}
+		if len(found) > 0 {
+			return slices.Max(found), nil
+		}
+	}
+	return "", fmt.Errorf("find %s: not on PATH nor where packages put it; install it with `make deps`", name)
+}
+
+// serverUser is whom servers run as: nil (ourselves) for a plain user; for root, who may not run PostgreSQL, the user that
+// the PostgreSQL package makes. Both servers get the same one: one rule for the directory's owner.
+func serverUser() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	account, err := user.Lookup("postgres")
+	if err != nil {
+		return nil, fmt.Errorf("find a user to run as instead of root (`make deps` makes it): %w", err)
+	}
+	uid, uidErr := strconv.ParseUint(account.Uid, 10, 32)
+	gid, gidErr := strconv.ParseUint(account.Gid, 10, 32)
+	if err := errors.Join(uidErr, gidErr); err != nil {
+		return nil, fmt.Errorf("read user postgres: %w", err)
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// maxSocketPath is the longest Unix socket path that works everywhere: Linux takes 107 bytes, macOS 103.
+const maxSocketPath = 103
+
+// privateDir makes the directory of one server, owned by the server's user and closed to others.
+func privateDir(owner *syscall.Credential) (string, error) {
+	parent := os.TempDir()
+	if len(filepath.Join(parent, "outbox-1234567890", ".s.PGSQL.12345")) > maxSocketPath {
+		parent = "/tmp" // macOS and CI systems have long ones
+	}
+	dir, err := os.MkdirTemp(parent, "outbox-")
+	if err != nil {
+		return "", fmt.Errorf("make server directory: %w", err)
+	}
+	if owner != nil {
+		if err := os.Chown(dir, int(owner.Uid), int(owner.Gid)); err != nil {
+			return "", fmt.Errorf("make server directory: %w", errors.Join(err, os.Remove(dir)))
+		}
+	}
+	return dir, nil
+}
+
+// freePort returns a loopback port nobody listens on now. Not the kernel's choice (port 0): that comes from the range of
+// outgoing connections (from 32768 on Linux), one of which could take the port while the server is down for a Restart.
+// The bound leaves port + 10000, a Redis Cluster's second port, below that range too.
+func freePort() (int, error) {
+	const first, end = 20000, 22768
+	for range 100 {
+		if port := first + rand.IntN(end-first); portFree(port) {
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("find a free port: 100 tried between %d and %d, all taken", first, end)
+}
+
+func portFree(port int) bool {
+	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	return err == nil && listener.Close() == nil
+}

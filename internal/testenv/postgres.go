@@ -1,0 +1,149 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// PostgresConfig says how a server differs from PostgreSQL's own defaults. The zero value is right for tests.
+type PostgresConfig struct {
+	// Fsync keeps PostgreSQL's durability as it is, for measurements. Off by default: tests survive no power cut. What was
+	// committed survives Kill either way, since a commit still hands its WAL to the operating system.
+	Fsync bool
+	// Settings are server settings as in postgresql.conf, e.g. "wal_level": "logical". They win over this package's own.
+	Settings map[string]string
+}
+
+// Postgres is a running private PostgreSQL server. Its methods may be called from several goroutines.
+type Postgres struct {
+	server *server
+	argv   []string // of the postmaster
+	port   int
+}
+
+// StartPostgres creates a cluster with superuser postgres, starts it and returns when it answers queries. ctx bounds the
+// start, not the life of the server. Errors name the missing program, or carry the end of the server's log.
+func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error) {
+	initdb, err := findProgram("initdb")
+	if err != nil {
+		return nil, fmt.Errorf("start postgres: %w", err)
+	}
+	// initdb and postgres must be of one version; a link on PATH says nothing about its neighbours.
+	if initdb, err = filepath.EvalSymlinks(initdb); err != nil {
+		return nil, fmt.Errorf("start postgres: %w", err)
+	}
+	s, err := newServer("postgres", syscall.SIGQUIT)
+	if err != nil {
+		return nil, err
+	}
+	p := &Postgres{server: s}
+	if err := p.create(ctx, initdb, config); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return p, nil
+}
+
+func (p *Postgres) create(ctx context.Context, initdb string, config PostgresConfig) error {
+	data := filepath.Join(p.server.dir, "data")
+	locale := "C.UTF-8"
+	if runtime.GOOS == "darwin" {
+		locale = "C" // macOS has no C.UTF-8
+	}
+	err := p.server.finish(ctx, initdb, "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "--locale="+locale, "-E", "UTF8")
+	if err != nil {
+		return err
+	}
+	for {
+		if p.port, err = freePort(); err != nil {
+			return fmt.Errorf("start postgres: %w", err)
+		}
+		p.argv = append([]string{filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data}, p.settings(config)...)
+		err = p.server.start(ctx, p.ready, p.argv...)
+		if err == nil || portFree(p.port) {
+			return err
+		}
+		// Somebody took the port between freePort and the server.
+	}
+}
+
+// settings are the command line arguments -c name=value.
+func (p *Postgres) settings(config PostgresConfig) []string {
+	settings := map[string]string{
+		"listen_addresses":        "127.0.0.1",
+		"port":                    strconv.Itoa(p.port),
+		"unix_socket_directories": p.server.dir,
+		"max_connections":         "200",
+		"log_line_prefix":         "%m [%p] %q%u@%d ",
+	}
+	if !config.Fsync {
+		settings["fsync"] = "off"
+		settings["full_page_writes"] = "off"
+		// synchronous_commit stays on: off would lose the last commits on Kill, and tests would blame the outbox.
+
+		// In files under data instead of /dev/shm, where a killed postmaster leaves them behind for ever.
+		settings["dynamic_shared_memory_type"] = "mmap"
+	}
+	maps.Copy(settings, config.Settings)
+	var args []string
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		args = append(args, "-c", name+"="+settings[name])
+	}
+	return args
+}
+
+func (p *Postgres) ready(ctx context.Context) error { return p.exec(ctx, "SELECT 1") }
+
+// URL connects the superuser to a database over the Unix socket, in the form pgx and libpq understand.
+func (p *Postgres) URL(database string) string {
+	query := url.Values{"host": {p.server.dir}, "port": {strconv.Itoa(p.port)}}
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database, RawQuery: query.Encode()}).String()
+}
+
+// TCPURL is the same over the loopback interface, for tools that know no Unix sockets and for proxies between.
+func (p *Postgres) TCPURL(database string) string {
+	host := "127.0.0.1:" + strconv.Itoa(p.port)
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: host, Path: "/" + database, RawQuery: "sslmode=disable"}).String()
+}
+
+// Dir is the server's private directory: cluster in data, log in log, and the Unix socket.
+func (p *Postgres) Dir() string { return p.server.dir }
+
+// PID is the process id of the postmaster.
+func (p *Postgres) PID() int { return p.server.pid() }
+
+// Stop ends the server, without a last checkpoint since its directory goes with it. A second call does nothing.
+func (p *Postgres) Stop() error { return p.server.close() }
+
+// Kill ends the postmaster with SIGKILL and keeps the data. Backends end when they notice, so a statement that is running
+// may still commit; Restart waits for them.
+func (p *Postgres) Kill() error { return p.server.end(syscall.SIGKILL) }
+
+// Restart starts the server again on the same data, socket and port, after a Kill with crash recovery; a running one is
+// shut down first. It returns when the server answers queries.
+func (p *Postgres) Restart() error {
+	if err := p.server.end(syscall.SIGINT); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	for {
+		err := p.server.start(ctx, p.ready, p.argv...)
+		if err == nil || errors.Is(err, errStopped) || ctx.Err() != nil {
+			return err
+		}
+		// After a Kill a new postmaster ends at once while backends of the old one are attached to its shared memory.
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}

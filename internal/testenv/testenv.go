@@ -1,0 +1,120 @@
+// Package testenv starts private PostgreSQL and Redis servers for tests, benches and demos.
+//
+// Guaranteed: a server lives in a temporary directory of its own, listens on a Unix socket and on a loopback port nobody
+// else has, and runs as another user when we are root (PostgreSQL refuses root). It ends, and its directory goes, when it
+// is stopped and also when the process that started it panics, calls os.Exit or is killed with SIGKILL (see watchdog.go).
+// When a Start function returns, the server has answered a real request.
+//
+// Not guaranteed: anything on Windows; access control (PostgreSQL trusts every local connection, Redis has no password);
+// that two servers started with the same settings perform alike on a busy machine.
+//
+// The package has no Redis client among its imports: it is reached by the tests beside store/postgres, and whatever those
+// reach is charged to every user of store/postgres as go.sum lines (DESIGN §4).
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// cleanupLimit bounds what is done after a test, whose own context has ended by then.
+const cleanupLimit = 30 * time.Second
+
+// shared is the PostgreSQL server of this test binary. One for all tests, because initdb costs most of a second and a
+// database on a running server 20 ms.
+var shared struct {
+	sync.Mutex
+	server    *Postgres
+	databases atomic.Int64
+}
+
+// Main runs the tests of a package and stops the server that Database shares between them:
+//
+//	func TestMain(m *testing.M) { testenv.Main(m) }
+//
+// Without it the server is still stopped, by its watchdog, a moment after the test binary ended.
+func Main(m *testing.M) {
+	m.Run() // its exit code reaches os.Exit through the testing package once TestMain returns
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server == nil {
+		return
+	}
+	if err := shared.server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "testenv:", err)
+	}
+	shared.server = nil
+}
+
+// Database returns the URL of a new empty database, as superuser, on a server that all tests of this binary share
+// (started with fsync off by the first call). It is dropped when t ends, whoever is still connected.
+//
+// Roles belong to the whole server, not to a database: a test that creates them in parallel with another must name them
+// apart, or start its own server.
+func Database(t testing.TB) string {
+	t.Helper()
+	server := sharedPostgres(t)
+	name := fmt.Sprintf("test_%d", shared.databases.Add(1))
+	// template0: nobody can be connected to it, so CREATE DATABASE never fails because of a parallel test.
+	if err := server.exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+		t.Fatalf("create database: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
+		defer cancel()
+		if err := server.exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Errorf("drop database: %v", err)
+		}
+	})
+	return server.URL(name)
+}
+
+// RedisServer starts a Redis server for this test alone and stops it when t ends. It is not shared: Pub/Sub channels, the
+// script cache and INFO counters are of the whole server, and one starts in 20 ms.
+func RedisServer(t testing.TB) *Redis {
+	t.Helper()
+	server, err := StartRedis(t.Context(), RedisConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+func sharedPostgres(t testing.TB) *Postgres {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	if shared.server == nil {
+		server, err := StartPostgres(t.Context(), PostgresConfig{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		shared.server = server
+	}
+	return shared.server
+}
+
+// exec runs one statement on the maintenance database over a connection of its own.
+func (p *Postgres) exec(ctx context.Context, sql string) error {
+	conn, err := pgx.Connect(ctx, p.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, sql)
+	if closeErr := conn.Close(ctx); err == nil {
+		err = closeErr
+	}
+	return err
+}

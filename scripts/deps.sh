@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs what the tests need and Go does not bring: the servers they start for themselves (internal/testenv), PostgreSQL and
+# Redis, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`.
+#
+# The services that Debian's packages start on the default ports are neither used nor touched: tests run their own servers,
+# as user postgres when we are root, on sockets and ports of their own.
+set -euo pipefail
+
+# Looks where internal/testenv/find.go looks: on PATH, then where packages put programs that are not on it.
+have() {
+	command -v "$1" >/dev/null 2>&1 && return
+	local found
+	for found in /usr/lib/postgresql/*/bin/"$1" /usr/pgsql-*/bin/"$1" /opt/homebrew/opt/postgresql*/bin/"$1" \
+		/usr/local/opt/postgresql*/bin/"$1" /opt/homebrew/bin/"$1" /usr/local/bin/"$1" /usr/sbin/"$1"; do
+		[ -x "$found" ] && return
+	done
+	return 1
+}
+
+missing=()
+have initdb || missing+=(postgresql)
+have redis-server || missing+=(redis-server)
+have "$(go env CC)" || missing+=(gcc libc6-dev)
+if [ ${#missing[@]} -eq 0 ]; then
+	echo "deps: PostgreSQL, Redis and a C compiler are here, nothing to install"
+	exit 0
+fi
+
+if ! command -v apt-get >/dev/null 2>&1; then
+	cat >&2 <<-HINT
+		deps: ${missing[*]} missing, and this system has no apt-get to install it with. Install PostgreSQL 13 or later
+		(initdb, postgres), Redis 6 or later (redis-server) and a C compiler, so that they are on PATH:
+		  macOS:        brew install postgresql@17 redis; xcode-select --install
+		  Fedora, RHEL: dnf install postgresql-server redis gcc
+		  Arch:         pacman -S postgresql redis gcc
+	HINT
+	exit 1
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+	if ! command -v sudo >/dev/null 2>&1; then
+		echo "deps: installing ${missing[*]} needs root and there is no sudo; as root run: apt-get update && apt-get install ${missing[*]}" >&2
+		exit 1
+	fi
+	as_root=(sudo)
+fi
+echo "deps: installing ${missing[*]} with apt-get"
+"${as_root[@]}" apt-get update
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${missing[@]}"
+
+# Installed is not enough: a distribution may name the program otherwise or put it elsewhere.
+for program in initdb redis-server "$(go env CC)"; do
+	if ! have "$program"; then
+		echo "deps: $program is still not found after installing ${missing[*]}; put it on PATH" >&2
+		exit 1
+	fi
+done

@@ -1,0 +1,337 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+var everything = outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20}
+
+// migrated returns a pool with relay sessions on a new database that has all migration sets.
+func migrated(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	url := testenv.Database(t)
+	if err := migrations.Up(t.Context(), url, migrations.Sets...); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := Connect(t.Context(), url, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// serving returns a store and the lanes that its owner holds.
+func serving(t *testing.T, pool *pgxpool.Pool, layout Layout) (*Store, uuid.UUID, []outbox.Lane) {
+	t.Helper()
+	s, err := Open(t.Context(), pool, layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := uuid.New()
+	lanes, err := s.Lease(t.Context(), owner, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lanes) != outbox.Lanes {
+		t.Fatalf("got %d lanes of a fresh table, want %d", len(lanes), outbox.Lanes)
+	}
+	return s, owner, lanes
+}
+
+func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func query[T any](t *testing.T, pool *pgxpool.Pool, sql string, args ...any) T {
+	t.Helper()
+	var v T
+	if err := pool.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// writeOrders inserts n events for each key, round robin, by plain SQL.
+func writeOrders(t *testing.T, pool *pgxpool.Pool, n int, keys ...string) {
+	t.Helper()
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
+		SELECT 'order.placed', now(), 'Order', k, 'shop', jsonb_build_object('n', i)
+		  FROM generate_series(1, $1::int) i, unnest($2::text[]) WITH ORDINALITY u (k, ord) ORDER BY i, ord`, n, keys)
+}
+
+func topicsAndKeys(records []*outbox.Record) []string {
+	var s []string
+	for _, r := range records {
+		s = append(s, fmt.Sprintf("%s/%s", r.AggregateID, r.Payload))
+	}
+	return s
+}
+
+func TestClaimDecodesEveryColumn(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, _, lanes := serving(t, pool, OutboxEvents())
+	id := uuid.Must(uuid.NewV7())
+	exec(t, pool, `INSERT INTO outbox_events (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc,
+			destination_topics, payload, metadata, retry_count, generation, delivered_to, created_at)
+		VALUES ($1, 'order.placed', '2026-01-02 03:04:05.678901+00', 'order', 3, '42', 'Order', 'acme', 'shop', '["a","b"]', '{"ü": 1.50}', '{"trace_id": "t"}', 2, 1,
+			'["a"]', '2026-01-02 03:04:06+00')`, id)
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 1 {
+		t.Fatalf("got %d records, error %v", len(records), err)
+	}
+	r := records[0]
+	want := outbox.Record{
+		Event: outbox.Event{ID: id, Topic: "order.placed", OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), SchemaID: "order", SchemaVersion: 3,
+			AggregateType: "Order", AggregateID: "42", TenantID: "acme", Source: "shop", Destinations: []string{"a", "b"}, Payload: []byte(`{"ü": 1.50}`)},
+		Position: 1, Lane: query[int16](t, pool, "SELECT lane FROM outbox_events"), OrderKey: query[int64](t, pool, "SELECT order_key FROM outbox_events"), Keyed: true,
+		Sequence: 1, Attempts: 2, Generation: 1, WrittenAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), DeliveredTo: []string{"a"}, RawMetadata: []byte(`{"trace_id": "t"}`),
+	}
+	if got, want := fmt.Sprintf("%+v", *r), fmt.Sprintf("%+v", want); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// FR-005 and FR-007: plain SQL with the seed's own columns is enough to be delivered, in each of the three tables.
+func TestClaimTakesPlainSQLRows(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	app := query[uuid.UUID](t, pool, "INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme') RETURNING id")
+	run := query[uuid.UUID](t, pool, "INSERT INTO crawl_runs (app_package) VALUES ('com.example') RETURNING id")
+	eventID := uuid.Must(uuid.NewV7())
+	for _, tt := range []struct {
+		layout Layout
+		insert string
+		args   []any
+		topic  string
+		key    string
+	}{
+		{OutboxEvents(), `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES (gen_random_uuid(), 'a.b', now(), 'shop', '{}')`, nil, "a.b", ""},
+		{EventOutbox(), `INSERT INTO event_outbox (id, app_id, event_id, event_type, payload) VALUES (outbox_uuidv7(), $1, $2, 'c.d', '{}')`, []any{app, eventID}, "c.d", ""},
+		{CrawlOutbox(), `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'RUN_STARTED', '{}')`, []any{run}, "RUN_STARTED", run.String()},
+	} {
+		exec(t, pool, tt.insert, tt.args...)
+		s, _, lanes := serving(t, pool, tt.layout)
+		records, err := s.Claim(t.Context(), lanes, everything)
+		if err != nil || len(records) != 1 {
+			t.Fatalf("%s: got %d records, error %v", tt.layout.Table, len(records), err)
+		}
+		r := records[0]
+		if r.Topic != tt.topic || r.AggregateID != tt.key || r.Keyed != (tt.key != "") || r.ID == uuid.Nil || r.Source == "" || r.WrittenAt.IsZero() {
+			t.Errorf("%s: got %+v", tt.layout.Table, r)
+		}
+		if b, err := s.Backlog(t.Context(), 10); err != nil || b.Count != 1 || b.Oldest <= 0 || b.Oldest > time.Minute {
+			t.Errorf("%s: backlog %+v, error %v", tt.layout.Table, b, err)
+		}
+	}
+}
+
+func TestClaimOrderLimitAndLanes(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, _, lanes := serving(t, pool, OutboxEvents())
+	writeOrders(t, pool, 3, "a", "b")
+	records, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 4, Bytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := topicsAndKeys(records), []string{`a/{"n": 1}`, `b/{"n": 1}`, `a/{"n": 2}`, `b/{"n": 2}`}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	lane := query[int16](t, pool, "SELECT lane FROM outbox_events WHERE aggregate_id = 'b' LIMIT 1")
+	records, err = s.Claim(t.Context(), []outbox.Lane{{Number: lane}}, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(records); got != 3 {
+		t.Errorf("got %d records of the lane of b, want 3", got)
+	}
+}
+
+// A claim asks by state, never by position: a row that commits after later ones were delivered must not be lost.
+func TestClaimSeesLowerPositionThatCommitsLater(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, lanes := serving(t, pool, OutboxEvents())
+	slow, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := slow.Exec(t.Context(), `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('slow', now(), 's', '{}')`); err != nil {
+		t.Fatal(err)
+	}
+	writeOrders(t, pool, 1, "fast")
+	deliver(t, s, owner, lanes, 1)
+	if err := slow.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 1 || records[0].Topic != "slow" || records[0].Position != 1 {
+		t.Errorf("got %v, error %v, want the row at position 1", records, err)
+	}
+}
+
+// deliver claims, expects want records and settles them as delivered.
+func deliver(t *testing.T, s *Store, owner uuid.UUID, lanes []outbox.Lane, want int) {
+	t.Helper()
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != want {
+		t.Fatalf("claimed %d records, error %v, want %d", len(records), err, want)
+	}
+	var outcomes []outbox.Outcome
+	for _, r := range records {
+		outcomes = append(outcomes, outbox.Outcome{Record: r, State: outbox.Delivered})
+	}
+	if got, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || got.Delivered != want || got.Lost != 0 {
+		t.Fatalf("settled %+v, error %v", got, err)
+	}
+}
+
+func TestClaimLeavesOutKeysThatWait(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, lanes := serving(t, pool, OutboxEvents())
+	writeOrders(t, pool, 2, "a", "b")
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('keyless', now(), 's', '{}'), ('keyless', now(), 's', '{}')`)
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	retry := func(i int, in time.Duration) outbox.Outcome {
+		return outbox.Outcome{Record: records[i], State: outbox.Retry, Attempts: 1, RetryIn: in, Failures: []outbox.Failure{{Error: "boom"}}}
+	}
+	// The first of a and the first of the keyless wait.
+	if _, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{retry(0, time.Hour), retry(4, time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := topicsAndKeys(left), []string{`b/{"n": 1}`, `b/{"n": 2}`, `/{}`}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	exec(t, pool, "UPDATE outbox_events SET next_retry_at = now() - interval '1 second' WHERE next_retry_at IS NOT NULL")
+	again, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(again) != 6 {
+		t.Fatalf("once the retry is due: got %d records, error %v, want all 6", len(again), err)
+	}
+	if again[0].Attempts != 1 {
+		t.Errorf("attempts of the retried one: got %d, want 1", again[0].Attempts)
+	}
+}
+
+func TestClaimBoundsBytes(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, _, lanes := serving(t, pool, OutboxEvents())
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload)
+		SELECT 'big', now(), 's', to_jsonb(repeat('x', 100000)) FROM generate_series(1, 50)`)
+	limit := outbox.ClaimLimit{Records: 1000, Bytes: 1_000_000}
+	first, err := s.Claim(t.Context(), lanes, limit)
+	if err != nil || len(first) != 9 { // 100,002 bytes each with their quotes
+		t.Fatalf("got %d records, error %v, want 9", len(first), err)
+	}
+	if ask := s.claims.limit(limit); ask > 10 {
+		t.Errorf("the next claim would ask for %d rows, most of which it could not keep", ask)
+	}
+	tiny, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 1000, Bytes: 10})
+	if err != nil || len(tiny) != 1 {
+		t.Errorf("got %d records, error %v; a record above the limit must come alone, or it never would", len(tiny), err)
+	}
+}
+
+func TestClaimMarksDefectiveDestinations(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, _, lanes := serving(t, pool, OutboxEvents())
+	for _, d := range []string{`{"a": 1}`, `"a"`, `[1]`, `[""]`, `["ok"]`, `[]`} {
+		exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, destination_topics, payload) VALUES ($1::text, now(), 's', $1::text::jsonb, '{}')`, d)
+	}
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if defective := r.Topic != `["ok"]` && r.Topic != `[]`; defective != (r.Defect != "") {
+			t.Errorf("destinations %s: defect %q", r.Topic, r.Defect)
+		}
+	}
+}
+
+// A table of the user's own, without stored lane and key hash, is served through a layout of names.
+func TestClaimMappedTable(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	exec(t, pool, `CREATE SCHEMA "odd ""name"`)
+	exec(t, pool, `CREATE TABLE "odd ""name"."My Outbox" ("N" bigserial PRIMARY KEY, "uid" uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer int,
+		region text, done_at timestamptz, tries int NOT NULL DEFAULT 0, due timestamptz)`)
+	layout := Layout{Table: `odd "name.My Outbox`, ID: "uid", Position: "N", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"},
+		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
+	s, owner, lanes := serving(t, pool, layout)
+	exec(t, pool, `INSERT INTO "odd ""name"."My Outbox" (kind, body, customer, region) VALUES
+		('k', '{"n":1}', 7, 'eu'), ('k', '{"n":2}', 7, 'eu'), ('k', '{"n":3}', 7, 'us'), ('k', '{"n":4}', 7, NULL), ('k', '{"n":5}', NULL, 'eu')`)
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 5 {
+		t.Fatalf("got %d records, error %v", len(records), err)
+	}
+	if records[0].OrderKey != records[1].OrderKey || records[0].OrderKey == records[2].OrderKey || !records[3].Keyed || records[4].Keyed {
+		t.Errorf("keys: %+v %+v %+v %+v %+v", records[0], records[1], records[2], records[3], records[4])
+	}
+	if _, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{
+		{Record: records[0], State: outbox.Retry, Attempts: 1, RetryIn: time.Hour, Failures: []outbox.Failure{{Error: "boom"}}},
+		{Record: records[2], State: outbox.Delivered},
+		{Record: records[3], State: outbox.Dead, Attempts: 5, Failures: []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed, Dead: true}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(left) != 1 || string(left[0].Payload) != `{"n":5}` {
+		t.Errorf("got %v, error %v; only the keyless row is left: the second of its key waits behind the first", topicsAndKeys(left), err)
+	}
+	if n := query[int](t, pool, "SELECT count(*) FROM job_dlq WHERE outbox_table = $1", layout.Table); n != 1 {
+		t.Errorf("got %d dead letters, want 1", n)
+	}
+}
+
+func TestOpenRefusesWhatItCannotServe(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	old := OutboxEvents()
+	old.Metadata = "meta_data"
+	exec(t, pool, "CREATE TABLE other (id int)")
+	for _, tt := range []struct {
+		name   string
+		layout Layout
+		want   string
+	}{
+		{"column missing", old, "lacks meta_data: run: outbox migrate up --set core"},
+		{"table missing", Layout{Table: "nowhere", ID: "a", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e", Attempts: "f", NextRetryAt: "g"}, "table nowhere does not exist"},
+		{"own table", Layout{Table: "other", ID: "id", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e", Attempts: "f", NextRetryAt: "g"}, "lacks b, c, d, e, f, g: add the columns or correct the layout"},
+		{"layout", Layout{Table: "a.b.c", Status: "s"}, "id: is required"},
+	} {
+		if _, err := Open(t.Context(), pool, tt.layout); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got error %v, want %q in it", tt.name, err, tt.want)
+		}
+	}
+	exec(t, pool, "DROP TABLE outbox_lanes")
+	if _, err := Open(t.Context(), pool, CrawlOutbox()); err == nil || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+		t.Errorf("without lanes: got error %v", err)
+	}
+}
+

@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+)
+
+func TestSettleRetryKeepsTheStory(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, lanes := serving(t, pool, OutboxEvents())
+	writeOrders(t, pool, 1, "a")
+	for attempt := 1; attempt <= 2; attempt++ {
+		records, err := s.Claim(t.Context(), lanes, everything)
+		if err != nil || len(records) != 1 {
+			t.Fatalf("attempt %d: claimed %d, error %v", attempt, len(records), err)
+		}
+		got, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Retry, Attempts: attempt, RetryIn: 0,
+			DeliveredTo: []string{"x"}, Failures: []outbox.Failure{{Destination: "y", Error: "bad\x00 \xff" + strings.Repeat("e", 3000)}}}})
+		if err != nil || got.Retried != 1 {
+			t.Fatalf("settled %+v, error %v", got, err)
+		}
+	}
+	var status, message, history, servedTo string
+	var count int
+	if err := pool.QueryRow(t.Context(), "SELECT status, retry_count, error_message, error_history::text, delivered_to::text FROM outbox_events").
+		Scan(&status, &count, &message, &history, &servedTo); err != nil {
+		t.Fatal(err)
+	}
+	if status != "FAILED" || count != 2 || !strings.HasPrefix(message, "bad ?eee") || len(message) != maxErrorBytes-1 && len(message) != maxErrorBytes || servedTo != `["x"]` {
+		t.Errorf("row: %s %d %q (%d bytes) %s", status, count, message[:20], len(message), servedTo)
+	}
+	var entries []struct {
+		Error     string    `json:"error"`
+		Timestamp time.Time `json:"timestamp"`
+	}
+	if err := json.Unmarshal([]byte(history), &entries); err != nil || len(entries) != 2 || entries[1].Timestamp.Before(entries[0].Timestamp) {
+		t.Errorf("history %s: %v", history, err)
+	}
+}
+
+// What a dead record becomes: outbox_events and event_outbox mark it, crawl_outbox lets it go (its log keeps it), and each has a
+// dead letter of the same transaction (SEED_FACTS §1 and §2).
+func TestSettleDeadWritesLetters(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	app := query[uuid.UUID](t, pool, "INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme') RETURNING id")
+	run := query[uuid.UUID](t, pool, "INSERT INTO crawl_runs (app_package) VALUES ('com.example') RETURNING id")
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload) VALUES ('a.b', now(), 'never-registered', '42', 'shop', '{"n": 1}')`)
+	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'c.d', '{"n": 1}')`, app)
+	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'ERROR', '{"n": 1}')`, run)
+	for _, tt := range []struct {
+		layout    Layout
+		stateSQL  string
+		want      string
+		namespace string
+	}{
+		{OutboxEvents(), "SELECT status || ' ' || retry_count FROM outbox_events", "DEAD 3", "never-registered"},
+		{EventOutbox(), "SELECT status || ' ' || retry_count FROM event_outbox", "failed 3", "acme"},
+		{CrawlOutbox(), "SELECT count(*)::text FROM crawl_outbox", "0", "default"},
+	} {
+		s, owner, lanes := serving(t, pool, tt.layout)
+		records, err := s.Claim(t.Context(), lanes, everything)
+		if err != nil || len(records) != 1 {
+			t.Fatalf("%s: claimed %d, error %v", tt.layout.Table, len(records), err)
+		}
+		if _, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Retry, Attempts: 1, Failures: []outbox.Failure{{Error: "first"}}}}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 3, Failures: []outbox.Failure{
+			{Destination: "x", Reason: outbox.ReasonDeliveryFailed, Error: "last", Dead: true},
+			{Destination: "y", Reason: outbox.ReasonHandlerMissing, Error: "other", Dead: true},
+		}}})
+		if err != nil || got != (outbox.Settled{Dead: 1}) {
+			t.Fatalf("%s: settled %+v, error %v", tt.layout.Table, got, err)
+		}
+		if state := query[string](t, pool, tt.stateSQL); state != tt.want {
+			t.Errorf("%s: got state %q, want %q", tt.layout.Table, state, tt.want)
+		}
+		var letters, attempts, entries int
+		var namespace string
+		if err := pool.QueryRow(t.Context(), `SELECT count(*), min(attempts), min(jsonb_array_length(error_history)), min(a.namespace)
+			FROM job_dlq d JOIN apps a ON a.id = d.app_id
+			WHERE source = 'event' AND outbox_table = $1 AND original_job_id = $2 AND payload = '{"n": 1}' AND replayed_at IS NULL`,
+			tt.layout.Table, records[0].ID).Scan(&letters, &attempts, &entries, &namespace); err != nil {
+			t.Fatal(err)
+		}
+		if letters != 2 || attempts != 3 || entries != 2 || namespace != tt.namespace {
+			t.Errorf("%s: %d letters, %d attempts, %d history entries, app %s", tt.layout.Table, letters, attempts, entries, namespace)
+		}
+		if left, err := s.Claim(t.Context(), lanes, everything); err != nil || len(left) != 0 {
+			t.Errorf("%s: a dead record was claimed again (error %v)", tt.layout.Table, err)
+		}
+	}
+}
+
+// A process that was paused and wakes after another took its lanes must change nothing.
+func TestSettleOfZombieChangesNothing(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, zombie, old := serving(t, pool, OutboxEvents())
+	writeOrders(t, pool, 1, "a", "b", "c")
+	records, err := s.Claim(t.Context(), old, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, pool, "UPDATE outbox_lanes SET expires_at = clock_timestamp() - interval '1 second'")
+	successor := uuid.New()
+	held, err := s.Lease(t.Context(), successor, time.Minute)
+	if err != nil || len(held) != outbox.Lanes || held[0].Epoch != old[0].Epoch+1 {
+		t.Fatalf("successor got %d lanes, epoch %d after %d, error %v", len(held), held[0].Epoch, old[0].Epoch, err)
+	}
+	failure := []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}
+	got, err := s.Settle(t.Context(), zombie, old, []outbox.Outcome{
+		{Record: records[0], State: outbox.Delivered},
+		{Record: records[1], State: outbox.Retry, Attempts: 1, Failures: failure},
+		{Record: records[2], State: outbox.Dead, Attempts: 1, Failures: failure},
+	})
+	if err != nil || got != (outbox.Settled{Lost: 3}) {
+		t.Errorf("zombie settled %+v, error %v, want three lost", got, err)
+	}
+	if n := query[int](t, pool, "SELECT count(*) FROM outbox_events WHERE status = 'NEW' AND retry_count = 0"); n != 3 {
+		t.Errorf("%d rows untouched, want 3", n)
+	}
+	if n := query[int](t, pool, "SELECT count(*) FROM job_dlq"); n != 0 {
+		t.Errorf("%d dead letters, want 0", n)
+	}
+	// The right owner at a former epoch is a zombie as well.
+	stale := []outbox.Lane{}
+	for _, l := range held {
+		stale = append(stale, outbox.Lane{Number: l.Number, Epoch: l.Epoch - 1})
+	}
+	if got, err := s.Settle(t.Context(), successor, stale, []outbox.Outcome{{Record: records[0], State: outbox.Delivered}}); err != nil || got.Lost != 1 {
+		t.Errorf("former epoch settled %+v, error %v", got, err)
+	}
+	deliver(t, s, successor, held, 3)
+}
+
+// After a failover to a lagging standby, new rows take positions that were claimed before: such a row must not be settled unpublished.
+func TestSettleComparesIDsNotOnlyPositions(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, lanes := serving(t, pool, OutboxEvents())
+	writeOrders(t, pool, 1, "a")
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, pool, "UPDATE outbox_events SET id = gen_random_uuid()") // the row that stands there now
+	if got, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Delivered}}); err != nil || got.Lost != 1 {
+		t.Errorf("settled %+v, error %v, want it lost", got, err)
+	}
+}
