@@ -334,4 +334,3 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 		t.Errorf("without lanes: got error %v", err)
 	}
 }
-

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
@@ -34,13 +34,12 @@ func (w *Writer) InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
 	}
-	committed := false
 	defer func() {
-		if !committed {
-			// A pipeline that failed has left the transaction open, one whose COMMIT failed has not: only the former takes a ROLLBACK.
-			if conn.Conn().PgConn().TxStatus() != 'I' && !conn.Conn().IsClosed() {
-				_ = tx.Rollback(context.WithoutCancel(ctx)) // the first error is the one to report; a broken connection is discarded
-			}
+		// Nothing is open after a COMMIT, failed or not. A connection on which ROLLBACK fails as well is broken: Release discards it.
+		if conn.Conn().PgConn().TxStatus() != 'I' {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+			defer cancel()
+			_ = tx.Rollback(ctx)
 		}
 	}()
 	events, err := fn(tx)
@@ -50,7 +49,6 @@ func (w *Writer) InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx
 	if err := w.writeAndCommit(ctx, conn.Conn(), tx, events); err != nil {
 		return err
 	}
-	committed = true
 	if len(events) > 0 {
 		for _, k := range wake {
 			k.Wake()
@@ -59,38 +57,38 @@ func (w *Writer) InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx
 	return nil
 }
 
+// rollbackTimeout bounds the wait for a server that does not answer. Past it the connection is closed, and the server rolls back itself.
+const rollbackTimeout = 5 * time.Second
+
 func (w *Writer) writeAndCommit(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, events []outbox.Event) error {
 	rows, err := w.Prepare(ctx, events)
 	if err != nil {
 		return err
 	}
-	cfg := w.Config()
-	if cfg.OnDuplicate == outbox.RefuseDuplicate && len(rows) > 0 {
-		// The answer must be known before the commit.
-		if err := w.Write(ctx, tx, events...); err != nil {
-			return err
-		}
-		rows = nil
-	}
-	if len(rows) == 0 {
-		if err := tx.Commit(ctx); err != nil {
-			return fmt.Errorf("commit: %w", err)
-		}
-		return nil
+	switch conn.PgConn().TxStatus() {
+	case 'E': // COMMIT would be answered with ROLLBACK, and without an error
+		return fmt.Errorf("commit: an error inside the transaction was ignored: %w", pgx.ErrTxCommitRollback)
+	case 'I': // the INSERT would be a transaction of its own
+		return errors.New("commit: fn has ended the transaction itself")
 	}
 	var batch pgx.Batch
 	var inserted []uuid.UUID
-	w.insert.queue(&batch, rows, cfg.Order, &inserted)
-	var tag string
-	batch.Queue("COMMIT").Exec(func(t pgconn.CommandTag) error {
-		tag = t.String()
-		return nil
-	})
+	if len(rows) > 0 {
+		w.insert.queue(&batch, rows, w.Config().Order, &inserted)
+	}
+	if w.Config().OnDuplicate == outbox.RefuseDuplicate && len(rows) > 0 {
+		// The answer must be known before the commit: a round trip more.
+		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+			return fmt.Errorf("write %d events: %w", len(rows), err)
+		}
+		if err := w.CheckInserted(rows, inserted); err != nil {
+			return err
+		}
+		batch = pgx.Batch{}
+	}
+	batch.Queue("COMMIT")
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("write %d events and commit: %w", len(rows), err)
-	}
-	if tag != "COMMIT" { // the server answers ROLLBACK, without an error, if fn ignored one of its own
-		return errors.Join(pgx.ErrTxCommitRollback, errors.New("an error inside the transaction was ignored"))
 	}
 	return nil
 }

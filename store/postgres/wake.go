@@ -50,7 +50,8 @@ func (n *Notifier) Wake() {
 	}
 }
 
-// Run sends the notifications until ctx ends. Failures are not reported: the producer's own use of the database will.
+// Run sends the notifications until ctx ends. Failures are not reported: the producer's own use of the database reports them, and the
+// relay polls anyway.
 func (n *Notifier) Run(ctx context.Context) error {
 	for {
 		select {
@@ -58,9 +59,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 			return nil
 		case <-n.due:
 		}
-		if _, err := n.pool.Exec(ctx, n.sql, n.table); err != nil && ctx.Err() == nil {
-			continue
-		}
+		_, _ = n.pool.Exec(ctx, n.sql, n.table)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -74,10 +73,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func(table string)) error {
 	pause, complained := time.Second, false
 	for {
-		err := listen(ctx, pool, func(table string) {
-			pause, complained = time.Second, false
-			wake(table)
-		})
+		err := listen(ctx, pool, func() { pause, complained = time.Second, false }, wake)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -94,7 +90,8 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func
 	}
 }
 
-func listen(ctx context.Context, pool *pgxpool.Pool, wake func(table string)) error {
+// listen calls ready once it is certain that notifications arrive.
+func listen(ctx context.Context, pool *pgxpool.Pool, ready func(), wake func(table string)) error {
 	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -106,6 +103,7 @@ func listen(ctx context.Context, pool *pgxpool.Pool, wake func(table string)) er
 	if err := probe(ctx, pool, conn); err != nil {
 		return err
 	}
+	ready()
 	for {
 		n, err := conn.WaitForNotification(ctx)
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -97,7 +98,7 @@ func (in sqlInserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row,
 		}
 	}
 	c := columnsOf(rows)
-	result, err := tx.QueryContext(ctx, in.write, arrayOf(c.ids, uuid.UUID.String), arrayText(c.topics),
+	result, err := tx.QueryContext(ctx, in.write, arrayOf(c.ids, pgtype.UUID.String), arrayText(c.topics),
 		arrayOf(c.times, func(t time.Time) string { return t.Format("2006-01-02T15:04:05.999999Z07:00") }),
 		arrayText(c.schemaIDs), arrayOf(c.schemaVersions, func(v int32) string { return fmt.Sprint(v) }), arrayText(c.aggregateIDs),
 		arrayText(c.aggregateTypes), arrayText(c.tenants), arrayText(c.sources), arrayText(c.destinations), arrayText(c.payloads), arrayText(c.metadata))
@@ -121,7 +122,7 @@ func (in sqlInserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row,
 
 // eventColumns is a batch of rows turned on its side: one array a parameter makes one statement text for any number of rows.
 type eventColumns struct {
-	ids                                                               []uuid.UUID
+	ids                                                               []pgtype.UUID // uuid.UUID: pgx's exec and simple protocol modes know no array of it
 	times                                                             []time.Time
 	schemaVersions                                                    []int32
 	topics, schemaIDs, aggregateIDs, aggregateTypes, tenants, sources []string
@@ -132,7 +133,7 @@ func columnsOf(rows []outbox.Row) eventColumns {
 	var c eventColumns
 	for i := range rows {
 		r := &rows[i]
-		c.ids = append(c.ids, r.ID)
+		c.ids = append(c.ids, pgtype.UUID{Bytes: r.ID, Valid: true})
 		c.times = append(c.times, r.OccurredAt.UTC().Truncate(time.Microsecond))
 		c.schemaVersions = append(c.schemaVersions, int32(r.SchemaVersion))
 		c.topics = append(c.topics, r.Topic)

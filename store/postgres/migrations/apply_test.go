@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -162,13 +164,7 @@ func TestUpAfterAProcessWasKilled(t *testing.T) {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	watcher := connect(t, url)
-	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%crawl_runs%'"
-	for deadline := time.Now().Add(30 * time.Second); one[int](t, watcher, waiting) == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the migration never waited for the lock")
-		}
-	}
+	awaitLock(t, connect(t, url), "crawl_runs")
 	if err := command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +178,17 @@ func TestUpAfterAProcessWasKilled(t *testing.T) {
 	up(t, url)
 	if got := versions(t, url); got != everything {
 		t.Fatalf("after the next Up: %s", got)
+	}
+}
+
+// awaitLock returns when somebody waits for a lock on the table.
+func awaitLock(t *testing.T, conn *pgx.Conn, table string) {
+	t.Helper()
+	const waiting = "SELECT count(*) FROM pg_locks WHERE relation = to_regclass($1) AND NOT granted"
+	for deadline := time.Now().Add(30 * time.Second); one[int](t, conn, waiting, table) == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nobody ever waited for a lock on %s", table)
+		}
 	}
 }
 
@@ -280,11 +287,7 @@ func TestUpStopsBetweenFiles(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
 	go func() { result <- migrations.Up(ctx, url) }()
-	watcher := connect(t, url)
-	const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%apps%'"
-	for one[int](t, watcher, waiting) == 0 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	awaitLock(t, connect(t, url), "apps")
 	cancel()
 	run(t, blocker, "ROLLBACK")
 	if err := <-result; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "002_outbox_events") {

@@ -87,6 +87,9 @@ func (t *legacyTable) upgrade(ctx context.Context, conn *pgx.Conn, options Legac
 	if err := conn.QueryRow(ctx, t.sql("last")).Scan(&b.position); err != nil {
 		return fmt.Errorf("find where to go on: %w", err)
 	}
+	if err := t.exec(ctx, conn, "pin"); err != nil {
+		return fmt.Errorf("pin plans: %w", err)
+	}
 	for {
 		filled, err := b.next(ctx, conn, t)
 		if err != nil {

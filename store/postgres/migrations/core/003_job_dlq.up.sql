@@ -57,10 +57,12 @@ CREATE POLICY job_dlq_tenant ON job_dlq
 --
 -- Under FORCE the owner sees no row without a tenant, so a bare DELETE would do nothing and say nothing. The
 -- function therefore takes each application's place in turn, which needs no bypass policy: any role that may
--- read apps and delete here gets the same result. The SET clause gives the caller its tenant back, also on error.
+-- read apps and delete here gets the same result. The caller's tenant is put back by hand; on an error the rollback
+-- does it. (A SET clause of the function would, but PostgreSQL 15 lets only superusers write one for app.*.)
 CREATE OR REPLACE FUNCTION purge_job_dlq(p_older_than_days INT DEFAULT 30) RETURNS INT
-    LANGUAGE plpgsql SET app.current_tenant = '' AS $fn$
+    LANGUAGE plpgsql AS $fn$
 DECLARE
+    callers TEXT := coalesce(current_setting('app.current_tenant', true), '');
     app     UUID;
     deleted INT;
     total   INT := 0;
@@ -77,6 +79,7 @@ BEGIN
         GET DIAGNOSTICS deleted = ROW_COUNT;
         total := total + deleted;
     END LOOP;
+    PERFORM set_config('app.current_tenant', callers, true);
     RETURN total;
 END
 $fn$;

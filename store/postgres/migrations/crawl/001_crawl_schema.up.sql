@@ -43,10 +43,10 @@ CREATE INDEX IF NOT EXISTS idx_crawl_runs_created_at ON crawl_runs (created_at D
 
 -- Numbers an event within its run and keeps the log closed after the terminal event.
 --
--- The lock on the run makes writers of one run take turns, so each reads the number the one before committed.
--- NO KEY UPDATE, because the foreign keys of crawl_events and crawl_outbox hold KEY SHARE on the same row: a plain
--- FOR UPDATE would have two such writers wait for each other. In a REPEATABLE READ transaction the number read may
--- be stale; the unique constraint then refuses the row.
+-- The lock on the run makes writers of one run take turns, so each reads the number the one before committed. (So seq,
+-- not id, is the order of a run: id is drawn before the lock is held.) NO KEY UPDATE, because the foreign keys of
+-- crawl_events and crawl_outbox hold KEY SHARE on the same row: a plain FOR UPDATE would have two such writers wait
+-- for each other. In a REPEATABLE READ transaction the number read may be stale; the unique constraint refuses the row.
 CREATE OR REPLACE FUNCTION crawl_events_append() RETURNS trigger
     LANGUAGE plpgsql AS $fn$
 DECLARE

@@ -58,8 +58,9 @@ CREATE POLICY event_outbox_tenant ON event_outbox
 -- Deletes rows published more than p_older_than_days ago, of every application; returns how many. Pending and
 -- failed rows are kept. Goes application by application as purge_job_dlq does, and says why there.
 CREATE OR REPLACE FUNCTION purge_event_outbox(p_older_than_days INT DEFAULT 7) RETURNS INT
-    LANGUAGE plpgsql SET app.current_tenant = '' AS $fn$
+    LANGUAGE plpgsql AS $fn$
 DECLARE
+    callers TEXT := coalesce(current_setting('app.current_tenant', true), '');
     app     UUID;
     deleted INT;
     total   INT := 0;
@@ -77,6 +78,7 @@ BEGIN
         GET DIAGNOSTICS deleted = ROW_COUNT;
         total := total + deleted;
     END LOOP;
+    PERFORM set_config('app.current_tenant', callers, true);
     RETURN total;
 END
 $fn$;

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// cpu is processor time in seconds. Unlike events per second it hardly depends on what else the machine does.
+type cpu struct{ postgres, redis, self float64 }
+
+func (s *servers) cpu() cpu {
+	var c cpu
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // elsewhere than on Linux there are none, and the columns say 0
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		// The name, in parentheses, may hold spaces; after it come state, parent, …, utime and stime in ticks of 10 ms.
+		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		parent, _ := strconv.Atoi(fields[1])
+		user, _ := strconv.ParseFloat(fields[11], 64)
+		system, _ := strconv.ParseFloat(fields[12], 64)
+		switch spent := (user + system) / 100; {
+		case pid == s.postgres.PID() || parent == s.postgres.PID():
+			c.postgres += spent
+		case pid == s.redis.PID():
+			c.redis += spent
+		case pid == os.Getpid():
+			c.self += spent
+		}
+	}
+	return c
+}
+
+// per returns the processor seconds since before, per 100,000 events, as PEERS.md has them.
+func (c cpu) per(before cpu, events int) string {
+	f := 100_000 / float64(events)
+	return fmt.Sprintf("%.2f / %.2f / %.2f", (c.postgres-before.postgres)*f, (c.redis-before.redis)*f, (c.self-before.self)*f)
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+const batch = 1000
+
+// table is an outbox table as this bench fills and drains it.
+type table struct {
+	layout      postgres.Layout
+	destination string
+	fill        string // $1 rows, payloads of about 500 bytes over 1000 keys
+	// The least statements that could drain it: no lanes, no guard, no blocked keys.
+	claim, settle string
+}
+
+var tables = []table{
+	{
+		layout: postgres.OutboxEvents(), destination: "{topic}",
+		fill: `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
+			SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i`,
+		claim:  `SELECT position, event_topic, payload::text FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY position LIMIT $1`,
+		settle: `UPDATE outbox_events SET status = 'SENT', processed_at = now() WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
+	},
+	{
+		layout: postgres.CrawlOutbox(), destination: "run:{key}",
+		fill: `WITH runs AS (INSERT INTO crawl_runs (app_package) SELECT 'com.example' FROM generate_series(1, 1000) RETURNING id), n AS (SELECT id, row_number() OVER () - 1 AS n FROM runs)
+			INSERT INTO crawl_outbox (crawl_id, event_type, payload)
+			SELECT n.id, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i JOIN n ON n.n = i % 1000 ORDER BY i`,
+		claim:  `SELECT id, 'run:' || crawl_id, payload::text FROM crawl_outbox WHERE published_at IS NULL ORDER BY id LIMIT $1`,
+		settle: `UPDATE crawl_outbox SET published_at = now() WHERE id = ANY ($1) AND published_at IS NULL`,
+	},
+}
+
+// drain compares the relay with two loops around the same table in the same run.
+func drain(ctx context.Context, s *servers, o options) error {
+	fmt.Printf("%-14s %-46s %12s %8s   %s\n", "table", "loop", "events/s", "ratio", "CPU s per 100k: PostgreSQL / Redis / relay and subscriber")
+	for _, t := range tables {
+		loops := []struct {
+			name string
+			run  loop
+		}{
+			{"bare: the least SQL, plain pipelined PUBLISH", bareLoop},
+			{"bare: the relay's statements and script", sameStatementsLoop},
+			{"relay, 1 worker", relayWith(1)},
+			{"relay, 2 workers (default)", relayWith(2)},
+			{"relay, 4 workers", relayWith(4)},
+		}
+		rates := make([][]float64, len(loops))
+		spent := make([]string, len(loops))
+		for range o.rounds {
+			for i, l := range loops { // interleaved, so that the machine's drift meets all of them
+				if err := s.refill(ctx, t, o.rows); err != nil {
+					return err
+				}
+				before := s.cpu()
+				rate, err := s.timeDrain(ctx, t, o.rows, l.run)
+				if err != nil {
+					return fmt.Errorf("%s, %s: %w", t.layout.Table, l.name, err)
+				}
+				spent[i] = s.cpu().per(before, o.rows)
+				rates[i] = append(rates[i], rate)
+			}
+		}
+		base := median(rates[0])
+		for i, l := range loops {
+			fmt.Printf("%-14s %-46s %12.0f %8.2f   %s\n", t.layout.Table, l.name, median(rates[i]), median(rates[i])/base, spent[i])
+		}
+		fmt.Printf("%-14s %-46s %12s %8.2f  (wanted: 0.70)\n", t.layout.Table, "relay : the same statements", "", median(rates[2])/median(rates[1]))
+	}
+	return nil
+}
+
+// refill empties the table and fills it with undelivered rows.
+func (s *servers) refill(ctx context.Context, t table, rows int) error {
+	if err := s.exec(ctx, "TRUNCATE "+t.layout.Table); err != nil {
+		return err
+	}
+	return s.fill(ctx, t, rows)
+}
+
+func (s *servers) fill(ctx context.Context, t table, rows int) error {
+	for left := rows; left > 0; left -= min(left, 500_000) {
+		if _, err := s.app.Exec(ctx, t.fill, min(left, 500_000)); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+	return s.exec(ctx, "VACUUM ANALYZE "+t.layout.Table, "CHECKPOINT")
+}
+
+// timeDrain runs the loop until the subscriber has all rows, and returns events per second.
+func (s *servers) timeDrain(ctx context.Context, t table, rows int, loop loop) (float64, error) {
+	if err := s.client.FlushAll(ctx).Err(); err != nil {
+		return 0, err
+	}
+	from := s.subscriber.count.Load()
+	all, arrived := context.WithCancel(ctx)
+	defer arrived()
+	start := time.Now()
+	ended := make(chan error, 1)
+	go func() { ended <- loop(ctx, s, t, all) }()
+	err := s.subscriber.wait(ctx, from, rows)
+	arrived()
+	err = errors.Join(err, <-ended)
+	return float64(rows) / time.Since(start).Seconds(), err
+}
+
+// loop drains a table and returns when it is empty, or, if it has no such end, when all is done.
+type loop func(ctx context.Context, s *servers, t table, all context.Context) error
+
+// bareLoop is the limit: what any relay that updates a row per event could reach here.
+func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
+	conn, err := s.relay.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	for {
+		rows, err := conn.Query(ctx, t.claim, batch)
+		if err != nil {
+			return err
+		}
+		var positions []int64
+		var position int64
+		var channel, payload string
+		pipe := s.client.Pipeline()
+		if _, err := pgx.ForEachRow(rows, []any{&position, &channel, &payload}, func() error {
+			positions = append(positions, position)
+			pipe.Publish(ctx, channel, payload)
+			return nil
+		}); err != nil {
+			return err
+		}
+		if len(positions) == 0 {
+			return nil
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, t.settle, positions); err != nil {
+			return err
+		}
+	}
+}
+
+// sameStatementsLoop is the relay's own statements and script without the relay: no lease renewal, no order, no outcomes.
+func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
+	store, err := postgres.Open(ctx, s.relay, t.layout)
+	if err != nil {
+		return err
+	}
+	template, err := outbox.ParseTemplate(t.destination)
+	if err != nil {
+		return err
+	}
+	owner := uuid.New()
+	lanes, err := store.Lease(ctx, owner, time.Hour)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Release(context.WithoutCancel(ctx), owner, lanes) }()
+	for {
+		records, err := store.Claim(ctx, lanes, outbox.ClaimLimit{Records: batch, Bytes: 8 << 20})
+		if err != nil || len(records) == 0 {
+			return err
+		}
+		deliveries := make([]outbox.Delivery, len(records))
+		outcomes := make([]outbox.Outcome, len(records))
+		for i, r := range records {
+			destination, err := template.Expand(r)
+			if err != nil {
+				return err
+			}
+			deliveries[i] = outbox.Delivery{Record: r, Destination: destination}
+			outcomes[i] = outbox.Outcome{Record: r}
+		}
+		for _, result := range s.sink.Publish(ctx, deliveries) {
+			if result.Err != nil {
+				return result.Err
+			}
+		}
+		if _, err := store.Settle(ctx, owner, lanes, outcomes); err != nil {
+			return err
+		}
+	}
+}
+
+// relayWith is the product, as `outbox relay` runs it, with that many workers.
+func relayWith(workers int) loop {
+	return func(ctx context.Context, s *servers, t table, all context.Context) error {
+		relay, err := s.newRelay(ctx, t, outbox.RelayConfig{BatchRecords: batch, Workers: workers})
+		if err != nil {
+			return err
+		}
+		return relay.Run(all)
+	}
+}
+
+var relayLoop = relayWith(2)
+
+func (s *servers) newRelay(ctx context.Context, t table, cfg outbox.RelayConfig) (*outbox.Relay, error) {
+	store, err := postgres.Open(ctx, s.relay, t.layout)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Destination, err = outbox.ParseTemplate(t.destination); err != nil {
+		return nil, err
+	}
+	cfg.Name, cfg.Logger = t.layout.Table, quiet
+	return outbox.NewRelay(store, s.sink, cfg)
+}
+
+// flat shows that neither a large backlog nor many delivered rows slow the relay down.
+func flat(ctx context.Context, s *servers, o options) error {
+	t := tables[0]
+	fmt.Printf("%-60s %12s %8s\n", "outbox_events, relay", "events/s", "ratio")
+	var rates []float64
+	for range o.rounds {
+		if err := s.refill(ctx, t, o.rows); err != nil {
+			return err
+		}
+		rate, err := s.timeDrain(ctx, t, o.rows, relayLoop)
+		if err != nil {
+			return err
+		}
+		rates = append(rates, rate)
+	}
+	base := median(rates)
+	fmt.Printf("%-60s %12.0f %8.2f\n", fmt.Sprintf("backlog of %d, empty table", o.rows), base, 1.0)
+	if err := s.refill(ctx, t, o.backlog); err != nil {
+		return err
+	}
+	large, err := s.timeDrain(ctx, t, o.backlog, relayLoop)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-60s %12.0f %8.2f  (wanted: 0.80)\n", fmt.Sprintf("backlog of %d, empty table", o.backlog), large, large/base)
+
+	delivered := t
+	delivered.fill = `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status, processed_at)
+		SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)), 'SENT', now() FROM generate_series(1, $1::int) i`
+	if err := s.exec(ctx, "TRUNCATE outbox_events"); err != nil {
+		return err
+	}
+	if err := s.fill(ctx, delivered, o.delivered); err != nil {
+		return err
+	}
+	rates = nil
+	for range o.rounds {
+		if err := s.fill(ctx, t, o.rows); err != nil {
+			return err
+		}
+		rate, err := s.timeDrain(ctx, t, o.rows, relayLoop)
+		if err != nil {
+			return err
+		}
+		rates = append(rates, rate)
+	}
+	fmt.Printf("%-60s %12.0f %8.2f  (wanted: 0.80)\n", fmt.Sprintf("backlog of %d, %d delivered rows in the table", o.rows, o.delivered), median(rates), median(rates)/base)
+	return s.exec(ctx, "TRUNCATE outbox_events")
+}

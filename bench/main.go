@@ -1,0 +1,79 @@
+// Command bench measures the outbox beside the limit of the machine it runs on, on private servers with PostgreSQL's default
+// durability. What it prints is ratios within one run: absolute figures drift with the machine.
+//
+//	go run . all        everything below but seeds
+//	go run . drain      a backlog to a subscribed Redis, beside bare loops of the same and of the least statements
+//	go run . flat       the same with a large backlog, and with many delivered rows in the table
+//	go run . latency    commit to subscriber at 1000 events a second over 50 runs
+//	go run . producer   what writing an event costs a business transaction
+//	go run . seeds      the queries of FR-006 and FR-007 beside the seeds' own limits
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	rows, backlog, delivered, rounds, seconds int
+}
+
+func run(ctx context.Context) error {
+	var o options
+	flag.IntVar(&o.rows, "rows", 100_000, "rows of a backlog")
+	flag.IntVar(&o.backlog, "backlog", 1_000_000, "rows of the large backlog (flat)")
+	flag.IntVar(&o.delivered, "delivered", 5_000_000, "delivered rows in the table (flat)")
+	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; the median is printed")
+	flag.IntVar(&o.seconds, "seconds", 60, "length of the latency run")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|latency|producer|seeds")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	type bench struct {
+		name string
+		run  func(context.Context, *servers, options) error
+	}
+	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"seeds", seeds}}
+	which := flag.Arg(0)
+	if which == "all" {
+		benches = benches[:4]
+	} else {
+		for _, b := range benches {
+			if b.name == which {
+				benches = []bench{b}
+			}
+		}
+	}
+	if len(benches) != 1 && which != "all" {
+		flag.Usage()
+		os.Exit(2)
+	}
+	s, err := startServers(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.stop()
+	fmt.Printf("%d CPUs, %s, PostgreSQL %s (default durability), Redis %s\n", runtime.NumCPU(), runtime.Version(), s.postgresVersion, s.redisVersion)
+	for _, b := range benches {
+		fmt.Printf("\n== %s\n", b.name)
+		if err := b.run(ctx, s, o); err != nil {
+			return fmt.Errorf("%s: %w", b.name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink/redispubsub"
+	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+// servers are the private servers, the clients that everything measured shares, and a subscriber to every channel.
+type servers struct {
+	postgres                      *testenv.Postgres
+	redis                         *testenv.Redis
+	postgresVersion, redisVersion string
+
+	url    string
+	relay  *pgxpool.Pool // relay sessions
+	app    *pgxpool.Pool // what an application would use
+	client *redis.Client
+	sink   *redispubsub.Sink
+
+	subscriber *subscriber
+}
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func startServers(ctx context.Context) (s *servers, err error) {
+	s = &servers{}
+	defer func() {
+		if err != nil {
+			s.stop()
+		}
+	}()
+	if s.postgres, err = testenv.StartPostgres(ctx, testenv.PostgresConfig{Fsync: true, Settings: map[string]string{"max_wal_size": "4GB"}}); err != nil {
+		return s, err
+	}
+	if s.redis, err = testenv.StartRedis(ctx, testenv.RedisConfig{}); err != nil {
+		return s, err
+	}
+	s.url = s.postgres.URL("postgres")
+	if err = migrations.Up(ctx, s.url, migrations.Sets...); err != nil {
+		return s, err
+	}
+	if s.relay, err = postgres.Connect(ctx, s.url, 6); err != nil {
+		return s, err
+	}
+	cfg, err := pgxpool.ParseConfig(s.url)
+	if err != nil {
+		return s, errors.New("parse database URL")
+	}
+	cfg.MaxConns = 20
+	if s.app, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return s, err
+	}
+	if err = s.app.QueryRow(ctx, "SHOW server_version").Scan(&s.postgresVersion); err != nil {
+		return s, err
+	}
+	s.client = redis.NewClient(&redis.Options{Network: "unix", Addr: s.redis.Socket(), MaxRetries: -1})
+	info, err := s.client.InfoMap(ctx, "server").Result()
+	if err != nil {
+		return s, err
+	}
+	s.redisVersion = info["Server"]["redis_version"]
+	if s.sink, err = redispubsub.New(s.client, redispubsub.Config{}); err != nil {
+		return s, err
+	}
+	s.subscriber, err = subscribe(ctx, s.client)
+	return s, err
+}
+
+func (s *servers) stop() {
+	if s.subscriber != nil {
+		s.subscriber.close()
+	}
+	if s.client != nil {
+		_ = s.client.Close()
+	}
+	for _, p := range []*pgxpool.Pool{s.relay, s.app} {
+		if p != nil {
+			p.Close()
+		}
+	}
+	if s.redis != nil {
+		_ = s.redis.Stop()
+	}
+	if s.postgres != nil {
+		_ = s.postgres.Stop()
+	}
+}
+
+// exec runs statements one after the other, each in a transaction of its own.
+func (s *servers) exec(ctx context.Context, statements ...string) error {
+	for _, sql := range statements {
+		if _, err := s.app.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", strings.Fields(sql)[0:3], err)
+		}
+	}
+	return nil
+}
+
+// subscriber counts what arrives; handle, if set, sees each message in the order of arrival.
+type subscriber struct {
+	ps     *redis.PubSub
+	count  atomic.Int64
+	handle atomic.Pointer[func(channel, payload string, at time.Time)]
+	done   chan struct{}
+}
+
+func subscribe(ctx context.Context, client *redis.Client) (*subscriber, error) {
+	if err := client.ConfigSet(ctx, "client-output-buffer-limit", "pubsub 0 0 0").Err(); err != nil {
+		return nil, err
+	}
+	s := &subscriber{ps: client.PSubscribe(ctx, "*"), done: make(chan struct{})}
+	if _, err := s.ps.Receive(ctx); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(s.done)
+		for {
+			got, err := s.ps.Receive(ctx)
+			if err != nil {
+				return
+			}
+			if m, ok := got.(*redis.Message); ok {
+				if h := s.handle.Load(); h != nil {
+					(*h)(m.Channel, m.Payload, time.Now())
+				}
+				s.count.Add(1)
+			}
+		}
+	}()
+	return s, nil
+}
+
+func (s *subscriber) close() {
+	_ = s.ps.Close()
+	<-s.done
+}
+
+// wait returns once n messages have come since the count was from.
+func (s *subscriber) wait(ctx context.Context, from int64, n int) error {
+	deadline := time.Now().Add(2 * time.Minute)
+	for s.count.Load() < from+int64(n) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d of %d messages arrived in two minutes", s.count.Load()-from, n)
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+	return nil
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func percentile(sorted []time.Duration, p float64) time.Duration {
+	return sorted[min(len(sorted)-1, int(float64(len(sorted))*p))]
+}

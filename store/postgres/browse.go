@@ -1,0 +1,286 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// What callers of a Browser branch on.
+var (
+	// ErrFilter says that a Filter does not fit the table.
+	ErrFilter = errors.New("filter does not fit the table")
+	// ErrNoEvent says that the table has no such event, or that row-level security hides it.
+	ErrNoEvent = errors.New("no such event")
+)
+
+// Browser reads the rows of an outbox table for people. It changes nothing. It is safe for concurrent use.
+type Browser struct {
+	pool       *pgxpool.Pool
+	layout     Layout
+	sql        struct{ list, showID, showPosition, tenant, known string }
+	byPosition bool // lists are in the order of the position, not of the id
+	hidden     bool // row-level security shows this role the rows of one tenant at a time
+}
+
+// EventRow is a row as a list shows it. What the table has no column for is nil.
+type EventRow struct {
+	ID            uuid.UUID  `json:"id"`
+	Position      int64      `json:"position"`
+	Status        string     `json:"status"`
+	Topic         string     `json:"topic"`
+	Key           *string    `json:"key,omitempty"`
+	AggregateType *string    `json:"aggregate_type,omitempty"`
+	Tenant        *string    `json:"tenant,omitempty"`
+	Source        *string    `json:"source,omitempty"`
+	WrittenAt     *time.Time `json:"written_at,omitempty"` // from a UUIDv7 if the table keeps no time
+	DeliveredAt   *time.Time `json:"delivered_at,omitempty"`
+	Attempts      int        `json:"attempts"` // failed ones
+	NextRetryAt   *time.Time `json:"next_retry_at,omitempty"`
+	LastError     *string    `json:"last_error,omitempty"`
+}
+
+// EventDetail is everything about one row.
+type EventDetail struct {
+	EventRow
+	OccurredAt    *time.Time      `json:"occurred_at,omitempty"`
+	SchemaID      *string         `json:"schema_id,omitempty"`
+	SchemaVersion *int            `json:"schema_version,omitempty"`
+	Lane          int             `json:"lane"`
+	Sequence      *int64          `json:"sequence,omitempty"`
+	Generation    int             `json:"generation"`
+	Destinations  json.RawMessage `json:"destinations,omitempty"`
+	DeliveredTo   json.RawMessage `json:"delivered_to,omitempty"`
+	ErrorHistory  json.RawMessage `json:"error_history,omitempty"`
+	Metadata      json.RawMessage `json:"metadata,omitempty"`
+	Payload       json.RawMessage `json:"payload"`
+}
+
+// Filter chooses rows; the zero value is the newest 50.
+type Filter struct {
+	Statuses []string // of Browser.Statuses, in any case
+	Tenant   string   // or, where tenants are applications, the id of one
+	Key      string
+	Topic    string
+	Limit    int    // 0: 50
+	After    string // what List returned with the previous page
+}
+
+// OpenBrowser returns a browser of a table after checking that the table fits the layout. pool should not be from Connect, whose sessions
+// are made for relays. A table that is missing or older than the layout needs is an *SchemaError.
+func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Browser, error) {
+	if err := layout.Validate(); err != nil {
+		return nil, err
+	}
+	var columns []string
+	for _, c := range layout.columns() {
+		columns = append(columns, c)
+	}
+	if err := checkTable(ctx, pool, layout.Table, columns); err != nil {
+		return nil, err
+	}
+	b := &Browser{pool: pool, layout: layout}
+	if err := (&Store{pool: pool, layout: layout}).checkVisible(ctx); errors.Is(err, ErrRowsHidden) && layout.App != "" {
+		b.hidden = true
+	} else if err != nil {
+		return nil, err
+	}
+	return b, b.prepare(ctx)
+}
+
+// browseNames is what the templates need beside the layout.
+type browseNames struct {
+	quotedLayout
+	ByColumn, ByType string
+}
+
+func (b *Browser) prepare(ctx context.Context) error {
+	t, err := parseSQL()
+	if err != nil {
+		return err
+	}
+	order, err := render(t, "browse_order", nil)
+	if err != nil {
+		return err
+	}
+	if err := b.pool.QueryRow(ctx, order, quoteTable(b.layout.Table), b.layout.Position).Scan(&b.byPosition); err != nil {
+		return fmt.Errorf("look for an index of %s: %w", b.layout.Table, err)
+	}
+	q := b.layout.quoted()
+	names := browseNames{quotedLayout: q, ByColumn: q.ID, ByType: "uuid"}
+	positions := browseNames{quotedLayout: q, ByColumn: q.Position, ByType: "bigint"}
+	listed := names
+	if b.byPosition {
+		listed = positions
+	}
+	for _, s := range []struct {
+		dst  *string
+		name string
+		data browseNames
+	}{
+		{&b.sql.list, "browse", listed}, {&b.sql.showID, "browse_show", names}, {&b.sql.showPosition, "browse_show", positions},
+		{&b.sql.tenant, "browse_tenant", names}, {&b.sql.known, "browse_known", names},
+	} {
+		if *s.dst, err = render(t, s.name, s.data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Statuses are the states that a row of the table can be in.
+func (b *Browser) Statuses() []string {
+	if b.layout.Status == "" {
+		return []string{"pending", "retry", "delivered"} // a dead row is in job_dlq
+	}
+	all := []string{b.layout.Pending, b.layout.Retrying, b.layout.Delivered, b.layout.Dead}
+	all = slices.DeleteFunc(all, func(s string) bool { return s == "" })
+	return slices.Compact(all)
+}
+
+// List returns a page of rows, newest first, and where the next page starts, or "" after the last.
+//
+// Newest means the highest position where an index gives that order, else the highest event id: for a UUIDv7 that is the time at
+// which its producer made it, for another UUID it is an order, but not of time.
+func (b *Browser) List(ctx context.Context, f Filter) (rows []EventRow, next string, err error) {
+	statuses, err := b.check(f)
+	if err != nil {
+		return nil, "", err
+	}
+	if f.Limit <= 0 {
+		f.Limit = 50
+	}
+	err = b.read(ctx, f.Tenant, func(tx pgx.Tx) error {
+		found, err := tx.Query(ctx, b.sql.list, statuses, null(f.Tenant), null(f.Key), null(f.Topic), null(f.After), f.Limit+1)
+		if err != nil {
+			return err
+		}
+		rows, err = pgx.CollectRows(found, pgx.RowToStructByName[EventRow])
+		return err
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("list events of %s: %w", b.layout.Table, err)
+	}
+	if len(rows) > f.Limit { // the one too many says that there is a next page
+		rows = rows[:f.Limit]
+		last := rows[f.Limit-1]
+		next = last.ID.String()
+		if b.byPosition {
+			next = strconv.FormatInt(last.Position, 10)
+		}
+	}
+	for i := range rows {
+		rows[i].complete()
+	}
+	return rows, next, nil
+}
+
+// Show returns one event, by its id or by its position, of the tenant if one is named.
+func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (EventDetail, error) {
+	sql := b.sql.showPosition
+	if _, err := strconv.ParseInt(idOrPosition, 10, 64); err != nil {
+		if _, err := uuid.Parse(idOrPosition); err != nil {
+			return EventDetail{}, fmt.Errorf("%w: %q is neither an event id (a UUID) nor a position (a number)", ErrFilter, idOrPosition)
+		}
+		sql = b.sql.showID
+	}
+	if _, err := b.check(Filter{Tenant: tenant}); err != nil {
+		return EventDetail{}, err
+	}
+	var detail EventDetail
+	err := b.read(ctx, tenant, func(tx pgx.Tx) error {
+		found, err := tx.Query(ctx, sql, idOrPosition)
+		if err != nil {
+			return err
+		}
+		detail, err = pgx.CollectExactlyOneRow(found, pgx.RowToStructByName[EventDetail])
+		return err
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNoEvent
+	}
+	if err != nil {
+		return EventDetail{}, fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Table, err)
+	}
+	detail.complete()
+	return detail, nil
+}
+
+// read runs fn in a read-only transaction, as the tenant where row-level security asks for one.
+func (b *Browser) read(ctx context.Context, tenant string, fn func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if b.hidden {
+			if _, err := tx.Exec(ctx, b.sql.tenant, tenant); err != nil {
+				return fmt.Errorf("speak for tenant %s: %w", tenant, err)
+			}
+		}
+		return fn(tx)
+	})
+}
+
+// check reports what of a filter does not fit, and returns the statuses in the table's spelling, nil for all.
+func (b *Browser) check(f Filter) (statuses []string, err error) {
+	refuse := func(format string, args ...any) ([]string, error) {
+		return nil, fmt.Errorf("%w %s: "+format, append([]any{ErrFilter, b.layout.Table}, args...)...)
+	}
+	for _, s := range f.Statuses {
+		i := slices.IndexFunc(b.Statuses(), func(known string) bool { return strings.EqualFold(known, s) })
+		if i < 0 {
+			return refuse("status %q is none of %s", s, strings.Join(b.Statuses(), ", "))
+		}
+		statuses = append(statuses, b.Statuses()[i])
+	}
+	switch {
+	case b.hidden && f.Tenant == "":
+		return nil, fmt.Errorf("%w: %w: row-level security shows one tenant at a time, name it", ErrFilter, ErrRowsHidden)
+	case f.Tenant != "" && b.layout.Tenant == "" && b.layout.App == "":
+		return refuse("it has no tenants")
+	case f.Key != "" && b.layout.Key == "":
+		return refuse("it has no keys")
+	case f.After == "":
+	case b.byPosition:
+		if _, err := strconv.ParseInt(f.After, 10, 64); err != nil {
+			return refuse("after is %q, want the position that the previous page ended with", f.After)
+		}
+	default:
+		if _, err := uuid.Parse(f.After); err != nil {
+			return refuse("after is %q, want the event id that the previous page ended with", f.After)
+		}
+	}
+	return statuses, nil
+}
+
+// Known returns those of ids that are in the table already.
+func (b *Browser) Known(ctx context.Context, tx pgx.Tx, ids []uuid.UUID) ([]uuid.UUID, error) {
+	rows, err := tx.Query(ctx, b.sql.known, ids)
+	if err != nil {
+		return nil, fmt.Errorf("look for ids in %s: %w", b.layout.Table, err)
+	}
+	known, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+	if err != nil {
+		return nil, fmt.Errorf("look for ids in %s: %w", b.layout.Table, err)
+	}
+	return known, nil
+}
+
+func (r *EventRow) complete() {
+	if t := timeOfID(r.ID); r.WrittenAt == nil && !t.IsZero() {
+		r.WrittenAt = &t
+	}
+}
+
+func null(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

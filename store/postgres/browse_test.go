@@ -1,0 +1,258 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+// browsed returns a pool with ordinary sessions, as people use, on a migrated database.
+func browsed(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	url := testenv.Database(t)
+	if err := migrations.Up(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func browser(t *testing.T, pool *pgxpool.Pool, layout Layout) *Browser {
+	t.Helper()
+	b, err := OpenBrowser(t.Context(), pool, layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestBrowsePages(t *testing.T) {
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
+	for table, insert := range map[string]string{
+		"outbox_events": `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t.' || $1::text, now(), 'shop', '{}')`,
+		"event_outbox": `INSERT INTO event_outbox (app_id, event_id, event_type, payload)
+			SELECT id, outbox_uuidv7(), 't.' || $1::text, '{}' FROM apps WHERE namespace = 'default'`,
+		"crawl_outbox": `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000001', 't.' || $1::text, '{}')`,
+	} {
+		for i := range 7 {
+			exec(t, pool, insert, fmt.Sprint(i)) // one statement each: ids of one millisecond are ordered by chance below it
+			time.Sleep(time.Millisecond)
+		}
+		layout := map[string]Layout{"outbox_events": OutboxEvents(), "event_outbox": EventOutbox(), "crawl_outbox": CrawlOutbox()}[table]
+		b := browser(t, pool, layout)
+		var topics []string
+		pages, after := 0, ""
+		for {
+			rows, next, err := b.List(t.Context(), Filter{Limit: 3, After: after})
+			if err != nil {
+				t.Fatalf("%s: %v", table, err)
+			}
+			for _, r := range rows {
+				topics = append(topics, r.Topic)
+				if r.WrittenAt == nil || time.Since(*r.WrittenAt) > time.Hour {
+					t.Errorf("%s: written at %v", table, r.WrittenAt)
+				}
+			}
+			if pages++; next == "" {
+				break
+			}
+			after = next
+		}
+		if want := []string{"t.6", "t.5", "t.4", "t.3", "t.2", "t.1", "t.0"}; pages != 3 || !slices.Equal(topics, want) {
+			t.Errorf("%s: got %v in %d pages, want %v in 3", table, topics, pages, want)
+		}
+	}
+}
+
+func TestBrowseFilters(t *testing.T) {
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_id, status) VALUES
+		('order.placed', now(), 'shop', '1', 'acme', '42', 'NEW'), ('order.paid', now(), 'shop', '2', 'acme', '42', 'FAILED'),
+		('order.placed', now(), 'shop', '3', 'acme', '43', 'SENT'), ('order.placed', now(), 'shop', '4', 'umbrella', '42', 'DEAD')`)
+	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
+	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES
+		('00000000-0000-0000-0000-000000000001', 'A', '1', NULL, NULL), ('00000000-0000-0000-0000-000000000001', 'B', '2', now(), NULL),
+		('00000000-0000-0000-0000-000000000001', 'C', '3', NULL, now())`)
+	events, crawl := browser(t, pool, OutboxEvents()), browser(t, pool, CrawlOutbox())
+	for _, c := range []struct {
+		b    *Browser
+		f    Filter
+		want int
+	}{
+		{events, Filter{}, 4},
+		{events, Filter{Statuses: []string{"new", "Failed"}}, 2},
+		{events, Filter{Tenant: "acme"}, 3},
+		{events, Filter{Tenant: "acme", Key: "42"}, 2},
+		{events, Filter{Topic: "order.placed", Key: "42"}, 2},
+		{events, Filter{Topic: "order.placed", Statuses: []string{"DEAD"}}, 1},
+		{events, Filter{Key: "no such"}, 0},
+		{crawl, Filter{}, 3},
+		{crawl, Filter{Statuses: []string{"pending"}}, 1},
+		{crawl, Filter{Statuses: []string{"retry"}}, 1},
+		{crawl, Filter{Statuses: []string{"delivered", "RETRY"}}, 2},
+		{crawl, Filter{Key: "00000000-0000-0000-0000-000000000001", Topic: "B"}, 1},
+	} {
+		rows, _, err := c.b.List(t.Context(), c.f)
+		if err != nil || len(rows) != c.want {
+			t.Errorf("%+v: got %d rows, error %v, want %d", c.f, len(rows), err, c.want)
+		}
+		for _, r := range rows {
+			if !slices.Contains(c.b.Statuses(), r.Status) {
+				t.Errorf("status %q is none of %v", r.Status, c.b.Statuses())
+			}
+		}
+	}
+	for _, c := range []struct {
+		b    *Browser
+		f    Filter
+		says string
+	}{
+		{events, Filter{Statuses: []string{"SENT", "LOST"}}, `status "LOST" is none of NEW, FAILED, SENT, DEAD`},
+		{events, Filter{After: "17"}, "after"},
+		{crawl, Filter{After: uuid.NewString()}, "after"},
+		{crawl, Filter{Tenant: "acme"}, "no tenants"},
+	} {
+		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, ErrFilter) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: got error %v, want ErrFilter that says %q", c.f, err, c.says)
+		}
+	}
+}
+
+func TestBrowseShow(t *testing.T) {
+	pool := browsed(t)
+	id := uuid.Must(uuid.NewV7())
+	exec(t, pool, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, metadata, destination_topics, status, retry_count,
+		error_message, error_history, schema_id)
+		VALUES ($1, 'order.placed', now(), 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a", "b"]', 'FAILED', 2, 'no such channel',
+		'[{"error": "no such channel", "timestamp": "2025-01-01"}]', 'order/1')`, id)
+	b := browser(t, pool, OutboxEvents())
+	position := query[int64](t, pool, `SELECT position FROM outbox_events`)
+	for _, by := range []string{id.String(), fmt.Sprint(position)} {
+		d, err := b.Show(t.Context(), by, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`"id":"` + id.String(), `"payload":{"n":1}`, `"destinations":["a","b"]`, `"attempts":2`, `"schema_id":"order/1"`, `"trace_id":"t"`, `"timestamp":"2025-01-01"`} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s lacks %s", text, want)
+			}
+		}
+	}
+	if _, err := b.Show(t.Context(), uuid.NewString(), ""); !errors.Is(err, ErrNoEvent) {
+		t.Errorf("unknown id: got %v, want ErrNoEvent", err)
+	}
+	if _, err := b.Show(t.Context(), "first", ""); !errors.Is(err, ErrFilter) {
+		t.Errorf("neither id nor position: got %v, want ErrFilter", err)
+	}
+}
+
+// A reader sees no row of event_outbox before it names a tenant. An empty list would say that there are none.
+func TestBrowseUnderRowLevelSecurity(t *testing.T) {
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme'), ('Umbrella', 'umbrella')`)
+	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload)
+		SELECT id, outbox_uuidv7(), namespace || '.happened', '{}' FROM apps WHERE namespace <> 'default'`)
+	exec(t, pool, `DO $$ BEGIN CREATE ROLE browse_reader LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
+	exec(t, pool, `GRANT SELECT ON event_outbox, apps TO browse_reader`)
+	t.Cleanup(func() { // before the database goes, which the role's grants are part of
+		if _, err := pool.Exec(context.Background(), `DROP OWNED BY browse_reader`); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := pool.Config()
+	cfg.ConnConfig.User = "browse_reader"
+	readers, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readers.Close()
+
+	b := browser(t, readers, EventOutbox())
+	if _, _, err := b.List(t.Context(), Filter{}); !errors.Is(err, ErrRowsHidden) {
+		t.Errorf("no tenant: got %v, want ErrRowsHidden", err)
+	}
+	rows, _, err := b.List(t.Context(), Filter{Tenant: "Acme"})
+	if err != nil || len(rows) != 1 || rows[0].Topic != "acme.happened" || *rows[0].Tenant != "acme" {
+		t.Fatalf("tenant acme: got %+v, error %v, want its event alone", rows, err)
+	}
+	if _, err := b.Show(t.Context(), rows[0].ID.String(), "umbrella"); !errors.Is(err, ErrNoEvent) {
+		t.Errorf("another tenant's event: got %v, want ErrNoEvent", err)
+	}
+	if rows, _, err := b.List(t.Context(), Filter{Tenant: "nobody"}); err != nil || len(rows) != 0 {
+		t.Errorf("unknown tenant: got %v, error %v, want nothing", rows, err)
+	}
+}
+
+func TestBrowseKnown(t *testing.T) {
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`)
+	id := query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`)
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		known, err := browser(t, pool, OutboxEvents()).Known(t.Context(), tx, []uuid.UUID{uuid.New(), id})
+		if err == nil && !slices.Equal(known, []uuid.UUID{id}) {
+			t.Errorf("got %v, want %v", known, id)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A page must not cost more on a long table: an index gives the order, or holds the rare status.
+// Which of several partial indexes on the same few rows is the planner's choice.
+func TestBrowsePlans(t *testing.T) {
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, status)
+		SELECT 't', now(), 's', '{}', CASE WHEN i % 1000 = 0 THEN 'DEAD' ELSE 'SENT' END FROM generate_series(1, 20000) i`)
+	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
+	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at)
+		SELECT '00000000-0000-0000-0000-000000000001', 't', '{}', now() FROM generate_series(1, 20000) i`)
+	exec(t, pool, `ANALYZE outbox_events, crawl_outbox`)
+	for _, c := range []struct {
+		layout   Layout
+		statuses []string
+		index    string
+	}{
+		{OutboxEvents(), nil, "outbox_events_pkey"},
+		{OutboxEvents(), []string{"DEAD"}, "idx_outbox_status|idx_outbox_tenant_status"},
+		{OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered|idx_outbox_topic|idx_outbox_aggregate"},
+		{CrawlOutbox(), nil, "crawl_outbox_pkey"},
+		{CrawlOutbox(), []string{"pending", "retry"}, "undelivered|unpublished"},
+	} {
+		b := browser(t, pool, c.layout)
+		rows, err := pool.Query(t.Context(), "EXPLAIN "+b.sql.list, c.statuses, nil, nil, nil, nil, 51)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := strings.Join(lines, "\n")
+		if strings.Contains(plan, "Seq Scan") || !slices.ContainsFunc(strings.Split(c.index, "|"), func(i string) bool { return strings.Contains(plan, i) }) {
+			t.Errorf("%s %v is not served by %s:\n%s", c.layout.Table, c.statuses, c.index, plan)
+		}
+	}
+}

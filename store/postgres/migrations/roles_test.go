@@ -1,0 +1,298 @@
+package migrations_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+// verbs are what one can do to each table; %s is an application's id.
+var verbs = map[string]map[string]string{
+	"outbox_events": {
+		"SELECT": "SELECT payload FROM outbox_events",
+		"INSERT": "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 'bc', '{}') ON CONFLICT (id) DO NOTHING RETURNING id, position",
+		"UPDATE": "UPDATE outbox_events SET payload = '{}'",
+		"SETTLE": "UPDATE outbox_events SET status = 'SENT', processed_at = now(), retry_count = 1, next_retry_at = NULL, error_message = NULL, error_history = NULL, delivered_to = NULL WHERE lane = 1",
+		"DELETE": "DELETE FROM outbox_events",
+	},
+	"event_outbox": {
+		"SELECT": "SELECT payload FROM event_outbox",
+		"INSERT": "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ('%s', gen_random_uuid(), 't', '{}') ON CONFLICT (event_id) DO NOTHING RETURNING id, event_id",
+		"UPDATE": "UPDATE event_outbox SET payload = '{}'",
+		"SETTLE": "UPDATE event_outbox SET status = 'published', published_at = now(), retry_count = 1, next_retry_at = NULL, error_message = NULL, error_history = NULL, delivered_to = NULL WHERE lane = 1",
+		"DELETE": "DELETE FROM event_outbox",
+	},
+	"crawl_outbox": {
+		"SELECT": "SELECT payload FROM crawl_outbox",
+		"INSERT": "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 't', '{}' FROM crawl_runs RETURNING id, event_id, seq",
+		"UPDATE": "UPDATE crawl_outbox SET payload = '{}'",
+		"SETTLE": "UPDATE crawl_outbox SET published_at = now(), retry_count = 1, next_retry_at = NULL, error_message = NULL, error_history = NULL, delivered_to = NULL WHERE lane = 1",
+		"DELETE": "DELETE FROM crawl_outbox",
+	},
+	"crawl_events": {
+		"SELECT": "SELECT payload FROM crawl_events",
+		"INSERT": "INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 't', '{}' FROM crawl_runs RETURNING id, seq",
+		"UPDATE": "UPDATE crawl_events SET payload = '{}'",
+		"DELETE": "DELETE FROM crawl_events",
+	},
+	"crawl_runs": {
+		"SELECT": "SELECT * FROM crawl_runs",
+		"INSERT": "INSERT INTO crawl_runs (app_package) VALUES ('p')",
+		"UPDATE": "UPDATE crawl_runs SET created_at = now()",
+		"DELETE": "DELETE FROM crawl_runs",
+	},
+	"job_dlq": {
+		"SELECT": "SELECT payload FROM job_dlq",
+		"INSERT": "INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history) VALUES ('event', gen_random_uuid(), '%s', 't', '{}', 'DeliveryFailed', 1, '[]')",
+		"UPDATE": "UPDATE job_dlq SET replayed_at = now()",
+		"DELETE": "DELETE FROM job_dlq",
+	},
+	"apps": {
+		"SELECT": "SELECT * FROM apps",
+		"INSERT": "INSERT INTO apps (name, namespace) VALUES ('n', 'n') ON CONFLICT DO NOTHING",
+		"UPDATE": "UPDATE apps SET name = 'n'",
+		"DELETE": "DELETE FROM apps WHERE namespace = 'n'",
+	},
+	"outbox_lanes": {
+		"SELECT": "SELECT * FROM outbox_lanes FOR UPDATE",
+		"INSERT": "INSERT INTO outbox_lanes (table_name, lane) VALUES ('t', 1)",
+		"UPDATE": "UPDATE outbox_lanes SET epoch = 2",
+		"DELETE": "DELETE FROM outbox_lanes",
+	},
+	"outbox_migrations_core": {
+		"SELECT": "SELECT version FROM outbox_migrations_core",
+		"UPDATE": "UPDATE outbox_migrations_core SET version = 1",
+		"DELETE": "DELETE FROM outbox_migrations_core",
+	},
+	"run_outbox": {
+		"SELECT": "SELECT * FROM run_outbox",
+		"SETTLE": "UPDATE run_outbox SET published_at = now() WHERE id = 1",
+		"UPDATE": "UPDATE run_outbox SET payload = '{}'",
+		"DELETE": "DELETE FROM run_outbox",
+	},
+}
+
+// allowed is roles.sql said once more. Everything else that verbs lists is refused.
+var allowed = map[string][]string{
+	"outbox_producer": {"outbox_events INSERT", "event_outbox INSERT", "crawl_outbox INSERT", "crawl_events INSERT", "crawl_runs INSERT", "crawl_runs SELECT"},
+	"outbox_relay": {
+		"outbox_events SELECT", "outbox_events SETTLE", "outbox_events DELETE",
+		"event_outbox SELECT", "event_outbox SETTLE", "event_outbox DELETE",
+		"crawl_outbox SELECT", "crawl_outbox SETTLE", "crawl_outbox DELETE",
+		"run_outbox SELECT", "run_outbox SETTLE",
+		"job_dlq SELECT", "job_dlq INSERT", "job_dlq DELETE",
+		"apps SELECT", "apps INSERT",
+		"outbox_lanes SELECT", "outbox_lanes INSERT", "outbox_lanes UPDATE", "outbox_lanes DELETE",
+		"outbox_migrations_core SELECT",
+	},
+	"outbox_reader": {
+		"outbox_events SELECT", "event_outbox SELECT", "crawl_outbox SELECT", "crawl_events SELECT", "crawl_runs SELECT", "job_dlq SELECT",
+		"apps SELECT", "run_outbox SELECT", "outbox_migrations_core SELECT",
+	},
+}
+
+func TestEachRoleMayDoItsOwnAndNothingElse(t *testing.T) {
+	t.Parallel()
+	url, super := database(t)
+	app := one[string](t, super, "SELECT id::text FROM apps")
+	_ = newRun(t, super)
+	for range 2 { // the second time changes nothing
+		if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for role, may := range allowed {
+		t.Run(role, func(t *testing.T) {
+			t.Parallel()
+			conn := connect(t, url)
+			run(t, conn, "SET ROLE "+role)
+			run(t, conn, "SELECT set_config('app.current_tenant', $1, false)", app)
+			if role == "outbox_relay" { // for every tenant, without naming one
+				run(t, conn, "RESET app.current_tenant")
+			}
+			for table, byVerb := range verbs {
+				for verb, sql := range byVerb {
+					sql = strings.ReplaceAll(sql, "%s", app)
+					if !slices.Contains(may, table+" "+verb) {
+						refused(t, conn, "42501", sql)
+						continue
+					}
+					tx, err := conn.Begin(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := tx.Exec(t.Context(), sql); err != nil {
+						t.Errorf("%s on %s: %v", verb, table, err)
+					}
+					if err := tx.Rollback(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for _, table := range []string{"outbox_events", "event_outbox", "job_dlq", "crawl_outbox"} {
+				refused(t, conn, "42501", "TRUNCATE "+table)
+				refused(t, conn, "42501", "ALTER TABLE "+table+" ADD COLUMN x INT")
+			}
+			refused(t, conn, "42501", "CREATE TABLE x ()")
+		})
+	}
+}
+
+// A relay delivers and buries for all tenants, by a policy of its role and not by BYPASSRLS.
+func TestRelayServesEveryTenantReaderOnlyItsOwn(t *testing.T) {
+	t.Parallel()
+	url, super := database(t)
+	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	a, b := tenants(t, super)
+	run(t, super, insertBusEvent, a)
+	run(t, super, insertBusEvent, b)
+
+	relay := connect(t, url)
+	run(t, relay, "SET ROLE outbox_relay")
+	if tag, err := relay.Exec(t.Context(), "UPDATE event_outbox SET status = 'failed'"); err != nil || tag.RowsAffected() != 2 {
+		t.Errorf("the relay settles %v, %v, want both", tag, err)
+	}
+	run(t, relay, insertDead, a)
+	run(t, relay, insertDead, b)
+	if bypass := one[bool](t, super, "SELECT bool_or(rolbypassrls OR rolcanlogin OR rolsuper OR rolcreaterole) FROM pg_roles WHERE rolname LIKE 'outbox\\_%'"); bypass {
+		t.Error("a role may log in, bypass row security or is powerful")
+	}
+
+	reader := connect(t, url)
+	run(t, reader, "SET ROLE outbox_reader")
+	for table := range map[string]bool{"event_outbox": true, "job_dlq": true} {
+		for tenant, want := range map[string]int{"": 0, a: 1} {
+			run(t, reader, "SELECT set_config('app.current_tenant', $1, false)", tenant)
+			if n := one[int](t, reader, "SELECT count(*) FROM "+table); n != want {
+				t.Errorf("as tenant %q the reader sees %d rows of %s, want %d", tenant, n, table, want)
+			}
+		}
+	}
+}
+
+// A producer who really logs in, over one connection that a pool hands from one tenant to the next.
+func TestPooledProducerConnection(t *testing.T) {
+	t.Parallel()
+	url, super := database(t)
+	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	a, b := tenants(t, super)
+	login := "shop_" + one[string](t, super, "SELECT current_database()")
+	run(t, super, "CREATE ROLE "+login+" LOGIN IN ROLE outbox_producer")
+	conn := connect(t, strings.Replace(url, "postgres://postgres@", "postgres://"+login+"@", 1))
+
+	refused(t, conn, "42501", insertBusEvent, a) // no tenant
+	for _, tenant := range []string{a, b} {
+		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+			run(t, tx, "SELECT set_config('app.current_tenant', $1, true)", tenant)
+			run(t, tx, insertBusEvent, tenant)
+			refused(t, tx, "42501", insertBusEvent, map[string]string{a: b, b: a}[tenant]) // forged
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, conn, "42501", insertBusEvent, tenant) // the tenant went with its transaction
+	}
+	if n := one[int](t, super, "SELECT count(DISTINCT app_id) FROM event_outbox"); n != 2 {
+		t.Errorf("events of %d tenants, want 2", n)
+	}
+}
+
+func TestRolesTouchOnlyTablesThatExist(t *testing.T) {
+	t.Parallel()
+	url := testenv.Database(t)
+	conn := connect(t, url)
+	for i, sets := range [][]string{nil, {"core"}, {"crawl"}, {"events"}} {
+		if len(sets) > 0 {
+			up(t, url, sets...)
+		}
+		if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+	}
+	if strangers := query[string](t, conn, "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' AND tableowner <> 'outbox_owner'"); len(strangers) > 0 {
+		t.Errorf("not handed over: %v", strangers)
+	}
+}
+
+// What somebody granted by hand does not survive.
+func TestRolesRevokeWhatTheyDoNotGrant(t *testing.T) {
+	t.Parallel()
+	url, super := database(t)
+	run(t, super, "CREATE TABLE unrelated ()")
+	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	run(t, super, "GRANT DELETE, SELECT (payload) ON outbox_events TO outbox_producer; GRANT SELECT ON unrelated TO outbox_producer")
+	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, url)
+	run(t, conn, "SET ROLE outbox_producer")
+	refused(t, conn, "42501", "DELETE FROM outbox_events")
+	refused(t, conn, "42501", "SELECT payload FROM outbox_events")
+	run(t, conn, "SELECT FROM unrelated") // not ours: left alone
+}
+
+func TestRolesFromManyDatabasesAtOnce(t *testing.T) {
+	t.Parallel()
+	var group sync.WaitGroup
+	for range 4 {
+		url := testenv.Database(t)
+		group.Go(func() {
+			for range 3 {
+				if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// The tables' owner need not be a superuser.
+func TestRolesAppliedByTheTablesOwner(t *testing.T) {
+	t.Parallel()
+	url := testenv.Database(t)
+	super := connect(t, url)
+	if err := migrations.ApplyRoles(t.Context(), url); err != nil { // the roles exist, made by somebody else
+		t.Fatal(err)
+	}
+	name := one[string](t, super, "SELECT current_database()")
+	login := "owner_" + name
+	run(t, super, fmt.Sprintf("CREATE ROLE %[1]s LOGIN CREATEROLE; GRANT outbox_owner TO %[1]s WITH ADMIN OPTION; ALTER DATABASE %[2]s OWNER TO %[1]s", login, name))
+	own := strings.Replace(url, "postgres://postgres@", "postgres://"+login+"@", 1)
+	up(t, own)
+	if err := migrations.ApplyRoles(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if err := migrations.Down(t.Context(), own, migrations.All, "crawl"); err != nil {
+		t.Fatal(err)
+	}
+	up(t, own)
+}
+
+func TestPrintRolesIsWhatIsApplied(t *testing.T) {
+	t.Parallel()
+	var printed bytes.Buffer
+	if err := migrations.PrintRoles(&printed); err != nil {
+		t.Fatal(err)
+	}
+	_, conn := database(t)
+	run(t, conn, printed.String())
+	run(t, conn, "SET ROLE outbox_reader")
+	_ = one[int](t, conn, "SELECT count(*) FROM outbox_events")
+	refused(t, conn, "42501", "DELETE FROM outbox_events")
+}

@@ -1,0 +1,17 @@
+-- browse: one row with everything about it. $1 its event id or its position. Locks nothing.
+-- Index: that of the column, where the table has one; crawl_outbox has one on its position only, outbox_events on its id only.
+SELECT {{template "browse_columns" .}},
+       {{if .OccurredAt}}e.{{.OccurredAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS occurred_at,
+       {{if .SchemaID}}e.{{.SchemaID}}::text{{else}}NULL::text{{end}} AS schema_id,
+       {{if .SchemaVersion}}e.{{.SchemaVersion}}::int{{else}}NULL::int{{end}} AS schema_version,
+       {{template "lane" .}} AS lane,
+       {{if .Sequence}}e.{{.Sequence}}::bigint{{else}}NULL::bigint{{end}} AS sequence,
+       {{if .Generation}}e.{{.Generation}}::int{{else}}0{{end}} AS generation,
+       {{if .Destinations}}e.{{.Destinations}}::jsonb{{else}}NULL::jsonb{{end}} AS destinations,
+       {{if .DeliveredTo}}e.{{.DeliveredTo}}::jsonb{{else}}NULL::jsonb{{end}} AS delivered_to,
+       {{if .ErrorHistory}}e.{{.ErrorHistory}}::jsonb{{else}}NULL::jsonb{{end}} AS error_history,
+       {{if .Metadata}}e.{{.Metadata}}::jsonb{{else}}NULL::jsonb{{end}} AS metadata,
+       e.{{.Payload}}::jsonb AS payload
+  FROM {{.Table}} e
+ WHERE e.{{.ByColumn}} = $1::text::{{.ByType}}
+ LIMIT 1
