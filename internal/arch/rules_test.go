@@ -1,0 +1,84 @@
+package arch
+
+// A layer may import layers with a lower rank, and its own subtree; never a neighbour of the same rank.
+//
+//	cmd → internal/cli → internal/wire → {store, sink, gateway, admin} → {deadletter, inbox, crawl} → outbox → std
+type layer struct {
+	folder string // of the repository; "/*": each folder below is a part of its own, not allowed to see its neighbours
+	rank   int
+	reason string
+}
+
+const wireRank = 5
+
+// layers name every folder that may hold Go code. A new one fails the test until it is given its place here.
+var layers = []layer{
+	{"internal/fault", 0, "fault points sit in the engine, so they can know nothing of it"},
+	{"internal/testenv", 0, "starts servers for anybody's tests, so it can know nobody"},
+	{"internal/arch", 0, "reads source, runs none"},
+	{".", 1, "package outbox: the vocabulary and the engine, everything else is built on it"},
+	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
+	{"inbox", 2, "used by consumers, who may not even run this relay"},
+	{"crawl", 2, "one application of the outbox; HTTP is the gateway's"},
+	{"store/*", 3, "a user of one store does not compile the others, nor any sink"},
+	{"sink/*", 3, "a user of one broker does not compile the others, nor a database"},
+	{"outboxtest", 3, "suites that run against any store or sink, so they can name none"},
+	{"gateway", 3, "reads through interfaces; which store is behind them is decided in internal/wire"},
+	{"admin", 3, "as gateway"},
+	{"internal/config", 4, "settings of the layers below, without building any of them"},
+	{"internal/metrics", 4, "watches the layers below; they know an interface of package outbox, not Prometheus"},
+	{"internal/wire", wireRank, "the only place that sees every store and broker"},
+	{"internal/cli", 6, "commands and flags; builds nothing itself"},
+	{"cmd", 7, "main and nothing else"},
+	{"internal/demo", 7, "a program of the repository, used by nobody's code"},
+	{"examples", 7, "as a user would write them"},
+	{"internal/integration", 7, "tests that need several servers at once"},
+}
+
+// External imports of a folder, where the layering alone does not say enough.
+var mayImport = []struct {
+	folder  string
+	modules []string // besides the standard library and this module
+	reason  string
+}{
+	{".", []string{"github.com/google/uuid"}, "whoever imports outbox pays for all it imports; UUIDv7 is not in the standard library"},
+	{"internal/fault", nil, "is compiled into the library"},
+}
+
+// importers are the only folders that may import another, whatever the ranks say.
+var importers = []struct {
+	folder    string
+	importers []string
+	reason    string
+}{
+	{"sink", []string{"internal/wire", "examples"}, "one place decides which broker is served; adding one touches no other code"},
+	{"internal/testenv", []string{"internal/demo"}, "needs servers on the machine and testing in the binary"},
+}
+
+// payers say who may reach a module at all, through any chain of imports and including the tests beside a package: those of
+// a package that a user imports end up in his go.sum. Measured with a test beside store/postgres that reaches go-redis through
+// internal/testenv: 8 lines. Folders above internal/wire's rank may reach everything.
+var payers = []struct {
+	module  string
+	folders []string
+	reason  string
+}{
+	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream"}, "broker client"},
+	{"github.com/twmb/franz-go", []string{"sink/kafka"}, "broker client"},
+	{"github.com/nats-io/nats.go", []string{"sink/natsjs"}, "broker client"},
+	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq"}, "broker client"},
+	{"github.com/danielgtaylor/huma", []string{"gateway", "admin"}, "HTTP API"},
+	{"github.com/spf13/cobra", nil, "the command's"},
+	{"github.com/knadh/koanf", []string{"internal/config"}, "the command's"},
+	{"github.com/prometheus/client_golang", []string{"internal/metrics"}, "the command's"},
+}
+
+// freshContexts are folders outside main packages and tests that may call context.Background or context.TODO.
+var freshContexts = map[string]string{
+	"internal/testenv": "cleans up after a test whose own context has ended",
+}
+
+const (
+	maxLines    = 500 // of a file that is no test
+	medianLines = 150
+)

@@ -1,0 +1,170 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// binary builds the command once, with the fault points compiled in.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "outbox-bin-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "outbox")
+	out, err := exec.Command("go", "build", "-tags", "fault", "-o", path, "../../cmd/outbox").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the command: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// world is a migrated database, a Redis server, and everything published on it.
+type world struct {
+	url   string
+	pool  *pgxpool.Pool
+	redis *testenv.Redis
+	*subscriber
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{url: testenv.Database(t), redis: testenv.RedisServer(t)}
+	if err := migrations.Up(t.Context(), w.url, migrations.Sets...); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if w.pool, err = pgxpool.New(t.Context(), w.url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.pool.Close)
+	w.subscriber = subscribe(t, w.redis)
+	return w
+}
+
+// relay starts the relay as a process of its own.
+func (w *world) relay(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, append([]string{"relay", "--database", w.url, "--redis", w.redis.URL()}, args...)...)
+	cmd.Env = append(os.Environ(), env...)
+	log, err := os.Create(filepath.Join(t.TempDir(), "relay.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // fails if it has ended, as it should have
+		_ = cmd.Wait()
+		_ = log.Close()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("relay said:\n%s", text)
+		}
+	})
+	return cmd
+}
+
+// message is one CloudEvent as a subscriber received it.
+type message struct {
+	Channel  string          `json:"-"`
+	ID       string          `json:"id"`
+	Type     string          `json:"type"`
+	Subject  string          `json:"subject"`
+	Key      string          `json:"partitionkey"`
+	Sequence string          `json:"sequence"`
+	Data     json.RawMessage `json:"data"`
+	At       time.Time       `json:"-"`
+}
+
+// subscriber records every message of every channel, in the order of arrival.
+type subscriber struct {
+	mu       sync.Mutex
+	messages []message
+}
+
+func subscribe(t *testing.T, server *testenv.Redis) *subscriber {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
+	// A slow test machine must not look like a lost event: Redis cuts subscribers that lag by 32 MB.
+	if err := client.ConfigSet(t.Context(), "client-output-buffer-limit", "pubsub 0 0 0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	ps := client.PSubscribe(t.Context(), "*")
+	if _, err := ps.Receive(t.Context()); err != nil { // the acknowledgement
+		t.Fatal(err)
+	}
+	s := &subscriber{}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			got, err := ps.Receive(context.Background())
+			if err != nil {
+				return // closed below
+			}
+			m, ok := got.(*redis.Message)
+			if !ok {
+				continue
+			}
+			event := message{Channel: m.Channel, At: time.Now()}
+			if err := json.Unmarshal([]byte(m.Payload), &event); err != nil {
+				event.Data = json.RawMessage(m.Payload) // the bare payload
+			}
+			s.mu.Lock()
+			s.messages = append(s.messages, event)
+			s.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = ps.Close()
+		<-done
+		_ = client.Close()
+	})
+	return s
+}
+
+// wait returns the messages once there are at least n of them and nothing more has come for settle.
+func (s *subscriber) wait(t *testing.T, n int, settle time.Duration) []message {
+	t.Helper()
+	deadline := time.Now().Add(90 * time.Second)
+	last, since := -1, time.Now()
+	for {
+		s.mu.Lock()
+		got := len(s.messages)
+		s.mu.Unlock()
+		if got != last {
+			last, since = got, time.Now()
+		}
+		if got >= n && time.Since(since) >= settle {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return append([]message(nil), s.messages...)
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("received %d messages, want %d", got, n)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
