@@ -10,6 +10,9 @@ import (
 //
 // It asks by state and never by "position > last": a lower position may commit later, and would be lost.
 func (r *Relay) claim(ctx context.Context, lanes []Lane) ([]*Record, error) {
+	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.DatabaseTimeout)
+	defer cancel()
 	records, err := r.store.Claim(ctx, lanes, ClaimLimit{Records: r.cfg.BatchRecords, Bytes: r.cfg.BatchBytes})
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)

@@ -12,6 +12,8 @@ type RelayConfig struct {
 	Name        string   // the table's name in logs and metrics ("outbox")
 	Destination Template // where events without Destinations go ({topic})
 
+	// Workers is how many loops share the lanes (2): while one waits for the sink another has the database work. Publish is called by as many at a time.
+	Workers      int
 	BatchRecords int // records a claim ("1000": one settle statement and one publish each; ADR 0004 has the measurement)
 	BatchBytes   int // bytes of payload a claim (8 MiB)
 
@@ -21,9 +23,9 @@ type RelayConfig struct {
 	LeaseTTL    time.Duration // how long lanes stay reserved for a relay that died (10 s); renewed every third of it
 	LeaseMargin time.Duration // no publish in the last part of a lease (a tenth of LeaseTTL)
 
-	PublishTimeout time.Duration // for one batch (5 s); an unanswered delivery is published again
-	SettleTimeout  time.Duration // for one attempt to settle (10 s)
-	DrainTimeout   time.Duration // for the batch in flight when Run is told to stop (30 s)
+	PublishTimeout  time.Duration // for one batch (5 s); an unanswered delivery is published again
+	DatabaseTimeout time.Duration // for one claim or one attempt to settle (10 s)
+	DrainTimeout    time.Duration // for the batch in flight when Run is told to stop (30 s)
 
 	MaxAttempts int     // failed attempts before a record is dead (5)
 	Backoff     Backoff // between them (5 s, doubling, at most 15 min, ± 20 %)
@@ -60,6 +62,7 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 	if len(c.Destination.parts) == 0 {
 		c.Destination = Template{text: "{topic}", parts: []templatePart{{field: templateFields["topic"], name: "topic"}}}
 	}
+	count("Workers", &c.Workers, 2)
 	count("BatchRecords", &c.BatchRecords, 1000)
 	count("BatchBytes", &c.BatchBytes, 8<<20)
 	positive("PollMin", &c.PollMin, 5*time.Millisecond)
@@ -67,7 +70,7 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 	positive("LeaseTTL", &c.LeaseTTL, 10*time.Second)
 	positive("LeaseMargin", &c.LeaseMargin, c.LeaseTTL/10)
 	positive("PublishTimeout", &c.PublishTimeout, 5*time.Second)
-	positive("SettleTimeout", &c.SettleTimeout, 10*time.Second)
+	positive("DatabaseTimeout", &c.DatabaseTimeout, 10*time.Second)
 	positive("DrainTimeout", &c.DrainTimeout, 30*time.Second)
 	count("MaxAttempts", &c.MaxAttempts, 5)
 	positive("Backoff.Base", &c.Backoff.Base, 5*time.Second)
@@ -82,6 +85,9 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 		c.Backoff.Jitter = 0.2
 	}
 	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
+	if c.Backoff.Jitter > 1 {
+		problems = append(problems, fmt.Errorf("Backoff.Jitter is %g, must be at most 1 (a delay would be negative)", c.Backoff.Jitter))
+	}
 	if c.PollMin > c.PollMax {
 		problems = append(problems, fmt.Errorf("PollMin (%s) is above PollMax (%s)", c.PollMin, c.PollMax))
 	}

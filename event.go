@@ -3,6 +3,7 @@ package outbox
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -43,7 +44,7 @@ type Event struct {
 	TenantID string
 	// Source is the bounded context that speaks (column source_bc).
 	Source string
-	// Destinations lists where to deliver; empty means Topic. Each has its own outcome.
+	// Destinations lists where to deliver, each once; empty means Topic. Each has its own outcome.
 	Destinations []string
 	// Payload is the event's JSON, at most WriterConfig.MaxPayload bytes.
 	Payload json.RawMessage
@@ -105,6 +106,9 @@ func (e *Event) Validate(maxPayload int) error {
 		}
 		if err := checkText(name, d, MaxTopic); err != nil {
 			return err
+		}
+		if slices.Contains(e.Destinations[:i], d) { // outcomes are kept by name: two of one name could not differ
+			return &FieldError{Field: name, Problem: "repeats an earlier one"}
 		}
 	}
 	if e.SchemaVersion < 0 || e.SchemaVersion > 1<<31-1 {

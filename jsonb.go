@@ -7,18 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// jsonb accepts less than JSON. These are the limits of PostgreSQL's numeric, which holds jsonb's numbers, and a nesting
-// depth that its recursive parser takes with the default max_stack_depth (it gave up between 6,000 and 7,000 on
-// PostgreSQL 15; a limit well below leaves room for servers with a smaller stack).
+// jsonb accepts less than JSON. The first three are the limits of PostgreSQL's numeric, which holds jsonb's numbers.
 const (
 	maxIntegerDigits  = 131072
 	maxFractionDigits = 16383
 	maxExponent       = 1<<30 - 2
-	maxDepth          = 1000
+
+	// The server's parser recurses: with the default max_stack_depth of 2 MB PostgreSQL 15 gave up at 13,086 nested objects.
+	// A limit well below leaves room for servers with less.
+	maxDepth = 1000
+
+	// jsonb spells numbers out when it is read: 1e131071 becomes 131,072 digits. An array of 9,000 of them, 80 kB, was inserted
+	// without complaint and could never be read again (54000, out of memory): every claim would have failed on that row.
+	maxExpansion = 1 << 20
 )
 
-// checkJSON reports why PostgreSQL would refuse b as jsonb: SQLSTATE 22P02 (not JSON, invalid UTF-8 or a lone surrogate),
-// 22P05 (\u0000), 22003 (a number outside numeric), 54001 (nesting).
+// checkJSON reports why PostgreSQL would refuse b as jsonb: SQLSTATE 22P02 (not JSON, or a lone surrogate), 22021 (invalid UTF-8),
+// 22P05 (\u0000), 22003 (a number outside numeric), 54001 (nesting); or would take it and not give it back (54000).
 func checkJSON(field string, b []byte) error {
 	refuse := func(at int, problem string) error {
 		return &FieldError{Field: field, Problem: fmt.Sprintf("%s (at byte %d)", problem, at)}
@@ -29,7 +34,7 @@ func checkJSON(field string, b []byte) error {
 	if !json.Valid(b) {
 		return &FieldError{Field: field, Problem: "is not valid JSON"}
 	}
-	depth := 0
+	depth, expansion := 0, 0
 	for i := 0; i < len(b); {
 		switch c := b[i]; {
 		case c == '"':
@@ -43,8 +48,12 @@ func checkJSON(field string, b []byte) error {
 			for end < len(b) && isNumberByte(b[end]) {
 				end++
 			}
-			if !fitsNumeric(b[i:end]) {
+			digits, ok := numericDigits(b[i:end])
+			if !ok {
 				return refuse(i, "has a number outside the range of PostgreSQL's numeric")
+			}
+			if expansion += max(0, digits-(end-i)); expansion > maxExpansion {
+				return refuse(i, fmt.Sprintf("has numbers that jsonb spells out to over %d digits more", maxExpansion))
 			}
 			i = end
 		case c == '{' || c == '[':
@@ -103,30 +112,29 @@ func isNumberByte(c byte) bool {
 	return c >= '0' && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-'
 }
 
-// fitsNumeric tells whether numeric can hold the JSON number: at most 131,072 digits before the decimal point and 16,383
-// after it, once the exponent has been applied.
-func fitsNumeric(num []byte) bool {
-	if num[0] == '-' {
-		num = num[1:]
-	}
-	var integer, fraction, leadingZeros int // digits; zeros before the first significant digit
+// numericDigits returns how many digits jsonb writes for a JSON number. ok tells whether numeric can hold it at all: at most
+// 131,072 digits before the decimal point and 16,383 after it, once the exponent has been applied.
+func numericDigits(num []byte) (digits int, ok bool) {
+	var integer, fraction, leadingZeros int // digits as written; zeros before the first significant one
 	significant, inFraction, exponent := false, false, 0
+scan:
 	for i, c := range num {
-		if c == 'e' || c == 'E' {
+		switch {
+		case c == 'e' || c == 'E':
 			e, err := strconv.Atoi(string(num[i+1:]))
 			if err != nil || e > maxExponent || e < -maxExponent {
-				return false
+				return 0, false
 			}
 			exponent = e
-			break
-		}
-		if c == '.' {
+			break scan
+		case c == '.':
 			inFraction = true
 			continue
-		}
-		if inFraction {
+		case c == '-':
+			continue
+		case inFraction:
 			fraction++
-		} else {
+		default:
 			integer++
 		}
 		if c != '0' {
@@ -135,8 +143,9 @@ func fitsNumeric(num []byte) bool {
 			leadingZeros++
 		}
 	}
-	if fraction-exponent > maxFractionDigits {
-		return false
+	after, before := max(0, fraction-exponent), 0
+	if significant { // a zero has no digits to move, whatever its exponent
+		before = max(0, integer-leadingZeros+exponent)
 	}
-	return !significant || integer-leadingZeros+exponent <= maxIntegerDigits
+	return before + after, before <= maxIntegerDigits && after <= maxFractionDigits
 }

@@ -24,13 +24,18 @@ type leaseKeeper struct {
 	lastErr error
 }
 
-// get returns the lanes held, and until when they may be used for publishing. ok is false if there are none or the margin
-// before the end has begun.
-func (k *leaseKeeper) get() (lanes []Lane, until time.Time, ok bool) {
+// get returns a worker's share of the lanes held, and until when they may be used for publishing. ok is false if there are none or the
+// margin before the end has begun. A lane always falls to the same worker.
+func (k *leaseKeeper) get(worker int) (lanes []Lane, until time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for _, l := range k.current.lanes {
+		if int(l.Number)%k.relay.cfg.Workers == worker {
+			lanes = append(lanes, l)
+		}
+	}
 	until = k.current.until.Add(-k.relay.cfg.LeaseMargin)
-	return k.current.lanes, until, len(k.current.lanes) > 0 && time.Now().Before(until)
+	return lanes, until, len(lanes) > 0 && time.Now().Before(until)
 }
 
 // run renews until ctx ends. A relay that holds less than everything asks more often, so that a crashed peer's lanes are taken

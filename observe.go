@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Observer is told about every batch that had records. It is called from the relay's loop: it must be quick.
+// Observer is told about every batch that had records. It is called by the relay's workers, at the same time: it must be quick and safe for concurrent use.
 type Observer interface {
 	ObserveBatch(BatchReport)
 }
@@ -56,37 +56,47 @@ func (h Health) Ready(now time.Time, ttl, stall time.Duration) (bool, string) {
 	return true, ""
 }
 
-// Health returns the relay's state. It may be called at any time.
+// Health returns the relay's state. It may be called at any time. Progress is that of the worker that made it longest ago: half of
+// the keys standing still is not healthy.
 func (r *Relay) Health() Health {
 	r.keeper.mu.Lock()
 	h := Health{Lanes: len(r.keeper.current.lanes), Renewed: r.keeper.renewed}
 	r.keeper.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h.Progress, h.LastError = r.progress, r.lastError
+	for i, w := range r.workers {
+		w.mu.Lock()
+		if i == 0 || w.progress.Before(h.Progress) {
+			h.Progress = w.progress
+		}
+		if w.lastError != "" {
+			h.LastError = w.lastError
+		}
+		w.mu.Unlock()
+	}
 	return h
 }
 
 // failed notes a failed turn; only the first of a row is logged, the recovery is logged by succeeded.
-func (r *Relay) failed(err error) {
-	r.mu.Lock()
-	first := r.lastError == ""
-	r.lastError = err.Error()
-	r.mu.Unlock()
+func (w *worker) failed(err error) {
+	w.mu.Lock()
+	first := w.lastError == ""
+	w.lastError = err.Error()
+	w.mu.Unlock()
 	if first {
-		r.cfg.Logger.Error("relay cannot make progress, trying again", "table", r.cfg.Name, "error", err)
+		w.cfg.Logger.Error("relay cannot make progress, trying again", "table", w.cfg.Name, "worker", w.number, "error", err)
 	}
 }
 
-func (r *Relay) succeeded() {
-	r.mu.Lock()
-	recovered := r.lastError != ""
-	since := r.progress
-	r.lastError = ""
-	r.progress = time.Now()
-	r.mu.Unlock()
+func (w *worker) succeeded() {
+	w.mu.Lock()
+	recovered, since := w.lastError != "", w.progress
+	w.lastError, w.progress = "", time.Now()
+	w.mu.Unlock()
 	if recovered {
-		r.cfg.Logger.Info("relay makes progress again", "table", r.cfg.Name, "after", time.Since(since).Round(time.Millisecond).String())
+		attrs := []any{"table", w.cfg.Name, "worker", w.number}
+		if !since.IsZero() {
+			attrs = append(attrs, "after", time.Since(since).Round(time.Millisecond).String())
+		}
+		w.cfg.Logger.Info("relay makes progress again", attrs...)
 	}
 }
 

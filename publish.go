@@ -26,7 +26,7 @@ type Result struct {
 //   - class its errors with Permanent, RetryAfter and Unavailable;
 //   - return when ctx ends, the rest answered as Unavailable.
 //
-// Publish is called from one goroutine at a time per Relay, but several Relays may share a Sink.
+// Publish is called by up to RelayConfig.Workers goroutines at a time, never with the same key, and several Relays may share a Sink.
 type Sink interface {
 	Publish(ctx context.Context, batch []Delivery) []Result
 }

@@ -20,9 +20,17 @@ type Relay struct {
 	cfg   RelayConfig
 	owner uuid.UUID
 
-	keeper leaseKeeper
+	keeper  leaseKeeper
+	workers []*worker
+	tally   tally
+}
+
+// worker turns the loop for its share of the relay's lanes, so that one has the database work while another waits for the sink. A lane, and
+// with it a key, always falls to the same worker.
+type worker struct {
+	*Relay
+	number int
 	wake   chan struct{}
-	tally  tally
 
 	mu        sync.Mutex
 	progress  time.Time
@@ -39,16 +47,21 @@ func NewRelay(store Store, sink Sink, cfg RelayConfig) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{store: store, sink: sink, cfg: cfg, owner: owner, wake: make(chan struct{}, 1)}
+	r := &Relay{store: store, sink: sink, cfg: cfg, owner: owner}
 	r.keeper.relay = r
+	for n := range cfg.Workers {
+		r.workers = append(r.workers, &worker{Relay: r, number: n, wake: make(chan struct{}, 1)})
+	}
 	return r, nil
 }
 
 // Wake makes an idle relay look at once instead of at its next poll. It never blocks. A wake-up that gets lost costs PollMax.
 func (r *Relay) Wake() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
+	for _, w := range r.workers {
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -70,7 +83,11 @@ func (r *Relay) Run(ctx context.Context) error {
 	background.Go(func() { r.keeper.run(keeperCtx) })
 	background.Go(func() { r.logTally(keeperCtx) })
 
-	r.serve(ctx, hardStop)
+	var workers sync.WaitGroup
+	for _, w := range r.workers {
+		workers.Go(func() { w.serve(ctx, hardStop) })
+	}
+	workers.Wait()
 
 	stopKeeper()
 	background.Wait()
@@ -84,69 +101,72 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // serve turns the loop: full batches at once, then PollMin, growing to PollMax while there is nothing to do.
-func (r *Relay) serve(ctx, hardStop context.Context) {
-	idle, trouble := r.cfg.PollMin, time.Duration(0)
+func (w *worker) serve(ctx, hardStop context.Context) {
+	idle, trouble := w.cfg.PollMin, time.Duration(0)
 	for ctx.Err() == nil {
-		lanes, until, ok := r.keeper.get()
+		lanes, until, ok := w.keeper.get(w.number)
 		if !ok {
-			r.pause(ctx, r.cfg.PollMax, true)
+			w.pause(ctx, w.cfg.PollMax, true)
 			continue
 		}
-		claimed, err := r.turn(ctx, hardStop, lanes, until)
+		claimed, err := w.turn(ctx, hardStop, lanes, until)
 		if err != nil {
 			if ctx.Err() != nil && hardStop.Err() == nil {
 				return // the claim was interrupted by the stop
 			}
-			r.failed(err)
+			w.failed(err)
 			trouble = min(max(2*trouble, 100*time.Millisecond), 2*time.Second)
-			r.pause(ctx, trouble, false)
+			w.pause(ctx, trouble, false)
 			continue
 		}
 		trouble = 0
-		r.succeeded()
+		w.succeeded()
 		switch {
-		case claimed >= r.cfg.BatchRecords:
-			idle = r.cfg.PollMin
+		case claimed >= w.cfg.BatchRecords:
+			idle = w.cfg.PollMin
 		case claimed > 0:
-			idle = r.cfg.PollMin
-			r.pause(ctx, idle, true)
+			idle = w.cfg.PollMin
+			w.pause(ctx, idle, true)
 		default:
-			if r.pause(ctx, idle, true) {
-				idle = r.cfg.PollMin
+			if w.pause(ctx, idle, true) {
+				idle = w.cfg.PollMin
 			} else {
-				idle = min(idle*2, r.cfg.PollMax)
+				idle = min(idle*2, w.cfg.PollMax)
 			}
 		}
 	}
 }
 
 // turn is one claim, publish and settle. until is when publishing must have ended.
-func (r *Relay) turn(ctx, hardStop context.Context, lanes []Lane, until time.Time) (claimed int, err error) {
+func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Time) (claimed int, err error) {
 	t0 := time.Now()
-	records, err := r.claim(ctx, lanes)
+	records, err := w.claim(ctx, lanes)
 	if err != nil || len(records) == 0 {
 		return 0, err
 	}
 	fault.Hit(fault.AfterClaim)
 
 	t1 := time.Now()
-	batch, owner, defects := r.route(records)
-	deadline := t1.Add(r.cfg.PublishTimeout)
+	if !t1.Before(until) { // another relay may hold the lanes before the sink has answered
+		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish", t1.Sub(t0).Round(time.Millisecond))
+	}
+	batch, owner, defects := w.route(records)
+	deadline := t1.Add(w.cfg.PublishTimeout)
 	if until.Before(deadline) {
 		deadline = until
 	}
 	pubCtx, cancel := context.WithDeadline(hardStop, deadline)
-	results := r.publish(pubCtx, batch)
+	results := w.publish(pubCtx, batch)
 	cancel()
 	fault.Hit(fault.AfterPublish)
 
 	t2 := time.Now()
-	v := r.judge(records, batch, owner, results, defects)
-	settled, err := r.settle(hardStop, lanes, v.outcomes)
+	v := w.judge(records, batch, owner, results, defects)
+	settled, err := w.settle(hardStop, lanes, v.outcomes)
 	t3 := time.Now()
 
 	report := BatchReport{
-		Table: r.cfg.Name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Unavailable: v.unavailable != nil,
+		Table: w.cfg.Name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Unavailable: v.unavailable != nil,
 		Claim: t1.Sub(t0), Publish: t2.Sub(t1), Settle: t3.Sub(t2),
 	}
 	for i := range v.outcomes {
@@ -154,9 +174,9 @@ func (r *Relay) turn(ctx, hardStop context.Context, lanes []Lane, until time.Tim
 			report.Latencies = append(report.Latencies, t2.Sub(o.Record.WrittenAt))
 		}
 	}
-	r.tally.add(report)
-	if r.cfg.Observer != nil {
-		r.cfg.Observer.ObserveBatch(report)
+	w.tally.add(report)
+	if w.cfg.Observer != nil {
+		w.cfg.Observer.ObserveBatch(report)
 	}
 	if err != nil {
 		return len(records), err
@@ -168,8 +188,8 @@ func (r *Relay) turn(ctx, hardStop context.Context, lanes []Lane, until time.Tim
 }
 
 // pause waits for d, for the end of ctx or, if wakeable, for Wake, and tells whether it was woken.
-func (r *Relay) pause(ctx context.Context, d time.Duration, wakeable bool) (woken bool) {
-	wake := r.wake
+func (w *worker) pause(ctx context.Context, d time.Duration, wakeable bool) (woken bool) {
+	wake := w.wake
 	if !wakeable {
 		wake = nil
 	}

@@ -25,9 +25,16 @@ func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results 
 		r.judgeRecord(&v, records[owner[i]], batch[i:end], results[i:end])
 		i = end
 	}
-	for i, f := range defects {
-		rec := records[i]
-		v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Dead, Attempts: rec.Attempts + 1, Failures: []Failure{f}, DeliveredTo: rec.DeliveredTo})
+	for i, rec := range records {
+		if f, ok := defects[i]; ok {
+			v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Dead, Attempts: rec.Attempts + 1, Failures: []Failure{f}, DeliveredTo: rec.DeliveredTo})
+		} else if len(rec.DeliveredTo) > 0 {
+			// Nothing may be left of a list that somebody shortened meanwhile, or that names a destination twice. Without an outcome
+			// the record would be claimed for ever.
+			if left, failure := r.destinations(rec); failure == nil && len(left) == 0 {
+				v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Delivered})
+			}
+		}
 	}
 	return v
 }
@@ -91,14 +98,14 @@ func (r *Relay) judgeRecord(v *verdict, rec *Record, deliveries []Delivery, resu
 // settle records the outcomes, trying again for as long as the database does not answer: what was published and not settled would
 // be published again, and a sink remembers ids for a limited time only. The owner and epoch guard makes a late settle
 // harmless. It gives up when hardStop ends.
-func (r *Relay) settle(hardStop context.Context, lanes []Lane, outcomes []Outcome) (Settled, error) {
+func (w *worker) settle(hardStop context.Context, lanes []Lane, outcomes []Outcome) (Settled, error) {
 	if len(outcomes) == 0 {
 		return Settled{}, nil
 	}
 	pause := 50 * time.Millisecond
 	for {
-		ctx, cancel := context.WithTimeout(hardStop, r.cfg.SettleTimeout)
-		settled, err := r.store.Settle(ctx, r.owner, lanes, outcomes)
+		ctx, cancel := context.WithTimeout(hardStop, w.cfg.DatabaseTimeout)
+		settled, err := w.store.Settle(ctx, w.owner, lanes, outcomes)
 		cancel()
 		if err == nil {
 			return settled, nil
@@ -107,7 +114,7 @@ func (r *Relay) settle(hardStop context.Context, lanes []Lane, outcomes []Outcom
 		if hardStop.Err() != nil {
 			return Settled{}, err
 		}
-		r.failed(err)
+		w.failed(err)
 		select {
 		case <-hardStop.Done():
 			return Settled{}, err

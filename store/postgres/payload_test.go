@@ -89,7 +89,9 @@ func TestPayloadLimitsAreTheServers(t *testing.T) {
 		// Validate is stricter here on purpose, see maxDepth: the server still takes 1,001.
 		{"20,000 arrays", nested("[", "]", 20000), "54001"},
 		{"20,000 objects", nested(`{"a":`, "}", 20000), "54001"},
-		{"numbers that can be written but not read", "[" + strings.Repeat("1e131071,", 8500) + "1]", "54000"},
+		// And for numbers that jsonb spells out, see maxExpansion: 8,200 of them cannot be read back (54000), but a test that makes
+		// the server build a gigabyte of digits first is no good neighbour.
+		{"a megabyte of digits in 70 bytes", "[" + strings.Repeat("1e131071,", 7) + "1e131071]", ""},
 	} {
 		if got := jsonbState(t, conn, c.payload); got != c.state {
 			t.Errorf("%s: PostgreSQL says %q, want %q", c.name, got, c.state)

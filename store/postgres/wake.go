@@ -68,8 +68,9 @@ func (n *Notifier) Run(ctx context.Context) error {
 	}
 }
 
-// Listen calls wake with the name of a table whenever a Notifier reports new events, until ctx ends. It uses a connection of its own and reconnects by
-// itself. A database behind a transaction pooler accepts LISTEN and never delivers: that is tested at every connect and logged, because otherwise nobody would notice.
+// Listen calls wake with the name of a table whenever a Notifier reports new events, until ctx ends. It takes a connection out of the
+// pool for itself and reconnects when it breaks. A database behind a transaction pooler accepts LISTEN and never delivers: that is tested
+// at every connect and logged, because otherwise nobody would notice.
 func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func(table string)) error {
 	pause, complained := time.Second, false
 	for {
@@ -92,15 +93,16 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func
 
 // listen calls ready once it is certain that notifications arrive.
 func listen(ctx context.Context, pool *pgxpool.Pool, ready func(), wake func(table string)) error {
-	conn, err := pgx.ConnectConfig(ctx, pool.Config().ConnConfig)
+	pooled, err := pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
+	conn := pooled.Hijack() // out of the pool for good, but made by its hooks: they may fetch a password
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if _, err := conn.Exec(ctx, "LISTEN "+wakeChannel); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if err := probe(ctx, pool, conn); err != nil {
+	if err := probe(ctx, pool, conn, wake); err != nil {
 		return err
 	}
 	ready()
@@ -117,8 +119,8 @@ func listen(ctx context.Context, pool *pgxpool.Pool, ready func(), wake func(tab
 
 const probePrefix = "probe:"
 
-// probe sends a notification through the pool and waits for it on conn.
-func probe(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn) error {
+// probe sends a notification through the pool and waits for it on conn. Others that arrive meanwhile are real.
+func probe(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, wake func(table string)) error {
 	token := probePrefix + uuid.NewString()
 	if _, err := pool.Exec(ctx, "SELECT pg_notify($1, $2)", wakeChannel, token); err != nil {
 		return fmt.Errorf("send test notification: %w", err)
@@ -134,6 +136,8 @@ func probe(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn) error {
 			return fmt.Errorf("wait for test notification: %w", err)
 		case n.Payload == token:
 			return nil
+		case !strings.HasPrefix(n.Payload, probePrefix):
+			wake(n.Payload)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/testenv"
@@ -48,7 +49,7 @@ func run(t *testing.T, f func(context.Context) error) {
 	})
 }
 
-const backends = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+const backends = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle' AND datname = current_database()"
 
 func listening(t *testing.T, pool *pgxpool.Pool) bool { return one[int](t, pool, backends) == 1 }
 
@@ -110,10 +111,20 @@ func TestListenReconnects(t *testing.T) {
 
 // A transaction pooler accepts LISTEN and forgets it. Listen notices, says so once, and goes on trying.
 func TestListenNoticesAPooler(t *testing.T) {
+	t.Parallel() // it takes the 5 s that Listen gives a notification
 	// A stand-in for one: notifications are sent in another database than the one listened to.
-	other := newPool(t, testenv.Database(t))
-	pool := newPool(t, testenv.Database(t))
-	pool.Config().ConnConfig.Database = other.Config().ConnConfig.Database
+	url, other := testenv.Database(t), testenv.Database(t)
+	var connections atomic.Int64
+	pool := newPool(t, url, func(c *pgxpool.Config) {
+		elsewhere, err := pgx.ParseConfig(other)
+		ok(t, err)
+		c.BeforeConnect = func(_ context.Context, cfg *pgx.ConnConfig) error {
+			if connections.Add(1) > 1 {
+				cfg.Database = elsewhere.Database
+			}
+			return nil
+		}
+	})
 	var lines atomic.Int64
 	var text atomic.Value
 	log := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {

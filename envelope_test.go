@@ -1,0 +1,143 @@
+package outbox
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// cloudEvent is what a subscriber decodes.
+type cloudEvent struct {
+	SpecVersion     string          `json:"specversion"`
+	ID              string          `json:"id"`
+	Source          string          `json:"source"`
+	Type            string          `json:"type"`
+	Subject         *string         `json:"subject"`
+	Time            time.Time       `json:"time"`
+	DataContentType string          `json:"datacontenttype"`
+	Sequence        string          `json:"sequence"`
+	PartitionKey    *string         `json:"partitionkey"`
+	TenantID        *string         `json:"tenantid"`
+	SchemaID        *string         `json:"schemaid"`
+	SchemaVersion   *int            `json:"schemaversion"`
+	Traceparent     *string         `json:"traceparent"`
+	Data            json.RawMessage `json:"data"`
+}
+
+// decode refuses attributes that cloudEvent does not know, and anything after the event.
+func decode(t *testing.T, message []byte) cloudEvent {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(string(message)))
+	d.DisallowUnknownFields()
+	var ce cloudEvent
+	if err := d.Decode(&ce); err != nil {
+		t.Fatalf("decode %s: %v", message, err)
+	}
+	if d.More() {
+		t.Fatalf("something follows the event: %s", message)
+	}
+	return ce
+}
+
+// is compares an attribute that is absent where the field is empty.
+func is(got *string, want string) bool {
+	if want == "" {
+		return got == nil
+	}
+	return got != nil && *got == want
+}
+
+func TestCloudEvent(t *testing.T) {
+	id := uuid.MustParse("0190b8a0-1c2d-7e3f-8a4b-5c6d7e8f9aab")
+	berlin := time.FixedZone("", 2*3600)
+	d := Delivery{Record: &Record{
+		Event: Event{
+			ID: id, Topic: "order.placed", Source: "shop", AggregateType: "Order", AggregateID: "42", TenantID: "acme",
+			SchemaID: "order-v2", SchemaVersion: 2, OccurredAt: time.Date(2024, 7, 1, 12, 0, 0, 123456000, berlin),
+			Payload: json.RawMessage(`{"total": 1}`),
+		},
+		Sequence:    9007199254740993, // above 2^53: the reason why it is a string
+		RawMetadata: json.RawMessage(`{"traceparent":"00-0af7-b7ad-01","user_id":"u1"}`),
+	}}
+	before := []byte("before")
+	got := string(CloudEvent(before, &d))
+	want := `before{"specversion":"1.0","id":"0190b8a0-1c2d-7e3f-8a4b-5c6d7e8f9aab","source":"shop","type":"order.placed",` +
+		`"subject":"Order/42","time":"2024-07-01T10:00:00.123456Z","datacontenttype":"application/json","sequence":"9007199254740993",` +
+		`"partitionkey":"42","tenantid":"acme","schemaid":"order-v2","schemaversion":2,"traceparent":"00-0af7-b7ad-01","data":{"total": 1}}`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+
+	least := Delivery{Record: &Record{Event: Event{Topic: "t", Source: "s", Payload: json.RawMessage("null")}}}
+	ce := decode(t, CloudEvent(nil, &least))
+	if ce.Subject != nil || ce.PartitionKey != nil || ce.TenantID != nil || ce.SchemaID != nil || ce.SchemaVersion != nil || ce.Traceparent != nil {
+		t.Errorf("attributes without a value: %+v", ce)
+	}
+}
+
+func TestTraceparentComesFromTheTopOfMetadataOnly(t *testing.T) {
+	for metadata, want := range map[string]string{
+		``:                                 "",
+		`null`:                             "",
+		`["traceparent"]`:                  "",
+		`{"traceparent":7}`:                "",
+		`{"traceparent":null}`:             "",
+		`{"parent":{"traceparent":"x"}}`:   "",
+		`{"a":1,"traceparent":"00-\"\\-"}`: `00-"\-`,
+	} {
+		d := Delivery{Record: &Record{Event: Event{Payload: json.RawMessage("1")}, RawMetadata: json.RawMessage(metadata)}}
+		if ce := decode(t, CloudEvent(nil, &d)); !is(ce.Traceparent, want) {
+			t.Errorf("metadata %s: got %v, want %q", metadata, ce.Traceparent, want)
+		}
+	}
+}
+
+func TestParseEnvelope(t *testing.T) {
+	d := Delivery{Record: &Record{Event: Event{Topic: "t", Payload: json.RawMessage(`{"a":1}`)}}}
+	for name, want := range map[string]string{"": `{"spec`, "cloudevents": `{"spec`, "payload": `{"a":1}`} {
+		envelope, err := ParseEnvelope(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(envelope(nil, &d)); !strings.HasPrefix(got, want) {
+			t.Errorf("envelope %q gives %s", name, got)
+		}
+	}
+	if _, err := ParseEnvelope("xml"); err == nil {
+		t.Error("envelope xml is accepted")
+	}
+}
+
+// FuzzCloudEvent: whatever the columns hold, the message is valid JSON and gives them back.
+func FuzzCloudEvent(f *testing.F) {
+	f.Add("shop", "order.placed", "Order", "42", "acme", "s1", `{"traceparent":"00-1"}`, int64(1))
+	f.Add(`"`, `\`, "\x00\x1f\x7f", "</script>\u2028", "\xff", "語😀", `{"traceparent":1}`, int64(-1<<63))
+	f.Fuzz(func(t *testing.T, source, topic, kind, key, tenant, schema, metadata string, sequence int64) {
+		d := Delivery{Record: &Record{
+			Event: Event{
+				ID: uuid.New(), Source: source, Topic: topic, AggregateType: kind, AggregateID: key, TenantID: tenant, SchemaID: schema,
+				SchemaVersion: int(int32(sequence)), OccurredAt: time.UnixMicro(sequence % 1e15).UTC(), Payload: json.RawMessage(`{"a":[1]}`),
+			},
+			Sequence: sequence, RawMetadata: json.RawMessage(metadata),
+		}}
+		ce := decode(t, CloudEvent(nil, &d))
+		// PostgreSQL holds no invalid UTF-8, but if a column did, each bad byte becomes U+FFFD.
+		for _, s := range []*string{&source, &topic, &kind, &key, &tenant, &schema} {
+			*s = string([]rune(*s))
+		}
+		subject := key
+		if key != "" && kind != "" {
+			subject = kind + "/" + key
+		}
+		if ce.ID != d.ID.String() || ce.Source != source || ce.Type != topic || !is(ce.Subject, subject) || !is(ce.PartitionKey, key) ||
+			!is(ce.TenantID, tenant) || !is(ce.SchemaID, schema) || !ce.Time.Equal(d.OccurredAt) || string(ce.Data) != `{"a":[1]}` {
+			t.Fatalf("got %+v of %+v", ce, d.Record)
+		}
+		if schema != "" && (ce.SchemaVersion == nil || *ce.SchemaVersion != d.SchemaVersion) {
+			t.Fatalf("schema version %v, want %d", ce.SchemaVersion, d.SchemaVersion)
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+)
+
+// A lane falls to one worker and always the same: that is what keeps a key's order among workers.
+func TestWorkersShareTheLanes(t *testing.T) {
+	t.Parallel()
+	for _, workers := range []int{1, 2, 3, 64, 100} {
+		r, err := NewRelay(nil, nil, RelayConfig{Workers: workers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []Lane
+		for n := range int16(Lanes) {
+			all = append(all, Lane{Number: n})
+		}
+		r.keeper.current = lease{lanes: all, until: time.Now().Add(time.Minute)}
+		holder := map[int16]int{}
+		for n := range workers {
+			lanes, _, ok := r.keeper.get(n)
+			if ok != (len(lanes) > 0) {
+				t.Errorf("worker %d of %d: %d lanes, ok %t", n, workers, len(lanes), ok)
+			}
+			for _, l := range lanes {
+				if other, taken := holder[l.Number]; taken {
+					t.Errorf("lane %d falls to workers %d and %d of %d", l.Number, other, n, workers)
+				}
+				holder[l.Number] = n
+			}
+		}
+		if len(holder) != Lanes {
+			t.Errorf("%d workers serve %d lanes, want %d", workers, len(holder), Lanes)
+		}
+		r.keeper.current.lanes = all[:1]
+		if _, _, ok := r.keeper.get(0); !ok {
+			t.Error("the worker of lane 0 does not serve it")
+		}
+		r.keeper.current.until = time.Now().Add(r.cfg.LeaseMargin / 2)
+		if _, _, ok := r.keeper.get(0); ok {
+			t.Error("lanes are served in the margin before their lease ends")
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package outbox
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestJudge(t *testing.T) {
+	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Jitter: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	ok, copied, fails, waits, never, down, heldBack := Result{}, Result{Duplicate: true}, Result{Err: broken}, Result{Err: RetryAfter(broken, time.Minute)},
+		Result{Err: Permanent(broken)}, Result{Err: Unavailable(broken)}, Result{Err: ErrNotAttempted}
+	none := Outcome{State: -1} // the record is left as it is
+
+	for _, c := range []struct {
+		name     string
+		attempts int      // before
+		served   []string // before
+		results  []Result // for destinations a, b, c
+		want     Outcome
+		failed   []string // destinations with a failure
+		down     bool
+	}{
+		{name: "delivered", results: []Result{ok}, want: Outcome{State: Delivered}},
+		{name: "refused as a copy", results: []Result{copied}, want: Outcome{State: Delivered}},
+		{name: "delivered after failures", attempts: 2, results: []Result{ok}, want: Outcome{State: Delivered}},
+		{name: "first failure", results: []Result{fails}, want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Second}, failed: []string{"a"}},
+		{name: "second failure", attempts: 1, results: []Result{fails}, want: Outcome{State: Retry, Attempts: 2, RetryIn: 2 * time.Second}, failed: []string{"a"}},
+		{name: "last failure", attempts: 2, results: []Result{fails}, want: Outcome{State: Dead, Attempts: 3}, failed: []string{"a"}},
+		{name: "permanent", results: []Result{never}, want: Outcome{State: Dead, Attempts: 1}, failed: []string{"a"}},
+		{name: "the receiver asks for longer", results: []Result{waits}, want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Minute}, failed: []string{"a"}},
+		{name: "asking does not save from the last", attempts: 2, results: []Result{waits}, want: Outcome{State: Dead, Attempts: 3}, failed: []string{"a"}},
+		{name: "unavailable burns nothing", attempts: 2, results: []Result{down}, want: none, down: true},
+		{name: "not attempted burns nothing", attempts: 2, results: []Result{heldBack}, want: none},
+
+		{name: "one of two failed", results: []Result{ok, fails},
+			want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Second, DeliveredTo: []string{"a"}}, failed: []string{"b"}},
+		{name: "what was served before is kept", attempts: 1, served: []string{"z"}, results: []Result{ok, fails},
+			want: Outcome{State: Retry, Attempts: 2, RetryIn: 2 * time.Second, DeliveredTo: []string{"z", "a"}}, failed: []string{"b"}},
+		{name: "one of two died", attempts: 2, results: []Result{ok, fails},
+			want: Outcome{State: Dead, Attempts: 3, DeliveredTo: []string{"a"}}, failed: []string{"b"}},
+		{name: "permanent beside retryable gets its retries", results: []Result{never, fails},
+			want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Second}, failed: []string{"a", "b"}},
+		{name: "all permanent", results: []Result{never, never}, want: Outcome{State: Dead, Attempts: 1}, failed: []string{"a", "b"}},
+		{name: "one served, one down", attempts: 2, results: []Result{ok, down}, want: Outcome{State: Retry, Attempts: 2, DeliveredTo: []string{"a"}}, down: true},
+		{name: "nobody dies while a destination is down", attempts: 2, results: []Result{never, down},
+			want: Outcome{State: Retry, Attempts: 3, RetryIn: 4 * time.Second}, failed: []string{"a"}, down: true},
+		{name: "nor while one was held back", attempts: 2, results: []Result{fails, heldBack},
+			want: Outcome{State: Retry, Attempts: 3, RetryIn: 4 * time.Second}, failed: []string{"a"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rec := &Record{Attempts: c.attempts, DeliveredTo: c.served, Event: Event{Destinations: append([]string{"a", "b", "c"}[:len(c.results):len(c.results)], c.served...)}}
+			var batch []Delivery
+			for _, d := range rec.Destinations[:len(c.results)] {
+				batch = append(batch, Delivery{Record: rec, Destination: d})
+			}
+			v := r.judge([]*Record{rec}, batch, make([]int, len(batch)), c.results, nil)
+			if (v.unavailable != nil) != c.down {
+				t.Errorf("unavailable is %v", v.unavailable)
+			}
+			if c.want.State == none.State {
+				if len(v.outcomes) != 0 {
+					t.Errorf("got %+v, want no outcome", v.outcomes)
+				}
+				return
+			}
+			c.want.Record = rec
+			for _, d := range c.failed {
+				c.want.Failures = append(c.want.Failures, Failure{Destination: d, Reason: ReasonDeliveryFailed, Error: "broken", Dead: c.want.State == Dead})
+			}
+			if len(v.outcomes) != 1 || !reflect.DeepEqual(v.outcomes[0], c.want) {
+				t.Errorf("got  %+v\nwant %+v", v.outcomes, c.want)
+			}
+		})
+	}
+}
+
+func TestJudgeKeepsRecordsApart(t *testing.T) {
+	r, err := NewRelay(nil, nil, RelayConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyed := func(key int64, e Event) *Record { return &Record{Event: e, OrderKey: key, Keyed: true} }
+	records := []*Record{
+		keyed(1, Event{Topic: "a"}),
+		keyed(2, Event{Topic: "b", Destinations: []string{"x", "y"}}),
+		keyed(3, Event{}), // no topic, so no destination: dead
+		keyed(3, Event{Topic: "behind it"}),
+		keyed(4, Event{Topic: "c"}),
+		keyed(5, Event{Topic: "d", Destinations: []string{"x", "x"}}),
+	}
+	records[5].DeliveredTo = []string{"x"} // nothing is left to do
+	batch, owner, defects := r.route(records)
+	var to []string
+	results := make([]Result, len(batch))
+	for i, d := range batch {
+		to = append(to, d.Destination)
+		if d.Destination == "y" {
+			results[i].Err = errors.New("broken")
+		}
+	}
+	if want := []string{"a", "x", "y", "c"}; !slices.Equal(to, want) {
+		t.Fatalf("routed to %v, want %v", to, want)
+	}
+	v := r.judge(records, batch, owner, results, defects)
+	states := map[*Record]State{}
+	for _, o := range v.outcomes {
+		states[o.Record] = o.State
+		if o.State == Dead && (len(o.Failures) != 1 || o.Failures[0].Reason != ReasonHandlerMissing || o.Attempts != 1) {
+			t.Errorf("the record without a destination: %+v", o)
+		}
+	}
+	want := map[*Record]State{records[0]: Delivered, records[1]: Retry, records[2]: Dead, records[4]: Delivered, records[5]: Delivered}
+	if !reflect.DeepEqual(states, want) || len(v.outcomes) != len(want) {
+		t.Errorf("got %v, want %v", states, want)
+	}
+}
