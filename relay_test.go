@@ -169,14 +169,15 @@ func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 	m := &memory{}
 	inBubble(t, m, RelayConfig{}, func(t *testing.T, r *Relay) {
 		pass(time.Second)
-		want := []time.Duration{0, 5, 15, 35, 75, 155, 315, 515, 715, 915}
-		var got []time.Duration
-		m.locked(func() { got = slices.Compact(slices.Clone(m.claims)) }) // the lease's own wake-up may come after the first claim
-		for i := range want {
-			want[i] *= time.Millisecond
-		}
+		var got []int64
+		m.locked(func() {
+			for _, at := range slices.Compact(slices.Clone(m.claims)) { // the lease's own wake-up may come after the first claim
+				got = append(got, at.Milliseconds())
+			}
+		})
+		want := []int64{0, 5, 15, 35, 75, 155, 315, 515, 715, 915}
 		if !slices.Equal(got, want) {
-			t.Errorf("claimed at %v, want %v", got, want)
+			t.Errorf("claimed after %v ms, want %v", got, want)
 		}
 		m.add("a")
 		r.Wake()

@@ -51,7 +51,7 @@ func demo(ctx context.Context, binary, file string, show int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, cache.Stop()) }()
-	env := append(os.Environ(), "OUTBOX_DATABASE_URL="+db.URL("postgres"), "OUTBOX_REDIS_URL="+cache.URL())
+	env := append(os.Environ(), "OUTBOX_DATABASE_URL="+db.URL("postgres"), "OUTBOX_REDIS_URL="+cache.URL(), "OUTBOX_LOG_FORMAT=text")
 	command := func(args ...string) *exec.Cmd {
 		fmt.Println("\n$ outbox", strings.Join(args, " "))
 		cmd := exec.CommandContext(ctx, binary, args...)
@@ -65,6 +65,7 @@ func demo(ctx context.Context, binary, file string, show int) (err error) {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	tail := command("tail", "order.*", "-o", "json", "--count", strconv.Itoa(events))
+	tail.Stdout = nil
 	arriving, err := tail.StdoutPipe()
 	if err != nil {
 		return err

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -167,4 +169,56 @@ func (s *subscriber) wait(t *testing.T, n int, settle time.Duration) []message {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+func (w *world) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	if _, err := w.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// holds checks a condition, an SQL query for one boolean.
+func (w *world) holds(t *testing.T, what, sql string) {
+	t.Helper()
+	var ok bool
+	if err := w.pool.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if !ok {
+		t.Errorf("does not hold: %s", what)
+	}
+}
+
+// eventually waits for a condition to hold.
+func (w *world) eventually(t *testing.T, what, sql string) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		var ok *bool
+		if err := w.pool.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if ok != nil && *ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("did not come to hold in a minute: %s", what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// command sends one command to Redis.
+func (w *world) command(t *testing.T, args ...any) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: w.redis.Addr(), MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+	if err := client.Do(t.Context(), args...).Err(); err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+}
+
+func stdin(format string, args ...any) io.Reader {
+	return strings.NewReader(fmt.Sprintf(format, args...))
 }

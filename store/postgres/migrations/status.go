@@ -7,13 +7,15 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 //go:embed sql/version.sql
 var versionSQL string
+
+// undefinedTable is the SQLSTATE of a set that was never applied.
+const undefinedTable = "42P01"
 
 // SetStatus says where a database stands with one set.
 type SetStatus struct {
@@ -53,7 +55,7 @@ func status(ctx context.Context, conn *pgx.Conn, set string) (SetStatus, error) 
 	var server *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-	case errors.As(err, &server) && server.Code == pgerrcode.UndefinedTable:
+	case errors.As(err, &server) && server.Code == undefinedTable:
 	case err != nil:
 		return s, fmt.Errorf("read version table %s: %w", versionTable(set), err)
 	}

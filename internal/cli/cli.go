@@ -1,0 +1,135 @@
+// Package cli is the outbox command: its words, its texts, what it prints and how it ends.
+//
+// Guaranteed: exit code 0 for done, 1 for failed, 2 for a command line or settings that cannot be meant, 130 when forced by a second signal;
+// results on stdout and everything else on stderr; errors that name the setting and the remedy; no password on either stream.
+//
+// Not guaranteed: the table form of results, which is for people and may change. Programs take -o json.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/outboxrelay/outbox/internal/config"
+)
+
+// Streams are where a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// app is what the commands of one run share.
+type app struct {
+	Streams
+	environ []string
+	global  *pflag.FlagSet
+	started bool // the command line was understood
+}
+
+// Main runs the command line and returns the exit code. The first SIGINT or SIGTERM ends ctx for the command, the second the process.
+func Main(ctx context.Context, args []string, streams Streams, environ []string) int {
+	ctx, release := interruptible(ctx, streams.Err)
+	defer release()
+	a := &app{Streams: streams, environ: environ, global: config.Global()}
+	root := a.root()
+	root.SetArgs(args)
+	ran, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return 0
+	}
+	var settings *config.Error
+	var usage usageError
+	misused := !a.started || errors.As(err, &settings) || errors.As(err, &usage)
+	if settings != nil && len(settings.Problems) > 1 {
+		err = fmt.Errorf("%d problems with the settings:\n  - %s", len(settings.Problems), strings.Join(settings.Problems, "\n  - "))
+	}
+	fmt.Fprintf(a.Err, "%s: %v\n", ran.CommandPath(), err)
+	if misused {
+		fmt.Fprintf(a.Err, "See: %s --help\n", ran.CommandPath())
+		return 2
+	}
+	if h := hint(err); h != "" {
+		fmt.Fprintf(a.Err, "Hint: %s\n", h)
+	}
+	return 1
+}
+
+// usageError is a command line that cannot be meant, found after it was parsed.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "outbox",
+		Short: "Commit your event with your data, and it arrives",
+		Long: `outbox delivers events that applications write into a table of their own database, in the
+transaction that changes their data. So an event exists exactly if its change does, and a
+relay delivers it afterwards: in order for its key, once, to Redis.
+
+    outbox migrate up                                       make the tables
+    outbox write --topic order.placed --key 42 < order.json    or INSERT INTO outbox_events …
+    outbox relay                                            deliver, until stopped
+    outbox tail order.placed                                see it arrive
+
+Settings are flags, or environment variables (--poll-max is OUTBOX_POLL_MAX; the URLs are
+OUTBOX_DATABASE_URL and OUTBOX_REDIS_URL, or else DATABASE_URL and REDIS_URL), or keys of a YAML
+file named by --config or OUTBOX_CONFIG (poll_max: 200ms). A flag wins over a variable, a variable
+over the file. That holds for the flags of outbox relay and the global ones below; the other
+commands' own flags say what to do this once and are flags only.
+
+Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(*cobra.Command, []string) {
+			a.started = true
+		},
+	}
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	root.PersistentFlags().AddFlagSet(a.global)
+	root.PersistentFlags().SortFlags = false
+	root.AddCommand(a.migrate(), a.relay(), a.write(), a.tail(), a.events(), a.version())
+	return root
+}
+
+// settings reads the settings of a command and checks them against what it needs. further are its flags that are settings.
+func (a *app) settings(needs config.Need, further ...*pflag.FlagSet) (config.Config, error) {
+	c, err := config.Load(a.environ, append([]*pflag.FlagSet{a.global}, further...)...)
+	if err != nil {
+		return c, err
+	}
+	return c, c.Check(needs)
+}
+
+// logger logs to stderr. The level was checked with the settings.
+func (a *app) logger(c config.Config) (*slog.Logger, error) {
+	level, err := c.Level()
+	if err != nil {
+		return nil, err
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if c.LogFormat == "text" || c.LogFormat == "auto" && isTerminal(a.Err) {
+		return slog.New(slog.NewTextHandler(a.Err, options)), nil
+	}
+	return slog.New(slog.NewJSONHandler(a.Err, options)), nil
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// eventPage is what `outbox events -o json` prints.
+type eventPage struct {
+	Table  string              `json:"table"`
+	Events []postgres.EventRow `json:"events"`
+	Next   string              `json:"next,omitempty"` // for --after
+}
+
+func (a *app) events() *cobra.Command {
+	var table string
+	var filter postgres.Filter
+	mapping := config.Mapping()
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "List the events of a table",
+		Long: `events lists a table's events, the newest first, with their state. Where there are more, it prints how to see the
+next page. outbox events show ID prints one with its payload and every error it met.
+
+The states are the table's own: NEW, FAILED (will be retried), SENT and DEAD in outbox_events; pending, published and
+failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, whose dead events are in job_dlq.`,
+		Example: `  outbox events
+  outbox events --status FAILED,DEAD --tenant acme
+  outbox events --table crawl_outbox --key 6fa7… --limit 10 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if filter.Limit < 1 || filter.Limit > 10000 {
+				return usagef("--limit is %d, must be between 1 and 10000", filter.Limit)
+			}
+			c, err := a.settings(config.Database, mapping)
+			if err != nil {
+				return err
+			}
+			page := eventPage{Table: table}
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, b *postgres.Browser) (err error) {
+				page.Events, page.Next, err = b.List(ctx, filter)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printJSON(a.Out, page)
+			}
+			return a.printEvents(page)
+		},
+	}
+	cmd.PersistentFlags().StringVar(&table, "table", "outbox_events", "`table` to look into")
+	cmd.PersistentFlags().StringVar(&filter.Tenant, "tenant", "", "`tenant` whose events to show")
+	cmd.PersistentFlags().AddFlagSet(mapping)
+	cmd.Flags().StringSliceVar(&filter.Statuses, "status", nil, "`states` to show, for instance NEW,FAILED (default: all)")
+	cmd.Flags().StringVar(&filter.Key, "key", "", "`key` whose events to show: the aggregate's or the run's id")
+	cmd.Flags().StringVar(&filter.Topic, "topic", "", "`topic` to show")
+	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "`events` a page")
+	cmd.Flags().StringVar(&filter.After, "after", "", "`place` where the previous page ended, as it was printed under it")
+	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping))
+	return cmd
+}
+
+// browse opens a table for people and runs fn.
+func browse(ctx context.Context, c config.Config, name string, fn func(context.Context, *postgres.Browser) error) error {
+	table, err := c.Find(name)
+	if err != nil {
+		return err
+	}
+	pool, err := wire.Pool(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	b, err := postgres.OpenBrowser(ctx, pool, table.Layout)
+	if err != nil {
+		return err
+	}
+	err = fn(ctx, b)
+	switch {
+	case errors.Is(err, postgres.ErrRowsHidden):
+		return usagef("%w: with --tenant", err)
+	case errors.Is(err, postgres.ErrFilter):
+		return usageError{err}
+	}
+	return err
+}
+
+func (a *app) printEvents(page eventPage) error {
+	var rows [][]string
+	for _, e := range page.Events {
+		key := value(e.Key)
+		if e.AggregateType != nil && e.Key != nil {
+			key = *e.AggregateType + "/" + key
+		}
+		rows = append(rows, []string{e.ID.String(), e.Status, e.Topic, key, value(e.Tenant), moment(e.WrittenAt), fmt.Sprint(e.Attempts), cut(value(e.LastError), 60)})
+	}
+	if err := printTable(a.Out, []string{"ID", "STATUS", "TOPIC", "KEY", "TENANT", "WRITTEN", "FAILURES", "LAST ERROR"}, rows); err != nil {
+		return err
+	}
+	switch {
+	case len(rows) == 0:
+		fmt.Fprintf(a.Err, "no such events in %s\n", page.Table)
+	case page.Next != "":
+		fmt.Fprintf(a.Err, "there are more: add --after %s\n", page.Next)
+	}
+	return nil
+}
+
+func (a *app) showEvent(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Print one event with its payload and errors",
+		Long: `show prints everything about one event, found by its id or by its position in the table. In crawl_outbox the position
+is the faster way, since event ids have no index there.`,
+		Example: `  outbox events show 01890a5d-ac96-774b-bcce-b302099a8057
+  outbox events show 4711 --table crawl_outbox -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.settings(config.Database, mapping)
+			if err != nil {
+				return err
+			}
+			var event postgres.EventDetail
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b *postgres.Browser) (err error) {
+				event, err = b.Show(ctx, args[0], *tenant)
+				return err
+			})
+			if errors.Is(err, postgres.ErrNoEvent) {
+				return fmt.Errorf("%w: look into another table with --table, or into job_dlq for a dead event of crawl_outbox", err)
+			}
+			if err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printJSON(a.Out, event)
+			}
+			return a.printEvent(event)
+		},
+	}
+}
+
+func (a *app) printEvent(e postgres.EventDetail) error {
+	for _, line := range []struct{ name, text string }{
+		{"id", e.ID.String()}, {"position", fmt.Sprint(e.Position)}, {"status", e.Status}, {"topic", e.Topic},
+		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)}, {"source", value(e.Source)},
+		{"schema", strings.TrimSpace(value(e.SchemaID) + " " + value(e.SchemaVersion))}, {"sequence", value(e.Sequence)},
+		{"occurred", moment(e.OccurredAt)}, {"written", moment(e.WrittenAt)}, {"delivered", moment(e.DeliveredAt)},
+		{"failures", fmt.Sprint(e.Attempts)}, {"next retry", moment(e.NextRetryAt)}, {"last error", value(e.LastError)},
+		{"destinations", string(e.Destinations)}, {"delivered to", string(e.DeliveredTo)}, {"error history", string(e.ErrorHistory)},
+		{"replays", fmt.Sprint(e.Generation)}, {"lane", fmt.Sprint(e.Lane)}, {"metadata", string(e.Metadata)}, {"payload", string(e.Payload)},
+	} {
+		if line.text == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.Out, "%-15s %s\n", line.name, oneLine(line.text)); err != nil {
+			return fmt.Errorf("print result: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+func (a *app) migrate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Make and change the tables",
+		Long: `migrate makes the tables in PostgreSQL, in three sets, so that an application takes only what
+it uses:
+
+    core      outbox_events, job_dlq (dead letters), apps (tenants), outbox_lanes
+    events    event_outbox, an event bus with row-level security; stands on core
+    crawl     crawl_runs, crawl_events, crawl_outbox and the view run_outbox; stands on core
+
+The files are plain numbered SQL: outbox migrate print shows them, and golang-migrate and Encore can
+run them too. Connect to PostgreSQL itself: a transaction pooler loses the locks.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			// Help with exit code 0 would let a deployment script believe that it has migrated.
+			return usagef("say what to do: up, down, status, print, legacy or roles")
+		},
+	}
+	cmd.AddCommand(a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(), a.migrateLegacy(), a.migrateRoles())
+	return cmd
+}
+
+// change is what up and down did to a set.
+type change struct {
+	Set     string   `json:"set"`
+	Version uint     `json:"version"` // after it
+	Changed []string `json:"changed"` // files applied, or taken away
+}
+
+func (a *app) migrateUp() *cobra.Command {
+	var sets []string
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Bring the tables to the version that this program needs",
+		Long: `up applies what is missing, core first. It may run any number of times, and from many processes
+at once: they take turns. Each file is one transaction; what a killed process left half done is put
+right by the next up.`,
+		Example: `  outbox migrate up
+  outbox migrate up --set core,crawl`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.migrationSettings(sets)
+			if err != nil {
+				return err
+			}
+			return a.migrating(cmd.Context(), c, func(ctx context.Context) error { return migrations.Up(ctx, c.Database, sets...) })
+		},
+	}
+	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
+	return cmd
+}
+
+func (a *app) migrateDown() *cobra.Command {
+	var set string
+	var steps int
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "down --set SET",
+		Short: "Take the newest migration of one set away, with its data",
+		Long: `down takes migrations away, the newest first: one, unless --steps or --all says more. The tables
+that it drops take their rows with them, undelivered events too, so the set must be named. A set that
+others stand on goes last: core after events and crawl.`,
+		Example: `  outbox migrate down --set crawl
+  outbox migrate down --set events --all`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if set == "" {
+				return usagef("--set is required: name the one set whose newest migration goes, of %s", strings.Join(migrations.Sets, ", "))
+			}
+			if steps < 1 {
+				return usagef("--steps is %d, must be 1 or more", steps)
+			}
+			if all {
+				steps = migrations.All
+			}
+			c, err := a.migrationSettings([]string{set})
+			if err != nil {
+				return err
+			}
+			return a.migrating(cmd.Context(), c, func(ctx context.Context) error { return migrations.Down(ctx, c.Database, steps, set) })
+		},
+	}
+	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events or crawl (required)")
+	cmd.Flags().IntVar(&steps, "steps", 1, "how `many` migrations to take away")
+	cmd.Flags().BoolVar(&all, "all", false, "take the whole set away")
+	cmd.MarkFlagsMutuallyExclusive("steps", "all")
+	return cmd
+}
+
+func (a *app) migrateStatus() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show which migrations the database has and lacks",
+		Long: `status compares each set's version in the database with the one this program needs. It changes
+nothing, and exits 0 also where something is missing.`,
+		Example: `  outbox migrate status
+  outbox migrate status -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.migrationSettings(nil)
+			if err != nil {
+				return err
+			}
+			all, err := migrations.Status(cmd.Context(), c.Database)
+			if err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printJSON(a.Out, all)
+			}
+			var rows [][]string
+			for _, s := range all {
+				rows = append(rows, []string{s.Set, fmt.Sprint(s.Current), fmt.Sprint(s.Latest), state(s), strings.Join(s.Pending, " ")})
+			}
+			return printTable(a.Out, []string{"SET", "HAS", "NEEDS", "STATE", "MISSING"}, rows)
+		},
+	}
+}
+
+func state(s migrations.SetStatus) string {
+	switch {
+	case s.Dirty:
+		return "interrupted: run outbox migrate up"
+	case s.Current > s.Latest:
+		return "newer than this program"
+	case s.Current == 0:
+		return "absent"
+	case len(s.Pending) > 0:
+		return "old: run outbox migrate up"
+	}
+	return "up to date"
+}
+
+func (a *app) migratePrint() *cobra.Command {
+	var sets []string
+	cmd := &cobra.Command{
+		Use:   "print",
+		Short: "Print the SQL that up would run on an empty database",
+		Long: `print writes the migration files to stdout in the order in which up applies them, to be read, or
+run by your own tools. It needs no database.`,
+		Example: `  outbox migrate print --set core | less`,
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkSets(sets); err != nil {
+				return err
+			}
+			return migrations.Print(a.Out, sets...)
+		},
+	}
+	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
+	return cmd
+}
+
+func (a *app) migrateRoles() *cobra.Command {
+	var show bool
+	cmd := &cobra.Command{
+		Use:   "roles",
+		Short: "Create the roles with the least privileges, and grant them",
+		Long: `roles creates four group roles without login and gives each what it needs on the tables that exist:
+outbox_owner (migrates), outbox_producer (writes events), outbox_relay (delivers, for all tenants) and outbox_reader
+(looks). Grant them to your own logins. Run it again after each outbox migrate up.
+
+It needs a superuser, or the tables' owner with CREATEROLE. --print shows the SQL, every privilege with
+its reason, and changes nothing.`,
+		Example: `  outbox migrate roles --print
+  outbox migrate roles && psql -c 'GRANT outbox_relay TO my_relay'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if show {
+				return migrations.PrintRoles(a.Out)
+			}
+			c, err := a.migrationSettings(nil)
+			if err != nil {
+				return err
+			}
+			if err := migrations.ApplyRoles(cmd.Context(), c.Database); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Err, "The roles outbox_owner, outbox_producer, outbox_relay and outbox_reader are in place: GRANT them to your logins.")
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, change nothing")
+	return cmd
+}
+
+// migrationSettings checks the sets before anything asks the database.
+func (a *app) migrationSettings(sets []string) (config.Config, error) {
+	if err := checkSets(sets); err != nil {
+		return config.Config{}, err
+	}
+	return a.settings(config.Database)
+}
+
+func checkSets(sets []string) error {
+	for _, s := range sets {
+		if !slices.Contains(migrations.Sets, s) {
+			return usagef("--set: there is no migration set %q: the sets are %s", s, strings.Join(migrations.Sets, ", "))
+		}
+	}
+	return nil
+}
+
+// migrating runs fn and prints what it changed, also when it failed half way.
+func (a *app) migrating(ctx context.Context, c config.Config, fn func(context.Context) error) error {
+	before, err := migrations.Status(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	failure := fn(ctx)
+	after, err := migrations.Status(context.WithoutCancel(ctx), c.Database)
+	if err != nil {
+		return firstOf(failure, err)
+	}
+	var changes []change
+	for i, s := range after {
+		changes = append(changes, change{Set: s.Set, Version: s.Current, Changed: difference(before[i].Pending, s.Pending)})
+	}
+	if c.Output == "json" {
+		return firstOf(failure, printJSON(a.Out, changes))
+	}
+	return firstOf(failure, printChanges(a.Out, changes))
+}
+
+func printChanges(w io.Writer, changes []change) error {
+	var rows [][]string
+	for _, c := range changes {
+		changed := strings.Join(c.Changed, " ")
+		if changed == "" {
+			changed = "(nothing)"
+		}
+		rows = append(rows, []string{c.Set, fmt.Sprint(c.Version), changed})
+	}
+	return printTable(w, []string{"SET", "NOW AT", "CHANGED"}, rows)
+}
+
+// difference returns what is in one of the lists only.
+func difference(a, b []string) []string {
+	only := []string{}
+	for _, pair := range [][2][]string{{a, b}, {b, a}} {
+		for _, s := range pair[0] {
+			if !slices.Contains(pair[1], s) {
+				only = append(only, s)
+			}
+		}
+	}
+	return only
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

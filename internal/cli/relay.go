@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
+)
+
+func (a *app) relay() *cobra.Command {
+	settings := config.Mapping()
+	settings.AddFlagSet(config.Relay())
+	cmd := &cobra.Command{
+		Use:   "relay",
+		Short: "Deliver events to Redis until stopped",
+		Long: `relay claims committed events, publishes each to its Redis channel and marks it delivered.
+
+Events of one key stay in order: what fails is retried while later events of its key wait and
+those of other keys go on. After --max-attempts it is kept as a dead letter, in table job_dlq. While
+Redis is down nothing is counted: the table fills, then drains. Any number of relays may run: each
+event is served by one of them. A relay that dies is replaced after --lease-ttl, one that is stopped at once.
+
+Where an event goes: to the destinations it names, else to what --destination makes of its
+topic, key, type, tenant and source: run:{key} for crawl_outbox, {topic} for the other tables.
+
+Stopping: SIGTERM or Ctrl-C finishes the batch in flight, gives up the lanes and exits 0. A second
+signal exits at once; what was in flight is then published again, and Redis refuses the copies
+for --dedup-window.
+
+A database or Redis that is not there yet is waited for. Missing or old tables are an error.
+
+With --listen, three paths tell how it is doing: /healthz (the process is alive), /readyz (it renews
+its leases, makes progress, and reaches Redis; if not: status 503 and the reason) and /metrics. They need no
+password, so mind whom an address other than 127.0.0.1 lets in.
+
+Tables of your own shape are served through --layout, a YAML list. Each entry names the columns
+that play a part, and optionally destination and max_attempts:
+
+    - table: billing.outbox
+      id: event_id               # uuid, required like position, topic, payload, attempts, next_retry_at
+      position: seq              # bigint drawn by the database
+      topic: kind
+      payload: body
+      key: invoice_id            # what must stay in order
+      delivered_at: sent_at      # null until delivered; or status with pending, delivered and dead
+      attempts: tries
+      next_retry_at: retry_at
+      destination: "billing.{topic}"
+    - table: outbox              # upgraded by: outbox migrate legacy
+      like: outbox_events        # that table's columns; further keys change single ones`,
+		Example: `  outbox relay
+  outbox relay --table crawl_outbox --envelope payload
+  outbox relay --listen 127.0.0.1:9464 --destination 'outbox_events=shop.{topic}'
+  OUTBOX_DATABASE_URL=postgres://… OUTBOX_REDIS_URL=redis://… outbox relay --config outbox.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.settings(config.Database|config.Redis|config.Serving, settings)
+			if err != nil {
+				return err
+			}
+			log, err := a.logger(c)
+			if err != nil {
+				return err
+			}
+			return wire.Relay(cmd.Context(), c, log)
+		},
+	}
+	cmd.Flags().AddFlagSet(settings)
+	cmd.Flags().SortFlags = false
+	return cmd
+}

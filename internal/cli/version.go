@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+// build is what `outbox version` knows of this binary.
+type build struct {
+	Version  string          `json:"version"`
+	Go       string          `json:"go"`
+	Revision string          `json:"revision,omitempty"` // of the version control system
+	Modified bool            `json:"modified,omitempty"` // built from a work tree with changes
+	Schema   map[string]uint `json:"schema"`             // version that the database must have, a migration set
+}
+
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, and the schema versions it needs",
+		Long: `version prints what this binary was built from and, for each migration set, the version that a
+database needs for it. outbox migrate status shows what a database has.`,
+		Example: `  outbox version
+  outbox version -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c, err := a.settings(0)
+			if err != nil {
+				return err
+			}
+			b := readBuild()
+			if c.Output == "json" {
+				return printJSON(a.Out, b)
+			}
+			revision := b.Revision
+			if b.Modified {
+				revision += " with changes"
+			}
+			rows := [][]string{{b.Version, b.Go, revision}}
+			if err := printTable(a.Out, []string{"VERSION", "GO", "REVISION"}, rows); err != nil {
+				return err
+			}
+			rows = nil
+			for _, set := range migrations.Sets {
+				rows = append(rows, []string{set, fmt.Sprint(b.Schema[set])})
+			}
+			fmt.Fprintln(a.Out)
+			return printTable(a.Out, []string{"SET", "NEEDS"}, rows)
+		},
+	}
+}
+
+func readBuild() build {
+	b := build{Version: "(unknown)", Schema: map[string]uint{}}
+	for _, set := range migrations.Sets {
+		b.Schema[set] = migrations.Required(set)
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
+	}
+	b.Version, b.Go = info.Main.Version, info.GoVersion
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Revision = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}

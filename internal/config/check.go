@@ -1,0 +1,133 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Need is what a command cannot do without.
+type Need int
+
+// The needs, to be combined with |.
+const (
+	Database Need = 1 << iota
+	Redis
+	Serving // the relay's settings
+)
+
+const encodeHint = "the URL (not shown, it may hold a password) has one of @ / ? # where its user or password would be: write it as %40 %2F %3F %23"
+
+// Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The error is an *Error.
+func (c *Config) Check(needs Need) error {
+	var problems Error
+	if needs&Database != 0 {
+		if c.Database == "" {
+			problems.add("the database is not set: %s", set("database"))
+		} else if _, err := pgxpool.ParseConfig(c.Database); err != nil {
+			// pgx quotes the URL, and in one that it cannot parse it cannot find the password to mask.
+			problems.add("database: is no valid URL (not shown, it may hold a password): want postgres://user:password@host:5432/database: %s", set("database"))
+		} else if ambiguous(c.Database) {
+			problems.add("database: %s", encodeHint)
+		}
+	}
+	if needs&Redis != 0 {
+		if c.Redis == "" {
+			problems.add("Redis is not set: %s", set("redis"))
+		} else if ambiguous(c.Redis) {
+			problems.add("redis: %s", encodeHint)
+		}
+	}
+	if _, err := c.Level(); err != nil {
+		problems.add("%v", err)
+	}
+	oneOf(&problems, "log-format", c.LogFormat, "auto", "text", "json")
+	oneOf(&problems, "output", c.Output, "table", "json")
+	if c.LayoutFile != "" {
+		entries, err := readLayouts(c.LayoutFile)
+		if err != nil {
+			problems.add("%v", err)
+		}
+		c.mappedTables = mapped("layout file "+c.LayoutFile, entries, &problems)
+	}
+	c.mappedTables = append(c.mappedTables, mapped("layouts in the config file", c.Layouts, &problems)...)
+	if needs&Serving != 0 {
+		c.checkServing(&problems)
+	}
+	return problems.orNil()
+}
+
+func (c *Config) checkServing(problems *Error) {
+	for _, f := range []struct {
+		flag string
+		n    int
+	}{{"workers", c.Workers}, {"batch", c.Batch}, {"batch-bytes", c.BatchBytes}} {
+		if f.n < 1 {
+			problems.add("%s is %d, must be 1 or more: %s", f.flag, f.n, set(f.flag))
+		}
+	}
+	if c.MaxAttempts < 0 {
+		problems.add("max-attempts is %d, must be 1 or more, or 0 for the tables' defaults: %s", c.MaxAttempts, set("max-attempts"))
+	}
+	for _, f := range []struct {
+		flag  string
+		d     time.Duration
+		least time.Duration
+	}{{"poll-min", c.PollMin, time.Millisecond}, {"poll-max", c.PollMax, time.Millisecond}, {"lease-ttl", c.LeaseTTL, time.Second}, {"dedup-window", c.DedupWindow, 0}} {
+		if f.d < f.least {
+			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
+		}
+	}
+	if c.PollMin > c.PollMax {
+		problems.add("poll-min (%s) is above poll-max (%s): %s", c.PollMin, c.PollMax, set("poll-max"))
+	}
+	if _, err := outbox.ParseEnvelope(c.Envelope); err != nil {
+		problems.add("envelope: %v: %s", err, set("envelope"))
+	}
+	if c.Listen != "" {
+		if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+			problems.add("listen is %q, want host:port such as 127.0.0.1:9464: %s", c.Listen, set("listen"))
+		}
+	}
+	tables, err := c.Tables()
+	if err != nil {
+		problems.add("%v", err)
+	}
+	for _, t := range tables {
+		if t.Destination == "" {
+			continue
+		}
+		if _, err := outbox.ParseTemplate(t.Destination); err != nil {
+			problems.add("destination of %s: %v: %s", t.Name(), err, set("destination"))
+		}
+	}
+}
+
+// Level is the log level.
+func (c *Config) Level() (slog.Level, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return level, fmt.Errorf("log-level is %q, want debug, info, warn or error: %s", c.LogLevel, set("log-level"))
+	}
+	return level, nil
+}
+
+func oneOf(problems *Error, flag, value string, allowed ...string) {
+	for _, a := range allowed {
+		if value == a {
+			return
+		}
+	}
+	problems.add("%s is %q, want %s: %s", flag, value, strings.Join(allowed, " or "), set(flag))
+}
+
+// set says where a setting is set.
+func set(flag string) string {
+	return fmt.Sprintf("give --%s, or set %s or %s in the file of --config", flag, strings.Join(variableNames(flag), " or "), key(flag))
+}

@@ -1,0 +1,77 @@
+// Package config gathers the settings of the outbox command: flags, before environment variables, before the file of --config,
+// before defaults.
+//
+// Guaranteed: what a setting may be is checked before anything is opened, all problems are reported at once, each with the setting's
+// names and a remedy; a key of a file that nobody knows is a problem; no error and no Masked text contains a password.
+//
+// Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by package wire.
+package config
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Config holds every setting. What it means is said where its flag is declared; keys in a file are the flags' names with _ for -.
+type Config struct {
+	Database  string `koanf:"database"`
+	Redis     string `koanf:"redis"`
+	LogLevel  string `koanf:"log_level"`
+	LogFormat string `koanf:"log_format"`
+	Output    string `koanf:"output"`
+
+	LayoutFile string `koanf:"layout"`
+	Layouts    []any  `koanf:"layouts"` // mapped tables written into the file of --config itself, not yet decoded
+
+	Table        []string          `koanf:"table"`
+	Destination  map[string]string `koanf:"destination"`
+	Envelope     string            `koanf:"envelope"`
+	Workers      int               `koanf:"workers"`
+	Batch        int               `koanf:"batch"`
+	BatchBytes   int               `koanf:"batch_bytes"`
+	PollMin      time.Duration     `koanf:"poll_min"`
+	PollMax      time.Duration     `koanf:"poll_max"`
+	LeaseTTL     time.Duration     `koanf:"lease_ttl"`
+	MaxAttempts  int               `koanf:"max_attempts"`
+	DedupWindow  time.Duration     `koanf:"dedup_window"`
+	Listen       string            `koanf:"listen"`
+	mappedTables []Table
+}
+
+// Global returns the flags that every command has.
+func Global() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("global", pflag.ContinueOnError)
+	fs.String("config", "", "YAML `file` with settings, keys as the flags are called but with _ for -")
+	fs.String("database", "", "PostgreSQL `URL`, postgres://user:password@host:5432/database; better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not show it")
+	fs.String("redis", "", "Redis `URL`, redis://user:password@host:6379/0, rediss:// for TLS; better in OUTBOX_REDIS_URL or REDIS_URL")
+	fs.String("log-level", "info", "least `level` that is logged to stderr: debug, info, warn or error")
+	fs.String("log-format", "auto", "`form` of the log: text, json, or auto: text on a terminal, else json")
+	fs.StringP("output", "o", "table", "`form` of what goes to stdout: table or json")
+	return fs
+}
+
+// Mapping returns the flag of commands that work on tables of any layout.
+func Mapping() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("mapping", pflag.ContinueOnError)
+	fs.String("layout", "", "YAML `file` with a list of mapped tables (see outbox relay --help)")
+	return fs
+}
+
+// Relay returns the flags of the relay. Their defaults are those of outbox.RelayConfig, repeated here because --help shows them.
+func Relay() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("relay", pflag.ContinueOnError)
+	fs.StringSlice("table", nil, "`tables` to serve (default: those of outbox_events, event_outbox and crawl_outbox that exist, and every mapped one)")
+	fs.StringToString("destination", nil, "`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default run:{key} for crawl_outbox, {topic} for others)")
+	fs.String("envelope", "cloudevents", "what a subscriber receives: cloudevents, or payload for the bare payload")
+	fs.Int("workers", 2, "`loops` that share a table's lanes: one waits for Redis while another works in the database")
+	fs.Int("batch", 1000, "most `events` in one claim, publish and settle")
+	fs.Int("batch-bytes", 8<<20, "most `bytes` of payload in a batch (a single larger event still goes)")
+	fs.Duration("poll-min", 5*time.Millisecond, "`pause` between polls while events arrive")
+	fs.Duration("poll-max", 200*time.Millisecond, "`pause` that an idle relay's polling grows to; what an event waits if its wake-up is lost")
+	fs.Duration("lease-ttl", 10*time.Second, "how `long` the lanes of a relay that died stay reserved for it")
+	fs.Int("max-attempts", 0, "failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for others)")
+	fs.Duration("dedup-window", 2*time.Minute, "how `long` Redis remembers event ids to refuse a second copy; 0: not at all")
+	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
+	return fs
+}

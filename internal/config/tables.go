@@ -1,0 +1,104 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// Table is an outbox table with what its relay needs to know.
+type Table struct {
+	Layout      postgres.Layout
+	Destination string // template
+	MaxAttempts int    // 0: the relay's default
+	Required    bool   // asked for by name or mapped, so its absence is an error; others are served where they exist
+}
+
+// Name is the table's name, as in --table.
+func (t Table) Name() string { return t.Layout.Table }
+
+// builtin are the tables of the migration sets. The three attempts are FR-005's.
+func builtin() []Table {
+	return []Table{
+		{Layout: postgres.OutboxEvents(), Destination: "{topic}"},
+		{Layout: postgres.EventOutbox(), Destination: "{topic}"},
+		{Layout: postgres.CrawlOutbox(), Destination: "run:{key}", MaxAttempts: 3},
+	}
+}
+
+// Known returns every table there is a layout for: ours and the mapped ones, which win over ours of the same name.
+func (c Config) Known() []Table {
+	all := slices.Clone(c.mappedTables)
+	for _, t := range builtin() {
+		if _, taken := find(all, t.Name()); !taken {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// Find returns the known table of that name.
+func (c Config) Find(name string) (Table, error) {
+	t, ok := find(c.Known(), name)
+	if !ok {
+		return Table{}, &Error{Problems: []string{unknownTable("table", name, c.Known())}}
+	}
+	return t, nil
+}
+
+// Tables returns the tables for the relay to serve: those of --table, or all known ones.
+func (c Config) Tables() ([]Table, error) {
+	var problems Error
+	known := c.Known()
+	served := known
+	if len(c.Table) > 0 {
+		served = nil
+		for _, name := range c.Table {
+			t, ok := find(known, name)
+			if _, twice := find(served, name); twice {
+				continue
+			}
+			if !ok {
+				problems.add("%s", unknownTable("table", name, known))
+				continue
+			}
+			t.Required = true
+			served = append(served, t)
+		}
+	}
+	for name := range c.Destination {
+		if _, ok := find(known, name); !ok {
+			problems.add("%s", unknownTable("destination", name, known))
+		}
+	}
+	for i := range served {
+		if d, ok := c.Destination[served[i].Name()]; ok {
+			served[i].Destination = d
+		}
+		if c.MaxAttempts != 0 {
+			served[i].MaxAttempts = c.MaxAttempts
+		}
+	}
+	return served, problems.orNil()
+}
+
+func unknownTable(setting, name string, known []Table) string {
+	return setting + ": there is no layout for table " + name + ": it is one of " + names(known) + ", or map it with --layout FILE"
+}
+
+func find(tables []Table, name string) (Table, bool) {
+	i := slices.IndexFunc(tables, func(t Table) bool { return t.Name() == name })
+	if i < 0 {
+		return Table{}, false
+	}
+	return tables[i], true
+}
+
+func names(tables []Table) string {
+	var list []string
+	for _, t := range tables {
+		list = append(list, t.Name())
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,160 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Issue 2, Shows 2: rows inserted by psql, no library, are delivered from each of the three tables, each to the channel its
+// seed names (FR-005: run:{runId}).
+func TestPlainSQLRowsAreDelivered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.relay(t, nil)
+	run, app, event := uuid.New(), uuid.New(), uuid.New()
+	psql := exec.Command("psql", "--quiet", "--no-psqlrc", "-v", "ON_ERROR_STOP=1", w.url)
+	psql.Stdin = stdin(`
+		INSERT INTO crawl_runs (id, app_package) VALUES ('%[1]s', 'com.example');
+		INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('%[1]s', 'RUN_STARTED', '{"n": 1}'), ('%[1]s', 'NODE_START', '{"n": 2}');
+		INSERT INTO run_outbox (run_id, event_type, payload) VALUES ('%[1]s', 'NODE_COMPLETE', '{"n": 3}');
+		INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, destination_topics, payload)
+		VALUES (gen_random_uuid(), 'product.created', now(), 'catalog', '["product.created", "search.index"]', '{"n": 4}');
+		INSERT INTO apps (id, name, namespace) VALUES ('%[2]s', 'Acme', 'acme');
+		INSERT INTO event_outbox (id, app_id, event_id, event_type, payload) VALUES (outbox_uuidv7(), '%[2]s', '%[3]s', 'user.signed_up', '{"n": 5}');`, run, app, event)
+	if out, err := psql.CombinedOutput(); err != nil {
+		t.Fatalf("psql: %v\n%s", err, out)
+	}
+	got := map[string][]string{}
+	for _, m := range w.wait(t, 6, 500*time.Millisecond) {
+		got[m.Channel] = append(got[m.Channel], m.Type+string(m.Data))
+	}
+	want := map[string][]string{
+		"run:" + run.String(): {`RUN_STARTED{"n": 1}`, `NODE_START{"n": 2}`, `NODE_COMPLETE{"n": 3}`},
+		"product.created":     {`product.created{"n": 4}`},
+		"search.index":        {`product.created{"n": 4}`},
+		"user.signed_up":      {`user.signed_up{"n": 5}`},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	w.eventually(t, "every row is marked as its seed says", `SELECT
+		(SELECT count(*) FROM crawl_outbox WHERE published_at IS NOT NULL) = 3 AND
+		(SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND processed_at IS NOT NULL) = 1 AND
+		(SELECT count(*) FROM event_outbox WHERE status = 'published' AND published_at IS NOT NULL) = 1`)
+}
+
+// FR-005 "Marks events as published after success", "max 3 attempts", "Unit test: Retries on Redis failure": a channel that Redis refuses is retried and
+// then dead, the others go on; the run's log keeps the event.
+func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	refused, fine := uuid.New(), uuid.New()
+	w.command(t, "ACL", "SETUSER", "relay", "on", ">secret", "~*", "+@all", "resetchannels", "&run:"+fine.String())
+	w.exec(t, `INSERT INTO crawl_runs (id, app_package) VALUES ($1, 'a'), ($2, 'b')`, refused, fine)
+	w.exec(t, `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'ERROR', '1'), ($1, 'ERROR', '2'), ($2, 'ERROR', '3')`, refused, fine)
+	w.relay(t, []string{"OUTBOX_REDIS_URL="}, "--table", "crawl_outbox", "--redis", "redis://relay:secret@"+w.redis.Addr(), "--backoff-base", "50ms")
+	w.eventually(t, "both events of the refused run are dead letters with three attempts", `SELECT count(*) = 2 FROM job_dlq
+		WHERE source = 'event' AND error_reason = 'DeliveryFailed' AND attempts = 3 AND jsonb_array_length(error_history) = 3 AND outbox_table = 'crawl_outbox'`)
+	w.eventually(t, "they left the outbox, the other is published", `SELECT count(*) = 1 AND bool_and(published_at IS NOT NULL) FROM crawl_outbox`)
+	if got := w.wait(t, 1, 300*time.Millisecond); len(got) != 1 || string(got[0].Data) != "3" {
+		t.Errorf("received %+v, want only the event of the run that is not refused", got)
+	}
+}
+
+// FR-005 "Handles Redis downtime gracefully": while the broker is down no attempt is counted; on its return everything arrives.
+func TestRedisDownBurnsNoAttempts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.relay(t, nil, "--table", "outbox_events")
+	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('first', now(), 's', '0')`)
+	w.wait(t, 1, 0)
+	if err := w.redis.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'later', now(), (i % 7)::text, 's', to_jsonb(i) FROM generate_series(1, 500) i`)
+	time.Sleep(3 * time.Second) // several attempts to publish, all in vain
+	w.holds(t, "nothing was counted or given up", `SELECT count(*) = 500 FROM outbox_events WHERE status = 'NEW' AND retry_count = 0`)
+	if err := w.redis.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	again := subscribe(t, w.redis)
+	w.eventually(t, "everything was delivered", `SELECT count(*) = 501 FROM outbox_events WHERE status = 'SENT'`)
+	// Pub/Sub reaches who is subscribed: what came between the restart and the subscription is not seen again.
+	seen := map[string]bool{}
+	for _, m := range again.wait(t, 1, 300*time.Millisecond) {
+		if seen[m.ID] {
+			t.Errorf("event %s arrived twice", m.ID)
+		}
+		seen[m.ID] = true
+	}
+}
+
+// FR-005 "Graceful shutdown: Finish current batch before stopping": on SIGTERM under load the relay settles what it published, gives its lanes up at
+// once and exits with 0; a successor goes on without a duplicate.
+func TestSIGTERMFinishesTheBatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const events = 30_000
+	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'e', now(), (i % 50)::text, 's', to_jsonb(i) FROM generate_series(1, $1::int) i`, events)
+	first := w.relay(t, nil, "--table", "outbox_events", "--batch", "100")
+	w.wait(t, 1000, 0)
+	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Wait(); err != nil {
+		t.Fatalf("the relay ended with %v, want exit code 0", err)
+	}
+	received := w.wait(t, 1000, 300*time.Millisecond)
+	if len(received) == events {
+		t.Fatal("the relay had delivered everything before it was stopped: the test did not meet what it is for")
+	}
+	w.holds(t, "exactly what was published is settled", fmt.Sprintf(`SELECT count(*) = %d FROM outbox_events WHERE status = 'SENT'`, len(received)))
+	w.holds(t, "no lane is held", `SELECT count(*) = 64 FROM outbox_lanes WHERE owner IS NULL`)
+	w.relay(t, nil, "--table", "outbox_events")
+	all := w.wait(t, events, 500*time.Millisecond)
+	if len(all) != events {
+		t.Errorf("received %d messages, want %d", len(all), events)
+	}
+	last := map[string]int{}
+	for _, m := range all {
+		var n int
+		if err := json.Unmarshal(m.Data, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n <= last[m.Key] {
+			t.Fatalf("key %s: event %d arrived after %d", m.Key, n, last[m.Key])
+		}
+		last[m.Key] = n
+	}
+}
+
+// A 1,000,000-row backlog is what "bounded memory" is about: the relay's peak stays far below the backlog's size.
+func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload)
+		SELECT 'big', now(), 's', to_jsonb(repeat(md5(i::text), 3000)) FROM generate_series(1, 3000) i`) // 288 MB of payload
+	relay := w.relay(t, nil, "--table", "outbox_events")
+	w.eventually(t, "the backlog is delivered", `SELECT count(*) = 0 FROM outbox_events WHERE status <> 'SENT'`)
+	if err := relay.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := relay.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	usage, ok := relay.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok {
+		t.Fatal("the platform does not tell a process's peak memory")
+	}
+	peak := usage.Maxrss / 1024 // KiB on Linux
+	t.Logf("peak memory %d MiB for 288 MB of payload", peak)
+	if peak > 200 {
+		t.Errorf("peak memory %d MiB, want at most 200: batches are 8 MiB", peak)
+	}
+}

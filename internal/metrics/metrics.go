@@ -1,0 +1,124 @@
+// Package metrics tells Prometheus what relays do.
+//
+// Guaranteed: one registry of its own, so that nothing else in the process gets in; every outbox_ metric has the label table; counters of a table
+// exist, at zero, before its first event, so that a rate over them is never absent; a gauge whose source fails disappears rather than show its last value.
+//
+// Not guaranteed: agreement with the tables after a crash. Counters are this process's own and start again with it.
+package metrics
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/outboxrelay/outbox"
+)
+
+const namespace = "outbox"
+
+// BacklogLimit is where counting a backlog should stop: see the metric's help.
+const BacklogLimit = 100_000
+
+// Metrics is the registry and what is in it.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	published, duplicates, retried, dead, lost, batches, unavailable *prometheus.CounterVec
+	claim, publish, settle, latency                                  *prometheus.HistogramVec
+	lanes, backlog, oldest                                           *prometheus.GaugeVec
+}
+
+// New returns a registry with the relay's metrics and those of the Go runtime and the process.
+func New() *Metrics {
+	m := &Metrics{Registry: prometheus.NewRegistry()}
+	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	counter := func(dst **prometheus.CounterVec, name, help string) {
+		*dst = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{"table"})
+		m.Registry.MustRegister(*dst)
+	}
+	histogram := func(dst **prometheus.HistogramVec, name, help string, buckets []float64) {
+		*dst = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, []string{"table"})
+		m.Registry.MustRegister(*dst)
+	}
+	gauge := func(dst **prometheus.GaugeVec, name, help string) {
+		*dst = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, []string{"table"})
+		m.Registry.MustRegister(*dst)
+	}
+	counter(&m.published, "published_total", "Events delivered to every destination and settled.")
+	counter(&m.duplicates, "duplicates_refused_total", "Deliveries that the sink refused as copies.")
+	counter(&m.retried, "retried_total", "Failed attempts after which the event is tried again.")
+	counter(&m.dead, "dead_total", "Events that became dead letters.")
+	counter(&m.lost, "lost_total", "Outcomes not settled because the lane had gone to another relay, which publishes those events again.")
+	counter(&m.batches, "batches_total", "Batches with at least one event.")
+	counter(&m.unavailable, "sink_unavailable_total", "Batches that found the sink, or a part of it, down.")
+
+	step := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	histogram(&m.claim, "claim_seconds", "Time to claim a batch that had events.", step)
+	histogram(&m.publish, "publish_seconds", "Time to publish a batch.", step)
+	histogram(&m.settle, "settle_seconds", "Time to settle a batch, with its repetitions while the database was down.", step)
+	histogram(&m.latency, "delivery_latency_seconds", "From an event's insert, by the database's clock, to the sink's answer, by the relay's.",
+		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
+
+	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.")
+	gauge(&m.backlog, "backlog_events", fmt.Sprintf("Undelivered events in the table; counting stops at %d.", BacklogLimit))
+	gauge(&m.oldest, "oldest_undelivered_seconds", "Age of the oldest undelivered event, 0 without one.")
+	return m
+}
+
+// Table is the outbox.Observer of one table's relay.
+type Table struct {
+	published, duplicates, retried, dead, lost, batches, unavailable prometheus.Counter
+	claim, publish, settle, latency                                  prometheus.Observer
+
+	name    string
+	metrics *Metrics
+}
+
+// Table returns the metrics of a table.
+func (m *Metrics) Table(name string) *Table {
+	// The label is resolved here, once, because ObserveBatch runs inside the relay's loop.
+	return &Table{
+		published: m.published.WithLabelValues(name), duplicates: m.duplicates.WithLabelValues(name), retried: m.retried.WithLabelValues(name),
+		dead: m.dead.WithLabelValues(name), lost: m.lost.WithLabelValues(name), batches: m.batches.WithLabelValues(name),
+		unavailable: m.unavailable.WithLabelValues(name),
+		claim:       m.claim.WithLabelValues(name), publish: m.publish.WithLabelValues(name), settle: m.settle.WithLabelValues(name),
+		latency: m.latency.WithLabelValues(name),
+		name:    name, metrics: m,
+	}
+}
+
+// ObserveBatch implements outbox.Observer.
+func (t *Table) ObserveBatch(b outbox.BatchReport) {
+	t.batches.Inc()
+	t.published.Add(float64(b.Settled.Delivered))
+	t.retried.Add(float64(b.Settled.Retried))
+	t.dead.Add(float64(b.Settled.Dead))
+	t.lost.Add(float64(b.Settled.Lost))
+	t.duplicates.Add(float64(b.Duplicates))
+	if b.Unavailable {
+		t.unavailable.Inc()
+	}
+	t.claim.Observe(b.Claim.Seconds())
+	t.publish.Observe(b.Publish.Seconds())
+	t.settle.Observe(b.Settle.Seconds())
+	for _, l := range b.Latencies {
+		t.latency.Observe(l.Seconds())
+	}
+}
+
+// SetLanes sets the number of lanes held.
+func (t *Table) SetLanes(n int) { t.metrics.lanes.WithLabelValues(t.name).Set(float64(n)) }
+
+// SetBacklog sets the count and the greatest age of undelivered events.
+func (t *Table) SetBacklog(count int, oldest time.Duration) {
+	t.metrics.backlog.WithLabelValues(t.name).Set(float64(count))
+	t.metrics.oldest.WithLabelValues(t.name).Set(oldest.Seconds())
+}
+
+// ForgetBacklog takes both gauges away: nobody knows.
+func (t *Table) ForgetBacklog() {
+	t.metrics.backlog.DeleteLabelValues(t.name)
+	t.metrics.oldest.DeleteLabelValues(t.name)
+}

@@ -1,0 +1,76 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/outboxrelay/outbox/internal/metrics"
+)
+
+// watchServer serves /metrics, /healthz and /readyz to whoever watches the relay.
+type watchServer struct {
+	http     *http.Server
+	listener net.Listener
+}
+
+// listen binds the address. Port 0 takes a free one, which the log names.
+func listen(ctx context.Context, address string, m *metrics.Metrics, health *Health, log *slog.Logger) (*watchServer, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w: choose another address with --listen", address, err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 5 * time.Second}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusOK, map[string]string{"status": "alive"})
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		report := health.Report(time.Now())
+		status := http.StatusOK
+		if !report.Ready {
+			status = http.StatusServiceUnavailable
+		}
+		answer(w, status, report)
+	})
+	log.Info("listening", "address", listener.Addr().String(), "paths", []string{"/metrics", "/healthz", "/readyz"})
+	return &watchServer{
+		listener: listener,
+		http: &http.Server{
+			Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 15 * time.Second,
+			IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		},
+	}, nil
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // fails only if nobody waits for the answer any more
+}
+
+// serve returns when shutdown is called, or with the error that ended it.
+func (s *watchServer) serve() error {
+	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve metrics and health: %w", err)
+	}
+	return nil
+}
+
+// shutdown lets requests finish. ctx may have ended.
+func (s *watchServer) shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		return fmt.Errorf("stop serving metrics and health: %w", errors.Join(err, s.http.Close()))
+	}
+	return nil
+}

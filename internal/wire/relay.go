@@ -1,0 +1,138 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9/logging"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/metrics"
+	"github.com/outboxrelay/outbox/sink/redispubsub"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the lanes and returns nil. It waits for servers
+// that are not there yet. Errors are those that waiting does not cure, and a batch that did not finish in time.
+func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// go-redis writes lines of its own to stderr, into the middle of a JSON log. What they say comes back as errors too.
+	logging.Disable()
+	r := relay{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL), metrics: metrics.New()}
+	defer context.AfterFunc(ctx, func() { r.health.wait("stopping") })()
+	if cfg.Listen == "" {
+		return r.run(ctx)
+	}
+	// Before anything else, so that one can see what a relay waits for; and after everything else, to see it drain.
+	server, err := listen(ctx, cfg.Listen, r.metrics, r.health, log)
+	if err != nil {
+		return err
+	}
+	var serving errgroup.Group
+	serving.Go(func() error {
+		defer cancel() // a relay that nobody can watch any more stops, rather than go on unseen
+		return server.serve()
+	})
+	err = r.run(ctx)
+	return errors.Join(err, server.shutdown(ctx), serving.Wait())
+}
+
+type relay struct {
+	cfg     config.Config
+	log     *slog.Logger
+	health  *Health
+	metrics *metrics.Metrics
+}
+
+func (r *relay) run(ctx context.Context) error {
+	wanted, err := r.cfg.Tables()
+	if err != nil {
+		return err
+	}
+	// For each table one connection a worker, one to renew leases and one to measure the backlog; and two to spare.
+	pool, err := postgres.Connect(ctx, r.cfg.Database, (r.cfg.Workers+2)*len(wanted)+2)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var tables []served
+	err = await(ctx, r.log, r.health, "database "+config.MaskDatabase(r.cfg.Database), func(ctx context.Context) (err error) {
+		tables, err = openTables(ctx, pool, wanted)
+		return err
+	})
+	if err != nil {
+		return unlessStopped(ctx, err)
+	}
+	var sink *redispubsub.Sink
+	err = await(ctx, r.log, r.health, "Redis "+config.MaskRedis(r.cfg.Redis), func(ctx context.Context) (err error) {
+		sink, err = openSink(ctx, r.cfg)
+		return err
+	})
+	if err != nil {
+		return unlessStopped(ctx, err)
+	}
+	return errors.Join(r.serve(ctx, pool, sink, tables), sink.Close())
+}
+
+// unlessStopped drops an error that came of being told to stop.
+func unlessStopped(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (r *relay) serve(ctx context.Context, pool *pgxpool.Pool, sink *redispubsub.Sink, tables []served) error {
+	relays := map[string]*outbox.Relay{}
+	var watched []*watchedTable
+	var names []string
+	for _, t := range tables {
+		observer := r.metrics.Table(t.Name())
+		one, err := r.build(t, sink, observer)
+		if err != nil {
+			return fmt.Errorf("build relay of %s: %w", t.Name(), err)
+		}
+		relays[t.Name()] = one
+		watched = append(watched, &watchedTable{name: t.Name(), relay: one, store: t.store, metrics: observer})
+		names = append(names, t.Name())
+	}
+	r.log.Info("relaying", "tables", names, "database", config.MaskDatabase(r.cfg.Database), "redis", config.MaskRedis(r.cfg.Redis))
+	group, ctx := errgroup.WithContext(ctx)
+	for _, one := range relays {
+		group.Go(func() error { return one.Run(ctx) })
+	}
+	group.Go(func() error {
+		return postgres.Listen(ctx, pool, r.log, func(table string) {
+			if one, ok := relays[table]; ok {
+				one.Wake()
+			}
+		})
+	})
+	r.health.watch(ctx, group, sink, watched)
+	err := group.Wait()
+	if err == nil {
+		r.log.Info("stopped", "tables", names)
+	}
+	return err
+}
+
+func (r *relay) build(t served, sink outbox.Sink, observer outbox.Observer) (*outbox.Relay, error) {
+	cfg := outbox.RelayConfig{
+		Name: t.Name(), Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes, PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax,
+		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts, Logger: r.log, Observer: observer,
+	}
+	if t.Destination != "" {
+		template, err := outbox.ParseTemplate(t.Destination)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Destination = template
+	}
+	return outbox.NewRelay(t.store, sink, cfg)
+}

@@ -1,0 +1,90 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/sink/redispubsub"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// openLimit bounds one attempt to open something, so that a server that takes connections and says nothing is noticed too.
+const openLimit = 15 * time.Second
+
+// await calls open until it succeeds, ctx ends, or it fails in a way that waiting does not cure: a daemon is often started before its
+// servers are. what is named in the log and in the readiness report.
+func await(ctx context.Context, log *slog.Logger, health *Health, what string, open func(context.Context) error) error {
+	pause := 500 * time.Millisecond
+	for {
+		attempt, cancel := context.WithTimeout(ctx, openLimit)
+		err := open(attempt)
+		cancel()
+		if err == nil || ctx.Err() != nil || !passing(err) {
+			return err
+		}
+		health.wait("waiting for " + what + ": " + err.Error())
+		log.Warn("waiting for "+what, "error", err, "retry_in", pause.String())
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 5*time.Second)
+	}
+}
+
+// served is a table, opened, and what its relay needs to know.
+type served struct {
+	config.Table
+	store *postgres.Store
+}
+
+// openTables opens the tables that must exist and, of the others, those that do.
+func openTables(ctx context.Context, pool *pgxpool.Pool, tables []config.Table) ([]served, error) {
+	var open []served
+	var missing []string
+	for _, t := range tables {
+		store, err := postgres.Open(ctx, pool, t.Layout)
+		var schema *postgres.SchemaError
+		if errors.As(err, &schema) && schema.Table == t.Name() && len(schema.Missing) == 0 && !t.Required {
+			missing = append(missing, t.Name())
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, served{t, store})
+	}
+	if len(open) == 0 {
+		return nil, fmt.Errorf("there is no table to serve: none of %s exists: run: outbox migrate up, or map a table of your own with --layout", strings.Join(missing, ", "))
+	}
+	return open, nil
+}
+
+// openSink connects to Redis.
+func openSink(ctx context.Context, cfg config.Config) (*redispubsub.Sink, error) {
+	envelope, err := outbox.ParseEnvelope(cfg.Envelope)
+	if err != nil {
+		return nil, err
+	}
+	window := cfg.DedupWindow
+	if window == 0 {
+		window = -1 // the setting's "not at all"; the sink's zero is its default
+	}
+	sink, err := redispubsub.Open(ctx, cfg.Redis, redispubsub.Config{Window: window, Envelope: envelope})
+	if err == nil {
+		return sink, nil
+	}
+	if class, _ := outbox.Classify(err); class != outbox.ClassUnavailable {
+		return nil, &config.Error{Problems: []string{err.Error()}} // the URL itself
+	}
+	return nil, err
+}

@@ -1,0 +1,63 @@
+// Package wire builds what the commands run, from their settings. It is the only package that sees stores and sinks together.
+//
+// Guaranteed: a relay that has to wait for its database or its Redis says so and shows as not ready; one that is told to stop finishes the
+// batch in flight, gives up its lanes and only then closes what it opened.
+//
+// Not guaranteed: that settings make sense. Package config has checked them before.
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// Pool opens connections for a command that writes or reads as an application would, and sees to it that the server answers. A relay's
+// sessions are different: see postgres.Connect.
+func Pool(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, errors.New("parse database URL: it is not valid (not shown, it may hold a password)")
+	}
+	cfg.MaxConns = 2 // the command's own, and one to wake relays
+	cfg.ConnConfig.ConnectTimeout = 10 * time.Second
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "outbox"
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open database %s: %w", config.MaskDatabase(databaseURL), err)
+	}
+	return pool, nil
+}
+
+// passing tells whether a failure to open something can go away while one waits: a server that is down, starting or out of connections, and
+// not a wrong password or a missing column, which need somebody to act.
+func passing(err error) bool {
+	var settings *config.Error
+	var schema *postgres.SchemaError
+	var server *pgconn.PgError
+	switch {
+	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, postgres.ErrRowsHidden), redis.IsAuthError(err):
+		return false
+	case errors.As(err, &server):
+		switch server.Code[:2] {
+		case "08", "40", "53", "55", "57": // connection, rolled back, resources, locked, operator intervention
+			return true
+		}
+		return false
+	}
+	return true
+}

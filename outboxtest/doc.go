@@ -1,0 +1,16 @@
+// Package outboxtest holds the contracts of package outbox as tests: whoever writes a Sink runs SinkSuite against it.
+//
+//	func TestSink(t *testing.T) {
+//		outboxtest.SinkSuite(t, outboxtest.SinkFeatures{RefusesDuplicates: true}, func(t *testing.T) outboxtest.SinkHarness { … })
+//	}
+//
+// Guaranteed: a sink that passes keeps what outbox.Sink asks of it and what its SinkFeatures promise, in the cases tested, against
+// the broker that the harness runs. A feature that is not promised, or that the harness cannot provoke, is named in the
+// output of go test -v.
+//
+// Not guaranteed: anything about the broker's own failures (crash, failover, a lost reply). They differ too much between brokers;
+// a sink tests them beside its code.
+//
+// The package imports the standard library and package outbox only, so that a broker's client never reaches the users of
+// another one's sink.
+package outboxtest

@@ -1,0 +1,79 @@
+package redispubsub
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/outboxtest"
+)
+
+// rights are the least a user needs, as the package comment lists them.
+var rights = []any{"resetkeys", "~outbox:seen:*", "resetchannels", "&suite:*", "-@all",
+	"+evalsha", "+eval", "+time", "+sismember", "+sadd", "+srem", "+pexpireat", "+publish", "+ping"}
+
+func TestSinkContract(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		cluster  bool
+		cfg      Config
+		features outboxtest.SinkFeatures
+	}{
+		{"window", false, Config{}, outboxtest.SinkFeatures{RefusesDuplicates: true}},
+		{"window off", false, Config{Window: -1}, outboxtest.SinkFeatures{}},
+		{"cluster", true, Config{}, outboxtest.SinkFeatures{RefusesDuplicates: true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			// One server for all tests of a mode: a cluster takes 2 s until it serves its slots.
+			b := &broker{Redis: startRedis(t, testenv.RedisConfig{Cluster: tt.cluster})}
+			b.admin = connectAdmin(t, b.Redis)
+			// The sink runs as a user with the least rights, which is also what makes a channel refuse.
+			do(t, b.admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)
+			if tt.cluster {
+				do(t, b.admin, "ACL", "SETUSER", "relay", "+cluster|slots", "+cluster|shards", "+command")
+			}
+			outboxtest.SinkSuite(t, tt.features, func(t *testing.T) outboxtest.SinkHarness {
+				return outboxtest.SinkHarness{
+					Sink:     openURL(t, "redis://relay:hunter2@"+b.Addr(), tt.cfg),
+					Listen:   b.listen,
+					Refusing: "forbidden",
+					Stall:    b.stall,
+				}
+			})
+		})
+	}
+}
+
+type broker struct {
+	*testenv.Redis
+	admin    *redis.Client
+	channels atomic.Int64
+}
+
+func (b *broker) listen(t *testing.T) (string, <-chan []byte) {
+	channel := fmt.Sprintf("suite:%d", b.channels.Add(1))
+	s := subscribe(t, b.admin, channel)
+	messages := make(chan []byte, 10000) // more than any test sends: the forwarder never waits for a test that is over
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(messages)
+		for {
+			m, err := s.pubsub.ReceiveMessage(t.Context())
+			if err != nil {
+				return // the test is over
+			}
+			messages <- []byte(m.Payload)
+		}
+	}()
+	t.Cleanup(func() { _ = s.pubsub.Close(); <-done })
+	return channel, messages
+}
+
+func (b *broker) stall(t *testing.T) func() {
+	do(t, b.admin, "CLIENT", "PAUSE", "60000", "WRITE")
+	return func() { do(t, b.admin, "CLIENT", "UNPAUSE") }
+}

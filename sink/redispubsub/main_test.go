@@ -1,0 +1,167 @@
+package redispubsub
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+func TestMain(m *testing.M) { testenv.Main(m) }
+
+// open returns a sink on the server, and a client for what the sink cannot do.
+func open(t testing.TB, server *testenv.Redis, cfg Config) (*Sink, *redis.Client) {
+	t.Helper()
+	return openURL(t, server.URL(), cfg), connectAdmin(t, server)
+}
+
+func openURL(t testing.TB, url string, cfg Config) *Sink {
+	t.Helper()
+	sink, err := Open(t.Context(), url, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sink.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return sink
+}
+
+func connectAdmin(t testing.TB, server *testenv.Redis) *redis.Client {
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// startRedis is testenv.RedisServer with settings.
+func startRedis(t testing.TB, config testenv.RedisConfig) *testenv.Redis {
+	t.Helper()
+	server, err := testenv.StartRedis(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
+// do runs a command that must succeed.
+func do(t testing.TB, client *redis.Client, args ...any) any {
+	t.Helper()
+	reply, err := client.Do(t.Context(), args...).Result()
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// event returns a delivery of a new event; events of the same key stay in order.
+func event(t testing.TB, channel string, key int) outbox.Delivery {
+	t.Helper()
+	id, err := outbox.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d", key)
+	orderKey := int64(h.Sum64())
+	return outbox.Delivery{
+		Destination: channel,
+		Record: &outbox.Record{
+			Event: outbox.Event{
+				ID: id, Topic: "order.placed", OccurredAt: time.Now(), AggregateType: "Order", AggregateID: fmt.Sprint(key),
+				TenantID: "acme", Source: "orders", Payload: []byte(`{"total":1}`),
+			},
+			OrderKey: orderKey, Keyed: true, Lane: int16(uint64(orderKey) % outbox.Lanes),
+		},
+	}
+}
+
+// to is the same event for another channel.
+func to(d outbox.Delivery, channel string) outbox.Delivery {
+	d.Destination = channel
+	return d
+}
+
+// subscription collects the ids that arrive on some channels.
+type subscription struct {
+	t      testing.TB
+	pubsub *redis.PubSub
+	admin  *redis.Client
+}
+
+func subscribe(t testing.TB, admin *redis.Client, channels ...string) *subscription {
+	t.Helper()
+	s := &subscription{t: t, admin: admin, pubsub: admin.Subscribe(t.Context(), channels...)}
+	t.Cleanup(func() { _ = s.pubsub.Close() })
+	for _, c := range channels {
+		waitSubscribed(t, admin, c)
+	}
+	return s
+}
+
+func waitSubscribed(t testing.TB, admin *redis.Client, channel string) {
+	t.Helper()
+	eventually(t, func() bool { return admin.PubSubNumSub(t.Context(), channel).Val()[channel] > 0 })
+}
+
+// eventually waits until ok, for what another process does in its own time.
+func eventually(t testing.TB, ok func() bool) {
+	t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("nothing for 10 s")
+}
+
+// want checks that exactly these messages are next, and that no other has come by the time a message published afterwards
+// arrives.
+func (s *subscription) want(channel string, messages ...string) {
+	s.t.Helper()
+	const end = "the end"
+	if err := s.admin.Publish(s.t.Context(), channel, end).Err(); err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	for i := 0; ; i++ {
+		m, err := s.pubsub.ReceiveMessage(ctx)
+		if err != nil {
+			s.t.Fatalf("after %d of %d messages: %v", i, len(messages), err)
+		}
+		if m.Payload == end {
+			if i != len(messages) {
+				s.t.Fatalf("%d messages arrived, want %d", i, len(messages))
+			}
+			return
+		}
+		if i >= len(messages) || m.Payload != messages[i] {
+			s.t.Fatalf("message %d is %.80q on %s, want %.80q", i, m.Payload, m.Channel, append(messages, "no more")[min(i, len(messages))])
+		}
+	}
+}
+
+// idEnvelope makes the event id the message: enough for most tests, and easy to compare.
+func idEnvelope(dst []byte, d *outbox.Delivery) []byte { return append(dst, d.ID.String()...) }
+
+func ids(batch ...outbox.Delivery) []string {
+	var list []string
+	for _, d := range batch {
+		list = append(list, d.ID.String())
+	}
+	return list
+}

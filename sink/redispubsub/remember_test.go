@@ -1,0 +1,227 @@
+package redispubsub
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+// A copy is refused for one to two windows by Redis's clock, whichever sink sends it, and then nothing of it is left.
+func TestWindowExpires(t *testing.T) {
+	const window = 500 * time.Millisecond
+	server := testenv.RedisServer(t)
+	first, admin := open(t, server, Config{Window: window, Envelope: idEnvelope})
+	second := openURL(t, server.URL(), Config{Window: window, Envelope: idEnvelope})
+	sub := subscribe(t, admin, "c")
+
+	batch := []outbox.Delivery{event(t, "c", 1)}
+	before := time.Now()
+	if got := first.Publish(t.Context(), batch)[0]; got != (outbox.Result{}) {
+		t.Fatalf("answered %+v", got)
+	}
+	refused := 0
+	for {
+		got := second.Publish(t.Context(), batch)[0]
+		if got == (outbox.Result{}) {
+			break
+		}
+		if got != (outbox.Result{Duplicate: true}) {
+			t.Fatalf("answered %+v", got)
+		}
+		refused++
+		time.Sleep(10 * time.Millisecond)
+	}
+	if passed := time.Since(before); passed < window || refused == 0 {
+		t.Errorf("the copy passed after %s and %d refusals, the window is %s", passed, refused, window)
+	}
+	sub.want("c", ids(batch[0], batch[0])...)
+	eventually(t, func() bool { return admin.DBSize(t.Context()).Val() == 0 })
+}
+
+// The names of the keys are a contract: operators look for them, a Cluster hashes them, other versions share them.
+func TestKeys(t *testing.T) {
+	sink, admin := open(t, testenv.RedisServer(t), Config{})
+	d := event(t, "c", 1)
+	d.Lane = 12
+	d.ID = [16]byte{0: 1, 15: 2}
+	d.Generation = 3
+	sink.Publish(t.Context(), []outbox.Delivery{d})
+	keys := admin.Keys(t.Context(), "*").Val()
+	if len(keys) != 1 || !strings.HasPrefix(keys[0], "outbox:seen:{12}:") {
+		t.Fatalf("keys are %q", keys)
+	}
+	members := admin.SMembers(t.Context(), keys[0]).Val()
+	slices.Sort(members)
+	want := "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02" + "\xc7\xbe\xbc\x41\x41\x9a\x98\x11"
+	if !slices.Equal(members, []string{"", want}) {
+		t.Errorf("members are %q, want \"\" and %q", members, want)
+	}
+	if ttl := admin.PTTL(t.Context(), keys[0]).Val(); ttl <= 2*time.Minute || ttl > 4*time.Minute {
+		t.Errorf("it expires in %s, want one to two windows of 2m", ttl)
+	}
+}
+
+// Whatever else differs between two deliveries of an event must change the member.
+func TestCopyHash(t *testing.T) {
+	seen := map[uint64]outbox.Delivery{}
+	for _, destination := range []string{"", "a", "b", "ab", "ba", "a\x00", "a\x01"} {
+		for _, generation := range []int{0, 1, 2, 255, 256, 257, 65536} {
+			d := outbox.Delivery{Destination: destination, Record: &outbox.Record{Generation: generation}}
+			h := copyHash(&d)
+			if other, ok := seen[h]; ok {
+				t.Errorf("(%q, %d) and (%q, %d) have the same hash", destination, generation, other.Destination, other.Generation)
+			}
+			seen[h] = d
+		}
+	}
+}
+
+// A server or a user that cannot take the whole script leaves nothing behind: not published, and not remembered as published
+// either, or the next attempt would be refused as a copy and the event be lost.
+func TestNothingHappensOnARefusingServer(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		break_, fix []any
+		says        string
+	}{
+		{"out of memory", []any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}, "OOM"},
+		{"too few replicas", []any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, "NOREPLICAS"},
+		{"read-only replica", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}, "READONLY"},
+		{"no right to the script", acl("-evalsha"), acl("+evalsha"), "NOPERM"},
+		{"no right to add", acl("-sadd"), acl("+sadd"), "can't run this command"},
+		{"no right to forget", acl("-srem"), acl("+srem"), "can't run this command"},
+		{"no right to expire", acl("-pexpireat"), acl("+pexpireat"), "can't run this command"},
+		{"no right to publish", acl("-publish"), acl("+publish"), "can't run this command"},
+		{"no right to the keys", acl("resetkeys"), acl("~outbox:seen:*"), "NOPERM"},
+		{"password changed", acl("resetpass", ">other"), acl("resetpass", ">hunter2"), "WRONGPASS"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := testenv.RedisServer(t)
+			admin := connectAdmin(t, server)
+			do(t, admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)
+			sink := openURL(t, "redis://relay:hunter2@"+server.Addr(), Config{Envelope: idEnvelope})
+			sub := subscribe(t, admin, "suite:1")
+			old := event(t, "suite:1", 1)
+			deliver(t, sink, old)
+
+			do(t, admin, tt.break_...)
+			if slices.Contains(tt.break_, ">other") {
+				do(t, admin, "CLIENT", "KILL", "USER", "relay")
+			}
+			// A copy first: it writes nothing, so the server must still be asked about what follows it.
+			batch := []outbox.Delivery{old, event(t, "suite:1", 1), event(t, "suite:1", 2)}
+			for range 2 {
+				got := sink.Publish(t.Context(), batch)
+				refused := 0
+				for i, res := range got {
+					if res == (outbox.Result{Duplicate: true}) && i == 0 || res.Err == outbox.ErrNotAttempted {
+						continue
+					}
+					wantUnavailable(t, res, tt.says)
+					refused++
+				}
+				if refused == 0 {
+					t.Fatalf("answered %+v", got)
+				}
+			}
+			do(t, admin, tt.fix...)
+			eventually(t, func() bool { return sink.Ping(t.Context()) == nil }) // go-redis throws away a connection or two
+			got := sink.Publish(t.Context(), batch)
+			if want := []outbox.Result{{Duplicate: true}, {}, {}}; !slices.Equal(got, want) {
+				t.Errorf("afterwards answered %+v, want %+v", got, want)
+			}
+			sub.want("suite:1", ids(batch...)...)
+		})
+	}
+}
+
+func acl(rules ...any) []any { return append([]any{"ACL", "SETUSER", "relay"}, rules...) }
+
+// This is why there is a script and not a bare PUBLISH: a replica takes one, tells nobody but its own subscribers, and says 0.
+func TestReplica(t *testing.T) {
+	primary, replica := testenv.RedisServer(t), testenv.RedisServer(t)
+	sink, admin := open(t, replica, Config{Envelope: idEnvelope})
+	host, port, _ := strings.Cut(primary.Addr(), ":")
+	do(t, admin, "REPLICAOF", host, port)
+	eventually(t, func() bool {
+		return strings.Contains(admin.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	sub := subscribe(t, connectAdmin(t, primary), "c")
+
+	if n, err := admin.Publish(t.Context(), "c", "bare").Result(); n != 0 || err != nil {
+		t.Errorf("a bare PUBLISH on a replica answers %d, %v; the sink could be simpler", n, err)
+	}
+	for _, res := range sink.Publish(t.Context(), []outbox.Delivery{event(t, "c", 1)}) {
+		wantUnavailable(t, res, "READONLY")
+	}
+	sub.want("c") // nothing
+}
+
+// A foreign key in the way stops the script at its lane. What went out before is known as such when it comes again.
+func TestForeignKey(t *testing.T) {
+	sink, admin := open(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
+	sub := subscribe(t, admin, "c")
+	a, b := event(t, "c", 1), event(t, "c", 2)
+	a.Lane, b.Lane = 1, 2
+	deliver(t, sink, b)
+	key := admin.Keys(t.Context(), "*{2}*").Val()[0]
+	do(t, admin, "SET", key, "foreign")
+	c := event(t, "c", 2)
+	c.Lane = 2
+	for _, res := range sink.Publish(t.Context(), []outbox.Delivery{a, c}) {
+		wantUnavailable(t, res, "WRONGTYPE")
+	}
+	do(t, admin, "DEL", key)
+	if got, want := sink.Publish(t.Context(), []outbox.Delivery{a, c}), []outbox.Result{{Duplicate: true}, {}}; !slices.Equal(got, want) {
+		t.Errorf("answered %+v, want %+v", got, want)
+	}
+	sub.want("c", ids(b, a, c)...)
+}
+
+// A round has at most 1000 deliveries and 4 MiB, and each is one call on a single server.
+func TestRounds(t *testing.T) {
+	sink, admin := open(t, testenv.RedisServer(t), Config{})
+	var batch []outbox.Delivery
+	for i := range 2500 {
+		batch = append(batch, event(t, "c", i))
+	}
+	deliver(t, sink, batch...)
+	calls := func() int {
+		stats := admin.Info(t.Context(), "commandstats").Val()
+		return strings.Count(stats, "cmdstat_evalsha:calls=3,")
+	}
+	if calls() != 1 {
+		t.Errorf("want 3 calls for 2500 deliveries:\n%s", admin.Info(t.Context(), "commandstats").Val())
+	}
+	do(t, admin, "CONFIG", "RESETSTAT")
+	batch = nil
+	for i := range 9 {
+		d := event(t, "c", i)
+		d.Payload = []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+		batch = append(batch, d)
+	}
+	deliver(t, sink, batch...)
+	if calls() != 1 {
+		t.Errorf("want 3 calls for 9 MiB:\n%s", admin.Info(t.Context(), "commandstats").Val())
+	}
+}
+
+func deliver(t *testing.T, sink *Sink, batch ...outbox.Delivery) {
+	t.Helper()
+	for i, res := range sink.Publish(t.Context(), batch) {
+		if res != (outbox.Result{}) {
+			t.Fatalf("delivery %d is answered %+v, want delivered", i, res)
+		}
+	}
+}
+
+func wantUnavailable(t *testing.T, res outbox.Result, says string) {
+	t.Helper()
+	if class, _ := outbox.Classify(res.Err); res.Err == nil || class != outbox.ClassUnavailable || !strings.Contains(res.Err.Error(), says) {
+		t.Fatalf("answered %+v, want unavailable: %s", res, says)
+	}
+}

@@ -1,0 +1,83 @@
+package redispubsub
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// settle answers the deliveries of r. Its error is that of a call which failed as a whole; other calls are answered all the
+// same.
+func (r *round) settle(s *Sink, batch []outbox.Delivery, results []outbox.Result) error {
+	var failure error
+	for _, c := range r.used {
+		reply, err := c.reply.Result()
+		if err == nil {
+			err = answer(reply, c.deliveries, batch, results)
+		}
+		if err == nil {
+			continue
+		}
+		// Whatever it is (no connection, no reply in time, OOM, READONLY, LOADING, CLUSTERDOWN, NOPERM for the script, a reply
+		// nobody understands), it is no single event's fault, and what was published is unknown.
+		failure = outbox.Unavailable(fmt.Errorf("run script on Redis: %w", s.password.hide(err)))
+		for _, i := range c.deliveries {
+			results[i] = outbox.Result{Err: failure}
+		}
+	}
+	return failure
+}
+
+// What the script says of a delivery that it did not publish, unless it is an error's text.
+const (
+	copyRefused = 0
+	heldBack    = 1
+)
+
+// answer reads the script's reply, see publish.lua, about the given deliveries of batch. An error means that the reply makes
+// no sense, and that results are not to be relied on.
+func answer(reply any, deliveries []int, batch []outbox.Delivery, results []outbox.Result) error {
+	list, ok := reply.([]any)
+	if !ok || len(list)%2 != 1 || list[0] != int64(len(deliveries)) {
+		return errUnknownReply
+	}
+	last := int64(0)
+	for e := 1; e < len(list); e += 2 {
+		n, ok := list[e].(int64)
+		if !ok || n <= last || n > int64(len(deliveries)) {
+			return errUnknownReply
+		}
+		last = n
+		i := deliveries[n-1]
+		switch what := list[e+1].(type) {
+		case string:
+			results[i].Err = refusal(batch[i].Destination, what)
+		case int64:
+			switch what {
+			case copyRefused:
+				results[i].Duplicate = true
+			case heldBack:
+				results[i].Err = outbox.ErrNotAttempted
+			default:
+				return errUnknownReply
+			}
+		default:
+			return errUnknownReply
+		}
+	}
+	return nil
+}
+
+var errUnknownReply = errors.New("the reply is not what the script answers")
+
+// refusal classes the error of one PUBLISH. Every Redis (6.2, 7.0, 7.2) says "channel" when it is this channel the user may not
+// use. Anything else (no right to PUBLISH at all, a stale replica) is not the event's fault.
+func refusal(channel, text string) error {
+	err := fmt.Errorf("publish to channel %q: %s", channel, text)
+	if strings.Contains(text, "channel") {
+		return err
+	}
+	return outbox.Unavailable(err)
+}
