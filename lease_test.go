@@ -1,7 +1,10 @@
 package outbox
 
 import (
+	"context"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -43,4 +46,26 @@ func TestWorkersShareTheLanes(t *testing.T) {
 			t.Error("lanes are served in the margin before their lease ends")
 		}
 	}
+}
+
+// A worker whose share of the lanes is empty stands by: that is no reason to call the relay unready.
+func TestWorkerWithoutLanesIsHealthy(t *testing.T) {
+	m := &memory{}
+	synctest.Test(t, func(t *testing.T) {
+		r, err := NewRelay(m, m, RelayConfig{Workers: Lanes + 1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		time.Sleep(time.Minute)
+		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); !ok {
+			t.Error(why)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -106,6 +106,9 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 	for ctx.Err() == nil {
 		lanes, until, ok := w.keeper.get(w.number)
 		if !ok {
+			if len(lanes) == 0 {
+				w.succeeded() // standing by is what it is there for
+			}
 			w.pause(ctx, w.cfg.PollMax, true)
 			continue
 		}

@@ -1,0 +1,213 @@
+package redispubsub
+
+import (
+	"context"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+// The server publishes the batch but is too busy to say so in time. Sent again, all of it is a copy.
+func TestTimeout(t *testing.T) {
+	server := startRedis(t, testenv.RedisConfig{Args: []string{"--enable-debug-command", "local"}})
+	sink, admin := open(t, server, Config{Envelope: idEnvelope})
+	sub := subscribe(t, admin, "c")
+	deliver(t, sink, event(t, "other", 1)) // connected, script loaded
+
+	asleep := make(chan error, 1)
+	go func() { asleep <- admin.Do(context.WithoutCancel(t.Context()), "DEBUG", "SLEEP", "1").Err() }()
+	time.Sleep(200 * time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	batch := []outbox.Delivery{event(t, "c", 1), event(t, "c", 1), event(t, "c", 2)}
+	for _, res := range sink.Publish(ctx, batch) {
+		wantUnavailable(t, res, "")
+	}
+	if err := <-asleep; err != nil {
+		t.Fatal(err)
+	}
+	wantCopies(t, sink, batch)
+	sub.want("c", ids(batch...)...)
+}
+
+// The reply is lost with its connection. go-redis's default is to send the command again: with the window off, a second
+// message. The sink must not let it, whatever client it is given.
+func TestLostReply(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		cfg  Config
+	}{{"window", Config{Envelope: idEnvelope}}, {"window off", Config{Window: -1, Envelope: idEnvelope}}} {
+		t.Run(tt.name, func(t *testing.T) {
+			server := testenv.RedisServer(t)
+			admin := connectAdmin(t, server)
+			sub := subscribe(t, admin, "c")
+			proxy := startProxy(t, server.Addr())
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr().String()}) // 3 retries
+			t.Cleanup(func() { _ = client.Close() })
+			sink, err := New(client, tt.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			deliver(t, sink, event(t, "other", 1))
+
+			proxy.cut.Store(true)
+			batch := []outbox.Delivery{event(t, "c", 1), event(t, "c", 1), event(t, "c", 2)}
+			for _, res := range sink.Publish(t.Context(), batch) {
+				wantUnavailable(t, res, "")
+			}
+			sub.want("c", ids(batch...)...)
+			if tt.cfg.Window == 0 {
+				wantCopies(t, sink, batch)
+				sub.want("c")
+			}
+			if err := sink.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := client.Ping(t.Context()).Err(); err != nil {
+				t.Errorf("Close closed a client that is not its own: %v", err)
+			}
+		})
+	}
+}
+
+// The server forgets the script: it is brought again within the call.
+func TestScriptFlush(t *testing.T) {
+	sink, admin := open(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
+	sub := subscribe(t, admin, "c")
+	var sent []outbox.Delivery
+	for range 3 {
+		batch := []outbox.Delivery{event(t, "c", 1), event(t, "c", 2)}
+		deliver(t, sink, batch...)
+		sent = append(sent, batch...)
+		do(t, admin, "SCRIPT", "FLUSH")
+	}
+	sub.want("c", ids(sent...)...)
+}
+
+// The server dies and comes back. What is published meanwhile is unavailable, then it goes on without a new Sink.
+func TestRestart(t *testing.T) {
+	server := startRedis(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
+	sink, admin := open(t, server, Config{Envelope: idEnvelope})
+	before, after := event(t, "c", 1), event(t, "c", 1)
+	deliver(t, sink, before)
+	if err := server.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, res := range sink.Publish(t.Context(), []outbox.Delivery{before, after}) {
+			wantUnavailable(t, res, "")
+		}
+	}
+	if err := sink.Ping(t.Context()); err == nil {
+		t.Error("Ping answers for a dead server")
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() bool { return sink.Ping(t.Context()) == nil && admin.Ping(t.Context()).Err() == nil })
+	sub := subscribe(t, admin, "c")
+	// This server saves what it remembers, so even now the copy is refused.
+	if got, want := sink.Publish(t.Context(), []outbox.Delivery{before, after}), []outbox.Result{{Duplicate: true}, {}}; !slices.Equal(got, want) {
+		t.Errorf("answered %+v, want %+v", got, want)
+	}
+	sub.want("c", ids(after)...)
+}
+
+// A round trip that Publish gave up on is over when Close returns.
+func TestCloseWaits(t *testing.T) {
+	server := testenv.RedisServer(t)
+	admin := connectAdmin(t, server)
+	sink, err := Open(t.Context(), server.URL(), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, sink, event(t, "c", 1))
+	do(t, admin, "CLIENT", "PAUSE", "60000", "WRITE")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	for _, res := range sink.Publish(ctx, []outbox.Delivery{event(t, "c", 1)}) {
+		wantUnavailable(t, res, context.Canceled.Error())
+	}
+	start := time.Now()
+	if err := sink.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 4*time.Second {
+		t.Errorf("Close took %s: it waited for a server that does not answer", took)
+	}
+	sink.inFlight.Wait() // returns at once, or the test hangs
+}
+
+func wantCopies(t *testing.T, sink *Sink, batch []outbox.Delivery) {
+	t.Helper()
+	for i, res := range sink.Publish(t.Context(), batch) {
+		if res != (outbox.Result{Duplicate: true}) {
+			t.Errorf("delivery %d is answered %+v, want duplicate", i, res)
+		}
+	}
+}
+
+// proxy is a TCP proxy that, when cut is set, passes on the next request and closes the connection instead of passing on
+// the reply, once.
+type proxy struct {
+	net.Listener
+	cut atomic.Bool
+}
+
+func startProxy(t *testing.T, server string) *proxy {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Listener: listener}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			running.Go(func() { p.serve(t, client, server) })
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
+	return p
+}
+
+func (p *proxy) serve(t *testing.T, client net.Conn, address string) {
+	defer client.Close()
+	server, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer server.Close()
+	stop := context.AfterFunc(t.Context(), func() { _ = client.Close() })
+	defer stop()
+	var requests sync.WaitGroup
+	defer requests.Wait()
+	requests.Go(func() {
+		_, _ = io.Copy(server, client) // until either side closes
+		_ = server.Close()
+	})
+	reply := make([]byte, 64<<10)
+	for {
+		n, err := server.Read(reply)
+		if err != nil || p.cut.CompareAndSwap(true, false) {
+			_ = client.Close()
+			return
+		}
+		if _, err := client.Write(reply[:n]); err != nil {
+			return
+		}
+	}
+}
