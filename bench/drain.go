@@ -52,9 +52,9 @@ func drain(ctx context.Context, s *servers, o options) error {
 		}{
 			{"bare: the least SQL, plain pipelined PUBLISH", bareLoop},
 			{"bare: the relay's statements and script", sameStatementsLoop},
-			{"relay, 1 worker", relayWith(1)},
-			{"relay, 2 workers (default)", relayWith(2)},
-			{"relay, 4 workers", relayWith(4)},
+			{"relay, 1 worker", relayWith(outbox.RelayConfig{Workers: 1})},
+			{"relay, 2 workers (default)", relayWith(outbox.RelayConfig{Workers: 2})},
+			{"relay, 4 workers", relayWith(outbox.RelayConfig{Workers: 4})},
 		}
 		rates := make([][]float64, len(loops))
 		spent := make([]string, len(loops))
@@ -76,7 +76,7 @@ func drain(ctx context.Context, s *servers, o options) error {
 		for i, l := range loops {
 			fmt.Printf("%-14s %-46s %12.0f %8.2f   %s\n", t.layout.Table, l.name, median(rates[i]), median(rates[i])/base, spent[i])
 		}
-		fmt.Printf("%-14s %-46s %12s %8.2f  (wanted: 0.70)\n", t.layout.Table, "relay : the same statements", "", median(rates[2])/median(rates[1]))
+		fmt.Printf("%-14s %-46s %12s %8.2f  (wanted: 0.70)\n", t.layout.Table, "relay, 2 workers : the same statements", "", median(rates[3])/median(rates[1]))
 	}
 	return nil
 }
@@ -195,10 +195,10 @@ func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Cont
 	}
 }
 
-// relayWith is the product, as `outbox relay` runs it, with that many workers.
-func relayWith(workers int) loop {
+// relayWith is the product, as `outbox relay` runs it, with some settings of its own.
+func relayWith(cfg outbox.RelayConfig) loop {
 	return func(ctx context.Context, s *servers, t table, all context.Context) error {
-		relay, err := s.newRelay(ctx, t, outbox.RelayConfig{BatchRecords: batch, Workers: workers})
+		relay, err := s.newRelay(ctx, t, cfg)
 		if err != nil {
 			return err
 		}
@@ -206,7 +206,7 @@ func relayWith(workers int) loop {
 	}
 }
 
-var relayLoop = relayWith(2)
+var relayLoop = relayWith(outbox.RelayConfig{})
 
 func (s *servers) newRelay(ctx context.Context, t table, cfg outbox.RelayConfig) (*outbox.Relay, error) {
 	store, err := postgres.Open(ctx, s.relay, t.layout)

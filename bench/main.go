@@ -4,6 +4,7 @@
 //	go run . all        everything below but seeds
 //	go run . drain      a backlog to a subscribed Redis, beside bare loops of the same and of the least statements
 //	go run . flat       the same with a large backlog, and with many delivered rows in the table
+//	go run . batch      how the size of a batch matters
 //	go run . latency    commit to subscriber at 1000 events a second over 50 runs
 //	go run . producer   what writing an event costs a business transaction
 //	go run . seeds      the queries of FR-006 and FR-007 beside the seeds' own limits
@@ -40,7 +41,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; the median is printed")
 	flag.IntVar(&o.seconds, "seconds", 60, "length of the latency run")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|latency|producer|seeds")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -48,10 +49,10 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context, *servers, options) error
 	}
-	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"seeds", seeds}}
+	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"seeds", seeds}}
 	which := flag.Arg(0)
 	if which == "all" {
-		benches = benches[:4]
+		benches = benches[:len(benches)-1]
 	} else {
 		for _, b := range benches {
 			if b.name == which {
