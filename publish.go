@@ -85,21 +85,53 @@ func (r *Relay) destinations(rec *Record) ([]string, *Failure) {
 	return left, nil
 }
 
-// publish hands the batch to the sink. A sink that answers the wrong number of results or panics has an unknown outcome.
-func (r *Relay) publish(ctx context.Context, batch []Delivery) (results []Result) {
+// publish hands the batch to the sink. If the sink panics, the batch is published in halves until the delivery that does it is alone: it
+// fails, the others do not pay for it. What had gone out before the panic goes out again, and a sink that refuses copies refuses it.
+func (r *Relay) publish(ctx context.Context, batch []Delivery) []Result {
 	if len(batch) == 0 {
 		return nil
 	}
+	results, panicked := r.publishOnce(ctx, batch)
+	if panicked == nil {
+		return results
+	}
+	if len(batch) == 1 {
+		return failAll(batch, panicked)
+	}
+	results = r.publish(ctx, batch[:len(batch)/2])
+	failed := map[int64]*Record{} // the first failed record of each key
+	for i, d := range batch[:len(results)] {
+		if _, ok := failed[d.OrderKey]; results[i].Err != nil && d.Keyed && !ok {
+			failed[d.OrderKey] = d.Record
+		}
+	}
+	var rest []Delivery
+	var at []int // index in batch of each of rest
+	for i, d := range batch[len(results):] {
+		if rec, ok := failed[d.OrderKey]; d.Keyed && ok && rec != d.Record {
+			continue
+		}
+		rest, at = append(rest, d), append(at, len(results)+i)
+	}
+	results = append(results, failAll(batch[len(results):], ErrNotAttempted)...)
+	for i, result := range r.publish(ctx, rest) {
+		results[at[i]] = result
+	}
+	return results
+}
+
+// publishOnce makes one call. A sink that answers the wrong number of results has an unknown outcome.
+func (r *Relay) publishOnce(ctx context.Context, batch []Delivery) (results []Result, panicked error) {
 	defer func() {
 		if p := recover(); p != nil {
-			results = failAll(batch, fmt.Errorf("publish: sink panicked: %v", p))
+			panicked = fmt.Errorf("publish: sink panicked: %v", p)
 		}
 	}()
 	results = r.sink.Publish(ctx, batch)
 	if len(results) != len(batch) {
-		return failAll(batch, Unavailable(fmt.Errorf("publish: sink answered %d of %d deliveries", len(results), len(batch))))
+		return failAll(batch, Unavailable(fmt.Errorf("publish: sink answered %d of %d deliveries", len(results), len(batch)))), nil
 	}
-	return results
+	return results, nil
 }
 
 func failAll(batch []Delivery, err error) []Result {

@@ -86,6 +86,9 @@ others stand on goes last: core after events and crawl.`,
 			if steps < 1 {
 				return usagef("--steps is %d, must be 1 or more", steps)
 			}
+			if all && cmd.Flags().Changed("steps") {
+				return usagef("--steps and --all contradict each other")
+			}
 			if all {
 				steps = migrations.All
 			}
@@ -99,7 +102,6 @@ others stand on goes last: core after events and crawl.`,
 	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events or crawl (required)")
 	cmd.Flags().IntVar(&steps, "steps", 1, "how `many` migrations to take away")
 	cmd.Flags().BoolVar(&all, "all", false, "take the whole set away")
-	cmd.MarkFlagsMutuallyExclusive("steps", "all")
 	return cmd
 }
 
@@ -164,39 +166,6 @@ run by your own tools. It needs no database.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
-	return cmd
-}
-
-func (a *app) migrateRoles() *cobra.Command {
-	var show bool
-	cmd := &cobra.Command{
-		Use:   "roles",
-		Short: "Create the roles with the least privileges, and grant them",
-		Long: `roles creates four group roles without login and gives each what it needs on the tables that exist:
-outbox_owner (migrates), outbox_producer (writes events), outbox_relay (delivers, for all tenants) and outbox_reader
-(looks). Grant them to your own logins. Run it again after each outbox migrate up.
-
-It needs a superuser, or the tables' owner with CREATEROLE. --print shows the SQL, every privilege with
-its reason, and changes nothing.`,
-		Example: `  outbox migrate roles --print
-  outbox migrate roles && psql -c 'GRANT outbox_relay TO my_relay'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if show {
-				return migrations.PrintRoles(a.Out)
-			}
-			c, err := a.migrationSettings(nil)
-			if err != nil {
-				return err
-			}
-			if err := migrations.ApplyRoles(cmd.Context(), c.Database); err != nil {
-				return err
-			}
-			fmt.Fprintln(a.Err, "The roles outbox_owner, outbox_producer, outbox_relay and outbox_reader are in place: GRANT them to your logins.")
-			return nil
-		},
-	}
-	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, change nothing")
 	return cmd
 }
 

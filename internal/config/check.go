@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -96,8 +97,9 @@ func (c *Config) checkServing(problems *Error) {
 		}
 	}
 	tables, err := c.Tables()
-	if err != nil {
-		problems.add("%v", err)
+	var unknown *Error
+	if errors.As(err, &unknown) {
+		problems.Problems = append(problems.Problems, unknown.Problems...)
 	}
 	for _, t := range tables {
 		if t.Destination == "" {

@@ -80,7 +80,7 @@ func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
 	return c, problems.orNil()
 }
 
-// loadFile merges a file into k. It is decoded by itself first, so that its problems carry its name.
+// loadFile merges a file into k. It is decoded by itself before, so that its problems carry its name.
 func loadFile(k *koanf.Koanf, path string, problems *Error) {
 	alone := koanf.New(delim)
 	if err := alone.Load(file.Provider(path), yaml.Parser()); err != nil {
@@ -91,15 +91,17 @@ func loadFile(k *koanf.Koanf, path string, problems *Error) {
 		}
 		return
 	}
-	unused, err := decode(alone.Raw(), &Config{})
-	if err != nil {
-		problems.add("config file %s: %v", path, err)
-	}
-	for _, name := range unused {
-		problems.add("config file %s: unknown key %q: keys are the names of flags with _ for -, and layouts", path, name)
+	raw := alone.Raw()
+	for _, name := range slices.Sorted(maps.Keys(raw)) { // one by one: the decoder stops at its first problem
+		unused, err := decode(map[string]any{name: raw[name]}, &Config{})
+		if err != nil {
+			problems.add("config file %s: %v", path, err)
+		} else if len(unused) > 0 {
+			problems.add("config file %s: unknown key %q: keys are the names of flags with _ for -, and layouts", path, name)
+		}
 	}
 	if len(problems.Problems) == 0 {
-		if err := k.Load(confmap.Provider(alone.Raw(), delim), nil); err != nil {
+		if err := k.Load(confmap.Provider(raw, delim), nil); err != nil {
 			problems.add("config file %s: %v", path, err)
 		}
 	}
@@ -185,7 +187,7 @@ func fromEnvironment(vars map[string]variable, problems *Error) map[string]any {
 		}
 		f := parsed.Lookup(flag)
 		if err := f.Value.Set(vars[flag].value); err != nil {
-			problems.add("%s: %v", vars[flag].name, err)
+			problems.add("%s: it takes what --%s takes: %v", vars[flag].name, flag, err)
 			continue
 		}
 		values[key(flag)] = posflag.FlagVal(parsed, f)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -67,7 +68,7 @@ func (c Config) Tables() ([]Table, error) {
 			served = append(served, t)
 		}
 	}
-	for name := range c.Destination {
+	for _, name := range slices.Sorted(maps.Keys(c.Destination)) {
 		if _, ok := find(known, name); !ok {
 			problems.add("%s", unknownTable("destination", name, known))
 		}

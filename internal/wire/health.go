@@ -18,7 +18,7 @@ const (
 	stall = 12 * time.Second
 	// probeEvery is how often the backlog is counted and Redis is asked. An idle relay does not talk to Redis at all: without asking it would
 	// look healthy until the next event found it gone.
-	probeEvery   = 2 * time.Second
+	probeEvery   = 3 * time.Second
 	probeTimeout = 2 * time.Second
 )
 

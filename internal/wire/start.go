@@ -47,6 +47,8 @@ type served struct {
 	store *postgres.Store
 }
 
+var errNoTable = errors.New("there is no table to serve")
+
 // openTables opens the tables that must exist and, of the others, those that do.
 func openTables(ctx context.Context, pool *pgxpool.Pool, tables []config.Table) ([]served, error) {
 	var open []served
@@ -64,7 +66,7 @@ func openTables(ctx context.Context, pool *pgxpool.Pool, tables []config.Table) 
 		open = append(open, served{t, store})
 	}
 	if len(open) == 0 {
-		return nil, fmt.Errorf("there is no table to serve: none of %s exists: run: outbox migrate up, or map a table of your own with --layout", strings.Join(missing, ", "))
+		return nil, fmt.Errorf("%w: none of %s exists: run: outbox migrate up, or map a table of your own with --layout", errNoTable, strings.Join(missing, ", "))
 	}
 	return open, nil
 }

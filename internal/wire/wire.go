@@ -50,7 +50,7 @@ func passing(err error) bool {
 	var schema *postgres.SchemaError
 	var server *pgconn.PgError
 	switch {
-	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, postgres.ErrRowsHidden), redis.IsAuthError(err):
+	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, postgres.ErrRowsHidden), errors.Is(err, errNoTable), redis.IsAuthError(err):
 		return false
 	case errors.As(err, &server):
 		switch server.Code[:2] {

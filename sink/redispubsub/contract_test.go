@@ -27,6 +27,7 @@ func TestSinkContract(t *testing.T) {
 		{"cluster", true, Config{}, outboxtest.SinkFeatures{RefusesDuplicates: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			// One server for all tests of a mode: a cluster takes 2 s until it serves its slots.
 			b := &broker{Redis: startRedis(t, testenv.RedisConfig{Cluster: tt.cluster})}
 			b.admin = connectAdmin(t, b.Redis)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"testing"
 	"time"
 
@@ -98,12 +99,12 @@ func to(d outbox.Delivery, channel string) outbox.Delivery {
 type subscription struct {
 	t      testing.TB
 	pubsub *redis.PubSub
-	admin  *redis.Client
+	nodes  []*redis.Client // where messages may have been published
 }
 
 func subscribe(t testing.TB, admin *redis.Client, channels ...string) *subscription {
 	t.Helper()
-	s := &subscription{t: t, admin: admin, pubsub: admin.Subscribe(t.Context(), channels...)}
+	s := &subscription{t: t, nodes: []*redis.Client{admin}, pubsub: admin.Subscribe(t.Context(), channels...)}
 	t.Cleanup(func() { _ = s.pubsub.Close() })
 	for _, c := range channels {
 		waitSubscribed(t, admin, c)
@@ -128,31 +129,45 @@ func eventually(t testing.TB, ok func() bool) {
 	t.Fatal("nothing for 10 s")
 }
 
-// want checks that exactly these messages are next, and that no other has come by the time a message published afterwards
-// arrives.
+// want checks that exactly these messages are next on the channel.
 func (s *subscription) want(channel string, messages ...string) {
 	s.t.Helper()
+	if got := s.next(channel); !slices.Equal(got, messages) {
+		s.t.Fatalf("%d messages arrived, want %d: %.400q, want %.400q", len(got), len(messages), got, messages)
+	}
+}
+
+func (s *subscription) wantAnyOrder(channel string, messages ...string) {
+	s.t.Helper()
+	slices.Sort(messages)
+	if got := slices.Sorted(slices.Values(s.next(channel))); !slices.Equal(got, messages) {
+		s.t.Fatalf("%d messages arrived, want %d: %.400q, want %.400q", len(got), len(messages), got, messages)
+	}
+}
+
+// next returns what has arrived by the time a message published now does. Each node keeps its own messages in order.
+func (s *subscription) next(channel string) (messages []string) {
+	s.t.Helper()
 	const end = "the end"
-	if err := s.admin.Publish(s.t.Context(), channel, end).Err(); err != nil {
-		s.t.Fatal(err)
+	for _, node := range s.nodes {
+		if err := node.Publish(s.t.Context(), channel, end).Err(); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	defer cancel()
-	for i := 0; ; i++ {
+	for ends := 0; ends < len(s.nodes); {
 		m, err := s.pubsub.ReceiveMessage(ctx)
 		if err != nil {
-			s.t.Fatalf("after %d of %d messages: %v", i, len(messages), err)
+			s.t.Fatalf("after %d messages: %v", len(messages), err)
 		}
 		if m.Payload == end {
-			if i != len(messages) {
-				s.t.Fatalf("%d messages arrived, want %d", i, len(messages))
-			}
-			return
+			ends++
+			continue
 		}
-		if i >= len(messages) || m.Payload != messages[i] {
-			s.t.Fatalf("message %d is %.80q on %s, want %.80q", i, m.Payload, m.Channel, append(messages, "no more")[min(i, len(messages))])
-		}
+		messages = append(messages, m.Payload)
 	}
+	return messages
 }
 
 // idEnvelope makes the event id the message: enough for most tests, and easy to compare.

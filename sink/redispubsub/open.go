@@ -50,6 +50,8 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 var errURL = errors.New("the Redis URL is not of the form redis://user:password@host:6379/0 (or rediss://, unix://); " +
 	"in user and password write / ? # % @ percent-encoded. It is not shown here because it may hold a password")
 
+var errDatabase = errors.New("the Redis URL names several hosts and a database, but a Cluster has database 0 only")
+
 // parseURL returns the options of the first host and the addresses of all.
 func parseURL(url string) (*redis.Options, []string, error) {
 	// net/url knows one host, so further ones are taken out before.
@@ -73,7 +75,7 @@ func parseURL(url string) (*redis.Options, []string, error) {
 		hosts = append(hosts, host.Addr)
 	}
 	if len(hosts) > 1 && options.DB != 0 {
-		return nil, nil, errors.New("the Redis URL names several hosts and a database, but a Cluster has database 0 only")
+		return nil, nil, errDatabase
 	}
 	tune(options)
 	return options, hosts, nil

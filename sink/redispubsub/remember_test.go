@@ -12,6 +12,7 @@ import (
 
 // A copy is refused for one to two windows by Redis's clock, whichever sink sends it, and then nothing of it is left.
 func TestWindowExpires(t *testing.T) {
+	t.Parallel()
 	const window = 500 * time.Millisecond
 	server := testenv.RedisServer(t)
 	first, admin := open(t, server, Config{Window: window, Envelope: idEnvelope})
@@ -141,10 +142,28 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 
 func acl(rules ...any) []any { return append([]any{"ACL", "SETUSER", "relay"}, rules...) }
 
+// An event that its channel refused is not remembered: once the user may publish there, it goes out.
+func TestRefusedIsForgotten(t *testing.T) {
+	server := testenv.RedisServer(t)
+	admin := connectAdmin(t, server)
+	do(t, admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)
+	sink := openURL(t, "redis://relay:hunter2@"+server.Addr(), Config{Envelope: idEnvelope})
+	sub := subscribe(t, admin, "later")
+	batch := []outbox.Delivery{event(t, "later", 1), event(t, "later", 1)}
+	got := sink.Publish(t.Context(), batch)
+	if class, _ := outbox.Classify(got[0].Err); got[0].Err == nil || class != outbox.ClassRetryable || !strings.Contains(got[0].Err.Error(), `"later"`) {
+		t.Errorf("answered %+v, want an error that names the channel", got[0])
+	}
+	do(t, admin, "ACL", "SETUSER", "relay", "&later")
+	deliver(t, sink, batch...)
+	sub.want("later", ids(batch...)...)
+}
+
 // This is why there is a script and not a bare PUBLISH: a replica takes one, tells nobody but its own subscribers, and says 0.
 func TestReplica(t *testing.T) {
 	primary, replica := testenv.RedisServer(t), testenv.RedisServer(t)
 	sink, admin := open(t, replica, Config{Envelope: idEnvelope})
+	do(t, connectAdmin(t, primary), "CONFIG", "SET", "repl-diskless-sync-delay", "0") // 5 s, waiting for more replicas
 	host, port, _ := strings.Cut(primary.Addr(), ":")
 	do(t, admin, "REPLICAOF", host, port)
 	eventually(t, func() bool {

@@ -17,8 +17,8 @@ import (
 
 // What callers of a Browser branch on.
 var (
-	// ErrFilter says that a Filter does not fit the table.
-	ErrFilter = errors.New("filter does not fit the table")
+	// ErrFilter says that a Filter, or what Show was asked for, does not fit the table.
+	ErrFilter = errors.New("cannot look for that")
 	// ErrNoEvent says that the table has no such event, or that row-level security hides it.
 	ErrNoEvent = errors.New("no such event")
 )
@@ -230,7 +230,7 @@ func (b *Browser) read(ctx context.Context, tenant string, fn func(pgx.Tx) error
 // check reports what of a filter does not fit, and returns the statuses in the table's spelling, nil for all.
 func (b *Browser) check(f Filter) (statuses []string, err error) {
 	refuse := func(format string, args ...any) ([]string, error) {
-		return nil, fmt.Errorf("%w %s: "+format, append([]any{ErrFilter, b.layout.Table}, args...)...)
+		return nil, fmt.Errorf("%w in %s: "+format, append([]any{ErrFilter, b.layout.Table}, args...)...)
 	}
 	for _, s := range f.Statuses {
 		i := slices.IndexFunc(b.Statuses(), func(known string) bool { return strings.EqualFold(known, s) })

@@ -1,0 +1,359 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%q is missing in:\n%s", p, text)
+		}
+	}
+}
+
+func decode[T any](t *testing.T, text string) (v T) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in:\n%s", err, text)
+	}
+	return v
+}
+
+func TestUsageErrors(t *testing.T) {
+	e := env{t: t, database: "postgres://127.0.0.1:1/none", redis: "redis://127.0.0.1:1"}
+	for _, c := range []struct {
+		args string
+		says string
+	}{
+		{"wriet", "unknown command"},
+		{"migrate", "up, down, status"},
+		{"migrate upp", "unknown command"},
+		{"migrate up --set core,nope", `no migration set "nope"`},
+		{"migrate down", "--set is required"},
+		{"migrate down --set core,events", "no migration set"},
+		{"migrate down --set core --steps 0", "--steps"},
+		{"migrate down --set core --steps 2 --all", "contradict"},
+		{"migrate legacy --batch 0", "--batch"},
+		{"write", "--topic is required"},
+		{"write --topic a --id 7", "--id"},
+		{"write --topic a --metadata [1]", "--metadata"},
+		{"write --topic a --occurred-at today", "--occurred-at"},
+		{"write --topic a --tenant " + strings.Repeat("x", 65), "--tenant has 65 characters"},
+		{"write --topic a --aggregate-type " + strings.Repeat("x", 101), "--aggregate-type"},
+		{"write --jsonl --id " + uuid.NewString(), "--id"},
+		{"write --topic a surplus", "surplus"},
+		{"tail", "channel"},
+		{"tail a --count -1", "--count"},
+		{"events --limit 0", "--limit"},
+		{"events --table nobody", "nobody"},
+		{"events show", "1 arg"},
+		{"relay --poll-min 1s --poll-max 1ms", "poll-min"},
+		{"relay --poll-min never", "poll-min"},
+		{"relay --bogus", "--bogus"},
+		{"relay --config /no/such.yaml", "/no/such.yaml"},
+		{"version -o xml", "output"},
+	} {
+		r := e.run("", strings.Fields(c.args)...)
+		if r.code != 2 || r.out != "" || !strings.Contains(r.err, c.says) || !strings.Contains(r.err, "--help") {
+			t.Errorf("outbox %s: exit code %d, want 2 and %q:\n%s%s", c.args, r.code, c.says, r.out, r.err)
+		}
+	}
+	none := env{t: t}
+	for _, command := range []string{"relay", "events", "migrate up", "write --topic a", "tail x"} {
+		r := none.run("", strings.Fields(command)...)
+		if r.code != 2 || !strings.Contains(r.err, "_URL") {
+			t.Errorf("outbox %s without URLs: exit code %d, want 2 and the names of the variables:\n%s", command, r.code, r.err)
+		}
+	}
+}
+
+// Every command teaches: what it does at length, and examples.
+func TestHelp(t *testing.T) {
+	e := env{t: t}
+	for _, command := range []string{"migrate up", "migrate down", "migrate status", "migrate print", "migrate legacy", "migrate roles", "relay", "write", "tail", "events", "events show", "version"} {
+		out := e.ok("", append(strings.Fields(command), "--help")...)
+		contains(t, out, "Examples:", "Usage:", "outbox "+command)
+	}
+	contains(t, e.ok(""), "Available Commands", "OUTBOX_DATABASE_URL")
+}
+
+func TestSettingsPrecedence(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(file, []byte("output: json\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		extra []string
+		args  []string
+		json  bool
+	}{
+		{nil, nil, false},
+		{[]string{"OUTBOX_CONFIG=" + file}, nil, true},
+		{nil, []string{"--config", file}, true},
+		{[]string{"OUTBOX_CONFIG=" + file, "OUTBOX_OUTPUT=table"}, nil, false},
+		{[]string{"OUTBOX_CONFIG=" + file, "OUTBOX_OUTPUT=table"}, []string{"-o", "json"}, true},
+	} {
+		out := env{t: t, extra: c.extra}.ok("", append([]string{"version"}, c.args...)...)
+		if got := json.Valid([]byte(out)); got != c.json {
+			t.Errorf("%v %v: printed JSON %v, want %v", c.extra, c.args, got, c.json)
+		}
+	}
+	version := decode[struct {
+		Go     string
+		Schema map[string]int
+	}](t, env{t: t}.ok("", "version", "-o", "json"))
+	if version.Schema["core"] == 0 || version.Schema["crawl"] == 0 || !strings.HasPrefix(version.Go, "go1") {
+		t.Errorf("got %+v", version)
+	}
+}
+
+func TestPasswordIsNeverPrinted(t *testing.T) {
+	const secret = "hunter2"
+	e := env{t: t}
+	for _, c := range []struct {
+		code int
+		args []string
+	}{
+		{1, []string{"events", "--database", "postgres://u:" + secret + "@127.0.0.1:1/d"}},
+		{1, []string{"migrate", "up", "--database", "postgres://u:" + secret + "@127.0.0.1:1/d"}},
+		{1, []string{"migrate", "status", "--database", "host=127.0.0.1 port=1 password=" + secret}},
+		{1, []string{"write", "--topic", "a", "--database", "postgres://127.0.0.1:1/d?password=" + secret}},
+		{2, []string{"events", "--database", "postgres://u:" + secret + "/x@127.0.0.1:1/d"}},
+		{2, []string{"events", "--database", "postgres://u:12/" + secret + "@127.0.0.1:1/d"}},
+		{2, []string{"migrate", "up", "--database", "postgres://u:%zz" + secret + "@h/d"}},
+		{1, []string{"tail", "x", "--redis", "redis://u:" + secret + "@127.0.0.1:1/0"}},
+		{2, []string{"tail", "x", "--redis", "redis://u:" + secret + "#@127.0.0.1:1/0"}},
+		{2, []string{"tail", "x", "--redis", "http://u:" + secret + "@127.0.0.1:1/0"}},
+		{2, []string{"relay", "--redis", "redis://u:" + secret + "/@h", "--database", "postgres://u:" + secret + "@h:port/d"}},
+	} {
+		r := e.run("{}", c.args...)
+		if r.code != c.code || strings.Contains(r.out+r.err, secret) {
+			t.Errorf("outbox %s: exit code %d, want %d and no password:\n%s%s", strings.Join(c.args, " "), r.code, c.code, r.out, r.err)
+		}
+	}
+	// A relay that waits says for whom, again and again.
+	relay := e.start("relay", "--redis", "redis://u:"+secret+"@127.0.0.1:1/0", "--database", "postgres://u:"+secret+"@127.0.0.1:1/d", "--log-level", "debug")
+	relay.await(relay.err, "waiting for database d at 127.0.0.1:1")
+	if strings.Contains(relay.err.String(), secret) {
+		t.Errorf("the log has the password:\n%s", relay.err)
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	e := env{t: t, database: testenv.Database(t)}
+	type set struct {
+		Set             string
+		Current, Latest int
+		Pending         []string
+	}
+	status := func() map[string]set {
+		all := map[string]set{}
+		for _, s := range decode[[]set](t, e.ok("", "migrate", "status", "-o", "json")) {
+			all[s.Set] = s
+		}
+		return all
+	}
+	if s := status(); s["core"].Current != 0 || len(s["core"].Pending) != s["core"].Latest {
+		t.Errorf("an empty database has %+v", s)
+	}
+	if r := e.run("", "migrate", "up", "--set", "crawl"); r.code != 1 || !strings.Contains(r.err, "outbox migrate up --set core,crawl") {
+		t.Errorf("crawl without core: exit code %d\n%s", r.code, r.err)
+	}
+	contains(t, e.ok("", "migrate", "up", "--set", "core,crawl"), "002_outbox_events", "002_crawl_outbox")
+	if s := status(); s["core"].Current != s["core"].Latest || s["events"].Current != 0 {
+		t.Errorf("after core and crawl: %+v", s)
+	}
+	contains(t, e.ok("", "migrate", "up"), "001_event_outbox")
+	contains(t, e.ok("", "migrate", "up"), "(nothing)")
+	contains(t, e.ok("", "migrate", "status"), "up to date")
+	contains(t, e.ok("", "migrate", "down", "--set", "crawl"), "002_crawl_outbox")
+	if s := status()["crawl"]; s.Current != s.Latest-1 {
+		t.Errorf("after one step down: %+v", s)
+	}
+	if r := e.run("", "migrate", "down", "--set", "core"); r.code != 1 || !strings.Contains(r.err, "stands on core") {
+		t.Errorf("core below crawl: exit code %d\n%s", r.code, r.err)
+	}
+	contains(t, e.ok("", "migrate", "down", "--set", "crawl", "--all"), "001_crawl_schema")
+
+	nowhere := env{t: t}
+	contains(t, nowhere.ok("", "migrate", "print", "--set", "core"), "CREATE TABLE IF NOT EXISTS outbox_events")
+	contains(t, nowhere.ok("", "migrate", "roles", "--print"), "outbox_relay")
+}
+
+func TestMigrateLegacy(t *testing.T) {
+	e := migrated(t)
+	exec1(e, `CREATE TABLE outbox (id uuid PRIMARY KEY, tenant_id varchar(64), aggregate_id varchar(128), type varchar(150), schema_id varchar(128),
+		schema_ver int, payload jsonb, status varchar(10), retry_cnt int, created_at timestamptz)`)
+	exec1(e, `INSERT INTO outbox SELECT gen_random_uuid(), 'acme', i::text, 'order.placed', NULL, 1, '{}', CASE WHEN i % 10 = 0 THEN 'ERR' ELSE 'NEW' END, 0, now()
+		FROM generate_series(1, 100) i`)
+	contains(t, e.ok("", "migrate", "legacy", "--dry-run"), "100 rows, 10 of them", "Nothing was changed")
+	contains(t, e.ok("", "migrate", "legacy", "--batch", "30"), "100 rows filled", "like: outbox_events")
+	contains(t, e.ok("", "migrate", "legacy"), "upgraded already")
+	if n := query[int](e, `SELECT count(*) FROM outbox WHERE status = 'DEAD' AND event_topic = 'order.placed'`); n != 10 {
+		t.Errorf("%d rows are DEAD, want 10", n)
+	}
+	if r := e.run("", "migrate", "legacy", "--table", "nobody"); r.code != 1 {
+		t.Errorf("a table that is not there: exit code %d", r.code)
+	}
+	layout := filepath.Join(t.TempDir(), "layout.yaml")
+	if err := os.WriteFile(layout, []byte("- {table: outbox, like: outbox_events}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, e.ok("", "events", "--table", "outbox", "--layout", layout, "--status", "dead", "--limit", "1"), "order.placed", "DEAD", "acme")
+}
+
+func TestWriteOne(t *testing.T) {
+	e := migrated(t)
+	id := strings.TrimSpace(e.ok(`{"total": 12}`+"\n", "write", "--topic", "order.placed", "--aggregate-type", "Order", "--key", "42", "--tenant", "acme",
+		"--source", "shop", "--destination", "a,b", "--metadata", `{"user_id": 12345678901234567890}`))
+	row := query[string](e, `SELECT concat_ws('|', event_topic, aggregate_type, aggregate_id, tenant_id, source_bc, destination_topics, metadata, payload, status)
+		FROM outbox_events WHERE id = $1`, id)
+	if want := `order.placed|Order|42|acme|shop|["a", "b"]|{"user_id": 12345678901234567890}|{"total": 12}|NEW`; row != want {
+		t.Errorf("got  %s\nwant %s", row, want)
+	}
+	own := uuid.NewString()
+	again := []string{"write", "--topic", "order.placed", "--id", own, "-o", "json", "--strict"}
+	for i, duplicate := range []bool{false, true} {
+		got := decode[struct {
+			ID        string
+			Duplicate bool
+		}](t, e.ok("null", again...))
+		if got.ID != own || got.Duplicate != duplicate {
+			t.Errorf("write %d of one id: got %+v, want duplicate %v", i+1, got, duplicate)
+		}
+	}
+	for stdin, says := range map[string]string{"": "stdin is empty", "{": "payload is not valid JSON", `"\u0000"`: `contains \u0000`,
+		`"` + strings.Repeat("x", 1<<20) + `"`: "1048578 bytes, the limit is 1048576"} {
+		if r := e.run(stdin, "write", "--topic", "a"); r.code != 1 || !strings.Contains(r.err, says) {
+			t.Errorf("payload %.20q: exit code %d, want 1 and %q:\n%s", stdin, r.code, says, r.err)
+		}
+	}
+	if n := query[int](e, `SELECT count(*) FROM outbox_events`); n != 2 {
+		t.Errorf("%d rows, want 2", n)
+	}
+	if r := (env{t: t, database: testenv.Database(t)}).run("1", "write", "--topic", "a"); r.code != 1 || !strings.Contains(r.err, "outbox migrate up --set core") {
+		t.Errorf("no tables: exit code %d\n%s", r.code, r.err)
+	}
+}
+
+// numbered returns n lines of --jsonl over ten keys.
+func numbered(n int) []string {
+	var lines []string
+	for i := range n {
+		lines = append(lines, fmt.Sprintf(`{"topic":"order.placed","key":"k%d","payload":{"n":%d}}`, i%10, i))
+	}
+	return lines
+}
+
+func TestWriteLines(t *testing.T) {
+	e := migrated(t)
+	lines := numbered(1200)
+	contains(t, e.ok(strings.Join(lines, "\n"), "write", "--jsonl", "--source", "shop", "--tenant", "acme"), "wrote 1200 events")
+	if n := query[int](e, `SELECT count(*) FROM (SELECT (payload->>'n')::int AS n, row_number() OVER (ORDER BY position) - 1 AS place
+		FROM outbox_events WHERE source_bc = 'shop' AND tenant_id = 'acme') x WHERE n = place`); n != 1200 {
+		t.Errorf("%d events are in the order of the lines, want 1200", n)
+	}
+	for bad, says := range map[string]string{
+		`{"topic":"a","key":7,"payload":1}`:           "key is a number, want a string",
+		`{"topic":"a","payload":"\u0000"}`:            `payload contains \u0000`,
+		`{"topic":"a","payloads":1}`:                  `unknown field "payloads"`,
+		`{"topic":"a"}`:                               "payload is required",
+		`{"payload":1}`:                               "topic is required",
+		`{"topic":"a","id":"x","payload":1}`:          `id is "x"`,
+		`{"topic":"a","occurred_at":"x","payload":1}`: `occurred_at is "x"`,
+		`{"topic":"a","metadata":[],"payload":1}`:     "metadata",
+		`{"topic":"a","payload":1} {}`:                "more than one JSON value",
+		`[1]`:                                         "want an object",
+		`{"topic":"a"`:                                "unexpected EOF",
+	} {
+		exec1(e, `TRUNCATE outbox_events`)
+		input := append(numbered(1050), "", bad, `{"topic":"b","payload":1}`)
+		r := e.run(strings.Join(input, "\n"), "write", "--jsonl", "--source", "shop")
+		if r.code != 1 || !strings.Contains(r.err, "line 1052: ") || !strings.Contains(r.err, says) || !strings.Contains(r.err, "1050 events") {
+			t.Errorf("%s: exit code %d, want 1, line 1052, %q and 1050 events:\n%s", bad, r.code, says, r.err)
+		}
+		if n := query[int](e, `SELECT count(*) FROM outbox_events`); n != 1050 {
+			t.Errorf("%s: %d events are committed, want 1050", bad, n)
+		}
+	}
+}
+
+func TestWriteLinesWithOwnIDs(t *testing.T) {
+	e := migrated(t)
+	var lines []string
+	for range 5 {
+		lines = append(lines, fmt.Sprintf(`{"id":"%s","payload":null}`, uuid.NewString()))
+	}
+	input := strings.Join(append(lines[:4:4], lines[0]), "\n")
+	contains(t, e.ok(input, "write", "--jsonl", "--topic", "a"), "wrote 4 events, 1 more were in the table already")
+	r := e.run(strings.Join(lines, "\n"), "write", "--jsonl", "--topic", "a", "-o", "json")
+	var fresh []int
+	for line := range strings.Lines(r.out) {
+		w := decode[struct {
+			Line      int
+			Duplicate bool
+		}](t, line)
+		if !w.Duplicate {
+			fresh = append(fresh, w.Line)
+		}
+	}
+	if fmt.Sprint(fresh) != "[5]" || !strings.Contains(r.err, "wrote 1 events") {
+		t.Errorf("new lines are %v, want 5 alone:\n%s%s", fresh, r.out, r.err)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	e := migrated(t)
+	e.ok(strings.Join(numbered(12), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
+	exec1(e, `UPDATE outbox_events SET status = 'DEAD', error_message = E'no such\nchannel', error_history = '[{"error": "x"}]' WHERE payload->>'n' = '3'`)
+	type page struct {
+		Events []struct{ ID, Status, Topic, Key string }
+		Next   string
+	}
+	var ids []string
+	after := []string{}
+	for range 3 {
+		p := decode[page](t, e.ok("", append([]string{"events", "--limit", "5", "-o", "json"}, after...)...))
+		for _, event := range p.Events {
+			ids = append(ids, event.ID)
+		}
+		after = []string{"--after", p.Next}
+		if len(ids) == 12 != (p.Next == "") {
+			t.Errorf("next is %q after %d events", p.Next, len(ids))
+		}
+	}
+	if len(ids) != 12 {
+		t.Errorf("the pages have %d events, want 12", len(ids))
+	}
+	table := e.run("", "events", "--limit", "5")
+	contains(t, table.out, "ID", "STATUS", "order.placed", "Order/k1", "NEW")
+	contains(t, table.err, "--after ")
+	contains(t, e.ok("", "events", "--status", "dead"), `"no such\nchannel"`, "Order/k3")
+	if p := decode[page](t, e.ok("", "events", "--key", "k1", "--topic", "order.placed", "-o", "json")); len(p.Events) != 2 {
+		t.Errorf("key k1 has %d events, want 2", len(p.Events))
+	}
+	dead := decode[page](t, e.ok("", "events", "--status", "DEAD", "-o", "json")).Events[0].ID
+	contains(t, e.ok("", "events", "show", dead), "payload", `{"n": 3}`, "error history", "DEAD")
+	if shown := decode[map[string]any](t, e.ok("", "events", "show", dead, "-o", "json")); shown["payload"].(map[string]any)["n"] != 3.0 {
+		t.Errorf("got %v", shown)
+	}
+	for args, code := range map[string]int{"events --status nope": 2, "events --after 7": 2, "events show nope": 2, "events show " + uuid.NewString(): 1, "events --table crawl_outbox --tenant a": 2} {
+		if r := e.run("", strings.Fields(args)...); r.code != code {
+			t.Errorf("outbox %s: exit code %d, want %d:\n%s", args, r.code, code, r.err)
+		}
+	}
+	if r := (env{t: t, database: testenv.Database(t)}).run("", "events"); r.code != 1 || !strings.Contains(r.err, "outbox migrate up --set core") {
+		t.Errorf("no tables: exit code %d\n%s", r.code, r.err)
+	}
+}

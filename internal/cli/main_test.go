@@ -1,0 +1,242 @@
+package cli_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+// patience bounds a wait for another process, on a machine that others use as well.
+const patience = 20 * time.Second
+
+var binary string
+
+// TestMain builds the command once. Everything here runs the real binary.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "outbox-cli-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "outbox")
+	args := []string{"build", "-o", binary}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, "../../cmd/outbox")...).CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	testenv.Main(m)
+	_ = os.RemoveAll(dir) // a temporary directory
+}
+
+// result is how a run of the command ended.
+type result struct {
+	code     int
+	out, err string
+}
+
+// env is a database and a Redis to run commands with; either may be absent.
+type env struct {
+	t        *testing.T
+	database string
+	redis    string
+	extra    []string
+}
+
+func (e env) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + e.t.TempDir(), "OUTBOX_DATABASE_URL=" + e.database, "OUTBOX_REDIS_URL=" + e.redis}, e.extra...)
+	return cmd
+}
+
+// run runs the command to its end.
+func (e env) run(stdin string, args ...string) result {
+	e.t.Helper()
+	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	defer cancel()
+	cmd := e.command(ctx, args...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		e.t.Fatalf("run outbox %s: %v", strings.Join(args, " "), err)
+	}
+	if ctx.Err() != nil {
+		e.t.Fatalf("outbox %s did not end:\n%s%s", strings.Join(args, " "), &out, &errs)
+	}
+	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
+}
+
+// ok runs the command, which must succeed, and returns what it printed.
+func (e env) ok(stdin string, args ...string) string {
+	e.t.Helper()
+	r := e.run(stdin, args...)
+	if r.code != 0 {
+		e.t.Fatalf("outbox %s: exit code %d\n%s%s", strings.Join(args, " "), r.code, r.out, r.err)
+	}
+	return r.out
+}
+
+// process is a command that runs beside the test.
+type process struct {
+	t          *testing.T
+	cmd        *exec.Cmd
+	out, err   *stream
+	ended      chan struct{}
+	endedError error
+}
+
+// start starts the command; the test ends it, if need be with SIGKILL.
+func (e env) start(args ...string) *process {
+	e.t.Helper()
+	p := &process{t: e.t, cmd: e.command(context.Background(), args...), ended: make(chan struct{})}
+	p.out, p.err = newStream(), newStream()
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
+	if err := p.cmd.Start(); err != nil {
+		e.t.Fatal(err)
+	}
+	go func() {
+		p.endedError = p.cmd.Wait()
+		close(p.ended)
+	}()
+	e.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill() // it has usually ended
+		<-p.ended
+		if e.t.Failed() {
+			e.t.Logf("outbox %s wrote:\n%s%s", strings.Join(args, " "), p.out, p.err)
+		}
+	})
+	return p
+}
+
+// wait returns the exit code.
+func (p *process) wait() int {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		p.t.Fatal("the command did not end")
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func (p *process) signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// stream collects what a process writes.
+type stream struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more chan struct{} // closed and replaced at each write
+}
+
+func newStream() *stream { return &stream{more: make(chan struct{})} }
+
+func (s *stream) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.more)
+	s.more = make(chan struct{})
+	return s.text.Write(b)
+}
+
+func (s *stream) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// lines returns the complete lines so far.
+func (s *stream) lines() (lines []string) {
+	r := bufio.NewReader(strings.NewReader(s.String()))
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return lines
+		}
+		lines = append(lines, strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// await waits for a line that contains text and returns it.
+func (p *process) await(s *stream, text string) string {
+	p.t.Helper()
+	deadline := time.After(patience)
+	for {
+		s.mu.Lock()
+		more := s.more
+		s.mu.Unlock()
+		for _, line := range s.lines() {
+			if strings.Contains(line, text) {
+				return line
+			}
+		}
+		select {
+		case <-more:
+		case <-p.ended:
+			if !strings.Contains(s.String(), text) {
+				p.t.Fatalf("the command ended without %q", text)
+			}
+		case <-deadline:
+			p.t.Fatalf("no %q", text)
+		}
+	}
+}
+
+// migrated returns the environment of a new database with all tables, and no Redis.
+func migrated(t *testing.T) env {
+	t.Helper()
+	e := env{t: t, database: testenv.Database(t)}
+	if err := migrations.Up(t.Context(), e.database); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// query returns the single value of a statement.
+func query[T any](e env, sql string, args ...any) (v T) {
+	e.t.Helper()
+	conn, err := pgx.Connect(e.t.Context(), e.database)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(e.t.Context())) }()
+	if err := conn.QueryRow(e.t.Context(), sql, args...).Scan(&v); err != nil {
+		e.t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+func exec1(e env, sql string, args ...any) {
+	e.t.Helper()
+	conn, err := pgx.Connect(e.t.Context(), e.database)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(e.t.Context())) }()
+	if _, err := conn.Exec(e.t.Context(), sql, args...); err != nil {
+		e.t.Fatalf("%s: %v", sql, err)
+	}
+}

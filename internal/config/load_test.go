@@ -1,0 +1,164 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// load parses a command line as outbox relay does.
+func load(t *testing.T, file string, environ []string, args ...string) (Config, error) {
+	t.Helper()
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	sets := []*pflag.FlagSet{Global(), Mapping(), Relay()}
+	for _, s := range sets {
+		fs.AddFlagSet(s)
+	}
+	if file != "" {
+		environ = append(environ, "OUTBOX_CONFIG="+write(t, file))
+	}
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return Load(environ, sets...)
+}
+
+func write(t *testing.T, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPrecedence(t *testing.T) {
+	file := "poll_max: 4s\nbatch: 4\nlisten: file:1\ntable: [a, b]\ndestination: {billing.outbox: 'x.{topic}'}\nlog_level: warn\n"
+	environ := []string{"OUTBOX_BATCH=3", "OUTBOX_LISTEN=env:1", "OUTBOX_DEDUP_WINDOW=", "OUTBOX_TABLE=c,d", "OUTBOX_UNKNOWN=1", "PATH=/bin"}
+	c, err := load(t, file, environ, "--listen", "flag:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range []struct {
+		name string
+		ok   bool
+	}{
+		{"a flag wins", c.Listen == "flag:1"},
+		{"then the environment", c.Batch == 3},
+		{"then the file", c.PollMax == 4*time.Second && c.LogLevel == "warn"},
+		{"then the default", c.PollMin == 5*time.Millisecond && c.Envelope == "cloudevents"},
+		{"an empty variable is unset", c.DedupWindow == 2*time.Minute},
+		{"a list is replaced, not extended", strings.Join(c.Table, " ") == "c d"},
+		{"a key of a map keeps its point", c.Destination["billing.outbox"] == "x.{topic}"},
+	} {
+		if !check.ok {
+			t.Errorf("%s: got %+v", check.name, c)
+		}
+	}
+}
+
+func TestURLVariables(t *testing.T) {
+	for _, c := range []struct {
+		environ         []string
+		args            []string
+		database, redis string
+	}{
+		{[]string{"DATABASE_URL=d", "REDIS_URL=r"}, nil, "d", "r"},
+		{[]string{"DATABASE_URL=d", "OUTBOX_DATABASE_URL=od", "OUTBOX_REDIS_URL=or", "REDIS_URL=r"}, nil, "od", "or"},
+		{[]string{"DATABASE_URL=d", "OUTBOX_DATABASE_URL=", "REDIS_URL=r"}, []string{"--redis", "fr"}, "d", "fr"},
+	} {
+		got, err := load(t, "", c.environ, c.args...)
+		if err != nil || got.Database != c.database || got.Redis != c.redis {
+			t.Errorf("%v: got %q, %q, error %v, want %q, %q", c.environ, got.Database, got.Redis, err, c.database, c.redis)
+		}
+	}
+}
+
+func TestAllProblemsAtOnce(t *testing.T) {
+	_, err := load(t, "pol_max: 4s\nlog-level: info\nbatch: many\n", []string{"OUTBOX_POLL_MIN=soon", "OUTBOX_WORKERS=x"})
+	wantProblems(t, err, `unknown key "pol_max"`, `unknown key "log-level"`, "'batch'", "OUTBOX_POLL_MIN", "OUTBOX_WORKERS")
+
+	_, err = load(t, "poll_min: 5\n", nil)
+	wantProblems(t, err, "5 needs a unit")
+
+	_, err = load(t, "a: [", nil)
+	wantProblems(t, err, "YAML")
+
+	_, err = load(t, "", nil, "--config", "/no/such/file.yaml")
+	wantProblems(t, err, "/no/such/file.yaml does not exist")
+
+	c, err := load(t, "", nil, "--poll-min", "1s", "--poll-max", "2us", "--batch", "0", "--lease-ttl", "1ms", "--max-attempts", "-1", "--envelope", "xml",
+		"--listen", "9464", "--table", "nobody,outbox_events", "--destination", "neither=x,outbox_events={oops}", "--log-format", "xml", "-o", "yaml", "--log-level", "loud")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblems(t, c.Check(Database|Redis|Serving), "OUTBOX_DATABASE_URL or DATABASE_URL", "OUTBOX_REDIS_URL or REDIS_URL", "poll-min (1s) is above", "poll-max is 2µs",
+		"--batch, or set OUTBOX_BATCH or batch", "lease-ttl", "max-attempts", "envelope", "listen", "nobody", "neither", "unknown placeholder {oops}", "log-format", "output", "log-level")
+}
+
+// wantProblems also holds that there are no others.
+func wantProblems(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	var problems *Error
+	if !errors.As(err, &problems) {
+		t.Errorf("got error %v, want %d problems", err, len(parts))
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("problems lack %q:\n%v", part, err)
+		}
+	}
+	if len(problems.Problems) != len(parts) {
+		t.Errorf("got %d problems, want %d:\n%v", len(problems.Problems), len(parts), err)
+	}
+}
+
+func TestPasswordsStayHidden(t *testing.T) {
+	for _, url := range []string{
+		"postgres://u:hunter2@h:5432/db", "postgres://u:hunter2/x@h/db", "postgres://u:12/hunter2@h/db", "postgres://u:1@hunter2@h/db",
+		"postgres://u:%zzhunter2@h/db", "host=h password=hunter2 port=x", "host=h password=hunter2", "postgres://h/db?password=hunter2", "hunter2",
+		"redis://u:hunter2@h:6379/0", "redis://:12/hunter2@h", "redis://:12#hunter2@h", "redis://:a@b@hunter2@h", "redis://h/0?password=hunter2", "rediss://u:hunter2@h1,h2",
+	} {
+		if shown := MaskDatabase(url) + MaskRedis(url); strings.Contains(strings.ReplaceAll(shown, "@hunter2@h", ""), "hunter2") {
+			t.Errorf("%s is shown as %s", url, shown)
+		}
+		c := Config{Database: url, Redis: url, LogLevel: "info", LogFormat: "auto", Output: "table"}
+		if err := c.Check(Database | Redis); err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+	for url, want := range map[string]string{"postgres://u:p@db.internal:6543/shop": "shop at db.internal:6543", "host=/tmp/x dbname=d": "d at /tmp/x:5432"} {
+		if got := MaskDatabase(url); got != want {
+			t.Errorf("%s: got %s, want %s", url, got, want)
+		}
+	}
+	for url, want := range map[string]string{"rediss://u:p@h1,h2:7000/0?x=y": "rediss://h1,h2:7000/0", "unix:///run/redis.sock": "unix:///run/redis.sock"} {
+		if got := MaskRedis(url); got != want {
+			t.Errorf("%s: got %s, want %s", url, got, want)
+		}
+	}
+}
+
+func FuzzMask(f *testing.F) {
+	f.Add("12/34", "@")
+	f.Add("a@b#", "?x")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		const secret = "hunter2secret"
+		for _, scheme := range []string{"postgres", "redis"} {
+			// Whatever stands around it: what is between the colon and the last @ is a password.
+			if strings.Contains(after, "@") || strings.Contains(before, "://") {
+				return
+			}
+			url := scheme + "://user:" + before + secret + after + "@host:1/0"
+			if shown := MaskDatabase(url) + MaskRedis(url); strings.Contains(shown, secret) {
+				t.Errorf("%q is shown as %q", url, shown)
+			}
+		}
+	})
+}
