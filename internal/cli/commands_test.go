@@ -31,6 +31,7 @@ func decode[T any](t *testing.T, text string) (v T) {
 }
 
 func TestUsageErrors(t *testing.T) {
+	t.Parallel()
 	e := env{t: t, database: "postgres://127.0.0.1:1/none", redis: "redis://127.0.0.1:1"}
 	for _, c := range []struct {
 		args string
@@ -80,6 +81,7 @@ func TestUsageErrors(t *testing.T) {
 
 // Every command teaches: what it does at length, and examples.
 func TestHelp(t *testing.T) {
+	t.Parallel()
 	e := env{t: t}
 	for _, command := range []string{"migrate up", "migrate down", "migrate status", "migrate print", "migrate legacy", "migrate roles", "relay", "write", "tail", "events", "events show", "version"} {
 		out := e.ok("", append(strings.Fields(command), "--help")...)
@@ -89,6 +91,7 @@ func TestHelp(t *testing.T) {
 }
 
 func TestSettingsPrecedence(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
 	if err := os.WriteFile(file, []byte("output: json\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -119,6 +122,7 @@ func TestSettingsPrecedence(t *testing.T) {
 }
 
 func TestPasswordIsNeverPrinted(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter2"
 	e := env{t: t}
 	for _, c := range []struct {
@@ -151,6 +155,7 @@ func TestPasswordIsNeverPrinted(t *testing.T) {
 }
 
 func TestMigrate(t *testing.T) {
+	t.Parallel()
 	e := env{t: t, database: testenv.Database(t)}
 	type set struct {
 		Set             string
@@ -192,6 +197,7 @@ func TestMigrate(t *testing.T) {
 }
 
 func TestMigrateLegacy(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	exec1(e, `CREATE TABLE outbox (id uuid PRIMARY KEY, tenant_id varchar(64), aggregate_id varchar(128), type varchar(150), schema_id varchar(128),
 		schema_ver int, payload jsonb, status varchar(10), retry_cnt int, created_at timestamptz)`)
@@ -214,6 +220,7 @@ func TestMigrateLegacy(t *testing.T) {
 }
 
 func TestWriteOne(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	id := strings.TrimSpace(e.ok(`{"total": 12}`+"\n", "write", "--topic", "order.placed", "--aggregate-type", "Order", "--key", "42", "--tenant", "acme",
 		"--source", "shop", "--destination", "a,b", "--metadata", `{"user_id": 12345678901234567890}`))
@@ -257,6 +264,7 @@ func numbered(n int) []string {
 }
 
 func TestWriteLines(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	lines := numbered(1200)
 	contains(t, e.ok(strings.Join(lines, "\n"), "write", "--jsonl", "--source", "shop", "--tenant", "acme"), "wrote 1200 events")
@@ -290,6 +298,7 @@ func TestWriteLines(t *testing.T) {
 }
 
 func TestWriteLinesWithOwnIDs(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	var lines []string
 	for range 5 {
@@ -314,6 +323,7 @@ func TestWriteLinesWithOwnIDs(t *testing.T) {
 }
 
 func TestEvents(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	e.ok(strings.Join(numbered(12), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
 	exec1(e, `UPDATE outbox_events SET status = 'DEAD', error_message = E'no such\nchannel', error_history = '[{"error": "x"}]' WHERE payload->>'n' = '3'`)

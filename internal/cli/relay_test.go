@@ -71,6 +71,7 @@ func awaitReady(t *testing.T, url string, ready bool, reason string) (report, ti
 
 // From outbox write to outbox tail, in order, once; then SIGTERM.
 func TestRelayEndToEnd(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
 	relay, url := e.relaying()
@@ -143,6 +144,7 @@ func TestRelayEndToEnd(t *testing.T) {
 
 // A relay that stands still must not look healthy, also when it has nothing to do.
 func TestRelayReadiness(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	redis := testenv.RedisServer(t)
 	e.redis = redis.URL()
@@ -178,6 +180,7 @@ func TestRelayReadiness(t *testing.T) {
 
 // A daemon is often started before its servers.
 func TestRelayWaitsForItsServers(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	redis := testenv.RedisServer(t)
 	e.redis = redis.URL()
@@ -210,6 +213,7 @@ func TestRelayWaitsForItsServers(t *testing.T) {
 
 // What waiting does not cure ends the relay at once, with the remedy.
 func TestRelayRefuses(t *testing.T) {
+	t.Parallel()
 	redis := testenv.RedisServer(t).URL()
 	empty := env{t: t, database: testenv.Database(t), redis: redis}
 	old := migrated(t)
@@ -241,6 +245,7 @@ func TestRelayRefuses(t *testing.T) {
 }
 
 func TestRelayMappedTable(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
 	exec1(e, `CREATE SCHEMA billing`)
@@ -266,6 +271,7 @@ func TestRelayMappedTable(t *testing.T) {
 
 // The first signal waits for the batch in flight, here for a Redis that does not answer; the second does not.
 func TestSecondSignalForces(t *testing.T) {
+	t.Parallel()
 	e := migrated(t)
 	redis := testenv.RedisServer(t)
 	e.redis = redis.URL()
@@ -291,6 +297,7 @@ func TestSecondSignalForces(t *testing.T) {
 }
 
 func TestTail(t *testing.T) {
+	t.Parallel()
 	redis := testenv.RedisServer(t)
 	e := env{t: t, redis: redis.URL()}
 	plain := e.start("tail", "a", "a", "b*")

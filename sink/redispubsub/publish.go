@@ -65,6 +65,8 @@ func (s *Sink) send(ctx context.Context, r *round) bool {
 	select {
 	case <-done:
 		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
