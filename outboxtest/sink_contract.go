@@ -176,16 +176,17 @@ func letsReplayThrough(t *testing.T, s *suite) {
 func holdsKeyBehindFailure(t *testing.T, s *suite) {
 	to, messages := s.Listen(t)
 	first, bad, later, other := s.newEvent(t, to, "1"), s.newEvent(t, s.Refusing, "1"), s.newEvent(t, to, "1"), s.newEvent(t, to, "2")
-	free := s.newEvent(t, to, "1")
-	free.Keyed = false // same numbers, no order
-	got := s.Sink.Publish(t.Context(), []outbox.Delivery{first, bad, later, toward(later, s.Refusing), other, free})
+	freeBad, free := s.newEvent(t, s.Refusing, "1"), s.newEvent(t, to, "1")
+	freeBad.Keyed, free.Keyed = false, false // the same numbers, but no order among them
+	got := s.Sink.Publish(t.Context(), []outbox.Delivery{first, bad, later, toward(later, s.Refusing), other, freeBad, free})
 	s.failedAlone(t, got[1])
+	s.failedAlone(t, got[5])
 	for _, i := range []int{2, 3} {
 		if !errors.Is(got[i].Err, outbox.ErrNotAttempted) {
 			t.Errorf("delivery %d, behind the failed one, is answered %+v, want ErrNotAttempted", i, got[i])
 		}
 	}
-	for _, i := range []int{0, 4, 5} {
+	for _, i := range []int{0, 4, 6} {
 		if got[i] != (outbox.Result{}) {
 			t.Errorf("delivery %d is answered %+v, want delivered", i, got[i])
 		}

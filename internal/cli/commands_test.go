@@ -181,6 +181,10 @@ func TestMigrate(t *testing.T) {
 	}
 	contains(t, e.ok("", "migrate", "up"), "001_event_outbox")
 	contains(t, e.ok("", "migrate", "up"), "(nothing)")
+	e.ok("", "migrate", "roles")
+	if !query[bool](e, `SELECT has_table_privilege('outbox_relay', 'outbox_events', 'SELECT')`) {
+		t.Error("outbox_relay may not read what it delivers")
+	}
 	contains(t, e.ok("", "migrate", "status"), "up to date")
 	contains(t, e.ok("", "migrate", "down", "--set", "crawl"), "002_crawl_outbox")
 	if s := status()["crawl"]; s.Current != s.Latest-1 {

@@ -89,7 +89,7 @@ func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Brows
 		return nil, err
 	}
 	b := &Browser{pool: pool, layout: layout}
-	if err := (&Store{pool: pool, layout: layout}).checkVisible(ctx); errors.Is(err, ErrRowsHidden) && layout.App != "" {
+	if err := checkVisible(ctx, pool, layout); errors.Is(err, ErrRowsHidden) && layout.App != "" {
 		b.hidden = true
 	} else if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 func (s *Store) Lease(ctx context.Context, owner uuid.UUID, ttl time.Duration) ([]outbox.Lane, error) {
 	var lanes []outbox.Lane
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = on"); err != nil {
+		if _, err := tx.Exec(ctx, s.sql.leaseDurable); err != nil {
 			return fmt.Errorf("make the lease durable: %w", err)
 		}
 		rows, err := tx.Query(ctx, s.sql.leaseTake, s.layout.Table, owner, ttl.Microseconds())

@@ -13,7 +13,7 @@ var sqlFiles embed.FS
 // statements are the texts of sql/ with a layout's names filled in.
 type statements struct {
 	claim, settleDelivered, settleRetry, settleDead, settleApps string
-	leaseRows, leaseTake, leaseRelease, backlog                 string
+	leaseRows, leaseTake, leaseDurable, leaseRelease, backlog   string
 }
 
 func parseSQL() (*template.Template, error) {
@@ -37,6 +37,15 @@ func render(t *template.Template, name string, data any) (string, error) {
 	return text, nil
 }
 
+// plain returns a statement that needs no names.
+func plain(name string) (string, error) {
+	t, err := parseSQL()
+	if err != nil {
+		return "", err
+	}
+	return render(t, name, nil)
+}
+
 func (l Layout) statements() (statements, error) {
 	var s statements
 	t, err := parseSQL()
@@ -46,7 +55,8 @@ func (l Layout) statements() (statements, error) {
 	q := l.quoted()
 	for name, dst := range map[string]*string{
 		"claim": &s.claim, "settle_delivered": &s.settleDelivered, "settle_retry": &s.settleRetry, "settle_dead": &s.settleDead,
-		"settle_apps": &s.settleApps, "lease_rows": &s.leaseRows, "lease_take": &s.leaseTake, "lease_release": &s.leaseRelease, "backlog": &s.backlog,
+		"settle_apps": &s.settleApps, "lease_rows": &s.leaseRows, "lease_take": &s.leaseTake, "lease_durable": &s.leaseDurable, "lease_release": &s.leaseRelease,
+		"backlog": &s.backlog,
 	} {
 		if *dst, err = render(t, name, q); err != nil {
 			return s, err

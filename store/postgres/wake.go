@@ -31,11 +31,7 @@ func NewNotifier(pool *pgxpool.Pool, table string, interval time.Duration) (*Not
 	if interval <= 0 {
 		interval = 2 * time.Millisecond
 	}
-	t, err := parseSQL()
-	if err != nil {
-		return nil, err
-	}
-	sql, err := render(t, "wake", nil)
+	sql, err := plain("wake")
 	if err != nil {
 		return nil, err
 	}
@@ -72,9 +68,13 @@ func (n *Notifier) Run(ctx context.Context) error {
 // pool for itself and reconnects when it breaks. A database behind a transaction pooler accepts LISTEN and never delivers: that is tested
 // at every connect and logged, because otherwise nobody would notice.
 func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func(table string)) error {
+	sql, err := plain("wake")
+	if err != nil {
+		return err
+	}
 	pause, complained := time.Second, false
 	for {
-		err := listen(ctx, pool, func() { pause, complained = time.Second, false }, wake)
+		err := listen(ctx, pool, sql, func() { pause, complained = time.Second, false }, wake)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -92,7 +92,7 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func
 }
 
 // listen calls ready once it is certain that notifications arrive.
-func listen(ctx context.Context, pool *pgxpool.Pool, ready func(), wake func(table string)) error {
+func listen(ctx context.Context, pool *pgxpool.Pool, sql string, ready func(), wake func(table string)) error {
 	pooled, err := pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -102,7 +102,7 @@ func listen(ctx context.Context, pool *pgxpool.Pool, ready func(), wake func(tab
 	if _, err := conn.Exec(ctx, "LISTEN "+wakeChannel); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if err := probe(ctx, pool, conn, wake); err != nil {
+	if err := probe(ctx, pool, sql, conn, wake); err != nil {
 		return err
 	}
 	ready()
@@ -120,9 +120,9 @@ func listen(ctx context.Context, pool *pgxpool.Pool, ready func(), wake func(tab
 const probePrefix = "probe:"
 
 // probe sends a notification through the pool and waits for it on conn. Others that arrive meanwhile are real.
-func probe(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, wake func(table string)) error {
+func probe(ctx context.Context, pool *pgxpool.Pool, sql string, conn *pgx.Conn, wake func(table string)) error {
 	token := probePrefix + uuid.NewString()
-	if _, err := pool.Exec(ctx, "SELECT pg_notify($1, $2)", wakeChannel, token); err != nil {
+	if _, err := pool.Exec(ctx, sql, token); err != nil {
 		return fmt.Errorf("send test notification: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

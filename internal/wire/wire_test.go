@@ -1,0 +1,93 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+func TestPassing(t *testing.T) {
+	server := func(code string) error { return fmt.Errorf("open: %w", &pgconn.PgError{Code: code}) }
+	for _, c := range []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"refused", outbox.Unavailable(errors.New("dial tcp: connection refused")), true},
+		{"timeout", fmt.Errorf("query: %w", context.DeadlineExceeded), true},
+		{"cut off", io.ErrUnexpectedEOF, true},
+		{"starting", server("57P03"), true},
+		{"out of connections", server("53300"), true},
+		{"wrong password", server("28P01"), false},
+		{"no such database", server("3D000"), false},
+		{"not allowed", server("42501"), false},
+		{"old schema", fmt.Errorf("open: %w", &postgres.SchemaError{Table: "t"}), false},
+		{"row-level security", fmt.Errorf("open: %w", postgres.ErrRowsHidden), false},
+		{"settings", &config.Error{}, false},
+		{"no table", fmt.Errorf("%w: none", errNoTable), false},
+	} {
+		if got := passing(c.err); got != c.want {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAwait(t *testing.T) {
+	quiet := slog.New(slog.DiscardHandler)
+	synctest.Test(t, func(t *testing.T) {
+		health := newHealth(time.Second)
+		tries, start := 0, time.Now()
+		err := await(t.Context(), quiet, health, "database", func(context.Context) error {
+			if tries++; tries < 6 {
+				return errors.New("connection refused")
+			}
+			return nil
+		})
+		if want := 500*time.Millisecond + time.Second + 2*time.Second + 4*time.Second + 5*time.Second; err != nil || time.Since(start) != want {
+			t.Errorf("got error %v after %s, want success after %s", err, time.Since(start), want)
+		}
+		if r := health.Report(time.Now()); r.Ready || r.Reason != "waiting for database: connection refused" {
+			t.Errorf("got %+v", r)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		hanging := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		if err := await(ctx, quiet, newHealth(time.Second), "x", hanging); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want the end of ctx", err)
+		}
+	})
+}
+
+func TestSubscriberOptions(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://h1:7000,h2:7001/0":      "h1:7000",
+		"rediss://u:a,b@h1,h2?db=0":      "h1:6379",
+		"unix://u:p@/run/redis.sock":     "/run/redis.sock",
+		"redis://u:p@h1:7000":            "h1:7000",
+		"redis://h1:7000?read_timeout=5": "h1:7000",
+	} {
+		o, err := subscriberOptions(url)
+		if err != nil || o.Addr != want {
+			t.Errorf("%s: got %+v, error %v, want %s", url, o, err, want)
+		}
+	}
+	if _, err := subscriberOptions("http://h"); err == nil {
+		t.Error("http:// is taken for Redis")
+	}
+}

@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// SchemaError says that the database lacks what a layout needs, and what to do about it.
+type SchemaError struct {
+	Table   string
+	Missing []string // columns, or empty if the whole table is missing
+	Remedy  string
+}
+
+func (e *SchemaError) Error() string {
+	if len(e.Missing) == 0 {
+		return fmt.Sprintf("table %s does not exist: %s", e.Table, e.Remedy)
+	}
+	return fmt.Sprintf("table %s is older than this program needs, it lacks %s: %s", e.Table, strings.Join(e.Missing, ", "), e.Remedy)
+}
+
+// migrationSets says which set of migrations makes a table.
+var migrationSets = map[string]string{
+	"outbox_events": "core", "outbox_lanes": "core", "job_dlq": "core", "apps": "core", "event_outbox": "events", "crawl_outbox": "crawl",
+}
+
+func (s *Store) checkSchema(ctx context.Context) error {
+	var columns []string
+	for _, c := range s.layout.columns() {
+		columns = append(columns, c)
+	}
+	for _, t := range []struct {
+		table   string
+		columns []string
+	}{
+		{s.layout.Table, columns},
+		{"outbox_lanes", []string{"owner", "epoch", "expires_at"}},
+		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation"}},
+		{"apps", []string{"namespace"}},
+	} {
+		if err := checkTable(ctx, s.pool, t.table, t.columns); err != nil {
+			return err
+		}
+	}
+	return checkVisible(ctx, s.pool, s.layout)
+}
+
+func checkTable(ctx context.Context, pool *pgxpool.Pool, table string, columns []string) error {
+	sql, err := plain("check_columns")
+	if err != nil {
+		return err
+	}
+	have, err := pool.Query(ctx, sql, quoteTable(table))
+	if err != nil {
+		return fmt.Errorf("check table %s: %w", table, err)
+	}
+	names, err := pgx.CollectRows(have, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("check table %s: %w", table, err)
+	}
+	remedy := "add the columns or correct the layout"
+	if set, ok := migrationSets[table]; ok {
+		remedy = "run: outbox migrate up --set " + set
+	}
+	if len(names) == 0 {
+		return &SchemaError{Table: table, Remedy: remedy}
+	}
+	var missing []string
+	for _, c := range columns {
+		if !slices.Contains(names, c) && !slices.Contains(missing, c) {
+			missing = append(missing, c)
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return &SchemaError{Table: table, Missing: missing, Remedy: remedy}
+	}
+	return nil
+}
+
+// ErrRowsHidden says that row-level security hides the table's rows from this role: a relay would see an empty table for ever.
+var ErrRowsHidden = errors.New("row-level security hides the rows from this role")
+
+// checkVisible finds out whether a policy lets this role see every tenant's rows.
+func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout Layout) error {
+	sql, err := plain("check_visible")
+	if err != nil {
+		return err
+	}
+	var hidden bool
+	if err := pool.QueryRow(ctx, sql, quoteTable(layout.Table)).Scan(&hidden); err != nil {
+		return fmt.Errorf("check row-level security of %s: %w", layout.Table, err)
+	}
+	if hidden {
+		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay TO CURRENT_USER)", layout.Table, ErrRowsHidden)
+	}
+	return nil
+}
