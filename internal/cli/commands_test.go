@@ -37,7 +37,7 @@ func TestUsageErrors(t *testing.T) {
 		args string
 		says string
 	}{
-		{"wriet", "unknown command"},
+		{"publish", "unknown command"},
 		{"migrate", "up, down, status"},
 		{"migrate upp", "unknown command"},
 		{"migrate up --set core,nope", `no migration set "nope"`},

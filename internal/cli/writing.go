@@ -108,9 +108,8 @@ func (w *writing) commit(ctx context.Context, events []pending) ([]wrote, error)
 	return done, nil
 }
 
-// close waits for the last wake-up to go out, which would otherwise cost its events the relay's poll interval.
+// close sends the last wake-up.
 func (w *writing) close() {
-	time.Sleep(20 * time.Millisecond)
 	w.stopNotifier()
 	w.background.Wait()
 	w.pool.Close()

@@ -80,7 +80,8 @@ func (c *Config) checkServing(problems *Error) {
 		flag  string
 		d     time.Duration
 		least time.Duration
-	}{{"poll-min", c.PollMin, time.Millisecond}, {"poll-max", c.PollMax, time.Millisecond}, {"lease-ttl", c.LeaseTTL, time.Second}, {"dedup-window", c.DedupWindow, 0}} {
+	}{{"poll-min", c.PollMin, time.Millisecond}, {"poll-max", c.PollMax, time.Millisecond}, {"lease-ttl", c.LeaseTTL, time.Second},
+		{"backoff-base", c.BackoffBase, time.Millisecond}, {"backoff-cap", c.BackoffCap, c.BackoffBase}, {"dedup-window", c.DedupWindow, 0}} {
 		if f.d < f.least {
 			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
 		}

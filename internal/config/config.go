@@ -34,6 +34,8 @@ type Config struct {
 	PollMax      time.Duration     `koanf:"poll_max"`
 	LeaseTTL     time.Duration     `koanf:"lease_ttl"`
 	MaxAttempts  int               `koanf:"max_attempts"`
+	BackoffBase  time.Duration     `koanf:"backoff_base"`
+	BackoffCap   time.Duration     `koanf:"backoff_cap"`
 	DedupWindow  time.Duration     `koanf:"dedup_window"`
 	Listen       string            `koanf:"listen"`
 	mappedTables []Table
@@ -71,6 +73,8 @@ func Relay() *pflag.FlagSet {
 	fs.Duration("poll-max", 200*time.Millisecond, "`pause` that an idle relay's polling grows to; what an event waits if its wake-up is lost")
 	fs.Duration("lease-ttl", 10*time.Second, "how `long` the lanes of a relay that died stay reserved for it")
 	fs.Int("max-attempts", 0, "failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for others)")
+	fs.Duration("backoff-base", 5*time.Second, "`wait` after an event's first failed attempt; it doubles with each further one, give or take a fifth")
+	fs.Duration("backoff-cap", 15*time.Minute, "longest `wait` between attempts")
 	fs.Duration("dedup-window", 2*time.Minute, "how `long` Redis remembers event ids to refuse a second copy; 0: not at all")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
 	return fs

@@ -125,7 +125,7 @@ func (r *relay) serve(ctx context.Context, pool *pgxpool.Pool, sink *redispubsub
 func (r *relay) build(t served, sink outbox.Sink, observer outbox.Observer) (*outbox.Relay, error) {
 	cfg := outbox.RelayConfig{
 		Name: t.Name(), Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes, PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax,
-		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts, Logger: r.log, Observer: observer,
+		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: r.cfg.BackoffBase, Cap: r.cfg.BackoffCap}, Logger: r.log, Observer: observer,
 	}
 	if t.Destination != "" {
 		template, err := outbox.ParseTemplate(t.Destination)

@@ -31,9 +31,10 @@ end
 
 local proven, expires = false, {}
 
--- prove runs every write that follows on an empty member: a server that takes no writes (replica, out of memory, disk error,
--- too few replicas) or a user without the rights ends the script here, with nothing remembered or published. SADD is first
--- because Redis asks about its memory only at the first write of a script (measured: SREM, then SADD passes).
+-- prove runs every write that follows on an empty member, which stays in the set: a server that takes no writes (replica,
+-- out of memory, failed snapshot, too few replicas) or a user without the rights ends the script here, with nothing
+-- remembered or published. SADD is first because Redis asks about its memory only at the first write of a script (measured:
+-- after SREM, SADD passes).
 local function prove(set)
   call('SADD', set, '')
   call('SREM', set, '-')

@@ -1,10 +1,14 @@
 package redispubsub
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
@@ -91,20 +95,22 @@ func TestCopyHash(t *testing.T) {
 // either, or the next attempt would be refused as a copy and the event be lost.
 func TestNothingHappensOnARefusingServer(t *testing.T) {
 	for _, tt := range []struct {
-		name        string
-		break_, fix []any
-		says        string
+		name  string
+		spoil step
+		mend  step
+		says  string
 	}{
-		{"out of memory", []any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}, "OOM"},
-		{"too few replicas", []any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, "NOREPLICAS"},
-		{"read-only replica", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}, "READONLY"},
+		{"out of memory", command("CONFIG", "SET", "maxmemory", "1"), command("CONFIG", "SET", "maxmemory", "0"), "OOM"},
+		{"too few replicas", command("CONFIG", "SET", "min-replicas-to-write", "1"), command("CONFIG", "SET", "min-replicas-to-write", "0"), "NOREPLICAS"},
+		{"read-only replica", command("REPLICAOF", "127.0.0.1", "1"), command("REPLICAOF", "NO", "ONE"), "READONLY"},
+		{"failed snapshot", failSnapshot, command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no"), "MISCONF"},
 		{"no right to the script", acl("-evalsha"), acl("+evalsha"), "NOPERM"},
 		{"no right to add", acl("-sadd"), acl("+sadd"), "can't run this command"},
 		{"no right to forget", acl("-srem"), acl("+srem"), "can't run this command"},
 		{"no right to expire", acl("-pexpireat"), acl("+pexpireat"), "can't run this command"},
 		{"no right to publish", acl("-publish"), acl("+publish"), "can't run this command"},
 		{"no right to the keys", acl("resetkeys"), acl("~outbox:seen:*"), "NOPERM"},
-		{"password changed", acl("resetpass", ">other"), acl("resetpass", ">hunter2"), "WRONGPASS"},
+		{"password changed", changePassword, acl("resetpass", ">hunter2"), "WRONGPASS"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			server := testenv.RedisServer(t)
@@ -115,10 +121,7 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 			old := event(t, "suite:1", 1)
 			deliver(t, sink, old)
 
-			do(t, admin, tt.break_...)
-			if slices.Contains(tt.break_, ">other") {
-				do(t, admin, "CLIENT", "KILL", "USER", "relay")
-			}
+			tt.spoil(t, server, admin)
 			// A copy first: it writes nothing, so the server must still be asked about what follows it.
 			batch := []outbox.Delivery{old, event(t, "suite:1", 1), event(t, "suite:1", 2)}
 			for range 2 {
@@ -135,7 +138,7 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 					t.Fatalf("answered %+v", got)
 				}
 			}
-			do(t, admin, tt.fix...)
+			tt.mend(t, server, admin)
 			eventually(t, func() bool { return sink.Ping(t.Context()) == nil }) // go-redis throws away a connection or two
 			got := sink.Publish(t.Context(), batch)
 			if want := []outbox.Result{{Duplicate: true}, {}, {}}; !slices.Equal(got, want) {
@@ -146,7 +149,31 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 	}
 }
 
-func acl(rules ...any) []any { return append([]any{"ACL", "SETUSER", "relay"}, rules...) }
+// step changes the state of a server.
+type step func(t *testing.T, server *testenv.Redis, admin *redis.Client)
+
+func command(args ...any) step {
+	return func(t *testing.T, _ *testenv.Redis, admin *redis.Client) { do(t, admin, args...) }
+}
+
+func acl(rules ...any) step { return command(append([]any{"ACL", "SETUSER", "relay"}, rules...)...) }
+
+func changePassword(t *testing.T, server *testenv.Redis, admin *redis.Client) {
+	acl("resetpass", ">other")(t, server, admin)
+	do(t, admin, "CLIENT", "KILL", "USER", "relay")
+}
+
+// failSnapshot makes the server refuse writes because its last snapshot failed: a directory is in the file's place.
+func failSnapshot(t *testing.T, server *testenv.Redis, admin *redis.Client) {
+	if err := os.MkdirAll(filepath.Join(server.Dir(), "dump.rdb", "in the way"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	do(t, admin, "CONFIG", "SET", "save", "3600 1")
+	do(t, admin, "BGSAVE")
+	eventually(t, func() bool {
+		return strings.Contains(admin.Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err")
+	})
+}
 
 // An event that its channel refused is not remembered: once the user may publish there, it goes out.
 func TestRefusedIsForgotten(t *testing.T) {

@@ -17,19 +17,20 @@
 //   - The memory of what was published is Redis's own. It is lost with FLUSHDB, with a restart of a server that saves nothing,
 //     with eviction, and in part with a failover to a replica that lagged; a clock set back forgets too. Copies from around
 //     that moment pass.
-//   - With the window off nothing is remembered and nothing of the above about copies and servers that take no writes holds.
+//   - With the window off nothing is remembered, so copies pass, and a server that takes no writes looks like one that does.
 //   - In a Cluster the order between keys is lost (one script call a lane), and a lane whose slot is being migrated is
 //     unavailable until that is done.
 //
 // # What it costs
 //
-// About 4 µs of Redis's one core an event, and 80 bytes for one to two windows. At 1000 events/s and the default window that
-// is up to 20 MB. One script call handles at most 1000 deliveries and blocks Redis for some 4 ms. Where many thousand
-// events/s pass, set lazyfree-lazy-expire, or the end of a large set stalls Redis for milliseconds.
+// About 4.7 µs of Redis's one core for an event with 500 bytes of payload (a message of 830; PUBLISH alone is 0.9, and Lua's
+// hashing of every message another 1.1), and 80 bytes of its memory for one to two windows: at 1000 events/s and the default
+// window up to 20 MB. One script call handles at most 1000 deliveries and keeps Redis busy for some 5 ms. At 50,000
+// events/s the sets grow to 100,000 members, and freeing one takes 14 ms: set lazyfree-lazy-expire there.
 //
 // # What it needs
 //
-// Redis 6.2 or later, alone, as a Sentinel's master or as a Cluster, and a user with at least
+// Redis 6.2 or later (tested with 7.0), a single server or a Cluster, and a user with at least
 //
 //	~outbox:seen:* &the-channels +evalsha +eval +time +sismember +sadd +srem +pexpireat +publish +ping
 //

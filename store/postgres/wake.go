@@ -46,22 +46,32 @@ func (n *Notifier) Wake() {
 	}
 }
 
-// Run sends the notifications until ctx ends. Failures are not reported: the producer's own use of the database reports them, and the
-// relay polls anyway.
+// Run sends the notifications until ctx ends, and then the last one if one is due. Failures are not reported: the producer's own use of the
+// database reports them, and the relay polls anyway.
 func (n *Notifier) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-n.due:
-		}
-		_, _ = n.pool.Exec(ctx, n.sql, n.table)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(n.interval):
+			n.send(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(n.interval):
+			}
 		}
 	}
+	select {
+	case <-n.due:
+		n.send(ctx)
+	default:
+	}
+	return nil
+}
+
+func (n *Notifier) send(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	_, _ = n.pool.Exec(ctx, n.sql, n.table) // see Run
 }
 
 // Listen calls wake with the name of a table whenever a Notifier reports new events, until ctx ends. It takes a connection out of the
