@@ -25,6 +25,8 @@ func Connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) 
 	}
 	cfg.MaxConns = int32(min(max(conns, 2), 1000))
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	// Whatever the URL says: Claim reads the binary format, which the simple protocol does not have.
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "outbox relay"
 	}
