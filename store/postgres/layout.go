@@ -20,8 +20,6 @@ type Layout struct {
 
 	Key      string   `koanf:"key"`       // what must stay in order, as consumers see it; empty: nothing is ordered
 	KeyScope []string `koanf:"key_scope"` // columns within whose values Key means something: tenant, aggregate type
-	OrderKey string   `koanf:"order_key"` // bigint: stored hash of KeyScope and Key, if the table has it; needs an index on (OrderKey, Position) where NextRetryAt is not null
-	Lane     string   `koanf:"lane"`      // smallint 0..63 NOT NULL: stored lane, if the table has it
 
 	AggregateType string `koanf:"aggregate_type"`
 	Tenant        string `koanf:"tenant"` // a namespace of table apps
@@ -55,7 +53,7 @@ type Layout struct {
 func OutboxEvents() Layout {
 	return Layout{
 		Table: "outbox_events", ID: "id", Position: "position", Topic: "event_topic", Payload: "payload",
-		Key: "aggregate_id", KeyScope: []string{"tenant_id", "aggregate_type"}, OrderKey: "order_key", Lane: "lane",
+		Key: "aggregate_id", KeyScope: []string{"tenant_id", "aggregate_type"},
 		AggregateType: "aggregate_type", Tenant: "tenant_id", Source: "source_bc", SchemaID: "schema_id", SchemaVersion: "schema_version",
 		Destinations: "destination_topics", Metadata: "metadata", OccurredAt: "occurred_at", WrittenAt: "created_at", Generation: "generation",
 		Status: "status", Pending: "NEW", Retrying: "FAILED", Delivered: "SENT", Dead: "DEAD", DeliveredAt: "processed_at",
@@ -67,7 +65,7 @@ func OutboxEvents() Layout {
 func EventOutbox() Layout {
 	return Layout{
 		Table: "event_outbox", ID: "event_id", Position: "position", Topic: "event_type", Payload: "payload",
-		Key: "event_key", KeyScope: []string{"app_id"}, OrderKey: "order_key", Lane: "lane",
+		Key: "event_key", KeyScope: []string{"app_id"},
 		App: "app_id", Generation: "generation",
 		Status: "status", Pending: "pending", Delivered: "published", Dead: "failed", DeliveredAt: "published_at",
 		Attempts: "retry_count", NextRetryAt: "next_retry_at", LastError: "error_message", ErrorHistory: "error_history", DeliveredTo: "delivered_to",
@@ -79,7 +77,7 @@ func EventOutbox() Layout {
 func CrawlOutbox() Layout {
 	return Layout{
 		Table: "crawl_outbox", ID: "event_id", Position: "id", Topic: "event_type", Payload: "payload",
-		Key: "crawl_id", OrderKey: "order_key", Lane: "lane",
+		Key:      "crawl_id",
 		Sequence: "seq", OccurredAt: "created_at", WrittenAt: "created_at", Generation: "generation",
 		DeliveredAt: "published_at",
 		Attempts:    "retry_count", NextRetryAt: "next_retry_at", LastError: "error_message", ErrorHistory: "error_history", DeliveredTo: "delivered_to",
@@ -107,8 +105,8 @@ func (l Layout) Validate() error {
 	if l.Status == "" && (l.Pending != "" || l.Retrying != "" || l.Delivered != "" || l.Dead != "") {
 		add("pending, retrying, delivered, dead: are values of status, which is not set")
 	}
-	if l.Key == "" && (l.OrderKey != "" || len(l.KeyScope) > 0) {
-		add("order_key, key_scope: need key")
+	if l.Key == "" && len(l.KeyScope) > 0 {
+		add("key_scope: needs key")
 	}
 	if l.Tenant != "" && l.App != "" {
 		add("tenant, app: only one of them can name the owner")
@@ -131,7 +129,7 @@ func (l Layout) Validate() error {
 func (l Layout) columns() map[string]string {
 	m := map[string]string{}
 	for name, column := range map[string]string{
-		"id": l.ID, "position": l.Position, "topic": l.Topic, "payload": l.Payload, "key": l.Key, "order_key": l.OrderKey, "lane": l.Lane,
+		"id": l.ID, "position": l.Position, "topic": l.Topic, "payload": l.Payload, "key": l.Key,
 		"aggregate_type": l.AggregateType, "tenant": l.Tenant, "app": l.App, "source": l.Source, "schema_id": l.SchemaID,
 		"schema_version": l.SchemaVersion, "destinations": l.Destinations, "metadata": l.Metadata, "sequence": l.Sequence,
 		"occurred_at": l.OccurredAt, "written_at": l.WrittenAt, "generation": l.Generation, "status": l.Status, "delivered_at": l.DeliveredAt,
@@ -154,7 +152,7 @@ func (l Layout) quoted() quotedLayout {
 	}
 	q := quotedLayout{DeleteDead: l.Status == ""}
 	for _, f := range []*string{
-		&l.ID, &l.Position, &l.Topic, &l.Payload, &l.Key, &l.OrderKey, &l.Lane, &l.AggregateType, &l.Tenant, &l.App, &l.Source,
+		&l.ID, &l.Position, &l.Topic, &l.Payload, &l.Key, &l.AggregateType, &l.Tenant, &l.App, &l.Source,
 		&l.SchemaID, &l.SchemaVersion, &l.Destinations, &l.Metadata, &l.Sequence, &l.OccurredAt, &l.WrittenAt, &l.Generation,
 		&l.Status, &l.DeliveredAt, &l.Attempts, &l.NextRetryAt, &l.LastError, &l.ErrorHistory, &l.DeliveredTo,
 	} {

@@ -14,8 +14,8 @@ import (
 func loose(t *testing.T, pool *pgxpool.Pool) Layout {
 	t.Helper()
 	exec(t, pool, `CREATE TABLE loose (n bigserial PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer text, region text, gen smallint, version int,
-		goes jsonb, meta json, at_last timestamptz, tries int, due timestamptz, problem varchar(20), served jsonb, past jsonb, lane smallint NOT NULL DEFAULT 0)`)
-	return Layout{Table: "loose", ID: "id", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"}, Lane: "lane", Generation: "gen",
+		goes jsonb, meta json, at_last timestamptz, tries int, due timestamptz, problem varchar(20), served jsonb, past jsonb)`)
+	return Layout{Table: "loose", ID: "id", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"}, Generation: "gen",
 		SchemaVersion: "version", Destinations: "goes", Metadata: "meta", DeliveredAt: "at_last", Attempts: "tries", NextRetryAt: "due", LastError: "problem",
 		DeliveredTo: "served", ErrorHistory: "past"}
 }

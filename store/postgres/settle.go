@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,6 +72,10 @@ func ofTheData(err error) bool {
 
 // settleAll is one request. A batch without failures, the usual one, is a single statement.
 func (s *Store) settleAll(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
+	byPosition := func(a, b outbox.Outcome) int { return cmp.Compare(a.Record.Position, b.Record.Position) }
+	if !slices.IsSortedFunc(outcomes, byPosition) { // the statements look positions up; nearly always they are
+		outcomes = slices.SortedStableFunc(slices.Values(outcomes), byPosition)
+	}
 	var done delivered
 	var again retries
 	var dead deaths

@@ -9,13 +9,13 @@ import (
 )
 
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first publish: a settle that
-// compares a text with a uuid fails for ever, and a row without a position or lane is never delivered and nobody is told.
+// compares a text with a uuid fails for ever, and a row without a position is never delivered and nobody is told.
 func (s *Store) checkTypes(ctx context.Context) error {
 	sql, err := plain("check_nullable")
 	if err != nil {
 		return err
 	}
-	rows, err := s.pool.Query(ctx, sql, quoteTable(s.layout.Table), []string{s.layout.ID, s.layout.Position, s.layout.Lane})
+	rows, err := s.pool.Query(ctx, sql, quoteTable(s.layout.Table), []string{s.layout.ID, s.layout.Position})
 	if err != nil {
 		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
 	}

@@ -1,18 +1,17 @@
 {{- /*
-What orders a table's rows. Tables of ours have both as generated columns; for a mapped table without them they are computed
-from its key columns, by the same expressions as in migrations/core/002_outbox_events.up.sql.
+What orders a table's rows: the hash of the key, and the lane, which is that hash's last six bits. Rows without a key spread over the lanes by id. Computed here, in
+the database, so that writers in every language agree, and when claiming rather than in stored columns (ADR 4).
+A hash, so that it is eight bytes; two keys that share one merely wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
 */ -}}
 
 {{define "order_key" -}}
-    {{- if .OrderKey -}} e.{{.OrderKey}}
-    {{- else if .Key -}} hashtextextended({{template "key_text" .}}, 0)
+    {{- if .Key -}} hashtextextended({{template "key_text" .}}, 0)
     {{- else -}} NULL::bigint
     {{- end -}}
 {{- end}}
 
 {{define "lane" -}}
-    {{- if .Lane -}} e.{{.Lane}}
-    {{- else if .Key -}} (coalesce(hashtextextended({{template "key_text" .}}, 0), hashtextextended(e.{{.ID}}::text, 0)) & 63)::smallint
+    {{- if .Key -}} (coalesce(hashtextextended({{template "key_text" .}}, 0), hashtextextended(e.{{.ID}}::text, 0)) & 63)::smallint
     {{- else -}} (hashtextextended(e.{{.ID}}::text, 0) & 63)::smallint
     {{- end -}}
 {{- end}}

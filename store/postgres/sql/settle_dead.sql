@@ -1,5 +1,5 @@
 -- settle: rows that cannot arrive. Marks (or, where the layout says so, removes) them and writes one dead letter a failed destination, in one statement.
--- $1 table, $2 owner, $3 lanes, $4 epochs; one entry a failure: $5 positions, $6 ids, $7 attempts, $8 errors, $9 reasons, $10 destinations;
+-- $1 table, $2 owner, $3 lanes, $4 epochs; one entry a failure: $5 positions, ascending, $6 ids, $7 attempts, $8 errors, $9 reasons, $10 destinations;
 -- $11 default tenant. Locks the rows it changes; guarded as in settle_delivered.sql. The applications exist: settle_apps.sql ran before.
 WITH held AS MATERIALIZED (
     {{template "held"}}
@@ -10,19 +10,16 @@ WITH held AS MATERIALIZED (
 ), dead AS (
     {{if .DeleteDead -}}
     DELETE FROM {{.Table}} e
-     USING (SELECT DISTINCT position, id FROM failure) o
+     USING ({{template "found" .}}) o
     {{- else -}}
     UPDATE {{.Table}} e
-       SET {{.Status}} = {{.Dead}}, {{.NextRetryAt}} = NULL, {{.Attempts}} = o.attempts
-           {{- if .LastError}}, {{.LastError}} = o.error{{end}}
+       SET {{.Status}} = {{.Dead}}, {{.NextRetryAt}} = NULL, {{.Attempts}} = ($7::int[])[o.n]
+           {{- if .LastError}}, {{.LastError}} = {{template "all_errors" .}}{{end}}
            {{- if .ErrorHistory}},
-           {{.ErrorHistory}} = coalesce(e.{{.ErrorHistory}}, '[]') || jsonb_build_object('error', o.error, 'timestamp', now()){{end}}
-      FROM (SELECT position, id, max(attempts) AS attempts, string_agg(error, '; ') AS error FROM failure GROUP BY position, id) o
+           {{.ErrorHistory}} = coalesce(e.{{.ErrorHistory}}, '[]') || jsonb_build_object('error', {{template "all_errors" .}}, 'timestamp', now()){{end}}
+      FROM ({{template "found" .}}) o
     {{- end}}
-     WHERE e.{{.Position}} = o.position
-       AND e.{{.ID}} = o.id
-       AND e.{{template "undelivered" .}}
-       AND {{template "lane" .}} = ANY (ARRAY(SELECT lane FROM held))
+     WHERE {{template "same_row" .}}
     RETURNING e.{{.Position}} AS position, e.{{.ID}} AS id, coalesce(e.{{.Topic}}::text, '') AS topic, coalesce(e.{{.Payload}}::jsonb, 'null') AS payload,
               {{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}} AS key,
               {{if .Generation}}coalesce(e.{{.Generation}}, 0){{else}}0{{end}} AS generation,
@@ -40,3 +37,5 @@ WITH held AS MATERIALIZED (
       FROM dead d JOIN failure f ON f.position = d.position AND f.id = d.id
 )
 SELECT count(*) FROM dead
+
+{{- define "all_errors"}}(SELECT string_agg(f.error, '; ') FROM failure f WHERE f.position = e.{{.Position}}){{end}}

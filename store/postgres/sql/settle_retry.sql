@@ -1,4 +1,4 @@
--- settle: rows to try again. $1 table, $2 owner, $3 lanes, $4 epochs, $5 positions, $6 ids, $7 attempts, $8 delays in microseconds,
+-- settle: rows to try again. $1 table, $2 owner, $3 lanes, $4 epochs, $5 positions, ascending, $6 ids, $7 attempts, $8 delays in microseconds,
 -- $9 errors ('' for none), $10 destinations already served (a JSON array, or '').
 -- Locks the rows it updates; guarded as in settle_delivered.sql. The delay counts from the database's now, so that no relay's clock matters.
 WITH held AS MATERIALIZED (
@@ -6,18 +6,15 @@ WITH held AS MATERIALIZED (
 )
 UPDATE {{.Table}} e
    SET {{if .Status}}{{.Status}} = {{.Retrying}},{{end}}
-       {{.Attempts}} = o.attempts,
-       {{.NextRetryAt}} = now() + o.delay * interval '1 microsecond'
+       {{.Attempts}} = ($7::int[])[o.n],
+       {{.NextRetryAt}} = now() + ($8::bigint[])[o.n] * interval '1 microsecond'
        {{- if .LastError}},
-       {{.LastError}} = coalesce(nullif(o.error, ''), e.{{.LastError}}){{end}}
+       {{.LastError}} = coalesce(nullif(($9::text[])[o.n], ''), e.{{.LastError}}){{end}}
        {{- if .ErrorHistory}},
-       {{.ErrorHistory}} = CASE WHEN o.error = '' THEN e.{{.ErrorHistory}}
-                               ELSE coalesce(e.{{.ErrorHistory}}, '[]') || jsonb_build_object('error', o.error, 'timestamp', now()) END{{end}}
+       {{.ErrorHistory}} = CASE WHEN ($9::text[])[o.n] = '' THEN e.{{.ErrorHistory}}
+                               ELSE coalesce(e.{{.ErrorHistory}}, '[]') || jsonb_build_object('error', ($9::text[])[o.n], 'timestamp', now()) END{{end}}
        {{- if .DeliveredTo}},
-       {{.DeliveredTo}} = nullif(o.delivered_to, '')::jsonb{{end}}
-  FROM unnest($5::bigint[], $6::uuid[], $7::int[], $8::bigint[], $9::text[], $10::text[])
-       AS o (position, id, attempts, delay, error, delivered_to)
- WHERE e.{{.Position}} = o.position
-   AND e.{{.ID}} = o.id
-   AND e.{{template "undelivered" .}}
-   AND {{template "lane" .}} = ANY (ARRAY(SELECT lane FROM held))
+       {{.DeliveredTo}} = nullif(($10::text[])[o.n], '')::jsonb{{end}}
+  FROM ({{template "found" .}}) o
+ WHERE {{template "same_row" .}}
+   AND $9::text[] IS NOT NULL AND $10::text[] IS NOT NULL -- a table may have no columns for them, but a statement must name all its parameters
