@@ -146,8 +146,11 @@ func (t *legacyTable) misfits() (problems []error) {
 
 func (t *legacyTable) has(column string) bool { _, ok := t.columns[column]; return ok }
 
-// done reports whether the upgrade is complete: lane comes with its last transaction.
-func (t *legacyTable) done() bool { return t.has("lane") }
+// done reports whether the upgrade is complete: its last transaction makes both NOT NULL. Position alone would take a table that had
+// such a column of its own for an upgraded one.
+func (t *legacyTable) done() bool {
+	return t.columns["position"].notNull && t.columns["event_topic"].notNull
+}
 
 // Index names an index or constraint of the table, quoted.
 func (t *legacyTable) Index(suffix string) string {
@@ -207,8 +210,12 @@ func (t *legacyTable) steps(rows, failed int64, batchSize int) []string {
 		steps = append(steps, "replace the check "+check+" on status")
 	}
 	batches := (rows + int64(batchSize) - 1) / int64(batchSize)
+	last := fmt.Sprintf("read the table (%s now) for NOT NULL and the check on status and build two indexes, under an ACCESS EXCLUSIVE lock: nobody reads or writes it meanwhile", t.size)
+	if len(t.BareTimes) > 0 {
+		last += fmt.Sprintf("; rewrite it under that lock, since %s becomes TIMESTAMPTZ (no rewrite where the session's time zone is UTC)", strings.Join(t.BareTimes, ", "))
+	}
 	return append(steps,
 		fmt.Sprintf("fill %d rows in %d batches of %d: event_topic from type, occurred_at from created_at, source_bc 'default'; status ERR becomes DEAD in %d", rows, batches, batchSize, failed),
-		fmt.Sprintf("rewrite the table (%s now) once to add order_key and lane, under an ACCESS EXCLUSIVE lock: nobody reads or writes it meanwhile", t.size),
+		last,
 	)
 }
