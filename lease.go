@@ -39,12 +39,16 @@ func (k *leaseKeeper) get(worker int) (lanes []Lane, until time.Time, ok bool) {
 }
 
 // run renews until ctx ends. A relay that holds less than everything asks more often, so that a crashed peer's lanes are taken
-// within a second of their expiry.
+// within a second of their expiry. So does one that got no answer: two failures a third of the lease apart, as when sessions are being
+// terminated, would be the end of the lease although the database is well.
 func (k *leaseKeeper) run(ctx context.Context) {
 	for {
-		held := k.renew(ctx)
+		held, err := k.renew(ctx)
 		pause := k.relay.cfg.LeaseTTL / 3
-		if held < Lanes {
+		switch {
+		case err != nil:
+			pause /= 10
+		case held < Lanes:
 			pause = min(pause, time.Second)
 		}
 		select {
@@ -55,7 +59,7 @@ func (k *leaseKeeper) run(ctx context.Context) {
 	}
 }
 
-func (k *leaseKeeper) renew(ctx context.Context) (held int) {
+func (k *leaseKeeper) renew(ctx context.Context) (held int, err error) {
 	cfg := &k.relay.cfg
 	asked := time.Now()
 	reqCtx, cancel := context.WithTimeout(ctx, cfg.LeaseTTL/3)
@@ -70,7 +74,7 @@ func (k *leaseKeeper) renew(ctx context.Context) (held int) {
 			cfg.Logger.Warn("cannot renew lease", "table", cfg.Name, "error", err, "valid_for", time.Until(k.current.until).Round(time.Millisecond).String())
 		}
 		k.lastErr = err
-		return before
+		return before, err
 	}
 	k.lastErr = nil
 	k.renewed = asked
@@ -79,7 +83,7 @@ func (k *leaseKeeper) renew(ctx context.Context) (held int) {
 		cfg.Logger.Info("lanes held", "table", cfg.Name, "lanes", len(lanes), "before", before)
 		k.relay.Wake()
 	}
-	return len(lanes)
+	return len(lanes), nil
 }
 
 // release gives the lanes back so that a successor starts at once. ctx is the one of Run, which has ended.

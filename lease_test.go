@@ -2,7 +2,9 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +67,45 @@ func TestWorkerWithoutLanesIsHealthy(t *testing.T) {
 		}
 		cancel()
 		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Two renewals in a row that fail at once, as when somebody terminates the relay's sessions, do not end the lease.
+func TestFailedRenewalIsRepeatedSoon(t *testing.T) {
+	requests := 0
+	m := &memory{leaseErr: func() error {
+		if requests++; requests == 2 || requests == 3 {
+			return errors.New("terminating connection")
+		}
+		return nil
+	}}
+	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *Relay) {
+		pass(20 * time.Second)
+		m.locked(func() {
+			if requests < 5 {
+				t.Fatalf("%d requests, the failures were not met", requests)
+			}
+			for i := 1; i < len(m.claims); i++ {
+				if gap := m.claims[i] - m.claims[i-1]; gap > time.Second/4 {
+					t.Errorf("nothing was claimed from %s on for %s", m.claims[i-1], gap)
+				}
+			}
+		})
+	})
+}
+
+// A relay that never got a lane is not ready, and says why.
+func TestHealthNamesWhyLeasesAreNotRenewed(t *testing.T) {
+	m := &memory{leaseErr: func() error { return errors.New("permission denied for table outbox_lanes") }}
+	synctest.Test(t, func(t *testing.T) {
+		r, stop := start(t, m, RelayConfig{})
+		pass(time.Minute)
+		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); ok || !strings.Contains(why, "permission denied for table outbox_lanes") {
+			t.Errorf("ready %t, %q", ok, why)
+		}
+		if err := stop(); err != nil {
 			t.Error(err)
 		}
 	})

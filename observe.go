@@ -32,7 +32,7 @@ type Health struct {
 	Lanes     int       // lanes held; 0 is a relay standing by for another one
 	Renewed   time.Time // last successful lease renewal
 	Progress  time.Time // last turn that neither failed nor found the sink down
-	LastError string    // of the last failed turn since Progress, or ""
+	LastError string    // of the last failed turn since Progress or renewal since Renewed, or ""
 }
 
 // Ready tells whether the relay does its job: leases renewed within ttl and a turn completed in the last stall; if not, why.
@@ -61,6 +61,9 @@ func (h Health) Ready(now time.Time, ttl, stall time.Duration) (bool, string) {
 func (r *Relay) Health() Health {
 	r.keeper.mu.Lock()
 	h := Health{Lanes: len(r.keeper.current.lanes), Renewed: r.keeper.renewed}
+	if r.keeper.lastErr != nil {
+		h.LastError = r.keeper.lastErr.Error()
+	}
 	r.keeper.mu.Unlock()
 	for i, w := range r.workers {
 		w.mu.Lock()

@@ -159,6 +159,7 @@ func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Ti
 		deadline = until
 	}
 	pubCtx, cancel := context.WithDeadline(hardStop, deadline)
+	fault.Hit(fault.BeforePublish)
 	results := w.publish(pubCtx, batch)
 	cancel()
 	fault.Hit(fault.AfterPublish)
@@ -186,6 +187,10 @@ func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Ti
 	}
 	if v.unavailable != nil {
 		return len(records), fmt.Errorf("publish: %w", v.unavailable)
+	}
+	if settled.Delivered+settled.Retried+settled.Dead == 0 {
+		// The next claim brings the same records: without a pause they would be published again as fast as the loop turns.
+		return len(records), fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, something else settled them, or this role may not update them", len(records))
 	}
 	return len(records), nil
 }

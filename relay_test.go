@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,7 @@ type memory struct {
 	publishHook func(ctx context.Context, batch []Delivery) []Result
 	settleErr   func(try int) error
 	leaseErr    func() error
+	lose        bool // Settle changes nothing, as if the lanes had gone
 }
 
 func (m *memory) Lease(context.Context, uuid.UUID, time.Duration) ([]Lane, error) {
@@ -96,6 +98,9 @@ func (m *memory) Settle(_ context.Context, _ uuid.UUID, _ []Lane, outcomes []Out
 		if err := m.settleErr(m.settles); err != nil {
 			return Settled{}, err
 		}
+	}
+	if m.lose {
+		return Settled{Lost: len(outcomes)}, nil
 	}
 	var s Settled
 	for _, o := range outcomes {
@@ -363,6 +368,29 @@ func TestRelayTakesAWrongAnswerForUnknown(t *testing.T) {
 		pass(time.Second)
 		if m.settles != 0 {
 			t.Errorf("settled %+v after 7 results for 2 deliveries", m.settled)
+		}
+	})
+}
+
+// Records that come back however often they are settled (the lanes went elsewhere, a policy hides the update) must neither make the loop spin nor
+// look like progress.
+func TestRelayBacksOffFromWhatItCannotSettle(t *testing.T) {
+	m := &memory{lose: true}
+	m.add("a", "b")
+	inBubble(t, m, RelayConfig{BatchRecords: 2}, func(t *testing.T, r *Relay) {
+		pass(20 * time.Second)
+		m.locked(func() {
+			if n := len(m.published); n == 0 || n > 2*20 {
+				t.Errorf("published %d times in 20 s, want a few", n)
+			}
+		})
+		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); ok || !strings.Contains(why, "none of 2 records") {
+			t.Errorf("ready %t, %q", ok, why)
+		}
+		m.locked(func() { m.lose = false })
+		pass(3 * time.Second)
+		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); !ok {
+			t.Error(why)
 		}
 	})
 }

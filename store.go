@@ -22,8 +22,9 @@ type Store interface {
 	// Claim reads the oldest undelivered records of the lanes, at most limit.Records and, but for the first, at most
 	// limit.Bytes of them. It locks and writes nothing. Records behind a key that waits for a retry are left out.
 	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
-	// Settle records the outcomes, in one transaction, of those records whose lane owner still holds at the given epoch; the
-	// others are left as they are and counted as Lost.
+	// Settle records the outcomes of those records whose lane owner still holds at the given epoch; the others are left as they are and
+	// counted as Lost. It does so in one transaction, unless the database refuses the data of one of them: that record then waits, with the
+	// refusal as its error and counted as Retried, and does not hold the others back.
 	Settle(ctx context.Context, owner uuid.UUID, lanes []Lane, outcomes []Outcome) (Settled, error)
 }
 
@@ -55,7 +56,8 @@ type Record struct {
 	DeliveredTo []string
 	// RawMetadata is the metadata as stored, JSON or nil; Event.Metadata is not filled.
 	RawMetadata json.RawMessage
-	// Defect says why the row cannot be delivered as it is (destinations that are no list of strings), or "".
+	// Defect says why the row cannot be delivered as it is (destinations that are no list of strings, a payload that the database cannot
+	// hand out), or "".
 	Defect string
 }
 

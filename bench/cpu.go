@@ -42,3 +42,8 @@ func (c cpu) per(before cpu, events int) string {
 	f := 100_000 / float64(events)
 	return fmt.Sprintf("%.2f / %.2f / %.2f", (c.postgres-before.postgres)*f, (c.redis-before.redis)*f, (c.self-before.self)*f)
 }
+
+// perCall returns the processor microseconds of the database and of this process since before, a call.
+func (c cpu) perCall(before cpu, calls float64) string {
+	return fmt.Sprintf("%.0f / %.0f", (c.postgres-before.postgres)/calls*1e6, (c.self-before.self)/calls*1e6)
+}

@@ -28,8 +28,9 @@ func (a *app) events() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "List the events of a table",
-		Long: `events lists a table's events, the newest first, with their state. Where there are more, it prints how to see the
-next page. outbox events show ID prints one with its payload and every error it met.
+		Long: `events lists a table's events, the newest first, with their state: by position in a table with an index of
+positions, as crawl_outbox, else by event id. There, ids that are no UUIDv7 tell no time and stand anywhere in the list.
+Where there are more, it prints how to see the next page. outbox events show ID prints one with its payload and every error it met.
 
 The states are the table's own: NEW, FAILED (will be retried), SENT and DEAD in outbox_events; pending, published and
 failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, whose dead events are in job_dlq.`,
@@ -89,7 +90,7 @@ func browse(ctx context.Context, c config.Config, name string, fn func(context.C
 	err = fn(ctx, b)
 	switch {
 	case errors.Is(err, postgres.ErrRowsHidden):
-		return usagef("%w: with --tenant", err)
+		return usagef("%w: name it with --tenant", err)
 	case errors.Is(err, postgres.ErrFilter):
 		return usageError{err}
 	}

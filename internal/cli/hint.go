@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"crypto/tls"
 	"errors"
 	"strings"
 
@@ -12,7 +13,10 @@ import (
 func hint(err error) string {
 	var connect *pgconn.ConnectError
 	var server *pgconn.PgError
+	var certificate *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &certificate):
+		return "the server's certificate is not trusted: name its authority's file in SSL_CERT_FILE, or for PostgreSQL in sslrootcert of the URL"
 	case errors.As(err, &server) && (strings.HasPrefix(server.Code, "28") || server.Code == "3D000"):
 		return "correct user, password or database in --database, OUTBOX_DATABASE_URL or DATABASE_URL"
 	case errors.As(err, &server) && server.Code == "42P01":

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"time"
 
@@ -48,10 +49,13 @@ func parseLine(text []byte, e outbox.Event) (outbox.Event, error) {
 	if err := d.Decode(&in); err != nil {
 		var kind *json.UnmarshalTypeError
 		if errors.As(err, &kind) && kind.Field != "" {
-			return e, fmt.Errorf("%s is a %s, want a %s", kind.Field, kind.Value, kind.Type)
+			return e, fmt.Errorf("%s: got JSON of type %s, want %s", kind.Field, kind.Value, typeName(kind.Type))
 		}
 		if errors.As(err, &kind) {
-			return e, fmt.Errorf("it is a %s, want an object with the fields of an event", kind.Value)
+			return e, fmt.Errorf("got JSON of type %s, want an object with the fields of an event", kind.Value)
+		}
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return e, errors.New("its JSON is not complete: an event must be on one line")
 		}
 		return e, errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
@@ -95,6 +99,17 @@ func parseLine(text []byte, e outbox.Event) (outbox.Event, error) {
 	return e, nil
 }
 
+// typeName is a type of inputLine in the words of JSON.
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Slice:
+		return "list of strings"
+	case reflect.Int:
+		return "whole number"
+	}
+	return t.String()
+}
+
 // writeLines writes an event a line. template has what lines may leave out.
 func (a *app) writeLines(ctx context.Context, w *writing, template outbox.Event, form string) error {
 	b := lineBatch{app: a, writing: w, form: form, next: 1, progress: newProgress(a.Err)}
@@ -105,7 +120,10 @@ func (a *app) writeLines(ctx context.Context, w *writing, template outbox.Event,
 	}
 	b.progress.done()
 	if problem != nil {
-		return fmt.Errorf("%w; the lines before line %d are committed (%s), go on from there: tail -n +%d FILE | outbox write --jsonl", problem, b.next, b.summary(), b.next)
+		if b.next == 1 {
+			return fmt.Errorf("%w; nothing before that was written", problem)
+		}
+		return fmt.Errorf("%w; the lines before line %d are committed (%s), go on from there with the same flags: tail -n +%d FILE | outbox write --jsonl …", problem, b.next, b.summary(), b.next)
 	}
 	out := a.Out
 	if form == "json" {

@@ -198,8 +198,13 @@ func (a *app) migrating(ctx context.Context, c config.Config, fn func(context.Co
 		return firstOf(failure, err)
 	}
 	var changes []change
+	var changed bool
 	for i, s := range after {
-		changes = append(changes, change{Set: s.Set, Version: s.Current, Changed: difference(before[i].Pending, s.Pending)})
+		c := change{Set: s.Set, Version: s.Current, Changed: difference(before[i].Pending, s.Pending)}
+		changes, changed = append(changes, c), changed || len(c.Changed) > 0
+	}
+	if failure != nil && !changed {
+		return failure
 	}
 	if c.Output == "json" {
 		return firstOf(failure, printJSON(a.Out, changes))

@@ -37,8 +37,8 @@ Tables of your own shape are served through --layout, a YAML list. Each entry na
 that play a part, and optionally destination and max_attempts:
 
     - table: billing.outbox
-      id: event_id               # uuid, required like position, topic, payload, attempts, next_retry_at
-      position: seq              # bigint drawn by the database
+      id: event_id               # uuid not null; required like position, topic, payload, attempts, next_retry_at
+      position: seq              # bigint not null, drawn by the database
       topic: kind
       payload: body
       key: invoice_id            # what must stay in order

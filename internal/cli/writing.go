@@ -58,6 +58,12 @@ func openWriting(ctx context.Context, databaseURL string, f writeFlags) (_ *writ
 	}
 	if err != nil {
 		w.pool.Close()
+		var schema *postgres.SchemaError
+		if errors.As(err, &schema) && f.table != postgres.OutboxEvents().Table {
+			// What the table needs to be served is not what it needs to be written here.
+			return nil, fmt.Errorf("--table: outbox write needs a table with the columns of outbox_events: %w", &postgres.SchemaError{
+				Table: schema.Table, Missing: schema.Missing, Remedy: "correct --table, or insert with SQL into a table of another shape"})
+		}
 		return nil, err
 	}
 	ctx, w.stopNotifier = context.WithCancel(context.WithoutCancel(ctx))

@@ -65,7 +65,8 @@ func Relay() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("relay", pflag.ContinueOnError)
 	fs.StringSlice("table", nil, "`tables` to serve (default: those of outbox_events, event_outbox and crawl_outbox that exist, and every mapped one)")
 	fs.StringToString("destination", nil, "`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default run:{key} for crawl_outbox, {topic} for others)")
-	fs.String("envelope", "cloudevents", "what a subscriber receives: cloudevents, or payload for the bare payload")
+	fs.Lookup("destination").DefValue = "" // or --help adds "(default [])"
+	fs.String("envelope", "cloudevents", "`form` of what a subscriber receives: cloudevents, or payload for the bare payload")
 	fs.Int("workers", 2, "`loops` that share a table's lanes: one waits for Redis while another works in the database")
 	fs.Int("batch", 1000, "most `events` in one claim, publish and settle")
 	fs.Int("batch-bytes", 8<<20, "most `bytes` of payload in a batch (a single larger event still goes)")

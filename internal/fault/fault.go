@@ -2,7 +2,8 @@
 // built without the tag "fault" has none of it: Hit is then an empty function that the compiler removes.
 //
 // A binary built with the tag reads OUTBOX_FAULT, a list such as "after-publish:3:kill": at the third time the point is
-// reached the process kills itself with SIGKILL, without running a deferred call or flushing a buffer.
+// reached the process kills itself with SIGKILL, without running a deferred call or flushing a buffer. "stop" in place of "kill" is
+// SIGSTOP: the process stands still until somebody sends it SIGCONT.
 package fault
 
 // Point is a moment in the relay's turn.
@@ -10,6 +11,7 @@ type Point string
 
 // The points, in the order of a turn.
 const (
-	AfterClaim   Point = "after-claim"
-	AfterPublish Point = "after-publish" // the sink has answered, nothing is settled
+	AfterClaim    Point = "after-claim"
+	BeforePublish Point = "before-publish" // the lease was looked at for the last time
+	AfterPublish  Point = "after-publish"  // the sink has answered, nothing is settled
 )

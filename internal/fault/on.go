@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 var (
@@ -30,10 +31,15 @@ func Hit(p Point) {
 		if at, err := strconv.Atoi(f[1]); err != nil || at != n {
 			continue
 		}
-		if f[2] == "kill" {
+		switch f[2] {
+		case "kill":
 			fmt.Fprintf(os.Stderr, "fault: %s struck\n", entry)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {} // the signal is on its way
+		case "stop":
+			fmt.Fprintf(os.Stderr, "fault: %s struck\n", entry)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			time.Sleep(50 * time.Millisecond) // the signal is on its way to this thread
 		}
 	}
 }

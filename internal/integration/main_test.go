@@ -20,15 +20,19 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.Main(m)
+	_ = os.RemoveAll(binaryDir) // a temporary directory, or none
+}
+
+var binaryDir string
 
 // binary builds the command once, with the fault points compiled in.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "outbox-bin-")
-	if err != nil {
+var binary = sync.OnceValues(func() (_ string, err error) {
+	if binaryDir, err = os.MkdirTemp("", "outbox-bin-"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "outbox")
+	path := filepath.Join(binaryDir, "outbox")
 	out, err := exec.Command("go", "build", "-tags", "fault", "-o", path, "../../cmd/outbox").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the command: %w\n%s", err, out)
@@ -46,7 +50,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{url: testenv.Database(t), redis: testenv.RedisServer(t)}
+	return newWorldIn(t, testenv.Database(t))
+}
+
+// newWorldIn is newWorld in a database that exists.
+func newWorldIn(t *testing.T, url string) *world {
+	t.Helper()
+	w := &world{url: url, redis: testenv.RedisServer(t)}
 	if err := migrations.Up(t.Context(), w.url, migrations.Sets...); err != nil {
 		t.Fatal(err)
 	}
@@ -96,6 +106,7 @@ type message struct {
 	Subject  string          `json:"subject"`
 	Key      string          `json:"partitionkey"`
 	Sequence string          `json:"sequence"`
+	Tenant   string          `json:"tenantid"`
 	Data     json.RawMessage `json:"data"`
 	At       time.Time       `json:"-"`
 }

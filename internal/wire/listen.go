@@ -28,7 +28,11 @@ func listen(ctx context.Context, address string, m *metrics.Metrics, health *Hea
 		return nil, fmt.Errorf("listen on %s: %w: choose another address with --listen", address, err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 5 * time.Second}))
+	registry := promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 5 * time.Second})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		health.countLanes()
+		registry.ServeHTTP(w, r)
+	})
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"status": "alive"})
 	})

@@ -8,6 +8,7 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
@@ -44,13 +45,16 @@ func Pool(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
 }
 
 // passing tells whether a failure to open something can go away while one waits: a server that is down, starting or out of connections, and
-// not a wrong password or a missing column, which need somebody to act.
+// not a wrong password, an untrusted certificate or a missing column, which need somebody to act.
 func passing(err error) bool {
 	var settings *config.Error
 	var schema *postgres.SchemaError
 	var server *pgconn.PgError
+	var certificate *tls.CertificateVerificationError
 	switch {
-	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, postgres.ErrRowsHidden), errors.Is(err, errNoTable), redis.IsAuthError(err):
+	case errors.As(err, &certificate):
+		return false
+	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, postgres.ErrRowsHidden), errors.Is(err, postgres.ErrNotAllowed), errors.Is(err, errNoTable), redis.IsAuthError(err):
 		return false
 	case errors.As(err, &server):
 		switch server.Code[:2] {

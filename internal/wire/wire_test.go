@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -30,9 +31,11 @@ func TestPassing(t *testing.T) {
 		{"starting", server("57P03"), true},
 		{"out of connections", server("53300"), true},
 		{"wrong password", server("28P01"), false},
+		{"certificate", outbox.Unavailable(fmt.Errorf("connect: %w", &tls.CertificateVerificationError{Err: errors.New("signed by unknown authority")})), false},
 		{"no such database", server("3D000"), false},
 		{"not allowed", server("42501"), false},
 		{"old schema", fmt.Errorf("open: %w", &postgres.SchemaError{Table: "t"}), false},
+		{"no privileges", fmt.Errorf("open: %w", postgres.ErrNotAllowed), false},
 		{"row-level security", fmt.Errorf("open: %w", postgres.ErrRowsHidden), false},
 		{"settings", &config.Error{}, false},
 		{"no table", fmt.Errorf("%w: none", errNoTable), false},

@@ -89,12 +89,6 @@ func event(t testing.TB, channel string, key int) outbox.Delivery {
 	}
 }
 
-// to is the same event for another channel.
-func to(d outbox.Delivery, channel string) outbox.Delivery {
-	d.Destination = channel
-	return d
-}
-
 // subscription collects the ids that arrive on some channels.
 type subscription struct {
 	t      testing.TB

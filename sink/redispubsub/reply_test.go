@@ -67,10 +67,10 @@ func FuzzAnswer(f *testing.F) {
 		}
 		var list []any
 		for _, b := range reply {
-			switch {
-			case b == 's':
+			switch b {
+			case 's':
 				list = append(list, "ERR channel")
-			case b == 'n':
+			case 'n':
 				list = append(list, nil)
 			default:
 				list = append(list, int64(int8(b)))

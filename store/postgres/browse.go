@@ -241,7 +241,7 @@ func (b *Browser) check(f Filter) (statuses []string, err error) {
 	}
 	switch {
 	case b.hidden && f.Tenant == "":
-		return nil, fmt.Errorf("%w: %w: row-level security shows one tenant at a time, name it", ErrFilter, ErrRowsHidden)
+		return nil, fmt.Errorf("%w in %s: %w, which sees one tenant at a time", ErrFilter, b.layout.Table, ErrRowsHidden)
 	case f.Tenant != "" && b.layout.Tenant == "" && b.layout.App == "":
 		return refuse("it has no tenants")
 	case f.Key != "" && b.layout.Key == "":

@@ -22,7 +22,7 @@ func (e *SchemaError) Error() string {
 	if len(e.Missing) == 0 {
 		return fmt.Sprintf("table %s does not exist: %s", e.Table, e.Remedy)
 	}
-	return fmt.Sprintf("table %s is older than this program needs, it lacks %s: %s", e.Table, strings.Join(e.Missing, ", "), e.Remedy)
+	return fmt.Sprintf("table %s is not what this program needs, it lacks %s: %s", e.Table, strings.Join(e.Missing, ", "), e.Remedy)
 }
 
 // migrationSets says which set of migrations makes a table.
@@ -48,6 +48,9 @@ func (s *Store) checkSchema(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := checkAllowed(ctx, s.pool, s.layout); err != nil {
+		return err
+	}
 	return checkVisible(ctx, s.pool, s.layout)
 }
 
@@ -65,6 +68,9 @@ func checkTable(ctx context.Context, pool *pgxpool.Pool, table string, columns [
 		return fmt.Errorf("check table %s: %w", table, err)
 	}
 	remedy := "add the columns or correct the layout"
+	if len(names) == 0 {
+		remedy = "make it or correct its name in the layout"
+	}
 	if set, ok := migrationSets[table]; ok {
 		remedy = "run: outbox migrate up --set " + set
 	}
@@ -101,4 +107,38 @@ func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout Layout) error 
 		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay TO CURRENT_USER)", layout.Table, ErrRowsHidden)
 	}
 	return nil
+}
+
+// ErrNotAllowed says that this role lacks privileges on the table: a relay would go on failing.
+var ErrNotAllowed = errors.New("this database role lacks privileges")
+
+// checkAllowed finds out whether this role may read the table and write down what became of its events. Tables of the migration sets
+// are granted by roles.sql; nobody but their owner can grant a mapped one.
+func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l Layout) error {
+	sql, err := plain("check_allowed")
+	if err != nil {
+		return err
+	}
+	var sets []string
+	for _, c := range []string{l.Status, l.DeliveredAt, l.Attempts, l.NextRetryAt, l.LastError, l.ErrorHistory, l.DeliveredTo} {
+		if c != "" {
+			sets = append(sets, c)
+		}
+	}
+	rows, err := pool.Query(ctx, sql, quoteTable(l.Table), sets, l.Status == "")
+	if err != nil {
+		return fmt.Errorf("check privileges on %s: %w", l.Table, err)
+	}
+	lacks, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("check privileges on %s: %w", l.Table, err)
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login", strings.Join(lacks, ", "), l.Table)
+	if _, ours := migrationSets[l.Table]; ours {
+		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
+	}
+	return fmt.Errorf("serve table %s: %w: %s: %s", l.Table, ErrNotAllowed, strings.Join(lacks, ", "), remedy)
 }

@@ -16,11 +16,33 @@ import (
 
 // Claim implements outbox.Store.
 //
-// The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty columns cost more than the query.
+// A row that the database cannot hand out (a number of 130,000 digits in eight bytes, repeated until the text is longer than a gigabyte; a
+// damaged page) ends the query at every attempt. What was read before it is returned; once it is the first, it comes without its payload and
+// with a Defect, so that it costs its own key a dead letter and the others nothing.
 func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+	records, err := s.read(ctx, s.sql.claim, lanes, s.claims.limit(limit), limit.Bytes)
+	switch {
+	case err == nil:
+		return records, nil
+	case !ofTheData(err):
+		return nil, err
+	case len(records) > 0:
+		return records, nil
+	}
+	records, again := s.read(ctx, s.sql.claimUnreadable, lanes, 1, limit.Bytes)
+	if again != nil || len(records) == 0 {
+		return nil, err
+	}
+	records[0].Defect = "the row cannot be read: " + err.Error()
+	return records, nil
+}
+
+// read runs a claim. With an error it returns the rows that came before it.
+//
+// The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty columns cost more than the query.
+func (s *Store) read(ctx context.Context, sql string, lanes []outbox.Lane, ask, maxBytes int) ([]*outbox.Record, error) {
 	numbers, _ := splitLanes(lanes)
-	ask := s.claims.limit(limit)
-	rows, err := s.pool.Query(ctx, s.sql.claim, claimFormats, numbers, ask)
+	rows, err := s.pool.Query(ctx, sql, claimFormats, numbers, ask)
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", s.layout.Table, err)
 	}
@@ -34,7 +56,7 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 	for rows.Next() {
 		raw := rows.RawValues()
 		size := len(raw[colPayload])
-		if len(records) > 0 && bytes+size > limit.Bytes {
+		if len(records) > 0 && bytes+size > maxBytes {
 			break // Close discards the rest, which never was in memory at once; the next claim asks for fewer
 		}
 		bytes += size
@@ -49,10 +71,10 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 		records = append(records, rec)
 	}
 	rows.Close()
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.layout.Table, err)
-	}
 	s.claims.saw(len(records), bytes)
+	if err := rows.Err(); err != nil {
+		return records, fmt.Errorf("read %s: %w", s.layout.Table, err)
+	}
 	return records, nil
 }
 
@@ -137,6 +159,10 @@ func (s *Store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	}
 	if m := raw[colMetadata]; m != nil {
 		rec.RawMetadata = payload.keep(m)
+	}
+	if size := len(raw[colPayload]); size > s.maxPayload {
+		rec.Defect = fmt.Sprintf("the payload is %d bytes as text, more than %d", size, s.maxPayload)
+		return nil
 	}
 	rec.Payload = payload.keep(raw[colPayload])
 	return nil

@@ -12,7 +12,8 @@ import (
 )
 
 // Connect opens a pool for relays: at most conns connections, with the session settings of sql/session.sql. Producers and readers use a
-// pool of their own. It does not wait for the server; the first use does.
+// pool of their own. It does not wait for the server; the first use does. A relay uses one connection a worker and one for its leases; Listen
+// and Backlog one each.
 // Errors never contain the URL.
 func Connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)

@@ -13,15 +13,15 @@ import (
 type Layout struct {
 	Table string `koanf:"table"` // may be schema-qualified: "billing.outbox"
 
-	ID       string `koanf:"id"`       // uuid: the event id, the duplicate key at sinks (required)
-	Position string `koanf:"position"` // bigint drawn by the database at insert, the order within a key (required)
+	ID       string `koanf:"id"`       // uuid NOT NULL: the event id, the duplicate key at sinks (required)
+	Position string `koanf:"position"` // bigint NOT NULL drawn by the database at insert, the order within a key (required)
 	Topic    string `koanf:"topic"`    // what happened (required)
 	Payload  string `koanf:"payload"`  // json or jsonb (required)
 
 	Key      string   `koanf:"key"`       // what must stay in order, as consumers see it; empty: nothing is ordered
 	KeyScope []string `koanf:"key_scope"` // columns within whose values Key means something: tenant, aggregate type
-	OrderKey string   `koanf:"order_key"` // bigint: stored hash of KeyScope and Key, if the table has it
-	Lane     string   `koanf:"lane"`      // smallint 0..63: stored lane, if the table has it
+	OrderKey string   `koanf:"order_key"` // bigint: stored hash of KeyScope and Key, if the table has it; needs an index on (OrderKey, Position) where NextRetryAt is not null
+	Lane     string   `koanf:"lane"`      // smallint 0..63 NOT NULL: stored lane, if the table has it
 
 	AggregateType string `koanf:"aggregate_type"`
 	Tenant        string `koanf:"tenant"` // a namespace of table apps
@@ -75,7 +75,7 @@ func EventOutbox() Layout {
 }
 
 // CrawlOutbox is the table crawl_outbox of FR-007, which FR-005 calls run_outbox. A dead row leaves it: the log, crawl_events,
-// keeps the event.
+// keeps the event. What FR-005 asks of its relay besides is RelayConfig's: Destination run:{key}, and MaxAttempts 3.
 func CrawlOutbox() Layout {
 	return Layout{
 		Table: "crawl_outbox", ID: "event_id", Position: "id", Topic: "event_type", Payload: "payload",
@@ -178,6 +178,7 @@ func (l Layout) quoted() quotedLayout {
 type quotedLayout struct {
 	Layout
 	DeleteDead bool
+	Unreadable bool // claim.sql only
 }
 
 func quoteTable(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }

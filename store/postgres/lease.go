@@ -36,6 +36,13 @@ func (s *Store) Lease(ctx context.Context, owner uuid.UUID, ttl time.Duration) (
 	if err != nil {
 		return nil, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, err)
 	}
+	if len(lanes) < outbox.Lanes {
+		// The others are another relay's, or their rows are gone (restored tables, TRUNCATE). Nobody could serve those, and every relay would
+		// look as if it stood by. The next call takes what is made here.
+		if _, err := s.pool.Exec(ctx, s.sql.leaseRows, s.layout.Table, outbox.Lanes); err != nil {
+			return nil, fmt.Errorf("make lanes of %s: %w", s.layout.Table, err)
+		}
+	}
 	slices.SortFunc(lanes, func(a, b outbox.Lane) int { return int(a.Number) - int(b.Number) })
 	return lanes, nil
 }

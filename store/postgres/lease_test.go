@@ -158,3 +158,16 @@ func explain(t *testing.T, s *Store, sql string, args []any) string {
 	}
 	return plan.String()
 }
+
+// Lanes whose rows were deleted under running relays come back: otherwise every relay would stand by for ever, and look healthy.
+func TestLeaseMakesLostLanesAgain(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, _ := serving(t, pool, OutboxEvents())
+	exec(t, pool, "DELETE FROM outbox_lanes WHERE lane % 2 = 0")
+	for _, want := range []int{outbox.Lanes / 2, outbox.Lanes} {
+		if lanes, err := s.Lease(t.Context(), owner, time.Minute); err != nil || len(lanes) != want {
+			t.Fatalf("got %d lanes, error %v, want %d", len(lanes), err, want)
+		}
+	}
+}

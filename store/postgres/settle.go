@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,9 +18,58 @@ import (
 // maxErrorBytes bounds an error's text in the table; the rest of a longer one is cut.
 const maxErrorBytes = 2000
 
-// Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction; a
-// batch without failures, the usual one, is a single statement.
+// unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.
+const unsettledRetry = time.Hour
+
+// Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction.
+//
+// If the server refuses the data of one of them (a payload of type json that jsonb does not take, an error text too long for a mapped
+// column) the batch is settled in halves until that one is alone: it waits, with the refusal as its error, and the others do not. Without this the
+// lanes would stand still until somebody removed the row.
 func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
+	settled, err := s.settleAll(ctx, owner, lanes, outcomes)
+	if !ofTheData(err) {
+		return settled, err
+	}
+	if half := len(outcomes) / 2; half > 0 {
+		first, err := s.Settle(ctx, owner, lanes, outcomes[:half])
+		if err != nil {
+			return outbox.Settled{}, err
+		}
+		second, err := s.Settle(ctx, owner, lanes, outcomes[half:])
+		if err != nil {
+			return outbox.Settled{}, err
+		}
+		return outbox.Settled{Delivered: first.Delivered + second.Delivered, Retried: first.Retried + second.Retried,
+			Dead: first.Dead + second.Dead, Lost: first.Lost + second.Lost}, nil
+	}
+	again := outcomes[0]
+	again.State, again.RetryIn = outbox.Retry, max(again.RetryIn, unsettledRetry)
+	again.Failures = []outbox.Failure{{Error: err.Error()}}
+	settled, err = s.settleAll(ctx, owner, lanes, []outbox.Outcome{again})
+	if ofTheData(err) { // not even with that error
+		again.Failures = nil
+		settled, err = s.settleAll(ctx, owner, lanes, []outbox.Outcome{again})
+	}
+	return settled, err
+}
+
+// ofTheData tells whether the server refused what a row contains, which trying again does not change: data exceptions (22), integrity
+// constraints (23), limits of the program (54), damaged data (XX001).
+func ofTheData(err error) bool {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return false
+	}
+	switch server.Code[:2] {
+	case "22", "23", "54":
+		return true
+	}
+	return server.Code == "XX001"
+}
+
+// settleAll is one request. A batch without failures, the usual one, is a single statement.
+func (s *Store) settleAll(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
 	var done delivered
 	var again retries
 	var dead deaths

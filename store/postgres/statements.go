@@ -12,8 +12,8 @@ var sqlFiles embed.FS
 
 // statements are the texts of sql/ with a layout's names filled in.
 type statements struct {
-	claim, settleDelivered, settleRetry, settleDead, settleApps string
-	leaseRows, leaseTake, leaseDurable, leaseRelease, backlog   string
+	claim, claimUnreadable, settleDelivered, settleRetry, settleDead, settleApps string
+	leaseRows, leaseTake, leaseDurable, leaseRelease, backlog                    string
 }
 
 func parseSQL() (*template.Template, error) {
@@ -62,5 +62,7 @@ func (l Layout) statements() (statements, error) {
 			return s, err
 		}
 	}
-	return s, nil
+	q.Unreadable = true
+	s.claimUnreadable, err = render(t, "claim", q)
+	return s, err
 }

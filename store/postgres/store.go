@@ -13,12 +13,17 @@ import (
 
 // Store is an outbox table that a relay can serve. It is safe for concurrent use.
 type Store struct {
-	pool   *pgxpool.Pool
-	layout Layout
-	sql    statements
-	intern interner
-	claims claimSize
+	pool       *pgxpool.Pool
+	layout     Layout
+	sql        statements
+	intern     interner
+	claims     claimSize
+	maxPayload int // bytes of a payload as text; a longer one is a defect
 }
+
+// maxPayload is what jsonb itself can hold. Only numbers with large exponents are longer as text, up to 15,000 times: one message of them is more
+// than Redis takes (512 MB), which it answers by closing the connection, and so the whole relay would wait for ever.
+const maxPayload = 256 << 20
 
 var _ outbox.Store = (*Store)(nil)
 
@@ -32,8 +37,11 @@ func Open(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Store, error
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, layout: layout, sql: sql}
+	s := &Store{pool: pool, layout: layout, sql: sql, maxPayload: maxPayload}
 	if err := s.checkSchema(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.checkTypes(ctx); err != nil {
 		return nil, err
 	}
 	if _, err := pool.Exec(ctx, sql.leaseRows, layout.Table, outbox.Lanes); err != nil {

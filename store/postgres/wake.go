@@ -84,7 +84,12 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func
 	}
 	pause, complained := time.Second, false
 	for {
-		err := listen(ctx, pool, sql, func() { pause, complained = time.Second, false }, wake)
+		err := listen(ctx, pool, sql, func() {
+			if complained {
+				log.Info("listening for new events again")
+			}
+			pause, complained = time.Second, false
+		}, wake)
 		if ctx.Err() != nil {
 			return nil
 		}

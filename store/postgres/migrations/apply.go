@@ -151,7 +151,7 @@ func down(ctx context.Context, conn *pgx.Conn, databaseURL string, steps int, se
 				return err
 			}
 			if standing.Current > 0 || standing.Dirty {
-				return fmt.Errorf("set %s stands on core: run `outbox migrate down --set %s` for all its steps first: %w", other, other, ErrCoreNeeded)
+				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first", ErrCoreNeeded, other, other)
 			}
 		}
 	}

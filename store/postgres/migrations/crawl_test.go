@@ -111,7 +111,7 @@ func TestForeignKeyConstraintPreventsOrphanedEvents(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
 	for table, constraint := range map[string]string{"crawl_events": "crawl_events_crawl_id_fkey", "crawl_outbox": "crawl_outbox_crawl_id_fkey"} {
-		e := refused(t, conn, "23503", "INSERT INTO "+table+" (crawl_id, event_type, payload) VALUES (gen_random_uuid(), 'E', '{}')")
+		e := refusal(t, conn, "23503", "INSERT INTO "+table+" (crawl_id, event_type, payload) VALUES (gen_random_uuid(), 'E', '{}')")
 		if e.ConstraintName != constraint {
 			t.Errorf("refused by %s", e.ConstraintName)
 		}
@@ -139,7 +139,7 @@ func TestNothingAfterTheTerminalEvent(t *testing.T) {
 		run(t, conn, insert, id, "RUN_STARTED")
 		run(t, conn, insert, id, last)
 		for _, next := range append(terminal, "PROCESSING") {
-			e := refused(t, conn, "23514", insert, id, next)
+			e := refusal(t, conn, "23514", insert, id, next)
 			if e.ConstraintName != "crawl_events_after_terminal" || !strings.Contains(e.Message, "ended with "+last) {
 				t.Errorf("%s after %s: %v (%s)", next, last, e, e.ConstraintName)
 			}
@@ -158,7 +158,7 @@ func TestAGivenSeqMustBeTheNext(t *testing.T) {
 	run(t, conn, insert, id, 1)
 	run(t, conn, insert, id, 2)
 	for _, seq := range []int{-1, 0, 1, 2, 4} {
-		e := refused(t, conn, "23514", insert, id, seq)
+		e := refusal(t, conn, "23514", insert, id, seq)
 		if e.ConstraintName != "crawl_events_seq_gap" || !strings.Contains(e.Message, "the next one is 3") {
 			t.Errorf("seq %d: %v (%s)", seq, e, e.ConstraintName)
 		}

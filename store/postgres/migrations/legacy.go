@@ -28,7 +28,7 @@ type LegacyReport struct {
 // Legacy upgrades the outbox table of before ADR-004 (id, tenant_id, aggregate_id, type, schema_id, schema_ver,
 // payload, status NEW|SENT|ERR, retry_cnt, created_at) in place to the columns of outbox_events, so that a relay can
 // serve it as a mapped table. No row is lost and no value of one, but that ERR becomes DEAD; the column type stays
-// beside its copy event_topic.
+// beside its copy event_topic. An aggregate_id of type uuid becomes VARCHAR(128), as ADR-004 has it.
 //
 // It works in three steps. The columns are added and two renamed: one short transaction. Rows are filled oldest
 // first in batches with a commit each, which readers and writers hardly notice. Last, in one transaction under an

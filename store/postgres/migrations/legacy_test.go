@@ -84,7 +84,7 @@ func checkUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 	if last := one[bool](t, conn, "SELECT position = (SELECT max(position) FROM outbox) AND position = (SELECT count(*) FROM outbox) FROM outbox WHERE event_topic = 'product.created'"); !last {
 		t.Error("a new row's position does not follow the upgraded ones")
 	}
-	if e := refused(t, conn, "23514", "UPDATE outbox SET status = 'ERR'"); e.ConstraintName != "outbox_status_check" {
+	if e := refusal(t, conn, "23514", "UPDATE outbox SET status = 'ERR'"); e.ConstraintName != "outbox_status_check" {
 		t.Errorf("ERR is refused by %s", e.ConstraintName)
 	}
 	run(t, conn, "UPDATE outbox SET status = 'FAILED', next_retry_at = now() WHERE event_topic = 'product.created'")
@@ -393,4 +393,24 @@ func TestLegacyRefusesWhatDoesNotFit(t *testing.T) {
 			t.Errorf("%+v: %v", options, err)
 		}
 	}
+}
+
+// ADR-004, seed 004, line 21: aggregate_id holds uuids and other keys alike. A table that had it as uuid takes what today's writers insert, and
+// old keys fall into the lanes that new events of theirs do.
+func TestLegacyWithUUIDKeys(t *testing.T) {
+	url, conn := legacyDatabase(t)
+	run(t, conn, "ALTER TABLE outbox ALTER COLUMN aggregate_id TYPE UUID USING md5(aggregate_id)::uuid")
+	if _, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := one[string](t, conn, "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attname = 'aggregate_id'"); got != "character varying(128)" {
+		t.Errorf("aggregate_id is %s", got)
+	}
+	run(t, conn, `INSERT INTO outbox (id, tenant_id, event_topic, occurred_at, aggregate_id, source_bc, payload)
+		SELECT gen_random_uuid(), tenant_id, 'new', now(), aggregate_id, 'shop', '{}' FROM (SELECT DISTINCT tenant_id, aggregate_id FROM outbox) x`)
+	if odd := one[int](t, conn, `SELECT count(*) FROM outbox n JOIN outbox o USING (tenant_id, aggregate_id)
+		WHERE n.event_topic = 'new' AND (n.lane, n.order_key) IS DISTINCT FROM (o.lane, o.order_key)`); odd != 0 {
+		t.Errorf("%d old events are not in the lane of new ones of their key", odd)
+	}
+	run(t, conn, "INSERT INTO outbox (id, event_topic, occurred_at, aggregate_id, source_bc, payload) VALUES (gen_random_uuid(), 'new', now(), 'no uuid', 'shop', '{}')")
 }

@@ -52,6 +52,7 @@ type legacyTable struct {
 	WidenStatus   bool     // status is too short for FAILED
 	DropChecks    []string // quoted: checks on status
 	BareTimes     []string // times without a zone
+	WidenKey      bool     // aggregate_id is a uuid
 
 	columns map[string]legacyColumn
 }
@@ -114,6 +115,7 @@ func inspectLegacy(ctx context.Context, conn *pgx.Conn, name string) (*legacyTab
 	t.RenameVersion, t.RenameRetries = t.has("schema_ver"), t.has("retry_cnt")
 	status := t.columns["status"]
 	t.WidenStatus = status.kind == "varchar" && status.modifier >= 0 && status.modifier-4 < 10 // typmod counts a 4-byte header
+	t.WidenKey = t.columns["aggregate_id"].kind == "uuid"
 	for _, check := range checks {
 		t.DropChecks = append(t.DropChecks, pgx.Identifier{check}.Sanitize())
 	}
@@ -208,6 +210,9 @@ func (t *legacyTable) steps(rows, failed int64, batchSize int) []string {
 	}
 	for _, check := range t.DropChecks {
 		steps = append(steps, "replace the check "+check+" on status")
+	}
+	if t.WidenKey {
+		steps = append(steps, "make aggregate_id VARCHAR(128), which holds uuids and other keys alike, in the last step's rewrite")
 	}
 	batches := (rows + int64(batchSize) - 1) / int64(batchSize)
 	last := fmt.Sprintf("read the table (%s now) for NOT NULL and the check on status and build two indexes, under an ACCESS EXCLUSIVE lock: nobody reads or writes it meanwhile", t.size)

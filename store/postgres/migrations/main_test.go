@@ -121,11 +121,20 @@ func one[T any](t *testing.T, db querier, sql string, args ...any) T {
 	return values[0]
 }
 
-// refused checks that PostgreSQL refuses the statement with this SQLSTATE, and returns its error. It runs in a transaction
-// of its own, or below a savepoint, so that the caller's can go on.
-func refused(t *testing.T, db interface {
+// beginner is a connection or a transaction.
+type beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
-}, code, sql string, args ...any) *pgconn.PgError {
+}
+
+// refused checks that PostgreSQL refuses the statement with this SQLSTATE.
+func refused(t *testing.T, db beginner, code, sql string, args ...any) {
+	t.Helper()
+	_ = refusal(t, db, code, sql, args...) // it has checked the code
+}
+
+// refusal is refused and returns the error. The statement runs in a transaction of its own, or below a savepoint, so that the caller's can
+// go on.
+func refusal(t *testing.T, db beginner, code, sql string, args ...any) *pgconn.PgError {
 	t.Helper()
 	tx, err := db.Begin(t.Context())
 	if err != nil {
@@ -135,9 +144,9 @@ func refused(t *testing.T, db interface {
 	if rollback := tx.Rollback(t.Context()); rollback != nil {
 		t.Fatal(rollback)
 	}
-	var refusal *pgconn.PgError
-	if !errors.As(err, &refusal) || refusal.Code != code {
+	var refused *pgconn.PgError
+	if !errors.As(err, &refused) || refused.Code != code {
 		t.Fatalf("got error %v, want SQLSTATE %s, from %s", err, code, sql)
 	}
-	return refusal
+	return refused
 }

@@ -107,6 +107,7 @@ var additiveColumns = map[string][]string{
 	"job_dlq":       {"destination", "outbox_table", "event_key", "discarded_at", "discard_reason", "generation"},
 }
 
+// FR-005, 006, 007, plan 05-01 and ADR-004: the line of its seed stands at each table above.
 func TestColumnsAreTheSeeds(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -134,6 +135,7 @@ func TestColumnsAreTheSeeds(t *testing.T) {
 	}
 }
 
+// Seed 000, lines 56-57; seed 001, lines 86-87; seed 002, line 62; seed 004, lines 45-49; and SEED_FACTS 2 for what seed 002 leaves unsaid.
 func TestIndexesAreTheSeeds(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -201,6 +203,7 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 	}
 }
 
+// FR-006 and FR-007: crawl_id goes with its run (ON DELETE CASCADE). SEED_FACTS 2: an application with events cannot be removed.
 func TestForeignKeysAreTheSeeds(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -237,7 +240,7 @@ func TestErrorReasonsAreScopedBySource(t *testing.T) {
 		for _, source := range []string{"job", "event"} {
 			if strings.Contains(sources, source) {
 				run(t, conn, insertLetter, source, reason, 1, "[]")
-			} else if e := refused(t, conn, "23514", insertLetter, source, reason, 1, "[]"); e.ConstraintName != "job_dlq_error_reason_check" {
+			} else if e := refusal(t, conn, "23514", insertLetter, source, reason, 1, "[]"); e.ConstraintName != "job_dlq_error_reason_check" {
 				t.Errorf("%s from %s: refused by %s", reason, source, e.ConstraintName)
 			}
 		}
@@ -268,7 +271,7 @@ func TestChecksRefuse(t *testing.T) {
 		"job_dlq_attempts_check":      {insertLetter, "job", "Panic", 0, "[]"},
 		"job_dlq_error_history_check": {insertLetter, "job", "Panic", 1, "{}"},
 	} {
-		if e := refused(t, conn, "23514", statement[0].(string), statement[1:]...); e.ConstraintName != constraint {
+		if e := refusal(t, conn, "23514", statement[0].(string), statement[1:]...); e.ConstraintName != constraint {
 			t.Errorf("refused by %s, want %s", e.ConstraintName, constraint)
 		}
 	}

@@ -47,7 +47,7 @@ func Status(ctx context.Context, databaseURL string) ([]SetStatus, error) {
 }
 
 func status(ctx context.Context, conn *pgx.Conn, set string) (SetStatus, error) {
-	s := SetStatus{Set: set, Latest: Required(set)}
+	s := SetStatus{Set: set, Latest: Required(set), Pending: []string{}} // an empty list in JSON, not null
 
 	var version int64
 	row := conn.QueryRow(ctx, strings.ReplaceAll(versionSQL, "{table}", versionTable(set)))

@@ -135,7 +135,7 @@ func TestPurge(t *testing.T) {
 			}
 		}
 		for _, call := range []string{"purge_event_outbox(-1)", "purge_job_dlq(-1)", "purge_event_outbox(NULL)"} {
-			if e := refused(t, tx, "22023", "SELECT "+call); !strings.Contains(e.Message, "p_older_than_days") {
+			if e := refusal(t, tx, "22023", "SELECT "+call); !strings.Contains(e.Message, "p_older_than_days") {
 				t.Errorf("%s: %s: %v", role, call, e)
 			}
 		}

@@ -23,9 +23,9 @@ WITH held AS MATERIALIZED (
        AND e.{{.ID}} = o.id
        AND e.{{template "undelivered" .}}
        AND {{template "lane" .}} = ANY (ARRAY(SELECT lane FROM held))
-    RETURNING e.{{.Position}} AS position, e.{{.ID}} AS id, e.{{.Topic}}::text AS topic, e.{{.Payload}}::jsonb AS payload,
+    RETURNING e.{{.Position}} AS position, e.{{.ID}} AS id, coalesce(e.{{.Topic}}::text, '') AS topic, coalesce(e.{{.Payload}}::jsonb, 'null') AS payload,
               {{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}} AS key,
-              {{if .Generation}}e.{{.Generation}}{{else}}0{{end}} AS generation,
+              {{if .Generation}}coalesce(e.{{.Generation}}, 0){{else}}0{{end}} AS generation,
               {{if .App}}e.{{.App}}{{else}}NULL::uuid{{end}} AS app_id,
               {{if .Tenant}}coalesce(nullif(e.{{.Tenant}}::text, ''), $11){{else}}$11{{end}} AS tenant
               {{- if .ErrorHistory}}, coalesce(e.{{.ErrorHistory}}, '[]'){{else}}, '[]'::jsonb{{end}} AS history

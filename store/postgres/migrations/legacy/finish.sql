@@ -18,6 +18,9 @@ ALTER TABLE {{.Table}}
     ALTER COLUMN status         SET DEFAULT 'NEW',     ALTER COLUMN status         SET NOT NULL,
     ALTER COLUMN created_at     SET DEFAULT now(),     ALTER COLUMN created_at     SET NOT NULL,
     ALTER COLUMN position       SET NOT NULL,
+{{- if .WidenKey}}
+    ALTER COLUMN aggregate_id TYPE VARCHAR(128),   -- ADR-004: keys that are no uuid too, and writers send text
+{{- end}}
 {{- range .BareTimes}}
     ALTER COLUMN {{.}} TYPE TIMESTAMPTZ,   -- read in the session's time zone, as now() wrote them
 {{- end}}

@@ -1,0 +1,106 @@
+package outbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// These examples take the store and the sink as given, because what a test beside this package imports ends up in its users' go.sum.
+// Those of package store/postgres run against a server, and examples/embed is a whole program.
+
+// An order and the event about it are committed together, or neither is.
+func ExampleWriter_Write() {
+	var db *sql.DB                     // sql.Open("pgx", url)
+	var writer *outbox.Writer[*sql.Tx] // postgres.NewSQLWriter(outbox.WriterConfig{Source: "shop"})
+
+	placeOrder := func(ctx context.Context, id string) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.ExecContext(ctx, "INSERT INTO orders (id) VALUES ($1)", id); err != nil {
+			return err
+		}
+		placed, err := outbox.NewEvent("order.placed", map[string]string{"order": id})
+		if err != nil {
+			return err
+		}
+		placed.AggregateType, placed.AggregateID = "Order", id // the events of one order stay in order
+		if err := writer.Write(ctx, tx, placed); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}
+	_ = placeOrder
+}
+
+// A relay inside a service. examples/embed is the whole program.
+func ExampleNewRelay() {
+	var store outbox.Store // postgres.Open(ctx, pool, postgres.CrawlOutbox())
+	var sink outbox.Sink   // redispubsub.Open(ctx, url, redispubsub.Config{})
+
+	runs, err := outbox.ParseTemplate("run:{key}") // each run's events go to a channel of its own
+	if err != nil {
+		log.Fatal(err)
+	}
+	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{Name: "crawl_outbox", Destination: runs, MaxAttempts: 3})
+	if err != nil {
+		log.Fatal(err)
+	}
+	serve := func(ctx context.Context) error {
+		return relay.Run(ctx) // until ctx ends; then it finishes its batch and gives up its lanes
+	}
+	_ = serve
+}
+
+// answer classes a receiver's answer, as the Sink of a webhook would.
+func answer(status int) error {
+	err := fmt.Errorf("post event: status %d", status)
+	switch {
+	case status < 300:
+		return nil
+	case status == http.StatusGone:
+		return outbox.Permanent(err) // a dead letter at once
+	case status == http.StatusTooManyRequests:
+		return outbox.RetryAfter(err, time.Minute) // as the receiver asked
+	case status >= 500:
+		return outbox.Unavailable(err) // costs the event no attempt
+	}
+	return err // tried again after a growing delay, RelayConfig.MaxAttempts times
+}
+
+// What a Sink answers decides what becomes of an event.
+func ExampleClassify() {
+	fate := map[outbox.Class]string{
+		outbox.ClassRetryable: "tried again", outbox.ClassRetryAfter: "tried again after", outbox.ClassPermanent: "dead", outbox.ClassUnavailable: "waits for the receiver",
+	}
+	for _, status := range []int{400, 410, 429, 503} {
+		class, after := outbox.Classify(answer(status))
+		fmt.Println(status, fate[class], after)
+	}
+	// Output:
+	// 400 tried again 0s
+	// 410 dead 0s
+	// 429 tried again after 1m0s
+	// 503 waits for the receiver 0s
+}
+
+// A bad event is refused before anything is sent, so that the transaction stays usable.
+func ExampleEvent_Validate() {
+	event := outbox.Event{Topic: "note.saved", Source: "notes", Payload: []byte(`{"text": "\u0000"}`)}
+	err := event.Validate(outbox.DefaultMaxPayload)
+	var field *outbox.FieldError
+	fmt.Println(errors.Is(err, outbox.ErrInvalidEvent), errors.As(err, &field) && field.Field == "Payload")
+	fmt.Println(err)
+	// Output:
+	// true true
+	// event 0: Payload contains \u0000, which jsonb refuses (at byte 15)
+}

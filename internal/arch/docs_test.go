@@ -1,0 +1,62 @@
+package arch
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	docLink  = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`) // a colon: an address elsewhere
+	testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z0-9][A-Za-z0-9]*)`")
+)
+
+// A document that points to a file or names a test is wrong the day that is renamed, and nobody notices.
+func TestDocumentsPointAtWhatExists(t *testing.T) {
+	t.Parallel()
+	const root = "../.."
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	var tests strings.Builder
+	err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		tests.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	links, names := 0, 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range docLink.FindAllStringSubmatch(string(text), -1) {
+			links++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+				t.Errorf("%s: nothing is at %s", page, m[1])
+			}
+		}
+		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
+			names++
+			if !strings.Contains(tests.String(), "func "+m[1]+"(") {
+				t.Errorf("%s: there is no test %s", page, m[1])
+			}
+		}
+	}
+	if links == 0 || names == 0 {
+		t.Errorf("found %d links and %d names of tests in %d pages: the patterns find nothing", links, names, len(pages))
+	}
+}

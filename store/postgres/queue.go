@@ -1,0 +1,30 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Queue adds the INSERT of events to a batch of the caller's, to be sent with pool.SendBatch: a transaction whose statements are known
+// beforehand is then one round trip, events included. PostgreSQL runs a batch that is sent outside a transaction as one
+// transaction, committed at its end if every statement succeeded. (Inside one, with tx.SendBatch, it is part of that.)
+//
+// Nothing is queued if an event is invalid: the error is then a *FieldError. A second write of an id is a no-op; whoever wants
+// outbox.ErrDuplicateEvent has to learn it before the commit and uses Write or InTx.
+func (w *Writer) Queue(ctx context.Context, batch *pgx.Batch, events ...outbox.Event) error {
+	if w.Config().OnDuplicate == outbox.RefuseDuplicate {
+		return errors.New("queue events: RefuseDuplicate needs an answer before the commit, use Write or InTx")
+	}
+	rows, err := w.Prepare(ctx, events)
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	var inserted []uuid.UUID // nobody asks
+	w.insert.queue(batch, rows, w.Config().Order, &inserted)
+	return nil
+}

@@ -1,0 +1,41 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first publish: a settle that
+// compares a text with a uuid fails for ever, and a row without a position or lane is never delivered and nobody is told.
+func (s *Store) checkTypes(ctx context.Context) error {
+	sql, err := plain("check_nullable")
+	if err != nil {
+		return err
+	}
+	rows, err := s.pool.Query(ctx, sql, quoteTable(s.layout.Table), []string{s.layout.ID, s.layout.Position, s.layout.Lane})
+	if err != nil {
+		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
+	}
+	nullable, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
+	}
+	if len(nullable) > 0 {
+		return &SchemaError{Table: s.layout.Table, Missing: []string{"NOT NULL on " + strings.Join(nullable, " and ")},
+			Remedy: "a row without it could not be delivered: ALTER TABLE … ALTER COLUMN … SET NOT NULL"}
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("check statements for %s: %w", s.layout.Table, err)
+	}
+	defer conn.Release()
+	for _, sql := range []string{s.sql.claim, s.sql.settleDelivered, s.sql.settleRetry, s.sql.settleDead, s.sql.backlog} {
+		if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {
+			return fmt.Errorf("check statements for %s, a column is not of the type that its part in the layout asks for: %w", s.layout.Table, err)
+		}
+	}
+	return nil
+}
