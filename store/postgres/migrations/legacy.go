@@ -33,8 +33,8 @@ type LegacyReport struct {
 // It works in three steps. The columns are added and two renamed: one short transaction. Rows are filled oldest
 // first in batches with a commit each, which readers and writers hardly notice. Last, in one transaction under an
 // ACCESS EXCLUSIVE lock, the constraints and indexes are added, for which the table is read but not rewritten.
-// (500,000 rows of 500 bytes on two cores: 30 s, the last 1.5 s of it under the lock.) Only where a column changes its type,
-// as a bare TIMESTAMP does unless the session's time zone is UTC, is it rewritten there: 3.5 to 4.5 s. Filling a row
+// (500,000 rows of 500 bytes on two cores: 30 s, the last 1.5 s of it under the lock.) Only where a column changes its type
+// (aggregate_id from uuid; a bare TIMESTAMP, unless the session's time zone is UTC) is it rewritten there: 3.5 to 4.5 s. Filling a row
 // leaves its old version behind, so as much free disk again is needed; without a rewrite the table stays that large
 // (there 244 MB became 523) and autovacuum makes the room usable. Stop whoever writes the old column names before the first step.
 //
