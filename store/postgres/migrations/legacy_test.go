@@ -76,14 +76,10 @@ func checkUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 	if got, want := query[string](t, conn, columns, "outbox"), query[string](t, conn, columns, "outbox_events"); !slices.Equal(got, want) {
 		t.Errorf("the table has\n%s\noutbox_events has\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	// A writer of ADR-004 inserts into either; the key and lane agree, and the position goes on.
+	// A writer of ADR-004 inserts into either, and the position goes on.
 	for _, table := range []string{"outbox", "outbox_events"} {
 		run(t, conn, "INSERT INTO "+table+` (id, event_topic, occurred_at, aggregate_id, aggregate_type, source_bc, payload)
 			VALUES ('00000000-0000-7000-8000-000000000001', 'product.created', now(), '42', 'Product', 'catalog', '{}')`)
-	}
-	const lanes = "SELECT order_key || ' ' || lane FROM %s WHERE event_topic = 'product.created'"
-	if got, want := one[string](t, conn, fmt.Sprintf(lanes, "outbox")), one[string](t, conn, fmt.Sprintf(lanes, "outbox_events")); got != want {
-		t.Errorf("key and lane are %s, of outbox_events %s", got, want)
 	}
 	if last := one[bool](t, conn, "SELECT position = (SELECT max(position) FROM outbox) AND position = (SELECT count(*) FROM outbox) FROM outbox WHERE event_topic = 'product.created'"); !last {
 		t.Error("a new row's position does not follow the upgraded ones")
@@ -145,7 +141,7 @@ func TestLegacyDryRunChangesNothing(t *testing.T) {
 		t.Errorf("report: %+v", report)
 	}
 	steps := strings.Join(report.Steps, "\n")
-	for _, want := range []string{"nine columns", "rename schema_ver", "rename retry_cnt", `"status_known"`, "12000 rows in 12 batches of 1000", "DEAD in 3000", "rewrite the table ("} {
+	for _, want := range []string{"nine columns", "rename schema_ver", "rename retry_cnt", `"status_known"`, "12000 rows in 12 batches of 1000", "DEAD in 3000", "ACCESS EXCLUSIVE", "created_at becomes TIMESTAMPTZ"} {
 		if !strings.Contains(steps, want) {
 			t.Errorf("%q is not among the steps:\n%s", want, steps)
 		}
@@ -231,7 +227,7 @@ func TestLegacyGoesOnAfterACancelAtTheEnd(t *testing.T) {
 	result := make(chan error, 1)
 	go func() {
 		_, err := migrations.Legacy(ctx, url, migrations.LegacyOptions{BatchSize: 6000, Progress: func(done, _ int64) {
-			if done == legacyRows { // a long report begins to read: the rewrite has to wait for it
+			if done == legacyRows { // a long report begins to read: the last step has to wait for it
 				_, _ = reader.Exec(context.WithoutCancel(ctx), "BEGIN; SELECT count(*) FROM outbox")
 			}
 		}})
@@ -319,6 +315,40 @@ func TestLegacyAfterTheSeedsOwnSQL(t *testing.T) {
 	checkUpgraded(t, url, conn)
 }
 
+// The last step keeps everybody out of the table: it copies it too only where it must.
+func TestLegacyRewritesOnlyWhereATypeChanges(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		column, zone     string
+		planned, rewrite bool
+	}{
+		{"TIMESTAMPTZ", "Europe/Berlin", false, false},
+		{"TIMESTAMP", "UTC", true, false}, // stored alike
+		{"TIMESTAMP", "Europe/Berlin", true, true},
+	} {
+		t.Run(c.column+" "+c.zone, func(t *testing.T) {
+			t.Parallel()
+			url, setup := legacyDatabase(t)
+			run(t, setup, fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", one[string](t, setup, "SELECT current_database()"), c.zone))
+			conn := connect(t, url) // the setting holds for new sessions
+			run(t, conn, "ALTER TABLE outbox ALTER created_at TYPE "+c.column)
+			const file = "SELECT pg_relation_filenode('outbox')::text"
+			before := one[string](t, conn, file)
+			report, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rewritten := one[string](t, conn, file) != before; rewritten != c.rewrite {
+				t.Errorf("rewritten: %v", rewritten)
+			}
+			if planned := strings.Contains(report.Steps[len(report.Steps)-1], "rewrite"); planned != c.planned {
+				t.Errorf("the last step is announced as %q", report.Steps[len(report.Steps)-1])
+			}
+			checkUpgraded(t, url, conn)
+		})
+	}
+}
+
 func TestLegacyInASchemaOfItsOwn(t *testing.T) {
 	t.Parallel()
 	url, conn := legacyDatabase(t)
@@ -326,7 +356,7 @@ func TestLegacyInASchemaOfItsOwn(t *testing.T) {
 	if _, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{Table: "Shop.events"}); err != nil {
 		t.Fatal(err)
 	}
-	if n := one[int](t, conn, `SELECT count(lane) FROM "Shop".events WHERE event_topic = type`); n != legacyRows {
+	if n := one[int](t, conn, `SELECT count(position) FROM "Shop".events WHERE event_topic = type`); n != legacyRows {
 		t.Errorf("%d rows upgraded", n)
 	}
 }
@@ -366,21 +396,24 @@ func TestLegacyRefusesWhatDoesNotFit(t *testing.T) {
 }
 
 // ADR-004, seed 004, line 21: aggregate_id holds uuids and other keys alike. A table that had it as uuid takes what today's writers insert, and
-// old keys fall into the lanes that new events of theirs do.
+// old keys are the text that new events of theirs have, so they share a lane.
 func TestLegacyWithUUIDKeys(t *testing.T) {
+	t.Parallel()
 	url, conn := legacyDatabase(t)
 	run(t, conn, "ALTER TABLE outbox ALTER COLUMN aggregate_id TYPE UUID USING md5(aggregate_id)::uuid")
-	if _, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{}); err != nil {
+	report, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{})
+	if err != nil {
 		t.Fatal(err)
+	}
+	if last := report.Steps[len(report.Steps)-1]; !strings.Contains(last, "rewrite it under that lock, since aggregate_id becomes VARCHAR(128)") {
+		t.Errorf("the last step is announced as %q", last)
 	}
 	if got := one[string](t, conn, "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attname = 'aggregate_id'"); got != "character varying(128)" {
 		t.Errorf("aggregate_id is %s", got)
 	}
-	run(t, conn, `INSERT INTO outbox (id, tenant_id, event_topic, occurred_at, aggregate_id, source_bc, payload)
-		SELECT gen_random_uuid(), tenant_id, 'new', now(), aggregate_id, 'shop', '{}' FROM (SELECT DISTINCT tenant_id, aggregate_id FROM outbox) x`)
-	if odd := one[int](t, conn, `SELECT count(*) FROM outbox n JOIN outbox o USING (tenant_id, aggregate_id)
-		WHERE n.event_topic = 'new' AND (n.lane, n.order_key) IS DISTINCT FROM (o.lane, o.order_key)`); odd != 0 {
-		t.Errorf("%d old events are not in the lane of new ones of their key", odd)
+	if odd := one[int](t, conn, `SELECT count(*) FROM outbox o JOIN before b USING (id)
+		WHERE o.aggregate_id IS DISTINCT FROM md5(b.aggregate_id)::uuid::text`); odd != 0 {
+		t.Errorf("%d old events have another key than before", odd)
 	}
 	run(t, conn, "INSERT INTO outbox (id, event_topic, occurred_at, aggregate_id, source_bc, payload) VALUES (gen_random_uuid(), 'new', now(), 'no uuid', 'shop', '{}')")
 }

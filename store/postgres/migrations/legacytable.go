@@ -148,8 +148,11 @@ func (t *legacyTable) misfits() (problems []error) {
 
 func (t *legacyTable) has(column string) bool { _, ok := t.columns[column]; return ok }
 
-// done reports whether the upgrade is complete: lane comes with its last transaction.
-func (t *legacyTable) done() bool { return t.has("lane") }
+// done reports whether the upgrade is complete: its last transaction makes both NOT NULL. Position alone would take a table that had
+// such a column of its own for an upgraded one.
+func (t *legacyTable) done() bool {
+	return t.columns["position"].notNull && t.columns["event_topic"].notNull
+}
 
 // Index names an index or constraint of the table, quoted.
 func (t *legacyTable) Index(suffix string) string {
@@ -208,12 +211,20 @@ func (t *legacyTable) steps(rows, failed int64, batchSize int) []string {
 	for _, check := range t.DropChecks {
 		steps = append(steps, "replace the check "+check+" on status")
 	}
-	if t.WidenKey {
-		steps = append(steps, "make aggregate_id VARCHAR(128), which holds uuids and other keys alike, in the last step's rewrite")
-	}
 	batches := (rows + int64(batchSize) - 1) / int64(batchSize)
+	last := fmt.Sprintf("read the table (%s now) for NOT NULL and the check on status and build two indexes, under an ACCESS EXCLUSIVE lock: nobody reads or writes it meanwhile", t.size)
+	var retyped []string
+	if t.WidenKey {
+		retyped = append(retyped, "aggregate_id becomes VARCHAR(128), which holds uuids and other keys alike")
+	}
+	if len(t.BareTimes) > 0 {
+		retyped = append(retyped, strings.Join(t.BareTimes, ", ")+" becomes TIMESTAMPTZ (which alone takes no rewrite where the session's time zone is UTC)")
+	}
+	if len(retyped) > 0 {
+		last += "; rewrite it under that lock, since " + strings.Join(retyped, " and ")
+	}
 	return append(steps,
 		fmt.Sprintf("fill %d rows in %d batches of %d: event_topic from type, occurred_at from created_at, source_bc 'default'; status ERR becomes DEAD in %d", rows, batches, batchSize, failed),
-		fmt.Sprintf("rewrite the table (%s now) once to add order_key and lane, under an ACCESS EXCLUSIVE lock: nobody reads or writes it meanwhile", t.size),
+		last,
 	)
 }

@@ -101,9 +101,9 @@ updated_at      timestamp with time zone not null now()`,
 // additiveColumns follow the seed's.
 var additiveColumns = map[string][]string{
 	"crawl_events":  {"seq", "event_id"},
-	"crawl_outbox":  {"event_id", "seq", "order_key", "lane", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation"},
-	"outbox_events": {"position", "order_key", "lane", "error_history", "delivered_to", "generation"},
-	"event_outbox":  {"position", "event_key", "order_key", "lane", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation"},
+	"crawl_outbox":  {"event_id", "seq", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation"},
+	"outbox_events": {"position", "error_history", "delivered_to", "generation"},
+	"event_outbox":  {"position", "event_key", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation"},
 	"job_dlq":       {"destination", "outbox_table", "event_key", "discarded_at", "discard_reason", "generation"},
 }
 
@@ -171,11 +171,11 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"apps_namespace_key":            "apps USING btree (lower(namespace))",
 		"crawl_events_crawl_id_seq_key": "crawl_events USING btree (crawl_id, seq)",
 		"crawl_outbox_undelivered":      "crawl_outbox USING btree (id) WHERE (published_at IS NULL)",
-		"crawl_outbox_waiting":          "crawl_outbox USING btree (order_key, id) WHERE (next_retry_at IS NOT NULL)",
+		"crawl_outbox_waiting":          "crawl_outbox USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
 		"outbox_events_undelivered":     `outbox_events USING btree ("position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
-		"outbox_events_waiting":         `outbox_events USING btree (order_key, "position") WHERE (next_retry_at IS NOT NULL)`,
+		"outbox_events_waiting":         "outbox_events USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
 		"event_outbox_undelivered":      `event_outbox USING btree ("position") WHERE (status = 'pending'::text)`,
-		"event_outbox_waiting":          `event_outbox USING btree (order_key, "position") WHERE (next_retry_at IS NOT NULL)`,
+		"event_outbox_waiting":          "event_outbox USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
 	}
 	for _, table := range []string{"apps", "outbox_events", "job_dlq", "outbox_lanes", "event_outbox", "crawl_runs", "crawl_events", "crawl_outbox"} {
 		key := "id"
@@ -278,37 +278,6 @@ func TestChecksRefuse(t *testing.T) {
 	refused(t, conn, "23514", insertLetter, "cron", "Panic", 1, "[]")
 	refused(t, conn, "23505", "INSERT INTO apps (name, namespace) VALUES ('other', 'Default')")
 	refused(t, conn, "23503", "DELETE FROM apps") // RESTRICT: event_outbox has rows
-}
-
-// order_key and lane: one key, one lane, in the database, whichever language wrote the row.
-func TestLaneAndOrderKey(t *testing.T) {
-	t.Parallel()
-	_, conn := database(t)
-	run(t, conn, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_type, aggregate_id)
-		SELECT 't', now(), 'bc', '{}', tenant, type, id
-		  FROM (VALUES ('a', 'Order', '1'), ('a', 'Order', '1'), ('b', 'Order', '1'), ('a', 'Orde', 'r1'), ('a', NULL, '1'), ('a', 'Order', NULL)) AS v (tenant, type, id),
-		       generate_series(1, 100)`)
-	run(t, conn, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, event_key)
-		SELECT id, gen_random_uuid(), 't', '{}', key FROM apps, (VALUES ('k'), ('l'), (NULL)) AS v (key), generate_series(1, 100)`)
-	run(t, conn, "INSERT INTO crawl_runs (app_package) SELECT 'p' FROM generate_series(1, 3)")
-	run(t, conn, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 't', '{}' FROM crawl_runs, generate_series(1, 100)")
-
-	for table, want := range map[string]int{"outbox_events": 4, "event_outbox": 2, "crawl_outbox": 3} {
-		if got := one[int](t, conn, "SELECT count(DISTINCT order_key) FROM "+table); got != want {
-			t.Errorf("%s: %d different keys, want %d", table, got, want)
-		}
-		if got := one[bool](t, conn, "SELECT bool_and(lane = (order_key & 63)) FROM "+table+" WHERE order_key IS NOT NULL"); !got {
-			t.Errorf("%s: a key is not in its lane", table)
-		}
-		if got := one[bool](t, conn, "SELECT bool_and(lane BETWEEN 0 AND 63) FROM "+table); !got {
-			t.Errorf("%s: a lane is out of range", table)
-		}
-	}
-	for _, table := range []string{"outbox_events", "event_outbox"} {
-		if got := one[int](t, conn, "SELECT count(DISTINCT lane) FROM "+table+" WHERE order_key IS NULL"); got < 32 {
-			t.Errorf("%s: 100 rows without a key fell into %d lanes only", table, got)
-		}
-	}
 }
 
 // RFC 9562, 5.7: version 7, variant 10, the time in front.
