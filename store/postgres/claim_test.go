@@ -334,3 +334,43 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 		t.Errorf("without lanes: got error %v", err)
 	}
 }
+
+// The lane is the key's, whichever row and whatever is beside it; tenants and types are kept apart, and so are keys whose parts run together the same way.
+// Rows without a key spread over the lanes by their id.
+func TestClaimLanesAndKeys(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, _, lanes := serving(t, pool, OutboxEvents())
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_type, aggregate_id) VALUES
+		('same', now(), 's', '1', 't', 'Order', '42'), ('same', now(), 'other', '2', 't', 'Order', '42'),
+		('tenant', now(), 's', '1', 'u', 'Order', '42'), ('type', now(), 's', '1', 't', 'Invoice', '42'), ('no type', now(), 's', '1', 't', NULL, '42'),
+		('run together', now(), 's', '1', 'ab', 'c', 'd'), ('run together', now(), 's', '1', 'a', 'bc', 'd')`)
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) SELECT 'keyless', now(), 's', '1' FROM generate_series(1, 640)`)
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 647 {
+		t.Fatalf("got %d records, error %v", len(records), err)
+	}
+	if records[0].OrderKey != records[1].OrderKey || records[0].Lane != records[1].Lane {
+		t.Error("two events of one key have two keys")
+	}
+	keys := map[int64]string{}
+	for _, r := range records[1:7] {
+		if other, ok := keys[r.OrderKey]; ok || !r.Keyed {
+			t.Errorf("%s has the key of %q (keyed %t)", r.Topic, other, r.Keyed)
+		}
+		keys[r.OrderKey] = r.Topic
+		if r.Lane != int16(r.OrderKey&63) {
+			t.Errorf("%s: lane %d of key %d", r.Topic, r.Lane, r.OrderKey)
+		}
+	}
+	used := map[int16]bool{}
+	for _, r := range records[7:] {
+		if r.Keyed || r.Lane < 0 || r.Lane > 63 {
+			t.Fatalf("an event without a key: keyed %t, lane %d", r.Keyed, r.Lane)
+		}
+		used[r.Lane] = true
+	}
+	if len(used) < 60 {
+		t.Errorf("640 events without a key use %d of 64 lanes", len(used))
+	}
+}

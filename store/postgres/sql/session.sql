@@ -10,6 +10,8 @@ SET enable_mergejoin = off;
 SET enable_material = off;
 SET jit = off;
 SET max_parallel_workers_per_gather = 0;
+-- The keys whose head waits are hashed at every claim; a set that is thought not to fit would be read again for every row.
+SET work_mem = '64MB';
 SET plan_cache_mode = force_generic_plan;
 SET synchronous_commit = off;
 SET idle_in_transaction_session_timeout = '60s'
