@@ -53,7 +53,7 @@ type Row struct {
 }
 
 // Inserter puts rows into an outbox table within tx; each Store package has one per transaction type. It returns the ids
-// that were new.
+// that were new; where WriterConfig ignores duplicates it need not.
 type Inserter[Tx any] interface {
 	Insert(ctx context.Context, tx Tx, rows []Row, order Order) (inserted []uuid.UUID, err error)
 }

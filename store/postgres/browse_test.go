@@ -236,8 +236,8 @@ func TestBrowsePlans(t *testing.T) {
 		index    string
 	}{
 		{OutboxEvents(), nil, "outbox_events_pkey"},
-		{OutboxEvents(), []string{"DEAD"}, "idx_outbox_status|idx_outbox_tenant_status"},
-		{OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered|idx_outbox_topic|idx_outbox_aggregate"},
+		{OutboxEvents(), []string{"DEAD"}, "idx_outbox_status|idx_outbox_tenant_status|idx_outbox_topic|idx_outbox_aggregate"},
+		{OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered"},
 		{CrawlOutbox(), nil, "crawl_outbox_pkey"},
 		{CrawlOutbox(), []string{"pending", "retry"}, "undelivered|unpublished"},
 	} {

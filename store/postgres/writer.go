@@ -24,7 +24,7 @@ type Writer struct {
 
 // NewWriter returns a Writer for pgx transactions. The table must have the columns of outbox_events.
 func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
-	ins, err := newInsert(cfg.Table)
+	ins, err := newInsert(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +33,7 @@ func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
 
 // NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, sqlx, ent, bun), with any PostgreSQL driver.
 func NewSQLWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
-	ins, err := newInsert(cfg.Table)
+	ins, err := newInsert(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +41,13 @@ func NewSQLWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
 }
 
 // insert is the statements that write one event and many, and the one that locks their keys before.
-type insert struct{ one, many, lock string }
+type insert struct {
+	one, many, lock string
+	returning       bool // many returns the ids that were new; nobody asks for them when duplicates are ignored
+}
 
-func newInsert(table string) (insert, error) {
+func newInsert(cfg outbox.WriterConfig) (insert, error) {
+	table := cfg.Table
 	if table == "" {
 		table = OutboxEvents().Table
 	}
@@ -54,16 +58,20 @@ func newInsert(table string) (insert, error) {
 	if err != nil {
 		return insert{}, err
 	}
-	var in insert
+	in := insert{returning: cfg.OnDuplicate == outbox.RefuseDuplicate}
+	names := struct {
+		Table     string
+		Returning bool
+	}{quoteTable(table), in.returning}
 	for name, dst := range map[string]*string{"write": &in.many, "write_one": &in.one, "write_lock": &in.lock} {
-		if *dst, err = render(t, name, struct{ Table string }{quoteTable(table)}); err != nil {
+		if *dst, err = render(t, name, names); err != nil {
 			return insert{}, err
 		}
 	}
 	return in, nil
 }
 
-// queue adds the statements for rows to a pipeline; inserted receives the ids that were new.
+// queue adds the statements for rows to a pipeline; inserted receives the ids that were new, if duplicates are refused.
 func (in insert) queue(batch *pgx.Batch, rows []outbox.Row, order outbox.Order, inserted *[]uuid.UUID) {
 	if order == outbox.Strict {
 		if keys := lockKeys(rows); len(keys) > 0 {
@@ -83,12 +91,14 @@ func (in insert) queue(batch *pgx.Batch, rows []outbox.Row, order outbox.Order, 
 		return
 	}
 	c := columnsOf(rows)
-	batch.Queue(in.many, c.ids, c.topics, c.times, c.schemaIDs, c.schemaVersions, c.aggregateIDs, c.aggregateTypes, c.tenants, c.sources,
-		c.destinations, c.payloads, c.metadata).
-		Query(func(r pgx.Rows) (err error) {
+	q := batch.Queue(in.many, c.ids, c.topics, c.times, c.schemaIDs, c.schemaVersions, c.aggregateIDs, c.aggregateTypes, c.tenants, c.sources,
+		c.destinations, c.payloads, c.metadata)
+	if in.returning {
+		q.Query(func(r pgx.Rows) (err error) {
 			*inserted, err = pgx.CollectRows(r, pgx.RowTo[uuid.UUID])
 			return err
 		})
+	}
 }
 
 type pgxInserter struct{ insert }

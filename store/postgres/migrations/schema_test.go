@@ -150,8 +150,8 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"idx_outbox_status":        "outbox_events USING btree (status, next_retry_at) WHERE ((status)::text = ANY ((ARRAY['FAILED'::character varying, 'DEAD'::character varying])::text[]))",
 		"idx_outbox_tenant_status": "outbox_events USING btree (tenant_id, status) WHERE ((status)::text = ANY ((ARRAY['FAILED'::character varying, 'DEAD'::character varying])::text[]))",
 		"idx_outbox_created":       "outbox_events USING brin (created_at)",
-		"idx_outbox_aggregate":     "outbox_events USING btree (aggregate_type, aggregate_id) WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))",
-		"idx_outbox_topic":         "outbox_events USING btree (event_topic) WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))",
+		"idx_outbox_aggregate":     "outbox_events USING btree (aggregate_type, aggregate_id) WHERE ((status)::text = ANY ((ARRAY['FAILED'::character varying, 'DEAD'::character varying])::text[]))",
+		"idx_outbox_topic":         "outbox_events USING btree (event_topic) WHERE ((status)::text = ANY ((ARRAY['FAILED'::character varying, 'DEAD'::character varying])::text[]))",
 		// plan 05-01, seed 002, line 62: BRIN and partial indexes
 		"idx_event_outbox_id_brin":    "event_outbox USING brin (id)",
 		"idx_event_outbox_pending":    "event_outbox USING btree (status, id) INCLUDE (app_id, event_type) WHERE (status = 'pending'::text)",
