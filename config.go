@@ -14,7 +14,7 @@ type RelayConfig struct {
 
 	// Workers is how many loops share the lanes (2): while one waits for the sink another has the database work. Publish is called by as many at a time.
 	Workers      int
-	BatchRecords int // records a claim, and so a publish and a settle (1000; ADR 4 has the measurement)
+	BatchRecords int // records a publish and a settle (1000; ADR 4 has the measurement); a claim brings up to four batches
 	BatchBytes   int // bytes of payload a claim (8 MiB)
 
 	PollMin time.Duration // pause after a batch that was not full (5 ms)

@@ -1,6 +1,6 @@
 package outbox
 
-// heldKeys remembers, for one batch, the keys of which nothing later may pass.
+// heldKeys remembers, for one claim, the keys of which nothing later may pass.
 type heldKeys map[int64]struct{}
 
 func (h heldKeys) hold(rec *Record) {

@@ -31,14 +31,14 @@ type Sink interface {
 	Publish(ctx context.Context, batch []Delivery) []Result
 }
 
-// route turns claimed records into deliveries. Records that cannot be routed get their failure in defects.
-func (r *Relay) route(records []*Record) (batch []Delivery, owner []int, defects map[int]Failure) {
+// route turns claimed records into deliveries, but for those whose key is held. Records that cannot be routed get their failure in defects, and
+// their keys are held.
+func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner []int, defects map[int]Failure) {
 	batch = make([]Delivery, 0, len(records))
 	owner = make([]int, 0, len(records)) // owner[i] is the index in records of batch[i]
-	held := heldKeys{}
 	for i, rec := range records {
 		if held.holds(rec) {
-			continue // behind a record of this batch that is about to be dead-lettered; the next claim brings it
+			continue // behind a record of this claim that was not delivered; a later claim brings it
 		}
 		destinations, failure := r.destinations(rec)
 		if failure != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -140,7 +141,7 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 	}
 }
 
-// turn is one claim, publish and settle. until is when publishing must have ended.
+// turn is one claim and, batch by batch, publish and settle. until is when publishing must have ended.
 func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Time) (claimed int, err error) {
 	t0 := time.Now()
 	records, err := w.claim(ctx, lanes)
@@ -148,12 +149,30 @@ func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Ti
 		return 0, err
 	}
 	fault.Hit(fault.AfterClaim)
-
-	t1 := time.Now()
-	if !t1.Before(until) { // another relay may hold the lanes before the sink has answered
-		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish", t1.Sub(t0).Round(time.Millisecond))
+	took := time.Since(t0)
+	if !time.Now().Before(until) { // another relay may hold the lanes before the sink has answered
+		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish", took.Round(time.Millisecond))
 	}
-	batch, owner, defects := w.route(records)
+	held := heldKeys{}
+	for batch := range slices.Chunk(records, w.cfg.BatchRecords) {
+		lost, err := w.deliver(hardStop, lanes, until, batch, held, took)
+		if err != nil {
+			return len(records), err
+		}
+		took = 0
+		// The rest is claimed again by whoever holds its lanes then.
+		if lost || ctx.Err() != nil || !time.Now().Before(until) {
+			break
+		}
+	}
+	return len(records), nil
+}
+
+// deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are added to held, and their later
+// records are left for the next claim. lost says that a lane has gone to another relay.
+func (w *worker) deliver(hardStop context.Context, lanes []Lane, until time.Time, records []*Record, held heldKeys, took time.Duration) (lost bool, err error) {
+	t1 := time.Now()
+	batch, owner, defects := w.route(records, held)
 	deadline := t1.Add(w.cfg.PublishTimeout)
 	if until.Before(deadline) {
 		deadline = until
@@ -163,6 +182,11 @@ func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Ti
 	results := w.publish(pubCtx, batch)
 	cancel()
 	fault.Hit(fault.AfterPublish)
+	for i, r := range results {
+		if r.Err != nil {
+			held.hold(batch[i].Record)
+		}
+	}
 
 	t2 := time.Now()
 	v := w.judge(records, batch, owner, results, defects)
@@ -171,7 +195,7 @@ func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Ti
 
 	report := BatchReport{
 		Table: w.cfg.Name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Unavailable: v.unavailable != nil,
-		Claim: t1.Sub(t0), Publish: t2.Sub(t1), Settle: t3.Sub(t2),
+		Claim: took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
 	}
 	for i := range v.outcomes {
 		if o := &v.outcomes[i]; o.State == Delivered && !o.Record.WrittenAt.IsZero() {
@@ -182,17 +206,16 @@ func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Ti
 	if w.cfg.Observer != nil {
 		w.cfg.Observer.ObserveBatch(report)
 	}
-	if err != nil {
-		return len(records), err
-	}
-	if v.unavailable != nil {
-		return len(records), fmt.Errorf("publish: %w", v.unavailable)
-	}
-	if settled.Delivered+settled.Retried+settled.Dead == 0 {
+	switch {
+	case err != nil:
+		return false, err
+	case v.unavailable != nil:
+		return false, fmt.Errorf("publish: %w", v.unavailable)
+	case len(v.outcomes) > 0 && settled.Delivered+settled.Retried+settled.Dead == 0:
 		// The next claim brings the same records: without a pause they would be published again as fast as the loop turns.
-		return len(records), fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, something else settled them, or this role may not update them", len(records))
+		return false, fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, something else settled them, or this role may not update them", len(records))
 	}
-	return len(records), nil
+	return settled.Lost > 0, nil
 }
 
 // pause waits for d, for the end of ctx or, if wakeable, for Wake, and tells whether it was woken.

@@ -394,3 +394,31 @@ func TestRelayBacksOffFromWhatItCannotSettle(t *testing.T) {
 		}
 	})
 }
+
+// A claim brings several batches. What failed in one holds back its key in the next ones, and only that.
+func TestRelayHoldsAKeyOverTheBatchesOfAClaim(t *testing.T) {
+	m := &memory{}
+	m.add("a1", "b1", "a2", "b2", "a3", "b3", "a4", "b4")
+	for _, r := range m.records {
+		r.Keyed, r.OrderKey = true, int64(r.Topic[0])
+	}
+	failed := false
+	var published []string
+	m.publishHook = func(_ context.Context, batch []Delivery) []Result {
+		results := make([]Result, len(batch))
+		for i, d := range batch {
+			published = append(published, d.Topic)
+			if d.Topic == "a2" && !failed {
+				failed = true
+				results[i].Err = errors.New("refused")
+			}
+		}
+		return results
+	}
+	inBubble(t, m, RelayConfig{BatchRecords: 2, Backoff: Backoff{Base: time.Second, Jitter: -1}}, func(t *testing.T, _ *Relay) {
+		synctest.Wait()
+		if want := []string{"a1", "b1", "a2", "b2", "b3", "b4", "a2", "a3", "a4"}; !slices.Equal(published, want) || len(m.claims) < 2 {
+			t.Errorf("published %v, want %v: nothing of a after a2 failed, until the next claim", published, want)
+		}
+	})
+}

@@ -98,7 +98,7 @@ func TestJudgeKeepsRecordsApart(t *testing.T) {
 		keyed(5, Event{Topic: "d", Destinations: []string{"x", "x"}}),
 	}
 	records[5].DeliveredTo = []string{"x"} // nothing is left to do
-	batch, owner, defects := r.route(records)
+	batch, owner, defects := r.route(records, heldKeys{})
 	var to []string
 	results := make([]Result, len(batch))
 	for i, d := range batch {

@@ -26,7 +26,11 @@ func (s *servers) cpu() cpu {
 		user, _ := strconv.ParseFloat(fields[11], 64)
 		system, _ := strconv.ParseFloat(fields[12], 64)
 		switch spent := (user + system) / 100; {
-		case pid == s.postgres.PID() || parent == s.postgres.PID():
+		case pid == s.postgres.PID():
+			ended, _ := strconv.ParseFloat(fields[13], 64) // its children that are no more
+			endedSystem, _ := strconv.ParseFloat(fields[14], 64)
+			c.postgres += spent + (ended+endedSystem)/100
+		case parent == s.postgres.PID():
 			c.postgres += spent
 		case pid == s.redis.PID():
 			c.redis += spent

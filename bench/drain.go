@@ -240,11 +240,20 @@ func flat(ctx context.Context, s *servers, o options) error {
 	if err := s.refill(ctx, t, o.backlog); err != nil {
 		return err
 	}
+	before := s.cpu()
 	large, err := s.timeDrain(ctx, t, o.backlog, relayLoop)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-60s %12.0f %8.2f  (wanted: 0.80)\n", fmt.Sprintf("backlog of %d, empty table", o.backlog), large, large/base)
+	fmt.Printf("%-60s %12.0f %8.2f   %s  (wanted: 0.80)\n", fmt.Sprintf("backlog of %d, empty table", o.backlog), large, large/base, s.cpu().per(before, o.backlog))
+	if err := s.refill(ctx, t, o.backlog); err != nil {
+		return err
+	}
+	bare, err := s.timeDrain(ctx, t, o.backlog, bareLoop)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-60s %12.0f %8.2f   %s\n", "the same, bare loop with the least SQL", bare, bare/base, "")
 
 	delivered := t
 	delivered.fill = `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status, processed_at)

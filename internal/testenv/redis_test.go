@@ -17,20 +17,6 @@ func client(t *testing.T, options *redis.Options) *redis.Client {
 	return c
 }
 
-func startRedis(t *testing.T, config testenv.RedisConfig) *testenv.Redis {
-	t.Helper()
-	server, err := testenv.StartRedis(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
-}
-
 func TestRedisServerIsReachedByAddressURLAndSocket(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -60,7 +46,7 @@ func TestRedisServerIsOfOneTest(t *testing.T) {
 
 func TestRedisRestartsAtTheSameAddress(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
 	c := client(t, &redis.Options{Addr: server.Addr()})
 	if err := c.Set(t.Context(), "kept", "42", 0).Err(); err != nil {
 		t.Fatal(err)
@@ -84,7 +70,7 @@ func TestRedisRestartsAtTheSameAddress(t *testing.T) {
 
 func TestRedisClusterServesEverySlot(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t, testenv.RedisConfig{Cluster: true})
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, MaxRedirects: -1})
 	defer c.Close()
 	for _, when := range []string{"after StartRedis", "after Restart"} {
@@ -106,7 +92,7 @@ func TestRedisClusterServesEverySlot(t *testing.T) {
 
 func TestRedisWithPasswordIsReady(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t, testenv.RedisConfig{Args: []string{"--requirepass", "secret"}})
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--requirepass", "secret"}})
 	if err := client(t, &redis.Options{Addr: server.Addr(), Password: "secret"}).Ping(t.Context()).Err(); err != nil {
 		t.Error(err)
 	}

@@ -80,7 +80,13 @@ func Database(t testing.TB) string {
 // script cache and INFO counters are of the whole server, and one starts in 20 ms.
 func RedisServer(t testing.TB) *Redis {
 	t.Helper()
-	server, err := StartRedis(t.Context(), RedisConfig{})
+	return RedisServerWith(t, RedisConfig{})
+}
+
+// RedisServerWith is RedisServer with settings.
+func RedisServerWith(t testing.TB, config RedisConfig) *Redis {
+	t.Helper()
+	server, err := StartRedis(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}

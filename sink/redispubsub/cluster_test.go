@@ -15,7 +15,7 @@ import (
 // changes hands without a copy getting through and without a lost event.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	a, b := startRedis(t, testenv.RedisConfig{Cluster: true}), startRedis(t, testenv.RedisConfig{Cluster: true})
+	a, b := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}), testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
 	adminA, adminB := connectAdmin(t, a), connectAdmin(t, b)
 	joinCluster(t, a, b, adminA, adminB)
 	sub := subscribe(t, adminA, "c")
@@ -102,7 +102,7 @@ func joinCluster(t *testing.T, a, b *testenv.Redis, adminA, adminB *redis.Client
 // A server that says it is a Cluster is treated as one, even if the URL names one host only.
 func TestClusterIsRecognised(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t, testenv.RedisConfig{Cluster: true})
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
 	if sink := openURL(t, server.URL(), Config{}); !sink.cluster {
 		t.Error("it was taken for a single server")
 	}

@@ -29,7 +29,7 @@ func TestSinkContract(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			// One server for all tests of a mode: a cluster takes 2 s until it serves its slots.
-			b := &broker{Redis: startRedis(t, testenv.RedisConfig{Cluster: tt.cluster})}
+			b := &broker{Redis: testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: tt.cluster})}
 			b.admin = connectAdmin(t, b.Redis)
 			// The sink runs as a user with the least rights, which is also what makes a channel refuse.
 			do(t, b.admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)

@@ -42,21 +42,6 @@ func connectAdmin(t testing.TB, server *testenv.Redis) *redis.Client {
 	return client
 }
 
-// startRedis is testenv.RedisServer with settings.
-func startRedis(t testing.TB, config testenv.RedisConfig) *testenv.Redis {
-	t.Helper()
-	server, err := testenv.StartRedis(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
-}
-
 // do runs a command that must succeed.
 func do(t testing.TB, client *redis.Client, args ...any) any {
 	t.Helper()

@@ -19,7 +19,7 @@ import (
 // The server publishes the batch but is too busy to say so in time. Sent again, all of it is a copy.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	server := startRedis(t, testenv.RedisConfig{Args: []string{"--enable-debug-command", "local"}})
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--enable-debug-command", "local"}})
 	sink, admin := open(t, server, Config{Envelope: idEnvelope})
 	sub := subscribe(t, admin, "c")
 	deliver(t, sink, event(t, "other", 1)) // connected, script loaded
@@ -96,7 +96,7 @@ func TestScriptFlush(t *testing.T) {
 
 // The server dies and comes back. What is published meanwhile is unavailable, then it goes on without a new Sink.
 func TestRestart(t *testing.T) {
-	server := startRedis(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
 	sink, admin := open(t, server, Config{Envelope: idEnvelope})
 	before, after := event(t, "c", 1), event(t, "c", 1)
 	deliver(t, sink, before)
