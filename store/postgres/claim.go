@@ -226,10 +226,14 @@ func (in *interner) string(b []byte) string {
 // claimSize lowers the number of rows asked for when payloads are large, so that what one claim may not keep is not sent either.
 type claimSize struct{ average atomic.Int64 } // bytes of payload per row, as last seen
 
+// firstGuess is the payload's size before any was seen, in bytes: large, because a first claim of thousands of large rows would be read from the
+// network only to be dropped.
+const firstGuess = 8 << 10
+
 func (c *claimSize) limit(l outbox.ClaimLimit) int {
 	avg := c.average.Load()
 	if avg == 0 {
-		return l.Records
+		avg = firstGuess
 	}
 	return min(l.Records, max(1, int(int64(l.Bytes)/avg)))
 }
