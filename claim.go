@@ -6,7 +6,7 @@ import (
 )
 
 // batchesPerClaim is how many batches one claim may bring. A part of a claim's price does not depend on how much it returns: it walks over the index entries of what
-// was delivered since the last vacuum, and over what waits behind blocked keys. At the end of a backlog of 1,000,000 that was a third of the relay's time.
+// was delivered since the last vacuum, if a long transaction keeps them (measured: 10 to 14 ms for 100,000), and over what waits behind blocked keys (70 to 90 ms for 100,000).
 const batchesPerClaim = 4
 
 // claim reads the next batches of the lanes. It is a plain read: who may read a lane is settled by the lease, so claiming costs no write

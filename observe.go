@@ -117,10 +117,7 @@ const maxLatencies = 1 << 16
 func (t *tally) add(b BatchReport) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.settled.Delivered += b.Settled.Delivered
-	t.settled.Retried += b.Settled.Retried
-	t.settled.Dead += b.Settled.Dead
-	t.settled.Lost += b.Settled.Lost
+	t.settled.Add(b.Settled)
 	t.dups += b.Duplicates
 	if room := maxLatencies - len(t.latencies); room > 0 {
 		t.latencies = append(t.latencies, b.Latencies[:min(room, len(b.Latencies))]...)

@@ -60,12 +60,12 @@ func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner
 // destinations returns where rec still has to go.
 func (r *Relay) destinations(rec *Record) ([]string, *Failure) {
 	if rec.Defect != "" {
-		return nil, &Failure{Reason: ReasonDeserializationFailed, Error: rec.Defect, Dead: true}
+		return nil, &Failure{Reason: ReasonDeserializationFailed, Error: rec.Defect}
 	}
 	if len(rec.Destinations) == 0 {
 		d, err := r.cfg.Destination.Expand(rec)
 		if err != nil {
-			return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error(), Dead: true}
+			return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error()}
 		}
 		return []string{d}, nil
 	}

@@ -87,9 +87,6 @@ func (r *Relay) judgeRecord(v *verdict, rec *Record, deliveries []Delivery, resu
 		// A destination that was not tried for the broker's sake keeps the record alive.
 		if !uncounted && (final || out.Attempts >= r.cfg.MaxAttempts) {
 			out.State, out.RetryIn = Dead, 0
-			for i := range out.Failures {
-				out.Failures[i].Dead = true
-			}
 		}
 	}
 	v.outcomes = append(v.outcomes, out)

@@ -74,7 +74,7 @@ func TestJudge(t *testing.T) {
 			}
 			c.want.Record = rec
 			for _, d := range c.failed {
-				c.want.Failures = append(c.want.Failures, Failure{Destination: d, Reason: ReasonDeliveryFailed, Error: "broken", Dead: c.want.State == Dead})
+				c.want.Failures = append(c.want.Failures, Failure{Destination: d, Reason: ReasonDeliveryFailed, Error: "broken"})
 			}
 			if len(v.outcomes) != 1 || !reflect.DeepEqual(v.outcomes[0], c.want) {
 				t.Errorf("got  %+v\nwant %+v", v.outcomes, c.want)

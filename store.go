@@ -80,7 +80,6 @@ type Failure struct {
 	Destination string
 	Reason      Reason
 	Error       string
-	Dead        bool // no further attempt for this destination
 }
 
 // State is the fate of a record after one turn of the relay.
@@ -108,4 +107,12 @@ const (
 // Settled counts what one Settle changed. Lost is the number of outcomes whose lane had gone to another owner.
 type Settled struct {
 	Delivered, Retried, Dead, Lost int
+}
+
+// Add adds the counts of another Settle.
+func (s *Settled) Add(o Settled) {
+	s.Delivered += o.Delivered
+	s.Retried += o.Retried
+	s.Dead += o.Dead
+	s.Lost += o.Lost
 }

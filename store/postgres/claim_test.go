@@ -296,7 +296,7 @@ func TestClaimMappedTable(t *testing.T) {
 	if _, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{
 		{Record: records[0], State: outbox.Retry, Attempts: 1, RetryIn: time.Hour, Failures: []outbox.Failure{{Error: "boom"}}},
 		{Record: records[2], State: outbox.Delivered},
-		{Record: records[3], State: outbox.Dead, Attempts: 5, Failures: []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed, Dead: true}}},
+		{Record: records[3], State: outbox.Dead, Attempts: 5, Failures: []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,8 +42,8 @@ func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane
 		if err != nil {
 			return outbox.Settled{}, err
 		}
-		return outbox.Settled{Delivered: first.Delivered + second.Delivered, Retried: first.Retried + second.Retried,
-			Dead: first.Dead + second.Dead, Lost: first.Lost + second.Lost}, nil
+		first.Add(second)
+		return first, nil
 	}
 	again := outcomes[0]
 	again.State, again.RetryIn = outbox.Retry, max(again.RetryIn, unsettledRetry)

@@ -75,8 +75,8 @@ func TestSettleDeadWritesLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 3, Failures: []outbox.Failure{
-			{Destination: "x", Reason: outbox.ReasonDeliveryFailed, Error: "last", Dead: true},
-			{Destination: "y", Reason: outbox.ReasonHandlerMissing, Error: "other", Dead: true},
+			{Destination: "x", Reason: outbox.ReasonDeliveryFailed, Error: "last"},
+			{Destination: "y", Reason: outbox.ReasonHandlerMissing, Error: "other"},
 		}}})
 		if err != nil || got != (outbox.Settled{Dead: 1}) {
 			t.Fatalf("%s: settled %+v, error %v", tt.layout.Table, got, err)

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"sync"
 	"text/template"
 )
 
@@ -16,13 +17,14 @@ type statements struct {
 	leaseRows, leaseTake, leaseDurable, leaseRelease, backlog                    string
 }
 
-func parseSQL() (*template.Template, error) {
+// parseSQL parses the files once: opening a store asks for them several times.
+var parseSQL = sync.OnceValues(func() (*template.Template, error) {
 	t, err := template.New("sql").ParseFS(sqlFiles, "sql/*.sql")
 	if err != nil {
 		return nil, fmt.Errorf("parse SQL templates: %w", err)
 	}
 	return t, nil
-}
+})
 
 // render fills one statement in; its header comment stays in the file.
 func render(t *template.Template, name string, data any) (string, error) {

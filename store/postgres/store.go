@@ -50,9 +50,6 @@ func Open(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Store, error
 	return s, nil
 }
 
-// Layout returns the layout that the store was opened with.
-func (s *Store) Layout() Layout { return s.layout }
-
 // Backlog is how far behind a table's relay is.
 type Backlog struct {
 	Count  int           // undelivered rows, those waiting for a retry included; counting stops at the limit asked for
