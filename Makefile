@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps test lint build bench bench-seeds fuzz demo
+.PHONY: help deps test lint build bench bench-seeds fuzz chaos soak demo
 
 FUZZTIME ?= 20s
 
@@ -42,6 +42,21 @@ fuzz: deps ## every fuzz target for FUZZTIME (20s)
 		echo "$$target ($$file)"; \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
 	done
+
+# Not `go test`, which would print nothing until the end. SEED repeats the choices of an earlier run.
+bin/chaos.test: FORCE
+	go test -c -o $@ ./internal/chaos
+
+FORCE:
+
+SEED ?= 0
+MINUTES ?= 10
+
+chaos: deps bin/chaos.test ## the table of faults, one line each; SEED=n for the choices of an earlier run
+	cd internal/chaos && ../../bin/chaos.test -test.run '^TestChaos$$' -test.timeout 20m -long -seed $(SEED)
+
+soak: deps bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
+	cd internal/chaos && ../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
 
 demo: deps ## events from a file through private servers, printed as they arrive
 	bash scripts/demo.sh

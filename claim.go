@@ -3,21 +3,73 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
-// batchesPerClaim is how many batches one claim may bring. A part of a claim's price does not depend on how much it returns: it walks over the index entries of what
+// How many batches one claim may bring. A part of a claim's price does not depend on how much it returns: it walks over the index entries of what
 // was delivered since the last vacuum, if a long transaction keeps them (measured: 10 to 14 ms for 100,000), and over what waits behind blocked keys (70 to 90 ms for 100,000).
-const batchesPerClaim = 4
+// So one that took longer than what was done with its records brings more the next time. BatchBytes bounds it too.
+const (
+	batchesPerClaim    = 4
+	maxBatchesPerClaim = 16
+)
 
-// claim reads the next batches of the lanes. It is a plain read: who may read a lane is settled by the lease, so claiming costs no write
+const (
+	probeRecords   = 10 // try whether a sink is there again
+	recoveryClaims = 10 // a second, at least, while a backlog drains at RecoveryRate
+)
+
+// limit is what the next claim may bring.
+func (w *worker) limit(pass ticket) ClaimLimit {
+	limit := ClaimLimit{Records: w.batches * w.cfg.BatchRecords, Bytes: w.cfg.BatchBytes, Fair: w.fair}
+	switch {
+	case pass.part:
+		limit = ClaimLimit{Records: w.cfg.BatchRecords, Bytes: w.cfg.BatchBytes}
+	case pass.probe:
+		limit = ClaimLimit{Records: probeRecords, Bytes: w.cfg.BatchBytes}
+	case w.outage != pass.outage && w.cfg.RecoveryRate > 0: // what is claimed goes out in one go, and the pause comes after it
+		limit.Records = min(limit.Records, max(w.cfg.RecoveryRate/recoveryClaims, 1))
+	}
+	return limit
+}
+
+// full tells whether a claim left something behind for the next one, as far as one can see from it.
+func (w *worker) full(records []*Record) bool {
+	if len(records) >= w.cfg.BatchRecords {
+		return true
+	}
+	bytes := 0
+	for _, r := range records {
+		bytes += len(r.Payload)
+	}
+	return bytes > w.cfg.BatchBytes/2 // ended for the size of its payloads
+}
+
+// adapt learns from a turn for the next claim: how long its claim took, and the rest. While claims come back full there is a backlog, and every second one
+// is for all tenants: in the others whoever wrote the backlog is first.
+func (w *worker) adapt(full bool, claim, rest time.Duration) {
+	fair := w.fair
+	w.fair = full && !fair
+	switch {
+	case !full:
+		w.batches = batchesPerClaim
+	case fair: // looks at each tenant, and says nothing about the others
+	case claim > rest:
+		w.batches = min(2*w.batches, maxBatchesPerClaim)
+	case 3*claim < rest:
+		w.batches = max(w.batches/2, batchesPerClaim)
+	}
+}
+
+// claim reads the next records of the lanes. It is a plain read: who may read a lane is settled by the lease, so claiming costs no write
 // and leaves nothing behind when the relay dies.
 //
 // It asks by state and never by "position > last": a lower position may commit later, and would be lost.
-func (r *Relay) claim(ctx context.Context, lanes []Lane) ([]*Record, error) {
+func (r *Relay) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
 	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.DatabaseTimeout)
 	defer cancel()
-	records, err := r.store.Claim(ctx, lanes, ClaimLimit{Records: batchesPerClaim * r.cfg.BatchRecords, Bytes: r.cfg.BatchBytes})
+	records, err := r.store.Claim(ctx, lanes, limit)
 	if err != nil {
 		return nil, fmt.Errorf("claim: %w", err)
 	}

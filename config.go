@@ -4,12 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"time"
 )
 
 // RelayConfig configures a Relay. Zero means the default in parentheses, negative means off where off makes sense.
 type RelayConfig struct {
 	Name        string   // the table's name in logs and metrics ("outbox")
+	Instance    string   // what this relay calls itself among the table's others, for people (host name and process id)
 	Destination Template // where events without Destinations go ({topic})
 
 	// Workers is how many loops share the lanes (2): while one waits for the sink another has the database work. Publish is called by as many at a time.
@@ -27,8 +30,14 @@ type RelayConfig struct {
 	DatabaseTimeout time.Duration // for one claim or one attempt to settle (10 s)
 	DrainTimeout    time.Duration // for the batch in flight when Run is told to stop (30 s)
 
-	MaxAttempts int     // failed attempts before a record is dead (5)
-	Backoff     Backoff // between them (5 s, doubling, at most 15 min, ± 20 %)
+	MaxAttempts int           // failed attempts before a record is dead (5)
+	Backoff     Backoff       // between them (5 s, doubling, at most 15 min, ± 20 %)
+	Policies    []RetryPolicy // exceptions for some destinations, the first that fits
+
+	// Breaker stops work for a sink that is down (one of its own). Relays that share a sink share its breaker.
+	Breaker *Breaker
+	// RecoveryRate is how many records a second all relays of one Breaker deliver after an outage, until the backlog is gone (20,000; negative: as many as they can).
+	RecoveryRate int
 
 	Logger   *slog.Logger // (slog.Default)
 	Observer Observer     // told about every batch; may be nil
@@ -59,6 +68,19 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	if c.Instance == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown host"
+		}
+		c.Instance = fmt.Sprintf("%s, process %d", host, os.Getpid())
+	}
+	if c.Breaker == nil {
+		c.Breaker = NewBreaker()
+	}
+	if c.RecoveryRate == 0 {
+		c.RecoveryRate = 20_000
+	}
 	if len(c.Destination.parts) == 0 {
 		c.Destination = Template{text: "{topic}", parts: []templatePart{{field: templateFields["topic"], name: "topic"}}}
 	}
@@ -73,20 +95,11 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 	positive("DatabaseTimeout", &c.DatabaseTimeout, 10*time.Second)
 	positive("DrainTimeout", &c.DrainTimeout, 30*time.Second)
 	count("MaxAttempts", &c.MaxAttempts, 5)
-	positive("Backoff.Base", &c.Backoff.Base, 5*time.Second)
-	positive("Backoff.Cap", &c.Backoff.Cap, 15*time.Minute)
-	if c.Backoff.Factor == 0 {
-		c.Backoff.Factor = 2
-	}
-	if c.Backoff.Factor < 1 {
-		problems = append(problems, fmt.Errorf("Backoff.Factor is %g, must be at least 1", c.Backoff.Factor))
-	}
-	if c.Backoff.Jitter == 0 {
-		c.Backoff.Jitter = 0.2
-	}
-	c.Backoff.Jitter = max(c.Backoff.Jitter, 0)
-	if c.Backoff.Jitter > 1 {
-		problems = append(problems, fmt.Errorf("Backoff.Jitter is %g, must be at most 1 (a delay would be negative)", c.Backoff.Jitter))
+	c.Backoff = c.Backoff.withDefaults(Backoff{Base: 5 * time.Second, Factor: 2, Cap: 15 * time.Minute, Jitter: 0.2})
+	c.Backoff.check("Backoff", &problems)
+	c.Policies = slices.Clone(c.Policies) // filled in here, the caller's stay as they are
+	for i := range c.Policies {
+		c.Policies[i].complete(fmt.Sprintf("Policies[%d]", i), &c, &problems)
 	}
 	if c.PollMin > c.PollMax {
 		problems = append(problems, fmt.Errorf("PollMin (%s) is above PollMax (%s)", c.PollMin, c.PollMax))

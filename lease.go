@@ -3,101 +3,181 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
 
-// lease is what this process believes it holds. Until is on the local monotonic clock and counts from before the request was
-// sent, so it can only end earlier than the database's expiry, however slow the reply was and whatever the wall clock does.
-type lease struct {
-	lanes []Lane
-	until time.Time
-}
-
-// leaseKeeper holds the lanes of one relay, renewing them in the background.
+// leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there are more to take, and hands some over when a relay
+// joins. What it believes to hold ends on the local monotonic clock, counted from before the request was sent, so it can only end earlier
+// than the database's expiry, however slow the reply was and whatever the wall clock does.
 type leaseKeeper struct {
 	relay *Relay
+	freed chan struct{} // a worker has put lanes back that are to be handed over
 
 	mu      sync.Mutex
-	current lease
+	lanes   []Lane // in the order of their numbers
+	share   int    // how many of them to keep; the rest, those with the highest numbers, are handed over
+	until   time.Time
+	using   [][]Lane // by worker: what it is publishing or settling now
 	renewed time.Time
 	lastErr error
 }
 
-// get returns a worker's share of the lanes held, and until when they may be used for publishing. ok is false if there are none or the
-// margin before the end has begun. A lane always falls to the same worker.
-func (k *leaseKeeper) get(worker int) (lanes []Lane, until time.Time, ok bool) {
+func newLeaseKeeper(r *Relay) *leaseKeeper {
+	return &leaseKeeper{relay: r, freed: make(chan struct{}, 1), using: make([][]Lane, r.cfg.Workers)}
+}
+
+// checksPerLease is how often in a lease's time its keeper asks the database. Asking writes nothing unless something is due: renewals are,
+// once a third of the time is gone.
+const (
+	checksPerLease = 6
+	maxCheck       = 500 * time.Millisecond // so that a relay that leaves is succeeded within a second
+)
+
+// take gives a worker its part of the lanes until it puts them back, and says until when they may be used for publishing. ok is false if there are none
+// or the margin before the end has begun. A lane always falls to the same worker.
+func (k *leaseKeeper) take(worker int) (lanes []Lane, until time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, l := range k.current.lanes {
+	for _, l := range k.lanes[:min(k.share, len(k.lanes))] {
 		if int(l.Number)%k.relay.cfg.Workers == worker {
 			lanes = append(lanes, l)
 		}
 	}
-	until = k.current.until.Add(-k.relay.cfg.LeaseMargin)
-	return lanes, until, len(lanes) > 0 && time.Now().Before(until)
+	until = k.until.Add(-k.relay.cfg.LeaseMargin)
+	ok = len(lanes) > 0 && time.Now().Before(until)
+	if ok {
+		k.using[worker] = lanes
+	}
+	return lanes, until, ok
 }
 
-// run renews until ctx ends. A relay that holds less than everything asks more often, so that a crashed peer's lanes are taken
-// within a second of their expiry. So does one that got no answer: two failures a third of the lease apart, as when sessions are being
+// put ends what take began.
+func (k *leaseKeeper) put(worker int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.using[worker] = nil
+	if len(k.lanes) > k.share {
+		select {
+		case k.freed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// mark makes what is known of suspect lanes outlive this process.
+func (k *leaseKeeper) mark(ctx context.Context, lanes ...Lane) error {
+	ctx, cancel := context.WithTimeout(ctx, k.relay.cfg.DatabaseTimeout)
+	defer cancel()
+	if err := k.relay.store.Mark(ctx, k.relay.owner, lanes); err != nil {
+		return fmt.Errorf("mark lanes: %w", err)
+	}
+	return nil
+}
+
+// run keeps the lease until ctx ends. After a failure it asks again soon: two failures a third of the lease apart, as when sessions are being
 // terminated, would be the end of the lease although the database is well.
 func (k *leaseKeeper) run(ctx context.Context) {
 	for {
-		held, err := k.renew(ctx)
-		pause := k.relay.cfg.LeaseTTL / 3
-		switch {
-		case err != nil:
-			pause /= 10
-		case held < Lanes:
-			pause = min(pause, time.Second)
+		pause := min(k.relay.cfg.LeaseTTL/checksPerLease, maxCheck)
+		if err := k.check(ctx); err != nil {
+			pause = k.relay.cfg.LeaseTTL / 30
 		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-k.freed:
 		case <-time.After(pause):
 		}
 	}
 }
 
-func (k *leaseKeeper) renew(ctx context.Context) (held int, err error) {
+// check renews and takes, and hands over what another relay should have.
+func (k *leaseKeeper) check(ctx context.Context) error {
+	if err := k.renew(ctx); err != nil {
+		return err
+	}
+	surplus := k.surplus()
+	if len(surplus) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, k.relay.cfg.LeaseTTL/3)
+	defer cancel()
+	if err := k.relay.store.Release(ctx, k.relay.owner, surplus); err != nil {
+		return k.failed(ctx, fmt.Errorf("hand over %d lanes: %w", len(surplus), err))
+	}
+	return nil
+}
+
+// surplus takes the lanes that another relay should have, and no worker is using, out of what is held.
+//
+// A lane is handed over between two turns, never in one: the next holder would publish again what is in flight.
+func (k *leaseKeeper) surplus() (surplus []Lane) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.lanes) <= k.share {
+		return nil
+	}
+	busy := map[int16]bool{}
+	for _, lanes := range k.using {
+		for _, l := range lanes {
+			busy[l.Number] = true
+		}
+	}
+	keep := slices.Clone(k.lanes[:k.share])
+	for _, l := range k.lanes[k.share:] {
+		if busy[l.Number] {
+			keep = append(keep, l)
+		} else {
+			surplus = append(surplus, l)
+		}
+	}
+	k.lanes = keep
+	return surplus
+}
+
+func (k *leaseKeeper) renew(ctx context.Context) error {
 	cfg := &k.relay.cfg
 	asked := time.Now()
 	reqCtx, cancel := context.WithTimeout(ctx, cfg.LeaseTTL/3)
 	defer cancel()
-	lanes, err := k.relay.store.Lease(reqCtx, k.relay.owner, cfg.LeaseTTL)
-
+	leased, err := k.relay.store.Lease(reqCtx, LeaseRequest{Owner: k.relay.owner, Name: cfg.Instance, TTL: cfg.LeaseTTL})
+	if err != nil {
+		return k.failed(ctx, err)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	before := len(k.current.lanes)
-	if err != nil {
-		if ctx.Err() == nil && k.lastErr == nil {
-			cfg.Logger.Warn("cannot renew lease", "table", cfg.Name, "error", err, "valid_for", time.Until(k.current.until).Round(time.Millisecond).String())
-		}
-		k.lastErr = err
-		return before, err
-	}
-	k.lastErr = nil
-	k.renewed = asked
-	k.current = lease{lanes: lanes, until: asked.Add(cfg.LeaseTTL)}
-	if len(lanes) != before {
-		cfg.Logger.Info("lanes held", "table", cfg.Name, "lanes", len(lanes), "before", before)
+	k.lastErr, k.renewed = nil, asked
+	before := len(k.lanes)
+	k.lanes, k.share, k.until = leased.Lanes, leased.Share, asked.Add(leased.Remaining)
+	if len(k.lanes) != before {
+		cfg.Logger.Info("lanes held", "table", cfg.Name, "lanes", len(k.lanes), "before", before, "share", k.share)
 		k.relay.Wake()
 	}
-	return len(lanes), nil
+	return nil
 }
 
-// release gives the lanes back so that a successor starts at once. ctx is the one of Run, which has ended.
-func (k *leaseKeeper) release(ctx context.Context) error {
+// failed notes an error, and logs the first of a row.
+func (k *leaseKeeper) failed(ctx context.Context, err error) error {
+	cfg := &k.relay.cfg
 	k.mu.Lock()
-	lanes := k.current.lanes
-	k.current = lease{}
-	k.mu.Unlock()
-	if len(lanes) == 0 {
-		return nil
+	defer k.mu.Unlock()
+	if ctx.Err() == nil && k.lastErr == nil {
+		cfg.Logger.Warn("cannot renew lease", "table", cfg.Name, "error", err, "valid_for", time.Until(k.until).Round(time.Millisecond).String())
 	}
+	k.lastErr = err
+	return err
+}
+
+// leave gives the lanes back so that a successor starts at once. ctx is the one of Run, which has ended.
+func (k *leaseKeeper) leave(ctx context.Context) error {
+	k.mu.Lock()
+	k.lanes, k.share = nil, 0
+	k.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.relay.cfg.LeaseTTL/3)
 	defer cancel()
-	if err := k.relay.store.Release(ctx, k.relay.owner, lanes); err != nil {
+	if err := k.relay.store.Leave(ctx, k.relay.owner); err != nil {
 		return fmt.Errorf("release lanes (they lapse by themselves within %s): %w", k.relay.cfg.LeaseTTL, err)
 	}
 	return nil

@@ -60,7 +60,7 @@ func (h Health) Ready(now time.Time, ttl, stall time.Duration) (bool, string) {
 // the keys standing still is not healthy.
 func (r *Relay) Health() Health {
 	r.keeper.mu.Lock()
-	h := Health{Lanes: len(r.keeper.current.lanes), Renewed: r.keeper.renewed}
+	h := Health{Lanes: len(r.keeper.lanes), Renewed: r.keeper.renewed}
 	if r.keeper.lastErr != nil {
 		h.LastError = r.keeper.lastErr.Error()
 	}

@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"fmt"
+
+	"github.com/outboxrelay/outbox/internal/fault"
 )
 
 // Delivery is one event for one destination: what a Sink is handed.
@@ -127,6 +129,11 @@ func (r *Relay) publishOnce(ctx context.Context, batch []Delivery) (results []Re
 			panicked = fmt.Errorf("publish: sink panicked: %v", p)
 		}
 	}()
+	if fault.Enabled {
+		for i := range batch {
+			fault.Publishing(batch[i].ID.String())
+		}
+	}
 	results = r.sink.Publish(ctx, batch)
 	if len(results) != len(batch) {
 		return failAll(batch, Unavailable(fmt.Errorf("publish: sink answered %d of %d deliveries", len(results), len(batch)))), nil

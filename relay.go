@@ -21,7 +21,7 @@ type Relay struct {
 	cfg   RelayConfig
 	owner uuid.UUID
 
-	keeper  leaseKeeper
+	keeper  *leaseKeeper
 	workers []*worker
 	tally   tally
 }
@@ -32,6 +32,12 @@ type worker struct {
 	*Relay
 	number int
 	wake   chan struct{}
+
+	lanes   laneRecord
+	batches int  // that the next claim may bring
+	fair    bool // whether the next claim is one for all tenants
+	outage  int  // the last one of the sink whose backlog this worker has drained
+	alone   bool // whether the next turn is for trials of single events
 
 	mu        sync.Mutex
 	progress  time.Time
@@ -49,9 +55,9 @@ func NewRelay(store Store, sink Sink, cfg RelayConfig) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{store: store, sink: sink, cfg: cfg, owner: owner}
-	r.keeper.relay = r
+	r.keeper = newLeaseKeeper(r)
 	for n := range cfg.Workers {
-		r.workers = append(r.workers, &worker{Relay: r, number: n, wake: make(chan struct{}, 1)})
+		r.workers = append(r.workers, &worker{Relay: r, number: n, wake: make(chan struct{}, 1), batches: batchesPerClaim})
 	}
 	return r, nil
 }
@@ -92,7 +98,7 @@ func (r *Relay) Run(ctx context.Context) error {
 
 	stopKeeper()
 	background.Wait()
-	if err := r.keeper.release(ctx); err != nil {
+	if err := r.keeper.leave(ctx); err != nil {
 		r.cfg.Logger.Warn("relay stopped without releasing its lanes", "table", r.cfg.Name, "error", err)
 	}
 	if hardStop.Err() != nil {
@@ -105,26 +111,43 @@ func (r *Relay) Run(ctx context.Context) error {
 func (w *worker) serve(ctx, hardStop context.Context) {
 	idle, trouble := w.cfg.PollMin, time.Duration(0)
 	for ctx.Err() == nil {
-		lanes, until, ok := w.keeper.get(w.number)
+		pass := w.cfg.Breaker.enter(w.alone)
+		if pass.wait > 0 {
+			w.pause(ctx, pass.wait, false)
+			continue
+		}
+		lanes, until, ok := w.keeper.take(w.number)
 		if !ok {
+			w.cfg.Breaker.leave(pass)
+			w.alone = false
 			if len(lanes) == 0 {
 				w.succeeded() // standing by is what it is there for
 			}
 			w.pause(ctx, w.cfg.PollMax, true)
 			continue
 		}
-		claimed, err := w.turn(ctx, hardStop, lanes, until)
+		claimed, err := w.turn(ctx, hardStop, pass, lanes, until)
+		w.keeper.put(w.number)
+		w.cfg.Breaker.leave(pass)
 		if err != nil {
 			if ctx.Err() != nil && hardStop.Err() == nil {
 				return // the claim was interrupted by the stop
 			}
 			w.failed(err)
+			if class, _ := Classify(err); class == ClassUnavailable {
+				continue // the breaker says when to go on
+			}
 			trouble = min(max(2*trouble, 100*time.Millisecond), 2*time.Second)
 			w.pause(ctx, trouble, false)
 			continue
 		}
 		trouble = 0
 		w.succeeded()
+		if claimed == 0 && !pass.alone {
+			w.outage = pass.outage // what had gathered meanwhile is delivered
+		} else if w.outage != pass.outage {
+			w.pause(ctx, w.cfg.Breaker.pace(claimed, w.cfg.RecoveryRate), false)
+		}
 		switch {
 		case claimed >= w.cfg.BatchRecords:
 			idle = w.cfg.PollMin
@@ -141,10 +164,41 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 	}
 }
 
-// turn is one claim and, batch by batch, publish and settle. until is when publishing must have ended.
-func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Time) (claimed int, err error) {
+// turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane. until is when publishing must have ended.
+func (w *worker) turn(ctx, hardStop context.Context, pass ticket, lanes []Lane, until time.Time) (claimed int, err error) {
+	trusted, suspects := w.lanes.sift(lanes, &w.cfg)
+	w.alone = !pass.alone && slices.ContainsFunc(suspects, (*suspicion).single)
+	if pass.alone {
+		trusted = nil // the other workers are waiting
+	}
+	if len(trusted) > 0 {
+		if claimed, err = w.turnTrusted(ctx, hardStop, pass, trusted, until); err != nil {
+			return claimed, err
+		}
+		if proven := w.lanes.proven(trusted); len(proven) > 0 {
+			if err := w.keeper.mark(hardStop, proven...); err != nil {
+				return claimed, err
+			}
+		}
+	}
+	for _, s := range suspects {
+		if ctx.Err() != nil || !time.Now().Before(until) {
+			break
+		}
+		if s.single() != pass.alone {
+			continue
+		}
+		n, err := w.try(ctx, hardStop, pass, s, until)
+		if claimed += n; err != nil {
+			return claimed, err
+		}
+	}
+	return claimed, nil
+}
+
+func (w *worker) turnTrusted(ctx, hardStop context.Context, pass ticket, lanes []Lane, until time.Time) (claimed int, err error) {
 	t0 := time.Now()
-	records, err := w.claim(ctx, lanes)
+	records, err := w.claim(ctx, lanes, w.limit(pass))
 	if err != nil || len(records) == 0 {
 		return 0, err
 	}
@@ -153,9 +207,11 @@ func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Ti
 	if !time.Now().Before(until) { // another relay may hold the lanes before the sink has answered
 		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish", took.Round(time.Millisecond))
 	}
+	claimedAt, cost, full := time.Now(), took, w.full(records)
+	defer func() { w.adapt(full, cost, time.Since(claimedAt)) }()
 	held := heldKeys{}
 	for batch := range slices.Chunk(records, w.cfg.BatchRecords) {
-		lost, err := w.deliver(hardStop, lanes, until, batch, held, took)
+		lost, err := w.deliver(hardStop, pass, lanes, until, batch, held, took)
 		if err != nil {
 			return len(records), err
 		}
@@ -170,7 +226,7 @@ func (w *worker) turn(ctx, hardStop context.Context, lanes []Lane, until time.Ti
 
 // deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are added to held, and their later
 // records are left for the next claim. lost says that a lane has gone to another relay.
-func (w *worker) deliver(hardStop context.Context, lanes []Lane, until time.Time, records []*Record, held heldKeys, took time.Duration) (lost bool, err error) {
+func (w *worker) deliver(hardStop context.Context, pass ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys, took time.Duration) (lost bool, err error) {
 	t1 := time.Now()
 	batch, owner, defects := w.route(records, held)
 	deadline := t1.Add(w.cfg.PublishTimeout)
@@ -182,6 +238,7 @@ func (w *worker) deliver(hardStop context.Context, lanes []Lane, until time.Time
 	results := w.publish(pubCtx, batch)
 	cancel()
 	fault.Hit(fault.AfterPublish)
+	isolate, down := w.cfg.Breaker.report(pass, results)
 	for i, r := range results {
 		if r.Err != nil {
 			held.hold(batch[i].Record)
@@ -189,7 +246,8 @@ func (w *worker) deliver(hardStop context.Context, lanes []Lane, until time.Time
 	}
 
 	t2 := time.Now()
-	v := w.judge(records, batch, owner, results, defects)
+	v := w.judge(records, batch, owner, results, defects, isolate)
+	fault.Hit(fault.BeforeSettle)
 	settled, err := w.settle(hardStop, lanes, v.outcomes)
 	t3 := time.Now()
 
@@ -209,7 +267,7 @@ func (w *worker) deliver(hardStop context.Context, lanes []Lane, until time.Time
 	switch {
 	case err != nil:
 		return false, err
-	case v.unavailable != nil:
+	case down:
 		return false, fmt.Errorf("publish: %w", v.unavailable)
 	case len(v.outcomes) > 0 && settled.Delivered+settled.Retried+settled.Dead == 0:
 		// The next claim brings the same records: without a pause they would be published again as fast as the loop turns.

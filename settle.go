@@ -14,15 +14,16 @@ type verdict struct {
 }
 
 // judge decides what becomes of each record. results[i] is the answer for a delivery of records[owner[i]]; owner ascends.
-// Records without an outcome are left as they are and come again with a later claim.
-func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results []Result, defects map[int]Failure) verdict {
+// Records without an outcome are left as they are and come again with a later claim. With isolate, what the sink could not take waits in the table,
+// uncounted, because the rest of the sink works and the claims are needed for that.
+func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results []Result, defects map[int]Failure, isolate bool) verdict {
 	v := verdict{outcomes: make([]Outcome, 0, len(records))}
 	for i := 0; i < len(batch); {
 		end := i + 1
 		for end < len(batch) && owner[end] == owner[i] {
 			end++
 		}
-		r.judgeRecord(&v, records[owner[i]], batch[i:end], results[i:end])
+		r.judgeRecord(&v, records[owner[i]], batch[i:end], results[i:end], isolate)
 		i = end
 	}
 	for i, rec := range records {
@@ -39,11 +40,11 @@ func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results 
 	return v
 }
 
-func (r *Relay) judgeRecord(v *verdict, rec *Record, deliveries []Delivery, results []Result) {
-	var failures []Failure
+func (r *Relay) judgeRecord(v *verdict, rec *Record, deliveries []Delivery, results []Result, isolate bool) {
+	out := Outcome{Record: rec, State: Retry, Attempts: rec.Attempts, DeliveredTo: rec.DeliveredTo}
 	var wait time.Duration
-	counted, final, uncounted := false, true, false
-	served := 0
+	served, unavailable, unattempted := 0, 0, 0
+	exhausted := true // every destination that failed has done so for the last time
 	for i, res := range results {
 		if res.Err == nil {
 			served++
@@ -56,38 +57,38 @@ func (r *Relay) judgeRecord(v *verdict, rec *Record, deliveries []Delivery, resu
 		switch class {
 		case ClassUnavailable:
 			v.unavailable = res.Err
-			uncounted = true
+			unavailable++
 			continue
 		case ClassNotAttempted:
-			uncounted = true
+			unattempted++
 			continue
-		case ClassRetryAfter:
-			wait = max(wait, after)
 		}
-		counted = true
-		final = final && class == ClassPermanent
-		failures = append(failures, Failure{Destination: deliveries[i].Destination, Reason: ReasonDeliveryFailed, Error: res.Err.Error()})
+		policy := r.cfg.policy(deliveries[i].Destination)
+		wait = max(wait, after, policy.Backoff.Delay(rec.Attempts+1))
+		exhausted = exhausted && (class == ClassPermanent || rec.Attempts+1 >= policy.MaxAttempts)
+		out.Failures = append(out.Failures, Failure{Destination: deliveries[i].Destination, Reason: ReasonDeliveryFailed, Error: res.Err.Error()})
 	}
 	if served == len(results) {
 		v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Delivered})
 		return
 	}
-	if !counted && served == 0 {
-		return // nothing happened to this record
-	}
-	out := Outcome{Record: rec, State: Retry, Attempts: rec.Attempts, Failures: failures, DeliveredTo: rec.DeliveredTo}
 	for i, res := range results {
 		if res.Err == nil {
 			out.DeliveredTo = append(out.DeliveredTo, deliveries[i].Destination)
 		}
 	}
-	if counted {
+	switch {
+	case len(out.Failures) > 0:
 		out.Attempts++
-		out.RetryIn = max(wait, r.cfg.Backoff.Delay(out.Attempts))
+		out.RetryIn = wait
 		// A destination that was not tried for the broker's sake keeps the record alive.
-		if !uncounted && (final || out.Attempts >= r.cfg.MaxAttempts) {
+		if exhausted && unavailable+unattempted == 0 {
 			out.State, out.RetryIn = Dead, 0
 		}
+	case isolate && unavailable > 0:
+		out.RetryIn = partRetry
+	case served == 0:
+		return // nothing happened to this record
 	}
 	v.outcomes = append(v.outcomes, out)
 }

@@ -62,7 +62,7 @@ func TestJudge(t *testing.T) {
 				batch = append(batch, Delivery{Record: rec, Destination: d})
 			}
 			rec.Destinations = append(rec.Destinations, c.served...)
-			v := r.judge([]*Record{rec}, batch, make([]int, len(batch)), c.results, nil)
+			v := r.judge([]*Record{rec}, batch, make([]int, len(batch)), c.results, nil, false)
 			if (v.unavailable != nil) != c.down {
 				t.Errorf("unavailable is %v", v.unavailable)
 			}
@@ -110,7 +110,7 @@ func TestJudgeKeepsRecordsApart(t *testing.T) {
 	if want := []string{"a", "x", "y", "c"}; !slices.Equal(to, want) {
 		t.Fatalf("routed to %v, want %v", to, want)
 	}
-	v := r.judge(records, batch, owner, results, defects)
+	v := r.judge(records, batch, owner, results, defects, false)
 	states := map[*Record]State{}
 	for _, o := range v.outcomes {
 		states[o.Record] = o.State

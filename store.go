@@ -14,11 +14,26 @@ const Lanes = 64
 
 // Store is a Relay's view of one outbox table in one database. Its clock, and no other, decides who holds a lane.
 type Store interface {
-	// Lease takes every free or lapsed lane for owner, renews the ones it holds until ttl from now, and returns all that it
-	// holds then. A lane's epoch rises whenever it changes hands.
-	Lease(ctx context.Context, owner uuid.UUID, ttl time.Duration) ([]Lane, error)
-	// Release gives the lanes up at once, so that another relay need not wait for the lease to lapse.
+	LaneStore
+	EventStore
+}
+
+// LaneStore shares a table's lanes among the relays that are alive.
+type LaneStore interface {
+	// Lease enrols the caller among the table's relays, or keeps it enrolled, renews the lanes it holds, and takes free and lapsed ones
+	// up to its share. It takes none from a relay that is alive: one that holds more than its share gives the rest up with Release.
+	// A lane's epoch rises whenever it changes hands.
+	Lease(ctx context.Context, request LeaseRequest) (Leased, error)
+	// Release gives lanes up at once, so that another relay need not wait for them to lapse.
 	Release(ctx context.Context, owner uuid.UUID, lanes []Lane) error
+	// Leave is Release for everything, and the end of the caller's enrolment.
+	Leave(ctx context.Context, owner uuid.UUID) error
+	// Mark records Crashes and Trial of those lanes that owner still holds at their epoch. It is durable when it returns.
+	Mark(ctx context.Context, owner uuid.UUID, lanes []Lane) error
+}
+
+// EventStore reads what is due and records what became of it.
+type EventStore interface {
 	// Claim reads the oldest undelivered records of the lanes, at most limit.Records and, but for the first, at most
 	// limit.Bytes of them. It locks and writes nothing. Records behind a key that waits for a retry are left out.
 	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
@@ -28,16 +43,45 @@ type Store interface {
 	Settle(ctx context.Context, owner uuid.UUID, lanes []Lane, outcomes []Outcome) (Settled, error)
 }
 
+// LeaseRequest is one relay's request for its share of the lanes.
+type LeaseRequest struct {
+	Owner uuid.UUID
+	Name  string // of the relay, for people
+	TTL   time.Duration
+}
+
+// Leased is what a relay holds.
+type Leased struct {
+	Lanes []Lane
+	// Share is how many lanes the caller should hold: Lanes divided by the relays alive, none of them more than one lane ahead of another.
+	Share int
+	// Remaining is how long the first of Lanes to lapse was still held when the database answered.
+	Remaining time.Duration
+}
+
 // Lane is one of the ordering shards, held at an epoch.
 type Lane struct {
 	Number int16
 	Epoch  int64
+	// Crashes is how often in a row the lane was taken over from a relay that vanished without finishing a turn on it. Relays die of
+	// many things; of one that dies again and again at the same lane the lane may be the cause (see trial.go).
+	Crashes int
+	Trial   Trial
+}
+
+// Trial is a small batch of a suspect lane that was begun and has not been finished. Size 0: there is none.
+type Trial struct {
+	Size  int       // how many of the lane's oldest records; of an Event, for the how-manyth time
+	Event uuid.UUID // the only one, of a trial of one
 }
 
 // ClaimLimit bounds one Claim, and with it the memory of a relay.
 type ClaimLimit struct {
 	Records int
 	Bytes   int // of payload
+	// Fair asks for an equal share of Records for each tenant that has undelivered records, so that a flood of one does not hold back another's
+	// trickle. A table that does not tell tenants apart gives its oldest records all the same.
+	Fair bool
 }
 
 // Record is one undelivered row of an outbox table. AggregateID is its key as consumers see it.

@@ -164,11 +164,12 @@ func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Cont
 		return err
 	}
 	owner := uuid.New()
-	lanes, err := store.Lease(ctx, owner, time.Hour)
+	leased, err := store.Lease(ctx, outbox.LeaseRequest{Owner: owner, Name: "bench", TTL: time.Hour})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Release(context.WithoutCancel(ctx), owner, lanes) }()
+	lanes := leased.Lanes
+	defer func() { _ = store.Leave(context.WithoutCancel(ctx), owner) }()
 	for {
 		records, err := store.Claim(ctx, lanes, outbox.ClaimLimit{Records: batch, Bytes: 8 << 20})
 		if err != nil || len(records) == 0 {

@@ -7,6 +7,10 @@
 //	go run . batch      how the size of a batch matters
 //	go run . latency    commit to subscriber at 1000 events a second over 50 runs
 //	go run . producer   what writing an event costs a business transaction
+//	go run . scale      two relays beside one
+//	go run . failing    what keys that cannot be delivered cost the others
+//	go run . takeover   how long the keys of a relay stand still that was killed, or stopped
+//	go run . fairness   what one tenant's flood costs another tenant's trickle
 //	go run . seeds      the queries of FR-006 and FR-007 beside the seeds' own limits
 package main
 
@@ -36,12 +40,12 @@ type options struct {
 func run(ctx context.Context) error {
 	var o options
 	flag.IntVar(&o.rows, "rows", 100_000, "rows of a backlog")
-	flag.IntVar(&o.backlog, "backlog", 1_000_000, "rows of the large backlog (flat)")
+	flag.IntVar(&o.backlog, "backlog", 1_000_000, "rows of the large backlog (flat, fairness)")
 	flag.IntVar(&o.delivered, "delivered", 5_000_000, "delivered rows in the table (flat)")
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; the median is printed")
 	flag.IntVar(&o.seconds, "seconds", 60, "length of the latency run")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|seeds")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|takeover|fairness|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -49,7 +53,7 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context, *servers, options) error
 	}
-	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"seeds", seeds}}
+	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"seeds", seeds}}
 	which := flag.Arg(0)
 	if which == "all" {
 		benches = benches[:len(benches)-1]

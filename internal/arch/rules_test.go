@@ -18,6 +18,7 @@ var layers = []layer{
 	{"internal/arch", 0, "reads source, runs none"},
 	{".", 1, "package outbox: the vocabulary and the engine, everything else is built on it"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
+	{"retention", 2, "works on an interface that a store fulfils, not on a store"},
 	{"inbox", 2, "used by consumers, who may not even run this relay"},
 	{"crawl", 2, "one application of the outbox; HTTP is the gateway's"},
 	{"store/*", 3, "a user of one store does not compile the others, nor any sink"},
@@ -25,6 +26,7 @@ var layers = []layer{
 	{"outboxtest", 3, "suites that run against any store or sink, so they can name none"},
 	{"gateway", 3, "reads through interfaces; which store is behind them is decided in internal/wire"},
 	{"admin", 3, "as gateway"},
+	{"contrib/*", 4, "joins a store to a program that is not ours; a user of one compiles no other"},
 	{"internal/config", 4, "settings of the layers below, without building any of them"},
 	{"internal/metrics", 4, "watches the layers below; they know an interface of package outbox, not Prometheus"},
 	{"internal/wire", wireRank, "the only place that sees every store and broker"},
@@ -32,6 +34,7 @@ var layers = []layer{
 	{"cmd", 7, "main and nothing else"},
 	{"internal/demo", 7, "a program of the repository, used by nobody's code"},
 	{"examples", 7, "as a user would write them"},
+	{"internal/chaos", 7, "as internal/integration, with faults"},
 	{"internal/integration", 7, "tests that need several servers at once"},
 }
 
@@ -68,6 +71,7 @@ var payers = []struct {
 	{"github.com/nats-io/nats.go", []string{"sink/natsjs"}, "broker client"},
 	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq"}, "broker client"},
 	{"github.com/danielgtaylor/huma", []string{"gateway", "admin"}, "HTTP API"},
+	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
 	{"github.com/spf13/cobra", nil, "the command's"},
 	{"github.com/knadh/koanf", []string{"internal/config"}, "the command's"},
 	{"github.com/prometheus/client_golang", []string{"internal/metrics"}, "the command's"},

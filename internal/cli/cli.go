@@ -103,7 +103,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 	root.SetErr(a.Err)
 	root.PersistentFlags().AddFlagSet(a.global)
 	root.PersistentFlags().SortFlags = false
-	root.AddCommand(a.migrate(), a.relay(), a.write(), a.tail(), a.events(), a.version())
+	root.AddCommand(a.migrate(), a.relay(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.purge(), a.version())
 	return root
 }
 

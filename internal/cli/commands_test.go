@@ -83,7 +83,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	e := env{t: t}
-	for _, command := range []string{"migrate up", "migrate down", "migrate status", "migrate print", "migrate legacy", "migrate roles", "relay", "write", "tail", "events", "events show", "version"} {
+	for _, command := range []string{"migrate up", "migrate down", "migrate status", "migrate print", "migrate legacy", "migrate roles", "relay", "write", "tail", "events", "events show", "purge", "version"} {
 		out := e.ok("", append(strings.Fields(command), "--help")...)
 		contains(t, out, "Examples:", "Usage:", "outbox "+command)
 	}

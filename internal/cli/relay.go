@@ -10,6 +10,7 @@ import (
 func (a *app) relay() *cobra.Command {
 	settings := config.Mapping()
 	settings.AddFlagSet(config.Relay())
+	settings.AddFlagSet(config.RetentionFlags())
 	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Deliver events to Redis until stopped",
@@ -17,8 +18,9 @@ func (a *app) relay() *cobra.Command {
 
 Events of one key stay in order: what fails is retried while later events of its key wait and
 those of other keys go on. After --max-attempts it is kept as a dead letter, in table job_dlq. While
-Redis is down nothing is counted: the table fills, then drains. Any number of relays may run: each
-event is served by one of them. A relay that dies is replaced after --lease-ttl, one that is stopped at once.
+Redis is down nothing is counted: the table fills, then drains, no faster than --recovery-rate. Any number of
+relays may run: they share the work evenly, and each event is served by one of them. One that dies is replaced after
+--lease-ttl, one that is stopped at once. An event that kills the process is found and becomes a dead letter.
 
 Where an event goes: to the destinations it names, else to what --destination makes of its
 topic, key, type, tenant and source: run:{key} for crawl_outbox, {topic} for the other tables.
@@ -47,14 +49,24 @@ that play a part, and optionally destination and max_attempts:
       next_retry_at: retry_at
       destination: "billing.{topic}"
     - table: outbox              # upgraded by: outbox migrate legacy
-      like: outbox_events        # that table's columns; further keys change single ones`,
+      like: outbox_events        # that table's columns; further keys change single ones
+
+Destinations may have a retry policy of their own, in the file of --config. What an entry leaves out is as for the table:
+
+    retry:
+      - destination: "orders.*"  # a name or a pattern; * does not match a slash
+        table: outbox_events     # default: all
+        max_attempts: 10
+        backoff_base: 1s
+        backoff_factor: 2
+        backoff_cap: 5m`,
 		Example: `  outbox relay
   outbox relay --table crawl_outbox --envelope payload
   outbox relay --listen 127.0.0.1:9464 --destination 'outbox_events=shop.{topic}'
   OUTBOX_DATABASE_URL=postgres://… OUTBOX_REDIS_URL=redis://… outbox relay --config outbox.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.settings(config.Database|config.Redis|config.Serving, settings)
+			c, err := a.settings(config.Database|config.Redis|config.Serving|config.Retaining, settings)
 			if err != nil {
 				return err
 			}

@@ -20,7 +20,8 @@ type Need int
 const (
 	Database Need = 1 << iota
 	Redis
-	Serving // the relay's settings
+	Serving   // the relay's settings
+	Retaining // those of retention
 )
 
 const encodeHint = "the URL (not shown, it may hold a password) has one of @ / ? # where its user or password would be: write it as %40 %2F %3F %23"
@@ -61,6 +62,9 @@ func (c *Config) Check(needs Need) error {
 	if needs&Serving != 0 {
 		c.checkServing(&problems)
 	}
+	if needs&Retaining != 0 {
+		c.checkRetention(&problems)
+	}
 	return problems.orNil()
 }
 
@@ -86,6 +90,13 @@ func (c *Config) checkServing(problems *Error) {
 			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
 		}
 	}
+	if c.BackoffFactor < 1 {
+		problems.add("backoff-factor is %g, must be 1 or more: %s", c.BackoffFactor, set("backoff-factor"))
+	}
+	if c.RecoveryRate < 0 {
+		problems.add("recovery-rate is %d, must be 1 or more, or 0 for no limit: %s", c.RecoveryRate, set("recovery-rate"))
+	}
+	c.retryEntries(problems)
 	if c.PollMin > c.PollMax {
 		problems.add("poll-min (%s) is above poll-max (%s): %s", c.PollMin, c.PollMax, set("poll-max"))
 	}

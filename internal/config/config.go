@@ -24,21 +24,25 @@ type Config struct {
 	LayoutFile string `koanf:"layout"`
 	Layouts    []any  `koanf:"layouts"` // mapped tables written into the file of --config itself, not yet decoded
 
-	Table        []string          `koanf:"table"`
-	Destination  map[string]string `koanf:"destination"`
-	Envelope     string            `koanf:"envelope"`
-	Workers      int               `koanf:"workers"`
-	Batch        int               `koanf:"batch"`
-	BatchBytes   int               `koanf:"batch_bytes"`
-	PollMin      time.Duration     `koanf:"poll_min"`
-	PollMax      time.Duration     `koanf:"poll_max"`
-	LeaseTTL     time.Duration     `koanf:"lease_ttl"`
-	MaxAttempts  int               `koanf:"max_attempts"`
-	BackoffBase  time.Duration     `koanf:"backoff_base"`
-	BackoffCap   time.Duration     `koanf:"backoff_cap"`
-	DedupWindow  time.Duration     `koanf:"dedup_window"`
-	Listen       string            `koanf:"listen"`
-	mappedTables []Table
+	Table         []string          `koanf:"table"`
+	Destination   map[string]string `koanf:"destination"`
+	Envelope      string            `koanf:"envelope"`
+	Workers       int               `koanf:"workers"`
+	Batch         int               `koanf:"batch"`
+	BatchBytes    int               `koanf:"batch_bytes"`
+	PollMin       time.Duration     `koanf:"poll_min"`
+	PollMax       time.Duration     `koanf:"poll_max"`
+	LeaseTTL      time.Duration     `koanf:"lease_ttl"`
+	MaxAttempts   int               `koanf:"max_attempts"`
+	BackoffBase   time.Duration     `koanf:"backoff_base"`
+	BackoffFactor float64           `koanf:"backoff_factor"`
+	BackoffCap    time.Duration     `koanf:"backoff_cap"`
+	Retry         []any             `koanf:"retry"` // exceptions for destinations, not yet decoded; in the file of --config only
+	RecoveryRate  int               `koanf:"recovery_rate"`
+	DedupWindow   time.Duration     `koanf:"dedup_window"`
+	Listen        string            `koanf:"listen"`
+	Retention     Retention         `koanf:",squash"`
+	mappedTables  []Table
 }
 
 // Global returns the flags that every command has.
@@ -74,8 +78,10 @@ func Relay() *pflag.FlagSet {
 	fs.Duration("poll-max", 200*time.Millisecond, "`pause` that an idle relay's polling grows to; what an event waits if its wake-up is lost")
 	fs.Duration("lease-ttl", 10*time.Second, "how `long` the lanes of a relay that died stay reserved for it")
 	fs.Int("max-attempts", 0, "failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for others)")
-	fs.Duration("backoff-base", 5*time.Second, "`wait` after an event's first failed attempt; it doubles with each further one, give or take a fifth")
+	fs.Duration("backoff-base", 5*time.Second, "`wait` after an event's first failed attempt; it grows with each further one, give or take a fifth")
+	fs.Float64("backoff-factor", 2, "how many `times` longer each further wait is")
 	fs.Duration("backoff-cap", 15*time.Minute, "longest `wait` between attempts")
+	fs.Int("recovery-rate", 20_000, "most `events` a second after Redis was away for 5s or more, until what had gathered is delivered; 0: as many as possible")
 	fs.Duration("dedup-window", 2*time.Minute, "how `long` Redis remembers event ids to refuse a second copy; 0: not at all")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
 	return fs

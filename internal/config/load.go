@@ -97,7 +97,7 @@ func loadFile(k *koanf.Koanf, path string, problems *Error) {
 		if err != nil {
 			problems.add("config file %s: %v", path, err)
 		} else if len(unused) > 0 {
-			problems.add("config file %s: unknown key %q: keys are the names of flags with _ for -, and layouts", path, name)
+			problems.add("config file %s: unknown key %q: keys are the names of flags with _ for -, layouts and retry", path, name)
 		}
 	}
 	if len(problems.Problems) == 0 {
@@ -177,7 +177,7 @@ func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 // fromEnvironment parses each variable as its flag would be, so that both accept the same and a problem names the variable.
 func fromEnvironment(vars map[string]variable, problems *Error) map[string]any {
 	parsed := pflag.NewFlagSet("environment", pflag.ContinueOnError) // a copy: setting the real flags would look like the command line
-	for _, set := range []*pflag.FlagSet{Global(), Mapping(), Relay()} {
+	for _, set := range []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags()} {
 		parsed.AddFlagSet(set)
 	}
 	values := map[string]any{}

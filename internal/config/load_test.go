@@ -15,7 +15,7 @@ import (
 func load(t *testing.T, file string, environ []string, args ...string) (Config, error) {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	sets := []*pflag.FlagSet{Global(), Mapping(), Relay()}
+	sets := []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags()}
 	for _, s := range sets {
 		fs.AddFlagSet(s)
 	}

@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// Enabled tells whether the points are compiled in.
+const Enabled = true
+
 var (
 	mu   sync.Mutex
 	hits = map[Point]int{}
@@ -33,13 +36,24 @@ func Hit(p Point) {
 		}
 		switch f[2] {
 		case "kill":
-			fmt.Fprintf(os.Stderr, "fault: %s struck\n", entry)
-			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-			select {} // the signal is on its way
+			kill(entry)
 		case "stop":
 			fmt.Fprintf(os.Stderr, "fault: %s struck\n", entry)
 			_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 			time.Sleep(50 * time.Millisecond) // the signal is on its way to this thread
 		}
 	}
+}
+
+// Publishing kills the process if the event with this id is the poison.
+func Publishing(id string) {
+	if id == os.Getenv("OUTBOX_FAULT_POISON") {
+		kill("poison")
+	}
+}
+
+func kill(what string) {
+	fmt.Fprintf(os.Stderr, "fault: %s struck\n", what)
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {} // the signal is on its way
 }

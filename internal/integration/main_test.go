@@ -233,3 +233,19 @@ func (w *world) command(t *testing.T, args ...any) {
 func stdin(format string, args ...any) io.Reader {
 	return strings.NewReader(fmt.Sprintf(format, args...))
 }
+
+// backlog writes n events over 50 keys, numbered.
+func (w *world) backlog(t *testing.T, n int) {
+	t.Helper()
+	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload)
+		SELECT 'e', now(), (i % 50)::text, 's', to_jsonb(i) FROM generate_series(1, $1::int) i`, n)
+}
+
+// processState is a letter as ps prints it: T for stopped, Z for dead and not waited for; "" if nobody knows.
+func processState(cmd *exec.Cmd) string {
+	state, err := exec.Command("ps", "-o", "state=", "-p", fmt.Sprint(cmd.Process.Pid)).Output()
+	if err != nil || len(state) == 0 {
+		return ""
+	}
+	return string(state[:1])
+}

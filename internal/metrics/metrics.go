@@ -1,6 +1,6 @@
 // Package metrics tells Prometheus what relays do.
 //
-// Guaranteed: one registry of its own, so that nothing else in the process gets in; every outbox_ metric has the label table; counters of a table
+// Guaranteed: one registry of its own, so that nothing else in the process gets in; every outbox_ metric of a table has the label table; counters of a table
 // exist, at zero, before its first event, so that a rate over them is never absent; a gauge whose source fails disappears rather than show its last value.
 //
 // Not guaranteed: agreement with the tables after a crash. Counters are this process's own and start again with it.
@@ -28,6 +28,7 @@ type Metrics struct {
 	published, duplicates, retried, dead, lost, batches, unavailable *prometheus.CounterVec
 	claim, publish, settle, latency                                  *prometheus.HistogramVec
 	lanes, backlog, oldest                                           *prometheus.GaugeVec
+	retention                                                        retentionMetrics
 }
 
 // New returns a registry with the relay's metrics and those of the Go runtime and the process.
@@ -64,7 +65,20 @@ func New() *Metrics {
 	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.")
 	gauge(&m.backlog, "backlog_events", fmt.Sprintf("Undelivered events in the table; counting stops at %d.", BacklogLimit))
 	gauge(&m.oldest, "oldest_undelivered_seconds", "Age of the oldest undelivered event, 0 without one.")
+	m.retention = newRetentionMetrics(m.Registry)
 	return m
+}
+
+// WatchSink makes a gauge of whether the sink is down. It may be called once.
+func (m *Metrics) WatchSink(down func() bool) {
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Namespace: namespace, Name: "sink_down", Help: "1 while the sink is down and only probed, else 0.",
+	}, func() float64 {
+		if down() {
+			return 1
+		}
+		return 0
+	}))
 }
 
 // Table is the outbox.Observer of one table's relay.

@@ -57,3 +57,11 @@ func TestGauges(t *testing.T) {
 		t.Error("a backlog that nobody knows is still shown")
 	}
 }
+
+func TestWatchSink(t *testing.T) {
+	m, down := New(), false
+	m.WatchSink(func() bool { return down })
+	want(t, scrape(t, m), "outbox_sink_down 0")
+	down = true
+	want(t, scrape(t, m), "outbox_sink_down 1")
+}

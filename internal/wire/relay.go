@@ -24,7 +24,8 @@ func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	defer cancel()
 	// go-redis writes lines of its own to stderr, into the middle of a JSON log. What they say comes back as errors too.
 	logging.Disable()
-	r := relay{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL), metrics: metrics.New()}
+	r := relay{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL), metrics: metrics.New(), breaker: outbox.NewBreaker()}
+	r.metrics.WatchSink(r.breaker.Open)
 	defer context.AfterFunc(ctx, func() { r.health.wait("stopping") })()
 	if cfg.Listen == "" {
 		return r.run(ctx)
@@ -48,6 +49,7 @@ type relay struct {
 	log     *slog.Logger
 	health  *Health
 	metrics *metrics.Metrics
+	breaker *outbox.Breaker // of the one sink that all tables share
 }
 
 func (r *relay) run(ctx context.Context) error {
@@ -55,8 +57,8 @@ func (r *relay) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// For each table one connection a worker, one to renew leases and one to measure the backlog; and two to spare.
-	pool, err := postgres.Connect(ctx, r.cfg.Database, (r.cfg.Workers+2)*len(wanted)+2)
+	// For each table one connection a worker, one to renew leases, one to measure the backlog and one for retention; and two to spare.
+	pool, err := postgres.Connect(ctx, r.cfg.Database, (r.cfg.Workers+3)*len(wanted)+2)
 	if err != nil {
 		return err
 	}
@@ -115,6 +117,7 @@ func (r *relay) serve(ctx context.Context, pool *pgxpool.Pool, sink *redispubsub
 		})
 	})
 	r.health.watch(ctx, group, sink, watched)
+	r.retain(ctx, group, pool, tables)
 	err := group.Wait()
 	if err == nil {
 		r.log.Info("stopped", "tables", names)
@@ -125,7 +128,11 @@ func (r *relay) serve(ctx context.Context, pool *pgxpool.Pool, sink *redispubsub
 func (r *relay) build(t served, sink outbox.Sink, observer outbox.Observer) (*outbox.Relay, error) {
 	cfg := outbox.RelayConfig{
 		Name: t.Name(), Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes, PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax,
-		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: r.cfg.BackoffBase, Cap: r.cfg.BackoffCap}, Logger: r.log, Observer: observer,
+		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: r.cfg.BackoffBase, Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
+		Policies: r.cfg.Policies(t.Name()), Breaker: r.breaker, RecoveryRate: r.cfg.RecoveryRate, Logger: r.log, Observer: observer,
+	}
+	if cfg.RecoveryRate == 0 {
+		cfg.RecoveryRate = -1 // the setting's "as many as possible"; the relay's zero is its default
 	}
 	if t.Destination != "" {
 		template, err := outbox.ParseTemplate(t.Destination)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/fault"
 )
 
 // Bounds of one round. A script keeps Redis from everything else: 1000 deliveries of 500 bytes are some 4 ms, 4 MiB of large
@@ -44,6 +45,7 @@ func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Re
 		}
 		if next < len(batch) {
 			failed.note(batch[from:next], results[from:next])
+			fault.Hit(fault.MidBatch)
 		}
 		from = next
 	}

@@ -27,7 +27,8 @@ func (e *SchemaError) Error() string {
 
 // migrationSets says which set of migrations makes a table.
 var migrationSets = map[string]string{
-	"outbox_events": "core", "outbox_lanes": "core", "job_dlq": "core", "apps": "core", "event_outbox": "events", "crawl_outbox": "crawl",
+	"outbox_events": "core", "outbox_lanes": "core", "outbox_relays": "core", "job_dlq": "core", "apps": "core", "outbox_audit": "core", "event_outbox": "events", "crawl_outbox": "crawl",
+	"outbox_maintenance": "core", "outbox_archive": "core",
 }
 
 func (s *Store) checkSchema(ctx context.Context) error {
@@ -40,8 +41,9 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		columns []string
 	}{
 		{s.layout.Table, columns},
-		{"outbox_lanes", []string{"owner", "epoch", "expires_at"}},
-		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation"}},
+		{"outbox_lanes", []string{"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"}},
+		{"outbox_relays", []string{"owner", "name", "expires_at"}},
+		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation", "position", "origin"}},
 		{"apps", []string{"namespace"}},
 	} {
 		if err := checkTable(ctx, s.pool, t.table, t.columns); err != nil {

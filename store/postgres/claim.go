@@ -14,13 +14,23 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Claim implements outbox.Store.
+// Claim implements outbox.EventStore.
+func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+	if limit.Fair && s.fair.claim != "" && len(lanes) > 0 {
+		return s.claimFair(ctx, lanes, limit)
+	}
+	return s.claimOldest(ctx, lanes, limit)
+}
+
+// claimOldest claims without regard to whose rows they are.
 //
 // A row that the database cannot hand out (a number of 130,000 digits in eight bytes, repeated until the text is longer than a gigabyte; a
 // damaged page) ends the query at every attempt. What was read before it is returned; once it is the first, it comes without its payload and
 // with a Defect, so that it costs its own key a dead letter and the others nothing.
-func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
-	records, err := s.read(ctx, s.sql.claim, lanes, s.claims.limit(limit), limit.Bytes)
+func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+	numbers, _ := splitLanes(lanes)
+	ask := s.claims.limit(limit)
+	records, err := s.read(ctx, s.sql.claim, ask, limit.Bytes, numbers, ask)
 	switch {
 	case err == nil:
 		return records, nil
@@ -29,7 +39,7 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 	case len(records) > 0:
 		return records, nil
 	}
-	records, again := s.read(ctx, s.sql.claimUnreadable, lanes, 1, limit.Bytes)
+	records, again := s.read(ctx, s.sql.claimUnreadable, 1, limit.Bytes, numbers, 1)
 	if again != nil || len(records) == 0 {
 		return nil, err
 	}
@@ -37,12 +47,11 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 	return records, nil
 }
 
-// read runs a claim. With an error it returns the rows that came before it.
+// read runs a claim of at most ask rows. With an error it returns the rows that came before it.
 //
 // The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty columns cost more than the query.
-func (s *Store) read(ctx context.Context, sql string, lanes []outbox.Lane, ask, maxBytes int) ([]*outbox.Record, error) {
-	numbers, _ := splitLanes(lanes)
-	rows, err := s.pool.Query(ctx, sql, claimFormats, numbers, ask)
+func (s *Store) read(ctx context.Context, sql string, ask, maxBytes int, args ...any) ([]*outbox.Record, error) {
+	rows, err := s.pool.Query(ctx, sql, append([]any{claimFormats}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", s.layout.Table, err)
 	}
@@ -78,7 +87,7 @@ func (s *Store) read(ctx context.Context, sql string, lanes []outbox.Lane, ask, 
 	return records, nil
 }
 
-// The columns of claim.sql.
+// The columns of claim_row.sql.
 const (
 	colID = iota
 	colPosition

@@ -40,14 +40,21 @@ func serving(t *testing.T, pool *pgxpool.Pool, layout Layout) (*Store, uuid.UUID
 		t.Fatal(err)
 	}
 	owner := uuid.New()
-	lanes, err := s.Lease(t.Context(), owner, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lanes := lease(t, s, owner, time.Minute)
 	if len(lanes) != outbox.Lanes {
 		t.Fatalf("got %d lanes of a fresh table, want %d", len(lanes), outbox.Lanes)
 	}
 	return s, owner, lanes
+}
+
+// lease makes one request and returns the lanes held then.
+func lease(t *testing.T, s *Store, owner uuid.UUID, ttl time.Duration) []outbox.Lane {
+	t.Helper()
+	leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: ttl})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leased.Lanes
 }
 
 func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {

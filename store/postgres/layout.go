@@ -150,7 +150,7 @@ func (l Layout) quoted() quotedLayout {
 	if l.Retrying == "" {
 		l.Retrying = l.Pending
 	}
-	q := quotedLayout{DeleteDead: l.Status == ""}
+	q := quotedLayout{DeleteDead: l.Status == "", PayloadName: quoteText(l.Payload)}
 	for _, f := range []*string{
 		&l.ID, &l.Position, &l.Topic, &l.Payload, &l.Key, &l.AggregateType, &l.Tenant, &l.App, &l.Source,
 		&l.SchemaID, &l.SchemaVersion, &l.Destinations, &l.Metadata, &l.Sequence, &l.OccurredAt, &l.WrittenAt, &l.Generation,
@@ -167,7 +167,7 @@ func (l Layout) quoted() quotedLayout {
 	l.KeyScope = scope
 	l.Table = quoteTable(l.Table)
 	for _, f := range []*string{&l.Pending, &l.Retrying, &l.Delivered, &l.Dead} {
-		*f = "'" + strings.ReplaceAll(*f, "'", "''") + "'"
+		*f = quoteText(*f)
 	}
 	q.Layout = l
 	return q
@@ -175,9 +175,12 @@ func (l Layout) quoted() quotedLayout {
 
 type quotedLayout struct {
 	Layout
-	DeleteDead bool
-	Unreadable bool // claim.sql only
+	DeleteDead  bool
+	PayloadName string // as a text, to leave it out of a row's JSON
+	Unreadable  bool   // claim.sql only
 }
+
+func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 func quoteTable(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
 

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,46 +11,93 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Lease implements outbox.Store. The commit is synchronous, unlike the relay's others: after a crash of the server two relays
-// must not both believe that they hold a lane.
-func (s *Store) Lease(ctx context.Context, owner uuid.UUID, ttl time.Duration) ([]outbox.Lane, error) {
-	var lanes []outbox.Lane
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, s.sql.leaseDurable); err != nil {
-			return fmt.Errorf("make the lease durable: %w", err)
+// Lease implements outbox.LaneStore. The commit is synchronous, unlike the relay's others: after a crash of the server two relays
+// must not both believe that they hold a lane. When nothing is due nothing is written, and there is nothing to wait for.
+func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.Leased, error) {
+	leased, rows, err := s.lease(ctx, request)
+	if err == nil && rows < outbox.Lanes {
+		// Lanes whose rows are gone (restored tables, TRUNCATE) nobody could serve, and every relay would look as if it stood by.
+		if _, err = s.pool.Exec(ctx, s.sql.leaseRows, s.layout.Table, outbox.Lanes); err == nil {
+			leased, _, err = s.lease(ctx, request)
 		}
-		rows, err := tx.Query(ctx, s.sql.leaseTake, s.layout.Table, owner, ttl.Microseconds())
-		if err != nil {
-			return fmt.Errorf("take lanes: %w", err)
-		}
-		lanes, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l outbox.Lane, err error) {
-			err = row.Scan(&l.Number, &l.Epoch)
-			return l, err
-		})
-		if err != nil {
-			return fmt.Errorf("take lanes: %w", err)
-		}
-		return nil
-	})
+	}
 	if err != nil {
-		return nil, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, err)
+		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, err)
 	}
-	if len(lanes) < outbox.Lanes {
-		// The others are another relay's, or their rows are gone (restored tables, TRUNCATE). Nobody could serve those, and every relay would
-		// look as if it stood by. The next call takes what is made here.
-		if _, err := s.pool.Exec(ctx, s.sql.leaseRows, s.layout.Table, outbox.Lanes); err != nil {
-			return nil, fmt.Errorf("make lanes of %s: %w", s.layout.Table, err)
-		}
-	}
-	slices.SortFunc(lanes, func(a, b outbox.Lane) int { return int(a.Number) - int(b.Number) })
-	return lanes, nil
+	return leased, nil
 }
 
-// Release implements outbox.Store.
+// lease makes one request, and tells how many lanes the table has.
+func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox.Leased, rows int, err error) {
+	ttl := r.TTL.Microseconds()
+	var batch pgx.Batch
+	batch.Queue(s.sql.leaseDurable)
+	batch.Queue(s.sql.leaseJoin, s.layout.Table, r.Owner, r.Name, ttl)
+	batch.Queue(s.sql.leaseTake, s.layout.Table, r.Owner, ttl, outbox.Lanes)
+	batch.Queue(s.sql.leaseHeld, s.layout.Table, r.Owner, outbox.Lanes).Query(func(found pgx.Rows) (err error) {
+		leased, rows, err = scanHeld(found, r.TTL)
+		return err
+	})
+	batch.Queue(s.sql.leaseSweep, s.layout.Table, r.Owner)
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return tx.SendBatch(ctx, &batch).Close() })
+	return leased, rows, err
+}
+
+func scanHeld(found pgx.Rows, ttl time.Duration) (leased outbox.Leased, rows int, err error) {
+	leased.Remaining = ttl
+	for found.Next() {
+		var lane outbox.Lane
+		var number *int16
+		var event *uuid.UUID
+		var remaining int64
+		if err := found.Scan(&number, &lane.Epoch, &lane.Crashes, &lane.Trial.Size, &event, &remaining, &leased.Share, &rows); err != nil {
+			return outbox.Leased{}, 0, fmt.Errorf("read lanes: %w", err)
+		}
+		if number == nil { // none held; the row is there for the share's sake
+			continue
+		}
+		lane.Number = *number
+		if event != nil {
+			lane.Trial.Event = *event
+		}
+		leased.Remaining = min(leased.Remaining, time.Duration(remaining)*time.Microsecond)
+		leased.Lanes = append(leased.Lanes, lane)
+	}
+	return leased, rows, found.Err()
+}
+
+// Release implements outbox.LaneStore.
 func (s *Store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	numbers, epochs := splitLanes(lanes)
 	if _, err := s.pool.Exec(ctx, s.sql.leaseRelease, s.layout.Table, owner, numbers, epochs); err != nil {
 		return fmt.Errorf("release lanes of %s: %w", s.layout.Table, err)
+	}
+	return nil
+}
+
+// Leave implements outbox.LaneStore.
+func (s *Store) Leave(ctx context.Context, owner uuid.UUID) error {
+	if _, err := s.pool.Exec(ctx, s.sql.leaseLeave, s.layout.Table, owner); err != nil {
+		return fmt.Errorf("leave the relays of %s: %w", s.layout.Table, err)
+	}
+	return nil
+}
+
+// Mark implements outbox.LaneStore.
+func (s *Store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
+	numbers, epochs := splitLanes(lanes)
+	crashes, sizes, events := make([]int32, len(lanes)), make([]int32, len(lanes)), make([]*uuid.UUID, len(lanes))
+	for i, l := range lanes {
+		crashes[i], sizes[i] = int32(l.Crashes), int32(l.Trial.Size)
+		if l.Trial.Event != uuid.Nil {
+			events[i] = &l.Trial.Event
+		}
+	}
+	var batch pgx.Batch
+	batch.Queue(s.sql.leaseDurable)
+	batch.Queue(s.sql.leaseMark, s.layout.Table, owner, numbers, epochs, crashes, sizes, events)
+	if err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return tx.SendBatch(ctx, &batch).Close() }); err != nil {
+		return fmt.Errorf("mark lanes of %s: %w", s.layout.Table, err)
 	}
 	return nil
 }

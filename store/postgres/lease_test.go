@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,77 +14,187 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
+// owners returns n ids in ascending order, which is the order of their shares.
+func owners(n int) []uuid.UUID {
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		ids[i] = uuid.New()
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	return ids
+}
+
 func TestLeaseLifecycle(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	s, first, lanes := serving(t, pool, OutboxEvents())
 	second := uuid.New()
-	lease := func(owner uuid.UUID, ttl time.Duration, want int) []outbox.Lane {
+	lease := func(owner uuid.UUID, ttl time.Duration, want, share int) []outbox.Lane {
 		t.Helper()
-		got, err := s.Lease(t.Context(), owner, ttl)
-		if err != nil || len(got) != want {
-			t.Fatalf("got %d lanes, error %v, want %d", len(got), err, want)
+		got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: ttl})
+		if err != nil || len(got.Lanes) != want || got.Share != share || got.Remaining <= 0 || got.Remaining > ttl {
+			t.Fatalf("got %d lanes of a share of %d for %s, error %v, want %d of %d", len(got.Lanes), got.Share, got.Remaining, err, want, share)
 		}
-		return got
+		return got.Lanes
 	}
-	lease(second, time.Minute, 0) // held by the first
-	if renewed := lease(first, time.Minute, outbox.Lanes); renewed[0] != lanes[0] {
-		t.Errorf("a renewal changed the epoch: %v, before %v", renewed[0], lanes[0])
+	lease(second, time.Minute, 0, 32) // held by the first, which is alive
+	if renewed := lease(first, time.Minute, outbox.Lanes, 32); renewed[0] != lanes[0] {
+		t.Errorf("a renewal changed the lane: %v, before %v", renewed[0], lanes[0])
 	}
-	if err := s.Release(t.Context(), first, lanes[:10]); err != nil {
+	if err := s.Release(t.Context(), first, lanes[24:]); err != nil {
 		t.Fatal(err)
 	}
-	taken := lease(second, time.Millisecond, 10)
+	taken := lease(second, time.Minute, 32, 32) // of 40 free ones
 	for i, l := range taken {
-		if l.Number != lanes[i].Number || l.Epoch != lanes[i].Epoch+1 {
-			t.Errorf("lane %+v, was %+v: the epoch must rise by one", l, lanes[i])
+		if before := lanes[24+i]; l.Number != before.Number || l.Epoch != before.Epoch+1 || l.Crashes != 0 {
+			t.Errorf("lane %+v, was %+v: the epoch must rise by one", l, before)
 		}
 	}
+	lease(first, time.Minute, 32, 32)
 	// Releasing under an epoch that has passed does nothing.
-	if err := s.Release(t.Context(), first, lanes[:10]); err != nil {
+	if err := s.Release(t.Context(), first, lanes[24:56]); err != nil {
 		t.Fatal(err)
 	}
-	if n := query[int](t, pool, "SELECT count(*) FROM outbox_lanes WHERE owner = $1", second); n != 10 {
-		t.Errorf("second holds %d lanes, want 10", n)
+	if n := query[int](t, pool, "SELECT count(*) FROM outbox_lanes WHERE owner = $1", second); n != 32 {
+		t.Errorf("second holds %d lanes, want 32", n)
 	}
-	exec(t, pool, "SELECT pg_sleep(0.01)")
-	lease(first, time.Minute, outbox.Lanes) // the second's have lapsed
+	// One leaves: the other may take everything at once.
+	if err := s.Leave(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	lease(first, time.Minute, outbox.Lanes, outbox.Lanes)
+}
+
+// However many relays are alive, their shares are equal but for one lane and add up to all lanes.
+func TestLeaseSharesAreFair(t *testing.T) {
+	t.Parallel()
+	s, _, _ := serving(t, migrated(t), CrawlOutbox())
+	for n := 2; n <= 70; n++ {
+		exec(t, s.pool, "TRUNCATE outbox_relays, outbox_lanes")
+		relays := owners(n)
+		exec(t, s.pool, "INSERT INTO outbox_relays (table_name, owner, name, expires_at) SELECT 'crawl_outbox', o, 'test', now() + interval '1 minute' FROM unnest($1::uuid[]) o", relays)
+		held := map[int16]bool{}
+		for i, owner := range relays {
+			if n > 8 && i%7 != 0 && i != n-1 {
+				continue // the rest by the sum
+			}
+			got := lease(t, s, owner, time.Minute)
+			want := outbox.Lanes / n
+			if i < outbox.Lanes%n {
+				want++
+			}
+			if len(got) != want {
+				t.Errorf("relay %d of %d holds %d lanes, want %d", i, n, len(got), want)
+			}
+			for _, l := range got {
+				if held[l.Number] {
+					t.Errorf("lane %d is held twice", l.Number)
+				}
+				held[l.Number] = true
+			}
+		}
+		if n <= 8 && len(held) != outbox.Lanes {
+			t.Errorf("%d relays hold %d lanes", n, len(held))
+		}
+	}
+}
+
+// A relay that is well asks twice a second. Nothing is written for it until a third of its time is gone.
+func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, _ := serving(t, pool, OutboxEvents())
+	const written = "SELECT string_agg(xmin::text, ',' ORDER BY lane) || (SELECT xmin FROM outbox_relays) FROM outbox_lanes"
+	before := query[string](t, pool, written)
+	lease(t, s, owner, time.Minute)
+	if after := query[string](t, pool, written); after != before {
+		t.Error("a request with nothing due wrote")
+	}
+	exec(t, pool, "UPDATE outbox_lanes SET expires_at = expires_at - interval '25 seconds' WHERE lane = 7")
+	lease(t, s, owner, time.Minute)
+	if !query[bool](t, pool, "SELECT min(expires_at) > clock_timestamp() + interval '50 seconds' FROM outbox_lanes") {
+		t.Error("a lane whose time was running out was not renewed")
+	}
+}
+
+// A lane taken over from a relay that vanished counts a crash, one that was given up does not; a mark replaces the count, if the lane is still held.
+func TestLeaseCountsCrashes(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, _ := serving(t, pool, OutboxEvents())
+	vanish := func() {
+		exec(t, pool, "UPDATE outbox_lanes SET expires_at = clock_timestamp() - interval '1 second'")
+		exec(t, pool, "UPDATE outbox_relays SET expires_at = clock_timestamp() - interval '1 second'")
+	}
+	for crashes := 1; crashes <= 3; crashes++ {
+		vanish()
+		owner = uuid.New()
+		for _, l := range lease(t, s, owner, time.Minute) {
+			if l.Crashes != crashes {
+				t.Fatalf("lane %d: %d crashes, want %d", l.Number, l.Crashes, crashes)
+			}
+		}
+	}
+	lanes := lease(t, s, owner, time.Minute)
+	event := uuid.New()
+	lanes[5].Crashes, lanes[5].Trial = 2, outbox.Trial{Size: 1, Event: event}
+	stale := lanes[6]
+	stale.Epoch--
+	stale.Crashes = 0
+	if err := s.Mark(t.Context(), owner, []outbox.Lane{lanes[5], stale}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Leave(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	next := lease(t, s, uuid.New(), time.Minute)
+	if got := next[5]; got.Crashes != 2 || got.Trial != lanes[5].Trial {
+		t.Errorf("lane 5 after a mark and a polite hand-over: %+v", got)
+	}
+	if got := next[6]; got.Crashes != 3 || got.Trial.Size != 0 {
+		t.Errorf("lane 6: a mark under an epoch that has passed counted: %+v", got)
+	}
 }
 
 // Relays that start at the same moment share the lanes without a deadlock and without holding one twice.
 func TestLeaseConcurrent(t *testing.T) {
 	t.Parallel()
-	pool := migrated(t)
-	s, first, lanes := serving(t, pool, OutboxEvents())
-	if err := s.Release(t.Context(), first, lanes); err != nil {
+	s, first, _ := serving(t, migrated(t), OutboxEvents())
+	if err := s.Leave(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	var mu sync.Mutex
-	holder := map[int16]uuid.UUID{}
 	var wg sync.WaitGroup
-	for range 8 {
+	relays := owners(8)
+	for _, owner := range relays {
 		wg.Go(func() {
-			owner := uuid.New()
-			for range 10 {
-				got, err := s.Lease(t.Context(), owner, time.Minute)
+			for range 20 {
+				leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
 				if err != nil {
 					t.Error(err)
 					return
 				}
-				mu.Lock()
-				for _, l := range got {
-					if h, ok := holder[l.Number]; ok && h != owner {
-						t.Errorf("lane %d is held by two", l.Number)
+				if surplus := len(leased.Lanes) - leased.Share; surplus > 0 {
+					if err := s.Release(t.Context(), owner, leased.Lanes[leased.Share:]); err != nil {
+						t.Error(err)
+						return
 					}
-					holder[l.Number] = owner
 				}
-				mu.Unlock()
 			}
 		})
 	}
 	wg.Wait()
-	if len(holder) != outbox.Lanes {
-		t.Errorf("%d lanes are held, want %d", len(holder), outbox.Lanes)
+	held := map[int16]bool{}
+	for _, owner := range relays {
+		got := lease(t, s, owner, time.Minute)
+		if len(got) != outbox.Lanes/len(relays) {
+			t.Errorf("a relay holds %d lanes, want %d", len(got), outbox.Lanes/len(relays))
+		}
+		for _, l := range got {
+			if held[l.Number] {
+				t.Errorf("lane %d is held by two", l.Number)
+			}
+			held[l.Number] = true
+		}
 	}
 }
 
@@ -121,7 +233,10 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			{"settle_delivered", s.sql.settleDelivered, append(guard, positions, ids), []string{undelivered, "outbox_lanes_pkey"}},
 			{"settle_retry", s.sql.settleRetry, append(guard, positions, ids, make([]int32, len(ids)), make([]int64, len(ids)), make([]string, len(ids)), make([]string, len(ids))), []string{undelivered}},
 			{"settle_dead", s.sql.settleDead, append(guard, positions, ids, make([]int32, len(ids)), make([]string, len(ids)), make([]string, len(ids)), make([]string, len(ids)), "default"), []string{undelivered}},
-			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000}, []string{"outbox_lanes_pkey"}},
+			{"lease_join", s.sql.leaseJoin, []any{l.Table, owner, "test", 1000}, []string{"outbox_relays_pkey"}},
+			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes}, []string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
+			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.Lanes}, []string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
+			{"lease_leave", s.sql.leaseLeave, []any{l.Table, owner}, []string{"outbox_lanes_pkey"}},
 			{"lease_release", s.sql.leaseRelease, guard, []string{"outbox_lanes_pkey"}},
 			{"backlog", s.sql.backlog, []any{100}, []string{undelivered}},
 		} {
@@ -165,9 +280,7 @@ func TestLeaseMakesLostLanesAgain(t *testing.T) {
 	pool := migrated(t)
 	s, owner, _ := serving(t, pool, OutboxEvents())
 	exec(t, pool, "DELETE FROM outbox_lanes WHERE lane % 2 = 0")
-	for _, want := range []int{outbox.Lanes / 2, outbox.Lanes} {
-		if lanes, err := s.Lease(t.Context(), owner, time.Minute); err != nil || len(lanes) != want {
-			t.Fatalf("got %d lanes, error %v, want %d", len(lanes), err, want)
-		}
+	if lanes := lease(t, s, owner, time.Minute); len(lanes) != outbox.Lanes {
+		t.Fatalf("got %d lanes, want %d", len(lanes), outbox.Lanes)
 	}
 }

@@ -112,10 +112,11 @@ func TestSettleOfZombieChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, pool, "UPDATE outbox_lanes SET expires_at = clock_timestamp() - interval '1 second'")
+	exec(t, pool, "UPDATE outbox_relays SET expires_at = clock_timestamp() - interval '1 second'")
 	successor := uuid.New()
-	held, err := s.Lease(t.Context(), successor, time.Minute)
-	if err != nil || len(held) != outbox.Lanes || held[0].Epoch != old[0].Epoch+1 {
-		t.Fatalf("successor got %d lanes, epoch %d after %d, error %v", len(held), held[0].Epoch, old[0].Epoch, err)
+	held := lease(t, s, successor, time.Minute)
+	if len(held) != outbox.Lanes || held[0].Epoch != old[0].Epoch+1 {
+		t.Fatalf("successor got %d lanes, epoch %d after %d", len(held), held[0].Epoch, old[0].Epoch)
 	}
 	failure := []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}
 	got, err := s.Settle(t.Context(), zombie, old, []outbox.Outcome{

@@ -14,7 +14,8 @@ var sqlFiles embed.FS
 // statements are the texts of sql/ with a layout's names filled in.
 type statements struct {
 	claim, claimUnreadable, settleDelivered, settleRetry, settleDead, settleApps string
-	leaseRows, leaseTake, leaseDurable, leaseRelease, backlog                    string
+	leaseRows, leaseJoin, leaseTake, leaseHeld, leaseSweep                       string
+	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog                   string
 }
 
 // parseSQL parses the files once: opening a store asks for them several times.
@@ -57,7 +58,9 @@ func (l Layout) statements() (statements, error) {
 	q := l.quoted()
 	for name, dst := range map[string]*string{
 		"claim": &s.claim, "settle_delivered": &s.settleDelivered, "settle_retry": &s.settleRetry, "settle_dead": &s.settleDead,
-		"settle_apps": &s.settleApps, "lease_rows": &s.leaseRows, "lease_take": &s.leaseTake, "lease_durable": &s.leaseDurable, "lease_release": &s.leaseRelease,
+		"settle_apps": &s.settleApps, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_take": &s.leaseTake,
+		"lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep, "lease_durable": &s.leaseDurable, "lease_release": &s.leaseRelease,
+		"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
 		"backlog": &s.backlog,
 	} {
 		if *dst, err = render(t, name, q); err != nil {

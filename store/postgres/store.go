@@ -18,6 +18,7 @@ type Store struct {
 	sql        statements
 	intern     interner
 	claims     claimSize
+	fair       fairness
 	maxPayload int // bytes of a payload as text; a longer one is a defect
 }
 
@@ -27,7 +28,7 @@ const maxPayload = 256 << 20
 
 var _ outbox.Store = (*Store)(nil)
 
-// Open returns the store of a table after checking that the table fits the layout, that the caller may see its rows, and that its lanes exist.
+// Open returns the store of a table after checking that the table fits the layout, and that the caller may see its rows.
 // pool should come from Connect. A table that is missing or older than the layout needs is an *SchemaError.
 func Open(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Store, error) {
 	if err := layout.Validate(); err != nil {
@@ -44,8 +45,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Store, error
 	if err := s.checkTypes(ctx); err != nil {
 		return nil, err
 	}
-	if _, err := pool.Exec(ctx, sql.leaseRows, layout.Table, outbox.Lanes); err != nil {
-		return nil, fmt.Errorf("make lanes of %s: %w", layout.Table, err)
+	if err := s.findFairness(ctx); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

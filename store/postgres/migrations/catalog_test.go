@@ -11,9 +11,11 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// catalogSQL lists everything in the schema as text, in an order of its own.
+// catalogSQL lists everything in the schema as text, in an order of its own. Columns are counted as one sees them: those that a down migration dropped
+// leave gaps in ordinal_position.
 const catalogSQL = `
-SELECT format('column %s.%s #%s %s nullable=%s default=%s generated=%s identity=%s', table_name, column_name, ordinal_position,
+SELECT format('column %s.%s #%s %s nullable=%s default=%s generated=%s identity=%s', table_name, column_name,
+              row_number() OVER (PARTITION BY table_name ORDER BY ordinal_position),
               data_type, is_nullable, column_default, generation_expression, identity_generation)
   FROM information_schema.columns WHERE table_schema = 'public'
 UNION ALL SELECT 'index ' || indexdef FROM pg_indexes WHERE schemaname = 'public'

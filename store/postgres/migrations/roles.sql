@@ -1,13 +1,14 @@
--- The least each part needs, as four group roles without login. Give them to your own logins:
+-- The least each part needs, as five group roles without login. Give them to your own logins:
 --
 --     GRANT outbox_producer TO shop;             -- writes events inside its own transactions
 --     GRANT outbox_relay    TO outbox_daemon;    -- delivers them
 --     GRANT outbox_reader   TO reporting;        -- looks
+--     GRANT outbox_operator TO support;          -- lists, replays, discards and purges dead letters
 --     GRANT outbox_owner    TO deployer;         -- migrates and purges
 --     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
 --
 -- Run it after `outbox migrate up`, and again after each later one: it may run any number of times, and leaves the
--- four roles with exactly what is written here on the tables that exist; what else they had there is revoked.
+-- five roles with exactly what is written here on the tables that exist; what else they had there is revoked.
 -- Run it as a superuser, or as the tables' owner with CREATEROLE. It is one transaction.
 --
 -- Row-level security trusts the session: whoever may connect as a producer or reader names its tenant itself, with
@@ -18,7 +19,7 @@ DO $do$
 DECLARE
     name TEXT;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_relay', 'outbox_reader'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_relay', 'outbox_reader', 'outbox_operator'] LOOP
         BEGIN
             IF to_regrole(name) IS NULL THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', name);
@@ -32,7 +33,7 @@ BEGIN
         GRANT outbox_owner TO CURRENT_USER;
     END IF;
     EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO outbox_owner', current_schema());
-    EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_producer, outbox_relay, outbox_reader', current_schema());
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_producer, outbox_relay, outbox_reader, outbox_operator', current_schema());
 END
 $do$;
 
@@ -41,12 +42,12 @@ DO $do$
 DECLARE
     name TEXT;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_lanes', 'event_outbox',
+    FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
                                 'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
                                 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s OWNER TO outbox_owner', to_regclass(name));
-            EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_relay, outbox_reader', to_regclass(name));
+            EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_relay, outbox_reader, outbox_operator', to_regclass(name));
         END IF;
     END LOOP;
     FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'purge_job_dlq(int)', 'purge_event_outbox(int)', 'crawl_events_append()'] LOOP
@@ -86,14 +87,30 @@ BEGIN
         ('outbox_relay', 'job_dlq',       'SELECT, INSERT, DELETE'),
         ('outbox_relay', 'apps',          'SELECT, INSERT'),   -- the application of a tenant whose first letter dies
         ('outbox_relay', 'outbox_lanes',  'SELECT, INSERT, UPDATE, DELETE'),
+        ('outbox_relay', 'outbox_relays', 'SELECT, INSERT, UPDATE, DELETE'),
+        -- Retention. The archive is written and never read.
+        ('outbox_relay', 'outbox_maintenance', 'SELECT, INSERT, UPDATE'),
+        ('outbox_relay', 'outbox_archive', 'INSERT'),
+        ('outbox_relay', 'outbox_audit', 'INSERT'),   -- outbox purge, which is run as this role
         ('outbox_relay', 'outbox_migrations_core',   'SELECT'),   -- it refuses to start on an old schema
         ('outbox_relay', 'outbox_migrations_events', 'SELECT'),
         ('outbox_relay', 'outbox_migrations_crawl',  'SELECT'),
 
+        -- An operator puts dead rows back, with another payload if need be, and marks or deletes their letters: never writes one.
+        ('outbox_operator', 'job_dlq',       'SELECT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
+        ('outbox_operator', 'outbox_audit',  'SELECT, INSERT'),
+        ('outbox_operator', 'apps',          'SELECT'),
+        ('outbox_operator', 'outbox_events', 'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, processed_at, generation)'),
+        ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, published_at, generation)'),
+        ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT'),   -- dead rows left it
+
+        ('outbox_reader', 'outbox_audit',  'SELECT'),
         ('outbox_reader', 'apps',          'SELECT'),
         ('outbox_reader', 'outbox_events', 'SELECT'),
         ('outbox_reader', 'job_dlq',       'SELECT'),
         ('outbox_reader', 'outbox_lanes',  'SELECT'),
+        ('outbox_reader', 'outbox_relays', 'SELECT'),
+        ('outbox_reader', 'outbox_maintenance', 'SELECT'),
         ('outbox_reader', 'event_outbox',  'SELECT'),
         ('outbox_reader', 'crawl_runs',    'SELECT'),
         ('outbox_reader', 'crawl_events',  'SELECT'),
@@ -111,17 +128,20 @@ BEGIN
 END
 $do$;
 
--- A relay delivers for every tenant. A policy for its role, not BYPASSRLS: that would open every other table
--- of the database to it too.
+-- A relay delivers for every tenant, and an operator looks after all of them. A policy for their role, not BYPASSRLS: that would open
+-- every other table of the database to them too.
 DO $do$
 DECLARE
     name TEXT;
+    part TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['job_dlq', 'event_outbox'] LOOP
-        IF to_regclass(name) IS NOT NULL THEN
-            EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_relay', to_regclass(name));
-            EXECUTE format('CREATE POLICY %I ON %s TO outbox_relay USING (true) WITH CHECK (true)', name || '_relay', to_regclass(name));
-        END IF;
+        FOREACH part IN ARRAY ARRAY['relay', 'operator'] LOOP
+            IF to_regclass(name) IS NOT NULL THEN
+                EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_' || part, to_regclass(name));
+                EXECUTE format('CREATE POLICY %I ON %s TO %I USING (true) WITH CHECK (true)', name || '_' || part, to_regclass(name), 'outbox_' || part);
+            END IF;
+        END LOOP;
     END LOOP;
 END
 $do$;

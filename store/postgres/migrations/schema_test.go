@@ -104,7 +104,7 @@ var additiveColumns = map[string][]string{
 	"crawl_outbox":  {"event_id", "seq", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation"},
 	"outbox_events": {"position", "error_history", "delivered_to", "generation"},
 	"event_outbox":  {"position", "event_key", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation"},
-	"job_dlq":       {"destination", "outbox_table", "event_key", "discarded_at", "discard_reason", "generation"},
+	"job_dlq":       {"destination", "outbox_table", "event_key", "discarded_at", "discard_reason", "generation", "position", "origin"},
 }
 
 // FR-005, 006, 007, plan 05-01 and ADR-004: the line of its seed stands at each table above.
@@ -166,6 +166,10 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"idx_job_dlq_request_id":      "job_dlq USING btree (request_id) WHERE (request_id IS NOT NULL)",
 		"idx_job_dlq_error_history":   "job_dlq USING gin (error_history)",
 		"idx_job_dlq_app_id":          "job_dlq USING btree (app_id)",
+		"job_dlq_replay":              "job_dlq USING btree (COALESCE(outbox_table, ''::text), COALESCE(\"position\", (0)::bigint), original_job_id) WHERE ((replayed_at IS NULL) AND (discarded_at IS NULL))",
+		"job_dlq_replayed":            "job_dlq USING btree (replayed_at) WHERE (replayed_at IS NOT NULL)",
+		"job_dlq_discarded":           "job_dlq USING btree (discarded_at) WHERE (discarded_at IS NOT NULL)",
+		"outbox_audit_pkey":           "outbox_audit USING btree (id)",
 		"idx_job_dlq_user_id":         "job_dlq USING btree (user_id) WHERE (user_id IS NOT NULL)",
 		// additive
 		"apps_namespace_key":            "apps USING btree (lower(namespace))",
@@ -174,8 +178,14 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"crawl_outbox_waiting":          "crawl_outbox USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
 		"outbox_events_undelivered":     `outbox_events USING btree ("position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
 		"outbox_events_waiting":         "outbox_events USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
+		"outbox_events_tenants":         `outbox_events USING btree (tenant_id COLLATE "C", "position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
+		"event_outbox_tenants":          `event_outbox USING btree (app_id, "position") WHERE (status = 'pending'::text)`,
 		"event_outbox_undelivered":      `event_outbox USING btree ("position") WHERE (status = 'pending'::text)`,
 		"event_outbox_waiting":          "event_outbox USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
+		"outbox_relays_pkey":            "outbox_relays USING btree (table_name, owner)",
+		"outbox_maintenance_pkey":       "outbox_maintenance USING btree (table_name)",
+		"outbox_archive_pkey":           `outbox_archive USING btree (table_name, id, "position")`,
+		"outbox_archive_archived_at":    "outbox_archive USING brin (archived_at)",
 	}
 	for _, table := range []string{"apps", "outbox_events", "job_dlq", "outbox_lanes", "event_outbox", "crawl_runs", "crawl_events", "crawl_outbox"} {
 		key := "id"

@@ -1,0 +1,4 @@
+package outboxriver
+
+// LettersSQL is EXPLAINed by a test.
+var LettersSQL = lettersSQL

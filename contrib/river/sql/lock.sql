@@ -1,0 +1,3 @@
+-- record: serializes those who record one job, so that the later one sees the letter of the earlier. $1 job id.
+-- Locks no row: an advisory lock until the end of the transaction. No index.
+SELECT pg_advisory_xact_lock(hashtextextended('outbox river job ' || $1::text, 0))

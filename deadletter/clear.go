@@ -1,0 +1,71 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const clearLetters = 1000 // a transaction of Discard and Purge
+
+// Discarder marks a page of pending letters as discarded.
+type Discarder interface {
+	// DiscardPage returns how many it marked; 0 means that none is left.
+	DiscardPage(ctx context.Context, selection Selection, by Operator, limit int) (int, error)
+}
+
+// Discard marks letters as not to be replayed. It deletes nothing: a discarded letter can be seen, and replayed by its id. When ctx ends it
+// returns how many it marked so far.
+func Discard(ctx context.Context, store Discarder, selection Selection, by Operator) (int, error) {
+	if strings.TrimSpace(by.Reason) == "" {
+		return 0, ErrNoReason
+	}
+	return pages(ctx, "discard", func(ctx context.Context) (int, error) {
+		return store.DiscardPage(ctx, selection, by, clearLetters)
+	})
+}
+
+// Purge says which letters to delete.
+type Purge struct {
+	OlderThan time.Duration `json:"older_than"`          // since they were replayed, by the database's clock; purge_job_dlq's default is 30 days
+	Discarded bool          `json:"discarded,omitempty"` // also those discarded that long ago
+	Tenant    string        `json:"tenant,omitempty"`    // of this one only
+}
+
+// Purger deletes a page of letters that nobody waits for.
+type Purger interface {
+	// PurgePage returns how many it deleted; 0 means that none is left.
+	PurgePage(ctx context.Context, purge Purge, by Operator, limit int) (int, error)
+}
+
+// Run deletes the letters, in bounded batches, and returns how many. When ctx ends it stops between two. Pending letters are never deleted.
+func (p Purge) Run(ctx context.Context, store Purger, by Operator) (int, error) {
+	if p.OlderThan < 0 {
+		return 0, fmt.Errorf("%w: letters cannot be younger than now", ErrFilter)
+	}
+	return pages(ctx, "purge", func(ctx context.Context) (int, error) { return store.PurgePage(ctx, p, by, clearLetters) })
+}
+
+// pages calls page until it has nothing left to do or ctx ends.
+func pages(ctx context.Context, verb string, page func(context.Context) (int, error)) (sum int, err error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return sum, fmt.Errorf("%s: %w", verb, err)
+		}
+		n, err := finish(ctx, page)
+		if err != nil {
+			return sum, fmt.Errorf("%s: %w", verb, err)
+		}
+		if sum += n; n == 0 {
+			return sum, nil
+		}
+	}
+}
+
+// finish runs a page to its end, also if ctx ends meanwhile.
+func finish(ctx context.Context, page func(context.Context) (int, error)) (int, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
+	defer cancel()
+	return page(ctx)
+}

@@ -1,0 +1,142 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// What callers branch on.
+var (
+	// ErrFilter says that a Filter or a Selection cannot be meant.
+	ErrFilter = errors.New("cannot look for that")
+	// ErrNoLetter says that there is no such letter, or that row-level security hides it.
+	ErrNoLetter = errors.New("no such dead letter")
+	// ErrInvalidJob is matched by every error of Job.Validate.
+	ErrInvalidJob = errors.New("invalid job")
+	// ErrNoReason says that letters are not discarded without a reason.
+	ErrNoReason = errors.New("discarding needs a reason")
+)
+
+// Source is what a letter was: a job, or an event's delivery.
+type Source string
+
+// The sources of letters.
+const (
+	SourceJob   Source = "job"
+	SourceEvent Source = "event"
+)
+
+// State is what was done about a letter.
+type State string
+
+// The states of letters. A letter that was discarded and replayed after all is StateReplayed.
+const (
+	StatePending   State = "pending"
+	StateReplayed  State = "replayed"
+	StateDiscarded State = "discarded"
+	StateAll       State = "all" // in a Filter
+)
+
+// Letter is a delivery or a job that failed for good.
+type Letter struct {
+	ID            uuid.UUID  `json:"id"`
+	At            time.Time  `json:"at"` // when it was written, from its id
+	Source        Source     `json:"source"`
+	State         State      `json:"state"`
+	OriginalID    uuid.UUID  `json:"original_id"` // of the event or the job
+	Tenant        string     `json:"tenant"`
+	UserID        *uuid.UUID `json:"user_id,omitempty"`
+	RequestID     *uuid.UUID `json:"request_id,omitempty"`
+	Type          string     `json:"type"`   // an event's topic
+	Reason        string     `json:"reason"` // an outbox.Reason or a JobReason
+	Attempts      int        `json:"attempts"`
+	LastError     string     `json:"last_error"`
+	Fingerprint   string     `json:"fingerprint"` // the same for errors that differ only in numbers, ids and quoted text
+	Table         string     `json:"table,omitempty"`
+	Destination   string     `json:"destination,omitempty"`
+	Key           string     `json:"key,omitempty"`
+	Position      *int64     `json:"position,omitempty"` // order within the key
+	Generation    int        `json:"generation"`         // how often the event had been replayed when it died
+	ReplayedAt    *time.Time `json:"replayed_at,omitempty"`
+	DiscardedAt   *time.Time `json:"discarded_at,omitempty"`
+	DiscardReason string     `json:"discard_reason,omitempty"`
+
+	// Not in lists.
+	ErrorHistory json.RawMessage `json:"error_history,omitempty"` // array of {error, timestamp}, oldest first
+	Payload      json.RawMessage `json:"payload,omitempty"`
+}
+
+// Filter chooses letters by all of its fields that are set. The zero value is every pending letter.
+type Filter struct {
+	Source      Source    `json:"source,omitempty"`
+	Reason      string    `json:"reason,omitempty"`
+	Type        string    `json:"type,omitempty"`
+	Tenant      string    `json:"tenant,omitempty"` // namespace of an application, or its id
+	Key         string    `json:"key,omitempty"`
+	Table       string    `json:"table,omitempty"`
+	Destination string    `json:"destination,omitempty"`
+	Since       time.Time `json:"since,omitzero"`        // inclusive, by the millisecond
+	Until       time.Time `json:"until,omitzero"`        // exclusive
+	Error       string    `json:"error,omitempty"`       // part of any error of the history, in any case
+	Fingerprint string    `json:"fingerprint,omitempty"` // of the last error
+	State       State     `json:"state,omitempty"`       // zero: StatePending; only pending letters are ever replayed or discarded by filter
+
+	Limit int    `json:"-"` // of a list: 0 is 50
+	After string `json:"-"` // what the list returned with the previous page
+}
+
+// Stats says how many letters there are, and of what kind.
+type Stats struct {
+	Pending   int     `json:"pending"`
+	Replayed  int     `json:"replayed"`
+	Discarded int     `json:"discarded"`
+	Groups    []Group `json:"groups"` // of the state that the filter names, the largest first, at most its limit
+}
+
+// Group is letters of one kind of error.
+type Group struct {
+	Fingerprint string    `json:"fingerprint"`
+	Source      Source    `json:"source"`
+	Reason      string    `json:"reason"`
+	Type        string    `json:"type"`
+	Count       int       `json:"count"`
+	Oldest      time.Time `json:"oldest"`
+	Newest      time.Time `json:"newest"`
+	Sample      string    `json:"sample"` // error of the newest
+}
+
+// Action is one entry of the record of what operators did.
+type Action struct {
+	ID      uuid.UUID       `json:"id"`
+	At      time.Time       `json:"at"`
+	Actor   string          `json:"actor"`
+	Action  string          `json:"action"` // replay, discard or purge here; others may record theirs
+	Letters int             `json:"letters"`
+	Filter  json.RawMessage `json:"filter,omitempty"`
+	Reason  *string         `json:"reason,omitempty"`
+	Detail  json.RawMessage `json:"detail,omitempty"`
+}
+
+// ActionFilter chooses entries of the record by the fields that are set.
+type ActionFilter struct {
+	Action, Actor string
+	Since, Until  time.Time
+	Limit         int // 0: 50
+	After         string
+}
+
+// Operator is who acts, and why, as the record will say.
+type Operator struct {
+	Actor  string
+	Reason string
+}
+
+// Selection chooses the letters to act on: pending ones that the filter matches, and of those only IDs if there are any.
+type Selection struct {
+	IDs       []uuid.UUID `json:"ids,omitempty"`
+	Discarded bool        `json:"discarded,omitempty"` // IDs may name discarded letters too
+	Filter
+}

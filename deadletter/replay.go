@@ -1,0 +1,153 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+)
+
+const (
+	// pageLetters bounds a page: its rows stay locked until it commits, and Ctrl-C waits for it.
+	pageLetters = 500
+	// pageLimit bounds the transaction of a page. A stop does not interrupt one: its outcome would be unknown.
+	pageLimit = 30 * time.Second
+	// firstIDs is how many letters a report names of each kind.
+	firstIDs = 10
+)
+
+// Replayer puts the letters of one page back to work, in one transaction.
+type Replayer interface {
+	ReplayPage(ctx context.Context, request ReplayRequest) (ReplayPage, error)
+}
+
+// ReplayRequest asks for a page.
+type ReplayRequest struct {
+	Selection Selection
+	Operator  Operator
+	Run       uuid.UUID       // the same for all pages of one replay, for the record
+	Payload   json.RawMessage // instead of the letter's; nil: the letter's own
+	Limit     int             // letters; those of one event are never parted, so a page may have a few more
+	After     string          // Next of the page before
+}
+
+// ReplayPage says what became of a page.
+type ReplayPage struct {
+	Replayed map[string]int // letters by table; "" for jobs
+	Skipped  []Skipped
+	Next     string // "" after the last page
+}
+
+// Skipped is a letter that was left as it is, and why.
+type Skipped struct {
+	ID  uuid.UUID
+	Why string
+}
+
+// ReplayOptions say what to replay and how.
+type ReplayOptions struct {
+	Selection Selection
+	Operator  Operator
+	Payload   json.RawMessage // instead of its own, for a single letter
+	Rate      int             // letters a second; 0: as fast as it goes
+	// Progress, if set, is called after each page.
+	Progress func(sum Replayed, page ReplayPage)
+}
+
+// Replayed sums up a replay.
+type Replayed struct {
+	Letters int            `json:"replayed"`
+	Tables  map[string]int `json:"tables"` // the same by table; "" for jobs
+	Skipped int            `json:"skipped"`
+	Reasons []SkipReason   `json:"skip_reasons,omitempty"`
+}
+
+// SkipReason is letters that were left as they are for one reason.
+type SkipReason struct {
+	Why   string      `json:"why"`
+	Count int         `json:"count"`
+	First []uuid.UUID `json:"first"` // at most 10
+}
+
+// Replay puts letters back to work, page by page, the letters of a key in the order of its events. When ctx ends it finishes the page it
+// is at and returns the sum so far with the error of ctx; the same call goes on from there later, because what was replayed is no longer pending. Letters
+// that are written behind the place it has reached are met as well.
+func Replay(ctx context.Context, store Replayer, o ReplayOptions) (Replayed, error) {
+	sum := Replayed{Tables: map[string]int{}}
+	if o.Payload != nil && len(o.Selection.IDs) != 1 {
+		return sum, fmt.Errorf("%w: a payload replaces that of one letter, which must be named by its id", ErrFilter)
+	}
+	if o.Payload != nil {
+		probe := outbox.Event{Topic: "replay", Source: "replay", Payload: o.Payload}
+		if err := probe.Validate(outbox.DefaultMaxPayload); err != nil {
+			return sum, fmt.Errorf("replace payload: %w", err)
+		}
+	}
+	run, err := outbox.NewID()
+	if err != nil {
+		return sum, fmt.Errorf("replay: %w", err)
+	}
+	request := ReplayRequest{Selection: o.Selection, Operator: o.Operator, Run: run, Payload: o.Payload, Limit: pageLetters}
+	if o.Rate > 0 {
+		request.Limit = min(request.Limit, max(o.Rate/4, 1)) // four pages a second, so that it flows
+	}
+	began := time.Now()
+	for {
+		if err := ctx.Err(); err != nil {
+			return sum, fmt.Errorf("replay: %w", err)
+		}
+		page, err := sum.page(ctx, store, request)
+		if err != nil {
+			return sum, err
+		}
+		if o.Progress != nil {
+			o.Progress(sum, page)
+		}
+		if page.Next == "" {
+			return sum, nil
+		}
+		request.After = page.Next
+		if o.Rate > 0 {
+			due := began.Add(time.Duration(float64(sum.Letters) / float64(o.Rate) * float64(time.Second)))
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Until(due)):
+			}
+		}
+	}
+}
+
+// page replays one page to its end, also if ctx ends meanwhile.
+func (r *Replayed) page(ctx context.Context, store Replayer, request ReplayRequest) (ReplayPage, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
+	defer cancel()
+	page, err := store.ReplayPage(ctx, request)
+	if err != nil {
+		return page, fmt.Errorf("replay: %w", err)
+	}
+	for table, n := range page.Replayed {
+		r.Tables[table] += n
+		r.Letters += n
+	}
+	for _, s := range page.Skipped {
+		r.skip(s)
+	}
+	return page, nil
+}
+
+func (r *Replayed) skip(s Skipped) {
+	r.Skipped++
+	for i := range r.Reasons {
+		if known := &r.Reasons[i]; known.Why == s.Why {
+			if known.Count++; len(known.First) < firstIDs {
+				known.First = append(known.First, s.ID)
+			}
+			return
+		}
+	}
+	r.Reasons = append(r.Reasons, SkipReason{Why: s.Why, Count: 1, First: []uuid.UUID{s.ID}})
+}

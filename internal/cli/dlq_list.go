@@ -1,0 +1,273 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// letterPage is what `outbox dlq list -o json` prints.
+type letterPage struct {
+	Letters []deadletter.Letter `json:"letters"`
+	Next    string              `json:"next,omitempty"` // for --after
+}
+
+func (a *app) listLetters(mapping *pflag.FlagSet) *cobra.Command {
+	var f letterFlags
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List dead letters",
+		Long: `list prints dead letters, the newest first. Where there are more, it prints how to see the next page.
+
+Without --state it shows the pending ones. Several filters must all hold.`,
+		Example: `  outbox dlq list
+  outbox dlq list --type order.placed --since 2h
+  outbox dlq list --error timeout --tenant acme --state all -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, filter, err := a.letterFilter(&f, mapping)
+			if err != nil {
+				return err
+			}
+			page := letterPage{Letters: []deadletter.Letter{}}
+			err = a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) (err error) {
+				page.Letters, page.Next, err = d.List(cmd.Context(), filter)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printJSON(a.Out, page)
+			}
+			return a.printLetters(page)
+		},
+	}
+	f.addTo(cmd.Flags())
+	cmd.Flags().StringVar(&f.state, "state", "pending", "`state` of the letters: pending, replayed, discarded or all")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "`letters` a page")
+	cmd.Flags().StringVar(&f.After, "after", "", "`place` where the previous page ended, as it was printed under it")
+	return cmd
+}
+
+// letterFilter checks what list and stats are asked for.
+func (a *app) letterFilter(f *letterFlags, mapping *pflag.FlagSet) (c config.Config, filter deadletter.Filter, err error) {
+	if filter, err = f.filter(); err != nil {
+		return c, filter, err
+	}
+	if f.Limit < 1 || f.Limit > 10000 {
+		return c, filter, usagef("--limit is %d, must be between 1 and 10000", f.Limit)
+	}
+	c, err = a.settings(config.Database, mapping)
+	return c, filter, err
+}
+
+func (a *app) printLetters(page letterPage) error {
+	var rows [][]string
+	for _, l := range page.Letters {
+		from := l.Table
+		if l.Source == deadletter.SourceJob {
+			from = "(job)"
+		}
+		rows = append(rows, []string{l.ID.String(), moment(&l.At), string(l.State), from, l.Type, l.Key, l.Tenant, l.Destination, l.Reason,
+			fmt.Sprint(l.Attempts), cut(l.LastError, 60)})
+	}
+	if err := printTable(a.Out, []string{"ID", "DIED", "STATE", "FROM", "TYPE", "KEY", "TENANT", "DESTINATION", "REASON", "ATTEMPTS", "LAST ERROR"}, rows); err != nil {
+		return err
+	}
+	switch {
+	case len(rows) == 0:
+		fmt.Fprintln(a.Err, "no such dead letters")
+	case page.Next != "":
+		fmt.Fprintf(a.Err, "there are more: add --after %s\n", page.Next)
+	}
+	return nil
+}
+
+func (a *app) showLetter(mapping *pflag.FlagSet) *cobra.Command {
+	var tenant string
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Print one dead letter with its payload and errors",
+		Long: `show prints everything about the letter with this id. With the id of an event or a job it prints all letters of it: an event has one for
+each destination that it did not reach, and each time it died.`,
+		Example: `  outbox dlq show 01890a5d-ac96-774b-bcce-b302099a8057
+  outbox dlq show 01890a5d-ac96-774b-bcce-b302099a8057 -o json | jq '.[0].payload'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := uuid.Parse(args[0])
+			if err != nil {
+				return usagef("%q is no id, which is a UUID", args[0])
+			}
+			c, err := a.settings(config.Database, mapping)
+			if err != nil {
+				return err
+			}
+			var letters []deadletter.Letter
+			err = a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) (err error) {
+				letters, err = d.Show(cmd.Context(), id, tenant)
+				return err
+			})
+			if errors.Is(err, deadletter.ErrNoLetter) {
+				return fmt.Errorf("%w, nor one of an event or a job with this id: see outbox dlq list --state all", err)
+			}
+			if err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printJSON(a.Out, letters)
+			}
+			for i, l := range letters {
+				if i > 0 {
+					fmt.Fprintln(a.Out)
+				}
+				if err := a.printLetter(l); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&tenant, "tenant", "", "`tenant` to speak for, where row-level security asks for one")
+	return cmd
+}
+
+func (a *app) printLetter(l deadletter.Letter) error {
+	for _, line := range []struct{ name, text string }{
+		{"id", l.ID.String()}, {"died", moment(&l.At)}, {"state", string(l.State)}, {"source", string(l.Source)}, {string(l.Source) + " id", l.OriginalID.String()},
+		{"type", l.Type}, {"tenant", l.Tenant}, {"user", value(l.UserID)}, {"request", value(l.RequestID)}, {"table", l.Table}, {"destination", l.Destination},
+		{"key", l.Key}, {"position", value(l.Position)}, {"reason", l.Reason}, {"attempts", fmt.Sprint(l.Attempts)}, {"replays before", fmt.Sprint(l.Generation)},
+		{"replayed", moment(l.ReplayedAt)}, {"discarded", moment(l.DiscardedAt)}, {"discarded for", l.DiscardReason},
+		{"last error", l.LastError}, {"fingerprint", l.Fingerprint}, {"error history", string(l.ErrorHistory)}, {"payload", string(l.Payload)},
+	} {
+		if line.text == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.Out, "%-15s %s\n", line.name, oneLine(line.text)); err != nil {
+			return fmt.Errorf("print result: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *app) letterStats(mapping *pflag.FlagSet) *cobra.Command {
+	var f letterFlags
+	cmd := &cobra.Command{
+		Use:   "stats",
+		Short: "Count dead letters by kind of error",
+		Long: `stats says how many letters there are in which state, and groups the pending ones, or those of --state, by what is wrong with them: the
+fingerprint of their last error, their reason and their type. Errors that differ only in numbers, ids, hexadecimal or quoted text have the
+same fingerprint, so "refused 10.0.0.3:6379" and "refused 10.0.0.4:6379" are one group. The filters, and --fingerprint of a
+group, can be given to list, replay and discard as they are.`,
+		Example: `  outbox dlq stats
+  outbox dlq stats --since 24h --limit 5 -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, filter, err := a.letterFilter(&f, mapping)
+			if err != nil {
+				return err
+			}
+			var stats deadletter.Stats
+			err = a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) (err error) {
+				stats, err = d.Stats(cmd.Context(), filter)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printJSON(a.Out, stats)
+			}
+			fmt.Fprintf(a.Out, "%d pending, %d replayed, %d discarded\n", stats.Pending, stats.Replayed, stats.Discarded)
+			if len(stats.Groups) == 0 {
+				return nil
+			}
+			var rows [][]string
+			for _, g := range stats.Groups {
+				rows = append(rows, []string{fmt.Sprint(g.Count), g.Fingerprint, string(g.Source), g.Reason, g.Type, moment(&g.Oldest), moment(&g.Newest), cut(g.Sample, 60)})
+			}
+			return printTable(a.Out, []string{"LETTERS", "FINGERPRINT", "SOURCE", "REASON", "TYPE", "OLDEST", "NEWEST", "ERROR OF THE NEWEST"}, rows)
+		},
+	}
+	f.addTo(cmd.Flags())
+	cmd.Flags().StringVar(&f.state, "state", "pending", "`state` of the letters to group: pending, replayed, discarded or all")
+	cmd.Flags().IntVar(&f.Limit, "limit", 20, "`groups` to show, the largest first")
+	return cmd
+}
+
+// actionPage is what `outbox dlq audit -o json` prints.
+type actionPage struct {
+	Actions []deadletter.Action `json:"actions"`
+	Next    string              `json:"next,omitempty"` // for --after
+}
+
+func (a *app) listActions(mapping *pflag.FlagSet) *cobra.Command {
+	var f deadletter.ActionFilter
+	var since, until string
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "List what operators did",
+		Long: `audit prints the record of replays, discards and purges, the newest first: when, who, what, how many letters, how they were chosen and why.
+An action on many letters has an entry for each of its transactions; those of one replay have the same run in their detail (-o json).`,
+		Example: `  outbox dlq audit --since 7d
+  outbox dlq audit --action discard -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if f.Limit < 1 || f.Limit > 10000 {
+				return usagef("--limit is %d, must be between 1 and 10000", f.Limit)
+			}
+			if f.Since, err = parseMoment("since", since); err != nil {
+				return err
+			}
+			if f.Until, err = parseMoment("until", until); err != nil {
+				return err
+			}
+			c, err := a.settings(config.Database, mapping)
+			if err != nil {
+				return err
+			}
+			page := actionPage{Actions: []deadletter.Action{}}
+			err = a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) (err error) {
+				page.Actions, page.Next, err = d.Actions(cmd.Context(), f)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printJSON(a.Out, page)
+			}
+			var rows [][]string
+			for _, e := range page.Actions {
+				chosen := cut(string(e.Filter), 80)
+				if chosen == "{}" {
+					chosen = "all"
+				}
+				rows = append(rows, []string{moment(&e.At), e.Actor, e.Action, fmt.Sprint(e.Letters), chosen, value(e.Reason)})
+			}
+			if err := printTable(a.Out, []string{"AT", "ACTOR", "ACTION", "LETTERS", "CHOSEN BY", "REASON"}, rows); err != nil {
+				return err
+			}
+			if page.Next != "" {
+				fmt.Fprintf(a.Err, "there are more: add --after %s\n", page.Next)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&f.Action, "action", "", "`action` to show: replay, discard or purge")
+	cmd.Flags().StringVar(&f.Actor, "actor", "", "`who` did it")
+	cmd.Flags().StringVar(&since, "since", "", "`time` from which on: RFC 3339, or how long ago, as 90m or 7d")
+	cmd.Flags().StringVar(&until, "until", "", "`time` before which, likewise")
+	cmd.Flags().IntVar(&f.Limit, "limit", 50, "`entries` a page")
+	cmd.Flags().StringVar(&f.After, "after", "", "`place` where the previous page ended, as it was printed under it")
+	cmd.Flags().SortFlags = false
+	return cmd
+}

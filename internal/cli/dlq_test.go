@@ -1,0 +1,224 @@
+package cli_test
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+// redisCommand runs one command, in Redis's inline protocol.
+func redisCommand(t *testing.T, redis *testenv.Redis, command string) {
+	t.Helper()
+	conn, err := net.Dial("unix", redis.Socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "%s\r\n", command)
+	if reply, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(reply, "+OK") {
+		t.Fatalf("%s: %q, error %v", command, reply, err)
+	}
+}
+
+type dlqPage struct {
+	Letters []struct {
+		ID, State, Key, Reason, Fingerprint string
+		OriginalID                          string `json:"original_id"`
+		LastError                           string `json:"last_error"`
+		Attempts                            int
+	}
+	Next string
+}
+
+// The whole story: a channel is refused, its events die, somebody looks, removes the cause, mends one payload, replays, and all arrive once under their ids.
+func TestDeadLettersEndToEnd(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	redis := testenv.RedisServer(t)
+	e.redis = redis.URL()
+	redisCommand(t, redis, "ACL SETUSER relay on >secret ~* +@all resetchannels &open")
+	relaying := e
+	relaying.redis = "redis://relay:secret@" + redis.Addr()
+	relay, _ := relaying.relaying("--max-attempts", "2", "--backoff-base", "10ms")
+	tail := e.start("tail", "shop.*", "-o", "json")
+	tail.await(tail.err, "subscribed")
+
+	var ids []string
+	for i := range 5 {
+		ids = append(ids, strings.TrimSpace(e.ok(fmt.Sprintf(`{"n": %d}`, i), "write", "--topic", "order.placed", "--destination", "shop.orders", "--aggregate-type", "Order", "--key", "42")))
+	}
+	for deadline := time.Now().Add(patience); query[int](e, `SELECT count(*) FROM job_dlq`) < 5; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the events did not die")
+		}
+	}
+
+	page := decode[dlqPage](t, e.ok("", "dlq", "list", "--table", "outbox_events", "--error", "CHANNEL", "-o", "json"))
+	if len(page.Letters) != 5 || page.Letters[4].OriginalID != ids[0] || page.Letters[0].Attempts != 2 || page.Letters[0].Reason != "DeliveryFailed" || page.Letters[0].Key != "42" {
+		t.Fatalf("listed %+v", page)
+	}
+	letter := func(event string) string {
+		return query[string](e, `SELECT id::text FROM job_dlq WHERE original_job_id = $1`, event)
+	}
+	contains(t, e.ok("", "dlq", "list", "--key", "42", "--since", "1h"), "DIED", "pending", "shop.orders", "DeliveryFailed", page.Letters[0].ID)
+	contains(t, e.ok("", "dlq", "stats"), "5 pending, 0 replayed, 0 discarded", page.Letters[0].Fingerprint)
+	contains(t, e.ok("", "dlq", "show", ids[0]), "event id", ids[0], `{"n": 0}`, "error history", letter(ids[0]))
+	contains(t, e.ok("", "dlq", "replay", letter(ids[3]), "--dry-run"), "1 letters would be replayed", "an earlier letter of the key is not among these: 42", "same event id")
+	preview := decode[struct {
+		Letters int
+		Tables  []struct{ Stuck int }
+	}](t, e.ok("", "dlq", "replay", "--all", "--dry-run", "-o", "json"))
+	if preview.Letters != 5 || preview.Tables[0].Stuck != 0 {
+		t.Errorf("dry run %+v", preview)
+	}
+	if n := query[int](e, `SELECT count(*) FROM outbox_audit`); n != 0 {
+		t.Errorf("%d actions are recorded before anybody did anything", n)
+	}
+
+	redisCommand(t, redis, "ACL SETUSER relay &shop.orders")
+	fixed := filepath.Join(t.TempDir(), "fixed.json")
+	if err := os.WriteFile(fixed, []byte(`{"n": "zero"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e.ok("", "dlq", "discard", letter(ids[4]), "--reason", "test data", "--actor", "me")
+	e.ok("", "dlq", "replay", letter(ids[0]), "--payload", fixed, "--yes", "--actor", "me", "--reason", "n was a number")
+	r := e.run("", "dlq", "replay", "--fingerprint", page.Letters[0].Fingerprint, "--rate", "20", "-y")
+	if r.code != 0 {
+		t.Fatalf("replay: %s%s", r.out, r.err)
+	}
+	contains(t, r.out, "replayed 3 letters, skipped 0")
+	contains(t, r.err, "outbox events --table outbox_events")
+	if again := e.ok("", "dlq", "replay", "--all", "-y", "-o", "json"); decode[struct{ Replayed, Skipped int }](t, again).Replayed != 0 {
+		t.Errorf("replayed again: %s", again)
+	}
+
+	tail.await(tail.out, `"n":3`)
+	time.Sleep(300 * time.Millisecond) // for a copy too many
+	var got []string
+	for _, line := range tail.out.lines() {
+		m := decode[struct{ Message struct{ ID string } }](t, line)
+		got = append(got, m.Message.ID)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(ids[:4]) {
+		t.Errorf("received %v, want %v", got, ids[:4])
+	}
+	contains(t, tail.out.String(), `"n":"zero"`)
+
+	audit := e.ok("", "dlq", "audit")
+	contains(t, audit, "discard", "test data", "n was a number", "me", page.Letters[0].Fingerprint, "@")
+	actions := decode[struct{ Actions []struct{ Action string } }](t, e.ok("", "dlq", "audit", "--action", "discard", "-o", "json"))
+	if len(actions.Actions) != 1 {
+		t.Errorf("got %+v", actions)
+	}
+	contains(t, e.ok("", "dlq", "list", "--state", "discarded"), letter(ids[4]))
+	contains(t, e.ok("", "dlq", "purge", "--older-than", "0s", "--discarded", "--dry-run"), "5 letters would be deleted")
+	contains(t, e.ok("", "dlq", "purge", "--older-than", "0s"), "deleted 4 letters")
+	relay.signal(syscall.SIGTERM)
+	relay.wait()
+}
+
+func TestDeadLetterPagesAndSkips(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	exec1(e, `INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history)
+		SELECT gen_random_uuid(), id, 'mail', '{}', 'Panic', 1, '[{"error": "E\n"}]' FROM apps, generate_series(1, 12)`)
+	seen, after := map[string]bool{}, []string{}
+	for range 3 {
+		p := decode[dlqPage](t, e.ok("", append([]string{"dlq", "list", "--limit", "5", "-o", "json"}, after...)...))
+		for _, l := range p.Letters {
+			seen[l.ID] = true
+		}
+		after = []string{"--after", p.Next}
+		if len(seen) == 12 != (p.Next == "") {
+			t.Errorf("next is %q after %d letters", p.Next, len(seen))
+		}
+	}
+	if len(seen) != 12 {
+		t.Errorf("the pages have %d letters, want 12", len(seen))
+	}
+	table := e.run("", "dlq", "list", "--limit", "5", "--source", "job", "--error-reason", "Panic")
+	contains(t, table.out, "(job)", `"E\n"`)
+	contains(t, table.err, "--after ")
+	r := e.run("", "dlq", "replay", "--source", "job", "--yes")
+	if r.code != 1 || !strings.Contains(r.out, "12 skipped") || !strings.Contains(r.out, "program that runs the jobs") || !strings.Contains(r.err, "none of the letters could be replayed") {
+		t.Errorf("replay of jobs: exit code %d\n%s%s", r.code, r.out, r.err)
+	}
+	if r := e.run("", "dlq", "show", uuid.NewString()); r.code != 1 || !strings.Contains(r.err, "outbox dlq list --state all") {
+		t.Errorf("an unknown letter: exit code %d\n%s", r.code, r.err)
+	}
+	if r := (env{t: t, database: testenv.Database(t)}).run("", "dlq", "list"); r.code != 1 || !strings.Contains(r.err, "outbox migrate up --set core") {
+		t.Errorf("no tables: exit code %d\n%s", r.code, r.err)
+	}
+	// A role that no policy lets see letters must not be told that there are none.
+	exec1(e, `DO $$ BEGIN CREATE ROLE dlq_nobody LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
+	exec1(e, `GRANT SELECT ON job_dlq, outbox_audit, apps TO dlq_nobody`)
+	nobody := e
+	nobody.database = strings.Replace(e.database, "postgres://postgres@", "postgres://dlq_nobody@", 1)
+	for _, args := range [][]string{{"list"}, {"stats"}, {"show", uuid.NewString()}, {"replay", "--all", "--yes"}, {"purge"}} {
+		if r := nobody.run("", append([]string{"dlq"}, args...)...); r.code != 1 || !strings.Contains(r.err, "row-level security") || !strings.Contains(r.err, "outbox_operator") || r.out != "" {
+			t.Errorf("%v without a policy: exit code %d\n%s%s", args, r.code, r.out, r.err)
+		}
+	}
+	exec1(e, `DROP OWNED BY dlq_nobody`)
+}
+
+func TestDeadLetterUsage(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: "postgres://127.0.0.1:1/none"}
+	id := uuid.NewString()
+	for args, says := range map[string]string{
+		"":                                      "list, show, stats",
+		"list --limit 0":                        "--limit",
+		"list --since yesterday":                "--since",
+		"list --since -5m":                      "--since",
+		"list surplus":                          "surplus",
+		"show 7":                                "UUID",
+		"stats --until x":                       "--until",
+		"replay":                                "--all",
+		"replay --yes":                          "--all",
+		"replay --all":                          "--yes",
+		"replay 7 --yes":                        "UUID",
+		"replay --all --type t --yes":           "contradict",
+		"replay " + id + " --type t --yes":      "contradict",
+		"replay --all --discarded --yes":        "--discarded",
+		"replay --all --payload f --yes":        "--payload",
+		"replay " + id + " --payload -":         "--yes",
+		"replay --all --rate -1 --yes":          "--rate",
+		"replay --all --dedup-window -1s --yes": "--dedup-window",
+		"discard":                               "--all",
+		"purge --older-than soon":               "--older-than",
+		"audit --limit 0":                       "--limit",
+		"audit --since x":                       "--since",
+	} {
+		r := e.run("", append([]string{"dlq"}, strings.Fields(args)...)...)
+		if r.code != 2 || r.out != "" || !strings.Contains(r.err, says) || !strings.Contains(r.err, "--help") {
+			t.Errorf("outbox dlq %s: exit code %d, want 2 and %q:\n%s%s", args, r.code, says, r.out, r.err)
+		}
+	}
+	real := migrated(t)
+	for args, says := range map[string]string{
+		"discard --all":      "--reason is required",
+		"list --state dead":  "pending, replayed, discarded",
+		"list --source mail": "job, event",
+		"list --after 7":     "after",
+		"audit --after 7":    "after",
+	} {
+		if r := real.run("", append([]string{"dlq"}, strings.Fields(args)...)...); r.code != 2 || !strings.Contains(r.err, says) {
+			t.Errorf("outbox dlq %s: exit code %d, want 2 and %q:\n%s", args, r.code, says, r.err)
+		}
+	}
+	for _, command := range []string{"list", "show", "stats", "replay", "discard", "purge", "audit"} {
+		contains(t, e.ok("", "dlq", command, "--help"), "Examples:", "Usage:", "outbox dlq "+command)
+	}
+	contains(t, e.ok("", "dlq", "--help"), "Available Commands", "outbox_operator")
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
+	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// purge is what the command line asks for.
+type purge struct {
+	tables    []string
+	olderThan time.Duration
+	dryRun    bool
+}
+
+func (a *app) purge() *cobra.Command {
+	var p purge
+	settings := config.Mapping()
+	settings.AddFlagSet(config.RetentionFlags())
+	for _, name := range []string{"retention", "dlq-retention", "retention-every"} {
+		settings.Lookup(name).Hidden = true // here --older-than says it; a relay's settings in the environment still count
+	}
+	cmd := &cobra.Command{
+		Use:   "purge",
+		Short: "Archive or delete what was delivered long ago",
+		Long: `purge removes delivered events, and replayed dead letters (job_dlq), that are older than --older-than, as a relay
+does bit by bit. Undelivered and dead events stay, whatever their age, and so do letters that were not replayed.
+
+Events go to --archive: table is outbox_archive, a directory gets gzip files with a JSON object a line, none deletes. A file is on disk
+before its rows are deleted; after a crash in between they are in the file and in the table, and the next purge archives them
+once more. Rows of event_outbox and job_dlq are deleted, as by the functions purge_event_outbox and purge_job_dlq.
+
+It reads each table once, works in batches with a pause as long as the batch took between them, and can be interrupted and
+repeated. One process at a time works on a table: it waits 15 seconds for a relay that does. The database role must be a member of outbox_relay.
+What was removed is recorded in outbox_audit.
+
+--dry-run reads as much and counts exactly, and changes nothing.`,
+		Example: `  outbox purge --dry-run
+  outbox purge --table outbox_events,crawl_outbox --older-than 72h --archive /var/lib/outbox/archive
+  outbox purge --table job_dlq --older-than 2160h -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("older-than") && p.olderThan <= 0 {
+				return usagef("--older-than is %s, must be positive", p.olderThan)
+			}
+			c, err := a.settings(config.Database|config.Retaining, settings)
+			if err != nil {
+				return err
+			}
+			tables, err := p.chosen(c)
+			if err != nil {
+				return err
+			}
+			line := newProgress(a.Err)
+			reports, err := wire.Purge(cmd.Context(), c, tables, p.dryRun, func(r retention.Report) { line.show("%s: %d rows", r.Table, r.Rows) })
+			line.done()
+			if errors.Is(err, retention.ErrBusy) {
+				err = fmt.Errorf("%w: a relay, probably, in a long run: try again later, or see table outbox_maintenance", err)
+			}
+			if len(reports) == 0 && err != nil {
+				return err
+			}
+			return firstOf(a.printPurge(c.Output, reports), err)
+		},
+	}
+	cmd.Flags().StringSliceVar(&p.tables, "table", nil, "`tables` to purge, job_dlq among them (default: all that exist)")
+	cmd.Flags().DurationVar(&p.olderThan, "older-than", 0, "`age` since delivery or replay (default: what --retention and --dlq-retention are for the relay, 168h and 720h)")
+	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "count what would go, change nothing")
+	cmd.Flags().AddFlagSet(settings)
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+// chosen are the tables to purge, each with its age and archive.
+func (p purge) chosen(c config.Config) (tables []wire.Purging, err error) {
+	names := p.tables
+	if len(names) == 0 {
+		for _, t := range c.Known() {
+			names = append(names, t.Name())
+		}
+		names = append(names, config.Letters)
+	}
+	for _, name := range names {
+		t := wire.Purging{Layout: postgres.Layout{Table: config.Letters}, Required: len(p.tables) > 0}
+		if name != config.Letters {
+			known, err := c.Find(name)
+			if err != nil {
+				return nil, err
+			}
+			t.Layout = known.Layout
+		}
+		if t.OlderThan, t.Archive = c.Retention.Of(name); p.olderThan > 0 {
+			t.OlderThan = p.olderThan
+		}
+		switch {
+		case t.OlderThan > 0:
+			tables = append(tables, t)
+		case t.Required:
+			return nil, usagef("retention of %s is off in the settings: say how old with --older-than", name)
+		}
+	}
+	return tables, nil
+}
+
+func (a *app) printPurge(output string, reports []retention.Report) error {
+	if output == "json" {
+		if reports == nil {
+			reports = []retention.Report{}
+		}
+		return printJSON(a.Out, reports)
+	}
+	var rows [][]string
+	for _, r := range reports {
+		action := r.Action
+		if r.DryRun {
+			action = "would be " + action
+		}
+		rows = append(rows, []string{r.Table, action, fmt.Sprint(r.Rows), strings.Join(r.Files, " ")})
+	}
+	return printTable(a.Out, []string{"TABLE", "ACTION", "ROWS", "FILES"}, rows)
+}

@@ -1,0 +1,61 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
+func TestRetryPolicies(t *testing.T) {
+	c, err := load(t, `
+database: postgres://h/d
+redis: redis://h
+retry:
+  - {destination: "orders.*", max_attempts: 10, backoff_base: 1s, backoff_factor: 3, backoff_cap: 1m}
+  - {destination: audit, table: event_outbox}
+`, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(Database | Redis | Serving); err != nil {
+		t.Fatal(err)
+	}
+	orders := outbox.RetryPolicy{Destination: "orders.*", MaxAttempts: 10, Backoff: outbox.Backoff{Base: time.Second, Factor: 3, Cap: time.Minute}}
+	if got := c.Policies("outbox_events"); !reflect.DeepEqual(got, []outbox.RetryPolicy{orders}) {
+		t.Errorf("outbox_events: got %+v", got)
+	}
+	if got := c.Policies("event_outbox"); !reflect.DeepEqual(got, []outbox.RetryPolicy{orders, {Destination: "audit"}}) {
+		t.Errorf("event_outbox: got %+v", got)
+	}
+}
+
+// Every mistake is named, with the entry it is in.
+func TestRetryPolicyMistakes(t *testing.T) {
+	c, err := load(t, `
+database: postgres://h/d
+redis: redis://h
+retry:
+  - {destination: "[", max_attempts: -1}
+  - {destination: a, attempts: 3}
+  - {destination: b, table: nowhere, backoff_factor: 0.5}
+  - {destination: c, backoff_base: 5}
+`, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Check(Database | Redis | Serving)
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{
+		`retry, entry 1 (destination "["): want a destination`, "entry 1 (destination \"[\"): max_attempts is -1", "retry, entry 2: unknown keys: attempts",
+		`entry 3 (destination "b"): table: there is no layout for table nowhere`, "backoff_factor is 0.5", "retry, entry 4:", "needs a unit",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("not in the error: %s\n%v", want, err)
+		}
+	}
+}

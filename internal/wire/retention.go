@@ -1,0 +1,141 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// retain adds the retention of the tables, and of job_dlq, to group; it ends with ctx.
+func (r *relay) retain(ctx context.Context, group *errgroup.Group, pool *pgxpool.Pool, tables []served) {
+	layouts := []postgres.Layout{{Table: config.Letters}}
+	for _, t := range tables {
+		layouts = append(layouts, t.Layout)
+	}
+	for _, layout := range layouts {
+		if age, _ := r.cfg.Retention.Of(layout.Table); age > 0 {
+			group.Go(func() error { return r.retainTable(ctx, pool, layout) })
+		}
+	}
+}
+
+// retainTable never returns an error: housekeeping that does not work, for want of a privilege for instance, is no reason not to deliver.
+func (r *relay) retainTable(ctx context.Context, pool *pgxpool.Pool, layout postgres.Layout) error {
+	age, archive := r.cfg.Retention.Of(layout.Table)
+	observer := r.metrics.Retention(layout.Table, archive)
+	log := r.log.With("table", layout.Table)
+	for failing := false; ; failing = true {
+		store, err := openRetention(ctx, pool, layout)
+		if err == nil {
+			keeper, err := retention.New(store, retention.Config{
+				Table: layout.Table, OlderThan: age, Archive: archive, Batch: r.cfg.Retention.BatchRows, Every: r.cfg.Retention.RunEvery, Logger: r.log, Observer: observer,
+			})
+			if err != nil {
+				return err
+			}
+			return keeper.Run(ctx)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, postgres.ErrNoAge):
+			log.Warn("old rows stay in the table", "reason", err)
+			return nil
+		case !failing:
+			log.Error("cannot remove old rows, trying again", "error", err, "retry_in", r.cfg.Retention.RunEvery.String())
+		}
+		observer.ObserveRun(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(r.cfg.Retention.RunEvery):
+		}
+	}
+}
+
+func openRetention(ctx context.Context, pool *pgxpool.Pool, layout postgres.Layout) (*postgres.Retention, error) {
+	if layout.Table == config.Letters {
+		return postgres.OpenLetterRetention(ctx, pool)
+	}
+	return postgres.OpenRetention(ctx, pool, layout)
+}
+
+// busyFor is how long a purge by hand waits for a run of a relay, which is usually over in milliseconds.
+const busyFor = 15 * time.Second
+
+// Purging is one table to purge by hand.
+type Purging struct {
+	Layout    postgres.Layout
+	OlderThan time.Duration
+	Archive   retention.Archive
+	Required  bool // named, so that its absence is an error
+}
+
+// Purge removes old rows of the tables, one after the other, and records it in outbox_audit. A dry run counts. The reports are of the tables done,
+// and of the one at which an error occurred.
+func Purge(ctx context.Context, cfg config.Config, tables []Purging, dryRun bool, progress func(retention.Report)) (reports []retention.Report, err error) {
+	pool, err := postgres.Connect(ctx, cfg.Database, 2)
+	if err != nil {
+		return nil, err
+	}
+	defer pool.Close()
+	if err := pool.Ping(ctx); err != nil {
+		return nil, fmt.Errorf("open database %s: %w", config.MaskDatabase(cfg.Database), err)
+	}
+	for _, t := range tables {
+		store, err := openRetention(ctx, pool, t.Layout)
+		var schema *postgres.SchemaError
+		if !t.Required && (errors.As(err, &schema) && schema.Table == t.Layout.Table && len(schema.Missing) == 0 || errors.Is(err, postgres.ErrNoAge)) {
+			continue
+		}
+		if err != nil {
+			return reports, err
+		}
+		keeper, err := retention.New(store, retention.Config{
+			Table: t.Layout.Table, OlderThan: t.OlderThan, Archive: t.Archive, Batch: cfg.Retention.BatchRows, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return reports, err
+		}
+		var report retention.Report
+		if dryRun {
+			report, err = keeper.Count(ctx, progress)
+		} else {
+			report, err = keeper.Purge(ctx, busyFor, progress)
+		}
+		reports = append(reports, report)
+		if !dryRun && report.Rows > 0 {
+			// Also of one that was interrupted: what it removed is gone.
+			auditing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			err = errors.Join(err, store.Audit(auditing, actor(), t.OlderThan, report))
+			cancel()
+		}
+		if err != nil {
+			return reports, err
+		}
+	}
+	return reports, nil
+}
+
+// actor is who runs this process, as far as it can find out.
+func actor() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}

@@ -1,0 +1,81 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"time"
+)
+
+// RetryPolicy is how often and how fast to try again at some destinations.
+type RetryPolicy struct {
+	// Destination is a name, or a pattern as of path.Match: orders.* fits orders.created. A * does not match a slash.
+	Destination string
+	MaxAttempts int     // (the relay's)
+	Backoff     Backoff // each field that is zero is the relay's
+}
+
+// complete fills p's gaps from the relay's own policy.
+func (p *RetryPolicy) complete(field string, c *RelayConfig, problems *[]error) {
+	add := func(format string, args ...any) {
+		*problems = append(*problems, fmt.Errorf(field+"."+format, args...))
+	}
+	if _, err := path.Match(p.Destination, ""); err != nil || p.Destination == "" {
+		add("Destination is %q: %w", p.Destination, errors.Join(err, errors.New("want a name or a pattern such as orders.*")))
+	}
+	if p.MaxAttempts == 0 {
+		p.MaxAttempts = c.MaxAttempts
+	}
+	if p.MaxAttempts < 0 {
+		add("MaxAttempts is %d, must be positive", p.MaxAttempts)
+	}
+	p.Backoff = p.Backoff.withDefaults(c.Backoff)
+	p.Backoff.check(field+".Backoff", problems)
+}
+
+// policy returns what applies to a destination. A record of which several have failed waits for the longest, and is dead once all of them are.
+func (c *RelayConfig) policy(destination string) RetryPolicy {
+	for _, p := range c.Policies {
+		if fits, err := path.Match(p.Destination, destination); err == nil && fits {
+			return p
+		}
+	}
+	return RetryPolicy{MaxAttempts: c.MaxAttempts, Backoff: c.Backoff}
+}
+
+// withDefaults returns b with its zero fields taken from def. A negative Jitter is none.
+func (b Backoff) withDefaults(def Backoff) Backoff {
+	fill := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	fill(&b.Base, def.Base)
+	fill(&b.Cap, def.Cap)
+	if b.Factor == 0 {
+		b.Factor = def.Factor
+	}
+	if b.Jitter == 0 {
+		b.Jitter = def.Jitter
+	}
+	b.Jitter = max(b.Jitter, 0)
+	return b
+}
+
+func (b Backoff) check(field string, problems *[]error) {
+	add := func(format string, args ...any) {
+		*problems = append(*problems, fmt.Errorf(field+"."+format, args...))
+	}
+	if b.Base < 0 {
+		add("Base is %s, must be positive", b.Base)
+	}
+	if b.Cap < 0 {
+		add("Cap is %s, must be positive", b.Cap)
+	}
+	if b.Factor < 1 {
+		add("Factor is %g, must be at least 1", b.Factor)
+	}
+	if b.Jitter > 1 {
+		add("Jitter is %g, must be at most 1 (a delay would be negative)", b.Jitter)
+	}
+}

@@ -1,0 +1,151 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox"
+)
+
+const (
+	// tenantsPerClaim is how many tenants share a fair claim; where there are more, the next one begins behind them.
+	tenantsPerClaim = 64
+	// looksPerClaim is how many rows a fair claim looks at, all tenants together, when it finds none that is due: 40 ms, measured.
+	looksPerClaim = 40_000
+)
+
+// fairness is how a table's tenants share a claim. The zero value is that of a table whose claims cannot be shared.
+type fairness struct {
+	tenants, claim string // statements
+
+	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own: taking turns at one circle, one of two
+	// workers would meet the same half of the tenants for ever.
+	mu   sync.Mutex
+	last map[int16]string
+}
+
+// findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index must give each one's undelivered
+// rows in their order. Without the index a claim would sort all that is undelivered.
+func (s *Store) findFairness(ctx context.Context) error {
+	by := s.layout.Tenant + s.layout.App // at most one of them is set
+	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
+		return nil
+	}
+	t, err := parseSQL()
+	if err != nil {
+		return err
+	}
+	find, err := render(t, "claim_index", nil)
+	if err != nil {
+		return err
+	}
+	rows, err := s.pool.Query(ctx, find, quoteTable(s.layout.Table), by, s.layout.Position)
+	if err != nil {
+		return fmt.Errorf("look for an index of %s by tenant: %w", s.layout.Table, err)
+	}
+	type index struct{ Name, Type, Collate string }
+	indexes, err := pgx.CollectRows(rows, pgx.RowToStructByPos[index])
+	if err != nil {
+		return fmt.Errorf("look for an index of %s by tenant: %w", s.layout.Table, err)
+	}
+	for _, i := range indexes {
+		names := struct {
+			quotedLayout
+			By, Type, Collate string
+		}{s.layout.quoted(), pgx.Identifier{by}.Sanitize(), i.Type, i.Collate}
+		tenants, err := render(t, "claim_tenants", names)
+		if err != nil {
+			return err
+		}
+		plan, err := s.pool.Query(ctx, "EXPLAIN "+tenants, nil, tenantsPerClaim)
+		if err != nil {
+			return fmt.Errorf("look for an index of %s by tenant: %w", s.layout.Table, err)
+		}
+		lines, err := pgx.CollectRows(plan, pgx.RowTo[string])
+		if err != nil {
+			return fmt.Errorf("look for an index of %s by tenant: %w", s.layout.Table, err)
+		}
+		if !strings.Contains(strings.Join(lines, "\n"), " using "+i.Name+" ") {
+			continue
+		}
+		s.fair.tenants, s.fair.last = tenants, map[int16]string{}
+		s.fair.claim, err = render(t, "claim_fair", names)
+		return err
+	}
+	return nil
+}
+
+// claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that leaves to the oldest rows of all. The shares come first and
+// interleaved, so that a few rows behind a flood are in the first batch that is published, not in the last.
+//
+// Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
+func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+	ask := s.claims.limit(limit)
+	records, err := s.readShares(ctx, lanes, ask, limit.Bytes)
+	if err != nil && !ofTheData(err) { // of a row that cannot be read claimOldest makes a defect, in its time
+		return nil, err
+	}
+	taken, bytes := make(map[uuid.UUID]bool, len(records)), 0
+	for _, r := range records {
+		taken[r.ID] = true
+		bytes += len(r.Payload)
+	}
+	// A claim that is half full is as good as full to the relay: filling it up would mostly read again what is here.
+	if 2*len(records) < ask && bytes < limit.Bytes {
+		rest, err := s.claimOldest(ctx, lanes, outbox.ClaimLimit{Records: ask - len(records), Bytes: limit.Bytes - bytes})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rest {
+			if taken[r.ID] {
+				continue
+			}
+			if bytes += len(r.Payload); bytes > limit.Bytes && len(records) > 0 {
+				break
+			}
+			records = append(records, r)
+		}
+	}
+	return records, nil
+}
+
+// readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows.
+func (s *Store) readShares(ctx context.Context, lanes []outbox.Lane, ask, maxBytes int) ([]*outbox.Record, error) {
+	tenants, err := s.nextTenants(ctx, lanes[0].Number)
+	if err != nil || len(tenants) < 2 {
+		return nil, err
+	}
+	share := (ask + len(tenants) - 1) / len(tenants)
+	numbers, _ := splitLanes(lanes)
+	return s.read(ctx, s.fair.claim, ask, maxBytes, numbers, ask, tenants, max(share, looksPerClaim/len(tenants)), share)
+}
+
+// nextTenants returns the tenants whose turn it is.
+func (s *Store) nextTenants(ctx context.Context, lane int16) ([]string, error) {
+	var behind *string
+	s.fair.mu.Lock()
+	if last, ok := s.fair.last[lane]; ok {
+		behind = &last
+	}
+	s.fair.mu.Unlock()
+	rows, err := s.pool.Query(ctx, s.fair.tenants, behind, tenantsPerClaim)
+	if err != nil {
+		return nil, fmt.Errorf("list tenants of %s: %w", s.layout.Table, err)
+	}
+	tenants, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("list tenants of %s: %w", s.layout.Table, err)
+	}
+	if len(tenants) > 0 {
+		s.fair.mu.Lock()
+		s.fair.last[lane] = tenants[len(tenants)-1]
+		s.fair.mu.Unlock()
+	}
+	return tenants, nil
+}

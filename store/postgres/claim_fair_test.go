@@ -1,0 +1,279 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+)
+
+var fairly = outbox.ClaimLimit{Records: 4000, Bytes: 64 << 20, Fair: true} // the first claim of a store takes rows for large
+
+// writeFor inserts n events for each tenant, tenant by tenant, over ten keys each.
+func writeFor(t *testing.T, pool *pgxpool.Pool, n int, tenants ...string) {
+	t.Helper()
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_type, aggregate_id, source_bc, payload)
+		SELECT 'order.placed', now(), u.tenant, 'Order', (i % 10)::text, 'shop', to_jsonb(i)
+		  FROM unnest($2::text[]) WITH ORDINALITY u (tenant, ord), generate_series(1, $1::int) i ORDER BY ord, i`, n, tenants)
+}
+
+func claimed(t *testing.T, s *Store, lanes []outbox.Lane, limit outbox.ClaimLimit) (records []*outbox.Record, of map[string]int) {
+	t.Helper()
+	records, err := s.Claim(t.Context(), lanes, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of = map[string]int{}
+	seen, last := map[uuid.UUID]bool{}, map[string]int64{}
+	for _, r := range records {
+		if r.Position < last[r.TenantID] {
+			t.Fatalf("tenant %s: position %d comes after %d", r.TenantID, r.Position, last[r.TenantID])
+		}
+		last[r.TenantID] = r.Position
+		if seen[r.ID] {
+			t.Fatalf("the row at position %d comes twice", r.Position)
+		}
+		seen[r.ID] = true
+		of[r.TenantID]++
+	}
+	return records, of
+}
+
+// prefix fails unless the records of each key are the first that the table has of it, with none left out.
+func prefix(t *testing.T, pool *pgxpool.Pool, records []*outbox.Record) {
+	t.Helper()
+	byKey := map[string][]int64{}
+	for _, r := range records {
+		k := r.TenantID + "/" + r.AggregateID
+		byKey[k] = append(byKey[k], r.Position)
+	}
+	for k, got := range byKey {
+		want := query[[]int64](t, pool, `SELECT array_agg(position ORDER BY position) FROM (SELECT position FROM outbox_events
+			WHERE tenant_id || '/' || aggregate_id = $1 AND status IN ('NEW', 'FAILED') ORDER BY position LIMIT $2) AS first`, k, len(got))
+		if !slices.Equal(got, want) {
+			t.Errorf("key %s: got positions %v, want %v", k, got, want)
+		}
+	}
+}
+
+func TestFairClaimReachesBehindAFlood(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, lanes := serving(t, pool, OutboxEvents())
+	writeFor(t, pool, 20_000, "flood")
+	writeFor(t, pool, 5, "trickle", "blocked")
+	exec(t, pool, "UPDATE outbox_events SET status = 'FAILED', next_retry_at = now() + interval '1 hour' WHERE tenant_id = 'blocked' AND aggregate_id = '1'")
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_type, aggregate_id, source_bc, payload)
+		VALUES ('behind', now(), 'blocked', 'Order', '1', 'shop', '2')`)
+
+	plain := fairly
+	plain.Fair = false
+	if _, of := claimed(t, s, lanes, plain); of["flood"] != 4000 {
+		t.Fatalf("by age: got %v; the flood is not one", of)
+	}
+	records, of := claimed(t, s, lanes, fairly)
+	if of["trickle"] != 5 || of["blocked"] != 4 || of["flood"] < 1300 || len(records) > fairly.Records {
+		t.Errorf("got %v, want all 5 of trickle, the 4 of blocked whose key does not wait, and a third for the flood", of)
+	}
+	prefix(t, pool, records)
+	for i, r := range records {
+		if r.TenantID != "flood" && i > 20 {
+			t.Errorf("a row of %s is at %d of %d: it would wait for the flood's share", r.TenantID, i, len(records))
+		}
+	}
+	var outcomes []outbox.Outcome
+	for _, r := range records {
+		outcomes = append(outcomes, outbox.Outcome{Record: r})
+	}
+	if got, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || got.Delivered != len(records) {
+		t.Fatalf("settled %+v, error %v", got, err)
+	}
+	if records, of = claimed(t, s, lanes, fairly); of["flood"] < fairly.Records/2 {
+		t.Errorf("once the others have been served: got %v; the flood must not be slowed by tenants that have nothing", of)
+	}
+	prefix(t, pool, records)
+
+	// Two relays, each with half of the lanes, see all of it between them and nothing twice.
+	var both []*outbox.Record
+	writeFor(t, pool, 30, "trickle")
+	for _, half := range [][]outbox.Lane{lanes[:32], lanes[32:]} {
+		records, _ := claimed(t, s, half, fairly)
+		prefix(t, pool, records)
+		both = append(both, records...)
+	}
+	n := 0
+	for _, r := range both {
+		if r.TenantID == "trickle" {
+			n++
+		}
+	}
+	if n != 30 {
+		t.Errorf("two halves of the lanes bring %d of 30", n)
+	}
+}
+
+// Where there are more tenants than fit one claim, each set of lanes goes round them on its own.
+func TestFairClaimGoesRoundManyTenants(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, _, lanes := serving(t, pool, OutboxEvents())
+	writeFor(t, pool, 5000, "flood")
+	var names []string
+	for i := range 199 {
+		names = append(names, fmt.Sprintf("Tenant %d ü", i))
+	}
+	writeFor(t, pool, 10, names...)
+	for _, set := range [][]outbox.Lane{lanes[:20], lanes[20:]} {
+		reached := map[string]int{}
+		for range 4 {
+			_, of := claimed(t, s, set, outbox.ClaimLimit{Records: 640, Bytes: 8 << 20, Fair: true})
+			for tenant := range of {
+				reached[tenant]++
+			}
+		}
+		want := map[string]bool{}
+		for _, r := range must(t)(s.Claim(t.Context(), set, outbox.ClaimLimit{Records: 1 << 20, Bytes: 1 << 30})) {
+			want[r.TenantID] = true
+		}
+		for tenant := range want {
+			if reached[tenant] == 0 {
+				t.Errorf("%d lanes: %s was not reached in four claims", len(set), tenant)
+			}
+		}
+		if len(want) < 150 {
+			t.Errorf("%d lanes have rows of %d tenants only", len(set), len(want))
+		}
+	}
+}
+
+func must(t *testing.T) func([]*outbox.Record, error) []*outbox.Record {
+	return func(r []*outbox.Record, err error) []*outbox.Record {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+}
+
+// A claim that is cut short by its bytes still has the first of every tenant.
+func TestFairClaimBoundsBytes(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, _, lanes := serving(t, pool, OutboxEvents())
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, source_bc, payload) SELECT 'big', now(), 'flood', 's', to_jsonb(repeat('x', 100000)) FROM generate_series(1, 50)`)
+	writeFor(t, pool, 2, "trickle")
+	limit := outbox.ClaimLimit{Records: 1000, Bytes: 1_000_000, Fair: true}
+	records, of := claimed(t, s, lanes, limit)
+	size := 0
+	for _, r := range records {
+		size += len(r.Payload)
+	}
+	if of["trickle"] != 2 || size > limit.Bytes || of["flood"] < 8 {
+		t.Errorf("got %v, %d bytes; want both of trickle and no more than %d bytes", of, size, limit.Bytes)
+	}
+}
+
+// A tenant whose rows are all behind a key that waits costs a claim no more than the rows that it may look at.
+func TestFairClaimBoundsItsSearch(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, _, lanes := serving(t, pool, OutboxEvents())
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_type, aggregate_id, source_bc, payload, status, next_retry_at)
+		SELECT 'a', now(), 'stuck', 'Order', '1', 's', '1', CASE WHEN i = 1 THEN 'FAILED' ELSE 'NEW' END, CASE WHEN i = 1 THEN now() + interval '1 hour' END FROM generate_series(1, 60000) i`)
+	writeFor(t, pool, 3, "trickle")
+	if _, of := claimed(t, s, lanes, fairly); of["trickle"] != 3 || len(of) != 1 {
+		t.Errorf("got %v", of)
+	}
+	numbers, _ := splitLanes(lanes)
+	plan := explain(t, s, "(ANALYZE, COSTS OFF, TIMING OFF) "+s.fair.claim, []any{numbers, 4000, []string{"stuck", "trickle"}, looksPerClaim / 2, 2000})
+	if want := fmt.Sprintf("Rows Removed by Filter: %d", looksPerClaim/2/2); !strings.Contains(plan, want) { // of two loops, on average
+		t.Errorf("want %q in:\n%s", want, plan)
+	}
+}
+
+// Which tables can be shared by tenants is found when they are opened.
+func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	exec(t, pool, `CREATE TABLE mine (n bigserial, uid uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer int, owner bigint, done_at timestamptz, tries int NOT NULL DEFAULT 0, due timestamptz)`)
+	mine := Layout{Table: "mine", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"owner"}, Tenant: "owner",
+		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
+	shared := func(l Layout) bool {
+		t.Helper()
+		s, err := Open(t.Context(), pool, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.fair.claim != ""
+	}
+	unscoped, keyless := OutboxEvents(), OutboxEvents()
+	unscoped.KeyScope = []string{"aggregate_type"}
+	keyless.Key, keyless.KeyScope = "", nil
+	for _, tt := range []struct {
+		name string
+		l    Layout
+		want bool
+	}{
+		{"outbox_events", OutboxEvents(), true}, {"event_outbox", EventOutbox(), true}, {"crawl_outbox, without tenants", CrawlOutbox(), false},
+		{"a key in several tenants", unscoped, false}, {"no keys", keyless, true}, {"no index", mine, false},
+	} {
+		if got := shared(tt.l); got != tt.want {
+			t.Errorf("%s: shared %t, want %t", tt.name, got, tt.want)
+		}
+	}
+	exec(t, pool, `CREATE INDEX other ON mine (owner, n) WHERE done_at IS NOT NULL`)
+	if shared(mine) {
+		t.Error("shared by an index of other rows")
+	}
+	exec(t, pool, `CREATE INDEX "The Index" ON mine (owner, n) WHERE done_at IS NULL`)
+	if !shared(mine) {
+		t.Error("not shared although there is an index")
+	}
+	s, _, lanes := serving(t, pool, mine)
+	exec(t, pool, `INSERT INTO mine (kind, body, customer, owner) SELECT 'k', '1', i, 7 FROM generate_series(1, 100) i`)
+	exec(t, pool, `INSERT INTO mine (kind, body, customer, owner) VALUES ('k', '2', 1, 8), ('k', '2', 1, NULL)`)
+	if _, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true}); of["8"] != 1 || of["7"] != 10 {
+		t.Errorf("got %v, want 10 of tenant 7 and the one of 8", of)
+	}
+	exec(t, pool, "DROP INDEX outbox_events_tenants")
+	if shared(OutboxEvents()) {
+		t.Error("outbox_events: shared without the index")
+	}
+}
+
+func TestFairClaimPlans(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	apps := query[[]uuid.UUID](t, pool, "WITH a AS (INSERT INTO apps (name, namespace) SELECT i, 'app ' || i FROM generate_series(1, 20) i RETURNING id) SELECT array_agg(id) FROM a")
+	writeFor(t, pool, 5000, "sent")
+	exec(t, pool, "UPDATE outbox_events SET status = 'SENT'")
+	writeFor(t, pool, 500, "a", "b")
+	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, status)
+		SELECT ($1::uuid[])[1 + i % 20], gen_random_uuid(), 'a.b', '{}', CASE WHEN i <= 5000 THEN 'published' ELSE 'pending' END FROM generate_series(1, 6000) i`, apps)
+	exec(t, pool, "ANALYZE")
+	for _, l := range []Layout{OutboxEvents(), EventOutbox()} {
+		s, _, lanes := serving(t, pool, l)
+		numbers, _ := splitLanes(lanes)
+		tenants, err := s.nextTenants(t.Context(), 0)
+		if err != nil || len(tenants) != map[string]int{"outbox_events": 2, "event_outbox": 20}[l.Table] {
+			t.Fatalf("%s: tenants %q, error %v", l.Table, tenants, err)
+		}
+		for name, plan := range map[string]string{
+			"claim_tenants": explain(t, s, s.fair.tenants, []any{nil, tenantsPerClaim}),
+			"claim_fair":    explain(t, s, s.fair.claim, []any{numbers, 4000, tenants, 1000, 100}),
+		} {
+			if !strings.Contains(plan, "using "+l.Table+"_tenants") || strings.Contains(plan, "Seq Scan on "+l.Table) || name == "claim_fair" && (!strings.Contains(plan, "hashed SubPlan") || strings.Count(plan, "Sort Key") > 1) { // one sort, of what was chosen
+				t.Errorf("%s of %s:\n%s", name, l.Table, plan)
+			}
+		}
+		if records, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 200, Bytes: 8 << 20, Fair: true}); len(of) != len(tenants) || len(records) < 190 {
+			t.Errorf("%s: got %v", l.Table, of)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/deadletter"
+)
+
+// DeadLetters is the table job_dlq for operators. It is safe for concurrent use.
+type DeadLetters struct {
+	pool   *pgxpool.Pool
+	tables map[string]deadTable
+	jobs   JobReplayer
+	hidden bool // row-level security shows this role the letters of one tenant at a time
+}
+
+var (
+	_ deadletter.Replayer  = (*DeadLetters)(nil)
+	_ deadletter.Discarder = (*DeadLetters)(nil)
+	_ deadletter.Purger    = (*DeadLetters)(nil)
+)
+
+// DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
+type DeadLettersConfig struct {
+	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters are skipped.
+	Layouts []Layout
+	// ReplayJob puts jobs back; nil: their letters are skipped.
+	ReplayJob JobReplayer
+}
+
+// JobReplayer gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or neither. An error, whose text
+// the operator is shown, leaves this letter as it is, undoes what was done in tx for it, and does not stop the others.
+type JobReplayer func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) error
+
+// deadTable is an outbox table that letters come from.
+type deadTable struct {
+	layout  Layout
+	columns []string // quoted: what an INSERT may name
+	hidden  bool
+}
+
+// OpenDeadLetters returns the dead letters of a database after checking that its tables fit. pool should not be from Connect, whose sessions are
+// made for relays. A table that is older than this program needs is an *SchemaError.
+func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersConfig) (*DeadLetters, error) {
+	d := &DeadLetters{pool: pool, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
+	if err := checkTable(ctx, pool, "job_dlq", []string{"position", "origin"}); err != nil {
+		return nil, err
+	}
+	if err := checkTable(ctx, pool, "outbox_audit", nil); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.hidden, err = rowsHidden(ctx, pool, "job_dlq"); err != nil {
+		return nil, err
+	}
+	for _, l := range cfg.Layouts {
+		if err := d.open(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// open adds a table, if it is there.
+func (d *DeadLetters) open(ctx context.Context, l Layout) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	var columns []string
+	for _, c := range l.columns() {
+		columns = append(columns, c)
+	}
+	err := checkTable(ctx, d.pool, l.Table, columns)
+	var schema *SchemaError
+	if errors.As(err, &schema) && len(schema.Missing) == 0 {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	t := deadTable{layout: l}
+	if t.hidden, err = rowsHidden(ctx, d.pool, l.Table); err != nil {
+		return err
+	}
+	sql, err := plain("dlq_columns")
+	if err != nil {
+		return err
+	}
+	rows, err := d.pool.Query(ctx, sql, quoteTable(l.Table))
+	if err == nil {
+		t.columns, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return fmt.Errorf("read columns of %s: %w", l.Table, err)
+	}
+	for i, c := range t.columns {
+		t.columns[i] = pgx.Identifier{c}.Sanitize() // as quotedLayout has them
+	}
+	d.tables[l.Table] = t
+	return nil
+}
+
+// rowsHidden finds out whether row-level security shows this role not all of a table's rows.
+func rowsHidden(ctx context.Context, pool *pgxpool.Pool, table string) (hidden bool, err error) {
+	sql, err := plain("check_visible")
+	if err != nil {
+		return false, err
+	}
+	if err := pool.QueryRow(ctx, sql, quoteTable(table)).Scan(&hidden); err != nil {
+		return false, fmt.Errorf("check row-level security of %s: %w", table, err)
+	}
+	return hidden, nil
+}
+
+// letterQuery is what the templates dlq_*.sql are given, and collects the arguments that they add.
+type letterQuery struct {
+	quotedLayout // of the table that letters come from, where there is one
+	Columns      []string
+	RawTable     string // its name as letters have it
+	TableName    string // the same, as a text in SQL
+	Replace      bool   // the payload
+
+	F         deadletter.Filter
+	A         deadletter.ActionFilter
+	State     string
+	IDs       []uuid.UUID
+	Limit     int
+	After     *place
+	OlderThan time.Time
+	Age       int64  // microseconds
+	Since     string // column
+	Reason    string
+
+	args []any
+}
+
+// Arg adds a value to the arguments of the statement and returns the parameter that stands for it.
+func (q *letterQuery) Arg(v any) string {
+	q.args = append(q.args, v)
+	return fmt.Sprintf("$%d", len(q.args))
+}
+
+// FirstID returns the least UUIDv7 of a time.
+func (q *letterQuery) FirstID(t time.Time) uuid.UUID {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], uint64(max(t.UnixMilli(), 0))<<16)
+	return id
+}
+
+// render returns a statement and its arguments.
+func (q *letterQuery) render(name string) (sql string, args []any, err error) {
+	t, err := parseSQL()
+	if err != nil {
+		return "", nil, err
+	}
+	q.args = nil
+	sql, err = render(t, name, q)
+	return sql, q.args, err
+}
+
+// selected returns the query of a selection. What it chooses is pending, unless discarded letters are named.
+func selected(s deadletter.Selection) (letterQuery, error) {
+	q := letterQuery{F: s.Filter, IDs: s.IDs, State: string(deadletter.StatePending)}
+	if s.State != "" && s.State != deadletter.StatePending {
+		return q, fmt.Errorf("%w: only pending letters can be chosen by a filter, not %s ones", deadletter.ErrFilter, s.State)
+	}
+	if s.Discarded {
+		if len(s.IDs) == 0 {
+			return q, fmt.Errorf("%w: discarded letters must be named by their ids", deadletter.ErrFilter)
+		}
+		q.State = "not replayed"
+	}
+	return q, nil
+}
+
+func (t deadTable) query(q letterQuery) letterQuery {
+	q.quotedLayout, q.Columns = t.layout.quoted(), t.columns
+	q.RawTable, q.TableName = t.layout.Table, quoteText(t.layout.Table)
+	return q
+}
+
+// inTx runs fn in a transaction, as the tenant where row-level security asks for one. Read committed, whatever the session's default: what a page
+// waited for must be seen as it has become.
+func (d *DeadLetters) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
+	if d.hidden && tenant == "" {
+		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it (made by: outbox migrate roles)", ErrRowsHidden)
+	}
+	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: mode}, func(tx pgx.Tx) error {
+		if d.hidden {
+			sql, err := plain("browse_tenant")
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, sql, tenant); err != nil {
+				return fmt.Errorf("speak for tenant %s: %w", tenant, err)
+			}
+		}
+		return fn(tx)
+	})
+}
+
+// audit writes the record of an action into its transaction.
+func audit(ctx context.Context, tx pgx.Tx, by deadletter.Operator, action string, letters int, filter, detail any) error {
+	sql, err := plain("dlq_audit")
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, sql, by.Actor, action, letters, filter, by.Reason, detail); err != nil {
+		return fmt.Errorf("record action %s: %w", action, err)
+	}
+	return nil
+}

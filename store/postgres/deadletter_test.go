@@ -1,0 +1,352 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+)
+
+var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
+
+// letters opens the dead letters of a database as the command does.
+func letters(t *testing.T, pool *pgxpool.Pool, layouts ...Layout) *DeadLetters {
+	t.Helper()
+	if layouts == nil {
+		layouts = []Layout{OutboxEvents(), EventOutbox(), CrawlOutbox()}
+	}
+	d, err := OpenDeadLetters(t.Context(), pool, DeadLettersConfig{Layouts: layouts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// undertaker serves a table and lets its events die, or arrive.
+type undertaker struct {
+	*testing.T
+	*Store
+	owner uuid.UUID
+	lanes []outbox.Lane
+}
+
+func burying(t *testing.T, pool *pgxpool.Pool, layout Layout) undertaker {
+	t.Helper()
+	s, owner, lanes := serving(t, pool, layout)
+	return undertaker{t, s, owner, lanes}
+}
+
+// settle claims everything there is, settles it as dead at the destinations that fails names, or as delivered if it names none, and returns it.
+func (u undertaker) settle(fails func(*outbox.Record) []string) []*outbox.Record {
+	u.Helper()
+	records, err := u.Claim(u.Context(), u.lanes, everything)
+	if err != nil {
+		u.Fatal(err)
+	}
+	var outcomes []outbox.Outcome
+	for _, r := range records {
+		o := outbox.Outcome{Record: r, State: outbox.Delivered, Attempts: r.Attempts + 1}
+		for _, d := range fails(r) {
+			o.State = outbox.Dead
+			o.Failures = append(o.Failures, outbox.Failure{Destination: d, Reason: outbox.ReasonDeliveryFailed, Error: "connection refused by " + d})
+		}
+		outcomes = append(outcomes, o)
+	}
+	if got, err := u.Settle(u.Context(), u.owner, u.lanes, outcomes); err != nil || got.Delivered+got.Dead != len(records) {
+		u.Fatalf("settled %+v of %d, error %v", got, len(records), err)
+	}
+	return records
+}
+
+func dieAt(destinations ...string) func(*outbox.Record) []string {
+	return func(*outbox.Record) []string { return destinations }
+}
+
+func arrive(*outbox.Record) []string { return nil }
+
+func TestDeadLetterFilters(t *testing.T) {
+	t.Parallel()
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme')`)
+	exec(t, pool, `INSERT INTO job_dlq (id, source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, destination, outbox_table, event_key, replayed_at, discarded_at)
+		SELECT id::uuid, source, gen_random_uuid(), (SELECT id FROM apps WHERE namespace = tenant), type, '{}', reason, 1, history::jsonb, dest, tab, key, replayed::timestamptz, discarded::timestamptz
+		  FROM (VALUES
+			('01900000-0000-7000-8000-000000000001', 'event', 'default', 'order.placed', 'DeliveryFailed', '[{"error": "first TIMEOUT"}, {"error": "refused 10.0.0.3:6379"}]', 'a', 'outbox_events', '42', NULL, NULL),
+			('01900000-1000-7000-8000-000000000002', 'event', 'acme', 'order.placed', 'DeliveryFailed', '[{"error": "refused 10.0.0.4:6379"}]', 'b', 'outbox_events', '42', NULL, NULL),
+			('01900000-2000-7000-8000-000000000003', 'event', 'acme', 'order.paid', 'HandlerMissing', '[]', NULL, 'crawl_outbox', '43', NULL, NULL),
+			('01900000-3000-7000-8000-000000000004', 'job', 'acme', 'send_mail', 'Panic', '[{"error": "nil pointer"}]', NULL, NULL, NULL, NULL, NULL),
+			('01900000-4000-7000-8000-000000000005', 'job', 'default', 'send_mail', 'Timeout', '[{"error": "nil pointer"}]', NULL, NULL, NULL, '2025-01-01', NULL),
+			('01900000-5000-7000-8000-000000000006', 'job', 'default', 'send_mail', 'Timeout', '[{"error": "nil pointer"}]', NULL, NULL, NULL, NULL, '2025-01-01')
+		  ) v (id, source, tenant, type, reason, history, dest, tab, key, replayed, discarded)`)
+	d := letters(t, pool)
+	third := timeOfID(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
+	all, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateAll})
+	if err != nil || len(all) != 6 {
+		t.Fatalf("%d letters, error %v", len(all), err)
+	}
+	refused := all[5].Fingerprint
+	for _, c := range []struct {
+		f    deadletter.Filter
+		want string // last digits of the ids, newest first
+	}{
+		{deadletter.Filter{}, "4321"},
+		{deadletter.Filter{State: deadletter.StateReplayed}, "5"},
+		{deadletter.Filter{State: deadletter.StateDiscarded}, "6"},
+		{deadletter.Filter{State: deadletter.StateAll}, "654321"},
+		{deadletter.Filter{Source: deadletter.SourceJob}, "4"},
+		{deadletter.Filter{Source: deadletter.SourceEvent}, "321"},
+		{deadletter.Filter{Reason: "DeliveryFailed"}, "21"},
+		{deadletter.Filter{Type: "order.paid"}, "3"},
+		{deadletter.Filter{Tenant: "ACME"}, "432"},
+		{deadletter.Filter{Tenant: query[string](t, pool, `SELECT id::text FROM apps WHERE namespace = 'acme'`)}, "432"},
+		{deadletter.Filter{Tenant: "nobody"}, ""},
+		{deadletter.Filter{Key: "42"}, "21"},
+		{deadletter.Filter{Key: "42", Tenant: "acme"}, "2"},
+		{deadletter.Filter{Table: "crawl_outbox"}, "3"},
+		{deadletter.Filter{Destination: "b"}, "2"},
+		{deadletter.Filter{Since: third}, "43"},
+		{deadletter.Filter{Until: third}, "21"},
+		{deadletter.Filter{Error: "timeout"}, "1"}, // any error of the history
+		{deadletter.Filter{Error: "100%"}, ""},
+		{deadletter.Filter{Fingerprint: strings.ToUpper(refused)}, "21"},
+	} {
+		found, _, err := d.List(t.Context(), c.f)
+		if err != nil {
+			t.Fatalf("%+v: %v", c.f, err)
+		}
+		var got strings.Builder
+		for _, l := range found {
+			got.WriteString(l.ID.String()[35:])
+		}
+		if got.String() != c.want {
+			t.Errorf("%+v: got %q, want %q", c.f, got.String(), c.want)
+		}
+		var paged strings.Builder
+		for f, more := c.f, true; more; more = f.After != "" {
+			f.Limit = 1
+			var page []deadletter.Letter
+			if page, f.After, err = d.List(t.Context(), f); err != nil {
+				t.Fatalf("%+v: %v", f, err)
+			}
+			for _, l := range page {
+				paged.WriteString(l.ID.String()[35:])
+			}
+		}
+		if paged.String() != c.want {
+			t.Errorf("%+v: one by one %q, want %q", c.f, paged.String(), c.want)
+		}
+	}
+	first := all[5]
+	if first.State != deadletter.StatePending || first.Tenant != "default" || first.LastError != "refused 10.0.0.3:6379" || first.Destination != "a" || !first.At.Equal(timeOfID(first.ID)) || first.Payload != nil {
+		t.Errorf("got %+v", first)
+	}
+	for f, says := range map[deadletter.Filter]string{{State: "dead"}: "dead", {Source: "x"}: "job, event", {After: "7"}: "after"} {
+		if _, _, err := d.List(t.Context(), f); !errors.Is(err, deadletter.ErrFilter) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: got %v, want ErrFilter that says %q", f, err, says)
+		}
+	}
+
+	for _, id := range []uuid.UUID{first.ID, first.OriginalID} {
+		shown, err := d.Show(t.Context(), id, "")
+		if err != nil || len(shown) != 1 || shown[0].ID != first.ID || string(shown[0].Payload) != "{}" || !strings.Contains(string(shown[0].ErrorHistory), "TIMEOUT") {
+			t.Errorf("show %s: %+v, error %v", id, shown, err)
+		}
+	}
+	if _, err := d.Show(t.Context(), uuid.New(), ""); !errors.Is(err, deadletter.ErrNoLetter) {
+		t.Errorf("unknown letter: got %v", err)
+	}
+
+	stats, err := d.Stats(t.Context(), deadletter.Filter{})
+	if err != nil || stats.Pending != 4 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 3 {
+		t.Fatalf("stats %+v, error %v", stats, err)
+	}
+	if g := stats.Groups[0]; g.Count != 2 || g.Fingerprint != refused || !g.Oldest.Equal(first.At) || !g.Newest.Equal(all[4].At) || g.Sample != "refused 10.0.0.4:6379" || g.Type != "order.placed" {
+		t.Errorf("largest group %+v", g)
+	}
+}
+
+func TestFingerprint(t *testing.T) {
+	t.Parallel()
+	pool := browsed(t)
+	fingerprint := func(text string) string {
+		d := letters(t, pool)
+		exec(t, pool, `TRUNCATE job_dlq`)
+		exec(t, pool, `INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history)
+			SELECT gen_random_uuid(), id, 't', '{}', 'Panic', 1, jsonb_build_array(jsonb_build_object('error', $1::text)) FROM apps`, text)
+		found, _, err := d.List(t.Context(), deadletter.Filter{})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%d letters, error %v", len(found), err)
+		}
+		return found[0].Fingerprint
+	}
+	for _, same := range [][]string{
+		{"connection refused 10.0.0.3:6379", "connection refused 10.0.0.4:6380", "Connection refused 10.10.0.4:6380"},
+		{`no channel "a b"`, `no channel "c"`},
+		{"key 'x' is taken", "key 'it1' is taken"},
+		{"order 6fa459ea-ee8a-3ca4-894e-db77e160355e", "order 7d444840-9dc0-11d1-b245-5ffdce74fad2"},
+		{"at 0xc000012ab0", "at 0xdeadbeef"},
+		{"commit 9fceb02d0ae598e95dc970b74767f19372d61af8", "commit 0a0b0c0d"},
+		{"timeout after 1m30s", "timeout after 500ms", "timeout after 2"},
+	} {
+		for _, text := range same[1:] {
+			if fingerprint(text) != fingerprint(same[0]) {
+				t.Errorf("%q and %q differ", same[0], text)
+			}
+		}
+	}
+	seen := map[string]string{}
+	for _, text := range []string{"", "connection refused 10.0.0.3:6379", "connection reset 10.0.0.3:6379", `no channel "a"`, "no channel a", "defaced", "can't send to host's port", "can't send", "5 messages", "5 minutes"} {
+		f := fingerprint(text)
+		if other, taken := seen[f]; taken || len(f) != 12 {
+			t.Errorf("%q has the fingerprint %q, as %q", text, f, other)
+		}
+		seen[f] = text
+	}
+}
+
+// Row-level security is forced on job_dlq: without a policy a role would see none, which must not read as "there are none".
+func TestDeadLettersUnderRowLevelSecurity(t *testing.T) {
+	t.Parallel()
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme'), ('Umbrella', 'umbrella')`)
+	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, status, generation)
+		SELECT id, outbox_uuidv7(), namespace || '.happened', '{}', 'failed', 0 FROM apps WHERE namespace <> 'default'`)
+	exec(t, pool, `INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, outbox_table, position)
+		SELECT 'event', event_id, app_id, event_type, payload, 'DeliveryFailed', 1, '[]', 'event_outbox', position FROM event_outbox`)
+	role := "dlq_tenant_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	exec(t, pool, fmt.Sprintf(`CREATE ROLE %[1]s LOGIN; GRANT SELECT, UPDATE ON job_dlq, event_outbox TO %[1]s; GRANT SELECT ON apps TO %[1]s; GRANT SELECT, INSERT ON outbox_audit TO %[1]s`, role))
+	t.Cleanup(func() { // before the database goes, which the role's grants are part of
+		if _, err := pool.Exec(context.Background(), fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role)); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := pool.Config()
+	cfg.ConnConfig.User = role
+	own, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+
+	d := letters(t, own)
+	if _, _, err := d.List(t.Context(), deadletter.Filter{}); !errors.Is(err, ErrRowsHidden) {
+		t.Errorf("list without a tenant: got %v, want ErrRowsHidden", err)
+	}
+	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Operator: operator}); !errors.Is(err, ErrRowsHidden) {
+		t.Errorf("replay without a tenant: got %v, want ErrRowsHidden", err)
+	}
+	acme := deadletter.Filter{Tenant: "acme"}
+	if found, _, err := d.List(t.Context(), acme); err != nil || len(found) != 1 || found[0].Type != "acme.happened" {
+		t.Fatalf("tenant acme: got %+v, error %v", found, err)
+	}
+	sum, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{Filter: acme}, Operator: operator})
+	if err != nil || sum.Letters != 1 || sum.Skipped != 0 {
+		t.Errorf("replay for a tenant: %+v, error %v", sum, err)
+	}
+	if got := query[string](t, pool, `SELECT string_agg(event_type || ' ' || status, ', ' ORDER BY event_type) FROM event_outbox`); got != "acme.happened pending, umbrella.happened failed" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Plans are those of a session that has no statistics worth the name, as right after an outage: what an index serves must be served by it.
+func TestDeadLetterPlans(t *testing.T) {
+	t.Parallel()
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status)
+		SELECT 't' || i % 5, now(), 'Order', i % 100, 's', '{}', CASE WHEN i % 4 = 0 THEN 'DEAD' ELSE 'SENT' END FROM generate_series(1, 20000) i`)
+	exec(t, pool, `INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, outbox_table, event_key, position, replayed_at, discarded_at)
+		SELECT 'event', e.id, a.id, e.event_topic, '{}', 'DeliveryFailed', 5, '[{"error": "no"}]', 'outbox_events', e.aggregate_id, e.position,
+		       CASE WHEN position % 8 = 0 THEN now() - position * interval '1 hour' END, CASE WHEN position % 80 = 4 THEN now() - position * interval '1 hour' END
+		  FROM outbox_events e, apps a WHERE e.status = 'DEAD'`)
+	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, status)
+		SELECT id, gen_random_uuid(), 't', '{}', 'failed' FROM apps, generate_series(1, 5000)`)
+	exec(t, pool, `ANALYZE outbox_events, event_outbox, job_dlq`)
+	d := letters(t, pool)
+	id := query[uuid.UUID](t, pool, `SELECT id FROM job_dlq LIMIT 1`)
+	pending := letterQuery{State: "pending", Limit: 100, IDs: nil, Reason: "r", Age: 1}
+	with := func(change func(*letterQuery)) letterQuery {
+		q := pending
+		change(&q)
+		return q
+	}
+	named := with(func(q *letterQuery) { q.IDs = []uuid.UUID{id} })
+	for _, c := range []struct {
+		name  string
+		q     letterQuery
+		index string
+	}{
+		{"dlq_list", pending, "job_dlq_pkey"},
+		{"dlq_list", with(func(q *letterQuery) { q.F.After = id.String() }), "job_dlq_pkey"},
+		{"dlq_list", with(func(q *letterQuery) { q.F.Type = "none" }), "idx_job_dlq_pending_type"},
+		{"dlq_show", named, "idx_job_dlq_original_job_id"},
+		{"dlq_lock", pending, "job_dlq_replay"},
+		{"dlq_lock", with(func(q *letterQuery) { q.After = &place{"outbox_events", 10000, id} }), "job_dlq_replay"},
+		{"dlq_lock", named, "job_dlq_pkey"},
+		{"dlq_discard", pending, "job_dlq_replay"},
+		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 9000*3600e6 }), "job_dlq_replayed"},
+		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since, q.Age = "discarded", "discarded_at", 9000*3600e6 }), "job_dlq_discarded"},
+		{"dlq_purgeable", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 19000*3600e6 }), "job_dlq_replayed"},
+		{"dlq_revive", d.tables["outbox_events"].query(pending), "outbox_events_pkey"},
+		{"dlq_why", d.tables["outbox_events"].query(pending), "outbox_events_pkey"},
+		{"dlq_revive", d.tables["event_outbox"].query(pending), "event_outbox_event_id_key"},
+		{"dlq_insert", d.tables["crawl_outbox"].query(pending), "crawl_outbox_pkey"},
+		{"dlq_why", d.tables["crawl_outbox"].query(pending), "crawl_outbox_pkey"},
+		{"dlq_actions", pending, "outbox_audit_pkey"},
+	} {
+		sql, args, err := c.q.render(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch c.name {
+		case "dlq_revive", "dlq_insert":
+			args = []any{[]uuid.UUID{id}, nil}
+		case "dlq_why":
+			args = []any{[]uuid.UUID{id}}
+		}
+		err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			// The tables that are empty here are small; on a small one a scan is cheaper and right.
+			if _, err := tx.Exec(t.Context(), "SET LOCAL enable_seqscan = off"); err != nil {
+				return err
+			}
+			rows, err := tx.Query(t.Context(), "EXPLAIN "+sql, args...)
+			if err != nil {
+				return err
+			}
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if plan := strings.Join(lines, "\n"); !strings.Contains(plan, c.index) || strings.Contains(plan, "Seq Scan on") {
+				t.Errorf("%s is not served by %s:\n%s", c.name, c.index, plan)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+	}
+	// The one that reads all of an outbox table must do it once, not once a key.
+	sql, args, err := func() (string, []any, error) {
+		q := d.tables["outbox_events"].query(pending)
+		return q.render("dlq_order")
+	}()
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	rows, err := pool.Query(t.Context(), "EXPLAIN ANALYZE "+sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || time.Since(began) > 5*time.Second || !slices.ContainsFunc(lines, func(l string) bool { return strings.Contains(l, "Hash Join") }) {
+		t.Errorf("a dry run over 20,000 rows took %s, error %v:\n%s", time.Since(began), err, strings.Join(lines, "\n"))
+	}
+}

@@ -1,0 +1,2 @@
+DROP TABLE IF EXISTS outbox_archive;
+DROP TABLE IF EXISTS outbox_maintenance;

@@ -1,0 +1,42 @@
+{{- /*
+What every claim reads of a row, in the order of the constants in claim.go, and which undelivered rows are due: those of the lanes $1 that wait for no retry, and whose
+key waits for none. The keys whose head waits come from the partial index of waiting rows, which is nearly always empty, and are hashed once a claim, without
+regard to the position: what committed late in front of a waiting row waits with it. A probe a row (NOT EXISTS) would be a scan a row on a mapped table
+without that index (measured: 6.6 s for 1000 undelivered rows of 30,000).
+*/ -}}
+
+{{define "claim_columns" -}}
+    e.{{.ID}},
+    e.{{.Position}}::bigint,
+    {{template "lane" .}},
+    {{template "order_key" .}},
+    {{if .Sequence}}coalesce(e.{{.Sequence}}, e.{{.Position}})::bigint{{else}}e.{{.Position}}::bigint{{end}},
+    coalesce(e.{{.Attempts}}, 0)::int,
+    {{if .Generation}}coalesce(e.{{.Generation}}, 0)::int{{else}}0{{end}},
+    {{if .WrittenAt}}e.{{.WrittenAt}}::timestamptz{{else}}NULL::timestamptz{{end}},
+    {{if .OccurredAt}}e.{{.OccurredAt}}::timestamptz{{else}}NULL::timestamptz{{end}},
+    e.{{.Topic}}::text,
+    {{if .AggregateType}}e.{{.AggregateType}}::text{{else}}NULL::text{{end}},
+    {{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}},
+    {{if .Tenant}}e.{{.Tenant}}::text{{else if .App}}(SELECT a.namespace::text FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL::text{{end}},
+    {{if .Source}}e.{{.Source}}::text{{else}}NULL::text{{end}},
+    {{if .SchemaID}}e.{{.SchemaID}}::text{{else}}NULL::text{{end}},
+    {{if .SchemaVersion}}coalesce(e.{{.SchemaVersion}}, 1)::int{{else}}1{{end}},
+    {{if and .Destinations (not .Unreadable)}}e.{{.Destinations}}::text{{else}}NULL::text{{end}},
+    {{if and .DeliveredTo (not .Unreadable)}}e.{{.DeliveredTo}}::text{{else}}NULL::text{{end}},
+    {{if and .Metadata (not .Unreadable)}}e.{{.Metadata}}::text{{else}}NULL::text{{end}},
+    {{if .Unreadable}}'null'{{else}}coalesce(e.{{.Payload}}::text, 'null'){{end}}
+{{- end}}
+
+{{define "due" -}}
+{{template "lane" .}} = ANY ($1::smallint[])
+   AND (e.{{.NextRetryAt}} IS NULL OR e.{{.NextRetryAt}} <= now())
+   {{- if .Key}}
+   AND (e.{{.Key}} IS NULL OR {{template "order_key" .}} NOT IN (
+           SELECT {{template "order_key" .}}
+             FROM {{.Table}} e
+            WHERE e.{{.NextRetryAt}} > now()
+              AND e.{{template "undelivered" .}}
+              AND e.{{.Key}} IS NOT NULL))
+   {{- end}}
+{{- end}}
