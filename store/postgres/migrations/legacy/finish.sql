@@ -1,5 +1,5 @@
 -- legacy: makes the table like outbox_events, in the transaction that holds lock.sql. All of it or nothing.
--- The ALTER TABLE reads the table once, for all its NOT NULLs and the check together; the UPDATE, max(position) and the two indexes
+-- The ALTER TABLE reads the table once, for all its NOT NULLs and the check together; the UPDATE, max(position) and the three indexes
 -- each read it once more. It is rewritten only where a column changes its type, and not for a bare TIMESTAMP in a session at UTC,
 -- whose stored values stay as they are.
 
@@ -31,6 +31,7 @@ SELECT setval(pg_get_serial_sequence('{{.Table}}', 'position'), (SELECT coalesce
 
 CREATE INDEX {{.Index "undelivered"}} ON {{.Table}} (position) WHERE status IN ('NEW', 'FAILED');
 CREATE INDEX {{.Index "waiting"}} ON {{.Table}} (next_retry_at) WHERE next_retry_at IS NOT NULL;
+CREATE INDEX {{.Index "tenants"}} ON {{.Table}} (tenant_id COLLATE "C", position) WHERE status IN ('NEW', 'FAILED');
 
 -- As on outbox_events.
 ALTER TABLE {{.Table}} SET (
