@@ -45,7 +45,7 @@ fuzz: deps ## every fuzz target for FUZZTIME (20s)
 
 # Not `go test`, which would print nothing until the end. SEED repeats the choices of an earlier run.
 bin/chaos.test: FORCE
-	go test -c -o $@ ./internal/chaos
+	@go test -c -o $@ ./internal/chaos
 
 FORCE:
 
@@ -53,10 +53,10 @@ SEED ?= 0
 MINUTES ?= 10
 
 chaos: deps bin/chaos.test ## the table of faults, one line each; SEED=n for the choices of an earlier run
-	cd internal/chaos && ../../bin/chaos.test -test.run '^TestChaos$$' -test.timeout 20m -long -seed $(SEED)
+	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestChaos$$' -test.timeout 20m -long -seed $(SEED)
 
 soak: deps bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
-	cd internal/chaos && ../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
+	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
 
 demo: deps ## events from a file through private servers, printed as they arrive
 	bash scripts/demo.sh

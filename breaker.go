@@ -1,12 +1,14 @@
 package outbox
 
 import (
+	"math"
 	"sync"
 	"time"
 )
 
-// Breaker stops work for a sink that is down: nothing is claimed for it, no attempt is counted, and a few records at a time probe whether it is there
-// again. It is opened by the first batch of which the sink took nothing, and closed by the first probe of which it took something.
+// Breaker stops work for a sink that is down: no attempt is counted, and nothing is claimed for it but one probe at a time, of ten records at first and of a
+// claim every two seconds at last, that finds out whether the sink, or a part of it, is there again. It is opened by the first batch of which the sink took
+// nothing, and closed by the first probe of which it took something.
 // Relays that share a sink share its Breaker. It is safe for concurrent use.
 //
 // sony/gobreaker counts failures of calls over intervals; a batch has one answer a delivery and the relay needs to know how to go on (how much
@@ -15,12 +17,14 @@ type Breaker struct {
 	mu      sync.Mutex
 	open    bool
 	probing bool
+	failed  bool          // the probe of now, so far
 	since   time.Time     // of the outage
 	pause   time.Duration // before the next probe
 	next    time.Time     // when it may begin
+	closed  time.Time     // when one succeeded
 	outages int           // those that lasted long enough to have left a backlog
-	mixed   time.Time     // when a batch was last taken in part
-	partial bool          // that was shortly before it opened: what it is open for may be a part of the sink only
+	records int           // that it may bring
+	part    time.Time     // when something was last taken beside something else that was not
 	paced   time.Time     // until when the records delivered since an outage have used up its RecoveryRate
 
 	turns    int       // in flight
@@ -43,12 +47,15 @@ const (
 	maxProbe = 2 * time.Second        // and after some failed; recovery is noticed within it
 	// An outage shorter than this leaves no backlog that consumers would have to be protected from.
 	longOutage = 5 * time.Second
-	// A sink that took a batch in part so shortly before it took nothing may be down in part (a shard, a channel). What is probed then waits by itself
-	// afterwards, or the same oldest records would be probed for ever, and the probes are whole batches, to get past them to what can be delivered.
-	partialOutage = 30 * time.Second
-	// partRetry is how long such records wait: some probes' time, so that these get past 8000 keys of the part that is down.
-	partRetry    = 2 * time.Second
-	maxPartProbe = partRetry / 8
+	// A sink may be down in part (a shard, an endpoint), and what it can take is behind what it cannot. So a probe is twice as large as the one before, and while
+	// there is reason to believe that a part works, what a failed probe tried waits by itself for partRetry, or the same oldest records would be probed for ever.
+	partRetry = 2 * time.Second
+	// The reason is a batch of which something was taken and something not. For partSearch after it probes are whole claims, so many that they get past
+	// 8000 keys. Once nothing was taken for partialOutage all of the sink is down, and no row is written for it any more; what is tried is the first 16 batches.
+	partSearch    = 10 * time.Second
+	partialOutage = time.Minute
+	maxPartProbe  = 250 * time.Millisecond
+	wholeClaim    = math.MaxInt32
 	// aloneWait is how often to ask for a turn while somebody wants to be alone.
 	aloneWait = 5 * time.Millisecond
 )
@@ -57,8 +64,9 @@ const (
 type ticket struct {
 	wait   time.Duration // not yet; ask again then
 	probe  bool          // with a few records only
-	part   bool          // or with a batch, because a part of the sink may be there
+	limit  int           // of them
 	outage int           // the last one's number
+	fresh  bool          // it has ended so shortly ago that records may still wait by themselves
 	alone  bool          // no other turn is taken meanwhile
 }
 
@@ -79,8 +87,8 @@ func (b *Breaker) enter(alone bool) ticket {
 		return ticket{wait: b.next.Sub(now)}
 	}
 	b.turns++
-	b.alone, b.probing = alone, b.open
-	return ticket{probe: b.open, part: b.open && b.partial, outage: b.outages, alone: alone}
+	b.alone, b.probing, b.failed = alone, b.open, false
+	return ticket{probe: b.open, limit: b.records, outage: b.outages, fresh: now.Sub(b.closed) < 2*partRetry, alone: alone}
 }
 
 // leave ends a turn; one that published nothing leaves the breaker as it was.
@@ -91,16 +99,34 @@ func (b *Breaker) leave(p ticket) {
 	if p.alone {
 		b.alone, b.reserved = false, time.Time{}
 	}
-	if p.probe {
-		b.probing = false
+	if !p.probe {
+		return
+	}
+	b.probing = false
+	if b.open && b.failed {
+		longest := maxProbe
+		if b.search() {
+			longest = maxPartProbe
+		}
+		b.probeNext(min(2*b.pause, longest), min(2*b.records, wholeClaim))
 	}
 }
 
-// report tells how a batch fared. It returns whether what the sink could not take should wait by itself because the rest of the sink works, and whether
-// the sink is down.
+// search tells whether to look for what a part of the sink can take, as the rest of it cannot.
+func (b *Breaker) search() bool { return time.Since(b.part) < partSearch }
+
+func (b *Breaker) probeNext(pause time.Duration, records int) {
+	b.next, b.pause, b.records = time.Now().Add(pause), pause, records
+	if b.search() {
+		b.records = wholeClaim
+	}
+}
+
+// report tells how a batch fared. It returns whether what the sink could not take should wait by itself because the rest of the sink may work, and
+// whether the sink is down.
 //
 // A mixed batch may also be the one during which all of the sink went down. Then the next one opens the breaker, and what waited in vain has lost partRetry.
-// To open it at the first mixed batch would be the end of the healthy part: what that batch left is the oldest then, and all that probes would find.
+// To open it at a mixed batch would be the end of the healthy part: what such a batch leaves is the oldest then, and all that probes would find.
 func (b *Breaker) report(p ticket, results []Result) (isolate, down bool) {
 	unavailable, served := 0, 0
 	for i := range results {
@@ -115,45 +141,43 @@ func (b *Breaker) report(p ticket, results []Result) (isolate, down bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if unavailable == 0 {
-		if served > 0 && b.open {
-			b.close(now)
-		}
-		return false, false
+	if served > 0 && (unavailable > 0 || p.probe && b.failed) {
+		b.part = now
 	}
-	if served > 0 {
-		b.mixed = now
-		if b.open {
-			b.close(now)
-		}
-		return true, false
+	if served > 0 && b.open {
+		b.close(now)
+	}
+	if served > 0 || unavailable == 0 {
+		return unavailable > 0, false
 	}
 	switch {
 	case !b.open:
-		b.open, b.since, b.pause = true, now, minProbe
-		b.partial = now.Sub(b.mixed) < partialOutage
+		b.open, b.since = true, now
+		b.probeNext(minProbe, probeRecords)
 	case p.probe:
-		longest := maxProbe
-		if b.partial {
-			longest = maxPartProbe
-		}
-		b.pause = min(2*b.pause, longest)
-	default:
-		return b.partial, true // another worker's batch, which was on its way when the sink went down
+		b.failed = true
+	default: // another worker's batch, which was on its way when the sink went down
 	}
-	b.next = now.Add(b.pause)
-	return b.partial, true
+	return now.Sub(b.part) < partialOutage, true
+}
+
+// recovered tells whether all of the sink works, as far as one knows.
+func (b *Breaker) recovered() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.open && !b.search()
 }
 
 func (b *Breaker) close(now time.Time) {
-	b.open = false
+	b.open, b.closed = false, now
 	if now.Sub(b.since) >= longOutage {
 		b.outages++
 		b.paced = now
 	}
 }
 
-// pace returns how long to wait after n records so that all callers together deliver rate a second.
+// pace returns how long to wait after n records so that all callers together deliver rate a second, after a minute twice as many, and so on: where
+// more is written than that, the backlog would never end.
 func (b *Breaker) pace(n, rate int) time.Duration {
 	if rate < 0 {
 		return 0
@@ -164,6 +188,7 @@ func (b *Breaker) pace(n, rate int) time.Duration {
 	if b.paced.Before(now) {
 		b.paced = now
 	}
-	b.paced = b.paced.Add(time.Duration(n) * time.Second / time.Duration(rate))
+	doublings := min(now.Sub(b.closed)/time.Minute, 20)
+	b.paced = b.paced.Add(time.Duration(n) * time.Second / time.Duration(rate) >> doublings)
 	return b.paced.Sub(now)
 }

@@ -53,6 +53,21 @@ func (k *leaseKeeper) take(worker int) (lanes []Lane, until time.Time, ok bool) 
 	return lanes, until, ok
 }
 
+// extended returns until when the lanes that take gave may be used by now: they may have been renewed meanwhile.
+func (k *leaseKeeper) extended(lanes []Lane, until time.Time) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range lanes {
+		if !slices.ContainsFunc(k.lanes, func(held Lane) bool { return held.Number == l.Number && held.Epoch == l.Epoch }) {
+			return until
+		}
+	}
+	if renewed := k.until.Add(-k.relay.cfg.LeaseMargin); renewed.After(until) {
+		return renewed
+	}
+	return until
+}
+
 // put ends what take began.
 func (k *leaseKeeper) put(worker int) {
 	k.mu.Lock()
@@ -164,7 +179,7 @@ func (k *leaseKeeper) failed(ctx context.Context, err error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if ctx.Err() == nil && k.lastErr == nil {
-		cfg.Logger.Warn("cannot renew lease", "table", cfg.Name, "error", err, "valid_for", time.Until(k.until).Round(time.Millisecond).String())
+		cfg.Logger.Warn("cannot renew lease", "table", cfg.Name, "error", err, "valid_for", max(time.Until(k.until), 0).Round(time.Millisecond).String())
 	}
 	k.lastErr = err
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +17,8 @@ import (
 type laneTable struct {
 	lanes  [Lanes]laneRow
 	relays map[uuid.UUID]time.Time // until when each is alive
+
+	releaseErr func() error // of Release, and of Leave
 }
 
 type laneRow struct {
@@ -89,6 +92,11 @@ func (m *memory) holds(owner uuid.UUID, l Lane) bool {
 func (m *memory) Release(_ context.Context, owner uuid.UUID, lanes []Lane) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.releaseErr != nil {
+		if err := m.releaseErr(); err != nil {
+			return err
+		}
+	}
 	for _, l := range lanes {
 		if m.holds(owner, l) {
 			m.lanes[l.Number].owner, m.lanes[l.Number].expires = uuid.Nil, time.Time{}
@@ -101,6 +109,11 @@ func (m *memory) Leave(_ context.Context, owner uuid.UUID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.left++
+	if m.releaseErr != nil {
+		if err := m.releaseErr(); err != nil {
+			return err
+		}
+	}
 	delete(m.relays, owner)
 	for i := range m.lanes {
 		if l := &m.lanes[i]; l.owner == owner {
@@ -110,9 +123,12 @@ func (m *memory) Leave(_ context.Context, owner uuid.UUID) error {
 	return nil
 }
 
-func (m *memory) Mark(_ context.Context, owner uuid.UUID, lanes []Lane) error {
+func (m *memory) Mark(ctx context.Context, owner uuid.UUID, lanes []Lane) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	for _, l := range lanes {
 		if m.holds(owner, l) {
 			m.lanes[l.Number].Crashes, m.lanes[l.Number].Trial = l.Crashes, l.Trial
@@ -149,6 +165,12 @@ func TestWorkersShareTheLanes(t *testing.T) {
 		}
 		if len(holder) != Lanes {
 			t.Errorf("%d workers serve %d lanes, want %d", workers, len(holder), Lanes)
+		}
+		r.keeper.share = 1 // the others are to be handed over, and not used again before
+		for n := range workers {
+			if lanes, _, _ := r.keeper.take(n); n > 0 && len(lanes) > 0 || n == 0 && len(lanes) != 1 {
+				t.Errorf("worker %d of %d: %d lanes of a share of one", n, workers, len(lanes))
+			}
 		}
 		r.keeper.lanes = all[:1]
 		if _, _, ok := r.keeper.take(0); !ok {
@@ -218,6 +240,171 @@ func TestHealthNamesWhyLeasesAreNotRenewed(t *testing.T) {
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// fleet is some relays on one memory that has work for each of its lanes all the time.
+func fleet(t *testing.T, body func(t *testing.T, m *memory, join func(*process) *process)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{}
+		m.started = time.Now()
+		var all []*process
+		body(t, m, func(p *process) *process {
+			if p == nil {
+				p = m.process(t, RelayConfig{Workers: 2}, nil)
+			}
+			all = append(all, p)
+			return p
+		})
+		for _, p := range all {
+			p.bury()
+		}
+		synctest.Wait()
+		if len(m.clashes) > 0 {
+			t.Errorf("%d times two relays published one lane: %s", len(m.clashes), m.clashes[0])
+		}
+		if len(m.overtaken) > 0 {
+			t.Errorf("%d overtaken: %s", len(m.overtaken), m.overtaken[0])
+		}
+	})
+}
+
+// produce writes a row to each lane every 50 ms for d.
+func (m *memory) produce(d time.Duration) (written int) {
+	for began := time.Now(); time.Since(began) < d; time.Sleep(50 * time.Millisecond) {
+		m.locked(func() {
+			for lane := range int16(Lanes) {
+				m.records = append(m.records, &Record{Event: Event{ID: uuid.New(), Topic: "t"}, Lane: lane, OrderKey: int64(lane), Keyed: true,
+					Position: time.Since(m.started).Milliseconds() + 1})
+				written++
+			}
+		})
+	}
+	return written
+}
+
+// held counts the lanes of each of some relays.
+func (m *memory) held(relays ...*process) (lanes []int) {
+	m.locked(func() {
+		for _, p := range relays {
+			n := 0
+			for _, l := range m.lanes {
+				if l.owner == p.relay.owner {
+					n++
+				}
+			}
+			lanes = append(lanes, n)
+		}
+	})
+	return lanes
+}
+
+// Relays that join, leave and vanish get and give their share within the time to live of a lease, and no lane is ever published by two.
+func TestRelaysShareTheLanes(t *testing.T) {
+	t.Parallel()
+	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
+		written := 0
+		wants := func(after time.Duration, what string, relays []*process, want ...int) {
+			t.Helper()
+			written += m.produce(after)
+			got := m.held(relays...)
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s after %s: %v lanes, want %v", what, after, got, want)
+			}
+		}
+		a := join(nil)
+		wants(time.Second, "alone", []*process{a}, 64)
+		b := join(nil)
+		wants(2*time.Second, "one has joined", []*process{a, b}, 32, 32)
+		c := join(nil)
+		wants(2*time.Second, "another has joined", []*process{a, b, c}, 21, 21, 22)
+		if err := b.end(); err != nil {
+			t.Error(err)
+		}
+		wants(time.Second, "one has left", []*process{a, c}, 32, 32)
+		a.die()
+		wants(11*time.Second, "one has vanished", []*process{c}, 64)
+		d := join(nil)
+		c.freeze(30 * time.Second)
+		wants(11*time.Second, "one stands still", []*process{d}, 64)
+		wants(25*time.Second, "it goes on", []*process{c, d}, 32, 32)
+		pass(time.Second)
+		m.locked(func() {
+			if len(m.received) != written {
+				t.Errorf("%d events arrived, want %d", len(m.received), written)
+			}
+			for i, l := range m.lanes {
+				if l.Crashes != 0 {
+					t.Errorf("lane %d still counts %d crashes", i, l.Crashes)
+				}
+			}
+		})
+	})
+}
+
+// What a worker is publishing when another relay joins stays where it is, however long it takes; what its neighbour holds too much is handed over meanwhile.
+func TestHandOverWaitsForTheTurnInFlight(t *testing.T) {
+	t.Parallel()
+	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
+		m.publishHook = func(_ context.Context, batch []Delivery) []Result {
+			if batch[0].Lane%2 == 0 && time.Since(m.started) < 2*time.Second { // the worker of the even lanes
+				time.Sleep(4 * time.Second)
+			}
+			return nil
+		}
+		written := m.produce(time.Second)
+		a := join(nil)
+		pass(100 * time.Millisecond)
+		b := join(nil)
+		written += m.produce(1500 * time.Millisecond)
+		if got := m.held(a, b); got[0] != 48 || got[1] != 16 {
+			t.Errorf("%v lanes in the middle of a publish, want 48 and 16", got)
+		}
+		written += m.produce(4 * time.Second)
+		if got := m.held(a, b); got[0] != 32 || got[1] != 32 {
+			t.Errorf("%v lanes after it, want 32 each", got)
+		}
+		pass(time.Second)
+		if len(m.received) != written {
+			t.Errorf("%d events arrived, want %d", len(m.received), written)
+		}
+	})
+}
+
+// A relay that comes and goes while lanes are being handed over, and requests that fail meanwhile, cost nothing.
+func TestShareChangesBackDuringHandOver(t *testing.T) {
+	t.Parallel()
+	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
+		fails := 0
+		m.leaseErr = func() error {
+			if fails++; fails%5 == 0 {
+				return errors.New("terminating connection")
+			}
+			return nil
+		}
+		m.releaseErr = func() error {
+			if fails++; fails%2 == 0 {
+				return errors.New("terminating connection")
+			}
+			return nil
+		}
+		a := join(nil)
+		written := m.produce(time.Second)
+		for i := range 15 {
+			b := join(m.process(t, RelayConfig{Workers: 3}, nil))
+			written += m.produce(time.Duration(i*97) * time.Millisecond)
+			_ = b.end()
+		}
+		written += m.produce(12 * time.Second)
+		if got := m.held(a); got[0] != Lanes {
+			t.Errorf("%v lanes in the end, want all", got)
+		}
+		pass(time.Second)
+		if len(m.received) != written {
+			t.Errorf("%d events arrived, want %d", len(m.received), written)
 		}
 	})
 }

@@ -143,7 +143,7 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 		}
 		trouble = 0
 		w.succeeded()
-		if claimed == 0 && !pass.alone {
+		if claimed == 0 && !pass.alone && !pass.fresh {
 			w.outage = pass.outage // what had gathered meanwhile is delivered
 		} else if w.outage != pass.outage {
 			w.pause(ctx, w.cfg.Breaker.pace(claimed, w.cfg.RecoveryRate), false)
@@ -204,24 +204,31 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass ticket, lanes [
 	}
 	fault.Hit(fault.AfterClaim)
 	took := time.Since(t0)
-	if !time.Now().Before(until) { // another relay may hold the lanes before the sink has answered
+	until = w.keeper.extended(lanes, until) // or a claim that takes longer than what was left of the lease would be thrown away, and again, for ever
+	if !time.Now().Before(until) {          // another relay may hold the lanes before the sink has answered
 		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish", took.Round(time.Millisecond))
 	}
 	claimedAt, cost, full := time.Now(), took, w.full(records)
 	defer func() { w.adapt(full, cost, time.Since(claimedAt)) }()
 	held := heldKeys{}
+	var down error
 	for batch := range slices.Chunk(records, w.cfg.BatchRecords) {
 		lost, err := w.deliver(hardStop, pass, lanes, until, batch, held, took)
-		if err != nil {
+		if class, _ := Classify(err); pass.probe && class == ClassUnavailable && time.Since(claimedAt) < probeTime {
+			down = err // what the sink can take may come in the next batch
+		} else if err != nil {
 			return len(records), err
 		}
 		took = 0
-		// The rest is claimed again by whoever holds its lanes then.
-		if lost || ctx.Err() != nil || !time.Now().Before(until) {
+		// The rest is claimed again by whoever holds its lanes then, and after a probe that got through at the rate of a recovery.
+		if lost || ctx.Err() != nil || !time.Now().Before(until) || pass.probe && w.cfg.Breaker.recovered() {
 			break
 		}
 	}
-	return len(records), nil
+	if !w.cfg.Breaker.Open() {
+		return len(records), nil
+	}
+	return len(records), down
 }
 
 // deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are added to held, and their later

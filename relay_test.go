@@ -36,7 +36,7 @@ type memory struct {
 	limits      []ClaimLimit            // of the claims
 	due         map[uuid.UUID]time.Time // when what is to be retried is; nil: at once
 	laneTable                           // see lease_test.go
-	receiver                            // see trial_test.go
+	receiver                            // see process_test.go
 }
 
 // Claim returns copies, as a database does. Records behind a key that waits are left out.
@@ -312,12 +312,20 @@ func TestRelayPublishesNothingAtTheEndOfItsLease(t *testing.T) {
 
 // The claim itself may outlast the lease, in a swapped-out process for instance.
 func TestRelayDropsWhatWasClaimedTooSlowly(t *testing.T) {
-	m := &memory{}
+	frozen := false
+	m := &memory{leaseErr: func() error {
+		if frozen {
+			return errors.New("no answer")
+		}
+		return nil
+	}}
 	m.add("a")
 	slow := true
 	m.claimHook = func(context.Context) {
 		if slow {
-			time.Sleep(9500 * time.Millisecond) // the lease is renewed meanwhile, but this turn counts on the older one
+			m.locked(func() { frozen = true })
+			time.Sleep(9500 * time.Millisecond)
+			m.locked(func() { frozen = false })
 		}
 		slow = false
 	}
@@ -333,6 +341,18 @@ func TestRelayDropsWhatWasClaimedTooSlowly(t *testing.T) {
 		pass(12 * time.Second)
 		if len(at) != 1 || len(m.claims) < 2 || at[0] < m.claims[1] {
 			t.Errorf("published at %v, claimed at %v: want one publish, of the second claim", at, m.claims)
+		}
+	})
+}
+
+// A claim that takes nearly as long as the lease every time is published all the same while the lease is renewed; thrown away, it would be claimed for ever.
+func TestRelayWithSlowClaims(t *testing.T) {
+	m := &memory{claimHook: func(context.Context) { time.Sleep(9500 * time.Millisecond) }}
+	m.add("a")
+	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *Relay) {
+		pass(10 * time.Second)
+		if len(m.published) != 1 {
+			t.Errorf("published %v after the first claim, want one", m.published)
 		}
 	})
 }
@@ -398,7 +418,7 @@ func TestRelayTakesAWrongAnswerForUnknown(t *testing.T) {
 	m.add("a", "b")
 	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *Relay) {
 		pass(time.Second)
-		if m.settles != 0 {
+		if len(m.settled) != 0 || m.records[0].Attempts != 0 {
 			t.Errorf("settled %+v after 7 results for 2 deliveries", m.settled)
 		}
 	})

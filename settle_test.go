@@ -123,3 +123,41 @@ func TestJudgeKeepsRecordsApart(t *testing.T) {
 		t.Errorf("got %v, want %v", states, want)
 	}
 }
+
+// What waits because a part of the sink is down keeps its attempts; a destination that was reached is remembered, and one that failed for its own sake counts.
+func TestJudgeIsolates(t *testing.T) {
+	t.Parallel()
+	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Jitter: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ok, away, later, broken := Result{}, Result{Err: Unavailable(errDown)}, Result{Err: ErrNotAttempted}, Result{Err: errors.New("broken")}
+	for _, c := range []struct {
+		results  []Result
+		left     bool // as it is
+		attempts int
+		wait     time.Duration
+		served   []string
+	}{
+		{results: []Result{away}, attempts: 2, wait: partRetry},
+		{results: []Result{later}, left: true},
+		{results: []Result{away, later}, attempts: 2, wait: partRetry},
+		{results: []Result{ok, away}, attempts: 2, wait: partRetry, served: []string{"a"}},
+		{results: []Result{broken, away}, attempts: 3, wait: 4 * time.Second},
+	} {
+		rec := &Record{Event: Event{Destinations: []string{"a", "b"}[:len(c.results)]}, Attempts: 2}
+		batch, owner, _ := r.route([]*Record{rec}, heldKeys{})
+		v := r.judge([]*Record{rec}, batch, owner, c.results, nil, true)
+		if c.left {
+			if len(v.outcomes) > 0 {
+				t.Errorf("%v: %+v, want it left as it is", c.results, v.outcomes)
+			}
+			continue
+		}
+		if len(v.outcomes) != 1 {
+			t.Errorf("%v: %d outcomes", c.results, len(v.outcomes))
+		} else if o := v.outcomes[0]; o.State != Retry || o.Attempts != c.attempts || o.RetryIn != c.wait || !slices.Equal(o.DeliveredTo, c.served) {
+			t.Errorf("%v: %+v", c.results, o)
+		}
+	}
+}

@@ -123,13 +123,13 @@ func (w *worker) try(ctx, hardStop context.Context, pass ticket, s *suspicion, u
 		fault.Hit(fault.AfterClaim)
 		err = w.tryRecords(hardStop, pass, s, lanes, until, records, func(t Trial) error { return mark(hardStop, crashes, t) })
 	}
-	if err == nil {
+	// An outage may have put off what is looked for. And fewer records than asked for may be as many as BatchBytes lets through: only none are the end.
+	putOff := pass.probe || pass.fresh
+	if err == nil && (s.culprit == uuid.Nil || !putOff) {
 		s.left -= len(records)
-		if s.single() && len(records) > 0 && records[0].ID == s.culprit {
-			s.left = 0
-		}
 	}
-	if err != nil || s.left > 0 && len(records) > 0 { // fewer than asked for may be as many as BatchBytes lets through
+	over := s.left <= 0 || len(records) == 0 && !putOff || s.single() && len(records) > 0 && records[0].ID == s.culprit
+	if err != nil || !over {
 		return len(records), errors.Join(err, mark(survived, crashes, known))
 	}
 	delete(w.lanes.suspects, s.lane.Number)

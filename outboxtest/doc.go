@@ -1,4 +1,5 @@
-// Package outboxtest holds the contracts of package outbox as tests: whoever writes a Sink runs SinkSuite against it.
+// Package outboxtest holds the contracts of package outbox as tests: whoever writes a Sink runs SinkSuite against it, and whoever runs an outbox
+// compares with Check what was written with what arrived.
 //
 //	func TestSink(t *testing.T) {
 //		outboxtest.SinkSuite(t, outboxtest.SinkFeatures{RefusesDuplicates: true}, func(t *testing.T) outboxtest.SinkHarness { … })
@@ -9,7 +10,7 @@
 // output of go test -v.
 //
 // Not guaranteed: anything about the broker's own failures (crash, failover, a lost reply). They differ too much between brokers;
-// a sink tests them beside its code.
+// a sink tests them beside its code, and internal/chaos runs Check through them.
 //
 // The package imports the standard library and package outbox only, so that a broker's client never reaches the users of
 // another one's sink.

@@ -49,7 +49,7 @@ func New() *Metrics {
 	}
 	counter(&m.published, "published_total", "Events delivered to every destination and settled.")
 	counter(&m.duplicates, "duplicates_refused_total", "Deliveries that the sink refused as copies.")
-	counter(&m.retried, "retried_total", "Failed attempts after which the event is tried again.")
+	counter(&m.retried, "retried_total", "Events put off to be tried again: after a failed attempt, or because a part of the sink was down.")
 	counter(&m.dead, "dead_total", "Events that became dead letters.")
 	counter(&m.lost, "lost_total", "Outcomes not settled because the lane had gone to another relay, which publishes those events again.")
 	counter(&m.batches, "batches_total", "Batches with at least one event.")

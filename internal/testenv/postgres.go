@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,11 +22,14 @@ type PostgresConfig struct {
 	Fsync bool
 	// Settings are server settings as in postgresql.conf, e.g. "wal_level": "logical". They win over this package's own.
 	Settings map[string]string
+	// SmallDisk, in MiB, puts the data on a disk of that size, for tests that fill it (Fill). A new cluster takes about 40. Needs root.
+	SmallDisk int
 }
 
 // Postgres is a running private PostgreSQL server. Its methods may be called from several goroutines.
 type Postgres struct {
 	server *server
+	config PostgresConfig
 	argv   []string // of the postmaster
 	port   int
 }
@@ -45,28 +49,34 @@ func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error
 	if err != nil {
 		return nil, err
 	}
-	p := &Postgres{server: s}
-	if err := p.create(ctx, initdb, config); err != nil {
+	p := &Postgres{server: s, config: config}
+	if err := p.create(ctx, initdb); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return p, nil
 }
 
-func (p *Postgres) create(ctx context.Context, initdb string, config PostgresConfig) error {
+func (p *Postgres) create(ctx context.Context, initdb string) (err error) {
 	data := filepath.Join(p.server.dir, "data")
 	locale := "C.UTF-8"
 	if runtime.GOOS == "darwin" {
 		locale = "C" // macOS has no C.UTF-8
 	}
-	err := p.server.finish(ctx, initdb, "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "--locale="+locale, "-E", "UTF8")
-	if err != nil {
+	args := []string{initdb, "-D", data, "-U", "postgres", "-A", "trust", "--no-sync", "--locale=" + locale, "-E", "UTF8"}
+	if p.config.SmallDisk > 0 {
+		if err := p.server.smallDisk(p.config.SmallDisk); err != nil {
+			return err
+		}
+		args = append(args, "--wal-segsize=1") // MiB; of 16 a small disk would hold nothing else
+	}
+	if err := p.server.finish(ctx, args...); err != nil {
 		return err
 	}
 	for {
 		if p.port, err = freePort(); err != nil {
 			return fmt.Errorf("start postgres: %w", err)
 		}
-		p.argv = append([]string{filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data}, p.settings(config)...)
+		p.argv = append([]string{filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data}, p.settings()...)
 		err = p.server.start(ctx, p.ready, p.argv...)
 		if err == nil || portFree(p.port) {
 			return err
@@ -76,7 +86,7 @@ func (p *Postgres) create(ctx context.Context, initdb string, config PostgresCon
 }
 
 // settings are the command line arguments -c name=value.
-func (p *Postgres) settings(config PostgresConfig) []string {
+func (p *Postgres) settings() []string {
 	settings := map[string]string{
 		"listen_addresses":        "127.0.0.1",
 		"port":                    strconv.Itoa(p.port),
@@ -84,7 +94,7 @@ func (p *Postgres) settings(config PostgresConfig) []string {
 		"max_connections":         "200",
 		"log_line_prefix":         "%m [%p] %q%u@%d ",
 	}
-	if !config.Fsync {
+	if !p.config.Fsync {
 		settings["fsync"] = "off"
 		settings["full_page_writes"] = "off"
 		// synchronous_commit stays on: off would lose the last commits on Kill, and tests would blame the outbox.
@@ -92,7 +102,7 @@ func (p *Postgres) settings(config PostgresConfig) []string {
 		// In files under data instead of /dev/shm, where a killed postmaster leaves them behind for ever.
 		settings["dynamic_shared_memory_type"] = "mmap"
 	}
-	maps.Copy(settings, config.Settings)
+	maps.Copy(settings, p.config.Settings)
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		args = append(args, "-c", name+"="+settings[name])
@@ -108,10 +118,18 @@ func (p *Postgres) URL(database string) string {
 	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database, RawQuery: query.Encode()}).String()
 }
 
-// TCPURL is the same over the loopback interface, for tools that know no Unix sockets and for proxies between.
+// Addr is the server's TCP address on the loopback interface, host:port.
+func (p *Postgres) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.port) }
+
+// TCPURL is the same as URL over the loopback interface, for tools that know no Unix sockets and for proxies between.
 func (p *Postgres) TCPURL(database string) string {
-	host := "127.0.0.1:" + strconv.Itoa(p.port)
-	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: host, Path: "/" + database, RawQuery: "sslmode=disable"}).String()
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.Addr(), Path: "/" + database, RawQuery: "sslmode=disable"}).String()
+}
+
+// Log is what the server has logged so far.
+func (p *Postgres) Log() (string, error) {
+	text, err := os.ReadFile(p.server.logPath())
+	return string(text), err
 }
 
 // Dir is the server's private directory: cluster in data, log in log, and the Unix socket.

@@ -33,6 +33,7 @@ if read -r pid <"$dir.gone/pid"; then
 fi
 { read -r _; read -r _; read -r _; read -r _; read -r _; read -r _; read -r _ shm; } <"$dir.gone/data/postmaster.pid" &&
 	ipcrm -m "$shm"
+umount "$dir.gone/data" # where it is a small disk
 rm -rf "$dir.gone"
 `
 

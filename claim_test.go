@@ -1,0 +1,46 @@
+package outbox
+
+import (
+	"testing"
+	"time"
+)
+
+// While there is a backlog every second claim is for all tenants; a probe and a claim after an outage are small whatever the claims before have learnt.
+func TestClaimLimits(t *testing.T) {
+	t.Parallel()
+	r, err := NewRelay(nil, nil, RelayConfig{BatchRecords: 100, RecoveryRate: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.workers[0]
+	for i := range 6 {
+		if got := w.limit(ticket{}); got.Fair != (i%2 == 1) {
+			t.Errorf("claim %d of a backlog: %+v", i, got)
+		}
+		w.adapt(true, time.Millisecond, time.Millisecond)
+	}
+	w.adapt(true, time.Millisecond, time.Millisecond)
+	for range 10 {
+		w.adapt(true, time.Second, time.Millisecond)
+	}
+	if got := w.limit(ticket{}); got.Records != 100*maxBatchesPerClaim {
+		t.Errorf("after claims that cost more than the rest: %+v", got)
+	}
+	for _, c := range []struct {
+		what string
+		pass ticket
+		want int
+	}{
+		{"a probe", ticket{probe: true, limit: probeRecords}, probeRecords},
+		{"a large one", ticket{probe: true, limit: wholeClaim}, 100 * maxBatchesPerClaim},
+		{"after an outage", ticket{outage: 1}, 500 / recoveryClaims},
+	} {
+		if got := w.limit(c.pass); got.Records != c.want {
+			t.Errorf("%s: %+v, want %d", c.what, got, c.want)
+		}
+	}
+	w.adapt(false, time.Second, 0)
+	if got := w.limit(ticket{}); got.Fair || got.Records != 100*batchesPerClaim {
+		t.Errorf("with no backlog: %+v", got)
+	}
+}

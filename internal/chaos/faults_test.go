@@ -1,0 +1,47 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+// fault is one line of the table.
+type fault struct {
+	name     string
+	postgres *testenv.PostgresConfig // of a server of its own; nil shares one, where the fault is not the server's
+	redis    []string                // further arguments of its Redis
+	root     bool                    // only root can bring it about
+	load     load
+	maxAge   time.Duration // how long an acknowledged event may take; 0 where it depends on how long the test lets the fault last
+	strike   func(*world) (struck int)
+}
+
+// How soon everything must be served again: within the lease time and 2 s. When a broker is tried again does not depend on the lease time, so after its
+// outages the default of 10 s counts.
+const (
+	takeOver = ttl + 2*time.Second
+	outage   = 12 * time.Second
+)
+
+// TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain and compare.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	for _, table := range [][]fault{relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults} {
+		for _, f := range table {
+			if f.root && os.Getuid() != 0 {
+				fmt.Printf("%-28s not run: it takes root\n", f.name)
+				continue
+			}
+			t.Run(f.name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, f)
+				struck := f.strike(w)
+				w.finish(f.name, struck)
+			})
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package chaos
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+// Settings of `make chaos` and `make soak`. Without them the table runs with its shortest times and the soak for 20 seconds.
+var (
+	seed  = flag.Uint64("seed", 0, "seed of all choices; 0 chooses one")
+	long  = flag.Bool("long", false, "let the faults that last run for their full time")
+	lasts = flag.Duration("soak", 0, "how long the soak lasts (20s)")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *seed == 0 {
+		*seed = rand.Uint64N(1_000_000)
+	}
+	fmt.Println("seed", *seed)
+	// Most of a fault's time is spent waiting, so more run at once than there are processors.
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		_ = flag.Set(parallel.Name, "4") // a number is what it wants
+	}
+	testenv.Main(m)
+	_ = os.RemoveAll(binaryDir) // a temporary directory, or none
+}
+
+// choices returns the random choices of one test.
+func choices(name string) *rand.Rand {
+	h := fnv.New64()
+	_, _ = h.Write([]byte(name)) // never fails
+	return rand.New(rand.NewPCG(*seed, h.Sum64()))
+}
+
+var (
+	binaryDir string
+	makeDir   = sync.OnceValues(func() (string, error) {
+		dir, err := os.MkdirTemp("", "outbox-chaos-")
+		binaryDir = dir
+		return dir, err
+	})
+)
+
+// binary builds the command once, with the fault points compiled in.
+var binary = sync.OnceValues(func() (string, error) { return build("outbox") })
+
+func build(name string, flags ...string) (string, error) {
+	dir, err := makeDir()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	args := append([]string{"build", "-tags", "fault", "-o", path}, flags...)
+	if out, err := exec.Command("go", append(args, "github.com/outboxrelay/outbox/cmd/outbox")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the command: %w\n%s", err, out)
+	}
+	return path, nil
+}

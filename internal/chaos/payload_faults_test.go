@@ -1,0 +1,115 @@
+package chaos
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/sink/redispubsub"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+var payloadFaults = []fault{
+	{name: "payload-poison", maxAge: outage, strike: poison},                                                             // the others must not wait for it
+	{name: "payload-1-mib", load: load{payload: outbox.DefaultMaxPayload - 2, perSecond: 12, keys: 10}, strike: largest}, // and two quotes
+	{name: "sink-panics", strike: sinkPanics},
+}
+
+// poison writes rows that cannot be delivered between those that can. They become dead letters.
+func poison(w *world) int {
+	w.produce()
+	w.relay(nil)
+	w.relay(nil)
+	for _, row := range []string{
+		`'e', '{}', '{"not": "a list"}'`,
+		`'e', '{}', '["fine", ""]'`,
+		`'e', '{}', '[1, 2]'`,
+		`'', '{}', NULL`,
+		`'e', (SELECT jsonb_agg('1e131071'::numeric) FROM generate_series(1, 8200)), NULL`, // 1 GB as text
+	} {
+		w.arrive(50)
+		var id string
+		err := w.pool.QueryRow(w.t.Context(), `INSERT INTO outbox_events (occurred_at, source_bc, aggregate_id, event_topic, payload, destination_topics)
+			VALUES (now(), 'chaos', gen_random_uuid()::text, `+row+`) RETURNING id::text`).Scan(&id)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.note(outboxtest.Written{ID: id, Outcome: outboxtest.Acknowledged, At: time.Now()})
+		w.dead++
+	}
+	w.eventually("all are dead letters with a reason", `SELECT count(*) = 5 FROM job_dlq WHERE error_reason IN ('DeserializationFailed', 'HandlerMissing')`)
+	w.arrive(50)
+	return w.number(`SELECT count(*) FROM job_dlq`)
+}
+
+func largest(w *world) int {
+	w.produce()
+	w.relay(nil)
+	w.relay(nil)
+	w.arrive(60)
+	return w.number(`SELECT count(*) FROM outbox_events WHERE octet_length(payload::text) = $1`, outbox.DefaultMaxPayload)
+}
+
+// panicky is a sink with a defect: it panics at some events.
+type panicky struct {
+	outbox.Sink
+	panics  atomic.Int64
+	refuses func(uuid.UUID) bool
+}
+
+func (s *panicky) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	for i := range batch {
+		if s.refuses(batch[i].ID) {
+			s.panics.Add(1)
+			panic("a defect")
+		}
+	}
+	return s.Sink.Publish(ctx, batch)
+}
+
+// sinkPanics runs a relay in this process, as a service would that has a sink of its own. The events at which it panics become dead letters; those that
+// share a batch with them arrive once.
+func sinkPanics(w *world) int {
+	ctx, stop := context.WithCancel(w.t.Context())
+	pool, err := postgres.Connect(ctx, w.relayDatabase, 4)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(pool.Close)
+	store, err := postgres.Open(ctx, pool, postgres.OutboxEvents())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	redis, err := redispubsub.Open(ctx, w.relayRedis, redispubsub.Config{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() { _ = redis.Close() })
+	sink := &panicky{Sink: redis, refuses: func(id uuid.UUID) bool { return id[15] == 7 }} // one in 256
+	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{
+		Name: "outbox_events", LeaseTTL: ttl, MaxAttempts: 3, Backoff: outbox.Backoff{Base: 20 * time.Millisecond},
+		Logger: slog.New(slog.NewJSONHandler(w.t.Output(), nil)),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- relay.Run(ctx) }()
+	w.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.produce()
+	w.arrive(2000)
+	w.end()
+	w.eventually("everything is delivered or dead", `SELECT count(*) = 0 FROM outbox_events WHERE status IN ('NEW', 'FAILED')`)
+	w.dead = w.number(`SELECT count(*) FROM outbox_events WHERE status = 'DEAD' AND right(id::text, 2) = '07'`)
+	return int(sink.panics.Load())
+}

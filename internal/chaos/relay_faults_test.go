@@ -1,0 +1,153 @@
+package chaos
+
+import (
+	"strings"
+	"syscall"
+	"time"
+)
+
+var relayFaults = []fault{
+	{name: "relay-killed-after-claim", strike: killedAt("after-claim")},
+	{name: "relay-killed-after-publish", strike: killedAt("after-publish")},
+	// The sink sends 1000 deliveries or 4 MiB at once, so that is what a batch must exceed to have a middle.
+	{name: "relay-killed-mid-batch", load: load{payload: 400_000, perSecond: 30, keys: 20}, strike: killedMidBatch},
+	{name: "relay-stopped-before-publish", strike: zombie("before-publish", "relay cannot make progress")},
+	{name: "relay-stopped-after-publish", strike: zombie("after-publish", `"lost":`)},
+	{name: "relay-terminated-under-load", maxAge: 2 * time.Second, strike: terminated},
+	{name: "relays-joining-and-leaving", strike: joiningAndLeaving},
+	{name: "relay-clocks-10-min-apart", strike: clocksApart},
+}
+
+// killedAt has one relay that dies at the point, again and again, beside one that lives.
+func killedAt(point string) func(*world) int {
+	return func(w *world) int {
+		w.produce()
+		for range 3 {
+			doomed := w.relay([]string{"OUTBOX_FAULT=" + point + ":" + itoa(10+w.rng.IntN(30)) + ":kill"})
+			if len(w.relays) == 1 {
+				w.arrive(1)
+				w.relay(nil)
+			}
+			doomed.killed(w.t)
+			// One death at a time: a relay that takes over and dies in turn makes events wait for two leases.
+			w.healed(takeOver)
+		}
+		return w.said("struck")
+	}
+}
+
+func killedMidBatch(w *world) int {
+	w.produce()
+	for range 3 {
+		eventually(w.t, "a backlog of several batches", func() bool { return w.acknowledged() >= w.heard.count()+60 })
+		w.relay([]string{"OUTBOX_FAULT=mid-batch:1:kill"}, "--workers", "1", "--batch-bytes", "20000000").killed(w.t)
+	}
+	w.relay(nil)
+	w.healed(takeOver)
+	return w.said("struck")
+}
+
+// zombie stops a relay in the middle of a batch for three lease times, while another takes its lanes over, and lets it go on. What it must then have
+// said proves that it went on in its batch.
+func zombie(point, says string) func(*world) int {
+	return func(w *world) int {
+		w.produce()
+		stopped := w.relay([]string{"OUTBOX_FAULT=" + point + ":" + itoa(20+w.rng.IntN(20)) + ":stop"})
+		w.arrive(1)
+		w.relay(nil)
+		stopped.stopped(w.t)
+		w.healed(takeOver)
+		time.Sleep(3*ttl - w.recovery)
+		stopped.signal(w.t, syscall.SIGCONT)
+		time.Sleep(ttl)
+		if !strings.Contains(stopped.said(), says) {
+			w.t.Errorf("the zombie did not say %s: did it go on in its batch?", says)
+		}
+		return w.said("struck")
+	}
+}
+
+// terminated stops the busier of two relays politely, again and again.
+func terminated(w *world) (struck int) {
+	w.produce()
+	first, second := w.relay(nil), w.relay(nil)
+	w.arrive(50)
+	for range 3 {
+		w.pause(0, time.Second)
+		first.terminate(w.t)
+		struck++
+		first, second = second, w.relay(nil)
+		w.arrive(200)
+	}
+	return struck
+}
+
+// joiningAndLeaving has up to five relays, of which at random one joins, is stopped or is killed.
+func joiningAndLeaving(w *world) (struck int) {
+	w.produce()
+	duration := 20 * time.Second
+	if *long {
+		duration = time.Minute
+	}
+	running := []*relay{w.relay(nil)}
+	w.arrive(1)
+	for end := time.Now().Add(duration); time.Now().Before(end); w.pause(100*time.Millisecond, 1500*time.Millisecond) {
+		struck++
+		if len(running) == 0 || len(running) < 5 && w.rng.IntN(2) == 0 {
+			running = append(running, w.relay(nil))
+			continue
+		}
+		i := w.rng.IntN(len(running))
+		if w.rng.IntN(4) == 0 {
+			running[i].kill(w.t)
+		} else {
+			running[i].terminate(w.t)
+		}
+		running = append(running[:i], running[i+1:]...)
+	}
+	if len(running) == 0 {
+		w.relay(nil)
+	}
+	return struck
+}
+
+// clocksApart has one relay ten minutes ahead and one ten minutes behind, which take over from each other.
+func clocksApart(w *world) int {
+	path, err := skewed()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.produce()
+	ahead, behind := []string{"OUTBOX_CLOCK_SECONDS=600"}, []string{"OUTBOX_CLOCK_SECONDS=-600"}
+	first := w.run(path, ahead)
+	w.arrive(1)
+	second := w.run(path, behind)
+	for _, env := range [][]string{ahead, behind} {
+		w.arrive(100)
+		first.kill(w.t)
+		w.healed(takeOver)
+		first, second = second, w.run(path, env)
+	}
+	w.arrive(100)
+	second.terminate(w.t)
+	return w.linesFrom(10*time.Minute) + w.linesFrom(-10*time.Minute)
+}
+
+// linesFrom counts lines of log whose time is off by about so much.
+func (w *world) linesFrom(off time.Duration) (n int) {
+	w.t.Helper()
+	for _, r := range w.relays {
+		for line := range strings.Lines(r.said()) {
+			_, after, _ := strings.Cut(line, `"time":"`)
+			text, _, _ := strings.Cut(after, `"`)
+			at, err := time.Parse(time.RFC3339Nano, text)
+			if err == nil && time.Until(at.Add(-off)).Abs() < 2*time.Minute {
+				n++
+			}
+		}
+	}
+	if n == 0 {
+		w.t.Errorf("no relay had a clock that was %s off", off)
+	}
+	return n
+}

@@ -1,0 +1,292 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+// world is what one fault has to itself: a migrated database, Redis with a subscriber, producers, relays.
+type world struct {
+	t    *testing.T
+	rng  *rand.Rand
+	pg   *testenv.Postgres // nil where the server is shared with other tests
+	pool *pgxpool.Pool     // for the test and the producers
+
+	redis      *testenv.Redis
+	admin      *redis.Client // for the test
+	heard      *subscriber
+	reconnects int // of the subscriber that the fault brings with it
+
+	relayDatabase, relayRedis string // what relays connect to: perhaps a proxy
+	relays                    []*relay
+
+	*producers
+	maxAge   time.Duration // an event may take so long
+	recovery time.Duration // the longest that healed has waited
+	dead     int           // dead letters that there must be
+	began    time.Time
+}
+
+func newWorld(t *testing.T, f fault) *world {
+	t.Helper()
+	if _, err := binary(); err != nil { // now, or the first events would wait for the compiler
+		t.Fatal(err)
+	}
+	w := &world{t: t, rng: choices(f.name), began: time.Now(), maxAge: f.maxAge}
+	url := ""
+	if f.postgres == nil {
+		url = testenv.Database(t)
+	} else {
+		server, err := testenv.StartPostgres(t.Context(), *f.postgres)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				text, _ := server.Log()
+				t.Logf("PostgreSQL said:\n%s", tail(text))
+			}
+			_ = server.Stop()
+		})
+		w.pg, url = server, server.TCPURL("postgres")
+	}
+	if err := migrations.Up(t.Context(), url, migrations.Sets...); err != nil {
+		t.Fatal(err)
+	}
+	w.connect(url)
+	w.exec(aggregates)
+	// A slow test machine must not look like a lost event: by default Redis cuts subscribers that lag by 32 MB.
+	args := append([]string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}, f.redis...)
+	w.redis = testenv.RedisServerWith(t, testenv.RedisConfig{Args: args})
+	w.relayDatabase, w.relayRedis = url, w.redis.URL()
+	w.admin = redis.NewClient(&redis.Options{Network: "unix", Addr: w.redis.Socket(), MaxRetries: -1, PoolSize: 1, ReadTimeout: time.Minute})
+	t.Cleanup(func() { _ = w.admin.Close() })
+	w.heard = subscribe(t, w.redis)
+	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "chaos"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.producers = &producers{load: f.load.withDefaults(), pool: w.pool, writer: writer}
+	return w
+}
+
+func (w *world) connect(url string) {
+	w.t.Helper()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg.MaxConns = 12
+	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	if w.pool, err = pgxpool.NewWithConfig(w.t.Context(), cfg); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(w.pool.Close)
+}
+
+// produce starts the producers. They stop when the fault has been healed, or when the test ends.
+func (w *world) produce() {
+	w.start(context.WithoutCancel(w.t.Context()), w.rng)
+	w.t.Cleanup(func() { w.end() })
+}
+
+// finish waits for everything to drain after the fault, compares, and returns the line about it.
+func (w *world) finish(name string, struck int) {
+	t := w.t
+	t.Helper()
+	written := w.end()
+	w.eventually("everything is delivered or dead", `SELECT count(*) = 0 FROM outbox_events WHERE status IN ('NEW', 'FAILED')`)
+	received, subscriptions := w.heard.quiet(300 * time.Millisecond)
+	for _, r := range w.relays {
+		if r.running() {
+			r.terminate(t)
+		}
+	}
+	if struck == 0 {
+		t.Error("the fault never struck")
+	}
+	if subscriptions != 1+w.reconnects {
+		t.Errorf("the subscriber connected %d times, want %d: it may have missed what was published", subscriptions, 1+w.reconnects)
+	}
+	history := outboxtest.History{Written: written, Received: received, Dead: w.deadLetters(), MaxAge: w.maxAge}
+	report := outboxtest.Check(history)
+	if err := report.Err(); err != nil {
+		t.Error(err)
+	}
+	if report.Acknowledged == 0 || report.Dead != w.dead {
+		t.Errorf("%d events acknowledged, want some; %d dead letters, want %d", report.Acknowledged, report.Dead, w.dead)
+	}
+	recovery := w.recovery
+	if recovery == 0 {
+		recovery = slowest(history) // nothing to heal: an event waits for as long as it takes to notice
+	}
+	if n := w.number(`SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count > 0`); n > 0 {
+		t.Errorf("%d events have an attempt counted against them, though none of this was their fault", n)
+	}
+	fmt.Printf("%-28s struck %4d  acknowledged %6d  received %6d  lost %d  invented %d  duplicated %d  out of order %d  recovered in %.2f s  (%.0f s)%s\n", name, struck,
+		report.Acknowledged, report.Received, report.Lost.Count, report.Invented.Count, report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
+		time.Since(w.began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
+}
+
+// slowest is the longest that an acknowledged event took.
+func slowest(h outboxtest.History) (most time.Duration) {
+	acked := map[string]time.Time{}
+	for _, e := range h.Written {
+		if e.Outcome == outboxtest.Acknowledged {
+			acked[e.ID] = e.At
+		}
+	}
+	for _, r := range h.Received {
+		if at, ok := acked[r.ID]; ok {
+			most = max(most, r.At.Sub(at))
+		}
+	}
+	return most
+}
+
+func (w *world) deadLetters() []outboxtest.DeadLetter {
+	w.t.Helper()
+	rows, err := w.pool.Query(w.t.Context(), "SELECT original_job_id::text FROM job_dlq")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer rows.Close()
+	var dead []outboxtest.DeadLetter
+	for rows.Next() {
+		var d outboxtest.DeadLetter
+		if err := rows.Scan(&d.ID); err != nil {
+			w.t.Fatal(err)
+		}
+		dead = append(dead, d)
+	}
+	if rows.Err() != nil {
+		w.t.Fatal(rows.Err())
+	}
+	return dead
+}
+
+// arrive waits for n more messages: the relays are at work.
+func (w *world) arrive(n int) {
+	w.t.Helper()
+	before := w.heard.count()
+	eventually(w.t, fmt.Sprint(n, " more messages arrive"), func() bool { return w.heard.count() >= before+n })
+}
+
+// healed waits until all that was written before now is delivered, which must be within limit.
+func (w *world) healed(limit time.Duration) {
+	w.t.Helper()
+	began := time.Now()
+	var now time.Time
+	eventually(w.t, "the database answers", func() bool { return w.pool.QueryRow(w.t.Context(), "SELECT clock_timestamp()").Scan(&now) == nil })
+	eventually(w.t, "what was written before the fault was healed is delivered", func() bool {
+		var left int
+		err := w.pool.QueryRow(w.t.Context(), `SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'FAILED') AND created_at < $1`, now).Scan(&left)
+		return err == nil && left == 0
+	})
+	took := time.Since(began)
+	w.recovery = max(w.recovery, took)
+	if took > limit {
+		w.t.Errorf("it took %s from the healing of the fault until its backlog was delivered, the limit is %s", took.Round(time.Millisecond), limit)
+	}
+}
+
+// pause lets time pass, between least and most.
+func (w *world) pause(least, most time.Duration) {
+	time.Sleep(least + time.Duration(w.rng.Int64N(int64(most-least)+1)))
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.pool.Exec(w.t.Context(), sql, args...); err != nil {
+		w.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (w *world) number(sql string, args ...any) (n int) {
+	w.t.Helper()
+	if err := w.pool.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
+		w.t.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// eventually waits for a condition of the database. Errors are waited out: it may be coming back.
+func (w *world) eventually(what, sql string) {
+	w.t.Helper()
+	eventually(w.t, what, func() bool {
+		var ok bool
+		return w.pool.QueryRow(w.t.Context(), sql).Scan(&ok) == nil && ok
+	})
+}
+
+// command sends one command to Redis.
+func (w *world) command(args ...any) any {
+	w.t.Helper()
+	reply, err := w.admin.Do(w.t.Context(), args...).Result()
+	if err != nil {
+		w.t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// refused is how often Redis has answered with that error, such as OOM.
+func (w *world) refused(code string) int {
+	w.t.Helper()
+	info, err := w.admin.Info(w.t.Context(), "errorstats").Result()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return numberAfter(info, "errorstat_"+code+":count=")
+}
+
+// logged counts lines of this world's own PostgreSQL server.
+func (w *world) logged(texts ...string) (n int) {
+	w.t.Helper()
+	log, err := w.pg.Log()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+lines:
+	for line := range strings.Lines(log) {
+		for _, text := range texts {
+			if !strings.Contains(line, text) {
+				continue lines
+			}
+		}
+		n++
+	}
+	return n
+}
+
+// numberAfter is the number that follows prefix in text, 0 if there is none.
+func numberAfter(text, prefix string) int {
+	_, after, _ := strings.Cut(text, prefix)
+	end := strings.IndexFunc(after, func(r rune) bool { return r < '0' || r > '9' })
+	n, _ := strconv.Atoi(after[:max(end, 0)])
+	return n
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("did not come to hold in a minute: %s", what)
+		}
+	}
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
