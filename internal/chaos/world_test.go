@@ -137,8 +137,8 @@ func (w *world) finish(name string, struck int) {
 	if n := w.number(`SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count > 0`); n > 0 {
 		t.Errorf("%d events have an attempt counted against them, though none of this was their fault", n)
 	}
-	fmt.Printf("%-28s struck %4d  acknowledged %6d  received %6d  lost %d  invented %d  duplicated %d  out of order %d  recovered in %.2f s  (%.0f s)%s\n", name, struck,
-		report.Acknowledged, report.Received, report.Lost.Count, report.Invented.Count, report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
+	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  duplicated %d  out of order %d  recovered in %.2f s  (%.0f s)%s\n",
+		name, struck, report.Acknowledged, report.Unknown, report.Received, report.Dead, report.Lost.Count, report.Invented.Count, report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
 		time.Since(w.began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
 }
 
