@@ -322,7 +322,7 @@ func TestWriteLinesWithOwnIDs(t *testing.T) {
 			fresh = append(fresh, w.Line)
 		}
 	}
-	if fmt.Sprint(fresh) != "[5]" || !strings.Contains(r.err, "wrote 1 events") {
+	if fmt.Sprint(fresh) != "[5]" || !strings.Contains(r.err, "wrote 1 event,") {
 		t.Errorf("new lines are %v, want 5 alone:\n%s%s", fresh, r.out, r.err)
 	}
 }

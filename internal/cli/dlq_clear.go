@@ -46,7 +46,7 @@ outbox dlq replay ID --discarded replays one after all.`,
 				if errors.Is(err, deadletter.ErrNoReason) {
 					return usagef("--reason is required: say why these need not arrive")
 				}
-				return a.printCleared(c.Output, "discarded %d letters\n", cleared{Letters: n}, err)
+				return a.printCleared(c.Output, "discarded %s\n", cleared{Letters: n}, err)
 			})
 		},
 	}
@@ -81,10 +81,10 @@ A relay does the same for replayed letters bit by bit (see outbox purge --help);
 			return a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) error {
 				if dryRun {
 					n, err := d.Purgeable(cmd.Context(), purge)
-					return a.printCleared(c.Output, "%d letters would be deleted\n", cleared{n, true}, err)
+					return a.printCleared(c.Output, "%s would be deleted\n", cleared{n, true}, err)
 				}
 				n, err := purge.Run(cmd.Context(), d, f.operator())
-				return a.printCleared(c.Output, "deleted %d letters\n", cleared{Letters: n}, err)
+				return a.printCleared(c.Output, "deleted %s\n", cleared{Letters: n}, err)
 			})
 		},
 	}
@@ -100,7 +100,7 @@ A relay does the same for replayed letters bit by bit (see outbox purge --help);
 // printCleared says how many letters were changed, also when err stopped it half way.
 func (a *app) printCleared(form, text string, done cleared, err error) error {
 	if errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("interrupted after %d letters: the same command goes on from there", done.Letters)
+		err = fmt.Errorf("interrupted after %s: the same command goes on from there", counted(done.Letters, "letter"))
 	}
 	if err != nil && done.Letters == 0 {
 		return err
@@ -108,7 +108,7 @@ func (a *app) printCleared(form, text string, done cleared, err error) error {
 	if form == "json" {
 		return firstOf(printJSON(a.Out, done), err)
 	}
-	if _, printed := fmt.Fprintf(a.Out, text, done.Letters); printed != nil {
+	if _, printed := fmt.Fprintf(a.Out, text, counted(done.Letters, "letter")); printed != nil {
 		return fmt.Errorf("print result: %w", printed)
 	}
 	return err

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -141,21 +142,12 @@ each destination that it did not reach, and each time it died.`,
 }
 
 func (a *app) printLetter(l deadletter.Letter) error {
-	for _, line := range []struct{ name, text string }{
+	return a.printDetails(slices.Concat([]detail{
 		{"id", l.ID.String()}, {"died", moment(&l.At)}, {"state", string(l.State)}, {"source", string(l.Source)}, {string(l.Source) + " id", l.OriginalID.String()},
 		{"type", l.Type}, {"tenant", l.Tenant}, {"user", value(l.UserID)}, {"request", value(l.RequestID)}, {"table", l.Table}, {"destination", l.Destination},
 		{"key", l.Key}, {"position", value(l.Position)}, {"reason", l.Reason}, {"attempts", fmt.Sprint(l.Attempts)}, {"replays before", fmt.Sprint(l.Generation)},
 		{"replayed", moment(l.ReplayedAt)}, {"discarded", moment(l.DiscardedAt)}, {"discarded for", l.DiscardReason},
-		{"last error", l.LastError}, {"fingerprint", l.Fingerprint}, {"error history", string(l.ErrorHistory)}, {"payload", string(l.Payload)},
-	} {
-		if line.text == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(a.Out, "%-15s %s\n", line.name, oneLine(line.text)); err != nil {
-			return fmt.Errorf("print result: %w", err)
-		}
-	}
-	return nil
+		{"last error", l.LastError}, {"fingerprint", l.Fingerprint}}, history(l.ErrorHistory), []detail{{"payload", string(l.Payload)}}))
 }
 
 func (a *app) letterStats(mapping *pflag.FlagSet) *cobra.Command {

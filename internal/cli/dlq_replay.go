@@ -139,12 +139,12 @@ func (a *app) replay(ctx context.Context, pool *pgxpool.Pool, d *postgres.DeadLe
 		for table := range page.Replayed {
 			wake.wake(table)
 		}
-		bar.show("%s %d of %d letters, %d skipped", gauge(sum.Letters+sum.Skipped, total), sum.Letters, total, sum.Skipped)
+		bar.show("%s %d of %s, %d skipped", gauge(sum.Letters+sum.Skipped, total), sum.Letters, counted(total, "letter"), sum.Skipped)
 	}
 	sum, err := deadletter.Replay(ctx, d, o)
 	bar.done()
 	if errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("interrupted after %d letters: the same command goes on from there", sum.Letters)
+		err = fmt.Errorf("interrupted after %s: the same command goes on from there", counted(sum.Letters, "letter"))
 	}
 	return firstOf(a.printReplayed(form, sum), err)
 }
@@ -179,7 +179,7 @@ func (a *app) confirmed(ctx context.Context, question string) bool {
 
 func printPreview(w io.Writer, p postgres.Preview, window time.Duration) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d letters would be replayed\n", p.Letters)
+	fmt.Fprintf(&b, "%s would be replayed\n", counted(p.Letters, "letter"))
 	for _, t := range p.Tables {
 		name := t.Table
 		if name == "" {
@@ -203,7 +203,7 @@ func printPreview(w io.Writer, p postgres.Preview, window time.Duration) error {
 				if k.keys.Count > len(k.keys.First) {
 					first += ", …"
 				}
-				fmt.Fprintf(&b, "    %d keys %s: %s\n", k.keys.Count, k.says, oneLine(first))
+				fmt.Fprintf(&b, "    %s %s: %s\n", counted(k.keys.Count, "key"), k.says, oneLine(first))
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func (a *app) printReplayed(form string, sum deadletter.Replayed) error {
 			return err
 		}
 	} else {
-		if _, err := fmt.Fprintf(a.Out, "replayed %d letters, skipped %d\n", sum.Letters, sum.Skipped); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "replayed %s, skipped %d\n", counted(sum.Letters, "letter"), sum.Skipped); err != nil {
 			return fmt.Errorf("print result: %w", err)
 		}
 		for _, s := range sum.Reasons {
@@ -235,7 +235,7 @@ func (a *app) printReplayed(form string, sum deadletter.Replayed) error {
 	}
 	for _, table := range slices.Sorted(maps.Keys(sum.Tables)) {
 		if table != "" {
-			fmt.Fprintf(a.Err, "%d events of %s are due: see outbox events --table %s, and outbox dlq list for those that die again\n", sum.Tables[table], table, table)
+			fmt.Fprintf(a.Err, "%s of %s due now: see outbox events --table %s, and outbox dlq list for those that die again\n", counted(sum.Tables[table], "event"), table, table)
 		}
 	}
 	if sum.Letters == 0 && sum.Skipped > 0 {

@@ -73,7 +73,7 @@ func TestDeadLettersEndToEnd(t *testing.T) {
 	contains(t, e.ok("", "dlq", "list", "--key", "42", "--since", "1h"), "DIED", "pending", "shop.orders", "DeliveryFailed", page.Letters[0].ID)
 	contains(t, e.ok("", "dlq", "stats"), "5 pending, 0 replayed, 0 discarded", page.Letters[0].Fingerprint)
 	contains(t, e.ok("", "dlq", "show", ids[0]), "event id", ids[0], `{"n": 0}`, "error history", letter(ids[0]))
-	contains(t, e.ok("", "dlq", "replay", letter(ids[3]), "--dry-run"), "1 letters would be replayed", "an earlier letter of the key is not among these: 42", "same event id")
+	contains(t, e.ok("", "dlq", "replay", letter(ids[3]), "--dry-run"), "1 letter would be replayed", "an earlier letter of the key is not among these: 42", "same event id")
 	preview := decode[struct {
 		Letters int
 		Tables  []struct{ Stuck int }

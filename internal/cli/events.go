@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -152,21 +153,13 @@ is the faster way, since event ids have no index there.`,
 }
 
 func (a *app) printEvent(e postgres.EventDetail) error {
-	for _, line := range []struct{ name, text string }{
+	return a.printDetails(slices.Concat([]detail{
 		{"id", e.ID.String()}, {"position", fmt.Sprint(e.Position)}, {"status", e.Status}, {"topic", e.Topic},
 		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)}, {"source", value(e.Source)},
 		{"schema", strings.TrimSpace(value(e.SchemaID) + " " + value(e.SchemaVersion))}, {"sequence", value(e.Sequence)},
 		{"occurred", moment(e.OccurredAt)}, {"written", moment(e.WrittenAt)}, {"delivered", moment(e.DeliveredAt)},
 		{"failures", fmt.Sprint(e.Attempts)}, {"next retry", moment(e.NextRetryAt)}, {"last error", value(e.LastError)},
-		{"destinations", string(e.Destinations)}, {"delivered to", string(e.DeliveredTo)}, {"error history", string(e.ErrorHistory)},
+		{"destinations", string(e.Destinations)}, {"delivered to", string(e.DeliveredTo)}}, history(e.ErrorHistory), []detail{
 		{"replays", fmt.Sprint(e.Generation)}, {"lane", fmt.Sprint(e.Lane)}, {"metadata", string(e.Metadata)}, {"payload", string(e.Payload)},
-	} {
-		if line.text == "" {
-			continue
-		}
-		if _, err := fmt.Fprintf(a.Out, "%-15s %s\n", line.name, oneLine(line.text)); err != nil {
-			return fmt.Errorf("print result: %w", err)
-		}
-	}
-	return nil
+	}))
 }

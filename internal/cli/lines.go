@@ -222,12 +222,12 @@ func (b *lineBatch) flush(ctx context.Context) error {
 			}
 		}
 	}
-	b.progress.show("%d events", b.wrote)
+	b.progress.show("%s", counted(b.wrote, "event"))
 	return nil
 }
 
 func (b *lineBatch) summary() string {
-	s := fmt.Sprintf("%d events", b.wrote)
+	s := counted(b.wrote, "event")
 	if b.duplicates > 0 {
 		s += fmt.Sprintf(", %d more were in the table already", b.duplicates)
 	}

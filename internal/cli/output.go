@@ -64,6 +64,44 @@ func cut(s string, n int) string {
 	return s
 }
 
+// detail is one line about a thing that is shown by itself; one without a text is left out.
+type detail struct{ name, text string }
+
+func (a *app) printDetails(details []detail) error {
+	for _, d := range details {
+		if d.text == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.Out, "%-15s %s\n", d.name, oneLine(d.text)); err != nil {
+			return fmt.Errorf("print result: %w", err)
+		}
+	}
+	return nil
+}
+
+// history is an error history, a line an entry.
+func history(raw json.RawMessage) (lines []detail) {
+	var entries []struct{ Error, Timestamp string }
+	if err := json.Unmarshal(raw, &entries); err != nil {
+		return []detail{{"error history", string(raw)}} // not as we write it
+	}
+	for i, e := range entries {
+		lines = append(lines, detail{"", e.Timestamp + "  " + e.Error})
+		if i == 0 {
+			lines[0].name = "error history"
+		}
+	}
+	return lines
+}
+
+// counted is "1 letter" or "2 letters".
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 func value[T any](v *T) string {
 	if v == nil {
 		return ""
