@@ -16,6 +16,7 @@ type leaseKeeper struct {
 	freed chan struct{} // a worker has put lanes back that are to be handed over
 
 	mu      sync.Mutex
+	leaving bool   // told to stop: what no worker is using is handed over
 	lanes   []Lane // in the order of their numbers
 	share   int    // how many of them to keep; the rest, those with the highest numbers, are handed over
 	until   time.Time
@@ -157,7 +158,10 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	asked := time.Now()
 	reqCtx, cancel := context.WithTimeout(ctx, cfg.LeaseTTL/3)
 	defer cancel()
-	leased, err := k.relay.store.Lease(reqCtx, LeaseRequest{Owner: k.relay.owner, Name: cfg.Instance, TTL: cfg.LeaseTTL})
+	k.mu.Lock()
+	leaving := k.leaving
+	k.mu.Unlock()
+	leased, err := k.relay.store.Lease(reqCtx, LeaseRequest{Owner: k.relay.owner, Name: cfg.Instance, TTL: cfg.LeaseTTL, Leaving: leaving})
 	if err != nil {
 		return k.failed(ctx, err)
 	}
@@ -183,6 +187,17 @@ func (k *leaseKeeper) failed(ctx context.Context, err error) error {
 	}
 	k.lastErr = err
 	return err
+}
+
+// stop has lanes handed over as they come free. A publish that hangs may take as long as DrainTimeout, and its neighbours' lanes would have nobody.
+func (k *leaseKeeper) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.leaving = true
+	select {
+	case k.freed <- struct{}{}:
+	default:
+	}
 }
 
 // leave gives the lanes back so that a successor starts at once. ctx is the one of Run, which has ended.

@@ -39,7 +39,9 @@ func (m *memory) Lease(_ context.Context, request LeaseRequest) (Leased, error) 
 		m.relays = map[uuid.UUID]time.Time{}
 	}
 	now, renewable := time.Now(), time.Now().Add(request.TTL*2/3)
-	if m.relays[request.Owner].Before(renewable) {
+	if request.Leaving {
+		delete(m.relays, request.Owner)
+	} else if m.relays[request.Owner].Before(renewable) {
 		m.relays[request.Owner] = now.Add(request.TTL)
 	}
 	alive, before, kept := 0, 0, 0
@@ -51,9 +53,12 @@ func (m *memory) Lease(_ context.Context, request LeaseRequest) (Leased, error) 
 			}
 		}
 	}
-	leased := Leased{Share: Lanes / alive, Remaining: request.TTL}
-	if before < Lanes%alive {
-		leased.Share++
+	leased := Leased{Remaining: request.TTL}
+	if !request.Leaving {
+		leased.Share = Lanes / alive
+		if before < Lanes%alive {
+			leased.Share++
+		}
 	}
 	for _, l := range m.lanes {
 		if l.owner == request.Owner {
@@ -366,6 +371,47 @@ func TestHandOverWaitsForTheTurnInFlight(t *testing.T) {
 		written += m.produce(4 * time.Second)
 		if got := m.held(a, b); got[0] != 32 || got[1] != 32 {
 			t.Errorf("%v lanes after it, want 32 each", got)
+		}
+		pass(time.Second)
+		if len(m.received) != written {
+			t.Errorf("%d events arrived, want %d", len(m.received), written)
+		}
+	})
+}
+
+// A relay that was told to stop, and waits for a publish, gives up at once what it is not using, and takes nothing that others give up.
+func TestStoppingRelayKeepsOnlyWhatIsInFlight(t *testing.T) {
+	t.Parallel()
+	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
+		m.publishHook = func(_ context.Context, batch []Delivery) []Result {
+			if batch[0].Lane%2 == 0 && time.Since(m.started) < 2*time.Second { // the worker of the even lanes
+				time.Sleep(8 * time.Second)
+			}
+			return nil
+		}
+		written := m.produce(time.Second)
+		a := join(nil)
+		pass(100 * time.Millisecond)
+		stopped := make(chan error, 1)
+		go func() { stopped <- a.end() }()
+		b, c := join(nil), join(nil)
+		written += m.produce(1500 * time.Millisecond)
+		if got := m.held(a, b, c); got[0] != 32 || got[1]+got[2] != 32 {
+			t.Errorf("%v lanes while the first is stopping, want it to hold 32", got)
+		}
+		if err := c.end(); err != nil {
+			t.Error(err)
+		}
+		written += m.produce(time.Second)
+		if got := m.held(a, b); got[0] != 32 || got[1] != 32 {
+			t.Errorf("%v lanes after another has left, want 32 each", got)
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		written += m.produce(time.Second)
+		if got := m.held(a, b); got[0] != 0 || got[1] != Lanes {
+			t.Errorf("%v lanes in the end, want all with the second", got)
 		}
 		pass(time.Second)
 		if len(m.received) != written {

@@ -84,7 +84,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	})
 	defer drain()
 
-	// The keeper goes on renewing while the last batch drains.
+	// The keeper goes on renewing what is in flight while the last batch drains.
+	defer context.AfterFunc(ctx, r.keeper.stop)()
 	keeperCtx, stopKeeper := context.WithCancel(hardStop)
 	var background sync.WaitGroup
 	background.Go(func() { r.keeper.run(keeperCtx) })

@@ -48,6 +48,8 @@ type LeaseRequest struct {
 	Owner uuid.UUID
 	Name  string // of the relay, for people
 	TTL   time.Duration
+	// Leaving keeps what the caller holds and takes nothing more: it is finishing what is in flight, and its enrolment has ended. Share is 0 then.
+	Leaving bool
 }
 
 // Leased is what a relay holds.

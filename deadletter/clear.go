@@ -21,6 +21,9 @@ func Discard(ctx context.Context, store Discarder, selection Selection, by Opera
 	if strings.TrimSpace(by.Reason) == "" {
 		return 0, ErrNoReason
 	}
+	if err := selection.check(); err != nil {
+		return 0, fmt.Errorf("discard: %w", err)
+	}
 	return pages(ctx, "discard", func(ctx context.Context) (int, error) {
 		return store.DiscardPage(ctx, selection, by, clearLetters)
 	})

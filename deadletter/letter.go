@@ -3,6 +3,7 @@ package deadletter
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -134,9 +135,20 @@ type Operator struct {
 	Reason string
 }
 
-// Selection chooses the letters to act on: pending ones that the filter matches, and of those only IDs if there are any.
+// Selection chooses the letters to act on: pending ones that the filter matches, and of those only IDs if there are any. The zero value
+// chooses none: a list of ids that turned out empty must not mean everything.
 type Selection struct {
 	IDs       []uuid.UUID `json:"ids,omitempty"`
+	All       bool        `json:"all,omitempty"`       // every pending letter
 	Discarded bool        `json:"discarded,omitempty"` // IDs may name discarded letters too
 	Filter
+}
+
+// check refuses a selection that names no letters.
+func (s Selection) check() error {
+	s.Limit, s.After = 0, ""
+	if len(s.IDs) == 0 && !s.All && s.Filter == (Filter{}) {
+		return fmt.Errorf("%w: no ids, no filter, and not all", ErrFilter)
+	}
+	return nil
 }

@@ -78,6 +78,9 @@ type SkipReason struct {
 // that are written behind the place it has reached are met as well.
 func Replay(ctx context.Context, store Replayer, o ReplayOptions) (Replayed, error) {
 	sum := Replayed{Tables: map[string]int{}}
+	if err := o.Selection.check(); err != nil {
+		return sum, fmt.Errorf("replay: %w", err)
+	}
 	if o.Payload != nil && len(o.Selection.IDs) != 1 {
 		return sum, fmt.Errorf("%w: a payload replaces that of one letter, which must be named by its id", ErrFilter)
 	}

@@ -136,7 +136,7 @@ func open(t testing.TB, pool *pgxpool.Pool, replay postgres.JobReplayer) *postgr
 // replay replays every pending letter.
 func replay(t testing.TB, pool *pgxpool.Pool, replay postgres.JobReplayer) deadletter.Replayed {
 	t.Helper()
-	sum, err := deadletter.Replay(t.Context(), open(t, pool, replay), deadletter.ReplayOptions{Operator: deadletter.Operator{Actor: "test"}})
+	sum, err := deadletter.Replay(t.Context(), open(t, pool, replay), deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}})
 	ok(t, err)
 	return sum
 }

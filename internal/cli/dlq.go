@@ -140,6 +140,7 @@ func (f *selectionFlags) selection(args []string) (s deadletter.Selection, err e
 	case len(args) > 0 && (filtered || f.all), filtered && f.all:
 		return s, usagef("ids, filter flags and --all contradict each other: use one of them")
 	}
+	s.All = f.all
 	if s.Filter, err = f.filter(); err != nil {
 		return s, err
 	}

@@ -39,6 +39,14 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 	case len(records) > 0:
 		return records, nil
 	}
+	// None came before it; but that it is the first is certain only if they are computed one by one.
+	records, err = s.read(ctx, s.sql.claimOneByOne, ask, limit.Bytes, numbers, ask)
+	switch {
+	case err == nil || !ofTheData(err):
+		return records, err
+	case len(records) > 0:
+		return records, nil
+	}
 	records, again := s.read(ctx, s.sql.claimUnreadable, 1, limit.Bytes, numbers, 1)
 	if again != nil || len(records) == 0 {
 		return nil, err

@@ -247,6 +247,20 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 	}
 }
 
+// To cast to character is to cut to one letter; the tenants of a char(10) are not.
+func TestFairClaimOfBlankPaddedTenants(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	exec(t, pool, `CREATE TABLE padded (n bigserial PRIMARY KEY, uid uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, owner char(10), done_at timestamptz, tries int, due timestamptz)`)
+	exec(t, pool, `CREATE INDEX ON padded (owner, n) WHERE done_at IS NULL`)
+	exec(t, pool, `INSERT INTO padded (kind, body, owner) SELECT 'k', '1', 'flood' FROM generate_series(1, 100)`)
+	exec(t, pool, `INSERT INTO padded (kind, body, owner) VALUES ('k', '1', 'trickle')`)
+	s, _, lanes := serving(t, pool, Layout{Table: "padded", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Tenant: "owner", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"})
+	if _, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true}); of["flood"] != 10 || of["trickle"] != 1 {
+		t.Errorf("got %v, want 10 of the flood and the trickle's one", of)
+	}
+}
+
 func TestFairClaimPlans(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

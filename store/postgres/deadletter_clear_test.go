@@ -96,7 +96,7 @@ func TestDiscard(t *testing.T) {
 	if n, err := deadletter.Discard(t.Context(), d, a, operator); err != nil || n != 0 {
 		t.Errorf("discarded %d again, error %v", n, err)
 	}
-	if sum := replay(t, d, deadletter.ReplayOptions{}); sum.Letters != 2 || sum.Skipped != 0 {
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 2 || sum.Skipped != 0 {
 		t.Errorf("replayed %+v, want the two that are not discarded", sum)
 	}
 	discarded, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateDiscarded})
@@ -200,7 +200,7 @@ func TestOperatorRole(t *testing.T) {
 	if sum := replay(t, d, one); sum.Letters != 1 {
 		t.Errorf("with a payload: %+v", sum)
 	}
-	if sum := replay(t, d, deadletter.ReplayOptions{}); sum.Letters != 3 || sum.Skipped != 0 || len(sum.Tables) != 3 {
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 3 || sum.Skipped != 0 || len(sum.Tables) != 3 {
 		t.Errorf("replayed %+v", sum)
 	}
 	if _, err := d.Stats(t.Context(), deadletter.Filter{}); err != nil {

@@ -51,7 +51,7 @@ func TestReplayKeepsTheEventAndTheOrderOfItsKey(t *testing.T) {
 	d := letters(t, pool)
 
 	var pages [][]uuid.UUID
-	sum := replay(t, d, deadletter.ReplayOptions{Rate: 12, Progress: func(sum deadletter.Replayed, page deadletter.ReplayPage) {
+	sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Rate: 12, Progress: func(sum deadletter.Replayed, page deadletter.ReplayPage) {
 		rows, err := pool.Query(t.Context(), `SELECT original_job_id FROM job_dlq WHERE replayed_at = (SELECT max(replayed_at) FROM job_dlq) ORDER BY position`)
 		if err != nil {
 			t.Error(err)
@@ -83,13 +83,13 @@ func TestReplayKeepsTheEventAndTheOrderOfItsKey(t *testing.T) {
 	if n := query[int](t, pool, `SELECT count(*) FROM outbox_events WHERE jsonb_array_length(error_history) = 1`); n != 10 {
 		t.Errorf("%d events kept their history, want 10", n)
 	}
-	if sum := replay(t, d, deadletter.ReplayOptions{}); sum.Letters+sum.Skipped != 0 {
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters+sum.Skipped != 0 {
 		t.Errorf("a second replay did %+v", sum)
 	}
 	// It dies again, is replayed again.
 	exec(t, pool, `UPDATE outbox_events SET status = 'NEW' WHERE id = $1`, died[0].ID)
 	u.settle(dieAt("order.placed"))
-	replay(t, d, deadletter.ReplayOptions{})
+	replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}})
 	if last := u.settle(arrive); len(last) != 1 || last[0].Generation != 2 {
 		t.Errorf("after a second death: %+v", last)
 	}
@@ -125,11 +125,44 @@ func TestReplayOfSeveralDestinations(t *testing.T) {
 	// Both together are one event, also where a page would part them.
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, destination_topics) VALUES ('t', now(), 's', '1', '["a", "b", "c"]')`)
 	u.settle(dieAt("a", "b", "c"))
-	if sum := replay(t, d, deadletter.ReplayOptions{Rate: 1}); sum.Letters != 3 || sum.Skipped != 0 {
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Rate: 1}); sum.Letters != 3 || sum.Skipped != 0 {
 		t.Errorf("all of an event: %+v", sum)
 	}
 	if got := u.settle(arrive); len(got) != 1 || len(got[0].DeliveredTo) != 0 {
 		t.Errorf("for all came %+v", got)
+	}
+}
+
+// A settle whose reply was lost is sent again. What an operator has put back in between is another generation, which nobody has published.
+func TestSettleSentAgainAfterAReplay(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		layout Layout
+		insert string
+	}{
+		"outbox_events": {OutboxEvents(), `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`},
+		"crawl_outbox":  {CrawlOutbox(), `WITH run AS (INSERT INTO crawl_runs (app_package) VALUES ('p') RETURNING id) INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 't', '1' FROM run`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := migrated(t)
+			u := burying(t, pool, tt.layout)
+			exec(t, pool, tt.insert)
+			died := u.settle(dieAt("t"))
+			if sum := replay(t, letters(t, pool, tt.layout), deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 1 {
+				t.Fatalf("got %+v", sum)
+			}
+			for _, state := range []outbox.State{outbox.Dead, outbox.Retry, outbox.Delivered} {
+				settled, err := u.Settle(t.Context(), u.owner, u.lanes, []outbox.Outcome{{Record: died[0], State: state, Attempts: 1, RetryIn: time.Hour,
+					Failures: []outbox.Failure{{Destination: "t", Reason: outbox.ReasonDeliveryFailed, Error: "refused"}}}})
+				if err != nil || settled.Lost != 1 {
+					t.Errorf("state %d: settled %+v, error %v, want it to change nothing", state, settled, err)
+				}
+			}
+			if got := u.settle(arrive); len(got) != 1 || got[0].Generation != 1 {
+				t.Errorf("%d records are to be delivered, want the one that was put back", len(got))
+			}
+		})
 	}
 }
 
@@ -152,7 +185,7 @@ func TestReplayPutsRowsBack(t *testing.T) {
 	exec(t, pool, `DELETE FROM crawl_runs WHERE app_package = 'gone'`)
 
 	d := letters(t, pool)
-	sum := replay(t, d, deadletter.ReplayOptions{})
+	sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}})
 	if sum.Letters != 3 || sum.Skipped != 1 || !strings.Contains(whys(sum), "foreign key") {
 		t.Fatalf("got %+v, want the three of the run that is there", sum)
 	}
@@ -160,17 +193,17 @@ func TestReplayPutsRowsBack(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", after, before)
 	}
 	exec(t, pool, `UPDATE job_dlq SET replayed_at = NULL`) // as if somebody had meddled
-	if sum := replay(t, d, deadletter.ReplayOptions{}); sum.Letters != 0 || !strings.Contains(whys(sum), "its row is in crawl_outbox again and is being delivered") {
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 0 || !strings.Contains(whys(sum), "its row is in crawl_outbox again and is being delivered") {
 		t.Errorf("rows that are there: %+v", sum)
 	}
 	if again := u.settle(arrive); len(again) != 3 || again[1].Generation != 1 || again[2].Sequence != 103 || again[0].ID != died[0].ID {
 		t.Errorf("came back as %+v", again)
 	}
-	if sum := replay(t, d, deadletter.ReplayOptions{}); sum.Letters != 0 || !strings.Contains(whys(sum), "was delivered") {
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 0 || !strings.Contains(whys(sum), "was delivered") {
 		t.Errorf("rows that were delivered: %+v", sum)
 	}
 	exec(t, pool, `UPDATE job_dlq SET origin = NULL`)
-	if sum := replay(t, d, deadletter.ReplayOptions{}); sum.Letters != 0 || !strings.Contains(whys(sum), "was not kept") {
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 0 || !strings.Contains(whys(sum), "was not kept") {
 		t.Errorf("letters of before the migration: %+v", sum)
 	}
 }
@@ -263,7 +296,7 @@ func TestReplaySkips(t *testing.T) {
 	exec(t, pool, `UPDATE job_dlq SET outbox_table = 'elsewhere' WHERE original_job_id = $1`, died[2].ID)
 	exec(t, pool, `INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history) SELECT gen_random_uuid(), id, 'mail', '{}', 'Panic', 1, '[]' FROM apps`)
 	d := letters(t, pool)
-	sum := replay(t, d, deadletter.ReplayOptions{})
+	sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}})
 	if sum.Letters != 1 || sum.Skipped != 4 {
 		t.Errorf("got %+v, want 1 replayed and 4 skipped", sum)
 	}
@@ -287,7 +320,7 @@ func TestReplayIsResumable(t *testing.T) {
 	u.settle(dieAt("t"))
 	d := letters(t, pool)
 	ctx, stop := context.WithCancel(t.Context())
-	sum, err := deadletter.Replay(ctx, d, deadletter.ReplayOptions{Operator: operator, Rate: 400, Progress: func(sum deadletter.Replayed, _ deadletter.ReplayPage) {
+	sum, err := deadletter.Replay(ctx, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: operator, Rate: 400, Progress: func(sum deadletter.Replayed, _ deadletter.ReplayPage) {
 		if sum.Letters >= 200 {
 			stop()
 		}
@@ -298,7 +331,7 @@ func TestReplayIsResumable(t *testing.T) {
 	if n := query[int](t, pool, `SELECT count(*) FROM outbox_events WHERE status = 'NEW' AND generation = 1`); n != 200 {
 		t.Errorf("%d rows were put back, want 200", n)
 	}
-	if rest := replay(t, d, deadletter.ReplayOptions{}); rest.Letters != 400 || rest.Skipped != 0 {
+	if rest := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); rest.Letters != 400 || rest.Skipped != 0 {
 		t.Errorf("the rest is %+v", rest)
 	}
 	if n := query[int](t, pool, `SELECT count(*) FROM outbox_events WHERE status = 'NEW' AND generation = 1`); n != 600 {
@@ -322,7 +355,7 @@ func TestReplayByTwoAtOnce(t *testing.T) {
 	for i := range sums {
 		both.Go(func() {
 			var err error
-			if sums[i], err = deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Operator: operator, Rate: 200}); err != nil {
+			if sums[i], err = deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: operator, Rate: 200}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -414,7 +447,7 @@ func TestReplayOfJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sum := replay(t, d, deadletter.ReplayOptions{})
+	sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}})
 	if sum.Letters != 2 || sum.Tables[""] != 2 || whys(sum) != "its runner did not take it: no such queue" {
 		t.Errorf("got %+v", sum)
 	}

@@ -242,7 +242,7 @@ func TestDeadLettersUnderRowLevelSecurity(t *testing.T) {
 	if _, _, err := d.List(t.Context(), deadletter.Filter{}); !errors.Is(err, ErrRowsHidden) {
 		t.Errorf("list without a tenant: got %v, want ErrRowsHidden", err)
 	}
-	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Operator: operator}); !errors.Is(err, ErrRowsHidden) {
+	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: operator}); !errors.Is(err, ErrRowsHidden) {
 		t.Errorf("replay without a tenant: got %v, want ErrRowsHidden", err)
 	}
 	acme := deadletter.Filter{Tenant: "acme"}

@@ -178,6 +178,7 @@ type quotedLayout struct {
 	DeleteDead  bool
 	PayloadName string // as a text, to leave it out of a row's JSON
 	Unreadable  bool   // claim.sql only
+	OneByOne    bool   // the same
 }
 
 func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

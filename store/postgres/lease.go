@@ -32,7 +32,11 @@ func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	ttl := r.TTL.Microseconds()
 	var batch pgx.Batch
 	batch.Queue(s.sql.leaseDurable)
-	batch.Queue(s.sql.leaseJoin, s.layout.Table, r.Owner, r.Name, ttl)
+	if r.Leaving {
+		batch.Queue(s.sql.leaseQuit, s.layout.Table, r.Owner)
+	} else {
+		batch.Queue(s.sql.leaseJoin, s.layout.Table, r.Owner, r.Name, ttl)
+	}
 	batch.Queue(s.sql.leaseTake, s.layout.Table, r.Owner, ttl, outbox.Lanes)
 	batch.Queue(s.sql.leaseHeld, s.layout.Table, r.Owner, outbox.Lanes).Query(func(found pgx.Rows) (err error) {
 		leased, rows, err = scanHeld(found, r.TTL)

@@ -65,6 +65,49 @@ func TestLeaseLifecycle(t *testing.T) {
 	lease(first, time.Minute, outbox.Lanes, outbox.Lanes)
 }
 
+// A relay that is leaving keeps its lanes, renewed, takes none, and is not reckoned with by the others.
+func TestLeaseOfARelayThatIsLeaving(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, first, lanes := serving(t, pool, OutboxEvents())
+	second := uuid.New()
+	lease := func(owner uuid.UUID, leaving bool, want, share int) {
+		t.Helper()
+		got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Hour, Leaving: leaving})
+		if err != nil || len(got.Lanes) != want || got.Share != share || got.Remaining < 59*time.Minute {
+			t.Fatalf("got %d lanes of a share of %d for %s, error %v, want %d of %d", len(got.Lanes), got.Share, got.Remaining, err, want, share)
+		}
+	}
+	lease(first, true, outbox.Lanes, 0)
+	if err := s.Release(t.Context(), first, lanes[10:]); err != nil {
+		t.Fatal(err)
+	}
+	lease(first, true, 10, 0)
+	lease(second, false, outbox.Lanes-10, outbox.Lanes)
+	if err := s.Leave(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	lease(second, false, outbox.Lanes, outbox.Lanes)
+}
+
+// Where the server's clock was set back, a lease that was taken before would last for as long.
+func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, _ := serving(t, pool, OutboxEvents())
+	exec(t, pool, "UPDATE outbox_lanes SET expires_at = expires_at + interval '1 hour'")
+	exec(t, pool, "UPDATE outbox_relays SET expires_at = expires_at + interval '1 hour'")
+	got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
+	if err != nil || len(got.Lanes) != outbox.Lanes || got.Remaining > time.Minute {
+		t.Fatalf("got %d lanes for %s, error %v, want all of them for a minute", len(got.Lanes), got.Remaining, err)
+	}
+	for _, table := range []string{"outbox_lanes", "outbox_relays"} {
+		if n := query[int](t, pool, "SELECT count(*) FROM "+table+" WHERE expires_at > clock_timestamp() + interval '1 minute'"); n != 0 {
+			t.Errorf("%d rows of %s still last longer than a lease", n, table)
+		}
+	}
+}
+
 // However many relays are alive, their shares are equal but for one lane and add up to all lanes.
 func TestLeaseSharesAreFair(t *testing.T) {
 	t.Parallel()
@@ -227,6 +270,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		for _, r := range records {
 			positions, ids = append(positions, r.Position), append(ids, r.ID)
 		}
+		generations := make([]int32, len(ids))
 		guard := []any{l.Table, owner, numbers, epochs}
 		undelivered, waiting := l.Table+"_undelivered", l.Table+"_waiting"
 		for _, tt := range []struct {
@@ -236,9 +280,9 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			indexes []string
 		}{
 			{"claim", s.sql.claim, []any{numbers, 1000}, []string{undelivered, waiting}},
-			{"settle_delivered", s.sql.settleDelivered, append(guard, positions, ids), []string{undelivered, "outbox_lanes_pkey"}},
-			{"settle_retry", s.sql.settleRetry, append(guard, positions, ids, make([]int32, len(ids)), make([]int64, len(ids)), make([]string, len(ids)), make([]string, len(ids))), []string{undelivered}},
-			{"settle_dead", s.sql.settleDead, append(guard, positions, ids, make([]int32, len(ids)), make([]string, len(ids)), make([]string, len(ids)), make([]string, len(ids)), "default"), []string{undelivered}},
+			{"settle_delivered", s.sql.settleDelivered, append(guard, positions, ids, generations), []string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_retry", s.sql.settleRetry, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]int64, len(ids)), make([]string, len(ids)), make([]string, len(ids))), []string{undelivered}},
+			{"settle_dead", s.sql.settleDead, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]string, len(ids)), make([]string, len(ids)), make([]string, len(ids)), "default"), []string{undelivered}},
 			{"lease_join", s.sql.leaseJoin, []any{l.Table, owner, "test", 1000}, []string{"outbox_relays_pkey"}},
 			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes}, []string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
 			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.Lanes}, []string{"outbox_lanes_pkey", "outbox_relays_pkey"}},

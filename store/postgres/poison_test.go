@@ -76,6 +76,44 @@ func TestUnreadableRowIsADeadLetter(t *testing.T) {
 	}
 }
 
+// A mapped table may keep times as text and versions as bigint: a value that is none is one row's trouble too.
+func TestValueOfTheWrongTypeIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	exec(t, pool, `CREATE TABLE mixed (n bigserial PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body jsonb, made text, happened text, version bigint, number numeric, at timestamptz, tries int, due timestamptz)`)
+	s, owner, lanes := serving(t, pool, Layout{Table: "mixed", ID: "id", Position: "n", Topic: "kind", Payload: "body", WrittenAt: "made", OccurredAt: "happened",
+		SchemaVersion: "version", Sequence: "number", DeliveredAt: "at", Attempts: "tries", NextRetryAt: "due"})
+	exec(t, pool, `INSERT INTO mixed (kind, body, made, happened, version, number) VALUES ('good', '1', '2025-01-31', '2025-01-31', 1, 1),
+		('written', '1', 'long ago', NULL, 1, 1), ('occurred', '1', NULL, 'tomorrow or so', 1, 1), ('version', '1', NULL, NULL, 3000000000, 1), ('sequence', '1', NULL, NULL, 1, 1e30), ('good', '1', NULL, NULL, 1, 1)`)
+	deliver(t, s, owner, lanes, 1)
+	for _, want := range []string{"written", "occurred", "version", "sequence"} {
+		records, err := s.Claim(t.Context(), lanes, everything)
+		if err != nil || len(records) != 1 || records[0].Defect == "" || records[0].Topic != want {
+			t.Fatalf("got %d records, error %v, want %s alone, marked as defective", len(records), err, want)
+		}
+		if settled, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 1,
+			Failures: []outbox.Failure{{Error: records[0].Defect, Reason: outbox.ReasonDeserializationFailed}}}}); err != nil || settled.Dead != 1 {
+			t.Fatalf("settled %+v, error %v", settled, err)
+		}
+	}
+	deliver(t, s, owner, lanes, 1)
+}
+
+// Where no index gives the order, the rows are sorted, and the one that cannot be read ends the query before the first is out. It is not taken for the first.
+func TestUnreadableRowBehindOthersWithoutAnIndex(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	exec(t, pool, `CREATE TABLE bare (n bigint GENERATED ALWAYS AS IDENTITY NOT NULL, id uuid PRIMARY KEY DEFAULT gen_random_uuid(), kind text, body jsonb, at timestamptz, tries int, due timestamptz)`)
+	s, owner, lanes := serving(t, pool, Layout{Table: "bare", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at", Attempts: "tries", NextRetryAt: "due"})
+	exec(t, pool, `INSERT INTO bare (kind, body) VALUES ('good', '1'), ('good', '2')`)
+	exec(t, pool, `INSERT INTO bare (kind, body) SELECT 'poison', jsonb_agg('1e131071'::numeric) FROM generate_series(1, 8200)`)
+	deliver(t, s, owner, lanes, 2)
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 1 || records[0].Defect == "" || records[0].Topic != "poison" {
+		t.Fatalf("got %d records, error %v, want the poison alone, marked as defective", len(records), err)
+	}
+}
+
 // A dead letter that job_dlq does not take (json allows what jsonb does not), and an error text that a mapped column does not, hold back their own
 // key and nothing else.
 func TestSettleIsolatesWhatTheServerRefuses(t *testing.T) {

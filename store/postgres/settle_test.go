@@ -188,14 +188,14 @@ func TestSettleWithoutStatistics(t *testing.T) {
 	numbers, epochs := splitLanes(lanes)
 	for _, sql := range []string{s.sql.settleDelivered, s.sql.settleRetry, s.sql.settleDead} {
 		none := []string{}
-		args := []any{s.layout.Table, owner, numbers, epochs, []int64{1, 2}, []uuid.UUID{uuid.Nil, uuid.Nil}, []int32{}, []int64{}, none, none, outbox.DefaultTenant}
+		args := []any{s.layout.Table, owner, numbers, epochs, []int64{1, 2}, []uuid.UUID{uuid.Nil, uuid.Nil}, []int32{0, 0}, []int32{}, []int64{}, none, none, outbox.DefaultTenant}
 		switch sql {
 		case s.sql.settleDelivered:
-			args = args[:6]
+			args = args[:7]
 		case s.sql.settleRetry:
-			args = args[:10]
+			args = args[:11]
 		default:
-			args[7] = none
+			args[8] = none
 		}
 		if plan := explain(t, s, sql, args); !strings.Contains(plan, "using outbox_events_undelivered") || !strings.Contains(plan, "Tid Scan") {
 			t.Errorf("the rows are not found by position:\n%s", plan)

@@ -13,9 +13,9 @@ var sqlFiles embed.FS
 
 // statements are the texts of sql/ with a layout's names filled in.
 type statements struct {
-	claim, claimUnreadable, settleDelivered, settleRetry, settleDead, settleApps string
-	leaseRows, leaseJoin, leaseTake, leaseHeld, leaseSweep                       string
-	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog                   string
+	claim, claimOneByOne, claimUnreadable, settleDelivered, settleRetry, settleDead, settleApps string
+	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep                           string
+	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog                                  string
 }
 
 // parseSQL parses the files once: opening a store asks for them several times.
@@ -58,7 +58,7 @@ func (l Layout) statements() (statements, error) {
 	q := l.quoted()
 	for name, dst := range map[string]*string{
 		"claim": &s.claim, "settle_delivered": &s.settleDelivered, "settle_retry": &s.settleRetry, "settle_dead": &s.settleDead,
-		"settle_apps": &s.settleApps, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_take": &s.leaseTake,
+		"settle_apps": &s.settleApps, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake,
 		"lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep, "lease_durable": &s.leaseDurable, "lease_release": &s.leaseRelease,
 		"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
 		"backlog": &s.backlog,
@@ -67,7 +67,11 @@ func (l Layout) statements() (statements, error) {
 			return s, err
 		}
 	}
-	q.Unreadable = true
-	s.claimUnreadable, err = render(t, "claim", q)
+	one, bare := q, q
+	one.OneByOne, bare.Unreadable = true, true
+	if s.claimOneByOne, err = render(t, "claim", one); err != nil {
+		return s, err
+	}
+	s.claimUnreadable, err = render(t, "claim", bare)
 	return s, err
 }

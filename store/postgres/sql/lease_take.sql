@@ -1,6 +1,7 @@
 -- lease: renews the caller's lanes and takes free or lapsed ones up to its share. $1 table, $2 owner, $3 time to live in microseconds, $4 number of lanes.
--- The share comes from the relays that are alive, in the order of their ids: all get the same number, the first ones one more. Renewals are written only
--- when less than two thirds of the time are left: asking often costs no write.
+-- The share comes from the relays that are alive, in the order of their ids: all get the same number, the first ones one more, and one that is leaving, which is not
+-- among them, none. Renewals are written only when less than two thirds of the time are left: asking often costs no write. Or when more than all of it is left: the
+-- server's clock was set back (or another server took over), and if the caller died now its lanes would be nobody's until the old time came.
 -- Locks the lane rows it changes in lane order, so that two relays cannot deadlock; the lowest free lanes are taken, so that what a relay holds stays in few
 -- runs and falls to its workers evenly. clock_timestamp, because now() would be from before the wait for the lock. The epoch rises when a
 -- lane changes hands; a lane that still had an owner was left by a crash.
@@ -16,7 +17,8 @@ WITH alive AS MATERIALIZED (
       FROM outbox_lanes
      WHERE table_name = $1
        AND (owner IS NULL OR expires_at <= clock_timestamp()
-            OR owner = $2 AND expires_at <= clock_timestamp() + $3::bigint * 2 / 3 * interval '1 microsecond')
+            OR owner = $2 AND (expires_at <= clock_timestamp() + $3::bigint * 2 / 3 * interval '1 microsecond'
+                               OR expires_at > clock_timestamp() + $3::bigint * interval '1 microsecond'))
      ORDER BY lane
        FOR UPDATE
 ), kept AS (

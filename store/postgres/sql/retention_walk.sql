@@ -16,9 +16,17 @@ SELECT e.ctid::text, e.tableoid, e.{{.ID}}, {{if .Position}}e.{{.Position}}::big
  ORDER BY e.{{.ByColumn}}
  LIMIT $3
 
-{{- /* Delivered (or replayed), and long enough ago. What is undelivered, waits for a retry or is dead is none of it. */ -}}
+{{- /*
+Delivered (or replayed), and long enough ago. What is undelivered, waits for a retry or is dead is none of it; nor is an event that was replayed for one of its
+destinations, arrived there, and has a letter for another: a replay of that one needs the row. count(*), because of an EXISTS the planner may make a hash of
+all letters. Index: idx_job_dlq_original_job_id.
+*/ -}}
 {{define "removable" -}}
-    ({{if .Status}}e.{{.Status}} = {{.Delivered}}{{else}}e.{{.DeliveredAt}} IS NOT NULL{{end}} AND {{template "aged" .}})
+    ({{if .Status}}e.{{.Status}} = {{.Delivered}}{{else}}e.{{.DeliveredAt}} IS NOT NULL{{end}} AND {{template "aged" .}}
+    {{- if and .Destinations .DeliveredTo .Generation}}
+        AND (coalesce(e.{{.Generation}}, 0) = 0
+             OR (SELECT count(*) FROM job_dlq l WHERE l.original_job_id = e.{{.ID}} AND l.replayed_at IS NULL AND l.discarded_at IS NULL) = 0)
+    {{- end}})
 {{- end}}
 
 {{- /* A delivered row without a time of delivery, as an upgraded table has them, counts from when it was written. */ -}}

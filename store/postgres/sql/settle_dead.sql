@@ -1,11 +1,11 @@
 -- settle: rows that cannot arrive. Marks (or, where the layout says so, removes) them and writes one dead letter a failed destination, in one statement.
--- $1 table, $2 owner, $3 lanes, $4 epochs; one entry a failure: $5 positions, ascending, $6 ids, $7 attempts, $8 errors, $9 reasons, $10 destinations;
--- $11 default tenant. Locks the rows it changes; guarded as in settle_delivered.sql. The applications exist: settle_apps.sql ran before.
+-- $1 table, $2 owner, $3 lanes, $4 epochs; one entry a failure: $5 positions, ascending, $6 ids, $7 generations, $8 attempts, $9 errors, $10 reasons, $11 destinations;
+-- $12 default tenant. Locks the rows it changes; guarded as in settle_delivered.sql. The applications exist: settle_apps.sql ran before.
 WITH held AS MATERIALIZED (
     {{template "held"}}
 ), failure AS MATERIALIZED (
     SELECT *
-      FROM unnest($5::bigint[], $6::uuid[], $7::int[], $8::text[], $9::text[], $10::text[])
+      FROM unnest($5::bigint[], $6::uuid[], $8::int[], $9::text[], $10::text[], $11::text[])
            AS f (position, id, attempts, error, reason, destination)
 ), dead AS (
     {{if .DeleteDead -}}
@@ -13,7 +13,7 @@ WITH held AS MATERIALIZED (
      USING ({{template "found" .}}) o
     {{- else -}}
     UPDATE {{.Table}} e
-       SET {{.Status}} = {{.Dead}}, {{.NextRetryAt}} = NULL, {{.Attempts}} = ($7::int[])[o.n]
+       SET {{.Status}} = {{.Dead}}, {{.NextRetryAt}} = NULL, {{.Attempts}} = ($8::int[])[o.n]
            {{- if .LastError}}, {{.LastError}} = {{template "all_errors" .}}{{end}}
            {{- if .ErrorHistory}},
            {{.ErrorHistory}} = coalesce(e.{{.ErrorHistory}}, '[]') || jsonb_build_object('error', {{template "all_errors" .}}, 'timestamp', now()){{end}}
@@ -25,7 +25,7 @@ WITH held AS MATERIALIZED (
               {{if .DeleteDead}}to_jsonb(e) - {{.PayloadName}}{{else}}NULL::jsonb{{end}} AS origin,
               {{if .Generation}}coalesce(e.{{.Generation}}, 0){{else}}0{{end}} AS generation,
               {{if .App}}e.{{.App}}{{else}}NULL::uuid{{end}} AS app_id,
-              {{if .Tenant}}coalesce(nullif(e.{{.Tenant}}::text, ''), $11){{else}}$11{{end}} AS tenant
+              {{if .Tenant}}coalesce(nullif(e.{{.Tenant}}::text, ''), $12){{else}}$12{{end}} AS tenant
               {{- if .ErrorHistory}}, coalesce(e.{{.ErrorHistory}}, '[]'){{else}}, '[]'::jsonb{{end}} AS history
 ), letter AS (
     INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history,
