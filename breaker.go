@@ -9,10 +9,9 @@ import (
 // Breaker stops work for a sink that is down: no attempt is counted, and nothing is claimed for it but one probe at a time, of ten records at first and of a
 // claim every two seconds at last, that finds out whether the sink, or a part of it, is there again. It is opened by the first batch of which the sink took
 // nothing, and closed by the first probe of which it took something.
-// Relays that share a sink share its Breaker. It is safe for concurrent use.
 //
-// sony/gobreaker counts failures of calls over intervals; a batch has one answer a delivery and the relay needs to know how to go on (how much
-// to claim, how fast to drain), which is most of what is below.
+// A program makes one for each of its sinks and gives it to all relays that share the sink; the relays do the rest. It is safe for concurrent use.
+// Why it is not a library's: docs/adr/0010-sinks-that-are-down.md.
 type Breaker struct {
 	mu      sync.Mutex
 	open    bool

@@ -21,7 +21,7 @@ type BatchReport struct {
 	Duplicates int // refused by the sink as copies
 	// Unavailable says that the sink, or a part of it, was down.
 	Unavailable bool
-	// Latencies is, for each delivered record, the time from its insert (its transaction's start) to the sink's answer. Valid
+	// Latencies is, for each delivered record that was not replayed (its letter may be weeks old), the time from its insert (its transaction's start) to the sink's answer. Valid
 	// during the call.
 	Latencies              []time.Duration
 	Claim, Publish, Settle time.Duration

@@ -264,7 +264,7 @@ func (w *worker) deliver(hardStop context.Context, pass ticket, lanes []Lane, un
 		Claim: took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
 	}
 	for i := range v.outcomes {
-		if o := &v.outcomes[i]; o.State == Delivered && !o.Record.WrittenAt.IsZero() {
+		if o := &v.outcomes[i]; o.State == Delivered && !o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
 			report.Latencies = append(report.Latencies, t2.Sub(o.Record.WrittenAt))
 		}
 	}

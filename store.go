@@ -71,10 +71,11 @@ type Lane struct {
 	Trial   Trial
 }
 
-// Trial is a small batch of a suspect lane that was begun and has not been finished. Size 0: there is none.
+// Trial is a small batch of a suspect lane that was begun and has not been finished. The zero value is none.
 type Trial struct {
-	Size  int       // how many of the lane's oldest records; of an Event, for the how-manyth time
-	Event uuid.UUID // the only one, of a trial of one
+	// Size is how many of the lane's oldest records are being tried. If Event is set, one record is, and Size counts how often it was tried alone.
+	Size  int
+	Event uuid.UUID // of the record that is being tried alone
 }
 
 // ClaimLimit bounds one Claim, and with it the memory of a relay.

@@ -23,11 +23,12 @@ type Store interface {
 
 // LeaseRequest asks for the maintenance of a table.
 type LeaseRequest struct {
-	Owner      uuid.UUID
-	TTL, Least time.Duration
+	Owner uuid.UUID
+	TTL   time.Duration
+	Least time.Duration // since another owner's last run began, or the lease is refused
 }
 
-// Lease is the answer.
+// Lease is the answer to a LeaseRequest.
 type Lease struct {
 	Held bool
 	// SinceSweep is how long ago the last sweep that reached the end began; very long if there was none.

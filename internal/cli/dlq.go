@@ -97,6 +97,11 @@ func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 }
 
 func (f *letterFlags) filter() (deadletter.Filter, error) {
+	for _, name := range f.given() {
+		if f.set.Lookup(name).Value.String() == "" { // a variable that is not set, most likely; it must not mean every letter
+			return f.Filter, usagef("--%s is empty: give it a value, or leave it out", name)
+		}
+	}
 	f.Source, f.State = deadletter.Source(f.source), deadletter.State(f.state)
 	var err error
 	if f.Since, err = parseMoment("since", f.since); err != nil {

@@ -46,6 +46,9 @@ outbox dlq replay ID --discarded replays one after all.`,
 				if errors.Is(err, deadletter.ErrNoReason) {
 					return usagef("--reason is required: say why these need not arrive")
 				}
+				if err == nil && n < len(selection.IDs) {
+					err = fmt.Errorf("%d of %s not discarded: there is no such letter, or it was replayed or discarded already: see outbox dlq show ID", len(selection.IDs)-n, counted(len(selection.IDs), "letter"))
+				}
 				return a.printCleared(c.Output, "discarded %s\n", cleared{Letters: n}, err)
 			})
 		},
@@ -73,6 +76,9 @@ A relay does the same for replayed letters bit by bit (see outbox purge --help);
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if purge.OlderThan, err = parseAge(age); err != nil {
 				return usagef("--older-than is %q, want an age such as 30d or 12h", age)
+			}
+			if cmd.Flags().Changed("tenant") && purge.Tenant == "" {
+				return usagef("--tenant is empty: give it a value, or leave it out")
 			}
 			c, err := a.settings(config.Database, mapping)
 			if err != nil {

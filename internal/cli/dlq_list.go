@@ -157,8 +157,8 @@ func (a *app) letterStats(mapping *pflag.FlagSet) *cobra.Command {
 		Short: "Count dead letters by kind of error",
 		Long: `stats says how many letters there are in which state, and groups the pending ones, or those of --state, by what is wrong with them: the
 fingerprint of their last error, their reason and their type. Errors that differ only in numbers, ids, hexadecimal or quoted text have the
-same fingerprint, so "refused 10.0.0.3:6379" and "refused 10.0.0.4:6379" are one group. The filters, and --fingerprint of a
-group, can be given to list, replay and discard as they are.`,
+same fingerprint, so "refused 10.0.0.3:6379" and "refused 10.0.0.4:6379" are one group. The filters can be given to list, replay
+and discard as they are. One fingerprint may stand in several groups: --fingerprint with --type and --error-reason is one of them.`,
 		Example: `  outbox dlq stats
   outbox dlq stats --since 24h --limit 5 -o json`,
 		Args: cobra.NoArgs,

@@ -105,7 +105,9 @@ func (f *replayFlags) options(ctx context.Context, a *app, args []string) (o dea
 	if err != nil {
 		return o, fmt.Errorf("read payload: %w", err)
 	}
-	o.Payload = bytes.TrimSpace(o.Payload)
+	if o.Payload = bytes.TrimSpace(o.Payload); f.payload != "" && len(o.Payload) == 0 {
+		return o, usagef("--payload %s is empty: it would replay the payload that failed", f.payload)
+	}
 	return o, nil
 }
 

@@ -172,6 +172,37 @@ func TestDeadLetterPagesAndSkips(t *testing.T) {
 	exec1(e, `DROP OWNED BY dlq_nobody`)
 }
 
+// What a script leaves empty must not choose more than it meant, and what it names in vain is not a success.
+func TestDeadLetterEmptyValues(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	exec1(e, `INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history)
+		SELECT gen_random_uuid(), id, 'mail', '{}', 'Panic', 1, '[]' FROM apps, generate_series(1, 3)`)
+	empty := filepath.Join(t.TempDir(), "fixed.json")
+	if err := os.WriteFile(empty, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"discard", "--type", "mail", "--key", "", "--reason", "x"}, 2, "--key is empty"},
+		{[]string{"replay", "--tenant", "", "--dry-run"}, 2, "--tenant is empty"},
+		{[]string{"list", "--table", ""}, 2, "--table is empty"},
+		{[]string{"purge", "--tenant", ""}, 2, "--tenant is empty"},
+		{[]string{"replay", uuid.NewString(), "--payload", empty, "--yes"}, 2, "is empty"},
+		{[]string{"discard", uuid.NewString(), "--reason", "x"}, 1, "1 of 1 letter not discarded"},
+	} {
+		if r := e.run("", append([]string{"dlq"}, c.args...)...); r.code != c.code || !strings.Contains(r.err, c.says) {
+			t.Errorf("%v: exit code %d, want %d and %q\n%s%s", c.args, r.code, c.code, c.says, r.out, r.err)
+		}
+	}
+	if n := query[int](e, "SELECT count(*) FROM job_dlq WHERE discarded_at IS NULL AND replayed_at IS NULL"); n != 3 {
+		t.Errorf("%d letters are left as they were, want 3", n)
+	}
+}
+
 func TestDeadLetterUsage(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: "postgres://127.0.0.1:1/none"}

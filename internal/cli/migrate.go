@@ -20,7 +20,8 @@ func (a *app) migrate() *cobra.Command {
 		Long: `migrate makes the tables in PostgreSQL, in three sets, so that an application takes only what
 it uses:
 
-    core      outbox_events, job_dlq (dead letters), apps (tenants), outbox_lanes
+    core      outbox_events, job_dlq (dead letters), apps (tenants), and what relays and operators
+              keep: outbox_lanes, outbox_relays, outbox_maintenance, outbox_archive, outbox_audit
     events    event_outbox, an event bus with row-level security; stands on core
     crawl     crawl_runs, crawl_events, crawl_outbox and the view run_outbox; stands on core
 

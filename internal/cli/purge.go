@@ -23,6 +23,7 @@ type purge struct {
 
 func (a *app) purge() *cobra.Command {
 	var p purge
+	var age string
 	settings := config.Mapping()
 	settings.AddFlagSet(config.RetentionFlags())
 	for _, name := range []string{"retention", "dlq-retention", "retention-every"} {
@@ -45,11 +46,17 @@ What was removed is recorded in outbox_audit.
 --dry-run reads as much and counts exactly, and changes nothing.`,
 		Example: `  outbox purge --dry-run
   outbox purge --table outbox_events,crawl_outbox --older-than 72h --archive /var/lib/outbox/archive
-  outbox purge --table job_dlq --older-than 2160h -o json`,
+  outbox purge --table job_dlq --older-than 90d -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("older-than") && p.olderThan <= 0 {
-				return usagef("--older-than is %s, must be positive", p.olderThan)
+			if cmd.Flags().Changed("table") && len(p.tables) == 0 {
+				return usagef("--table is empty: give it a value, or leave it out")
+			}
+			if cmd.Flags().Changed("older-than") {
+				var err error
+				if p.olderThan, err = parseAge(age); err != nil || p.olderThan <= 0 {
+					return usagef("--older-than is %q, want an age above zero such as 30d or 12h", age)
+				}
 			}
 			c, err := a.settings(config.Database|config.Retaining, settings)
 			if err != nil {
@@ -72,7 +79,7 @@ What was removed is recorded in outbox_audit.
 		},
 	}
 	cmd.Flags().StringSliceVar(&p.tables, "table", nil, "`tables` to purge, job_dlq among them (default: all that exist)")
-	cmd.Flags().DurationVar(&p.olderThan, "older-than", 0, "`age` since delivery or replay (default: what --retention and --dlq-retention are for the relay, 168h and 720h)")
+	cmd.Flags().StringVar(&age, "older-than", "", "`age` since delivery or replay, as 30d or 12h (default: what --retention and --dlq-retention are for the relay, 168h and 720h)")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "count what would go, change nothing")
 	cmd.Flags().AddFlagSet(settings)
 	cmd.Flags().SortFlags = false

@@ -84,7 +84,8 @@ func TestPurgeRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"--older-than", "-1h"}, 2, "must be positive"},
+		{[]string{"--older-than", "-1h"}, 2, "above zero"},
+		{[]string{"--table", ""}, 2, "--table is empty"},
 		{[]string{"--table", "nobody"}, 2, "no layout for table nobody"},
 		{[]string{"--archive", "/no/such/directory"}, 2, "neither table nor none nor a directory"},
 		{[]string{"--table", "outbox_events", "--retention", "0"}, 2, "--older-than"},

@@ -100,6 +100,8 @@ BEGIN
         ('outbox_operator', 'job_dlq',       'SELECT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
         ('outbox_operator', 'outbox_audit',  'SELECT, INSERT'),
         ('outbox_operator', 'apps',          'SELECT'),
+        ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
+        ('outbox_operator', 'outbox_relays', 'SELECT'),
         ('outbox_operator', 'outbox_events', 'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, processed_at, generation)'),
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, published_at, generation)'),
         ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT'),   -- dead rows left it
