@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,13 +41,19 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 	case len(records) > 0:
 		return records, nil
 	}
-	// None came before it; but that it is the first is certain only if they are computed one by one.
-	records, err = s.read(ctx, s.sql.claimOneByOne, ask, limit.Bytes, numbers, ask)
-	switch {
-	case err == nil || !ofTheData(err):
-		return records, err
-	case len(records) > 0:
-		return records, nil
+	// None came before it, so it is the first; but not where the rows are sorted, because all of them are computed before. There they are asked for one by one.
+	sorted, explained := s.sorts(ctx, numbers, ask)
+	if explained != nil {
+		return nil, explained
+	}
+	if sorted {
+		records, err = s.read(ctx, s.sql.claimOneByOne, ask, limit.Bytes, numbers, ask)
+		switch {
+		case err == nil || !ofTheData(err):
+			return records, err
+		case len(records) > 0:
+			return records, nil
+		}
 	}
 	records, again := s.read(ctx, s.sql.claimUnreadable, 1, limit.Bytes, numbers, 1)
 	if again != nil || len(records) == 0 {
@@ -53,6 +61,20 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 	}
 	records[0].Defect = "the row cannot be read: " + err.Error()
 	return records, nil
+}
+
+// sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read: such a row may take seconds to find out
+// about, and to do so twice would be longer than a claim may take.
+func (s *Store) sorts(ctx context.Context, numbers []int16, ask int) (bool, error) {
+	rows, err := s.pool.Query(ctx, "EXPLAIN "+s.sql.claim, numbers, ask)
+	if err != nil {
+		return false, fmt.Errorf("explain a claim of %s: %w", s.layout.Table, err)
+	}
+	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return false, fmt.Errorf("explain a claim of %s: %w", s.layout.Table, err)
+	}
+	return slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, "Sort Key") }), nil
 }
 
 // read runs a claim of at most ask rows. With an error it returns the rows that came before it.

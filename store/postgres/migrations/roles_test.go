@@ -119,7 +119,7 @@ var allowed = map[string][]string{
 		"event_outbox SELECT", "event_outbox UPDATE", "event_outbox REVIVE",
 		"crawl_outbox SELECT", // and INSERT, though not for runs it has to look up, as the statement here: see TestOperatorRole beside the store
 		"job_dlq SELECT", "job_dlq DECIDE", "job_dlq DELETE",
-		"outbox_audit SELECT", "outbox_audit INSERT", "apps SELECT", "outbox_lanes SELECT",
+		"outbox_audit SELECT", "outbox_audit INSERT", "apps SELECT",
 	},
 	"outbox_reader": {
 		"outbox_audit SELECT", "outbox_events SELECT", "event_outbox SELECT", "crawl_outbox SELECT", "crawl_events SELECT", "crawl_runs SELECT", "job_dlq SELECT",
