@@ -117,30 +117,35 @@ var ErrNotAllowed = errors.New("this database role lacks privileges")
 // checkAllowed finds out whether this role may read the table and write down what became of its events. Tables of the migration sets
 // are granted by roles.sql; nobody but their owner can grant a mapped one.
 func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l Layout) error {
-	sql, err := plain("check_allowed")
-	if err != nil {
-		return err
-	}
 	var sets []string
 	for _, c := range []string{l.Status, l.DeliveredAt, l.Attempts, l.NextRetryAt, l.LastError, l.ErrorHistory, l.DeliveredTo} {
 		if c != "" {
 			sets = append(sets, c)
 		}
 	}
-	rows, err := pool.Query(ctx, sql, quoteTable(l.Table), sets, l.Status == "")
+	return allowed(ctx, pool, "serve table", l.Table, "check_allowed", sets, l.Status == "")
+}
+
+// allowed runs a statement that lists the privileges this role lacks on a table for a purpose; $1 is the table.
+func allowed(ctx context.Context, pool *pgxpool.Pool, purpose, table, statement string, args ...any) error {
+	sql, err := plain(statement)
 	if err != nil {
-		return fmt.Errorf("check privileges on %s: %w", l.Table, err)
+		return err
+	}
+	rows, err := pool.Query(ctx, sql, append([]any{quoteTable(table)}, args...)...)
+	if err != nil {
+		return fmt.Errorf("check privileges on %s: %w", table, err)
 	}
 	lacks, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return fmt.Errorf("check privileges on %s: %w", l.Table, err)
+		return fmt.Errorf("check privileges on %s: %w", table, err)
 	}
 	if len(lacks) == 0 {
 		return nil
 	}
-	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login", strings.Join(lacks, ", "), l.Table)
-	if _, ours := migrationSets[l.Table]; ours {
+	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login", strings.Join(lacks, ", "), table)
+	if _, ours := migrationSets[table]; ours {
 		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
 	}
-	return fmt.Errorf("serve table %s: %w: %s: %s", l.Table, ErrNotAllowed, strings.Join(lacks, ", "), remedy)
+	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, ErrNotAllowed, strings.Join(lacks, ", "), remedy)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -103,26 +102,7 @@ func openRetention(ctx context.Context, pool *pgxpool.Pool, layout Layout, order
 
 // checkRemovable is checkAllowed for who removes rows.
 func checkRemovable(ctx context.Context, pool *pgxpool.Pool, l Layout) error {
-	sql, err := plain("retention_allowed")
-	if err != nil {
-		return err
-	}
-	rows, err := pool.Query(ctx, sql, quoteTable(l.Table))
-	if err != nil {
-		return fmt.Errorf("check privileges on %s: %w", l.Table, err)
-	}
-	lacks, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return fmt.Errorf("check privileges on %s: %w", l.Table, err)
-	}
-	if len(lacks) == 0 {
-		return nil
-	}
-	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login", strings.Join(lacks, ", "), l.Table)
-	if _, ours := migrationSets[l.Table]; ours {
-		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the login"
-	}
-	return fmt.Errorf("remove rows of %s: %w: %s: %s", l.Table, ErrNotAllowed, strings.Join(lacks, ", "), remedy)
+	return allowed(ctx, pool, "remove rows of", l.Table, "retention_allowed")
 }
 
 // prepare fills the statements in, and has the server check them: a column of a mapped table may not be of the type that its part asks for.
