@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -87,7 +88,11 @@ func Replay(ctx context.Context, store Replayer, o ReplayOptions) (Replayed, err
 	if o.Payload != nil {
 		probe := outbox.Event{Topic: "replay", Source: "replay", Payload: o.Payload}
 		if err := probe.Validate(outbox.DefaultMaxPayload); err != nil {
-			return sum, fmt.Errorf("replace payload: %w", err)
+			var field *outbox.FieldError // its text would name an event by number, and there is one letter
+			if errors.As(err, &field) {
+				err = fmt.Errorf("%w: the new payload %s", outbox.ErrInvalidEvent, field.Problem)
+			}
+			return sum, fmt.Errorf("replay: %w", err)
 		}
 	}
 	run, err := outbox.NewID()
