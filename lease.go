@@ -75,10 +75,7 @@ func (k *leaseKeeper) put(worker int) {
 	defer k.mu.Unlock()
 	k.using[worker] = nil
 	if len(k.lanes) > k.share {
-		select {
-		case k.freed <- struct{}{}:
-		default:
-		}
+		signal(k.freed)
 	}
 }
 
@@ -194,10 +191,7 @@ func (k *leaseKeeper) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.leaving = true
-	select {
-	case k.freed <- struct{}{}:
-	default:
-	}
+	signal(k.freed)
 }
 
 // leave gives the lanes back so that a successor starts at once. ctx is the one of Run, which has ended.

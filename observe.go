@@ -103,6 +103,14 @@ func (w *worker) succeeded() {
 	}
 }
 
+// report tells everybody who wants to know about a batch.
+func (r *Relay) report(b BatchReport) {
+	r.tally.add(b)
+	if r.cfg.Observer != nil {
+		r.cfg.Observer.ObserveBatch(b)
+	}
+}
+
 // tally sums batches up to one log line a second of work (FR-005: log events published, latency, failures).
 type tally struct {
 	mu        sync.Mutex

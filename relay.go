@@ -65,10 +65,15 @@ func NewRelay(store Store, sink Sink, cfg RelayConfig) (*Relay, error) {
 // Wake makes an idle relay look at once instead of at its next poll. It never blocks. A wake-up that gets lost costs PollMax.
 func (r *Relay) Wake() {
 	for _, w := range r.workers {
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
+		signal(w.wake)
+	}
+}
+
+// signal leaves a message in a channel of one, if there is none yet. It never blocks.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -259,19 +264,16 @@ func (w *worker) deliver(hardStop context.Context, pass ticket, lanes []Lane, un
 	settled, err := w.settle(hardStop, lanes, v.outcomes)
 	t3 := time.Now()
 
-	report := BatchReport{
+	b := BatchReport{
 		Table: w.cfg.Name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Unavailable: v.unavailable != nil,
 		Claim: took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
 	}
 	for i := range v.outcomes {
 		if o := &v.outcomes[i]; o.State == Delivered && !o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
-			report.Latencies = append(report.Latencies, t2.Sub(o.Record.WrittenAt))
+			b.Latencies = append(b.Latencies, t2.Sub(o.Record.WrittenAt))
 		}
 	}
-	w.tally.add(report)
-	if w.cfg.Observer != nil {
-		w.cfg.Observer.ObserveBatch(report)
-	}
+	w.report(b)
 	switch {
 	case err != nil:
 		return false, err

@@ -170,9 +170,6 @@ func (w *worker) bury(hardStop context.Context, lanes []Lane, rec *Record) error
 	}
 	w.cfg.Logger.Error("poison event found, it becomes a dead letter", "table", w.cfg.Name, "event", rec.ID, "lane", rec.Lane, "crashes", lanes[0].Crashes)
 	settled, err := w.settle(hardStop, lanes, []Outcome{out})
-	w.tally.add(BatchReport{Table: w.cfg.Name, Claimed: 1, Settled: settled})
-	if w.cfg.Observer != nil {
-		w.cfg.Observer.ObserveBatch(BatchReport{Table: w.cfg.Name, Claimed: 1, Settled: settled})
-	}
+	w.report(BatchReport{Table: w.cfg.Name, Claimed: 1, Settled: settled})
 	return err
 }
