@@ -14,6 +14,8 @@ const (
 	maxBatchesPerClaim = 16
 )
 
+const maxPatience = 3 // doublings of a claim's time
+
 const (
 	probeRecords   = 10                     // first try whether a sink is there again
 	probeTime      = 100 * time.Millisecond // a sink that refuses quicker than this is shown the next batch of a probe too
@@ -64,13 +66,20 @@ func (w *worker) adapt(full bool, claim, rest time.Duration) {
 // and leaves nothing behind when the relay dies.
 //
 // It asks by state and never by "position > last": a lower position may commit later, and would be lost.
-func (r *Relay) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
+//
+// One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout: a single row may take longer than that to turn into text
+// (15 s for a number that is 1 GB long, on a busy machine), and with the same limit it would hold its lanes for ever.
+func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
 	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
-	ctx, cancel := context.WithTimeout(ctx, r.cfg.DatabaseTimeout)
+	limited, cancel := context.WithTimeout(ctx, w.cfg.DatabaseTimeout<<w.patience)
 	defer cancel()
-	records, err := r.store.Claim(ctx, lanes, limit)
+	records, err := w.store.Claim(limited, lanes, limit)
 	if err != nil {
+		if limited.Err() != nil && ctx.Err() == nil {
+			w.patience = min(w.patience+1, maxPatience)
+		}
 		return nil, fmt.Errorf("claim: %w", err)
 	}
+	w.patience = 0
 	return records, nil
 }

@@ -27,7 +27,7 @@ type RelayConfig struct {
 	LeaseMargin time.Duration // no publish in the last part of a lease (a tenth of LeaseTTL)
 
 	PublishTimeout  time.Duration // for one batch (5 s); an unanswered delivery is published again
-	DatabaseTimeout time.Duration // for one claim or one attempt to settle (10 s)
+	DatabaseTimeout time.Duration // for one claim or one attempt to settle (10 s); a claim that ran out of it gets more at the next try, up to 8 times
 	DrainTimeout    time.Duration // for the batch in flight when Run is told to stop (30 s)
 
 	MaxAttempts int           // failed attempts before a record is dead (5)

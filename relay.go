@@ -39,6 +39,8 @@ type worker struct {
 	outage  int  // the last one of the sink whose backlog this worker has drained
 	alone   bool // whether the next turn is for trials of single events
 
+	patience int // how often the last claims in a row have run out of time
+
 	mu        sync.Mutex
 	progress  time.Time
 	lastError string

@@ -53,6 +53,9 @@ func (m *memory) Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 	}
 	m.claims = append(m.claims, time.Since(m.started))
 	m.limits = append(m.limits, limit)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	asked, blocked := map[int16]bool{}, heldKeys{}
 	for _, l := range lanes {
 		asked[l.Number] = true
@@ -353,6 +356,23 @@ func TestRelayWithSlowClaims(t *testing.T) {
 		pass(10 * time.Second)
 		if len(m.published) != 1 {
 			t.Errorf("published %v after the first claim, want one", m.published)
+		}
+	})
+}
+
+// A row that takes a minute to read is read in the end: the next claim is given more time than the one that ran out of it.
+func TestRelayGivesASlowClaimMoreTime(t *testing.T) {
+	m := &memory{claimHook: func(ctx context.Context) {
+		select {
+		case <-time.After(time.Minute):
+		case <-ctx.Done():
+		}
+	}}
+	m.add("a")
+	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *Relay) {
+		pass(4 * time.Minute) // 10 s, 20 s, 40 s, then one that may take 80 s, and pauses between them
+		if len(m.published) != 1 {
+			t.Errorf("published %v, claimed at %v: want one", m.published, m.claims)
 		}
 	})
 }

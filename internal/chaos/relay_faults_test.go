@@ -13,7 +13,7 @@ var relayFaults = []fault{
 	{name: "relay-killed-mid-batch", load: load{payload: 400_000, perSecond: 30, keys: 20}, strike: killedMidBatch},
 	{name: "relay-stopped-before-publish", strike: zombie("before-publish", "relay cannot make progress")},
 	{name: "relay-stopped-after-publish", strike: zombie("after-publish", `"lost":`)},
-	{name: "relay-terminated-under-load", maxAge: 2 * time.Second, strike: terminated},
+	{name: "relay-terminated-under-load", maxAge: ttl - ttl/10, strike: terminated},
 	{name: "relays-joining-and-leaving", strike: joiningAndLeaving},
 	{name: "relay-clocks-10-min-apart", strike: clocksApart},
 }
