@@ -21,6 +21,8 @@ var layers = []layer{
 	{"retention", 2, "works on an interface that a store fulfils, not on a store"},
 	{"inbox", 2, "used by consumers, who may not even run this relay"},
 	{"crawl", 2, "one application of the outbox; HTTP is the gateway's"},
+	{"stream", 2, "history, then live, for any number of readers; works on interfaces that a store and a broker fulfil"},
+	{"token", 2, "who may use the API; works on an interface that a store fulfils"},
 	{"store/*", 3, "a user of one store does not compile the others, nor any sink"},
 	{"sink/*", 3, "a user of one broker does not compile the others, nor a database"},
 	{"outboxtest", 3, "suites that run against any store or sink, so they can name none"},

@@ -1,0 +1,77 @@
+package crawl
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Status is where a run stands.
+type Status string
+
+// The values of crawl_status (seed 001).
+const (
+	Pending   Status = "PENDING"
+	Running   Status = "RUNNING"
+	Completed Status = "COMPLETED"
+	Failed    Status = "FAILED"
+	Cancelled Status = "CANCELLED"
+)
+
+// Statuses are all of them, in the order of a run's life.
+var Statuses = []Status{Pending, Running, Completed, Failed, Cancelled}
+
+// Ended tells whether a run with this status stays as it is.
+func (s Status) Ended() bool { return s == Completed || s == Failed || s == Cancelled }
+
+// External is the crawler of a run that is driven from outside, over the API: no worker claims it.
+const External = "external"
+
+// DefaultTenant owns the runs of an installation that knows no tenants (ADR-004: the default of tenant_id).
+const DefaultTenant = "default"
+
+// Run is one crawl of an application.
+type Run struct {
+	ID           uuid.UUID       `json:"runId"`
+	Tenant       string          `json:"tenant"`
+	Status       Status          `json:"status"`
+	AppPackage   string          `json:"appPackage"`
+	DeviceConfig json.RawMessage `json:"deviceConfig,omitempty"`
+	MaxSteps     int             `json:"maxSteps"`
+	Goal         string          `json:"goal,omitempty"`
+	Crawler      string          `json:"crawler"`
+	CreatedAt    time.Time       `json:"createdAt"`
+	StartedAt    *time.Time      `json:"startedAt,omitempty"`
+	CompletedAt  *time.Time      `json:"completedAt,omitempty"` // of COMPLETED and FAILED
+	CancelledAt  *time.Time      `json:"cancelledAt,omitempty"`
+	Error        string          `json:"error,omitempty"` // of FAILED
+	LastSeq      int64           `json:"lastSeq"`         // number of its last event so far; 0: none
+}
+
+// NewRun is what the creator of a run decides.
+type NewRun struct {
+	AppPackage   string          // required, at most 255 characters
+	DeviceConfig json.RawMessage // a JSON object, or nil
+	MaxSteps     int             // nodes a worker runs before it ends the run; 0: 100 (FR-006), at most MaxMaxSteps
+	Goal         string
+	Crawler      string // who crawls it; "": External
+
+	// IdempotencyKey makes a second Create with the same key and the same content return the run of the first. "": each Create makes a run.
+	IdempotencyKey string
+}
+
+// RunFilter chooses runs. The zero value chooses all of a tenant.
+type RunFilter struct {
+	Status     Status
+	AppPackage string
+	// Before continues a list: the runs after this one in it, which are older. The zero Cursor begins with the newest.
+	Before Cursor
+	Limit  int // 0: 50, at most 500
+}
+
+// Cursor is the place of a run in a list, newest first.
+type Cursor struct {
+	CreatedAt time.Time
+	ID        uuid.UUID
+}

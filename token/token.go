@@ -1,0 +1,71 @@
+// Package token is who may use the HTTP API: bearer tokens, and tickets for what cannot send a header.
+//
+// Guaranteed: a secret is shown once, when it is made; what is stored is its SHA-256, which for 256 random bits is as good as any slow hash; a token is good for one
+// tenant and some scopes until it expires or is revoked; a ticket is good for one use within 30 seconds.
+//
+// Not guaranteed: that revoking a token closes the streams that it opened. They end when the gateway rotates their connections.
+//
+// It contains no SQL and no HTTP: package store/postgres keeps the tokens, package gateway asks for them.
+package token
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Scope is something that a token allows.
+type Scope string
+
+// The scopes. Each is needed by itself: write does not include read.
+const (
+	Read    Scope = "read"    // look at runs, events and streams
+	Write   Scope = "write"   // create runs, append events, start, complete, fail
+	Operate Scope = "operate" // cancel runs
+)
+
+// Scopes are all of them.
+var Scopes = []Scope{Read, Write, Operate}
+
+// TicketTTL is how long a ticket may be used.
+const TicketTTL = 30 * time.Second
+
+// ErrUnauthorized says that a token or ticket is malformed, unknown, expired, revoked or used. Which of them is told to nobody.
+var ErrUnauthorized = errors.New("the token or ticket is not valid")
+
+// Token is what is stored of a token.
+type Token struct {
+	ID        string     `json:"id"` // 12 characters of a-z and 2-7
+	Name      string     `json:"name,omitempty"`
+	Tenant    string     `json:"tenant"`
+	Scopes    []Scope    `json:"scopes"`
+	CreatedAt time.Time  `json:"createdAt"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"` // nil: never
+	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+}
+
+// Principal is whoever makes a request.
+type Principal struct {
+	Token  string // its id; "": authentication is off
+	Tenant string
+	Scopes []Scope
+}
+
+// Store keeps tokens and tickets, by the database's clock. Package store/postgres has one.
+type Store interface {
+	// CreateToken inserts t with the SHA-256 of its secret. ExpiresAt is ttl from now; ttl 0: never.
+	CreateToken(ctx context.Context, t Token, sum [32]byte, ttl time.Duration) (Token, error)
+	// ListTokens returns all tokens of a tenant, or of all tenants for "", newest first.
+	ListTokens(ctx context.Context, tenant string) ([]Token, error)
+	// RevokeToken makes a token invalid from now on. An unknown or revoked one: ErrUnknown.
+	RevokeToken(ctx context.Context, id string) (Token, error)
+	// ValidToken returns a token that is neither expired nor revoked, and the SHA-256 of its secret. Else ErrUnauthorized.
+	ValidToken(ctx context.Context, id string) (t Token, sum [32]byte, err error)
+	// CreateTicket inserts a ticket for p, by the SHA-256 of its secret, and removes some that have expired.
+	CreateTicket(ctx context.Context, p Principal, sum [32]byte, ttl time.Duration) error
+	// RedeemTicket removes a ticket and returns whose it is, if it has not expired and its token is still valid. Else ErrUnauthorized.
+	RedeemTicket(ctx context.Context, sum [32]byte) (Principal, error)
+}
+
+// ErrUnknown says that there is no such token, or that it is revoked already.
+var ErrUnknown = errors.New("there is no such token")
