@@ -1,0 +1,228 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Log is the history of runs: what was committed. A page may be read at any time, by many readers at once.
+type Log interface {
+	// Page returns at most limit events of a run with a greater number than after, in order.
+	Page(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Message, error)
+	// Tops returns the number of the last event of each of these runs; a run without events may be left out.
+	Tops(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
+}
+
+// Config holds a Hub's settings. The zero value is good.
+type Config struct {
+	// PollInterval is how often the log is asked for events that did not arrive live (200 ms, FR-005's interval).
+	PollInterval time.Duration
+	// PageSize is how many events are read from the log at once (500).
+	PageSize int
+	// LogTimeout bounds one read of the log (10 s).
+	LogTimeout time.Duration
+	// SubscribeTimeout is how long a reader's beginning waits for the broker to acknowledge; after it, it begins with the log alone (1 s).
+	SubscribeTimeout time.Duration
+	// Linger is how long the messages of a topic are kept after its last reader has gone, so that one that comes back goes on where it was (1 min).
+	Linger time.Duration
+	// RunChannel names the channel of a run ("run:" and its id, FR-005).
+	RunChannel func(tenant string, run uuid.UUID) (string, error)
+	// TopicChannel names the channel of a topic (the topic itself).
+	TopicChannel func(tenant, topic string) (string, error)
+	Logger       *slog.Logger // nil: slog.Default
+}
+
+func (c Config) withDefaults() Config {
+	duration := func(v *time.Duration, d time.Duration) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	duration(&c.PollInterval, 200*time.Millisecond)
+	duration(&c.LogTimeout, 10*time.Second)
+	duration(&c.SubscribeTimeout, time.Second)
+	duration(&c.Linger, time.Minute)
+	if c.PageSize <= 0 {
+		c.PageSize = 500
+	}
+	if c.RunChannel == nil {
+		c.RunChannel = func(_ string, run uuid.UUID) (string, error) { return "run:" + run.String(), nil }
+	}
+	if c.TopicChannel == nil {
+		c.TopicChannel = func(_, topic string) (string, error) { return topic, nil }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// Hub serves the streams of one process. Each run or topic that has readers is followed once, however many they are.
+type Hub struct {
+	log  Log
+	live Live
+	cfg  Config
+
+	mu    sync.Mutex
+	tails map[Source]tail
+
+	fills chan *runTail // whose log is to be read for all their readers
+	stats counters
+}
+
+type counters struct {
+	readers, fromLive, fromLog, gaps, resets, logErrors atomic.Int64
+}
+
+// Stats are counted since the process began, but for Readers and Sources, which are now.
+type Stats struct {
+	Readers   int64 // open
+	Sources   int64 // runs and topics that are followed
+	FromLive  int64 // events that arrived from the broker in time
+	FromLog   int64 // events that readers read from the log: history, and what they were too slow for
+	Gaps      int64 // events that did not arrive from the broker and were found in the log
+	Resets    int64 // readers of a topic that were told that they missed something
+	LogErrors int64 // failed reads of the log
+}
+
+// Source is what can be followed: a run, or a topic.
+type Source struct {
+	Tenant string
+	Run    uuid.UUID // uuid.Nil: Topic
+	Topic  string
+}
+
+// tail follows one source for all its readers.
+type tail interface {
+	// begin makes the source ready. It is called once, before any next.
+	begin(ctx context.Context)
+	// position returns where a reader without a cursor begins.
+	position() int64
+	// next returns messages after cursor, which may need the log, or none if there are none now. reset says that some may have been missed.
+	next(ctx context.Context, cursor int64) (messages []Message, reset bool, err error)
+	// end stops following.
+	end()
+	common() *following
+}
+
+// New returns a hub. It does nothing until Run.
+func New(log Log, live Live, cfg Config) *Hub {
+	return &Hub{log: log, live: live, cfg: cfg.withDefaults(), tails: map[Source]tail{}, fills: make(chan *runTail, fillsWaiting)}
+}
+
+const (
+	fillsWaiting = 1024
+	fillers      = 4 // reads of the log at once, besides those that readers do themselves
+)
+
+// Run looks for lost events until ctx ends. Without it, what the broker loses is found only when the next event arrives.
+func (h *Hub) Run(ctx context.Context) error {
+	var filling sync.WaitGroup
+	defer filling.Wait()
+	for range fillers {
+		filling.Go(func() {
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case t := <-h.fills:
+					t.read(ctx)
+				}
+			}
+		})
+	}
+	timer := time.NewTimer(h.cfg.PollInterval)
+	defer timer.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		began := time.Now()
+		err := h.poll(ctx)
+		if err != nil && ctx.Err() == nil {
+			if !failing {
+				h.cfg.Logger.Error("streams cannot ask the log for lost events, trying again", "error", err)
+			}
+		}
+		if failing && err == nil {
+			h.cfg.Logger.Info("streams ask the log again")
+		}
+		failing = err != nil
+		// A log that is slow to answer is not asked all the time.
+		timer.Reset(max(h.cfg.PollInterval, 2*time.Since(began)))
+	}
+}
+
+// topsAtOnce bounds one question: each run costs a probe of an index.
+const topsAtOnce = 500
+
+// poll asks for the last number of every followed run, and has those read that did not arrive. One question serves all readers.
+func (h *Hub) poll(ctx context.Context) error {
+	h.mu.Lock()
+	byTenant := map[string][]*runTail{}
+	for source, t := range h.tails {
+		if run, ok := t.(*runTail); ok {
+			byTenant[source.Tenant] = append(byTenant[source.Tenant], run)
+		}
+	}
+	h.mu.Unlock()
+	var problems []error
+	for tenant, tails := range byTenant {
+		for len(tails) > 0 {
+			some := tails[:min(len(tails), topsAtOnce)]
+			tails = tails[len(some):]
+			problems = append(problems, h.ask(ctx, tenant, some...))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// ask asks the log for the last numbers of some runs of a tenant, and tells them.
+func (h *Hub) ask(ctx context.Context, tenant string, tails ...*runTail) error {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.LogTimeout)
+	defer cancel()
+	runs, before := make([]uuid.UUID, len(tails)), make([]int64, len(tails))
+	for i, t := range tails {
+		runs[i], before[i] = t.source.Run, t.last()
+	}
+	tops, err := h.log.Tops(ctx, tenant, runs)
+	if err != nil {
+		h.stats.logErrors.Add(1)
+		return err
+	}
+	for i, t := range tails {
+		t.reached(tops[runs[i]], before[i])
+	}
+	return nil
+}
+
+func (h *Hub) page(ctx context.Context, s Source, after int64) ([]Message, error) {
+	ctx, cancel := context.WithTimeout(ctx, h.cfg.LogTimeout)
+	defer cancel()
+	messages, err := h.log.Page(ctx, s.Tenant, s.Run, after, h.cfg.PageSize)
+	if err != nil {
+		h.stats.logErrors.Add(1)
+	}
+	return messages, err
+}
+
+// Stats returns what happened so far.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	sources := len(h.tails)
+	h.mu.Unlock()
+	c := &h.stats
+	return Stats{
+		Readers: c.readers.Load(), Sources: int64(sources), FromLive: c.fromLive.Load(), FromLog: c.fromLog.Load(),
+		Gaps: c.gaps.Load(), Resets: c.resets.Load(), LogErrors: c.logErrors.Load(),
+	}
+}

@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// ErrBeyond says that a reader has seen events that the log does not have (any more): a database that took over had not received them. It has to begin again.
+var ErrBeyond = errors.New("the log ends before the reader's cursor")
+
+// Reader reads some sources, each from its own cursor on. It is for one goroutine.
+type Reader struct {
+	hub     *Hub
+	tails   []tail
+	cursors []int64
+	turn    int           // whose turn it is to be looked at first: a busy source must not hide the others
+	wake    chan struct{} // something may have come
+	timer   *time.Timer
+	beyond  atomic.Bool
+}
+
+// Start is where a reader begins: a source, and the number of the last event it has.
+type Start struct {
+	Source
+	After int64
+	Now   bool // instead of After: with what comes from now on (a topic only)
+}
+
+// Batch is what a reader is given: messages of one source.
+type Batch struct {
+	Source   int // its place in the reader's list
+	Messages []Message
+	// Reset says that messages of a topic may have been missed. The cursors are those to go on with.
+	Reset bool
+}
+
+// Open follows sources. It returns once their history can be read without missing what is published meanwhile. The reader must be closed. Errors are ctx's.
+func (h *Hub) Open(ctx context.Context, starts ...Start) (*Reader, error) {
+	r := &Reader{hub: h, wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	r.timer.Stop()
+	h.stats.readers.Add(1)
+	for _, s := range starts {
+		t, err := h.follow(ctx, s.Source, r)
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("follow: %w", err)
+		}
+		cursor := s.After
+		if s.Now {
+			cursor = t.position()
+		}
+		r.tails, r.cursors = append(r.tails, t), append(r.cursors, cursor)
+	}
+	return r, nil
+}
+
+// Close ends the reader.
+func (r *Reader) Close() {
+	for _, t := range r.tails {
+		r.hub.leave(t, r)
+	}
+	r.tails = nil
+	r.timer.Stop()
+	r.hub.stats.readers.Add(-1)
+}
+
+// Cursors returns the number of the last event given out of each source: where a later reader goes on. The slice is the reader's.
+func (r *Reader) Cursors() []int64 { return r.cursors }
+
+// Next returns what comes next, waiting for it up to idle; an empty batch says that nothing came. While the log cannot be read nothing comes. Errors: ctx's,
+// and ErrBeyond.
+func (r *Reader) Next(ctx context.Context, idle time.Duration) (Batch, error) {
+	deadline := time.Now().Add(idle)
+	for {
+		b, found, err := r.pull(ctx)
+		if found || ctx.Err() != nil {
+			return b, ctx.Err()
+		}
+		if r.beyond.Load() {
+			return Batch{}, ErrBeyond
+		}
+		pause := time.Until(deadline)
+		if err != nil {
+			pause = min(pause, r.hub.cfg.PollInterval)
+		}
+		if pause <= 0 {
+			return Batch{}, nil
+		}
+		r.timer.Reset(pause)
+		select {
+		case <-ctx.Done():
+			return Batch{}, ctx.Err()
+		case <-r.wake:
+		case <-r.timer.C:
+		}
+	}
+}
+
+// pull looks at each source once, without waiting for anything but the log.
+func (r *Reader) pull(ctx context.Context) (b Batch, found bool, problem error) {
+	for range r.tails {
+		i := r.turn
+		r.turn = (r.turn + 1) % len(r.tails)
+		messages, reset, err := r.tails[i].next(ctx, r.cursors[i])
+		switch {
+		case err != nil:
+			problem = err
+		case reset:
+			r.cursors[i] = r.tails[i].position()
+			return Batch{Source: i, Reset: true}, true, nil
+		case len(messages) > 0:
+			r.cursors[i] = messages[len(messages)-1].Seq
+			return Batch{Source: i, Messages: messages}, true, nil
+		}
+	}
+	return Batch{}, false, problem
+}
+
+// look makes Next look again.
+func (r *Reader) look() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,155 @@
+package stream
+
+import "context"
+
+// runTail follows a run. Its events are numbered without a gap, so what arrives live is only trusted where it continues what is known; everything else
+// is a reason to read the log.
+type runTail struct {
+	*following
+
+	// Guarded by mu.
+	known   bool // top was read from the log
+	top     int64
+	ring    ring  // ends with top
+	exists  int64 // an event with this number was committed
+	filling bool  // somebody reads the log up to exists
+}
+
+// begin subscribes first and asks for the top then: what is committed afterwards arrives live, what was before is in the log.
+func (t *runTail) begin(ctx context.Context) {
+	channel, err := t.hub.cfg.RunChannel(t.source.Tenant, t.source.Run)
+	if err == nil {
+		t.subscribe(ctx, channel, t)
+	}
+	// If the log does not answer, the next poll tells what is known.
+	_ = t.hub.ask(context.WithoutCancel(ctx), t.source.Tenant, t)
+}
+
+func (t *runTail) last() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.top
+}
+
+// position is of no use to a run: its readers say where they begin.
+func (t *runTail) position() int64 { return 0 }
+
+// Message implements Listener.
+func (t *runTail) Message(payload []byte) {
+	m, ok := decodeRun(payload, t.source.Run)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !ok:
+		t.exists = max(t.exists, t.top+1)
+	case t.known && m.Seq == t.top+1:
+		t.add(m)
+		t.hub.stats.fromLive.Add(1)
+		t.wake()
+	case m.Seq > t.top:
+		t.exists = max(t.exists, m.Seq) // the relay publishes what is committed
+	}
+	t.fill()
+}
+
+// Lost implements Listener. The poll goes on.
+func (t *runTail) Lost() {}
+
+// Resumed implements Listener. The poll finds what was missed.
+func (t *runTail) Resumed() {}
+
+// reached is told the number of the run's last event, and what was known before the log was asked.
+func (t *runTail) reached(top, before int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !t.known:
+		t.known, t.top = true, top
+		t.wake()
+	case top < before:
+		// The log has lost events: a database that took over had not received them. Their numbers will be given to others, and readers that have seen
+		// them cannot go on as if nothing had happened.
+		t.top, t.exists = top, top
+		t.ring.clear()
+		for r := range t.readers {
+			r.beyond.Store(true)
+		}
+		t.wake()
+	}
+	t.exists = max(t.exists, top)
+	t.fill()
+}
+
+// add appends the event that follows top. mu is held.
+func (t *runTail) add(m Message) {
+	if m.Seq != t.top+1 {
+		t.ring.clear()
+	}
+	t.ring.add(m)
+	t.top = m.Seq
+}
+
+// fill has the log read up to what is known to exist. mu is held.
+func (t *runTail) fill() {
+	if !t.known || t.filling || t.exists <= t.top {
+		return
+	}
+	select {
+	case t.hub.fills <- t:
+		t.filling = true
+	default: // very much to do; the next poll comes by here
+	}
+}
+
+// read reads the log up to what is known to exist. One read serves all readers.
+func (t *runTail) read(ctx context.Context) {
+	for {
+		t.mu.Lock()
+		top := t.top
+		done := t.exists <= top
+		if done {
+			t.filling = false
+		}
+		t.mu.Unlock()
+		if done {
+			return
+		}
+		messages, err := t.hub.page(ctx, t.source, top)
+		t.mu.Lock()
+		for _, m := range messages {
+			if m.Seq > t.top {
+				t.add(m)
+				t.hub.stats.gaps.Add(1)
+			}
+		}
+		if len(messages) > 0 {
+			t.wake()
+		}
+		over := err != nil || len(messages) == 0 // the next poll tries again
+		if over {
+			t.filling, t.exists = false, t.top
+		}
+		t.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}
+
+// next implements tail.
+func (t *runTail) next(ctx context.Context, cursor int64) (messages []Message, _ bool, err error) {
+	t.mu.Lock()
+	if !t.known || cursor >= t.top {
+		t.mu.Unlock()
+		return nil, false, nil
+	}
+	if recent := t.ring.messages; len(recent) > 0 && cursor+1 >= recent[0].Seq {
+		messages = recent[cursor+1-recent[0].Seq:]
+		t.mu.Unlock()
+		return messages[:len(messages):len(messages)], false, nil
+	}
+	t.mu.Unlock()
+	messages, err = t.hub.page(ctx, t.source, cursor)
+	t.hub.stats.fromLog.Add(int64(len(messages)))
+	return messages, false, err
+}
