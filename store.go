@@ -94,7 +94,8 @@ type Record struct {
 	Lane     int16
 	OrderKey int64 // hash of the ordering key; meaningful only if Keyed
 	Keyed    bool
-	// Sequence is the number consumers see: the table's own per-key sequence if it has one, else Position.
+	// Sequence is the number consumers see: the table's own per-key sequence if it has one, else Position. 0: the row has none. Its position would be
+	// taken for a place in the sequence.
 	Sequence   int64
 	Attempts   int // failed attempts so far
 	Generation int // how often an operator replayed it

@@ -11,6 +11,7 @@
 //	go run . failing    what keys that cannot be delivered cost the others
 //	go run . takeover   how long the keys of a relay stand still that was killed, or stopped
 //	go run . fairness   what one tenant's flood costs another tenant's trickle
+//	go run . stream     commit to browser, one stalled reader among 200, replay, idle connections, cancelling
 //	go run . seeds      the queries of FR-006 and FR-007 beside the seeds' own limits
 package main
 
@@ -45,7 +46,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; the median is printed")
 	flag.IntVar(&o.seconds, "seconds", 60, "length of the latency run")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|takeover|fairness|seeds")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|takeover|fairness|stream|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -53,7 +54,7 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context, *servers, options) error
 	}
-	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"seeds", seeds}}
+	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"seeds", seeds}}
 	which := flag.Arg(0)
 	if which == "all" {
 		benches = benches[:len(benches)-1]

@@ -21,15 +21,11 @@ import (
 // takeover measures how long the keys of a relay that was killed stand still: real processes, two for each of several databases, each half of the lanes.
 // At the moment of the kill an event is written for every one of 640 keys; what counts is when the last of them arrives.
 func takeover(ctx context.Context, s *servers, o options) error {
-	dir, err := os.MkdirTemp("", "outbox-bench-")
+	binary, remove, err := buildCommand(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	binary := filepath.Join(dir, "outbox")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/outbox").CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w\n%s", err, out)
-	}
+	defer remove()
 	const databases, rounds = 8, 5
 	arrivals := &lastArrival{at: map[string]time.Time{}, count: map[string]int{}}
 	handle := arrivals.note
@@ -70,6 +66,21 @@ func takeover(ctx context.Context, s *servers, o options) error {
 			c.what, len(c.took), percentile(c.took, 0.5).Seconds(), percentile(c.took, 0.99).Seconds(), c.took[len(c.took)-1].Seconds(), c.limit)
 	}
 	return nil
+}
+
+// buildCommand builds the command into a directory of its own.
+func buildCommand(ctx context.Context) (binary string, remove func(), err error) {
+	dir, err := os.MkdirTemp("", "outbox-bench-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	binary = filepath.Join(dir, "outbox")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/outbox").CombinedOutput(); err != nil {
+		remove()
+		return "", nil, fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return binary, remove, nil
 }
 
 // lastArrival knows, by the source that events name, how many arrived and when the last one did.

@@ -61,8 +61,8 @@ type Store interface {
 	RevokeToken(ctx context.Context, id string) (Token, error)
 	// ValidToken returns a token that is neither expired nor revoked, and the SHA-256 of its secret. Else ErrUnauthorized.
 	ValidToken(ctx context.Context, id string) (t Token, sum [32]byte, err error)
-	// CreateTicket inserts a ticket for p, by the SHA-256 of its secret, and removes some that have expired.
-	CreateTicket(ctx context.Context, p Principal, sum [32]byte, ttl time.Duration) error
+	// CreateTicket inserts a ticket for p, by the SHA-256 of its secret, and removes some that have expired. It returns when this one will.
+	CreateTicket(ctx context.Context, p Principal, sum [32]byte, ttl time.Duration) (expires time.Time, err error)
 	// RedeemTicket removes a ticket and returns whose it is, if it has not expired and its token is still valid. Else ErrUnauthorized.
 	RedeemTicket(ctx context.Context, sum [32]byte) (Principal, error)
 }

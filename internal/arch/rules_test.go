@@ -23,6 +23,7 @@ var layers = []layer{
 	{"crawl", 2, "one application of the outbox; HTTP is the gateway's"},
 	{"stream", 2, "history, then live, for any number of readers; works on interfaces that a store and a broker fulfil"},
 	{"token", 2, "who may use the API; works on an interface that a store fulfils"},
+	{"gateway/sse", 2, "the wire format of Server-Sent Events; std only"},
 	{"store/*", 3, "a user of one store does not compile the others, nor any sink"},
 	{"sink/*", 3, "a user of one broker does not compile the others, nor a database"},
 	{"outboxtest", 3, "suites that run against any store or sink, so they can name none"},
@@ -48,6 +49,7 @@ var mayImport = []struct {
 }{
 	{".", []string{"github.com/google/uuid"}, "whoever imports outbox pays for all it imports; UUIDv7 is not in the standard library"},
 	{"internal/fault", nil, "is compiled into the library"},
+	{"gateway/sse", nil, "a format of a page needs no library, and readers of a stream may want it alone"},
 }
 
 // importers are the only folders that may import another, whatever the ranks say.
@@ -73,7 +75,10 @@ var payers = []struct {
 	{"github.com/nats-io/nats.go", []string{"sink/natsjs"}, "broker client"},
 	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq"}, "broker client"},
 	{"github.com/danielgtaylor/huma", []string{"gateway", "admin"}, "HTTP API"},
+	{"github.com/go-json-experiment/json", []string{"gateway"}, "HTTP API"},
+	{"github.com/rs/cors", []string{"gateway", "admin"}, "HTTP API"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
+	{"github.com/tmaxmax/go-sse", nil, "reads our streams, in the command and in tests"},
 	{"github.com/spf13/cobra", nil, "the command's"},
 	{"github.com/knadh/koanf", []string{"internal/config"}, "the command's"},
 	{"github.com/prometheus/client_golang", []string{"internal/metrics"}, "the command's"},

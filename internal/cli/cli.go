@@ -84,11 +84,15 @@ relay delivers it afterwards: in order for its key, once, to Redis.
     outbox relay                                            deliver, until stopped
     outbox tail order.placed                                see it arrive
 
+outbox serve joins the relay with an HTTP API and a worker for crawl runs, whose events a browser
+sees as they commit; outbox runs is its client.
+
 Settings are flags, or environment variables (--poll-max is OUTBOX_POLL_MAX; the URLs are
 OUTBOX_DATABASE_URL and OUTBOX_REDIS_URL, or else DATABASE_URL and REDIS_URL), or keys of a YAML
 file named by --config or OUTBOX_CONFIG (poll_max: 200ms). A flag wins over a variable, a variable
-over the file. That holds for the flags of outbox relay and the global ones below; the other
-commands' own flags say what to do this once and are flags only.
+over the file. That holds for the flags of outbox relay and outbox serve, for --server and --token of
+outbox runs, and for the global ones below; the other commands' own flags say what to do this once and
+are flags only.
 
 Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 		SilenceErrors: true,
@@ -103,7 +107,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 	root.SetErr(a.Err)
 	root.PersistentFlags().AddFlagSet(a.global)
 	root.PersistentFlags().SortFlags = false
-	root.AddCommand(a.migrate(), a.relay(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.purge(), a.version())
+	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.purge(), a.runs(), a.token(), a.version())
 	return root
 }
 

@@ -13,9 +13,9 @@ func (a *app) migrateRoles() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "roles",
 		Short: "Create the roles with the least privileges, and grant them",
-		Long: `roles creates five group roles without login and gives each what it needs on the tables that exist:
+		Long: `roles creates seven group roles without login and gives each what it needs on the tables that exist:
 outbox_owner (migrates), outbox_producer (writes events), outbox_relay (delivers, for all tenants), outbox_reader
-(looks) and outbox_operator (dead letters). Grant them to your own logins. Run it again after each outbox migrate up.
+(looks), outbox_operator (dead letters), outbox_gateway (the HTTP API) and outbox_worker (crawls runs). Grant them to your own logins. Run it again after each outbox migrate up.
 
 It needs a superuser, or the tables' owner with CREATEROLE. --print shows the SQL, every privilege with
 its reason, and changes nothing.`,
@@ -33,7 +33,7 @@ its reason, and changes nothing.`,
 			if err := migrations.ApplyRoles(cmd.Context(), c.Database); err != nil {
 				return err
 			}
-			fmt.Fprintln(a.Err, "The roles outbox_owner, outbox_producer, outbox_relay, outbox_reader and outbox_operator are in place: GRANT them to your logins.")
+			fmt.Fprintln(a.Err, "The roles outbox_owner, outbox_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway and outbox_worker are in place: GRANT them to your logins.")
 			return nil
 		},
 	}

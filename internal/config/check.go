@@ -22,6 +22,8 @@ const (
 	Redis
 	Serving   // the relay's settings
 	Retaining // those of retention
+	Parts     // those of outbox serve, and what the parts need that are on
+	Asking    // a gateway's address
 )
 
 const encodeHint = "the URL (not shown, it may hold a password) has one of @ / ? # where its user or password would be: write it as %40 %2F %3F %23"
@@ -29,6 +31,9 @@ const encodeHint = "the URL (not shown, it may hold a password) has one of @ / ?
 // Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The error is an *Error.
 func (c *Config) Check(needs Need) error {
 	var problems Error
+	if needs&Parts != 0 {
+		needs |= c.Serve.needs()
+	}
 	if needs&Database != 0 {
 		if c.Database == "" {
 			problems.add("the database is not set: %s", set("database"))
@@ -64,6 +69,12 @@ func (c *Config) Check(needs Need) error {
 	}
 	if needs&Retaining != 0 {
 		c.checkRetention(&problems)
+	}
+	if needs&Parts != 0 {
+		c.checkServe(&problems, needs&Serving == 0)
+	}
+	if needs&Asking != 0 {
+		c.checkClient(&problems)
 	}
 	return problems.orNil()
 }
@@ -103,11 +114,7 @@ func (c *Config) checkServing(problems *Error) {
 	if _, err := outbox.ParseEnvelope(c.Envelope); err != nil {
 		problems.add("envelope: %v: %s", err, set("envelope"))
 	}
-	if c.Listen != "" {
-		if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-			problems.add("listen is %q, want host:port such as 127.0.0.1:9464: %s", c.Listen, set("listen"))
-		}
-	}
+	c.checkListen(problems)
 	tables, err := c.Tables()
 	var unknown *Error
 	if errors.As(err, &unknown) {
@@ -120,6 +127,15 @@ func (c *Config) checkServing(problems *Error) {
 		if _, err := outbox.ParseTemplate(t.Destination); err != nil {
 			problems.add("destination of %s: %v: %s", t.Name(), err, set("destination"))
 		}
+	}
+}
+
+func (c *Config) checkListen(problems *Error) {
+	if c.Listen == "" {
+		return
+	}
+	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+		problems.add("listen is %q, want host:port such as 127.0.0.1:9464: %s", c.Listen, set("listen"))
 	}
 }
 

@@ -42,6 +42,9 @@ type Config struct {
 	DedupWindow   time.Duration     `koanf:"dedup_window"`
 	Listen        string            `koanf:"listen"`
 	Retention     Retention         `koanf:",squash"`
+	Serve         Serve             `koanf:",squash"`
+	Server        string            `koanf:"server"`
+	Token         string            `koanf:"token"`
 	mappedTables  []Table
 }
 
@@ -54,6 +57,14 @@ func Global() *pflag.FlagSet {
 	fs.String("log-level", "info", "least `level` that is logged to stderr: debug, info, warn or error")
 	fs.String("log-format", "auto", "`form` of the log: text, json, or auto: text on a terminal, else json")
 	fs.StringP("output", "o", "table", "`form` of what goes to stdout: table or json")
+	return fs
+}
+
+// Client returns the flags of commands that speak to a gateway.
+func Client() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("client", pflag.ContinueOnError)
+	fs.String("server", "http://127.0.0.1:8080", "`URL` of outbox serve")
+	fs.String("token", "", "`token` made by outbox token create; better in OUTBOX_TOKEN, where ps does not show it")
 	return fs
 }
 

@@ -177,7 +177,7 @@ func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 // fromEnvironment parses each variable as its flag would be, so that both accept the same and a problem names the variable.
 func fromEnvironment(vars map[string]variable, problems *Error) map[string]any {
 	parsed := pflag.NewFlagSet("environment", pflag.ContinueOnError) // a copy: setting the real flags would look like the command line
-	for _, set := range []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags()} {
+	for _, set := range []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags(), ServeFlags(), Client()} {
 		parsed.AddFlagSet(set)
 	}
 	values := map[string]any{}

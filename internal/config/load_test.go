@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// load parses a command line as outbox relay does.
+// load parses a command line as a command with all flags would.
 func load(t *testing.T, file string, environ []string, args ...string) (Config, error) {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	sets := []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags()}
+	sets := []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags(), ServeFlags(), Client()}
 	for _, s := range sets {
 		fs.AddFlagSet(s)
 	}

@@ -1,7 +1,7 @@
-// Package testenv starts private PostgreSQL and Redis servers for tests, benches and demos.
+// Package testenv starts private PostgreSQL and Redis servers, and browsers, for tests, benches and demos.
 //
-// Guaranteed: a server lives in a temporary directory of its own, listens on a Unix socket and on a loopback port nobody
-// else has, and runs as another user when we are root (PostgreSQL refuses root). It ends, and its directory goes, when it
+// Guaranteed: a server lives in a temporary directory of its own, listens on a Unix socket (no browser does) and on a loopback port
+// nobody else has, and runs as another user when we are root (PostgreSQL refuses root). It ends, and its directory goes, when it
 // is stopped and also when the process that started it panics, calls os.Exit or is killed with SIGKILL (see watchdog.go).
 // When a Start function returns, the server has answered a real request.
 //

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,14 +23,30 @@ const (
 	probeTimeout = 2 * time.Second
 )
 
+// The parts of a process, as /readyz calls them.
+const (
+	partGateway = "gateway"
+	partRelay   = "relay"
+	partWorker  = "worker"
+)
+
 // Health knows whether this process does its job.
 type Health struct {
 	leaseTTL time.Duration
 
-	mu      sync.Mutex
-	waiting string // why there is nothing to be healthy yet, or no more
-	sinkErr error
-	tables  []*watchedTable
+	mu       sync.Mutex
+	stopping bool
+	parts    []*part
+	tables   []*watchedTable
+}
+
+// part is one of the things that a process does. All is guarded by Health.mu.
+type part struct {
+	health  *Health
+	name    string
+	waiting string // why there is nothing to be healthy yet
+	err     error  // of the last probe
+	note    func() string
 }
 
 // watchedTable is a table with its relay. backlogErr is guarded by Health.mu.
@@ -45,7 +62,15 @@ type watchedTable struct {
 type Report struct {
 	Ready  bool                   `json:"ready"`
 	Reason string                 `json:"reason,omitempty"`
+	Parts  map[string]PartReport  `json:"parts,omitempty"`
 	Tables map[string]TableReport `json:"tables,omitempty"`
+}
+
+// PartReport is the state of the gateway, the relay or the worker.
+type PartReport struct {
+	Ready  bool   `json:"ready"`
+	Reason string `json:"reason,omitempty"`
+	Note   string `json:"note,omitempty"` // what is wrong and hinders nobody
 }
 
 // TableReport is the state of one table's relay.
@@ -55,43 +80,68 @@ type TableReport struct {
 	Lanes  int    `json:"lanes"` // 0: standing by for the relay that holds them
 }
 
-func newHealth(leaseTTL time.Duration) *Health {
-	return &Health{leaseTTL: leaseTTL, waiting: "starting"}
+func newHealth(leaseTTL time.Duration, parts ...string) *Health {
+	h := &Health{leaseTTL: leaseTTL}
+	for _, name := range parts {
+		h.parts = append(h.parts, &part{health: h, name: name, waiting: "starting"})
+	}
+	return h
 }
 
-func (h *Health) wait(why string) {
+// part returns one of those that newHealth was told of.
+func (h *Health) part(name string) *part {
+	return h.parts[slices.IndexFunc(h.parts, func(p *part) bool { return p.name == name })]
+}
+
+func (h *Health) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.waiting = why
+	h.stopping = true
 }
 
-// watch adds the probes to group; they end with ctx.
-func (h *Health) watch(ctx context.Context, group *errgroup.Group, sink interface{ Ping(context.Context) error }, tables []*watchedTable) {
+func (p *part) wait(why string) {
+	p.health.mu.Lock()
+	defer p.health.mu.Unlock()
+	p.waiting = why
+}
+
+// notes has the part's report tell what is wrong and hinders nobody.
+func (p *part) notes(note func() string) {
+	p.health.mu.Lock()
+	defer p.health.mu.Unlock()
+	p.note = note
+}
+
+// serve says that the part does its job as long as its probe succeeds, which is added to group and ends with ctx.
+func (p *part) serve(ctx context.Context, group *errgroup.Group, ask func(context.Context) error) {
+	p.wait("")
+	probe(ctx, group, func(ctx context.Context) {
+		err := ask(ctx)
+		p.health.mu.Lock()
+		defer p.health.mu.Unlock()
+		p.err = err
+	})
+}
+
+// watch adds the probes of tables to group; they end with ctx.
+func (h *Health) watch(ctx context.Context, group *errgroup.Group, tables []*watchedTable) {
 	h.mu.Lock()
 	h.tables = tables
-	if ctx.Err() == nil {
-		h.waiting = ""
-	}
 	h.mu.Unlock()
-	probe := func(fn func(context.Context)) {
-		group.Go(func() error {
-			every(ctx, probeEvery, func() {
-				ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-				defer cancel()
-				fn(ctx)
-			})
-			return nil
-		})
-	}
-	probe(func(ctx context.Context) {
-		err := sink.Ping(ctx)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.sinkErr = err
-	})
 	for _, t := range tables {
-		probe(func(ctx context.Context) { h.measure(ctx, t) })
+		probe(ctx, group, func(ctx context.Context) { h.measure(ctx, t) })
 	}
+}
+
+func probe(ctx context.Context, group *errgroup.Group, fn func(context.Context)) {
+	group.Go(func() error {
+		every(ctx, probeEvery, func() {
+			ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+			defer cancel()
+			fn(ctx)
+		})
+		return nil
+	})
 }
 
 // countLanes sets the gauge that costs nothing to read. It is done for each scrape: lanes change hands in milliseconds, and their sum over all
@@ -129,11 +179,12 @@ func every(ctx context.Context, d time.Duration, fn func()) {
 	}
 }
 
-// Report tells whether the relays of all tables do their job, and if not, why.
+// Report tells whether the parts do their jobs, the relay that of all its tables, and if not, why.
 func (h *Health) Report(now time.Time) Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := Report{Ready: true, Tables: map[string]TableReport{}}
+	r := Report{Ready: true, Parts: map[string]PartReport{}, Tables: map[string]TableReport{}}
+	behind := "" // what is wrong with a table
 	for _, t := range h.tables {
 		state := t.relay.Health()
 		ready, reason := state.Ready(now, h.leaseTTL, stall)
@@ -142,14 +193,35 @@ func (h *Health) Report(now time.Time) Report {
 		}
 		r.Tables[t.name] = TableReport{Ready: ready, Reason: reason, Lanes: state.Lanes}
 		if !ready {
-			r.Ready, r.Reason = false, fmt.Sprintf("%s: %s", t.name, reason)
+			behind = fmt.Sprintf("%s: %s", t.name, reason)
 		}
 	}
-	if h.sinkErr != nil {
-		r.Ready, r.Reason = false, h.sinkErr.Error()
+	for _, p := range h.parts {
+		report := p.report()
+		if p.name == partRelay && report.Ready && behind != "" {
+			report.Ready, report.Reason = false, behind
+		}
+		if h.stopping {
+			report.Ready, report.Reason = false, "stopping"
+		}
+		r.Parts[p.name] = report
+		if !report.Ready {
+			r.Ready, r.Reason = false, report.Reason
+		}
 	}
-	if h.waiting != "" {
-		r.Ready, r.Reason = false, h.waiting
+	return r
+}
+
+func (p *part) report() PartReport {
+	r := PartReport{Ready: true}
+	switch {
+	case p.waiting != "":
+		r.Ready, r.Reason = false, p.waiting
+	case p.err != nil:
+		r.Ready, r.Reason = false, p.err.Error()
+	}
+	if p.note != nil {
+		r.Note = p.note()
 	}
 	return r
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/metrics"
 )
 
-// watchServer serves /metrics, /healthz and /readyz to whoever watches the relay.
+// watchServer serves /metrics, /healthz and /readyz to whoever watches the process.
 type watchServer struct {
 	http     *http.Server
 	listener net.Listener
@@ -38,11 +38,16 @@ func listen(ctx context.Context, address string, m *metrics.Metrics, health *Hea
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		report := health.Report(time.Now())
-		status := http.StatusOK
-		if !report.Ready {
-			status = http.StatusServiceUnavailable
+		answer(w, readiness(report.Ready), report)
+	})
+	// For a balancer before several gateways: one whose relay waits for Redis serves streams all the same.
+	mux.HandleFunc("GET /readyz/{part}", func(w http.ResponseWriter, r *http.Request) {
+		report, ok := health.Report(time.Now()).Parts[r.PathValue("part")]
+		if !ok {
+			answer(w, http.StatusNotFound, map[string]string{"reason": "this process has no such part"})
+			return
 		}
-		answer(w, status, report)
+		answer(w, readiness(report.Ready), report)
 	})
 	log.Info("listening", "address", listener.Addr().String(), "paths", []string{"/metrics", "/healthz", "/readyz"})
 	return &watchServer{
@@ -52,6 +57,13 @@ func listen(ctx context.Context, address string, m *metrics.Metrics, health *Hea
 			IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
 	}, nil
+}
+
+func readiness(ready bool) int {
+	if ready {
+		return http.StatusOK
+	}
+	return http.StatusServiceUnavailable
 }
 
 func answer(w http.ResponseWriter, status int, body any) {

@@ -7,12 +7,10 @@ import (
 	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/metrics"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -20,36 +18,21 @@ import (
 // Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the lanes and returns nil. It waits for servers
 // that are not there yet. Errors are those that waiting does not cure, and a batch that did not finish in time.
 func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// go-redis writes lines of its own to stderr, into the middle of a JSON log. What they say comes back as errors too.
-	logging.Disable()
-	r := relay{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL), metrics: metrics.New(), breaker: outbox.NewBreaker()}
-	r.metrics.WatchSink(r.breaker.Open)
-	defer context.AfterFunc(ctx, func() { r.health.wait("stopping") })()
-	if cfg.Listen == "" {
-		return r.run(ctx)
-	}
-	// Before anything else, so that one can see what a relay waits for; and after everything else, to see it drain.
-	server, err := listen(ctx, cfg.Listen, r.metrics, r.health, log)
-	if err != nil {
-		return err
-	}
-	var serving errgroup.Group
-	serving.Go(func() error {
-		defer cancel() // a relay that nobody can watch any more stops, rather than go on unseen
-		return server.serve()
-	})
-	err = r.run(ctx)
-	return errors.Join(err, server.shutdown(ctx), serving.Wait())
+	p := newProcess(cfg, log, partRelay)
+	return p.run(ctx, func(ctx context.Context) error { return newRelay(p, &waker{}).run(ctx) })
 }
 
 type relay struct {
-	cfg     config.Config
-	log     *slog.Logger
-	health  *Health
-	metrics *metrics.Metrics
+	process
+	part    *part
 	breaker *outbox.Breaker // of the one sink that all tables share
+	waker   *waker          // is told of the relay of crawl_outbox
+}
+
+func newRelay(p process, w *waker) *relay {
+	r := &relay{process: p, part: p.health.part(partRelay), breaker: outbox.NewBreaker(), waker: w}
+	r.metrics.WatchSink(r.breaker.Open)
+	return r
 }
 
 func (r *relay) run(ctx context.Context) error {
@@ -64,7 +47,7 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	defer pool.Close()
 	var tables []served
-	err = await(ctx, r.log, r.health, "database "+config.MaskDatabase(r.cfg.Database), func(ctx context.Context) (err error) {
+	err = await(ctx, r.log, r.part, "database "+config.MaskDatabase(r.cfg.Database), func(ctx context.Context) (err error) {
 		tables, err = openTables(ctx, pool, wanted)
 		return err
 	})
@@ -72,7 +55,7 @@ func (r *relay) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	var sink *redispubsub.Sink
-	err = await(ctx, r.log, r.health, "Redis "+config.MaskRedis(r.cfg.Redis), func(ctx context.Context) (err error) {
+	err = await(ctx, r.log, r.part, "Redis "+config.MaskRedis(r.cfg.Redis), func(ctx context.Context) (err error) {
 		sink, err = openSink(ctx, r.cfg)
 		return err
 	})
@@ -104,6 +87,9 @@ func (r *relay) serve(ctx context.Context, pool *pgxpool.Pool, sink *redispubsub
 		watched = append(watched, &watchedTable{name: t.Name(), relay: one, store: t.store, metrics: observer})
 		names = append(names, t.Name())
 	}
+	if one, ok := relays[runEvents]; ok {
+		r.waker.own.Store(one)
+	}
 	r.log.Info("relaying", "tables", names, "database", config.MaskDatabase(r.cfg.Database), "redis", config.MaskRedis(r.cfg.Redis))
 	group, ctx := errgroup.WithContext(ctx)
 	for _, one := range relays {
@@ -116,11 +102,12 @@ func (r *relay) serve(ctx context.Context, pool *pgxpool.Pool, sink *redispubsub
 			}
 		})
 	})
-	r.health.watch(ctx, group, sink, watched)
+	r.part.serve(ctx, group, sink.Ping)
+	r.health.watch(ctx, group, watched)
 	r.retain(ctx, group, pool, tables)
 	err := group.Wait()
 	if err == nil {
-		r.log.Info("stopped", "tables", names)
+		r.log.Info("stopped relaying", "tables", names)
 	}
 	return err
 }

@@ -20,8 +20,8 @@ import (
 const openLimit = 15 * time.Second
 
 // await calls open until it succeeds, ctx ends, or it fails in a way that waiting does not cure: a daemon is often started before its
-// servers are. what is named in the log and in the readiness report.
-func await(ctx context.Context, log *slog.Logger, health *Health, what string, open func(context.Context) error) error {
+// servers are. what is named in the log and in the part's readiness report.
+func await(ctx context.Context, log *slog.Logger, p *part, what string, open func(context.Context) error) error {
 	pause := 500 * time.Millisecond
 	for {
 		attempt, cancel := context.WithTimeout(ctx, openLimit)
@@ -30,7 +30,7 @@ func await(ctx context.Context, log *slog.Logger, health *Health, what string, o
 		if err == nil || ctx.Err() != nil || !passing(err) {
 			return err
 		}
-		health.wait("waiting for " + what + ": " + err.Error())
+		p.wait("waiting for " + what + ": " + err.Error())
 		log.Warn("waiting for "+what, "error", err, "retry_in", pause.String())
 		select {
 		case <-ctx.Done():

@@ -24,22 +24,31 @@ import (
 // Pool opens connections for a command that writes or reads as an application would, and sees to it that the server answers. A relay's
 // sessions are different: see postgres.Connect.
 func Pool(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(databaseURL)
+	pool, err := openPool(ctx, databaseURL, "outbox", 2) // the command's own, and one to wake relays
 	if err != nil {
-		return nil, errors.New("parse database URL: it is not valid (not shown, it may hold a password)")
-	}
-	cfg.MaxConns = 2 // the command's own, and one to wake relays
-	cfg.ConnConfig.ConnectTimeout = 10 * time.Second
-	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = "outbox"
-	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("open database: %w", err)
+		return nil, err
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("open database %s: %w", config.MaskDatabase(databaseURL), err)
+	}
+	return pool, nil
+}
+
+// openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does not wait for the server.
+func openPool(ctx context.Context, databaseURL, name string, conns int) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, errors.New("parse database URL: it is not valid (not shown, it may hold a password)")
+	}
+	cfg.MaxConns = int32(conns)
+	cfg.ConnConfig.ConnectTimeout = 10 * time.Second
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = name
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return pool, nil
 }

@@ -49,9 +49,9 @@ func TestPassing(t *testing.T) {
 func TestAwait(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	synctest.Test(t, func(t *testing.T) {
-		health := newHealth(time.Second)
+		health := newHealth(time.Second, partRelay)
 		tries, start := 0, time.Now()
-		err := await(t.Context(), quiet, health, "database", func(context.Context) error {
+		err := await(t.Context(), quiet, health.part(partRelay), "database", func(context.Context) error {
 			if tries++; tries < 6 {
 				return errors.New("connection refused")
 			}
@@ -71,7 +71,7 @@ func TestAwait(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		if err := await(ctx, quiet, newHealth(time.Second), "x", hanging); !errors.Is(err, context.DeadlineExceeded) {
+		if err := await(ctx, quiet, newHealth(time.Second, partRelay).part(partRelay), "x", hanging); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want the end of ctx", err)
 		}
 	})

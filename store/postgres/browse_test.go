@@ -90,6 +90,8 @@ func TestBrowseFilters(t *testing.T) {
 	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES
 		('00000000-0000-0000-0000-000000000001', 'A', '1', NULL, NULL), ('00000000-0000-0000-0000-000000000001', 'B', '2', now(), NULL),
 		('00000000-0000-0000-0000-000000000001', 'C', '3', NULL, now())`)
+	tenantless := CrawlOutbox()
+	tenantless.Tenant, tenantless.KeyScope = "", nil
 	events, crawl := browser(t, pool, OutboxEvents()), browser(t, pool, CrawlOutbox())
 	for _, c := range []struct {
 		b    *Browser
@@ -104,6 +106,8 @@ func TestBrowseFilters(t *testing.T) {
 		{events, Filter{Topic: "order.placed", Statuses: []string{"DEAD"}}, 1},
 		{events, Filter{Key: "no such"}, 0},
 		{crawl, Filter{}, 3},
+		{crawl, Filter{Tenant: "default"}, 3},
+		{crawl, Filter{Tenant: "acme"}, 0},
 		{crawl, Filter{Statuses: []string{"pending"}}, 1},
 		{crawl, Filter{Statuses: []string{"retry"}}, 1},
 		{crawl, Filter{Statuses: []string{"delivered", "RETRY"}}, 2},
@@ -127,7 +131,7 @@ func TestBrowseFilters(t *testing.T) {
 		{events, Filter{Statuses: []string{"SENT", "LOST"}}, `status "LOST" is none of NEW, FAILED, SENT, DEAD`},
 		{events, Filter{After: "17"}, "after"},
 		{crawl, Filter{After: uuid.NewString()}, "after"},
-		{crawl, Filter{Tenant: "acme"}, "no tenants"},
+		{browser(t, pool, tenantless), Filter{Tenant: "acme"}, "no tenants"},
 	} {
 		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, ErrFilter) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: got error %v, want ErrFilter that says %q", c.f, err, c.says)

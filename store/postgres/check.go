@@ -28,7 +28,8 @@ func (e *SchemaError) Error() string {
 // migrationSets says which set of migrations makes a table.
 var migrationSets = map[string]string{
 	"outbox_events": "core", "outbox_lanes": "core", "outbox_relays": "core", "job_dlq": "core", "apps": "core", "outbox_audit": "core", "event_outbox": "events", "crawl_outbox": "crawl",
-	"outbox_maintenance": "core", "outbox_archive": "core",
+	"crawl_runs": "crawl", "crawl_events": "crawl",
+	"outbox_maintenance": "core", "outbox_archive": "core", "outbox_tokens": "core", "outbox_tickets": "core",
 }
 
 func (s *Store) checkSchema(ctx context.Context) error {

@@ -220,7 +220,7 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 		l    Layout
 		want bool
 	}{
-		{"outbox_events", OutboxEvents(), true}, {"event_outbox", EventOutbox(), true}, {"crawl_outbox, without tenants", CrawlOutbox(), false},
+		{"outbox_events", OutboxEvents(), true}, {"event_outbox", EventOutbox(), true}, {"crawl_outbox", CrawlOutbox(), true},
 		{"a key in several tenants", unscoped, false}, {"no keys", keyless, true}, {"no index", mine, false},
 	} {
 		if got := shared(tt.l); got != tt.want {

@@ -29,7 +29,7 @@ type Layout struct {
 	SchemaVersion string `koanf:"schema_version"`
 	Destinations  string `koanf:"destinations"` // jsonb: null or an array of strings
 	Metadata      string `koanf:"metadata"`
-	Sequence      string `koanf:"sequence"` // bigint: number within the key that consumers see, instead of Position
+	Sequence      string `koanf:"sequence"` // bigint: number within the key that consumers see, instead of Position; a row without one has none
 	OccurredAt    string `koanf:"occurred_at"`
 	WrittenAt     string `koanf:"written_at"`
 	Generation    string `koanf:"generation"` // smallint: how often the row was replayed
@@ -77,8 +77,8 @@ func EventOutbox() Layout {
 func CrawlOutbox() Layout {
 	return Layout{
 		Table: "crawl_outbox", ID: "event_id", Position: "id", Topic: "event_type", Payload: "payload",
-		Key:      "crawl_id",
-		Sequence: "seq", OccurredAt: "created_at", WrittenAt: "created_at", Generation: "generation",
+		Key: "crawl_id", KeyScope: []string{"tenant_id"}, // a run has one tenant; the scope says so, and claims can be shared
+		Tenant: "tenant_id", Sequence: "seq", OccurredAt: "created_at", WrittenAt: "created_at", Generation: "generation",
 		DeliveredAt: "published_at",
 		Attempts:    "retry_count", NextRetryAt: "next_retry_at", LastError: "error_message", ErrorHistory: "error_history", DeliveredTo: "delivered_to",
 	}

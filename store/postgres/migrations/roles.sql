@@ -1,14 +1,16 @@
--- The least each part needs, as five group roles without login. Give them to your own logins:
+-- The least each part needs, as seven group roles without login. Give them to your own logins:
 --
 --     GRANT outbox_producer TO shop;             -- writes events inside its own transactions
 --     GRANT outbox_relay    TO outbox_daemon;    -- delivers them
 --     GRANT outbox_reader   TO reporting;        -- looks
 --     GRANT outbox_operator TO support;          -- lists, replays, discards and purges dead letters
+--     GRANT outbox_gateway  TO web;              -- serves the HTTP API, a tenant a transaction
+--     GRANT outbox_worker   TO crawler;          -- crawls runs, of all tenants
 --     GRANT outbox_owner    TO deployer;         -- migrates and purges
 --     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
 --
 -- Run it after `outbox migrate up`, and again after each later one: it may run any number of times, and leaves the
--- five roles with exactly what is written here on the tables that exist; what else they had there is revoked.
+-- seven roles with exactly what is written here on the tables that exist; what else they had there is revoked.
 -- Run it as a superuser, or as the tables' owner with CREATEROLE. It is one transaction.
 --
 -- Row-level security trusts the session: whoever may connect as a producer or reader names its tenant itself, with
@@ -19,7 +21,7 @@ DO $do$
 DECLARE
     name TEXT;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_relay', 'outbox_reader', 'outbox_operator'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_relay', 'outbox_reader', 'outbox_operator', 'outbox_gateway', 'outbox_worker'] LOOP
         BEGIN
             IF to_regrole(name) IS NULL THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', name);
@@ -33,7 +35,7 @@ BEGIN
         GRANT outbox_owner TO CURRENT_USER;
     END IF;
     EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO outbox_owner', current_schema());
-    EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_producer, outbox_relay, outbox_reader, outbox_operator', current_schema());
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', current_schema());
 END
 $do$;
 
@@ -43,14 +45,15 @@ DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
+                                'outbox_tokens', 'outbox_tickets',
                                 'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
                                 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s OWNER TO outbox_owner', to_regclass(name));
-            EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_relay, outbox_reader, outbox_operator', to_regclass(name));
+            EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
         END IF;
     END LOOP;
-    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'purge_job_dlq(int)', 'purge_event_outbox(int)', 'crawl_events_append()'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'purge_job_dlq(int)', 'purge_event_outbox(int)', 'crawl_events_append()', 'crawl_outbox_tenant()'] LOOP
         IF to_regprocedure(name) IS NOT NULL THEN
             EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name));
         END IF;
@@ -105,6 +108,23 @@ BEGIN
         ('outbox_operator', 'outbox_events', 'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, processed_at, generation)'),
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, published_at, generation)'),
         ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT'),   -- dead rows left it
+        ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
+
+        -- A gateway looks tokens up and makes none. UPDATE is for SKIP LOCKED, with which it sweeps old tickets.
+        ('outbox_gateway', 'outbox_tokens',  'SELECT'),
+        ('outbox_gateway', 'outbox_tickets', 'SELECT, INSERT, DELETE, UPDATE (sha256)'),
+
+        -- Whose runs: that is the policies' business, below. Neither reads the outbox that it writes to.
+        ('outbox_gateway', 'crawl_runs',     'SELECT, INSERT, UPDATE (status, started_at, completed_at, cancelled_at, error_message, lease_owner, lease_expires_at)'),
+        ('outbox_gateway', 'crawl_events',   'SELECT, INSERT'),
+        ('outbox_gateway', 'crawl_outbox',   'INSERT'),
+        ('outbox_gateway', 'crawl_events_id_seq', 'USAGE'),
+        ('outbox_gateway', 'crawl_outbox_id_seq', 'USAGE'),
+        ('outbox_worker', 'crawl_runs',      'SELECT, UPDATE (status, started_at, completed_at, cancelled_at, error_message, lease_owner, lease_expires_at, lease_epoch, next_node, node_state, steps_done, node_attempts)'),
+        ('outbox_worker', 'crawl_events',    'SELECT, INSERT'),
+        ('outbox_worker', 'crawl_outbox',    'INSERT'),
+        ('outbox_worker', 'crawl_events_id_seq', 'USAGE'),
+        ('outbox_worker', 'crawl_outbox_id_seq', 'USAGE'),
 
         ('outbox_reader', 'outbox_audit',  'SELECT'),
         ('outbox_reader', 'apps',          'SELECT'),
@@ -143,6 +163,34 @@ BEGIN
                 EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_' || part, to_regclass(name));
                 EXECUTE format('CREATE POLICY %I ON %s TO %I USING (true) WITH CHECK (true)', name || '_' || part, to_regclass(name), 'outbox_' || part);
             END IF;
+        END LOOP;
+    END LOOP;
+END
+$do$;
+
+-- A gateway acts for one tenant a transaction, which it names with SET LOCAL app.current_namespace; all others see every run, as before there were tenants. Not forced: plain SQL of
+-- the tables' owner goes on as it is. A login of your own that is in none of these roles sees no run from here on: grant it one of them. One that is in several has what any
+-- of them gives: in outbox_gateway and outbox_worker it is not held to a tenant, so give a gateway a login of its own.
+-- The outbox's check looks the run up, or a tenant could send events in the name of another's run; crawl_events has a trigger that does.
+DO $do$
+DECLARE
+    name TEXT;
+    part TEXT;
+    own  TEXT;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['crawl_runs', 'crawl_events', 'crawl_outbox'] LOOP
+        CONTINUE WHEN to_regclass(name) IS NULL;
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', to_regclass(name));
+        FOREACH part IN ARRAY ARRAY['producer', 'relay', 'reader', 'operator', 'worker', 'gateway'] LOOP
+            own := 'true';
+            IF part = 'gateway' THEN
+                own := $$tenant_id = nullif(current_setting('app.current_namespace', true), '')$$;
+                IF name = 'crawl_outbox' THEN
+                    own := format('%s AND EXISTS (SELECT FROM %s r WHERE r.id = crawl_id)', own, to_regclass('crawl_runs'));
+                END IF;
+            END IF;
+            EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_' || part, to_regclass(name));
+            EXECUTE format('CREATE POLICY %I ON %s TO %I USING (%s) WITH CHECK (%s)', name || '_' || part, to_regclass(name), 'outbox_' || part, own, own);
         END LOOP;
     END LOOP;
 END

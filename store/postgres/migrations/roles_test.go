@@ -87,6 +87,18 @@ var verbs = map[string]map[string]string{
 		"UPDATE": "UPDATE outbox_archive SET row = '{}'",
 		"DELETE": "DELETE FROM outbox_archive",
 	},
+	"outbox_tokens": {
+		"SELECT": "SELECT sha256 FROM outbox_tokens",
+		"INSERT": "INSERT INTO outbox_tokens (id, tenant_id, scopes, sha256) VALUES ('aaaaaaaaaaab', 't', '{read}', sha256(''))",
+		"UPDATE": "UPDATE outbox_tokens SET revoked_at = NULL",
+		"DELETE": "DELETE FROM outbox_tokens",
+	},
+	"outbox_tickets": {
+		"SELECT": "SELECT * FROM outbox_tickets FOR UPDATE SKIP LOCKED",
+		"INSERT": "INSERT INTO outbox_tickets (sha256, token_id, tenant_id, scopes, expires_at) VALUES (sha256(''), 'aaaaaaaaaaaa', 't', '{read}', now())",
+		"UPDATE": "UPDATE outbox_tickets SET expires_at = now()",
+		"DELETE": "DELETE FROM outbox_tickets",
+	},
 	"outbox_migrations_core": {
 		"SELECT": "SELECT version FROM outbox_migrations_core",
 		"UPDATE": "UPDATE outbox_migrations_core SET version = 1",
@@ -121,6 +133,11 @@ var allowed = map[string][]string{
 		"job_dlq SELECT", "job_dlq DECIDE", "job_dlq DELETE",
 		"outbox_audit SELECT", "outbox_audit INSERT", "apps SELECT",
 	},
+	"outbox_gateway": {
+		"outbox_tokens SELECT", "outbox_tickets SELECT", "outbox_tickets INSERT", "outbox_tickets DELETE",
+		"crawl_runs SELECT", "crawl_runs INSERT", "crawl_events SELECT", "crawl_events INSERT", // and crawl_outbox INSERT, but not what is returned here
+	},
+	"outbox_worker": {"crawl_runs SELECT", "crawl_events SELECT", "crawl_events INSERT"}, // the same
 	"outbox_reader": {
 		"outbox_audit SELECT", "outbox_events SELECT", "event_outbox SELECT", "crawl_outbox SELECT", "crawl_events SELECT", "crawl_runs SELECT", "job_dlq SELECT",
 		"outbox_maintenance SELECT",
@@ -133,6 +150,7 @@ func TestEachRoleMayDoItsOwnAndNothingElse(t *testing.T) {
 	url, super := database(t)
 	app := one[string](t, super, "SELECT id::text FROM apps")
 	_ = newRun(t, super)
+	run(t, super, "INSERT INTO outbox_tokens (id, tenant_id, scopes, sha256) VALUES ('aaaaaaaaaaaa', 't', '{read}', sha256(''))") // for tickets to refer to
 	for range 2 { // the second time changes nothing
 		if err := migrations.ApplyRoles(t.Context(), url); err != nil {
 			t.Fatal(err)
@@ -144,6 +162,9 @@ func TestEachRoleMayDoItsOwnAndNothingElse(t *testing.T) {
 			conn := connect(t, url)
 			run(t, conn, "SET ROLE "+role)
 			run(t, conn, "SELECT set_config('app.current_tenant', $1, false)", app)
+			if role == "outbox_gateway" {
+				run(t, conn, "SELECT set_config('app.current_namespace', 'default', false)")
+			}
 			if role == "outbox_relay" || role == "outbox_operator" { // for every tenant, without naming one
 				run(t, conn, "RESET app.current_tenant")
 			}

@@ -100,8 +100,9 @@ updated_at      timestamp with time zone not null now()`,
 
 // additiveColumns follow the seed's.
 var additiveColumns = map[string][]string{
-	"crawl_events":  {"seq", "event_id"},
-	"crawl_outbox":  {"event_id", "seq", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation"},
+	"crawl_runs":    {"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at", "next_node", "node_state", "steps_done", "node_attempts"},
+	"crawl_events":  {"seq", "event_id", "tenant_id"},
+	"crawl_outbox":  {"event_id", "seq", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation", "tenant_id"},
 	"outbox_events": {"position", "error_history", "delivered_to", "generation"},
 	"event_outbox":  {"position", "event_key", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation"},
 	"job_dlq":       {"destination", "outbox_table", "event_key", "discarded_at", "discard_reason", "generation", "position", "origin"},
@@ -176,6 +177,11 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"crawl_events_crawl_id_seq_key": "crawl_events USING btree (crawl_id, seq)",
 		"crawl_outbox_undelivered":      "crawl_outbox USING btree (id) WHERE (published_at IS NULL)",
 		"crawl_outbox_waiting":          "crawl_outbox USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
+		"crawl_outbox_tenants":          `crawl_outbox USING btree (tenant_id COLLATE "C", id) WHERE (published_at IS NULL)`,
+		"crawl_events_event_id_key":     "crawl_events USING btree (crawl_id, event_id)",
+		"crawl_runs_idempotency_key":    "crawl_runs USING btree (tenant_id, idempotency_key) WHERE (idempotency_key IS NOT NULL)",
+		"crawl_runs_tenant":             "crawl_runs USING btree (tenant_id, created_at DESC, id DESC)",
+		"crawl_runs_claimable":          "crawl_runs USING btree (created_at, id) WHERE ((status = ANY (ARRAY['PENDING'::crawl_status, 'RUNNING'::crawl_status])) AND ((crawler)::text <> 'external'::text))",
 		"outbox_events_undelivered":     `outbox_events USING btree ("position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
 		"outbox_events_waiting":         "outbox_events USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
 		"outbox_events_tenants":         `outbox_events USING btree (tenant_id COLLATE "C", "position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
@@ -186,6 +192,9 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"outbox_maintenance_pkey":       "outbox_maintenance USING btree (table_name)",
 		"outbox_archive_pkey":           `outbox_archive USING btree (table_name, id, "position")`,
 		"outbox_archive_archived_at":    "outbox_archive USING brin (archived_at)",
+		"outbox_tokens_pkey":            "outbox_tokens USING btree (id)",
+		"outbox_tickets_pkey":           "outbox_tickets USING btree (sha256)",
+		"outbox_tickets_expires_at":     "outbox_tickets USING btree (expires_at)",
 	}
 	for _, table := range []string{"apps", "outbox_events", "job_dlq", "outbox_lanes", "event_outbox", "crawl_runs", "crawl_events", "crawl_outbox"} {
 		key := "id"
@@ -194,7 +203,7 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		}
 		want[table+"_pkey"] = fmt.Sprintf("%s USING btree (%s)", table, key)
 	}
-	unique := []string{"event_outbox_event_id_key", "apps_namespace_key", "crawl_events_crawl_id_seq_key"}
+	unique := []string{"event_outbox_event_id_key", "apps_namespace_key", "crawl_events_crawl_id_seq_key", "crawl_events_event_id_key", "crawl_runs_idempotency_key"}
 
 	for _, definition := range query[string](t, conn, "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename NOT LIKE 'outbox_migrations_%'") {
 		head, rest, _ := strings.Cut(definition, " ON public.")

@@ -10,7 +10,7 @@ without that index (measured: 6.6 s for 1000 undelivered rows of 30,000).
     e.{{.Position}}::bigint,
     {{template "lane" .}},
     {{template "order_key" .}},
-    {{if and .Sequence (not .Unreadable)}}coalesce(e.{{.Sequence}}, e.{{.Position}})::bigint{{else}}e.{{.Position}}::bigint{{end}},
+    {{if and .Sequence .Unreadable}}0::bigint{{else if .Sequence}}coalesce(e.{{.Sequence}}, 0)::bigint{{else}}e.{{.Position}}::bigint{{end}},
     coalesce(e.{{.Attempts}}, 0)::int,
     {{if .Generation}}coalesce(e.{{.Generation}}, 0)::int{{else}}0{{end}},
     {{if and .WrittenAt (not .Unreadable)}}e.{{.WrittenAt}}::timestamptz{{else}}NULL::timestamptz{{end}},

@@ -1,0 +1,92 @@
+package gateway
+
+import (
+	"context"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/token"
+)
+
+// anybody is who makes each request when authentication is off.
+var anybody = token.Principal{Tenant: crawl.DefaultTenant, Scopes: token.Scopes}
+
+// principal returns who opens a stream: by the Authorization header, else by a ticket, because an EventSource cannot send a header.
+func (g *Gateway) principal(r *http.Request) (token.Principal, error) {
+	if ticket := r.URL.Query().Get("ticket"); g.cfg.Auth != nil && ticket != "" && r.Header.Get("Authorization") == "" {
+		return g.cfg.Auth.RedeemTicket(r.Context(), ticket)
+	}
+	return g.bearer(r.Context(), r)
+}
+
+// bearer returns who makes a request, by the Authorization header alone: a URL ends up in logs and histories.
+func (g *Gateway) bearer(ctx context.Context, r *http.Request) (token.Principal, error) {
+	if g.cfg.Auth == nil {
+		return anybody, nil
+	}
+	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return token.Principal{}, errNoToken
+	}
+	return g.cfg.Auth.Authenticate(ctx, strings.TrimSpace(text))
+}
+
+type principalKey struct{}
+
+func principalOf(ctx context.Context) token.Principal {
+	p, _ := ctx.Value(principalKey{}).(token.Principal) // guard has set it; without it, no tenant has any run
+	return p
+}
+
+// guard lets a request of the API through whose principal has the operation's scope, and limits its time.
+func (g *Gateway) guard(hc huma.Context, next func(huma.Context)) {
+	ctx, cancel := context.WithTimeout(hc.Context(), g.cfg.Timeout)
+	defer cancel()
+	r, w := humago.Unwrap(hc)
+	who, err := g.bearer(ctx, r)
+	if err != nil {
+		g.fail(w, r, err)
+		return
+	}
+	if seen, ok := w.(*watched); ok {
+		seen.token = who.Token
+	}
+	for _, scope := range hc.Operation().Security[0][bearerScheme] {
+		if !who.May(token.Scope(scope)) {
+			g.write(w, r, lacks(scope))
+			return
+		}
+	}
+	// A body that a page may send without asking first (text/plain, a form) is no JSON, whatever it says: that is what the type is checked for.
+	if sent := r.Header.Get("Content-Type"); sent != "" && hc.Operation().RequestBody != nil && r.ContentLength != 0 {
+		if media, _, err := mime.ParseMediaType(sent); err != nil || media != "application/json" {
+			g.problem(w, r, http.StatusUnsupportedMediaType, "the body must be JSON: send it with Content-Type: application/json")
+			return
+		}
+	}
+	next(&apiContext{humaContext: huma.WithContext(hc, context.WithValue(ctx, principalKey{}, who))})
+}
+
+type humaContext huma.Context
+
+// apiContext lets the status of an error that huma has found be another than huma's: see refine.
+type apiContext struct {
+	humaContext
+	status int // 0: huma's
+}
+
+// Unwrap fulfils what humago looks for.
+func (c *apiContext) Unwrap() huma.Context { return c.humaContext }
+
+// SetStatus fulfils huma.Context.
+func (c *apiContext) SetStatus(code int) {
+	if c.status != 0 {
+		code = c.status
+	}
+	c.humaContext.SetStatus(code)
+}

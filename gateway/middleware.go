@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/cors"
+)
+
+type requestIDKey struct{}
+
+// requestID returns the id under which a request is in the log.
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string) // identified has set it
+	return id
+}
+
+// identified gives each request an id, the client's if it sent a harmless one, and sends it back.
+func (g *Gateway) identified(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get("X-Request-Id")
+		if id == "" || len(id) > 128 || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			id = uuid.NewString()
+		}
+		w.Header().Set("X-Request-Id", id)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
+	})
+}
+
+// watched counts what is answered. What it wraps stays reachable for http.ResponseController, which streams need.
+type watched struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+	token  string // its id; guard sets it
+}
+
+func (w *watched) WriteHeader(status int) {
+	if w.status == 0 && status >= 200 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(b)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// logged writes a line a request, when it has ended.
+func (g *Gateway) logged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun, seen := time.Now(), &watched{ResponseWriter: w}
+		defer func() { // also when a stream is cut off, which is a panic
+			level := slog.LevelInfo
+			if seen.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions) {
+				level = slog.LevelDebug
+			}
+			g.log.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "query", harmless(r.URL.Query()), "status", seen.status,
+				"bytes", seen.bytes, "duration_ms", float64(time.Since(begun).Microseconds())/1000, "token", seen.token, "request_id", requestID(r.Context()))
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+// harmless prints a query without tickets, and what looks like a token for whoever put one there by mistake.
+func harmless(query url.Values) string {
+	for name, values := range query {
+		for i, v := range values {
+			if name == ticketScheme || strings.Contains(v, "obx_") || strings.Contains(v, "obt_") {
+				values[i] = "REDACTED"
+			}
+		}
+	}
+	text := query.Encode()
+	return text[:min(len(text), 500)]
+}
+
+// recovered turns a panic into an answer, if there is none yet, and a log entry. The server goes on.
+func (g *Gateway) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { //nolint:errorlint // it is a value that was thrown, and this is how net/http recognises it
+				panic(v)
+			}
+			g.log.ErrorContext(r.Context(), "a request panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()), "request_id", requestID(r.Context()))
+			if seen, ok := w.(*watched); ok && seen.status != 0 {
+				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
+			}
+			g.problem(w, r, http.StatusInternalServerError, "this is not your fault: the log has more under this X-Request-Id")
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// secured sets what keeps browsers from guessing, keeping and leaking. Without authentication it also refuses what other sites' pages send: a POST without a body needs
+// nobody's permission, and here no token either.
+func (g *Gateway) secured(next http.Handler) http.Handler {
+	protected := next
+	if origins := g.cfg.AllowedOrigins; g.cfg.Auth == nil && !slices.Contains(origins, "*") {
+		protection := http.NewCrossOriginProtection()
+		for _, o := range origins {
+			_ = protection.AddTrustedOrigin(o) // it is one: Config.check has seen to it
+		}
+		protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			g.problem(w, r, http.StatusForbidden, "this origin may not change anything here: allow it on the server")
+		}))
+		protected = protection.Handler(next)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		h.Set("Referrer-Policy", "no-referrer") // a stream's URL may have a ticket
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		protected.ServeHTTP(w, r)
+	})
+}
+
+// shared lets pages of the allowed origins call the API. No cookies: a page sends its token itself.
+func (g *Gateway) shared(next http.Handler) http.Handler {
+	if len(g.cfg.AllowedOrigins) == 0 {
+		return next // to the library an empty list is every origin
+	}
+	return cors.New(cors.Options{
+		AllowedOrigins: g.cfg.AllowedOrigins,
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost},
+		AllowedHeaders: []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id"},
+		ExposedHeaders: []string{"Location", "X-Request-Id", "Idempotency-Replayed", "Retry-After"},
+		MaxAge:         600,
+	}).Handler(next)
+}

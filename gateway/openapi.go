@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"github.com/outboxrelay/outbox/token"
+)
+
+// Names of the ways to say who one is, in the description.
+const (
+	bearerScheme = "bearer"
+	ticketScheme = "ticket"
+)
+
+const description = `Runs of a crawler and their events.
+
+Errors are application/problem+json (RFC 9457); *errors* names each field that was refused. Field names are taken literally, and unknown ones are refused.
+A request that got no answer may be sent again: create with the same Idempotency-Key, append with the same event ids, the others as they are.
+
+Each request carries a token (Authorization: Bearer obx_…) of one tenant; a run of another tenant does not exist (404). The scope that an operation needs is in
+its security requirement: read, write or operate; none includes another.`
+
+// newAPI returns the API without its operations. huma serves no pages of its own: its description is made at the first request, by whichever comes first,
+// without a lock, and its documentation loads scripts from elsewhere.
+func (g *Gateway) newAPI(mux *http.ServeMux) huma.API {
+	cfg := huma.DefaultConfig("Outbox runs", g.cfg.Version)
+	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
+	cfg.CreateHooks = nil // $schema links
+	cfg.RejectUnknownQueryParameters = true
+	format := huma.Format{Marshal: marshal, Unmarshal: json.Unmarshal}
+	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format} // the latter: application/problem+json
+	cfg.Transformers = []huma.Transformer{refine}
+	cfg.Info.Description = description
+	if g.cfg.PublicURL != "" {
+		cfg.Servers = []*huma.Server{{URL: g.cfg.PublicURL}}
+	}
+	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "obx_<id>_<secret>", Description: "A token made by outbox token create."},
+		ticketScheme: {Type: "apiKey", In: "query", Name: "ticket", Description: "For streams only: a ticket from POST /v1/stream-tickets."},
+	}
+	// The adapter adds the prefix of a path in Servers to no route: a proxy is expected to take it away.
+	api := humago.New(mux, cfg)
+	api.UseMiddleware(g.guard)
+	return api
+}
+
+// marshal writes a whole answer or nothing. That the client has gone is no error: there is nobody to tell.
+func marshal(w io.Writer, v any) error {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("write answer: %w", err)
+	}
+	_, _ = io.WriteString(w, b.String())
+	return nil
+}
+
+// refine makes the errors that huma finds by itself look like ours: 400 and not 422 for what is invalid (the API of the seeds says 400), and no value sent back,
+// which can be megabytes.
+func refine(hc huma.Context, _ string, v any) (any, error) {
+	m, ok := v.(*huma.ErrorModel)
+	c, ours := hc.(*apiContext)
+	if !ok || !ours {
+		return v, nil
+	}
+	switch m.Status {
+	case http.StatusUnprocessableEntity, http.StatusInternalServerError: // the latter: a body that ended before its time
+		m.Status = http.StatusBadRequest
+	case http.StatusRequestEntityTooLarge:
+		m.Detail = fmt.Sprintf("the body is too large: at most %d bytes", hc.Operation().MaxBodyBytes-1)
+	}
+	m.Title = http.StatusText(m.Status)
+	c.status = m.Status
+	var texts []string
+	for _, e := range m.Errors {
+		e.Value = nil
+		texts = append(texts, strings.TrimSpace(e.Location+" "+e.Message))
+	}
+	if len(texts) > 0 {
+		m.Detail = strings.Join(texts, "; ")
+	}
+	return m, nil
+}
+
+// operation describes one that needs a scope and answers with status, or with one of the errors besides those that all have.
+func (g *Gateway) operation(id, method, path string, scope token.Scope, status int, summary, details string, errs ...int) huma.Operation {
+	tag := "Runs"
+	if strings.Contains(path, "/events") {
+		tag = "Events"
+	} else if strings.Contains(path, "stream") {
+		tag = "Streams"
+	}
+	return huma.Operation{
+		OperationID: id, Method: method, Path: path, Summary: summary, Description: details, Tags: []string{tag}, DefaultStatus: status,
+		Security: []map[string][]string{{bearerScheme: {string(scope)}}},
+		Errors:   append(errs, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable),
+		// Not 1 more than allowed but exactly as many is too large for huma.
+		MaxBodyBytes: g.cfg.MaxRunBody + 1, BodyReadTimeout: g.cfg.Timeout,
+		SkipValidateBody: true,
+	}
+}
+
+// requests are the schemas of what is sent to us, where an unknown field is refused.
+var requests = []string{"AppendEvent", "AppendEvents", "CreateRun", "FailRun", "Nothing"}
+
+// routeDescription serves the description of the API to anybody.
+func (g *Gateway) routeDescription(mux *http.ServeMux) error {
+	doc := g.api.OpenAPI()
+	for _, path := range doc.Paths {
+		for _, op := range []*huma.Operation{path.Get, path.Post} {
+			if op != nil {
+				delete(op.Responses, "422") // see refine
+			}
+		}
+	}
+	for name, schema := range doc.Components.Schemas.Map() {
+		if !slices.Contains(requests, name) {
+			schema.AdditionalProperties = nil // an answer may get further fields without breaking those who check it
+		}
+		delete(schema.Properties, "value") // of ErrorDetail: see refine
+		if list := schema.Properties["errors"]; list != nil {
+			list.Nullable = false // it is left out
+		}
+	}
+	asJSON, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		return fmt.Errorf("describe the API: %w", err)
+	}
+	asYAML, err := doc.YAML()
+	if err != nil {
+		return fmt.Errorf("describe the API: %w", err)
+	}
+	serve := func(contentType string, b []byte) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			if _, err := w.Write(b); err != nil {
+				g.log.DebugContext(r.Context(), "the client has gone", "error", err, "request_id", requestID(r.Context()))
+			}
+		}
+	}
+	mux.HandleFunc("GET /openapi.json", serve("application/json", asJSON))
+	mux.HandleFunc("GET /openapi.yaml", serve("application/yaml", asYAML))
+	return nil
+}

@@ -1,0 +1,151 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/token"
+)
+
+// problem is an answer that refuses, in the form of RFC 9457.
+type problem struct {
+	huma.ErrorModel
+	header http.Header
+}
+
+// GetHeaders fulfils huma.HeadersError.
+func (p *problem) GetHeaders() http.Header { return p.header }
+
+func newProblem(status int, detail string, errs ...*huma.ErrorDetail) *problem {
+	return &problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail, Errors: errs}, header: http.Header{}}
+}
+
+var errNoToken = fmt.Errorf("%w: none was sent", token.ErrUnauthorized)
+
+func unauthorized(err error) *problem {
+	p := newProblem(http.StatusUnauthorized, "the token or ticket is not valid: it may have expired, or been revoked or used")
+	challenge := `Bearer realm="outbox", error="invalid_token"`
+	if errors.Is(err, errNoToken) {
+		p.Detail, challenge = "send a token: Authorization: Bearer obx_…", `Bearer realm="outbox"`
+	}
+	p.header.Set("WWW-Authenticate", challenge)
+	return p
+}
+
+func lacks(scope string) *problem {
+	p := newProblem(http.StatusForbidden, fmt.Sprintf("the token lacks the scope %s", scope))
+	p.header.Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="outbox", error="insufficient_scope", scope=%q`, scope))
+	return p
+}
+
+// refusal turns an error of the service into an answer. part is what of the request a field belongs to: body or query. What is not the request's fault
+// is logged here, and its text stays here.
+func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem {
+	var state *crawl.StateError
+	var own *problem
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.Is(err, token.ErrUnauthorized):
+		return unauthorized(err)
+	case errors.Is(err, crawl.ErrNotFound):
+		return newProblem(http.StatusNotFound, "there is no such run")
+	case errors.As(err, &state):
+		return newProblem(http.StatusConflict, state.Error())
+	case errors.Is(err, crawl.ErrKeyReused):
+		return newProblem(http.StatusConflict, "the Idempotency-Key was used for a run with other content")
+	case errors.Is(err, crawl.ErrEventReused):
+		return newProblem(http.StatusConflict, "an event id is in the run's log with another type or payload: nothing was appended")
+	case errors.Is(err, crawl.ErrInvalid):
+		return invalid(part, err)
+	case unavailable(err):
+		if !errors.Is(err, context.Canceled) { // else it is the client who has gone
+			g.log.WarnContext(ctx, "the database does not answer", "error", err, "request_id", requestID(ctx))
+		}
+		p := newProblem(http.StatusServiceUnavailable, "the database does not answer: try again")
+		p.header.Set("Retry-After", "1")
+		return p
+	}
+	g.log.ErrorContext(ctx, "a request failed", "error", err, "request_id", requestID(ctx))
+	return newProblem(http.StatusInternalServerError, "this is not your fault: the log has more under this X-Request-Id")
+}
+
+// invalid lists the fields that a service refused.
+func invalid(part string, err error) *problem {
+	p := newProblem(http.StatusBadRequest, "")
+	var texts []string
+	add := func(err error) {
+		field, ok := errors.AsType[*crawl.FieldError](err)
+		if !ok {
+			return
+		}
+		location := part + "." + field.Field
+		if field.Field == "idempotencyKey" {
+			location = "header.Idempotency-Key"
+		}
+		p.Add(&huma.ErrorDetail{Message: field.Problem, Location: location})
+		texts = append(texts, field.Error())
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			add(e)
+		}
+	} else {
+		add(err)
+	}
+	p.Detail = strings.Join(texts, "; ")
+	return p
+}
+
+// unavailable tells whether trying again may help: no connection, no answer in time, or a server that is starting, stopping, full or read-only. The
+// database's client is asked through what its errors can do: to name its types would be to import it.
+func unavailable(err error) bool {
+	var network net.Error
+	var server interface{ SQLState() string }
+	var client interface{ SafeToRetry() bool }
+	switch {
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return true
+	case errors.As(err, &server):
+		state := server.SQLState()
+		for _, class := range []string{"08", "53", "57P", "40", "55P03", "25006"} {
+			if strings.HasPrefix(state, class) {
+				return true
+			}
+		}
+		return false
+	case errors.As(err, &client) && client.SafeToRetry():
+		return true
+	}
+	return errors.As(err, &network)
+}
+
+// problem answers a request that huma does not serve.
+func (g *Gateway) problem(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	g.write(w, r, newProblem(status, detail))
+}
+
+// fail answers it with an error of the service or of authentication.
+func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
+	g.write(w, r, g.refusal(r.Context(), "query", err))
+}
+
+func (g *Gateway) write(w http.ResponseWriter, r *http.Request, p *problem) {
+	for name, values := range p.header {
+		w.Header()[name] = values
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	if err := json.NewEncoder(w).Encode(&p.ErrorModel); err != nil {
+		g.log.DebugContext(r.Context(), "the client has gone", "error", err, "request_id", requestID(r.Context()))
+	}
+}

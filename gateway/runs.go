@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/token"
+)
+
+// Run is a run as the API shows it.
+type Run struct {
+	ID           uuid.UUID       `json:"runId" format:"uuid"`
+	Tenant       string          `json:"tenant"`
+	Status       crawl.Status    `json:"status" enum:"PENDING,RUNNING,COMPLETED,FAILED,CANCELLED"`
+	AppPackage   string          `json:"appPackage"`
+	DeviceConfig json.RawMessage `json:"deviceConfig,omitempty"`
+	MaxSteps     int             `json:"maxSteps"`
+	Goal         string          `json:"goal,omitempty"`
+	Crawler      string          `json:"crawler" doc:"Who crawls it: external is whoever appends its events over this API."`
+	CreatedAt    time.Time       `json:"createdAt"`
+	StartedAt    *time.Time      `json:"startedAt,omitempty"`
+	CompletedAt  *time.Time      `json:"completedAt,omitempty" doc:"When it became COMPLETED or FAILED."`
+	CancelledAt  *time.Time      `json:"cancelledAt,omitempty"`
+	Error        string          `json:"error,omitempty" doc:"Why it FAILED."`
+	LastSeq      int64           `json:"lastSeq" doc:"Number of its last event so far; 0: it has none."`
+	StreamURL    string          `json:"streamUrl" doc:"Where its events can be followed as server-sent events."`
+}
+
+// TransformSchema fulfils huma.SchemaTransformer.
+func (Run) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Properties["deviceConfig"] = anyObject("")
+	return s
+}
+
+func anyObject(doc string) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: doc}
+}
+
+func (g *Gateway) view(r crawl.Run) Run {
+	return Run{
+		ID: r.ID, Tenant: r.Tenant, Status: r.Status, AppPackage: r.AppPackage, DeviceConfig: r.DeviceConfig, MaxSteps: r.MaxSteps, Goal: r.Goal,
+		Crawler: r.Crawler, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, CompletedAt: r.CompletedAt, CancelledAt: r.CancelledAt, Error: r.Error,
+		LastSeq: r.LastSeq, StreamURL: g.runURL(r.ID) + "/stream",
+	}
+}
+
+func (g *Gateway) runURL(id uuid.UUID) string { return g.cfg.PublicURL + "/v1/runs/" + id.String() }
+
+// RunPath is the path parameter of a run, exported because huma looks into exported embedded fields only. One that is no UUID is malformed (400); one that is, but of no run of the tenant, is unknown (404).
+type RunPath struct {
+	ID uuid.UUID `path:"id" format:"uuid" doc:"The run's id."`
+}
+
+type runReply struct{ Body Run }
+
+// CreateRun is the body of POST /v1/runs.
+type CreateRun struct {
+	AppPackage   string          `json:"appPackage" minLength:"1" maxLength:"255" doc:"What to crawl." example:"com.example.shop"`
+	DeviceConfig json.RawMessage `json:"deviceConfig,omitempty"`
+	MaxSteps     *int            `json:"maxSteps,omitempty" minimum:"1" maximum:"100000" default:"100" doc:"Nodes that a worker visits before it completes the run."`
+	Goal         string          `json:"goal,omitempty" maxLength:"10000"`
+	Crawler      string          `json:"crawler,omitempty" maxLength:"150" default:"external"`
+}
+
+// TransformSchema fulfils huma.SchemaTransformer.
+func (CreateRun) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Properties["deviceConfig"] = anyObject(fmt.Sprintf("At most %d bytes.", maxDeviceConfig))
+	return s
+}
+
+type createRequest struct {
+	Key  string `header:"Idempotency-Key" maxLength:"255" pattern:"^[!-~]+$" doc:"Makes the request harmless to repeat: visible ASCII, of the client's choice, at best a UUID."`
+	Body body[CreateRun]
+}
+
+// Resolve refuses a key that is there and empty, which huma takes for none: a client that sends it believes that it is safe.
+func (in *createRequest) Resolve(hc huma.Context) []error {
+	r, _ := humago.Unwrap(hc)
+	if keys := r.Header.Values("Idempotency-Key"); len(keys) > 1 || len(keys) == 1 && keys[0] == "" {
+		return []error{&huma.ErrorDetail{Message: "must be there once, with 1 to 255 characters, or not at all", Location: "header.Idempotency-Key"}}
+	}
+	return nil
+}
+
+type createReply struct {
+	Location string `header:"Location" doc:"Of the run."`
+	Replayed string `header:"Idempotency-Replayed" doc:"true: the run was made by an earlier request with this key."`
+	Body     struct {
+		ID        uuid.UUID    `json:"runId" format:"uuid"`
+		Status    crawl.Status `json:"status" enum:"PENDING,RUNNING,COMPLETED,FAILED,CANCELLED"`
+		CreatedAt time.Time    `json:"createdAt"`
+		StreamURL string       `json:"streamUrl" doc:"Where its events can be followed as server-sent events."`
+	} `nameHint:"CreatedRun"`
+}
+
+func (g *Gateway) createRun(ctx context.Context, in *createRequest) (*createReply, error) {
+	b := in.Body.Value
+	n := crawl.NewRun{AppPackage: b.AppPackage, DeviceConfig: b.DeviceConfig, Goal: b.Goal, Crawler: b.Crawler, IdempotencyKey: in.Key}
+	if b.MaxSteps != nil {
+		if n.MaxSteps = *b.MaxSteps; n.MaxSteps == 0 {
+			n.MaxSteps = -1 // to the service 0 is "not given", which it was not
+		}
+	}
+	if size := len(b.DeviceConfig); size > maxDeviceConfig {
+		return nil, g.refusal(ctx, "body", &crawl.FieldError{Field: "deviceConfig", Problem: fmt.Sprintf("has %d bytes, the limit is %d", size, maxDeviceConfig)})
+	}
+	r, created, err := g.cfg.Runs.Create(ctx, principalOf(ctx).Tenant, n)
+	if err != nil {
+		return nil, g.refusal(ctx, "body", err)
+	}
+	out := &createReply{Location: g.runURL(r.ID)}
+	if !created {
+		out.Replayed = "true"
+	}
+	out.Body.ID, out.Body.Status, out.Body.CreatedAt, out.Body.StreamURL = r.ID, r.Status, r.CreatedAt, g.runURL(r.ID)+"/stream"
+	return out, nil
+}
+
+func (g *Gateway) getRun(ctx context.Context, in *RunPath) (*runReply, error) {
+	r, err := g.cfg.Runs.Get(ctx, principalOf(ctx).Tenant, in.ID)
+	if err != nil {
+		return nil, g.refusal(ctx, "path", err)
+	}
+	return &runReply{g.view(r)}, nil
+}
+
+type listRequest struct {
+	Status     crawl.Status `query:"status" enum:"PENDING,RUNNING,COMPLETED,FAILED,CANCELLED" doc:"Only runs with this status."`
+	AppPackage string       `query:"appPackage" maxLength:"255" doc:"Only runs of this package."`
+	Limit      int          `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"Runs a page."`
+	Cursor     string       `query:"cursor" maxLength:"100" doc:"nextCursor of the page before."`
+}
+
+type listReply struct {
+	Body struct {
+		Items      []Run  `json:"items" nullable:"false"`
+		NextCursor string `json:"nextCursor,omitempty" doc:"For the next page; missing at the end."`
+	} `nameHint:"RunPage"`
+}
+
+func (g *Gateway) listRuns(ctx context.Context, in *listRequest) (*listReply, error) {
+	before, err := parseCursor(in.Cursor)
+	if err != nil {
+		return nil, g.refusal(ctx, "query", err)
+	}
+	f := crawl.RunFilter{Status: in.Status, AppPackage: in.AppPackage, Before: before, Limit: in.Limit}
+	runs, next, err := g.cfg.Runs.List(ctx, principalOf(ctx).Tenant, f)
+	if err != nil {
+		return nil, g.refusal(ctx, "query", err)
+	}
+	out := &listReply{}
+	out.Body.Items = make([]Run, len(runs))
+	for i, r := range runs {
+		out.Body.Items[i] = g.view(r)
+	}
+	out.Body.NextCursor = formatCursor(next)
+	return out, nil
+}
+
+func (g *Gateway) routeRuns() {
+	create := g.operation("createRun", http.MethodPost, "/v1/runs", token.Write, http.StatusCreated, "Create a run",
+		`Makes a PENDING run. With an Idempotency-Key that was used before, the answer is the run of that time, as it is now, with the header Idempotency-Replayed; if
+the request was another one, 409. Crawlers known here: `+strings.Join(g.cfg.Runs.Crawlers(), ", ")+`.`,
+		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	huma.Register(g.api, create, g.createRun)
+	huma.Register(g.api, g.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run", "", http.StatusNotFound), g.getRun)
+	huma.Register(g.api, g.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
+		"The newest first. Runs that are created while one turns the pages do not move the others."), g.listRuns)
+}

@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// StreamConfig holds the settings of streams. Zero values are the defaults.
+type StreamConfig struct {
+	// Heartbeat is how often a comment is sent when there is nothing else, so that proxies keep the connection and a dead one is noticed (15 s).
+	Heartbeat time.Duration
+	// WriteTimeout is how long a client may take to receive one write, of at most 16 KiB (10 s). One that takes longer is cut off; it comes back with its cursor.
+	WriteTimeout time.Duration
+	// Retry is how long a browser waits before it connects again (1 s, up to half as much longer by chance).
+	Retry time.Duration
+	// MaxAge is how long a connection lives before the client has to connect again, give or take a fifth: so that connections spread over gateways again after one was
+	// restarted, and a revoked token ends (30 min).
+	MaxAge time.Duration
+	// DrainWindow is over how long Shutdown spreads the ends of the connections, so that the clients do not all connect again at once (5 s).
+	DrainWindow time.Duration
+	// Connections at a time, of a run, a tenant and the process; more are answered with status 429 (1,000, 10,000 and 20,000).
+	MaxPerRun, MaxPerTenant, MaxConnections int
+	// MaxTopics is how many topics one stream may have (50).
+	MaxTopics int
+}
+
+func (c StreamConfig) withDefaults() StreamConfig {
+	for _, d := range []struct {
+		value *time.Duration
+		zero  time.Duration
+	}{
+		{&c.Heartbeat, 15 * time.Second}, {&c.WriteTimeout, 10 * time.Second}, {&c.Retry, time.Second}, {&c.MaxAge, 30 * time.Minute}, {&c.DrainWindow, 5 * time.Second},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.zero
+		}
+	}
+	for _, n := range []struct {
+		value *int
+		zero  int
+	}{{&c.MaxPerRun, 1000}, {&c.MaxPerTenant, 10_000}, {&c.MaxConnections, 20_000}, {&c.MaxTopics, 50}} {
+		if *n.value <= 0 {
+			*n.value = n.zero
+		}
+	}
+	return c
+}
+
+// jitter returns d, give or take up to a part of it.
+func jitter(d time.Duration, part float64) time.Duration {
+	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))
+}

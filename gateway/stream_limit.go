@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/stream"
+)
+
+// connections are the open streams of the process.
+type connections struct {
+	cfg StreamConfig
+
+	mu       sync.Mutex
+	open     map[*connection]struct{}
+	tenants  map[string]int
+	runs     map[uuid.UUID]int
+	draining bool
+	empty    chan struct{} // closed when draining and the last one has gone
+}
+
+func newConnections(cfg StreamConfig) *connections {
+	return &connections{cfg: cfg, open: map[*connection]struct{}{}, tenants: map[string]int{}, runs: map[uuid.UUID]int{}, empty: make(chan struct{})}
+}
+
+// admit counts a connection, or says which limit it would pass.
+func (c *connections) admit(conn *connection, tenant string, sources []stream.Start) (refused string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.open) >= c.cfg.MaxConnections {
+		return fmt.Sprintf("this server has %d streams open, which is its limit", len(c.open))
+	}
+	if n := c.tenants[tenant]; n >= c.cfg.MaxPerTenant {
+		return fmt.Sprintf("%d streams are open, which is the limit", n)
+	}
+	for _, s := range sources {
+		if n := c.runs[s.Run]; s.Run != uuid.Nil && n >= c.cfg.MaxPerRun {
+			return fmt.Sprintf("run %s has %d streams open, which is the limit", s.Run, n)
+		}
+	}
+	c.open[conn] = struct{}{}
+	c.tenants[tenant]++
+	for _, s := range sources {
+		if s.Run != uuid.Nil {
+			c.runs[s.Run]++
+		}
+	}
+	if c.draining {
+		conn.end()
+	}
+	return ""
+}
+
+func (c *connections) gone(conn *connection, tenant string, sources []stream.Start) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.open, conn)
+	if c.tenants[tenant]--; c.tenants[tenant] == 0 {
+		delete(c.tenants, tenant)
+	}
+	for _, s := range sources {
+		if s.Run == uuid.Nil {
+			continue
+		}
+		if c.runs[s.Run]--; c.runs[s.Run] == 0 {
+			delete(c.runs, s.Run)
+		}
+	}
+	if c.draining && len(c.open) == 0 {
+		close(c.empty)
+	}
+}
+
+func (c *connections) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.open)
+}
+
+// drain ends all connections at moments spread over the window and waits until they have gone, or ctx ends.
+func (c *connections) drain(ctx context.Context) {
+	c.mu.Lock()
+	if c.draining {
+		c.mu.Unlock()
+		return
+	}
+	c.draining = true
+	if len(c.open) == 0 {
+		close(c.empty)
+	}
+	for conn := range c.open {
+		time.AfterFunc(time.Duration(rand.Int64N(int64(c.cfg.DrainWindow))), conn.end)
+	}
+	c.mu.Unlock()
+	select {
+	case <-c.empty:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/token"
+)
+
+// streams is what the stream handlers share.
+type streams struct {
+	cfg           StreamConfig
+	connections   *connections
+	sent          atomic.Int64
+	slow, refused atomic.Int64
+}
+
+func newStreams(cfg StreamConfig) *streams {
+	cfg = cfg.withDefaults()
+	return &streams{cfg: cfg, connections: newConnections(cfg)}
+}
+
+// StreamStats are counted since the process began, but for Connections, which is now.
+type StreamStats struct {
+	Connections int
+	Sent        int64 // events, over all connections
+	Slow        int64 // connections that were cut off because the client did not receive in time, or was gone
+	Refused     int64 // connections over a limit
+}
+
+// StreamStats returns what happened so far.
+func (g *Gateway) StreamStats() StreamStats {
+	s := g.streams
+	return StreamStats{Connections: s.connections.count(), Sent: s.sent.Load(), Slow: s.slow.Load(), Refused: s.refused.Load()}
+}
+
+// DrainStreams ends all streams, spread over StreamConfig.DrainWindow, each after the event it is sending, and waits for them or for ctx. Those opened
+// meanwhile end at once. The server's listener should be closed before, so that clients come back to another gateway.
+func (g *Gateway) DrainStreams(ctx context.Context) { g.streams.connections.drain(ctx) }
+
+func (g *Gateway) routeStreams(mux *http.ServeMux) {
+	mux.HandleFunc("GET /v1/runs/{id}/stream", g.streamRun)
+	mux.HandleFunc("GET /v1/stream", g.streamTopics)
+}
+
+// streamer returns who may open a stream, or answers why not.
+func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request) (token.Principal, bool) {
+	who, err := g.principal(r)
+	if err != nil {
+		g.fail(w, r, err)
+		return token.Principal{}, false
+	}
+	if !who.May(token.Read) {
+		g.write(w, r, lacks(string(token.Read)))
+		return token.Principal{}, false
+	}
+	return who, true
+}
+
+// run looks a run up, in the time that a request of the API has.
+func (g *Gateway) run(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.cfg.Timeout)
+	defer cancel()
+	return g.cfg.Runs.Get(ctx, tenant, id)
+}
+
+// beyond tells a client that it has seen what the run does not have.
+func beyond(after int64, run crawl.Run) string {
+	return fmt.Sprintf("the last event id is %d, but run %s has only %d events: begin again without one", after, run.ID, run.LastSeq)
+}
+
+func errTooManyTopics(limit int) error {
+	return fmt.Errorf("topics: at most %d", limit)
+}

@@ -1,0 +1,280 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+// gatewayAt is a running gateway and an environment whose commands speak to it.
+type gatewayAt struct {
+	env
+	*process
+	url string
+}
+
+// serving starts outbox serve and waits until the API is served. Whatever args say, the API's port is a free one unless they name it.
+func (e env) serving(args ...string) gatewayAt {
+	e.t.Helper()
+	p := e.start(append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...)
+	url := "http://" + decode[struct{ Address string }](e.t, p.await(p.err, `"serving the API"`)).Address
+	at := e
+	at.extra = append([]string{"OUTBOX_SERVER=" + url}, e.extra...)
+	return gatewayAt{at, p, url}
+}
+
+// watching returns where a process serves its health.
+func watching(p *process) string {
+	return "http://" + decode[struct{ Address string }](p.t, p.await(p.err, `"listening"`)).Address
+}
+
+// post sends a request to the API and returns the body of an answer that must be good.
+func (g gatewayAt) post(path, body string) string {
+	g.env.t.Helper()
+	resp, err := (&http.Client{Timeout: patience}).Post(g.url+path, "application/json", bytes.NewReader([]byte(body)))
+	if err != nil {
+		g.env.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode >= 300 {
+		g.env.t.Fatalf("POST %s: status %d, error %v: %s", path, resp.StatusCode, err, text)
+	}
+	return string(text)
+}
+
+type runView struct {
+	RunID, Status, Tenant, Crawler, StreamURL string
+	LastSeq                                   int64
+}
+
+// external creates and starts a run that the test drives.
+func (g gatewayAt) external() (id string) {
+	g.env.t.Helper()
+	id = decode[runView](g.env.t, g.ok("", "runs", "create", "--app", "shop", "-o", "json")).RunID
+	g.post("/v1/runs/"+id+"/start", "{}")
+	return id
+}
+
+// append appends n events to a run.
+func (g gatewayAt) append(run string, n int) {
+	g.env.t.Helper()
+	events := strings.TrimSuffix(strings.Repeat(`{"type":"ACTION_EXECUTED","payload":{"tap":true}},`, n), ",")
+	g.post("/v1/runs/"+run+"/events", `{"events":[`+events+`]}`)
+}
+
+// cloudEvent is what follow -o json prints a line of.
+type cloudEvent struct {
+	Sequence, Type, Subject, TenantID string
+}
+
+// complete holds that lines are the events of a run from the first to the last that the table has, each once.
+func complete(t *testing.T, e env, run string, lines []string) {
+	t.Helper()
+	for i, line := range lines {
+		if ev := decode[cloudEvent](t, line); ev.Sequence != fmt.Sprint(i+1) || ev.Subject != run {
+			t.Fatalf("line %d is %s", i+1, line)
+		}
+	}
+	if n := query[int](e, `SELECT count(*) FROM crawl_events WHERE crawl_id = $1`, run); n != len(lines) {
+		t.Errorf("%d events were printed, the table has %d", len(lines), n)
+	}
+}
+
+// All parts in one process: a run is created with a token, crawled by the worker, relayed, and followed to its end.
+func TestServeEndToEnd(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	e.redis = testenv.RedisServer(t).URL()
+	made := decode[struct{ Token string }](t, e.ok("", "token", "create", "--tenant", "shop", "--name", "web", "--scope", "read,write,operate", "-o", "json"))
+	g := e.serving("--listen", "127.0.0.1:0", "--stream-drain", "500ms")
+	url := watching(g.process)
+	awaitReady(t, url, true, "")
+	for _, part := range []string{"gateway", "relay", "worker"} {
+		if code, body := get(t, url+"/readyz/"+part); code != http.StatusOK {
+			t.Errorf("%s: status %d: %s", part, code, body)
+		}
+	}
+
+	r := g.run("", "runs", "list")
+	if r.code != 1 || !strings.Contains(r.err, "send a token") || !strings.Contains(r.err, "OUTBOX_TOKEN") {
+		t.Errorf("without a token: exit code %d:\n%s", r.code, r.err)
+	}
+	g.extra = append(g.extra, "OUTBOX_TOKEN="+made.Token)
+	tail := e.start("tail", "run:*", "-o", "json")
+	tail.await(tail.err, "subscribed")
+	r = g.run("", "runs", "create", "--app", "shop.example", "--crawler", "script:short", "--device", `{"model":"Pixel 8"}`, "--follow", "-o", "json")
+	if r.code != 0 {
+		t.Fatalf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+	id := strings.TrimPrefix(strings.TrimSpace(r.err), "run ")
+	lines := strings.Split(strings.TrimSpace(r.out), "\n")
+	complete(t, e, id, lines)
+	if last := decode[cloudEvent](t, lines[len(lines)-1]); last.Type != "RUN_COMPLETED" || last.TenantID != "shop" {
+		t.Errorf("it ended with %+v", last)
+	}
+	tail.await(tail.out, "RUN_COMPLETED") // it went through Redis, too
+	if published := tail.out.lines(); len(published) != len(lines) {
+		t.Errorf("%d events were published, want %d", len(published), len(lines))
+	}
+	contains(t, g.ok("", "runs", "list", "--status", "completed", "--app", "shop.example"), id, "COMPLETED", "script:short")
+	contains(t, g.ok("", "runs", "show", id), "Pixel 8", "last events", fmt.Sprintf("%5d  RUN_COMPLETED", len(lines)))
+
+	_, text := get(t, url+"/metrics")
+	contains(t, text, `outbox_http_requests_total{route="POST /v1/runs",status="201"} 1`, `outbox_http_requests_total{route="GET /v1/runs",status="401"} 1`,
+		"outbox_streams_open 0", "outbox_stream_redis_up 1", fmt.Sprintf("outbox_stream_events_total %d\n", len(lines)), `outbox_runs_ended_total{status="COMPLETED"} 1`)
+
+	g.signal(syscall.SIGTERM)
+	if code := g.wait(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	contains(t, g.process.err.String(), "stopped serving the API", "stopped relaying", "stopped crawling runs")
+	for _, secret := range []string{made.Token, made.Token[len(made.Token)-20:]} {
+		if strings.Contains(g.process.err.String(), secret) {
+			t.Error("the token is in the log")
+		}
+	}
+}
+
+// What waiting does not cure ends the process at once, with the remedy.
+func TestServeRefuses(t *testing.T) {
+	t.Parallel()
+	redis := testenv.RedisServer(t).URL()
+	e := migrated(t)
+	e.redis = redis
+	empty := env{t: t, database: testenv.Database(t), redis: redis}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct {
+		env  env
+		args string
+		code int
+		says string
+	}{
+		{e, "--auth none --http 0.0.0.0:0", 2, "other machines can reach"},
+		{e, "--gateway=false --relay=false --worker=false", 2, "nothing to serve"},
+		{e, "--crawlers demo,script:nosuch", 2, `there is no "script:nosuch": known are demo, script:`},
+		{e, "--destination crawl_outbox={topic}", 2, "before it has seen an event"},
+		{e, "--http " + taken.Addr().String(), 1, "--http"},
+		{empty, "--http 127.0.0.1:0", 1, "outbox migrate up"},
+		{empty, "--gateway=false --relay=false", 1, "outbox migrate up"},
+		{env{t: t, database: e.database, redis: "http://h"}, "--http 127.0.0.1:0 --relay=false", 2, "redis"},
+	} {
+		r := c.env.run("", append([]string{"serve"}, strings.Fields(c.args)...)...)
+		if r.code != c.code || !strings.Contains(r.err, c.says) {
+			t.Errorf("%s: exit code %d, want %d and %q:\n%s", c.args, r.code, c.code, c.says, r.err)
+		}
+	}
+}
+
+// Without Redis the gateway serves from the database, and only the relay waits.
+func TestServeWithoutRedis(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	redis := testenv.RedisServer(t)
+	e.redis = redis.URL()
+	if err := redis.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	g := e.serving("--auth", "none", "--worker=false", "--listen", "127.0.0.1:0")
+	url := watching(g.process)
+	awaitReady(t, url, false, "waiting for Redis")
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // it finds out by itself that Redis is away
+		code, body := get(t, url+"/readyz/gateway")
+		if code == http.StatusOK && strings.Contains(body, "streams are read from the database") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the gateway: status %d: %s", code, body)
+		}
+	}
+	if code, _ := get(t, url+"/readyz/worker"); code != http.StatusNotFound {
+		t.Errorf("the worker, which is off: status %d", code)
+	}
+	run := g.external()
+	follow := g.start("runs", "follow", run, "-o", "json")
+	follow.await(follow.out, "RUN_STARTED")
+	began := time.Now()
+	g.append(run, 3)
+	follow.await(follow.out, `"sequence":"4"`)
+	t.Logf("without Redis an event was there after %s", time.Since(began).Round(time.Millisecond))
+
+	if err := redis.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	awaitReady(t, url, true, "")
+	g.post("/v1/runs/"+run+"/complete", "{}")
+	if code := follow.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	complete(t, e, run, follow.out.lines())
+	g.signal(syscall.SIGTERM)
+	if code := g.wait(); code != 0 {
+		t.Errorf("serve: exit code %d", code)
+	}
+}
+
+// Each part in a process of its own does the same together.
+func TestServePartsApart(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	e.redis = testenv.RedisServer(t).URL()
+	g := e.serving("--auth", "none", "--relay=false", "--worker=false")
+	relay := e.start("serve", "--gateway=false", "--worker=false")
+	relay.await(relay.err, `"relaying"`)
+	blind := e
+	blind.redis = "" // a worker needs none
+	worker := blind.start("serve", "--gateway=false", "--relay=false")
+	worker.await(worker.err, `"crawling runs"`)
+	r := g.run("", "runs", "create", "--app", "shop", "--crawler", "script:short", "--follow")
+	if r.code != 0 || !strings.Contains(r.out, "RUN_COMPLETED") {
+		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+	for _, p := range []*process{g.process, relay, worker} {
+		p.signal(syscall.SIGTERM)
+		if code := p.wait(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
+// A stream that is open does not keep the process: it ends within the window, and the client goes on elsewhere.
+func TestServeDrainsStreams(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	e.redis = testenv.RedisServer(t).URL()
+	g := e.serving("--auth", "none", "--worker=false", "--stream-drain", "1s")
+	run := g.external()
+	var follows []*process
+	for range 3 {
+		f := g.start("runs", "follow", run, "-o", "json")
+		f.await(f.out, "RUN_STARTED")
+		follows = append(follows, f)
+	}
+	began := time.Now()
+	g.signal(syscall.SIGTERM)
+	if code := g.wait(); code != 0 || time.Since(began) > 6*time.Second {
+		t.Errorf("exit code %d after %s", code, time.Since(began))
+	}
+	follows[0].await(follows[0].err, "trying again")
+	other := e.serving("--auth", "none", "--worker=false", "--http", strings.TrimPrefix(g.url, "http://"))
+	other.append(run, 2)
+	other.post("/v1/runs/"+run+"/cancel", "")
+	for _, f := range follows {
+		if code := f.wait(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+		complete(t, e, run, f.out.lines())
+	}
+}

@@ -1,0 +1,87 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox/token"
+)
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	r := e.run("", "token", "create", "--tenant", "shop", "--name", "web", "--scope", "write,read", "--expires", "720h")
+	text := field(r.out, "token")
+	id, sum, err := token.Parse(text)
+	if r.code != 0 || err != nil {
+		t.Fatalf("%+v: %v", r, err)
+	}
+	contains(t, r.out, id, "web", "shop", "read,write")
+	contains(t, r.err, "will not be shown again")
+	if strings.Contains(r.err, text) {
+		t.Error("the token is on stderr, where logs are")
+	}
+	if ok := query[bool](e, "SELECT sha256 = $2 AND expires_at - created_at = interval '720 hours' FROM outbox_tokens WHERE id = $1", id, sum[:]); !ok {
+		t.Error("stored with another hash or time")
+	}
+
+	second := decode[struct {
+		token.Token
+		Text string `json:"token"`
+	}](t, e.ok("", "token", "create", "--scope", "operate", "-o", "json"))
+	if parsed, _, err := token.Parse(second.Text); err != nil || parsed != second.ID || second.Tenant != "default" || second.ExpiresAt != nil {
+		t.Errorf("got %+v", second)
+	}
+
+	table := e.ok("", "token", "list")
+	contains(t, table, "EXPIRES", id, second.ID, "never", time.Now().UTC().Add(720*time.Hour).Format("2006-01-02"))
+	if strings.Contains(table+e.ok("", "token", "list", "-o", "json"), text[strings.LastIndex(text, "_")+1:]) {
+		t.Error("list shows a secret")
+	}
+	type page struct{ Tokens []token.Token }
+	if p := decode[page](t, e.ok("", "token", "list", "--tenant", "shop", "-o", "json")); len(p.Tokens) != 1 || p.Tokens[0].ID != id || p.Tokens[0].RevokedAt != nil {
+		t.Errorf("got %+v", p)
+	}
+	if p := e.ok("", "token", "list", "--tenant", "nobody", "-o", "json"); !strings.Contains(p, `"tokens": []`) {
+		t.Errorf("got %s", p)
+	}
+
+	e.ok("", "token", "revoke", id)
+	if p := decode[page](t, e.ok("", "token", "list", "--tenant", "shop", "-o", "json")); p.Tokens[0].RevokedAt == nil {
+		t.Errorf("got %+v", p)
+	}
+	for line, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"token":                                 {2, "create, list or revoke"},
+		"token create":                          {2, "no scope (known: read, write, operate)"},
+		"token create --scope admin":            {2, `unknown scope "admin" (known: read, write, operate)`},
+		"token create --scope read --tenant=":   {2, "tenant"},
+		"token create --scope read --expires 0": {2, "--expires"},
+		"token create --scope read --expires x": {2, "--expires"},
+		"token list --tenant=":                  {2, "--tenant is empty"},
+		"token revoke " + text:                  {2, "want its id only"},
+		"token revoke " + id:                    {1, "revoked already"},
+		"token revoke aaaaaaaaaaaa":             {1, "no such token"},
+	} {
+		r := e.run("", strings.Fields(line)...)
+		if r.code != want.code || !strings.Contains(r.err, want.text) {
+			t.Errorf("outbox %s: exit code %d, want %d and %q:\n%s", line, r.code, want.code, want.text, r.err)
+		}
+		if strings.Contains(r.err, text) {
+			t.Errorf("outbox %s shows the token:\n%s", line, r.err)
+		}
+	}
+}
+
+// field returns what follows a name in the details that a command printed.
+func field(text, name string) string {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
+			return f[1]
+		}
+	}
+	return ""
+}

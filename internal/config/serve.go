@@ -1,0 +1,127 @@
+package config
+
+import (
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Serve holds the settings of outbox serve beside the relay's.
+type Serve struct {
+	Gateway bool `koanf:"gateway"`
+	Relay   bool `koanf:"relay"`
+	Worker  bool `koanf:"worker"`
+
+	HTTP     string   `koanf:"http"`
+	Auth     string   `koanf:"auth"`
+	Origins  []string `koanf:"cors_origin"`
+	APIConns int      `koanf:"api_conns"`
+
+	Crawlers    []string      `koanf:"crawlers"` // names, and patterns of names
+	Concurrency int           `koanf:"worker_concurrency"`
+	RunLeaseTTL time.Duration `koanf:"run_lease_ttl"`
+
+	StreamHeartbeat   time.Duration `koanf:"stream_heartbeat"`
+	StreamMaxAge      time.Duration `koanf:"stream_max_age"`
+	StreamDrain       time.Duration `koanf:"stream_drain"`
+	StreamLimit       int           `koanf:"stream_limit"`
+	StreamLimitTenant int           `koanf:"stream_limit_tenant"`
+	StreamLimitRun    int           `koanf:"stream_limit_run"`
+}
+
+// ServeFlags returns the flags of outbox serve beside the relay's. Their defaults are those of packages gateway and crawl, repeated here because
+// --help shows them.
+func ServeFlags() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	fs.Bool("gateway", true, "serve the HTTP API and the streams")
+	fs.Bool("relay", true, "deliver events, as outbox relay does")
+	fs.Bool("worker", true, "crawl runs")
+	fs.String("http", "127.0.0.1:8080", "`address` of the API")
+	fs.String("auth", "token", "`who` may use the API: token, who has one of outbox token create; or none, anybody on this machine")
+	fs.StringSlice("cors-origin", nil, "`origins` whose pages may use the API in a browser, e.g. https://shop.example")
+	fs.Int("api-conns", 8, "most database `connections` of the API and the streams together")
+	fs.StringSlice("crawlers", []string{"demo", "script:*"}, "built-in `crawlers` that a run may have here, and that the worker runs")
+	fs.Int("worker-concurrency", 4, "`runs` that the worker crawls at a time")
+	fs.Duration("run-lease-ttl", 10*time.Second, "how `long` the runs of a worker that died stay reserved for it")
+	fs.Duration("stream-heartbeat", 15*time.Second, "`pause` after which a quiet stream gets a comment, so that proxies keep it")
+	fs.Duration("stream-max-age", 30*time.Minute, "`age` at which a stream ends, give or take a fifth; the client connects again and goes on")
+	fs.Duration("stream-drain", 5*time.Second, "`window` over which streams end when the process is told to stop")
+	fs.Int("stream-limit", 20_000, "most `streams` open in this process")
+	fs.Int("stream-limit-tenant", 10_000, "most `streams` of one tenant")
+	fs.Int("stream-limit-run", 1000, "most `streams` of one run")
+	return fs
+}
+
+// needs are those of the parts that are on.
+func (s Serve) needs() (n Need) {
+	n = Database
+	if s.Gateway || s.Relay {
+		n |= Redis
+	}
+	if s.Relay {
+		n |= Serving | Retaining
+	}
+	return n
+}
+
+// checkServe checks the settings that the relay does not have; alone says that the relay's have not been checked.
+func (c *Config) checkServe(problems *Error, alone bool) {
+	s := &c.Serve
+	if !s.Gateway && !s.Relay && !s.Worker {
+		problems.add("gateway, relay and worker are all off, so there is nothing to serve: turn one on: %s", set("gateway"))
+	}
+	oneOf(problems, "auth", s.Auth, "token", "none")
+	if host, _, err := net.SplitHostPort(s.HTTP); err != nil {
+		problems.add("http is %q, want host:port such as 127.0.0.1:8080: %s", s.HTTP, set("http"))
+	} else if s.Auth == "none" && s.Gateway && !loopback(host) {
+		problems.add("auth is none, and other machines can reach %s: everybody there could do everything. Listen on 127.0.0.1, or leave auth at token", s.HTTP)
+	}
+	for _, origin := range s.Origins {
+		if !isOrigin(origin) && (origin != "*" || s.Auth != "none") {
+			problems.add("cors-origin %q is no origin such as https://shop.example (and * only goes with auth none): %s", origin, set("cors-origin"))
+		}
+	}
+	if alone {
+		c.checkListen(problems)
+	}
+	for _, f := range []struct {
+		flag string
+		n    int
+	}{{"api-conns", s.APIConns}, {"worker-concurrency", s.Concurrency}, {"stream-limit", s.StreamLimit}, {"stream-limit-tenant", s.StreamLimitTenant}, {"stream-limit-run", s.StreamLimitRun}} {
+		if f.n < 1 {
+			problems.add("%s is %d, must be 1 or more: %s", f.flag, f.n, set(f.flag))
+		}
+	}
+	for _, f := range []struct {
+		flag  string
+		d     time.Duration
+		least time.Duration
+	}{{"run-lease-ttl", s.RunLeaseTTL, time.Second}, {"stream-heartbeat", s.StreamHeartbeat, 100 * time.Millisecond}, {"stream-max-age", s.StreamMaxAge, time.Second},
+		{"stream-drain", s.StreamDrain, 100 * time.Millisecond}} {
+		if f.d < f.least {
+			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
+		}
+	}
+	if s.Gateway {
+		_, runErr := c.RunChannel()
+		_, topicErr := c.TopicChannel()
+		for _, err := range []error{runErr, topicErr} {
+			if err != nil {
+				problems.add("%v: %s", err, set("destination"))
+			}
+		}
+	}
+}
+
+func loopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// isOrigin tells whether text is what a browser sends as Origin.
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Scheme+"://"+u.Host == text && !strings.Contains(text, "*")
+}

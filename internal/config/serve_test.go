@@ -1,0 +1,130 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+func TestServeSettings(t *testing.T) {
+	c, err := load(t, "stream_limit_run: 50\ncrawlers: [demo]\nrelay: false\n", []string{"OUTBOX_STREAM_DRAIN=2s", "OUTBOX_WORKER=false", "OUTBOX_CORS_ORIGIN=https://a.example,http://localhost:3000"},
+		"--http", "[::1]:80", "--auth", "none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.Serve
+	if s.StreamLimitRun != 50 || len(s.Crawlers) != 1 || s.Relay || s.Worker || !s.Gateway || s.StreamDrain != 2*time.Second || len(s.Origins) != 2 {
+		t.Errorf("got %+v", s)
+	}
+	// Of the relay's settings and Redis's address a process needs what its parts need.
+	for _, f := range []struct {
+		args string
+		says []string
+	}{
+		{"", []string{"the database is not set", "Redis is not set", "batch is 0", "poll-min"}},
+		{"--relay=false", []string{"the database is not set", "Redis is not set"}},
+		{"--relay=false --gateway=false", []string{"the database is not set"}},
+		{"--relay=false --gateway=false --worker=false", []string{"the database is not set", "nothing to serve"}},
+	} {
+		c, err := load(t, "", nil, append(strings.Fields(f.args), "--batch", "0", "--poll-min", "0s")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantProblems(t, c.Check(Parts), f.says...)
+	}
+}
+
+func TestServeProblems(t *testing.T) {
+	urls := []string{"OUTBOX_DATABASE_URL=postgres://h/d", "REDIS_URL=redis://h"}
+	for _, f := range []struct {
+		args string
+		says []string
+	}{
+		{"--auth none", nil},
+		{"--auth none --http localhost:8080", nil},
+		{"--auth none --http 0.0.0.0:8080", []string{"other machines can reach 0.0.0.0:8080"}},
+		{"--auth none --http :8080", []string{"other machines can reach :8080"}},
+		{"--auth none --http 10.0.0.1:8080 --gateway=false", nil}, // nobody listens there
+		{"--auth none --cors-origin *", nil},
+		{"--cors-origin *", []string{"cors-origin"}},
+		{"--cors-origin https://shop.example/ --cors-origin shop.example --cors-origin https://*.example", []string{`"https://shop.example/"`, `"shop.example"`, `"https://*.example"`}},
+		{"--http 8080 --auth basic --listen 9464", []string{`http is "8080"`, `auth is "basic"`, `listen is "9464"`}},
+		{"--relay=false --listen 9464", []string{`listen is "9464"`}},
+		{"--api-conns 0 --worker-concurrency 0 --run-lease-ttl 1ms --stream-heartbeat 1ms --stream-max-age 0s --stream-drain 0s --stream-limit 0 --stream-limit-tenant 0 --stream-limit-run 0",
+			[]string{"api-conns", "worker-concurrency", "run-lease-ttl", "stream-heartbeat", "stream-max-age", "stream-drain", "stream-limit is", "stream-limit-tenant", "stream-limit-run"}},
+		{"--destination crawl_outbox={topic}", []string{`destination of crawl_outbox is "{topic}": the gateway subscribes`}},
+		{"--destination crawl_outbox=run:{type}:{key}", []string{"the gateway subscribes"}},
+		{"--destination outbox_events={type}.{topic}", []string{`destination of outbox_events is "{type}.{topic}": the gateway subscribes`}},
+		{"--destination outbox_events={type}.{topic} --gateway=false", nil},
+		{"--destination event_outbox={type}.{topic}", nil}, // nobody subscribes to these
+	} {
+		c, err := load(t, "", urls, strings.Fields(f.args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = c.Check(Parts); len(f.says) > 0 {
+			wantProblems(t, err, f.says...)
+		} else if err != nil {
+			t.Errorf("%s: %v", f.args, err)
+		}
+	}
+}
+
+func TestChannels(t *testing.T) {
+	run := uuid.MustParse("00000000-0000-0000-0000-000000000001")
+	for _, f := range []struct{ args, run, topic string }{
+		{"", "run:" + run.String(), "order.placed"},
+		{"--destination crawl_outbox={source}/{tenant}/{key},outbox_events={tenant}.{topic}", "crawl_outbox/shop/" + run.String(), "shop.order.placed"},
+	} {
+		c, err := load(t, "", nil, strings.Fields(f.args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs, err := c.RunChannel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		topics, err := c.TopicChannel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := runs("shop", run); err != nil || got != f.run {
+			t.Errorf("got %q, error %v, want %q", got, err, f.run)
+		}
+		if got, err := topics("shop", "order.placed"); err != nil || got != f.topic {
+			t.Errorf("got %q, error %v, want %q", got, err, f.topic)
+		}
+	}
+}
+
+func TestClientSettings(t *testing.T) {
+	for server, says := range map[string]string{
+		"http://127.0.0.1:8080": "", "https://h/prefix/": "", "": "server is no address", "127.0.0.1:8080": "server is no address", "ftp://h": "server is no address",
+		"http://u:hunter2@h": "without user", "http://h/?token=hunter2": "without user", "http://h:hunter2": "server is no address",
+	} {
+		c, err := load(t, "", []string{"OUTBOX_TOKEN=obx_x"}, "--server", server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch err = c.Check(Asking); {
+		case says == "":
+			if err != nil || c.Token != "obx_x" {
+				t.Errorf("%s: got token %q, error %v", server, c.Token, err)
+			}
+		default:
+			wantProblems(t, err, says)
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the password is shown: %v", err)
+			}
+		}
+	}
+	c, err := load(t, "", []string{"OUTBOX_TOKEN=obx_hunter2\nX: y"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(Asking); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("got %v", err)
+	}
+}

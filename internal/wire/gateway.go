@@ -1,0 +1,169 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/gateway"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/metrics"
+	"github.com/outboxrelay/outbox/sink/redispubsub"
+	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/stream"
+	"github.com/outboxrelay/outbox/token"
+)
+
+// stopMargin is what a gateway that stops may take beyond the window over which its streams end.
+const stopMargin = 3 * time.Second
+
+// api is the gateway with what it reads from.
+type api struct {
+	process
+	part     *part
+	waker    *waker
+	crawlers []crawl.Crawler // that a run may ask for here; some worker has them
+}
+
+// run serves the API until ctx ends, then finishes requests and ends the streams over their window. Redis may be away: streams are then read
+// from the database.
+func (a *api) run(ctx context.Context) error {
+	pool, err := openPool(ctx, a.cfg.Database, "outbox gateway", a.cfg.Serve.APIConns)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var runs *postgres.Runs
+	var tokens *postgres.Tokens
+	err = await(ctx, a.log, a.part, "database "+config.MaskDatabase(a.cfg.Database), func(ctx context.Context) (err error) {
+		if runs, err = postgres.OpenRuns(ctx, pool); err != nil {
+			return err
+		}
+		tokens, err = postgres.OpenTokens(ctx, pool)
+		return err
+	})
+	if err != nil {
+		return unlessStopped(ctx, err)
+	}
+	live, err := redispubsub.OpenListener(a.cfg.Redis, redispubsub.ListenerConfig{Logger: a.log})
+	if err != nil {
+		return &config.Error{Problems: []string{err.Error()}} // the URL itself
+	}
+	notifier, err := postgres.NewNotifier(pool, runEvents, 0)
+	if err != nil {
+		return err
+	}
+	store := wakingRuns{runs, func() { a.waker.wake(notifier) }}
+	hub, err := a.hub(store, live)
+	if err != nil {
+		return err
+	}
+	g, err := a.gateway(store, hub, tokens)
+	if err != nil {
+		return err
+	}
+	a.watch(g, hub, live)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", a.cfg.Serve.HTTP)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w: choose another address with --http", a.cfg.Serve.HTTP, err)
+	}
+	// What requests and streams need goes on until the last of them has ended.
+	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var background errgroup.Group
+	background.Go(func() error { return live.Run(behind) })
+	background.Go(func() error { return hub.Run(behind) })
+	background.Go(func() error { return notifier.Run(behind) })
+	a.part.serve(behind, &background, pool.Ping)
+	a.log.Info("serving the API", "address", listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers", names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), "redis", config.MaskRedis(a.cfg.Redis))
+	err = a.serve(ctx, behind, listener, g)
+	stop()
+	return errors.Join(err, background.Wait())
+}
+
+func (a *api) hub(store crawl.Store, live stream.Live) (*stream.Hub, error) {
+	runChannel, err := a.cfg.RunChannel()
+	if err != nil {
+		return nil, err
+	}
+	topicChannel, err := a.cfg.TopicChannel()
+	if err != nil {
+		return nil, err
+	}
+	return stream.New(gateway.Log(store), live, stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
+}
+
+func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*gateway.Gateway, error) {
+	s := a.cfg.Serve
+	cfg := gateway.Config{
+		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers)}), Hub: hub, AllowedOrigins: s.Origins, Logger: a.log,
+		Streams: gateway.StreamConfig{
+			Heartbeat: s.StreamHeartbeat, MaxAge: s.StreamMaxAge, DrainWindow: s.StreamDrain,
+			MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant, MaxPerRun: s.StreamLimitRun,
+		},
+	}
+	if s.Auth != "none" {
+		cfg.Auth = &token.Authenticator{Store: tokens}
+	}
+	return gateway.New(cfg)
+}
+
+// serve serves until ctx ends. The requests' own contexts are of behind: they are to finish.
+func (a *api) serve(ctx, behind context.Context, listener net.Listener, g *gateway.Gateway) error {
+	server := &http.Server{
+		Handler: measured(g.Handler(), a.metrics.HTTP()), BaseContext: func(net.Listener) context.Context { return behind },
+		// No limit of the time to write: a stream is written for hours. The gateway limits each request and each write itself.
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+	}
+	var serving errgroup.Group
+	ended := make(chan struct{})
+	serving.Go(func() error {
+		defer close(ended)
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve the API: %w", err)
+		}
+		return nil
+	})
+	select {
+	case <-ctx.Done():
+	case <-ended:
+	}
+	last, cancel := context.WithTimeout(behind, a.cfg.Serve.StreamDrain+stopMargin)
+	defer cancel()
+	serving.Go(func() error {
+		if err := server.Shutdown(last); err != nil { // closes the listener first
+			return fmt.Errorf("stop serving the API: %w", errors.Join(err, server.Close()))
+		}
+		return nil
+	})
+	g.DrainStreams(last)
+	err := serving.Wait()
+	if err == nil {
+		a.log.Info("stopped serving the API")
+	}
+	return err
+}
+
+// watch shows the state of the streams, as metrics and in /readyz.
+func (a *api) watch(g *gateway.Gateway, hub *stream.Hub, live *redispubsub.Listener) {
+	a.metrics.WatchStreams(func() metrics.Streams {
+		s, h, l := g.StreamStats(), hub.Stats(), live.Stats()
+		return metrics.Streams{
+			Open: int64(s.Connections), Sent: s.Sent, Slow: s.Slow, Refused: s.Refused, Sources: h.Sources, FromLive: h.FromLive, FromLog: h.FromLog, Gaps: h.Gaps, Resets: h.Resets,
+			LogErrors: h.LogErrors, Live: l.Up, Channels: int64(l.Channels), Reconnects: int64(l.Reconnects),
+		}
+	})
+	a.part.notes(func() string {
+		if err := live.Stats().LastError; err != nil {
+			return "streams are read from the database: " + err.Error()
+		}
+		return ""
+	})
+}

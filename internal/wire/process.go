@@ -1,0 +1,49 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/redis/go-redis/v9/logging"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/metrics"
+)
+
+// process is what the parts of a process share.
+type process struct {
+	cfg     config.Config
+	log     *slog.Logger
+	health  *Health
+	metrics *metrics.Metrics
+}
+
+func newProcess(cfg config.Config, log *slog.Logger, parts ...string) process {
+	// go-redis writes lines of its own to stderr, into the middle of a JSON log. What they say comes back as errors too.
+	logging.Disable()
+	return process{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL, parts...), metrics: metrics.New()}
+}
+
+// run runs main, and serves metrics and health meanwhile if an address is set for them.
+func (p process) run(ctx context.Context, main func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, p.health.stop)()
+	if p.cfg.Listen == "" {
+		return main(ctx)
+	}
+	// Before anything else, so that one can see what a process waits for; and after everything else, to see it drain.
+	server, err := listen(ctx, p.cfg.Listen, p.metrics, p.health, p.log)
+	if err != nil {
+		return err
+	}
+	var serving errgroup.Group
+	serving.Go(func() error {
+		defer cancel() // a process that nobody can watch any more stops, rather than go on unseen
+		return server.serve()
+	})
+	err = main(ctx)
+	return errors.Join(err, server.shutdown(ctx), serving.Wait())
+}

@@ -1,0 +1,47 @@
+package wire
+
+import (
+	"context"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outboxrelay/outbox/internal/config"
+)
+
+// Serve runs the parts of cfg.Serve that are on until ctx ends: the gateway, the relay, the worker. Each waits for its own servers and stops in its own way; it
+// returns when all have stopped, within the streams' window and a few seconds. An error of one, which waiting does not cure, ends all.
+func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	crawlers, err := builtin(cfg.Serve.Crawlers)
+	if err != nil {
+		return err
+	}
+	var on []string
+	for _, p := range []struct {
+		name string
+		on   bool
+	}{{partGateway, cfg.Serve.Gateway}, {partRelay, cfg.Serve.Relay}, {partWorker, cfg.Serve.Worker}} {
+		if p.on {
+			on = append(on, p.name)
+		}
+	}
+	p, w := newProcess(cfg, log, on...), &waker{}
+	var parts []func(context.Context) error
+	for _, name := range on {
+		switch name {
+		case partGateway:
+			parts = append(parts, (&api{process: p, part: p.health.part(name), waker: w, crawlers: crawlers}).run)
+		case partRelay:
+			parts = append(parts, newRelay(p, w).run)
+		case partWorker:
+			parts = append(parts, (&worker{process: p, part: p.health.part(name), waker: w, crawlers: crawlers}).run)
+		}
+	}
+	return p.run(ctx, func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, run := range parts {
+			group.Go(func() error { return run(ctx) })
+		}
+		return group.Wait()
+	})
+}

@@ -1,0 +1,54 @@
+package wire
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// runEvents is the table that the events of runs go out by.
+const runEvents = "crawl_outbox"
+
+// waker tells relays that a run has new events.
+type waker struct {
+	own atomic.Pointer[outbox.Relay] // of this process; nil: it has none, or none yet
+}
+
+// wake tells the relay of this process at once, and unless that holds all lanes, those of others through the database.
+func (w *waker) wake(others *postgres.Notifier) {
+	own := w.own.Load()
+	if own != nil {
+		own.Wake()
+	}
+	if own == nil || own.Health().Lanes < outbox.Lanes {
+		others.Wake()
+	}
+}
+
+// wakingRuns is a store that wakes the relays after each commit that has something for them. Else an event would wait for a relay's next poll.
+type wakingRuns struct {
+	crawl.Store
+	wake func()
+}
+
+func (s wakingRuns) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl.Change) (crawl.Changed, error) {
+	changed, err := s.Store.Change(ctx, tenant, run, c)
+	if changed.Appended > 0 {
+		s.wake()
+	}
+	return changed, err
+}
+
+func (s wakingRuns) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
+	claim, err := s.Store.ClaimRun(ctx, owner, crawlers, ttl, events)
+	if err == nil {
+		s.wake()
+	}
+	return claim, err
+}

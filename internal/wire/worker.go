@@ -1,0 +1,101 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// worker crawls runs with the built-in crawlers.
+type worker struct {
+	process
+	part     *part
+	waker    *waker
+	crawlers []crawl.Crawler
+}
+
+// run crawls until ctx ends, then gives its runs up, so that another worker goes on with them at once.
+func (w *worker) run(ctx context.Context) error {
+	// For each run one connection that commits steps and one that renews the lease; one to claim runs, one to wake relays. They are not the gateway's:
+	// readers of long histories must not cost a lease.
+	pool, err := openPool(ctx, w.cfg.Database, "outbox worker", 2*w.cfg.Serve.Concurrency+2)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	var runs *postgres.Runs
+	err = await(ctx, w.log, w.part, "database "+config.MaskDatabase(w.cfg.Database), func(ctx context.Context) (err error) {
+		runs, err = postgres.OpenRuns(ctx, pool)
+		return err
+	})
+	if err != nil {
+		return unlessStopped(ctx, err)
+	}
+	notifier, err := postgres.NewNotifier(pool, runEvents, 0)
+	if err != nil {
+		return err
+	}
+	one, err := crawl.NewWorker(wakingRuns{runs, func() { w.waker.wake(notifier) }}, w.crawlers, crawl.WorkerConfig{
+		Concurrency: w.cfg.Serve.Concurrency, LeaseTTL: w.cfg.Serve.RunLeaseTTL, Logger: w.log, Observer: w.metrics.Runs(),
+	})
+	if err != nil {
+		return err
+	}
+	w.log.Info("crawling runs", "crawlers", names(w.crawlers), "database", config.MaskDatabase(w.cfg.Database))
+	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var background errgroup.Group
+	background.Go(func() error { return notifier.Run(behind) })
+	w.part.serve(behind, &background, pool.Ping)
+	err = one.Run(ctx)
+	stop()
+	if err = errors.Join(err, background.Wait()); err == nil {
+		w.log.Info("stopped crawling runs")
+	}
+	return err
+}
+
+// builtin returns the crawlers whose names one of the patterns matches.
+func builtin(patterns []string) (chosen []crawl.Crawler, err error) {
+	all, err := crawl.Scripts(0)
+	if err != nil {
+		return nil, err
+	}
+	all = append([]crawl.Crawler{crawl.Demo(0)}, all...)
+	var problems []string
+	for _, pattern := range patterns {
+		found := false
+		for _, c := range all {
+			if ok, err := path.Match(pattern, c.Name); err != nil || !ok {
+				continue
+			}
+			found = true
+			if !slices.Contains(names(chosen), c.Name) {
+				chosen = append(chosen, c)
+			}
+		}
+		if !found {
+			problems = append(problems, fmt.Sprintf("crawlers: there is no %q: known are %s, and patterns such as script:*", pattern, strings.Join(names(all), ", ")))
+		}
+	}
+	if len(problems) > 0 {
+		return nil, &config.Error{Problems: problems}
+	}
+	return chosen, nil
+}
+
+func names(crawlers []crawl.Crawler) (list []string) {
+	for _, c := range crawlers {
+		list = append(list, c.Name)
+	}
+	return list
+}

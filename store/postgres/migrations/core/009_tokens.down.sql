@@ -1,0 +1,2 @@
+DROP TABLE IF EXISTS outbox_tickets;
+DROP TABLE IF EXISTS outbox_tokens;

@@ -1,0 +1,231 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/crawl"
+)
+
+// Runs keeps crawl runs, their log and their outbox in the tables of set crawl. It is safe for concurrent use.
+//
+// Every statement names its tenant, and every transaction names it to row-level security too (app.current_namespace), which binds the role
+// outbox_gateway. ClaimRun, RenewRun and ReleaseRun are for the runs of all tenants and need outbox_worker.
+type Runs struct {
+	pool *pgxpool.Pool
+	sql  runStatements
+}
+
+var _ crawl.Store = (*Runs)(nil)
+
+type runStatements struct {
+	tenant, get, create, byKey, list, events, lastSeqs      string
+	lock, last, known, differ, append, change, saveProgress string
+	claim, renew, held, release                             string
+}
+
+// OpenRuns returns the runs of a database after checking its tables: if they are missing or older than it needs the error is an *SchemaError. pool should not be
+// from Connect, whose sessions are made for relays.
+func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
+	for _, t := range []struct {
+		table   string
+		columns []string
+	}{
+		{"crawl_runs", []string{"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at", "next_node", "node_state", "steps_done", "node_attempts"}},
+		{"crawl_events", []string{"event_id", "seq", "tenant_id"}},
+		{"crawl_outbox", []string{"event_id", "seq", "tenant_id"}},
+	} {
+		if err := checkTable(ctx, pool, t.table, t.columns); err != nil {
+			return nil, err
+		}
+	}
+	t, err := parseSQL()
+	if err != nil {
+		return nil, err
+	}
+	r := &Runs{pool: pool}
+	for name, dst := range map[string]*string{
+		"tenant": &r.sql.tenant, "get": &r.sql.get, "create": &r.sql.create, "by_key": &r.sql.byKey, "list": &r.sql.list, "events": &r.sql.events, "last_seqs": &r.sql.lastSeqs,
+		"lock": &r.sql.lock, "last": &r.sql.last, "known": &r.sql.known, "differ": &r.sql.differ, "append": &r.sql.append, "change": &r.sql.change,
+		"claim": &r.sql.claim, "renew": &r.sql.renew, "held": &r.sql.held, "release": &r.sql.release,
+	} {
+		if *dst, err = render(t, "run_"+name, struct{ Progress bool }{false}); err != nil {
+			return nil, err
+		}
+	}
+	r.sql.saveProgress, err = render(t, "run_change", struct{ Progress bool }{true})
+	return r, err
+}
+
+// CreateRun implements crawl.Store. It is one round trip.
+func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun) (run crawl.Run, created bool, err error) {
+	config := text(n.DeviceConfig)
+	var batch pgx.Batch // one implicit transaction
+	batch.Queue(r.sql.tenant, tenant)
+	batch.Queue(r.sql.create, tenant, n.AppPackage, config, n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey).Query(func(rows pgx.Rows) error {
+		return first(rows, &created, func(row pgx.CollectableRow) error { return scanRun(row, &run) })
+	})
+	var found, same bool
+	if n.IdempotencyKey != "" {
+		batch.Queue(r.sql.byKey, tenant, n.IdempotencyKey, n.AppPackage, config, n.MaxSteps, n.Goal, n.Crawler).Query(func(rows pgx.Rows) error {
+			return first(rows, &found, func(row pgx.CollectableRow) error { return scanRun(row, &run, &same) })
+		})
+	}
+	err = r.pool.SendBatch(ctx, &batch).Close()
+	switch {
+	case err != nil:
+		err = refusedJSON(err, "deviceConfig")
+	case created:
+		return run, true, nil
+	case !found:
+		err = errors.New("the run of the idempotency key was removed meanwhile")
+	case !same:
+		err = crawl.ErrKeyReused
+	default:
+		return run, false, nil
+	}
+	return crawl.Run{}, false, fmt.Errorf("create run: %w", err)
+}
+
+// GetRun implements crawl.Store.
+func (r *Runs) GetRun(ctx context.Context, tenant string, id uuid.UUID) (run crawl.Run, err error) {
+	found := false
+	err = r.read(ctx, tenant, func(rows pgx.Rows) error {
+		return first(rows, &found, func(row pgx.CollectableRow) error { return scanRun(row, &run) })
+	}, r.sql.get, tenant, id)
+	if err == nil && !found {
+		err = crawl.ErrNotFound
+	}
+	if err != nil {
+		return crawl.Run{}, fmt.Errorf("get run %s: %w", id, err)
+	}
+	return run, nil
+}
+
+// ListRuns implements crawl.Store.
+func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (runs []crawl.Run, err error) {
+	before, id := pgtype.Timestamptz{Time: f.Before.CreatedAt, Valid: true}, f.Before.ID
+	if f.Before == (crawl.Cursor{}) {
+		before, id = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}, uuid.Max
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = 50
+	}
+	err = r.read(ctx, tenant, func(rows pgx.Rows) (err error) {
+		runs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (run crawl.Run, err error) {
+			err = scanRun(row, &run)
+			return run, err
+		})
+		return err
+	}, r.sql.list, tenant, string(f.Status), f.AppPackage, before, id, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	return runs, nil
+}
+
+// ListEvents implements crawl.Store.
+func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
+	err = r.read(ctx, tenant, func(rows pgx.Rows) (err error) {
+		events, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (crawl.Event, error) {
+			e := crawl.Event{Run: run, Tenant: tenant}
+			err := row.Scan(&e.Seq, &e.ID, &e.Type, &e.CreatedAt, (*[]byte)(&e.Payload))
+			e.CreatedAt = e.CreatedAt.UTC()
+			return e, err
+		})
+		return err
+	}, r.sql.events, tenant, run, after, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list events of run %s: %w", run, err)
+	}
+	if len(events) == 0 { // of a run without events, of one that has been read to its end, or of none
+		_, err = r.GetRun(ctx, tenant, run)
+	}
+	return events, err
+}
+
+// LastSeqs implements crawl.Store.
+func (r *Runs) LastSeqs(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error) {
+	last := make(map[uuid.UUID]int64, len(runs))
+	err := r.read(ctx, tenant, func(rows pgx.Rows) error {
+		var id uuid.UUID
+		var seq int64
+		_, err := pgx.ForEachRow(rows, []any{&id, &seq}, func() error {
+			last[id] = seq
+			return nil
+		})
+		return err
+	}, r.sql.lastSeqs, tenant, uuids(runs))
+	if err != nil {
+		return nil, fmt.Errorf("look up the last events of %d runs: %w", len(runs), err)
+	}
+	return last, nil
+}
+
+// read runs one query as a tenant. Both statements are one implicit transaction, and one round trip.
+func (r *Runs) read(ctx context.Context, tenant string, fn func(pgx.Rows) error, sql string, args ...any) error {
+	var batch pgx.Batch
+	batch.Queue(r.sql.tenant, tenant)
+	batch.Queue(sql, args...).Query(fn)
+	return r.pool.SendBatch(ctx, &batch).Close()
+}
+
+// first scans the first row, if there is one.
+func first(rows pgx.Rows, found *bool, scan func(pgx.CollectableRow) error) error {
+	if !rows.Next() {
+		return rows.Err()
+	}
+	*found = true
+	return scan(rows)
+}
+
+// scanRun reads run_columns, the number of the last event, and what comes after them.
+func scanRun(row pgx.CollectableRow, r *crawl.Run, more ...any) error {
+	err := row.Scan(append([]any{&r.ID, &r.Tenant, &r.Status, &r.AppPackage, (*[]byte)(&r.DeviceConfig), &r.MaxSteps, &r.Goal, &r.Crawler,
+		&r.CreatedAt, &r.StartedAt, &r.CompletedAt, &r.CancelledAt, &r.Error, &r.LastSeq}, more...)...)
+	for _, t := range []*time.Time{&r.CreatedAt, r.StartedAt, r.CompletedAt, r.CancelledAt} {
+		if t != nil {
+			*t = t.UTC()
+		}
+	}
+	return err
+}
+
+// text returns JSON as the text parameter that a statement casts, NULL for nil.
+func text(json []byte) *string {
+	if json == nil {
+		return nil
+	}
+	s := string(json)
+	return &s
+}
+
+func uuids(ids []uuid.UUID) []pgtype.UUID {
+	list := make([]pgtype.UUID, len(ids))
+	for i, id := range ids {
+		list[i] = pgtype.UUID{Bytes: id, Valid: true}
+	}
+	return list
+}
+
+// refusedJSON makes what the database refuses about JSON, or about a text's length or bytes, a *crawl.FieldError. crawl.Service finds all of it before, so this is for
+// other callers and for servers with narrower limits (max_stack_depth).
+func refusedJSON(err error, field string) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		switch refused.Code {
+		case "22P02", "22P05", "22003", "22021", "22001", "54001":
+			return &crawl.FieldError{Field: field, Problem: "is refused by the database: " + refused.Message}
+		}
+	}
+	return err
+}

@@ -1,0 +1,245 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/crawl"
+)
+
+// Change implements crawl.Store, in two round trips: BEGIN, lock and look; write and COMMIT.
+//
+// Events whose ids are in the log already, with the same type and payload, are not appended again. If all of them are, and the change has no To, the run may be in
+// any status: it is a change whose reply was lost.
+func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl.Change) (changed crawl.Changed, err error) {
+	c.Events, err = identified(c.Events)
+	if err == nil {
+		err = r.transaction(ctx, func(conn *pgx.Conn) error {
+			l, err := r.lock(ctx, conn, tenant, run, c.Events)
+			if err != nil {
+				return err
+			}
+			fresh, err := r.fresh(ctx, conn, l, c.Events)
+			if err != nil {
+				return err
+			}
+			if err := l.allows(c, fresh); err != nil {
+				return err
+			}
+			changed, err = r.apply(ctx, conn, l, c, fresh)
+			return err
+		})
+	}
+	if err != nil {
+		return crawl.Changed{}, fmt.Errorf("change run %s: %w", run, err)
+	}
+	return changed, nil
+}
+
+// lockedRun is a run whose row the transaction has locked, and what it has to know of it.
+type lockedRun struct {
+	run      crawl.Run // complete, LastSeq included
+	owner    *uuid.UUID
+	epoch    int64
+	lastType string
+	known    map[uuid.UUID]int64 // numbers of those of the given events that are in the log
+}
+
+// lock begins a transaction.
+func (r *Runs) lock(ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent) (*lockedRun, error) {
+	l := &lockedRun{known: map[uuid.UUID]int64{}}
+	found, logged := false, false
+	var batch pgx.Batch
+	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED") // whatever the default is: the statements after the lock must see what it waited for
+	batch.Queue(r.sql.tenant, tenant)
+	batch.Queue(r.sql.lock, tenant, run).Query(func(rows pgx.Rows) error {
+		return first(rows, &found, func(row pgx.CollectableRow) error { return scanRun(row, &l.run, &l.owner, &l.epoch) })
+	})
+	batch.Queue(r.sql.last, tenant, run).Query(func(rows pgx.Rows) error {
+		return first(rows, &logged, func(row pgx.CollectableRow) error { return row.Scan(&l.run.LastSeq, &l.lastType) })
+	})
+	if len(events) > 0 {
+		batch.Queue(r.sql.known, tenant, run, columnsOfNew(events).ids).Query(func(rows pgx.Rows) error {
+			var id uuid.UUID
+			var seq int64
+			_, err := pgx.ForEachRow(rows, []any{&id, &seq}, func() error {
+				l.known[id] = seq
+				return nil
+			})
+			return err
+		})
+	}
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, fmt.Errorf("lock: %w", err)
+	}
+	if !found {
+		return nil, crawl.ErrNotFound
+	}
+	return l, nil
+}
+
+// fresh returns the events that are not in the log. That those that are there are the same is asked for in a round trip of its own: it is rare, and to send every payload
+// twice for it is not worth it.
+func (r *Runs) fresh(ctx context.Context, conn *pgx.Conn, l *lockedRun, events []crawl.NewEvent) (fresh []crawl.NewEvent, err error) {
+	if len(l.known) == 0 {
+		return events, nil
+	}
+	var known []crawl.NewEvent
+	for _, e := range events {
+		if l.known[e.ID] == 0 {
+			fresh = append(fresh, e)
+		} else {
+			known = append(known, e)
+		}
+	}
+	c := columnsOfNew(known)
+	var id uuid.UUID
+	err = conn.QueryRow(ctx, r.sql.differ, l.run.Tenant, l.run.ID, c.ids, c.types, c.payloads).Scan(&id)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return fresh, nil
+	case err != nil:
+		return nil, refusedJSON(err, "events")
+	}
+	return nil, fmt.Errorf("event %s: %w", id, crawl.ErrEventReused)
+}
+
+// allows tells whether a run may be changed like that.
+func (l *lockedRun) allows(c crawl.Change, fresh []crawl.NewEvent) error {
+	status := l.run.Status
+	if crawl.Terminal(l.lastType) && len(fresh) > 0 {
+		status = ends[l.lastType] // by plain SQL the log may be closed and the status forgotten
+	}
+	repeated := c.To == "" && len(c.Events) > 0 && len(fresh) == 0
+	if !repeated && (c.From != nil && !slices.Contains(c.From, status) || status.Ended() && len(fresh) > 0) {
+		return &crawl.StateError{Run: l.run.ID, Status: status, From: c.From}
+	}
+	if h := c.Hold; h != nil && (l.owner == nil || *l.owner != h.Owner || l.epoch != h.Epoch) {
+		return crawl.ErrLeaseLost
+	}
+	return nil
+}
+
+// ends is the status that a terminal event stands for.
+var ends = map[string]crawl.Status{crawl.RunCompleted: crawl.Completed, crawl.RunFailed: crawl.Failed, crawl.RunCancelled: crawl.Cancelled}
+
+// apply writes what is new and commits.
+func (r *Runs) apply(ctx context.Context, conn *pgx.Conn, l *lockedRun, c crawl.Change, fresh []crawl.NewEvent) (crawl.Changed, error) {
+	changed := crawl.Changed{Run: l.run, Appended: len(fresh)}
+	var batch pgx.Batch
+	r.queueAppend(&batch, l.run.ID, fresh)
+	if c.To != "" || c.Hold != nil {
+		sql, args := r.sql.change, []any{l.run.Tenant, l.run.ID, string(c.To), c.Error}
+		if c.Hold != nil {
+			sql, args = r.sql.saveProgress, append(args, c.Progress.Node, text(c.Progress.State), c.Progress.Steps)
+		}
+		batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+			var updated bool
+			return first(rows, &updated, func(row pgx.CollectableRow) error { return scanRun(row, &changed.Run) })
+		})
+	}
+	batch.Queue("COMMIT")
+	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		return crawl.Changed{}, refusedAppend(err, l.run.ID, c)
+	}
+	// The numbers are known without asking: the trigger gives the next ones, under the lock that this transaction had.
+	changed.Run.LastSeq = l.run.LastSeq + int64(len(fresh))
+	seqs := make([]int64, 0, len(l.known)+2)
+	for _, seq := range l.known {
+		seqs = append(seqs, seq)
+	}
+	if len(fresh) > 0 {
+		seqs = append(seqs, l.run.LastSeq+1, changed.Run.LastSeq)
+	}
+	if len(seqs) > 0 {
+		changed.First, changed.Last = slices.Min(seqs), slices.Max(seqs)
+	}
+	return changed, nil
+}
+
+func (r *Runs) queueAppend(batch *pgx.Batch, run uuid.UUID, events []crawl.NewEvent) {
+	if len(events) > 0 {
+		c := columnsOfNew(events)
+		batch.Queue(r.sql.append, run, c.ids, c.types, c.payloads)
+	}
+}
+
+// refusedAppend gives the database's own refusals of a change their names.
+func refusedAppend(err error, run uuid.UUID, c crawl.Change) error {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		switch {
+		case refused.Code == "23514" && refused.ConstraintName == "crawl_events_after_terminal": // the change itself has something behind its terminal event
+			i := slices.IndexFunc(c.Events, func(e crawl.NewEvent) bool { return crawl.Terminal(e.Type) })
+			if i >= 0 {
+				return &crawl.StateError{Run: run, Status: ends[c.Events[i].Type], From: c.From}
+			}
+		case refused.Code == "23505" && refused.ConstraintName == "crawl_events_event_id_key":
+			return crawl.ErrEventReused
+		}
+	}
+	return refusedJSON(err, "events")
+}
+
+// newColumns is a change's events turned on their side, as eventColumns.
+type newColumns struct {
+	ids             []uuid.UUID
+	types, payloads []string
+}
+
+func columnsOfNew(events []crawl.NewEvent) (c newColumns) {
+	for _, e := range events {
+		c.ids, c.types, c.payloads = append(c.ids, e.ID), append(c.types, e.Type), append(c.payloads, string(e.Payload))
+	}
+	return c
+}
+
+// identified returns the events with an id each. One that is given twice is an error, or the run would have it at two places.
+func identified(events []crawl.NewEvent) ([]crawl.NewEvent, error) {
+	events = slices.Clone(events)
+	seen := make(map[uuid.UUID]bool, len(events))
+	for i := range events {
+		e := &events[i]
+		if e.ID == uuid.Nil {
+			id, err := outbox.NewID()
+			if err != nil {
+				return nil, err
+			}
+			e.ID = id
+		}
+		if seen[e.ID] {
+			return nil, &crawl.FieldError{Field: fmt.Sprintf("events[%d].id", i), Problem: "is that of an event before it"}
+		}
+		seen[e.ID] = true
+	}
+	return events, nil
+}
+
+// transaction runs fn, which begins and commits, each in a batch with its statements. Whatever it has left open is rolled back.
+func (r *Runs) transaction(ctx context.Context, fn func(*pgx.Conn) error) error {
+	conn, err := r.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("acquire connection: %w", err)
+	}
+	defer conn.Release()
+	defer rollback(ctx, conn)
+	return fn(conn.Conn())
+}
+
+// rollback ends a transaction that is still open. A connection on which it fails is broken: Release discards it.
+func rollback(ctx context.Context, conn *pgxpool.Conn) {
+	if conn.Conn().PgConn().TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_, _ = conn.Exec(ctx, "ROLLBACK")
+}

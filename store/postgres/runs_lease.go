@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/crawl"
+)
+
+// ClaimRun implements crawl.Store, in two round trips. Of a run that becomes RUNNING nothing is to be seen before its events are.
+func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
+	var c crawl.Claim
+	err := r.transaction(ctx, func(conn *pgx.Conn) error {
+		c = crawl.Claim{Hold: crawl.Hold{Owner: owner}}
+		found, pending := false, false
+		var batch pgx.Batch
+		batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+		batch.Queue(r.sql.claim, owner, crawlers, ttl.Microseconds()).Query(func(rows pgx.Rows) error {
+			return first(rows, &found, func(row pgx.CollectableRow) error {
+				return scanRun(row, &c.Run, &pending, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State), &c.Progress.Steps, &c.Progress.Attempts)
+			})
+		})
+		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+			return err
+		}
+		if !found {
+			return crawl.ErrNoRun
+		}
+		c.Resumed = c.Hold.Epoch > 1
+		var begun []crawl.NewEvent
+		if pending && events != nil {
+			var err error
+			if begun, err = identified(events(c.Run)); err != nil {
+				return err
+			}
+		}
+		batch = pgx.Batch{}
+		r.queueAppend(&batch, c.Run.ID, begun)
+		batch.Queue("COMMIT")
+		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+			return refusedAppend(err, c.Run.ID, crawl.Change{Events: begun})
+		}
+		c.Run.LastSeq += int64(len(begun))
+		return nil
+	})
+	if err != nil {
+		return crawl.Claim{}, fmt.Errorf("claim a run: %w", err)
+	}
+	return c, nil
+}
+
+// RenewRun implements crawl.Store.
+func (r *Runs) RenewRun(ctx context.Context, run uuid.UUID, hold crawl.Hold, ttl time.Duration) (status crawl.Status, held bool, err error) {
+	found := false
+	var batch pgx.Batch // one implicit transaction
+	batch.Queue(r.sql.renew, run, hold.Owner, hold.Epoch, ttl.Microseconds())
+	batch.Queue(r.sql.held, run, hold.Owner, hold.Epoch).Query(func(rows pgx.Rows) error {
+		return first(rows, &found, func(row pgx.CollectableRow) error { return row.Scan(&status, &held) })
+	})
+	err = r.pool.SendBatch(ctx, &batch).Close()
+	if err == nil && !found {
+		err = crawl.ErrNotFound
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("renew the lease of run %s: %w", run, err)
+	}
+	return status, held, nil
+}
+
+// ReleaseRun implements crawl.Store. A lease that is another's by now stays as it is.
+func (r *Runs) ReleaseRun(ctx context.Context, run uuid.UUID, hold crawl.Hold) error {
+	if _, err := r.pool.Exec(ctx, r.sql.release, run, hold.Owner, hold.Epoch); err != nil {
+		return fmt.Errorf("release run %s: %w", run, err)
+	}
+	return nil
+}

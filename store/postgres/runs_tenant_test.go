@@ -1,0 +1,316 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+// as returns a pool to the same database whose sessions have one of the roles.
+func as(t *testing.T, pool *pgxpool.Pool, role string) *pgxpool.Pool {
+	t.Helper()
+	if err := migrations.ApplyRoles(t.Context(), pool.Config().ConnString()); err != nil {
+		t.Fatal(err)
+	}
+	cfg := pool.Config()
+	cfg.ConnConfig.RuntimeParams["role"] = role
+	p, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// The least privileges are enough for all of a gateway's and a worker's work, and row-level security stays behind the statements' own filter: without it,
+// another tenant's rows are still not to be seen.
+func TestRunsUnderRowLevelSecurity(t *testing.T) {
+	t.Parallel()
+	super := browsed(t)
+	gateway, worker := as(t, super, "outbox_gateway"), as(t, super, "outbox_worker")
+	r, err := OpenRuns(t.Context(), gateway)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := started(t, r)
+	events := of("A", "B")
+	changing(t, r, run.ID, crawl.Change{Events: events})
+	changing(t, r, run.ID, crawl.Change{Events: append(of("C"), events...)})
+	if got, err := r.ListEvents(t.Context(), acme, run.ID, 0, 10); err != nil || len(got) != 4 {
+		t.Errorf("events: %v, error %v", got, err)
+	}
+	keyed := crawl.NewRun{AppPackage: "p", MaxSteps: 1, Crawler: "demo", IdempotencyKey: "k"}
+	for want := range 2 {
+		if _, created, err := r.CreateRun(t.Context(), acme, keyed); err != nil || created != (want == 0) {
+			t.Errorf("created %t, error %v", created, err)
+		}
+	}
+	if runs, err := r.ListRuns(t.Context(), acme, crawl.RunFilter{}); err != nil || len(runs) != 2 {
+		t.Errorf("list: %v, error %v", runs, err)
+	}
+	if seqs, err := r.LastSeqs(t.Context(), acme, []uuid.UUID{run.ID}); err != nil || seqs[run.ID] != 4 {
+		t.Errorf("last numbers: %v, error %v", seqs, err)
+	}
+	changing(t, r, run.ID, crawl.Change{From: []crawl.Status{crawl.Running}, To: crawl.Completed, Events: of(crawl.RunCompleted)})
+
+	w, err := OpenRuns(t.Context(), worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := claim(t, w, time.Minute)
+	changing(t, w, c.Run.ID, crawl.Change{From: []crawl.Status{crawl.Running}, Events: of("A"), Hold: &c.Hold, Progress: crawl.Progress{Node: "n", State: json.RawMessage(`1`)}})
+	if _, held, err := w.RenewRun(t.Context(), c.Run.ID, c.Hold, time.Minute); err != nil || !held {
+		t.Errorf("renew: held %t, error %v", held, err)
+	}
+	if err := w.ReleaseRun(t.Context(), c.Run.ID, c.Hold); err != nil {
+		t.Error(err)
+	}
+
+	// Now without the filter.
+	asTenant := func(tenant string, do func(pgx.Tx) error) error {
+		return pgx.BeginFunc(t.Context(), gateway, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), r.sql.tenant, tenant); err != nil {
+				return err
+			}
+			return do(tx)
+		})
+	}
+	for tenant, want := range map[string]string{acme: "2 7", "umbrella": "0 0", "": "0 0"} {
+		var got string
+		err := asTenant(tenant, func(tx pgx.Tx) error {
+			return tx.QueryRow(t.Context(), "SELECT concat_ws(' ', (SELECT count(*) FROM crawl_runs), (SELECT count(*) FROM crawl_events))").Scan(&got)
+		})
+		if err != nil || got != want {
+			t.Errorf("tenant %q sees %s, error %v, want %s", tenant, got, err, want)
+		}
+	}
+	forged := map[string]string{ // as umbrella; acme's run is c.Run, which goes on
+		"a run":             "INSERT INTO crawl_runs (tenant_id, app_package) VALUES ('acme', $1::text)",
+		"an event":          "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, 'A', '{}')",
+		"the next event":    "INSERT INTO crawl_events (crawl_id, event_type, payload, seq, tenant_id) VALUES ($1, 'A', '{}', 3, 'umbrella')",
+		"an event to send":  "INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq, tenant_id) VALUES ($1, 'A', '{}', 3, 'umbrella')",
+		"one by plain SQL":  "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'A', '{}')",
+		"one of the tenant": "INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq, tenant_id) VALUES ($1, 'A', '{}', 3, 'acme')",
+	}
+	for what, sql := range forged {
+		err := asTenant("umbrella", func(tx pgx.Tx) error {
+			_, err := tx.Exec(t.Context(), sql, c.Run.ID)
+			return err
+		})
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != "42501" {
+			t.Errorf("another tenant writes %s: got %v, want 42501", what, err)
+		}
+	}
+	if err := asTenant("umbrella", func(tx pgx.Tx) error {
+		tag, err := tx.Exec(t.Context(), "UPDATE crawl_runs SET status = 'CANCELLED'")
+		if err == nil && tag.RowsAffected() != 0 {
+			err = fmt.Errorf("%d runs changed", tag.RowsAffected())
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Rows by plain SQL, in the words of the seeds, get the tenant of their run; those of before it, and where no run has one, are the default's.
+func TestPlainSQLRowsGetTheirRunsTenant(t *testing.T) {
+	t.Parallel()
+	r, pool := opened(t)
+	for _, role := range []string{"postgres", "outbox_producer", "outbox_owner"} {
+		p := as(t, pool, role)
+		run := newRun(t, r).ID
+		mine := query[uuid.UUID](t, p, "INSERT INTO crawl_runs (app_package) VALUES ('p') RETURNING id")
+		for _, table := range []string{"crawl_events", "crawl_outbox"} {
+			for id, want := range map[uuid.UUID]string{run: acme, mine: "default"} {
+				exec(t, p, "INSERT INTO "+table+" (crawl_id, event_type, payload) VALUES ($1, 'A', '{}')", id)
+				if got := query[string](t, pool, "SELECT tenant_id FROM "+table+" WHERE crawl_id = $1", id); got != want {
+					t.Errorf("%s as %s: tenant %q, want %q", table, role, got, want)
+				}
+			}
+		}
+	}
+}
+
+// A letter of before tenants has none in the row that it keeps.
+func TestReplayOfALetterWithoutTenant(t *testing.T) {
+	t.Parallel()
+	r, pool := opened(t)
+	u := burying(t, pool, CrawlOutbox())
+	run := started(t, r).ID
+	u.settle(dieAt("run:" + run.String()))
+	if got := query[string](t, pool, "SELECT a.namespace FROM job_dlq l JOIN apps a ON a.id = l.app_id"); got != acme {
+		t.Errorf("the letter is %s's", got)
+	}
+	exec(t, pool, "UPDATE job_dlq SET origin = origin - 'tenant_id'")
+	d, err := OpenDeadLetters(t.Context(), as(t, pool, "outbox_operator"), DeadLettersConfig{Layouts: []Layout{CrawlOutbox()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 1 {
+		t.Fatalf("got %+v", sum)
+	}
+	if got := query[string](t, pool, "SELECT tenant_id FROM crawl_outbox"); got != acme {
+		t.Errorf("the row is %s's", got)
+	}
+}
+
+// A subscriber cannot tell whether an event came from the relay or from the log.
+func TestTheLogsCloudEventIsTheOutboxs(t *testing.T) {
+	t.Parallel()
+	r, pool := opened(t)
+	run := started(t, r).ID
+	events := of("A", "B", "C")
+	events[0].Payload = json.RawMessage(`{"ü": [1.50, 1e3, "\u00fc\n"], "a": {}}`)
+	events[1].Payload = json.RawMessage(`"quoted \"text\" <&> "`)
+	changing(t, r, run, crawl.Change{Events: events})
+
+	logged, err := r.ListEvents(t.Context(), acme, run, 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relays, err := Connect(t.Context(), pool.Config().ConnString(), 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(relays.Close)
+	s, _, lanes := serving(t, relays, CrawlOutbox())
+	for _, fair := range []bool{false, true} {
+		records, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 10, Bytes: 1 << 20, Fair: fair})
+		if err != nil || len(records) != 4 || len(logged) != 4 {
+			t.Fatalf("%d claimed, %d in the log, error %v", len(records), len(logged), err)
+		}
+		for i, record := range records {
+			d := logged[i].Delivery()
+			got, want := string(outbox.CloudEvent(nil, &d)), string(outbox.CloudEvent(nil, &outbox.Delivery{Record: record}))
+			if got != want || !strings.Contains(got, fmt.Sprintf(`"sequence":"%d"`, i+1)) || !strings.Contains(got, `"tenantid":"acme"`) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		}
+	}
+	// A row by plain SQL has no place in the run, and says none.
+	exec(t, pool, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'D', '{}')", run)
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 5 || records[4].Sequence != 0 || records[4].Position == 0 {
+		t.Fatalf("%d records, error %v", len(records), err)
+	}
+	if got := string(outbox.CloudEvent(nil, &outbox.Delivery{Record: records[4]})); strings.Contains(got, "sequence") || !strings.Contains(got, `"tenantid":"acme"`) {
+		t.Errorf("plain SQL: %s", got)
+	}
+}
+
+// DESIGN §6.5: every statement is explained on the real database, as the role that runs it.
+func TestRunPlans(t *testing.T) {
+	t.Parallel()
+	super := browsed(t)
+	exec(t, super, `INSERT INTO crawl_runs (tenant_id, app_package, crawler, idempotency_key, status, created_at)
+		SELECT CASE WHEN i % 2 = 0 THEN 'acme' ELSE 'umbrella' END, 'p', CASE WHEN i % 4 < 2 THEN 'demo' ELSE 'external' END, 'k' || i,
+		       CASE WHEN i % 50 = 0 THEN 'RUNNING' ELSE 'FAILED' END::crawl_status, now() - i * interval '1 second' FROM generate_series(1, 10000) i`)
+	exec(t, super, `INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 'A', '{}' FROM (SELECT id FROM crawl_runs WHERE tenant_id = 'acme' LIMIT 20) r, generate_series(1, 2000)`)
+	exec(t, super, "ANALYZE crawl_runs, crawl_events")
+	run := query[uuid.UUID](t, super, "SELECT crawl_id FROM crawl_events LIMIT 1")
+	const tenant = acme
+	ids := query[[]uuid.UUID](t, super, "SELECT array_agg(event_id) FROM (SELECT event_id FROM crawl_events WHERE crawl_id = $1 LIMIT 5) e", run)
+	runs := query[[]uuid.UUID](t, super, "SELECT array_agg(DISTINCT crawl_id) FROM crawl_events")
+	types, payloads := []string{"A", "A", "A", "A", "A"}, []string{"1", "1", "1", "1", "1"}
+
+	gateway, worker := as(t, super, "outbox_gateway"), as(t, super, "outbox_worker")
+	r, err := OpenRuns(t.Context(), gateway)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bySeq, pkey = "crawl_events_crawl_id_seq_key", "crawl_runs_pkey"
+	type statement struct {
+		name, sql string
+		indexes   []string
+		args      []any
+	}
+	explained := func(pool *pgxpool.Pool, statements ...statement) {
+		t.Helper()
+		for _, s := range statements {
+			var plan []string
+			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), r.sql.tenant, tenant); err != nil {
+					return err
+				}
+				rows, err := tx.Query(t.Context(), "EXPLAIN (COSTS OFF) "+s.sql, s.args...)
+				if err != nil {
+					return err
+				}
+				plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", s.name, err)
+			}
+			text := strings.Join(plan, "\n")
+			for _, index := range s.indexes {
+				if !strings.Contains(text, index) {
+					t.Errorf("%s is not served by %s:\n%s", s.name, index, text)
+				}
+			}
+			if strings.Contains(text, "Seq Scan on crawl_") || strings.Contains(text, "Sort") && s.name != "run_append" {
+				t.Errorf("%s:\n%s", s.name, text)
+			}
+		}
+	}
+	explained(gateway,
+		statement{"run_get", r.sql.get, []string{pkey, bySeq}, []any{tenant, run}},
+		statement{"run_create", r.sql.create, nil, []any{tenant, "p", nil, 1, "", "demo", "k"}},
+		statement{"run_by_key", r.sql.byKey, []string{"crawl_runs_idempotency_key"}, []any{tenant, "k8", "p", nil, 1, "", "demo"}},
+		statement{"run_list", r.sql.list, []string{"crawl_runs_tenant", "ROW(created_at, id) <"}, []any{tenant, "", "", time.Now(), run, 50}},
+		statement{"run_events", r.sql.events, []string{bySeq}, []any{tenant, run, int64(10), 500}},
+		statement{"run_last_seqs", r.sql.lastSeqs, []string{bySeq}, []any{tenant, uuids(runs)}},
+		statement{"run_lock", r.sql.lock, []string{pkey}, []any{tenant, run}},
+		statement{"run_last", r.sql.last, []string{bySeq}, []any{tenant, run}},
+		statement{"run_known", r.sql.known, []string{"crawl_events_event_id_key"}, []any{tenant, run, ids}},
+		statement{"run_differ", r.sql.differ, []string{"crawl_events_event_id_key"}, []any{tenant, run, ids, types, payloads}},
+		statement{"run_append", r.sql.append, nil, []any{run, ids, types, payloads}},
+		statement{"run_change", r.sql.change, []string{pkey}, []any{tenant, run, "FAILED", "x"}},
+	)
+	owner := uuid.New()
+	explained(worker,
+		statement{"run_change with progress", r.sql.saveProgress, []string{pkey}, []any{tenant, run, "", "", "n", nil, 1}},
+		statement{"run_claim", r.sql.claim, []string{"crawl_runs_claimable"}, []any{owner, []string{"demo"}, int64(1e6)}},
+		statement{"run_renew", r.sql.renew, []string{pkey}, []any{run, owner, int64(1), int64(1e6)}},
+		statement{"run_held", r.sql.held, []string{pkey}, []any{run, owner, int64(1)}},
+		statement{"run_release", r.sql.release, []string{pkey}, []any{run, owner, int64(1)}},
+	)
+}
+
+// The pace that a replay may have: pages of 500 over one connection. Printed, not asserted.
+func TestListEventsPace(t *testing.T) {
+	t.Parallel()
+	r, pool := opened(t)
+	run := newRun(t, r).ID
+	exec(t, pool, `INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'text', repeat('x', 300)) FROM generate_series(1, 10000) i`, run)
+	begun, n := time.Now(), 0
+	for after := int64(0); ; {
+		page, err := r.ListEvents(context.WithoutCancel(t.Context()), acme, run, after, 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		n, after = n+len(page), page[len(page)-1].Seq
+	}
+	t.Logf("%d events, %.0f/s", n, float64(n)/time.Since(begun).Seconds())
+	if n != 10000 {
+		t.Errorf("got %d events", n)
+	}
+}

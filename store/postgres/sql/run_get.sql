@@ -1,0 +1,16 @@
+-- run: one run. $1 tenant, $2 id. Locks nothing. Index: the primary key.
+SELECT {{template "run_columns"}},
+       {{template "run_last_seq"}}
+  FROM crawl_runs r
+ WHERE r.id = $2 AND r.tenant_id = $1
+
+{{- /* In the order of scanRun. */ -}}
+{{define "run_columns" -}}
+r.id, r.tenant_id, r.status::text, r.app_package, r.device_config::text, r.max_steps, coalesce(r.goal, ''), r.crawler,
+       r.created_at, r.started_at, r.completed_at, r.cancelled_at, coalesce(r.error_message, '')
+{{- end}}
+
+{{- /* One probe of the unique index on (crawl_id, seq). */ -}}
+{{define "run_last_seq" -}}
+coalesce((SELECT e.seq FROM crawl_events e WHERE e.crawl_id = r.id ORDER BY e.seq DESC LIMIT 1), 0)
+{{- end}}

@@ -1,0 +1,266 @@
+package postgres
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/token"
+)
+
+func openTokens(t *testing.T) (*Tokens, *pgxpool.Pool) {
+	t.Helper()
+	pool := migrated(t)
+	return need(OpenTokens(t.Context(), pool))(t), pool
+}
+
+// need returns v, which the test cannot do without.
+func need[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// newToken makes one and returns its text.
+func newToken(t *testing.T, s *Tokens, tenant string, ttl time.Duration, scopes ...token.Scope) (token.Token, string) {
+	t.Helper()
+	made, text, sum, err := token.New(tenant, "test", scopes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored, err := s.CreateToken(t.Context(), made, sum, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stored, text
+}
+
+func TestTokensAreGoodUntilTheyExpireOrAreRevoked(t *testing.T) {
+	t.Parallel()
+	s, pool := openTokens(t)
+	auth := &token.Authenticator{Store: s}
+	made, text := newToken(t, s, "shop", time.Hour, token.Write, token.Read)
+	if left := time.Until(*made.ExpiresAt); left < 59*time.Minute || left > 61*time.Minute || made.RevokedAt != nil {
+		t.Errorf("made %+v", made)
+	}
+	p, err := auth.Authenticate(t.Context(), text)
+	if err != nil || p.Token != made.ID || p.Tenant != "shop" || !p.May(token.Read) || !p.May(token.Write) || p.May(token.Operate) {
+		t.Fatalf("authenticated %+v, %v", p, err)
+	}
+	other, otherText := newToken(t, s, "other", 0, token.Operate)
+	if other.ExpiresAt != nil {
+		t.Errorf("made %+v", other)
+	}
+	secret := text[strings.LastIndex(text, "_"):]
+	for name, wrong := range map[string]string{
+		"malformed":        text + "x",
+		"unknown":          "obx_aaaaaaaaaaaa" + secret,
+		"another's secret": "obx_" + other.ID + secret,
+		"a ticket":         "obt" + secret,
+	} {
+		if p, err := auth.Authenticate(t.Context(), wrong); !errors.Is(err, token.ErrUnauthorized) || p.Tenant != "" {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+	if query[bool](t, pool, "SELECT EXISTS (SELECT FROM outbox_tokens k WHERE to_jsonb(k)::text LIKE '%' || $1 || '%')", secret[1:]) {
+		t.Error("the secret is in the table")
+	}
+
+	exec(t, pool, "UPDATE outbox_tokens SET expires_at = now() WHERE id = $1", made.ID)
+	if _, err := auth.Authenticate(t.Context(), text); !errors.Is(err, token.ErrUnauthorized) {
+		t.Errorf("expired: %v", err)
+	}
+	if _, err := auth.Authenticate(t.Context(), otherText); err != nil {
+		t.Errorf("before it is revoked: %v", err)
+	}
+	revoked, err := s.RevokeToken(t.Context(), other.ID)
+	if err != nil || revoked.RevokedAt == nil {
+		t.Errorf("revoked %+v, %v", revoked, err)
+	}
+	if _, err := auth.Authenticate(t.Context(), otherText); !errors.Is(err, token.ErrUnauthorized) {
+		t.Errorf("revoked: %v", err)
+	}
+	for _, id := range []string{other.ID, "aaaaaaaaaaaa", "no id"} {
+		if _, err := s.RevokeToken(t.Context(), id); !errors.Is(err, token.ErrUnknown) {
+			t.Errorf("revoke %s: %v", id, err)
+		}
+	}
+	all := need(s.ListTokens(t.Context(), ""))(t)
+	mine := need(s.ListTokens(t.Context(), "shop"))(t)
+	if len(all) != 2 || all[0].ID != other.ID || len(mine) != 1 || mine[0].ID != made.ID || !slices.Equal(mine[0].Scopes, []token.Scope{token.Read, token.Write}) {
+		t.Errorf("listed %+v and %+v", all, mine)
+	}
+}
+
+// A database that is down says nothing about the token.
+func TestTokensPassTheDatabasesErrorOn(t *testing.T) {
+	t.Parallel()
+	s, pool := openTokens(t)
+	_, text := newToken(t, s, "shop", 0, token.Read)
+	ticket, _ := token.NewTicket()
+	pool.Close()
+	auth := &token.Authenticator{Store: s}
+	if _, err := auth.Authenticate(t.Context(), text); err == nil || errors.Is(err, token.ErrUnauthorized) {
+		t.Errorf("Authenticate: %v", err)
+	}
+	if _, err := auth.RedeemTicket(t.Context(), ticket); err == nil || errors.Is(err, token.ErrUnauthorized) {
+		t.Errorf("RedeemTicket: %v", err)
+	}
+}
+
+func TestTicketsAreGoodOnce(t *testing.T) {
+	t.Parallel()
+	s, pool := openTokens(t)
+	auth := &token.Authenticator{Store: s}
+	made, text := newToken(t, s, "shop", time.Hour, token.Read)
+	p := need(auth.Authenticate(t.Context(), text))(t)
+
+	ticket, expires, err := auth.NewTicket(t.Context(), p)
+	if left := time.Until(expires); err != nil || left < 20*time.Second || left > 40*time.Second {
+		t.Fatalf("expires in %s, %v", left, err)
+	}
+	var redeemed atomic.Int32
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() {
+			got, err := auth.RedeemTicket(t.Context(), ticket)
+			if err == nil && got.Token == made.ID && got.Tenant == "shop" && slices.Equal(got.Scopes, p.Scopes) {
+				redeemed.Add(1)
+			} else if !errors.Is(err, token.ErrUnauthorized) {
+				t.Errorf("redeemed %+v, %v", got, err)
+			}
+		})
+	}
+	group.Wait()
+	if n := redeemed.Load(); n != 1 {
+		t.Errorf("redeemed %d times", n)
+	}
+
+	// What a ticket cannot outlive.
+	for name, change := range map[string]string{
+		"its time":      "UPDATE outbox_tickets SET expires_at = now()",
+		"its token":     "UPDATE outbox_tokens SET expires_at = now()",
+		"a revocation":  "UPDATE outbox_tokens SET expires_at = NULL, revoked_at = now()",
+		"its token row": "DELETE FROM outbox_tokens",
+	} {
+		exec(t, pool, "INSERT INTO outbox_tokens SELECT $1, '', 'shop', '{read}', sha256('x') ON CONFLICT (id) DO UPDATE SET expires_at = NULL, revoked_at = NULL", made.ID)
+		ticket, _, err := auth.NewTicket(t.Context(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, pool, change)
+		if got, err := auth.RedeemTicket(t.Context(), ticket); !errors.Is(err, token.ErrUnauthorized) {
+			t.Errorf("%s: redeemed %+v, %v", name, got, err)
+		}
+	}
+}
+
+func TestTicketsThatNobodyUsedAreSwept(t *testing.T) {
+	t.Parallel()
+	s, pool := openTokens(t)
+	made, _ := newToken(t, s, "shop", 0, token.Read)
+	p := token.Principal{Token: made.ID, Tenant: "shop", Scopes: made.Scopes}
+	for range 25 {
+		_, sum := token.NewTicket()
+		need(s.CreateTicket(t.Context(), p, sum, time.Minute))(t)
+	}
+	exec(t, pool, "UPDATE outbox_tickets SET expires_at = now() - interval '1 s'")
+	for want := 16; want > 0; want -= 9 { // ten go, one comes
+		_, sum := token.NewTicket()
+		need(s.CreateTicket(t.Context(), p, sum, time.Minute))(t)
+		if n := query[int](t, pool, "SELECT count(*) FROM outbox_tickets"); n != want {
+			t.Errorf("%d tickets, want %d", n, want)
+		}
+	}
+}
+
+func TestOpenTokensNamesTheMigration(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	exec(t, pool, "DROP TABLE outbox_tickets")
+	_, err := OpenTokens(t.Context(), pool)
+	var schema *SchemaError
+	if !errors.As(err, &schema) || schema.Table != "outbox_tickets" || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A gateway serves with what roles.sql gives it, and cannot make tokens or change them.
+func TestTokensAsGateway(t *testing.T) {
+	t.Parallel()
+	owner, pool := openTokens(t)
+	if err := migrations.ApplyRoles(t.Context(), pool.Config().ConnString()); err != nil {
+		t.Fatal(err)
+	}
+	_, text := newToken(t, owner, "shop", 0, token.Read)
+	gateway, err := Connect(t.Context(), pool.Config().ConnString()+"&role=outbox_gateway", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(gateway.Close)
+	s := need(OpenTokens(t.Context(), gateway))(t)
+	auth := &token.Authenticator{Store: s}
+	p, err := auth.Authenticate(t.Context(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ticket, _, err := auth.NewTicket(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := auth.RedeemTicket(t.Context(), ticket); err != nil {
+		t.Fatal(err)
+	}
+	made, _, sum, err := token.New("shop", "", token.Scopes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CreateToken(t.Context(), made, sum, 0); err == nil || !strings.Contains(err.Error(), "42501") {
+		t.Errorf("the gateway made a token: %v", err)
+	}
+	if _, err := s.RevokeToken(t.Context(), p.Token); err == nil || !strings.Contains(err.Error(), "42501") {
+		t.Errorf("the gateway changed a token: %v", err)
+	}
+}
+
+func TestTokenStatementsUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	s, pool := openTokens(t)
+	exec(t, pool, `INSERT INTO outbox_tokens SELECT translate(lpad(i::text, 12, 'a'), '0189', 'bcde'), '', 'shop', '{read}', sha256(i::text::bytea) FROM generate_series(1, 5000) i`)
+	exec(t, pool, `INSERT INTO outbox_tickets SELECT sha256(id::bytea), id, 'shop', '{read}', now() + interval '1 minute' FROM outbox_tokens`)
+	exec(t, pool, "ANALYZE outbox_tokens, outbox_tickets")
+	sum := make([]byte, 32)
+	for _, c := range []struct {
+		sql     string
+		args    []any
+		indexes []string
+	}{
+		{s.sql.revoke, []any{"aaaaaaaaaaaa"}, []string{"outbox_tokens_pkey"}},
+		{s.sql.valid, []any{"aaaaaaaaaaaa"}, []string{"outbox_tokens_pkey"}},
+		{s.sql.ticket, []any{sum, "aaaaaaaaaaaa", "shop", []string{"read"}, 30.0}, []string{"outbox_tickets_expires_at", "outbox_tickets_pkey"}},
+		{s.sql.redeem, []any{sum}, []string{"outbox_tickets_pkey", "outbox_tokens_pkey"}},
+	} {
+		rows, err := pool.Query(t.Context(), "EXPLAIN (COSTS OFF) "+c.sql, c.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := strings.Join(need(pgx.CollectRows(rows, pgx.RowTo[string]))(t), "\n")
+		for _, index := range c.indexes {
+			if strings.Contains(plan, "Seq Scan") || !strings.Contains(plan, index) {
+				t.Errorf("want %s:\n%s", index, plan)
+			}
+		}
+	}
+}
