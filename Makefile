@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps test lint build bench bench-seeds fuzz chaos soak demo
+.PHONY: help deps servers test lint build bench bench-seeds fuzz chaos soak demo
 
 FUZZTIME ?= 20s
 
@@ -11,8 +11,11 @@ GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: ## install PostgreSQL, Redis and a C compiler where they are missing (apt-get)
+deps: ## install PostgreSQL, Redis, Chromium and a C compiler where they are missing (apt-get)
 	@bash scripts/deps.sh
+
+servers:
+	@bash scripts/deps.sh servers
 
 test: deps ## vet, and all tests under the race detector, on real servers they start themselves
 	go vet ./...
@@ -29,14 +32,14 @@ $(GOLANGCI):
 build: ## the outbox command, as bin/outbox
 	go build -o bin/outbox ./cmd/outbox
 
-bench: deps ## side by side with the peers; bench is a module of its own, so they cost users nothing
+bench: servers ## side by side with the peers; bench is a module of its own, so they cost users nothing
 	cd bench && go run . all
 
-bench-seeds: deps ## the seeds' own queries, each beside the limit its seed sets
+bench-seeds: servers ## the seeds' own queries, each beside the limit its seed sets
 	cd bench && go run . seeds
 
 # One at a time: `go test -fuzz` takes a single target of a single package.
-fuzz: deps ## every fuzz target for FUZZTIME (20s)
+fuzz: servers ## every fuzz target for FUZZTIME (20s)
 	@grep -rEo --include='*_test.go' --exclude-dir=bench '^func Fuzz[A-Za-z0-9_]*' . | sed 's/func //' | sort | \
 	while IFS=: read -r file target; do \
 		echo "$$target ($$file)"; \
@@ -52,11 +55,11 @@ FORCE:
 SEED ?= 0
 MINUTES ?= 10
 
-chaos: deps bin/chaos.test ## the table of faults, one line each; SEED=n for the choices of an earlier run
+chaos: servers bin/chaos.test ## the table of faults, one line each; SEED=n for the choices of an earlier run
 	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestChaos$$' -test.timeout 20m -long -seed $(SEED)
 
-soak: deps bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
+soak: servers bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
 	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
 
-demo: deps ## events from a file through private servers, printed as they arrive
+demo: servers ## events from a file through private servers, printed as they arrive
 	bash scripts/demo.sh

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -72,6 +73,9 @@ func TestCloudEvent(t *testing.T) {
 	}
 
 	least := Delivery{Record: &Record{Event: Event{Topic: "t", Source: "s", Payload: json.RawMessage("null")}}}
+	if text := string(CloudEvent(nil, &least)); strings.Contains(text, "sequence") {
+		t.Errorf("a row without a number has a sequence: %s", text)
+	}
 	ce := decode(t, CloudEvent(nil, &least))
 	if ce.Subject != nil || ce.Time != nil || ce.PartitionKey != nil || ce.TenantID != nil || ce.SchemaID != nil || ce.SchemaVersion != nil || ce.Traceparent != nil {
 		t.Errorf("attributes without a value: %+v", ce)
@@ -114,6 +118,7 @@ func TestParseEnvelope(t *testing.T) {
 // FuzzCloudEvent: whatever the columns hold, the message is valid JSON and gives them back.
 func FuzzCloudEvent(f *testing.F) {
 	f.Add("shop", "order.placed", "Order", "42", "acme", "s1", `{"traceparent":"00-1"}`, int64(1))
+	f.Add("s", "t", "", "", "", "", "", int64(0))
 	f.Add(`"`, `\`, "\x00\x1f\x7f", "</script>\u2028", "\xff", "語😀", `{"traceparent":1}`, int64(-1<<63))
 	f.Fuzz(func(t *testing.T, source, topic, kind, key, tenant, schema, metadata string, sequence int64) {
 		d := Delivery{Record: &Record{
@@ -135,6 +140,9 @@ func FuzzCloudEvent(f *testing.F) {
 		if ce.ID != d.ID.String() || ce.Source != source || ce.Type != topic || !is(ce.Subject, subject) || !is(ce.PartitionKey, key) ||
 			!is(ce.TenantID, tenant) || !is(ce.SchemaID, schema) || ce.Time == nil || !ce.Time.Equal(d.OccurredAt) || string(ce.Data) != `{"a":[1]}` {
 			t.Fatalf("got %+v of %+v", ce, d.Record)
+		}
+		if want := strconv.FormatInt(sequence, 10); sequence == 0 && ce.Sequence != "" || sequence != 0 && ce.Sequence != want {
+			t.Fatalf("sequence %q, want %d", ce.Sequence, sequence)
 		}
 		if schema != "" && (ce.SchemaVersion == nil || *ce.SchemaVersion != d.SchemaVersion) {
 			t.Fatalf("schema version %v, want %d", ce.SchemaVersion, d.SchemaVersion)

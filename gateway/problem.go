@@ -79,13 +79,21 @@ func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem 
 	return newProblem(http.StatusInternalServerError, "this is not your fault: the log has more under this X-Request-Id")
 }
 
+// maxListed is how many fields an answer names: a batch of events can have a thousand problems.
+const maxListed = 20
+
 // invalid lists the fields that a service refused.
 func invalid(part string, err error) *problem {
 	p := newProblem(http.StatusBadRequest, "")
 	var texts []string
+	more := 0
 	add := func(err error) {
 		field, ok := errors.AsType[*crawl.FieldError](err)
 		if !ok {
+			return
+		}
+		if len(texts) == maxListed {
+			more++
 			return
 		}
 		location := part + "." + field.Field
@@ -103,6 +111,9 @@ func invalid(part string, err error) *problem {
 		add(err)
 	}
 	p.Detail = strings.Join(texts, "; ")
+	if more > 0 {
+		p.Detail += fmt.Sprintf("; and %d more", more)
+	}
 	return p
 }
 

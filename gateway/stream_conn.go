@@ -53,15 +53,15 @@ func (c *connection) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer streams.connections.gone(c, c.tenant, c.starts)
-	reader, err := c.g.cfg.Hub.Open(ctx, c.starts...)
-	if err != nil {
-		return // the client has gone
-	}
-	defer reader.Close()
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store, no-transform")
 	h.Set("X-Accel-Buffering", "no")
+	reader, err := c.g.cfg.Hub.Open(ctx, c.starts...)
+	if err != nil {
+		return // the client has gone; or this server drains, and an EventSource comes back after an empty stream, but not after an error
+	}
+	defer reader.Close()
 	w.WriteHeader(http.StatusOK)
 	c.until = time.Now().Add(jitter(streams.cfg.MaxAge, 0.2))
 	if err := c.stream(ctx, reader); err != nil {

@@ -22,10 +22,15 @@ type connections struct {
 	runs     map[uuid.UUID]int
 	draining bool
 	empty    chan struct{} // closed when draining and the last one has gone
+	emptied  func()        // closes it; while draining more may come and go
 }
 
 func newConnections(cfg StreamConfig) *connections {
-	return &connections{cfg: cfg, open: map[*connection]struct{}{}, tenants: map[string]int{}, runs: map[uuid.UUID]int{}, empty: make(chan struct{})}
+	empty := make(chan struct{})
+	return &connections{
+		cfg: cfg, open: map[*connection]struct{}{}, tenants: map[string]int{}, runs: map[uuid.UUID]int{},
+		empty: empty, emptied: sync.OnceFunc(func() { close(empty) }),
+	}
 }
 
 // admit counts a connection, or says which limit it would pass.
@@ -72,7 +77,7 @@ func (c *connections) gone(conn *connection, tenant string, sources []stream.Sta
 		}
 	}
 	if c.draining && len(c.open) == 0 {
-		close(c.empty)
+		c.emptied()
 	}
 }
 
@@ -91,7 +96,7 @@ func (c *connections) drain(ctx context.Context) {
 	}
 	c.draining = true
 	if len(c.open) == 0 {
-		close(c.empty)
+		c.emptied()
 	}
 	for conn := range c.open {
 		time.AfterFunc(time.Duration(rand.Int64N(int64(c.cfg.DrainWindow))), conn.end)

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs what the tests need and Go does not bring: the programs they start for themselves (internal/testenv), PostgreSQL, Redis
 # and Chromium, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the biggest:
-# 124 MB in 25 packages, installed in 9 s on 2 cores near a mirror (measured).
+# 124 MB in 25 packages, installed in 9 s on 2 cores near a mirror (measured). `deps.sh servers` leaves it out: only the tests need it.
 #
 # The services that Debian's packages start on the default ports are neither used nor touched: tests run their own servers,
 # as user postgres when we are root, on sockets and ports of their own.
 set -euo pipefail
+wanted=${1:-all}
 
 # Looks where internal/testenv/find.go looks: on PATH, then where packages put programs that are not on it.
 have() {
@@ -19,6 +20,7 @@ have() {
 }
 
 have_browser() {
+	[ "$wanted" = servers ] && return
 	local name
 	for name in chromium google-chrome google-chrome-stable chromium-browser; do
 		have "$name" && return
@@ -32,7 +34,7 @@ have redis-server || missing+=(redis-server)
 have_browser || missing+=(chromium)
 have "$(go env CC)" || missing+=(gcc libc6-dev)
 if [ ${#missing[@]} -eq 0 ]; then
-	echo "deps: PostgreSQL, Redis, Chromium and a C compiler are here, nothing to install"
+	echo "deps: everything is here, nothing to install"
 	exit 0
 fi
 

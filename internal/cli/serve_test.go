@@ -136,9 +136,9 @@ func TestServeEndToEnd(t *testing.T) {
 	if code := g.wait(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
-	contains(t, g.process.err.String(), "stopped serving the API", "stopped relaying", "stopped crawling runs")
+	contains(t, g.err.String(), "stopped serving the API", "stopped relaying", "stopped crawling runs")
 	for _, secret := range []string{made.Token, made.Token[len(made.Token)-20:]} {
-		if strings.Contains(g.process.err.String(), secret) {
+		if strings.Contains(g.err.String(), secret) {
 			t.Error("the token is in the log")
 		}
 	}

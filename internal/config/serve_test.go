@@ -108,16 +108,13 @@ func TestClientSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch err = c.Check(Asking); {
-		case says == "":
-			if err != nil || c.Token != "obx_x" {
-				t.Errorf("%s: got token %q, error %v", server, c.Token, err)
-			}
-		default:
+		if err = c.Check(Asking); says != "" {
 			wantProblems(t, err, says)
-			if err != nil && strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("the password is shown: %v", err)
-			}
+		} else if err != nil || c.Token != "obx_x" {
+			t.Errorf("%s: got token %q, error %v", server, c.Token, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the password is shown: %v", err)
 		}
 	}
 	c, err := load(t, "", []string{"OUTBOX_TOKEN=obx_hunter2\nX: y"})

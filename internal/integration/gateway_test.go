@@ -315,6 +315,9 @@ func TestGatewayTakesBodiesLiterally(t *testing.T) {
 	if r := a.want(400, "POST", "/v1/runs", `{"maxSteps":-1,"crawler":"x","deviceConfig":[]}`); r.field("errors.3.location") == "" {
 		t.Errorf("four problems: %s", r.body)
 	}
+	if r := a.want(400, "POST", running+"/events", `{"events":[`+strings.Repeat(`{"type":"x"},`, 99)+`{}]}`); r.field("errors.19.location") == "" || r.field("errors.20.location") != "" || !strings.HasSuffix(r.field("detail"), "; and 80 more") {
+		t.Errorf("a hundred problems: %s", r.body)
+	}
 	// null is "not given".
 	a.want(201, "POST", "/v1/runs", `{"appPackage":"a","deviceConfig":null,"maxSteps":null,"goal":null,"crawler":null}`)
 

@@ -80,6 +80,9 @@ func (c *client) connectThrough(ctx context.Context, cut cut, pass func(io.Reade
 	if resp.StatusCode != http.StatusOK {
 		return resp.StatusCode, nil
 	}
+	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
+		return resp.StatusCode, fmt.Errorf("the content is %q: a browser would give up", kind)
+	}
 	connected, n := time.Now(), 0
 	body := &cutter{pass(resp.Body), cut.bytes}
 	for event, err := range gosse.Read(body, &gosse.ReadConfig{MaxEventSize: 4 << 20}) {

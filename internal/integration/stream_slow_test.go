@@ -12,21 +12,27 @@ import (
 	"github.com/outboxrelay/outbox/gateway"
 )
 
-// smallWindow is an HTTP client that receives little ahead of what is read.
-func smallWindow(t *testing.T) *http.Client {
+// smallWindow is an HTTP client that receives little ahead of what is read, until widen is called.
+func smallWindow(t *testing.T) (c *http.Client, widen func()) {
 	dialer := &net.Dialer{}
+	var last *net.TCPConn
 	transport := &http.Transport{
 		ReadBufferSize: 512,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, address)
 			if err == nil {
-				err = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+				last = conn.(*net.TCPConn)
+				err = last.SetReadBuffer(4 << 10)
 			}
 			return conn, err
 		},
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}
+	return &http.Client{Transport: transport}, func() {
+		if err := last.SetReadBuffer(1 << 20); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A client that receives a few bytes for a while and then everything gets all of it on one connection, from the log where memory has moved on. The others do
@@ -37,7 +43,8 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 	s.deliverRuns(t)
 	n := s.serve(t, nil)
 	run := s.start(t)
-	slow := &client{nodes: []string{n.server.URL}, run: run, http: smallWindow(t)}
+	window, widen := smallWindow(t)
+	slow := &client{nodes: []string{n.server.URL}, run: run, http: window}
 	fast := &client{nodes: []string{n.server.URL}, run: run}
 	release := make(chan struct{})
 	done := make(chan error, 1)
@@ -48,7 +55,7 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 	eventually(t, "the slow client is there", func() bool { return n.hub.Stats().Readers == 1 })
 	go func() {
 		for range 150 {
-			s.append(t, run, 10, 1000)
+			s.append(t, run, 10, 300)
 		}
 		s.complete(t, run)
 	}()
@@ -59,6 +66,7 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 		t.Fatalf("%d connections are open, want that of the slow client: the test did not meet what it is for", got)
 	}
 	before := n.hub.Stats().FromLog
+	widen()
 	close(release)
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -102,7 +110,8 @@ func TestStalledClientIsCutOff(t *testing.T) {
 		s.append(t, run, 250, 1000)
 	}
 	s.complete(t, run)
-	c := &client{nodes: []string{n.server.URL}, run: run, http: smallWindow(t)}
+	c := &client{nodes: []string{n.server.URL}, run: run}
+	c.http, _ = smallWindow(t)
 	status, err := c.connectThrough(t.Context(), never, func(body io.Reader) io.Reader {
 		eventually(t, "the gateway gives up", func() bool { return n.StreamStats().Slow == 1 })
 		return body

@@ -151,7 +151,7 @@ func TestEachRoleMayDoItsOwnAndNothingElse(t *testing.T) {
 	app := one[string](t, super, "SELECT id::text FROM apps")
 	_ = newRun(t, super)
 	run(t, super, "INSERT INTO outbox_tokens (id, tenant_id, scopes, sha256) VALUES ('aaaaaaaaaaaa', 't', '{read}', sha256(''))") // for tickets to refer to
-	for range 2 { // the second time changes nothing
+	for range 2 {                                                                                                                 // the second time changes nothing
 		if err := migrations.ApplyRoles(t.Context(), url); err != nil {
 			t.Fatal(err)
 		}

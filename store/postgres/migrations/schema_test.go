@@ -233,6 +233,7 @@ func TestForeignKeysAreTheSeeds(t *testing.T) {
 		"crawl_outbox: FOREIGN KEY (crawl_id) REFERENCES crawl_runs(id) ON DELETE CASCADE", // seed 000, line 49
 		"event_outbox: FOREIGN KEY (app_id) REFERENCES apps(id) ON DELETE RESTRICT",
 		"job_dlq: FOREIGN KEY (app_id) REFERENCES apps(id) ON DELETE RESTRICT",
+		"outbox_tickets: FOREIGN KEY (token_id) REFERENCES outbox_tokens(id) ON DELETE CASCADE", // additive
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
