@@ -41,6 +41,8 @@ func streams(ctx context.Context, s *servers, o options) error {
 		return err
 	}
 	b := &streamBench{servers: s, o: o, binary: binary, service: crawl.NewService(runs, crawl.ServiceConfig{Crawlers: []string{"demo"}})}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop() // kills a gateway that an error has left running
 	for _, part := range []func(context.Context) error{b.commitToBrowser, b.replay, b.idle, b.cancel} {
 		if err := part(ctx); err != nil {
 			return err

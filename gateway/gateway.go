@@ -21,7 +21,8 @@ import (
 type Config struct {
 	Runs *crawl.Service // required
 	Hub  *stream.Hub    // nil: no streams
-	// Auth finds out who makes a request. nil: authentication is off, everybody is crawl.DefaultTenant and may do everything. Then serve on a loopback address only.
+	// Auth finds out who makes a request. nil: authentication is off, everybody is crawl.DefaultTenant and may do everything. Then serve on a loopback
+	// address only; requests must name localhost, an IP address or the host of PublicURL as their Host.
 	Auth    *token.Authenticator
 	Streams StreamConfig
 

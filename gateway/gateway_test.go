@@ -43,12 +43,12 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 	t.Parallel()
 	g, log := without(t) // each operation panics: there is no store
 	w := httptest.NewRecorder()
-	g.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/v1/runs?ticket=obt_secret", nil))
+	g.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/v1/runs?ticket=obt_secret", nil))
 	if w.Code != 400 { // there is no such parameter
 		t.Errorf("got %d", w.Code)
 	}
 	w = httptest.NewRecorder()
-	g.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/v1/runs", nil))
+	g.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1:8080/v1/runs", nil))
 	if w.Code != 500 || strings.Contains(w.Body.String(), "nil pointer") || w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
@@ -106,6 +106,28 @@ func TestAccessLog(t *testing.T) {
 	got := log.String()
 	if strings.Contains(got, "openapi") || strings.Count(got, "msg=request") != 2 || strings.Contains(got, "obt_x") || strings.Contains(got, "obx_y") || len(got) > 1200 {
 		t.Errorf("log:\n%s", got)
+	}
+}
+
+// A page of evil.example can give its name our address, and is then of the same origin as we. It cannot make the browser send another Host.
+func TestWithoutAuthenticationTheHostIsOurs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		host   string
+		auth   *token.Authenticator
+		status int
+	}{
+		{"evil.example:8080", nil, 421}, {"localhost.evil.example", nil, 421}, {"127.0.0.1.evil.example", nil, 421}, {"", nil, 421}, {"a b", nil, 421},
+		{"localhost:8080", nil, 400}, {"127.0.0.1:8080", nil, 400}, {"[::1]:8080", nil, 400}, {"api.example.com", nil, 400},
+		{"evil.example:8080", &token.Authenticator{}, 401},
+	} {
+		g, _ := without(t, func(cfg *Config) { cfg.Auth, cfg.PublicURL = c.auth, "https://api.example.com" })
+		r := httptest.NewRequest("GET", "/v1/runs/not-a-uuid", nil)
+		r.Host = c.host
+		w := httptest.NewRecorder()
+		if g.Handler().ServeHTTP(w, r); w.Code != c.status {
+			t.Errorf("%q: %d, want %d", c.host, w.Code, c.status)
+		}
 	}
 }
 
@@ -251,7 +273,7 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 				t.Errorf("%s %s: parameters %v", method, path, op.Parameters)
 			}
 			// What is described is served: nobody answers with 404 for a path or 405 for a method that it has.
-			concrete := strings.ReplaceAll(path, "{id}", "x")
+			concrete := "http://[::1]:8080" + strings.ReplaceAll(path, "{id}", "x")
 			w := httptest.NewRecorder()
 			g.Handler().ServeHTTP(w, httptest.NewRequest(strings.ToUpper(method), concrete, nil))
 			if w.Code == http.StatusNotFound || w.Code == http.StatusMethodNotAllowed {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"runtime/debug"
 	"slices"
@@ -113,7 +114,7 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 }
 
 // secured sets what keeps browsers from guessing, keeping and leaking. Without authentication it also refuses what other sites' pages send: a POST without a body needs
-// nobody's permission, and here no token either.
+// nobody's permission, and here no token either. And it answers to no name that such a site could have given this address (DNS rebinding).
 func (g *Gateway) secured(next http.Handler) http.Handler {
 	protected := next
 	if origins := g.cfg.AllowedOrigins; g.cfg.Auth == nil && !slices.Contains(origins, "*") {
@@ -132,8 +133,24 @@ func (g *Gateway) secured(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Set("Referrer-Policy", "no-referrer") // a stream's URL may have a ticket
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		if g.cfg.Auth == nil && strings.HasPrefix(r.URL.Path, "/v1/") && !g.named(r.Host) {
+			g.problem(w, r, http.StatusMisdirectedRequest, "without authentication this server answers to localhost, IP addresses and the host of its public URL only")
+			return
+		}
 		protected.ServeHTTP(w, r)
 	})
+}
+
+// named tells whether a Host header is one that only we or the user can have chosen.
+func (g *Gateway) named(host string) bool {
+	u, err := url.Parse("http://" + host)
+	if err != nil {
+		return false
+	}
+	name := u.Hostname()
+	_, notIP := netip.ParseAddr(name)
+	public, err := url.Parse(g.cfg.PublicURL)
+	return notIP == nil || name == "localhost" || err == nil && public.Host != "" && host == public.Host
 }
 
 // shared lets pages of the allowed origins call the API. No cookies: a page sends its token itself.

@@ -103,7 +103,7 @@ func (g *Gateway) operation(id, method, path string, scope token.Scope, status i
 		OperationID: id, Method: method, Path: path, Summary: summary, Description: details, Tags: []string{tag}, DefaultStatus: status,
 		Security: []map[string][]string{{bearerScheme: {string(scope)}}},
 		Errors:   append(errs, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable),
-		// Not 1 more than allowed but exactly as many is too large for huma.
+		// To huma a body of exactly so many bytes is too large already.
 		MaxBodyBytes: g.cfg.MaxRunBody + 1, BodyReadTimeout: g.cfg.Timeout,
 		SkipValidateBody: true,
 	}

@@ -65,7 +65,7 @@ func (g *Gateway) streamRun(w http.ResponseWriter, r *http.Request) {
 
 // streamTopics serves GET /v1/stream.
 func (g *Gateway) streamTopics(w http.ResponseWriter, r *http.Request) {
-	who, ok := g.streamer(w, r)
+	who, ok := g.streamer(w, r, "topics")
 	if !ok {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxrelay/outbox/crawl"
@@ -29,7 +30,8 @@ type connection struct {
 	w      http.ResponseWriter
 	rc     *http.ResponseController
 	until  time.Time
-	cancel context.CancelFunc
+	reader atomic.Pointer[stream.Reader] // nil until it is open
+	ending atomic.Bool
 }
 
 // writeSize is how much is written at once: what a client must be able to receive within WriteTimeout.
@@ -38,13 +40,17 @@ const writeSize = 16 << 10
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, writeSize+writeSize/4); return &b }}
 
 // end makes the connection end after what it is sending.
-func (c *connection) end() { c.cancel() }
+func (c *connection) end() {
+	c.ending.Store(true)
+	if reader := c.reader.Load(); reader != nil {
+		reader.End()
+	}
+}
 
 // serve streams until all sources have ended, the client goes away or is too slow, or the connection is to end.
 func (c *connection) serve(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	c.w, c.rc, c.cancel = w, http.NewResponseController(w), cancel
+	ctx := r.Context()
+	c.w, c.rc = w, http.NewResponseController(w)
 	streams := c.g.streams
 	if refused := streams.connections.admit(c, c.tenant, c.starts); refused != "" {
 		streams.refused.Add(1)
@@ -77,18 +83,21 @@ var errSlow = errors.New("the client does not receive")
 
 // stream sends what the reader gives. A nil error ends the response properly.
 func (c *connection) stream(ctx context.Context, reader *stream.Reader) error {
-	if err := c.greet(reader); err != nil {
+	var err error
+	aside(func() { err = c.greet(reader) }) // net/http's first write is a deep one
+	if err != nil {
 		return err
 	}
 	for {
-		b, err := reader.Next(ctx, c.g.streams.cfg.Heartbeat)
+		var b stream.Batch
+		b, err = reader.Next(ctx, c.g.streams.cfg.Heartbeat)
 		switch {
-		case ctx.Err() != nil:
-			return nil // gone, or to end
+		case ctx.Err() != nil, errors.Is(err, stream.ErrEnded):
+			return nil // the client has gone, or the connection is to end
 		case err != nil:
 			return err // its next connection is told what is wrong
 		}
-		if err := c.send(reader, b); err != nil {
+		if err = c.send(reader, b); err != nil {
 			return err
 		}
 		if c.over(b) || time.Now().After(c.until) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync/atomic"
 
 	"github.com/google/uuid"
@@ -46,11 +47,15 @@ func (g *Gateway) DrainStreams(ctx context.Context) { g.streams.connections.drai
 func (g *Gateway) routeStreams(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/runs/{id}/stream", g.streamRun)
 	mux.HandleFunc("GET /v1/stream", g.streamTopics)
+	g.describeStreams()
 }
 
-// streamer returns who may open a stream, or answers why not.
-func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request) (token.Principal, bool) {
-	who, err := g.principal(r)
+// streamer returns who may open a stream, or answers why not. parameters are those of the query that the stream knows, besides those of all streams: one
+// that is misspelt would not fail, but stream from the beginning.
+func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request, parameters ...string) (token.Principal, bool) {
+	var who token.Principal
+	var err error
+	aside(func() { who, err = g.principal(r) })
 	if err != nil {
 		g.fail(w, r, err)
 		return token.Principal{}, false
@@ -59,14 +64,21 @@ func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request) (token.Princi
 		g.write(w, r, lacks(string(token.Read)))
 		return token.Principal{}, false
 	}
+	for name := range r.URL.Query() {
+		if !slices.Contains(parameters, name) && !slices.Contains([]string{"lastEventId", "fromSeq", "envelope", ticketScheme}, name) {
+			g.problem(w, r, http.StatusBadRequest, fmt.Sprintf("query.%.40s is no parameter of this stream", name))
+			return token.Principal{}, false
+		}
+	}
 	return who, true
 }
 
 // run looks a run up, in the time that a request of the API has.
-func (g *Gateway) run(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
+func (g *Gateway) run(ctx context.Context, tenant string, id uuid.UUID) (run crawl.Run, err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.Timeout)
 	defer cancel()
-	return g.cfg.Runs.Get(ctx, tenant, id)
+	aside(func() { run, err = g.cfg.Runs.Get(ctx, tenant, id) })
+	return run, err
 }
 
 // beyond tells a client that it has seen what the run does not have.

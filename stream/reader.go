@@ -20,6 +20,7 @@ type Reader struct {
 	wake    chan struct{} // something may have come
 	timer   *time.Timer
 	beyond  atomic.Bool
+	ended   atomic.Bool
 }
 
 // Start is where a reader begins: a source, and the number of the last event it has.
@@ -70,11 +71,23 @@ func (r *Reader) Close() {
 // Cursors returns the number of the last event given out of each source: where a later reader goes on. The slice is the reader's.
 func (r *Reader) Cursors() []int64 { return r.cursors }
 
+// End makes Next return ErrEnded, now and from then on. It may be called at any time by anybody; a context for each reader would cost half a kilobyte more.
+func (r *Reader) End() {
+	r.ended.Store(true)
+	r.look()
+}
+
+// ErrEnded says that End was called.
+var ErrEnded = errors.New("the reader was ended")
+
 // Next returns what comes next, waiting for it up to idle; an empty batch says that nothing came. While the log cannot be read nothing comes. Errors: ctx's,
-// and ErrBeyond.
+// ErrEnded and ErrBeyond.
 func (r *Reader) Next(ctx context.Context, idle time.Duration) (Batch, error) {
 	deadline := time.Now().Add(idle)
 	for {
+		if r.ended.Load() {
+			return Batch{}, ErrEnded
+		}
 		b, found, err := r.pull(ctx)
 		if found || ctx.Err() != nil {
 			return b, ctx.Err()

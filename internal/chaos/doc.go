@@ -4,6 +4,9 @@
 // and producers that go on writing meanwhile. Guaranteed by a test that passes: the fault struck, as counted from what it left behind; everything
 // drained after it; nothing was lost, invented, duplicated or out of order.
 //
+// The table in stream_faults_test.go is about what comes after: runs that `outbox serve` streams and crawls. There the log is what was written, and each viewer's
+// joined record what arrived.
+//
 // Not guaranteed: that a fault strikes at the same instruction again. The seed decides what is chosen (when, how often, which relay), not what the
 // scheduler makes of it.
 //

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// relay is one `outbox relay` process.
+// relay is one `outbox relay` process, or `outbox serve`.
 type relay struct {
 	cmd    *exec.Cmd
 	log    string
@@ -35,13 +35,19 @@ func (w *world) relay(env []string, args ...string) *relay {
 
 func (w *world) run(path string, env []string, args ...string) *relay {
 	w.t.Helper()
+	flags := []string{"relay", "--database", w.relayDatabase, "--redis", w.relayRedis, "--table", "outbox_events", "--lease-ttl", ttl.String(), "--log-format", "json"}
+	return w.process(path, env, append(flags, args...)...)
+}
+
+// process starts the command as it is told.
+func (w *world) process(path string, env []string, args ...string) *relay {
+	w.t.Helper()
 	r := &relay{log: filepath.Join(w.t.TempDir(), "log"), exited: make(chan struct{})}
 	log, err := os.Create(r.log)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	flags := []string{"relay", "--database", w.relayDatabase, "--redis", w.relayRedis, "--table", "outbox_events", "--lease-ttl", ttl.String(), "--log-format", "json"}
-	r.cmd = exec.Command(path, append(flags, args...)...)
+	r.cmd = exec.Command(path, args...)
 	r.cmd.Env = append(os.Environ(), env...)
 	r.cmd.Stderr = log
 	if err := errors.Join(r.cmd.Start(), log.Close()); err != nil {
@@ -107,7 +113,10 @@ func (r *relay) terminate(t *testing.T) {
 	if !r.running() {
 		t.Fatalf("relay %d has ended already: %v", r.cmd.Process.Pid, r.err)
 	}
-	eventually(t, "the relay is up, so that it knows what to do about a signal", func() bool { return strings.Contains(r.said(), `"relaying"`) })
+	eventually(t, "the process is up, so that it knows what to do about a signal", func() bool {
+		said := r.said()
+		return strings.Contains(said, `"relaying"`) || strings.Contains(said, `"serving the API"`) || strings.Contains(said, `"crawling runs"`)
+	})
 	r.signal(t, syscall.SIGTERM)
 	select {
 	case <-r.exited:

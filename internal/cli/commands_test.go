@@ -186,7 +186,7 @@ func TestMigrate(t *testing.T) {
 		t.Error("outbox_relay may not read what it delivers")
 	}
 	contains(t, e.ok("", "migrate", "status"), "up to date")
-	contains(t, e.ok("", "migrate", "down", "--set", "crawl"), "002_crawl_outbox")
+	contains(t, e.ok("", "migrate", "down", "--set", "crawl"), "003_run_api")
 	if s := status()["crawl"]; s.Current != s.Latest-1 {
 		t.Errorf("after one step down: %+v", s)
 	}

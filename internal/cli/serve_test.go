@@ -225,27 +225,58 @@ func TestServeWithoutRedis(t *testing.T) {
 	}
 }
 
-// Each part in a process of its own does the same together.
+// Each part in a process of its own, with a database role of its own, does the same together.
 func TestServePartsApart(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
-	g := e.serving("--auth", "none", "--relay=false", "--worker=false")
-	relay := e.start("serve", "--gateway=false", "--worker=false")
+	e.ok("", "migrate", "roles")
+	as := func(group string) env {
+		login := "serve_" + group
+		exec1(e, fmt.Sprintf(`DO $$ BEGIN CREATE ROLE %s LOGIN IN ROLE %s; EXCEPTION WHEN duplicate_object THEN NULL; END $$`, login, group))
+		one := e
+		one.database = strings.Replace(e.database, "postgres@", login+"@", 1)
+		return one
+	}
+	made := decode[struct{ Token string }](t, e.ok("", "token", "create", "--tenant", "shop", "--scope", "read,write", "-o", "json"))
+	g := as("outbox_gateway").serving("--relay=false", "--worker=false")
+	g.extra = append(g.extra, "OUTBOX_TOKEN="+made.Token)
+	relay := as("outbox_relay").start("serve", "--gateway=false", "--worker=false")
 	relay.await(relay.err, `"relaying"`)
-	blind := e
+	blind := as("outbox_worker")
 	blind.redis = "" // a worker needs none
 	worker := blind.start("serve", "--gateway=false", "--relay=false")
 	worker.await(worker.err, `"crawling runs"`)
+	tail := e.start("tail", "run:*", "-o", "json")
+	tail.await(tail.err, "subscribed")
 	r := g.run("", "runs", "create", "--app", "shop", "--crawler", "script:short", "--follow")
 	if r.code != 0 || !strings.Contains(r.out, "RUN_COMPLETED") {
 		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
 	}
+	tail.await(tail.out, "RUN_COMPLETED")
 	for _, p := range []*process{g.process, relay, worker} {
 		p.signal(syscall.SIGTERM)
 		if code := p.wait(); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
+	}
+}
+
+// A database that is not there yet is waited for by all parts, and its password stays where it is.
+func TestServeWaitsForTheDatabase(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: "postgres://u:hunter2@127.0.0.1:1/d", redis: "redis://u:hunter2@127.0.0.1:1/0"}
+	p := e.start("serve", "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0")
+	url := watching(p)
+	awaitReady(t, url, false, "waiting for database d at 127.0.0.1:1")
+	for _, part := range []string{"gateway", "relay", "worker"} {
+		if code, body := get(t, url+"/readyz/"+part); code != http.StatusServiceUnavailable {
+			t.Errorf("%s: status %d: %s", part, code, body)
+		}
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 || strings.Contains(p.err.String(), "hunter2") {
+		t.Errorf("exit code %d:\n%s", code, p.err)
 	}
 }
 

@@ -115,11 +115,7 @@ func (c *Config) checkServing(problems *Error) {
 		problems.add("envelope: %v: %s", err, set("envelope"))
 	}
 	c.checkListen(problems)
-	tables, err := c.Tables()
-	var unknown *Error
-	if errors.As(err, &unknown) {
-		problems.Problems = append(problems.Problems, unknown.Problems...)
-	}
+	tables := c.checkTables(problems)
 	for _, t := range tables {
 		if t.Destination == "" {
 			continue
@@ -128,6 +124,16 @@ func (c *Config) checkServing(problems *Error) {
 			problems.add("destination of %s: %v: %s", t.Name(), err, set("destination"))
 		}
 	}
+}
+
+// checkTables returns the tables to serve.
+func (c *Config) checkTables(problems *Error) []Table {
+	tables, err := c.Tables()
+	var unknown *Error
+	if errors.As(err, &unknown) {
+		problems.Problems = append(problems.Problems, unknown.Problems...)
+	}
+	return tables
 }
 
 func (c *Config) checkListen(problems *Error) {

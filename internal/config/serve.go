@@ -86,6 +86,7 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 	}
 	if alone {
 		c.checkListen(problems)
+		c.checkTables(problems)
 	}
 	for _, f := range []struct {
 		flag string

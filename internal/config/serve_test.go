@@ -58,6 +58,7 @@ func TestServeProblems(t *testing.T) {
 		{"--destination crawl_outbox=run:{type}:{key}", []string{"the gateway subscribes"}},
 		{"--destination outbox_events={type}.{topic}", []string{`destination of outbox_events is "{type}.{topic}": the gateway subscribes`}},
 		{"--destination outbox_events={type}.{topic} --gateway=false", nil},
+		{"--relay=false --destination crawl_outbx=x", []string{"no layout for table crawl_outbx"}},
 		{"--destination event_outbox={type}.{topic}", nil}, // nobody subscribes to these
 	} {
 		c, err := load(t, "", urls, strings.Fields(f.args)...)

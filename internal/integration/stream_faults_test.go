@@ -2,6 +2,8 @@ package integration
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/gateway"
 )
 
 // underWay has some clients follow a run that is written meanwhile. end waits for all of it and compares each record with the table.
@@ -25,12 +28,13 @@ func (s *streams) underWay(t *testing.T, cuts func(*rand.Rand) cut, nodes ...*no
 	for _, n := range nodes {
 		addresses = append(addresses, n.server.URL)
 	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	clients := make([]*client, 6)
 	var reading, writing sync.WaitGroup
 	for i := range clients {
 		clients[i] = &client{nodes: addresses, run: run, byQuery: i%2 == 0, payloadOnly: i == 5}
 		reading.Go(func() {
-			if _, err := clients[i].follow(context.WithoutCancel(t.Context()), rand.New(rand.NewPCG(uint64(i), 0)), cuts); err != nil {
+			if _, err := clients[i].follow(limit, rand.New(rand.NewPCG(uint64(i), 0)), cuts); err != nil {
 				t.Errorf("client %d: %v", i, err)
 			}
 		})
@@ -47,6 +51,7 @@ func (s *streams) underWay(t *testing.T, cuts func(*rand.Rand) cut, nodes ...*no
 		stop()
 		writing.Wait()
 		reading.Wait()
+		cancel()
 		want := newRecord(s.logOf(t, run))
 		for i, c := range clients {
 			if err := want.check(c); err != nil {
@@ -59,7 +64,7 @@ func (s *streams) underWay(t *testing.T, cuts func(*rand.Rand) cut, nodes ...*no
 	return run, end
 }
 
-// progress waits until the run has n more events than now, and so has each client of it been given time for them.
+// progress waits until the run has n more events than now.
 func (s *streams) progress(t *testing.T, run uuid.UUID, n int64) {
 	t.Helper()
 	begin := s.last(t, run)
@@ -133,7 +138,7 @@ func TestStreamWhileRedisIsAway(t *testing.T) {
 			eventually(t, "events come from the log", func() bool { return n.hub.Stats().Gaps > before.Gaps })
 			// A client that comes while Redis is away is not kept waiting for it.
 			late := &client{nodes: []string{n.server.URL}, run: run}
-			if status, err := late.connect(t.Context(), cut{-1, 20}); status != http.StatusOK || err != errHungUp { //nolint:errorlint // it is compared with what it is
+			if status, err := late.connect(t.Context(), cut{-1, 20}); status != http.StatusOK || !errors.Is(err, errHungUp) {
 				t.Errorf("a client that comes meanwhile: %d, %v", status, err)
 			}
 			if name == "killed" {
@@ -240,6 +245,34 @@ func TestStreamOfRowsByPlainSQL(t *testing.T) {
 	}
 }
 
+// What comes over the channel a second time, too late, or is not in the log is sent to nobody: the log is the truth.
+func TestStreamOfCopiesAndForgeries(t *testing.T) {
+	t.Parallel()
+	s := newStreams(t)
+	s.deliverRuns(t)
+	n := s.serve(t, nil)
+	run, end := s.underWay(t, uncut, n)
+	page, err := gateway.Log(s.store).Page(t.Context(), crawl.DefaultTenant, run, 0, 1)
+	if err != nil || len(page) != 1 {
+		t.Fatalf("%d events, %v", len(page), err)
+	}
+	one := string(page[0].Event)
+	for range 40 {
+		top := s.last(t, run)
+		if page, err = gateway.Log(s.store).Page(t.Context(), crawl.DefaultTenant, run, top-1, 1); err != nil || len(page) != 1 {
+			t.Fatalf("%d events, %v", len(page), err)
+		}
+		for _, text := range []string{one, string(page[0].Event), string(page[0].Event), strings.Replace(one, `"sequence":"1"`, fmt.Sprintf(`"sequence":"%d"`, top+1000), 1), "nonsense", "{}"} {
+			s.command(t, "PUBLISH", "run:"+run.String(), text)
+		}
+		s.progress(t, run, 3)
+	}
+	undisturbed(t, end())
+	if heard := n.live.Stats().Messages; heard < 240 {
+		t.Errorf("the gateway heard %d messages, want those of the test and more", heard)
+	}
+}
+
 // A database that took over and lacks the last events: who has seen them is not sent other events under their numbers.
 func TestStreamOfALogThatLostItsEnd(t *testing.T) {
 	t.Parallel()
@@ -249,15 +282,17 @@ func TestStreamOfALogThatLostItsEnd(t *testing.T) {
 	run := s.start(t)
 	s.append(t, run, 20, 100)
 	c := &client{nodes: []string{n.server.URL}, run: run}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	broken := make(chan error, 1)
 	go func() {
-		_, err := c.connect(context.WithoutCancel(t.Context()), never)
+		_, err := c.connect(ctx, never)
 		broken <- err
 	}()
 	eventually(t, "the client has the history", func() bool { return n.StreamStats().Sent == 21 })
 	s.exec(t, "DELETE FROM crawl_events WHERE crawl_id = $1 AND seq > 15", run)
-	if err := <-broken; err == nil || c.last() != 21 {
-		t.Fatalf("the stream ended with %v after event %d, want an error after 21", err, c.last())
+	if err := <-broken; err == nil || ctx.Err() != nil || c.last() != 21 {
+		t.Fatalf("the stream ended with %v after event %d, want the gateway to break it after 21", err, c.last())
 	}
 	if status, err := c.connect(t.Context(), never); status != http.StatusBadRequest || err != nil {
 		t.Errorf("with a cursor that the log does not have: %d, %v, want 400", status, err)

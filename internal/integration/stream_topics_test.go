@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,35 +31,31 @@ type tab struct {
 	err    error
 }
 
-// watch opens the stream where the tab was, and reads until leave is called.
+// watch reads the stream from where the tab was until leave is called.
 func (b *tab) watch(t *testing.T) (leave func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.last != "" {
-		req.Header.Set("Last-Event-ID", b.last)
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("open the stream: %v, %v", resp, err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	return inBackground(t, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, nil)
+		if err != nil {
+			return err
+		}
+		if b.last != "" {
+			req.Header.Set("Last-Event-ID", b.last)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
 		defer func() { _ = resp.Body.Close() }()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("open %s: status %d", b.url, resp.StatusCode)
+		}
 		for event, err := range gosse.Read(resp.Body, nil) {
 			if err != nil {
-				return // left
+				return nil // left
 			}
 			b.take(event)
 		}
-	}()
-	return sync.OnceFunc(func() {
-		cancel()
-		<-done
+		return nil
 	})
 }
 
@@ -78,16 +75,17 @@ func (b *tab) take(event gosse.Event) {
 	}
 	var m message
 	var data struct{ N int }
-	if err := json.Unmarshal([]byte(event.Data), &m); err != nil {
-		b.err = err
-	} else if m.Tenant != crawl.DefaultTenant {
-		b.err = fmt.Errorf("an event of tenant %s", m.Tenant)
-	} else if m.Type == "order.placed" {
-		b.err = json.Unmarshal(m.Data, &data)
+	err := json.Unmarshal([]byte(event.Data), &m)
+	switch {
+	case err == nil && m.Tenant != crawl.DefaultTenant:
+		err = fmt.Errorf("an event of tenant %s", m.Tenant)
+	case err == nil && m.Type == "order.placed":
+		err = json.Unmarshal(m.Data, &data)
 		b.orders = append(b.orders, data.N)
-	} else {
+	case err == nil:
 		b.runs[m.Key] = append(b.runs[m.Key], m.Sequence)
 	}
+	b.err = cmp.Or(b.err, err)
 }
 
 // has waits until the tab has so many of each.

@@ -120,7 +120,7 @@ func (s *streams) deliverRuns(t *testing.T) (stop func()) {
 // quiet drops what is said about the faults that these tests bring about.
 var quiet = slog.New(slog.DiscardHandler)
 
-// inBackground runs run until end is called, which waits for it.
+// inBackground runs run until end is called, which waits for it, or the test ends.
 func inBackground(t *testing.T, run func(context.Context) error) (end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan struct{})
@@ -130,10 +130,12 @@ func inBackground(t *testing.T, run func(context.Context) error) (end func()) {
 			t.Error(err)
 		}
 	}()
-	return func() {
+	end = func() {
 		cancel()
 		<-done
 	}
+	t.Cleanup(end)
+	return end
 }
 
 // node is one gateway with its HTTP server.
