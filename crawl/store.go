@@ -19,7 +19,8 @@ type Store interface {
 	GetRun(ctx context.Context, tenant string, id uuid.UUID) (Run, error)
 	// ListRuns returns at most f.Limit runs, newest first.
 	ListRuns(ctx context.Context, tenant string, f RunFilter) ([]Run, error)
-	// ListEvents returns at most limit events with a greater number than after, in order.
+	// ListEvents returns at most limit events with a greater number than after, in order. They may be fewer where they are large, but are none only where there are
+	// no more.
 	ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Event, error)
 	// LastSeqs returns the number of the last event of each of these runs. A run without events, unknown, or of another tenant is left out.
 	LastSeqs(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)

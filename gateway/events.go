@@ -76,7 +76,7 @@ type eventsRequest struct {
 type eventsReply struct {
 	Body struct {
 		Items      []crawl.Event `json:"items" nullable:"false"`
-		NextCursor string        `json:"nextCursor,omitempty" doc:"after for the next page; missing if this one was not full."`
+		NextCursor string        `json:"nextCursor,omitempty" doc:"after for the next page; missing if there was none."`
 	} `nameHint:"EventPage"`
 }
 
@@ -89,7 +89,16 @@ func (g *Gateway) listEvents(ctx context.Context, in *eventsRequest) (*eventsRep
 	if out.Body.Items = events; events == nil {
 		out.Body.Items = []crawl.Event{} // [] and not null
 	}
-	if n := len(events); n == in.Limit {
+	n := len(events)
+	more := n == in.Limit
+	if n > 0 && !more { // the end, or a page of large events
+		run, err := g.cfg.Runs.Get(ctx, principalOf(ctx).Tenant, in.ID)
+		if err != nil {
+			return nil, g.refusal(ctx, "query", err)
+		}
+		more = events[n-1].Seq < run.LastSeq
+	}
+	if more {
 		out.Body.NextCursor = strconv.FormatInt(events[n-1].Seq, 10)
 	}
 	return out, nil

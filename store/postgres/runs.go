@@ -133,6 +133,9 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 	return runs, nil
 }
 
+// pageBytes is how much a page of a log reads: 500 events may be half a gigabyte, for each reader that is behind.
+const pageBytes = 2 << 20
+
 // ListEvents implements crawl.Store.
 func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
 	err = r.read(ctx, tenant, func(rows pgx.Rows) (err error) {
@@ -143,7 +146,7 @@ func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, aft
 			return e, err
 		})
 		return err
-	}, r.sql.events, tenant, run, after, limit)
+	}, r.sql.events, tenant, run, after, limit, pageBytes)
 	if err != nil {
 		return nil, fmt.Errorf("list events of run %s: %w", run, err)
 	}

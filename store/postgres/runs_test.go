@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -274,5 +275,39 @@ func TestRunsOfAnotherTenantDoNotExist(t *testing.T) {
 	}
 	if after := query[string](t, pool, "SELECT concat_ws(' ', status, (SELECT count(*) FROM crawl_events), (SELECT count(*) FROM crawl_outbox)) FROM crawl_runs"); after != before {
 		t.Errorf("got %s, want %s", after, before)
+	}
+}
+
+// A page of large events is short: each reader of a stream that is behind holds one.
+func TestRunEventsPageIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	r, _ := opened(t)
+	run := started(t, r)
+	noise := make([]byte, 300<<10)
+	for i := range noise {
+		noise[i] = 'a' + byte(rand.IntN(26))
+	}
+	for range 20 {
+		changing(t, r, run.ID, crawl.Change{Events: []crawl.NewEvent{{Type: crawl.Processing, Payload: fmt.Appendf(nil, `{"x":"%s"}`, noise)}}})
+	}
+	var seqs []int64
+	for after, pages := int64(0), 0; ; pages++ {
+		page, err := r.ListEvents(t.Context(), acme, run.ID, after, 500)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		if len(page) > 8 {
+			t.Errorf("a page has %d events of 300 KB", len(page))
+		}
+		for _, e := range page {
+			seqs = append(seqs, e.Seq)
+			after = e.Seq
+		}
+	}
+	if len(seqs) != 21 || seqs[20] != 21 {
+		t.Errorf("the pages have the events %v", seqs)
 	}
 }
