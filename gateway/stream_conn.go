@@ -65,9 +65,12 @@ func (c *connection) serve(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Accel-Buffering", "no")
 	reader, err := c.g.cfg.Hub.Open(ctx, c.starts...)
 	if err != nil {
-		return // the client has gone; or this server drains, and an EventSource comes back after an empty stream, but not after an error
+		return // the client has gone
 	}
 	defer reader.Close()
+	if c.reader.Store(reader); c.ending.Load() {
+		reader.End() // end was called before there was one
+	}
 	w.WriteHeader(http.StatusOK)
 	c.until = time.Now().Add(jitter(streams.cfg.MaxAge, 0.2))
 	if err := c.stream(ctx, reader); err != nil {

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
@@ -27,6 +29,7 @@ func TestMain(m *testing.M) {
 		*seed = rand.Uint64N(1_000_000)
 	}
 	fmt.Println("seed", *seed)
+	logging.Disable() // go-redis writes lines of its own between those of the table
 	// Most of a fault's time is spent waiting, so more run at once than there are processors.
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		_ = flag.Set(parallel.Name, "4") // a number is what it wants

@@ -109,11 +109,13 @@ func TestStreamsDrain(t *testing.T) {
 		return nil
 	})
 	s.progress(t, run, 20)
-	old.DrainStreams(t.Context())
-	reading.Wait()
+	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	old.DrainStreams(limit)
 	if left := old.StreamStats().Connections; left != 0 {
-		t.Errorf("%d streams are left", left)
+		t.Fatalf("%d streams are left", left)
 	}
+	reading.Wait()
 	for range 3 { // that did not hear of it; each gets what is there, or nothing, and is sent away
 		late := &client{nodes: []string{old.server.URL}, run: run}
 		if status, err := late.connect(t.Context(), never); status != http.StatusOK || err != nil {

@@ -12,27 +12,22 @@ import (
 	"github.com/outboxrelay/outbox/gateway"
 )
 
-// smallWindow is an HTTP client that receives little ahead of what is read, until widen is called.
-func smallWindow(t *testing.T) (c *http.Client, widen func()) {
+// smallWindow is an HTTP client that receives little ahead of what is read. Less than 32 KiB, of which TCP announces half, would be less than the loopback's segments,
+// and then every write waits for a timer.
+func smallWindow(t *testing.T) *http.Client {
 	dialer := &net.Dialer{}
-	var last *net.TCPConn
 	transport := &http.Transport{
 		ReadBufferSize: 512,
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, address)
 			if err == nil {
-				last = conn.(*net.TCPConn)
-				err = last.SetReadBuffer(4 << 10)
+				err = conn.(*net.TCPConn).SetReadBuffer(32 << 10)
 			}
 			return conn, err
 		},
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport}, func() {
-		if err := last.SetReadBuffer(1 << 20); err != nil {
-			t.Error(err)
-		}
-	}
+	return &http.Client{Transport: transport}
 }
 
 // A client that receives a few bytes for a while and then everything gets all of it on one connection, from the log where memory has moved on. The others do
@@ -41,10 +36,9 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)
-	n := s.serve(t, nil)
+	n := s.serve(t, func(cfg *gateway.Config) { cfg.Streams.WriteTimeout = 2 * time.Minute }) // a busy machine takes longer to write the run
 	run := s.start(t)
-	window, widen := smallWindow(t)
-	slow := &client{nodes: []string{n.server.URL}, run: run, http: window}
+	slow := &client{nodes: []string{n.server.URL}, run: run, http: smallWindow(t)}
 	fast := &client{nodes: []string{n.server.URL}, run: run}
 	release := make(chan struct{})
 	done := make(chan error, 1)
@@ -55,7 +49,7 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 	eventually(t, "the slow client is there", func() bool { return n.hub.Stats().Readers == 1 })
 	go func() {
 		for range 150 {
-			s.append(t, run, 10, 300)
+			s.append(t, run, 10, 600)
 		}
 		s.complete(t, run)
 	}()
@@ -66,7 +60,6 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 		t.Fatalf("%d connections are open, want that of the slow client: the test did not meet what it is for", got)
 	}
 	before := n.hub.Stats().FromLog
-	widen()
 	close(release)
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -77,8 +70,8 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 			t.Errorf("the %s client: %v", name, err)
 		}
 	}
-	if got := n.hub.Stats().FromLog - before; got < 500 {
-		t.Errorf("%d events were read from the log for the slow client, want more: memory keeps 512 of 1502", got)
+	if got := n.hub.Stats().FromLog - before; got < 200 {
+		t.Errorf("%d events were read from the log for the slow client, want many more: memory keeps 512 of 1502", got)
 	}
 	if slow.connections != 1 || n.StreamStats().Slow != 0 {
 		t.Errorf("%d connections, %d cut off: the slow client received enough to be kept", slow.connections, n.StreamStats().Slow)
@@ -110,8 +103,7 @@ func TestStalledClientIsCutOff(t *testing.T) {
 		s.append(t, run, 250, 1000)
 	}
 	s.complete(t, run)
-	c := &client{nodes: []string{n.server.URL}, run: run}
-	c.http, _ = smallWindow(t)
+	c := &client{nodes: []string{n.server.URL}, run: run, http: smallWindow(t)}
 	status, err := c.connectThrough(t.Context(), never, func(body io.Reader) io.Reader {
 		eventually(t, "the gateway gives up", func() bool { return n.StreamStats().Slow == 1 })
 		return body

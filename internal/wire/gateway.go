@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -21,8 +22,9 @@ import (
 	"github.com/outboxrelay/outbox/token"
 )
 
-// stopMargin is what a gateway that stops may take beyond the window over which its streams end.
-const stopMargin = 3 * time.Second
+// stopMargin is what a gateway that stops may take beyond the window over which its streams end. http.Server waits 5 s for a connection on which no request has
+// come, such as a browser's spare one.
+const stopMargin = 6 * time.Second
 
 // api is the gateway with what it reads from.
 type api struct {
@@ -108,6 +110,9 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 			Heartbeat: s.StreamHeartbeat, MaxAge: s.StreamMaxAge, DrainWindow: s.StreamDrain,
 			MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant, MaxPerRun: s.StreamLimitRun,
 		},
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		cfg.Version = build.Main.Version
 	}
 	if s.Auth != "none" {
 		cfg.Auth = &token.Authenticator{Store: tokens}
