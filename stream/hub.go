@@ -102,7 +102,9 @@ type Source struct {
 type tail interface {
 	// begin makes the source ready. It is called once, before any next.
 	begin(ctx context.Context)
-	// position returns where a reader without a cursor begins.
+	// beginning returns where a reader without a cursor begins.
+	beginning() int64
+	// position returns where a reader goes on after a reset.
 	position() int64
 	// next returns messages after cursor, which may need the log, or none if there are none now. reset says that some may have been missed.
 	next(ctx context.Context, cursor int64) (messages []Message, reset bool, err error)

@@ -51,7 +51,7 @@ func (h *Hub) Open(ctx context.Context, starts ...Start) (*Reader, error) {
 		}
 		cursor := s.After
 		if s.Now {
-			cursor = t.position()
+			cursor = t.beginning()
 		}
 		r.tails, r.cursors = append(r.tails, t), append(r.cursors, cursor)
 	}

@@ -31,8 +31,9 @@ func (t *runTail) last() int64 {
 	return t.top
 }
 
-// position is of no use to a run: its readers say where they begin.
-func (t *runTail) position() int64 { return 0 }
+// beginning and position are of no use to a run: its readers say where they begin, and are not reset.
+func (t *runTail) beginning() int64 { return 0 }
+func (t *runTail) position() int64  { return 0 }
 
 // Message implements Listener.
 func (t *runTail) Message(payload []byte) {

@@ -17,14 +17,17 @@ type topicTail struct {
 	ring    ring
 	start   int64 // stands for the place before the first message of the ring
 	trimmed bool  // messages have left the ring since
+	deaf    bool  // the broker has not acknowledged: nothing arrives
 }
 
 func (t *topicTail) begin(ctx context.Context) {
 	t.restart()
 	channel, err := t.hub.cfg.TopicChannel(t.source.Tenant, t.source.Topic)
-	if err == nil {
-		t.subscribe(ctx, channel, t)
-	}
+	heard := err == nil && t.subscribe(ctx, channel, t)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// A Resumed may have come before this; then readers are told once too often.
+	t.deaf = !heard
 }
 
 // restart forgets everything: whatever cursor a reader has, it is none of ours.
@@ -32,12 +35,25 @@ func (t *topicTail) restart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ring.clear()
-	t.trimmed = false
+	t.trimmed, t.deaf = false, false
 	t.start = topicSeq(uuid.New())
 	t.wake()
 }
 
-// position implements tail: now.
+// beginning implements tail: now. While nothing arrives it is no place at all, so that the reader is told by a reset.
+func (t *topicTail) beginning() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.deaf {
+		return nowhere
+	}
+	return t.now()
+}
+
+// nowhere is no message's number.
+const nowhere = -1
+
+// position implements tail.
 func (t *topicTail) position() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -90,3 +90,28 @@ func TestSlowReaderOfATopic(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 	})
 }
+
+// While the broker is away a topic's reader gets nothing, and is told so: when it begins, and again when the broker is back.
+func TestTopicWithoutABroker(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
+		m.locked(func() { m.down = true })
+		r := open(t, h, topic(0))
+		if b, err := r.Next(t.Context(), time.Second); err != nil || !b.Reset {
+			t.Fatalf("%+v, %v, want a reset", b, err)
+		}
+		nothing(t, r)
+		m.locked(func() { m.down = false })
+		for _, l := range m.listeners["order.placed"] {
+			l.Resumed()
+		}
+		if b, err := r.Next(t.Context(), time.Second); err != nil || !b.Reset {
+			t.Fatalf("%+v, %v, want a reset", b, err)
+		}
+		m.publish("order.placed", order("a"))
+		if b, err := r.Next(t.Context(), time.Second); err != nil || len(b.Messages) != 1 {
+			t.Fatalf("%+v, %v, want the message", b, err)
+		}
+		r.Close()
+		time.Sleep(2 * time.Minute)
+	})
+}

@@ -21,7 +21,8 @@ func (a *app) migrate() *cobra.Command {
 it uses:
 
     core      outbox_events, job_dlq (dead letters), apps (tenants), and what relays and operators
-              keep: outbox_lanes, outbox_relays, outbox_maintenance, outbox_archive, outbox_audit
+              keep: outbox_lanes, outbox_relays, outbox_maintenance, outbox_archive, outbox_audit;
+              outbox_tokens and outbox_tickets, of who may use the API
     events    event_outbox, an event bus with row-level security; stands on core
     crawl     crawl_runs, crawl_events, crawl_outbox and the view run_outbox; stands on core
 

@@ -35,7 +35,7 @@ func TestPlainSQLRowsAreDelivered(t *testing.T) {
 		got[m.Channel] = append(got[m.Channel], m.Type+string(m.Data)+m.Tenant)
 	}
 	want := map[string][]string{
-		"run:" + run.String(): {`RUN_STARTED{"n": 1}`, `NODE_START{"n": 2}`, `NODE_COMPLETE{"n": 3}`},
+		"run:" + run.String(): {`RUN_STARTED{"n": 1}default`, `NODE_START{"n": 2}default`, `NODE_COMPLETE{"n": 3}default`},
 		"product.created":     {`product.created{"n": 4}default`},
 		"search.index":        {`product.created{"n": 4}default`},
 		"user.signed_up":      {`user.signed_up{"n": 5}acme`}, // the application's namespace is the tenant
