@@ -71,14 +71,17 @@ func (h *Hub) follow(ctx context.Context, s Source, r *Reader) (tail, error) {
 	if f.linger != nil {
 		f.linger.Stop()
 		f.linger = nil
+		h.lingering--
 	}
 	h.mu.Unlock()
 	f.mu.Lock()
 	f.readers[r] = struct{}{}
 	f.mu.Unlock()
 	if !there {
-		t.begin(ctx)
-		close(f.ready)
+		func() {
+			defer close(f.ready) // whatever happens: others wait for it
+			t.begin(ctx)
+		}()
 	}
 	select {
 	case <-f.ready:
@@ -89,18 +92,23 @@ func (h *Hub) follow(ctx context.Context, s Source, r *Reader) (tail, error) {
 	}
 }
 
-// leave takes a reader from a tail, which ends with its last one: a run's at once, because its log has all of it, a topic's some time later.
+// maxLingering bounds the tails that are kept without readers. Each costs a subscription, and anybody may name topics.
+const maxLingering = 1000
+
+// leave takes a reader from a tail, which ends with its last one: a run's at once, because its log has all of it, a topic's some time later if it has anything.
 func (h *Hub) leave(t tail, r *Reader) {
 	f := t.common()
 	f.mu.Lock()
 	delete(f.readers, r)
 	f.mu.Unlock()
+	keeps := t.keeps()
 	h.mu.Lock()
 	f.refs--
-	over := f.refs == 0 && f.source.Topic == ""
+	over := f.refs == 0 && (!keeps || h.lingering >= maxLingering)
 	if over {
 		delete(h.tails, f.source)
 	} else if f.refs == 0 {
+		h.lingering++
 		f.linger = time.AfterFunc(h.cfg.Linger, func() { h.forget(t) })
 	}
 	h.mu.Unlock()
@@ -115,6 +123,7 @@ func (h *Hub) forget(t tail) {
 	h.mu.Lock()
 	over := f.refs == 0 && h.tails[f.source] == t
 	if over {
+		h.lingering--
 		delete(h.tails, f.source)
 	}
 	h.mu.Unlock()

@@ -35,7 +35,10 @@ type Config struct {
 	RunChannel func(tenant string, run uuid.UUID) (string, error)
 	// TopicChannel names the channel of a topic (the topic itself).
 	TopicChannel func(tenant, topic string) (string, error)
-	Logger       *slog.Logger // nil: slog.Default
+	// HintsOnly takes what is published on a run's channel for a sign to read the log and nothing else. It is for relays that publish bare payloads: there a client that
+	// appends events could write a payload that looks like an event of its run.
+	HintsOnly bool
+	Logger    *slog.Logger // nil: slog.Default
 }
 
 func (c Config) withDefaults() Config {
@@ -71,6 +74,8 @@ type Hub struct {
 
 	mu    sync.Mutex
 	tails map[Source]tail
+	// lingering counts the tails without readers that are kept.
+	lingering int
 
 	fills chan *runTail // whose log is to be read for all their readers
 	stats counters
@@ -108,6 +113,8 @@ type tail interface {
 	position() int64
 	// next returns messages after cursor, which may need the log, or none if there are none now. reset says that some may have been missed.
 	next(ctx context.Context, cursor int64) (messages []Message, reset bool, err error)
+	// keeps tells whether there is something that a reader could come back for, after the last has gone.
+	keeps() bool
 	// end stops following.
 	end()
 	common() *following

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -43,17 +44,26 @@ func (h *Hub) Open(ctx context.Context, starts ...Start) (*Reader, error) {
 	r := &Reader{hub: h, wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	r.timer.Stop()
 	h.stats.readers.Add(1)
-	for _, s := range starts {
-		t, err := h.follow(ctx, s.Source, r)
-		if err != nil {
-			r.Close()
-			return nil, fmt.Errorf("follow: %w", err)
+	// All at once: each may wait for the broker.
+	var following sync.WaitGroup
+	tails, errs := make([]tail, len(starts)), make([]error, len(starts))
+	for i, s := range starts {
+		following.Go(func() { tails[i], errs[i] = h.follow(ctx, s.Source, r) })
+	}
+	following.Wait()
+	for i, s := range starts {
+		if errs[i] != nil {
+			continue
 		}
 		cursor := s.After
 		if s.Now {
-			cursor = t.beginning()
+			cursor = tails[i].beginning()
 		}
-		r.tails, r.cursors = append(r.tails, t), append(r.cursors, cursor)
+		r.tails, r.cursors = append(r.tails, tails[i]), append(r.cursors, cursor)
+	}
+	if err := errors.Join(errs...); err != nil {
+		r.Close()
+		return nil, fmt.Errorf("follow: %w", err)
 	}
 	return r, nil
 }
@@ -89,11 +99,11 @@ func (r *Reader) Next(ctx context.Context, idle time.Duration) (Batch, error) {
 			return Batch{}, ErrEnded
 		}
 		b, found, err := r.pull(ctx)
+		if r.beyond.Load() { // what was pulled may have numbers that this reader has seen on other events
+			return Batch{}, ErrBeyond
+		}
 		if found || ctx.Err() != nil {
 			return b, ctx.Err()
-		}
-		if r.beyond.Load() {
-			return Batch{}, ErrBeyond
 		}
 		pause := time.Until(deadline)
 		if err != nil {

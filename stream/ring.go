@@ -12,8 +12,8 @@ const (
 )
 
 // add appends m. When the ring is full the older half goes, in a new array: readers still hold the old one.
-func (r *ring) add(m Message) (trimmed bool) {
-	if trimmed = len(r.messages) >= ringMessages || len(r.messages) > 1 && r.bytes+m.size() > ringBytes; trimmed {
+func (r *ring) add(m Message) {
+	if len(r.messages) >= ringMessages || len(r.messages) > 1 && r.bytes+m.size() > ringBytes {
 		half := r.messages[len(r.messages)/2:]
 		r.messages = append(make([]Message, 0, ringMessages), half...)
 		r.bytes = 0
@@ -23,7 +23,6 @@ func (r *ring) add(m Message) (trimmed bool) {
 	}
 	r.messages = append(r.messages, m)
 	r.bytes += m.size()
-	return trimmed
 }
 
 // clear forgets everything.

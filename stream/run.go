@@ -35,9 +35,13 @@ func (t *runTail) last() int64 {
 func (t *runTail) beginning() int64 { return 0 }
 func (t *runTail) position() int64  { return 0 }
 
+// keeps implements tail: the log has all of it.
+func (t *runTail) keeps() bool { return false }
+
 // Message implements Listener.
 func (t *runTail) Message(payload []byte) {
-	m, ok := decodeRun(payload, t.source.Run)
+	m, ok := decodeRun(payload, t.source)
+	ok = ok && !t.hub.cfg.HintsOnly
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -106,8 +110,8 @@ func (t *runTail) fill() {
 func (t *runTail) read(ctx context.Context) {
 	for {
 		t.mu.Lock()
-		top := t.top
-		done := t.exists <= top
+		top, exists := t.top, t.exists
+		done := exists <= top
 		if done {
 			t.filling = false
 		}
@@ -126,9 +130,13 @@ func (t *runTail) read(ctx context.Context) {
 		if len(messages) > 0 {
 			t.wake()
 		}
-		over := err != nil || len(messages) == 0 // the next poll tries again
+		over := err != nil || len(messages) == 0
 		if over {
-			t.filling, t.exists = false, t.top
+			t.filling = false
+			if t.exists == exists {
+				t.exists = t.top // the next poll tries again
+			}
+			t.fill() // what has arrived since the page was asked for is no reason to wait
 		}
 		t.mu.Unlock()
 		if over {

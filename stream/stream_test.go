@@ -83,7 +83,7 @@ func (m *memory) commit(run uuid.UUID) Message {
 	defer m.mu.Unlock()
 	seq := int64(len(m.log[run]) + 1)
 	event := fmt.Appendf(nil, `{"specversion":"1.0","id":"%s","type":"ACTION","sequence":"%d","partitionkey":"%s","tenantid":"a","data":{"n":%d}}`, uuid.New(), seq, run, seq)
-	message, ok := decodeRun(event, run)
+	message, ok := decodeRun(event, Source{Tenant: "a", Run: run})
 	if !ok {
 		panic("the test's own event is not decoded")
 	}
@@ -385,13 +385,17 @@ func TestLogThatLostEvents(t *testing.T) {
 		}
 		expect(t, r, 10)
 		m.locked(func() { m.log[run] = m.log[run][:7] })
+		time.Sleep(300 * time.Millisecond) // the poll notices
+		for range 5 {
+			m.emit(run) // numbers 8 to 12: the reader has seen 8 to 10 on others
+		}
 		if _, err := r.Next(t.Context(), time.Second); !errors.Is(err, ErrBeyond) {
 			t.Fatalf("%v, want ErrBeyond", err)
 		}
 		other := open(t, h, from(run, 7))
 		defer other.Close()
 		m.emit(run)
-		expect(t, other, 1)
+		expect(t, other, 6)
 	})
 }
 
@@ -416,5 +420,19 @@ func TestSeveralSources(t *testing.T) {
 		if got := r.Cursors(); got[0] != 3000 || got[1] != 1 {
 			t.Errorf("cursors are %v", got)
 		}
+	})
+}
+
+// Where relays publish bare payloads, one of them may look like an event of the run.
+func TestHintsOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
+		h.cfg.HintsOnly = true
+		run := uuid.New()
+		r := open(t, h, from(run, 0))
+		defer r.Close()
+		m.publish("run:"+run.String(), fmt.Appendf(nil, `{"type":"RUN_COMPLETED","sequence":"1","partitionkey":"%s","tenantid":"a","data":{}}`, run))
+		nothing(t, r)
+		m.emit(run)
+		expect(t, r, 1)
 	})
 }

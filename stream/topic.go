@@ -2,22 +2,19 @@ package stream
 
 import (
 	"context"
-	"slices"
-
-	"github.com/google/uuid"
+	"math/rand/v2"
 )
 
 // topicTail follows a topic of any outbox table. Its events have no numbers without gaps and are in no order but that of their delivery, so no log can say
-// what a reader has missed. The newest are kept; a reader that was away longer, or a broker whose connection broke, means a reset: the reader
+// what a reader has missed. The newest are kept and numbered here; a reader that was away longer, or a broker whose connection broke, means a reset: the reader
 // is told that it may have missed something, and goes on with what is delivered from now on.
 type topicTail struct {
 	*following
 
 	// Guarded by mu.
-	ring    ring
-	start   int64 // stands for the place before the first message of the ring
-	trimmed bool  // messages have left the ring since
-	deaf    bool  // the broker has not acknowledged: nothing arrives
+	ring ring
+	last int64 // number of the newest message, or where the numbers begin
+	deaf bool  // the broker has not acknowledged: nothing arrives
 }
 
 func (t *topicTail) begin(ctx context.Context) {
@@ -30,13 +27,14 @@ func (t *topicTail) begin(ctx context.Context) {
 	t.deaf = !heard
 }
 
-// restart forgets everything: whatever cursor a reader has, it is none of ours.
+// restart forgets everything and begins to number anywhere: whatever cursor a reader has, it is none of ours. The numbers do not come of the event ids, because
+// one event may be published again, by an operator's replay.
 func (t *topicTail) restart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ring.clear()
-	t.trimmed, t.deaf = false, false
-	t.start = topicSeq(uuid.New())
+	t.deaf = false
+	t.last = 1 + rand.Int64N(1<<62)
 	t.wake()
 }
 
@@ -47,7 +45,7 @@ func (t *topicTail) beginning() int64 {
 	if t.deaf {
 		return nowhere
 	}
-	return t.now()
+	return t.last
 }
 
 // nowhere is no message's number.
@@ -57,14 +55,14 @@ const nowhere = -1
 func (t *topicTail) position() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.now()
+	return t.last
 }
 
-func (t *topicTail) now() int64 {
-	if n := len(t.ring.messages); n > 0 {
-		return t.ring.messages[n-1].Seq
-	}
-	return t.start
+// keeps implements tail.
+func (t *topicTail) keeps() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.ring.messages) > 0
 }
 
 // Message implements Listener.
@@ -75,7 +73,9 @@ func (t *topicTail) Message(payload []byte) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.trimmed = t.ring.add(m) || t.trimmed
+	t.last++
+	m.Seq = t.last
+	t.ring.add(m)
 	t.hub.stats.fromLive.Add(1)
 	t.wake()
 }
@@ -91,13 +91,8 @@ func (t *topicTail) next(_ context.Context, cursor int64) (messages []Message, r
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	recent := t.ring.messages
-	if cursor == t.start && !t.trimmed {
-		return recent[:len(recent):len(recent)], false, nil
-	}
-	for i, m := range slices.Backward(recent) { // nearly always the last or close to it
-		if m.Seq == cursor {
-			return recent[i+1 : len(recent) : len(recent)], false, nil
-		}
+	if missed := t.last - cursor; missed >= 0 && missed <= int64(len(recent)) {
+		return recent[int64(len(recent))-missed : len(recent) : len(recent)], false, nil
 	}
 	t.hub.stats.resets.Add(1)
 	return nil, true, nil

@@ -91,6 +91,48 @@ func TestSlowReaderOfATopic(t *testing.T) {
 	})
 }
 
+// An operator's replay publishes an event again, under its own id.
+func TestTopicWithAnEventTwice(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
+		r := open(t, h, topic(0))
+		first := order("a")
+		m.publish("order.placed", first)
+		if b, err := r.Next(t.Context(), time.Second); err != nil || len(b.Messages) != 1 {
+			t.Fatalf("%+v, %v", b, err)
+		}
+		m.publish("order.placed", order("a"))
+		m.publish("order.placed", order("a"))
+		m.publish("order.placed", first)
+		if b, err := r.Next(t.Context(), time.Second); err != nil || len(b.Messages) != 3 {
+			t.Fatalf("%d messages, %v, want the three after the first", len(b.Messages), err)
+		}
+		r.Close()
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+// Anybody may name topics. One without messages is not kept, and no more than so many are.
+func TestTopicsThatLinger(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
+		for i := range 2 * maxLingering {
+			name := fmt.Sprint("topic ", i)
+			r := open(t, h, Start{Source: Source{Tenant: "a", Topic: name}, Now: true})
+			if i%2 == 0 || i < 100 {
+				m.publish(name, order("a"))
+			}
+			r.Close()
+		}
+		if n := h.Stats().Sources; n != maxLingering {
+			t.Errorf("%d topics are kept, want %d", n, maxLingering)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if h.lingering != 0 {
+			t.Errorf("%d are counted as kept", h.lingering)
+		}
+	})
+}
+
 // While the broker is away a topic's reader gets nothing, and is told so: when it begins, and again when the broker is back.
 func TestTopicWithoutABroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
