@@ -46,7 +46,7 @@ type Event struct {
 	Source string
 	// Destinations lists where to deliver, each once; empty means Topic. Each has its own outcome.
 	Destinations []string
-	// Payload is the event's JSON, at most WriterConfig.MaxPayload bytes.
+	// Payload is the event's JSON, at most WriterConfig.MaxPayload bytes, also with its numbers spelled out (1e9 is ten).
 	Payload json.RawMessage
 	// Metadata travels with the event: trace_id, user_id, traceparent, whatever marshals to a JSON object.
 	Metadata map[string]any
@@ -74,7 +74,8 @@ func NewID() (uuid.UUID, error) {
 	return id, nil
 }
 
-// Validate reports the first thing about e that the database would refuse, as a *FieldError. maxPayload is in bytes.
+// Validate reports the first thing about e that the database would refuse, as a *FieldError. maxPayload is in bytes, as sent and with
+// numbers as jsonb spells them out: 1e131071 counts as 131,072.
 //
 // It exists because a failed INSERT aborts the caller's whole transaction in PostgreSQL: a bad event must be refused before
 // it is sent, so that the business can decide what to do about it.
@@ -123,7 +124,7 @@ func (e *Event) Validate(maxPayload int) error {
 	if len(e.Payload) > maxPayload {
 		return &FieldError{Field: "Payload", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(e.Payload), maxPayload), Err: ErrPayloadTooLarge}
 	}
-	return checkJSON("Payload", e.Payload)
+	return checkJSON("Payload", e.Payload, maxPayload)
 }
 
 func checkText(field, s string, maxChars int) error {

@@ -3,6 +3,7 @@ package outbox
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,27 @@ func TestValidatePayloadSize(t *testing.T) {
 	wantFieldError(t, err, "Payload")
 	if !errors.Is(err, ErrPayloadTooLarge) {
 		t.Errorf("got %v, want ErrPayloadTooLarge", err)
+	}
+}
+
+// What jsonb makes of a few bytes is what has to be sent: an append of 40 KB was a page of 500 MB.
+func TestValidateCountsNumbersAsSpelledOut(t *testing.T) {
+	e := validEvent()
+	e.Payload = json.RawMessage(`[1e999,2]`) // 1,000 digits for 5 bytes
+	const text = 1000 + 4
+	for _, limit := range []int{text, DefaultMaxPayload, math.MaxInt} {
+		if err := e.Validate(limit); err != nil {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	err := e.Validate(text - 1)
+	wantFieldError(t, err, "Payload")
+	if !errors.Is(err, ErrPayloadTooLarge) || !strings.Contains(err.Error(), "over 994 digits more") {
+		t.Errorf("got %v, want ErrPayloadTooLarge", err)
+	}
+	e.Payload = json.RawMessage(`[` + strings.Repeat("1e131071,", 9) + `1]`)
+	if err := e.Validate(math.MaxInt); !errors.Is(err, ErrPayloadTooLarge) {
+		t.Errorf("without a limit: %v", err)
 	}
 }
 

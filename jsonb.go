@@ -18,13 +18,15 @@ const (
 	maxDepth = 1000
 
 	// jsonb spells numbers out when it is read: 1e131071 becomes 131,072 digits. An array of 9,000 of them, 80 kB, was inserted
-	// without complaint and could never be read again (54000, out of memory): every claim would have failed on that row.
+	// without complaint and could never be read again (54000, out of memory): every claim would have failed on that row. This is the
+	// bound for callers without a limit of their own; for others the digits count as if they had been sent.
 	maxExpansion = 1 << 20
 )
 
 // checkJSON reports why PostgreSQL would refuse b as jsonb: SQLSTATE 22P02 (not JSON, or a lone surrogate), 22021 (invalid UTF-8),
-// 22P05 (\u0000), 22003 (a number outside numeric), 54001 (nesting); or would take it and not give it back (54000).
-func checkJSON(field string, b []byte) error {
+// 22P05 (\u0000), 22003 (a number outside numeric), 54001 (nesting); or would take it and not give it back (54000); or would give back
+// more than maxBytes because of how it spells numbers.
+func checkJSON(field string, b []byte, maxBytes int) error {
 	refuse := func(at int, problem string) error {
 		return &FieldError{Field: field, Problem: fmt.Sprintf("%s (at byte %d)", problem, at)}
 	}
@@ -34,7 +36,7 @@ func checkJSON(field string, b []byte) error {
 	if !json.Valid(b) {
 		return &FieldError{Field: field, Problem: "is not valid JSON"}
 	}
-	depth, expansion := 0, 0
+	depth, expansion, room := 0, 0, min(maxExpansion, maxBytes-len(b))
 	for i := 0; i < len(b); {
 		switch c := b[i]; {
 		case c == '"':
@@ -52,8 +54,11 @@ func checkJSON(field string, b []byte) error {
 			if !ok {
 				return refuse(i, "has a number outside the range of PostgreSQL's numeric")
 			}
-			if expansion += max(0, digits-(end-i)); expansion > maxExpansion {
-				return refuse(i, fmt.Sprintf("has numbers that jsonb spells out to over %d digits more", maxExpansion))
+			if more := digits - (end - i); more > 0 {
+				if expansion += more; expansion > room {
+					problem := fmt.Sprintf("has %d bytes, and numbers that jsonb spells out to over %d digits more: too many (at byte %d)", len(b), max(0, room), i)
+					return &FieldError{Field: field, Problem: problem, Err: ErrPayloadTooLarge}
+				}
 			}
 			i = end
 		case c == '{' || c == '[':

@@ -164,7 +164,7 @@ func (w *Writer[Tx]) prepare(ctx context.Context, e Event) (Row, error) {
 		if row.MetadataJSON, err = json.Marshal(e.Metadata); err != nil {
 			return Row{}, &FieldError{Field: "Metadata", Problem: "does not marshal to JSON", Err: err}
 		}
-		if err := checkJSON("Metadata", row.MetadataJSON); err != nil {
+		if err := checkJSON("Metadata", row.MetadataJSON, w.cfg.MaxPayload); err != nil {
 			return Row{}, err
 		}
 		if len(row.MetadataJSON) > w.cfg.MaxPayload {

@@ -25,6 +25,9 @@ const (
 	MaxError          = 10_000
 )
 
+// MaxDeviceConfig is how many bytes of JSON a device configuration may have, with its numbers spelled out. It comes back with each run of a list.
+const MaxDeviceConfig = 16 << 10
+
 // checkRun reports everything about a new run that cannot be accepted.
 func (s *Service) checkRun(tenant string, n NewRun) error {
 	problems := []error{
@@ -34,7 +37,7 @@ func (s *Service) checkRun(tenant string, n NewRun) error {
 		checkText("idempotencyKey", n.IdempotencyKey, MaxIdempotencyKey, false),
 	}
 	if n.DeviceConfig != nil {
-		err := checkJSON("deviceConfig", n.DeviceConfig, s.cfg.MaxPayload)
+		err := checkJSON("deviceConfig", n.DeviceConfig, MaxDeviceConfig)
 		if err == nil && !bytes.HasPrefix(bytes.TrimSpace(n.DeviceConfig), []byte("{")) {
 			err = &FieldError{Field: "deviceConfig", Problem: "is not a JSON object"}
 		}

@@ -28,7 +28,8 @@ type crawling struct {
 	lease  Hold
 	run    Run
 	at     Progress
-	done   int // nodes finished
+	doubt  bool // whether the database may be further than at: a change got no clear answer, and none has succeeded since
+	done   int  // nodes finished
 
 	// held lasts as long as the run is this worker's, working until it is told to stop or held ends. A node works under working; that its result is committed outlives a
 	// stop, because the node would have to be begun again.
@@ -44,6 +45,11 @@ func (w *Worker) crawl(ctx context.Context, claim Claim, asked time.Time) {
 		worker: w, store: w.store, cfg: &w.cfg, log: w.cfg.Logger.With("run", claim.Run.ID, "crawler", claim.Run.Crawler), crawler: w.crawlers[claim.Run.Crawler],
 		id: claim.Run.ID, tenant: claim.Run.Tenant, lease: claim.Hold, run: claim.Run, at: claim.Progress,
 	}
+	began := "claimed a run"
+	if claim.Resumed {
+		began = "resumed a run that another claim had begun"
+	}
+	c.log.Info(began, "resumed", claim.Resumed, "steps", c.at.Steps)
 	working, quit := context.WithCancelCause(ctx)
 	held, drop := context.WithCancelCause(context.WithoutCancel(ctx))
 	c.working, c.held = working, held
@@ -55,15 +61,18 @@ func (w *Worker) crawl(ctx context.Context, claim Claim, asked time.Time) {
 	if state, ok := errors.AsType[*StateError](err); ok {
 		status, err = state.Status, nil // somebody ended it
 	}
+	log := c.log.With("resumed", claim.Resumed, "status", status, "steps", c.at.Steps, "took", time.Since(asked).Round(time.Millisecond).String())
 	switch {
 	case err == nil:
-		c.log.Info("run ended", "status", status, "steps", c.at.Steps)
+		log.Info("run ended")
 	case held.Err() == nil && ctx.Err() != nil:
 		if err := c.release(); err != nil {
-			c.log.Warn("stopped without releasing the run: its lease lapses by itself", "error", err)
+			log.Warn("stopped without releasing the run: its lease lapses by itself", "error", err)
+		} else {
+			log.Info("stopped, and released the run for another worker")
 		}
 	default:
-		c.log.Warn("let go of the run", "error", err)
+		log.Warn("let go of the run", "error", err)
 	}
 	c.lose(context.Canceled)
 	keeper.Wait()
@@ -240,13 +249,16 @@ func (c *crawling) commit(change Change) error {
 	for wait := time.Duration(0); ; {
 		changed, err := c.change(change)
 		if err == nil {
-			c.run, c.at = changed.Run, change.Progress
+			c.run, c.at, c.doubt = changed.Run, change.Progress, false
 			return nil
 		}
 		_, ended := errors.AsType[*StateError](err)
 		switch {
 		case ended, errors.Is(err, ErrLeaseLost), errors.Is(err, ErrNotFound), errors.Is(err, ErrInvalid), errors.Is(err, ErrEventReused):
 			return err
+		}
+		c.doubt = true
+		switch {
 		case c.held.Err() != nil:
 			return context.Cause(c.held)
 		case time.Since(began) > c.cfg.LeaseTTL:

@@ -57,10 +57,13 @@ func (c *crawling) look(renew bool) (status Status, held bool, err error) {
 }
 
 // release gives the run to whoever claims it next. Stopped politely, the node has killed nobody: the claim is not counted against it.
+//
+// In doubt it stays counted. To take it off is to write where the run stands, and if the change whose reply was lost was made, at is before it: its node would be
+// visited and logged again.
 func (c *crawling) release() error {
 	ctx, cancel := context.WithTimeout(c.held, c.cfg.LeaseTTL/3)
 	defer cancel()
-	if c.at.Attempts > 0 {
+	if c.at.Attempts > 0 && !c.doubt {
 		if _, err := c.store.Change(ctx, c.tenant, c.id, Change{From: []Status{Running}, Hold: &c.lease, Progress: c.at}); err != nil {
 			return err
 		}

@@ -25,7 +25,7 @@ const (
 type ServiceConfig struct {
 	Crawlers    []string // that some worker has, beside External: "demo", "script:checkout"
 	MaxEvents   int      // of one Append (500)
-	MaxPayload  int      // bytes of JSON of one event, or of a device configuration (outbox.DefaultMaxPayload)
+	MaxPayload  int      // bytes of JSON of one event (outbox.DefaultMaxPayload)
 	MaxMaxSteps int      // that a run may ask for (100,000)
 }
 

@@ -70,6 +70,11 @@ func TestCreateRefuses(t *testing.T) {
 		{"list", func(n *NewRun) { n.DeviceConfig = json.RawMessage(`[{}]`) }, "deviceConfig is not a JSON object"},
 		{"no JSON", func(n *NewRun) { n.DeviceConfig = json.RawMessage(`{`) }, "deviceConfig is not valid JSON"},
 		{"empty JSON", func(n *NewRun) { n.DeviceConfig = json.RawMessage{} }, ""},
+		{"long JSON", func(n *NewRun) {
+			n.DeviceConfig = json.RawMessage(`{"a":"` + strings.Repeat("x", MaxDeviceConfig) + `"}`)
+		}, "deviceConfig has 16392 bytes, the limit is 16384"},
+		{"JSON that jsonb makes long", func(n *NewRun) { n.DeviceConfig = json.RawMessage(`{"a":1e20000}`) },
+			"deviceConfig has 13 bytes, and numbers that jsonb spells out to over 16371 digits more: too many (at byte 5)"},
 		{"jsonb", func(n *NewRun) { n.DeviceConfig = json.RawMessage(`{"a": "\ud800"}`) }, "deviceConfig contains a lone surrogate, which jsonb refuses (at byte 12)"},
 		{"long key", func(n *NewRun) { n.IdempotencyKey = strings.Repeat("k", 256) }, "idempotencyKey has 256 characters, the limit is 255"},
 		{"crawler", func(n *NewRun) { n.Crawler = "robot" }, `crawler "robot" is unknown: choose one of external, demo, script:checkout`},

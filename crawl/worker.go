@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -95,6 +96,8 @@ type Worker struct {
 	crawlers map[string]Crawler
 	names    []string
 	outage   outage
+	crawling atomic.Int32
+	claims   claims
 }
 
 // NewWorker returns a worker that has these crawlers. All problems are reported at once.
@@ -131,7 +134,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		if err == nil {
 			idle, trouble = w.cfg.PollMin, 0
 			runs.Go(func() {
-				defer func() { <-slots }()
+				w.crawling.Add(1)
+				defer func() { w.crawling.Add(-1); <-slots }()
 				w.crawl(ctx, claim, asked)
 			})
 			continue
@@ -160,10 +164,54 @@ func (w *Worker) claim(ctx context.Context) (c Claim, asked time.Time, err error
 	})
 	if err != nil && !errors.Is(err, ErrNoRun) {
 		w.outage.failed(err)
+		w.claims.answered(asked, err)
 	} else {
 		w.outage.over()
+		w.claims.answered(asked, nil)
 	}
 	return c, asked, err
+}
+
+// WorkerHealth is the state of a worker.
+type WorkerHealth struct {
+	Crawling     int       // runs that it works on now
+	FailingSince time.Time // since when each look for a run has failed; zero: the last did not
+	LastError    string    // of the last one that failed, or ""
+}
+
+// Ready tells whether the worker does its job: it has been able to look for runs within stall, or has no place for another; if not, why.
+func (h WorkerHealth) Ready(now time.Time, stall time.Duration) (bool, string) {
+	if h.FailingSince.IsZero() || now.Sub(h.FailingSince) <= stall {
+		return true, ""
+	}
+	return false, fmt.Sprintf("no look for runs has succeeded for %s: %s", now.Sub(h.FailingSince).Round(time.Second), h.LastError)
+}
+
+// Health returns the worker's state. It may be called at any time.
+func (w *Worker) Health() WorkerHealth {
+	h := WorkerHealth{Crawling: int(w.crawling.Load())}
+	w.claims.mu.Lock()
+	defer w.claims.mu.Unlock()
+	if w.claims.err != nil {
+		h.FailingSince, h.LastError = w.claims.since, w.claims.err.Error()
+	}
+	return h
+}
+
+// claims knows how the claims go. Not the outage, which a run whose own statements succeed ends too: a role may lack the privileges for claims alone.
+type claims struct {
+	mu    sync.Mutex
+	since time.Time // of the first failure in a row
+	err   error     // of the last
+}
+
+func (c *claims) answered(asked time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.since = asked
+	}
+	c.err = err
 }
 
 func (w *Worker) nodeStart(crawler string) NewEvent {

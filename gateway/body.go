@@ -60,7 +60,7 @@ func unreadable(err error) *problem {
 		case semantic.Err != nil && semantic.JSONKind == '"':
 			message = "cannot be read: " + semantic.Err.Error()
 		case semantic.GoType != nil:
-			message = fmt.Sprintf("is a JSON %s, want %s", semantic.JSONKind, wanted(semantic.GoType))
+			message = fmt.Sprintf("is %s, want %s", found(semantic.JSONKind), wanted(semantic.GoType))
 		}
 	case isSyntactic:
 		where = syntactic.JSONPointer
@@ -84,6 +84,21 @@ func dotted(p jsontext.Pointer) string {
 		}
 	}
 	return b.String()
+}
+
+func found(k jsontext.Kind) string {
+	switch k {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	default:
+		return k.String() // null, true, false
+	}
 }
 
 func wanted(t reflect.Type) string {

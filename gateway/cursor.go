@@ -25,13 +25,19 @@ func formatCursor(c crawl.Cursor) string {
 	return base64.RawURLEncoding.EncodeToString(append(b, c.ID[:]...))
 }
 
+var errCursor = &crawl.FieldError{Field: "cursor", Problem: "is none that this API has given"}
+
 func parseCursor(s string) (crawl.Cursor, error) {
 	if s == "" {
 		return crawl.Cursor{}, nil
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	if err != nil || len(b) != cursorSize || b[0] != cursorVersion {
-		return crawl.Cursor{}, &crawl.FieldError{Field: "cursor", Problem: "is none that this API has given"}
+		return crawl.Cursor{}, errCursor
 	}
-	return crawl.Cursor{CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b[1:]))).UTC(), ID: uuid.UUID(b[9:])}, nil
+	c := crawl.Cursor{CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b[1:]))).UTC(), ID: uuid.UUID(b[9:])}
+	if y := c.CreatedAt.Year(); y < 1 || y > 9999 { // beyond what PostgreSQL's timestamps hold it would be an error of the database
+		return crawl.Cursor{}, errCursor
+	}
+	return c, nil
 }

@@ -25,6 +25,9 @@ type Config struct {
 	// address only; requests must name localhost, an IP address or the host of PublicURL as their Host.
 	Auth    *token.Authenticator
 	Streams StreamConfig
+	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a topic's message is, nor who wrote it. Hub
+	// should have HintsOnly.
+	RunsOnly bool
 
 	// AllowedOrigins are those whose pages may call the API from a browser, such as https://app.example.com (none). "*" is everybody's, and
 	// only without authentication.
@@ -39,9 +42,6 @@ type Config struct {
 	Version string       // in the API's description
 	Logger  *slog.Logger // nil: slog.Default. A line a request: Debug for reads that succeed, Info for the others
 }
-
-// maxDeviceConfig is how long a device configuration may be, in bytes. It comes back with each run of a list.
-const maxDeviceConfig = 16 << 10
 
 func (c *Config) check() error {
 	var problems []error
@@ -110,7 +110,7 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	mux.HandleFunc("/", g.notFound(mux))
-	g.handler = g.identified(g.logged(g.recovered(g.secured(g.shared(mux)))))
+	g.handler = g.limited(g.identified(g.logged(g.recovered(g.secured(g.shared(mux))))))
 	return g, nil
 }
 

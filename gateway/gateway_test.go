@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -163,6 +164,7 @@ func (r retryable) Error() string     { return "conn" }
 func (r retryable) SafeToRetry() bool { return bool(r) }
 
 func FuzzCursor(f *testing.F) {
+	f.Add(base64.RawURLEncoding.EncodeToString(append([]byte{cursorVersion, 0x40}, make([]byte, cursorSize-2)...))) // a time in the year 148108
 	f.Add(formatCursor(crawl.Cursor{CreatedAt: time.Date(2026, 11, 21, 6, 0, 0, 123456000, time.UTC), ID: uuid.New()}))
 	f.Add("")
 	f.Add("AQ==")
@@ -173,6 +175,9 @@ func FuzzCursor(f *testing.F) {
 				t.Errorf("%q: %+v, %v", s, c, err)
 			}
 			return
+		}
+		if y := c.CreatedAt.Year(); y < 1 || y > 9999 {
+			t.Errorf("%q is of the year %d, which PostgreSQL may not have", s, y)
 		}
 		if again := formatCursor(c); again != s {
 			t.Errorf("%q is read as %+v, which is %q", s, c, again)
@@ -202,6 +207,22 @@ func FuzzBody(f *testing.F) {
 			t.Errorf("%q: %v", data, err)
 		}
 	})
+}
+
+func TestWhatIsWrongWithABody(t *testing.T) {
+	t.Parallel()
+	for sent, want := range map[string]string{
+		`[]`: "body: is an array, want an object", `7`: "body: is a number, want an object", `{"maxSteps":"7"}`: "body.maxSteps: is a string, want a whole number",
+		`{"goal":{}}`: "body.goal: is an object, want a string", `{"goal":true}`: "body.goal: is true, want a string",
+	} {
+		var b body[CreateRun]
+		if err := b.UnmarshalJSON([]byte(sent)); err != nil {
+			t.Fatal(err)
+		}
+		if refused := b.Resolve(nil); len(refused) != 1 || b.refused.Errors[0].Location+": "+b.refused.Errors[0].Message != want {
+			t.Errorf("%s: %v, want %q", sent, refused, want)
+		}
+	}
 }
 
 func TestTheDescriptionIsComplete(t *testing.T) {

@@ -10,34 +10,72 @@ import (
 	"github.com/outboxrelay/outbox/stream"
 )
 
-// Log returns the log of a store's runs as a stream.Hub reads it: each event as the CloudEvent that the relay publishes of it, byte for byte.
-func Log(store crawl.Store) stream.Log { return runLog{store} }
+// Log returns the log of a store's runs as a stream.Hub reads it: each event as the CloudEvent that the relay publishes of it, byte for byte. It reads at most so
+// many pages at once, and at least one: what else needs the store's connections is not to wait behind history.
+func Log(store crawl.Store, pages int) stream.Log {
+	return runLog{store: store, pages: make(chan struct{}, max(1, pages))}
+}
 
-type runLog struct{ store crawl.Store }
+type runLog struct {
+	store crawl.Store
+	pages chan struct{} // holds one for each page that is being read
+}
 
+// Page gives up waiting for its turn when ctx ends, but not reading, which only ctx's deadline bounds: a cancelled query costs its connection, and clients leave
+// in the middle of pages all the time.
 func (l runLog) Page(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]stream.Message, error) {
-	var events []crawl.Event
-	var err error
-	aside(func() { events, err = l.store.ListEvents(ctx, tenant, run, after, limit) })
+	select {
+	case l.pages <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	events, err := l.read(ctx, tenant, run, after, limit)
 	if err != nil {
 		return nil, err
 	}
+	return messages(events), nil
+}
+
+func (l runLog) read(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
+	defer func() { <-l.pages }()
+	reading := context.WithoutCancel(ctx)
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		reading, cancel = context.WithDeadline(reading, deadline)
+		defer cancel()
+	}
+	aside(func() { events, err = l.store.ListEvents(reading, tenant, run, after, limit) })
+	return events, err
+}
+
+// blockSize is up to where the messages of a page share one allocation, in bytes.
+const blockSize = 256 << 10
+
+// messages shares one block between all messages, which are mostly sent and dropped together. Not a large one: a hub keeps the last messages of a page, and with
+// any of them its whole block.
+func messages(events []crawl.Event) []stream.Message {
 	size := 0
 	for i := range events {
 		size += len(events[i].Payload) + envelopeSize
 	}
-	// One block for the page: its messages are sent and dropped together.
-	block, messages := make([]byte, 0, size), make([]stream.Message, len(events))
+	var block []byte
+	if size <= blockSize {
+		block = make([]byte, 0, size)
+	}
+	list := make([]stream.Message, len(events))
 	for i := range events {
 		e := &events[i]
 		d := e.Delivery()
+		if size > blockSize {
+			block = make([]byte, 0, len(e.Payload)+envelopeSize)
+		}
 		begin := len(block)
 		block = outbox.CloudEvent(block, &d)
 		event := block[begin:len(block):len(block)]
 		data := len(event) - 1 - len(e.Payload) // the payload comes last, before the closing brace
-		messages[i] = stream.Message{Seq: e.Seq, Type: e.Type, Event: event, Payload: event[data : len(event)-1]}
+		list[i] = stream.Message{Seq: e.Seq, Type: e.Type, Event: event, Payload: event[data : len(event)-1]}
 	}
-	return messages, nil
+	return list
 }
 
 // envelopeSize is about what CloudEvent adds to a run's payload.

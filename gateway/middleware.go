@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -36,12 +37,45 @@ func (g *Gateway) identified(next http.Handler) http.Handler {
 	})
 }
 
+// limited bounds the time of a request, also of one that somebody without a token makes, and also when net/http does the waiting: before it answers it reads what the
+// handler has left of the body. Of a stream's writes each has a limit of its own.
+func (g *Gateway) limited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begun, rc := time.Now(), http.NewResponseController(w)
+		_ = rc.SetWriteDeadline(begun.Add(2 * g.cfg.Timeout)) // only a recorder of a test has none
+		if r.ContentLength != 0 {
+			_ = rc.SetReadDeadline(begun.Add(readTimeout(g.cfg.Timeout)))
+			r = r.WithContext(r.Context()) // net/http looks at the body of its own request
+			r.Body = &limitedBody{r.Body, rc}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// readTimeout is how long a body may take. It leaves time to answer, and is longer than a request may be worked on: see limitedBody.
+func readTimeout(timeout time.Duration) time.Duration { return timeout + timeout/2 }
+
+// limitedBody takes the limit away when all of the body is there. From then on net/http reads to learn whether the client is gone; if the time passed meanwhile, it would
+// take it for gone, in all later requests of the connection too.
+type limitedBody struct {
+	io.ReadCloser
+	rc *http.ResponseController
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.rc.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
 // watched counts what is answered. What it wraps stays reachable for http.ResponseController, which streams need.
 type watched struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
-	token  string // its id; guard sets it
+	token  string // its id; guard or streamer sets it
 }
 
 func (w *watched) WriteHeader(status int) {

@@ -103,9 +103,8 @@ func (g *Gateway) operation(id, method, path string, scope token.Scope, status i
 		OperationID: id, Method: method, Path: path, Summary: summary, Description: details, Tags: []string{tag}, DefaultStatus: status,
 		Security: []map[string][]string{{bearerScheme: {string(scope)}}},
 		Errors:   append(errs, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable),
-		// To huma a body of exactly so many bytes is too large already. Its time to read a body stays on the connection while the request is worked on, and when it
-		// passes then, net/http takes the client for gone, in all later requests of the connection too: so it is longer than a request may take.
-		MaxBodyBytes: g.cfg.MaxRunBody + 1, BodyReadTimeout: g.cfg.Timeout + g.cfg.Timeout/2,
+		// To huma a body of exactly so many bytes is too large already. Its time to read one takes the place of limited's, so it is the same.
+		MaxBodyBytes: g.cfg.MaxRunBody + 1, BodyReadTimeout: readTimeout(g.cfg.Timeout),
 		SkipValidateBody: true,
 	}
 }

@@ -73,7 +73,7 @@ type CreateRun struct {
 
 // TransformSchema fulfils huma.SchemaTransformer.
 func (CreateRun) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	s.Properties["deviceConfig"] = anyObject(fmt.Sprintf("At most %d bytes.", maxDeviceConfig))
+	s.Properties["deviceConfig"] = anyObject(fmt.Sprintf("At most %d bytes.", crawl.MaxDeviceConfig))
 	return s
 }
 
@@ -106,12 +106,9 @@ func (g *Gateway) createRun(ctx context.Context, in *createRequest) (*createRepl
 	b := in.Body.Value
 	n := crawl.NewRun{AppPackage: b.AppPackage, DeviceConfig: b.DeviceConfig, Goal: b.Goal, Crawler: b.Crawler, IdempotencyKey: in.Key}
 	if b.MaxSteps != nil {
-		if n.MaxSteps = *b.MaxSteps; n.MaxSteps == 0 {
-			n.MaxSteps = -1 // to the service 0 is "not given", which it was not
+		if n.MaxSteps = *b.MaxSteps; n.MaxSteps == 0 { // to the service 0 is "not given", which it was not
+			return nil, g.refusal(ctx, "body", &crawl.FieldError{Field: "maxSteps", Problem: "is 0, must be between 1 and 100000"})
 		}
-	}
-	if size := len(b.DeviceConfig); size > maxDeviceConfig {
-		return nil, g.refusal(ctx, "body", &crawl.FieldError{Field: "deviceConfig", Problem: fmt.Sprintf("has %d bytes, the limit is %d", size, maxDeviceConfig)})
 	}
 	r, created, err := g.cfg.Runs.Create(ctx, principalOf(ctx).Tenant, n)
 	if err != nil {

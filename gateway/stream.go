@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"net/http"
 	"net/url"
@@ -22,24 +23,9 @@ const maxTopic = 150
 
 // streamRun serves GET /v1/runs/{id}/stream.
 func (g *Gateway) streamRun(w http.ResponseWriter, r *http.Request) {
-	who, ok := g.streamer(w, r)
+	id, after, payloadOnly, err := runParameters(r)
+	who, ok := g.streamer(w, r, err)
 	if !ok {
-		return
-	}
-	query := r.URL.Query()
-	payloadOnly, err := envelope(query)
-	if err != nil {
-		g.problem(w, r, http.StatusBadRequest, err.Error())
-		return
-	}
-	after, err := sse.Cursor(r.Header, query)
-	if err != nil {
-		g.problem(w, r, http.StatusBadRequest, err.Error())
-		return
-	}
-	id, err := uuid.Parse(r.PathValue("id"))
-	if err != nil {
-		g.problem(w, r, http.StatusBadRequest, "the id of a run is a UUID")
 		return
 	}
 	run, err := g.run(r.Context(), who.Tenant, id)
@@ -63,51 +49,39 @@ func (g *Gateway) streamRun(w http.ResponseWriter, r *http.Request) {
 	c.serve(w, r)
 }
 
+func runParameters(r *http.Request) (id uuid.UUID, after int64, payloadOnly bool, err error) {
+	query := r.URL.Query()
+	if err = known(query); err == nil {
+		payloadOnly, err = envelope(query)
+	}
+	if err == nil {
+		after, err = sse.Cursor(r.Header, query)
+	}
+	if err == nil {
+		if id, err = uuid.Parse(r.PathValue("id")); err != nil {
+			err = errors.New("the id of a run is a UUID")
+		}
+	}
+	return id, after, payloadOnly, err
+}
+
 // streamTopics serves GET /v1/stream.
 func (g *Gateway) streamTopics(w http.ResponseWriter, r *http.Request) {
-	who, ok := g.streamer(w, r, "topics")
+	p, err := g.topicsParameters(r)
+	who, ok := g.streamer(w, r, err)
 	if !ok {
 		return
 	}
-	query := r.URL.Query()
-	payloadOnly, err := envelope(query)
-	if err != nil {
-		g.problem(w, r, http.StatusBadRequest, err.Error())
-		return
-	}
-	topics, err := parseTopics(query, g.streams.cfg.MaxTopics)
-	if err != nil {
-		g.problem(w, r, http.StatusBadRequest, err.Error())
-		return
-	}
-	// The cursor has a place for each topic, after one that tells which topics they are: with others it would be about something else.
-	list := int64(crc32.ChecksumIEEE([]byte(strings.Join(topics, ","))))
-	cursor, err := sse.VectorCursor(r.Header, query, len(topics)+1)
-	if err == nil && cursor != nil && cursor[0] != list {
-		err = errors.New("the last event id is of a stream with other topics, or with these in another order")
-	}
-	if err == nil && query.Has("fromSeq") {
-		err = errors.New("fromSeq: is for the stream of one run; here the last event id says where to go on")
-	}
-	if err != nil {
-		g.problem(w, r, http.StatusBadRequest, err.Error())
-		return
-	}
-	c := &connection{g: g, payloadOnly: payloadOnly, tenant: who.Tenant, vector: []int64{list}, topics: topics}
+	c := &connection{g: g, payloadOnly: p.payloadOnly, tenant: who.Tenant, vector: []int64{p.list}}
 	over := true // all are runs that have ended, and the client has all of them
-	for i, topic := range topics {
-		s := stream.Start{Source: stream.Source{Tenant: who.Tenant, Topic: topic}, Now: cursor == nil}
-		if cursor != nil {
-			s.After = cursor[i+1]
+	for i, topic := range p.topics {
+		s := stream.Start{Source: stream.Source{Tenant: who.Tenant, Topic: topic.name}, Now: p.cursor == nil}
+		if p.cursor != nil {
+			s.After = p.cursor[i+1]
 		}
 		end := ending{}
-		if text, isRun := strings.CutPrefix(topic, runTopic); isRun {
-			id, err := uuid.Parse(text)
-			if err != nil {
-				g.problem(w, r, http.StatusBadRequest, "topics: run: is followed by the id of a run, a UUID")
-				return
-			}
-			run, err := g.run(r.Context(), who.Tenant, id)
+		if topic.isRun {
+			run, err := g.run(r.Context(), who.Tenant, topic.run)
 			if err != nil {
 				g.fail(w, r, err)
 				return
@@ -116,12 +90,12 @@ func (g *Gateway) streamTopics(w http.ResponseWriter, r *http.Request) {
 				g.problem(w, r, http.StatusBadRequest, beyond(s.After, run))
 				return
 			}
-			s.Source, s.Now = stream.Source{Tenant: who.Tenant, Run: id}, false
+			s.Source, s.Now = stream.Source{Tenant: who.Tenant, Run: topic.run}, false
 			end = endOf(run)
 			end.reached = end.known && s.After == run.LastSeq
 		}
 		over = over && end.reached
-		c.starts, c.ends = append(c.starts, s), append(c.ends, end)
+		c.starts, c.ends, c.topics = append(c.starts, s), append(c.ends, end), append(c.topics, topic.name)
 	}
 	if over {
 		w.WriteHeader(http.StatusNoContent)
@@ -130,25 +104,78 @@ func (g *Gateway) streamTopics(w http.ResponseWriter, r *http.Request) {
 	c.serve(w, r)
 }
 
+type topicsParameters struct {
+	topics      []topic
+	list        int64   // tells which topics they are
+	cursor      []int64 // nil: none; list, then a place for each topic, as it would be about something else with others
+	payloadOnly bool
+}
+
+func (g *Gateway) topicsParameters(r *http.Request) (p topicsParameters, err error) {
+	query := r.URL.Query()
+	if err = known(query, "topics"); err == nil {
+		p.payloadOnly, err = envelope(query)
+	}
+	if err == nil {
+		p.topics, err = g.parseTopics(query)
+	}
+	if err != nil {
+		return p, err
+	}
+	names := make([]string, len(p.topics))
+	for i, t := range p.topics {
+		names[i] = t.name
+	}
+	p.list = int64(crc32.ChecksumIEEE([]byte(strings.Join(names, ","))))
+	switch p.cursor, err = sse.VectorCursor(r.Header, query, len(names)+1); {
+	case err != nil:
+		return p, err
+	case p.cursor != nil && p.cursor[0] != p.list:
+		return p, errors.New("the last event id is of a stream with other topics, or with these in another order")
+	case query.Has("fromSeq"):
+		return p, errors.New("fromSeq: is for the stream of one run; here the last event id says where to go on")
+	}
+	return p, nil
+}
+
+// topic is one of a stream's list: a run, or a topic of an outbox table.
+type topic struct {
+	name  string // of a run in the one spelling that we use ourselves
+	run   uuid.UUID
+	isRun bool
+}
+
 // parseTopics reads ?topics=a,b, which may be given several times.
-func parseTopics(query url.Values, limit int) ([]string, error) {
-	topics := strings.Split(strings.Join(query["topics"], ","), ",")
-	seen := map[string]bool{}
-	for _, topic := range topics {
-		switch {
-		case topic == "":
+func (g *Gateway) parseTopics(query url.Values) ([]topic, error) {
+	names := strings.Split(strings.Join(query["topics"], ","), ",")
+	if limit := g.streams.cfg.MaxTopics; len(names) > limit {
+		return nil, fmt.Errorf("topics: at most %d", limit)
+	}
+	topics, seen := make([]topic, 0, len(names)), map[string]bool{}
+	for _, name := range names {
+		t := topic{name: name}
+		var text string
+		switch text, t.isRun = strings.CutPrefix(name, runTopic); {
+		case name == "":
 			return nil, errors.New("topics: want a list of topics, such as topics=run:ID,order.placed")
-		case len(topic) > maxTopic:
+		case len(name) > maxTopic:
 			return nil, errors.New("topics: a topic has at most 150 characters")
-		case strings.ContainsFunc(topic, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		case strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }):
 			return nil, errors.New("topics: a topic has no control characters")
-		case seen[topic]:
+		case t.isRun:
+			var err error
+			if t.run, err = uuid.Parse(text); err != nil {
+				return nil, errors.New("topics: run: is followed by the id of a run, a UUID")
+			}
+			t.name = runTopic + t.run.String()
+		case g.cfg.RunsOnly:
+			return nil, errors.New("topics: only runs (run:ID) can be streamed here: the relay publishes bare payloads (--envelope payload), which do not say whose they are")
+		}
+		if seen[t.name] {
 			return nil, errors.New("topics: one is given twice")
 		}
-		seen[topic] = true
-	}
-	if len(topics) > limit {
-		return nil, errTooManyTopics(limit)
+		seen[t.name] = true
+		topics = append(topics, t)
 	}
 	return topics, nil
 }

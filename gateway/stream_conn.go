@@ -60,7 +60,7 @@ func (c *connection) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	defer streams.connections.gone(c, c.tenant, c.starts)
 	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
+	h.Set("Content-Type", eventStream)
 	h.Set("Cache-Control", "no-store, no-transform")
 	h.Set("X-Accel-Buffering", "no")
 	reader, err := c.g.cfg.Hub.Open(ctx, c.starts...)
@@ -73,7 +73,11 @@ func (c *connection) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(http.StatusOK)
 	c.until = time.Now().Add(jitter(streams.cfg.MaxAge, 0.2))
-	if err := c.stream(ctx, reader); err != nil {
+	err = c.stream(ctx, reader)
+	if err == nil {
+		err = c.limit() // net/http writes the end of the response, and the time of the last write may be over
+	}
+	if err != nil {
 		// The status has been sent: what is left is to end the response in the middle, which a client takes for a lost connection.
 		if errors.Is(err, errSlow) {
 			streams.slow.Add(1)
@@ -103,11 +107,14 @@ func (c *connection) stream(ctx context.Context, reader *stream.Reader) error {
 		if err = c.send(reader, b); err != nil {
 			return err
 		}
-		if c.over(b) || time.Now().After(c.until) {
+		if c.over(b) || c.due() {
 			return nil
 		}
 	}
 }
+
+// due tells whether the connection is to end after the event it is sending.
+func (c *connection) due() bool { return c.ending.Load() || time.Now().After(c.until) }
 
 // greet sends the time to wait before connecting again. That lets the client's EventSource open, too.
 func (c *connection) greet(reader *stream.Reader) error {
@@ -129,6 +136,7 @@ func (c *connection) cursor(dst []byte, places []int64) []byte {
 	return sse.AppendVector(dst, c.vector)
 }
 
+// send sends a batch, or, when the connection is due, the part of it that a slow client has received by then.
 func (c *connection) send(reader *stream.Reader, b stream.Batch) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -161,6 +169,10 @@ func (c *connection) send(reader *stream.Reader, b stream.Batch) error {
 				return err
 			}
 			dst = dst[:0]
+			if c.due() {
+				b.Messages = b.Messages[:i+1]
+				break
+			}
 		}
 	}
 	c.g.streams.sent.Add(int64(len(b.Messages)))
@@ -199,12 +211,20 @@ func (c *connection) write(b []byte) error {
 	for len(b) > 0 {
 		part := b[:min(len(b), writeSize)]
 		b = b[len(part):]
-		if err := c.rc.SetWriteDeadline(time.Now().Add(c.g.streams.cfg.WriteTimeout)); err != nil {
-			return fmt.Errorf("limit the time of a write: %w", err)
+		if err := c.limit(); err != nil {
+			return err
 		}
 		if _, err := c.w.Write(part); err != nil {
 			return fmt.Errorf("%w: %w", errSlow, err)
 		}
+	}
+	return nil
+}
+
+// limit gives the next write its time.
+func (c *connection) limit() error {
+	if err := c.rc.SetWriteDeadline(time.Now().Add(c.g.streams.cfg.WriteTimeout)); err != nil {
+		return fmt.Errorf("limit the time of a write: %w", err)
 	}
 	return nil
 }

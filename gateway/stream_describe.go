@@ -17,7 +17,6 @@ Last-Event-ID, lastEventId and fromSeq says what the client has. A comment is se
 		{Name: "id", In: "path", Required: true, Schema: &huma.Schema{Type: "string", Format: "uuid"}},
 		{Name: "fromSeq", In: "query", Description: "Begin with this event, counted from 1.", Schema: &huma.Schema{Type: "integer", Format: "int64"}},
 	}, run.Parameters...)
-	run.Responses["204"] = &huma.Response{Description: "The run has ended, and the client has all of it: do not come back."}
 	g.api.OpenAPI().AddOperation(run)
 
 	topics := g.stream("streamTopics", "/v1/stream", "Stream several runs and topics over one connection",
@@ -41,13 +40,14 @@ func (g *Gateway) stream(id, path, summary, details string) *huma.Operation {
 			text("lastEventId", "query", "The same, for who cannot send a header."),
 			{Name: "envelope", In: "query", Schema: &huma.Schema{Type: "string", Enum: []any{"cloudevents", "payload"}, Default: "cloudevents"}},
 		},
-		Responses: map[string]*huma.Response{"200": {
-			Description: "Server-Sent Events.", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}},
-		}},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "Server-Sent Events.", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}},
+			"204": {Description: "All runs of the stream have ended, and the client has all of them: do not come back."},
+		},
 	}
 	problem := map[string]*huma.MediaType{"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/ErrorModel"}}}
 	for status, description := range map[string]string{
-		"400": "A malformed cursor, or one beyond the last event", "401": "No valid token or ticket", "403": "The token lacks the scope read",
+		"400": "A malformed parameter, a cursor beyond the last event, or a body", "401": "No valid token or ticket", "403": "The token lacks the scope read",
 		"404": "There is no such run", "429": "Too many streams are open", "503": "The database does not answer",
 	} {
 		op.Responses[status] = &huma.Response{Description: description, Content: problem}

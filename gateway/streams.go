@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"sync/atomic"
 
@@ -44,33 +45,55 @@ func (g *Gateway) StreamStats() StreamStats {
 // meanwhile end at once. The server's listener should be closed before, so that clients come back to another gateway.
 func (g *Gateway) DrainStreams(ctx context.Context) { g.streams.connections.drain(ctx) }
 
+// eventStream is the content type of a stream.
+const eventStream = "text/event-stream"
+
 func (g *Gateway) routeStreams(mux *http.ServeMux) {
 	mux.HandleFunc("GET /v1/runs/{id}/stream", g.streamRun)
 	mux.HandleFunc("GET /v1/stream", g.streamTopics)
 	g.describeStreams()
 }
 
-// streamer returns who may open a stream, or answers why not. parameters are those of the query that the stream knows, besides those of all streams: one
-// that is misspelt would not fail, but stream from the beginning.
-func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request, parameters ...string) (token.Principal, bool) {
-	var who token.Principal
+// streamer returns who may open a stream, or answers why not. invalid is what is wrong with the stream's own parameters: a ticket, which is good for one stream, is
+// not used up by a request that opens none.
+func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request, invalid error) (who token.Principal, ok bool) {
+	switch {
+	case r.ContentLength != 0:
+		w.Header().Set("Connection", "close") // net/http would read it before it sends anything, for as long as it takes
+		g.problem(w, r, http.StatusBadRequest, "a stream takes no body")
+		return token.Principal{}, false
+	case invalid != nil:
+		g.problem(w, r, http.StatusBadRequest, invalid.Error())
+		return token.Principal{}, false
+	case r.Method == http.MethodHead: // GET's pattern takes it too
+		w.Header().Set("Content-Type", eventStream)
+		return token.Principal{}, false
+	}
 	var err error
 	aside(func() { who, err = g.principal(r) })
 	if err != nil {
 		g.fail(w, r, err)
 		return token.Principal{}, false
 	}
+	if seen, ok := w.(*watched); ok {
+		seen.token = who.Token
+	}
 	if !who.May(token.Read) {
 		g.write(w, r, lacks(string(token.Read)))
 		return token.Principal{}, false
 	}
-	for name := range r.URL.Query() {
+	return who, true
+}
+
+// known refuses a query with a parameter that is neither one of parameters nor one of all streams: one that is misspelt would not fail, but stream from the
+// beginning.
+func known(query url.Values, parameters ...string) error {
+	for name := range query {
 		if !slices.Contains(parameters, name) && !slices.Contains([]string{"lastEventId", "fromSeq", "envelope", ticketScheme}, name) {
-			g.problem(w, r, http.StatusBadRequest, fmt.Sprintf("query.%.40s is no parameter of this stream", name))
-			return token.Principal{}, false
+			return fmt.Errorf("query.%.40s is no parameter of this stream", name)
 		}
 	}
-	return who, true
+	return nil
 }
 
 // run looks a run up, in the time that a request of the API has.
@@ -84,8 +107,4 @@ func (g *Gateway) run(ctx context.Context, tenant string, id uuid.UUID) (run cra
 // beyond tells a client that it has seen what the run does not have.
 func beyond(after int64, run crawl.Run) string {
 	return fmt.Sprintf("the last event id is %d, but run %s has only %d events: begin again without one", after, run.ID, run.LastSeq)
-}
-
-func errTooManyTopics(limit int) error {
-	return fmt.Errorf("topics: at most %d", limit)
 }

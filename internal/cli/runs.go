@@ -58,7 +58,7 @@ func parseRun(text string) (uuid.UUID, error) {
 type newRun struct {
 	AppPackage   string          `json:"appPackage"`
 	DeviceConfig json.RawMessage `json:"deviceConfig,omitempty"`
-	MaxSteps     int             `json:"maxSteps,omitempty"`
+	MaxSteps     *int            `json:"maxSteps,omitempty"` // nil: not given
 	Goal         string          `json:"goal,omitempty"`
 	Crawler      string          `json:"crawler,omitempty"`
 }
@@ -67,6 +67,7 @@ func (a *app) createRun(client *pflag.FlagSet) *cobra.Command {
 	var n newRun
 	var device, key string
 	var follow bool
+	var steps int
 	cmd := &cobra.Command{
 		Use:   "create --app PACKAGE",
 		Short: "Create a run, and watch it",
@@ -85,6 +86,9 @@ the same content makes no second run: it answers with the first.`,
 			}
 			if n.DeviceConfig, err = parseDevice(device); err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("max-steps") {
+				n.MaxSteps = &steps
 			}
 			c, gateway, err := a.asking(client)
 			if err != nil {
@@ -122,7 +126,7 @@ the same content makes no second run: it answers with the first.`,
 	cmd.Flags().StringVar(&n.AppPackage, "app", "", "`package` of the application to crawl (required)")
 	cmd.Flags().StringVar(&n.Crawler, "crawler", "", "`name` of the crawler (default: external)")
 	cmd.Flags().StringVar(&n.Goal, "goal", "", "`text` that says what the run is to reach")
-	cmd.Flags().IntVar(&n.MaxSteps, "max-steps", 0, "most `nodes` that a worker visits (default: 100)")
+	cmd.Flags().IntVar(&steps, "max-steps", 0, "most `nodes` that a worker visits (default: 100)")
 	cmd.Flags().StringVar(&device, "device", "", "device configuration: `JSON` object, or a file with one")
 	cmd.Flags().StringVar(&key, "idempotency-key", "", "`key` that makes a repeated create harmless")
 	cmd.Flags().BoolVar(&follow, "follow", false, "print the run's events until it has ended")

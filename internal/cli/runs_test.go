@@ -65,6 +65,7 @@ func TestRuns(t *testing.T) {
 		"create --app shop --device /no/such.json": {1, "--device"},
 		"create --app shop --device [] ":           {1, "--device"},
 		"create --app shop --max-steps -1":         {1, "maxSteps"},
+		"create --app shop --max-steps 0":          {1, "maxSteps is 0, must be between 1 and 100000"},
 		"create --app shop --crawler nosuch":       {1, "choose one of external, demo"},
 		"show 7":                                   {2, "no id of a run"},
 		"show " + uuid.NewString():                 {1, "there is no such run"},

@@ -26,7 +26,7 @@ streams go on while Redis is away. A database that is not there yet is waited fo
 
 Who may use the API: whoever has a token (outbox token create). --auth none lets anybody in as the tenant "default", and is refused
 unless --http is an address that only this machine reaches. The API speaks HTTP without TLS: put a proxy before it that does, and that
-does not buffer responses.
+does not buffer responses, and name its address in --public-url.
 
 A run's events are published where --destination sends those of crawl_outbox (run:{key}), a topic's where it sends those of
 outbox_events ({topic}). The gateway listens there, so it needs the relay's --destination if that is not the default, and --envelope

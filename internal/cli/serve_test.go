@@ -130,7 +130,7 @@ func TestServeEndToEnd(t *testing.T) {
 
 	_, text := get(t, url+"/metrics")
 	contains(t, text, `outbox_http_requests_total{route="POST /v1/runs",status="201"} 1`, `outbox_http_requests_total{route="GET /v1/runs",status="401"} 1`,
-		"outbox_streams_open 0", "outbox_stream_redis_up 1", fmt.Sprintf("outbox_stream_events_total %d\n", len(lines)), `outbox_runs_ended_total{status="COMPLETED"} 1`)
+		"outbox_streams_open 0", "outbox_stream_redis_up 1", fmt.Sprintf("outbox_stream_events_total %d\n", len(lines)), `outbox_runs_ended_total{status="COMPLETED"} 1`, "outbox_runs_crawling 0")
 
 	g.signal(syscall.SIGTERM)
 	if code := g.wait(); code != 0 {
@@ -156,6 +156,9 @@ func TestServeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
+	anybody := e
+	anybody.database = strings.Replace(e.database, "postgres@", "serve_anybody@", 1)
+	exec1(e, `DO $$ BEGIN CREATE ROLE serve_anybody LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`)
 	for _, c := range []struct {
 		env  env
 		args string
@@ -167,6 +170,9 @@ func TestServeRefuses(t *testing.T) {
 		{e, "--crawlers demo,script:nosuch", 2, `there is no "script:nosuch": known are demo, script:`},
 		{e, "--destination crawl_outbox={topic}", 2, "before it has seen an event"},
 		{e, "--http " + taken.Addr().String(), 1, "--http"},
+		{anybody, "--relay=false --http 127.0.0.1:0", 1, "GRANT outbox_"}, // the gateway's or the worker's, which says it first
+		{anybody, "--relay=false --worker=false --http 127.0.0.1:0", 1, "GRANT outbox_gateway"},
+		{anybody, "--relay=false --gateway=false", 1, "GRANT outbox_worker"},
 		{empty, "--http 127.0.0.1:0", 1, "outbox migrate up"},
 		{empty, "--gateway=false --relay=false", 1, "outbox migrate up"},
 		{env{t: t, database: e.database, redis: "http://h"}, "--http 127.0.0.1:0 --relay=false", 2, "redis"},
@@ -174,6 +180,9 @@ func TestServeRefuses(t *testing.T) {
 		r := c.env.run("", append([]string{"serve"}, strings.Fields(c.args)...)...)
 		if r.code != c.code || !strings.Contains(r.err, c.says) {
 			t.Errorf("%s: exit code %d, want %d and %q:\n%s", c.args, r.code, c.code, c.says, r.err)
+		}
+		if strings.Contains(c.args, taken.Addr().String()) && (strings.Contains(r.err, "crawling runs") || strings.Contains(r.err, "relaying")) {
+			t.Errorf("%s: a part began:\n%s", c.args, r.err)
 		}
 	}
 }
@@ -239,8 +248,9 @@ func TestServePartsApart(t *testing.T) {
 		return one
 	}
 	made := decode[struct{ Token string }](t, e.ok("", "token", "create", "--tenant", "shop", "--scope", "read,write", "-o", "json"))
-	g := as("outbox_gateway").serving("--relay=false", "--worker=false")
+	g := as("outbox_gateway").serving("--relay=false", "--worker=false", "--public-url", "https://api.example.com/")
 	g.extra = append(g.extra, "OUTBOX_TOKEN="+made.Token)
+	contains(t, g.ok("", "runs", "create", "--app", "shop", "-o", "json"), `"https://api.example.com/v1/runs/`)
 	relay := as("outbox_relay").start("serve", "--gateway=false", "--worker=false")
 	relay.await(relay.err, `"relaying"`)
 	blind := as("outbox_worker")
@@ -269,6 +279,7 @@ func TestServeWaitsForTheDatabase(t *testing.T) {
 	p := e.start("serve", "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0")
 	url := watching(p)
 	awaitReady(t, url, false, "waiting for database d at 127.0.0.1:1")
+	p.await(p.err, `"part":"worker"`)
 	for _, part := range []string{"gateway", "relay", "worker"} {
 		if code, body := get(t, url+"/readyz/"+part); code != http.StatusServiceUnavailable {
 			t.Errorf("%s: status %d: %s", part, code, body)

@@ -15,10 +15,11 @@ type Serve struct {
 	Relay   bool `koanf:"relay"`
 	Worker  bool `koanf:"worker"`
 
-	HTTP     string   `koanf:"http"`
-	Auth     string   `koanf:"auth"`
-	Origins  []string `koanf:"cors_origin"`
-	APIConns int      `koanf:"api_conns"`
+	HTTP      string   `koanf:"http"`
+	Auth      string   `koanf:"auth"`
+	Origins   []string `koanf:"cors_origin"`
+	PublicURL string   `koanf:"public_url"`
+	APIConns  int      `koanf:"api_conns"`
 
 	Crawlers    []string      `koanf:"crawlers"` // names, and patterns of names
 	Concurrency int           `koanf:"worker_concurrency"`
@@ -42,6 +43,7 @@ func ServeFlags() *pflag.FlagSet {
 	fs.String("http", "127.0.0.1:8080", "`address` of the API")
 	fs.String("auth", "token", "`who` may use the API: token, who has one of outbox token create; or none, anybody on this machine")
 	fs.StringSlice("cors-origin", nil, "`origins` whose pages may use the API in a browser, e.g. https://shop.example")
+	fs.String("public-url", "", "`URL` at which clients reach the API through a proxy, e.g. https://api.example.com; streamUrl and Location begin with it")
 	fs.Int("api-conns", 8, "most database `connections` of the API and the streams together")
 	fs.StringSlice("crawlers", []string{"demo", "script:*"}, "built-in `crawlers` that a run may have here, and that the worker runs")
 	fs.Int("worker-concurrency", 4, "`runs` that the worker crawls at a time")
@@ -84,6 +86,9 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 			problems.add("cors-origin %q is no origin such as https://shop.example (and * only goes with auth none): %s", origin, set("cors-origin"))
 		}
 	}
+	if s.PublicURL != "" && !isBase(s.PublicURL) {
+		problems.add("public-url is no address such as https://api.example.com, without user, query and fragment (not shown, it may hold a password): %s", set("public-url"))
+	}
 	if alone {
 		c.checkListen(problems)
 		c.checkTables(problems)
@@ -115,6 +120,12 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 			}
 		}
 	}
+}
+
+// isBase tells whether paths can be put behind text.
+func isBase(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && !strings.ContainsAny(text, "?#")
 }
 
 func loopback(host string) bool {

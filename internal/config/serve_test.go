@@ -50,6 +50,10 @@ func TestServeProblems(t *testing.T) {
 		{"--auth none --cors-origin *", nil},
 		{"--cors-origin *", []string{"cors-origin"}},
 		{"--cors-origin https://shop.example/ --cors-origin shop.example --cors-origin https://*.example", []string{`"https://shop.example/"`, `"shop.example"`, `"https://*.example"`}},
+		{"--public-url https://api.example.com/outbox", nil},
+		{"--public-url api.example.com", []string{"public-url is no address"}},
+		{"--public-url https://u:hunter2@h", []string{"public-url is no address"}},
+		{"--public-url https://h/?token=hunter2", []string{"not shown"}},
 		{"--http 8080 --auth basic --listen 9464", []string{`http is "8080"`, `auth is "basic"`, `listen is "9464"`}},
 		{"--relay=false --listen 9464", []string{`listen is "9464"`}},
 		{"--api-conns 0 --worker-concurrency 0 --run-lease-ttl 1ms --stream-heartbeat 1ms --stream-max-age 0s --stream-drain 0s --stream-limit 0 --stream-limit-tenant 0 --stream-limit-run 0",
@@ -69,6 +73,9 @@ func TestServeProblems(t *testing.T) {
 			wantProblems(t, err, f.says...)
 		} else if err != nil {
 			t.Errorf("%s: %v", f.args, err)
+		}
+		if err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the password is shown: %v", err)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (g *gatewayAt) start(t *testing.T) {
 	t.Helper()
 	listener := g.listen(t)
 	live := must(redispubsub.OpenListener(g.redis.URL(), redispubsub.ListenerConfig{Logger: quiet}))(t)
-	hub := stream.New(gateway.Log(g.store), live, stream.Config{Logger: quiet})
+	hub := stream.New(gateway.Log(g.store, 6), live, stream.Config{Logger: quiet})
 	gate := must(gateway.New(gateway.Config{
 		Runs: g.runs, Hub: hub, Auth: g.auth, Logger: quiet, Streams: gateway.StreamConfig{DrainWindow: 100 * time.Millisecond},
 	}))(t)

@@ -252,14 +252,14 @@ func TestStreamOfCopiesAndForgeries(t *testing.T) {
 	s.deliverRuns(t)
 	n := s.serve(t, nil)
 	run, end := s.underWay(t, uncut, n)
-	page, err := gateway.Log(s.store).Page(t.Context(), crawl.DefaultTenant, run, 0, 1)
+	page, err := gateway.Log(s.store, 6).Page(t.Context(), crawl.DefaultTenant, run, 0, 1)
 	if err != nil || len(page) != 1 {
 		t.Fatalf("%d events, %v", len(page), err)
 	}
 	one := string(page[0].Event)
 	for range 40 {
 		top := s.last(t, run)
-		if page, err = gateway.Log(s.store).Page(t.Context(), crawl.DefaultTenant, run, top-1, 1); err != nil || len(page) != 1 {
+		if page, err = gateway.Log(s.store, 6).Page(t.Context(), crawl.DefaultTenant, run, top-1, 1); err != nil || len(page) != 1 {
 			t.Fatalf("%d events, %v", len(page), err)
 		}
 		for _, text := range []string{one, string(page[0].Event), string(page[0].Event), strings.Replace(one, `"sequence":"1"`, fmt.Sprintf(`"sequence":"%d"`, top+1000), 1), "nonsense", "{}"} {

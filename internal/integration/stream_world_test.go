@@ -154,7 +154,7 @@ func (s *streams) serve(t *testing.T, edit func(*gateway.Config)) *node {
 	if n.live, err = redispubsub.OpenListener(s.redis.URL(), redispubsub.ListenerConfig{PingEvery: 300 * time.Millisecond, DeadAfter: time.Second, Logger: quiet}); err != nil {
 		t.Fatal(err)
 	}
-	n.hub = stream.New(gateway.Log(s.store), n.live, stream.Config{Logger: quiet})
+	n.hub = stream.New(gateway.Log(s.store, 6), n.live, stream.Config{Logger: quiet})
 	cfg := gateway.Config{Runs: s.runs, Hub: n.hub, Logger: quiet}
 	if edit != nil {
 		edit(&cfg)

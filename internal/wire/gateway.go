@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/crawl"
@@ -32,11 +33,21 @@ type api struct {
 	part     *part
 	waker    *waker
 	crawlers []crawl.Crawler // that a run may ask for here; some worker has them
+	listener net.Listener    // of listen
+}
+
+// listen binds the API's address; run closes it. Who connects before the database is there waits for it too.
+func (a *api) listen(ctx context.Context) (err error) {
+	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", a.cfg.Serve.HTTP); err != nil {
+		return fmt.Errorf("listen on %s: %w: choose another address with --http", a.cfg.Serve.HTTP, err)
+	}
+	return nil
 }
 
 // run serves the API until ctx ends, then finishes requests and ends the streams over their window. Redis may be away: streams are then read
 // from the database.
 func (a *api) run(ctx context.Context) error {
+	defer func() { _ = a.listener.Close() }() // closed already if it came to serving
 	pool, err := openPool(ctx, a.cfg.Database, "outbox gateway", a.cfg.Serve.APIConns)
 	if err != nil {
 		return err
@@ -45,10 +56,7 @@ func (a *api) run(ctx context.Context) error {
 	var runs *postgres.Runs
 	var tokens *postgres.Tokens
 	err = await(ctx, a.log, a.part, "database "+config.MaskDatabase(a.cfg.Database), func(ctx context.Context) (err error) {
-		if runs, err = postgres.OpenRuns(ctx, pool); err != nil {
-			return err
-		}
-		tokens, err = postgres.OpenTokens(ctx, pool)
+		runs, tokens, err = a.open(ctx, pool)
 		return err
 	})
 	if err != nil {
@@ -72,10 +80,6 @@ func (a *api) run(ctx context.Context) error {
 		return err
 	}
 	a.watch(g, hub, live)
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", a.cfg.Serve.HTTP)
-	if err != nil {
-		return fmt.Errorf("listen on %s: %w: choose another address with --http", a.cfg.Serve.HTTP, err)
-	}
 	// What requests and streams need goes on until the last of them has ended.
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -83,11 +87,27 @@ func (a *api) run(ctx context.Context) error {
 	background.Go(func() error { return live.Run(behind) })
 	background.Go(func() error { return hub.Run(behind) })
 	background.Go(func() error { return notifier.Run(behind) })
-	a.part.serve(behind, &background, pool.Ping)
-	a.log.Info("serving the API", "address", listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers", names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), "redis", config.MaskRedis(a.cfg.Redis))
-	err = a.serve(ctx, behind, listener, g)
+	a.part.serve(behind, &background, runs.Readable)
+	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers", names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), "redis", config.MaskRedis(a.cfg.Redis))
+	err = a.serve(ctx, behind, g)
 	stop()
 	return errors.Join(err, background.Wait())
+}
+
+// open opens what the API reads and writes. With authentication off a role needs nothing of the tokens.
+func (a *api) open(ctx context.Context, pool *pgxpool.Pool) (*postgres.Runs, *postgres.Tokens, error) {
+	runs, err := postgres.OpenRuns(ctx, pool)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := runs.CheckGateway(ctx); err != nil {
+		return nil, nil, err
+	}
+	tokens, err := postgres.OpenTokens(ctx, pool)
+	if err == nil && a.cfg.Serve.Auth != "none" {
+		err = tokens.CheckGateway(ctx)
+	}
+	return runs, tokens, err
 }
 
 func (a *api) hub(store crawl.Store, live stream.Live) (*stream.Hub, error) {
@@ -99,13 +119,17 @@ func (a *api) hub(store crawl.Store, live stream.Live) (*stream.Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stream.New(gateway.Log(store), live, stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
+	// Two of the pool's connections are never busy with history: polls, tokens and requests need one now.
+	return stream.New(gateway.Log(store, a.cfg.Serve.APIConns-2), live, stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, HintsOnly: a.bare(), Logger: a.log}), nil
 }
+
+// bare tells whether messages arrive without their CloudEvent. What they say of themselves is then a client's word.
+func (a *api) bare() bool { return a.cfg.Envelope == "payload" }
 
 func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*gateway.Gateway, error) {
 	s := a.cfg.Serve
 	cfg := gateway.Config{
-		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers)}), Hub: hub, AllowedOrigins: s.Origins, Logger: a.log,
+		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers)}), Hub: hub, RunsOnly: a.bare(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
 			Heartbeat: s.StreamHeartbeat, MaxAge: s.StreamMaxAge, DrainWindow: s.StreamDrain,
 			MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant, MaxPerRun: s.StreamLimitRun,
@@ -121,7 +145,7 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 }
 
 // serve serves until ctx ends. The requests' own contexts are of behind: they are to finish.
-func (a *api) serve(ctx, behind context.Context, listener net.Listener, g *gateway.Gateway) error {
+func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	server := &http.Server{
 		Handler: measured(g.Handler(), a.metrics.HTTP()), BaseContext: func(net.Listener) context.Context { return behind },
 		// No limit of the time to write: a stream is written for hours. The gateway limits each request and each write itself.
@@ -131,7 +155,7 @@ func (a *api) serve(ctx, behind context.Context, listener net.Listener, g *gatew
 	ended := make(chan struct{})
 	serving.Go(func() error {
 		defer close(ended)
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(a.listener); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve the API: %w", err)
 		}
 		return nil
@@ -143,8 +167,14 @@ func (a *api) serve(ctx, behind context.Context, listener net.Listener, g *gatew
 	last, cancel := context.WithTimeout(behind, a.cfg.Serve.StreamDrain+stopMargin)
 	defer cancel()
 	serving.Go(func() error {
-		if err := server.Shutdown(last); err != nil { // closes the listener first
-			return fmt.Errorf("stop serving the API: %w", errors.Join(err, server.Close()))
+		err := server.Shutdown(last) // closes the listener first
+		if errors.Is(err, context.DeadlineExceeded) {
+			// A client that receives a large event slowly, byte by byte, is no failure of ours. It comes back with its cursor.
+			a.log.Warn("closing connections whose clients did not let them end in time", "streams", g.StreamStats().Connections)
+			err = server.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("stop serving the API: %w", err)
 		}
 		return nil
 	})
@@ -166,9 +196,13 @@ func (a *api) watch(g *gateway.Gateway, hub *stream.Hub, live *redispubsub.Liste
 		}
 	})
 	a.part.notes(func() string {
-		if err := live.Stats().LastError; err != nil {
-			return "streams are read from the database: " + err.Error()
+		switch l := live.Stats(); {
+		case l.LastError == nil:
+			return ""
+		case l.Up: // it refused a channel
+			return "runs are read from the database, topics receive nothing: " + l.LastError.Error()
+		default:
+			return "streams are read from the database: " + l.LastError.Error()
 		}
-		return ""
 	})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// stall is how long a relay may go without a finished turn. A publish may take 5 s and is then tried again, so twice that and a little.
+	// stall is how long a relay may go without a finished turn, and a worker without a claim that did not fail. A publish may take 5 s and is then tried again, so twice that and a little.
 	stall = 12 * time.Second
 	// probeEvery is how often the backlog is counted and Redis is asked. An idle relay does not talk to Redis at all: without asking it would
 	// look healthy until the next event found it gone.

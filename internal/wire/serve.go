@@ -27,10 +27,12 @@ func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	}
 	p, w := newProcess(cfg, log, on...), &waker{}
 	var parts []func(context.Context) error
+	var gateway *api
 	for _, name := range on {
 		switch name {
 		case partGateway:
-			parts = append(parts, (&api{process: p, part: p.health.part(name), waker: w, crawlers: crawlers}).run)
+			gateway = &api{process: p, part: p.health.part(name), waker: w, crawlers: crawlers}
+			parts = append(parts, gateway.run)
 		case partRelay:
 			parts = append(parts, newRelay(p, w).run)
 		case partWorker:
@@ -38,6 +40,12 @@ func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 		}
 	}
 	return p.run(ctx, func(ctx context.Context) error {
+		if gateway != nil {
+			// Before a part begins: a process that cannot have its address must not claim runs and lanes on its way out.
+			if err := gateway.listen(ctx); err != nil {
+				return err
+			}
+		}
 		group, ctx := errgroup.WithContext(ctx)
 		for _, run := range parts {
 			group.Go(func() error { return run(ctx) })

@@ -31,7 +31,7 @@ func await(ctx context.Context, log *slog.Logger, p *part, what string, open fun
 			return err
 		}
 		p.wait("waiting for " + what + ": " + err.Error())
-		log.Warn("waiting for "+what, "error", err, "retry_in", pause.String())
+		log.Warn("waiting for "+what, "part", p.name, "error", err, "retry_in", pause.String())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -11,8 +11,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
@@ -46,11 +49,20 @@ func openPool(ctx context.Context, databaseURL, name string, conns int) (*pgxpoo
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = name
 	}
+	// Of several servers the primary: to a stream a standby's older log looks like one that has lost events. Whoever wants another says so.
+	if several(cfg.ConnConfig) && !strings.Contains(databaseURL, "target_session_attrs") {
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	return pool, nil
+}
+
+// several tells whether there is more than one server to connect to; one comes twice where TLS is preferred and not required.
+func several(cfg *pgx.ConnConfig) bool {
+	return slices.ContainsFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
 }
 
 // passing tells whether a failure to open something can go away while one waits: a server that is down, starting or out of connections, and

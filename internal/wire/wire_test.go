@@ -46,6 +46,28 @@ func TestPassing(t *testing.T) {
 	}
 }
 
+// Of several servers the pool takes the one that can be written to, unless it is told otherwise.
+func TestOpenPoolTakesThePrimary(t *testing.T) {
+	t.Parallel()
+	for url, primary := range map[string]bool{
+		"postgres://u@a,b/d":                                true,
+		"host=a,a port=1,2 dbname=d":                        true,
+		"postgres://u@a/d":                                  false,
+		"postgres://u@a/d?sslmode=prefer":                   false, // the same server again, without TLS
+		"postgres://u@a,b/d?target_session_attrs=any":       false,
+		"postgres://u@a,b/d?target_session_attrs=read-only": true, // what was asked for
+	} {
+		pool, err := openPool(t.Context(), url, "test", 1)
+		if err != nil {
+			t.Fatalf("%s: %v", url, err)
+		}
+		if got := pool.Config().ConnConfig.ValidateConnect != nil; got != primary {
+			t.Errorf("%s: the session is looked at: %t, want %t", url, got, primary)
+		}
+		pool.Close()
+	}
+}
+
 func TestAwait(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	synctest.Test(t, func(t *testing.T) {

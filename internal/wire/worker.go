@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,8 +35,10 @@ func (w *worker) run(ctx context.Context) error {
 	defer pool.Close()
 	var runs *postgres.Runs
 	err = await(ctx, w.log, w.part, "database "+config.MaskDatabase(w.cfg.Database), func(ctx context.Context) (err error) {
-		runs, err = postgres.OpenRuns(ctx, pool)
-		return err
+		if runs, err = postgres.OpenRuns(ctx, pool); err != nil {
+			return err
+		}
+		return runs.CheckWorker(ctx)
 	})
 	if err != nil {
 		return unlessStopped(ctx, err)
@@ -50,12 +53,18 @@ func (w *worker) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.metrics.WatchCrawling(func() int { return one.Health().Crawling })
 	w.log.Info("crawling runs", "crawlers", names(w.crawlers), "database", config.MaskDatabase(w.cfg.Database))
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var background errgroup.Group
 	background.Go(func() error { return notifier.Run(behind) })
-	w.part.serve(behind, &background, pool.Ping)
+	w.part.serve(behind, &background, func(ctx context.Context) error {
+		if ok, why := one.Health().Ready(time.Now(), stall); !ok {
+			return errors.New(why)
+		}
+		return pool.Ping(ctx)
+	})
 	err = one.Run(ctx)
 	stop()
 	if err = errors.Join(err, background.Wait()); err == nil {

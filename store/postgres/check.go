@@ -124,29 +124,38 @@ func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l Layout) error {
 			sets = append(sets, c)
 		}
 	}
-	return allowed(ctx, pool, "serve table", l.Table, "check_allowed", sets, l.Status == "")
+	needs := []string{"SELECT"}
+	if l.Status == "" { // dead rows leave the table
+		needs = append(needs, "DELETE")
+	}
+	return allowed(ctx, pool, "serve table", l.Table, "check_allowed", needs, sets)
 }
 
-// allowed runs a statement that lists the privileges this role lacks on a table for a purpose; $1 is the table.
+// allowed runs a statement that lists the privileges a relay's role lacks on a table for a purpose; $1 is the table.
 func allowed(ctx context.Context, pool *pgxpool.Pool, purpose, table, statement string, args ...any) error {
-	sql, err := plain(statement)
-	if err != nil {
+	lacks, err := lacking(ctx, pool, table, statement, args...)
+	if err != nil || len(lacks) == 0 {
 		return err
-	}
-	rows, err := pool.Query(ctx, sql, append([]any{quoteTable(table)}, args...)...)
-	if err != nil {
-		return fmt.Errorf("check privileges on %s: %w", table, err)
-	}
-	lacks, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return fmt.Errorf("check privileges on %s: %w", table, err)
-	}
-	if len(lacks) == 0 {
-		return nil
 	}
 	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login", strings.Join(lacks, ", "), table)
 	if _, ours := migrationSets[table]; ours {
 		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
 	}
 	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, ErrNotAllowed, strings.Join(lacks, ", "), remedy)
+}
+
+func lacking(ctx context.Context, pool *pgxpool.Pool, table, statement string, args ...any) ([]string, error) {
+	sql, err := plain(statement)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := pool.Query(ctx, sql, append([]any{quoteTable(table)}, args...)...)
+	if err != nil {
+		return nil, fmt.Errorf("check privileges on %s: %w", table, err)
+	}
+	lacks, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("check privileges on %s: %w", table, err)
+	}
+	return lacks, nil
 }

@@ -38,7 +38,7 @@ func TestOpenNamesThePrivilegesThatAreMissing(t *testing.T) {
 		}
 	}
 	refused(postgres.OutboxEvents(), "run: outbox migrate roles")
-	refused(queue, `GRANT SELECT, UPDATE ("at Last", tries, retry_at), DELETE ON queue TO outbox_relay`)
+	refused(queue, `GRANT SELECT, DELETE, UPDATE ("at Last", tries, retry_at) ON queue TO outbox_relay`)
 	grant(`SELECT, UPDATE ("at Last", tries, retry_at) ON queue`)
 	refused(queue, "GRANT DELETE ON queue")
 	grant("DELETE ON queue")

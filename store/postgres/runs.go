@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,8 +21,9 @@ import (
 // Every statement names its tenant, and every transaction names it to row-level security too (app.current_namespace), which binds the role
 // outbox_gateway. ClaimRun, RenewRun and ReleaseRun are for the runs of all tenants and need outbox_worker.
 type Runs struct {
-	pool *pgxpool.Pool
-	sql  runStatements
+	pool  *pgxpool.Pool
+	sql   runStatements
+	pages pageSize
 }
 
 var _ crawl.Store = (*Runs)(nil)
@@ -133,28 +135,55 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 	return runs, nil
 }
 
-// pageBytes is how much a page of a log reads: 500 events may be half a gigabyte, for each reader that is behind.
+// pageBytes is how much of payloads, as text, a page of a log has, beside one event more: 500 events may be half a gigabyte, for each reader that is behind.
 const pageBytes = 2 << 20
 
 // ListEvents implements crawl.Store.
+//
+// A page ends where its payloads, as text, reach pageBytes: only what is read tells, since a megabyte may be stored in 12 KB. What was asked for beyond is
+// discarded, so fewer are asked for after large ones, and the rest only if there was room.
 func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
-	err = r.read(ctx, tenant, func(rows pgx.Rows) (err error) {
-		events, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (crawl.Event, error) {
-			e := crawl.Event{Run: run, Tenant: tenant}
-			err := row.Scan(&e.Seq, &e.ID, &e.Type, &e.CreatedAt, (*[]byte)(&e.Payload))
-			e.CreatedAt = e.CreatedAt.UTC()
-			return e, err
-		})
-		return err
-	}, r.sql.events, tenant, run, after, limit, pageBytes)
-	if err != nil {
-		return nil, fmt.Errorf("list events of run %s: %w", run, err)
+	bytes := 0
+	for more := true; more && len(events) < limit && bytes < pageBytes; {
+		ask := min(limit-len(events), r.pages.ask(pageBytes-bytes))
+		var n, size int
+		err = r.read(ctx, tenant, func(rows pgx.Rows) error {
+			defer rows.Close()
+			for bytes+size < pageBytes && rows.Next() {
+				e := crawl.Event{Run: run, Tenant: tenant}
+				if err := rows.Scan(&e.Seq, &e.ID, &e.Type, &e.CreatedAt, (*[]byte)(&e.Payload)); err != nil {
+					return err
+				}
+				e.CreatedAt = e.CreatedAt.UTC()
+				events = append(events, e)
+				n, size = n+1, size+len(e.Payload)
+			}
+			rows.Close()
+			return rows.Err()
+		}, r.sql.events, tenant, run, after, ask, pageBytes)
+		if err != nil {
+			return nil, fmt.Errorf("list events of run %s: %w", run, err)
+		}
+		if n > 0 {
+			r.pages.saw(size / n)
+			after = events[len(events)-1].Seq
+		}
+		bytes += size
+		more = n == ask
 	}
 	if len(events) == 0 { // of a run without events, of one that has been read to its end, or of none
 		_, err = r.GetRun(ctx, tenant, run)
 	}
 	return events, err
 }
+
+// pageSize is how large payloads are, by the pages seen last. It halves at most from one read to the next: runs of small events and of large ones are
+// read by turns.
+type pageSize struct{ average atomic.Int64 }
+
+func (p *pageSize) ask(bytes int) int { return max(1, bytes/max(1, int(p.average.Load()))) }
+
+func (p *pageSize) saw(average int) { p.average.Store(max(int64(average), p.average.Load()/2)) }
 
 // LastSeqs implements crawl.Store.
 func (r *Runs) LastSeqs(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error) {

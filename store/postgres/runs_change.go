@@ -19,11 +19,13 @@ import (
 //
 // Events whose ids are in the log already, with the same type and payload, are not appended again. If all of them are, and the change has no To, the run may be in
 // any status: it is a change whose reply was lost.
+//
+// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event first, whatever becomes of c.
 func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl.Change) (changed crawl.Changed, err error) {
 	c.Events, err = identified(c.Events)
 	if err == nil {
 		err = r.transaction(ctx, func(conn *pgx.Conn) error {
-			l, err := r.lock(ctx, conn, tenant, run, c.Events)
+			l, err := r.lockSettled(ctx, conn, tenant, run, c.Events)
 			if err != nil {
 				return err
 			}
@@ -86,6 +88,19 @@ func (r *Runs) lock(ctx context.Context, conn *pgx.Conn, tenant string, run uuid
 	return l, nil
 }
 
+// lockSettled is lock, of a run whose status agrees with its log: one that does not is given the status its log ended with, in a transaction of its own, because
+// the caller's may be refused.
+func (r *Runs) lockSettled(ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent) (*lockedRun, error) {
+	l, err := r.lock(ctx, conn, tenant, run, events)
+	if err != nil || l.run.Status.Ended() || !crawl.Terminal(l.lastType) {
+		return l, err
+	}
+	if _, err := r.apply(ctx, conn, l, crawl.Change{To: ends[l.lastType], Error: l.run.Error}, nil); err != nil {
+		return nil, fmt.Errorf("settle its status: %w", err)
+	}
+	return r.lock(ctx, conn, tenant, run, events)
+}
+
 // fresh returns the events that are not in the log. That those that are there are the same is asked for in a round trip of its own: it is rare, and to send every payload
 // twice for it is not worth it.
 func (r *Runs) fresh(ctx context.Context, conn *pgx.Conn, l *lockedRun, events []crawl.NewEvent) (fresh []crawl.NewEvent, err error) {
@@ -115,9 +130,6 @@ func (r *Runs) fresh(ctx context.Context, conn *pgx.Conn, l *lockedRun, events [
 // allows tells whether a run may be changed like that.
 func (l *lockedRun) allows(c crawl.Change, fresh []crawl.NewEvent) error {
 	status := l.run.Status
-	if crawl.Terminal(l.lastType) && len(fresh) > 0 {
-		status = ends[l.lastType] // by plain SQL the log may be closed and the status forgotten
-	}
 	repeated := c.To == "" && len(c.Events) > 0 && len(fresh) == 0
 	if !repeated && (c.From != nil && !slices.Contains(c.From, status) || status.Ended() && len(fresh) > 0) {
 		return &crawl.StateError{Run: l.run.ID, Status: status, From: c.From}

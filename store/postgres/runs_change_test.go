@@ -208,6 +208,9 @@ func TestRefusedChangeLeavesNothing(t *testing.T) {
 	if _, err := r.Change(t.Context(), acme, run, crawl.Change{From: []crawl.Status{crawl.Running}, Events: of("A")}); !errors.As(err, &ended) || ended.Status != crawl.Cancelled {
 		t.Errorf("after a terminal event by plain SQL: got %v", err)
 	}
+	if got, err := r.GetRun(t.Context(), acme, run); err != nil || got.Status != crawl.Cancelled || got.CancelledAt == nil || got.LastSeq != 2 {
+		t.Errorf("its status was not settled: %+v, error %v", got, err)
+	}
 }
 
 // A change waits for plain SQL that appends, and numbers what it writes after it.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,16 +13,34 @@ import (
 )
 
 // ClaimRun implements crawl.Store, in two round trips. Of a run that becomes RUNNING nothing is to be seen before its events are.
+//
+// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event and is passed over. It is often the oldest, and would be claimed,
+// and its first event refused, before every other run for ever.
 func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
-	var c crawl.Claim
-	err := r.transaction(ctx, func(conn *pgx.Conn) error {
+	for {
+		c, over, err := r.claim(ctx, owner, crawlers, ttl, events)
+		if err == nil && over {
+			if err = r.settle(ctx, c.Run); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return crawl.Claim{}, fmt.Errorf("claim a run: %w", err)
+		}
+		return c, nil
+	}
+}
+
+// claim claims a run, unless its log is over: then nothing has changed.
+func (r *Runs) claim(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (c crawl.Claim, over bool, err error) {
+	err = r.transaction(ctx, func(conn *pgx.Conn) error {
 		c = crawl.Claim{Hold: crawl.Hold{Owner: owner}}
-		found, pending := false, false
+		found, pending, lastType := false, false, ""
 		var batch pgx.Batch
 		batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 		batch.Queue(r.sql.claim, owner, crawlers, ttl.Microseconds()).Query(func(rows pgx.Rows) error {
 			return first(rows, &found, func(row pgx.CollectableRow) error {
-				return scanRun(row, &c.Run, &pending, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State), &c.Progress.Steps, &c.Progress.Attempts)
+				return scanRun(row, &c.Run, &pending, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State), &c.Progress.Steps, &c.Progress.Attempts, &lastType)
 			})
 		})
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
@@ -29,6 +48,9 @@ func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string,
 		}
 		if !found {
 			return crawl.ErrNoRun
+		}
+		if over = crawl.Terminal(lastType); over {
+			return nil // rolled back: the run may never have been started
 		}
 		c.Resumed = c.Hold.Epoch > 1
 		var begun []crawl.NewEvent
@@ -47,10 +69,18 @@ func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string,
 		c.Run.LastSeq += int64(len(begun))
 		return nil
 	})
-	if err != nil {
-		return crawl.Claim{}, fmt.Errorf("claim a run: %w", err)
-	}
-	return c, nil
+	return c, over, err
+}
+
+// settle gives a run the status its log ended with.
+func (r *Runs) settle(ctx context.Context, run crawl.Run) error {
+	return r.transaction(ctx, func(conn *pgx.Conn) error {
+		_, err := r.lockSettled(ctx, conn, run.Tenant, run.ID, nil)
+		if errors.Is(err, crawl.ErrNotFound) {
+			return nil // deleted meanwhile: nobody's
+		}
+		return err
+	})
 }
 
 // RenewRun implements crawl.Store.

@@ -219,3 +219,33 @@ func TestRefusedClaimLeavesNothing(t *testing.T) {
 		t.Errorf("then: %+v", c)
 	}
 }
+
+// A run whose log was ended by plain SQL is given that end, and keeps no worker from the runs after it.
+func TestClaimRunPassesOverRunsThatAreOver(t *testing.T) {
+	t.Parallel()
+	r, pool := opened(t)
+	pending, running := newRun(t, r, demo), newRun(t, r, demo)
+	changing(t, r, running.ID, crawl.Change{To: crawl.Running, Events: of(crawl.RunStarted)})
+	const end = "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, $2, '{}')"
+	exec(t, pool, end, pending.ID, crawl.RunCancelled)
+	exec(t, pool, end, running.ID, crawl.RunFailed)
+	fine := newRun(t, r, demo)
+	worker, err := OpenRuns(t.Context(), as(t, pool, "outbox_worker")) // its rights are enough
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := claim(t, worker, time.Minute); c.Run.ID != fine.ID {
+		t.Errorf("claimed %+v, want the run that is not over", c)
+	}
+	noRun(t, worker, "demo")
+	for _, c := range []struct {
+		run  crawl.Run
+		want string
+	}{{pending, "CANCELLED f t 0 1"}, {running, "FAILED t f 0 2"}} {
+		got := query[string](t, pool, `SELECT concat_ws(' ', status, started_at IS NOT NULL, cancelled_at IS NOT NULL, num_nonnulls(lease_owner, lease_expires_at) + lease_epoch,
+			(SELECT max(seq) FROM crawl_events WHERE crawl_id = r.id)) FROM crawl_runs r WHERE id = $1`, c.run.ID)
+		if got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+	}
+}

@@ -110,9 +110,10 @@ BEGIN
         ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT'),   -- dead rows left it
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
 
-        -- A gateway looks tokens up and makes none. UPDATE is for SKIP LOCKED, with which it sweeps old tickets.
+        -- A gateway looks tokens up and makes none, and makes tickets of a minute at most: created_at is not its to choose. UPDATE is for SKIP LOCKED, with which it
+        -- sweeps old tickets.
         ('outbox_gateway', 'outbox_tokens',  'SELECT'),
-        ('outbox_gateway', 'outbox_tickets', 'SELECT, INSERT, DELETE, UPDATE (sha256)'),
+        ('outbox_gateway', 'outbox_tickets', 'SELECT, INSERT (sha256, token_id, scopes, expires_at), DELETE, UPDATE (sha256)'),
 
         -- Whose runs: that is the policies' business, below. Neither reads the outbox that it writes to.
         ('outbox_gateway', 'crawl_runs',     'SELECT, INSERT, UPDATE (status, started_at, completed_at, cancelled_at, error_message, lease_owner, lease_expires_at)'),

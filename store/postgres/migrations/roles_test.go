@@ -95,7 +95,7 @@ var verbs = map[string]map[string]string{
 	},
 	"outbox_tickets": {
 		"SELECT": "SELECT * FROM outbox_tickets FOR UPDATE SKIP LOCKED",
-		"INSERT": "INSERT INTO outbox_tickets (sha256, token_id, tenant_id, scopes, expires_at) VALUES (sha256(''), 'aaaaaaaaaaaa', 't', '{read}', now())",
+		"INSERT": "INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) VALUES (sha256(''), 'aaaaaaaaaaaa', '{read}', now())",
 		"UPDATE": "UPDATE outbox_tickets SET expires_at = now()",
 		"DELETE": "DELETE FROM outbox_tickets",
 	},

@@ -1,9 +1,12 @@
--- check: which privileges a relay needs on a table and this role lacks. $1 the table's name, quoted; $2 the columns that settling sets;
--- $3 whether it removes dead rows. Asked by privilege and not by role, so that rights of any origin count.
-SELECT 'SELECT' WHERE NOT has_table_privilege($1::text, 'SELECT')
+-- check: which privileges a part needs on a table, or a sequence, and this role lacks. $1 its name, quoted; $2 those on all of it; $3 the columns that it
+-- sets. Asked by privilege and not by role, so that rights of any origin count.
+-- INSERT may be on some columns only, as roles.sql has it for tickets. A sequence
+-- that does not exist is not needed: the column is an identity, or has one of another name.
+SELECT p FROM unnest($2::text[]) p
+ WHERE NOT CASE p WHEN 'USAGE'  THEN has_sequence_privilege(to_regclass($1::text), p)
+                  WHEN 'INSERT' THEN has_any_column_privilege($1::text, p)
+                  ELSE has_table_privilege($1::text, p) END
 UNION ALL
-SELECT 'UPDATE (' || string_agg(quote_ident(c), ', ') || ')' FROM unnest($2::text[]) c
+SELECT 'UPDATE (' || string_agg(quote_ident(c), ', ') || ')' FROM unnest($3::text[]) c
  WHERE NOT has_column_privilege($1::text, c, 'UPDATE')
 HAVING count(*) > 0
-UNION ALL
-SELECT 'DELETE' WHERE $3::boolean AND NOT has_table_privilege($1::text, 'DELETE')

@@ -12,13 +12,14 @@ CREATE TABLE IF NOT EXISTS outbox_tokens (
     revoked_at TIMESTAMPTZ             -- the row stays: it says whose token it was
 );
 
--- A ticket lives for seconds and is deleted by its only use. Tenant and scopes are copied: those of a token never change, and a ticket may have fewer scopes.
+-- A ticket lives for seconds and is deleted by its only use. It is for its token's tenant, and for those of its scopes that the token has too. Whoever may insert
+-- tickets but not choose created_at, as a gateway, cannot make one that lasts.
 CREATE TABLE IF NOT EXISTS outbox_tickets (
     sha256     BYTEA       PRIMARY KEY CHECK (octet_length(sha256) = 32),
     token_id   TEXT        NOT NULL REFERENCES outbox_tokens (id) ON DELETE CASCADE,
-    tenant_id  VARCHAR(64) NOT NULL,
     scopes     TEXT[]      NOT NULL CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'operate']),
-    expires_at TIMESTAMPTZ NOT NULL
+    created_at TIMESTAMPTZ NOT NULL DEFAULT now(),
+    expires_at TIMESTAMPTZ NOT NULL CHECK (expires_at <= created_at + interval '1 minute')
 );
 -- Those that nobody used are swept with the next one that is made.
 CREATE INDEX IF NOT EXISTS outbox_tickets_expires_at ON outbox_tickets (expires_at);
