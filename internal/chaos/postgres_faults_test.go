@@ -217,9 +217,10 @@ func lockTimeouts(w *world) int {
 	w.relay(nil)
 	w.relay(nil)
 	w.arrive(50)
+	turn := 0
 	w.disturb(func(ctx context.Context, tx pgx.Tx) error {
 		lock := `SELECT FROM outbox_events WHERE status = 'NEW' FOR UPDATE`
-		if w.rng.IntN(3) == 0 {
+		if turn++; turn%2 == 0 {
 			lock = `LOCK TABLE outbox_events IN ACCESS EXCLUSIVE MODE`
 		}
 		if _, err := tx.Exec(ctx, lock); err != nil {
