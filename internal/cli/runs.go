@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -161,28 +162,33 @@ Cancelling it again changes nothing. The token needs the scope operate.`,
 		Example: `  outbox runs cancel 01890a5d-ac96-774b-bcce-b302099a8057`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseRun(args[0])
-			if err != nil {
-				return err
-			}
-			c, gateway, err := a.asking(client)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := gateway.call(cmd.Context(), http.MethodPost, runPath(id, "/cancel"), nil, nil, &answer); err != nil {
-				return err
-			}
-			if c.Output == "json" {
-				return printJSON(a.Out, answer)
-			}
-			var run crawl.Run
-			if err := json.Unmarshal(answer, &run); err != nil {
-				return fmt.Errorf("read the answer of %s: %w", c.Server, err)
-			}
-			return a.printRun(run, nil)
+			return a.oneRun(cmd.Context(), client, args[0], http.MethodPost, "/cancel", func(_ *api, run crawl.Run) error { return a.printRun(run, nil) })
 		},
 	}
 }
 
 func runPath(id uuid.UUID, rest string) string { return "/v1/runs/" + id.String() + rest }
+
+// oneRun asks a gateway for something that a run is the answer to. With -o json it prints that as it came, else it calls print.
+func (a *app) oneRun(ctx context.Context, client *pflag.FlagSet, run, method, path string, print func(*api, crawl.Run) error) error {
+	id, err := parseRun(run)
+	if err != nil {
+		return err
+	}
+	c, gateway, err := a.asking(client)
+	if err != nil {
+		return err
+	}
+	var answer json.RawMessage
+	if err := gateway.call(ctx, method, runPath(id, path), nil, nil, &answer); err != nil {
+		return err
+	}
+	if c.Output == "json" {
+		return printJSON(a.Out, answer)
+	}
+	var r crawl.Run
+	if err := json.Unmarshal(answer, &r); err != nil {
+		return fmt.Errorf("read the answer of %s: %w", c.Server, err)
+	}
+	return print(gateway, r)
+}

@@ -100,33 +100,16 @@ events.`,
   outbox runs show 01890a5d-ac96-774b-bcce-b302099a8057 -o json | jq -r .status`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := parseRun(args[0])
-			if err != nil {
-				return err
-			}
-			c, gateway, err := a.asking(client)
-			if err != nil {
-				return err
-			}
-			var answer json.RawMessage
-			if err := gateway.call(cmd.Context(), http.MethodGet, runPath(id, ""), nil, nil, &answer); err != nil {
-				return err
-			}
-			if c.Output == "json" {
-				return printJSON(a.Out, answer)
-			}
-			var run crawl.Run
-			if err := json.Unmarshal(answer, &run); err != nil {
-				return fmt.Errorf("read the answer of %s: %w", c.Server, err)
-			}
-			var page struct {
-				Items []crawl.Event `json:"items"`
-			}
-			path := runPath(id, fmt.Sprintf("/events?after=%d&limit=%d", max(run.LastSeq-lastEvents, 0), lastEvents))
-			if err := gateway.call(cmd.Context(), http.MethodGet, path, nil, nil, &page); err != nil {
-				return err
-			}
-			return a.printRun(run, page.Items)
+			return a.oneRun(cmd.Context(), client, args[0], http.MethodGet, "", func(gateway *api, run crawl.Run) error {
+				var page struct {
+					Items []crawl.Event `json:"items"`
+				}
+				path := runPath(run.ID, fmt.Sprintf("/events?after=%d&limit=%d", max(run.LastSeq-lastEvents, 0), lastEvents))
+				if err := gateway.call(cmd.Context(), http.MethodGet, path, nil, nil, &page); err != nil {
+					return err
+				}
+				return a.printRun(run, page.Items)
+			})
 		},
 	}
 }
