@@ -44,7 +44,7 @@ func ExampleWriter_Write() {
 
 // A relay inside a service. examples/embed is the whole program.
 func ExampleNewRelay() {
-	var store outbox.Store // postgres.Open(ctx, pool, postgres.CrawlOutbox())
+	var store outbox.Store // postgres.Open(ctx, pool, tables.CrawlOutbox())
 	var sink outbox.Sink   // redispubsub.Open(ctx, url, redispubsub.Config{})
 
 	runs, err := outbox.ParseTemplate("run:{key}") // each run's events go to a channel of its own

@@ -9,7 +9,7 @@ import (
 
 // batches shows why a batch is 1000 events: FR-005 has 100, ADR-004's defaults have 200.
 func batches(ctx context.Context, s *servers, o options) error {
-	t := tables[0]
+	t := outboxTables[0]
 	sizes := []int{100, 200, 500, 1000, 2000}
 	rates := make([][]float64, len(sizes))
 	for range o.rounds {

@@ -11,29 +11,30 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 const batch = 1000
 
 // table is an outbox table as this bench fills and drains it.
 type table struct {
-	layout      postgres.Layout
+	layout      tables.Layout
 	destination string
 	fill        string // $1 rows, payloads of about 500 bytes over 1000 keys
 	// The least statements that could drain it: no lanes, no guard, no blocked keys.
 	claim, settle string
 }
 
-var tables = []table{
+var outboxTables = []table{
 	{
-		layout: postgres.OutboxEvents(), destination: "{topic}",
+		layout: tables.OutboxEvents(), destination: "{topic}",
 		fill: `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
 			SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i`,
 		claim:  `SELECT position, event_topic, payload::text FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY position LIMIT $1`,
 		settle: `UPDATE outbox_events SET status = 'SENT', processed_at = now() WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
 	},
 	{
-		layout: postgres.CrawlOutbox(), destination: "run:{key}",
+		layout: tables.CrawlOutbox(), destination: "run:{key}",
 		fill: `WITH runs AS (INSERT INTO crawl_runs (app_package) SELECT 'com.example' FROM generate_series(1, 1000) RETURNING id), n AS (SELECT id, row_number() OVER () - 1 AS n FROM runs)
 			INSERT INTO crawl_outbox (crawl_id, event_type, payload)
 			SELECT n.id, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i JOIN n ON n.n = i % 1000 ORDER BY i`,
@@ -45,7 +46,7 @@ var tables = []table{
 // drain compares the relay with two loops around the same table in the same run.
 func drain(ctx context.Context, s *servers, o options) error {
 	fmt.Printf("%-14s %-46s %12s %8s   %s\n", "table", "loop", "events/s", "ratio", "CPU s per 100k: PostgreSQL / Redis / relay and subscriber")
-	for _, t := range tables {
+	for _, t := range outboxTables {
 		loops := []struct {
 			name string
 			run  loop
@@ -223,7 +224,7 @@ func (s *servers) newRelay(ctx context.Context, t table, cfg outbox.RelayConfig)
 
 // flat shows that neither a large backlog nor many delivered rows slow the relay down.
 func flat(ctx context.Context, s *servers, o options) error {
-	t := tables[0]
+	t := outboxTables[0]
 	fmt.Printf("%-60s %12s %8s\n", "outbox_events, relay", "events/s", "ratio")
 	var rates []float64
 	for range o.rounds {

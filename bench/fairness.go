@@ -36,7 +36,7 @@ func fairness(ctx context.Context, s *servers, o options) error {
 
 // trickle writes while the flood drains, or without one for twenty seconds.
 func trickle(ctx context.Context, s *servers, name string, flood int) error {
-	t := tables[0]
+	t := outboxTables[0]
 	t.fill = `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_type, aggregate_id, source_bc, payload)
 		SELECT 'flood', now(), 'flood', 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i`
 	if err := s.refill(ctx, t, flood); err != nil {

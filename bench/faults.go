@@ -16,7 +16,7 @@ import (
 // scale compares one relay with two that share the lanes, each with its own sessions and its own connections to Redis, as two processes have. One relay has
 // two workers by default and so does already what two relays with one each do; the second pair shows what is left.
 func scale(ctx context.Context, s *servers, o options) error {
-	t := tables[0]
+	t := outboxTables[0]
 	fmt.Printf("%-52s %12s %8s\n", "outbox_events", "events/s", "ratio")
 	cases := []struct {
 		name            string
@@ -81,7 +81,7 @@ func separateRelay(ctx context.Context, s *servers, t table, cfg outbox.RelayCon
 
 // failing measures what keys that cannot be delivered cost the others: a tenth of the keys goes to a channel that Redis refuses to the relay's user.
 func failing(ctx context.Context, s *servers, o options) error {
-	refused := tables[0]
+	refused := outboxTables[0]
 	refused.fill = `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
 		SELECT CASE WHEN i % 10 = 0 THEN 'forbidden' ELSE 'order.placed' END, now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475))
 		  FROM generate_series(1, $1::int) i`
@@ -126,7 +126,7 @@ func failing(ctx context.Context, s *servers, o options) error {
 // blocked is the same with keys whose first event failed before and waits for its retry, more and more events behind each.
 func blocked(ctx context.Context, s *servers, o options) error {
 	const keys = 10_000
-	t := tables[0]
+	t := outboxTables[0]
 	base := 0.0
 	fmt.Printf("%-52s %12s %8s\n", fmt.Sprintf("%d events behind what %d blocked keys have waiting", o.rows, keys), "events/s", "ratio")
 	for _, each := range []int{0, 1, 2, 11} {

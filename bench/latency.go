@@ -35,7 +35,7 @@ func latency(ctx context.Context, s *servers, o options) error {
 }
 
 func offer(ctx context.Context, s *servers, o options, name string, inProcess, notify bool) error {
-	t := tables[1]
+	t := outboxTables[1]
 	if err := s.exec(ctx, "TRUNCATE crawl_outbox", "VACUUM ANALYZE crawl_outbox", "CHECKPOINT"); err != nil {
 		return err
 	}

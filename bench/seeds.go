@@ -33,7 +33,7 @@ func seeds(ctx context.Context, s *servers, o options) error {
 	}
 	row("FR-006: 10,000 events of one run", 100, took)
 
-	t := tables[1]
+	t := outboxTables[1]
 	if err := s.fill(ctx, t, 100_000); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 func main() {
@@ -44,7 +45,7 @@ func serve(ctx context.Context, databaseURL, redisURL string) (err error) {
 		return err
 	}
 	defer relayPool.Close()
-	store, err := postgres.Open(ctx, relayPool, postgres.OutboxEvents())
+	store, err := postgres.Open(ctx, relayPool, tables.OutboxEvents())
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 var payloadFaults = []fault{
@@ -81,7 +82,7 @@ func sinkPanics(w *world) int {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(pool.Close)
-	store, err := postgres.Open(ctx, pool, postgres.OutboxEvents())
+	store, err := postgres.Open(ctx, pool, tables.OutboxEvents())
 	if err != nil {
 		w.t.Fatal(err)
 	}

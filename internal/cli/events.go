@@ -13,18 +13,19 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // eventPage is what `outbox events -o json` prints.
 type eventPage struct {
-	Table  string              `json:"table"`
-	Events []postgres.EventRow `json:"events"`
-	Next   string              `json:"next,omitempty"` // for --after
+	Table  string            `json:"table"`
+	Events []tables.EventRow `json:"events"`
+	Next   string            `json:"next,omitempty"` // for --after
 }
 
 func (a *app) events() *cobra.Command {
 	var table string
-	var filter postgres.Filter
+	var filter tables.Filter
 	mapping := config.Mapping()
 	cmd := &cobra.Command{
 		Use:   "events",
@@ -90,9 +91,9 @@ func browse(ctx context.Context, c config.Config, name string, fn func(context.C
 	}
 	err = fn(ctx, b)
 	switch {
-	case errors.Is(err, postgres.ErrRowsHidden):
+	case errors.Is(err, tables.ErrRowsHidden):
 		return usagef("%w: name it with --tenant", err)
-	case errors.Is(err, postgres.ErrFilter):
+	case errors.Is(err, tables.ErrFilter):
 		return usageError{err}
 	}
 	return err
@@ -133,12 +134,12 @@ is the faster way, since event ids have no index there.`,
 			if err != nil {
 				return err
 			}
-			var event postgres.EventDetail
+			var event tables.EventDetail
 			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b *postgres.Browser) (err error) {
 				event, err = b.Show(ctx, args[0], *tenant)
 				return err
 			})
-			if errors.Is(err, postgres.ErrNoEvent) {
+			if errors.Is(err, tables.ErrNoEvent) {
 				return fmt.Errorf("%w: look into another table with --table, or into job_dlq for a dead event of crawl_outbox", err)
 			}
 			if err != nil {
@@ -152,7 +153,7 @@ is the faster way, since event ids have no index there.`,
 	}
 }
 
-func (a *app) printEvent(e postgres.EventDetail) error {
+func (a *app) printEvent(e tables.EventDetail) error {
 	return a.printDetails(slices.Concat([]detail{
 		{"id", e.ID.String()}, {"position", fmt.Sprint(e.Position)}, {"status", e.Status}, {"topic", e.Topic},
 		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)}, {"source", value(e.Source)},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // countedForLanes is how many undelivered events outbox lanes counts, as the metric outbox_backlog_events does.
@@ -48,7 +49,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 			if err != nil {
 				return err
 			}
-			var report postgres.LaneReport
+			var report tables.LaneReport
 			err = browse(cmd.Context(), c, table, func(ctx context.Context, b *postgres.Browser) (err error) {
 				report, err = b.Lanes(ctx, countedForLanes)
 				return err
@@ -68,7 +69,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 	return cmd
 }
 
-func (a *app) printLanes(r postgres.LaneReport, all bool) error {
+func (a *app) printLanes(r tables.LaneReport, all bool) error {
 	if !all {
 		if err := printTable(a.Out, []string{"RELAY", "ID", "LANES", "SHARE", "WHICH", "LEASE", "BACKLOG", "OLDEST"}, groups(r)); err != nil {
 			return err
@@ -106,7 +107,7 @@ type group struct {
 }
 
 // groups sums the lanes up: a line for each relay, one for what each that is gone has left behind, one for what nobody holds, one for all.
-func groups(r postgres.LaneReport) (rows [][]string) {
+func groups(r tables.LaneReport) (rows [][]string) {
 	var found []*group
 	find := func(key string) *group {
 		for _, g := range found {
@@ -137,7 +138,7 @@ func groups(r postgres.LaneReport) (rows [][]string) {
 	return rows
 }
 
-func (g *group) add(l postgres.LaneView) {
+func (g *group) add(l tables.LaneView) {
 	g.lanes = append(g.lanes, l.Lane)
 	g.backlog += l.Backlog
 	if l.Oldest != nil && (g.oldest == nil || *l.Oldest > *g.oldest) {
@@ -148,7 +149,7 @@ func (g *group) add(l postgres.LaneView) {
 	}
 }
 
-func owner(l postgres.LaneView) string {
+func owner(l tables.LaneView) string {
 	switch {
 	case l.Owner == nil:
 		return "no relay"
@@ -169,7 +170,7 @@ func lease(expires *float64) string {
 	return seconds(expires)
 }
 
-func backlog(r postgres.LaneReport, n int) string {
+func backlog(r tables.LaneReport, n int) string {
 	if r.Hidden {
 		return "?"
 	}
@@ -187,7 +188,7 @@ func seconds(s *float64) string {
 	return time.Duration(*s * float64(time.Second)).Round(time.Second).String()
 }
 
-func suspicion(l postgres.LaneView) string {
+func suspicion(l tables.LaneView) string {
 	switch {
 	case !l.Suspect:
 		return ""

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 func (a *app) migrate() *cobra.Command {
@@ -137,7 +138,7 @@ nothing, and exits 0 also where something is missing.`,
 	}
 }
 
-func state(s migrations.SetStatus) string {
+func state(s tables.SetStatus) string {
 	switch {
 	case s.Dirty:
 		return "interrupted: run outbox migrate up"

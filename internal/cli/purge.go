@@ -11,7 +11,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // purge is what the command line asks for.
@@ -62,12 +62,12 @@ What was removed is recorded in outbox_audit.
 			if err != nil {
 				return err
 			}
-			tables, err := p.chosen(c)
+			chosen, err := p.chosen(c)
 			if err != nil {
 				return err
 			}
 			line := newProgress(a.Err)
-			reports, err := wire.Purge(cmd.Context(), c, tables, p.dryRun, func(r retention.Report) { line.show("%s: %d rows", r.Table, r.Rows) })
+			reports, err := wire.Purge(cmd.Context(), c, chosen, p.dryRun, func(r retention.Report) { line.show("%s: %d rows", r.Table, r.Rows) })
 			line.done()
 			if errors.Is(err, retention.ErrBusy) {
 				err = fmt.Errorf("%w: a relay, probably, in a long run: try again later, or see table outbox_maintenance", err)
@@ -87,7 +87,7 @@ What was removed is recorded in outbox_audit.
 }
 
 // chosen are the tables to purge, each with its age and archive.
-func (p purge) chosen(c config.Config) (tables []wire.Purging, err error) {
+func (p purge) chosen(c config.Config) (purging []wire.Purging, err error) {
 	names := p.tables
 	if len(names) == 0 {
 		for _, t := range c.Known() {
@@ -96,7 +96,7 @@ func (p purge) chosen(c config.Config) (tables []wire.Purging, err error) {
 		names = append(names, config.Letters)
 	}
 	for _, name := range names {
-		t := wire.Purging{Layout: postgres.Layout{Table: config.Letters}, Required: len(p.tables) > 0}
+		t := wire.Purging{Layout: tables.Layout{Table: config.Letters}, Required: len(p.tables) > 0}
 		if name != config.Letters {
 			known, err := c.Find(name)
 			if err != nil {
@@ -109,12 +109,12 @@ func (p purge) chosen(c config.Config) (tables []wire.Purging, err error) {
 		}
 		switch {
 		case t.OlderThan > 0:
-			tables = append(tables, t)
+			purging = append(purging, t)
 		case t.Required:
 			return nil, usagef("retention of %s is off in the settings: say how old with --older-than", name)
 		}
 	}
-	return tables, nil
+	return purging, nil
 }
 
 func (a *app) printPurge(output string, reports []retention.Report) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // commitLimit bounds a transaction. A stop does not interrupt one: its outcome would be unknown.
@@ -51,17 +52,17 @@ func openWriting(ctx context.Context, databaseURL string, f writeFlags) (_ *writ
 	if w.pool, err = wire.Pool(ctx, databaseURL); err != nil {
 		return nil, err
 	}
-	layout := postgres.OutboxEvents()
+	layout := tables.OutboxEvents()
 	layout.Table = f.table
 	if w.browser, err = postgres.OpenBrowser(ctx, w.pool, layout); err == nil {
 		w.notifier, err = postgres.NewNotifier(w.pool, f.table, 0)
 	}
 	if err != nil {
 		w.pool.Close()
-		var schema *postgres.SchemaError
-		if errors.As(err, &schema) && f.table != postgres.OutboxEvents().Table {
+		var schema *tables.SchemaError
+		if errors.As(err, &schema) && f.table != tables.OutboxEvents().Table {
 			// What the table needs to be served is not what it needs to be written here.
-			return nil, fmt.Errorf("--table: outbox write needs a table with the columns of outbox_events: %w", &postgres.SchemaError{
+			return nil, fmt.Errorf("--table: outbox write needs a table with the columns of outbox_events: %w", &tables.SchemaError{
 				Table: schema.Table, Missing: schema.Missing, Remedy: "correct --table, or insert with SQL into a table of another shape"})
 		}
 		return nil, err

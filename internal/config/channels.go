@@ -6,13 +6,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // RunChannel returns the function that names the channel of a run: where the relay sends the events of crawl_outbox. Whoever subscribes has not seen
 // an event yet, so a template that needs more than run and tenant is an error.
 func (c Config) RunChannel() (func(tenant string, run uuid.UUID) (string, error), error) {
-	table := postgres.CrawlOutbox().Table
+	table := tables.CrawlOutbox().Table
 	name := func(tenant string, run uuid.UUID) *outbox.Record {
 		return &outbox.Record{Event: outbox.Event{AggregateID: run.String(), TenantID: tenant, Source: table}}
 	}
@@ -28,7 +28,7 @@ func (c Config) TopicChannel() (func(tenant, topic string) (string, error), erro
 	name := func(tenant, topic string) *outbox.Record {
 		return &outbox.Record{Event: outbox.Event{Topic: topic, TenantID: tenant}}
 	}
-	template, err := c.channelTemplate(postgres.OutboxEvents().Table, "topic (use {topic}, {tenant})", name("t", "t"))
+	template, err := c.channelTemplate(tables.OutboxEvents().Table, "topic (use {topic}, {tenant})", name("t", "t"))
 	if err != nil {
 		return nil, err
 	}

@@ -8,15 +8,15 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
-// mappedTable is one entry of a list of layouts: postgres.Layout's keys, and what only the relay needs to know.
+// mappedTable is one entry of a list of layouts: tables.Layout's keys, and what only the relay needs to know.
 type mappedTable struct {
-	postgres.Layout `koanf:",squash"`
-	Like            string `koanf:"like"`         // start from the layout of this table of ours; other keys change it
-	Destination     string `koanf:"destination"`  // template
-	MaxAttempts     int    `koanf:"max_attempts"` // 0: the relay's default
+	tables.Layout `koanf:",squash"`
+	Like          string `koanf:"like"`         // start from the layout of this table of ours; other keys change it
+	Destination   string `koanf:"destination"`  // template
+	MaxAttempts   int    `koanf:"max_attempts"` // 0: the relay's default
 }
 
 // readLayouts reads the file of --layout: a YAML list, alone or under the key layouts as in the file of --config.

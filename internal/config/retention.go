@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // Retention holds the settings of what becomes of old rows.
@@ -58,7 +58,7 @@ func (r Retention) Of(table string) (time.Duration, retention.Archive) {
 	switch table {
 	case Letters:
 		return r.LetterAge, retention.Archive{None: true}
-	case postgres.EventOutbox().Table:
+	case tables.EventOutbox().Table:
 		return r.OlderThan, retention.Archive{None: true}
 	}
 	return r.OlderThan, r.parsedTarget

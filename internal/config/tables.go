@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // Table is an outbox table with what its relay needs to know.
 type Table struct {
-	Layout      postgres.Layout
+	Layout      tables.Layout
 	Destination string // template
 	MaxAttempts int    // 0: the relay's default
 	Required    bool   // asked for by name or mapped, so its absence is an error; others are served where they exist
@@ -22,9 +22,9 @@ func (t Table) Name() string { return t.Layout.Table }
 // builtin are the tables of the migration sets. The three attempts are FR-005's.
 func builtin() []Table {
 	return []Table{
-		{Layout: postgres.OutboxEvents(), Destination: "{topic}"},
-		{Layout: postgres.EventOutbox(), Destination: "{topic}"},
-		{Layout: postgres.CrawlOutbox(), Destination: "run:{key}", MaxAttempts: 3},
+		{Layout: tables.OutboxEvents(), Destination: "{topic}"},
+		{Layout: tables.EventOutbox(), Destination: "{topic}"},
+		{Layout: tables.CrawlOutbox(), Destination: "run:{key}", MaxAttempts: 3},
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	"github.com/outboxrelay/outbox/stream"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // streams is a world of its own for streams: gateways and relays in this process, as internal/wire joins them, so that a test can look at their counts.
@@ -76,7 +77,7 @@ func (w waking) Change(ctx context.Context, tenant string, run uuid.UUID, c craw
 }
 
 // deliver starts a relay of a table. It runs until stop is called or the test ends.
-func (s *streams) deliver(t *testing.T, layout postgres.Layout, destination string) (stop func()) {
+func (s *streams) deliver(t *testing.T, layout tables.Layout, destination string) (stop func()) {
 	t.Helper()
 	pool, err := postgres.Connect(t.Context(), s.url, 4)
 	if err != nil {
@@ -99,7 +100,7 @@ func (s *streams) deliver(t *testing.T, layout postgres.Layout, destination stri
 		t.Fatal(err)
 	}
 	end := inBackground(t, relay.Run)
-	if layout.Table == postgres.CrawlOutbox().Table {
+	if layout.Table == tables.CrawlOutbox().Table {
 		s.wake.Store(relay)
 	}
 	stop = sync.OnceFunc(func() {
@@ -114,7 +115,7 @@ func (s *streams) deliver(t *testing.T, layout postgres.Layout, destination stri
 
 func (s *streams) deliverRuns(t *testing.T) (stop func()) {
 	t.Helper()
-	return s.deliver(t, postgres.CrawlOutbox(), "run:{key}")
+	return s.deliver(t, tables.CrawlOutbox(), "run:{key}")
 }
 
 // quiet drops what is said about the faults that these tests bring about.

@@ -15,12 +15,13 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // retain adds the retention of the tables, and of job_dlq, to group; it ends with ctx.
-func (r *relay) retain(ctx context.Context, group *errgroup.Group, pool *pgxpool.Pool, tables []served) {
-	layouts := []postgres.Layout{{Table: config.Letters}}
-	for _, t := range tables {
+func (r *relay) retain(ctx context.Context, group *errgroup.Group, pool *pgxpool.Pool, serving []served) {
+	layouts := []tables.Layout{{Table: config.Letters}}
+	for _, t := range serving {
 		layouts = append(layouts, t.Layout)
 	}
 	for _, layout := range layouts {
@@ -31,7 +32,7 @@ func (r *relay) retain(ctx context.Context, group *errgroup.Group, pool *pgxpool
 }
 
 // retainTable never returns an error: housekeeping that does not work, for want of a privilege for instance, is no reason not to deliver.
-func (r *relay) retainTable(ctx context.Context, pool *pgxpool.Pool, layout postgres.Layout) error {
+func (r *relay) retainTable(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) error {
 	age, archive := r.cfg.Retention.Of(layout.Table)
 	observer := r.metrics.Retention(layout.Table, archive)
 	log := r.log.With("table", layout.Table)
@@ -49,7 +50,7 @@ func (r *relay) retainTable(ctx context.Context, pool *pgxpool.Pool, layout post
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, postgres.ErrNoAge):
+		case errors.Is(err, tables.ErrNoAge):
 			log.Warn("old rows stay in the table", "reason", err)
 			return nil
 		case !failing:
@@ -64,7 +65,7 @@ func (r *relay) retainTable(ctx context.Context, pool *pgxpool.Pool, layout post
 	}
 }
 
-func openRetention(ctx context.Context, pool *pgxpool.Pool, layout postgres.Layout) (*postgres.Retention, error) {
+func openRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*postgres.Retention, error) {
 	if layout.Table == config.Letters {
 		return postgres.OpenLetterRetention(ctx, pool)
 	}
@@ -76,7 +77,7 @@ const busyFor = 15 * time.Second
 
 // Purging is one table to purge by hand.
 type Purging struct {
-	Layout    postgres.Layout
+	Layout    tables.Layout
 	OlderThan time.Duration
 	Archive   retention.Archive
 	Required  bool // named, so that its absence is an error
@@ -84,7 +85,7 @@ type Purging struct {
 
 // Purge removes old rows of the tables, one after the other, and records it in outbox_audit. A dry run counts. The reports are of the tables done,
 // and of the one at which an error occurred.
-func Purge(ctx context.Context, cfg config.Config, tables []Purging, dryRun bool, progress func(retention.Report)) (reports []retention.Report, err error) {
+func Purge(ctx context.Context, cfg config.Config, purging []Purging, dryRun bool, progress func(retention.Report)) (reports []retention.Report, err error) {
 	pool, err := postgres.Connect(ctx, cfg.Database, 2)
 	if err != nil {
 		return nil, err
@@ -93,10 +94,10 @@ func Purge(ctx context.Context, cfg config.Config, tables []Purging, dryRun bool
 	if err := pool.Ping(ctx); err != nil {
 		return nil, fmt.Errorf("open database %s: %w", config.MaskDatabase(cfg.Database), err)
 	}
-	for _, t := range tables {
+	for _, t := range purging {
 		store, err := openRetention(ctx, pool, t.Layout)
-		var schema *postgres.SchemaError
-		if !t.Required && (errors.As(err, &schema) && schema.Table == t.Layout.Table && len(schema.Missing) == 0 || errors.Is(err, postgres.ErrNoAge)) {
+		var schema *tables.SchemaError
+		if !t.Required && (errors.As(err, &schema) && schema.Table == t.Layout.Table && len(schema.Missing) == 0 || errors.Is(err, tables.ErrNoAge)) {
 			continue
 		}
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // openLimit bounds one attempt to open something, so that a server that takes connections and says nothing is noticed too.
@@ -50,12 +51,12 @@ type served struct {
 var errNoTable = errors.New("there is no table to serve")
 
 // openTables opens the tables that must exist and, of the others, those that do.
-func openTables(ctx context.Context, pool *pgxpool.Pool, tables []config.Table) ([]served, error) {
+func openTables(ctx context.Context, pool *pgxpool.Pool, wanted []config.Table) ([]served, error) {
 	var open []served
 	var missing []string
-	for _, t := range tables {
+	for _, t := range wanted {
 		store, err := postgres.Open(ctx, pool, t.Layout)
-		var schema *postgres.SchemaError
+		var schema *tables.SchemaError
 		if errors.As(err, &schema) && schema.Table == t.Name() && len(schema.Missing) == 0 && !t.Required {
 			missing = append(missing, t.Name())
 			continue

@@ -21,7 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // Pool opens connections for a command that writes or reads as an application would, and sees to it that the server answers. A relay's
@@ -69,13 +69,13 @@ func several(cfg *pgx.ConnConfig) bool {
 // not a wrong password, an untrusted certificate or a missing column, which need somebody to act.
 func passing(err error) bool {
 	var settings *config.Error
-	var schema *postgres.SchemaError
+	var schema *tables.SchemaError
 	var server *pgconn.PgError
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &certificate):
 		return false
-	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, postgres.ErrRowsHidden), errors.Is(err, postgres.ErrNotAllowed), errors.Is(err, errNoTable), redis.IsAuthError(err):
+	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, tables.ErrRowsHidden), errors.Is(err, tables.ErrNotAllowed), errors.Is(err, errNoTable), redis.IsAuthError(err):
 		return false
 	case errors.As(err, &server):
 		switch server.Code[:2] {

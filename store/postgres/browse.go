@@ -2,94 +2,43 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-)
 
-// What callers of a Browser branch on.
-var (
-	// ErrFilter says that a Filter, or what Show was asked for, does not fit the table.
-	ErrFilter = errors.New("cannot look for that")
-	// ErrNoEvent says that the table has no such event, or that row-level security hides it.
-	ErrNoEvent = errors.New("no such event")
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // Browser reads the rows of an outbox table for people. It changes nothing. It is safe for concurrent use.
 type Browser struct {
 	pool       *pgxpool.Pool
-	layout     Layout
+	layout     tables.Layout
 	sql        struct{ list, showID, showPosition, tenant, known string }
 	byPosition bool // lists are in the order of the position, not of the id
 	hidden     bool // row-level security shows this role the rows of one tenant at a time
 }
 
-// EventRow is a row as a list shows it. What the table has no column for is nil.
-type EventRow struct {
-	ID            uuid.UUID  `json:"id"`
-	Position      int64      `json:"position"`
-	Status        string     `json:"status"`
-	Topic         string     `json:"topic"`
-	Key           *string    `json:"key,omitempty"`
-	AggregateType *string    `json:"aggregate_type,omitempty"`
-	Tenant        *string    `json:"tenant,omitempty"`
-	Source        *string    `json:"source,omitempty"`
-	WrittenAt     *time.Time `json:"written_at,omitempty"` // from a UUIDv7 if the table keeps no time
-	DeliveredAt   *time.Time `json:"delivered_at,omitempty"`
-	Attempts      int        `json:"attempts"` // failed ones
-	NextRetryAt   *time.Time `json:"next_retry_at,omitempty"`
-	LastError     *string    `json:"last_error,omitempty"`
-}
-
-// EventDetail is everything about one row.
-type EventDetail struct {
-	EventRow
-	OccurredAt    *time.Time      `json:"occurred_at,omitempty"`
-	SchemaID      *string         `json:"schema_id,omitempty"`
-	SchemaVersion *int            `json:"schema_version,omitempty"`
-	Lane          int             `json:"lane"`
-	Sequence      *int64          `json:"sequence,omitempty"`
-	Generation    int             `json:"generation"`
-	Destinations  json.RawMessage `json:"destinations,omitempty"`
-	DeliveredTo   json.RawMessage `json:"delivered_to,omitempty"`
-	ErrorHistory  json.RawMessage `json:"error_history,omitempty"`
-	Metadata      json.RawMessage `json:"metadata,omitempty"`
-	Payload       json.RawMessage `json:"payload"`
-}
-
-// Filter chooses rows; the zero value is the newest 50.
-type Filter struct {
-	Statuses []string // of Browser.Statuses, in any case
-	Tenant   string   // or, where tenants are applications, the id of one
-	Key      string
-	Topic    string
-	Limit    int    // 0: 50
-	After    string // what List returned with the previous page
-}
-
 // OpenBrowser returns a browser of a table after checking that the table fits the layout. pool should not be from Connect, whose sessions
-// are made for relays. A table that is missing or older than the layout needs is an *SchemaError.
-func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Browser, error) {
+// are made for relays. A table that is missing or older than the layout needs is an *tables.SchemaError.
+func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Browser, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
 	var columns []string
-	for _, c := range layout.columns() {
+	for _, c := range layout.Columns() {
 		columns = append(columns, c)
 	}
 	if err := checkTable(ctx, pool, layout.Table, columns); err != nil {
 		return nil, err
 	}
 	b := &Browser{pool: pool, layout: layout}
-	if err := checkVisible(ctx, pool, layout); errors.Is(err, ErrRowsHidden) && layout.App != "" {
+	if err := checkVisible(ctx, pool, layout); errors.Is(err, tables.ErrRowsHidden) && layout.App != "" {
 		b.hidden = true
 	} else if err != nil {
 		return nil, err
@@ -115,7 +64,7 @@ func (b *Browser) prepare(ctx context.Context) error {
 	if err := b.pool.QueryRow(ctx, order, quoteTable(b.layout.Table), b.layout.Position).Scan(&b.byPosition); err != nil {
 		return fmt.Errorf("look for an index of %s: %w", b.layout.Table, err)
 	}
-	q := b.layout.quoted()
+	q := quote(b.layout)
 	names := browseNames{quotedLayout: q, ByColumn: q.ID, ByType: "uuid"}
 	positions := browseNames{quotedLayout: q, ByColumn: q.Position, ByType: "bigint"}
 	listed := names
@@ -151,7 +100,7 @@ func (b *Browser) Statuses() []string {
 //
 // Newest means the highest position where an index gives that order, else the highest event id: for a UUIDv7 that is the time at
 // which its producer made it, for another UUID it is an order, but not of time.
-func (b *Browser) List(ctx context.Context, f Filter) (rows []EventRow, next string, err error) {
+func (b *Browser) List(ctx context.Context, f tables.Filter) (rows []tables.EventRow, next string, err error) {
 	statuses, err := b.check(f)
 	if err != nil {
 		return nil, "", err
@@ -164,7 +113,7 @@ func (b *Browser) List(ctx context.Context, f Filter) (rows []EventRow, next str
 		if err != nil {
 			return err
 		}
-		rows, err = pgx.CollectRows(found, pgx.RowToStructByName[EventRow])
+		rows, err = pgx.CollectRows(found, pgx.RowToStructByName[tables.EventRow])
 		return err
 	})
 	if err != nil {
@@ -179,39 +128,39 @@ func (b *Browser) List(ctx context.Context, f Filter) (rows []EventRow, next str
 		}
 	}
 	for i := range rows {
-		rows[i].complete()
+		rows[i].DateByID()
 	}
 	return rows, next, nil
 }
 
 // Show returns one event, by its id or by its position, of the tenant if one is named.
-func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (EventDetail, error) {
+func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables.EventDetail, error) {
 	sql := b.sql.showPosition
 	if _, err := strconv.ParseInt(idOrPosition, 10, 64); err != nil {
 		if _, err := uuid.Parse(idOrPosition); err != nil {
-			return EventDetail{}, fmt.Errorf("%w: %q is neither an event id (a UUID) nor a position (a number)", ErrFilter, idOrPosition)
+			return tables.EventDetail{}, fmt.Errorf("%w: %q is neither an event id (a UUID) nor a position (a number)", tables.ErrFilter, idOrPosition)
 		}
 		sql = b.sql.showID
 	}
-	if _, err := b.check(Filter{Tenant: tenant}); err != nil {
-		return EventDetail{}, err
+	if _, err := b.check(tables.Filter{Tenant: tenant}); err != nil {
+		return tables.EventDetail{}, err
 	}
-	var detail EventDetail
+	var detail tables.EventDetail
 	err := b.read(ctx, tenant, func(tx pgx.Tx) error {
 		found, err := tx.Query(ctx, sql, idOrPosition)
 		if err != nil {
 			return err
 		}
-		detail, err = pgx.CollectExactlyOneRow(found, pgx.RowToStructByName[EventDetail])
+		detail, err = pgx.CollectExactlyOneRow(found, pgx.RowToStructByName[tables.EventDetail])
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrNoEvent
+		err = tables.ErrNoEvent
 	}
 	if err != nil {
-		return EventDetail{}, fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Table, err)
+		return tables.EventDetail{}, fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Table, err)
 	}
-	detail.complete()
+	detail.DateByID()
 	return detail, nil
 }
 
@@ -228,9 +177,9 @@ func (b *Browser) read(ctx context.Context, tenant string, fn func(pgx.Tx) error
 }
 
 // check reports what of a filter does not fit, and returns the statuses in the table's spelling, nil for all.
-func (b *Browser) check(f Filter) (statuses []string, err error) {
+func (b *Browser) check(f tables.Filter) (statuses []string, err error) {
 	refuse := func(format string, args ...any) ([]string, error) {
-		return nil, fmt.Errorf("%w in %s: "+format, append([]any{ErrFilter, b.layout.Table}, args...)...)
+		return nil, fmt.Errorf("%w in %s: "+format, append([]any{tables.ErrFilter, b.layout.Table}, args...)...)
 	}
 	for _, s := range f.Statuses {
 		i := slices.IndexFunc(b.Statuses(), func(known string) bool { return strings.EqualFold(known, s) })
@@ -241,7 +190,7 @@ func (b *Browser) check(f Filter) (statuses []string, err error) {
 	}
 	switch {
 	case b.hidden && f.Tenant == "":
-		return nil, fmt.Errorf("%w in %s: %w, which sees one tenant at a time", ErrFilter, b.layout.Table, ErrRowsHidden)
+		return nil, fmt.Errorf("%w in %s: %w, which sees one tenant at a time", tables.ErrFilter, b.layout.Table, tables.ErrRowsHidden)
 	case f.Tenant != "" && b.layout.Tenant == "" && b.layout.App == "":
 		return refuse("it has no tenants")
 	case f.Key != "" && b.layout.Key == "":
@@ -270,12 +219,6 @@ func (b *Browser) Known(ctx context.Context, tx pgx.Tx, ids []uuid.UUID) ([]uuid
 		return nil, fmt.Errorf("look for ids in %s: %w", b.layout.Table, err)
 	}
 	return known, nil
-}
-
-func (r *EventRow) complete() {
-	if t := timeOfID(r.ID); r.WrittenAt == nil && !t.IsZero() {
-		r.WrittenAt = &t
-	}
 }
 
 func null(s string) *string {

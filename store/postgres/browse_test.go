@@ -16,6 +16,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // browsed returns a pool with ordinary sessions, as people use, on a migrated database.
@@ -33,7 +34,7 @@ func browsed(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-func browser(t *testing.T, pool *pgxpool.Pool, layout Layout) *Browser {
+func browser(t *testing.T, pool *pgxpool.Pool, layout tables.Layout) *Browser {
 	t.Helper()
 	b, err := OpenBrowser(t.Context(), pool, layout)
 	if err != nil {
@@ -55,12 +56,12 @@ func TestBrowsePages(t *testing.T) {
 			exec(t, pool, insert, fmt.Sprint(i)) // one statement each: ids of one millisecond are ordered by chance below it
 			time.Sleep(time.Millisecond)
 		}
-		layout := map[string]Layout{"outbox_events": OutboxEvents(), "event_outbox": EventOutbox(), "crawl_outbox": CrawlOutbox()}[table]
+		layout := map[string]tables.Layout{"outbox_events": tables.OutboxEvents(), "event_outbox": tables.EventOutbox(), "crawl_outbox": tables.CrawlOutbox()}[table]
 		b := browser(t, pool, layout)
 		var topics []string
 		pages, after := 0, ""
 		for {
-			rows, next, err := b.List(t.Context(), Filter{Limit: 3, After: after})
+			rows, next, err := b.List(t.Context(), tables.Filter{Limit: 3, After: after})
 			if err != nil {
 				t.Fatalf("%s: %v", table, err)
 			}
@@ -90,28 +91,28 @@ func TestBrowseFilters(t *testing.T) {
 	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES
 		('00000000-0000-0000-0000-000000000001', 'A', '1', NULL, NULL), ('00000000-0000-0000-0000-000000000001', 'B', '2', now(), NULL),
 		('00000000-0000-0000-0000-000000000001', 'C', '3', NULL, now())`)
-	tenantless := CrawlOutbox()
+	tenantless := tables.CrawlOutbox()
 	tenantless.Tenant, tenantless.KeyScope = "", nil
-	events, crawl := browser(t, pool, OutboxEvents()), browser(t, pool, CrawlOutbox())
+	events, crawl := browser(t, pool, tables.OutboxEvents()), browser(t, pool, tables.CrawlOutbox())
 	for _, c := range []struct {
 		b    *Browser
-		f    Filter
+		f    tables.Filter
 		want int
 	}{
-		{events, Filter{}, 4},
-		{events, Filter{Statuses: []string{"new", "Failed"}}, 2},
-		{events, Filter{Tenant: "acme"}, 3},
-		{events, Filter{Tenant: "acme", Key: "42"}, 2},
-		{events, Filter{Topic: "order.placed", Key: "42"}, 2},
-		{events, Filter{Topic: "order.placed", Statuses: []string{"DEAD"}}, 1},
-		{events, Filter{Key: "no such"}, 0},
-		{crawl, Filter{}, 3},
-		{crawl, Filter{Tenant: "default"}, 3},
-		{crawl, Filter{Tenant: "acme"}, 0},
-		{crawl, Filter{Statuses: []string{"pending"}}, 1},
-		{crawl, Filter{Statuses: []string{"retry"}}, 1},
-		{crawl, Filter{Statuses: []string{"delivered", "RETRY"}}, 2},
-		{crawl, Filter{Key: "00000000-0000-0000-0000-000000000001", Topic: "B"}, 1},
+		{events, tables.Filter{}, 4},
+		{events, tables.Filter{Statuses: []string{"new", "Failed"}}, 2},
+		{events, tables.Filter{Tenant: "acme"}, 3},
+		{events, tables.Filter{Tenant: "acme", Key: "42"}, 2},
+		{events, tables.Filter{Topic: "order.placed", Key: "42"}, 2},
+		{events, tables.Filter{Topic: "order.placed", Statuses: []string{"DEAD"}}, 1},
+		{events, tables.Filter{Key: "no such"}, 0},
+		{crawl, tables.Filter{}, 3},
+		{crawl, tables.Filter{Tenant: "default"}, 3},
+		{crawl, tables.Filter{Tenant: "acme"}, 0},
+		{crawl, tables.Filter{Statuses: []string{"pending"}}, 1},
+		{crawl, tables.Filter{Statuses: []string{"retry"}}, 1},
+		{crawl, tables.Filter{Statuses: []string{"delivered", "RETRY"}}, 2},
+		{crawl, tables.Filter{Key: "00000000-0000-0000-0000-000000000001", Topic: "B"}, 1},
 	} {
 		rows, _, err := c.b.List(t.Context(), c.f)
 		if err != nil || len(rows) != c.want {
@@ -125,16 +126,16 @@ func TestBrowseFilters(t *testing.T) {
 	}
 	for _, c := range []struct {
 		b    *Browser
-		f    Filter
+		f    tables.Filter
 		says string
 	}{
-		{events, Filter{Statuses: []string{"SENT", "LOST"}}, `status "LOST" is none of NEW, FAILED, SENT, DEAD`},
-		{events, Filter{After: "17"}, "after"},
-		{crawl, Filter{After: uuid.NewString()}, "after"},
-		{browser(t, pool, tenantless), Filter{Tenant: "acme"}, "no tenants"},
+		{events, tables.Filter{Statuses: []string{"SENT", "LOST"}}, `status "LOST" is none of NEW, FAILED, SENT, DEAD`},
+		{events, tables.Filter{After: "17"}, "after"},
+		{crawl, tables.Filter{After: uuid.NewString()}, "after"},
+		{browser(t, pool, tenantless), tables.Filter{Tenant: "acme"}, "no tenants"},
 	} {
-		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, ErrFilter) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%+v: got error %v, want ErrFilter that says %q", c.f, err, c.says)
+		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, tables.ErrFilter) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: got error %v, want tables.ErrFilter that says %q", c.f, err, c.says)
 		}
 	}
 }
@@ -146,7 +147,7 @@ func TestBrowseShow(t *testing.T) {
 		error_message, error_history, schema_id)
 		VALUES ($1, 'order.placed', now(), 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a", "b"]', 'FAILED', 2, 'no such channel',
 		'[{"error": "no such channel", "timestamp": "2025-01-01"}]', 'order/1')`, id)
-	b := browser(t, pool, OutboxEvents())
+	b := browser(t, pool, tables.OutboxEvents())
 	position := query[int64](t, pool, `SELECT position FROM outbox_events`)
 	for _, by := range []string{id.String(), fmt.Sprint(position)} {
 		d, err := b.Show(t.Context(), by, "")
@@ -163,11 +164,11 @@ func TestBrowseShow(t *testing.T) {
 			}
 		}
 	}
-	if _, err := b.Show(t.Context(), uuid.NewString(), ""); !errors.Is(err, ErrNoEvent) {
-		t.Errorf("unknown id: got %v, want ErrNoEvent", err)
+	if _, err := b.Show(t.Context(), uuid.NewString(), ""); !errors.Is(err, tables.ErrNoEvent) {
+		t.Errorf("unknown id: got %v, want tables.ErrNoEvent", err)
 	}
-	if _, err := b.Show(t.Context(), "first", ""); !errors.Is(err, ErrFilter) {
-		t.Errorf("neither id nor position: got %v, want ErrFilter", err)
+	if _, err := b.Show(t.Context(), "first", ""); !errors.Is(err, tables.ErrFilter) {
+		t.Errorf("neither id nor position: got %v, want tables.ErrFilter", err)
 	}
 }
 
@@ -192,18 +193,18 @@ func TestBrowseUnderRowLevelSecurity(t *testing.T) {
 	}
 	defer readers.Close()
 
-	b := browser(t, readers, EventOutbox())
-	if _, _, err := b.List(t.Context(), Filter{}); !errors.Is(err, ErrRowsHidden) {
-		t.Errorf("no tenant: got %v, want ErrRowsHidden", err)
+	b := browser(t, readers, tables.EventOutbox())
+	if _, _, err := b.List(t.Context(), tables.Filter{}); !errors.Is(err, tables.ErrRowsHidden) {
+		t.Errorf("no tenant: got %v, want tables.ErrRowsHidden", err)
 	}
-	rows, _, err := b.List(t.Context(), Filter{Tenant: "Acme"})
+	rows, _, err := b.List(t.Context(), tables.Filter{Tenant: "Acme"})
 	if err != nil || len(rows) != 1 || rows[0].Topic != "acme.happened" || *rows[0].Tenant != "acme" {
 		t.Fatalf("tenant acme: got %+v, error %v, want its event alone", rows, err)
 	}
-	if _, err := b.Show(t.Context(), rows[0].ID.String(), "umbrella"); !errors.Is(err, ErrNoEvent) {
-		t.Errorf("another tenant's event: got %v, want ErrNoEvent", err)
+	if _, err := b.Show(t.Context(), rows[0].ID.String(), "umbrella"); !errors.Is(err, tables.ErrNoEvent) {
+		t.Errorf("another tenant's event: got %v, want tables.ErrNoEvent", err)
 	}
-	if rows, _, err := b.List(t.Context(), Filter{Tenant: "nobody"}); err != nil || len(rows) != 0 {
+	if rows, _, err := b.List(t.Context(), tables.Filter{Tenant: "nobody"}); err != nil || len(rows) != 0 {
 		t.Errorf("unknown tenant: got %v, error %v, want nothing", rows, err)
 	}
 }
@@ -213,7 +214,7 @@ func TestBrowseKnown(t *testing.T) {
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`)
 	id := query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`)
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		known, err := browser(t, pool, OutboxEvents()).Known(t.Context(), tx, []uuid.UUID{uuid.New(), id})
+		known, err := browser(t, pool, tables.OutboxEvents()).Known(t.Context(), tx, []uuid.UUID{uuid.New(), id})
 		if err == nil && !slices.Equal(known, []uuid.UUID{id}) {
 			t.Errorf("got %v, want %v", known, id)
 		}
@@ -235,15 +236,15 @@ func TestBrowsePlans(t *testing.T) {
 		SELECT '00000000-0000-0000-0000-000000000001', 't', '{}', now() FROM generate_series(1, 20000) i`)
 	exec(t, pool, `ANALYZE outbox_events, crawl_outbox`)
 	for _, c := range []struct {
-		layout   Layout
+		layout   tables.Layout
 		statuses []string
 		index    string
 	}{
-		{OutboxEvents(), nil, "outbox_events_pkey"},
-		{OutboxEvents(), []string{"DEAD"}, "idx_outbox_status|idx_outbox_tenant_status|idx_outbox_topic|idx_outbox_aggregate"},
-		{OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered"},
-		{CrawlOutbox(), nil, "crawl_outbox_pkey"},
-		{CrawlOutbox(), []string{"pending", "retry"}, "undelivered|unpublished"},
+		{tables.OutboxEvents(), nil, "outbox_events_pkey"},
+		{tables.OutboxEvents(), []string{"DEAD"}, "idx_outbox_status|idx_outbox_tenant_status|idx_outbox_topic|idx_outbox_aggregate"},
+		{tables.OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered"},
+		{tables.CrawlOutbox(), nil, "crawl_outbox_pkey"},
+		{tables.CrawlOutbox(), []string{"pending", "retry"}, "undelivered|unpublished"},
 	} {
 		b := browser(t, pool, c.layout)
 		rows, err := pool.Query(t.Context(), "EXPLAIN "+b.sql.list, c.statuses, nil, nil, nil, nil, 51)

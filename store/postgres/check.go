@@ -2,39 +2,19 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/tables"
 )
-
-// SchemaError says that the database lacks what a layout needs, and what to do about it.
-type SchemaError struct {
-	Table   string
-	Missing []string // columns, or empty if the whole table is missing
-	Remedy  string
-}
-
-func (e *SchemaError) Error() string {
-	if len(e.Missing) == 0 {
-		return fmt.Sprintf("table %s does not exist: %s", e.Table, e.Remedy)
-	}
-	return fmt.Sprintf("table %s is not what this program needs, it lacks %s: %s", e.Table, strings.Join(e.Missing, ", "), e.Remedy)
-}
-
-// migrationSets says which set of migrations makes a table.
-var migrationSets = map[string]string{
-	"outbox_events": "core", "outbox_lanes": "core", "outbox_relays": "core", "job_dlq": "core", "apps": "core", "outbox_audit": "core", "event_outbox": "events", "crawl_outbox": "crawl",
-	"crawl_runs": "crawl", "crawl_events": "crawl",
-	"outbox_maintenance": "core", "outbox_archive": "core", "outbox_tokens": "core", "outbox_tickets": "core",
-}
 
 func (s *Store) checkSchema(ctx context.Context) error {
 	var columns []string
-	for _, c := range s.layout.columns() {
+	for _, c := range s.layout.Columns() {
 		columns = append(columns, c)
 	}
 	for _, t := range []struct {
@@ -74,11 +54,11 @@ func checkTable(ctx context.Context, pool *pgxpool.Pool, table string, columns [
 	if len(names) == 0 {
 		remedy = "make it or correct its name in the layout"
 	}
-	if set, ok := migrationSets[table]; ok {
+	if set, ok := tables.Sets[table]; ok {
 		remedy = "run: outbox migrate up --set " + set
 	}
 	if len(names) == 0 {
-		return &SchemaError{Table: table, Remedy: remedy}
+		return &tables.SchemaError{Table: table, Remedy: remedy}
 	}
 	var missing []string
 	for _, c := range columns {
@@ -88,16 +68,13 @@ func checkTable(ctx context.Context, pool *pgxpool.Pool, table string, columns [
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return &SchemaError{Table: table, Missing: missing, Remedy: remedy}
+		return &tables.SchemaError{Table: table, Missing: missing, Remedy: remedy}
 	}
 	return nil
 }
 
-// ErrRowsHidden says that row-level security hides the table's rows from this role: a relay would see an empty table for ever.
-var ErrRowsHidden = errors.New("row-level security hides the rows from this role")
-
 // checkVisible finds out whether a policy lets this role see every tenant's rows.
-func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout Layout) error {
+func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) error {
 	sql, err := plain("check_visible")
 	if err != nil {
 		return err
@@ -107,17 +84,14 @@ func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout Layout) error 
 		return fmt.Errorf("check row-level security of %s: %w", layout.Table, err)
 	}
 	if hidden {
-		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay TO CURRENT_USER)", layout.Table, ErrRowsHidden)
+		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay TO CURRENT_USER)", layout.Table, tables.ErrRowsHidden)
 	}
 	return nil
 }
 
-// ErrNotAllowed says that this role lacks privileges on the table: a relay would go on failing.
-var ErrNotAllowed = errors.New("this database role lacks privileges")
-
 // checkAllowed finds out whether this role may read the table and write down what became of its events. Tables of the migration sets
 // are granted by roles.sql; nobody but their owner can grant a mapped one.
-func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l Layout) error {
+func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l tables.Layout) error {
 	var sets []string
 	for _, c := range []string{l.Status, l.DeliveredAt, l.Attempts, l.NextRetryAt, l.LastError, l.ErrorHistory, l.DeliveredTo} {
 		if c != "" {
@@ -138,10 +112,10 @@ func allowed(ctx context.Context, pool *pgxpool.Pool, purpose, table, statement 
 		return err
 	}
 	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login", strings.Join(lacks, ", "), table)
-	if _, ours := migrationSets[table]; ours {
+	if _, ours := tables.Sets[table]; ours {
 		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
 	}
-	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, ErrNotAllowed, strings.Join(lacks, ", "), remedy)
+	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, tables.ErrNotAllowed, strings.Join(lacks, ", "), remedy)
 }
 
 func lacking(ctx context.Context, pool *pgxpool.Pool, table, statement string, args ...any) ([]string, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // part is what roles.sql gives one of the parts of outbox serve, as far as that part cannot do without.
@@ -25,7 +26,7 @@ type needed struct {
 	columns []string
 }
 
-// CheckGateway finds out whether the pool's role may do what a gateway does with runs: ErrNotAllowed, or ErrRowsHidden. Else it would say that it is ready
+// CheckGateway finds out whether the pool's role may do what a gateway does with runs: tables.ErrNotAllowed, or tables.ErrRowsHidden. Else it would say that it is ready
 // and answer every request with 500.
 func (r *Runs) CheckGateway(ctx context.Context) error {
 	sets := []string{"status", "started_at", "completed_at", "cancelled_at", "error_message", "lease_owner", "lease_expires_at"}
@@ -45,7 +46,7 @@ func (r *Runs) CheckWorker(ctx context.Context) error {
 	return checkRunsVisible(ctx, r.pool, "worker", "check_visible")
 }
 
-// CheckGateway finds out whether the pool's role may do what a gateway does with tokens and tickets: else ErrNotAllowed.
+// CheckGateway finds out whether the pool's role may do what a gateway does with tokens and tickets: else tables.ErrNotAllowed.
 func (s *Tokens) CheckGateway(ctx context.Context) error {
 	return checkPart(ctx, s.pool, part{"gateway", []needed{
 		{"outbox_tokens", []string{"SELECT"}, nil},
@@ -76,7 +77,7 @@ func checkPart(ctx context.Context, pool *pgxpool.Pool, p part) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("serve as %s: %w: %s: %s", p.name, ErrNotAllowed, strings.Join(problems, "; "), grantPart(p.name))
+	return fmt.Errorf("serve as %s: %w: %s: %s", p.name, tables.ErrNotAllowed, strings.Join(problems, "; "), grantPart(p.name))
 }
 
 // checkRunsVisible: with privileges of its own and none of the roles, a login sees no run once roles.sql has been run, and can make none. A policy that is for
@@ -91,7 +92,7 @@ func checkRunsVisible(ctx context.Context, pool *pgxpool.Pool, name, statement s
 		return fmt.Errorf("check row-level security of crawl_runs: %w", err)
 	}
 	if hidden {
-		return fmt.Errorf("serve as %s: table crawl_runs: %w: %s", name, ErrRowsHidden, grantPart(name))
+		return fmt.Errorf("serve as %s: table crawl_runs: %w: %s", name, tables.ErrRowsHidden, grantPart(name))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // Claim implements outbox.EventStore.
@@ -176,7 +177,7 @@ func (s *Store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	rec.SchemaVersion = int(int32(binary.BigEndian.Uint32(raw[colSchemaVersion])))
 	rec.WrittenAt = decodeTime(raw[colWrittenAt])
 	if rec.WrittenAt.IsZero() {
-		rec.WrittenAt = timeOfID(rec.ID)
+		rec.WrittenAt = tables.TimeOfID(rec.ID)
 	}
 	if rec.OccurredAt = decodeTime(raw[colOccurredAt]); rec.OccurredAt.IsZero() {
 		rec.OccurredAt = rec.WrittenAt

@@ -58,7 +58,7 @@ func (s *Store) findFairness(ctx context.Context) error {
 		names := struct {
 			quotedLayout
 			By, Type, Collate string
-		}{s.layout.quoted(), pgx.Identifier{by}.Sanitize(), i.Type, i.Collate}
+		}{quote(s.layout), pgx.Identifier{by}.Sanitize(), i.Type, i.Collate}
 		tenants, err := render(t, "claim_tenants", names)
 		if err != nil {
 			return err

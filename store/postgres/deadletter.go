@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // DeadLetters is the table job_dlq for operators. It is safe for concurrent use.
@@ -31,7 +32,7 @@ var (
 // DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
 type DeadLettersConfig struct {
 	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters are skipped.
-	Layouts []Layout
+	Layouts []tables.Layout
 	// ReplayJob puts jobs back; nil: their letters are skipped.
 	ReplayJob JobReplayer
 }
@@ -42,13 +43,13 @@ type JobReplayer func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) 
 
 // deadTable is an outbox table that letters come from.
 type deadTable struct {
-	layout  Layout
+	layout  tables.Layout
 	columns []string // quoted: what an INSERT may name
 	hidden  bool
 }
 
 // OpenDeadLetters returns the dead letters of a database after checking that its tables fit. pool should not be from Connect, whose sessions are
-// made for relays. A table that is older than this program needs is an *SchemaError.
+// made for relays. A table that is older than this program needs is an *tables.SchemaError.
 func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersConfig) (*DeadLetters, error) {
 	d := &DeadLetters{pool: pool, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
 	if err := checkTable(ctx, pool, "job_dlq", []string{"position", "origin"}); err != nil {
@@ -70,16 +71,16 @@ func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersCon
 }
 
 // open adds a table, if it is there.
-func (d *DeadLetters) open(ctx context.Context, l Layout) error {
+func (d *DeadLetters) open(ctx context.Context, l tables.Layout) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
 	var columns []string
-	for _, c := range l.columns() {
+	for _, c := range l.Columns() {
 		columns = append(columns, c)
 	}
 	err := checkTable(ctx, d.pool, l.Table, columns)
-	var schema *SchemaError
+	var schema *tables.SchemaError
 	if errors.As(err, &schema) && len(schema.Missing) == 0 {
 		return nil
 	} else if err != nil {
@@ -181,7 +182,7 @@ func selected(s deadletter.Selection) (letterQuery, error) {
 }
 
 func (t deadTable) query(q letterQuery) letterQuery {
-	q.quotedLayout, q.Columns = t.layout.quoted(), t.columns
+	q.quotedLayout, q.Columns = quote(t.layout), t.columns
 	q.RawTable, q.TableName = t.layout.Table, quoteText(t.layout.Table)
 	return q
 }
@@ -190,7 +191,7 @@ func (t deadTable) query(q letterQuery) letterQuery {
 // waited for must be seen as it has become.
 func (d *DeadLetters) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
 	if d.hidden && tenant == "" {
-		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it (made by: outbox migrate roles)", ErrRowsHidden)
+		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it (made by: outbox migrate roles)", tables.ErrRowsHidden)
 	}
 	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: mode}, func(tx pgx.Tx) error {
 		if d.hidden {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 func job(kind string) deadletter.Job {
@@ -80,7 +81,7 @@ func TestRecordJobs(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, OutboxEvents())
+	u := burying(t, pool, tables.OutboxEvents())
 	writeOrders(t, pool, 2, "a", "b")
 	u.settle(dieAt("t"))
 	d := letters(t, pool)
@@ -112,7 +113,7 @@ func TestDiscard(t *testing.T) {
 		t.Errorf("with --discarded: %+v", sum)
 	}
 	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{Discarded: true}}); !errors.Is(err, deadletter.ErrFilter) {
-		t.Errorf("all that were discarded: got %v, want ErrFilter", err)
+		t.Errorf("all that were discarded: got %v, want tables.ErrFilter", err)
 	}
 	actions, next, err := d.Actions(t.Context(), deadletter.ActionFilter{Limit: 1})
 	if err != nil || len(actions) != 1 || actions[0].Action != "replay" || actions[0].Letters != 1 || actions[0].Actor != "test@here" || !strings.Contains(string(actions[0].Filter), discarded[0].ID.String()) {
@@ -173,7 +174,7 @@ func TestOperatorRole(t *testing.T) {
 	if err := migrations.ApplyRoles(t.Context(), pool.Config().ConnString()); err != nil {
 		t.Fatal(err)
 	}
-	events, bus, crawl := burying(t, pool, OutboxEvents()), burying(t, pool, EventOutbox()), burying(t, pool, CrawlOutbox())
+	events, bus, crawl := burying(t, pool, tables.OutboxEvents()), burying(t, pool, tables.EventOutbox()), burying(t, pool, tables.CrawlOutbox())
 	writeOrders(t, pool, 3, "a")
 	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload) SELECT id, outbox_uuidv7(), 't', '1' FROM apps`)
 	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)

@@ -8,33 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
 )
-
-// Preview says what a replay of a selection would do, and changes nothing.
-type Preview struct {
-	Letters int            `json:"letters"`
-	Tables  []PreviewTable `json:"tables"`
-	// OutsideWindow is how many of them are older than the sink's duplicate window.
-	OutsideWindow int `json:"outside_window"`
-}
-
-// PreviewTable is one table's part of a preview.
-type PreviewTable struct {
-	Table   string `json:"table"` // "" for jobs
-	Letters int    `json:"letters"`
-	Stuck   int    `json:"stuck"` // letters that cannot be put back now
-	// Overtaken keys had a later event delivered. Racing keys have a later one that waits to be delivered: it can go first if a relay has read it
-	// already. LeftBehind keys have an earlier letter that is not among those chosen. What retention has removed is not seen.
-	Overtaken  Keys `json:"overtaken"`
-	Racing     Keys `json:"racing"`
-	LeftBehind Keys `json:"left_behind"`
-}
-
-// Keys counts keys and names the first ten.
-type Keys struct {
-	Count int      `json:"count"`
-	First []string `json:"first,omitempty"`
-}
 
 type chosenTable struct {
 	Source       deadletter.Source
@@ -62,7 +37,7 @@ func (d *DeadLetters) Count(ctx context.Context, s deadletter.Selection) (n int,
 }
 
 // Preview looks at what a replay of the selection would do. window is the sink's duplicate window.
-func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, window time.Duration) (p Preview, err error) {
+func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, window time.Duration) (p tables.Preview, err error) {
 	q, err := selected(s)
 	if err != nil {
 		return p, err
@@ -76,9 +51,9 @@ func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, windo
 		for _, f := range found {
 			p.Letters += f.Letters
 			p.OutsideWindow += f.Old
-			part := PreviewTable{Table: f.Table, Letters: f.Letters, Stuck: f.Letters}
+			part := tables.PreviewTable{Table: f.Table, Letters: f.Letters, Stuck: f.Letters}
 			if t, known := d.tables[f.Table]; known && d.visible(t, s.Tenant) {
-				if err := part.read(ctx, tx, t.query(q)); err != nil {
+				if err := readOrder(ctx, tx, &part, t.query(q)); err != nil {
 					return fmt.Errorf("look into %s: %w", f.Table, err)
 				}
 			} else if f.Source == deadletter.SourceJob && d.jobs != nil {
@@ -89,12 +64,12 @@ func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, windo
 		return nil
 	})
 	if err != nil {
-		return Preview{}, fmt.Errorf("preview replay: %w", err)
+		return tables.Preview{}, fmt.Errorf("preview replay: %w", err)
 	}
 	return p, nil
 }
 
-func (p *PreviewTable) read(ctx context.Context, tx pgx.Tx, q letterQuery) error {
+func readOrder(ctx context.Context, tx pgx.Tx, p *tables.PreviewTable, q letterQuery) error {
 	sql, args, err := q.render("dlq_order")
 	if err != nil {
 		return err

@@ -4,7 +4,7 @@
 // undelivered row, whatever order the commits had; and that a settle changes nothing on a lane that has gone to another relay.
 //
 // It does not create tables: package store/postgres/migrations does, or your own migration tool with the same SQL files. Tables of another shape are
-// served through a [Layout]. Tested with PostgreSQL 15.
+// served through a [tables.Layout]. Tested with PostgreSQL 15.
 //
 // Every statement is a file in sql/, named by its verb, with its locks and the index that serves it in its header.
 package postgres

@@ -9,9 +9,10 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
 )
 
-func laneReport(t *testing.T, s *Store, limit int) LaneReport {
+func laneReport(t *testing.T, s *Store, limit int) tables.LaneReport {
 	t.Helper()
 	b, err := OpenBrowser(t.Context(), s.pool, s.layout)
 	if err != nil {
@@ -27,7 +28,7 @@ func laneReport(t *testing.T, s *Store, limit int) LaneReport {
 	return r
 }
 
-func states(r LaneReport) map[string]int {
+func states(r tables.LaneReport) map[string]int {
 	n := map[string]int{}
 	for i, l := range r.Lanes {
 		if l.Lane == i {
@@ -40,7 +41,7 @@ func states(r LaneReport) map[string]int {
 func TestLanesTellWhoServesThem(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, err := Open(t.Context(), pool, OutboxEvents())
+	s, err := Open(t.Context(), pool, tables.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +98,9 @@ func TestLanesTellTheirBacklog(t *testing.T) {
 	writeOrders(t, pool, 10, "a", "b", "c", "d", "e", "f", "g")
 	exec(t, pool, "UPDATE outbox_events SET created_at = now() - interval '1 hour' WHERE position = 1")
 	for _, tt := range []struct {
-		layout Layout
+		layout tables.Layout
 		oldest float64
-	}{{OutboxEvents(), 3600}, {EventOutbox(), 0}, {CrawlOutbox(), 60}} {
+	}{{tables.OutboxEvents(), 3600}, {tables.EventOutbox(), 0}, {tables.CrawlOutbox(), 60}} {
 		s, _, lanes := serving(t, pool, tt.layout)
 		want := map[int16]int{}
 		for _, r := range must(t)(s.Claim(t.Context(), lanes, everything)) {
@@ -125,7 +126,7 @@ func TestLanesTellTheirBacklog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sql, err := render(parsed, "lanes_backlog", s.layout.quoted())
+		sql, err := render(parsed, "lanes_backlog", quote(s.layout))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +143,7 @@ func TestLanesSayWhatIsHidden(t *testing.T) {
 	if err := migrations.ApplyRoles(t.Context(), pool.Config().ConnString()); err != nil {
 		t.Fatal(err)
 	}
-	s, _, _ := serving(t, pool, EventOutbox())
+	s, _, _ := serving(t, pool, tables.EventOutbox())
 	owners, err := Connect(t.Context(), pool.Config().ConnString()+"&role=outbox_owner", 2)
 	if err != nil {
 		t.Fatal(err)

@@ -12,10 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/tables"
 )
-
-// ErrNoAge says that a table's layout names neither a time of delivery nor one of writing: nothing tells how old a row is.
-var ErrNoAge = errors.New("nothing tells how old its rows are")
 
 // sweepPages is how many pages of a table one search of a sweep reads: 2 MB. Larger ones make it faster by little and the pauses between them longer.
 const sweepPages = 256
@@ -23,7 +21,7 @@ const sweepPages = 256
 // Retention is a table that old rows can be removed from. It is safe for concurrent use.
 type Retention struct {
 	pool   *pgxpool.Pool
-	layout Layout
+	layout tables.Layout
 	by     walkOrder
 	sql    struct{ lease, release, walk, sweep, pages, remove string }
 }
@@ -40,13 +38,13 @@ type retentionNames struct {
 }
 
 // OpenRetention returns the retention of an outbox table after checking that this role may remove its rows and sees them all. pool should come from
-// Connect. Errors are an *SchemaError, ErrNoAge, ErrRowsHidden or ErrNotAllowed if waiting does not cure them.
-func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Retention, error) {
+// Connect. Errors are an *tables.SchemaError, tables.ErrNoAge, tables.ErrRowsHidden or tables.ErrNotAllowed if waiting does not cure them.
+func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Retention, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
 	if layout.DeliveredAt == "" && layout.WrittenAt == "" {
-		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table, ErrNoAge)
+		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table, tables.ErrNoAge)
 	}
 	return openRetention(ctx, pool, layout, walkOrder{layout.Position, "bigint"}, walkOrder{layout.ID, "uuid"})
 }
@@ -54,7 +52,7 @@ func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Ret
 // OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as OpenRetention.
 func OpenLetterRetention(ctx context.Context, pool *pgxpool.Pool) (*Retention, error) {
 	// The index of replay times is core/005's. Letters with the time of the page's last one may wait for the next run.
-	r, err := openRetention(ctx, pool, Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"})
+	r, err := openRetention(ctx, pool, tables.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"})
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +60,9 @@ func OpenLetterRetention(ctx context.Context, pool *pgxpool.Pool) (*Retention, e
 	return r, r.prepare(ctx)
 }
 
-func openRetention(ctx context.Context, pool *pgxpool.Pool, layout Layout, orders ...walkOrder) (*Retention, error) {
+func openRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout, orders ...walkOrder) (*Retention, error) {
 	var columns []string
-	for _, c := range layout.columns() {
+	for _, c := range layout.Columns() {
 		columns = append(columns, c)
 	}
 	if err := checkTable(ctx, pool, layout.Table, columns); err != nil {
@@ -101,7 +99,7 @@ func openRetention(ctx context.Context, pool *pgxpool.Pool, layout Layout, order
 }
 
 // checkRemovable is checkAllowed for who removes rows.
-func checkRemovable(ctx context.Context, pool *pgxpool.Pool, l Layout) error {
+func checkRemovable(ctx context.Context, pool *pgxpool.Pool, l tables.Layout) error {
 	return allowed(ctx, pool, "remove rows of", l.Table, "retention_allowed")
 }
 
@@ -111,7 +109,7 @@ func (r *Retention) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := retentionNames{quotedLayout: r.layout.quoted(), ByColumn: pgx.Identifier{r.by.column}.Sanitize(), ByType: r.by.kind}
+	names := retentionNames{quotedLayout: quote(r.layout), ByColumn: pgx.Identifier{r.by.column}.Sanitize(), ByType: r.by.kind}
 	for _, s := range []struct {
 		name string
 		dst  *string

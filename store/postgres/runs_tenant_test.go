@@ -18,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // as returns a pool to the same database whose sessions have one of the roles.
@@ -150,14 +151,14 @@ func TestPlainSQLRowsGetTheirRunsTenant(t *testing.T) {
 func TestReplayOfALetterWithoutTenant(t *testing.T) {
 	t.Parallel()
 	r, pool := opened(t)
-	u := burying(t, pool, CrawlOutbox())
+	u := burying(t, pool, tables.CrawlOutbox())
 	run := started(t, r).ID
 	u.settle(dieAt("run:" + run.String()))
 	if got := query[string](t, pool, "SELECT a.namespace FROM job_dlq l JOIN apps a ON a.id = l.app_id"); got != acme {
 		t.Errorf("the letter is %s's", got)
 	}
 	exec(t, pool, "UPDATE job_dlq SET origin = origin - 'tenant_id'")
-	d, err := OpenDeadLetters(t.Context(), as(t, pool, "outbox_operator"), DeadLettersConfig{Layouts: []Layout{CrawlOutbox()}})
+	d, err := OpenDeadLetters(t.Context(), as(t, pool, "outbox_operator"), DeadLettersConfig{Layouts: []tables.Layout{tables.CrawlOutbox()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +189,7 @@ func TestTheLogsCloudEventIsTheOutboxs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(relays.Close)
-	s, _, lanes := serving(t, relays, CrawlOutbox())
+	s, _, lanes := serving(t, relays, tables.CrawlOutbox())
 	for _, fair := range []bool{false, true} {
 		records, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 10, Bytes: 1 << 20, Fair: fair})
 		if err != nil || len(records) != 4 || len(logged) != 4 {

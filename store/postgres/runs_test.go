@@ -16,6 +16,7 @@ import (
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 const acme = "acme"
@@ -77,7 +78,7 @@ func TestOpenRunsNamesTheMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	var schema *SchemaError
+	var schema *tables.SchemaError
 	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || schema.Table != "crawl_runs" || !strings.Contains(err.Error(), "outbox migrate up --set crawl") {
 		t.Errorf("nothing there: got %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"text/template"
+
+	"github.com/outboxrelay/outbox/tables"
 )
 
 //go:embed sql/*.sql
@@ -49,13 +51,13 @@ func plain(name string) (string, error) {
 	return render(t, name, nil)
 }
 
-func (l Layout) statements() (statements, error) {
+func statementsOf(l tables.Layout) (statements, error) {
 	var s statements
 	t, err := parseSQL()
 	if err != nil {
 		return s, err
 	}
-	q := l.quoted()
+	q := quote(l)
 	for name, dst := range map[string]*string{
 		"claim": &s.claim, "settle_delivered": &s.settleDelivered, "settle_retry": &s.settleRetry, "settle_dead": &s.settleDead,
 		"settle_apps": &s.settleApps, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake,

@@ -9,12 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // Store is an outbox table that a relay can serve. It is safe for concurrent use.
 type Store struct {
 	pool       *pgxpool.Pool
-	layout     Layout
+	layout     tables.Layout
 	sql        statements
 	intern     interner
 	claims     claimSize
@@ -29,12 +30,12 @@ const maxPayload = 256 << 20
 var _ outbox.Store = (*Store)(nil)
 
 // Open returns the store of a table after checking that the table fits the layout, and that the caller may see its rows.
-// pool should come from Connect. A table that is missing or older than the layout needs is an *SchemaError.
-func Open(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Store, error) {
+// pool should come from Connect. A table that is missing or older than the layout needs is an *tables.SchemaError.
+func Open(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
-	sql, err := layout.statements()
+	sql, err := statementsOf(layout)
 	if err != nil {
 		return nil, err
 	}
@@ -51,23 +52,17 @@ func Open(ctx context.Context, pool *pgxpool.Pool, layout Layout) (*Store, error
 	return s, nil
 }
 
-// Backlog is how far behind a table's relay is.
-type Backlog struct {
-	Count  int           // undelivered rows, those waiting for a retry included; counting stops at the limit asked for
-	Oldest time.Duration // age of the oldest one by the database's clock; 0 if there is none or the table keeps no time
-}
-
 // Backlog counts undelivered rows up to limit.
-func (s *Store) Backlog(ctx context.Context, limit int) (Backlog, error) {
-	var b Backlog
+func (s *Store) Backlog(ctx context.Context, limit int) (tables.Backlog, error) {
+	var b tables.Backlog
 	var written *time.Time
 	var id *uuid.UUID
 	var now time.Time
 	if err := s.pool.QueryRow(ctx, s.sql.backlog, limit).Scan(&b.Count, &written, &id, &now); err != nil {
-		return Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, err)
+		return tables.Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, err)
 	}
 	if written == nil && id != nil {
-		if t := timeOfID(*id); !t.IsZero() {
+		if t := tables.TimeOfID(*id); !t.IsZero() {
 			written = &t
 		}
 	}
@@ -75,13 +70,4 @@ func (s *Store) Backlog(ctx context.Context, limit int) (Backlog, error) {
 		b.Oldest = max(now.Sub(*written), 0)
 	}
 	return b, nil
-}
-
-// timeOfID returns the time in a UUIDv7, or zero for an id of another version.
-func timeOfID(id uuid.UUID) time.Time {
-	if id.Version() != 7 {
-		return time.Time{}
-	}
-	ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
-	return time.UnixMilli(ms)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
 	"github.com/outboxrelay/outbox/token"
 )
 
@@ -191,7 +192,7 @@ func TestOpenTokensNamesTheMigration(t *testing.T) {
 	pool := migrated(t)
 	exec(t, pool, "DROP TABLE outbox_tickets")
 	_, err := OpenTokens(t.Context(), pool)
-	var schema *SchemaError
+	var schema *tables.SchemaError
 	if !errors.As(err, &schema) || schema.Table != "outbox_tickets" || !strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first publish: a settle that
@@ -24,7 +26,7 @@ func (s *Store) checkTypes(ctx context.Context) error {
 		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
 	}
 	if len(nullable) > 0 {
-		return &SchemaError{Table: s.layout.Table, Missing: []string{"NOT NULL on " + strings.Join(nullable, " and ")},
+		return &tables.SchemaError{Table: s.layout.Table, Missing: []string{"NOT NULL on " + strings.Join(nullable, " and ")},
 			Remedy: "a row without it could not be delivered: ALTER TABLE … ALTER COLUMN … SET NOT NULL"}
 	}
 	conn, err := s.pool.Acquire(ctx)

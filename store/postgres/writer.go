@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // Writer writes events inside a pgx.Tx. See outbox.Writer for what Write guarantees; InTx also commits.
@@ -49,9 +50,9 @@ type insert struct {
 func newInsert(cfg outbox.WriterConfig) (insert, error) {
 	table := cfg.Table
 	if table == "" {
-		table = OutboxEvents().Table
+		table = tables.OutboxEvents().Table
 	}
-	if err := checkIdentifiers(strings.Split(table, ".")); err != nil {
+	if err := tables.CheckName(table); err != nil {
 		return insert{}, fmt.Errorf("configure writer: table: %w", err)
 	}
 	t, err := parseSQL()

@@ -12,6 +12,8 @@ import (
 	"github.com/golang-migrate/migrate/v4/source/iofs"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // All, as the number of steps, makes Down take a whole set away, its tables and all their rows.
@@ -92,7 +94,7 @@ func up(ctx context.Context, conn *pgx.Conn, databaseURL, set string) error {
 // repair clears a dirty mark by forcing the version before the marked one, so that the marked one runs again.
 // The mark of an interrupted Down stands one below the file that was being taken away; going up again from there
 // restores that one too.
-func repair(m *migrate.Migrate, s SetStatus) error {
+func repair(m *migrate.Migrate, s tables.SetStatus) error {
 	previous := -1 // golang-migrate's "no version"
 	known := s.Current == 0
 	for _, candidate := range list(s.Set) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outboxrelay/outbox/tables"
 )
 
 //go:embed sql/version.sql
@@ -17,25 +19,16 @@ var versionSQL string
 // undefinedTable is the SQLSTATE of a set that was never applied.
 const undefinedTable = "42P01"
 
-// SetStatus says where a database stands with one set.
-type SetStatus struct {
-	Set     string   `json:"set"`
-	Current uint     `json:"current"` // 0: nothing applied
-	Latest  uint     `json:"latest"`  // newest embedded version; below Current when the database is newer than this build
-	Dirty   bool     `json:"dirty"`   // a process died while migrating; Up repairs it
-	Pending []string `json:"pending"` // the files Up would run, oldest first; the marked one is not listed while Dirty
-}
-
 // Status reads the state of every set, in the order of Sets. It changes nothing and takes no lock, so while
 // another process migrates it may see Dirty.
-func Status(ctx context.Context, databaseURL string) ([]SetStatus, error) {
+func Status(ctx context.Context, databaseURL string) ([]tables.SetStatus, error) {
 	conn, err := connect(ctx, databaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 
-	var all []SetStatus
+	var all []tables.SetStatus
 	for _, set := range Sets {
 		s, err := status(ctx, conn, set)
 		if err != nil {
@@ -46,8 +39,8 @@ func Status(ctx context.Context, databaseURL string) ([]SetStatus, error) {
 	return all, nil
 }
 
-func status(ctx context.Context, conn *pgx.Conn, set string) (SetStatus, error) {
-	s := SetStatus{Set: set, Latest: Required(set), Pending: []string{}} // an empty list in JSON, not null
+func status(ctx context.Context, conn *pgx.Conn, set string) (tables.SetStatus, error) {
+	s := tables.SetStatus{Set: set, Latest: Required(set), Pending: []string{}} // an empty list in JSON, not null
 
 	var version int64
 	row := conn.QueryRow(ctx, strings.ReplaceAll(versionSQL, "{table}", versionTable(set)))

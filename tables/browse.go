@@ -1,0 +1,67 @@
+package tables
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// What callers of a Browser branch on.
+var (
+	// ErrFilter says that a Filter, or what Show was asked for, does not fit the table.
+	ErrFilter = errors.New("cannot look for that")
+	// ErrNoEvent says that the table has no such event, or that row-level security hides it.
+	ErrNoEvent = errors.New("no such event")
+)
+
+// EventRow is a row as a list shows it. What the table has no column for is nil.
+type EventRow struct {
+	ID            uuid.UUID  `json:"id"`
+	Position      int64      `json:"position"`
+	Status        string     `json:"status"`
+	Topic         string     `json:"topic"`
+	Key           *string    `json:"key,omitempty"`
+	AggregateType *string    `json:"aggregate_type,omitempty"`
+	Tenant        *string    `json:"tenant,omitempty"`
+	Source        *string    `json:"source,omitempty"`
+	WrittenAt     *time.Time `json:"written_at,omitempty"` // from a UUIDv7 if the table keeps no time
+	DeliveredAt   *time.Time `json:"delivered_at,omitempty"`
+	Attempts      int        `json:"attempts"` // failed ones
+	NextRetryAt   *time.Time `json:"next_retry_at,omitempty"`
+	LastError     *string    `json:"last_error,omitempty"`
+}
+
+// EventDetail is everything about one row.
+type EventDetail struct {
+	EventRow
+	OccurredAt    *time.Time      `json:"occurred_at,omitempty"`
+	SchemaID      *string         `json:"schema_id,omitempty"`
+	SchemaVersion *int            `json:"schema_version,omitempty"`
+	Lane          int             `json:"lane"`
+	Sequence      *int64          `json:"sequence,omitempty"`
+	Generation    int             `json:"generation"`
+	Destinations  json.RawMessage `json:"destinations,omitempty"`
+	DeliveredTo   json.RawMessage `json:"delivered_to,omitempty"`
+	ErrorHistory  json.RawMessage `json:"error_history,omitempty"`
+	Metadata      json.RawMessage `json:"metadata,omitempty"`
+	Payload       json.RawMessage `json:"payload"`
+}
+
+// Filter chooses rows; the zero value is the newest 50.
+type Filter struct {
+	Statuses []string // of Browser.Statuses, in any case
+	Tenant   string   // or, where tenants are applications, the id of one
+	Key      string
+	Topic    string
+	Limit    int    // 0: 50
+	After    string // what List returned with the previous page
+}
+
+// DateByID fills WrittenAt from a UUIDv7 where the table keeps no time.
+func (r *EventRow) DateByID() {
+	if t := TimeOfID(r.ID); r.WrittenAt == nil && !t.IsZero() {
+		r.WrittenAt = &t
+	}
+}
