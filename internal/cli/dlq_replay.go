@@ -21,7 +21,6 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // replayFlags are the flags of outbox dlq replay.
@@ -180,7 +179,7 @@ func (a *app) confirmed(ctx context.Context, question string) bool {
 	}
 }
 
-func printPreview(w io.Writer, p tables.Preview, window time.Duration) error {
+func printPreview(w io.Writer, p deadletter.Preview, window time.Duration) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s would be replayed\n", counted(p.Letters, "letter"))
 	for _, t := range p.Tables {
@@ -194,7 +193,7 @@ func printPreview(w io.Writer, p tables.Preview, window time.Duration) error {
 		}
 		fmt.Fprintln(&b)
 		for _, k := range []struct {
-			keys tables.Keys
+			keys deadletter.Keys
 			says string
 		}{
 			{t.Overtaken, "out of order: a later event of the key was delivered"},

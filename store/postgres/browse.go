@@ -24,6 +24,8 @@ type Browser struct {
 	hidden     bool // row-level security shows this role the rows of one tenant at a time
 }
 
+var _ tables.Browser = (*Browser)(nil)
+
 // OpenBrowser returns a browser of a table after checking that the table fits the layout. pool should not be from Connect, whose sessions
 // are made for relays. A table that is missing or older than the layout needs is an *tables.SchemaError.
 func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Browser, error) {

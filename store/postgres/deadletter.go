@@ -23,6 +23,8 @@ type DeadLetters struct {
 	hidden bool // row-level security shows this role the letters of one tenant at a time
 }
 
+var _ deadletter.Store = (*DeadLetters)(nil)
+
 var (
 	_ deadletter.Replayer  = (*DeadLetters)(nil)
 	_ deadletter.Discarder = (*DeadLetters)(nil)

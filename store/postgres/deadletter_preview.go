@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 type chosenTable struct {
@@ -37,7 +36,7 @@ func (d *DeadLetters) Count(ctx context.Context, s deadletter.Selection) (n int,
 }
 
 // Preview looks at what a replay of the selection would do. window is the sink's duplicate window.
-func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, window time.Duration) (p tables.Preview, err error) {
+func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, window time.Duration) (p deadletter.Preview, err error) {
 	q, err := selected(s)
 	if err != nil {
 		return p, err
@@ -51,7 +50,7 @@ func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, windo
 		for _, f := range found {
 			p.Letters += f.Letters
 			p.OutsideWindow += f.Old
-			part := tables.PreviewTable{Table: f.Table, Letters: f.Letters, Stuck: f.Letters}
+			part := deadletter.PreviewTable{Table: f.Table, Letters: f.Letters, Stuck: f.Letters}
 			if t, known := d.tables[f.Table]; known && d.visible(t, s.Tenant) {
 				if err := readOrder(ctx, tx, &part, t.query(q)); err != nil {
 					return fmt.Errorf("look into %s: %w", f.Table, err)
@@ -64,12 +63,12 @@ func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, windo
 		return nil
 	})
 	if err != nil {
-		return tables.Preview{}, fmt.Errorf("preview replay: %w", err)
+		return deadletter.Preview{}, fmt.Errorf("preview replay: %w", err)
 	}
 	return p, nil
 }
 
-func readOrder(ctx context.Context, tx pgx.Tx, p *tables.PreviewTable, q letterQuery) error {
+func readOrder(ctx context.Context, tx pgx.Tx, p *deadletter.PreviewTable, q letterQuery) error {
 	sql, args, err := q.render("dlq_order")
 	if err != nil {
 		return err

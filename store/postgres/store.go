@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -27,7 +26,7 @@ type Store struct {
 // than Redis takes (512 MB), which it answers by closing the connection, and so the whole relay would wait for ever.
 const maxPayload = 256 << 20
 
-var _ outbox.Store = (*Store)(nil)
+var _ tables.Store = (*Store)(nil)
 
 // Open returns the store of a table after checking that the table fits the layout, and that the caller may see its rows.
 // pool should come from Connect. A table that is missing or older than the layout needs is an *tables.SchemaError.

@@ -1,4 +1,4 @@
-package tables
+package deadletter
 
 // Preview says what a replay of a selection would do, and changes nothing.
 type Preview struct {
