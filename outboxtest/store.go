@@ -1,0 +1,89 @@
+package outboxtest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/token"
+)
+
+// StoreFeatures declares what a store promises beyond what every store does. What it lacks is named in the test's log, by the tests that do not run for it.
+type StoreFeatures struct {
+	// ConcurrentWriters: transactions that write run beside each other, so that one that began earlier may commit later, and only Strict order keeps the events of
+	// one key in the order of their commits. A store without it has one writer at a time, and all its events are in the order of their commits.
+	ConcurrentWriters bool
+	// SeveralHosts: relays on several hosts may serve one database.
+	SeveralHosts bool
+	// RowSecurity: the database itself shows a tenant's application its own rows and no others.
+	RowSecurity bool
+	// StoresBytes: a payload comes back byte for byte as it was written. Without it, as the same JSON value.
+	StoresBytes bool
+}
+
+// StoreHarness is a database with the tables of all three migration sets, fresh for one test, and what the store under test makes of it.
+type StoreHarness struct {
+	// Table opens a table as a relay does. A second call is a second relay's.
+	Table func(t *testing.T, layout tables.Layout) tables.Store
+	// Write writes each batch with one call, in one transaction, and then commits or rolls back. Errors are the writer's.
+	Write func(ctx context.Context, cfg outbox.WriterConfig, commit bool, batches ...[]outbox.Event) error
+	// Exec runs a statement of plain SQL, as a program without the library would. Parameters are ?1, ?2 and so on: the harness spells them as its database wants them.
+	Exec func(t *testing.T, sql string, args ...any)
+	// Browser, Letters and the others open what their names say.
+	Browser         func(t *testing.T, layout tables.Layout) tables.Browser
+	Letters         func(t *testing.T, layouts ...tables.Layout) deadletter.Store
+	Jobs            func(t *testing.T) deadletter.Recorder
+	Runs            func(t *testing.T) crawl.Store
+	Tokens          func(t *testing.T) token.Store
+	Retention       func(t *testing.T, layout tables.Layout) retention.Store
+	LetterRetention func(t *testing.T) retention.Store
+	// Age makes everything in the database older by d, or what a test needs of it: delivered_at and the like of a table's rows. nil: through Exec.
+	Age func(t *testing.T, layout tables.Layout, d time.Duration)
+}
+
+// storeSuite is one test's harness.
+type storeSuite struct {
+	StoreHarness
+	features StoreFeatures
+}
+
+// storeTest is one behaviour, by the name under which every store shows it.
+type storeTest struct {
+	name string
+	run  func(*testing.T, *storeSuite)
+	// needs says what of StoreFeatures it is about, and whether the store has that; nil: every store does.
+	needs func(StoreFeatures) (feature string, has bool)
+}
+
+// StoreSuite runs the contract of a store against databases made by newHarness, one a test. Two stores that pass it show the same list of names, but for what one of
+// them declares to lack.
+func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing.T) StoreHarness) {
+	for _, area := range []struct {
+		name  string
+		tests []storeTest
+	}{
+		{"engine", engineTests()},
+		{"letters", letterTests()},
+		{"runs", runTests()},
+	} {
+		t.Run(area.name, func(t *testing.T) {
+			for _, test := range area.tests {
+				if test.needs != nil {
+					if feature, has := test.needs(features); !has {
+						t.Logf("%s: not promised by this store (%s)", test.name, feature)
+						continue
+					}
+				}
+				t.Run(test.name, func(t *testing.T) {
+					t.Parallel()
+					test.run(t, &storeSuite{StoreHarness: newHarness(t), features: features})
+				})
+			}
+		})
+	}
+}

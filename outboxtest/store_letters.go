@@ -1,0 +1,3 @@
+package outboxtest
+
+func letterTests() []storeTest { return nil }

@@ -1,0 +1,162 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+)
+
+// What callers of Connect branch on.
+var (
+	// ErrNoFile says that there is no such file. Create makes one.
+	ErrNoFile = errors.New("there is no such file")
+	// ErrNotSQLite says that the file is something else than an SQLite database.
+	ErrNotSQLite = errors.New("it is no SQLite database")
+	// ErrDamaged says that the integrity check found the file damaged.
+	ErrDamaged = errors.New("the file is damaged")
+)
+
+// busyFor is how long a transaction waits for one of another process before it gives up with SQLITE_BUSY. Writers of one process queue in Go and do not come to that.
+const busyFor = 10 * time.Second
+
+// DB is an open file: one connection that writes, so that the writers of this process take turns in Go and not by SQLite's sleeping and trying again, and some that
+// read, which no writer holds up. It is safe for concurrent use.
+type DB struct {
+	path  string
+	write *sql.DB
+	read  *sql.DB
+
+	checking sync.Mutex
+	checked  bool // CheckIntegrity has passed
+}
+
+// Connect opens a file that exists, with at most readers connections that read: WAL, synchronous=FULL, foreign keys on. Errors: ErrNoFile, ErrNotSQLite, or the system's.
+func Connect(ctx context.Context, path string, readers int) (*DB, error) {
+	return open(ctx, path, readers, "rw")
+}
+
+// Create is Connect for a file that may not exist yet: then an empty one is made.
+func Create(ctx context.Context, path string, readers int) (*DB, error) {
+	return open(ctx, path, readers, "rwc")
+}
+
+func open(ctx context.Context, path string, readers int, mode string) (_ *DB, err error) {
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	info, err := os.Stat(full)
+	switch {
+	case errors.Is(err, os.ErrNotExist) && mode == "rw":
+		return nil, fmt.Errorf("open %s: %w", path, ErrNoFile)
+	case err == nil && info.IsDir():
+		return nil, fmt.Errorf("open %s: it is a directory: name a file in it", path)
+	case err == nil && info.Size() > 0 && !hasHeader(full):
+		return nil, fmt.Errorf("open %s: %w", path, ErrNotSQLite)
+	}
+	d := &DB{path: path}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.Close())
+		}
+	}()
+	if d.write, err = sql.Open("sqlite", source(full, mode, "immediate", "journal_mode(WAL)", "synchronous(FULL)")); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	d.write.SetMaxOpenConns(1)
+	if err := d.write.PingContext(ctx); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, explain(err))
+	}
+	// After the writer: only it may turn WAL on.
+	if d.read, err = sql.Open("sqlite", source(full, "rw", "deferred", "query_only(1)")); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	d.read.SetMaxOpenConns(max(readers, 1))
+	d.read.SetMaxIdleConns(max(readers, 1))
+	return d, nil
+}
+
+// source is the driver's name for a file. busy_timeout comes first: turning WAL on takes a lock.
+func source(path, mode, lock string, pragmas ...string) string {
+	q := url.Values{"mode": {mode}, "_txlock": {lock}}
+	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", busyFor.Milliseconds()))
+	for _, p := range append(pragmas, "foreign_keys(1)", "temp_store(MEMORY)") {
+		q.Add("_pragma", p)
+	}
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
+}
+
+// hasHeader tells whether a file begins as SQLite's files do. The driver would say so only at the first read, in other words.
+func hasHeader(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return true // what is wrong with it is said when it is opened
+	}
+	defer func() { _ = f.Close() }()
+	var header [16]byte
+	n, _ := f.Read(header[:])
+	return string(header[:n]) == "SQLite format 3\x00"
+}
+
+// explain gives some of SQLite's errors the name that callers branch on.
+func explain(err error) error {
+	var failure *driver.Error
+	if errors.As(err, &failure) && failure.Code()&0xff == codes.SQLITE_NOTADB {
+		return fmt.Errorf("%w: %w", ErrNotSQLite, err)
+	}
+	return err
+}
+
+// Path is the file's name as it was given.
+func (d *DB) Path() string { return d.path }
+
+// Begin begins a transaction that may write, with BEGIN IMMEDIATE: once it has begun it does not fail for another writer's sake. It waits for the writers of this process as
+// long as ctx allows, and for those of others for 10 s.
+func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) { return d.write.BeginTx(ctx, nil) }
+
+// Writes is the connection that writes, for what needs a *sql.DB, such as migrations.Up and an ORM. A transaction that is left open holds up every writer.
+func (d *DB) Writes() *sql.DB { return d.write }
+
+// Reads are the connections that read; they refuse to write.
+func (d *DB) Reads() *sql.DB { return d.read }
+
+// CheckIntegrity looks for damage, once a DB: a file that a disk or a copy under way has spoiled must not be served as if nothing had happened. It reads the whole file.
+func (d *DB) CheckIntegrity(ctx context.Context) error {
+	d.checking.Lock()
+	defer d.checking.Unlock()
+	if d.checked {
+		return nil
+	}
+	var found string
+	if err := d.read.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&found); err != nil {
+		return fmt.Errorf("check %s: %w", d.path, explain(err))
+	}
+	if found != "ok" {
+		return fmt.Errorf("check %s: %w: %s: put a backup in its place, or recover what can be read: sqlite3 %s .recover", d.path, ErrDamaged, found, d.path)
+	}
+	d.checked = true
+	return nil
+}
+
+// Close ends all connections. The last process to close a file moves what is in the WAL into it and removes the WAL. Transactions must have ended.
+func (d *DB) Close() error {
+	var problems []error
+	for _, db := range []*sql.DB{d.read, d.write} { // the writer last: one that only reads cannot check point
+		if db != nil {
+			problems = append(problems, db.Close())
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("close %s: %w", d.path, err)
+	}
+	return nil
+}

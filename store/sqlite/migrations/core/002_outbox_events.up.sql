@@ -1,0 +1,52 @@
+-- Source: ADR-004 (seed 004, lines 9-50): the eighteen columns and five indexes, by the seed's names. As core/002_outbox_events of PostgreSQL, which says why.
+
+CREATE TABLE outbox_events (
+    -- The order of delivery within a key. SQLite has one writer at a time, so it is also the order of the commits. AUTOINCREMENT: never given twice.
+    position           INTEGER PRIMARY KEY AUTOINCREMENT,
+
+    id                 TEXT NOT NULL UNIQUE DEFAULT (lower(printf('%08x-%04x-7%.3s-%.1s%.3s-%s',
+                           CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) >> 16, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) & 65535,
+                           hex(randomblob(2)), substr('89ab', (random() & 3) + 1, 1), hex(randomblob(2)), hex(randomblob(6))))),
+
+    event_topic        TEXT NOT NULL CHECK (length(event_topic) <= 150),
+    occurred_at        TEXT NOT NULL,
+    schema_id          TEXT CHECK (length(schema_id) <= 128),
+    schema_version     INTEGER NOT NULL DEFAULT 1,
+
+    aggregate_id       TEXT CHECK (length(aggregate_id) <= 128),
+    aggregate_type     TEXT CHECK (length(aggregate_type) <= 100),
+
+    tenant_id          TEXT NOT NULL DEFAULT 'default' CHECK (length(tenant_id) <= 64),
+    source_bc          TEXT NOT NULL CHECK (length(source_bc) <= 50),
+    destination_topics TEXT CHECK (json_valid(destination_topics)),
+
+    payload            TEXT NOT NULL CHECK (json_valid(payload)),
+    metadata           TEXT CHECK (json_valid(metadata)),
+
+    -- NEW -> SENT | FAILED | DEAD, FAILED -> SENT | FAILED | DEAD; DEAD -> NEW only by an operator's replay.
+    status             TEXT NOT NULL DEFAULT 'NEW' CONSTRAINT outbox_events_status_check CHECK (status IN ('NEW', 'SENT', 'FAILED', 'DEAD')),
+    retry_count        INTEGER NOT NULL DEFAULT 0,
+    next_retry_at      TEXT,
+    error_message      TEXT,
+
+    created_at         TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    processed_at       TEXT,
+
+    -- ---- additive ----
+
+    error_history      TEXT CHECK (json_valid(error_history)),   -- array of {error, timestamp}; NULL until the first failure
+    delivered_to       TEXT CHECK (json_valid(delivered_to)),    -- destinations already served while others are retried
+    generation         INTEGER NOT NULL DEFAULT 0                -- raised by a replay, so that sinks do not take it for a copy
+) STRICT;
+
+-- The claim: undelivered rows, oldest first. The rows whose retry is not due; their keys wait with them: nearly always empty. Each tenant's undelivered rows.
+CREATE INDEX outbox_events_undelivered ON outbox_events (position) WHERE status IN ('NEW', 'FAILED');
+CREATE INDEX outbox_events_waiting     ON outbox_events (next_retry_at) WHERE next_retry_at IS NOT NULL;
+CREATE INDEX outbox_events_tenants     ON outbox_events (tenant_id, position) WHERE status IN ('NEW', 'FAILED');
+
+-- The seed's five: of the rows that an operator looks for by them, as in PostgreSQL. There are no block range indexes here: created_at is a b-tree.
+CREATE INDEX idx_outbox_status        ON outbox_events (status, next_retry_at) WHERE status IN ('FAILED', 'DEAD');
+CREATE INDEX idx_outbox_tenant_status ON outbox_events (tenant_id, status)     WHERE status IN ('FAILED', 'DEAD');
+CREATE INDEX idx_outbox_created       ON outbox_events (created_at);
+CREATE INDEX idx_outbox_aggregate     ON outbox_events (aggregate_type, aggregate_id) WHERE status IN ('FAILED', 'DEAD');
+CREATE INDEX idx_outbox_topic         ON outbox_events (event_topic)           WHERE status IN ('FAILED', 'DEAD');

@@ -1,0 +1,2 @@
+DROP TABLE outbox_audit;
+DROP TABLE job_dlq;

@@ -1,0 +1,2 @@
+DROP TABLE outbox_relays;
+DROP TABLE outbox_lanes;

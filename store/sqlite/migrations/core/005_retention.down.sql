@@ -1,0 +1,2 @@
+DROP TABLE outbox_archive;
+DROP TABLE outbox_maintenance;

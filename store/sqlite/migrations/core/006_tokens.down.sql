@@ -1,0 +1,2 @@
+DROP TABLE outbox_tickets;
+DROP TABLE outbox_tokens;

@@ -1,0 +1,2 @@
+DROP TABLE crawl_events;
+DROP TABLE crawl_runs;

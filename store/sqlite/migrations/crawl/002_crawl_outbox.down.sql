@@ -1,0 +1,2 @@
+DROP VIEW run_outbox;
+DROP TABLE crawl_outbox;

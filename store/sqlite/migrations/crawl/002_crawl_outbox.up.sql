@@ -1,0 +1,44 @@
+-- Source: FR-007 (seed 000, lines 46-58) and FR-005 (seed 003, lines 55 and 61): the transient publishing queue beside the log. As crawl/002_crawl_outbox of PostgreSQL.
+
+CREATE TABLE crawl_outbox (
+    id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    crawl_id      TEXT NOT NULL REFERENCES crawl_runs (id) ON DELETE CASCADE,
+    event_type    TEXT NOT NULL CHECK (length(event_type) <= 50),
+    payload       TEXT NOT NULL CHECK (json_valid(payload)),
+    created_at    TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    published_at  TEXT,
+
+    -- ---- additive; the key is crawl_id, its order that of id ----
+    event_id      TEXT NOT NULL DEFAULT (lower(printf('%08x-%04x-7%.3s-%.1s%.3s-%s',
+                      CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) >> 16, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) & 65535,
+                      hex(randomblob(2)), substr('89ab', (random() & 3) + 1, 1), hex(randomblob(2)), hex(randomblob(6))))),
+    seq           INTEGER,   -- of the log; NULL when the row came by plain SQL
+    retry_count   INTEGER NOT NULL DEFAULT 0,
+    next_retry_at TEXT,
+    error_message TEXT,
+    error_history TEXT CHECK (json_valid(error_history)),
+    delivered_to  TEXT CHECK (json_valid(delivered_to)),
+    generation    INTEGER NOT NULL DEFAULT 0,
+    tenant_id     TEXT NOT NULL DEFAULT ''   -- the run's; by the trigger where plain SQL left it out
+) STRICT;
+
+CREATE INDEX idx_crawl_outbox_unpublished ON crawl_outbox (published_at, id) WHERE published_at IS NULL;
+CREATE INDEX idx_crawl_outbox_crawl_id ON crawl_outbox (crawl_id);
+CREATE INDEX crawl_outbox_undelivered ON crawl_outbox (id) WHERE published_at IS NULL;
+CREATE INDEX crawl_outbox_waiting ON crawl_outbox (next_retry_at) WHERE next_retry_at IS NOT NULL;
+CREATE INDEX crawl_outbox_tenants ON crawl_outbox (tenant_id, id) WHERE published_at IS NULL;
+
+CREATE TRIGGER crawl_outbox_tenant AFTER INSERT ON crawl_outbox WHEN NEW.seq IS NULL OR NEW.tenant_id = ''
+BEGIN
+    UPDATE crawl_outbox SET tenant_id = coalesce((SELECT r.tenant_id FROM crawl_runs r WHERE r.id = NEW.crawl_id), '') WHERE id = NEW.id;
+END;
+
+-- FR-005's name. An INSTEAD OF trigger makes its UPDATE run word for word, as it does on PostgreSQL's view.
+CREATE VIEW run_outbox AS
+    SELECT id, crawl_id AS run_id, event_type, payload, created_at, published_at FROM crawl_outbox;
+CREATE TRIGGER run_outbox_update INSTEAD OF UPDATE ON run_outbox
+BEGIN
+    UPDATE crawl_outbox
+       SET crawl_id = NEW.run_id, event_type = NEW.event_type, payload = NEW.payload, created_at = NEW.created_at, published_at = NEW.published_at
+     WHERE id = OLD.id;
+END;
