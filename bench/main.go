@@ -12,6 +12,7 @@
 //	go run . takeover   how long the keys of a relay stand still that was killed, or stopped
 //	go run . fairness   what one tenant's flood costs another tenant's trickle
 //	go run . stream     commit to browser, one stalled reader among 200, replay, idle connections, cancelling
+//	go run . sqlite     the embedded store: a backlog to the memory sink beside the least statements, and what an event costs its producer
 //	go run . seeds      the queries of FR-006 and FR-007 beside the seeds' own limits
 package main
 
@@ -54,7 +55,7 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context, *servers, options) error
 	}
-	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"seeds", seeds}}
+	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"seeds", seeds}}
 	which := flag.Arg(0)
 	if which == "all" {
 		benches = benches[:len(benches)-1]

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Store keeps runs and their events. Package store/postgres has one.
+// Store keeps runs and their events. Packages store/postgres and store/sqlite have one each.
 //
 // Each method is one transaction, and sees and changes only what belongs to the tenant it names. A run of another tenant does not exist: ErrNotFound.
 type Store interface {
@@ -30,7 +30,7 @@ type Store interface {
 	// The methods of a Worker are for the runs of all tenants.
 
 	// ClaimRun leases the run that has waited longest of those whose crawler is one of crawlers and that are PENDING, or RUNNING without a lease or with one that
-	// has lapsed. A PENDING one becomes RUNNING, and events are appended to it. It does not wait for a run that another transaction has locked. No run: ErrNoRun.
+	// has lapsed. A PENDING one becomes RUNNING, and events are appended to it. It does not wait for a run that another transaction has locked, if the store can lock one run. No run: ErrNoRun.
 	ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(Run) []NewEvent) (Claim, error)
 	// RenewRun extends the lease and tells the run's status. Held is false if the lease is another's by now or the run has ended.
 	RenewRun(ctx context.Context, run uuid.UUID, hold Hold, ttl time.Duration) (status Status, held bool, err error)

@@ -1,5 +1,5 @@
-// Package outboxtest holds the contracts of package outbox as tests: whoever writes a Sink runs SinkSuite against it, and whoever runs an outbox
-// compares with Check what was written with what arrived.
+// Package outboxtest holds the contracts of package outbox as tests: whoever writes a Sink runs SinkSuite against it, whoever writes a store StoreSuite, and whoever
+// runs an outbox compares with Check what was written with what arrived.
 //
 //	func TestSink(t *testing.T) {
 //		outboxtest.SinkSuite(t, outboxtest.SinkFeatures{RefusesDuplicates: true}, func(t *testing.T) outboxtest.SinkHarness { … })
@@ -12,6 +12,5 @@
 // Not guaranteed: anything about the broker's own failures (crash, failover, a lost reply). They differ too much between brokers;
 // a sink tests them beside its code, and internal/chaos runs Check through them.
 //
-// The package imports the standard library and package outbox only, so that a broker's client never reaches the users of
-// another one's sink.
+// The package imports no broker's client and no database's driver, so that none reaches the users of another one's sink or store.
 package outboxtest

@@ -30,10 +30,18 @@ type StoreFeatures struct {
 type StoreHarness struct {
 	// Table opens a table as a relay does. A second call is a second relay's.
 	Table func(t *testing.T, layout tables.Layout) tables.Store
-	// Write writes each batch with one call, in one transaction, and then commits or rolls back. Errors are the writer's.
+	// Write writes each batch with one call, all in one transaction, and then commits or rolls back. A batch that the writer refuses does not end the transaction; the
+	// errors come back joined.
 	Write func(ctx context.Context, cfg outbox.WriterConfig, commit bool, batches ...[]outbox.Event) error
-	// Exec runs a statement of plain SQL, as a program without the library would. Parameters are ?1, ?2 and so on: the harness spells them as its database wants them.
-	Exec func(t *testing.T, sql string, args ...any)
+	// Hold writes events in a transaction and leaves it open until end is called, which commits it or rolls it back.
+	Hold func(t *testing.T, cfg outbox.WriterConfig, events ...outbox.Event) (end func(commit bool))
+	// Exec runs a statement of plain SQL, as a program without the library would, and Value a query whose single value it returns as text, "" for NULL.
+	// Parameters are ?1, ?2 and so on: the harness spells them as its database wants them, and stores a time.Time as the tables have it.
+	Exec  func(t *testing.T, sql string, args ...any)
+	Value func(t *testing.T, sql string, args ...any) string
+	// Mapped makes a table of another shape than ours, called legacy, and returns its layout. Its columns are n (drawn by the database), uid, kind, body, customer, region,
+	// goes, version, done_at, tries, due, problem; but for n and uid all may be NULL and none has a default, and it has no index but that of n.
+	Mapped func(t *testing.T) tables.Layout
 	// Browser, Letters and the others open what their names say.
 	Browser         func(t *testing.T, layout tables.Layout) tables.Browser
 	Letters         func(t *testing.T, layouts ...tables.Layout) deadletter.Store
@@ -70,6 +78,7 @@ func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing
 		{"engine", engineTests()},
 		{"letters", letterTests()},
 		{"runs", runTests()},
+		{"tokens", tokenTests()},
 	} {
 		t.Run(area.name, func(t *testing.T) {
 			for _, test := range area.tests {

@@ -5,7 +5,7 @@
 //
 // Not guaranteed: that revoking a token closes the streams that it opened. They end when the gateway rotates their connections.
 //
-// It contains no SQL and no HTTP: package store/postgres keeps the tokens, package gateway asks for them.
+// It contains no SQL and no HTTP: packages store/postgres and store/sqlite keep the tokens, package gateway asks for them.
 package token
 
 import (
@@ -51,7 +51,7 @@ type Principal struct {
 	Scopes []Scope
 }
 
-// Store keeps tokens and tickets, by the database's clock. Package store/postgres has one.
+// Store keeps tokens and tickets, by the database's clock. Packages store/postgres and store/sqlite have one each.
 type Store interface {
 	// CreateToken inserts t with the SHA-256 of its secret. ExpiresAt is ttl from now; ttl 0: never.
 	CreateToken(ctx context.Context, t Token, sum [32]byte, ttl time.Duration) (Token, error)

@@ -34,12 +34,13 @@ var layers = []layer{
 	{"internal/config", 4, "settings of the layers below, without building any of them"},
 	{"internal/metrics", 4, "watches the layers below; they know an interface of package outbox, not Prometheus"},
 	{"internal/wire", wireRank, "the only place that sees every store and broker"},
-	{"internal/cli", 6, "commands and flags; builds nothing itself"},
-	{"cmd", 7, "main and nothing else"},
-	{"internal/demo", 7, "a program of the repository, used by nobody's code"},
-	{"examples", 7, "as a user would write them"},
-	{"internal/chaos", 7, "as internal/integration, with faults"},
-	{"internal/integration", 7, "tests that need several servers at once"},
+	{"internal/dev", 6, "outbox dev around the parts of wire: a page, a status, and whose a file is"},
+	{"internal/cli", 7, "commands and flags; builds nothing itself"},
+	{"cmd", 8, "main and nothing else"},
+	{"internal/demo", 8, "a program of the repository, used by nobody's code"},
+	{"examples", 8, "as a user would write them"},
+	{"internal/chaos", 8, "as internal/integration, with faults"},
+	{"internal/integration", 8, "tests that need several servers at once"},
 }
 
 // External imports of a folder, where the layering alone does not say enough.
@@ -78,6 +79,7 @@ var payers = []struct {
 	{"github.com/danielgtaylor/huma", []string{"gateway", "admin"}, "HTTP API"},
 	{"github.com/go-json-experiment/json", []string{"gateway"}, "HTTP API"},
 	{"github.com/rs/cors", []string{"gateway", "admin"}, "HTTP API"},
+	{"modernc.org/sqlite", []string{"store/sqlite"}, "an SQLite in Go, 5 MB of a binary"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
 	{"github.com/tmaxmax/go-sse", nil, "reads our streams, in the command and in tests"},
 	{"github.com/spf13/cobra", nil, "the command's"},

@@ -24,6 +24,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(play(role))
+	}
 	flag.Parse()
 	if *seed == 0 {
 		*seed = rand.Uint64N(1_000_000)

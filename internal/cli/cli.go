@@ -107,7 +107,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 	root.SetErr(a.Err)
 	root.PersistentFlags().AddFlagSet(a.global)
 	root.PersistentFlags().SortFlags = false
-	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.purge(), a.runs(), a.token(), a.version())
+	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.purge(), a.runs(), a.token(), a.dev(), a.initialize(), a.config(), a.version())
 	return root
 }
 
@@ -117,7 +117,8 @@ func (a *app) settings(needs config.Need, further ...*pflag.FlagSet) (config.Con
 	if err != nil {
 		return c, err
 	}
-	return c, c.Check(needs)
+	err = a.checked(&c, needs)
+	return c, err
 }
 
 // logger logs to stderr. The level was checked with the settings.

@@ -12,14 +12,13 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 func (a *app) dlq() *cobra.Command {
@@ -51,21 +50,21 @@ speak for one tenant, named with --tenant.`,
 }
 
 // openLetters opens the dead letters of the database and runs fn.
-func (a *app) openLetters(ctx context.Context, c config.Config, fn func(*pgxpool.Pool, *postgres.DeadLetters) error) error {
-	pool, err := wire.Pool(ctx, c.Database)
+func (a *app) openLetters(ctx context.Context, c config.Config, fn func(wire.Database, deadletter.Store) error) error {
+	db, err := wire.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	var cfg postgres.DeadLettersConfig
+	defer db.Close()
+	var layouts []tables.Layout
 	for _, t := range c.Known() {
-		cfg.Layouts = append(cfg.Layouts, t.Layout)
+		layouts = append(layouts, t.Layout)
 	}
-	d, err := postgres.OpenDeadLetters(ctx, pool, cfg)
+	d, err := db.Letters(ctx, layouts)
 	if err != nil {
 		return err
 	}
-	if err = fn(pool, d); errors.Is(err, deadletter.ErrFilter) {
+	if err = fn(db, d); errors.Is(err, deadletter.ErrFilter) {
 		return usageError{err}
 	}
 	return err

@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // cleared is what `outbox dlq discard` and `purge` print with -o json.
@@ -41,7 +40,7 @@ outbox dlq replay ID --discarded replays one after all.`,
 			if err != nil {
 				return err
 			}
-			return a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) error {
+			return a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) error {
 				n, err := deadletter.Discard(cmd.Context(), d, selection, f.operator())
 				if errors.Is(err, deadletter.ErrNoReason) {
 					return usagef("--reason is required: say why these need not arrive")
@@ -84,7 +83,7 @@ A relay does the same for replayed letters bit by bit (see outbox purge --help);
 			if err != nil {
 				return err
 			}
-			return a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) error {
+			return a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) error {
 				if dryRun {
 					n, err := d.Purgeable(cmd.Context(), purge)
 					return a.printCleared(c.Output, "%s would be deleted\n", cleared{n, true}, err)

@@ -6,13 +6,12 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // letterPage is what `outbox dlq list -o json` prints.
@@ -38,8 +37,8 @@ Without --state it shows the pending ones. Several filters must all hold.`,
 			if err != nil {
 				return err
 			}
-			page := letterPage{Letters: []deadletter.Letter{}}
-			err = a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) (err error) {
+			var page letterPage
+			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
 				page.Letters, page.Next, err = d.List(cmd.Context(), filter)
 				return err
 			})
@@ -47,6 +46,7 @@ Without --state it shows the pending ones. Several filters must all hold.`,
 				return err
 			}
 			if c.Output == "json" {
+				page.Letters = listed(page.Letters)
 				return printJSON(a.Out, page)
 			}
 			return a.printLetters(page)
@@ -113,7 +113,7 @@ each destination that it did not reach, and each time it died.`,
 				return err
 			}
 			var letters []deadletter.Letter
-			err = a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) (err error) {
+			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
 				letters, err = d.Show(cmd.Context(), id, tenant)
 				return err
 			})
@@ -168,7 +168,7 @@ and discard as they are. One fingerprint may stand in several groups: --fingerpr
 				return err
 			}
 			var stats deadletter.Stats
-			err = a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) (err error) {
+			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
 				stats, err = d.Stats(cmd.Context(), filter)
 				return err
 			})
@@ -226,8 +226,8 @@ An action on many letters has an entry for each of its transactions; those of on
 			if err != nil {
 				return err
 			}
-			page := actionPage{Actions: []deadletter.Action{}}
-			err = a.openLetters(cmd.Context(), c, func(_ *pgxpool.Pool, d *postgres.DeadLetters) (err error) {
+			var page actionPage
+			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
 				page.Actions, page.Next, err = d.Actions(cmd.Context(), f)
 				return err
 			})
@@ -235,6 +235,7 @@ An action on many letters has an entry for each of its transactions; those of on
 				return err
 			}
 			if c.Output == "json" {
+				page.Actions = listed(page.Actions)
 				return printJSON(a.Out, page)
 			}
 			var rows [][]string

@@ -13,14 +13,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // replayFlags are the flags of outbox dlq replay.
@@ -63,8 +62,8 @@ Letters of jobs can be replayed by the program that runs the jobs. On a terminal
 			if err != nil {
 				return err
 			}
-			return a.openLetters(cmd.Context(), c, func(pool *pgxpool.Pool, d *postgres.DeadLetters) error {
-				return a.replay(cmd.Context(), pool, d, c.Output, o, f)
+			return a.openLetters(cmd.Context(), c, func(db wire.Database, d deadletter.Store) error {
+				return a.replay(cmd.Context(), db, d, c.Output, o, f)
 			})
 		},
 	}
@@ -111,7 +110,7 @@ func (f *replayFlags) options(ctx context.Context, a *app, args []string) (o dea
 	return o, nil
 }
 
-func (a *app) replay(ctx context.Context, pool *pgxpool.Pool, d *postgres.DeadLetters, form string, o deadletter.ReplayOptions, f replayFlags) error {
+func (a *app) replay(ctx context.Context, db wire.Database, d deadletter.Store, form string, o deadletter.ReplayOptions, f replayFlags) error {
 	if f.dryRun || !f.yes {
 		preview, err := d.Preview(ctx, o.Selection, f.window)
 		if err != nil {
@@ -134,7 +133,7 @@ func (a *app) replay(ctx context.Context, pool *pgxpool.Pool, d *postgres.DeadLe
 	if err != nil {
 		return err
 	}
-	wake := newWaker(ctx, pool)
+	wake := newWaker(ctx, db)
 	defer wake.close()
 	bar := newProgress(a.Err)
 	o.Progress = func(sum deadletter.Replayed, page deadletter.ReplayPage) {
@@ -248,15 +247,15 @@ func (a *app) printReplayed(form string, sum deadletter.Replayed) error {
 
 // waker tells the relays of several tables that there is something to deliver.
 type waker struct {
-	pool       *pgxpool.Pool
+	db         wire.Database
 	ctx        context.Context
 	stop       context.CancelFunc
-	notifiers  map[string]*postgres.Notifier
+	notifiers  map[string]wire.Notifier
 	background sync.WaitGroup
 }
 
-func newWaker(ctx context.Context, pool *pgxpool.Pool) *waker {
-	w := &waker{pool: pool, notifiers: map[string]*postgres.Notifier{}}
+func newWaker(ctx context.Context, db wire.Database) *waker {
+	w := &waker{db: db, notifiers: map[string]wire.Notifier{}}
 	w.ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return w
 }
@@ -265,7 +264,7 @@ func (w *waker) wake(table string) {
 	n := w.notifiers[table]
 	if n == nil {
 		var err error
-		if n, err = postgres.NewNotifier(w.pool, table, 0); err != nil {
+		if n, err = w.db.Notifier(table); err != nil {
 			return // the relay polls anyway
 		}
 		w.notifiers[table] = n

@@ -12,7 +12,6 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -49,7 +48,7 @@ failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, who
 				return err
 			}
 			page := eventPage{Table: table}
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, b *postgres.Browser) (err error) {
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, b tables.Browser) (err error) {
 				page.Events, page.Next, err = b.List(ctx, filter)
 				return err
 			})
@@ -57,6 +56,7 @@ failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, who
 				return err
 			}
 			if c.Output == "json" {
+				page.Events = listed(page.Events)
 				return printJSON(a.Out, page)
 			}
 			return a.printEvents(page)
@@ -75,17 +75,17 @@ failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, who
 }
 
 // browse opens a table for people and runs fn.
-func browse(ctx context.Context, c config.Config, name string, fn func(context.Context, *postgres.Browser) error) error {
+func browse(ctx context.Context, c config.Config, name string, fn func(context.Context, tables.Browser) error) error {
 	table, err := c.Find(name)
 	if err != nil {
 		return err
 	}
-	pool, err := wire.Pool(ctx, c.Database)
+	db, err := wire.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	b, err := postgres.OpenBrowser(ctx, pool, table.Layout)
+	defer db.Close()
+	b, err := db.Browser(ctx, table.Layout)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ is the faster way, since event ids have no index there.`,
 				return err
 			}
 			var event tables.EventDetail
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b *postgres.Browser) (err error) {
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b tables.Browser) (err error) {
 				event, err = b.Show(ctx, args[0], *tenant)
 				return err
 			})

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -50,7 +49,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 				return err
 			}
 			var report tables.LaneReport
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, b *postgres.Browser) (err error) {
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, b tables.Browser) (err error) {
 				report, err = b.Lanes(ctx, countedForLanes)
 				return err
 			})

@@ -52,9 +52,9 @@ func awaitLanes(e env, what string, holds func(laneReport) bool) laneReport {
 }
 
 // What an operator sees while two relays share a table, one dies and the other is stopped.
-func TestLanes(t *testing.T) {
-	t.Parallel()
-	e := migrated(t)
+func TestLanes(t *testing.T) { onStores(t, testLanes) }
+
+func testLanes(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	contains(t, e.ok("", "lanes"), "no relay", "0-63")
 	if r := decode[laneReport](t, e.ok("", "lanes", "-o", "json")); len(r.Lanes) != 64 || r.in("free")[""] != 64 {

@@ -32,6 +32,9 @@ at any point it can be run again and goes on where it stopped; on an upgraded ta
 			if err != nil {
 				return err
 			}
+			if _, ok := config.SQLiteFile(c.Database); ok {
+				return usagef("migrate legacy is for PostgreSQL: no program has made such a table in an SQLite file; outbox migrate up makes the tables there")
+			}
 			p := newProgress(a.Err)
 			options.Progress = func(done, total int64) { p.show("%s: %d of %d rows", options.Table, done, total) }
 			report, err := migrations.Legacy(cmd.Context(), c.Database, options)

@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -218,28 +220,97 @@ func migrated(t *testing.T) env {
 	return e
 }
 
+// onStores runs a test of what is the same whatever the database: once on each, with all tables and no Redis.
+func onStores(t *testing.T, test func(t *testing.T, e env)) {
+	t.Parallel()
+	for name, database := range stores {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := env{t: t, database: database(t)}
+			e.ok("", "migrate", "up")
+			test(t, e)
+		})
+	}
+}
+
+// stores make the URL of a database without tables.
+var stores = map[string]func(testing.TB) string{
+	"postgres": testenv.Database,
+	"sqlite":   func(t testing.TB) string { return "sqlite:" + filepath.Join(t.TempDir(), "outbox.db") },
+}
+
+// empty returns an environment like e with a database without tables.
+func (e env) empty() env {
+	name := "postgres"
+	if e.onFile() {
+		name = "sqlite"
+	}
+	e.database = stores[name](e.t)
+	return e
+}
+
+// onFile tells whether the database is SQLite's.
+func (e env) onFile() bool { return strings.HasPrefix(e.database, "sqlite:") }
+
+// or returns what is right for e's database.
+func (e env) or(postgres, sqlite string) string {
+	if e.onFile() {
+		return sqlite
+	}
+	return postgres
+}
+
 // query returns the single value of a statement.
-func query[T any](e env, sql string, args ...any) (v T) {
+func query[T any](e env, statement string, args ...any) (v T) {
 	e.t.Helper()
+	if e.onFile() {
+		db := e.file()
+		defer func() { _ = db.Close() }() // nothing was written
+		if err := db.QueryRowContext(e.t.Context(), parameter.ReplaceAllString(statement, "?$1"), args...).Scan(&v); err != nil {
+			e.t.Fatalf("%s: %v", statement, err)
+		}
+		return v
+	}
 	conn, err := pgx.Connect(e.t.Context(), e.database)
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(e.t.Context())) }()
-	if err := conn.QueryRow(e.t.Context(), sql, args...).Scan(&v); err != nil {
-		e.t.Fatalf("%s: %v", sql, err)
+	if err := conn.QueryRow(e.t.Context(), statement, args...).Scan(&v); err != nil {
+		e.t.Fatalf("%s: %v", statement, err)
 	}
 	return v
 }
 
-func exec1(e env, sql string, args ...any) {
+func exec1(e env, statement string, args ...any) {
 	e.t.Helper()
+	if e.onFile() {
+		db := e.file()
+		_, err := db.ExecContext(e.t.Context(), parameter.ReplaceAllString(statement, "?$1"), args...)
+		if err = errors.Join(err, db.Close()); err != nil {
+			e.t.Fatalf("%s: %v", statement, err)
+		}
+		return
+	}
 	conn, err := pgx.Connect(e.t.Context(), e.database)
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(e.t.Context())) }()
-	if _, err := conn.Exec(e.t.Context(), sql, args...); err != nil {
-		e.t.Fatalf("%s: %v", sql, err)
+	if _, err := conn.Exec(e.t.Context(), statement, args...); err != nil {
+		e.t.Fatalf("%s: %v", statement, err)
 	}
+}
+
+// parameter is one in PostgreSQL's spelling, which SQLite takes for a name.
+var parameter = regexp.MustCompile(`\$([0-9])`)
+
+// file opens e's database beside the command.
+func (e env) file() *sql.DB {
+	e.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(e.database, "sqlite:")+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return db
 }

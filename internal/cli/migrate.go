@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -18,8 +18,8 @@ func (a *app) migrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make and change the tables",
-		Long: `migrate makes the tables in PostgreSQL, in three sets, so that an application takes only what
-it uses:
+		Long: `migrate makes the tables in PostgreSQL, or in an SQLite file (--database sqlite:outbox.db), in three
+sets, so that an application takes only what it uses:
 
     core      outbox_events, job_dlq (dead letters), apps (tenants), and what relays and operators
               keep: outbox_lanes, outbox_relays, outbox_maintenance, outbox_archive, outbox_audit;
@@ -28,7 +28,9 @@ it uses:
     crawl     crawl_runs, crawl_events, crawl_outbox and the view run_outbox; stands on core
 
 The files are plain numbered SQL: outbox migrate print shows them, and golang-migrate and Encore can
-run them too. Connect to PostgreSQL itself: a transaction pooler loses the locks.`,
+run them too. Connect to PostgreSQL itself: a transaction pooler loses the locks.
+
+An SQLite file that is not there yet is made by up. What it lacks: legacy, roles and row-level security.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			// Help with exit code 0 would let a deployment script believe that it has migrated.
@@ -62,7 +64,7 @@ right by the next up.`,
 			if err != nil {
 				return err
 			}
-			return a.migrating(cmd.Context(), c, func(ctx context.Context) error { return migrations.Up(ctx, c.Database, sets...) })
+			return a.migrating(cmd.Context(), c, func(ctx context.Context, m wire.Migrations) error { return m.Up(ctx, sets...) })
 		},
 	}
 	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
@@ -84,7 +86,7 @@ others stand on goes last: core after events and crawl.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if set == "" {
-				return usagef("--set is required: name the one set whose newest migration goes, of %s", strings.Join(migrations.Sets, ", "))
+				return usagef("--set is required: name the one set whose newest migration goes, of %s", strings.Join(wire.Sets, ", "))
 			}
 			if steps < 1 {
 				return usagef("--steps is %d, must be 1 or more", steps)
@@ -93,13 +95,13 @@ others stand on goes last: core after events and crawl.`,
 				return usagef("--steps and --all contradict each other")
 			}
 			if all {
-				steps = migrations.All
+				steps = wire.AllSteps
 			}
 			c, err := a.migrationSettings([]string{set})
 			if err != nil {
 				return err
 			}
-			return a.migrating(cmd.Context(), c, func(ctx context.Context) error { return migrations.Down(ctx, c.Database, steps, set) })
+			return a.migrating(cmd.Context(), c, func(ctx context.Context, m wire.Migrations) error { return m.Down(ctx, steps, set) })
 		},
 	}
 	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events or crawl (required)")
@@ -122,7 +124,7 @@ nothing, and exits 0 also where something is missing.`,
 			if err != nil {
 				return err
 			}
-			all, err := migrations.Status(cmd.Context(), c.Database)
+			all, err := wire.MigrationsOf(c.Database).Status(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -158,14 +160,19 @@ func (a *app) migratePrint() *cobra.Command {
 		Use:   "print",
 		Short: "Print the SQL that up would run on an empty database",
 		Long: `print writes the migration files to stdout in the order in which up applies them, to be read, or
-run by your own tools. It needs no database.`,
-		Example: `  outbox migrate print --set core | less`,
-		Args:    cobra.NoArgs,
+run by your own tools. It needs no database. Where --database names an SQLite file they are SQLite's, else PostgreSQL's.`,
+		Example: `  outbox migrate print --set core | less
+  outbox migrate print --database sqlite:outbox.db`,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkSets(sets); err != nil {
 				return err
 			}
-			return migrations.Print(a.Out, sets...)
+			c, err := a.settings(0)
+			if err != nil {
+				return err
+			}
+			return wire.MigrationsOf(c.Database).Print(a.Out, sets...)
 		},
 	}
 	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
@@ -182,21 +189,22 @@ func (a *app) migrationSettings(sets []string) (config.Config, error) {
 
 func checkSets(sets []string) error {
 	for _, s := range sets {
-		if !slices.Contains(migrations.Sets, s) {
-			return usagef("--set: there is no migration set %q: the sets are %s", s, strings.Join(migrations.Sets, ", "))
+		if !slices.Contains(wire.Sets, s) {
+			return usagef("--set: there is no migration set %q: the sets are %s", s, strings.Join(wire.Sets, ", "))
 		}
 	}
 	return nil
 }
 
 // migrating runs fn and prints what it changed, also when it failed half way.
-func (a *app) migrating(ctx context.Context, c config.Config, fn func(context.Context) error) error {
-	before, err := migrations.Status(ctx, c.Database)
+func (a *app) migrating(ctx context.Context, c config.Config, fn func(context.Context, wire.Migrations) error) error {
+	m := wire.MigrationsOf(c.Database)
+	before, err := m.Status(ctx)
 	if err != nil {
 		return err
 	}
-	failure := fn(ctx)
-	after, err := migrations.Status(context.WithoutCancel(ctx), c.Database)
+	failure := fn(ctx, m)
+	after, err := m.Status(context.WithoutCancel(ctx))
 	if err != nil {
 		return firstOf(failure, err)
 	}

@@ -22,6 +22,14 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
+// listed is rows for programs: no rows are [] and not null, whatever a store calls them.
+func listed[T any](rows []T) []T {
+	if rows == nil {
+		return []T{}
+	}
+	return rows
+}
+
 // printLine writes v as one line of JSON.
 func printLine(w io.Writer, v any) error {
 	e := json.NewEncoder(w)

@@ -119,10 +119,7 @@ func (p purge) chosen(c config.Config) (purging []wire.Purging, err error) {
 
 func (a *app) printPurge(output string, reports []retention.Report) error {
 	if output == "json" {
-		if reports == nil {
-			reports = []retention.Report{}
-		}
-		return printJSON(a.Out, reports)
+		return printJSON(a.Out, listed(reports))
 	}
 	var rows [][]string
 	for _, r := range reports {

@@ -6,32 +6,48 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/retention"
 )
 
-// withOldRows returns a database where each table has one row to remove after the default time, and one of every kind that stays.
-func withOldRows(t *testing.T) env {
-	t.Helper()
-	e := migrated(t)
-	exec1(e, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, status, created_at, processed_at)
-		SELECT 't', now(), 'bc', '{"a": 1}', s, now() - a, now() - a FROM unnest(ARRAY['SENT', 'DEAD']) s, unnest(ARRAY[interval '6 days', '8 days']) a`)
-	exec1(e, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, status, published_at)
-		SELECT id, gen_random_uuid(), 't', '{}', s, now() - interval '8 days' FROM apps, unnest(ARRAY['published', 'failed']) s`)
-	exec1(e, `WITH r AS (INSERT INTO crawl_runs (app_package) VALUES ('p') RETURNING id)
-		INSERT INTO crawl_outbox (crawl_id, event_type, payload, created_at, published_at) SELECT id, 't', '{}', now() - interval '9 days', p FROM r, unnest(ARRAY[now() - interval '8 days', now()]) p`)
-	exec1(e, `INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history, replayed_at)
-		SELECT gen_random_uuid(), id, 't', '{}', 'Panic', 1, '[]', r FROM apps, unnest(ARRAY[NULL, now() - interval '29 days', now() - interval '31 days']) r`)
-	return e
+func daysAgo(days int) string {
+	return time.Now().UTC().AddDate(0, 0, -days).Format("2006-01-02T15:04:05.000000Z")
+}
+
+// insertOldRows gives each table one row to remove after the default time, and one of every kind that stays.
+func insertOldRows(e env) {
+	e.t.Helper()
+	for _, status := range []string{"SENT", "DEAD"} {
+		for _, days := range []int{6, 8} {
+			exec1(e, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, status, created_at, processed_at)
+				VALUES ('t', $1, 'bc', '{"a": 1}', $2, $1, $1)`, daysAgo(days), status)
+		}
+	}
+	for _, status := range []string{"published", "failed"} {
+		exec1(e, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, status, published_at) VALUES ((SELECT id FROM apps), $1, 't', '{}', $2, $3)`, uuid.NewString(), status, daysAgo(8))
+	}
+	run := uuid.NewString()
+	exec1(e, `INSERT INTO crawl_runs (id, app_package) VALUES ($1, 'p')`, run)
+	for _, days := range []int{8, 0} {
+		exec1(e, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, created_at, published_at) VALUES ($1, 't', '{}', $2, $3)`, run, daysAgo(9), daysAgo(days))
+	}
+	for _, replayed := range []any{nil, daysAgo(29), daysAgo(31)} {
+		exec1(e, `INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history, replayed_at)
+			VALUES ($1, (SELECT id FROM apps), 't', '{}', 'Panic', 1, '[]', $2)`, uuid.NewString(), replayed)
+	}
 }
 
 const rowCounts = `SELECT concat_ws(' ', (SELECT count(*) FROM outbox_events), (SELECT count(*) FROM event_outbox), (SELECT count(*) FROM crawl_outbox),
 	(SELECT count(*) FROM job_dlq), (SELECT count(*) FROM outbox_archive))`
 
-func TestPurge(t *testing.T) {
-	t.Parallel()
-	e := withOldRows(t)
+func TestPurge(t *testing.T) { onStores(t, testPurge) }
+
+func testPurge(t *testing.T, e env) {
+	insertOldRows(e)
 	all := func(reports []retention.Report) (text []string) {
 		for _, r := range reports {
 			if r.Rows != 1 || !r.Sweep {
@@ -76,9 +92,10 @@ func TestPurge(t *testing.T) {
 	contains(t, e.ok("", "purge", "--table", "job_dlq", "--older-than", "1h", "--dry-run"), "would be deleted")
 }
 
-func TestPurgeRefuses(t *testing.T) {
-	t.Parallel()
-	e := withOldRows(t)
+func TestPurgeRefuses(t *testing.T) { onStores(t, testPurgeRefuses) }
+
+func testPurgeRefuses(t *testing.T, e env) {
+	insertOldRows(e)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -102,9 +119,10 @@ func TestPurgeRefuses(t *testing.T) {
 }
 
 // A relay does the same by itself, and says so.
-func TestRelayRetention(t *testing.T) {
-	t.Parallel()
-	e := withOldRows(t)
+func TestRelayRetention(t *testing.T) { onStores(t, testRelayRetention) }
+
+func testRelayRetention(t *testing.T, e env) {
+	insertOldRows(e)
 	e.redis = testenv.RedisServer(t).URL()
 	// An archive directory that goes missing: deliveries are none of its business.
 	dir := filepath.Join(t.TempDir(), "archive")
@@ -124,7 +142,7 @@ func TestRelayRetention(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	exec1(e, "UPDATE outbox_events SET processed_at = now() - interval '8 days' WHERE status = 'SENT'")
+	exec1(e, "UPDATE outbox_events SET processed_at = $1 WHERE status = 'SENT'", daysAgo(8))
 	exec1(e, "UPDATE outbox_maintenance SET swept_at = NULL")
 	contains(t, p.await(p.err, "cannot remove old rows"), "no such file")
 	p.signal(syscall.SIGTERM)

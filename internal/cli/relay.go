@@ -11,6 +11,7 @@ func (a *app) relay() *cobra.Command {
 	settings := config.Mapping()
 	settings.AddFlagSet(config.Relay())
 	settings.AddFlagSet(config.RetentionFlags())
+	settings.AddFlagSet(config.Memory())
 	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Deliver events to Redis until stopped",

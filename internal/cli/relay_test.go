@@ -70,9 +70,9 @@ func awaitReady(t *testing.T, url string, ready bool, reason string) (report, ti
 }
 
 // From outbox write to outbox tail, in order, once; then SIGTERM.
-func TestRelayEndToEnd(t *testing.T) {
-	t.Parallel()
-	e := migrated(t)
+func TestRelayEndToEnd(t *testing.T) { onStores(t, testRelayEndToEnd) }
+
+func testRelayEndToEnd(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	relay, url := e.relaying()
 	awaitReady(t, url, true, "")
@@ -144,9 +144,9 @@ func TestRelayEndToEnd(t *testing.T) {
 }
 
 // A relay that stands still must not look healthy, also when it has nothing to do.
-func TestRelayReadiness(t *testing.T) {
-	t.Parallel()
-	e := migrated(t)
+func TestRelayReadiness(t *testing.T) { onStores(t, testRelayReadiness) }
+
+func testRelayReadiness(t *testing.T, e env) {
 	redis := testenv.RedisServer(t)
 	e.redis = redis.URL()
 	relay, url := e.relaying("--table", "outbox_events")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -29,6 +30,9 @@ its reason, and changes nothing.`,
 			c, err := a.migrationSettings(nil)
 			if err != nil {
 				return err
+			}
+			if file, ok := config.SQLiteFile(c.Database); ok {
+				return usagef("SQLite has no roles: whoever may write the file %s and its folder may do everything, so set their permissions", file)
 			}
 			if err := migrations.ApplyRoles(cmd.Context(), c.Database); err != nil {
 				return err

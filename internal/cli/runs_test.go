@@ -13,9 +13,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-func TestRuns(t *testing.T) {
-	t.Parallel()
-	e := migrated(t)
+func TestRuns(t *testing.T) { onStores(t, testRuns) }
+
+func testRuns(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	g := e.serving("--auth", "none", "--relay=false", "--worker=false")
 	device := filepath.Join(t.TempDir(), "device.json")

@@ -24,6 +24,10 @@ func (a *app) serve() *cobra.Command {
 A gateway subscribes to what relays publish, its own or another's, and reads from the database what does not arrive; so
 streams go on while Redis is away. A database that is not there yet is waited for, and by the relay a Redis too.
 
+With --memory there is no Redis: the relay hands events to the gateway of this process, and nobody else hears them. It is for one
+process that does everything, best with a file as its database: --database sqlite:outbox.db. An event is then delivered whether or
+not a stream is open, as with Redis; runs are complete all the same, since their history is in the database.
+
 Who may use the API: whoever has a token (outbox token create). --auth none lets anybody in as the tenant "default", and is refused
 unless --http is an address that only this machine reaches. The API speaks HTTP without TLS: put a proxy before it that does, and that
 does not buffer responses, and name its address in --public-url.
@@ -44,6 +48,7 @@ outbox_relay, outbox_worker. A process with all parts has a login that is a memb
 statements; for both, run the gateway by itself with a login of its own.`,
 		Example: `  outbox serve --auth none                                    to try it: outbox runs create --app shop --crawler demo --follow
   outbox serve --http 0.0.0.0:8080 --listen 127.0.0.1:9464 --cors-origin https://shop.example
+  outbox serve --database sqlite:outbox.db --memory           nothing else running
   outbox serve --relay=false --worker=false                   a gateway alone, beside relays of their own`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

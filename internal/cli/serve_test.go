@@ -90,9 +90,9 @@ func complete(t *testing.T, e env, run string, lines []string) {
 }
 
 // All parts in one process: a run is created with a token, crawled by the worker, relayed, and followed to its end.
-func TestServeEndToEnd(t *testing.T) {
-	t.Parallel()
-	e := migrated(t)
+func TestServeEndToEnd(t *testing.T) { onStores(t, testServeEndToEnd) }
+
+func testServeEndToEnd(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	made := decode[struct{ Token string }](t, e.ok("", "token", "create", "--tenant", "shop", "--name", "web", "--scope", "read,write,operate", "-o", "json"))
 	g := e.serving("--listen", "127.0.0.1:0", "--stream-drain", "500ms")
@@ -188,9 +188,9 @@ func TestServeRefuses(t *testing.T) {
 }
 
 // Without Redis the gateway serves from the database, and only the relay waits.
-func TestServeWithoutRedis(t *testing.T) {
-	t.Parallel()
-	e := migrated(t)
+func TestServeWithoutRedis(t *testing.T) { onStores(t, testServeWithoutRedis) }
+
+func testServeWithoutRedis(t *testing.T, e env) {
 	redis := testenv.RedisServer(t)
 	e.redis = redis.URL()
 	if err := redis.Kill(); err != nil {
@@ -292,9 +292,9 @@ func TestServeWaitsForTheDatabase(t *testing.T) {
 }
 
 // A stream that is open does not keep the process: it ends within the window, and the client goes on elsewhere.
-func TestServeDrainsStreams(t *testing.T) {
-	t.Parallel()
-	e := migrated(t)
+func TestServeDrainsStreams(t *testing.T) { onStores(t, testServeDrainsStreams) }
+
+func testServeDrainsStreams(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	g := e.serving("--auth", "none", "--worker=false", "--stream-drain", "1s")
 	run := g.external()

@@ -25,6 +25,7 @@ var errEnough = errors.New("enough")
 
 func (a *app) tail() *cobra.Command {
 	var count int
+	memory := config.Memory()
 	cmd := &cobra.Command{
 		Use:   "tail CHANNEL…",
 		Short: "Print what arrives on Redis channels",
@@ -32,7 +33,10 @@ func (a *app) tail() *cobra.Command {
 -o json an object with channel, received_at and message. A name with * in it is a pattern: 'run:*' is all runs.
 
 Redis Pub/Sub keeps nothing: tail shows what is published from the moment it says "subscribed" on stderr. If the
-connection breaks it says so and subscribes again. It ends with Ctrl-C, or after --count messages.`,
+connection breaks it says so and subscribes again. It ends with Ctrl-C, or after --count messages.
+
+What outbox serve --memory delivers goes to nobody outside that process: look at its streams instead, as in
+curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'.`,
 		Example: `  outbox tail order.placed
   outbox tail 'run:*' 'order.*' -o json
   outbox tail order.placed --count 1 -o json | jq .message.data`,
@@ -46,7 +50,7 @@ connection breaks it says so and subscribes again. It ends with Ctrl-C, or after
 			if count < 0 {
 				return usagef("--count is %d, must be 1 or more, or 0 for no end", count)
 			}
-			c, err := a.settings(config.Redis)
+			c, err := a.settings(config.Redis, memory)
 			if err != nil {
 				return err
 			}
@@ -74,6 +78,7 @@ connection breaks it says so and subscribes again. It ends with Ctrl-C, or after
 			return err
 		},
 	}
+	cmd.Flags().AddFlagSet(memory)
 	cmd.Flags().IntVar(&count, "count", 0, "stop after so `many` messages (default: never)")
 	return cmd
 }

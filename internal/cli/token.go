@@ -12,7 +12,6 @@ import (
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/token"
 )
 
@@ -38,17 +37,17 @@ cannot make any.`,
 }
 
 // tokens opens the tokens of the database and runs fn.
-func (a *app) tokens(ctx context.Context, fn func(config.Config, *postgres.Tokens) error) error {
+func (a *app) tokens(ctx context.Context, fn func(config.Config, token.Store) error) error {
 	c, err := a.settings(config.Database)
 	if err != nil {
 		return err
 	}
-	pool, err := wire.Pool(ctx, c.Database)
+	db, err := wire.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	t, err := postgres.OpenTokens(ctx, pool)
+	defer db.Close()
+	t, err := db.Tokens(ctx)
 	if err != nil {
 		return err
 	}
@@ -89,7 +88,7 @@ It is printed now and never again: whoever loses it makes another and revokes th
 			if err != nil {
 				return usageError{err}
 			}
-			return a.tokens(cmd.Context(), func(c config.Config, s *postgres.Tokens) error {
+			return a.tokens(cmd.Context(), func(c config.Config, s token.Store) error {
 				if made, err = s.CreateToken(cmd.Context(), made, sum, ttl); err != nil {
 					return err
 				}
@@ -132,13 +131,13 @@ func (a *app) listTokens() *cobra.Command {
 			if cmd.Flags().Changed("tenant") && tenant == "" {
 				return usagef("--tenant is empty: give it a value, or leave it out")
 			}
-			return a.tokens(cmd.Context(), func(c config.Config, s *postgres.Tokens) error {
+			return a.tokens(cmd.Context(), func(c config.Config, s token.Store) error {
 				tokens, err := s.ListTokens(cmd.Context(), tenant)
 				if err != nil {
 					return err
 				}
 				if c.Output == "json" {
-					return printJSON(a.Out, tokenPage{tokens})
+					return printJSON(a.Out, tokenPage{listed(tokens)})
 				}
 				var rows [][]string
 				for _, t := range tokens {
@@ -165,7 +164,7 @@ rotates its connection. The id is the part of the token between the two undersco
 			if strings.HasPrefix(id, "obx_") {
 				return usagef("this is a whole token, want its id only: the part between the two underscores")
 			}
-			return a.tokens(cmd.Context(), func(c config.Config, s *postgres.Tokens) error {
+			return a.tokens(cmd.Context(), func(c config.Config, s token.Store) error {
 				t, err := s.RevokeToken(cmd.Context(), id)
 				if errors.Is(err, token.ErrUnknown) {
 					return fmt.Errorf("%w, or it is revoked already: see outbox token list", err)

@@ -6,7 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	sqlite "github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 
 // build is what `outbox version` knows of this binary.
@@ -15,7 +17,8 @@ type build struct {
 	Go       string          `json:"go"`
 	Revision string          `json:"revision,omitempty"` // of the version control system
 	Modified bool            `json:"modified,omitempty"` // built from a work tree with changes
-	Schema   map[string]uint `json:"schema"`             // version that the database must have, a migration set
+	Schema   map[string]uint `json:"schema"`             // version that a PostgreSQL database must have, a migration set
+	File     map[string]uint `json:"sqlite_schema"`      // and an SQLite file
 }
 
 func (a *app) version() *cobra.Command {
@@ -45,19 +48,19 @@ database needs for it. outbox migrate status shows what a database has.`,
 				return err
 			}
 			rows = nil
-			for _, set := range migrations.Sets {
-				rows = append(rows, []string{set, fmt.Sprint(b.Schema[set])})
+			for _, set := range wire.Sets {
+				rows = append(rows, []string{set, fmt.Sprint(b.Schema[set]), fmt.Sprint(b.File[set])})
 			}
 			fmt.Fprintln(a.Out)
-			return printTable(a.Out, []string{"SET", "NEEDS"}, rows)
+			return printTable(a.Out, []string{"SET", "IN POSTGRESQL", "IN SQLITE"}, rows)
 		},
 	}
 }
 
 func readBuild() build {
-	b := build{Version: "(unknown)", Schema: map[string]uint{}}
-	for _, set := range migrations.Sets {
-		b.Schema[set] = migrations.Required(set)
+	b := build{Version: "(unknown)", Schema: map[string]uint{}, File: map[string]uint{}}
+	for _, set := range wire.Sets {
+		b.Schema[set], b.File[set] = migrations.Required(set), sqlite.Required(set)
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -5,16 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -23,13 +19,8 @@ const commitLimit = 30 * time.Second
 
 // writing is an open table to write into.
 type writing struct {
-	pool     *pgxpool.Pool
-	writer   *postgres.Writer
-	browser  *postgres.Browser // tells which ids were there before
-	notifier *postgres.Notifier
-
-	stopNotifier context.CancelFunc
-	background   sync.WaitGroup
+	db wire.Database
+	wire.Writing
 }
 
 // pending is an event that is about to be written.
@@ -40,25 +31,21 @@ type pending struct {
 }
 
 // openWriting also sees to it that the table is there.
-func openWriting(ctx context.Context, databaseURL string, f writeFlags) (_ *writing, err error) {
+func openWriting(ctx context.Context, databaseURL string, f writeFlags) (*writing, error) {
+	if err := tables.CheckName(f.table); err != nil {
+		return nil, usagef("--table: %w", err)
+	}
 	cfg := outbox.WriterConfig{Table: f.table}
 	if f.strict {
 		cfg.Order = outbox.Strict
 	}
-	w := &writing{}
-	if w.writer, err = postgres.NewWriter(cfg); err != nil {
-		return nil, usageError{err}
-	}
-	if w.pool, err = wire.Pool(ctx, databaseURL); err != nil {
+	db, err := wire.OpenDatabase(ctx, databaseURL)
+	if err != nil {
 		return nil, err
 	}
-	layout := tables.OutboxEvents()
-	layout.Table = f.table
-	if w.browser, err = postgres.OpenBrowser(ctx, w.pool, layout); err == nil {
-		w.notifier, err = postgres.NewNotifier(w.pool, f.table, 0)
-	}
+	w, err := db.Writing(ctx, cfg)
 	if err != nil {
-		w.pool.Close()
+		db.Close()
 		var schema *tables.SchemaError
 		if errors.As(err, &schema) && f.table != tables.OutboxEvents().Table {
 			// What the table needs to be served is not what it needs to be written here.
@@ -67,22 +54,17 @@ func openWriting(ctx context.Context, databaseURL string, f writeFlags) (_ *writ
 		}
 		return nil, err
 	}
-	ctx, w.stopNotifier = context.WithCancel(context.WithoutCancel(ctx))
-	w.background.Go(func() { _ = w.notifier.Run(ctx) }) // it returns nil
-	return w, nil
+	return &writing{db, w}, nil
 }
 
 // prepare validates an event and gives it its id.
 func (w *writing) prepare(ctx context.Context, e outbox.Event) (outbox.Event, error) {
-	rows, err := w.writer.Prepare(ctx, []outbox.Event{e})
-	if err != nil {
-		var field *outbox.FieldError
-		if errors.As(err, &field) {
-			return e, fmt.Errorf("%s %s", fieldName(field.Field), field.Problem)
-		}
-		return e, err
+	e, err := w.Prepare(ctx, e)
+	var field *outbox.FieldError
+	if errors.As(err, &field) {
+		return e, fmt.Errorf("%s %s", fieldName(field.Field), field.Problem)
 	}
-	return rows[0].Event, nil
+	return e, err
 }
 
 // commit writes the events in one transaction, wakes the relays, and says what became of each.
@@ -97,13 +79,7 @@ func (w *writing) commit(ctx context.Context, events []pending) ([]wrote, error)
 			own = append(own, p.event.ID)
 		}
 	}
-	var known []uuid.UUID
-	err := w.writer.InTx(ctx, w.pool, func(tx pgx.Tx) (_ []outbox.Event, err error) {
-		if len(own) > 0 {
-			known, err = w.browser.Known(ctx, tx, own)
-		}
-		return batch, err
-	}, w.notifier)
+	known, err := w.Commit(ctx, batch, own)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +93,6 @@ func (w *writing) commit(ctx context.Context, events []pending) ([]wrote, error)
 
 // close sends the last wake-up.
 func (w *writing) close() {
-	w.stopNotifier()
-	w.background.Wait()
-	w.pool.Close()
+	w.Close()
+	w.db.Close()
 }

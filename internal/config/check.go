@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,21 +31,26 @@ const encodeHint = "the URL (not shown, it may hold a password) has one of @ / ?
 
 // Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The error is an *Error.
 func (c *Config) Check(needs Need) error {
-	var problems Error
+	problems := Error{Problems: slices.Clone(c.found.problems)}
 	if needs&Parts != 0 {
 		needs |= c.Serve.needs()
 	}
 	if needs&Database != 0 {
+		file, isFile := SQLiteFile(c.Database)
 		if c.Database == "" {
 			problems.add("the database is not set: %s", set("database"))
+		} else if isFile {
+			checkFile(&problems, file)
 		} else if _, err := pgxpool.ParseConfig(c.Database); err != nil {
 			// pgx quotes the URL, and in one that it cannot parse it cannot find the password to mask.
-			problems.add("database: is no valid URL (not shown, it may hold a password): want postgres://user:password@host:5432/database: %s", set("database"))
+			problems.add("database: is no valid URL (not shown, it may hold a password): want postgres://user:password@host:5432/database, or sqlite:FILE: %s", set("database"))
 		} else if ambiguous(c.Database) {
 			problems.add("database: %s", encodeHint)
 		}
 	}
-	if needs&Redis != 0 {
+	if needs&(Redis|Parts) != 0 && c.Serve.Memory {
+		c.checkMemory(&problems, needs)
+	} else if needs&Redis != 0 {
 		if c.Redis == "" {
 			problems.add("Redis is not set: %s", set("redis"))
 		} else if ambiguous(c.Redis) {

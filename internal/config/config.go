@@ -2,7 +2,8 @@
 // before defaults.
 //
 // Guaranteed: what a setting may be is checked before anything is opened, all problems are reported at once, each with the setting's
-// names and a remedy; a key of a file that nobody knows is a problem; no error and no Masked text contains a password.
+// names and a remedy; a key of a file that nobody knows is a problem, and so is a variable that is nearly a setting's; no error and no Masked
+// text contains a password.
 //
 // Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by package wire.
 package config
@@ -46,13 +47,25 @@ type Config struct {
 	Server        string            `koanf:"server"`
 	Token         string            `koanf:"token"`
 	mappedTables  []Table
+	found         findings
+}
+
+// All returns the flags of every command that are settings, in the order in which they are documented.
+func All() *pflag.FlagSet {
+	all := pflag.NewFlagSet("all", pflag.ContinueOnError)
+	all.SortFlags = false
+	for _, set := range []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags(), ServeFlags(), Client()} {
+		set.SortFlags = false
+		all.AddFlagSet(set)
+	}
+	return all
 }
 
 // Global returns the flags that every command has.
 func Global() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	fs.String("config", "", "YAML `file` with settings, keys as the flags are called but with _ for -")
-	fs.String("database", "", "PostgreSQL `URL`, postgres://user:password@host:5432/database; better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not show it")
+	fs.String("database", "", "`URL` of PostgreSQL, postgres://user:password@host:5432/database, or of a file, sqlite:outbox.db; better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not show it")
 	fs.String("redis", "", "Redis `URL`, redis://user:password@host:6379/0, rediss:// for TLS; better in OUTBOX_REDIS_URL or REDIS_URL")
 	fs.String("log-level", "info", "least `level` that is logged to stderr: debug, info, warn or error")
 	fs.String("log-format", "auto", "`form` of the log: text, json, or auto: text on a terminal, else json")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -44,14 +43,14 @@ func mapped(where string, entries []any, problems *Error) (tables []Table) {
 	for i, entry := range entries {
 		at := fmt.Sprintf("%s, entry %d", where, i+1)
 		var m mappedTable
-		unused, err := decode(entry, &m)
+		unused, known, err := decode(entry, &m)
 		if err != nil {
 			problems.add("%s: %v", at, err)
 			continue
 		}
 		at += fmt.Sprintf(" (table %q)", m.Table)
 		if len(unused) > 0 {
-			problems.add("%s: unknown keys: %s", at, strings.Join(unused, ", "))
+			problems.add("%s: %s", at, unknownKeys(unused, known))
 			continue
 		}
 		t := Table{Required: true}
@@ -63,7 +62,7 @@ func mapped(where string, entries []any, problems *Error) (tables []Table) {
 			}
 			t.Destination, t.MaxAttempts = base.Destination, base.MaxAttempts
 			m = mappedTable{Layout: base.Layout}
-			if _, err := decode(entry, &m); err != nil { // once more, over the base
+			if _, _, err := decode(entry, &m); err != nil { // once more, over the base
 				problems.add("%s: %v", at, err)
 				continue
 			}

@@ -5,18 +5,18 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
-	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
 // Error is what is wrong with the settings, all of it.
@@ -40,25 +40,33 @@ func (e *Error) orNil() error {
 const delim = "\x1f"
 
 // Load reads the settings that a command has flags for, after the command line was parsed into flags. environ is as os.Environ
-// gives it. An error is an *Error.
+// gives it. The error, an *Error, says that the file cannot be read at all. What is wrong with single settings Check says, together with all else that is
+// wrong; until then they have their defaults.
 func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
 	given := pflag.NewFlagSet("given", pflag.ContinueOnError)
 	for _, set := range flags {
 		given.AddFlagSet(set)
 	}
-	vars := variables(environ, given)
+	set := settingsOf(environ)
+	vars := variables(set, given)
 	var problems Error
-	var c Config
+	ignored := strangers(set, &problems)
+	origins := map[string]string{}
 
 	k := koanf.New(delim)
 	path := vars["config"].value
+	if path != "" {
+		origins["config"] = vars["config"].name
+	}
 	if f := given.Lookup("config"); f != nil && f.Changed {
-		path = f.Value.String()
+		path, origins["config"] = f.Value.String(), "--config"
 	}
 	if path != "" {
-		loadFile(k, path, &problems)
+		if err := loadFile(k, path, origins, &problems); err != nil {
+			return Config{}, &Error{Problems: []string{err.Error()}}
+		}
 	}
-	if err := k.Load(confmap.Provider(fromEnvironment(vars, &problems), delim), nil); err != nil {
+	if err := k.Load(confmap.Provider(fromEnvironment(vars, origins, &problems), delim), nil); err != nil {
 		problems.add("read the environment: %v", err)
 	}
 	// Last, because it skips a flag that was not given where another source has set it, and so supplies the defaults too.
@@ -66,49 +74,75 @@ func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
 		if f.Name == "config" {
 			return "", nil
 		}
+		if f.Changed {
+			origins[key(f.Name)] = "--" + f.Name
+		}
 		return key(f.Name), posflag.FlagVal(given, f)
 	}
 	if err := k.Load(posflag.ProviderWithFlag(given, delim, k, byKey), nil); err != nil {
 		problems.add("read the flags: %v", err)
 	}
-	if len(problems.Problems) > 0 {
-		return c, &problems // a default in the place of what could not be read would only cause a second complaint
-	}
-	if _, err := decode(k.Raw(), &c); err != nil {
+	var c Config
+	if _, _, err := decode(k.Raw(), &c); err != nil {
 		problems.add("%v", err)
 	}
-	return c, problems.orNil()
+	c.found = findings{path: path, origins: origins, ignored: ignored, problems: problems.Problems}
+	return c, nil
 }
 
-// loadFile merges a file into k. It is decoded by itself before, so that its problems carry its name.
-func loadFile(k *koanf.Koanf, path string, problems *Error) {
-	alone := koanf.New(delim)
-	if err := alone.Load(file.Provider(path), yaml.Parser()); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			problems.add("config file %s does not exist: correct --config or OUTBOX_CONFIG", path)
-		} else {
-			problems.add("config file %s: cannot be read as YAML: %v", path, err)
-		}
-		return
+// findings are what Load has found out beside the settings.
+type findings struct {
+	path     string            // of the file, "": none
+	origins  map[string]string // by key; a setting that is not here has its default
+	ignored  []string          // variables
+	problems []string
+}
+
+// Ignored returns the environment variables that look like settings of ours and are none. Others may have set them; somebody may have meant one.
+func (c Config) Ignored() []string { return c.found.ignored }
+
+// loadFile merges the keys of a file that are right into k.
+func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *Error) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("config file %s does not exist: correct --config or OUTBOX_CONFIG", path)
 	}
-	raw := alone.Raw()
+	if err != nil {
+		return fmt.Errorf("config file: %w", err)
+	}
+	var raw map[string]any
+	var node yaml.Node // knows the lines
+	if err := errors.Join(yaml.Unmarshal(text, &raw), yaml.Unmarshal(text, &node)); err != nil {
+		return fmt.Errorf("config file %s: cannot be read as YAML: %w", path, err)
+	}
+	lines := map[string]int{}
+	for _, top := range node.Content {
+		for i := 0; i < len(top.Content); i += 2 {
+			lines[top.Content[i].Value] = top.Content[i].Line
+		}
+	}
+	known, _ := knownNames()
 	for _, name := range slices.Sorted(maps.Keys(raw)) { // one by one: the decoder stops at its first problem
-		unused, err := decode(map[string]any{name: raw[name]}, &Config{})
-		if err != nil {
-			problems.add("config file %s: %v", path, err)
-		} else if len(unused) > 0 {
-			problems.add("config file %s: unknown key %q: keys are the names of flags with _ for -, layouts and retry", path, name)
+		at := fmt.Sprintf("%s:%d", path, lines[name])
+		unused, _, err := decode(map[string]any{name: raw[name]}, &Config{})
+		switch {
+		case err != nil:
+			problems.add("config file %s: %v", at, err)
+			delete(raw, name)
+		case len(unused) > 0:
+			problems.add("config file %s: %s (keys are the names of flags with _ for -, layouts and retry)", at, unknownKeys([]string{name}, known))
+			delete(raw, name)
+		case raw[name] == nil: // "batch:" and nothing behind it
+			delete(raw, name)
+		default:
+			origins[name] = at
 		}
 	}
-	if len(problems.Problems) == 0 {
-		if err := k.Load(confmap.Provider(raw, delim), nil); err != nil {
-			problems.add("config file %s: %v", path, err)
-		}
-	}
+	return k.Load(confmap.Provider(raw, delim), nil)
 }
 
-// decode fills dst and returns the keys that it has no field for.
-func decode(from any, dst any) (unused []string, err error) {
+// decode fills dst. It returns the keys that dst has no field for, and those that it has one for.
+func decode(from any, dst any) (unused []string, known map[string]string, err error) {
 	var meta mapstructure.Metadata
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
 		Result: dst, Metadata: &meta, TagName: "koanf",
@@ -116,13 +150,17 @@ func decode(from any, dst any) (unused []string, err error) {
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(refuseBareNumbers, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("set up decoder: %w", err)
+		return nil, nil, fmt.Errorf("set up decoder: %w", err)
 	}
 	if err := d.Decode(from); err != nil {
-		return nil, errors.New(flatten(err.Error()))
+		return nil, nil, errors.New(flatten(err.Error()))
 	}
 	slices.Sort(meta.Unused)
-	return meta.Unused, nil
+	known = map[string]string{}
+	for _, name := range slices.Concat(meta.Keys, meta.Unset) {
+		known[name] = name
+	}
+	return meta.Unused, known, nil
 }
 
 // refuseBareNumbers refuses "poll_min: 5", which would be five nanoseconds.
@@ -141,15 +179,19 @@ func flatten(text string) string {
 
 type variable struct{ name, value string }
 
-// variables finds each flag's environment variable: OUTBOX_ and its name. The two URLs end in _URL, and fall back to the names that
-// platforms set. An empty one counts as unset.
-func variables(environ []string, given *pflag.FlagSet) map[string]variable {
+// settingsOf returns the variables of an environment. An empty one counts as unset.
+func settingsOf(environ []string) map[string]string {
 	set := map[string]string{}
 	for _, e := range environ {
 		if name, value, ok := strings.Cut(e, "="); ok && value != "" {
 			set[name] = value
 		}
 	}
+	return set
+}
+
+// variables finds each flag's environment variable.
+func variables(set map[string]string, given *pflag.FlagSet) map[string]variable {
 	found := map[string]variable{}
 	given.VisitAll(func(f *pflag.Flag) {
 		for _, name := range variableNames(f.Name) {
@@ -162,24 +204,9 @@ func variables(environ []string, given *pflag.FlagSet) map[string]variable {
 	return found
 }
 
-func variableNames(flag string) []string {
-	switch flag {
-	case "database":
-		return []string{"OUTBOX_DATABASE_URL", "DATABASE_URL"}
-	case "redis":
-		return []string{"OUTBOX_REDIS_URL", "REDIS_URL"}
-	}
-	return []string{"OUTBOX_" + strings.ToUpper(key(flag))}
-}
-
-func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
-
 // fromEnvironment parses each variable as its flag would be, so that both accept the same and a problem names the variable.
-func fromEnvironment(vars map[string]variable, problems *Error) map[string]any {
-	parsed := pflag.NewFlagSet("environment", pflag.ContinueOnError) // a copy: setting the real flags would look like the command line
-	for _, set := range []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags(), ServeFlags(), Client()} {
-		parsed.AddFlagSet(set)
-	}
+func fromEnvironment(vars map[string]variable, origins map[string]string, problems *Error) map[string]any {
+	parsed := All() // a copy: setting the real flags would look like the command line
 	values := map[string]any{}
 	for _, flag := range slices.Sorted(maps.Keys(vars)) {
 		if flag == "config" {
@@ -190,7 +217,7 @@ func fromEnvironment(vars map[string]variable, problems *Error) map[string]any {
 			problems.add("%s: it takes what --%s takes: %v", vars[flag].name, flag, err)
 			continue
 		}
-		values[key(flag)] = posflag.FlagVal(parsed, f)
+		values[key(flag)], origins[key(flag)] = posflag.FlagVal(parsed, f), vars[flag].name
 	}
 	return values
 }

@@ -15,17 +15,14 @@ import (
 func load(t *testing.T, file string, environ []string, args ...string) (Config, error) {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	sets := []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags(), ServeFlags(), Client()}
-	for _, s := range sets {
-		fs.AddFlagSet(s)
-	}
+	fs.AddFlagSet(All())
 	if file != "" {
 		environ = append(environ, "OUTBOX_CONFIG="+write(t, file))
 	}
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	return Load(environ, sets...)
+	return Load(environ, fs)
 }
 
 func write(t *testing.T, text string) (path string) {
@@ -80,11 +77,12 @@ func TestURLVariables(t *testing.T) {
 }
 
 func TestAllProblemsAtOnce(t *testing.T) {
-	_, err := load(t, "pol_max: 4s\nlog-level: info\nbatch: many\n", []string{"OUTBOX_POLL_MIN=soon", "OUTBOX_WORKERS=x"})
-	wantProblems(t, err, `unknown key "pol_max"`, `unknown key "log-level"`, "'batch'", "OUTBOX_POLL_MIN", "OUTBOX_WORKERS")
-
-	_, err = load(t, "poll_min: 5\n", nil)
-	wantProblems(t, err, "5 needs a unit")
+	c, err := load(t, "pol_max: 4s\nlog-level: info\nbatch: many\nredis_url: redis://h\npoll_min: 5\nnonsense: 1\n", []string{"OUTBOX_POLL_MIN=soon", "OUTBOX_WORKERS=x"}, "--workers", "0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblems(t, c.Check(Serving|Database), `outbox.yaml:1: unknown key "pol_max": did you mean poll_max?`, `outbox.yaml:2: unknown key "log-level": did you mean log_level?`, "outbox.yaml:3: 'batch'",
+		`"redis_url": did you mean redis?`, "5 needs a unit", `unknown key "nonsense" (keys are`, "OUTBOX_POLL_MIN", "OUTBOX_WORKERS", "the database is not set", "workers is 0")
 
 	_, err = load(t, "a: [", nil)
 	wantProblems(t, err, "YAML")
@@ -92,7 +90,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	_, err = load(t, "", nil, "--config", "/no/such/file.yaml")
 	wantProblems(t, err, "/no/such/file.yaml does not exist")
 
-	c, err := load(t, "", nil, "--poll-min", "1s", "--poll-max", "2us", "--batch", "0", "--lease-ttl", "1ms", "--max-attempts", "-1", "--envelope", "xml",
+	c, err = load(t, "", nil, "--poll-min", "1s", "--poll-max", "2us", "--batch", "0", "--lease-ttl", "1ms", "--max-attempts", "-1", "--envelope", "xml",
 		"--listen", "9464", "--table", "nobody,outbox_events", "--destination", "neither=x,outbox_events={oops}", "--log-format", "xml", "-o", "yaml", "--log-level", "loud")
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaskDatabase names the database behind a URL for people: database, host and port, nothing else of it.
+// SQLiteFile returns the file that a database URL names if it is one of SQLite: sqlite:outbox.db, sqlite:/var/lib/outbox.db, or with // behind the colon.
+func SQLiteFile(databaseURL string) (path string, ok bool) {
+	path, ok = strings.CutPrefix(databaseURL, "sqlite:")
+	return strings.TrimPrefix(path, "//"), ok
+}
+
+// MaskDatabase names the database behind a URL for people: the file, or database, host and port, and nothing else of it.
 func MaskDatabase(databaseURL string) string {
+	if path, ok := SQLiteFile(databaseURL); ok {
+		return path
+	}
 	c, err := pgx.ParseConfig(databaseURL)
 	if err != nil || ambiguous(databaseURL) {
 		return "(no valid URL)"

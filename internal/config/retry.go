@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"path"
-	"strings"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -24,13 +23,13 @@ func (c *Config) retryEntries(problems *Error) (entries []retryEntry) {
 	for i, raw := range c.Retry {
 		at := fmt.Sprintf("retry, entry %d", i+1)
 		var e retryEntry
-		unused, err := decode(raw, &e)
+		unused, known, err := decode(raw, &e)
 		if err != nil {
 			problems.add("%s: %v", at, err)
 			continue
 		}
 		if len(unused) > 0 {
-			problems.add("%s: unknown keys: %s", at, strings.Join(unused, ", "))
+			problems.add("%s: %s", at, unknownKeys(unused, known))
 		}
 		at += fmt.Sprintf(" (destination %q)", e.Destination)
 		if _, err := path.Match(e.Destination, ""); err != nil || e.Destination == "" {

@@ -51,7 +51,7 @@ retry:
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{
-		`retry, entry 1 (destination "["): want a destination`, "entry 1 (destination \"[\"): max_attempts is -1", "retry, entry 2: unknown keys: attempts",
+		`retry, entry 1 (destination "["): want a destination`, "entry 1 (destination \"[\"): max_attempts is -1", `retry, entry 2: unknown key "attempts"`,
 		`entry 3 (destination "b"): table: there is no layout for table nowhere`, "backoff_factor is 0.5", "retry, entry 4:", "needs a unit",
 	} {
 		if !strings.Contains(err.Error(), want) {

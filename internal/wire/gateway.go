@@ -10,15 +10,12 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/gateway"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/metrics"
-	"github.com/outboxrelay/outbox/sink/redispubsub"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/stream"
 	"github.com/outboxrelay/outbox/token"
 )
@@ -34,6 +31,7 @@ type api struct {
 	waker    *waker
 	crawlers []crawl.Crawler // that a run may ask for here; some worker has them
 	listener net.Listener    // of listen
+	extras   Extras
 }
 
 // listen binds the API's address; run closes it. Who connects before the database is there waits for it too.
@@ -48,25 +46,25 @@ func (a *api) listen(ctx context.Context) (err error) {
 // from the database.
 func (a *api) run(ctx context.Context) error {
 	defer func() { _ = a.listener.Close() }() // closed already if it came to serving
-	pool, err := openPool(ctx, a.cfg.Database, "outbox gateway", a.cfg.Serve.APIConns)
+	db, err := a.open(ctx, use{name: "outbox gateway", conns: a.cfg.Serve.APIConns})
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	var runs *postgres.Runs
-	var tokens *postgres.Tokens
+	defer db.Close()
+	var runs Runs
+	var tokens Tokens
 	err = await(ctx, a.log, a.part, "database "+config.MaskDatabase(a.cfg.Database), func(ctx context.Context) (err error) {
-		runs, tokens, err = a.open(ctx, pool)
+		runs, tokens, err = a.openStores(ctx, db)
 		return err
 	})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
-	live, err := redispubsub.OpenListener(a.cfg.Redis, redispubsub.ListenerConfig{Logger: a.log})
+	live, err := a.broker.live(a.log)
 	if err != nil {
-		return &config.Error{Problems: []string{err.Error()}} // the URL itself
+		return err
 	}
-	notifier, err := postgres.NewNotifier(pool, runEvents, 0)
+	notifier, err := db.Notifier(runEvents)
 	if err != nil {
 		return err
 	}
@@ -88,22 +86,25 @@ func (a *api) run(ctx context.Context) error {
 	background.Go(func() error { return hub.Run(behind) })
 	background.Go(func() error { return notifier.Run(behind) })
 	a.part.serve(behind, &background, runs.Readable)
-	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers", names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), "redis", config.MaskRedis(a.cfg.Redis))
+	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers", names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), a.broker.attr())
+	if a.extras.Serving != nil {
+		a.extras.Serving(a.listener.Addr().String(), a.metrics.Registry)
+	}
 	err = a.serve(ctx, behind, g)
 	stop()
 	return errors.Join(err, background.Wait())
 }
 
-// open opens what the API reads and writes. With authentication off a role needs nothing of the tokens.
-func (a *api) open(ctx context.Context, pool *pgxpool.Pool) (*postgres.Runs, *postgres.Tokens, error) {
-	runs, err := postgres.OpenRuns(ctx, pool)
+// openStores opens what the API reads and writes. With authentication off a role needs nothing of the tokens.
+func (a *api) openStores(ctx context.Context, db ForParts) (Runs, Tokens, error) {
+	runs, err := db.Runs(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := runs.CheckGateway(ctx); err != nil {
 		return nil, nil, err
 	}
-	tokens, err := postgres.OpenTokens(ctx, pool)
+	tokens, err := db.Tokens(ctx)
 	if err == nil && a.cfg.Serve.Auth != "none" {
 		err = tokens.CheckGateway(ctx)
 	}
@@ -147,7 +148,7 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 // serve serves until ctx ends. The requests' own contexts are of behind: they are to finish.
 func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	server := &http.Server{
-		Handler: measured(g.Handler(), a.metrics.HTTP()), BaseContext: func(net.Listener) context.Context { return behind },
+		Handler: a.home(measured(g.Handler(), a.metrics.HTTP())), BaseContext: func(net.Listener) context.Context { return behind },
 		// No limit of the time to write: a stream is written for hours. The gateway limits each request and each write itself.
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
@@ -186,23 +187,34 @@ func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	return err
 }
 
+// home adds the page at /, if there is one.
+func (a *api) home(rest http.Handler) http.Handler {
+	if a.extras.Home == nil {
+		return rest
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", a.extras.Home)
+	mux.Handle("/", rest)
+	return mux
+}
+
 // watch shows the state of the streams, as metrics and in /readyz.
-func (a *api) watch(g *gateway.Gateway, hub *stream.Hub, live *redispubsub.Listener) {
+func (a *api) watch(g *gateway.Gateway, hub *stream.Hub, live brokerLive) {
 	a.metrics.WatchStreams(func() metrics.Streams {
-		s, h, l := g.StreamStats(), hub.Stats(), live.Stats()
+		s, h, l := g.StreamStats(), hub.Stats(), live.State()
 		return metrics.Streams{
 			Open: int64(s.Connections), Sent: s.Sent, Slow: s.Slow, Refused: s.Refused, Sources: h.Sources, FromLive: h.FromLive, FromLog: h.FromLog, Gaps: h.Gaps, Resets: h.Resets,
-			LogErrors: h.LogErrors, Live: l.Up, Channels: int64(l.Channels), Reconnects: int64(l.Reconnects),
+			LogErrors: h.LogErrors, Live: l.up, Channels: int64(l.channels), Reconnects: int64(l.reconnects),
 		}
 	})
 	a.part.notes(func() string {
-		switch l := live.Stats(); {
-		case l.LastError == nil:
+		switch l := live.State(); {
+		case l.err == nil:
 			return ""
-		case l.Up: // it refused a channel
-			return "runs are read from the database, topics receive nothing: " + l.LastError.Error()
+		case l.up: // it refused a channel
+			return "runs are read from the database, topics receive nothing: " + l.err.Error()
 		default:
-			return "streams are read from the database: " + l.LastError.Error()
+			return "streams are read from the database: " + l.err.Error()
 		}
 	})
 }

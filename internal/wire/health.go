@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/metrics"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 const (
@@ -53,7 +53,7 @@ type part struct {
 type watchedTable struct {
 	name       string
 	relay      *outbox.Relay
-	store      *postgres.Store
+	store      tables.Store
 	metrics    *metrics.Table
 	backlogErr error
 }
@@ -124,11 +124,11 @@ func (p *part) serve(ctx context.Context, group *errgroup.Group, ask func(contex
 }
 
 // watch adds the probes of tables to group; they end with ctx.
-func (h *Health) watch(ctx context.Context, group *errgroup.Group, tables []*watchedTable) {
+func (h *Health) watch(ctx context.Context, group *errgroup.Group, watched []*watchedTable) {
 	h.mu.Lock()
-	h.tables = tables
+	h.tables = watched
 	h.mu.Unlock()
-	for _, t := range tables {
+	for _, t := range watched {
 		probe(ctx, group, func(ctx context.Context) { h.measure(ctx, t) })
 	}
 }

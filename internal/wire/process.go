@@ -14,16 +14,24 @@ import (
 
 // process is what the parts of a process share.
 type process struct {
-	cfg     config.Config
-	log     *slog.Logger
-	health  *Health
-	metrics *metrics.Metrics
+	cfg       config.Config
+	log       *slog.Logger
+	health    *Health
+	metrics   *metrics.Metrics
+	broker    broker
+	databases *shared
 }
 
-func newProcess(cfg config.Config, log *slog.Logger, parts ...string) process {
+func newProcess(cfg config.Config, log *slog.Logger, parts ...string) (process, error) {
 	// go-redis writes lines of its own to stderr, into the middle of a JSON log. What they say comes back as errors too.
 	logging.Disable()
-	return process{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL, parts...), metrics: metrics.New()}
+	b, err := openBroker(cfg)
+	return process{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL, parts...), metrics: metrics.New(), broker: b, databases: new(shared)}, err
+}
+
+// open opens the database for one of the parts, which closes it.
+func (p process) open(ctx context.Context, u use) (Database, error) {
+	return p.databases.open(ctx, p.cfg.Database, u)
 }
 
 // run runs main, and serves metrics and health meanwhile if an address is set for them.

@@ -6,19 +6,19 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/sink/redispubsub"
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the lanes and returns nil. It waits for servers
 // that are not there yet. Errors are those that waiting does not cure, and a batch that did not finish in time.
 func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
-	p := newProcess(cfg, log, partRelay)
+	p, err := newProcess(cfg, log, partRelay)
+	if err != nil {
+		return err
+	}
 	return p.run(ctx, func(ctx context.Context) error { return newRelay(p, &waker{}).run(ctx) })
 }
 
@@ -41,28 +41,28 @@ func (r *relay) run(ctx context.Context) error {
 		return err
 	}
 	// For each table one connection a worker, one to renew leases, one to measure the backlog and one for retention; and two to spare.
-	pool, err := postgres.Connect(ctx, r.cfg.Database, (r.cfg.Workers+3)*len(wanted)+2)
+	db, err := r.open(ctx, use{name: "outbox relay", conns: (r.cfg.Workers+3)*len(wanted) + 2, relay: true})
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer db.Close()
 	var tables []served
 	err = await(ctx, r.log, r.part, "database "+config.MaskDatabase(r.cfg.Database), func(ctx context.Context) (err error) {
-		tables, err = openTables(ctx, pool, wanted)
+		tables, err = openTables(ctx, db, wanted)
 		return err
 	})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
-	var sink *redispubsub.Sink
-	err = await(ctx, r.log, r.part, "Redis "+config.MaskRedis(r.cfg.Redis), func(ctx context.Context) (err error) {
-		sink, err = openSink(ctx, r.cfg)
+	var sink brokerSink
+	err = await(ctx, r.log, r.part, r.broker.name(), func(ctx context.Context) (err error) {
+		sink, err = r.broker.sink(ctx)
 		return err
 	})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
-	return errors.Join(r.serve(ctx, pool, sink, tables), sink.Close())
+	return errors.Join(r.serve(ctx, db, sink, tables), sink.Close())
 }
 
 // unlessStopped drops an error that came of being told to stop.
@@ -73,7 +73,7 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-func (r *relay) serve(ctx context.Context, pool *pgxpool.Pool, sink *redispubsub.Sink, tables []served) error {
+func (r *relay) serve(ctx context.Context, db Database, sink brokerSink, tables []served) error {
 	relays := map[string]*outbox.Relay{}
 	var watched []*watchedTable
 	var names []string
@@ -90,21 +90,23 @@ func (r *relay) serve(ctx context.Context, pool *pgxpool.Pool, sink *redispubsub
 	if one, ok := relays[runEvents]; ok {
 		r.waker.own.Store(one)
 	}
-	r.log.Info("relaying", "tables", names, "database", config.MaskDatabase(r.cfg.Database), "redis", config.MaskRedis(r.cfg.Redis))
+	r.log.Info("relaying", "tables", names, "database", config.MaskDatabase(r.cfg.Database), r.broker.attr())
 	group, ctx := errgroup.WithContext(ctx)
 	for _, one := range relays {
 		group.Go(func() error { return one.Run(ctx) })
 	}
 	group.Go(func() error {
-		return postgres.Listen(ctx, pool, r.log, func(table string) {
-			if one, ok := relays[table]; ok {
-				one.Wake()
+		return db.Listen(ctx, r.log, func(table string) {
+			for name, one := range relays {
+				if table == name || table == "" {
+					one.Wake()
+				}
 			}
 		})
 	})
 	r.part.serve(ctx, group, sink.Ping)
 	r.health.watch(ctx, group, watched)
-	r.retain(ctx, group, pool, tables)
+	r.retain(ctx, group, db, tables)
 	err := group.Wait()
 	if err == nil {
 		r.log.Info("stopped relaying", "tables", names)

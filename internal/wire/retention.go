@@ -3,41 +3,38 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"os/user"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 // retain adds the retention of the tables, and of job_dlq, to group; it ends with ctx.
-func (r *relay) retain(ctx context.Context, group *errgroup.Group, pool *pgxpool.Pool, serving []served) {
+func (r *relay) retain(ctx context.Context, group *errgroup.Group, db ForRelay, serving []served) {
 	layouts := []tables.Layout{{Table: config.Letters}}
 	for _, t := range serving {
 		layouts = append(layouts, t.Layout)
 	}
 	for _, layout := range layouts {
 		if age, _ := r.cfg.Retention.Of(layout.Table); age > 0 {
-			group.Go(func() error { return r.retainTable(ctx, pool, layout) })
+			group.Go(func() error { return r.retainTable(ctx, db, layout) })
 		}
 	}
 }
 
 // retainTable never returns an error: housekeeping that does not work, for want of a privilege for instance, is no reason not to deliver.
-func (r *relay) retainTable(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) error {
+func (r *relay) retainTable(ctx context.Context, db ForRelay, layout tables.Layout) error {
 	age, archive := r.cfg.Retention.Of(layout.Table)
 	observer := r.metrics.Retention(layout.Table, archive)
 	log := r.log.With("table", layout.Table)
 	for failing := false; ; failing = true {
-		store, err := openRetention(ctx, pool, layout)
+		store, err := db.Retention(ctx, layout)
 		if err == nil {
 			keeper, err := retention.New(store, retention.Config{
 				Table: layout.Table, OlderThan: age, Archive: archive, Batch: r.cfg.Retention.BatchRows, Every: r.cfg.Retention.RunEvery, Logger: r.log, Observer: observer,
@@ -65,13 +62,6 @@ func (r *relay) retainTable(ctx context.Context, pool *pgxpool.Pool, layout tabl
 	}
 }
 
-func openRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*postgres.Retention, error) {
-	if layout.Table == config.Letters {
-		return postgres.OpenLetterRetention(ctx, pool)
-	}
-	return postgres.OpenRetention(ctx, pool, layout)
-}
-
 // busyFor is how long a purge by hand waits for a run of a relay, which is usually over in milliseconds.
 const busyFor = 15 * time.Second
 
@@ -86,16 +76,13 @@ type Purging struct {
 // Purge removes old rows of the tables, one after the other, and records it in outbox_audit. A dry run counts. The reports are of the tables done,
 // and of the one at which an error occurred.
 func Purge(ctx context.Context, cfg config.Config, purging []Purging, dryRun bool, progress func(retention.Report)) (reports []retention.Report, err error) {
-	pool, err := postgres.Connect(ctx, cfg.Database, 2)
+	db, err := openNow(ctx, cfg.Database, use{name: "outbox relay", conns: 2, relay: true})
 	if err != nil {
 		return nil, err
 	}
-	defer pool.Close()
-	if err := pool.Ping(ctx); err != nil {
-		return nil, fmt.Errorf("open database %s: %w", config.MaskDatabase(cfg.Database), err)
-	}
+	defer db.Close()
 	for _, t := range purging {
-		store, err := openRetention(ctx, pool, t.Layout)
+		store, err := db.Retention(ctx, t.Layout)
 		var schema *tables.SchemaError
 		if !t.Required && (errors.As(err, &schema) && schema.Table == t.Layout.Table && len(schema.Missing) == 0 || errors.Is(err, tables.ErrNoAge)) {
 			continue

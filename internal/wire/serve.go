@@ -3,15 +3,28 @@ package wire
 import (
 	"context"
 	"log/slog"
+	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
+// Extras are what outbox dev adds to a process. Each may be nil.
+type Extras struct {
+	Home    http.Handler                                // answers GET /, where the API has nothing
+	Serving func(address string, m prometheus.Gatherer) // is told once that the API is served; must not block
+}
+
 // Serve runs the parts of cfg.Serve that are on until ctx ends: the gateway, the relay, the worker. Each waits for its own servers and stops in its own way; it
 // returns when all have stopped, within the streams' window and a few seconds. An error of one, which waiting does not cure, ends all.
 func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	return ServeWith(ctx, cfg, log, Extras{})
+}
+
+// ServeWith is Serve with something added to the gateway.
+func ServeWith(ctx context.Context, cfg config.Config, log *slog.Logger, extras Extras) error {
 	crawlers, err := builtin(cfg.Serve.Crawlers)
 	if err != nil {
 		return err
@@ -25,13 +38,17 @@ func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 			on = append(on, p.name)
 		}
 	}
-	p, w := newProcess(cfg, log, on...), &waker{}
+	p, err := newProcess(cfg, log, on...)
+	if err != nil {
+		return err
+	}
+	w := &waker{}
 	var parts []func(context.Context) error
 	var gateway *api
 	for _, name := range on {
 		switch name {
 		case partGateway:
-			gateway = &api{process: p, part: p.health.part(name), waker: w, crawlers: crawlers}
+			gateway = &api{process: p, part: p.health.part(name), waker: w, crawlers: crawlers, extras: extras}
 			parts = append(parts, gateway.run)
 		case partRelay:
 			parts = append(parts, newRelay(p, w).run)

@@ -8,12 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/sink/redispubsub"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -45,17 +40,17 @@ func await(ctx context.Context, log *slog.Logger, p *part, what string, open fun
 // served is a table, opened, and what its relay needs to know.
 type served struct {
 	config.Table
-	store *postgres.Store
+	store tables.Store
 }
 
 var errNoTable = errors.New("there is no table to serve")
 
 // openTables opens the tables that must exist and, of the others, those that do.
-func openTables(ctx context.Context, pool *pgxpool.Pool, wanted []config.Table) ([]served, error) {
+func openTables(ctx context.Context, db ForRelay, wanted []config.Table) ([]served, error) {
 	var open []served
 	var missing []string
 	for _, t := range wanted {
-		store, err := postgres.Open(ctx, pool, t.Layout)
+		store, err := db.Table(ctx, t.Layout)
 		var schema *tables.SchemaError
 		if errors.As(err, &schema) && schema.Table == t.Name() && len(schema.Missing) == 0 && !t.Required {
 			missing = append(missing, t.Name())
@@ -70,24 +65,4 @@ func openTables(ctx context.Context, pool *pgxpool.Pool, wanted []config.Table) 
 		return nil, fmt.Errorf("%w: none of %s exists: run: outbox migrate up, or map a table of your own with --layout", errNoTable, strings.Join(missing, ", "))
 	}
 	return open, nil
-}
-
-// openSink connects to Redis.
-func openSink(ctx context.Context, cfg config.Config) (*redispubsub.Sink, error) {
-	envelope, err := outbox.ParseEnvelope(cfg.Envelope)
-	if err != nil {
-		return nil, err
-	}
-	window := cfg.DedupWindow
-	if window == 0 {
-		window = -1 // the setting's "not at all"; the sink's zero is its default
-	}
-	sink, err := redispubsub.Open(ctx, cfg.Redis, redispubsub.Config{Window: window, Envelope: envelope})
-	if err == nil {
-		return sink, nil
-	}
-	if class, _ := outbox.Classify(err); class != outbox.ClassUnavailable {
-		return nil, &config.Error{Problems: []string{err.Error()}} // the URL itself
-	}
-	return nil, err
 }

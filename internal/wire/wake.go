@@ -9,7 +9,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // runEvents is the table that the events of runs go out by.
@@ -21,7 +20,7 @@ type waker struct {
 }
 
 // wake tells the relay of this process at once, and unless that holds all lanes, those of others through the database.
-func (w *waker) wake(others *postgres.Notifier) {
+func (w *waker) wake(others Notifier) {
 	own := w.own.Load()
 	if own != nil {
 		own.Wake()

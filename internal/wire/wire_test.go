@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -38,6 +39,9 @@ func TestPassing(t *testing.T) {
 		{"no privileges", fmt.Errorf("open: %w", tables.ErrNotAllowed), false},
 		{"row-level security", fmt.Errorf("open: %w", tables.ErrRowsHidden), false},
 		{"settings", &config.Error{}, false},
+		{"no file", fmt.Errorf("open: %w", sqlite.ErrNoFile), false},
+		{"a damaged file", fmt.Errorf("check: %w", sqlite.ErrDamaged), false},
+		{"a file in use", fmt.Errorf("begin: %w", sqlite.ErrBusy), true},
 		{"no table", fmt.Errorf("%w: none", errNoTable), false},
 	} {
 		if got := passing(c.err); got != c.want {
@@ -57,7 +61,7 @@ func TestOpenPoolTakesThePrimary(t *testing.T) {
 		"postgres://u@a,b/d?target_session_attrs=any":       false,
 		"postgres://u@a,b/d?target_session_attrs=read-only": true, // what was asked for
 	} {
-		pool, err := openPool(t.Context(), url, "test", 1)
+		pool, err := openPool(t.Context(), url, use{name: "test", conns: 1})
 		if err != nil {
 			t.Fatalf("%s: %v", url, err)
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // worker crawls runs with the built-in crawlers.
@@ -28,14 +27,14 @@ type worker struct {
 func (w *worker) run(ctx context.Context) error {
 	// For each run one connection that commits steps and one that renews the lease; one to claim runs, one to wake relays. They are not the gateway's:
 	// readers of long histories must not cost a lease.
-	pool, err := openPool(ctx, w.cfg.Database, "outbox worker", 2*w.cfg.Serve.Concurrency+2)
+	db, err := w.open(ctx, use{name: "outbox worker", conns: 2*w.cfg.Serve.Concurrency + 2})
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
-	var runs *postgres.Runs
+	defer db.Close()
+	var runs Runs
 	err = await(ctx, w.log, w.part, "database "+config.MaskDatabase(w.cfg.Database), func(ctx context.Context) (err error) {
-		if runs, err = postgres.OpenRuns(ctx, pool); err != nil {
+		if runs, err = db.Runs(ctx); err != nil {
 			return err
 		}
 		return runs.CheckWorker(ctx)
@@ -43,7 +42,7 @@ func (w *worker) run(ctx context.Context) error {
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
-	notifier, err := postgres.NewNotifier(pool, runEvents, 0)
+	notifier, err := db.Notifier(runEvents)
 	if err != nil {
 		return err
 	}
@@ -63,7 +62,7 @@ func (w *worker) run(ctx context.Context) error {
 		if ok, why := one.Health().Ready(time.Now(), stall); !ok {
 			return errors.New(why)
 		}
-		return pool.Ping(ctx)
+		return db.Ping(ctx)
 	})
 	err = one.Run(ctx)
 	stop()

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 )
 
@@ -22,7 +21,7 @@ import (
 //
 // A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event first, whatever becomes of c.
 func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl.Change) (changed crawl.Changed, err error) {
-	c.Events, err = identified(c.Events)
+	c.Events, err = crawl.Identified(c.Events)
 	if err == nil {
 		err = r.transaction(ctx, func(conn *pgx.Conn) error {
 			l, err := r.lockSettled(ctx, conn, tenant, run, c.Events)
@@ -33,7 +32,7 @@ func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl
 			if err != nil {
 				return err
 			}
-			if err := l.allows(c, fresh); err != nil {
+			if err := l.Allows(c, fresh); err != nil {
 				return err
 			}
 			changed, err = r.apply(ctx, conn, l, c, fresh)
@@ -46,34 +45,27 @@ func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl
 	return changed, nil
 }
 
-// lockedRun is a run whose row the transaction has locked, and what it has to know of it.
-type lockedRun struct {
-	run      crawl.Run // complete, LastSeq included
-	owner    *uuid.UUID
-	epoch    int64
-	lastType string
-	known    map[uuid.UUID]int64 // numbers of those of the given events that are in the log
-}
-
 // lock begins a transaction.
-func (r *Runs) lock(ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent) (*lockedRun, error) {
-	l := &lockedRun{known: map[uuid.UUID]int64{}}
+func (r *Runs) lock(ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent) (*crawl.Locked, error) {
+	l := &crawl.Locked{Known: map[uuid.UUID]int64{}}
 	found, logged := false, false
+	var owner *uuid.UUID
+	var epoch int64
 	var batch pgx.Batch
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED") // whatever the default is: the statements after the lock must see what it waited for
 	batch.Queue(r.sql.tenant, tenant)
 	batch.Queue(r.sql.lock, tenant, run).Query(func(rows pgx.Rows) error {
-		return first(rows, &found, func(row pgx.CollectableRow) error { return scanRun(row, &l.run, &l.owner, &l.epoch) })
+		return first(rows, &found, func(row pgx.CollectableRow) error { return scanRun(row, &l.Run, &owner, &epoch) })
 	})
 	batch.Queue(r.sql.last, tenant, run).Query(func(rows pgx.Rows) error {
-		return first(rows, &logged, func(row pgx.CollectableRow) error { return row.Scan(&l.run.LastSeq, &l.lastType) })
+		return first(rows, &logged, func(row pgx.CollectableRow) error { return row.Scan(&l.Run.LastSeq, &l.LastType) })
 	})
 	if len(events) > 0 {
 		batch.Queue(r.sql.known, tenant, run, columnsOfNew(events).ids).Query(func(rows pgx.Rows) error {
 			var id uuid.UUID
 			var seq int64
 			_, err := pgx.ForEachRow(rows, []any{&id, &seq}, func() error {
-				l.known[id] = seq
+				l.Known[id] = seq
 				return nil
 			})
 			return err
@@ -85,17 +77,20 @@ func (r *Runs) lock(ctx context.Context, conn *pgx.Conn, tenant string, run uuid
 	if !found {
 		return nil, crawl.ErrNotFound
 	}
+	if owner != nil {
+		l.Lease = &crawl.Hold{Owner: *owner, Epoch: epoch}
+	}
 	return l, nil
 }
 
 // lockSettled is lock, of a run whose status agrees with its log: one that does not is given the status its log ended with, in a transaction of its own, because
 // the caller's may be refused.
-func (r *Runs) lockSettled(ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent) (*lockedRun, error) {
+func (r *Runs) lockSettled(ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent) (*crawl.Locked, error) {
 	l, err := r.lock(ctx, conn, tenant, run, events)
-	if err != nil || l.run.Status.Ended() || !crawl.Terminal(l.lastType) {
+	if err != nil || l.Forgotten() == "" {
 		return l, err
 	}
-	if _, err := r.apply(ctx, conn, l, crawl.Change{To: ends[l.lastType], Error: l.run.Error}, nil); err != nil {
+	if _, err := r.apply(ctx, conn, l, crawl.Change{To: l.Forgotten(), Error: l.Run.Error}, nil); err != nil {
 		return nil, fmt.Errorf("settle its status: %w", err)
 	}
 	return r.lock(ctx, conn, tenant, run, events)
@@ -103,21 +98,15 @@ func (r *Runs) lockSettled(ctx context.Context, conn *pgx.Conn, tenant string, r
 
 // fresh returns the events that are not in the log. That those that are there are the same is asked for in a round trip of its own: it is rare, and to send every payload
 // twice for it is not worth it.
-func (r *Runs) fresh(ctx context.Context, conn *pgx.Conn, l *lockedRun, events []crawl.NewEvent) (fresh []crawl.NewEvent, err error) {
-	if len(l.known) == 0 {
+func (r *Runs) fresh(ctx context.Context, conn *pgx.Conn, l *crawl.Locked, events []crawl.NewEvent) (fresh []crawl.NewEvent, err error) {
+	if len(l.Known) == 0 {
 		return events, nil
 	}
-	var known []crawl.NewEvent
-	for _, e := range events {
-		if l.known[e.ID] == 0 {
-			fresh = append(fresh, e)
-		} else {
-			known = append(known, e)
-		}
-	}
+	fresh = l.Fresh(events)
+	known := slices.DeleteFunc(slices.Clone(events), func(e crawl.NewEvent) bool { return l.Known[e.ID] == 0 })
 	c := columnsOfNew(known)
 	var id uuid.UUID
-	err = conn.QueryRow(ctx, r.sql.differ, l.run.Tenant, l.run.ID, c.ids, c.types, c.payloads).Scan(&id)
+	err = conn.QueryRow(ctx, r.sql.differ, l.Run.Tenant, l.Run.ID, c.ids, c.types, c.payloads).Scan(&id)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return fresh, nil
@@ -127,54 +116,26 @@ func (r *Runs) fresh(ctx context.Context, conn *pgx.Conn, l *lockedRun, events [
 	return nil, fmt.Errorf("event %s: %w", id, crawl.ErrEventReused)
 }
 
-// allows tells whether a run may be changed like that.
-func (l *lockedRun) allows(c crawl.Change, fresh []crawl.NewEvent) error {
-	status := l.run.Status
-	repeated := c.To == "" && len(c.Events) > 0 && len(fresh) == 0
-	if !repeated && (c.From != nil && !slices.Contains(c.From, status) || status.Ended() && len(fresh) > 0) {
-		return &crawl.StateError{Run: l.run.ID, Status: status, From: c.From}
-	}
-	if h := c.Hold; h != nil && (l.owner == nil || *l.owner != h.Owner || l.epoch != h.Epoch) {
-		return crawl.ErrLeaseLost
-	}
-	return nil
-}
-
-// ends is the status that a terminal event stands for.
-var ends = map[string]crawl.Status{crawl.RunCompleted: crawl.Completed, crawl.RunFailed: crawl.Failed, crawl.RunCancelled: crawl.Cancelled}
-
 // apply writes what is new and commits.
-func (r *Runs) apply(ctx context.Context, conn *pgx.Conn, l *lockedRun, c crawl.Change, fresh []crawl.NewEvent) (crawl.Changed, error) {
-	changed := crawl.Changed{Run: l.run, Appended: len(fresh)}
+func (r *Runs) apply(ctx context.Context, conn *pgx.Conn, l *crawl.Locked, c crawl.Change, fresh []crawl.NewEvent) (crawl.Changed, error) {
+	run := l.Run
 	var batch pgx.Batch
-	r.queueAppend(&batch, l.run.ID, fresh)
+	r.queueAppend(&batch, run.ID, fresh)
 	if c.To != "" || c.Hold != nil {
-		sql, args := r.sql.change, []any{l.run.Tenant, l.run.ID, string(c.To), c.Error}
+		sql, args := r.sql.change, []any{run.Tenant, run.ID, string(c.To), c.Error}
 		if c.Hold != nil {
 			sql, args = r.sql.saveProgress, append(args, c.Progress.Node, text(c.Progress.State), c.Progress.Steps)
 		}
 		batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
 			var updated bool
-			return first(rows, &updated, func(row pgx.CollectableRow) error { return scanRun(row, &changed.Run) })
+			return first(rows, &updated, func(row pgx.CollectableRow) error { return scanRun(row, &run) })
 		})
 	}
 	batch.Queue("COMMIT")
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-		return crawl.Changed{}, refusedAppend(err, l.run.ID, c)
+		return crawl.Changed{}, refusedAppend(err)
 	}
-	// The numbers are known without asking: the trigger gives the next ones, under the lock that this transaction had.
-	changed.Run.LastSeq = l.run.LastSeq + int64(len(fresh))
-	seqs := make([]int64, 0, len(l.known)+2)
-	for _, seq := range l.known {
-		seqs = append(seqs, seq)
-	}
-	if len(fresh) > 0 {
-		seqs = append(seqs, l.run.LastSeq+1, changed.Run.LastSeq)
-	}
-	if len(seqs) > 0 {
-		changed.First, changed.Last = slices.Min(seqs), slices.Max(seqs)
-	}
-	return changed, nil
+	return l.Changed(run, len(fresh)), nil
 }
 
 func (r *Runs) queueAppend(batch *pgx.Batch, run uuid.UUID, events []crawl.NewEvent) {
@@ -184,19 +145,11 @@ func (r *Runs) queueAppend(batch *pgx.Batch, run uuid.UUID, events []crawl.NewEv
 	}
 }
 
-// refusedAppend gives the database's own refusals of a change their names.
-func refusedAppend(err error, run uuid.UUID, c crawl.Change) error {
+// refusedAppend gives the database's own refusals of events their names.
+func refusedAppend(err error) error {
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
-		switch {
-		case refused.Code == "23514" && refused.ConstraintName == "crawl_events_after_terminal": // the change itself has something behind its terminal event
-			i := slices.IndexFunc(c.Events, func(e crawl.NewEvent) bool { return crawl.Terminal(e.Type) })
-			if i >= 0 {
-				return &crawl.StateError{Run: run, Status: ends[c.Events[i].Type], From: c.From}
-			}
-		case refused.Code == "23505" && refused.ConstraintName == "crawl_events_event_id_key":
-			return crawl.ErrEventReused
-		}
+	if errors.As(err, &refused) && refused.Code == "23505" && refused.ConstraintName == "crawl_events_event_id_key" {
+		return crawl.ErrEventReused
 	}
 	return refusedJSON(err, "events")
 }
@@ -212,27 +165,6 @@ func columnsOfNew(events []crawl.NewEvent) (c newColumns) {
 		c.ids, c.types, c.payloads = append(c.ids, e.ID), append(c.types, e.Type), append(c.payloads, string(e.Payload))
 	}
 	return c
-}
-
-// identified returns the events with an id each. One that is given twice is an error, or the run would have it at two places.
-func identified(events []crawl.NewEvent) ([]crawl.NewEvent, error) {
-	events = slices.Clone(events)
-	seen := make(map[uuid.UUID]bool, len(events))
-	for i := range events {
-		e := &events[i]
-		if e.ID == uuid.Nil {
-			id, err := outbox.NewID()
-			if err != nil {
-				return nil, err
-			}
-			e.ID = id
-		}
-		if seen[e.ID] {
-			return nil, &crawl.FieldError{Field: fmt.Sprintf("events[%d].id", i), Problem: "is that of an event before it"}
-		}
-		seen[e.ID] = true
-	}
-	return events, nil
 }
 
 // transaction runs fn, which begins and commits, each in a batch with its statements. Whatever it has left open is rolled back.

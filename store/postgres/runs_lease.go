@@ -56,7 +56,7 @@ func (r *Runs) claim(ctx context.Context, owner uuid.UUID, crawlers []string, tt
 		var begun []crawl.NewEvent
 		if pending && events != nil {
 			var err error
-			if begun, err = identified(events(c.Run)); err != nil {
+			if begun, err = crawl.Identified(events(c.Run)); err != nil {
 				return err
 			}
 		}
@@ -64,7 +64,7 @@ func (r *Runs) claim(ctx context.Context, owner uuid.UUID, crawlers []string, tt
 		r.queueAppend(&batch, c.Run.ID, begun)
 		batch.Queue("COMMIT")
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-			return refusedAppend(err, c.Run.ID, crawl.Change{Events: begun})
+			return refusedAppend(err)
 		}
 		c.Run.LastSeq += int64(len(begun))
 		return nil

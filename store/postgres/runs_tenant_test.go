@@ -14,7 +14,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
@@ -167,50 +166,6 @@ func TestReplayOfALetterWithoutTenant(t *testing.T) {
 	}
 	if got := query[string](t, pool, "SELECT tenant_id FROM crawl_outbox"); got != acme {
 		t.Errorf("the row is %s's", got)
-	}
-}
-
-// A subscriber cannot tell whether an event came from the relay or from the log.
-func TestTheLogsCloudEventIsTheOutboxs(t *testing.T) {
-	t.Parallel()
-	r, pool := opened(t)
-	run := started(t, r).ID
-	events := of("A", "B", "C")
-	events[0].Payload = json.RawMessage(`{"ü": [1.50, 1e3, "\u00fc\n"], "a": {}}`)
-	events[1].Payload = json.RawMessage(`"quoted \"text\" <&> "`)
-	changing(t, r, run, crawl.Change{Events: events})
-
-	logged, err := r.ListEvents(t.Context(), acme, run, 0, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	relays, err := Connect(t.Context(), pool.Config().ConnString(), 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(relays.Close)
-	s, _, lanes := serving(t, relays, tables.CrawlOutbox())
-	for _, fair := range []bool{false, true} {
-		records, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 10, Bytes: 1 << 20, Fair: fair})
-		if err != nil || len(records) != 4 || len(logged) != 4 {
-			t.Fatalf("%d claimed, %d in the log, error %v", len(records), len(logged), err)
-		}
-		for i, record := range records {
-			d := logged[i].Delivery()
-			got, want := string(outbox.CloudEvent(nil, &d)), string(outbox.CloudEvent(nil, &outbox.Delivery{Record: record}))
-			if got != want || !strings.Contains(got, fmt.Sprintf(`"sequence":"%d"`, i+1)) || !strings.Contains(got, `"tenantid":"acme"`) {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
-		}
-	}
-	// A row by plain SQL has no place in the run, and says none.
-	exec(t, pool, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'D', '{}')", run)
-	records, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil || len(records) != 5 || records[4].Sequence != 0 || records[4].Position == 0 {
-		t.Fatalf("%d records, error %v", len(records), err)
-	}
-	if got := string(outbox.CloudEvent(nil, &outbox.Delivery{Record: records[4]})); strings.Contains(got, "sequence") || !strings.Contains(got, `"tenantid":"acme"`) {
-		t.Errorf("plain SQL: %s", got)
 	}
 }
 

@@ -21,6 +21,8 @@ var (
 	ErrNoFile = errors.New("there is no such file")
 	// ErrNotSQLite says that the file is something else than an SQLite database.
 	ErrNotSQLite = errors.New("it is no SQLite database")
+	// ErrBusy says that another process kept the file's write lock for as long as one waits for it.
+	ErrBusy = errors.New("another process has held the file's write lock for " + busyFor.String() + ": look for a transaction that is left open there, or a tool that copies the file")
 	// ErrDamaged says that the integrity check found the file damaged.
 	ErrDamaged = errors.New("the file is damaged")
 )
@@ -31,7 +33,8 @@ const busyFor = 10 * time.Second
 // DB is an open file: one connection that writes, so that the writers of this process take turns in Go and not by SQLite's sleeping and trying again, and some that
 // read, which no writer holds up. It is safe for concurrent use.
 type DB struct {
-	path  string
+	path  string // as it was given
+	full  string // absolute
 	write *sql.DB
 	read  *sql.DB
 
@@ -63,7 +66,7 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 	case err == nil && info.Size() > 0 && !hasHeader(full):
 		return nil, fmt.Errorf("open %s: %w", path, ErrNotSQLite)
 	}
-	d := &DB{path: path}
+	d := &DB{path: path, full: full}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -110,8 +113,16 @@ func hasHeader(path string) bool {
 // explain gives some of SQLite's errors the name that callers branch on.
 func explain(err error) error {
 	var failure *driver.Error
-	if errors.As(err, &failure) && failure.Code()&0xff == codes.SQLITE_NOTADB {
+	if !errors.As(err, &failure) {
+		return err
+	}
+	switch failure.Code() & 0xff {
+	case codes.SQLITE_NOTADB:
 		return fmt.Errorf("%w: %w", ErrNotSQLite, err)
+	case codes.SQLITE_CORRUPT:
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	case codes.SQLITE_BUSY:
+		return fmt.Errorf("%w: %w", ErrBusy, err)
 	}
 	return err
 }

@@ -1,11 +1,15 @@
 package sqlite
 
 import (
+	"context"
+	"database/sql"
 	"embed"
 	"fmt"
 	"strings"
 	"sync"
 	"text/template"
+
+	"github.com/outboxrelay/outbox/tables"
 )
 
 //go:embed sql/*.sql
@@ -40,4 +44,65 @@ func plain(name string) (string, error) {
 		return "", err
 	}
 	return render(t, name, nil)
+}
+
+// prepared is a statement that is compiled once a connection and then kept: compiling takes longer than most of them run (measured: 30 to 90 µs).
+type prepared struct {
+	text string
+	mu   sync.Mutex
+	stmt *sql.Stmt
+}
+
+// on compiles the statement for a pool, at the first call. It waits for a connection then: before a transaction is begun on the only one, not in it.
+func (p *prepared) on(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stmt == nil {
+		stmt, err := db.PrepareContext(ctx, p.text)
+		if err != nil {
+			return nil, err
+		}
+		p.stmt = stmt
+	}
+	return p.stmt, nil
+}
+
+// statements are those of one outbox table. Those of the leases are compiled anew each time: they run a few times a second.
+type statements struct {
+	claim, backlog                                                                 prepared
+	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead prepared
+	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep    string
+	leaseRelease, leaseLeave, leaseMark                                            string
+}
+
+// columnName is a column as settle_letter.sql has it: quoted, and as a text.
+type columnName struct{ Name, Text string }
+
+// prepare fills the statements in for a table that has these columns.
+func (s *statements) prepare(l tables.Layout, columns []column) error {
+	t, err := parseSQL()
+	if err != nil {
+		return err
+	}
+	names := struct {
+		quotedLayout
+		Columns []columnName // all but the payload
+	}{quotedLayout: quote(l)}
+	for _, c := range columns {
+		if c.name != l.Payload {
+			names.Columns = append(names.Columns, columnName{quoteName(c.name), quoteText(c.name)})
+		}
+	}
+	for name, dst := range map[string]*string{
+		"claim": &s.claim.text, "backlog": &s.backlog.text,
+		"settle_held": &s.settleHeld.text, "settle_delivered": &s.settleDelivered.text, "settle_retry": &s.settleRetry.text, "settle_apps": &s.settleApps.text,
+		"settle_letter": &s.settleLetter.text, "settle_dead": &s.settleDead.text,
+		"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,
+		"lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease, "lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
+	} {
+		if *dst, err = render(t, name, names); err != nil {
+			return err
+		}
+	}
+	return nil
 }

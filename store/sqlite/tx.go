@@ -11,7 +11,7 @@ import (
 func (d *DB) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 	tx, err := d.Begin(ctx)
 	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+		return fmt.Errorf("begin: %w", explain(err))
 	}
 	if err := fn(tx); err != nil {
 		if undo := tx.Rollback(); undo != nil && !errors.Is(undo, sql.ErrTxDone) {
@@ -20,7 +20,7 @@ func (d *DB) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+		return fmt.Errorf("commit: %w", explain(err))
 	}
 	return nil
 }

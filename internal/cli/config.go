@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/outboxrelay/outbox/internal/config"
+)
+
+func (a *app) config() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Show the settings that are in effect, and what is wrong with them",
+		Long: `config is about settings: flags, before environment variables, before the file of --config, before defaults. It takes
+all flags of outbox serve and outbox runs, opens nothing and connects to nothing. outbox init writes a file with every setting.
+
+    outbox config print                       each setting, its value, and what set it; secrets are masked
+    outbox config validate --for relay        everything that would keep outbox relay from starting
+
+A key of the file that nobody knows is a problem. A variable that begins with OUTBOX_ and is no setting is a problem if it is one or two
+letters away from one; else there is a warning, as it may be somebody else's. What Kubernetes sets for a Service called outbox is passed over.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return usagef("say what to do: print or validate") },
+	}
+	cmd.AddCommand(a.printConfig(), a.validateConfig())
+	return cmd
+}
+
+// every returns the flags of all settings but the global ones, which every command has.
+func every() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("every", pflag.ContinueOnError)
+	fs.SortFlags = false
+	global := config.Global()
+	config.All().VisitAll(func(f *pflag.Flag) {
+		if global.Lookup(f.Name) == nil {
+			fs.AddFlag(f)
+		}
+	})
+	return fs
+}
+
+func (a *app) printConfig() *cobra.Command {
+	settings := every()
+	cmd := &cobra.Command{
+		Use:   "print",
+		Short: "Print each setting, its value and what set it",
+		Long: `print shows the settings that are in effect with the flags, the variables and the file that it is given. FROM is default, a line of the
+file, a variable or a flag. Of URLs it shows the server and no more, of a token that there is one.`,
+		Example: `  outbox config print
+  outbox config print --config outbox.yaml -o json | jq '.settings[] | select(.from != "default")'`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			c, err := config.Load(a.environ, a.global, settings)
+			if err != nil {
+				return err
+			}
+			effective, err := c.Effective()
+			if err != nil {
+				return err
+			}
+			// What is wrong comes after what is in effect: one looks at the one to understand the other.
+			if c.Output == "json" {
+				err = printJSON(a.Out, struct {
+					Settings []config.Setting `json:"settings"`
+				}{effective})
+			} else {
+				err = printTable(a.Out, []string{"SETTING", "VALUE", "FROM"}, settingRows(effective))
+			}
+			if err != nil {
+				return err
+			}
+			return a.checked(&c, 0)
+		},
+	}
+	cmd.Flags().AddFlagSet(settings)
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+func settingRows(settings []config.Setting) (rows [][]string) {
+	for _, s := range settings {
+		rows = append(rows, []string{s.Name, plain(s.Value), s.From})
+	}
+	return rows
+}
+
+// plain is a setting's value as one would give it to its flag.
+func plain(value any) string {
+	switch v := value.(type) {
+	case []string:
+		return strings.Join(v, ",")
+	case map[string]string:
+		var pairs []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			pairs = append(pairs, name+"="+v[name])
+		}
+		return strings.Join(pairs, ",")
+	case []any: // layouts, retry
+		if len(v) == 0 {
+			return ""
+		}
+		return fmt.Sprintf("a list of %d", len(v))
+	}
+	return fmt.Sprint(value)
+}
+
+// needs are what the commands cannot do without; those that speak to the database and to nothing else are one.
+var needs = map[string]config.Need{
+	"serve": config.Parts, "relay": config.Database | config.Redis | config.Serving | config.Retaining, "purge": config.Database | config.Retaining,
+	"runs": config.Asking, "tail": config.Redis, "database": config.Database,
+}
+
+// validation is what `outbox config validate -o json` prints.
+type validation struct {
+	For      string   `json:"for"`
+	Problems []string `json:"problems"`
+}
+
+func (a *app) validateConfig() *cobra.Command {
+	settings := every()
+	var command string
+	cmd := &cobra.Command{
+		Use:   "validate",
+		Short: "Report everything that is wrong with the settings",
+		Long: `validate reports every problem at once that would keep a command from starting: settings that are missing, that cannot be, that do not go together,
+unknown keys of the file and misspelt variables. It exits with 2 if there is one, else with 0.
+
+--for says what the settings are for: serve, relay, purge, runs, tail, or database for the commands that need nothing but that: write, events, lanes, dlq, migrate
+and token. It does not ask the servers; outbox serve --listen tells what they say, at /readyz.`,
+		Example: `  outbox config validate --config outbox.yaml
+  outbox config validate --for relay`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			need, ok := needs[command]
+			if !ok {
+				return usagef("--for is %q, want one of %s", command, strings.Join(slices.Sorted(maps.Keys(needs)), ", "))
+			}
+			c, err := config.Load(a.environ, a.global, settings)
+			if err != nil {
+				return err // the file itself: there is nothing to check
+			}
+			problems := []string{} // in JSON an empty list, not null
+			err = a.checked(&c, need)
+			if settings, ok := errors.AsType[*config.Error](err); ok {
+				problems = settings.Problems
+			}
+			switch {
+			case c.Output == "json":
+				err = errors.Join(printJSON(a.Out, validation{command, problems}), err)
+			case err == nil:
+				fmt.Fprintf(a.Out, "no problem with the settings for %s\n", command)
+			}
+			return err
+		},
+	}
+	cmd.Flags().AddFlagSet(settings)
+	cmd.Flags().StringVar(&command, "for", "serve", "`command` that is to run with them: "+strings.Join(slices.Sorted(maps.Keys(needs)), ", "))
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+// checked checks settings, and warns of what may have been meant as one.
+func (a *app) checked(c *config.Config, needs config.Need) error {
+	if err := c.Check(needs); err != nil {
+		return err
+	}
+	log, err := a.logger(*c)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.Ignored() {
+		log.Warn("a variable is no setting of any command and is ignored", "variable", name, "see", "outbox config print")
+	}
+	return nil
+}

@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/dev"
+)
+
+// development is what the command line of outbox dev asks for.
+type development struct {
+	file, postgres string
+	temp           bool
+}
+
+func (a *app) dev() *cobra.Command {
+	var d development
+	settings := every()
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Try everything: API, streams, relay and worker on one file, nothing to install",
+		Long: `dev makes the file ./outbox.db, or goes on with it, and runs all parts of outbox serve on it, on loopback and without authentication. Events are delivered
+within this process, to the streams of its API: it needs neither PostgreSQL nor Redis. A run of the built-in crawler script:checkout
+goes on all the time: when it ends, another begins. It prints what to open and three commands to try.
+
+--postgres URL takes that database in place of the file, --redis URL that Redis in place of the memory; each alone or both, and nothing else changes. They are flags
+only: what OUTBOX_DATABASE_URL or REDIS_URL name may be in use for something else. All other settings are those of outbox serve, from its variables and from the file of
+--config, but that all parts are on, --auth is none, and streams end at once and the least level of the log is warn where nothing else is set.
+
+Several processes may work on one file, such as outbox write and outbox dlq. Two relays on one file share its events, and what one delivers in its memory the streams of the
+other do not see live: for that use --redis.
+
+Ctrl-C stops it after the step and the batch in flight and leaves one file, outbox.db, which may be copied, deleted or gone on with.`,
+		Example: `  outbox dev
+  outbox dev --temp --http 127.0.0.1:0
+  outbox dev --postgres postgres://localhost/shop --redis redis://localhost:6379/0`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			flags := cmd.Flags()
+			switch {
+			case flags.Changed("database"):
+				return usagef("--database: say --file for a file, or --postgres for a server")
+			case d.temp && flags.Changed("file"):
+				return usagef("--file and --temp contradict each other")
+			case d.postgres != "" && (d.temp || flags.Changed("file")):
+				return usagef("--postgres and a file contradict each other: leave out --file and --temp")
+			case d.file == "":
+				return usagef("--file is empty: give it a value, or leave it out")
+			}
+			if !d.temp {
+				return a.develop(cmd.Context(), d, settings)
+			}
+			dir, err := os.MkdirTemp("", "outbox-dev-")
+			if err != nil {
+				return fmt.Errorf("make a temporary folder: %w", err)
+			}
+			d.file = filepath.Join(dir, "outbox.db")
+			return errors.Join(a.develop(cmd.Context(), d, settings), os.RemoveAll(dir))
+		},
+	}
+	cmd.Flags().StringVar(&d.file, "file", "outbox.db", "SQLite `file` to make or go on with")
+	cmd.Flags().BoolVar(&d.temp, "temp", false, "use a file in a temporary folder, and remove it at the end")
+	cmd.Flags().AddFlag(settings.Lookup("http"))
+	cmd.Flags().StringVar(&d.postgres, "postgres", "", "`URL` of a PostgreSQL database to use in place of the file")
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+// develop runs until ctx ends.
+func (a *app) develop(ctx context.Context, d development, flags *pflag.FlagSet) error {
+	c, err := a.developing(d, flags)
+	if err != nil {
+		return err
+	}
+	if d.postgres == "" {
+		if err := dev.CheckFile(ctx, d.file); err != nil {
+			return err
+		}
+	}
+	// On a terminal there is a status line, and the log goes before it.
+	var line *dev.Line
+	logging := *a
+	if isTerminal(a.Err) {
+		line = dev.NewLine(a.Err)
+		logging.Err = line
+		if c.LogFormat == "auto" {
+			c.LogFormat = "text"
+		}
+	}
+	log, err := logging.logger(c)
+	if err != nil {
+		return err
+	}
+	err = dev.Run(ctx, c, log, func(ctx context.Context, url string, m prometheus.Gatherer) error {
+		fmt.Fprint(a.Out, d.welcome(url, c))
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return keepCrawling(ctx, newAPI(config.Config{Server: url}), log) })
+		if line != nil {
+			group.Go(func() error { return showStatus(ctx, line, dev.NewGauge(m)) })
+		}
+		return group.Wait()
+	})
+	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) { // Ctrl-C while it starts is no failure
+		return err
+	}
+	switch {
+	case d.temp:
+		fmt.Fprintln(a.Out, "stopped; the temporary folder is removed")
+	case d.postgres != "":
+		fmt.Fprintf(a.Out, "stopped; the database %s is kept\n", config.MaskDatabase(d.postgres))
+	default:
+		fmt.Fprintf(a.Out, "stopped; %s is kept, outbox dev goes on with it\n", d.file)
+	}
+	return nil
+}
+
+// developing returns the settings of outbox serve as dev has them.
+func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, error) {
+	c, err := config.Load(a.environ, a.global, flags)
+	if err != nil {
+		return c, err
+	}
+	if c.Database = "sqlite:" + d.file; d.postgres != "" {
+		c.Database = d.postgres
+	}
+	if !a.global.Changed("redis") {
+		c.Redis = ""
+	}
+	if !c.Given("log-level") {
+		c.LogLevel = "warn"
+	}
+	s := &c.Serve
+	if !c.Given("stream-drain") {
+		s.StreamDrain = 200 * time.Millisecond // there are no thousands to spread, and somebody waits for the prompt
+	}
+	s.Memory = c.Redis == ""
+	s.Gateway, s.Relay, s.Worker, s.Auth = true, true, true, "none"
+	s.Crawlers = append(s.Crawlers, crawler)
+	if host, port, err := net.SplitHostPort(s.HTTP); err == nil && host == "" {
+		s.HTTP = net.JoinHostPort("127.0.0.1", port) // --http :0 does not mean to let others in
+	}
+	err = a.checked(&c, config.Parts)
+	return c, err
+}
+
+// showStatus draws the line until ctx ends.
+func showStatus(ctx context.Context, line *dev.Line, gauge *dev.Gauge) error {
+	defer line.Set("")
+	for {
+		s, err := gauge.Read()
+		if err != nil {
+			return err
+		}
+		line.Set(s.String())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// crawler is the one that keeps outbox dev alive.
+const crawler = "script:checkout"
+
+// keepCrawling sees to it that a run of crawler goes on, until ctx ends. One that was under way when the process last stopped goes on by itself.
+func keepCrawling(ctx context.Context, gateway *api, log *slog.Logger) error {
+	for refused := false; ; {
+		err := crawlOne(ctx, gateway)
+		if err != nil && ctx.Err() == nil && !refused { // once: it is the gateway's business, and looks at it every other second
+			log.Warn("cannot see to it that a run goes on, trying again", "error", err)
+		}
+		refused = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(2 * time.Second):
+		}
+	}
+}
+
+// crawlOne makes a run if none of crawler is under way.
+func crawlOne(ctx context.Context, gateway *api) error {
+	var page struct {
+		Items []struct {
+			Crawler string `json:"crawler"`
+			Status  string `json:"status"`
+		} `json:"items"`
+	}
+	if err := gateway.call(ctx, "GET", "/v1/runs?limit=100", nil, nil, &page); err != nil {
+		return err
+	}
+	for _, r := range page.Items {
+		if r.Crawler == crawler && (r.Status == "PENDING" || r.Status == "RUNNING") {
+			return nil
+		}
+	}
+	steps := 1000 // it has 333, which take a minute
+	return gateway.call(ctx, "POST", "/v1/runs", nil, newRun{AppPackage: "com.example.shop", Crawler: crawler, MaxSteps: &steps}, &struct{}{})
+}
+
+// welcome says what to open and what to try. The commands work as they stand, in the same folder.
+func (d development) welcome(url string, c config.Config) string {
+	delivering := "within this process"
+	if c.Redis != "" {
+		delivering = "to " + config.MaskRedis(c.Redis)
+	}
+	outbox, which, first := invocation(), " --database "+shellWord(c.Database), ""
+	if hasPassword(c.Database) {
+		which, first = "", "\n  export OUTBOX_DATABASE_URL=…    # the URL of --postgres: it holds a password and is not shown"
+	}
+	return fmt.Sprintf(`outbox dev: events of %s, delivered %s
+
+Open %s/ for what happens, live. A run of %s goes on; when it ends, another begins.
+
+Try in another terminal, in this folder:%s
+  curl -N %s
+  echo '{"total": 12}' | %s write --topic order.placed --key 42%s
+  %s dlq list%s
+
+Ctrl-C stops it.
+`, config.MaskDatabase(c.Database), delivering, url, crawler, first, shellWord(url+"/v1/stream?topics=order.placed"), outbox, which, outbox, which)
+}
+
+// hasPassword tells whether a URL may hold a password.
+func hasPassword(url string) bool {
+	_, rest, _ := strings.Cut(url, "://")
+	user, _, has := strings.Cut(rest, "@")
+	return has && strings.Contains(user, ":") || strings.Contains(url, "password")
+}
+
+// invocation is how this program was called, for commands that are to be copied. go run builds it into a folder that is gone when it ends.
+func invocation() string {
+	if exe, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(exe), "/go-build") {
+		if _, err := os.Stat("cmd/outbox/main.go"); err == nil {
+			return "go run ./cmd/outbox"
+		}
+	}
+	return shellWord(os.Args[0])
+}

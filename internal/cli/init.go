@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/internal/config"
+)
+
+// initialize is outbox init, a name that Go keeps for itself.
+func (a *app) initialize() *cobra.Command {
+	var file string
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Write a file with every setting, its default and what it does",
+		Long: `init writes a YAML file with every setting of the relay, of outbox serve and of the commands, each with its default, its unit and what it does,
+and commented out: take the # away before the ones that you want to change. It leaves a file that is there already as it is.
+
+The file is not picked up by itself: a daemon that is started in another folder would otherwise have other settings. Name it
+with --config or in OUTBOX_CONFIG.`,
+		Example: `  outbox init
+  outbox init --file /etc/outbox/outbox.yaml
+  outbox config print --config outbox.yaml                    what is in effect, and from where`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text, err := config.Template()
+			if err != nil {
+				return err
+			}
+			if err := writeNew(file, text, force); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "wrote %s\n", file)
+			fmt.Fprintf(a.Err, `Next:
+  take the # away before what you want to change
+  outbox config validate --config %[1]s    is it right
+  outbox serve --config %[1]s              use it; or set OUTBOX_CONFIG, for every command
+`, shellWord(file))
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&file, "file", "outbox.yaml", "`file` to write")
+	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	return cmd
+}
+
+// writeNew writes a file that nobody else may read: URLs with passwords may come to stand in it.
+func writeNew(path, text string, replace bool) error {
+	how := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if replace {
+		how = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	f, err := os.OpenFile(path, how, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s is there already and was left as it is: choose another name with --file, or replace it with --force", path)
+	}
+	if err != nil {
+		return fmt.Errorf("write settings: %w", err)
+	}
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("write settings: %w", err)
+	}
+	return nil
+}
+
+// harmless are words that mean nothing else to a shell.
+var harmless = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// shellWord quotes text for a command line that is to be copied.
+func shellWord(text string) string {
+	if harmless.MatchString(text) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

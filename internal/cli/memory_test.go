@@ -1,0 +1,90 @@
+package cli_test
+
+import (
+	"bufio"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+// Without any broker: what the relay delivers is in the streams of the process, and got there live.
+func TestServeMemory(t *testing.T) { onStores(t, testServeMemory) }
+
+func testServeMemory(t *testing.T, e env) {
+	g := e.serving("--memory", "--auth", "none", "--listen", "127.0.0.1:0", "--stream-drain", "500ms", "--crawlers", "script:short")
+	url := watching(g.process)
+	awaitReady(t, url, true, "")
+	topic := g.topic("order.placed")
+	id := strings.TrimSpace(e.ok(`{"total":12}`, "write", "--topic", "order.placed", "--key", "42"))
+	awaitLine(t, topic, id)
+
+	r := g.run("", "runs", "create", "--app", "shop", "--crawler", "script:short", "--follow", "-o", "json")
+	if r.code != 0 {
+		t.Fatalf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+	complete(t, e, strings.TrimPrefix(strings.TrimSpace(r.err), "run "), strings.Split(strings.TrimSpace(r.out), "\n"))
+	_, text := get(t, url+"/metrics")
+	contains(t, text, "outbox_stream_redis_up 1")
+	if strings.Contains(text, "outbox_stream_live_total 0\n") {
+		t.Error("no event came live")
+	}
+	g.signal(syscall.SIGTERM)
+	if code := g.wait(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	contains(t, g.err.String(), `"memory":true`, "stopped serving the API", "stopped relaying")
+}
+
+// Where memory cannot be meant, the command says what to do instead.
+func TestMemoryRefused(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: testenv.Database(t)}
+	with := e
+	with.redis = "redis://127.0.0.1:1"
+	for _, c := range []struct {
+		env  env
+		args string
+		says string
+	}{
+		{with, "serve --memory", "drop --memory"},
+		{e, "serve --memory --relay=false", "turn both on"},
+		{e, "relay --memory", "outbox serve"},
+		{with, "tail order.placed --memory", "/v1/stream?topics="},
+	} {
+		if r := c.env.run("", strings.Fields(c.args)...); r.code != 2 || !strings.Contains(r.err, c.says) {
+			t.Errorf("%s: exit code %d, want 2 and %q:\n%s", c.args, r.code, c.says, r.err)
+		}
+	}
+}
+
+// topic returns the lines of a topic's stream, from when it is open.
+func (g gatewayAt) topic(name string) (lines *bufio.Scanner) {
+	g.env.t.Helper()
+	req, err := http.NewRequestWithContext(g.env.t.Context(), http.MethodGet, g.url+"/v1/stream?topics="+name, nil)
+	if err != nil {
+		g.env.t.Fatal(err)
+	}
+	resp, err := (&http.Client{Timeout: patience}).Do(req)
+	if err != nil {
+		g.env.t.Fatal(err)
+	}
+	g.env.t.Cleanup(func() { _ = resp.Body.Close() }) // nothing is lost with it
+	if resp.StatusCode != http.StatusOK {
+		g.env.t.Fatalf("stream of %s: status %d", name, resp.StatusCode)
+	}
+	return bufio.NewScanner(resp.Body)
+}
+
+// awaitLine reads until a line contains text.
+func awaitLine(t *testing.T, lines *bufio.Scanner, text string) {
+	t.Helper()
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			return
+		}
+	}
+	t.Fatalf("the stream ended without %q: %v", text, lines.Err())
+}

@@ -1,0 +1,131 @@
+package config
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// uncommented is the template with every setting in effect.
+func uncommented(t *testing.T) string {
+	t.Helper()
+	text, err := Template()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`(?m)^#([a-z]|  )`).ReplaceAllString(text, "$1")
+}
+
+func TestTemplate(t *testing.T) {
+	text := uncommented(t)
+	All().VisitAll(func(f *pflag.Flag) {
+		if n := strings.Count("\n"+text, "\n"+key(f.Name)+": "); n != 1 && f.Name != "config" {
+			t.Errorf("%s is there %d times", f.Name, n)
+		}
+		if f.Usage == "" {
+			t.Errorf("%s has no text", f.Name)
+		}
+	})
+	for name := range headings {
+		if All().Lookup(name) == nil {
+			t.Errorf("a heading is before %s, which is no flag", name)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if line != "\n" && !strings.HasPrefix(line, "# ") && !regexp.MustCompile(`^[a-z_]+:\s|^  [ -]`).MatchString(line) && line != "#\n" {
+			t.Errorf("neither text nor setting: %q", line)
+		}
+	}
+	// Every value that stands there is the default, and every example is right.
+	c, err := load(t, text, []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_REDIS_URL=redis://h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(Parts | Asking); err != nil {
+		t.Fatal(err)
+	}
+	if names(c.mappedTables) != "billing.outbox, outbox" || len(c.Policies("outbox_events")) != 1 || len(c.Policies("crawl_outbox")) != 0 {
+		t.Errorf("the examples gave %s and %+v", names(c.mappedTables), c.Policies("outbox_events"))
+	}
+	defaults, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_REDIS_URL=redis://h"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, got := effective(t, defaults), effective(t, c)
+	for i, w := range want {
+		if slices.Contains(append(lists, "config"), w.Name) {
+			continue
+		}
+		if !reflect.DeepEqual(got[i].Value, w.Value) && (!empty(got[i].Value) || !empty(w.Value)) {
+			t.Errorf("%s: got %#v, the default is %#v", w.Name, got[i].Value, w.Value)
+		}
+		if w.Name != "database" && w.Name != "redis" && !strings.Contains(got[i].From, "outbox.yaml:") {
+			t.Errorf("%s is from %s", w.Name, got[i].From)
+		}
+	}
+	// As it is written, nothing is set.
+	asWritten, err := Template()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = load(t, asWritten, nil); err != nil || c.Check(0) != nil {
+		t.Fatal(err, c.Check(0))
+	}
+	for _, s := range effective(t, c) {
+		if s.From != "default" && s.Name != "config" {
+			t.Errorf("%s is set by %s", s.Name, s.From)
+		}
+	}
+}
+
+// empty tells that a list or map has nothing in it, whether it is there or not.
+func empty(v any) bool {
+	r := reflect.ValueOf(v)
+	return (r.Kind() == reflect.Slice || r.Kind() == reflect.Map) && r.Len() == 0
+}
+
+func effective(t *testing.T, c Config) []Setting {
+	t.Helper()
+	settings, err := c.Effective()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settings
+}
+
+func TestEffective(t *testing.T) {
+	file := write(t, "# x\nbatch: 4\npoll_max: 4s\ntable: [a, b]\nworkers:\n")
+	c, err := load(t, "", []string{"OUTBOX_CONFIG=" + file, "OUTBOX_DATABASE_URL=postgres://u:hunter2@db:1/shop", "REDIS_URL=redis://:hunter2@h/0?password=hunter2", "OUTBOX_TOKEN=hunter2",
+		"OUTBOX_PUBLIC_URL=https://u:hunter2@h", "OUTBOX_STREAM_DRAIN=2m"}, "--listen", "h:1", "--server", "http://h/?token=hunter2", "--destination", "a=b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]Setting{}
+	for _, s := range effective(t, c) {
+		if text, ok := s.Value.(string); ok && strings.Contains(text, "hunter2") {
+			t.Errorf("the password is shown: %+v", s)
+		}
+		got[s.Name] = s
+	}
+	for _, want := range []Setting{
+		{"config", file, "OUTBOX_CONFIG"}, {"batch", 4, file + ":2"}, {"poll_max", "4s", file + ":3"}, {"table", []string{"a", "b"}, file + ":4"}, {"workers", 2, "default"},
+		{"database", "shop at db:1", "OUTBOX_DATABASE_URL"}, {"redis", "redis://h/0", "REDIS_URL"}, {"stream_drain", "2m", "OUTBOX_STREAM_DRAIN"}, {"listen", "h:1", "--listen"},
+		{"destination", map[string]string{"a": "b"}, "--destination"}, {"retention", "168h", "default"}, {"token", "(set, not shown)", "OUTBOX_TOKEN"},
+	} {
+		if !reflect.DeepEqual(got[want.Name], want) {
+			t.Errorf("got %+v, want %+v", got[want.Name], want)
+		}
+	}
+	if n := reflect.TypeFor[Config](); len(got) < n.NumField() {
+		t.Errorf("%d settings of a struct with %d fields", len(got), n.NumField())
+	}
+	c, err = load(t, "", []string{"OUTBOX_CONFIG=" + file}, "--config", os.DevNull)
+	if err != nil || effective(t, c)[0] != (Setting{"config", os.DevNull, "--config"}) {
+		t.Errorf("got %+v, error %v", effective(t, c)[0], err)
+	}
+}

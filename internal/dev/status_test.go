@@ -1,0 +1,57 @@
+package dev
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/metrics"
+)
+
+func TestGauge(t *testing.T) {
+	t.Parallel()
+	m := metrics.New()
+	gauge := NewGauge(m.Registry)
+	read := func(want Status) {
+		t.Helper()
+		got, err := gauge.Read()
+		if err != nil || got != want {
+			t.Errorf("got %+v, error %v, want %+v", got, err, want)
+		}
+	}
+	read(Status{})
+	events, runs := m.Table("outbox_events"), m.Table("crawl_outbox")
+	events.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 3, Dead: 1}, Latencies: []time.Duration{time.Second, 3 * time.Second}})
+	runs.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 2}})
+	read(Status{Written: 6, Delivered: 5, Dead: 1, Lag: 2 * time.Second})
+	runs.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 1}, Latencies: []time.Duration{500 * time.Millisecond}})
+	read(Status{Written: 7, Delivered: 6, Dead: 1, Lag: 500 * time.Millisecond})
+	read(Status{Written: 7, Delivered: 6, Dead: 1, Lag: 500 * time.Millisecond}) // nothing came: the last one stands
+	events.SetBacklog(4, 7*time.Second)
+	runs.SetBacklog(1, time.Second)
+	read(Status{Written: 12, Delivered: 6, Dead: 1, Lag: 7 * time.Second})
+}
+
+func TestLine(t *testing.T) {
+	t.Parallel()
+	var screen bytes.Buffer
+	l := NewLine(&screen)
+	write := func(text string) {
+		if n, err := l.Write([]byte(text)); err != nil || n != len(text) {
+			t.Errorf("got %d, error %v", n, err)
+		}
+	}
+	write("before\n")
+	l.Set("written 1")
+	l.Set("written 1") // what stands there is not written again
+	write("a warning\n")
+	l.Set("written 2")
+	l.Set("")
+	write("after\n")
+	want := strings.Join([]string{"before\n", "written 1", "a warning\nwritten 1", "written 2", "after\n"}, wipe)
+	if got := screen.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,167 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/token"
+)
+
+// Database is what the parts of a process and the commands ask of an open database, whichever it is. It is safe for concurrent use.
+//
+// What it opens, it opens after checking that the tables are there, that they fit and that the role may do what this is for. Errors that waiting does
+// not cure are *tables.SchemaError, tables.ErrRowsHidden, tables.ErrNotAllowed and the database's own.
+type Database interface {
+	ForRelay
+	ForParts
+	ForPeople
+
+	// Notifier tells relays of a table's new events.
+	Notifier(table string) (Notifier, error)
+	// Ping asks whether the database answers.
+	Ping(ctx context.Context) error
+	// Close closes what was opened here. It waits for connections in use.
+	Close()
+}
+
+// ForRelay is what a relay asks of a database.
+type ForRelay interface {
+	// Table opens a table to be served.
+	Table(ctx context.Context, layout tables.Layout) (tables.Store, error)
+	// Retention opens a table to remove old rows from, config.Letters (with no more in its layout) among them. Also tables.ErrNoAge.
+	Retention(ctx context.Context, layout tables.Layout) (Retention, error)
+	// Listen calls wake with the name of a table that somebody has written into, or "" where it may be any, until ctx ends.
+	Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error
+}
+
+// ForParts is what a gateway and a worker ask of a database.
+type ForParts interface {
+	Runs(ctx context.Context) (Runs, error)
+	Tokens(ctx context.Context) (Tokens, error)
+}
+
+// ForPeople is what the commands ask of a database.
+type ForPeople interface {
+	// Browser opens a table to be looked into.
+	Browser(ctx context.Context, layout tables.Layout) (tables.Browser, error)
+	// Letters opens the dead letters. Those of these tables, where they exist, can be put back.
+	Letters(ctx context.Context, layouts []tables.Layout) (deadletter.Store, error)
+	// Writing opens a table with the columns of outbox_events to be written.
+	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
+}
+
+// Runs are crawl runs, with what their parts check before they begin.
+type Runs interface {
+	crawl.Store
+	CheckGateway(ctx context.Context) error // may this role do what a gateway does with runs
+	CheckWorker(ctx context.Context) error
+	Readable(ctx context.Context) error // can runs be read now
+}
+
+// Tokens are the API's tokens, with what a gateway checks before it begins.
+type Tokens interface {
+	token.Store
+	CheckGateway(ctx context.Context) error
+}
+
+// Retention is a table that old rows are removed from, and the record of it.
+type Retention interface {
+	retention.Store
+	// Audit records a purge by hand in outbox_audit.
+	Audit(ctx context.Context, actor string, olderThan time.Duration, done retention.Report) error
+}
+
+// Notifier tells relays, in other processes too, that a table has new events.
+type Notifier interface {
+	// Wake asks for a notification. It never blocks, and several calls in a moment are one.
+	Wake()
+	// Run sends the notifications until ctx ends, and then the last one.
+	Run(ctx context.Context) error
+}
+
+// Writing writes events as an application would.
+type Writing interface {
+	// Prepare validates an event and gives it its id. What is wrong with a field is an *outbox.FieldError.
+	Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error)
+	// Commit writes prepared events in one transaction, wakes the relays, and returns which of these ids were in the table before.
+	Commit(ctx context.Context, events []outbox.Event, ask []uuid.UUID) (known []uuid.UUID, err error)
+	// Close sends the last wake-up.
+	Close()
+}
+
+// Migrations makes and changes the tables of one database. Each call connects by itself.
+type Migrations interface {
+	// Status says where the database stands with every set.
+	Status(ctx context.Context) ([]tables.SetStatus, error)
+	// Up brings the sets, or all, to the newest version.
+	Up(ctx context.Context, sets ...string) error
+	// Down takes the newest migrations of a set away, with the data in their tables.
+	Down(ctx context.Context, steps int, set string) error
+	// Print writes the SQL of the sets, or all, and needs no database.
+	Print(w io.Writer, sets ...string) error
+}
+
+// Sets are the migration sets in the order in which they are applied. Every store has the same.
+var Sets = migrations.Sets
+
+// AllSteps makes Migrations.Down take a whole set away.
+const AllSteps = migrations.All
+
+// MigrationsOf returns the migrations for the database that a valid URL names; without a URL those of PostgreSQL, to be printed.
+func MigrationsOf(databaseURL string) Migrations {
+	if path, ok := config.SQLiteFile(databaseURL); ok {
+		return sqliteMigrations{path}
+	}
+	return postgresMigrations{databaseURL}
+}
+
+// use is what a database is opened for.
+type use struct {
+	name  string // as the server's list of sessions shows it
+	conns int    // at most at a time
+	relay bool   // a relay's sessions have settings of their own
+}
+
+// OpenDatabase opens the database for a command that writes or reads as an application would, and sees to it that it answers.
+func OpenDatabase(ctx context.Context, databaseURL string) (Database, error) {
+	return openNow(ctx, databaseURL, use{name: "outbox", conns: 2}) // the command's own, and one to wake relays
+}
+
+func openNow(ctx context.Context, databaseURL string, u use) (Database, error) {
+	db, err := openDatabase(ctx, databaseURL, u)
+	if err != nil {
+		return nil, err
+	}
+	if err := db.Ping(ctx); err != nil {
+		db.Close()
+		return nil, fmt.Errorf("open database %s: %w", config.MaskDatabase(databaseURL), err)
+	}
+	return db, nil
+}
+
+// openDatabase does not wait for a server: the first use does.
+func openDatabase(ctx context.Context, databaseURL string, u use) (Database, error) {
+	return new(shared).open(ctx, databaseURL, u)
+}
+
+// shared opens a database for several parts of a process. Each gets a pool of its own from PostgreSQL; of an SQLite file all share one DB. The zero value is ready for use.
+type shared struct{ file sqliteFile }
+
+func (s *shared) open(ctx context.Context, databaseURL string, u use) (Database, error) {
+	if path, ok := config.SQLiteFile(databaseURL); ok {
+		return s.file.open(ctx, path, u)
+	}
+	return openPostgres(ctx, databaseURL, u)
+}

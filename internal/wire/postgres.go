@@ -1,0 +1,206 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// postgresDatabase is a Database in PostgreSQL.
+type postgresDatabase struct{ *pgxpool.Pool }
+
+func openPostgres(ctx context.Context, databaseURL string, u use) (Database, error) {
+	open := openPool
+	if u.relay {
+		open = func(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, error) {
+			return postgres.Connect(ctx, databaseURL, u.conns)
+		}
+	}
+	pool, err := open(ctx, databaseURL, u)
+	if err != nil {
+		return nil, err
+	}
+	return postgresDatabase{pool}, nil
+}
+
+// openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does not wait for the server.
+func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, errors.New("parse database URL: it is not valid (not shown, it may hold a password)")
+	}
+	cfg.MaxConns = int32(u.conns)
+	cfg.ConnConfig.ConnectTimeout = 10 * time.Second
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = u.name
+	}
+	// Of several servers the primary: to a stream a standby's older log looks like one that has lost events. Whoever wants another says so.
+	if several(cfg.ConnConfig) && !strings.Contains(databaseURL, "target_session_attrs") {
+		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	return pool, nil
+}
+
+// several tells whether there is more than one server to connect to; one comes twice where TLS is preferred and not required.
+func several(cfg *pgx.ConnConfig) bool {
+	return slices.ContainsFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
+}
+
+func (d postgresDatabase) Table(ctx context.Context, layout tables.Layout) (tables.Store, error) {
+	return postgres.Open(ctx, d.Pool, layout)
+}
+
+func (d postgresDatabase) Retention(ctx context.Context, layout tables.Layout) (Retention, error) {
+	if layout.Table == config.Letters {
+		return postgres.OpenLetterRetention(ctx, d.Pool)
+	}
+	return postgres.OpenRetention(ctx, d.Pool, layout)
+}
+
+func (d postgresDatabase) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
+	return postgres.Listen(ctx, d.Pool, log, wake)
+}
+
+func (d postgresDatabase) Runs(ctx context.Context) (Runs, error) {
+	return postgres.OpenRuns(ctx, d.Pool)
+}
+
+func (d postgresDatabase) Tokens(ctx context.Context) (Tokens, error) {
+	return postgres.OpenTokens(ctx, d.Pool)
+}
+
+func (d postgresDatabase) Browser(ctx context.Context, layout tables.Layout) (tables.Browser, error) {
+	return postgres.OpenBrowser(ctx, d.Pool, layout)
+}
+
+func (d postgresDatabase) Letters(ctx context.Context, layouts []tables.Layout) (deadletter.Store, error) {
+	return postgres.OpenDeadLetters(ctx, d.Pool, postgres.DeadLettersConfig{Layouts: layouts})
+}
+
+func (d postgresDatabase) Notifier(table string) (Notifier, error) {
+	return postgres.NewNotifier(d.Pool, table, 0)
+}
+
+// postgresWriting is a Writing into PostgreSQL.
+type postgresWriting struct {
+	pool     *pgxpool.Pool
+	writer   *postgres.Writer
+	browser  *postgres.Browser // tells which ids were there before
+	notifier *postgres.Notifier
+
+	stop       context.CancelFunc
+	background sync.WaitGroup
+}
+
+func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error) {
+	w := &postgresWriting{pool: d.Pool}
+	var err error
+	if w.writer, err = postgres.NewWriter(cfg); err != nil {
+		return nil, err
+	}
+	layout := tables.OutboxEvents()
+	layout.Table = cfg.Table
+	if w.browser, err = postgres.OpenBrowser(ctx, d.Pool, layout); err != nil {
+		return nil, err
+	}
+	if w.notifier, err = postgres.NewNotifier(d.Pool, cfg.Table, 0); err != nil {
+		return nil, err
+	}
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	w.background.Go(func() { _ = w.notifier.Run(ctx) }) // it returns nil
+	return w, nil
+}
+
+func (w *postgresWriting) Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error) {
+	rows, err := w.writer.Prepare(ctx, []outbox.Event{e})
+	if err != nil {
+		return e, err
+	}
+	return rows[0].Event, nil
+}
+
+func (w *postgresWriting) Commit(ctx context.Context, events []outbox.Event, ask []uuid.UUID) (known []uuid.UUID, err error) {
+	err = w.writer.InTx(ctx, w.pool, func(tx pgx.Tx) (_ []outbox.Event, err error) {
+		if len(ask) > 0 {
+			known, err = w.browser.Known(ctx, tx, ask)
+		}
+		return events, err
+	}, w.notifier)
+	return known, err
+}
+
+func (w *postgresWriting) Close() {
+	w.stop()
+	w.background.Wait()
+}
+
+// postgresMigrations are the Migrations of the database at a URL.
+type postgresMigrations struct{ url string }
+
+func (m postgresMigrations) Status(ctx context.Context) ([]tables.SetStatus, error) {
+	return migrations.Status(ctx, m.url)
+}
+
+func (m postgresMigrations) Up(ctx context.Context, sets ...string) error {
+	return migrations.Up(ctx, m.url, sets...)
+}
+
+func (m postgresMigrations) Down(ctx context.Context, steps int, set string) error {
+	return migrations.Down(ctx, m.url, steps, set)
+}
+
+func (m postgresMigrations) Print(w io.Writer, sets ...string) error {
+	return migrations.Print(w, sets...)
+}
+
+// passingPostgres tells whether an error of the server can go away while one waits; ok is false for an error that is none of it.
+func passingPostgres(err error) (passes, ok bool) {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return false, false
+	}
+	switch server.Code[:2] {
+	case "08", "40", "53", "55", "57": // connection, rolled back, resources, locked, operator intervention
+		return true, true
+	}
+	return false, true
+}
+
+// hintPostgres names the remedy where the error's own text cannot know it.
+func hintPostgres(err error) string {
+	var connect *pgconn.ConnectError
+	var server *pgconn.PgError
+	switch {
+	case errors.As(err, &server) && (strings.HasPrefix(server.Code, "28") || server.Code == "3D000"):
+		return "correct user, password or database in --database, OUTBOX_DATABASE_URL or DATABASE_URL"
+	case errors.As(err, &server) && server.Code == "42P01":
+		return "make the tables with: outbox migrate up"
+	case errors.As(err, &server) && server.Code == "42501":
+		return "this database role may not do that: see outbox migrate roles --help for the roles and what each may do"
+	case errors.As(err, &connect):
+		return "is PostgreSQL running there? The URL is that of --database, OUTBOX_DATABASE_URL or DATABASE_URL"
+	}
+	return ""
+}

@@ -1,0 +1,196 @@
+package wire
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/google/uuid"
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/sqlite"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// sqliteFile is a file that the parts of a process open as one DB, so that those of them that write take turns in Go. The zero value is ready for use.
+type sqliteFile struct {
+	mu    sync.Mutex
+	db    *sqlite.DB // nil: nobody has it open
+	users int
+	conns int // that its users want to read with, at most
+}
+
+// open opens the file for a further user. Nothing else than somebody who acts cures an error of it, but for another process that keeps it locked.
+func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.db == nil {
+		db, err := sqlite.Connect(ctx, path, u.conns)
+		if err != nil {
+			return nil, err
+		}
+		f.db, f.conns = db, 0
+	}
+	f.users++
+	f.conns += u.conns
+	f.db.Reads().SetMaxOpenConns(f.conns)
+	f.db.Reads().SetMaxIdleConns(f.conns)
+	return &sqliteDatabase{file: f, db: f.db}, nil
+}
+
+func (f *sqliteFile) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.users--; f.users == 0 {
+		_ = f.db.Close() // what was committed is on the disk, whatever this says
+		f.db = nil
+	}
+}
+
+// sqliteDatabase is a Database in a file.
+type sqliteDatabase struct {
+	file   *sqliteFile
+	db     *sqlite.DB
+	closed sync.Once
+}
+
+func (d *sqliteDatabase) Close() { d.closed.Do(d.file.close) }
+
+func (d *sqliteDatabase) Ping(ctx context.Context) error { return d.db.Reads().PingContext(ctx) }
+
+func (d *sqliteDatabase) Table(ctx context.Context, layout tables.Layout) (tables.Store, error) {
+	return sqlite.Open(ctx, d.db, layout)
+}
+
+func (d *sqliteDatabase) Retention(ctx context.Context, layout tables.Layout) (Retention, error) {
+	if layout.Table == config.Letters {
+		return sqlite.OpenLetterRetention(ctx, d.db)
+	}
+	return sqlite.OpenRetention(ctx, d.db, layout)
+}
+
+func (d *sqliteDatabase) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
+	return sqlite.Listen(ctx, d.db, log, wake)
+}
+
+func (d *sqliteDatabase) Runs(ctx context.Context) (Runs, error) {
+	return sqlite.OpenRuns(ctx, d.db)
+}
+
+func (d *sqliteDatabase) Tokens(ctx context.Context) (Tokens, error) {
+	return sqlite.OpenTokens(ctx, d.db)
+}
+
+func (d *sqliteDatabase) Browser(ctx context.Context, layout tables.Layout) (tables.Browser, error) {
+	return sqlite.OpenBrowser(ctx, d.db, layout)
+}
+
+func (d *sqliteDatabase) Letters(ctx context.Context, layouts []tables.Layout) (deadletter.Store, error) {
+	return sqlite.OpenDeadLetters(ctx, d.db, sqlite.DeadLettersConfig{Layouts: layouts})
+}
+
+// Notifier returns one that does nothing: who listens sees every commit by itself.
+func (d *sqliteDatabase) Notifier(string) (Notifier, error) { return silent{}, nil }
+
+type silent struct{}
+
+func (silent) Wake() {}
+
+func (silent) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// sqliteWriting is a Writing into a file.
+type sqliteWriting struct {
+	db      *sqlite.DB
+	writer  *outbox.Writer[*sql.Tx]
+	browser *sqlite.Browser // tells which ids were there before
+}
+
+func (d *sqliteDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error) {
+	writer, err := sqlite.NewWriter(cfg)
+	if err != nil {
+		return nil, err
+	}
+	layout := tables.OutboxEvents()
+	layout.Table = cfg.Table
+	browser, err := sqlite.OpenBrowser(ctx, d.db, layout)
+	if err != nil {
+		return nil, err
+	}
+	return &sqliteWriting{d.db, writer, browser}, nil
+}
+
+func (w *sqliteWriting) Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error) {
+	rows, err := w.writer.Prepare(ctx, []outbox.Event{e})
+	if err != nil {
+		return e, err
+	}
+	return rows[0].Event, nil
+}
+
+func (w *sqliteWriting) Commit(ctx context.Context, events []outbox.Event, ask []uuid.UUID) (known []uuid.UUID, err error) {
+	tx, err := w.db.Begin(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }() // of no effect after Commit
+	if len(ask) > 0 {
+		if known, err = w.browser.Known(ctx, tx, ask); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.writer.Write(ctx, tx, events...); err != nil {
+		return nil, err
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	return known, nil
+}
+
+// Close has nothing to do: nobody needs to be woken.
+func (w *sqliteWriting) Close() {}
+
+// passingSQLite tells whether an error of a file can go away while one waits; ok is false for an error that is none of it.
+func passingSQLite(err error) (passes, ok bool) {
+	var failure *driver.Error
+	switch {
+	case errors.Is(err, sqlite.ErrNoFile), errors.Is(err, sqlite.ErrNotSQLite), errors.Is(err, sqlite.ErrDamaged):
+		return false, true
+	case errors.Is(err, sqlite.ErrBusy):
+		return true, true
+	case errors.As(err, &failure):
+		code := failure.Code() & 0xff
+		return code == codes.SQLITE_BUSY || code == codes.SQLITE_LOCKED, true
+	}
+	return false, false
+}
+
+// hintSQLite names the remedy where the error's own text cannot know it.
+func hintSQLite(err error) string {
+	var failure *driver.Error
+	code := 0
+	if errors.As(err, &failure) {
+		code = failure.Code() & 0xff
+	}
+	switch {
+	case errors.Is(err, sqlite.ErrNoFile):
+		return "make it with: outbox migrate up, and the same --database"
+	case errors.Is(err, sqlite.ErrNotSQLite):
+		return "name another file in --database or OUTBOX_DATABASE_URL: nothing was changed in this one"
+	case code == codes.SQLITE_CANTOPEN, code == codes.SQLITE_READONLY, code == codes.SQLITE_PERM:
+		return "the file and its folder must exist and be writable: beside the file are its -wal and -shm"
+	case code == codes.SQLITE_FULL, code == codes.SQLITE_IOERR:
+		return "is the disk full or broken?"
+	}
+	return ""
+}

@@ -1,0 +1,60 @@
+package wire
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/outboxrelay/outbox/store/sqlite"
+	"github.com/outboxrelay/outbox/store/sqlite/migrations"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// sqliteMigrations are the Migrations of a file.
+type sqliteMigrations struct{ path string }
+
+// Status of a file that is not there is that of an empty one, and makes none.
+func (m sqliteMigrations) Status(ctx context.Context) (all []tables.SetStatus, err error) {
+	db, err := sqlite.Connect(ctx, m.path, 1)
+	if errors.Is(err, sqlite.ErrNoFile) {
+		return m.statusOfNothing(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read migration status: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return migrations.Status(ctx, db.Reads())
+}
+
+func (m sqliteMigrations) statusOfNothing(ctx context.Context) (all []tables.SetStatus, err error) {
+	nothing, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		return nil, fmt.Errorf("read migration status: %w", err)
+	}
+	defer func() { err = errors.Join(err, nothing.Close()) }()
+	return migrations.Status(ctx, nothing)
+}
+
+func (m sqliteMigrations) Up(ctx context.Context, sets ...string) (err error) {
+	db, err := sqlite.Create(ctx, m.path, 1)
+	if err != nil {
+		return fmt.Errorf("migrate up: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return migrations.Up(ctx, db.Writes(), sets...)
+}
+
+func (m sqliteMigrations) Down(ctx context.Context, steps int, set string) (err error) {
+	db, err := sqlite.Connect(ctx, m.path, 1)
+	if err != nil {
+		return fmt.Errorf("migrate down: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return migrations.Down(ctx, db.Writes(), steps, set)
+}
+
+func (m sqliteMigrations) Print(w io.Writer, sets ...string) error {
+	return migrations.Print(w, sets...)
+}

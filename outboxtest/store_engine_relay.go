@@ -1,0 +1,250 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+func relayTests() []storeTest {
+	return []storeTest{
+		{name: "two relays deliver everything once and in order, though one of them vanishes", run: deliversThroughCrash},
+		{name: "a relay delivers each kind of table through its layout", run: deliversEveryTable},
+		{name: "a failing event is tried again, then dead, and its key goes on", run: retriesThenBuries},
+		{name: "a relay that is told to stop hands its lanes over at once", run: handsOverAtStop},
+	}
+}
+
+// recorder is a sink that remembers what it got, and refuses copies as the sinks with a window do.
+type recorder struct {
+	mu       sync.Mutex
+	received []Received
+	seen     map[string]bool
+	fails    func(d outbox.Delivery) error // or nil
+}
+
+func (k *recorder) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Result {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	results, failed := make([]outbox.Result, len(batch)), map[int64]bool{}
+	for i, d := range batch {
+		if d.Keyed && failed[d.OrderKey] {
+			results[i].Err = outbox.ErrNotAttempted
+			continue
+		}
+		if k.fails != nil {
+			if results[i].Err = k.fails(d); results[i].Err != nil {
+				failed[d.OrderKey] = d.Keyed
+				continue
+			}
+		}
+		id := fmt.Sprint(d.ID, d.Destination, d.Generation)
+		if k.seen[id] {
+			results[i].Duplicate = true
+			continue
+		}
+		if k.seen == nil {
+			k.seen = map[string]bool{}
+		}
+		k.seen[id] = true
+		k.received = append(k.received, Received{ID: d.ID.String(), Key: d.AggregateID, Destination: d.Destination, At: time.Now()})
+	}
+	return results
+}
+
+func (k *recorder) count() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.received)
+}
+
+// until waits for n messages.
+func (k *recorder) until(t *testing.T, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); k.count() < n; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d messages arrived", k.count(), n)
+		}
+	}
+}
+
+// process is one relay's, which may die: then nothing it does reaches the table or the sink any more.
+type process struct {
+	tables.Store
+	outbox.Sink
+	dead atomic.Bool
+}
+
+var errVanished = errors.New("the process is dead")
+
+func (p *process) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	if p.dead.Load() {
+		results := make([]outbox.Result, len(batch))
+		for i := range results {
+			results[i].Err = outbox.Unavailable(errVanished)
+		}
+		return results
+	}
+	return p.Sink.Publish(ctx, batch)
+}
+
+func (p *process) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+	if p.dead.Load() {
+		return nil, errVanished
+	}
+	return p.Store.Claim(ctx, lanes, limit)
+}
+
+func (p *process) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
+	if p.dead.Load() {
+		return outbox.Settled{}, errVanished
+	}
+	return p.Store.Settle(ctx, owner, lanes, outcomes)
+}
+
+func (p *process) Lease(ctx context.Context, r outbox.LeaseRequest) (outbox.Leased, error) {
+	if p.dead.Load() {
+		return outbox.Leased{}, errVanished
+	}
+	return p.Store.Lease(ctx, r)
+}
+
+func (p *process) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
+	if p.dead.Load() {
+		return errVanished
+	}
+	return p.Store.Release(ctx, owner, lanes)
+}
+
+func (p *process) Leave(ctx context.Context, owner uuid.UUID) error {
+	if p.dead.Load() {
+		return errVanished
+	}
+	return p.Store.Leave(ctx, owner)
+}
+
+// start runs a relay and returns what stops it and waits for it. It is stopped when t ends, if not before.
+func start(t *testing.T, store outbox.Store, sink outbox.Sink, cfg outbox.RelayConfig) (stop func()) {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, time.Second
+	r, err := outbox.NewRelay(store, sink, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = r.Run(ctx) // one that was killed says so
+	}()
+	stop = func() { cancel(); <-ended }
+	t.Cleanup(stop)
+	return stop
+}
+
+func deliversThroughCrash(t *testing.T, s *storeSuite) {
+	const keys, each = 50, 40
+	sink := &recorder{}
+	var h History
+	for i := range each {
+		var batch []outbox.Event
+		for k := range keys {
+			e := keyed("order.placed", fmt.Sprintf("order-%d", k))
+			e.ID = newID(t)
+			batch = append(batch, e)
+			outcome := Acknowledged
+			if i%10 == 9 {
+				outcome = RolledBack
+			}
+			h.Written = append(h.Written, Written{ID: e.ID.String(), Key: e.AggregateID, Order: int64(i), Outcome: outcome})
+		}
+		if err := s.Write(t.Context(), outbox.WriterConfig{}, i%10 != 9, batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := outbox.RelayConfig{LeaseTTL: time.Second, BatchRecords: 60, Workers: 2}
+	victim := &process{Store: s.Table(t, tables.OutboxEvents()), Sink: sink}
+	stop := start(t, victim, victim, cfg)
+	start(t, s.Table(t, tables.OutboxEvents()), sink, cfg)
+	sink.until(t, 500)
+	victim.dead.Store(true)
+	stop()
+	sink.until(t, keys*each*9/10)
+	time.Sleep(100 * time.Millisecond) // for what should not come
+	sink.mu.Lock()
+	defer sink.mu.Unlock()
+	h.Received = sink.received
+	if err := Check(h).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func deliversEveryTable(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	mapped := s.Mapped(t)
+	to, err := outbox.ParseTemplate("to.{topic}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Exec(t, `INSERT INTO legacy (uid, kind, body, customer) VALUES (?1, 'paid', '{}', '7')`, newID(t).String())
+	for table, layout := range map[string]tables.Layout{"outbox_events": tables.OutboxEvents(), "event_outbox": tables.EventOutbox(), "crawl_outbox": tables.CrawlOutbox(), "legacy": mapped} {
+		if table != "legacy" {
+			s.place(t, table, "paid", "7")
+		}
+		sink := &recorder{}
+		stop := start(t, s.Table(t, layout), sink, outbox.RelayConfig{Name: table, Destination: to})
+		sink.until(t, 1)
+		stop()
+		if got := sink.received[0].Destination; got != "to.paid" {
+			t.Errorf("%s: delivered to %s", table, got)
+		}
+		if b, err := s.Table(t, layout).Backlog(t.Context(), 10); err != nil || b.Count != 0 {
+			t.Errorf("%s: backlog %+v, error %v", table, b, err)
+		}
+	}
+}
+
+func retriesThenBuries(t *testing.T, s *storeSuite) {
+	tries := map[string]int{}
+	sink := &recorder{fails: func(d outbox.Delivery) error {
+		tries[d.Topic]++
+		if d.Topic == "bad" || d.Topic == "shaky" && tries[d.Topic] < 3 {
+			return errors.New("not now")
+		}
+		return nil
+	}}
+	s.commits(t, keyed("before", "a"), keyed("bad", "a"), keyed("after", "a"), keyed("shaky", "b"), keyed("last", "b"))
+	stop := start(t, s.Table(t, tables.OutboxEvents()), sink, outbox.RelayConfig{MaxAttempts: 3, Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
+	sink.until(t, 4)
+	stop()
+	if tries["bad"] != 3 || tries["shaky"] != 3 || tries["after"] != 1 || tries["last"] != 1 {
+		t.Errorf("tries %v", tries)
+	}
+	wantHistory(t, s.Value(t, "SELECT error_history FROM job_dlq WHERE type = 'bad'"), "not now", "not now", "not now")
+	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'"); got != "4" {
+		t.Errorf("%s events were sent", got)
+	}
+}
+
+func handsOverAtStop(t *testing.T, s *storeSuite) {
+	sink := &recorder{}
+	cfg := outbox.RelayConfig{LeaseTTL: time.Minute}
+	stop := start(t, s.Table(t, tables.OutboxEvents()), sink, cfg)
+	s.commits(t, keyed("one", "a"))
+	sink.until(t, 1)
+	stop()
+	start(t, s.Table(t, tables.OutboxEvents()), sink, cfg)
+	s.commits(t, keyed("two", "a"))
+	sink.until(t, 2) // long before the minute is over
+}

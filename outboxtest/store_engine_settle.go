@@ -1,0 +1,236 @@
+package outboxtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+func settleTests() []storeTest {
+	return []storeTest{
+		{name: "a delivered event is not claimed again", run: settlesDelivered},
+		{name: "a retry waits, and comes back with its attempts, its errors and what was served", run: settlesRetry},
+		{name: "a dead event becomes a letter for each failed destination, with its history", run: settlesDead},
+		{name: "a dead row of crawl_outbox leaves its table, and its letter knows it", run: settlesDeadRow},
+		{name: "a dead letter needs no registered tenant", run: settlesUnknownTenant},
+		{name: "one settle may have all outcomes", run: settlesMixture},
+		{name: "a settle under an old epoch changes nothing", run: settlesUnderOldEpoch},
+		{name: "a settle that is sent twice counts once", run: settlesTwice},
+		{name: "a settle that comes after a replay changes nothing", run: ignoresSettleAfterReplay},
+		{name: "an error of any text can be kept", run: keepsAnyError},
+	}
+}
+
+func settlesDelivered(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	s.commits(t, numbered(3, "a", "b")...)
+	r.settles(outbox.Settled{Delivered: 2}, delivered(r.claim()[:2]...)...)
+	r.wants("a/2", "b/2", "a/3", "b/3")
+	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND processed_at >= created_at AND retry_count = 0"); got != "2" {
+		t.Errorf("%s rows are marked as sent, want 2", got)
+	}
+	r.settles(outbox.Settled{})
+}
+
+func settlesRetry(t *testing.T, s *storeSuite) {
+	layout := tables.OutboxEvents()
+	r := s.serve(t, layout)
+	e := keyed("a1", "a")
+	e.Destinations = []string{"x", "y", "z"}
+	s.commits(t, e, keyed("a2", "a"))
+	rec := r.claim()[0]
+	r.settles(outbox.Settled{Retried: 1}, outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 1, RetryIn: time.Hour, DeliveredTo: []string{"x"}, Failures: []outbox.Failure{
+		{Destination: "y", Reason: outbox.ReasonDeliveryFailed, Error: "refused"}, {Destination: "z", Reason: outbox.ReasonDeliveryFailed, Error: "no route"}}})
+	r.wants()
+	s.Age(t, layout, 59*time.Minute)
+	r.wants()
+	s.Age(t, layout, 2*time.Minute)
+	rec = r.wants("a1", "a2")[0]
+	if rec.Attempts != 1 || fmt.Sprint(rec.DeliveredTo) != "[x]" || len(rec.Destinations) != 3 {
+		t.Errorf("got %d attempts, delivered to %v of %v", rec.Attempts, rec.DeliveredTo, rec.Destinations)
+	}
+	if got := s.Value(t, "SELECT error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "y: refused; z: no route" {
+		t.Errorf("the error is %q", got)
+	}
+	// What was not attempted, for the broker's sake, waits without an error and loses none.
+	r.settles(outbox.Settled{Retried: 1}, outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 1, DeliveredTo: []string{"x", "y"}})
+	rec = r.claim()[0]
+	if rec.Attempts != 1 || len(rec.DeliveredTo) != 2 {
+		t.Errorf("got %d attempts, delivered to %v", rec.Attempts, rec.DeliveredTo)
+	}
+	r.settles(outbox.Settled{Retried: 1}, outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 2, Failures: []outbox.Failure{{Error: "again"}}})
+	wantHistory(t, s.Value(t, "SELECT error_history FROM outbox_events WHERE event_topic = 'a1'"), "y: refused; z: no route", "again")
+	if got := s.Value(t, "SELECT status FROM outbox_events WHERE event_topic = 'a1'"); got != "FAILED" {
+		t.Errorf("status %s", got)
+	}
+}
+
+// wantHistory fails unless a history has these errors, each with a time of the last hours.
+func wantHistory(t *testing.T, text string, errors ...string) {
+	t.Helper()
+	var history []deadletter.Failure
+	if err := json.Unmarshal([]byte(text), &history); err != nil {
+		t.Fatalf("history %s: %v", text, err)
+	}
+	var got []string
+	for _, f := range history {
+		got = append(got, f.Error)
+		if age := time.Since(f.Timestamp); age < -time.Minute || age > 3*time.Hour {
+			t.Errorf("an error is of %s", f.Timestamp)
+		}
+	}
+	if fmt.Sprintf("%q", got) != fmt.Sprintf("%q", errors) {
+		t.Errorf("the history has %q, want %q", got, errors)
+	}
+}
+
+func settlesDead(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	e := keyed("a1", "a")
+	e.ID, e.Destinations, e.Payload = newID(t), []string{"x", "y", "z"}, json.RawMessage(`{"n": 1.50}`)
+	s.commits(t, e, keyed("a2", "a"))
+	first := retried(r.claim()[0])
+	first.RetryIn = 0
+	r.settle(first)
+	dead := buried(r.claim()[0], "x", "z")
+	dead.Attempts, dead.DeliveredTo = 5, []string{"y"}
+	r.settles(outbox.Settled{Dead: 1}, dead)
+	r.wants("a2") // the key goes on
+	if got := s.Value(t, "SELECT status || retry_count || error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "DEAD5refused by x; refused by z" {
+		t.Errorf("the row is %s", got)
+	}
+	const letter = ` FROM job_dlq WHERE source = 'event' AND error_reason = 'DeliveryFailed' AND attempts = 5 AND outbox_table = 'outbox_events' AND event_key = 'a' AND type = 'a1'
+		AND generation = 0 AND replayed_at IS NULL AND origin IS NULL AND position IS NOT NULL AND app_id = (SELECT id FROM apps WHERE namespace = 'default')`
+	if got := s.Value(t, "SELECT count(DISTINCT destination)"+letter+" AND original_job_id = ?1", e.ID.String()); got != "2" {
+		t.Errorf("%s letters, want one for x and one for z", got)
+	}
+	if got := s.Value(t, "SELECT payload"+letter+" AND destination = 'x'"); !s.sameContent([]byte(got), e.Payload) {
+		t.Errorf("payload %s", got)
+	}
+	wantHistory(t, s.Value(t, "SELECT error_history"+letter+" AND destination = 'z'"), "connection refused", "refused by x; refused by z")
+}
+
+func settlesDeadRow(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	id := s.place(t, "crawl_outbox", "NODE_START", "")
+	s.place(t, "crawl_outbox", "NODE_COMPLETE", "")
+	r := s.serve(t, tables.CrawlOutbox())
+	r.settles(outbox.Settled{Dead: 1}, buried(r.claim()[0], "run:1"))
+	r.wants("NODE_COMPLETE")
+	if got := s.Value(t, "SELECT count(*) FROM crawl_outbox"); got != "1" {
+		t.Errorf("%s rows, want the other one", got)
+	}
+	wantHistory(t, s.Value(t, "SELECT error_history FROM job_dlq WHERE original_job_id = ?1", id.String()), "refused by run:1")
+	var origin map[string]any
+	if err := json.Unmarshal([]byte(s.Value(t, "SELECT origin FROM job_dlq")), &origin); err != nil {
+		t.Fatal(err)
+	}
+	if origin["crawl_id"] != crawlRun || origin["event_type"] != "NODE_START" || origin["seq"] != 7.0 || origin["payload"] != nil || origin["published_at"] != nil {
+		t.Errorf("the letter remembers %v", origin)
+	}
+}
+
+func settlesUnknownTenant(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	for _, tenant := range []string{"Unheard of", "unheard OF", "default"} {
+		e := keyed(tenant, "a")
+		e.TenantID = tenant
+		s.commits(t, e)
+		r.settles(outbox.Settled{Dead: 1}, buried(r.only(), ""))
+	}
+	if got := s.Value(t, "SELECT count(*) FROM job_dlq d JOIN apps a ON a.id = d.app_id WHERE lower(a.namespace) = 'unheard of'"); got != "2" {
+		t.Errorf("%s letters of the new tenant, want 2", got)
+	}
+	if got := s.Value(t, "SELECT count(*) FROM apps"); got != "2" {
+		t.Errorf("%s applications, want default and one more", got)
+	}
+}
+
+func settlesMixture(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	s.commits(t, numbered(1, "a", "b", "c", "d", "e", "f", "g")...)
+	rec := r.claim()
+	outcomes := []outbox.Outcome{buried(rec[4], "x", "y"), delivered(rec[0])[0], retried(rec[1]), buried(rec[2], ""), delivered(rec[3])[0], retried(rec[5])}
+	r.settles(outbox.Settled{Delivered: 2, Retried: 2, Dead: 2}, outcomes...)
+	r.wants("g/1")
+	if got := s.Value(t, "SELECT count(*) FROM job_dlq"); got != "3" {
+		t.Errorf("%s letters, want 3", got)
+	}
+}
+
+func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	s.commits(t, numbered(2, "a", "b", "c")...)
+	records, before := r.claim(), r.lanes
+	old := append(append(delivered(records[:2]...), retried(records[2])), buried(records[3], ""))
+	r.release(r.lanes)
+	if got := r.settleHolding(before, old...); got != (outbox.Settled{Lost: 4}) {
+		t.Errorf("nobody's lanes: settled %+v", got)
+	}
+	if err := r.Leave(t.Context(), r.owner); err != nil {
+		t.Fatal(err)
+	}
+	other := s.serve(t, tables.OutboxEvents())
+	if got := r.settleHolding(before, old...); got != (outbox.Settled{Lost: 4}) {
+		t.Errorf("another's lanes: settled %+v", got)
+	}
+	other.settles(outbox.Settled{Delivered: 1}, delivered(records[5])...)
+	if err := other.Leave(t.Context(), other.owner); err != nil {
+		t.Fatal(err)
+	}
+	r.lease(time.Minute)
+	if got := r.settleHolding(before, old...); got != (outbox.Settled{Lost: 4}) {
+		t.Errorf("its own lanes again, at a later epoch: settled %+v", got)
+	}
+	r.settles(outbox.Settled{Delivered: 5}, delivered(r.wants("a/1", "b/1", "c/1", "a/2", "b/2")...)...)
+}
+
+// A settle whose answer was lost is sent again.
+func settlesTwice(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	s.commits(t, numbered(1, "a", "b")...)
+	records := r.claim()
+	outcomes := []outbox.Outcome{delivered(records[0])[0], buried(records[1], "x")}
+	r.settles(outbox.Settled{Delivered: 1, Dead: 1}, outcomes...)
+	r.settles(outbox.Settled{Lost: 2}, outcomes...)
+	if got := s.Value(t, "SELECT count(*) FROM job_dlq"); got != "1" {
+		t.Errorf("%s letters, want 1", got)
+	}
+}
+
+// What was put back meanwhile has not been published.
+func ignoresSettleAfterReplay(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	s.commits(t, numbered(1, "a", "b", "c")...)
+	records := r.claim()
+	s.Exec(t, "UPDATE outbox_events SET generation = generation + 1")
+	r.settles(outbox.Settled{Lost: 3}, delivered(records[0])[0], retried(records[1]), buried(records[2], ""))
+	for _, rec := range r.wants("a/1", "b/1", "c/1") {
+		if rec.Generation != 1 || rec.Attempts != 0 {
+			t.Errorf("%s: generation %d, %d attempts", rec.Topic, rec.Generation, rec.Attempts)
+		}
+	}
+	r.settles(outbox.Settled{Delivered: 3}, delivered(r.claim()...)...)
+}
+
+func keepsAnyError(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	for i, text := range []string{"nul \x00 inside", "not \xff\xfe UTF-8", strings.Repeat("ü", 5000), "quotes ' \" \\ and \n\t\x01 controls", ""} {
+		s.commits(t, keyed("a", "a"))
+		again := retried(r.only())
+		again.Failures[0].Error, again.RetryIn = text, 0
+		r.settles(outbox.Settled{Retried: 1}, again)
+		dead := buried(r.only(), "x")
+		dead.Failures[0].Error = text
+		r.settles(outbox.Settled{Dead: 1}, dead)
+		if got := s.Value(t, "SELECT count(*) FROM job_dlq"); got != fmt.Sprint(i+1) {
+			t.Errorf("%.20q: %s letters, want %d", text, got, i+1)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package outboxtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+func browseTests() []storeTest {
+	return []storeTest{
+		{name: "events are listed newest first, page by page", run: listsNewestFirst},
+		{name: "events are found by status, tenant, key and topic", run: findsEvents},
+		{name: "applications are the tenants of the event bus", run: findsByApplication},
+		{name: "an event is shown by its id and by its position", run: showsEvent},
+		{name: "what a table cannot be asked for is refused", run: refusesFilters},
+		{name: "lanes tell who serves them", run: reportsLanes},
+		{name: "lanes tell their backlog", run: reportsBacklog},
+	}
+}
+
+func listsNewestFirst(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	for _, layout := range seedLayouts() {
+		var want []string
+		for i := range 7 {
+			topic := fmt.Sprintf("t.%d", i)
+			s.place(t, layout.Table, topic, "k")
+			want = append([]string{topic}, want...)
+			time.Sleep(time.Millisecond) // by id where that is the order: of one millisecond they are ordered by chance
+		}
+		b := s.Browser(t, layout)
+		var topics []string
+		pages, f := 0, tables.Filter{Limit: 3}
+		for more := true; more; more = f.After != "" {
+			rows, next, err := b.List(t.Context(), f)
+			if err != nil {
+				t.Fatalf("%s: %v", layout.Table, err)
+			}
+			for _, r := range rows {
+				topics = append(topics, r.Topic)
+				if r.WrittenAt == nil || time.Since(*r.WrittenAt).Abs() > time.Minute {
+					t.Errorf("%s: written at %v", layout.Table, r.WrittenAt)
+				}
+			}
+			pages, f.After = pages+1, next
+		}
+		if pages != 3 || !slices.Equal(topics, want) {
+			t.Errorf("%s: got %v in %d pages, want %v in 3", layout.Table, topics, pages, want)
+		}
+	}
+}
+
+func findsEvents(t *testing.T, s *storeSuite) {
+	for _, r := range [][4]string{{"order.placed", "acme", "42", "NEW"}, {"order.paid", "acme", "42", "FAILED"}, {"order.placed", "acme", "43", "SENT"}, {"order.placed", "umbrella", "42", "DEAD"}} {
+		s.Exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_id, status) VALUES (?1, ?2, 'shop', '1', ?3, ?4, ?5)`,
+			r[0], time.Now(), r[1], r[2], r[3])
+	}
+	s.makeRun(t)
+	for topic, at := range map[string][2]any{"A": {nil, nil}, "B": {time.Now(), nil}, "C": {nil, time.Now()}} {
+		s.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES (?1, ?2, '1', ?3, ?4)", crawlRun, topic, at[0], at[1])
+	}
+	events, crawl := s.Browser(t, tables.OutboxEvents()), s.Browser(t, tables.CrawlOutbox())
+	for _, c := range []struct {
+		b    tables.Browser
+		f    tables.Filter
+		want int
+	}{
+		{events, tables.Filter{}, 4},
+		{events, tables.Filter{Limit: 2}, 2},
+		{events, tables.Filter{Statuses: []string{"new", "Failed"}}, 2},
+		{events, tables.Filter{Statuses: []string{"SENT", "dead", "new"}}, 3},
+		{events, tables.Filter{Tenant: "acme"}, 3},
+		{events, tables.Filter{Tenant: "acme", Key: "42"}, 2},
+		{events, tables.Filter{Topic: "order.placed", Key: "42"}, 2},
+		{events, tables.Filter{Topic: "order.placed", Statuses: []string{"DEAD"}}, 1},
+		{events, tables.Filter{Key: "no such"}, 0},
+		{crawl, tables.Filter{}, 3},
+		{crawl, tables.Filter{Tenant: "default"}, 3},
+		{crawl, tables.Filter{Tenant: "acme"}, 0},
+		{crawl, tables.Filter{Statuses: []string{"pending"}}, 1},
+		{crawl, tables.Filter{Statuses: []string{"retry"}}, 1},
+		{crawl, tables.Filter{Statuses: []string{"delivered", "RETRY"}}, 2},
+		{crawl, tables.Filter{Key: crawlRun, Topic: "B"}, 1},
+	} {
+		rows, _, err := c.b.List(t.Context(), c.f)
+		if err != nil || len(rows) != c.want {
+			t.Errorf("%+v: got %d rows, error %v, want %d", c.f, len(rows), err, c.want)
+		}
+		for _, r := range rows {
+			if !slices.Contains(c.b.Statuses(), r.Status) {
+				t.Errorf("status %q is none of %v", r.Status, c.b.Statuses())
+			}
+			if c.b == events && (*r.Source != "shop" || r.AggregateType != nil) {
+				t.Errorf("got %+v", r)
+			}
+		}
+	}
+}
+
+func findsByApplication(t *testing.T, s *storeSuite) {
+	s.makeApp(t, "Acme")
+	s.place(t, "event_outbox", "default.happened", "k")
+	s.Exec(t, "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE namespace = 'Acme'), ?1, 'acme.happened', '{}')", newID(t).String())
+	b := s.Browser(t, tables.EventOutbox())
+	for _, tenant := range []string{"acme", s.Value(t, "SELECT id FROM apps WHERE namespace = 'Acme'")} {
+		rows, _, err := b.List(t.Context(), tables.Filter{Tenant: tenant})
+		if err != nil || len(rows) != 1 || rows[0].Topic != "acme.happened" || *rows[0].Tenant != "Acme" || rows[0].Status != "pending" {
+			t.Errorf("tenant %s: got %+v, error %v", tenant, rows, err)
+		}
+	}
+	if rows, _, err := b.List(t.Context(), tables.Filter{Tenant: "nobody"}); err != nil || len(rows) != 0 {
+		t.Errorf("unknown tenant: got %v, error %v", rows, err)
+	}
+}
+
+func showsEvent(t *testing.T, s *storeSuite) {
+	id := newID(t)
+	at := time.Date(2025, 1, 2, 3, 4, 5, 678901000, time.UTC)
+	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, metadata, destination_topics, status, retry_count, error_message, error_history, schema_id, schema_version,
+		aggregate_id, next_retry_at) VALUES (?1, 'order.placed', ?2, 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a", "b"]', 'FAILED', 2, 'no such channel', '[{"error": "no such channel"}]', 'order/1', 3, '42', ?3)`,
+		id.String(), at, at)
+	b := s.Browser(t, tables.OutboxEvents())
+	for _, by := range []string{id.String(), strings.ToUpper(id.String()), s.Value(t, "SELECT position FROM outbox_events")} {
+		d, err := b.Show(t.Context(), by, "")
+		if err != nil {
+			t.Fatalf("%s: %v", by, err)
+		}
+		if d.ID != id || d.Status != "FAILED" || *d.Key != "42" || d.Attempts != 2 || *d.LastError != "no such channel" || *d.SchemaID != "order/1" || *d.SchemaVersion != 3 || d.Generation != 0 ||
+			!d.OccurredAt.Equal(at) || !d.NextRetryAt.Equal(at) || d.DeliveredAt != nil || d.Sequence != nil || d.Lane < 0 || d.Lane >= outbox.Lanes {
+			t.Errorf("%s: got %+v", by, d)
+		}
+		for _, c := range [][2]string{{string(d.Payload), `{"n":1}`}, {string(d.Metadata), `{"trace_id":"t"}`}, {string(d.Destinations), `["a","b"]`}, {string(d.ErrorHistory), `[{"error":"no such channel"}]`}} {
+			if !sameJSON([]byte(c[0]), []byte(c[1])) {
+				t.Errorf("got %s, want %s", c[0], c[1])
+			}
+		}
+		if d.DeliveredTo != nil {
+			t.Errorf("delivered to %s", d.DeliveredTo)
+		}
+	}
+	s.makeRun(t)
+	row := s.place(t, "crawl_outbox", "NODE", "")
+	if d, err := s.Browser(t, tables.CrawlOutbox()).Show(t.Context(), row.String(), ""); err != nil || *d.Sequence != 7 || *d.Key != crawlRun {
+		t.Errorf("got %+v, error %v", d, err)
+	}
+}
+
+func refusesFilters(t *testing.T, s *storeSuite) {
+	plain := tables.CrawlOutbox()
+	plain.Tenant, plain.Key, plain.KeyScope = "", "", nil
+	events, nameless := s.Browser(t, tables.OutboxEvents()), s.Browser(t, plain)
+	for _, c := range []struct {
+		b    tables.Browser
+		f    tables.Filter
+		says string
+	}{
+		{events, tables.Filter{Statuses: []string{"SENT", "LOST"}}, `status "LOST" is none of NEW, FAILED, SENT, DEAD`},
+		{events, tables.Filter{After: "yesterday"}, "after"},
+		{nameless, tables.Filter{Statuses: []string{"DEAD"}}, "pending, retry, delivered"},
+		{nameless, tables.Filter{Tenant: "acme"}, "no tenants"},
+		{nameless, tables.Filter{Key: "42"}, "no keys"},
+	} {
+		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, tables.ErrFilter) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: got error %v, want ErrFilter that says %q", c.f, err, c.says)
+		}
+	}
+	for what, want := range map[string]error{uuid.NewString(): tables.ErrNoEvent, "123456": tables.ErrNoEvent, "first": tables.ErrFilter} {
+		if _, err := events.Show(t.Context(), what, ""); !errors.Is(err, want) {
+			t.Errorf("show %s: got %v, want %v", what, err, want)
+		}
+	}
+}
+
+func reportsLanes(t *testing.T, s *storeSuite) {
+	b := s.Browser(t, tables.OutboxEvents())
+	report := func() (r tables.LaneReport, states map[string]int) {
+		t.Helper()
+		r, err := b.Lanes(t.Context(), 100)
+		if err != nil || len(r.Lanes) != outbox.Lanes || r.Table != "outbox_events" {
+			t.Fatalf("got %+v, error %v", r, err)
+		}
+		states = map[string]int{}
+		for i, l := range r.Lanes {
+			if l.Lane != i {
+				t.Errorf("lane %d stands at %d", l.Lane, i)
+			}
+			states[l.State]++
+		}
+		return r, states
+	}
+	if r, states := report(); states["free"] != outbox.Lanes || len(r.Relays) != 0 || r.Counted != 0 || r.Bounded {
+		t.Errorf("before any relay: %+v", r)
+	}
+	first, second, vanished := newID(t), newID(t), newID(t)
+	for i, relay := range []struct {
+		id   uuid.UUID
+		name string
+		ends time.Duration
+	}{{first, "one", time.Minute}, {second, "two", time.Hour}, {vanished, "three", -3 * time.Second}} {
+		s.Exec(t, "INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) VALUES ('outbox_events', ?1, ?2, ?3, ?4)", relay.id.String(), relay.name, time.Now(), time.Now().Add(relay.ends))
+		for lane := i * 20; lane < i*20+20; lane++ {
+			s.Exec(t, "INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at) VALUES ('outbox_events', ?1, ?2, 3, ?3)", lane, relay.id.String(), time.Now().Add(relay.ends))
+		}
+	}
+	s.Exec(t, "INSERT INTO outbox_lanes (table_name, lane, epoch, crashes, trial_size, trial_event) VALUES ('outbox_events', 63, 9, 2, 1, ?1)", first.String())
+	r, states := report()
+	if states["held"] != 40 || states["lapsed"] != 20 || states["free"] != 4 {
+		t.Errorf("got %v", states)
+	}
+	if len(r.Relays) != 3 || r.Relays[0].Owner != first || r.Relays[0].Name != "one" || r.Relays[0].Share != 32 || r.Relays[1].Share != 32 || r.Relays[2].Share != 0 ||
+		r.Relays[1].Lanes != 20 || r.Relays[2].Lanes != 0 || r.Relays[2].ExpiresIn > -3 || r.Relays[2].ExpiresIn < -60 || time.Since(r.Relays[0].JoinedAt).Abs() > time.Minute {
+		t.Errorf("relays %+v", r.Relays)
+	}
+	if l := r.Lanes[20]; *l.Owner != second || *l.Name != "two" || l.Epoch != 3 || *l.ExpiresIn < 3500 || *l.ExpiresIn > 3600 || l.Suspect {
+		t.Errorf("lane 20: %+v", l)
+	}
+	if l := r.Lanes[63]; l.State != "free" || l.Epoch != 9 || !l.Suspect || l.Crashes != 2 || l.TrialSize != 1 || *l.TrialEvent != first {
+		t.Errorf("lane 63: %+v", l)
+	}
+}
+
+func reportsBacklog(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	for _, layout := range seedLayouts() {
+		for i := range 30 {
+			s.place(t, layout.Table, "t", fmt.Sprint(i%7))
+		}
+	}
+	s.Exec(t, "UPDATE outbox_events SET created_at = ?1 WHERE position = (SELECT min(position) FROM outbox_events)", time.Now().Add(-time.Hour))
+	s.Exec(t, "UPDATE crawl_outbox SET created_at = ?1", time.Now().Add(-time.Minute))
+	for table, oldest := range map[string]float64{"outbox_events": 3600, "event_outbox": 0, "crawl_outbox": 60} {
+		layout := seedLayouts()[slices.IndexFunc(seedLayouts(), func(l tables.Layout) bool { return l.Table == table })]
+		want := map[int]int{}
+		u := s.burying(t, layout)
+		records, err := u.store.Claim(t.Context(), u.lanes, outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range records {
+			want[int(r.Lane)]++
+		}
+		b := s.Browser(t, layout)
+		r, err := b.Lanes(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0.0
+		for _, l := range r.Lanes {
+			if l.Backlog != want[l.Lane] || (l.Backlog > 0) != (l.Oldest != nil) {
+				t.Errorf("%s: lane %d has %d events, want %d", table, l.Lane, l.Backlog, want[l.Lane])
+			}
+			if l.Oldest != nil {
+				got = max(got, *l.Oldest)
+			}
+		}
+		if r.Counted != 30 || r.Bounded || r.Hidden || got < oldest || got > oldest+60 {
+			t.Errorf("%s: counted %d, bounded %t, oldest %.1f s, want 30 and %.0f s", table, r.Counted, r.Bounded, got, oldest)
+		}
+		if r, err := b.Lanes(t.Context(), 20); err != nil || r.Counted != 20 || !r.Bounded {
+			t.Errorf("%s: counted %d of at most 20, bounded %t, error %v", table, r.Counted, r.Bounded, err)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+package outboxtest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+func replayTests() []storeTest {
+	return []storeTest{
+		{name: "a replay puts events back as they were, under their own ids", run: putsBack},
+		{name: "an event that dies again is replayed again", run: replaysAgain},
+		{name: "a replay keeps the order of a key, page by page", run: replaysInOrder},
+		{name: "two replays at once replay each letter once", run: replaysOnce},
+		{name: "a replay that is stopped goes on where it was", run: replayResumes},
+		{name: "a replay serves the destinations that failed and no others", run: replaysDestinations},
+		{name: "a replay can mend the payload", run: replaysMended},
+		{name: "a dead row that left its table is put back at its position", run: putsRowsBack},
+		{name: "what cannot be replayed says why, and the rest is replayed", run: replaySkips},
+		{name: "a settle that is sent again after a replay changes nothing", run: settlesAfterReplay},
+	}
+}
+
+// arriveOnly lets the event of an id arrive, and all others die.
+func arriveOnly(id string) func(*outbox.Record) []string {
+	return func(r *outbox.Record) []string {
+		if r.ID.String() == id {
+			return nil
+		}
+		return []string{"t"}
+	}
+}
+
+func (s *storeSuite) lettersOf(t *testing.T, d deadletter.Store, event uuid.UUID, destinations ...string) (ids []uuid.UUID) {
+	t.Helper()
+	shown, err := d.Show(t.Context(), event, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range shown {
+		if len(destinations) == 0 || slices.Contains(destinations, l.Destination) {
+			ids = append(ids, l.ID)
+		}
+	}
+	return ids
+}
+
+var everyLetter = deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}
+
+func choose(ids ...uuid.UUID) deadletter.ReplayOptions {
+	return deadletter.ReplayOptions{Selection: deadletter.Selection{IDs: ids}}
+}
+
+func replay(t *testing.T, d deadletter.Store, o deadletter.ReplayOptions) deadletter.Replayed {
+	t.Helper()
+	o.Operator = operator
+	sum, err := deadletter.Replay(t.Context(), d, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// whys are the reasons for which letters were skipped.
+func whys(r deadletter.Replayed) string {
+	var all []string
+	for _, s := range r.Reasons {
+		all = append(all, s.Why)
+	}
+	return strings.Join(all, "; ")
+}
+
+func putsBack(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	for _, layout := range seedLayouts() {
+		t.Run(layout.Table, func(t *testing.T) {
+			u := s.burying(t, layout)
+			for i := range 3 {
+				s.place(t, layout.Table, fmt.Sprintf("t.%d", i), "k")
+			}
+			died := u.settle(dieAt("t"))
+			d := s.letters(t)
+			o := deadletter.ReplayOptions{Selection: deadletter.Selection{Filter: deadletter.Filter{Table: layout.Table}}}
+			sum := replay(t, d, o)
+			if sum.Letters != 3 || sum.Tables[layout.Table] != 3 || sum.Skipped != 0 {
+				t.Fatalf("got %+v, want 3 letters", sum)
+			}
+			again := u.settle(arrive)
+			if len(again) != 3 {
+				t.Fatalf("%d events are to be delivered, want 3", len(again))
+			}
+			for i, r := range again {
+				was := died[i]
+				if r.ID != was.ID || r.Position != was.Position || r.Sequence != was.Sequence || r.Topic != was.Topic || r.AggregateID != was.AggregateID || r.TenantID != was.TenantID || r.Lane != was.Lane ||
+					!r.OccurredAt.Equal(was.OccurredAt) || !r.WrittenAt.Equal(was.WrittenAt) || string(r.Payload) != string(was.Payload) || r.Generation != 1 || r.Attempts != 0 || len(r.DeliveredTo) != 0 {
+					t.Errorf("event %d came back as %+v, it was %+v", i, r, was)
+				}
+			}
+			b := s.Browser(t, layout)
+			if shown, err := b.Show(t.Context(), died[0].ID.String(), ""); err != nil || !strings.Contains(string(shown.ErrorHistory), "connection refused by t") || shown.DeliveredAt == nil {
+				t.Errorf("its row is %+v, error %v, want it delivered, its history kept", shown, err)
+			}
+			letters, err := d.Show(t.Context(), died[0].ID, "")
+			if err != nil || len(letters) != 1 || letters[0].State != deadletter.StateReplayed || time.Since(*letters[0].ReplayedAt).Abs() > time.Minute {
+				t.Errorf("its letter is %+v, error %v", letters, err)
+			}
+			if sum := replay(t, d, o); sum.Letters+sum.Skipped != 0 {
+				t.Errorf("a second replay did %+v", sum)
+			}
+		})
+	}
+}
+
+func replaysAgain(t *testing.T, s *storeSuite) {
+	u, d := s.burying(t, tables.EventOutbox()), s.letters(t)
+	s.place(t, "event_outbox", "t", "k")
+	u.settle(dieAt("t"))
+	replay(t, d, everyLetter)
+	u.settle(dieAt("t"))
+	replay(t, d, everyLetter)
+	if last := u.settle(arrive); len(last) != 1 || last[0].Generation != 2 {
+		t.Errorf("after a second death: %+v", last)
+	}
+}
+
+func replaysInOrder(t *testing.T, s *storeSuite) {
+	u := s.burying(t, tables.OutboxEvents())
+	s.orders(t, 5, "a", "b")
+	died := u.settle(dieAt("t"))
+	d := s.letters(t)
+	var order []uuid.UUID
+	pages := 0
+	o := everyLetter
+	o.Rate = 12 // three a page
+	o.Progress = func(deadletter.Replayed, deadletter.ReplayPage) {
+		pages++
+		for _, r := range u.settle(arrive) {
+			order = append(order, r.ID)
+		}
+	}
+	if sum := replay(t, d, o); sum.Letters != 10 || sum.Skipped != 0 || pages != 4 {
+		t.Fatalf("got %+v in %d pages, want 10 letters in 4", sum, pages)
+	}
+	for i, id := range order {
+		if id != died[i].ID {
+			t.Fatalf("event %d to come back is %s, want %s", i, id, died[i].ID)
+		}
+	}
+	if _, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{After: "there", Limit: 1}); !errors.Is(err, deadletter.ErrFilter) {
+		t.Errorf("after nowhere: got %v, want ErrFilter", err)
+	}
+}
+
+func replaysOnce(t *testing.T, s *storeSuite) {
+	u := s.burying(t, tables.OutboxEvents())
+	s.orders(t, 60, "a", "b")
+	u.settle(dieAt("t"))
+	sums := make([]deadletter.Replayed, 3)
+	var running sync.WaitGroup
+	for i := range sums {
+		d := s.letters(t)
+		running.Go(func() {
+			o := everyLetter
+			o.Operator, o.Rate = operator, 160 // forty a page
+			var err error
+			if sums[i], err = deadletter.Replay(t.Context(), d, o); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	running.Wait()
+	if n := sums[0].Letters + sums[1].Letters + sums[2].Letters; n != 120 {
+		t.Errorf("%d letters were replayed, want 120: %+v", n, sums)
+	}
+	again := u.settle(arrive)
+	for _, r := range again {
+		if r.Generation != 1 {
+			t.Errorf("event %s was put back %d times", r.ID, r.Generation)
+		}
+	}
+	if n := s.Value(t, "SELECT sum(letters) FROM outbox_audit WHERE action = 'replay'"); len(again) != 120 || n != "120" {
+		t.Errorf("%d came back, the record has %s", len(again), n)
+	}
+}
+
+func replayResumes(t *testing.T, s *storeSuite) {
+	u := s.burying(t, tables.OutboxEvents())
+	s.orders(t, 20, "a", "b")
+	u.settle(dieAt("t"))
+	d := s.letters(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	sum, err := deadletter.Replay(ctx, d, deadletter.ReplayOptions{Selection: everyLetter.Selection, Operator: operator, Rate: 40, Progress: func(sum deadletter.Replayed, _ deadletter.ReplayPage) {
+		if sum.Letters >= 20 {
+			stop()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || sum.Letters != 20 {
+		t.Fatalf("stopped after %+v, error %v", sum, err)
+	}
+	if half := u.settle(arrive); len(half) != 20 {
+		t.Errorf("%d came back, want 20", len(half))
+	}
+	if rest := replay(t, d, everyLetter); rest.Letters != 20 || rest.Skipped != 0 {
+		t.Errorf("the rest is %+v", rest)
+	}
+}
+
+func replaysDestinations(t *testing.T, s *storeSuite) {
+	u, d := s.burying(t, tables.OutboxEvents()), s.letters(t)
+	write := func() uuid.UUID {
+		id := newID(t)
+		s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b", "c"]')`, id.String(), time.Now())
+		return id
+	}
+	event := write()
+	u.settle(dieAt("a", "c"))
+	a, c := choose(s.lettersOf(t, d, event, "a")...), choose(s.lettersOf(t, d, event, "c")...)
+	if sum := replay(t, d, a); sum.Letters != 1 {
+		t.Fatalf("a: %+v", sum)
+	}
+	// A relay may have read it already, for a alone.
+	if sum := replay(t, d, c); sum.Letters != 0 || !strings.Contains(whys(sum), "outbox_events is NEW, not DEAD: it is being delivered") {
+		t.Errorf("c while a is on its way: %+v", sum)
+	}
+	served := func(r *outbox.Record) []string { return slices.Sorted(slices.Values(r.DeliveredTo)) }
+	if got := u.settle(arrive); len(got) != 1 || !slices.Equal(served(got[0]), []string{"b", "c"}) || got[0].Generation != 1 {
+		t.Fatalf("for a came %+v", got)
+	}
+	if sum := replay(t, d, c); sum.Letters != 1 {
+		t.Fatalf("c after a: %+v", sum)
+	}
+	if got := u.settle(arrive); len(got) != 1 || !slices.Equal(served(got[0]), []string{"a", "b"}) || got[0].Generation != 2 {
+		t.Errorf("for c came %+v", got)
+	}
+	// All together are one event, also where a page would part them.
+	write()
+	u.settle(dieAt("a", "b", "c"))
+	page, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{Selection: everyLetter.Selection, Operator: operator, Limit: 1})
+	if err != nil || page.Replayed["outbox_events"] != 3 || len(page.Skipped) != 0 {
+		t.Errorf("all of an event: %+v, error %v", page, err)
+	}
+	if got := u.settle(arrive); len(got) != 1 || len(got[0].DeliveredTo) != 0 {
+		t.Errorf("for all came %+v", got)
+	}
+}
+
+func replaysMended(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	d := s.letters(t)
+	for _, layout := range seedLayouts() {
+		u := s.burying(t, layout)
+		id := s.place(t, layout.Table, "t", "k")
+		u.settle(dieAt("t"))
+		o := choose(s.lettersOf(t, d, id)...)
+		o.Payload = json.RawMessage(`{"n": 2}`)
+		if sum := replay(t, d, o); sum.Letters != 1 {
+			t.Fatalf("%s: %+v", layout.Table, sum)
+		}
+		if again := u.settle(arrive); len(again) != 1 || again[0].ID != id || !sameJSON(again[0].Payload, o.Payload) {
+			t.Errorf("%s: came back as %+v", layout.Table, again)
+		}
+		if shown, err := d.Show(t.Context(), id, ""); err != nil || !sameJSON(shown[0].Payload, []byte(`{"n": 1}`)) {
+			t.Errorf("%s: the letter has %+v, error %v, want the payload that failed", layout.Table, shown, err)
+		}
+	}
+	if n := s.Value(t, "SELECT count(*) FROM outbox_audit WHERE reason = 'because'"); n != "3" {
+		t.Errorf("%s replays are on the record", n)
+	}
+}
+
+func putsRowsBack(t *testing.T, s *storeSuite) {
+	u := s.burying(t, tables.CrawlOutbox())
+	s.makeRun(t)
+	s.Exec(t, "INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000002', 'gone')")
+	at := time.Date(2025, 1, 2, 3, 4, 5, 678901000, time.UTC)
+	for i, payload := range []string{`{"b": 1, "a": "é\n\u2028"}`, "null", `"text"`} {
+		s.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_id, event_type, payload, seq, created_at) VALUES (?1, ?2, 'NODE', ?3, ?4, ?5)", crawlRun, newID(t).String(), payload, i+101, at.Add(time.Duration(i)*time.Hour))
+	}
+	s.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000002', 'NODE', '4')")
+	b, d := s.Browser(t, tables.CrawlOutbox()), s.letters(t)
+	details := func() (all []tables.EventDetail) {
+		t.Helper()
+		rows, _, err := b.List(t.Context(), tables.Filter{Key: crawlRun})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rows {
+			detail, err := b.Show(t.Context(), r.ID.String(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			detail.Generation, detail.ErrorHistory = 0, nil // these change
+			all = append(all, detail)
+		}
+		return all
+	}
+	before, err := json.Marshal(details())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.settle(dieAt("run:" + crawlRun))
+	if n := s.Value(t, "SELECT count(*) FROM crawl_outbox"); n != "0" {
+		t.Fatalf("%s rows are left", n)
+	}
+	s.Exec(t, "DELETE FROM crawl_runs WHERE app_package = 'gone'")
+	sum := replay(t, d, everyLetter)
+	if sum.Letters != 3 || sum.Skipped != 1 || !strings.Contains(strings.ToLower(whys(sum)), "foreign key") {
+		t.Fatalf("got %+v, want the three of the run that is there", sum)
+	}
+	after, err := json.Marshal(details())
+	if err != nil || string(after) != string(before) {
+		t.Errorf("got\n%s\nwant\n%s\nerror %v", after, before, err)
+	}
+	s.Exec(t, "UPDATE job_dlq SET replayed_at = NULL") // as if somebody had meddled
+	if sum := replay(t, d, everyLetter); sum.Letters != 0 || !strings.Contains(whys(sum), "its row is in crawl_outbox again and is being delivered") {
+		t.Errorf("rows that are there: %+v", sum)
+	}
+	if again := u.settle(arrive); len(again) != 3 || again[1].Generation != 1 || again[2].Sequence != 103 {
+		t.Errorf("came back as %+v", again)
+	}
+	if sum := replay(t, d, everyLetter); sum.Letters != 0 || !strings.Contains(whys(sum), "was delivered") {
+		t.Errorf("rows that were delivered: %+v", sum)
+	}
+}
+
+func replaySkips(t *testing.T, s *storeSuite) {
+	u := s.burying(t, tables.OutboxEvents())
+	s.orders(t, 4, "a")
+	died := u.settle(dieAt("t"))
+	s.Exec(t, "UPDATE outbox_events SET status = 'SENT' WHERE id = ?1", died[0].ID.String())
+	s.Exec(t, "DELETE FROM outbox_events WHERE id = ?1", died[1].ID.String())
+	s.Exec(t, "UPDATE job_dlq SET outbox_table = 'elsewhere' WHERE original_job_id = ?1", died[2].ID.String())
+	s.put(t, letter{source: "job", tenant: "default", kind: "mail", reason: "Panic", history: "[]"})
+	d := s.letters(t)
+	sum := replay(t, d, everyLetter)
+	if sum.Letters != 1 || sum.Skipped != 4 {
+		t.Errorf("got %+v, want 1 replayed and 4 skipped", sum)
+	}
+	for _, says := range []string{"is SENT, not DEAD", "no longer in outbox_events", "no table elsewhere", "--layout", "program that runs the jobs"} {
+		if !strings.Contains(whys(sum), says) {
+			t.Errorf("%q is missing in: %s", says, whys(sum))
+		}
+	}
+	fourth := s.lettersOf(t, d, died[3].ID)
+	if sum := replay(t, d, choose(fourth[0], newID(t))); sum.Letters != 0 || sum.Skipped != 2 || !strings.Contains(whys(sum), "replayed already; there is no letter") {
+		t.Errorf("by id: %+v", sum)
+	}
+}
+
+func settlesAfterReplay(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.CrawlOutbox()} {
+		u := s.burying(t, layout)
+		s.place(t, layout.Table, "t", "k")
+		died := u.settle(dieAt("t"))
+		if sum := replay(t, s.letters(t), everyLetter); sum.Letters != 1 {
+			t.Fatalf("%s: %+v", layout.Table, sum)
+		}
+		for _, state := range []outbox.State{outbox.Dead, outbox.Retry, outbox.Delivered} {
+			settled, err := u.store.Settle(t.Context(), u.owner, u.lanes, []outbox.Outcome{{Record: died[0], State: state, Attempts: 1, RetryIn: time.Hour,
+				Failures: []outbox.Failure{{Destination: "t", Reason: outbox.ReasonDeliveryFailed, Error: "refused"}}}})
+			if err != nil || settled.Lost != 1 {
+				t.Errorf("%s: state %d: settled %+v, error %v, want it to change nothing", layout.Table, state, settled, err)
+			}
+		}
+		if got := u.settle(arrive); len(got) != 1 || got[0].Generation != 1 {
+			t.Errorf("%s: %d records are to be delivered, want the one that was put back", layout.Table, len(got))
+		}
+	}
+}

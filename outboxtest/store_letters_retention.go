@@ -1,0 +1,327 @@
+package outboxtest
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+func retentionTests() []storeTest {
+	return []storeTest{
+		{name: "only what was delivered long ago leaves its table", run: removesOldRows},
+		{name: "an archived row is kept whole", run: archivesWhole},
+		{name: "rows leave into files", run: archivesFiles},
+		{name: "a row that a letter needs stays", run: keepsNeededRows},
+		{name: "one keeper at a time works on a table", run: leasesMaintenance},
+		{name: "replayed letters leave by their age", run: removesOldLetters},
+	}
+}
+
+const week = 7 * day
+
+func keeper(t *testing.T, store retention.Store, table string, cfg retention.Config) *retention.Keeper {
+	t.Helper()
+	cfg.Table, cfg.OlderThan, cfg.Logger = table, week, slog.New(slog.DiscardHandler)
+	k, err := retention.New(store, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// aged fills a table with rows of every state, each once written and settled ten days ago and once now; a row written long ago and delivered now is among them. It
+// returns the condition for what must go.
+func (s *storeSuite) aged(t *testing.T, table string, times int) (goes string) {
+	t.Helper()
+	long, now := time.Now().Add(-10*day), time.Now()
+	row := func(state string, written, settled time.Time) {
+		t.Helper()
+		id := s.place(t, table, state, "k")
+		var at any
+		if slices.Contains([]string{"SENT", "published", "delivered"}, state) {
+			at = settled
+		}
+		switch table {
+		case "outbox_events":
+			s.Exec(t, "UPDATE outbox_events SET status = ?1, created_at = ?2, processed_at = ?3 WHERE id = ?4", state, written, at, id.String())
+		case "event_outbox":
+			s.Exec(t, "UPDATE event_outbox SET status = ?1, published_at = ?2 WHERE event_id = ?3", state, at, id.String())
+		case "crawl_outbox":
+			s.Exec(t, "UPDATE crawl_outbox SET created_at = ?1, published_at = ?2 WHERE event_id = ?3", written, at, id.String())
+		}
+	}
+	states := map[string][]string{"outbox_events": {"SENT", "NEW", "FAILED", "DEAD"}, "event_outbox": {"published", "pending", "failed"}, "crawl_outbox": {"delivered", "waiting"}}[table]
+	for range times {
+		for _, state := range states {
+			row(state, long, long)
+		}
+	}
+	row(states[0], long, now)
+	for _, state := range states {
+		row(state, now, now)
+	}
+	return map[string]string{"outbox_events": "status = 'SENT' AND processed_at < ?1", "event_outbox": "status = 'published' AND published_at < ?1", "crawl_outbox": "published_at < ?1"}[table]
+}
+
+func (s *storeSuite) count(t *testing.T, table, where string, args ...any) int64 {
+	t.Helper()
+	var n int64
+	if _, err := fmt.Sscan(s.Value(t, "SELECT count(*) FROM "+table+" WHERE "+where, args...), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func removesOldRows(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	cut := time.Now().Add(-week)
+	for _, layout := range seedLayouts() {
+		goes := s.aged(t, layout.Table, 25)
+		due, all := s.count(t, layout.Table, goes, cut), s.count(t, layout.Table, "1 = 1")
+		if due != 25 {
+			t.Fatalf("%s: %d of %d rows are due: the mix proves nothing", layout.Table, due, all)
+		}
+		k := keeper(t, s.Retention(t, layout), layout.Table, retention.Config{Batch: 7, Archive: retention.Archive{None: true}})
+		if counted, err := k.Count(t.Context(), nil); err != nil || counted.Rows != due || !counted.DryRun || s.count(t, layout.Table, "1 = 1") != all {
+			t.Errorf("%s: a dry run counted %+v, error %v, want %d rows, and all still there", layout.Table, counted, err, due)
+		}
+		if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != due || report.Action != retention.Deleted {
+			t.Errorf("%s: got %+v, error %v, want %d rows", layout.Table, report, err, due)
+		}
+		if left := s.count(t, layout.Table, goes, cut); left != 0 || s.count(t, layout.Table, "1 = 1") != all-due {
+			t.Errorf("%s: %d rows that are due are left, %d in all, want 0 and %d", layout.Table, left, s.count(t, layout.Table, "1 = 1"), all-due)
+		}
+	}
+	if n := s.count(t, "outbox_archive", "1 = 1"); n != 0 {
+		t.Errorf("%d rows were archived", n)
+	}
+}
+
+func archivesWhole(t *testing.T, s *storeSuite) {
+	id := uuid.MustParse("01942530-7e00-7000-8000-000000000001") // of that day: a walk may go by it
+	at := time.Date(2025, 1, 2, 3, 4, 5, 678901000, time.UTC)
+	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_type, aggregate_id, tenant_id, source_bc, payload, metadata, status, created_at, processed_at, retry_count)
+		VALUES (?1, 'order.placed', ?2, 'Order', 'a"b', 'acme', 'shop', '{"b": 1, "a": ["é\n\u2028", 1e-7, null]}', '{"trace_id": "t"}', 'SENT', ?3, ?4, 2)`, id.String(), at, at, at)
+	s.place(t, "outbox_events", "stays", "k")
+	var position int64
+	if _, err := fmt.Sscan(s.Value(t, "SELECT position FROM outbox_events WHERE id = ?1", id.String()), &position); err != nil {
+		t.Fatal(err)
+	}
+	// A run among others: it walks in the order in which rows grow old.
+	s.Exec(t, "INSERT INTO outbox_maintenance (table_name, swept_at) VALUES ('outbox_events', ?1)", time.Now())
+	k := keeper(t, s.Retention(t, tables.OutboxEvents()), "outbox_events", retention.Config{Every: time.Millisecond})
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	done := make(chan error)
+	go func() { done <- k.Run(ctx) }()
+	for ctx.Err() == nil && s.count(t, "outbox_archive", "1 = 1") == 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	var row struct {
+		ID           string
+		Position     int64
+		EventTopic   string    `json:"event_topic"`
+		OccurredAt   time.Time `json:"occurred_at"`
+		AggregateID  string    `json:"aggregate_id"`
+		TenantID     string    `json:"tenant_id"`
+		Payload      json.RawMessage
+		Metadata     json.RawMessage
+		Status       string
+		RetryCount   int       `json:"retry_count"`
+		ProcessedAt  time.Time `json:"processed_at"`
+		ErrorMessage *string   `json:"error_message"`
+	}
+	text := s.Value(t, "SELECT row FROM outbox_archive WHERE table_name = 'outbox_events' AND id = ?1", id.String())
+	if err := json.Unmarshal([]byte(text), &row); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	if row.ID != id.String() || row.Position != position || row.EventTopic != "order.placed" || !row.OccurredAt.Equal(at) || row.AggregateID != `a"b` || row.TenantID != "acme" || row.Status != "SENT" || row.RetryCount != 2 ||
+		!row.ProcessedAt.Equal(at) || row.ErrorMessage != nil || !sameJSON(row.Payload, []byte(`{"a":["é\n\u2028",1e-7,null],"b":1}`)) || !sameJSON(row.Metadata, []byte(`{"trace_id":"t"}`)) {
+		t.Errorf("archived as %s", text)
+	}
+	var columns map[string]any
+	if err := json.Unmarshal([]byte(text), &columns); err != nil || len(columns) < 18 {
+		t.Errorf("%d columns are archived, error %v, want all", len(columns), err)
+	}
+	if n := s.count(t, "outbox_archive", "archived_at > ?1 AND position = ?2", time.Now().Add(-time.Minute), position); n != 1 || s.count(t, "outbox_events", "1 = 1") != 1 {
+		t.Errorf("%d rows archived now, %d left, want 1 and 1", n, s.count(t, "outbox_events", "1 = 1"))
+	}
+}
+
+func archivesFiles(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	goes := s.aged(t, "crawl_outbox", 20)
+	due := s.count(t, "crawl_outbox", goes, time.Now().Add(-week))
+	dir := t.TempDir()
+	k := keeper(t, s.Retention(t, tables.CrawlOutbox()), "crawl_outbox", retention.Config{Batch: 3, FileRows: 8, Archive: retention.Archive{Dir: dir}})
+	report, err := k.Purge(t.Context(), 0, nil)
+	if err != nil || report.Rows != due || len(report.Files) < 2 || report.Action != retention.Archived {
+		t.Errorf("got %+v, error %v, want %d rows in several files", report, err, due)
+	}
+	seen := map[string]bool{}
+	for _, name := range report.Files {
+		if filepath.Dir(name) != dir {
+			t.Errorf("file %s is not in %s", name, dir)
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zip, err := gzip.NewReader(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for lines := bufio.NewScanner(zip); lines.Scan(); {
+			var line retention.Line
+			if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Table != "crawl_outbox" || !strings.Contains(string(line.Row), line.ID.String()) || !strings.Contains(string(line.Row), crawlRun) {
+				t.Errorf("line %s, error %v", lines.Bytes(), err)
+			}
+			seen[line.ID.String()] = true
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if int64(len(seen)) != due {
+		t.Errorf("files have %d rows, want %d", len(seen), due)
+	}
+}
+
+// An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or discarded: only its row can be put back.
+func keepsNeededRows(t *testing.T, s *storeSuite) {
+	u, d := s.burying(t, tables.OutboxEvents()), s.letters(t)
+	event := newID(t)
+	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b"]')`, event.String(), time.Now())
+	u.settle(dieAt("a", "b"))
+	replay(t, d, choose(s.lettersOf(t, d, event, "a")...))
+	u.settle(arrive)
+	s.Exec(t, "UPDATE outbox_events SET created_at = ?1, processed_at = ?2", time.Now().Add(-9*day), time.Now().Add(-8*day))
+	k := keeper(t, s.Retention(t, tables.OutboxEvents()), "outbox_events", retention.Config{})
+	if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != 0 {
+		t.Errorf("got %+v, error %v while a letter is pending", report, err)
+	}
+	s.Exec(t, "UPDATE job_dlq SET discarded_at = ?1 WHERE destination = 'b'", time.Now())
+	if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != 1 {
+		t.Errorf("got %+v, error %v after the letter was discarded, want the row", report, err)
+	}
+}
+
+func leasesMaintenance(t *testing.T, s *storeSuite) {
+	s.aged(t, "outbox_events", 10)
+	dead, next := s.Retention(t, tables.OutboxEvents()), s.Retention(t, tables.OutboxEvents())
+	owner, successor := newID(t), newID(t)
+	lease := func(store retention.Store, request retention.LeaseRequest) retention.Lease {
+		t.Helper()
+		l, err := store.Lease(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	const ttl = 400 * time.Millisecond
+	if l := lease(dead, retention.LeaseRequest{Owner: owner, TTL: ttl}); !l.Held || l.SinceSweep < 365*day {
+		t.Fatalf("got %+v, want it held, and never swept", l)
+	}
+	var found []retention.Row
+	if _, err := dead.Find(t.Context(), retention.Search{Sweep: true, OlderThan: week, Limit: 10}, func(r retention.Row) error {
+		found = append(found, r)
+		return nil
+	}); err != nil || len(found) != 10 {
+		t.Fatalf("found %d rows, error %v", len(found), err)
+	}
+	removal := retention.Removal{Owner: owner, OlderThan: week, Rows: found[:5]}
+	if n, err := dead.Remove(t.Context(), removal); n != 5 || err != nil {
+		t.Fatalf("removed %d, error %v, want 5", n, err)
+	}
+	if n, err := dead.Remove(t.Context(), removal); n != 0 || err != nil {
+		t.Errorf("removed %d again, error %v", n, err)
+	}
+	if l := lease(next, retention.LeaseRequest{Owner: successor, TTL: time.Minute}); l.Held {
+		t.Fatalf("got %+v while another holds it", l)
+	}
+	if _, err := keeper(t, next, "outbox_events", retention.Config{}).Purge(t.Context(), 0, nil); !errors.Is(err, retention.ErrBusy) {
+		t.Fatalf("got error %v, want ErrBusy", err)
+	}
+	deadline := time.Now().Add(patience)
+	for !lease(next, retention.LeaseRequest{Owner: successor, TTL: time.Minute}).Held {
+		if time.Now().After(deadline) {
+			t.Fatal("a lapsed lease is not taken over")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	removal.Rows = found[5:]
+	if n, err := dead.Remove(t.Context(), removal); n != 0 || err != nil {
+		t.Errorf("a zombie removed %d, error %v", n, err)
+	}
+	if l := lease(dead, retention.LeaseRequest{Owner: owner, TTL: time.Minute}); l.Held {
+		t.Errorf("a zombie renewed: %+v", l)
+	}
+	if err := next.Release(t.Context(), successor, retention.Done{Rows: 7, Swept: true}); err != nil {
+		t.Fatal(err)
+	}
+	if l := lease(dead, retention.LeaseRequest{Owner: owner, TTL: time.Minute, Least: time.Minute}); l.Held {
+		t.Errorf("a run directly after another was granted: %+v", l)
+	}
+	if l := lease(dead, retention.LeaseRequest{Owner: owner, TTL: time.Minute}); !l.Held || l.SinceSweep > time.Minute {
+		t.Errorf("got %+v, want it held, just swept", l)
+	}
+	if n := s.Value(t, "SELECT rows FROM outbox_maintenance WHERE table_name = 'outbox_events'"); n != "7" {
+		t.Errorf("the record has %s rows, want 7", n)
+	}
+}
+
+func removesOldLetters(t *testing.T, s *storeSuite) {
+	for _, age := range []time.Duration{day, 8 * day, 9 * day} {
+		at := time.Now().Add(-age)
+		for _, l := range []letter{{kind: "pending"}, {kind: "replayed", replayed: at}, {kind: "discarded", discarded: at}} {
+			l.source, l.tenant, l.reason, l.history = "job", "default", "Panic", "[]"
+			s.put(t, l)
+		}
+	}
+	store := s.LetterRetention(t)
+	// By the order in which they grow old, as by the order in which they are stored.
+	for _, sweep := range []bool{false, true} {
+		var ids []string
+		for search, more := (retention.Search{Sweep: sweep, OlderThan: week, Limit: 1, Content: true}), true; more; more = search.After != "" {
+			var err error
+			if search.After, err = store.Find(t.Context(), search, func(r retention.Row) error {
+				if !strings.Contains(string(r.Content), `"replayed"`) {
+					t.Errorf("found %s", r.Content)
+				}
+				ids = append(ids, r.ID.String())
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(ids) != 2 || ids[0] == ids[1] {
+			t.Errorf("sweep %t: found %v, want two letters", sweep, ids)
+		}
+	}
+	report, err := keeper(t, store, "job_dlq", retention.Config{}).Purge(t.Context(), 0, nil)
+	if err != nil || report.Rows != 2 || report.Action != retention.Archived {
+		t.Errorf("got %+v, error %v, want two letters", report, err)
+	}
+	if n, kept := s.count(t, "job_dlq", "1 = 1"), s.count(t, "outbox_archive", "table_name = 'job_dlq'"); n != 7 || kept != 2 {
+		t.Errorf("%d letters are left, %d archived, want 7 and 2", n, kept)
+	}
+}

@@ -1,0 +1,236 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// Browser reads the rows of an outbox table for people. It changes nothing. It is safe for concurrent use.
+type Browser struct {
+	db     *DB
+	layout tables.Layout
+	quoted quotedLayout
+	sql    struct{ showID, showPosition, known string }
+}
+
+var _ tables.Browser = (*Browser)(nil)
+
+// OpenBrowser returns a browser of a table after checking that the table fits the layout. A table that is missing or older than the layout needs is an *tables.SchemaError.
+func OpenBrowser(ctx context.Context, db *DB, layout tables.Layout) (*Browser, error) {
+	if err := layout.Validate(); err != nil {
+		return nil, err
+	}
+	if _, err := checkTable(ctx, db, layout.Table, columnNames(layout)); err != nil {
+		return nil, err
+	}
+	t, err := parseSQL()
+	if err != nil {
+		return nil, err
+	}
+	b := &Browser{db: db, layout: layout, quoted: quote(layout)}
+	for _, s := range []struct {
+		dst  *string
+		name string
+		data browseQuery
+	}{
+		{&b.sql.showID, "browse_show", browseQuery{quotedLayout: b.quoted}},
+		{&b.sql.showPosition, "browse_show", browseQuery{quotedLayout: b.quoted, ByPosition: true}},
+		{&b.sql.known, "browse_known", browseQuery{quotedLayout: b.quoted}},
+	} {
+		if *s.dst, err = render(t, s.name, &s.data); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+func columnNames(l tables.Layout) (names []string) {
+	for _, c := range l.Columns() {
+		names = append(names, c)
+	}
+	return names
+}
+
+// arguments collects what a template gives its statement.
+type arguments struct{ args []any }
+
+// Arg adds a value to the arguments of the statement and returns the parameter that stands for it.
+func (a *arguments) Arg(v any) (string, error) {
+	switch value := v.(type) {
+	case time.Time:
+		v = stamp(value)
+	case uuid.UUID:
+		v = value.String()
+	case []uuid.UUID:
+		text, err := json.Marshal(value)
+		if err != nil {
+			return "", fmt.Errorf("encode ids: %w", err)
+		}
+		v = string(text)
+	}
+	a.args = append(a.args, v)
+	return "?" + strconv.Itoa(len(a.args)), nil
+}
+
+// browseQuery is what the templates browse*.sql are given.
+type browseQuery struct {
+	quotedLayout
+	arguments
+	F          tables.Filter
+	Chosen     []string // statuses, as texts in SQL
+	ByPosition bool
+
+	OnlyUndelivered bool // all of Chosen are
+	Rare            bool // all of Chosen have failed
+}
+
+// Statuses are the states that a row of the table can be in.
+func (b *Browser) Statuses() []string {
+	if b.layout.Status == "" {
+		return []string{"pending", "retry", "delivered"} // a dead row is in job_dlq
+	}
+	all := []string{b.layout.Pending, b.layout.Retrying, b.layout.Delivered, b.layout.Dead}
+	all = slices.DeleteFunc(all, func(s string) bool { return s == "" })
+	return slices.Compact(all)
+}
+
+// List returns a page of rows, newest first, and where the next page starts, or "" after the last. Newest means the highest position: the order of the commits.
+func (b *Browser) List(ctx context.Context, f tables.Filter) (rows []tables.EventRow, next string, err error) {
+	q, err := b.query(f)
+	if err != nil {
+		return nil, "", err
+	}
+	if rows, err = b.list(ctx, q); err != nil {
+		return nil, "", fmt.Errorf("list events of %s: %w", b.layout.Table, explain(err))
+	}
+	if len(rows) == q.F.Limit { // the one too many says that there is a next page
+		rows = rows[:q.F.Limit-1]
+		next = strconv.FormatInt(rows[len(rows)-1].Position, 10)
+	}
+	return rows, next, nil
+}
+
+func (b *Browser) list(ctx context.Context, q *browseQuery) (all []tables.EventRow, err error) {
+	t, err := parseSQL()
+	if err != nil {
+		return nil, err
+	}
+	text, err := render(t, "browse", q)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := b.db.read.QueryContext(ctx, text, q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var r browsedRow
+		if err := rows.Scan(r.columns()...); err != nil {
+			return nil, err
+		}
+		all = append(all, r.row())
+	}
+	return all, rows.Err()
+}
+
+// query reports what of a filter does not fit, and returns the query of what does. Its limit is one more, which tells whether there is a next page.
+func (b *Browser) query(f tables.Filter) (*browseQuery, error) {
+	refuse := func(format string, args ...any) (*browseQuery, error) {
+		return nil, fmt.Errorf("%w in %s: "+format, append([]any{tables.ErrFilter, b.layout.Table}, args...)...)
+	}
+	if f.Limit <= 0 {
+		f.Limit = defaultPage
+	}
+	f.Limit++
+	q := &browseQuery{quotedLayout: b.quoted, F: f, OnlyUndelivered: len(f.Statuses) > 0, Rare: len(f.Statuses) > 0 && b.layout.Status != ""}
+	for _, s := range f.Statuses {
+		i := slices.IndexFunc(b.Statuses(), func(known string) bool { return strings.EqualFold(known, s) })
+		if i < 0 {
+			return refuse("status %q is none of %s", s, strings.Join(b.Statuses(), ", "))
+		}
+		status := b.Statuses()[i]
+		q.Chosen = append(q.Chosen, quoteText(status))
+		if b.layout.Status == "" {
+			q.OnlyUndelivered = q.OnlyUndelivered && status != "delivered"
+		} else {
+			q.OnlyUndelivered = q.OnlyUndelivered && (status == b.layout.Pending || status == b.layout.Retrying)
+			q.Rare = q.Rare && (status == b.layout.Dead || status == b.layout.Retrying)
+		}
+	}
+	switch {
+	case f.Tenant != "" && b.layout.Tenant == "" && b.layout.App == "":
+		return refuse("it has no tenants")
+	case f.Key != "" && b.layout.Key == "":
+		return refuse("it has no keys")
+	}
+	if _, err := strconv.ParseInt(f.After, 10, 64); f.After != "" && err != nil {
+		return refuse("after is %q, want the position that the previous page ended with", f.After)
+	}
+	return q, nil
+}
+
+// Show returns one event, by its id or by its position. Without row-level security a tenant does not narrow it.
+func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables.EventDetail, error) {
+	text, by := b.sql.showPosition, idOrPosition
+	if _, err := strconv.ParseInt(idOrPosition, 10, 64); err != nil {
+		id, err := uuid.Parse(idOrPosition)
+		if err != nil {
+			return tables.EventDetail{}, fmt.Errorf("%w: %q is neither an event id (a UUID) nor a position (a number)", tables.ErrFilter, idOrPosition)
+		}
+		text, by = b.sql.showID, id.String()
+	}
+	if _, err := b.query(tables.Filter{Tenant: tenant}); err != nil {
+		return tables.EventDetail{}, err
+	}
+	var r browsedDetail
+	err := b.db.read.QueryRowContext(ctx, text, by).Scan(r.columns()...)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = tables.ErrNoEvent
+	}
+	if err != nil {
+		return tables.EventDetail{}, fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Table, explain(err))
+	}
+	return r.detail(), nil
+}
+
+// Known returns those of ids that are in the table already.
+func (b *Browser) Known(ctx context.Context, tx *sql.Tx, ids []uuid.UUID) (known []uuid.UUID, err error) {
+	var a arguments
+	if _, err := a.Arg(ids); err != nil {
+		return nil, err
+	}
+	if known, err = queryIDs(ctx, tx, b.sql.known, a.args...); err != nil {
+		return nil, fmt.Errorf("look for ids in %s: %w", b.layout.Table, explain(err))
+	}
+	return known, nil
+}
+
+// queryIDs returns the ids that a statement gives.
+func queryIDs(ctx context.Context, tx *sql.Tx, statement string, args ...any) (ids []uuid.UUID, err error) {
+	rows, err := tx.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var t text
+		if err := rows.Scan(&t); err != nil {
+			return nil, err
+		}
+		id, _ := parseID(t)
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}

@@ -1,0 +1,149 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// column is what a file's schema says of one column.
+type column struct {
+	name    string
+	typ     string // upper case
+	notNull bool
+	unique  bool // alone
+	key     bool // the table's only primary key
+	strict  bool // of the table: the values are of the type
+	rowid   bool // another name of the rowid: integer, unique, never NULL, drawn by SQLite
+}
+
+// columnsOf reads a table's columns; none if there is no such table.
+func columnsOf(ctx context.Context, db *DB, table string) ([]column, error) {
+	sql, err := plain("check_columns")
+	if err != nil {
+		return nil, err
+	}
+	name, database := splitName(table)
+	rows, err := db.read.QueryContext(ctx, sql, name, database)
+	if err != nil {
+		return nil, fmt.Errorf("check table %s: %w", table, explain(err))
+	}
+	defer func() { _ = rows.Close() }()
+	var all []column
+	for rows.Next() {
+		var c column
+		var key int
+		var withoutRowid, isTable bool
+		if err := rows.Scan(&c.name, &c.typ, &c.notNull, &key, &withoutRowid, &c.strict, &isTable, &c.unique); err != nil {
+			return nil, fmt.Errorf("check table %s: %w", table, err)
+		}
+		c.key = key == 1 && c.unique
+		c.rowid = c.key && c.typ == "INTEGER" && !withoutRowid && isTable
+		c.notNull = c.notNull || c.rowid || key > 0 && withoutRowid
+		all = append(all, c)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("check table %s: %w", table, explain(err))
+	}
+	return all, nil
+}
+
+// splitName takes the attached database off a table's name.
+func splitName(table string) (name, database string) {
+	if database, name, ok := strings.Cut(table, "."); ok {
+		return name, database
+	}
+	return table, "main"
+}
+
+// checkTable answers with a SchemaError if the table lacks one of the columns, and returns all that it has.
+func checkTable(ctx context.Context, db *DB, table string, columns []string) ([]column, error) {
+	have, err := columnsOf(ctx, db, table)
+	if err != nil {
+		return nil, err
+	}
+	remedy := "add the columns or correct the layout"
+	if len(have) == 0 {
+		remedy = "make it or correct its name in the layout"
+	}
+	if set, ok := tables.Sets[table]; ok {
+		remedy = "run: outbox migrate up --set " + set
+	}
+	if len(have) == 0 {
+		return nil, &tables.SchemaError{Table: table, Remedy: remedy}
+	}
+	var missing []string
+	for _, c := range columns {
+		if !slices.ContainsFunc(have, named(c)) && !slices.Contains(missing, c) {
+			missing = append(missing, c)
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return nil, &tables.SchemaError{Table: table, Missing: missing, Remedy: remedy}
+	}
+	return have, nil
+}
+
+// named finds a column by its name, which SQLite takes in any case.
+func named(name string) func(column) bool {
+	return func(c column) bool { return strings.EqualFold(c.name, name) }
+}
+
+// checkSchema returns the columns of the store's table.
+func (s *Store) checkSchema(ctx context.Context) ([]column, error) {
+	for table, columns := range map[string][]string{
+		"outbox_lanes":  {"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"},
+		"outbox_relays": {"owner", "name", "expires_at"},
+		"job_dlq":       {"destination", "outbox_table", "event_key", "generation", "position", "origin"},
+		"apps":          {"namespace"},
+	} {
+		if _, err := checkTable(ctx, s.db, table, columns); err != nil {
+			return nil, err
+		}
+	}
+	var columns []string
+	for _, c := range s.layout.Columns() {
+		columns = append(columns, c)
+	}
+	have, err := checkTable(ctx, s.db, s.layout.Table, columns)
+	if err != nil {
+		return nil, err
+	}
+	return have, s.checkTypes(have)
+}
+
+// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first publish: a row without a position is never delivered and
+// nobody is told, and of two rows with one position the settle of one would be the other's.
+func (s *Store) checkTypes(have []column) error {
+	of := func(name string) column { return have[slices.IndexFunc(have, named(name))] }
+	var lacks []string
+	if c := of(s.layout.ID); !c.notNull {
+		lacks = append(lacks, "NOT NULL on "+c.name)
+	}
+	if c := of(s.layout.Position); !c.rowid && !(c.strict && c.notNull && c.unique && strings.HasPrefix(c.typ, "INT")) {
+		lacks = append(lacks, "INTEGER PRIMARY KEY on "+c.name)
+	}
+	if len(lacks) == 0 {
+		return nil
+	}
+	return &tables.SchemaError{Table: s.layout.Table, Missing: lacks,
+		Remedy: "a row without an id could not be told from others, and the order of delivery is that of an integer that SQLite draws and gives to one row only"}
+}
+
+// checkStatements compiles everything once where it cannot write: a table that is a view, or a name that is none, is found before anything is published.
+func (s *Store) checkStatements(ctx context.Context) error {
+	for _, p := range []*prepared{&s.sql.claim, &s.sql.backlog, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleLetter, &s.sql.settleDead} {
+		stmt, err := s.db.read.PrepareContext(ctx, p.text)
+		if err != nil {
+			return fmt.Errorf("check statements for %s: %w", s.layout.Table, explain(err))
+		}
+		if err := stmt.Close(); err != nil {
+			return fmt.Errorf("check statements for %s: %w", s.layout.Table, explain(err))
+		}
+	}
+	return nil
+}

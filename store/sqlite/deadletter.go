@@ -1,0 +1,266 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// DeadLetters is the table job_dlq for operators. It is safe for concurrent use. A page of a replay, a discard or a purge is one write transaction, and holds up other
+// writers as long as it takes. A filter by error or fingerprint, and Stats, read every letter that the rest of the filter leaves.
+type DeadLetters struct {
+	db     *DB
+	tables map[string]deadTable
+	jobs   JobReplayer
+}
+
+var _ deadletter.Store = (*DeadLetters)(nil)
+
+// DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
+type DeadLettersConfig struct {
+	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters are skipped.
+	Layouts []tables.Layout
+	// ReplayJob puts jobs back; nil: their letters are skipped.
+	ReplayJob JobReplayer
+}
+
+// JobReplayer gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or neither. An error, whose text
+// the operator is shown, leaves this letter as it is, undoes what was done in tx for it, and does not stop the others.
+type JobReplayer func(ctx context.Context, tx *sql.Tx, letter deadletter.Letter) error
+
+// deadTable is an outbox table that letters come from.
+type deadTable struct {
+	layout  tables.Layout
+	columns []letterColumn
+}
+
+// letterColumn is a column of a row that is kept in a letter: its name, and that name as a text, which is what the letter has it by.
+type letterColumn struct {
+	Name, Text string
+	Blob       bool // kept as hexadecimal digits
+}
+
+// OpenDeadLetters returns the dead letters of a file after checking that its tables fit. A table that is older than this program needs is an *tables.SchemaError.
+func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (*DeadLetters, error) {
+	if fingerprinting != nil {
+		return nil, fmt.Errorf("register fingerprint function: %w", fingerprinting)
+	}
+	d := &DeadLetters{db: db, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
+	if _, err := checkTable(ctx, db, "job_dlq", []string{"position", "origin"}); err != nil {
+		return nil, err
+	}
+	if _, err := checkTable(ctx, db, "outbox_audit", nil); err != nil {
+		return nil, err
+	}
+	for _, l := range cfg.Layouts {
+		if err := d.open(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
+}
+
+// open adds a table, if it is there.
+func (d *DeadLetters) open(ctx context.Context, l tables.Layout) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	_, err := checkTable(ctx, d.db, l.Table, columnNames(l))
+	var schema *tables.SchemaError
+	if errors.As(err, &schema) && len(schema.Missing) == 0 {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	columns, err := storedColumns(ctx, d.db, l)
+	if err != nil {
+		return err
+	}
+	d.tables[l.Table] = deadTable{layout: l, columns: columns}
+	return nil
+}
+
+// storedColumns are those that a row is kept by. Names are spelled as in the layout, where it has them.
+func storedColumns(ctx context.Context, db *DB, l tables.Layout) (all []letterColumn, err error) {
+	statement, err := plain("dlq_columns")
+	if err != nil {
+		return nil, err
+	}
+	name, database := splitName(l.Table)
+	rows, err := db.read.QueryContext(ctx, statement, name, database)
+	if err != nil {
+		return nil, fmt.Errorf("read columns of %s: %w", l.Table, explain(err))
+	}
+	defer func() { _ = rows.Close() }()
+	known := columnNames(l)
+	for rows.Next() {
+		var name string
+		var c letterColumn
+		if err := rows.Scan(&name, &c.Blob); err != nil {
+			return nil, fmt.Errorf("read columns of %s: %w", l.Table, err)
+		}
+		c.Name, c.Text = quoteName(name), quoteText(name)
+		if i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
+			c.Name = quoteName(known[i])
+		}
+		all = append(all, c)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("read columns of %s: %w", l.Table, explain(err))
+	}
+	return all, nil
+}
+
+// letterQuery is what the templates dlq_*.sql are given.
+type letterQuery struct {
+	quotedLayout // of the table that letters come from, where there is one
+	arguments
+	Columns      []letterColumn
+	KeyColumns   []letterColumn // those that make the key
+	PositionText string
+	RawTable     string // its name as letters have it
+	TableName    string // the same, as a text in SQL
+	Replace      bool   // the payload
+
+	F      deadletter.Filter
+	A      deadletter.ActionFilter
+	State  string
+	IDs    []uuid.UUID
+	Limit  int
+	After  *place
+	Rest   bool // after the table of After
+	Now    time.Time
+	Cut    time.Time // what counts is older
+	Since  string    // column
+	Reason string
+}
+
+// FirstID returns the least UUIDv7 of a time.
+func (q *letterQuery) FirstID(t time.Time) uuid.UUID {
+	var id uuid.UUID
+	binary.BigEndian.PutUint64(id[:8], uint64(max(t.UnixMilli(), 0))<<16)
+	return id
+}
+
+// servedColumns are the expressions that dlq_served is made of.
+type servedColumns struct{ Destinations, DeliveredTo string }
+
+// InRow are those of a row e.
+func (q *letterQuery) InRow() (s servedColumns) {
+	if q.Destinations != "" {
+		s = servedColumns{"e." + q.Destinations, "e." + q.DeliveredTo}
+	}
+	return s
+}
+
+// InOrigin are those of a row that letter c kept.
+func (q *letterQuery) InOrigin() (s servedColumns) {
+	if q.Destinations != "" {
+		s = servedColumns{"(c.origin ->> " + q.column(q.Destinations).Text + ")", "c.origin ->> " + q.column(q.DeliveredTo).Text}
+	}
+	return s
+}
+
+// render returns a statement; its arguments are q.args then.
+func (q *letterQuery) render(name string) (string, error) {
+	t, err := parseSQL()
+	if err != nil {
+		return "", err
+	}
+	q.args = nil
+	return render(t, name, q)
+}
+
+// each runs one of the dlq statements and calls row for each row.
+func (q *letterQuery) each(ctx context.Context, tx *sql.Tx, name string, row func(*sql.Rows) error) error {
+	statement, err := q.render(name)
+	if err != nil {
+		return err
+	}
+	rows, err := tx.QueryContext(ctx, statement, q.args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// selected returns the query of a selection. What it chooses is pending, unless discarded letters are named.
+func selected(s deadletter.Selection) (*letterQuery, error) {
+	q := &letterQuery{F: s.Filter, IDs: s.IDs, State: string(deadletter.StatePending)}
+	if s.State != "" && s.State != deadletter.StatePending {
+		return nil, fmt.Errorf("%w: only pending letters can be chosen by a filter, not %s ones", deadletter.ErrFilter, s.State)
+	}
+	if s.Discarded {
+		if len(s.IDs) == 0 {
+			return nil, fmt.Errorf("%w: discarded letters must be named by their ids", deadletter.ErrFilter)
+		}
+		q.State = "not replayed"
+	}
+	return q, nil
+}
+
+// query is q for the letters of a table.
+func (t deadTable) query(q letterQuery) *letterQuery {
+	q.quotedLayout, q.Columns = quote(t.layout), t.columns
+	q.RawTable, q.TableName, q.PositionText = t.layout.Table, quoteText(t.layout.Table), q.column(quoteName(t.layout.Position)).Text
+	for _, name := range append([]string{t.layout.Key}, t.layout.KeyScope...) {
+		if c := q.column(quoteName(name)); name != "" && name != t.layout.Position && !slices.Contains(q.KeyColumns, c) {
+			q.KeyColumns = append(q.KeyColumns, c)
+		}
+	}
+	return &q
+}
+
+// column finds the column of a quoted name.
+func (q *letterQuery) column(name string) letterColumn {
+	if i := slices.IndexFunc(q.Columns, func(c letterColumn) bool { return c.Name == name }); i >= 0 {
+		return q.Columns[i]
+	}
+	return letterColumn{Name: name, Text: "NULL"} // a generated column, which no row is kept by
+}
+
+// audit writes the record of an action into its transaction.
+func audit(ctx context.Context, tx *sql.Tx, by deadletter.Operator, action string, letters int, filter, detail any) error {
+	statement, err := plain("dlq_audit")
+	if err != nil {
+		return err
+	}
+	id, err := outbox.NewID()
+	if err != nil {
+		return err
+	}
+	chosen, err := json.Marshal(filter)
+	if err != nil {
+		return fmt.Errorf("encode filter: %w", err)
+	}
+	var more any
+	if detail != nil {
+		text, err := json.Marshal(detail)
+		if err != nil {
+			return fmt.Errorf("encode details: %w", err)
+		}
+		more = string(text)
+	}
+	if _, err := tx.ExecContext(ctx, statement, id.String(), stamp(time.Now()), by.Actor, action, letters, string(chosen), by.Reason, more); err != nil {
+		return fmt.Errorf("record action %s: %w", action, err)
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/store/sqlite/migrations"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// filled returns a file with all tables.
+func filled(t *testing.T, statements ...string) *DB {
+	t.Helper()
+	db, err := Create(t.Context(), filepath.Join(t.TempDir(), "outbox.db"), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := migrations.Up(t.Context(), db.Writes()); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range statements {
+		if _, err := db.write.ExecContext(t.Context(), statement); err != nil {
+			t.Fatalf("%s: %v", statement, err)
+		}
+	}
+	return db
+}
+
+// planOf is what SQLite says of how it runs a statement.
+func planOf(t *testing.T, db *DB, statement string, args ...any) string {
+	t.Helper()
+	for len(args) < strings.Count(statement, "?") {
+		args = append(args, nil)
+	}
+	rows, err := db.read.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+	defer func() { _ = rows.Close() }()
+	var lines []string
+	for rows.Next() {
+		var id, parent, unused int
+		var line string
+		if err := rows.Scan(&id, &parent, &unused, &line); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, line)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Plans are those of a file that nobody has analysed.
+func TestDeadLetterPlans(t *testing.T) {
+	t.Parallel()
+	db := filled(t)
+	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := uuid.New()
+	pending := letterQuery{State: "pending", Limit: 100, Reason: "r", Now: time.Now(), Cut: time.Now()}
+	with := func(change func(*letterQuery)) *letterQuery {
+		q := pending
+		change(&q)
+		return &q
+	}
+	named := with(func(q *letterQuery) { q.IDs = []uuid.UUID{id} })
+	for _, c := range []struct {
+		name  string
+		q     *letterQuery
+		index string
+	}{
+		{"dlq_list", &pending, "sqlite_autoindex_job_dlq_1"},
+		{"dlq_list", with(func(q *letterQuery) { q.F.After = id.String() }), "sqlite_autoindex_job_dlq_1 (id<?)"},
+		{"dlq_list", with(func(q *letterQuery) { q.F.Type = "none" }), "idx_job_dlq_pending_type (type=?)"},
+		{"dlq_list", with(func(q *letterQuery) { q.F.Tenant = "none" }), "idx_job_dlq_pending_app (app_id=?)"},
+		{"dlq_list", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
+		{"dlq_show", named, "idx_job_dlq_original_job_id (original_job_id=?)"},
+		{"dlq_lock", &pending, "USING INDEX job_dlq_replay"},
+		{"dlq_lock", with(func(q *letterQuery) { q.After = &place{"outbox_events", 10000, id} }), "job_dlq_replay (<expr>=? AND <expr>>?)"},
+		{"dlq_lock", with(func(q *letterQuery) { q.After, q.Rest = &place{"outbox_events", 10000, id}, true }), "job_dlq_replay (<expr>>?)"},
+		{"dlq_lock", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
+		{"dlq_discard", &pending, "job_dlq_replay"},
+		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since = "replayed", "replayed_at" }), "job_dlq_replayed (replayed_at>? AND replayed_at<?)"},
+		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since = "discarded", "discarded_at" }), "job_dlq_discarded (discarded_at>? AND discarded_at<?)"},
+		{"dlq_purgeable", with(func(q *letterQuery) { q.State, q.Since = "replayed", "replayed_at" }), "job_dlq_replayed (replayed_at>? AND replayed_at<?)"},
+		{"dlq_mark", &pending, "sqlite_autoindex_job_dlq_1 (id=?)"},
+		{"dlq_record", &pending, "idx_job_dlq_original_job_id (original_job_id=?)"},
+		{"dlq_recorded", &pending, "idx_job_dlq_original_job_id (original_job_id=?)"},
+		{"dlq_revive", d.tables["outbox_events"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_why", d.tables["outbox_events"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_revive", d.tables["event_outbox"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_insert", d.tables["crawl_outbox"].query(pending), "SEARCH x USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_why", d.tables["crawl_outbox"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_actions", &pending, "sqlite_autoindex_outbox_audit_1"},
+		// The one that reads all of an outbox table must do it once, not once a key.
+		{"dlq_order", d.tables["outbox_events"].query(pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
+		{"dlq_order", d.tables["crawl_outbox"].query(pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
+	} {
+		statement, err := c.q.render(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := planOf(t, db, statement, c.q.args...)
+		if !strings.Contains(plan, c.index) {
+			t.Errorf("%s is not served by %s:\n%s", c.name, c.index, plan)
+		}
+		// A page must not cost what all that follows costs.
+		if paged := c.q.After != nil || c.q.F.After != "" || c.q == &pending; paged && c.name != "dlq_order" && strings.Contains(plan, "FOR ORDER BY") {
+			t.Errorf("%s sorts:\n%s", c.name, plan)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// relaysKept is how long a relay that has gone is remembered.
+const relaysKept = time.Minute
+
+// Lease implements outbox.LaneStore. It asks before it waits for the file's write lock, and mostly there is nothing to write. The clock is the machine's: the database has no
+// other, and all who may serve the file share it.
+func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
+	var due bool
+	err = s.db.snapshot(ctx, func(tx *sql.Tx) error {
+		at := s.leaseArgs(request)
+		if err := tx.QueryRowContext(ctx, s.sql.leaseDue, append(at.args(), outbox.Lanes, request.Leaving)...).Scan(&due); err != nil || due {
+			return err
+		}
+		leased, err = s.held(ctx, tx, at)
+		return err
+	})
+	if err == nil && due {
+		err = s.db.inTx(ctx, func(tx *sql.Tx) error {
+			at := s.leaseArgs(request) // again: it may have waited
+			if err := s.take(ctx, tx, at, request); err != nil {
+				return err
+			}
+			leased, err = s.held(ctx, tx, at)
+			return err
+		})
+	}
+	if err != nil {
+		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, explain(err))
+	}
+	return leased, nil
+}
+
+// leaseArgs are the parameters ?1 to ?5 of the statements of leases, at one time.
+type leaseArgs struct {
+	table, owner string
+	now          time.Time
+	ttl          time.Duration
+}
+
+func (s *Store) leaseArgs(r outbox.LeaseRequest) leaseArgs {
+	return leaseArgs{table: s.layout.Table, owner: r.Owner.String(), now: time.Now(), ttl: r.TTL}
+}
+
+func (a leaseArgs) args() []any {
+	return []any{a.table, a.owner, stamp(a.now), stamp(a.now.Add(a.ttl * 2 / 3)), stamp(a.now.Add(a.ttl))}
+}
+
+// take writes what is due.
+func (s *Store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.LeaseRequest) error {
+	// Each time: lanes whose rows are gone (a file put together by hand) nobody could serve, and every relay would look as if it stood by.
+	if _, err := tx.ExecContext(ctx, s.sql.leaseRows, at.table, outbox.Lanes); err != nil {
+		return err
+	}
+	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name)
+	if r.Leaving {
+		enrol, args = s.sql.leaseQuit, []any{at.table, at.owner}
+	}
+	if _, err := tx.ExecContext(ctx, enrol, args...); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, s.sql.leaseTake, append(at.args(), outbox.Lanes)...); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, s.sql.leaseSweep, at.table, at.owner, stamp(at.now.Add(-relaysKept)))
+	return err
+}
+
+// held reads what the caller holds.
+func (s *Store) held(ctx context.Context, tx *sql.Tx, at leaseArgs) (leased outbox.Leased, err error) {
+	rows, err := tx.QueryContext(ctx, s.sql.leaseHeld, append(at.args(), outbox.Lanes)...)
+	if err != nil {
+		return outbox.Leased{}, err
+	}
+	defer func() { _ = rows.Close() }()
+	leased.Remaining = at.ttl
+	for rows.Next() {
+		var lane outbox.Lane
+		var number sql.NullInt16
+		var event, expires sql.NullString
+		if err := rows.Scan(&number, &lane.Epoch, &lane.Crashes, &lane.Trial.Size, &event, &expires, &leased.Share); err != nil {
+			return outbox.Leased{}, fmt.Errorf("read lanes: %w", err)
+		}
+		if !number.Valid { // none held; the row is there for the share's sake
+			continue
+		}
+		lane.Number = number.Int16
+		if event.Valid {
+			if lane.Trial.Event, err = uuid.Parse(event.String); err != nil {
+				return outbox.Leased{}, fmt.Errorf("read lane %d: %w", lane.Number, err)
+			}
+		}
+		until, err := parseTime(expires.String)
+		if err != nil {
+			return outbox.Leased{}, fmt.Errorf("read lane %d: %w", lane.Number, err)
+		}
+		leased.Remaining = min(leased.Remaining, until.Sub(at.now.Round(0))) // Round: by the wall clock, as what is stored
+		leased.Lanes = append(leased.Lanes, lane)
+	}
+	return leased, rows.Err()
+}
+
+// Release implements outbox.LaneStore.
+func (s *Store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
+	err := s.eachLane(ctx, s.sql.leaseRelease, lanes, func(l outbox.Lane) []any {
+		return []any{s.layout.Table, owner.String(), l.Number, l.Epoch}
+	})
+	if err != nil {
+		return fmt.Errorf("release lanes of %s: %w", s.layout.Table, explain(err))
+	}
+	return nil
+}
+
+// Leave implements outbox.LaneStore.
+func (s *Store) Leave(ctx context.Context, owner uuid.UUID) error {
+	err := s.db.inTx(ctx, func(tx *sql.Tx) error {
+		for _, text := range []string{s.sql.leaseQuit, s.sql.leaseLeave} {
+			if _, err := tx.ExecContext(ctx, text, s.layout.Table, owner.String()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("leave the relays of %s: %w", s.layout.Table, explain(err))
+	}
+	return nil
+}
+
+// Mark implements outbox.LaneStore.
+func (s *Store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
+	err := s.eachLane(ctx, s.sql.leaseMark, lanes, func(l outbox.Lane) []any {
+		var event any
+		if l.Trial.Event != uuid.Nil {
+			event = l.Trial.Event.String()
+		}
+		return []any{s.layout.Table, owner.String(), l.Number, l.Epoch, l.Crashes, l.Trial.Size, event}
+	})
+	if err != nil {
+		return fmt.Errorf("mark lanes of %s: %w", s.layout.Table, explain(err))
+	}
+	return nil
+}
+
+// eachLane runs a statement for every lane, in one transaction.
+func (s *Store) eachLane(ctx context.Context, text string, lanes []outbox.Lane, args func(outbox.Lane) []any) error {
+	return s.db.inTx(ctx, func(tx *sql.Tx) error {
+		stmt, err := tx.PrepareContext(ctx, text)
+		if err != nil {
+			return err
+		}
+		for _, l := range lanes {
+			if _, err := stmt.ExecContext(ctx, args(l)...); err != nil {
+				return err
+			}
+		}
+		return nil // the statement is closed with the transaction
+	})
+}

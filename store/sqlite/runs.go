@@ -1,0 +1,283 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/uuid"
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/crawl"
+)
+
+// Runs keeps crawl runs, their log and their outbox in the tables of set crawl. It is safe for concurrent use.
+//
+// Every statement names its tenant, but for those of a worker, which are for the runs of all. What jsonb would refuse is refused here too, so that what was tried
+// on a file works in production.
+type Runs struct {
+	db     *DB
+	reads  struct{ get, list, events, lastSeqs, next *sql.Stmt }
+	writes struct {
+		create, byKey, lock, last, known, append, send, change, saveProgress *sql.Stmt
+		next, claim, renew, held, release                                    *sql.Stmt
+	}
+}
+
+var _ crawl.Store = (*Runs)(nil)
+
+// OpenRuns returns the runs of a file after checking its tables: if they are missing or older than it needs the error is an *tables.SchemaError. It waits for
+// a transaction that writes.
+func OpenRuns(ctx context.Context, db *DB) (*Runs, error) {
+	for table, columns := range map[string][]string{
+		"crawl_runs":   {"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at", "next_node", "node_state", "steps_done", "node_attempts"},
+		"crawl_events": {"event_id", "seq", "tenant_id"},
+		"crawl_outbox": {"event_id", "seq", "tenant_id"},
+	} {
+		if _, err := checkTable(ctx, db, table, columns); err != nil {
+			return nil, err
+		}
+	}
+	r := &Runs{db: db}
+	in, w := &r.reads, &r.writes
+	if err := compile(ctx, db.read, nil, map[string]**sql.Stmt{
+		"run_get": &in.get, "run_list": &in.list, "run_events": &in.events, "run_last_seqs": &in.lastSeqs, "run_next": &in.next,
+	}); err != nil {
+		return nil, err
+	}
+	if err := compile(ctx, db.write, struct{ Progress bool }{false}, map[string]**sql.Stmt{
+		"run_create": &w.create, "run_by_key": &w.byKey, "run_lock": &w.lock, "run_last": &w.last, "run_known": &w.known, "run_append": &w.append, "run_send": &w.send,
+		"run_change": &w.change, "run_next": &w.next, "run_claim": &w.claim, "run_renew": &w.renew, "run_held": &w.held, "run_release": &w.release,
+	}); err != nil {
+		return nil, err
+	}
+	if err := compile(ctx, db.write, struct{ Progress bool }{true}, map[string]**sql.Stmt{"run_change": &w.saveProgress}); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// compile prepares statements for as long as the DB is open. In a transaction on the only connection that writes it would be too late.
+func compile(ctx context.Context, db *sql.DB, data any, statements map[string]**sql.Stmt) error {
+	t, err := parseSQL()
+	if err != nil {
+		return err
+	}
+	for name, dst := range statements {
+		text, err := render(t, name, data)
+		if err != nil {
+			return err
+		}
+		if *dst, err = db.PrepareContext(ctx, text); err != nil {
+			return fmt.Errorf("prepare %s: %w", name, explain(err))
+		}
+	}
+	return nil
+}
+
+// CreateRun implements crawl.Store.
+func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun) (run crawl.Run, created bool, err error) {
+	if err = checkJSON("deviceConfig", n.DeviceConfig); err == nil {
+		err = r.db.inTx(ctx, func(tx *sql.Tx) error {
+			id, err := outbox.NewID()
+			if err != nil {
+				return err
+			}
+			row := tx.StmtContext(ctx, r.writes.create).QueryRowContext(ctx, tenant, n.AppPackage, jsonText(n.DeviceConfig), n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey, id,
+				stamp(time.Now()))
+			if err = scanRun(row, &run); !errors.Is(err, sql.ErrNoRows) {
+				created = err == nil
+				return refusedCheck(err, "run")
+			}
+			if err := scanRun(tx.StmtContext(ctx, r.writes.byKey).QueryRowContext(ctx, tenant, n.IdempotencyKey), &run); err != nil {
+				return err
+			}
+			if run.AppPackage != n.AppPackage || !sameJSON(run.DeviceConfig, n.DeviceConfig) || run.MaxSteps != n.MaxSteps || run.Goal != n.Goal || run.Crawler != n.Crawler {
+				return crawl.ErrKeyReused
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return crawl.Run{}, false, fmt.Errorf("create run: %w", explain(err))
+	}
+	return run, created, nil
+}
+
+// GetRun implements crawl.Store.
+func (r *Runs) GetRun(ctx context.Context, tenant string, id uuid.UUID) (run crawl.Run, err error) {
+	err = scanRun(r.reads.get.QueryRowContext(ctx, tenant, id), &run)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = crawl.ErrNotFound
+	}
+	if err != nil {
+		return crawl.Run{}, fmt.Errorf("get run %s: %w", id, explain(err))
+	}
+	return run, nil
+}
+
+// Readable tells whether the runs can be read, which takes more than a file that is open. It costs one probe of the primary key.
+func (r *Runs) Readable(ctx context.Context) error {
+	if _, err := r.GetRun(ctx, crawl.DefaultTenant, uuid.Nil); !errors.Is(err, crawl.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
+// CheckGateway is for stores with roles: whoever has opened the file may do everything.
+func (r *Runs) CheckGateway(context.Context) error { return nil }
+
+// CheckWorker is as CheckGateway.
+func (r *Runs) CheckWorker(context.Context) error { return nil }
+
+// ListRuns implements crawl.Store.
+func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (runs []crawl.Run, err error) {
+	before, id := stamp(f.Before.CreatedAt), f.Before.ID.String()
+	if f.Before == (crawl.Cursor{}) {
+		before, id = "~", "~" // after every time and id
+	}
+	limit := f.Limit
+	if limit <= 0 {
+		limit = 50
+	}
+	err = query(ctx, r.reads.list, func(rows *sql.Rows) error {
+		var run crawl.Run
+		err := scanRun(rows, &run)
+		runs = append(runs, run)
+		return err
+	}, tenant, string(f.Status), f.AppPackage, before, id, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	return runs, nil
+}
+
+// pageBytes is how much of payloads a page of a log has, beside one event more: 500 events may be half a gigabyte, for each reader that is behind.
+const pageBytes = 2 << 20
+
+// errEnough ends a query early.
+var errEnough = errors.New("that is enough")
+
+// ListEvents implements crawl.Store. A page ends where its payloads reach pageBytes; what comes after is not read.
+func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
+	bytes := 0
+	err = query(ctx, r.reads.events, func(rows *sql.Rows) (err error) {
+		if bytes >= pageBytes {
+			return errEnough
+		}
+		e := crawl.Event{Run: run, Tenant: tenant}
+		var at string
+		if err := rows.Scan(&e.Seq, &e.ID, &e.Type, &at, (*[]byte)(&e.Payload)); err != nil {
+			return err
+		}
+		e.CreatedAt, err = parseTime(at)
+		events, bytes = append(events, e), bytes+len(e.Payload)
+		return err
+	}, tenant, run, after, limit)
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, fmt.Errorf("list events of run %s: %w", run, err)
+	}
+	if len(events) == 0 { // of a run without events, of one that has been read to its end, or of none
+		_, err = r.GetRun(ctx, tenant, run)
+		return nil, err
+	}
+	return events, nil
+}
+
+// LastSeqs implements crawl.Store.
+func (r *Runs) LastSeqs(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error) {
+	last := make(map[uuid.UUID]int64, len(runs))
+	err := query(ctx, r.reads.lastSeqs, func(rows *sql.Rows) error {
+		var id uuid.UUID
+		var seq sql.NullInt64
+		err := rows.Scan(&id, &seq)
+		if seq.Valid {
+			last[id] = seq.Int64
+		}
+		return err
+	}, tenant, jsonList(runs))
+	if err != nil {
+		return nil, fmt.Errorf("look up the last events of %d runs: %w", len(runs), err)
+	}
+	return last, nil
+}
+
+// query calls scan for each row, until it fails.
+func query(ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) error, args ...any) error {
+	rows, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return explain(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return explain(rows.Err())
+}
+
+// scanRun reads run_columns, the number of the last event, and what comes after them.
+func scanRun(row interface{ Scan(...any) error }, r *crawl.Run, more ...any) error {
+	var created string
+	var started, completed, cancelled sql.NullString
+	err := row.Scan(append([]any{&r.ID, &r.Tenant, &r.Status, &r.AppPackage, (*[]byte)(&r.DeviceConfig), &r.MaxSteps, &r.Goal, &r.Crawler,
+		&created, &started, &completed, &cancelled, &r.Error, &r.LastSeq}, more...)...)
+	if err != nil {
+		return err
+	}
+	if r.CreatedAt, err = parseTime(created); err != nil {
+		return err
+	}
+	for dst, at := range map[**time.Time]sql.NullString{&r.StartedAt: started, &r.CompletedAt: completed, &r.CancelledAt: cancelled} {
+		if *dst, err = timePointer(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jsonText returns JSON as a column has it, NULL for nil.
+func jsonText(b json.RawMessage) any {
+	if b == nil {
+		return nil
+	}
+	return string(b)
+}
+
+// jsonList returns a list as one parameter, for json_each.
+func jsonList[T string | uuid.UUID](list []T) string {
+	b, err := json.Marshal(append([]T{}, list...)) // no list is an empty one, not null
+	if err != nil {
+		panic("marshal a list of texts: " + err.Error()) // they always marshal
+	}
+	return string(b)
+}
+
+// checkJSON reports what PostgreSQL's jsonb would refuse, as a *crawl.FieldError. SQLite takes more, and in a column all of it. crawl.Service finds it before, so this is
+// for other callers.
+func checkJSON(field string, b json.RawMessage) error {
+	if b == nil {
+		return nil
+	}
+	probe := outbox.Event{Topic: field, Source: crawl.Source, Payload: b}
+	if refused, ok := errors.AsType[*outbox.FieldError](probe.Validate(math.MaxInt32)); ok {
+		return &crawl.FieldError{Field: field, Problem: refused.Problem}
+	}
+	return nil
+}
+
+// refusedCheck makes the refusal of one of the tables' checks, as of a text's length, a *crawl.FieldError.
+func refusedCheck(err error, field string) error {
+	var refused *driver.Error
+	if errors.As(err, &refused) && refused.Code() == codes.SQLITE_CONSTRAINT_CHECK {
+		return &crawl.FieldError{Field: field, Problem: "is refused by the database: " + refused.Error()}
+	}
+	return err
+}

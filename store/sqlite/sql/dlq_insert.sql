@@ -1,0 +1,27 @@
+-- dlq: puts rows that left their table when they died back into it, as they were, at their old position. ?1 a JSON array of ids of letters, ?2 a payload instead of the letter's,
+-- or NULL. In a write transaction. Returns the events it put back.
+-- Index: that of the position. The id is not looked for: crawl_outbox has no index on it, and a row of the same event stands at the same position.
+WITH chosen AS MATERIALIZED (
+    {{template "dlq_chosen"}}
+), ranked AS MATERIALIZED (
+    SELECT c.event, c.generation, c.destinations, c.whole, l.origin, l.payload, l.error_history,
+           row_number() OVER (PARTITION BY c.event ORDER BY l.generation DESC, l.id DESC) AS rank
+      FROM chosen c JOIN job_dlq l ON l.original_job_id = c.event AND l.id IN (SELECT value FROM json_each(?1))
+     WHERE l.origin IS NOT NULL
+)
+INSERT INTO {{.Table}} ({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Name}}{{end}})
+SELECT {{range $i, $c := .Columns}}{{if $i}}, {{end}}
+       {{- if eq $c.Name $.Payload}}coalesce(?2, c.payload)
+       {{- else if eq $c.Name $.Attempts}}0
+       {{- else if eq $c.Name $.NextRetryAt}}NULL
+       {{- else if eq $c.Name $.Generation}}max(coalesce(c.origin ->> {{$c.Text}}, 0), c.generation) + 1
+       {{- else if eq $c.Name $.DeliveredTo}}{{template "dlq_served" $.InOrigin}}
+       {{- else if eq $c.Name $.ErrorHistory}}c.error_history
+       {{- else if $c.Blob}}coalesce(unhex(c.origin ->> {{$c.Text}}), c.origin ->> {{$c.Text}})
+       {{- else}}c.origin ->> {{$c.Text}}{{end}}
+       {{- end}}
+  FROM ranked c
+ WHERE c.rank = 1
+   AND NOT EXISTS (SELECT 1 FROM {{.Table}} AS x WHERE x.{{.Position}} = c.origin ->> {{.PositionText}})
+   AND coalesce(?2, '') IS NOT NULL
+RETURNING {{.ID}}

@@ -1,0 +1,17 @@
+-- dlq: puts dead rows back into their queue, at the place they have. ?1 a JSON array of ids of letters, ?2 a payload instead of the row's, or NULL.
+-- In a write transaction. Returns the events it put back; the rest is not in a state to be put back. Index: that of the position.
+-- The generation rises, or the sink would refuse the event as a copy. Of several destinations only those of the letters are served again.
+WITH chosen AS MATERIALIZED (
+    {{template "dlq_chosen"}}
+)
+UPDATE {{.Table}} AS e
+   SET {{if .Status}}{{.Status}} = {{.Pending}}, {{end}}{{.Attempts}} = 0, {{.NextRetryAt}} = NULL
+       {{- if .DeliveredAt}}, {{.DeliveredAt}} = NULL{{end}}
+       {{- if .Generation}}, {{.Generation}} = max(coalesce(e.{{.Generation}}, 0), c.generation) + 1{{end}}
+       {{- if .DeliveredTo}}, {{.DeliveredTo}} = {{template "dlq_served" .InRow}}{{end}}
+       {{- if .Replace}}, {{.Payload}} = ?2{{end}}
+  FROM chosen c
+ WHERE {{template "dlq_same" .}}
+   AND ({{template "dlq_dead" .}})
+   AND coalesce(?2, '') IS NOT NULL -- a statement must name all its parameters
+RETURNING {{.ID}}

@@ -1,0 +1,14 @@
+-- retention: removes rows that were found, if they are still due. ?1 before when they were delivered, ?2 a JSON array of positions, of letters ids.
+-- In a write transaction in which the caller holds the table's maintenance. Index: the position's, or job_dlq's primary key.
+DELETE FROM {{.Table}} AS e WHERE {{template "found_rows" .}}
+
+{{- define "found_rows"}}e.{{or .Position .ID}} IN (SELECT value FROM json_each(?2)) AND {{template "removable" .}}{{end}}
+
+{{- define "retention_position"}}{{if .Position}}e.{{.Position}}{{else}}0{{end}}{{end}}
+
+{{- /* Every column by its name; what is JSON as JSON, and bytes as their hexadecimal digits, as PostgreSQL spells them. */ -}}
+{{define "whole_row" -}}
+    json_object({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Text}}, {{if $c.JSON -}}
+        CASE WHEN json_valid(e.{{$c.Name}}) THEN json(e.{{$c.Name}}) ELSE e.{{$c.Name}} END
+        {{- else}}CASE typeof(e.{{$c.Name}}) WHEN 'blob' THEN '\x' || lower(hex(e.{{$c.Name}})) ELSE e.{{$c.Name}} END{{end}}{{end}})
+{{- end}}

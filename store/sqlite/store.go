@@ -1,0 +1,82 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// Store is an outbox table that a relay can serve. It is safe for concurrent use.
+type Store struct {
+	db         *DB
+	layout     tables.Layout
+	sql        statements
+	fair       fairness
+	trusted    bool // the table's own checks see to it that payloads are JSON
+	maxPayload int  // bytes; a longer one is a defect
+}
+
+// maxPayload is below what a broker answers by closing the connection, and so the whole relay would wait for ever (Redis: 512 MB).
+const maxPayload = 256 << 20
+
+var _ tables.Store = (*Store)(nil)
+
+// Open returns the store of a table after checking that the file is whole and that the table fits the layout. A table that is missing or older than
+// the layout needs is an *tables.SchemaError.
+func Open(ctx context.Context, db *DB, layout tables.Layout) (*Store, error) {
+	if err := layout.Validate(); err != nil {
+		return nil, err
+	}
+	if err := db.CheckIntegrity(ctx); err != nil {
+		return nil, err
+	}
+	s := &Store{db: db, layout: layout, maxPayload: maxPayload}
+	_, s.trusted = tables.Sets[layout.Table]
+	columns, err := s.checkSchema(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.sql.prepare(layout, columns); err != nil {
+		return nil, err
+	}
+	if err := s.checkStatements(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.findFairness(ctx, columns); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Backlog counts undelivered rows up to limit.
+func (s *Store) Backlog(ctx context.Context, limit int) (tables.Backlog, error) {
+	b, err := s.backlog(ctx, limit)
+	if err != nil {
+		return tables.Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, explain(err))
+	}
+	return b, nil
+}
+
+func (s *Store) backlog(ctx context.Context, limit int) (b tables.Backlog, err error) {
+	stmt, err := s.sql.backlog.on(ctx, s.db.read)
+	if err != nil {
+		return b, err
+	}
+	var written sql.NullString
+	var id text
+	if err := stmt.QueryRowContext(ctx, limit).Scan(&b.Count, &written, &id); err != nil {
+		return b, err
+	}
+	oldest, err := parseTime(written.String)
+	if err != nil { // none, or what is no time: the claim says so
+		parsed, _ := parseID(id)
+		oldest = tables.TimeOfID(parsed)
+	}
+	if !oldest.IsZero() {
+		b.Oldest = max(time.Since(oldest), 0)
+	}
+	return b, nil
+}

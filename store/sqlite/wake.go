@@ -1,0 +1,83 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// lookEvery is how often Listen looks. A look is a read of shared memory and costs microseconds; this many a second are a fraction of a percent of one CPU.
+const lookEvery = 5 * time.Millisecond
+
+// Listen calls wake soon after anybody has committed anything to the file, this process or another, with this library or without, until ctx ends. It does not know into which table:
+// the name is always "", for all of them. It opens a connection for itself. Waking is a courtesy: one that is lost costs the relay's poll interval and nothing else.
+func Listen(ctx context.Context, db *DB, log *slog.Logger, wake func(table string)) error {
+	text, err := plain("wake")
+	if err != nil {
+		return err
+	}
+	complained := false
+	for {
+		err := listen(ctx, db, text, func() {
+			if complained {
+				log.Info("watching for new events again", "file", db.path)
+			}
+			complained = false
+		}, wake)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !complained {
+			log.Warn("cannot watch for new events, polling only", "file", db.path, "error", err)
+			complained = true
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// listen calls ready once it has looked.
+func listen(ctx context.Context, db *DB, text string, ready func(), wake func(table string)) (err error) {
+	own, err := sql.Open("sqlite", source(db.full, "rw", "deferred", "query_only(1)"))
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	defer func() { err = errors.Join(err, own.Close()) }()
+	conn, err := own.Conn(ctx) // one connection: the number is compared with what the same one saw before
+	if err != nil {
+		return fmt.Errorf("open: %w", explain(err))
+	}
+	defer func() { _ = conn.Close() }()
+	look, err := conn.PrepareContext(ctx, text)
+	if err != nil {
+		return fmt.Errorf("prepare: %w", explain(err))
+	}
+	defer func() { _ = look.Close() }() // or its connection would stay open under the pool's close, and keep the WAL from going
+	var seen int64
+	if err := look.QueryRowContext(ctx).Scan(&seen); err != nil {
+		return fmt.Errorf("look: %w", explain(err))
+	}
+	ready()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		before := seen
+		if err := look.QueryRowContext(ctx).Scan(&seen); err != nil {
+			return fmt.Errorf("look: %w", explain(err))
+		}
+		if seen != before {
+			wake("")
+		}
+	}
+}

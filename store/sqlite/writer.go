@@ -1,0 +1,150 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"text/template"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// rowsPerInsert is how many events one statement takes. With twelve parameters each they stay far below the 32,766 that SQLite allows, and longer statements gain nothing.
+const rowsPerInsert = 200
+
+// NewWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, sqlx, ent, bun), with any SQLite driver: the transaction need not be of
+// this package's DB. The table must have the columns of outbox_events. See outbox.Writer for what Write guarantees; Strict order costs nothing here, because positions are
+// always in the order of the commits. An error of the database undoes the call and, unlike in PostgreSQL, leaves the transaction usable where SQLite itself does.
+func NewWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
+	table := cfg.Table
+	if table == "" {
+		table = tables.OutboxEvents().Table
+	}
+	if err := tables.CheckName(table); err != nil {
+		return nil, fmt.Errorf("configure writer: table: %w", err)
+	}
+	t, err := parseSQL()
+	if err != nil {
+		return nil, err
+	}
+	in := &inserter{templates: t, table: quoteTable(table), returning: cfg.OnDuplicate == outbox.RefuseDuplicate}
+	if in.one, err = render(t, "write_one", in.names(1)); err != nil {
+		return nil, err
+	}
+	return outbox.NewWriter(in, cfg), nil
+}
+
+type inserter struct {
+	templates *template.Template
+	table     string
+	one       string
+	returning bool // the ids that were new; nobody asks for them when duplicates are ignored
+
+	mu   sync.Mutex
+	many map[int]string // by how many rows they take, at most rowsPerInsert of them
+}
+
+// writeNames is what the templates write*.sql are given.
+type writeNames struct {
+	Table     string
+	Returning bool
+	Rows      []struct{}
+}
+
+func (in *inserter) names(rows int) writeNames {
+	return writeNames{in.table, in.returning, make([]struct{}, rows)}
+}
+
+// statement returns the one that inserts so many rows.
+func (in *inserter) statement(rows int) (string, error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if text, ok := in.many[rows]; ok {
+		return text, nil
+	}
+	text, err := render(in.templates, "write", in.names(rows))
+	if err != nil {
+		return "", err
+	}
+	if in.many == nil {
+		in.many = map[int]string{}
+	}
+	in.many[rows] = text
+	return text, nil
+}
+
+// Insert implements outbox.Inserter. Order needs nothing: see NewWriter.
+func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _ outbox.Order) (inserted []uuid.UUID, err error) {
+	switch {
+	case len(rows) == 1:
+		result, err := tx.ExecContext(ctx, in.one, rowArgs(nil, &rows[0])...)
+		if err != nil {
+			return nil, explain(err)
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			return nil, err
+		}
+		return []uuid.UUID{rows[0].ID}, nil
+	case len(rows) <= rowsPerInsert:
+		return in.insert(ctx, tx, rows)
+	}
+	// Several statements: if a later one fails, nothing of the call may stay in the transaction.
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT outbox_write"); err != nil {
+		return nil, explain(err)
+	}
+	for len(rows) > 0 && err == nil {
+		n := min(len(rows), rowsPerInsert)
+		var ids []uuid.UUID
+		ids, err = in.insert(ctx, tx, rows[:n])
+		inserted, rows = append(inserted, ids...), rows[n:]
+	}
+	end := "RELEASE outbox_write"
+	if err != nil {
+		inserted, end = nil, "ROLLBACK TO outbox_write; RELEASE outbox_write"
+	}
+	if _, ending := tx.ExecContext(context.WithoutCancel(ctx), end); ending != nil {
+		err = errors.Join(err, explain(ending))
+	}
+	return inserted, err
+}
+
+// insert is one statement, which SQLite does wholly or not at all.
+func (in *inserter) insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row) (inserted []uuid.UUID, err error) {
+	text, err := in.statement(len(rows))
+	if err != nil {
+		return nil, err
+	}
+	args := make([]any, 0, strings.Count(text, "?"))
+	for i := range rows {
+		args = rowArgs(args, &rows[i])
+	}
+	if !in.returning {
+		_, err := tx.ExecContext(ctx, text, args...)
+		return nil, explain(err)
+	}
+	result, err := tx.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer func() { _ = result.Close() }()
+	for result.Next() {
+		var id uuid.UUID
+		if err := result.Scan(&id); err != nil {
+			return nil, fmt.Errorf("read id: %w", err)
+		}
+		inserted = append(inserted, id)
+	}
+	return inserted, explain(result.Err())
+}
+
+// rowArgs adds the parameters of one row. Texts, not bytes: a payload that is a BLOB is no JSON to SQLite.
+func rowArgs(args []any, r *outbox.Row) []any {
+	return append(args, r.ID.String(), r.Topic, stamp(r.OccurredAt), r.SchemaID, r.SchemaVersion, r.AggregateID, r.AggregateType, r.TenantID, r.Source,
+		string(r.DestinationsJSON), string(r.Payload), string(r.MetadataJSON))
+}
