@@ -115,9 +115,9 @@ func (k *leaseKeeper) check(ctx context.Context) error {
 	if len(surplus) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, k.relay.cfg.LeaseTTL/3)
+	reqCtx, cancel := context.WithTimeout(ctx, k.relay.cfg.LeaseTTL/3)
 	defer cancel()
-	if err := k.relay.store.Release(ctx, k.relay.owner, surplus); err != nil {
+	if err := k.relay.store.Release(reqCtx, k.relay.owner, surplus); err != nil {
 		return k.failed(ctx, fmt.Errorf("hand over %d lanes: %w", len(surplus), err))
 	}
 	return nil

@@ -174,6 +174,9 @@ func showsLetters(t *testing.T, s *storeSuite) {
 	if shown, err := d.Show(t.Context(), originals[0], ""); err != nil || tails(shown) != "51" || shown[0].State != deadletter.StateReplayed || time.Since(*shown[0].ReplayedAt).Abs() > time.Minute {
 		t.Errorf("both letters of one event: got %q, error %v", tails(shown), err)
 	}
+	if _, err := d.Show(t.Context(), originals[0], "nobody"); !errors.Is(err, deadletter.ErrNoLetter) {
+		t.Errorf("of another tenant: error %v", err)
+	}
 	if _, err := d.Show(t.Context(), newID(t), ""); !errors.Is(err, deadletter.ErrNoLetter) {
 		t.Errorf("unknown letter: got %v, want ErrNoLetter", err)
 	}

@@ -35,7 +35,7 @@ func browsesMapped(t *testing.T, s *storeSuite) {
 		s.legacy(t, fmt.Sprintf("t.%d", i), "k")
 	}
 	bare := newID(t)
-	s.Exec(t, "INSERT INTO legacy (uid, kind, tries, done_at) VALUES (?1, 'done', 0, ?2)", bare.String(), time.Now())
+	s.Exec(t, "INSERT INTO legacy (uid, kind, tries, done_at) VALUES (?1, 'done', NULL, ?2)", bare.String(), time.Now())
 	b := s.Browser(t, layout)
 	if rows, next, err := b.List(t.Context(), tables.Filter{Statuses: []string{"pending"}, Key: "k", Tenant: "eu", Topic: "t.1"}); err != nil || len(rows) != 1 || next != "" || rows[0].Topic != "t.1" || *rows[0].Key != "k" || *rows[0].Tenant != "eu" {
 		t.Errorf("got %+v, %q, error %v", rows, next, err)

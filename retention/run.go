@@ -12,7 +12,7 @@ import (
 const logEvery = 10 * time.Second
 
 // grace is how long a database that does not answer may keep a keeper that was told to stop, for its lease and again for giving that up.
-const grace = time.Second / 2
+const grace = 2 * time.Second
 
 // Report is what a run did, or so far.
 type Report struct {

@@ -7,6 +7,8 @@
 // The table in stream_faults_test.go is about what comes after: runs that `outbox serve` streams and crawls. There the log is what was written, and each viewer's
 // joined record what arrived.
 //
+// The tests of SQLite have one file in the place of PostgreSQL, and this binary, started again, in that of the producers: programs that write are killed there too.
+//
 // Not guaranteed: that a fault strikes at the same instruction again. The seed decides what is chosen (when, how often, which relay), not what the
 // scheduler makes of it.
 //

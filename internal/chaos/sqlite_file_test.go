@@ -259,9 +259,12 @@ func (f *file) finish(name string, struck int) {
 	if report.Acknowledged == 0 {
 		t.Error("nothing was written")
 	}
-	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  duplicated %d  out of order %d  drained in %.2f s  (%.0f s)%s\n",
-		name, struck, report.Acknowledged, unknown, report.Received, report.Dead, report.Lost.Count, report.Invented.Count, report.Duplicated.Count+f.again, report.OutOfOrder.Count, recovery.Seconds(),
-		time.Since(f.began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
+	if *long && strings.Contains(name, "kills") && unknown == 0 {
+		t.Error("no kill fell between COMMIT and its answer")
+	}
+	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  duplicated %d  out of order %d  drained in %.2f s  (%.0f s)%s%s\n",
+		name, struck, report.Acknowledged, unknown, report.Received, report.Dead, report.Lost.Count, report.Invented.Count, report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
+		time.Since(f.began).Seconds(), map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], map[bool]string{true: "  FAILED"}[t.Failed()])
 }
 
 // sound looks at a file that nobody has open: all went back into it, it is whole, nobody holds anything, and no event was blamed.

@@ -54,7 +54,7 @@ func (f *file) moment(count func() int) {
 	for before, deadline := count(), time.Now().Add(time.Second); count() == before && time.Now().Before(deadline); {
 		time.Sleep(100 * time.Microsecond)
 	}
-	f.pause(0, 2*time.Millisecond)
+	f.pause(0, 500*time.Microsecond)
 }
 
 // A program that writes and relays by itself is killed again and again, beside one that writes with plain SQL. Its sink refuses nothing, so what was published and not settled comes

@@ -141,8 +141,9 @@ func (p *playing) run(ctx context.Context, role string) (err error) {
 	return errors.Join(err, relaying)
 }
 
-// wholeRelay is the relay of roleWhole: what it may publish again after a kill is a batch of each worker.
-var wholeRelay = outbox.RelayConfig{Name: "outbox_events", Workers: 2, BatchRecords: 20, LeaseTTL: killTTL}
+// wholeRelay is the relay of roleWhole: what it may publish again after a kill is a batch of each worker. Not less than 64 in a batch, because that many are tried at once
+// of a lane at which relays died.
+var wholeRelay = outbox.RelayConfig{Name: "outbox_events", Workers: 2, BatchRecords: 64, LeaseTTL: killTTL}
 
 // pipe is a Sink that refuses nothing.
 type pipe struct{}
@@ -302,8 +303,8 @@ func (l *ledger) take(s saying, life int) {
 	}
 }
 
-// failed counts transactions that ended with an error that contains text.
-func (l *ledger) failed(text string) (n int) {
+// refusals counts transactions that ended with an error that contains text.
+func (l *ledger) refusals(text string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.failures {

@@ -77,8 +77,9 @@ func (a *app) root() *cobra.Command {
 		Short: "Commit your event with your data, and it arrives",
 		Long: `outbox delivers events that applications write into a table of their own database, in the
 transaction that changes their data. So an event exists exactly if its change does, and a
-relay delivers it afterwards: in order for its key, once, to Redis.
+relay delivers it afterwards: in order for its key, once, to Redis or within the process.
 
+    outbox dev                                              try all of it on one file, with nothing installed
     outbox migrate up                                       make the tables
     outbox write --topic order.placed --key 42 < order.json    or INSERT INTO outbox_events …
     outbox relay                                            deliver, until stopped
@@ -89,7 +90,8 @@ sees as they commit; outbox runs is its client.
 
 Settings are flags, or environment variables (--poll-max is OUTBOX_POLL_MAX; the URLs are
 OUTBOX_DATABASE_URL and OUTBOX_REDIS_URL, or else DATABASE_URL and REDIS_URL), or keys of a YAML
-file named by --config or OUTBOX_CONFIG (poll_max: 200ms). A flag wins over a variable, a variable
+file named by --config or OUTBOX_CONFIG (poll_max: 200ms): outbox init writes one, outbox config
+print shows what is in effect. A flag wins over a variable, a variable
 over the file. That holds for the flags of outbox relay and outbox serve, for --server and --token of
 outbox runs, and for the global ones below; the other commands' own flags say what to do this once and
 are flags only.

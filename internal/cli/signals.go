@@ -18,12 +18,15 @@ const forced = 130
 // terminal's Ctrl-C reaches us as well as a wrapper that passes it on. Measured: `timeout 3 outbox relay` was forced 2 times of 18.
 const oneWish = 100 * time.Millisecond
 
-// interruptible returns a context that the first SIGINT or SIGTERM ends. The second ends the process, for whoever does not want to wait for
-// a batch to finish. release must be called.
+// interruptible returns a context that the first SIGINT or SIGTERM ends, or the SIGHUP of a terminal that is closed. The second ends the process, for whoever does not
+// want to wait for a batch to finish. release must be called.
 func interruptible(ctx context.Context, stderr io.Writer) (_ context.Context, release func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {

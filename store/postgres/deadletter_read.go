@@ -78,7 +78,7 @@ func (d *DeadLetters) List(ctx context.Context, f deadletter.Filter) (letters []
 // Show returns the letter with this id, or those of the event or the job with this id, newest first.
 func (d *DeadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (letters []deadletter.Letter, err error) {
 	err = d.inTx(ctx, tenant, pgx.ReadOnly, func(tx pgx.Tx) (err error) {
-		letters, err = collect[deadletter.Letter](ctx, tx, "dlq_show", letterQuery{IDs: []uuid.UUID{id}})
+		letters, err = collect[deadletter.Letter](ctx, tx, "dlq_show", letterQuery{IDs: []uuid.UUID{id}, F: deadletter.Filter{Tenant: tenant}})
 		return err
 	})
 	if err == nil && len(letters) == 0 {

@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // EventBus is the repository of table event_outbox (plan 05-01): for producers, and for consumers that publish by themselves instead of
@@ -28,35 +27,6 @@ import (
 type EventBus struct {
 	MaxPayload int // bytes; 0 means outbox.DefaultMaxPayload
 }
-
-// BusEvent is a row of event_outbox. Offer needs AppID, EventType and Payload.
-type BusEvent struct {
-	ID        uuid.UUID       // of the row; zero makes Offer assign a UUIDv7
-	AppID     uuid.UUID       // the application it belongs to, a row of table apps
-	EventID   uuid.UUID       // what duplicates are told by; zero makes Offer assign one, so choose it where a job may be repeated
-	EventType string          // dotted: "order.placed"; at most outbox.MaxTopic characters
-	Payload   json.RawMessage // as for outbox.Event
-	Key       string          // events of one application and key stay in order; empty: no order; at most outbox.MaxAggregateID characters
-
-	Status      BusStatus  // as read; Offer always writes BusPending
-	PublishedAt *time.Time // as read; nil until published
-}
-
-// BusStatus is the state of a row of event_outbox. It leaves BusPending once and for good.
-type BusStatus string
-
-// The states that plan 05-01 names.
-const (
-	BusPending   BusStatus = "pending"
-	BusPublished BusStatus = "published"
-	BusFailed    BusStatus = "failed"
-)
-
-// ErrNotFound says that there is no such event, or none that row-level security shows.
-var ErrNotFound = errors.New("no such event")
-
-// DefaultTake is how many events TakePending and ListPending return if they are not told.
-const DefaultTake = 100
 
 var (
 	//go:embed sql/bus_tenant.sql
@@ -87,18 +57,9 @@ func (EventBus) SetTenant(ctx context.Context, tx pgx.Tx, appID uuid.UUID) error
 
 // Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an *outbox.FieldError and one whose
 // EventID is there already outbox.ErrDuplicateEvent; tx stays usable after both. Any other error has aborted it.
-func (b EventBus) Offer(ctx context.Context, tx pgx.Tx, e BusEvent) error {
-	if err := e.validate(cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
+func (b EventBus) Offer(ctx context.Context, tx pgx.Tx, e tables.BusEvent) error {
+	if err := e.Prepare(cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
 		return fmt.Errorf("offer event: %w", err)
-	}
-	for _, id := range []*uuid.UUID{&e.ID, &e.EventID} {
-		if *id == uuid.Nil {
-			fresh, err := outbox.NewID()
-			if err != nil {
-				return fmt.Errorf("offer event: %w", err)
-			}
-			*id = fresh
-		}
 	}
 	tag, err := tx.Exec(ctx, busOffer, e.ID, e.AppID, e.EventID, e.EventType, string(e.Payload), e.Key)
 	var refused *pgconn.PgError
@@ -113,52 +74,20 @@ func (b EventBus) Offer(ctx context.Context, tx pgx.Tx, e BusEvent) error {
 	return nil
 }
 
-var dotted = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$`)
-
-func (e *BusEvent) validate(maxPayload int) error {
-	if e.AppID == uuid.Nil {
-		return &outbox.FieldError{Field: "AppID", Problem: "is required"}
-	}
-	as := outbox.Event{Topic: e.EventType, AggregateID: e.Key, Payload: e.Payload, Source: "event_outbox"}
-	if err := as.Validate(maxPayload); err != nil {
-		var field *outbox.FieldError
-		if errors.As(err, &field) {
-			switch field.Field {
-			case "Topic":
-				field.Field = "EventType"
-			case "AggregateID":
-				field.Field = "Key"
-			}
-		}
-		return err
-	}
-	if !dotted.MatchString(e.EventType) {
-		return &outbox.FieldError{Field: "EventType", Problem: `must be dotted, like "order.placed": parts of letters, digits, _ or -`}
-	}
-	return nil
-}
-
-// TakePending returns up to limit pending events (DefaultTake if limit is not positive), oldest first, and keeps them from other takers until tx
+// TakePending returns up to limit pending events (tables.DefaultTake if limit is not positive), oldest first, and keeps them from other takers until tx
 // ends. Publish them, call MarkPublished and commit. If one fails and is to be tried again, mark no later event of its key either.
 // A crash before the commit gives them all out again, so whoever receives them must expect copies.
 //
 // Per application and key, no event is returned while an earlier one is pending elsewhere: with another taker, or waiting for a retry. So
 // there may be fewer than limit events, or none, although CountPending is not zero; they come once the other taker is done.
-func (EventBus) TakePending(ctx context.Context, tx pgx.Tx, limit int) ([]BusEvent, error) {
-	return collectBusEvents(ctx, tx, "take pending events", busTakePending, takeLimit(limit))
+func (EventBus) TakePending(ctx context.Context, tx pgx.Tx, limit int) ([]tables.BusEvent, error) {
+	return collectBusEvents(ctx, tx, "take pending events", busTakePending, tables.TakeLimit(limit))
 }
 
-// ListPending returns a page of pending events without taking them: up to limit (DefaultTake if it is not positive) whose row ids follow after,
+// ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not positive) whose row ids follow after,
 // in the order of row ids. uuid.Nil gives the first page, the last ID of a page the next one.
-func (EventBus) ListPending(ctx context.Context, tx pgx.Tx, after uuid.UUID, limit int) ([]BusEvent, error) {
-	return collectBusEvents(ctx, tx, "list pending events", busListPending, after, takeLimit(limit))
-}
-
-func takeLimit(limit int) int {
-	if limit <= 0 {
-		return DefaultTake
-	}
-	return limit
+func (EventBus) ListPending(ctx context.Context, tx pgx.Tx, after uuid.UUID, limit int) ([]tables.BusEvent, error) {
+	return collectBusEvents(ctx, tx, "list pending events", busListPending, after, tables.TakeLimit(limit))
 }
 
 // CountPending returns how many events are pending.
@@ -170,19 +99,19 @@ func (EventBus) CountPending(ctx context.Context, tx pgx.Tx) (int, error) {
 	return n, nil
 }
 
-// ByEventID returns the event with that EventID, whatever its status, or ErrNotFound.
-func (EventBus) ByEventID(ctx context.Context, tx pgx.Tx, eventID uuid.UUID) (BusEvent, error) {
+// ByEventID returns the event with that EventID, whatever its status, or tables.ErrNoEvent.
+func (EventBus) ByEventID(ctx context.Context, tx pgx.Tx, eventID uuid.UUID) (tables.BusEvent, error) {
 	found, err := collectBusEvents(ctx, tx, "find event", busByEventID, eventID)
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("find event %s: %w", eventID, ErrNotFound)
+		err = fmt.Errorf("find event %s: %w", eventID, tables.ErrNoEvent)
 	}
 	if err != nil {
-		return BusEvent{}, err
+		return tables.BusEvent{}, err
 	}
 	return found[0], nil
 }
 
-// MarkPublished makes pending events published, now. ids are row ids (BusEvent.ID). It returns how many changed; others are left as they
+// MarkPublished makes pending events published, now. ids are row ids (tables.BusEvent.ID). It returns how many changed; others are left as they
 // are.
 func (EventBus) MarkPublished(ctx context.Context, tx pgx.Tx, ids ...uuid.UUID) (int, error) {
 	return markBusEvents(ctx, tx, "mark events published", busMarkPublished, ids)
@@ -206,12 +135,12 @@ func markBusEvents(ctx context.Context, tx pgx.Tx, what, sql string, ids []uuid.
 	return int(tag.RowsAffected()), nil
 }
 
-func collectBusEvents(ctx context.Context, tx pgx.Tx, what, sql string, args ...any) ([]BusEvent, error) {
+func collectBusEvents(ctx context.Context, tx pgx.Tx, what, sql string, args ...any) ([]tables.BusEvent, error) {
 	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
-	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e BusEvent, err error) {
+	events, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e tables.BusEvent, err error) {
 		var payload string
 		err = row.Scan(&e.ID, &e.AppID, &e.EventID, &e.EventType, &payload, &e.Key, &e.Status, &e.PublishedAt)
 		e.Payload = json.RawMessage(payload)

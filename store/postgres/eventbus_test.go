@@ -18,6 +18,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // bus is a database with event_outbox, and two applications in it.
@@ -44,11 +45,11 @@ func (b bus) inTx(t *testing.T, f func(tx pgx.Tx)) {
 	ok(t, pgx.BeginFunc(t.Context(), b, func(tx pgx.Tx) error { f(tx); return nil }))
 }
 
-func (b bus) event(eventType, key string) postgres.BusEvent {
-	return postgres.BusEvent{ID: uuid.New(), AppID: b.app, EventID: uuid.New(), EventType: eventType, Key: key, Payload: json.RawMessage(`{"a": 1}`)}
+func (b bus) event(eventType, key string) tables.BusEvent {
+	return tables.BusEvent{ID: uuid.New(), AppID: b.app, EventID: uuid.New(), EventType: eventType, Key: key, Payload: json.RawMessage(`{"a": 1}`)}
 }
 
-func (b bus) offer(t *testing.T, events ...postgres.BusEvent) {
+func (b bus) offer(t *testing.T, events ...tables.BusEvent) {
 	t.Helper()
 	b.inTx(t, func(tx pgx.Tx) {
 		for _, e := range events {
@@ -57,7 +58,7 @@ func (b bus) offer(t *testing.T, events ...postgres.BusEvent) {
 	})
 }
 
-func (b bus) take(t *testing.T, tx pgx.Tx, limit int) []postgres.BusEvent {
+func (b bus) take(t *testing.T, tx pgx.Tx, limit int) []tables.BusEvent {
 	t.Helper()
 	events, err := b.TakePending(t.Context(), tx, limit)
 	ok(t, err)
@@ -72,7 +73,7 @@ func (b bus) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-func types(events []postgres.BusEvent) string {
+func types(events []tables.BusEvent) string {
 	var s []string
 	for _, e := range events {
 		s = append(s, e.EventType)
@@ -86,7 +87,7 @@ func TestEventBusOffer(t *testing.T) {
 	e := b.event("order.placed", "42")
 	tx := b.begin(t)
 	ok(t, b.Offer(t.Context(), tx, e))
-	if _, err := b.ByEventID(t.Context(), b.begin(t), e.EventID); !errors.Is(err, postgres.ErrNotFound) {
+	if _, err := b.ByEventID(t.Context(), b.begin(t), e.EventID); !errors.Is(err, tables.ErrNoEvent) {
 		t.Errorf("seen before the commit: %v", err)
 	}
 	ok(t, tx.Commit(t.Context()))
@@ -94,7 +95,7 @@ func TestEventBusOffer(t *testing.T) {
 	got, err := b.ByEventID(t.Context(), tx, e.EventID)
 	ok(t, err)
 	want := e
-	want.Status = postgres.BusPending
+	want.Status = tables.BusPending
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -104,7 +105,7 @@ func TestEventBusOffer(t *testing.T) {
 	if err := b.Offer(t.Context(), tx, copied); !errors.Is(err, outbox.ErrDuplicateEvent) || !strings.Contains(err.Error(), e.EventID.String()) {
 		t.Errorf("got %v, want ErrDuplicateEvent with the id", err)
 	}
-	ok(t, b.Offer(t.Context(), tx, postgres.BusEvent{AppID: b.app, EventType: "a.b", Payload: json.RawMessage("null")})) // ids assigned; tx is usable
+	ok(t, b.Offer(t.Context(), tx, tables.BusEvent{AppID: b.app, EventType: "a.b", Payload: json.RawMessage("null")})) // ids assigned; tx is usable
 	ok(t, tx.Commit(t.Context()))
 	if v := one[string](t, b, "SELECT substr(id::text, 15, 1) || substr(event_id::text, 15, 1) FROM event_outbox WHERE event_type = 'a.b'"); v != "77" {
 		t.Errorf("ids of versions %s, want two UUIDv7", v)
@@ -123,19 +124,19 @@ func TestEventBusOfferRefusesBeforeTheInsert(t *testing.T) {
 	tx := b.begin(t)
 	for _, c := range []struct {
 		field string
-		spoil func(*postgres.BusEvent)
+		spoil func(*tables.BusEvent)
 	}{
-		{"AppID", func(e *postgres.BusEvent) { e.AppID = uuid.Nil }},
-		{"EventType", func(e *postgres.BusEvent) { e.EventType = "" }},
-		{"EventType", func(e *postgres.BusEvent) { e.EventType = "placed" }},
-		{"EventType", func(e *postgres.BusEvent) { e.EventType = "order..placed" }},
-		{"EventType", func(e *postgres.BusEvent) { e.EventType = "order.placed." }},
-		{"EventType", func(e *postgres.BusEvent) { e.EventType = "order.plac ed" }},
-		{"EventType", func(e *postgres.BusEvent) { e.EventType = "a." + strings.Repeat("b", 149) }},
-		{"Key", func(e *postgres.BusEvent) { e.Key = strings.Repeat("é", 129) }},
-		{"Payload", func(e *postgres.BusEvent) { e.Payload = nil }},
-		{"Payload", func(e *postgres.BusEvent) { e.Payload = json.RawMessage(`"\u0000"`) }},
-		{"Payload", func(e *postgres.BusEvent) { e.Payload = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`) }},
+		{"AppID", func(e *tables.BusEvent) { e.AppID = uuid.Nil }},
+		{"EventType", func(e *tables.BusEvent) { e.EventType = "" }},
+		{"EventType", func(e *tables.BusEvent) { e.EventType = "placed" }},
+		{"EventType", func(e *tables.BusEvent) { e.EventType = "order..placed" }},
+		{"EventType", func(e *tables.BusEvent) { e.EventType = "order.placed." }},
+		{"EventType", func(e *tables.BusEvent) { e.EventType = "order.plac ed" }},
+		{"EventType", func(e *tables.BusEvent) { e.EventType = "a." + strings.Repeat("b", 149) }},
+		{"Key", func(e *tables.BusEvent) { e.Key = strings.Repeat("é", 129) }},
+		{"Payload", func(e *tables.BusEvent) { e.Payload = nil }},
+		{"Payload", func(e *tables.BusEvent) { e.Payload = json.RawMessage(`"\u0000"`) }},
+		{"Payload", func(e *tables.BusEvent) { e.Payload = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`) }},
 	} {
 		e := b.event("order.placed", "")
 		c.spoil(&e)
@@ -156,7 +157,7 @@ func TestEventBusOfferRefusesBeforeTheInsert(t *testing.T) {
 // Plan 05-01: takePending gives 100 by default, oldest first.
 func TestEventBusTakeAndMark(t *testing.T) {
 	b := newBus(t)
-	var events []postgres.BusEvent
+	var events []tables.BusEvent
 	for i := range 130 {
 		events = append(events, b.event(fmt.Sprintf("e.%d", i), "")) // random row ids: the order is that of the offers
 	}
@@ -191,9 +192,9 @@ func TestEventBusTakeAndMark(t *testing.T) {
 		if n, err := b.CountPending(t.Context(), tx); err != nil || n != 127 {
 			t.Errorf("%d pending (%v), want 127", n, err)
 		}
-		for i, want := range []postgres.BusStatus{postgres.BusPublished, postgres.BusPublished, postgres.BusFailed, postgres.BusPending} {
+		for i, want := range []tables.BusStatus{tables.BusPublished, tables.BusPublished, tables.BusFailed, tables.BusPending} {
 			e, err := b.ByEventID(t.Context(), tx, events[i].EventID)
-			if err != nil || e.Status != want || (e.PublishedAt != nil) != (want == postgres.BusPublished) {
+			if err != nil || e.Status != want || (e.PublishedAt != nil) != (want == tables.BusPublished) {
 				t.Errorf("event %d is %s, published at %v (%v), want %s", i, e.Status, e.PublishedAt, err, want)
 			}
 		}
@@ -272,7 +273,7 @@ func TestEventBusTakersShareWithoutOvertaking(t *testing.T) {
 func TestEventBusConcurrentTakersKeepOrder(t *testing.T) {
 	b := newBus(t)
 	const total = 300
-	var events []postgres.BusEvent
+	var events []tables.BusEvent
 	for i := range total {
 		events = append(events, b.event(fmt.Sprintf("e.%03d", i), fmt.Sprint(i%7)))
 	}

@@ -181,7 +181,7 @@ func (b *Browser) query(f tables.Filter) (*browseQuery, error) {
 	return q, nil
 }
 
-// Show returns one event, by its id or by its position. Without row-level security a tenant does not narrow it.
+// Show returns one event, by its id or by its position, of the tenant if one is named.
 func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables.EventDetail, error) {
 	text, by := b.sql.showPosition, idOrPosition
 	if _, err := strconv.ParseInt(idOrPosition, 10, 64); err != nil {
@@ -195,7 +195,7 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 		return tables.EventDetail{}, err
 	}
 	var r browsedDetail
-	err := b.db.read.QueryRowContext(ctx, text, by).Scan(r.columns()...)
+	err := b.db.read.QueryRowContext(ctx, text, by, tenant).Scan(r.columns()...)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = tables.ErrNoEvent
 	}

@@ -110,6 +110,9 @@ func TestBrowseShowsWhatIsThere(t *testing.T) {
 	if d, err := b.Show(t.Context(), "1", ""); err != nil || string(d.Metadata) != `"no json"` || string(d.Payload) != `{"a":1}` {
 		t.Errorf("got %+v, error %v", d, err)
 	}
+	if _, err := b.Show(t.Context(), "1", "acme"); !errors.Is(err, tables.ErrFilter) {
+		t.Errorf("of a tenant where there are none: got %v, want ErrFilter", err)
+	}
 	if d, err := b.Show(t.Context(), "3", ""); err != nil || string(d.Payload) != "null" {
 		t.Errorf("got %+v, error %v", d, err)
 	}
@@ -119,11 +122,17 @@ func TestBrowseShowsWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestBrowseKnown(t *testing.T) {
+func TestBrowseKnownAndOfATenant(t *testing.T) {
 	t.Parallel()
 	const id = "01900000-0000-7000-8000-000000000001"
 	db := filled(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ('`+id+`', 't', '2025-01-01T00:00:00.000000Z', 's', '1')`)
 	b := browser(t, db, tables.OutboxEvents())
+	if _, err := b.Show(t.Context(), id, "default"); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.Show(t.Context(), id, "acme"); !errors.Is(err, tables.ErrNoEvent) {
+		t.Errorf("another tenant's event: got %v, want ErrNoEvent", err)
+	}
 	if err := db.inTx(t.Context(), func(tx *sql.Tx) error {
 		known, err := b.Known(t.Context(), tx, []uuid.UUID{uuid.New(), uuid.MustParse(id)})
 		if err == nil && !slices.Equal(known, []uuid.UUID{uuid.MustParse(id)}) {

@@ -3,9 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,80 +31,25 @@ type fairness struct {
 
 // findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index must give each one's undelivered
 // rows in their order. Without the index a claim would sort all that is undelivered.
-func (s *Store) findFairness(ctx context.Context, columns []column) error {
+func (s *Store) findFairness(ctx context.Context, names tableNames, rowid bool) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set
 	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
 		return nil
 	}
-	indexes, err := s.indexes(ctx, by, columns[slices.IndexFunc(columns, named(s.layout.Position))].rowid)
-	if err != nil || len(indexes) == 0 {
+	names.By = quoteName(by)
+	if err := s.findIndex(ctx, "claim_fair", &names, &names.OfTenants, by, s.layout.Position, rowid); err != nil || names.OfTenants == "" {
 		return err
 	}
 	t, err := parseSQL()
 	if err != nil {
 		return err
 	}
-	names := struct {
-		quotedLayout
-		By string
-	}{quote(s.layout), quoteName(by)}
-	tenants, err := render(t, "claim_tenants", names)
-	if err != nil {
+	if s.fair.tenants.text, err = render(t, "claim_tenants", names); err != nil {
 		return err
 	}
-	claim, err := render(t, "claim_fair", names)
-	if err != nil {
-		return err
-	}
-	plan, err := s.explain(ctx, tenants, nil, tenantsPerClaim)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(indexes, func(name string) bool { return strings.Contains(plan, " INDEX "+name+" ") }) {
-		s.fair.tenants.text, s.fair.claim.text, s.fair.last = tenants, claim, map[int16]any{}
-	}
-	return nil
-}
-
-// indexes names those that may serve a fair claim.
-func (s *Store) indexes(ctx context.Context, by string, rowid bool) (names []string, err error) {
-	find, err := plain("claim_index")
-	if err != nil {
-		return nil, err
-	}
-	table, database := splitName(s.layout.Table)
-	rows, err := s.db.read.QueryContext(ctx, find, table, database, by, s.layout.Position, rowid)
-	if err != nil {
-		return nil, fmt.Errorf("look for an index of %s by tenant: %w", s.layout.Table, explain(err))
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, fmt.Errorf("look for an index of %s by tenant: %w", s.layout.Table, err)
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
-}
-
-// explain returns the plan of a statement, a line a step.
-func (s *Store) explain(ctx context.Context, text string, args ...any) (string, error) {
-	rows, err := s.db.read.QueryContext(ctx, "EXPLAIN QUERY PLAN "+text, args...)
-	if err != nil {
-		return "", fmt.Errorf("explain a statement for %s: %w", s.layout.Table, explain(err))
-	}
-	defer func() { _ = rows.Close() }()
-	var plan strings.Builder
-	for rows.Next() {
-		var node, parent, unused int
-		var step string
-		if err := rows.Scan(&node, &parent, &unused, &step); err != nil {
-			return "", fmt.Errorf("explain a statement for %s: %w", s.layout.Table, err)
-		}
-		plan.WriteString(step + " \n")
-	}
-	return plan.String(), rows.Err()
+	s.fair.last = map[int16]any{}
+	s.fair.claim.text, err = render(t, "claim_fair", names)
+	return err
 }
 
 // claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that leaves to the oldest rows of all. The shares come first and

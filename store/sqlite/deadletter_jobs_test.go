@@ -19,7 +19,7 @@ func failedJob(kind string) deadletter.Job {
 	return deadletter.Job{ID: uuid.New(), Type: kind, Payload: json.RawMessage(`{"to": "x"}`), Reason: deadletter.JobMaxRetries, Attempts: 3, Errors: []deadletter.Failure{{Error: "no", Timestamp: time.Now()}}}
 }
 
-func number1(t *testing.T, db *DB, query string) (n int) {
+func single(t *testing.T, db *DB, query string) (n int) {
 	t.Helper()
 	if err := db.read.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
 		t.Fatalf("%s: %v", query, err)
@@ -42,7 +42,7 @@ func TestJobLettersInATransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := number1(t, db, "SELECT count(*) FROM job_dlq"); n != 1 {
+	if n := single(t, db, "SELECT count(*) FROM job_dlq"); n != 1 {
 		t.Errorf("%d letters, want that of the transaction that committed", n)
 	}
 }
@@ -64,8 +64,15 @@ func TestReplayOfJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"mail", "refused", "mail"} {
-		if _, err := deadletter.Record(t.Context(), JobLetters{DB: db.Writes()}, failedJob(kind)); err != nil {
+		id, err := deadletter.Record(t.Context(), JobLetters{DB: db.Writes()}, failedJob(kind))
+		if err != nil {
 			t.Fatal(err)
+		}
+		if _, err := d.Show(t.Context(), id, "Default"); err != nil {
+			t.Error(err)
+		}
+		if _, err := d.Show(t.Context(), id, "acme"); !errors.Is(err, deadletter.ErrNoLetter) {
+			t.Errorf("another tenant's letter: got %v, want ErrNoLetter", err)
 		}
 	}
 	if p, err := d.Preview(t.Context(), deadletter.Selection{All: true}, time.Minute); err != nil || p.Letters != 3 || p.Tables[0].Stuck != 0 {
@@ -75,10 +82,10 @@ func TestReplayOfJobs(t *testing.T) {
 	if err != nil || sum.Letters != 2 || sum.Tables[""] != 2 || len(sum.Reasons) != 1 || sum.Reasons[0].Why != "its runner did not take it: no such queue" {
 		t.Errorf("got %+v, error %v", sum, err)
 	}
-	if n := number1(t, db, "SELECT count(*) FROM jobs JOIN job_dlq ON jobs.id = original_job_id AND replayed_at IS NOT NULL AND args = payload"); n != 2 {
+	if n := single(t, db, "SELECT count(*) FROM jobs JOIN job_dlq ON jobs.id = original_job_id AND replayed_at IS NOT NULL AND args = payload"); n != 2 {
 		t.Errorf("%d jobs are back and marked, want 2", n)
 	}
-	if n := number1(t, db, "SELECT count(*) FROM jobs"); n != 2 {
+	if n := single(t, db, "SELECT count(*) FROM jobs"); n != 2 {
 		t.Errorf("%d jobs, want 2: what was done for the refused one must be undone", n)
 	}
 }
@@ -106,10 +113,10 @@ func TestReplayOfOtherTables(t *testing.T) {
 	if err != nil || sum.Tables["marked"] != 2 || sum.Tables[`left "it`] != 1 || len(sum.Reasons) != 1 || !strings.Contains(sum.Reasons[0].Why, "no longer in marked") {
 		t.Errorf("got %+v, error %v", sum, err)
 	}
-	if n := number1(t, db, "SELECT count(*) FROM marked WHERE state = 'new' AND n < 3 AND tries = 0"); n != 2 {
+	if n := single(t, db, "SELECT count(*) FROM marked WHERE state = 'new' AND n < 3 AND tries = 0"); n != 2 {
 		t.Errorf("%d rows were put back, want the two with the event's id", n)
 	}
-	if n := number1(t, db, `SELECT count(*) FROM "left ""it" WHERE "No" = 7 AND secret = x'beef' AND amount = 0.1 AND twice = 14 AND note = 'a' AND "Body" = '{"n": 2}' AND tries = 0`); n != 1 {
+	if n := single(t, db, `SELECT count(*) FROM "left ""it" WHERE "No" = 7 AND secret = x'beef' AND amount = 0.1 AND twice = 14 AND note = 'a' AND "Body" = '{"n": 2}' AND tries = 0`); n != 1 {
 		t.Error("the row that left did not come back as it was")
 	}
 }

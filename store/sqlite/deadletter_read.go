@@ -63,9 +63,9 @@ func (d *DeadLetters) List(ctx context.Context, f deadletter.Filter) (letters []
 	return letters, next, nil
 }
 
-// Show returns the letter with this id, or those of the event or the job with this id, newest first. Without row-level security a tenant does not narrow it.
-func (d *DeadLetters) Show(ctx context.Context, id uuid.UUID, _ string) (letters []deadletter.Letter, err error) {
-	q := letterQuery{IDs: []uuid.UUID{id}}
+// Show returns the letter with this id, or those of the event or the job with this id, newest first, of the tenant if one is named.
+func (d *DeadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (letters []deadletter.Letter, err error) {
+	q := letterQuery{IDs: []uuid.UUID{id}, F: deadletter.Filter{Tenant: tenant}}
 	err = d.db.snapshot(ctx, func(tx *sql.Tx) (err error) {
 		letters, err = q.letters(ctx, tx, "dlq_show")
 		return err

@@ -18,6 +18,9 @@ const relaysKept = time.Minute
 // other, and all who may serve the file share it.
 func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
 	var due bool
+	if err := s.db.inPlace(); err != nil { // the one thing that every relay asks all the time
+		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, err)
+	}
 	err = s.db.snapshot(ctx, func(tx *sql.Tx) error {
 		at := s.leaseArgs(request)
 		if err := tx.QueryRowContext(ctx, s.sql.leaseDue, append(at.args(), outbox.Lanes, request.Leaving)...).Scan(&due); err != nil || due {

@@ -115,14 +115,19 @@ func (r *Retention) prepare(ctx context.Context, columns []letterColumn, by stri
 		}
 	}
 	for _, text := range []string{r.sql.sweep, r.sql.walk, r.sql.keep, r.sql.remove} {
-		stmt, err := r.db.read.PrepareContext(ctx, text)
-		if err == nil {
-			err = stmt.Close()
-		}
-		if err != nil {
+		if err := compiles(ctx, r.db, text); err != nil {
 			return fmt.Errorf("check statements for %s: %w", r.layout.Table, explain(err))
 		}
 	}
+	return nil
+}
+
+func compiles(ctx context.Context, db *DB, statement string) error {
+	stmt, err := db.read.PrepareContext(ctx, statement)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stmt.Close() }()
 	return nil
 }
 

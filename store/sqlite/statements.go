@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"text/template"
-
-	"github.com/outboxrelay/outbox/tables"
 )
 
 //go:embed sql/*.sql
@@ -46,7 +44,8 @@ func plain(name string) (string, error) {
 	return render(t, name, nil)
 }
 
-// prepared is a statement that is compiled once a connection and then kept: compiling takes longer than most of them run (measured: 30 to 90 µs).
+// prepared is a statement that is compiled once a connection and then kept: compiling takes longer than most of them run (measured: the claim 95
+// µs, and 4 to find nothing).
 type prepared struct {
 	text string
 	mu   sync.Mutex
@@ -75,23 +74,22 @@ type statements struct {
 	leaseRelease, leaseLeave, leaseMark                                            string
 }
 
+// tableNames is what the statements of an outbox table are given.
+type tableNames struct {
+	quotedLayout
+	Columns                         []columnName // all but the payload
+	By                              string       // the column of tenants, where claims may be shared
+	Undelivered, Waiting, OfTenants string       // indexes, where there are such
+}
+
 // columnName is a column as settle_letter.sql has it: quoted, and as a text.
 type columnName struct{ Name, Text string }
 
-// prepare fills the statements in for a table that has these columns.
-func (s *statements) prepare(l tables.Layout, columns []column) error {
+// prepare fills the statements in.
+func (s *statements) prepare(names tableNames) error {
 	t, err := parseSQL()
 	if err != nil {
 		return err
-	}
-	names := struct {
-		quotedLayout
-		Columns []columnName // all but the payload
-	}{quotedLayout: quote(l)}
-	for _, c := range columns {
-		if c.name != l.Payload {
-			names.Columns = append(names.Columns, columnName{quoteName(c.name), quoteText(c.name)})
-		}
 	}
 	for name, dst := range map[string]*string{
 		"claim": &s.claim.text, "backlog": &s.backlog.text,

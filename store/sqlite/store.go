@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outboxrelay/outbox/tables"
@@ -39,13 +40,17 @@ func Open(ctx context.Context, db *DB, layout tables.Layout) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.sql.prepare(layout, columns); err != nil {
+	names, err := s.findNames(ctx, columns)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.sql.prepare(names); err != nil {
 		return nil, err
 	}
 	if err := s.checkStatements(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.findFairness(ctx, columns); err != nil {
+	if err := s.findFairness(ctx, names, columns[slices.IndexFunc(columns, named(layout.Position))].rowid); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -59,8 +59,9 @@ func listen(ctx context.Context, db *DB, text string, ready func(), wake func(ta
 		return fmt.Errorf("prepare: %w", explain(err))
 	}
 	defer func() { _ = look.Close() }() // or its connection would stay open under the pool's close, and keep the WAL from going
+	alone := context.WithoutCancel(ctx) // with a context that can end, the driver starts a goroutine for each look, which costs as much again
 	var seen int64
-	if err := look.QueryRowContext(ctx).Scan(&seen); err != nil {
+	if err := look.QueryRowContext(alone).Scan(&seen); err != nil {
 		return fmt.Errorf("look: %w", explain(err))
 	}
 	ready()
@@ -73,7 +74,7 @@ func listen(ctx context.Context, db *DB, text string, ready func(), wake func(ta
 		case <-tick.C:
 		}
 		before := seen
-		if err := look.QueryRowContext(ctx).Scan(&seen); err != nil {
+		if err := look.QueryRowContext(alone).Scan(&seen); err != nil {
 			return fmt.Errorf("look: %w", explain(err))
 		}
 		if seen != before {

@@ -15,7 +15,7 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// rowsPerInsert is how many events one statement takes. With twelve parameters each they stay far below the 32,766 that SQLite allows, and longer statements gain nothing.
+// rowsPerInsert is how many events one statement takes. With twelve parameters each they stay far below the 32,766 that SQLite allows.
 const rowsPerInsert = 200
 
 // NewWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, sqlx, ent, bun), with any SQLite driver: the transaction need not be of

@@ -20,7 +20,7 @@ SELECT {{template "browse_columns" .}}
        {{if .Source}}e.{{.Source}}::text{{else}}NULL::text{{end}} AS source,
        {{if .WrittenAt}}e.{{.WrittenAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS written_at,
        {{if .DeliveredAt}}e.{{.DeliveredAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS delivered_at,
-       e.{{.Attempts}}::int AS attempts,
+       coalesce(e.{{.Attempts}}, 0)::int AS attempts,
        e.{{.NextRetryAt}}::timestamptz AS next_retry_at,
        {{if .LastError}}e.{{.LastError}}::text{{else}}NULL::text{{end}} AS last_error
 {{- end}}

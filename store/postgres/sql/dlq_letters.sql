@@ -12,7 +12,7 @@ the statement's arguments and returns its number. A page of a long replay would 
     {{- with .F.Source}} AND l.source = {{$.Arg .}}::text{{end}}
     {{- with .F.Reason}} AND l.error_reason = {{$.Arg .}}::text{{end}}
     {{- with .F.Type}} AND l.type = {{$.Arg .}}::text{{end}}
-    {{- with .F.Tenant}} AND l.app_id = (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{$.Arg .}}::text) OR a.id::text = lower({{$.Arg .}}::text)){{end}}
+    {{- template "dlq_tenant" .}}
     {{- with .F.Key}} AND l.event_key = {{$.Arg .}}::text{{end}}
     {{- with .F.Table}} AND l.outbox_table = {{$.Arg .}}::text{{end}}
     {{- with .F.Destination}} AND l.destination = {{$.Arg .}}::text{{end}}
@@ -45,4 +45,8 @@ eight digits or more, and numbers, with a unit of time if there is one. A quote 
        l.user_id, l.request_id, l.type, l.error_reason AS reason, l.attempts, {{template "last_error"}} AS last_error, {{template "fingerprint"}} AS fingerprint,
        coalesce(l.outbox_table, '') AS table, coalesce(l.destination, '') AS destination, coalesce(l.event_key, '') AS key, l.position, l.generation,
        l.replayed_at, l.discarded_at, coalesce(l.discard_reason, '') AS discard_reason
+{{- end}}
+
+{{define "dlq_tenant"}}
+    {{- with .F.Tenant}} AND l.app_id = (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{$.Arg .}}::text) OR a.id::text = lower({{$.Arg .}}::text)){{end}}
 {{- end}}

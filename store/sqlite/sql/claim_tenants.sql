@@ -3,12 +3,12 @@
 -- ends the circle.
 -- Index: that of undelivered rows by tenant and position, found by claim_index.sql.
 WITH RECURSIVE tenant (id) AS (
-    SELECT coalesce((SELECT e.{{.By}} FROM {{.Table}} AS e WHERE e.{{template "undelivered" .}} AND e.{{.By}} > coalesce(?1, NULL) ORDER BY e.{{.By}} LIMIT 1), {{template "first_tenant" .}})
+    SELECT coalesce((SELECT e.{{.By}} FROM {{.Table}} AS e INDEXED BY {{.OfTenants}} WHERE e.{{template "undelivered" .}} AND e.{{.By}} > ?1 ORDER BY e.{{.By}} LIMIT 1), {{template "first_tenant" .}})
     UNION
-    SELECT coalesce((SELECT e.{{.By}} FROM {{.Table}} AS e WHERE e.{{template "undelivered" .}} AND e.{{.By}} > t.id ORDER BY e.{{.By}} LIMIT 1), {{template "first_tenant" .}})
+    SELECT coalesce((SELECT e.{{.By}} FROM {{.Table}} AS e INDEXED BY {{.OfTenants}} WHERE e.{{template "undelivered" .}} AND e.{{.By}} > t.id ORDER BY e.{{.By}} LIMIT 1), {{template "first_tenant" .}})
       FROM tenant t WHERE t.id IS NOT NULL
-     LIMIT ?2
+     LIMIT coalesce(?2, NULL)
 )
 SELECT id FROM tenant WHERE id IS NOT NULL
 
-{{- define "first_tenant"}}(SELECT e.{{.By}} FROM {{.Table}} AS e WHERE e.{{template "undelivered" .}} AND e.{{.By}} IS NOT NULL ORDER BY e.{{.By}} LIMIT 1){{end}}
+{{- define "first_tenant"}}(SELECT e.{{.By}} FROM {{.Table}} AS e INDEXED BY {{.OfTenants}} WHERE e.{{template "undelivered" .}} AND e.{{.By}} IS NOT NULL ORDER BY e.{{.By}} LIMIT 1){{end}}

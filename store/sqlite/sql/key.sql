@@ -25,9 +25,10 @@ Lanes divide the work of several relays and order nothing by themselves: two key
     {{- range .KeyScope}}coalesce(e.{{.}}, '') || char(31) || {{end}}e.{{.Key}}
 {{- end}}
 
+{{- /* As the partial indexes have it: to SQLite a list of one value is not the same as an equality. */ -}}
 {{define "undelivered" -}}
     {{- if .Status -}}
-        {{.Status}} IN ({{.Pending}}{{if ne .Retrying .Pending}}, {{.Retrying}}{{end}})
+        {{.Status}} {{if eq .Retrying .Pending}}= {{.Pending}}{{else}}IN ({{.Pending}}, {{.Retrying}}){{end}}
     {{- else -}}
         {{.DeliveredAt}} IS NULL
     {{- end -}}
@@ -38,6 +39,11 @@ at all): for them the position has to do. It is unique, and the id is there for 
 {{define "claimed" -}}
     e.{{.Position}} = ?1 AND (e.{{.ID}} = ?2 OR typeof(e.{{.ID}}) <> 'text'
         OR e.{{.ID}} NOT GLOB '[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]')
-   AND {{if .Generation}}coalesce(e.{{.Generation}}, 0) = ?3{{else}}?3 IS NOT NULL{{end}}
+   AND {{template "row_generation" .}} = ?3
    AND e.{{template "undelivered" .}}
+{{- end}}
+
+{{- /* As the claim has it, in a mapped table too. */ -}}
+{{define "row_generation" -}}
+    {{if .Generation}}CASE WHEN typeof(e.{{.Generation}}) = 'integer' AND e.{{.Generation}} BETWEEN 0 AND 2147483647 THEN e.{{.Generation}} ELSE 0 END{{else}}0{{end}}
 {{- end}}

@@ -14,7 +14,7 @@ SELECT ?5, 'event', ?2,
             ELSE json_quote(CAST(e.{{.Payload}} AS TEXT)) END,
        ?8, ?6, json_insert({{template "history" .}}, '$[#]', json_object('error', {{if and .ErrorHistory (not .DeleteDead)}}?10{{else}}?7{{end}}, 'timestamp', ?4)),
        nullif(?9, ''), ?12, {{if .Key}}CAST(e.{{.Key}} AS TEXT){{else}}NULL{{end}},
-       {{if .Generation}}coalesce(e.{{.Generation}}, 0){{else}}0{{end}}, e.{{.Position}},
+       {{template "row_generation" .}}, e.{{.Position}},
        {{if .DeleteDead}}json_object({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Text}}, CASE typeof(e.{{$c.Name}}) WHEN 'blob' THEN hex(e.{{$c.Name}}) ELSE e.{{$c.Name}} END{{end}}){{else}}NULL{{end}}
   FROM {{.Table}} AS e
  WHERE {{template "claimed" .}} AND ?7 IS NOT NULL AND ?10 IS NOT NULL AND ?11 IS NOT NULL

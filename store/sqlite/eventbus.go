@@ -1,0 +1,165 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// EventBus is the repository of table event_outbox (plan 05-01): for producers, and for consumers that publish by themselves instead of running a relay. The zero value is
+// ready and safe for concurrent use.
+//
+// Every method works inside the caller's transaction, one of DB.Begin. There is no row-level security: AppID is what keeps applications apart.
+//
+// Do not take from a table that a relay serves: both would publish.
+type EventBus struct {
+	AppID      uuid.UUID // the application that it speaks for, whose events it offers and sees and no others; zero: all
+	MaxPayload int       // bytes; 0 means outbox.DefaultMaxPayload
+}
+
+// app is the application as the statements have it.
+func (b EventBus) app() string {
+	if b.AppID == uuid.Nil {
+		return ""
+	}
+	return b.AppID.String()
+}
+
+// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an *outbox.FieldError and one whose
+// EventID is there already outbox.ErrDuplicateEvent; tx stays usable after every error but those of its end.
+func (b EventBus) Offer(ctx context.Context, tx *sql.Tx, e tables.BusEvent) error {
+	e.AppID = cmp.Or(e.AppID, b.AppID)
+	if b.AppID != uuid.Nil && e.AppID != b.AppID {
+		return fmt.Errorf("offer event: %w", &outbox.FieldError{Field: "AppID", Problem: "is not the application that this EventBus speaks for"})
+	}
+	if err := e.Prepare(cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
+		return fmt.Errorf("offer event: %w", err)
+	}
+	n, err := changeBus(ctx, tx, "bus_offer", e.ID.String(), e.AppID.String(), e.EventID.String(), e.EventType, string(e.Payload), e.Key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("offer event for app %s: %w", e.AppID, err)
+	case n == 0:
+		return fmt.Errorf("offer event %s: %w", e.EventID, outbox.ErrDuplicateEvent)
+	}
+	return nil
+}
+
+// TakePending returns up to limit pending events (tables.DefaultTake if limit is not positive), oldest first, and keeps them from other takers until tx
+// ends: tx is the file's only write transaction. So publish them quickly, call MarkPublished and commit. If one fails and is to be tried again, mark no later event of its key
+// either. A crash before the commit gives them all out again, so whoever receives them must expect copies.
+//
+// What follows an event that waits for a retry in its key waits too. So there may be fewer than limit events, or none, although CountPending is not zero.
+func (b EventBus) TakePending(ctx context.Context, tx *sql.Tx, limit int) ([]tables.BusEvent, error) {
+	return readBus(ctx, tx, "take pending events", "bus_take_pending", b.app(), stamp(time.Now()), tables.TakeLimit(limit))
+}
+
+// ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not positive) whose row ids follow after,
+// in the order of row ids. uuid.Nil gives the first page, the last ID of a page the next one.
+func (b EventBus) ListPending(ctx context.Context, tx *sql.Tx, after uuid.UUID, limit int) ([]tables.BusEvent, error) {
+	return readBus(ctx, tx, "list pending events", "bus_list_pending", b.app(), after.String(), tables.TakeLimit(limit))
+}
+
+// CountPending returns how many events are pending.
+func (b EventBus) CountPending(ctx context.Context, tx *sql.Tx) (n int, err error) {
+	statement, err := plain("bus_count_pending")
+	if err != nil {
+		return 0, err
+	}
+	if err := tx.QueryRowContext(ctx, statement, b.app()).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count pending events: %w", explain(err))
+	}
+	return n, nil
+}
+
+// ByEventID returns the event with that EventID, whatever its status, or tables.ErrNoEvent.
+func (b EventBus) ByEventID(ctx context.Context, tx *sql.Tx, eventID uuid.UUID) (tables.BusEvent, error) {
+	found, err := readBus(ctx, tx, "find event", "bus_by_event_id", b.app(), eventID.String())
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("find event %s: %w", eventID, tables.ErrNoEvent)
+	}
+	if err != nil {
+		return tables.BusEvent{}, err
+	}
+	return found[0], nil
+}
+
+// MarkPublished makes pending events published, now. ids are row ids (tables.BusEvent.ID). It returns how many changed; others are left as they
+// are.
+func (b EventBus) MarkPublished(ctx context.Context, tx *sql.Tx, ids ...uuid.UUID) (int, error) {
+	n, err := b.mark(ctx, tx, "bus_mark_published", ids, stamp(time.Now()))
+	if err != nil {
+		return 0, fmt.Errorf("mark events published: %w", err)
+	}
+	return n, nil
+}
+
+// MarkFailed makes pending events failed, which is final: the row stays for inspection, and what follows it in its key goes on.
+// ids are row ids. It returns how many changed; others are left as they are.
+func (b EventBus) MarkFailed(ctx context.Context, tx *sql.Tx, ids ...uuid.UUID) (int, error) {
+	n, err := b.mark(ctx, tx, "bus_mark_failed", ids)
+	if err != nil {
+		return 0, fmt.Errorf("mark events failed: %w", err)
+	}
+	return n, nil
+}
+
+func (b EventBus) mark(ctx context.Context, tx *sql.Tx, name string, ids []uuid.UUID, more ...any) (int, error) {
+	args := arguments{args: []any{b.app()}}
+	if _, err := args.Arg(ids); err != nil {
+		return 0, err
+	}
+	return changeBus(ctx, tx, name, append(args.args, more...)...)
+}
+
+func changeBus(ctx context.Context, tx *sql.Tx, name string, args ...any) (int, error) {
+	statement, err := plain(name)
+	if err != nil {
+		return 0, err
+	}
+	result, err := tx.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, explain(err)
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+func readBus(ctx context.Context, tx *sql.Tx, what, name string, args ...any) (events []tables.BusEvent, err error) {
+	defer func() {
+		if err != nil {
+			events, err = nil, fmt.Errorf("%s: %w", what, explain(err))
+		}
+	}()
+	statement, err := plain(name)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var e tables.BusEvent
+		var payload string
+		var published sql.NullString
+		if err := rows.Scan(&e.ID, &e.AppID, &e.EventID, &e.EventType, &payload, &e.Key, &e.Status, &published); err != nil {
+			return nil, err
+		}
+		e.Payload = json.RawMessage(payload)
+		if e.PublishedAt, err = timePointer(published); err != nil {
+			return nil, err
+		}
+		events = append(events, e)
+	}
+	return events, rows.Err()
+}

@@ -1,0 +1,67 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+)
+
+// findNames fills in what the table's statements need beside its layout: its columns, and the indexes that they are to use.
+func (s *Store) findNames(ctx context.Context, columns []column) (tableNames, error) {
+	names := tableNames{quotedLayout: quote(s.layout)}
+	for _, c := range columns {
+		if !named(s.layout.Payload)(c) {
+			names.Columns = append(names.Columns, columnName{quoteName(c.name), quoteText(c.name)})
+		}
+	}
+	if err := s.findIndex(ctx, "claim", &names, &names.Undelivered, s.layout.Position, nil, false); err != nil {
+		return tableNames{}, err
+	}
+	return names, s.findIndex(ctx, "claim", &names, &names.Waiting, s.layout.NextRetryAt, nil, false)
+}
+
+// findIndex sets into to the first partial index on the columns that a statement can use, if there is one. SQLite refuses to run a statement that names an index which does not
+// serve it; so a claim can rely on the one it names.
+func (s *Store) findIndex(ctx context.Context, statement string, names *tableNames, into *string, first string, second any, rowid bool) error {
+	t, err := parseSQL()
+	if err != nil {
+		return err
+	}
+	find, err := render(t, "claim_index", nil)
+	if err != nil {
+		return err
+	}
+	candidates, err := s.list(ctx, find, first, second, rowid)
+	if err != nil {
+		return fmt.Errorf("look for indexes of %s: %w", s.layout.Table, explain(err))
+	}
+	for _, name := range candidates {
+		*into = quoteName(name)
+		text, err := render(t, statement, names)
+		if err != nil {
+			return err
+		}
+		if stmt, err := s.db.read.PrepareContext(ctx, text); err == nil {
+			return stmt.Close()
+		}
+		*into = ""
+	}
+	return ctx.Err()
+}
+
+// list runs a statement that asks for names, of which the table and its database are the first two parameters.
+func (s *Store) list(ctx context.Context, text string, args ...any) (names []string, err error) {
+	table, database := splitName(s.layout.Table)
+	rows, err := s.db.read.QueryContext(ctx, text, append([]any{table, database}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, rows.Err()
+}

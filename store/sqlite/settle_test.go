@@ -1,0 +1,160 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// Whoever waited in vain for another process is told so.
+func TestBusyIsExplained(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	own, other := reopened(t, path), reopened(t, path)
+	if err := upAll(t, own); err != nil {
+		t.Fatal(err)
+	}
+	s, owner, lanes := serving(t, own, tables.OutboxEvents())
+	manyEvents(t, own, 1, "a")
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 1 {
+		t.Fatalf("%d records, error %v", len(records), err)
+	}
+	outcomes := []outbox.Outcome{{Record: records[0]}}
+	tx, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, own, "PRAGMA busy_timeout(50)")
+	if _, err := s.Settle(t.Context(), owner, lanes, outcomes); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "settle in outbox_events") {
+		t.Errorf("got error %v", err)
+	}
+	// A look at the lease needs no lock as long as nothing is due.
+	if leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute}); err != nil || len(leased.Lanes) != 64 {
+		t.Errorf("leased %d lanes, error %v", len(leased.Lanes), err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if settled, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || settled.Delivered != 1 {
+		t.Errorf("afterwards: settled %+v, error %v", settled, err)
+	}
+}
+
+// Two processes on one file share the lanes, and each sees what the other writes.
+func TestTwoProcessesShareAFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "outbox.db")
+	a, b := reopened(t, path), reopened(t, path)
+	if err := upAll(t, a); err != nil {
+		t.Fatal(err)
+	}
+	s, owner, lanes := serving(t, a, tables.OutboxEvents())
+	manyEvents(t, b, 10, "a")
+	other, err := Open(t.Context(), b, tables.OutboxEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	joining := outbox.LeaseRequest{Owner: uuid.New(), Name: "other", TTL: time.Minute}
+	if leased, err := other.Lease(t.Context(), joining); err != nil || len(leased.Lanes) != 0 || leased.Share != 32 {
+		t.Errorf("the second process got %+v, error %v", leased, err)
+	}
+	if err := s.Release(t.Context(), owner, lanes[32:]); err != nil {
+		t.Fatal(err)
+	}
+	leased, err := other.Lease(t.Context(), joining)
+	if err != nil || len(leased.Lanes) != 32 {
+		t.Fatalf("the second process holds %d lanes, error %v", len(leased.Lanes), err)
+	}
+	total := 0
+	for _, side := range []struct {
+		*Store
+		owner uuid.UUID
+		lanes []outbox.Lane
+	}{{s, owner, lanes[:32]}, {other, joining.Owner, leased.Lanes}} {
+		records, err := side.Claim(t.Context(), side.lanes, everything)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var outcomes []outbox.Outcome
+		for _, r := range records {
+			outcomes = append(outcomes, outbox.Outcome{Record: r})
+		}
+		settled, err := side.Settle(t.Context(), side.owner, lanes, outcomes)
+		if err != nil || side.Store == s && settled.Delivered != len(records) || side.Store == other && settled.Lost != len(records) {
+			t.Errorf("settled %+v, error %v", settled, err) // the second one named the first one's epochs
+		}
+		if settled, err = side.Settle(t.Context(), side.owner, side.lanes, outcomes); err != nil || side.Store == other && settled.Delivered != len(records) {
+			t.Errorf("settled %+v, error %v", settled, err)
+		}
+		total += len(records)
+	}
+	if total != 10 {
+		t.Errorf("both together claim %d of 10", total)
+	}
+}
+
+// A pool with one reader is enough: no claim waits for a second connection while it holds one.
+func TestOneReaderIsEnough(t *testing.T) {
+	t.Parallel()
+	db, err := Create(t.Context(), filepath.Join(t.TempDir(), "outbox.db"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if err := upAll(t, db); err != nil {
+		t.Fatal(err)
+	}
+	manyEvents(t, db, 5, "a", "b")
+	s, owner, lanes := serving(t, db, tables.OutboxEvents())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	fair := everything
+	fair.Fair = true
+	records, err := s.Claim(ctx, lanes, fair)
+	if err != nil || len(records) != 10 {
+		t.Fatalf("%d records, error %v", len(records), err)
+	}
+	if settled, err := s.Settle(ctx, owner, lanes, []outbox.Outcome{{Record: records[0]}}); err != nil || settled.Delivered != 1 {
+		t.Errorf("settled %+v, error %v", settled, err)
+	}
+	if b, err := s.Backlog(ctx, 100); err != nil || b.Count != 9 {
+		t.Errorf("backlog %+v, error %v", b, err)
+	}
+}
+
+// A settle whose context has ended changes nothing, and leaves the connection that writes to others.
+func TestSettleEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	db := filled(t)
+	manyEvents(t, db, 3, "a")
+	s, owner, lanes := serving(t, db, tables.OutboxEvents())
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 3 {
+		t.Fatalf("%d records, error %v", len(records), err)
+	}
+	outcomes := []outbox.Outcome{{Record: records[0]}}
+	tx, err := db.Begin(t.Context()) // somebody of this process is at work
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Settle(ctx, owner, lanes, outcomes); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got error %v", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if settled, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || settled.Delivered != 1 {
+		t.Errorf("settled %+v, error %v", settled, err)
+	}
+}
