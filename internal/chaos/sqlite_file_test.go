@@ -153,6 +153,9 @@ func (f *file) play(role string) *player {
 	f.t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // fails if it has ended, as it should have
 		<-p.exited
+		if f.t.Failed() && p.errs.Len() > 0 {
+			f.t.Logf("a player said:\n%s", &p.errs)
+		}
 	})
 	return p
 }

@@ -169,7 +169,7 @@ func (p *playing) produce(ctx context.Context, db *sql.DB) error {
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				p.transact()
-				time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
+				time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
 			}
 		})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 var tenantFaults = []fault{
@@ -74,7 +75,7 @@ func (p *tenant) offer(pool *pgxpool.Pool, order int64, refused *atomic.Int64) e
 	if fate == 1 {
 		owner = p.apps[(p.mine+1)%len(p.apps)]
 	}
-	e := postgres.BusEvent{AppID: owner, EventID: uuid.New(), EventType: "bus.offered", Payload: []byte(`{}`), Key: fmt.Sprint("tenant", p.mine)}
+	e := tables.BusEvent{AppID: owner, EventID: uuid.New(), EventType: "bus.offered", Payload: []byte(`{}`), Key: fmt.Sprint("tenant", p.mine)}
 	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {

@@ -2,18 +2,13 @@ package dev
 
 import (
 	"context"
-	"database/sql"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 
-	driver "modernc.org/sqlite"
-	codes "modernc.org/sqlite/lib"
-
+	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -41,13 +36,12 @@ func CheckFile(ctx context.Context, path string) error {
 	if info.Size() == 0 {
 		return nil // as SQLite leaves one in which nothing was ever written
 	}
-	names, err := tablesOf(ctx, path)
-	var failure *driver.Error
-	if errors.As(err, &failure) && failure.Code() == codes.SQLITE_NOTADB {
+	names, err := sqlite.Tables(ctx, path)
+	if errors.Is(err, sqlite.ErrNotSQLite) {
 		return fmt.Errorf("%s is no SQLite database and was left as it is: choose another file with --file", path)
 	}
 	if err != nil {
-		return fmt.Errorf("look into %s: %w", path, err)
+		return err
 	}
 	for _, name := range names {
 		if _, ours := tables.Sets[name]; ours {
@@ -59,37 +53,6 @@ func CheckFile(ctx context.Context, path string) error {
 	}
 	return fmt.Errorf("%s is the database of another program (it has a table %s) and was left as it is: choose another file with --file; or, if its outbox is to live in it: outbox migrate up --database sqlite:%s",
 		path, names[0], path)
-}
-
-//go:embed tables.sql
-var listTables string
-
-// tablesOf changes nothing, but that SQLite repairs what a crash has left, as at every opening. sqlite.Connect would turn another program's file into one with a WAL.
-func tablesOf(ctx context.Context, path string) (names []string, err error) {
-	full, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	// Not mode=ro, which leaves the -wal and -shm of a file with a WAL behind.
-	source := url.URL{Scheme: "file", Opaque: (&url.URL{Path: full}).EscapedPath(), RawQuery: "mode=rw&_pragma=busy_timeout(10000)&_pragma=query_only(1)"}
-	db, err := sql.Open("sqlite", source.String())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.QueryContext(ctx, listTables)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
 }
 
 // reason is the system's word without the path, which is said already.

@@ -124,7 +124,7 @@ func (s *Store) checkTypes(have []column) error {
 	if c := of(s.layout.ID); !c.notNull {
 		lacks = append(lacks, "NOT NULL on "+c.name)
 	}
-	if c := of(s.layout.Position); !c.rowid && !(c.strict && c.notNull && c.unique && strings.HasPrefix(c.typ, "INT")) {
+	if c := of(s.layout.Position); !c.rowid && (!c.strict || !c.notNull || !c.unique || !strings.HasPrefix(c.typ, "INT")) {
 		lacks = append(lacks, "INTEGER PRIMARY KEY on "+c.name)
 	}
 	if len(lacks) == 0 {
@@ -137,13 +137,19 @@ func (s *Store) checkTypes(have []column) error {
 // checkStatements compiles everything once where it cannot write: a table that is a view, or a name that is none, is found before anything is published.
 func (s *Store) checkStatements(ctx context.Context) error {
 	for _, p := range []*prepared{&s.sql.claim, &s.sql.backlog, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleLetter, &s.sql.settleDead} {
-		stmt, err := s.db.read.PrepareContext(ctx, p.text)
-		if err != nil {
-			return fmt.Errorf("check statements for %s: %w", s.layout.Table, explain(err))
-		}
-		if err := stmt.Close(); err != nil {
+		if err := s.db.compile(ctx, p.text); err != nil {
 			return fmt.Errorf("check statements for %s: %w", s.layout.Table, explain(err))
 		}
 	}
+	return nil
+}
+
+// compile tells whether a statement can be compiled, where it cannot write.
+func (d *DB) compile(ctx context.Context, text string) (err error) {
+	stmt, err := d.read.PrepareContext(ctx, text)
+	if err != nil {
+		return err
+	}
+	defer func() { err = stmt.Close() }()
 	return nil
 }

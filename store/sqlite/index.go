@@ -40,8 +40,8 @@ func (s *Store) findIndex(ctx context.Context, statement string, names *tableNam
 		if err != nil {
 			return err
 		}
-		if stmt, err := s.db.read.PrepareContext(ctx, text); err == nil {
-			return stmt.Close()
+		if s.db.compile(ctx, text) == nil {
+			return nil
 		}
 		*into = ""
 	}
