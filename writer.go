@@ -17,7 +17,7 @@ const (
 	// Relaxed takes no lock. Transactions that already serialise on the aggregate (they update or lock its row before they
 	// write the event) are in order; two that do not may arrive in either order.
 	Relaxed Order = iota
-	// Strict holds a transaction-scoped advisory lock on each event's key until commit, because a sequence number drawn
+	// Strict holds a transaction-scoped advisory lock on each event's key until commit (on SQLite, which has one writer at a time, there is nothing to hold), because a sequence number drawn
 	// before commit orders two writers of one key wrongly: the lower one can commit later. Writers of different keys do not
 	// wait for each other. Transactions that call Write several times with keys in different orders can deadlock, which the
 	// database ends with an error (40P01); one call locks its keys in a fixed order.
@@ -59,7 +59,7 @@ type Inserter[Tx any] interface {
 }
 
 // Writer writes events inside the caller's own transaction: they exist exactly if it commits. It is safe for concurrent use.
-// Make one with postgres.NewWriter (pgx.Tx) or postgres.NewSQLWriter (*sql.Tx).
+// Make one with postgres.NewWriter (pgx.Tx), postgres.NewSQLWriter or sqlite.NewWriter (*sql.Tx).
 type Writer[Tx any] struct {
 	inserter Inserter[Tx]
 	cfg      WriterConfig
@@ -75,7 +75,7 @@ func NewWriter[Tx any](inserter Inserter[Tx], cfg WriterConfig) *Writer[Tx] {
 
 // Write inserts the events, in their order, with one statement. Nothing is sent if one of them is invalid: the error is then
 // a *FieldError and the transaction is untouched. Any other error is the database's and has aborted the transaction, except
-// ErrDuplicateEvent.
+// ErrDuplicateEvent. (SQLite undoes the call alone and leaves the transaction usable.)
 func (w *Writer[Tx]) Write(ctx context.Context, tx Tx, events ...Event) error {
 	rows, err := w.Prepare(ctx, events)
 	if err != nil || len(rows) == 0 {

@@ -64,6 +64,9 @@ func settlesRetry(t *testing.T, s *storeSuite) {
 	if rec.Attempts != 1 || len(rec.DeliveredTo) != 2 {
 		t.Errorf("got %d attempts, delivered to %v", rec.Attempts, rec.DeliveredTo)
 	}
+	if got := s.Value(t, "SELECT error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "y: refused; z: no route" {
+		t.Errorf("the error is now %q", got)
+	}
 	r.settles(outbox.Settled{Retried: 1}, outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 2, Failures: []outbox.Failure{{Error: "again"}}})
 	wantHistory(t, s.Value(t, "SELECT error_history FROM outbox_events WHERE event_topic = 'a1'"), "y: refused; z: no route", "again")
 	if got := s.Value(t, "SELECT status FROM outbox_events WHERE event_topic = 'a1'"); got != "FAILED" {
@@ -187,6 +190,9 @@ func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
 	r.lease(time.Minute)
 	if got := r.settleHolding(before, old...); got != (outbox.Settled{Lost: 4}) {
 		t.Errorf("its own lanes again, at a later epoch: settled %+v", got)
+	}
+	if err := r.Release(t.Context(), r.owner, before); err != nil || len(r.lease(time.Minute).Lanes) != 64 {
+		t.Errorf("a late release gave %d lanes up, error %v", 64-len(r.lanes), err)
 	}
 	r.settles(outbox.Settled{Delivered: 5}, delivered(r.wants("a/1", "b/1", "c/1", "a/2", "b/2")...)...)
 }

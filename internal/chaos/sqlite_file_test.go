@@ -248,6 +248,7 @@ func (f *file) finish(name string, struck int) {
 		}
 	}
 	f.sound()
+	dead := f.buried()
 	if struck == 0 {
 		t.Error("the fault never struck")
 	}
@@ -255,7 +256,7 @@ func (f *file) finish(name string, struck int) {
 		t.Errorf("the subscriber connected %d times: it may have missed what was published", subscriptions)
 	}
 	written, unknown := f.written()
-	report := outboxtest.Check(outboxtest.History{Written: written, Received: received})
+	report := outboxtest.Check(outboxtest.History{Written: written, Received: received, Dead: dead})
 	if err := report.Err(); err != nil {
 		t.Error(err)
 	}
@@ -284,8 +285,7 @@ func (f *file) sound() {
 		"foreign keys violated":               `SELECT count(*) FROM pragma_foreign_key_check`,
 		"lanes with an owner":                 `SELECT count(*) FROM outbox_lanes WHERE owner IS NOT NULL`,
 		"relays enrolled":                     `SELECT count(*) FROM outbox_relays WHERE table_name = 'outbox_events' AND expires_at > strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')`,
-		"dead letters":                        `SELECT count(*) FROM job_dlq`,
-		"events that were blamed":             `SELECT count(*) FROM outbox_events WHERE retry_count > 0`,
+		"events that were blamed":             `SELECT count(*) FROM outbox_events WHERE retry_count > 0 AND id NOT IN (SELECT original_job_id FROM job_dlq)`,
 		"events without their business row":   `SELECT count(*) FROM (SELECT id FROM outbox_events EXCEPT SELECT value FROM orders, json_each(orders.events))`,
 		"events that a business row misses":   `SELECT count(*) FROM (SELECT value FROM orders, json_each(orders.events) EXCEPT SELECT id FROM outbox_events)`,
 		"events that are twice in the orders": `SELECT count(*) - count(DISTINCT value) FROM orders, json_each(orders.events)`,
@@ -294,6 +294,19 @@ func (f *file) sound() {
 			t.Errorf("%d %s", n, what)
 		}
 	}
+}
+
+// buried are the dead letters. There may be one now and then where relays are killed all the time: twice while one event was published by itself, as a relay does at a lane where
+// others have died, is what a poison event looks like.
+func (f *file) buried() (dead []outboxtest.DeadLetter) {
+	f.t.Helper()
+	for id := range f.ids(`SELECT original_job_id FROM job_dlq`) {
+		dead = append(dead, outboxtest.DeadLetter{ID: id})
+	}
+	if n := one[int](f, `SELECT count(*) FROM job_dlq WHERE error_history NOT LIKE '%the relay died while it published this event and nothing else, 2 times%'`); n > 0 {
+		f.t.Errorf("%d dead letters, not for the kills' sake", n)
+	}
+	return dead
 }
 
 // written is what the players wrote, and how many events they did not know the fate of: the file knows, and must have all of a transaction or nothing.

@@ -64,7 +64,7 @@ func TestSQLiteKillsOfOneProcess(t *testing.T) {
 	f := newFile(t, "sqlite-kills-of-one", t.TempDir())
 	plain := f.play(rolePlain)
 	var lives []life
-	for range kills(8, 50) {
+	for range kills(6, 50) {
 		whole := f.play(roleWhole)
 		number := len(f.players) - 1
 		eventually(t, "the program has committed and delivered something", func() bool { return whole.worked() && len(f.deliveredBy(number)) > 0 })

@@ -142,8 +142,8 @@ func (p *playing) run(ctx context.Context, role string) (err error) {
 }
 
 // wholeRelay is the relay of roleWhole: what it may publish again after a kill is a batch of each worker. Not less than 64 in a batch, because that many are tried at once
-// of a lane at which relays died.
-var wholeRelay = outbox.RelayConfig{Name: "outbox_events", Workers: 2, BatchRecords: 64, LeaseTTL: killTTL}
+// of a lane at which relays died. Its renewals wait their turn among its writers: with -race on a busy machine for longer than a third of killTTL.
+var wholeRelay = outbox.RelayConfig{Name: "outbox_events", Workers: 2, BatchRecords: 64, LeaseTTL: 2 * killTTL}
 
 // pipe is a Sink that refuses nothing.
 type pipe struct{}
@@ -286,13 +286,13 @@ type delivery struct {
 func (l *ledger) take(s saying, life int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case s.Did == didDeliver:
+	switch s.Did {
+	case didDeliver:
 		l.delivered = append(l.delivered, delivery{s.Events[0], life})
-	case s.Did == didAttempt:
+	case didAttempt:
 		l.attempted.Add(1)
 		l.txs[s.Events[0].ID] = &transaction{s, outboxtest.Unknown, time.Now()}
-	case s.Did == didFail:
+	case didFail:
 		l.failures = append(l.failures, s.Error)
 	default:
 		tx := l.txs[s.Events[0].ID]

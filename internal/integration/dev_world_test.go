@@ -160,17 +160,21 @@ func (d *developing) listen(path string) *listening {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		d.t.Fatal(err)
-	}
-	if kind := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		d.t.Fatalf("GET %s: status %d, %s", path, resp.StatusCode, kind)
-	}
 	l := &listening{t: d.t, next: make(chan gosse.Event)}
+	answered := make(chan error, 1)
 	go func() { // ends with ctx at the latest; end waits for it
 		defer close(l.next)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			answered <- err
+			return
+		}
 		defer func() { _ = resp.Body.Close() }()
+		if kind := resp.Header.Get("Content-Type"); resp.StatusCode != http.StatusOK || kind != "text/event-stream" {
+			answered <- fmt.Errorf("status %d, %s", resp.StatusCode, kind)
+			return
+		}
+		answered <- nil
 		for event, err := range gosse.Read(resp.Body, nil) {
 			if err != nil {
 				return
@@ -188,6 +192,9 @@ func (d *developing) listen(path string) *listening {
 		}
 	}
 	d.t.Cleanup(l.end)
+	if err := <-answered; err != nil {
+		d.t.Fatalf("GET %s: %v", path, err)
+	}
 	return l
 }
 

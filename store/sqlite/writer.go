@@ -22,6 +22,27 @@ const rowsPerInsert = 200
 // this package's DB. The table must have the columns of outbox_events. See outbox.Writer for what Write guarantees; Strict order costs nothing here, because positions are
 // always in the order of the commits. An error of the database undoes the call and, unlike in PostgreSQL, leaves the transaction usable where SQLite itself does.
 func NewWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
+	in, err := newInserter(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return outbox.NewWriter(in, cfg), nil
+}
+
+// NewWriter is the package's NewWriter for transactions of d alone, Begin's and those of Writes: its statement is compiled once and not at each Write, which is most of what a
+// single event costs. It waits for the connection that writes.
+func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
+	in, err := newInserter(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if in.kept, err = d.write.PrepareContext(ctx, in.one); err != nil {
+		return nil, fmt.Errorf("prepare writer: %w", explain(err))
+	}
+	return outbox.NewWriter(in, cfg), nil
+}
+
+func newInserter(cfg outbox.WriterConfig) (*inserter, error) {
 	table := cfg.Table
 	if table == "" {
 		table = tables.OutboxEvents().Table
@@ -37,14 +58,15 @@ func NewWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
 	if in.one, err = render(t, "write_one", in.names(1)); err != nil {
 		return nil, err
 	}
-	return outbox.NewWriter(in, cfg), nil
+	return in, nil
 }
 
 type inserter struct {
 	templates *template.Template
 	table     string
 	one       string
-	returning bool // the ids that were new; nobody asks for them when duplicates are ignored
+	kept      *sql.Stmt // one, compiled; nil: for any database
+	returning bool      // the ids that were new; nobody asks for them when duplicates are ignored
 
 	mu   sync.Mutex
 	many map[int]string // by how many rows they take, at most rowsPerInsert of them
@@ -83,7 +105,7 @@ func (in *inserter) statement(rows int) (string, error) {
 func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _ outbox.Order) (inserted []uuid.UUID, err error) {
 	switch {
 	case len(rows) == 1:
-		result, err := tx.ExecContext(ctx, in.one, rowArgs(nil, &rows[0])...)
+		result, err := in.insertOne(ctx, tx, &rows[0])
 		if err != nil {
 			return nil, explain(err)
 		}
@@ -112,6 +134,13 @@ func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _
 		err = errors.Join(err, explain(ending))
 	}
 	return inserted, err
+}
+
+func (in *inserter) insertOne(ctx context.Context, tx *sql.Tx, row *outbox.Row) (sql.Result, error) {
+	if in.kept == nil {
+		return tx.ExecContext(ctx, in.one, rowArgs(nil, row)...)
+	}
+	return tx.StmtContext(ctx, in.kept).ExecContext(ctx, rowArgs(nil, row)...)
 }
 
 // insert is one statement, which SQLite does wholly or not at all.

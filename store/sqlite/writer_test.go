@@ -135,3 +135,33 @@ func TestWriteInATransactionOfTheApplications(t *testing.T) {
 		t.Error("a name of three parts was taken")
 	}
 }
+
+// A DB's own writer writes in the transactions of that DB, and refuses others.
+func TestWriterOfADatabase(t *testing.T) {
+	t.Parallel()
+	db, other := filled(t), filled(t)
+	w, err := db.NewWriter(t.Context(), outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := someEvents(1)[0]
+	for _, tt := range []struct {
+		db     *DB
+		events []outbox.Event
+		want   string
+	}{{db, []outbox.Event{event}, ""}, {db, []outbox.Event{event}, "duplicate event"}, {db, someEvents(3), ""}, {other, someEvents(1), "different database"}} {
+		tx, err := tt.db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(t.Context(), tx, tt.events...); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("got error %v, want %q", err, tt.want)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := value(t, db, "SELECT count(*) FROM outbox_events"); got != "4" {
+		t.Errorf("%s events, want 4", got)
+	}
+}
