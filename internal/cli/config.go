@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 func (a *app) config() *cobra.Command {
@@ -149,6 +150,12 @@ and token. It does not ask the servers; outbox serve --listen tells what they sa
 			err = a.checked(&c, need)
 			if settings, ok := errors.AsType[*config.Error](err); ok {
 				problems = settings.Problems
+			}
+			if command == "serve" || command == "relay" {
+				if settings, ok := errors.AsType[*config.Error](wire.Check(c)); ok {
+					problems = append(problems, settings.Problems...)
+					err = &config.Error{Problems: problems}
+				}
 			}
 			switch {
 			case c.Output == "json":

@@ -99,6 +99,11 @@ func TestConfigValidate(t *testing.T) {
 		}
 	}
 	contains(t, good.ok("", "config", "validate", "--for", "purge", "-o", "json"), `"problems": []`)
+	// What only the parts know.
+	good.redis = "http://u:hunter2@h"
+	if r := good.run("", "config", "validate", "--crawlers", "dmo"); r.code != 2 || !strings.Contains(r.err, `there is no "dmo"`) || !strings.Contains(r.err, "not of the form redis://") || strings.Contains(r.err, "hunter2") {
+		t.Errorf("exit code %d:\n%s", r.code, r.err)
+	}
 	// A daemon is as strict.
 	if r := e.run("", "relay"); r.code != 2 || !strings.Contains(r.err, want[0]) {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)
