@@ -53,9 +53,9 @@ func (f *following) end() {
 func (h *Hub) newTail(s Source) tail {
 	f := &following{hub: h, source: s, ready: make(chan struct{}), readers: map[*Reader]struct{}{}}
 	if s.Topic != "" {
-		return &topicTail{following: f}
+		return &topicTail{following: f, ring: ring{size: topicRing}}
 	}
-	return &runTail{following: f}
+	return &runTail{following: f, ring: ring{size: runRing}}
 }
 
 // follow returns the tail of s for one more reader, ready.

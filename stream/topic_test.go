@@ -80,7 +80,7 @@ func TestTopicAfterALostConnection(t *testing.T) {
 func TestSlowReaderOfATopic(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
 		r := open(t, h, topic(0))
-		for range 2 * ringMessages {
+		for range 2 * topicRing.messages {
 			m.publish("order.placed", order("a"))
 		}
 		if b, err := r.Next(t.Context(), time.Second); err != nil || !b.Reset {
