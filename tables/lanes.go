@@ -50,9 +50,9 @@ type LaneView struct {
 	TrialEvent *uuid.UUID `json:"trial_event,omitempty"`
 }
 
-// NewLaneReport returns a report in which every lane is free: a lane's row is made when a relay first serves the table.
+// NewLaneReport returns a report without relays, in which every lane is free: a lane's row is made when a relay first serves the table.
 func NewLaneReport(table string) LaneReport {
-	r := LaneReport{Table: table, Lanes: make([]LaneView, outbox.Lanes)}
+	r := LaneReport{Table: table, Relays: []RelayView{}, Lanes: make([]LaneView, outbox.Lanes)}
 	for n := range r.Lanes {
 		r.Lanes[n] = LaneView{Lane: n, State: "free"}
 	}

@@ -8,11 +8,21 @@ import (
 
 // Layout says which columns of a table play which part. Fields are names of columns but for Table and what is marked otherwise; an
 // empty one means that the table has no such column. Names are validated and quoted once, when the Store is opened.
+//
+// The types below are PostgreSQL's. SQLite looks at values; what a column was declared with matters only for position. There
+//
+//	uuid        is a text in any spelling of a UUID, or a blob of 16 bytes; app is the text that apps has, lower case
+//	timestamp   is a text, UTC where it names no zone: written as 2006-01-02T15:04:05.000000Z, read also with a space for the T, with another number of digits or none,
+//	            and with an offset (+02:00). What is compared in SQL, next_retry_at and ages, should be as it is written: texts compare as texts
+//	bigint      is an integer; position is the INTEGER PRIMARY KEY, or in a STRICT table an INTEGER that is NOT NULL and UNIQUE
+//	json, jsonb is a text that is JSON, not a blob
+//
+// A row with a value that is none of these becomes a dead letter, and the others go on.
 type Layout struct {
-	Table string `koanf:"table"` // may be schema-qualified: "billing.outbox"
+	Table string `koanf:"table"` // may be schema-qualified: "billing.outbox"; on SQLite the schema is an attached database
 
 	ID       string `koanf:"id"`       // uuid NOT NULL: the event id, the duplicate key at sinks (required)
-	Position string `koanf:"position"` // bigint NOT NULL drawn by the database at insert, the order within a key (required)
+	Position string `koanf:"position"` // bigint (SQLite: INTEGER PRIMARY KEY) NOT NULL drawn by the database at insert, the order within a key (required)
 	Topic    string `koanf:"topic"`    // what happened (required)
 	Payload  string `koanf:"payload"`  // json or jsonb (required)
 

@@ -28,7 +28,8 @@ var only = map[string]map[string]string{
 	},
 	oneSQLite: {
 		"tx.go": "database/sql's transactions, pgx has the like", "times.go": "times are text", "json.go": "JSON is text", "sql/tables.sql": "whose file it is: a server's database is nobody's by accident",
-		"inspect.go": "the same", "index.go": "the planner is told which index to take", "fingerprint.go": "PostgreSQL has regular expressions and a hash",
+		"inspect.go": "the same", "library.go": "a server takes any client", "sql/library.sql": "the same", "sql/check_writable.sql": "a role is asked for its rights",
+		"index.go": "the planner is told which index to take", "fingerprint.go": "PostgreSQL has regular expressions and a hash",
 		"browse_row.go": "pgx scans rows into structs", "deadletter_revive.go": "json_populate_record, in Go", "sql/dlq_recorded.sql": "the same job's letter is looked for first",
 		"sql/lease_due.sql": "asked before the write lock is", "sql/retention_held.sql": "the same", "sql/run_next.sql": "the same", "sql/retention_keep.sql": "rows are archived by a statement of their own",
 		"sql/run_send.sql": "an INSERT into two tables is two statements", "sql/settle_held.sql": "a settle is several statements under one lock", "sql/settle_letter.sql": "the same",

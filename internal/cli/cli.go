@@ -58,7 +58,7 @@ func Main(ctx context.Context, args []string, streams Streams, environ []string)
 		fmt.Fprintf(a.Err, "See: %s --help\n", ran.CommandPath())
 		return 2
 	}
-	if h := hint(err); h != "" {
+	if h := hint(ran.Name(), err); h != "" {
 		fmt.Fprintf(a.Err, "Hint: %s\n", h)
 	}
 	return 1
@@ -104,6 +104,12 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 			a.started = true
 		},
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			return fmt.Errorf("--%s: %s", bad.GetFlag().Name, config.Misfit(bad.GetFlag(), bad.GetValue(), err))
+		}
+		return err
+	})
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)

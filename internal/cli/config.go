@@ -151,11 +151,9 @@ and token. It does not ask the servers; outbox serve --listen tells what they sa
 			if settings, ok := errors.AsType[*config.Error](err); ok {
 				problems = settings.Problems
 			}
-			if command == "serve" || command == "relay" {
-				if settings, ok := errors.AsType[*config.Error](wire.Check(c)); ok {
-					problems = append(problems, settings.Problems...)
-					err = &config.Error{Problems: problems}
-				}
+			if settings, ok := errors.AsType[*config.Error](wire.CheckFor(c, command)); ok {
+				problems = append(problems, settings.Problems...)
+				err = &config.Error{Problems: problems}
 			}
 			switch {
 			case c.Output == "json":

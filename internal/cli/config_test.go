@@ -104,6 +104,15 @@ func TestConfigValidate(t *testing.T) {
 	if r := good.run("", "config", "validate", "--crawlers", "dmo"); r.code != 2 || !strings.Contains(r.err, `there is no "dmo"`) || !strings.Contains(r.err, "not of the form redis://") || strings.Contains(r.err, "hunter2") {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)
 	}
+	for url, says := range map[string]string{"redis://u:hunter2@h/x": "no valid URL", "redis://u:hunter2@h:99999": "65535"} {
+		if r := good.run("", "config", "validate", "--for", "tail", "--redis", url); r.code != 2 || !strings.Contains(r.err, says) || strings.Contains(r.err, "hunter2") {
+			t.Errorf("tail of %s: exit code %d:\n%s", url, r.code, r.err)
+		}
+	}
+	// To say which version it is, it need not be right.
+	if r := e.run("", "version", "--config", file); r.code != 0 || !strings.Contains(r.out, "VERSION") || !strings.Contains(r.err, "Warning: "+want[0]) || !strings.Contains(r.err, want[1]) {
+		t.Errorf("version: exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
 	// A daemon is as strict.
 	if r := e.run("", "relay"); r.code != 2 || !strings.Contains(r.err, want[0]) {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,9 +16,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/dev"
+	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // development is what the command line of outbox dev asks for.
@@ -34,14 +37,15 @@ func (a *app) dev() *cobra.Command {
 		Short: "Try everything: API, streams, relay and worker on one file, nothing to install",
 		Long: `dev makes the file ./outbox.db, or goes on with it, and runs all parts of outbox serve on it, on loopback and without authentication. Events are delivered
 within this process, to the streams of its API: it needs neither PostgreSQL nor Redis. A run of the built-in crawler script:checkout
-goes on all the time: when it ends, another begins. It prints what to open and three commands to try.
+goes on: when it ends, another begins. After ten of them there is one every half hour, 38 MB a day, so that a forgotten dev does not soon fill the disk; outbox runs create makes
+one at any time. It prints what to open and three commands to try.
 
 --postgres URL takes that database in place of the file, --redis URL that Redis in place of the memory; each alone or both, and nothing else changes. They are flags
 only: what OUTBOX_DATABASE_URL or REDIS_URL name may be in use for something else. All other settings are those of outbox serve, from its variables and from the file of
 --config, but that all parts are on, --auth is none, and streams end at once and the least level of the log is warn where nothing else is set.
 
 Several processes may work on one file, such as outbox write and outbox dlq. Two relays on one file share its events, and what one delivers in its memory the streams of the
-other do not see live: for that use --redis.
+other do not see: dev warns of it. Give both --redis, or one of them --temp or another --file.
 
 Ctrl-C stops it after the step and the batch in flight and leaves one file, outbox.db, which may be copied, deleted or gone on with.`,
 		Example: `  outbox dev
@@ -55,6 +59,8 @@ Ctrl-C stops it after the step and the batch in flight and leaves one file, outb
 				return usagef("--database: say --file for a file, or --postgres for a server")
 			case d.temp && flags.Changed("file"):
 				return usagef("--file and --temp contradict each other")
+			case d.postgres == "" && flags.Changed("postgres"):
+				return usagef("--postgres is empty: give it a value, or leave it out")
 			case d.postgres != "" && (d.temp || flags.Changed("file")):
 				return usagef("--postgres and a file contradict each other: leave out --file and --temp")
 			case d.file == "":
@@ -90,11 +96,11 @@ func (a *app) develop(ctx context.Context, d development, flags *pflag.FlagSet) 
 			return err
 		}
 	}
-	// On a terminal there is a status line, and the log goes before it.
+	// On a terminal that can rewrite a line there is a status line, and the log goes before it.
 	var line *dev.Line
 	logging := *a
-	if isTerminal(a.Err) {
-		line = dev.NewLine(a.Err)
+	if f, ok := a.Err.(*os.File); ok && isTerminal(f) && !slices.Contains(a.environ, "TERM=dumb") {
+		line = dev.NewLine(f, func() int { return columns(f) })
 		logging.Err = line
 		if c.LogFormat == "auto" {
 			c.LogFormat = "text"
@@ -114,7 +120,7 @@ func (a *app) develop(ctx context.Context, d development, flags *pflag.FlagSet) 
 		return group.Wait()
 	})
 	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) { // Ctrl-C while it starts is no failure
-		return err
+		return developingError{err}
 	}
 	switch {
 	case d.temp:
@@ -151,9 +157,49 @@ func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, er
 	s.Crawlers = append(s.Crawlers, crawler)
 	if host, port, err := net.SplitHostPort(s.HTTP); err == nil && host == "" {
 		s.HTTP = net.JoinHostPort("127.0.0.1", port) // --http :0 does not mean to let others in
+	} else if err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback() {
+		return c, usagef("http is %s, which other machines can reach, and dev has no authentication: listen on 127.0.0.1, for instance --http 127.0.0.1:%s, or run outbox serve", s.HTTP, port)
 	}
-	err = a.checked(&c, config.Parts)
+	if d.postgres != "" {
+		if err := dev.CheckServer(d.postgres); err != nil {
+			return c, usageError{err}
+		}
+	}
+	if err := a.checked(&c, config.Parts); err != nil {
+		return c, err
+	}
+	// What the parts would refuse when the tables are made.
+	err = wire.Check(c)
+	if refused, ok := errors.AsType[*config.Error](err); ok {
+		for i, problem := range refused.Problems {
+			refused.Problems[i] = inDev(problem)
+		}
+	}
 	return c, err
+}
+
+// inDev says of a text about other commands where dev takes such a setting from.
+func inDev(text string) string {
+	return strings.NewReplacer(
+		"--database, OUTBOX_DATABASE_URL or DATABASE_URL", "--postgres",
+		"--redis, OUTBOX_REDIS_URL or REDIS_URL", "--redis",
+		"configure Redis listener:", "--redis:",
+	).Replace(text)
+}
+
+// developingError is an error whose hint names the flags of dev.
+type developingError struct{ error }
+
+func (e developingError) Unwrap() error { return e.error }
+
+func (e developingError) Hint() string { return inDev(hint("dev", e.error)) }
+
+// columns is how wide a terminal is now.
+func columns(terminal *os.File) int {
+	if n, _, err := term.GetSize(int(terminal.Fd())); err == nil && n > 0 {
+		return n
+	}
+	return 80
 }
 
 // showStatus draws the line until ctx ends.
@@ -176,10 +222,14 @@ func showStatus(ctx context.Context, line *dev.Line, gauge *dev.Gauge) error {
 // crawler is the one that keeps outbox dev alive.
 const crawler = "script:checkout"
 
-// keepCrawling sees to it that a run of crawler goes on, until ctx ends. One that was under way when the process last stopped goes on by itself.
+// keepCrawling sees to it that a run of crawler goes on, at dev's pace, until ctx ends. One that was under way when the process last stopped goes on by itself.
 func keepCrawling(ctx context.Context, gateway *api, log *slog.Logger) error {
+	var pace dev.Pace
 	for refused := false; ; {
-		err := crawlOne(ctx, gateway)
+		var err error
+		if pace.Due(time.Now()) {
+			err = crawlOne(ctx, gateway, func() { pace.Begun(time.Now()) })
+		}
 		if err != nil && ctx.Err() == nil && !refused { // once: it is the gateway's business, and looks at it every other second
 			log.Warn("cannot see to it that a run goes on, trying again", "error", err)
 		}
@@ -192,8 +242,8 @@ func keepCrawling(ctx context.Context, gateway *api, log *slog.Logger) error {
 	}
 }
 
-// crawlOne makes a run if none of crawler is under way.
-func crawlOne(ctx context.Context, gateway *api) error {
+// crawlOne makes a run if none of crawler is under way, and calls begun if it did.
+func crawlOne(ctx context.Context, gateway *api, begun func()) error {
 	var page struct {
 		Items []struct {
 			Crawler string `json:"crawler"`
@@ -209,7 +259,11 @@ func crawlOne(ctx context.Context, gateway *api) error {
 		}
 	}
 	steps := 1000 // it has 333, which take a minute
-	return gateway.call(ctx, "POST", "/v1/runs", nil, newRun{AppPackage: "com.example.shop", Crawler: crawler, MaxSteps: &steps}, &struct{}{})
+	err := gateway.call(ctx, "POST", "/v1/runs", nil, newRun{AppPackage: "com.example.shop", Crawler: crawler, MaxSteps: &steps}, &struct{}{})
+	if err == nil {
+		begun()
+	}
+	return err
 }
 
 // welcome says what to open and what to try. The commands work as they stand, in the same folder.
@@ -224,15 +278,16 @@ func (d development) welcome(url string, c config.Config) string {
 	}
 	return fmt.Sprintf(`outbox dev: events of %s, delivered %s
 
-Open %s/ for what happens, live. A run of %s goes on; when it ends, another begins.
+Open %s/ for what happens, live. A run of %s goes on; when it ends, another begins; after ten, one every half hour.
 
-Try in another terminal, in this folder:%s
+Try, in this folder. In a second terminal, where it shows what arrives:
   curl -N %s
+In a third:%s
   echo '{"total": 12}' | %s write --topic order.placed --key 42%s
   %s dlq list%s
 
 Ctrl-C stops it.
-`, config.MaskDatabase(c.Database), delivering, url, crawler, first, shellWord(url+"/v1/stream?topics=order.placed"), outbox, which, outbox, which)
+`, config.MaskDatabase(c.Database), delivering, url, crawler, shellWord(url+"/v1/stream?topics=order.placed"), first, outbox, which, outbox, which)
 }
 
 // hasPassword tells whether a URL may hold a password.

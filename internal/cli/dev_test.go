@@ -1,14 +1,23 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -107,6 +116,10 @@ func (d developing) tried(variables ...string) {
 	if code := letters.wait(); code != 0 {
 		t.Errorf("%s: exit code %d", d.commands[2], code)
 	}
+	contains(t, letters.err.String(), "no pending dead letters")
+	if said := d.out.lines(); slices.Index(said, "In a third:") != slices.Index(said, "  "+d.commands[0])+1 {
+		t.Errorf("the first command never ends, and the others are to be tried in the same terminal:\n%s", d.out)
+	}
 }
 
 // The same on each store and through each broker: the page answers, the three commands work as they are printed, runs go on, Ctrl-C ends it.
@@ -183,7 +196,19 @@ func TestDevTwice(t *testing.T) {
 	t.Parallel()
 	e, dir := env{t: t}, t.TempDir()
 	one := e.develop(dir, "--file", "it's mine.db")
+	relay := fmt.Sprintf("process %d", one.cmd.Process.Pid)
+	looking := e
+	looking.database = "sqlite:" + filepath.Join(dir, "it's mine.db")
+	for deadline := time.Now().Add(patience); !strings.Contains(looking.ok("", "lanes"), relay); { // the API answers before the relay has lanes
+		if time.Now().After(deadline) {
+			t.Fatal("no relay")
+		}
+	}
 	two := e.develop(dir, "--file", "it's mine.db")
+	if strings.Contains(one.err.String(), "another relay") {
+		t.Errorf("the first says %s", one.err)
+	}
+	contains(t, two.err.String(), relay+") serves it's mine.db too", "--redis", "--temp or --file")
 	for _, d := range []developing{one, two} {
 		if code, body := get(t, d.url+"/v1/runs"); code != http.StatusOK || strings.Count(body, "script:checkout") != 1 {
 			t.Errorf("status %d: %s", code, body)
@@ -202,7 +227,7 @@ func TestDevHidesPasswords(t *testing.T) {
 	if said := d.out.String(); strings.Contains(said, "hunter2") || !strings.Contains(said, "export OUTBOX_DATABASE_URL=") {
 		t.Errorf("got %s", said)
 	}
-	d.commands = d.commands[1:] // after the export, which one does by hand
+	d.commands = slices.Delete(d.commands, 1, 2) // the export, which one does by hand
 	d.tried("OUTBOX_DATABASE_URL=" + database)
 	d.stop()
 }
@@ -215,11 +240,7 @@ func TestDevByGoRun(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(exe), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(exe, text, 0o755); err != nil {
+	if err := os.Link(binary, exe); err != nil { // a copy would be busy while a process that another test forked meanwhile has it open for writing
 		t.Fatal(err)
 	}
 	cmd := e.command(context.Background(), "dev", "--temp", "--http", "127.0.0.1:0")
@@ -256,8 +277,8 @@ func TestDevRefuses(t *testing.T) {
 		code int
 		says []string
 	}{
-		{[]string{"--http", taken.Addr().String()}, 1, []string{taken.Addr().String() + " is in use", "--http 127.0.0.1:0"}},
-		{[]string{"--http", "0.0.0.0:0"}, 2, []string{"other machines can reach"}},
+		{[]string{"--file", in("taken.db"), "--http", taken.Addr().String()}, 1, []string{taken.Addr().String() + " is in use", "--http 127.0.0.1:0", "--temp or --file"}},
+		{[]string{"--http", "0.0.0.0:0"}, 2, []string{"other machines can reach", "--http 127.0.0.1:0, or run outbox serve"}},
 		{[]string{"--file", in("notes.txt")}, 1, []string{"notes.txt is no SQLite database", "--file"}},
 		{[]string{"--file", in("shop.db")}, 1, []string{"shop.db is the database of another program", "table customers", "outbox migrate up --database sqlite:" + in("shop.db")}},
 		{[]string{"--file", in("newer.db")}, 1, []string{"newer.db was made by a newer outbox", "core is at version 99"}},
@@ -266,6 +287,10 @@ func TestDevRefuses(t *testing.T) {
 		{[]string{"--file", dir}, 1, []string{"is a directory", "--file"}},
 		{[]string{"--file", "x.db", "--temp"}, 2, []string{"contradict"}},
 		{[]string{"--postgres", "postgres://h/d", "--temp"}, 2, []string{"contradict"}},
+		{[]string{"--postgres", "sqlite:" + in("shop.db")}, 2, []string{"say --file " + in("shop.db")}},
+		{[]string{"--postgres", ""}, 2, []string{"--postgres is empty"}},
+		{[]string{"--postgres", "postgres://127.0.0.1:1/d"}, 1, []string{"Hint: is PostgreSQL running there? The URL is that of --postgres\n"}},
+		{[]string{"--file", in("untouched.db"), "--redis", "foo"}, 2, []string{"--redis: the Redis URL is not of the form"}},
 		{[]string{"--database", "sqlite:x.db"}, 2, []string{"--file", "--postgres"}},
 		{[]string{"--file", ""}, 2, []string{"--file is empty"}},
 		{[]string{"--log-level", "loud"}, 2, []string{"log-level"}},
@@ -275,6 +300,9 @@ func TestDevRefuses(t *testing.T) {
 			t.Errorf("%v: exit code %d, want %d:\n%s%s", c.args, r.code, c.code, r.out, r.err)
 		}
 		contains(t, r.err, c.says...)
+	}
+	if _, err := os.Stat(in("untouched.db")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("tables were made, and then the Redis URL refused: %v", err)
 	}
 }
 
@@ -303,4 +331,95 @@ func TestDevPage(t *testing.T) {
 	if code := d.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
+}
+
+// A run that has ended can be looked at for as long as one wants, while others go on; runs made within a minute can be told apart; a stream that is refused is opened later.
+func TestDevPageShowsWhatIsChosen(t *testing.T) {
+	t.Parallel()
+	e := env{t: t}
+	d := e.develop(t.TempDir(), "--temp")
+	client := e
+	client.extra = []string{"OUTBOX_SERVER=" + d.url}
+	runs := func() []runView {
+		return decode[struct{ Items []runView }](t, client.ok("", "runs", "list", "-o", "json")).Items
+	}
+	var ended string
+	for ended == "" { // the first run is made within two seconds
+		if list := runs(); len(list) > 0 {
+			ended = list[0].RunID
+		}
+	}
+	client.ok("", "runs", "cancel", ended)
+	for deadline := time.Now().Add(patience); len(runs()) < 2; time.Sleep(100 * time.Millisecond) { // dev makes another
+		if time.Now().After(deadline) {
+			t.Fatal("no second run")
+		}
+	}
+
+	// The page as it is, with a script of ours behind its own: it clicks as a person would and says what is seen, now and after two more looks at the list.
+	origin, err := url.Parse(d.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(origin) },
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.URL.Path != "/" {
+				return nil
+			}
+			body, err := io.ReadAll(r.Body)
+			body = append(body, []byte(`<script>
+const wait = setInterval(() => {
+  const buttons = [...document.querySelectorAll("#runs button")], seen = () => get("run").textContent + " " + get("state").textContent
+  if (buttons.length < 2 || get("state").textContent !== "live") return
+  clearInterval(wait)
+  const all = buttons.map(b => b.textContent).join(" "), live = seen()
+  buttons[1].focus()
+  buttons[1].click()
+  setTimeout(() => fetch("/said", { method: "POST", body: [all, live, seen(), document.activeElement === buttons[1] ? "focused" : "focus lost"].join("\n") }), 5000)
+}, 100)
+</script>`)...)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			r.Header.Set("Content-Length", fmt.Sprint(len(body)))
+			return err
+		},
+	}
+	said := make(chan string, 1)
+	mux := http.NewServeMux()
+	mux.Handle("/", proxy)
+	var refused atomic.Bool // the first stream of a run: the page tries again
+	mux.HandleFunc("GET /v1/runs/{id}/stream", func(w http.ResponseWriter, r *http.Request) {
+		if refused.CompareAndSwap(false, true) {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	})
+	mux.HandleFunc("POST /said", func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		said <- string(text)
+	})
+	front := httptest.NewServer(mux)
+	t.Cleanup(front.Close)
+	browser := testenv.ChromiumBrowser(t)
+	if err := browser.Open(t.Context(), front.URL+"/"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = browser.Stop() }) // before the server, which waits for its streams to end
+
+	name := func(id string) string { return id[len(id)-8:] }
+	list := runs()
+	want := strings.Join([]string{name(list[0].RunID) + " " + name(ended), name(list[0].RunID) + " live", name(ended) + " ended", "focused"}, "\n")
+	select {
+	case got := <-said:
+		if got != want {
+			t.Errorf("the page shows\n%s\nwant\n%s", got, want)
+		}
+	case <-time.After(patience):
+		t.Fatal("the page did not come so far")
+	}
+	if err := browser.Stop(); err != nil {
+		t.Error(err)
+	}
+	d.stop()
 }

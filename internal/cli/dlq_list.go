@@ -49,7 +49,14 @@ Without --state it shows the pending ones. Several filters must all hold.`,
 				page.Letters = listed(page.Letters)
 				return printJSON(a.Out, page)
 			}
-			return a.printLetters(page)
+			none := "no such dead letters"
+			switch filtered := len(f.given()) > 0 || filter.After != ""; {
+			case !filtered && f.state == "all":
+				none = "no dead letters"
+			case !filtered:
+				none = "no " + f.state + " dead letters"
+			}
+			return a.printLetters(page, none)
 		},
 	}
 	f.addTo(cmd.Flags())
@@ -71,7 +78,8 @@ func (a *app) letterFilter(f *letterFlags, mapping *pflag.FlagSet) (c config.Con
 	return c, filter, err
 }
 
-func (a *app) printLetters(page letterPage) error {
+// printLetters prints a page, or that there are none in these words.
+func (a *app) printLetters(page letterPage, none string) error {
 	var rows [][]string
 	for _, l := range page.Letters {
 		from := l.Table
@@ -86,7 +94,7 @@ func (a *app) printLetters(page letterPage) error {
 	}
 	switch {
 	case len(rows) == 0:
-		fmt.Fprintln(a.Err, "no such dead letters")
+		fmt.Fprintln(a.Err, none)
 	case page.Next != "":
 		fmt.Fprintf(a.Err, "there are more: add --after %s\n", page.Next)
 	}

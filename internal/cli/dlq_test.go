@@ -263,3 +263,22 @@ func TestDeadLetterUsage(t *testing.T) {
 	}
 	contains(t, e.ok("", "dlq", "--help"), "Available Commands", "outbox_operator")
 }
+
+// An empty list says whether it is empty because of a filter.
+func TestNothingListed(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: "sqlite:" + filepath.Join(t.TempDir(), "outbox.db")}
+	e.ok("", "migrate", "up")
+	for command, says := range map[string]string{
+		"dlq list":                    "no pending dead letters\n",
+		"dlq list --state all":        "no dead letters\n",
+		"dlq list --type a":           "no such dead letters\n",
+		"events":                      "no events in outbox_events\n",
+		"events --table crawl_outbox": "no events in crawl_outbox\n",
+		"events --status NEW":         "no such events in outbox_events\n",
+	} {
+		if r := e.run("", strings.Fields(command)...); r.code != 0 || r.err != says {
+			t.Errorf("%s: exit code %d: %q, want %q", command, r.code, r.err, says)
+		}
+	}
+}

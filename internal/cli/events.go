@@ -59,7 +59,11 @@ failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, who
 				page.Events = listed(page.Events)
 				return printJSON(a.Out, page)
 			}
-			return a.printEvents(page)
+			none := "no such events in " + table
+			if !slices.ContainsFunc([]string{"status", "key", "topic", "tenant", "after"}, cmd.Flags().Changed) {
+				none = "no events in " + table
+			}
+			return a.printEvents(page, none)
 		},
 	}
 	cmd.PersistentFlags().StringVar(&table, "table", "outbox_events", "`table` to look into")
@@ -99,7 +103,8 @@ func browse(ctx context.Context, c config.Config, name string, fn func(context.C
 	return err
 }
 
-func (a *app) printEvents(page eventPage) error {
+// printEvents prints a page, or that there are none in these words.
+func (a *app) printEvents(page eventPage, none string) error {
 	var rows [][]string
 	for _, e := range page.Events {
 		key := value(e.Key)
@@ -113,7 +118,7 @@ func (a *app) printEvents(page eventPage) error {
 	}
 	switch {
 	case len(rows) == 0:
-		fmt.Fprintf(a.Err, "no such events in %s\n", page.Table)
+		fmt.Fprintln(a.Err, none)
 	case page.Next != "":
 		fmt.Fprintf(a.Err, "there are more: add --after %s\n", page.Next)
 	}

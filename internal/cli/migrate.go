@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -30,7 +33,8 @@ sets, so that an application takes only what it uses:
 The files are plain numbered SQL: outbox migrate print shows them, and golang-migrate and Encore can
 run them too. Connect to PostgreSQL itself: a transaction pooler loses the locks.
 
-An SQLite file that is not there yet is made by up. What it lacks: legacy, roles and row-level security.`,
+An SQLite file that is not there yet is made by up. It has the same sets and tables; what it lacks is
+row-level security, and with it the commands roles and legacy.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			// Help with exit code 0 would let a deployment script believe that it has migrated.
@@ -115,7 +119,7 @@ func (a *app) migrateStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show which migrations the database has and lacks",
 		Long: `status compares each set's version in the database with the one this program needs. It changes
-nothing, and exits 0 also where something is missing.`,
+nothing, and exits 0 also where something is missing, be it the SQLite file itself.`,
 		Example: `  outbox migrate status
   outbox migrate status -o json`,
 		Args: cobra.NoArgs,
@@ -134,6 +138,11 @@ nothing, and exits 0 also where something is missing.`,
 			var rows [][]string
 			for _, s := range all {
 				rows = append(rows, []string{s.Set, fmt.Sprint(s.Current), fmt.Sprint(s.Latest), state(s), strings.Join(s.Pending, " ")})
+			}
+			if file, ok := config.SQLiteFile(c.Database); ok {
+				if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+					fmt.Fprintf(a.Err, "the file %s does not exist: outbox migrate up makes it\n", file)
+				}
 			}
 			return printTable(a.Out, []string{"SET", "HAS", "NEEDS", "STATE", "MISSING"}, rows)
 		},

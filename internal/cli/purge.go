@@ -72,6 +72,10 @@ What was removed is recorded in outbox_audit.
 			if errors.Is(err, retention.ErrBusy) {
 				err = fmt.Errorf("%w: a relay, probably, in a long run: try again later, or see table outbox_maintenance", err)
 			}
+			if len(reports) == 0 && len(chosen) > 0 && err == nil {
+				missing := &tables.SchemaError{Table: chosen[len(chosen)-1].Layout.Table, Remedy: "run: outbox migrate up"}
+				err = fmt.Errorf("there is no table to purge: %w", missing)
+			}
 			if len(reports) == 0 && err != nil {
 				return err
 			}

@@ -116,6 +116,9 @@ func testPurgeRefuses(t *testing.T, e env) {
 	if r := e.run("", "purge", "--table", "event_outbox"); r.code != 1 {
 		t.Errorf("exit code %d for a table that does not exist\n%s", r.code, r.err)
 	}
+	if r := e.empty().run("", "purge"); r.code != 1 || r.out != "" || !strings.Contains(r.err, e.or("run: outbox migrate up", "outbox migrate up")) {
+		t.Errorf("exit code %d for a database without tables\n%s%s", r.code, r.out, r.err)
+	}
 }
 
 // A relay does the same by itself, and says so.

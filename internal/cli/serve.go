@@ -18,7 +18,7 @@ func (a *app) serve() *cobra.Command {
 		Long: `serve runs three parts in one process. Each can be turned off, and any number of processes may run any of them:
 
   gateway   the HTTP API (described at /openapi.json) and the streams of events (SSE), on --http
-  relay     delivers events to Redis: all that outbox relay does, with the same flags, which it explains
+  relay     delivers events, to Redis or with --memory to the gateway: all that outbox relay does, with the same flags, which it explains
   worker    crawls the runs that name one of --crawlers as their crawler
 
 A gateway subscribes to what relays publish, its own or another's, and reads from the database what does not arrive; so

@@ -28,12 +28,14 @@ func TestSQLiteRefuses(t *testing.T) {
 		{filepath.Join(dir, "absent.db"), 1, "outbox migrate up"},
 		{foreign, 1, "nothing was changed in this one"},
 		{dir, 1, "name a file in it"},
-		{file("nothing.db", ""), 1, "outbox migrate up --set c"}, // core, or crawl
+		{file("nothing.db", ""), 1, "outbox migrate up without --set"},
 		{spoiled(t, dir), 1, "damaged"},
 		{"", 2, "names no file"},
 		{":memory:", 2, "gone with the process"},
+		{"x.db?mode=ro", 2, "write the file's path alone"},
+		{"~/x.db", 2, "~ is not expanded"},
 	} {
-		for _, command := range []string{"serve --memory --http 127.0.0.1:0 --auth none", "relay --redis unix:///no/such", "write --topic a", "events", "lanes", "dlq list", "token list"} {
+		for _, command := range []string{"serve --memory --http 127.0.0.1:0 --auth none", "relay --redis unix:///no/such", "write --topic a", "events", "lanes", "dlq list", "token list", "purge"} {
 			if f.says == "damaged" && !strings.HasPrefix(command, "serve") && !strings.HasPrefix(command, "relay") {
 				continue // only who serves a file reads all of it first
 			}
@@ -42,6 +44,10 @@ func TestSQLiteRefuses(t *testing.T) {
 				t.Errorf("%s on %s: exit code %d, want %d and %q:\n%s%s", command, f.path, r.code, f.code, f.says, r.out, r.err)
 			}
 		}
+	}
+	status := env{t: t, database: "sqlite:" + filepath.Join(dir, "absent.db")}
+	if r := status.run("", "migrate", "status"); r.code != 0 || !strings.Contains(r.out, "absent") || !strings.Contains(r.err, "absent.db does not exist") {
+		t.Errorf("migrate status: exit code %d:\n%s%s", r.code, r.out, r.err)
 	}
 	for path, says := range map[string]string{filepath.Join(dir, "no", "such.db"): "folder", foreign: "no SQLite database"} {
 		e := env{t: t, database: "sqlite:" + path}
@@ -77,7 +83,7 @@ func spoiled(t *testing.T, dir string) string {
 // The parts of a process close the file together: what is left is the file alone, and everything is in it.
 func TestSQLiteLeavesACleanFile(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "a b?c#d.db")
+	path := filepath.Join(t.TempDir(), "a b#c%64.db")
 	e := env{t: t, database: "sqlite://" + path}
 	e.ok("", "migrate", "up")
 	g := e.serving("--memory", "--auth", "none", "--stream-drain", "500ms")

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	sqlite "github.com/outboxrelay/outbox/store/sqlite/migrations"
@@ -26,17 +28,17 @@ func (a *app) version() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version, and the schema versions it needs",
 		Long: `version prints what this binary was built from and, for each migration set, the version that a
-database needs for it. outbox migrate status shows what a database has.`,
+database needs for it. outbox migrate status shows what a database has. Wrong settings do not keep it from that; it warns of them.`,
 		Example: `  outbox version
   outbox version -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := a.settings(0)
+			form, err := a.versionForm()
 			if err != nil {
 				return err
 			}
 			b := readBuild()
-			if c.Output == "json" {
+			if form == "json" {
 				return printJSON(a.Out, b)
 			}
 			revision := b.Revision
@@ -55,6 +57,22 @@ database needs for it. outbox migrate status shows what a database has.`,
 			return printTable(a.Out, []string{"SET", "IN POSTGRESQL", "IN SQLITE"}, rows)
 		},
 	}
+}
+
+// versionForm warns of wrong settings: whoever asks for a version is often about to find out what is wrong.
+func (a *app) versionForm() (form string, err error) {
+	c, err := a.settings(0)
+	if form = c.Output; form == "" { // the file cannot be read
+		form = a.global.Lookup("output").Value.String()
+	}
+	settings, ok := errors.AsType[*config.Error](err)
+	if !ok || form != "table" && form != "json" {
+		return form, err
+	}
+	for _, p := range settings.Problems {
+		fmt.Fprintf(a.Err, "Warning: %s\n", p)
+	}
+	return form, nil
 }
 
 func readBuild() build {

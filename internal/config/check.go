@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,9 +53,11 @@ func (c *Config) Check(needs Need) error {
 		c.checkMemory(&problems, needs)
 	} else if needs&Redis != 0 {
 		if c.Redis == "" {
-			problems.add("Redis is not set: %s", set("redis"))
+			problems.add("Redis is not set: %s%s", set("redis"), c.orMemory(needs))
 		} else if ambiguous(c.Redis) {
 			problems.add("redis: %s", encodeHint)
+		} else if badPort(c.Redis) {
+			problems.add("redis: a port in the URL is none of 1 to 65535 (not shown, it may hold a password): %s", set("redis"))
 		}
 	}
 	if _, err := c.Level(); err != nil {
@@ -83,6 +86,31 @@ func (c *Config) Check(needs Need) error {
 		c.checkClient(&problems)
 	}
 	return problems.orNil()
+}
+
+// orMemory names the other way for a process that needs Redis for its own parts only.
+func (c *Config) orMemory(needs Need) string {
+	if needs&Parts == 0 || !c.Serve.Gateway || !c.Serve.Relay {
+		return ""
+	}
+	return "; or give --memory (OUTBOX_MEMORY, memory), to deliver within this process and without Redis"
+}
+
+// badPort tells whether a host of a Redis URL has a port that cannot be. go-redis finds that out when it connects, and is waited for.
+func badPort(redisURL string) bool {
+	_, rest, _ := strings.Cut(redisURL, "://")
+	rest = rest[strings.LastIndexByte(rest, '@')+1:]
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	for host := range strings.SplitSeq(rest, ",") {
+		if _, port, err := net.SplitHostPort(host); err == nil && port != "" {
+			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (c *Config) checkServing(problems *Error) {

@@ -95,7 +95,7 @@ func Relay() *pflag.FlagSet {
 	fs.StringToString("destination", nil, "`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default run:{key} for crawl_outbox, {topic} for others)")
 	fs.Lookup("destination").DefValue = "" // or --help adds "(default [])"
 	fs.String("envelope", "cloudevents", "`form` of what a subscriber receives: cloudevents, or payload for the bare payload")
-	fs.Int("workers", 2, "`loops` that share a table's lanes: one waits for Redis while another works in the database")
+	fs.Int("workers", 2, "`loops` that share a table's lanes: one publishes while another works in the database")
 	fs.Int("batch", 1000, "most `events` in one claim, publish and settle")
 	fs.Int("batch-bytes", 8<<20, "most `bytes` of payload in a batch (a single larger event still goes)")
 	fs.Duration("poll-min", 5*time.Millisecond, "`pause` between polls while events arrive")
@@ -106,7 +106,7 @@ func Relay() *pflag.FlagSet {
 	fs.Float64("backoff-factor", 2, "how many `times` longer each further wait is")
 	fs.Duration("backoff-cap", 15*time.Minute, "longest `wait` between attempts")
 	fs.Int("recovery-rate", 20_000, "most `events` a second after Redis was away for 5s or more, until what had gathered is delivered; 0: as many as possible")
-	fs.Duration("dedup-window", 2*time.Minute, "how `long` Redis remembers event ids to refuse a second copy; 0: not at all")
+	fs.Duration("dedup-window", 2*time.Minute, "how `long` Redis, or the process with --memory, remembers event ids to refuse a second copy; 0: not at all")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
 	return fs
 }

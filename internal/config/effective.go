@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,10 +49,22 @@ func shown(name string, value any) any {
 	if d, ok := value.(time.Duration); ok {
 		return brief(d)
 	}
+	if origins, ok := value.([]string); ok && name == "cors_origin" {
+		origins = slices.Clone(origins)
+		for i, o := range origins {
+			if o != "*" && !isOrigin(o) {
+				origins[i] = "(no origin, not shown)"
+			}
+		}
+		return origins
+	}
 	text, _ := value.(string)
+	file, isFile := SQLiteFile(text)
 	switch {
 	case text == "":
 		return value
+	case name == "database" && isFile:
+		return "sqlite:" + file // as one would write it
 	case name == "database":
 		return MaskDatabase(text)
 	case name == "redis":

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -24,18 +23,26 @@ func readLayouts(path string) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("layout file: %w: correct --layout or OUTBOX_LAYOUT", err)
 	}
-	var list []any
-	listErr := yaml.Unmarshal(text, &list)
-	if listErr == nil {
-		return list, nil
+	top, err := readYAML(path, text)
+	if err != nil {
+		return nil, fmt.Errorf("layout file %w", err)
 	}
-	var file struct {
-		Layouts []any `yaml:"layouts"`
+	if top != nil && top.Kind == yaml.MappingNode {
+		file := map[string]yaml.Node{}
+		if err := into(path, top, &file); err != nil {
+			return nil, fmt.Errorf("layout file %w", err)
+		}
+		list := file["layouts"]
+		top = &list
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil || file.Layouts == nil {
-		return nil, fmt.Errorf("layout file %s: want a YAML list of tables, or one under the key layouts: %w", path, errors.Join(listErr, err))
+	if top == nil || top.Kind != yaml.SequenceNode {
+		return nil, fmt.Errorf("layout file %s: want a YAML list of tables, or one under the key layouts", path)
 	}
-	return file.Layouts, nil
+	var entries []any
+	if err := into(path, top, &entries); err != nil {
+		return nil, fmt.Errorf("layout file %w", err)
+	}
+	return entries, nil
 }
 
 // mapped turns the entries of a list into tables. where is how problems name the list.
@@ -43,14 +50,11 @@ func mapped(where string, entries []any, problems *Error) (tables []Table) {
 	for i, entry := range entries {
 		at := fmt.Sprintf("%s, entry %d", where, i+1)
 		var m mappedTable
-		unused, known, err := decode(entry, &m)
-		if err != nil {
-			problems.add("%s: %v", at, err)
-			continue
+		unused, known, wrong := decode(entry, &m)
+		if m.Table != "" {
+			at += fmt.Sprintf(" (table %q)", m.Table)
 		}
-		at += fmt.Sprintf(" (table %q)", m.Table)
-		if len(unused) > 0 {
-			problems.add("%s: %s", at, unknownKeys(unused, known))
+		if problems.entry(at, unused, known, wrong) {
 			continue
 		}
 		t := Table{Required: true}
@@ -62,10 +66,7 @@ func mapped(where string, entries []any, problems *Error) (tables []Table) {
 			}
 			t.Destination, t.MaxAttempts = base.Destination, base.MaxAttempts
 			m = mappedTable{Layout: base.Layout}
-			if _, _, err := decode(entry, &m); err != nil { // once more, over the base
-				problems.add("%s: %v", at, err)
-				continue
-			}
+			decode(entry, &m) // once more, over the base
 		}
 		if err := m.Validate(); err != nil {
 			problems.add("%s: %v", where, err)
@@ -84,4 +85,15 @@ func mapped(where string, entries []any, problems *Error) (tables []Table) {
 		tables = append(tables, t)
 	}
 	return tables
+}
+
+// entry adds what is wrong with an entry of a list, and tells whether that is anything.
+func (e *Error) entry(at string, unused []string, known map[string]string, wrong []string) bool {
+	for _, problem := range wrong {
+		e.add("%s: %s", at, problem)
+	}
+	if len(unused) > 0 {
+		e.add("%s: %s", at, unknownKeys(unused, known))
+	}
+	return len(wrong)+len(unused) > 0
 }

@@ -1,17 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/go-viper/mapstructure/v2"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
@@ -83,9 +81,8 @@ func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
 		problems.add("read the flags: %v", err)
 	}
 	var c Config
-	if _, _, err := decode(k.Raw(), &c); err != nil {
-		problems.add("%v", err)
-	}
+	_, _, wrong := decode(k.Raw(), &c)
+	problems.Problems = append(problems.Problems, wrong...)
 	c.found = findings{path: path, origins: origins, ignored: ignored, problems: problems.Problems}
 	return c, nil
 }
@@ -110,24 +107,33 @@ func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *
 	if err != nil {
 		return fmt.Errorf("config file: %w", err)
 	}
-	var raw map[string]any
-	var node yaml.Node // knows the lines
-	if err := errors.Join(yaml.Unmarshal(text, &raw), yaml.Unmarshal(text, &node)); err != nil {
-		return fmt.Errorf("config file %s: cannot be read as YAML: %w", path, err)
+	top, err := readYAML(path, text)
+	if err != nil {
+		return fmt.Errorf("config file %w", err)
 	}
-	lines := map[string]int{}
-	for _, top := range node.Content {
-		for i := 0; i < len(top.Content); i += 2 {
-			lines[top.Content[i].Value] = top.Content[i].Line
-		}
+	if top == nil || top.Tag == "!!null" {
+		return nil
+	}
+	if top.Kind != yaml.MappingNode {
+		return fmt.Errorf("config file %s:%d: want settings such as batch: 500, and not a list or text", path, top.Line)
+	}
+	raw, lines := map[string]any{}, map[string]int{}
+	if err := into(path, top, &raw); err != nil {
+		return fmt.Errorf("config file %w", err)
+	}
+	for i := 0; i < len(top.Content); i += 2 {
+		lines[top.Content[i].Value] = top.Content[i].Line
 	}
 	known, _ := knownNames()
-	for _, name := range slices.Sorted(maps.Keys(raw)) { // one by one: the decoder stops at its first problem
+	inOrder := func(a, b string) int { return cmp.Or(cmp.Compare(lines[a], lines[b]), cmp.Compare(a, b)) }
+	for _, name := range slices.SortedFunc(maps.Keys(raw), inOrder) { // one by one, so that the others have their values
 		at := fmt.Sprintf("%s:%d", path, lines[name])
-		unused, _, err := decode(map[string]any{name: raw[name]}, &Config{})
+		unused, _, wrong := decode(map[string]any{name: raw[name]}, &Config{})
 		switch {
-		case err != nil:
-			problems.add("config file %s: %v", at, err)
+		case len(wrong) > 0:
+			for _, problem := range wrong {
+				problems.add("config file %s: %s", at, problem)
+			}
 			delete(raw, name)
 		case len(unused) > 0:
 			problems.add("config file %s: %s (keys are the names of flags with _ for -, layouts and retry)", at, unknownKeys([]string{name}, known))
@@ -139,42 +145,6 @@ func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *
 		}
 	}
 	return k.Load(confmap.Provider(raw, delim), nil)
-}
-
-// decode fills dst. It returns the keys that dst has no field for, and those that it has one for.
-func decode(from any, dst any) (unused []string, known map[string]string, err error) {
-	var meta mapstructure.Metadata
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result: dst, Metadata: &meta, TagName: "koanf",
-		MatchName:  func(key, field string) bool { return key == field }, // a key has one spelling
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(refuseBareNumbers, mapstructure.StringToTimeDurationHookFunc(), mapstructure.StringToSliceHookFunc(",")),
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("set up decoder: %w", err)
-	}
-	if err := d.Decode(from); err != nil {
-		return nil, nil, errors.New(flatten(err.Error()))
-	}
-	slices.Sort(meta.Unused)
-	known = map[string]string{}
-	for _, name := range slices.Concat(meta.Keys, meta.Unset) {
-		known[name] = name
-	}
-	return meta.Unused, known, nil
-}
-
-// refuseBareNumbers refuses "poll_min: 5", which would be five nanoseconds.
-func refuseBareNumbers(from, to reflect.Type, value any) (any, error) {
-	if to == reflect.TypeFor[time.Duration]() && from != to && from.Kind() != reflect.String && value != 0 {
-		return nil, fmt.Errorf("%v needs a unit: for instance 5ms, 10s or 2m", value)
-	}
-	return value, nil
-}
-
-// flatten makes mapstructure's list of problems one line.
-func flatten(text string) string {
-	text = strings.TrimPrefix(text, "decoding failed due to the following error(s):")
-	return strings.Join(strings.Split(strings.TrimSpace(text), "\n"), "; ")
 }
 
 type variable struct{ name, value string }
@@ -214,7 +184,7 @@ func fromEnvironment(vars map[string]variable, origins map[string]string, proble
 		}
 		f := parsed.Lookup(flag)
 		if err := f.Value.Set(vars[flag].value); err != nil {
-			problems.add("%s: it takes what --%s takes: %v", vars[flag].name, flag, err)
+			problems.add("%s: %s", vars[flag].name, Misfit(f, vars[flag].value, err))
 			continue
 		}
 		values[key(flag)], origins[key(flag)] = posflag.FlagVal(parsed, f), vars[flag].name

@@ -81,8 +81,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblems(t, c.Check(Serving|Database), `outbox.yaml:1: unknown key "pol_max": did you mean poll_max?`, `outbox.yaml:2: unknown key "log-level": did you mean log_level?`, "outbox.yaml:3: 'batch'",
-		`"redis_url": did you mean redis?`, "5 needs a unit", `unknown key "nonsense" (keys are`, "OUTBOX_POLL_MIN", "OUTBOX_WORKERS", "the database is not set", "workers is 0")
+	wantProblems(t, c.Check(Serving|Database), `outbox.yaml:1: unknown key "pol_max": did you mean poll_max?`, `outbox.yaml:2: unknown key "log-level": did you mean log_level?`, `outbox.yaml:3: batch: "many" is no whole number`,
+		`"redis_url": did you mean redis?`, "5 needs a unit", `unknown key "nonsense" (keys are`, `OUTBOX_POLL_MIN: "soon" is no time`, `OUTBOX_WORKERS: "x" is no whole number`, "the database is not set", "workers is 0")
 
 	_, err = load(t, "a: [", nil)
 	wantProblems(t, err, "YAML")

@@ -24,7 +24,7 @@ func TestMemory(t *testing.T) {
 		{"relay alone", "memory: true\n", []string{"REDIS_URL=redis://h"}, "", Database | Redis | Serving | Retaining, "run outbox serve, or turn memory off"},
 		{"tail", "", []string{"OUTBOX_MEMORY=1", "REDIS_URL=redis://h"}, "", Redis, "/v1/stream?topics="},
 		{"a command without Redis", "memory: true\n", nil, "", Database, ""},
-		{"off", "", nil, "--memory=false", Parts, "Redis is not set"},
+		{"off", "", nil, "--memory=false", Parts, "or give --memory"},
 	} {
 		c, err := load(t, f.file, append(f.environ, database), strings.Fields(f.args)...)
 		if err != nil {
@@ -44,7 +44,7 @@ func TestMemory(t *testing.T) {
 func TestSQLiteURLs(t *testing.T) {
 	for url, file := range map[string]string{
 		"sqlite:outbox.db": "outbox.db", "sqlite://outbox.db": "outbox.db", "sqlite:/var/lib/o.db": "/var/lib/o.db", "sqlite:///var/lib/o.db": "/var/lib/o.db",
-		"sqlite:./a b?c#d@e.db": "./a b?c#d@e.db", "postgres://h/d": "",
+		"sqlite:./~a b#d@e.db": "./~a b#d@e.db", "postgres://h/d": "",
 	} {
 		if got, ok := SQLiteFile(url); got != file && ok || ok != (file != "") {
 			t.Errorf("%s: got %q, %t", url, got, ok)
@@ -60,11 +60,16 @@ func TestSQLiteURLs(t *testing.T) {
 			t.Errorf("%s is shown as %q", url, MaskDatabase(url))
 		}
 	}
-	for _, url := range []string{"sqlite:", "sqlite://", "sqlite::memory:"} {
+	for _, url := range []string{"sqlite:", "sqlite://", "sqlite::memory:", "sqlite:x.db?mode=ro"} {
 		c, err := load(t, "", nil, "--database", url)
 		if err != nil {
 			t.Fatal(err)
 		}
-		wantProblems(t, c.Check(Database), "such as sqlite:outbox.db")
+		wantProblems(t, c.Check(Database), "sqlite:outbox.db")
 	}
+	c, err := load(t, "", nil, "--database", "sqlite:~/x.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblems(t, c.Check(Database), `"sqlite:$HOME/x.db"`)
 }

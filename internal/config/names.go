@@ -54,7 +54,8 @@ func unknownKeys(unknown []string, known map[string]string) string {
 	for _, name := range unknown {
 		text := fmt.Sprintf("unknown key %q", name)
 		// A third of it may be wrong: a suggestion costs nothing, the key is refused anyhow.
-		if right, distance := nearest(name, known); distance <= max(2, len(name)/3) {
+		// Keys are lower case; who writes a variable's name or a flag's means its key.
+		if right, distance := nearest(strings.TrimPrefix(key(strings.ToLower(name)), "outbox_"), known); distance <= max(2, len(name)/3) {
 			text += ": did you mean " + right + "?"
 		}
 		each = append(each, text)

@@ -23,15 +23,13 @@ func (c *Config) retryEntries(problems *Error) (entries []retryEntry) {
 	for i, raw := range c.Retry {
 		at := fmt.Sprintf("retry, entry %d", i+1)
 		var e retryEntry
-		unused, known, err := decode(raw, &e)
-		if err != nil {
-			problems.add("%s: %v", at, err)
+		unused, known, wrong := decode(raw, &e)
+		if e.Destination != "" {
+			at += fmt.Sprintf(" (destination %q)", e.Destination)
+		}
+		if problems.entry(at, unused, known, wrong) && len(wrong) > 0 {
 			continue
 		}
-		if len(unused) > 0 {
-			problems.add("%s: %s", at, unknownKeys(unused, known))
-		}
-		at += fmt.Sprintf(" (destination %q)", e.Destination)
 		if _, err := path.Match(e.Destination, ""); err != nil || e.Destination == "" {
 			problems.add("%s: want a destination, or a pattern such as orders.*", at)
 		}

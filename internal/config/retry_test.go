@@ -41,7 +41,9 @@ retry:
   - {destination: "[", max_attempts: -1}
   - {destination: a, attempts: 3}
   - {destination: b, table: nowhere, backoff_factor: 0.5}
-  - {destination: c, backoff_base: 5}
+  - {destination: c, backoff_base: 5, max_attempts: 1.9, foo: 1}
+  - {1: x}
+  - 7
 `, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +53,9 @@ retry:
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{
-		`retry, entry 1 (destination "["): want a destination`, "entry 1 (destination \"[\"): max_attempts is -1", `retry, entry 2: unknown key "attempts"`,
-		`entry 3 (destination "b"): table: there is no layout for table nowhere`, "backoff_factor is 0.5", "retry, entry 4:", "needs a unit",
+		`retry, entry 1 (destination "["): want a destination`, "entry 1 (destination \"[\"): max_attempts is -1", `retry, entry 2 (destination "a"): unknown key "attempts"`,
+		`entry 3 (destination "b"): table: there is no layout for table nowhere`, "backoff_factor is 0.5", `entry 4 (destination "c"): backoff_base: 5 needs a unit`, `entry 4 (destination "c"): max_attempts: 1.9 is no whole number`, `unknown key "foo"`,
+		`retry, entry 5: unknown key "1"`, "retry, entry 6: want keys with values",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("not in the error: %s\n%v", want, err)

@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -86,6 +87,10 @@ func checkFile(problems *Error, path string) {
 		problems.add("database: names no file: want sqlite:FILE such as sqlite:outbox.db: %s", set("database"))
 	case strings.HasPrefix(path, ":"): // :memory:
 		problems.add("database: %s would be gone with the process, and each of its connections would have one of its own: want sqlite:FILE such as sqlite:outbox.db: %s", path, set("database"))
+	case strings.Contains(path, "?"): // whoever writes one means options, and would get a file of that name
+		problems.add("database: the name of the file has a ? in it, and options such as mode=ro are not taken: write the file's path alone, as in sqlite:outbox.db: %s", set("database"))
+	case path == "~", strings.HasPrefix(path, "~/"): // within a word no shell expands it
+		problems.add("database: ~ is not expanded in sqlite:%s: write the whole path, or in a shell \"sqlite:$HOME%s\": %s", path, path[1:], set("database"))
 	}
 }
 
@@ -117,7 +122,7 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 	}
 	for _, origin := range s.Origins {
 		if !isOrigin(origin) && (origin != "*" || s.Auth != "none") {
-			problems.add("cors-origin %q is no origin such as https://shop.example (and * only goes with auth none): %s", origin, set("cors-origin"))
+			problems.add("cors-origin: %s is no origin such as https://shop.example (and * only goes with auth none): %s", shownOrigin(origin), set("cors-origin"))
 		}
 	}
 	if s.PublicURL != "" && !isBase(s.PublicURL) {
@@ -164,6 +169,14 @@ func isBase(text string) bool {
 
 func loopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// shownOrigin does not repeat what could hold a password.
+func shownOrigin(text string) string {
+	if strings.ContainsAny(text, "@?#") {
+		return "the value (not shown, it may hold a password)"
+	}
+	return strconv.Quote(text)
 }
 
 // isOrigin tells whether text is what a browser sends as Origin.

@@ -49,6 +49,7 @@ func TestServeProblems(t *testing.T) {
 		{"--auth none --http 10.0.0.1:8080 --gateway=false", nil}, // nobody listens there
 		{"--auth none --cors-origin *", nil},
 		{"--cors-origin *", []string{"cors-origin"}},
+		{"--cors-origin https://u:hunter2@shop.example", []string{"cors-origin: the value (not shown"}},
 		{"--cors-origin https://shop.example/ --cors-origin shop.example --cors-origin https://*.example", []string{`"https://shop.example/"`, `"shop.example"`, `"https://*.example"`}},
 		{"--public-url https://api.example.com/outbox", nil},
 		{"--public-url api.example.com", []string{"public-url is no address"}},

@@ -35,7 +35,7 @@ A process reads this file only if told to: --config FILE, or OUTBOX_CONFIG=FILE.
 
 // examples are the lists, which no flag is. They are examples and no defaults: there is nothing in the lists.
 var examples = []struct{ heading, about, text string }{
-	{"layouts: tables of your own shape", "Each entry names the columns that play a part; outbox relay --help says more.", `layouts:
+	{"layouts: tables of your own shape", "Each entry names the columns that play a part; outbox relay --help says more. Types are PostgreSQL's; in SQLite a uuid is TEXT, and position an INTEGER PRIMARY KEY.", `layouts:
   - table: billing.outbox
     id: event_id               # uuid not null; required like position, topic, payload, attempts, next_retry_at
     position: seq              # bigint not null, drawn by the database
@@ -46,7 +46,7 @@ var examples = []struct{ heading, about, text string }{
     attempts: tries
     next_retry_at: retry_at
     destination: "billing.{topic}"
-  - table: outbox              # upgraded by: outbox migrate legacy
+  - table: outbox              # upgraded by: outbox migrate legacy (PostgreSQL)
     like: outbox_events        # that table's columns; further keys change single ones
 `},
 	{"retry: destinations with a retry policy of their own", "What an entry leaves out is as for the table.", `retry:

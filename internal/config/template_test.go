@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -101,20 +102,20 @@ func effective(t *testing.T, c Config) []Setting {
 func TestEffective(t *testing.T) {
 	file := write(t, "# x\nbatch: 4\npoll_max: 4s\ntable: [a, b]\nworkers:\n")
 	c, err := load(t, "", []string{"OUTBOX_CONFIG=" + file, "OUTBOX_DATABASE_URL=postgres://u:hunter2@db:1/shop", "REDIS_URL=redis://:hunter2@h/0?password=hunter2", "OUTBOX_TOKEN=hunter2",
-		"OUTBOX_PUBLIC_URL=https://u:hunter2@h", "OUTBOX_STREAM_DRAIN=2m"}, "--listen", "h:1", "--server", "http://h/?token=hunter2", "--destination", "a=b")
+		"OUTBOX_PUBLIC_URL=https://u:hunter2@h", "OUTBOX_CORS_ORIGIN=https://u:hunter2@h,https://shop.example", "OUTBOX_STREAM_DRAIN=2m"}, "--listen", "h:1", "--server", "http://h/?token=hunter2", "--destination", "a=b")
 	if err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]Setting{}
 	for _, s := range effective(t, c) {
-		if text, ok := s.Value.(string); ok && strings.Contains(text, "hunter2") {
+		if strings.Contains(fmt.Sprint(s.Value), "hunter2") {
 			t.Errorf("the password is shown: %+v", s)
 		}
 		got[s.Name] = s
 	}
 	for _, want := range []Setting{
 		{"config", file, "OUTBOX_CONFIG"}, {"batch", 4, file + ":2"}, {"poll_max", "4s", file + ":3"}, {"table", []string{"a", "b"}, file + ":4"}, {"workers", 2, "default"},
-		{"database", "shop at db:1", "OUTBOX_DATABASE_URL"}, {"redis", "redis://h/0", "REDIS_URL"}, {"stream_drain", "2m", "OUTBOX_STREAM_DRAIN"}, {"listen", "h:1", "--listen"},
+		{"database", "shop at db:1", "OUTBOX_DATABASE_URL"}, {"redis", "redis://h/0", "REDIS_URL"}, {"stream_drain", "2m", "OUTBOX_STREAM_DRAIN"}, {"listen", "h:1", "--listen"}, {"cors_origin", []string{"(no origin, not shown)", "https://shop.example"}, "OUTBOX_CORS_ORIGIN"},
 		{"destination", map[string]string{"a": "b"}, "--destination"}, {"retention", "168h", "default"}, {"token", "(set, not shown)", "OUTBOX_TOKEN"},
 	} {
 		if !reflect.DeepEqual(got[want.Name], want) {
@@ -127,5 +128,11 @@ func TestEffective(t *testing.T) {
 	c, err = load(t, "", []string{"OUTBOX_CONFIG=" + file}, "--config", os.DevNull)
 	if err != nil || effective(t, c)[0] != (Setting{"config", os.DevNull, "--config"}) {
 		t.Errorf("got %+v, error %v", effective(t, c)[0], err)
+	}
+	if err := c.Check(0); err != nil {
+		t.Error(err)
+	}
+	if c, err = load(t, "", nil, "--database", "sqlite://x"); err != nil || effective(t, c)[1].Value != "sqlite:x" {
+		t.Errorf("got %+v, error %v", effective(t, c)[1], err)
 	}
 }

@@ -17,13 +17,15 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
+	"github.com/outboxrelay/outbox/tables"
 )
 
-// Run makes the tables, serves all parts until ctx ends, and calls beside when the API answers at url; beside ends with its ctx. The settings are checked.
+// Run makes the tables, warns if another relay takes events that the streams here will miss, serves all parts until ctx ends, and calls beside when the API answers at url; beside ends with its ctx. The settings are checked.
 func Run(ctx context.Context, c config.Config, log *slog.Logger, beside func(ctx context.Context, url string, m prometheus.Gatherer) error) error {
 	if err := migrate(ctx, c.Database); err != nil {
 		return err
 	}
+	warnOfOthers(ctx, c, log)
 	type answer struct {
 		address string
 		metrics prometheus.Gatherer
@@ -43,7 +45,7 @@ func Run(ctx context.Context, c config.Config, log *slog.Logger, beside func(ctx
 	})
 	err := group.Wait()
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s is in use, perhaps by another outbox dev: choose another port with --http, for instance --http 127.0.0.1:0 for any that is free", c.Serve.HTTP)
+		return fmt.Errorf("%s is in use, perhaps by another outbox dev: choose another port with --http, for instance --http 127.0.0.1:0 for any that is free, and with --temp or --file other.db also other events", c.Serve.HTTP)
 	}
 	return err
 }
@@ -61,4 +63,52 @@ func migrate(ctx context.Context, databaseURL string) error {
 		}
 	}
 	return m.Up(ctx)
+}
+
+// warnOfOthers warns if events are delivered in memory and another relay takes a part of them. It is called before this process has a relay.
+func warnOfOthers(ctx context.Context, c config.Config, log *slog.Logger) {
+	if !c.Serve.Memory {
+		return // Redis has what all of them deliver
+	}
+	other, err := otherRelay(ctx, c)
+	if err != nil { // no reason to stop: the parts need other rights, and say what they miss
+		log.Info("cannot tell whether another relay serves the database", "error", err)
+	}
+	if other == "" {
+		return
+	}
+	log.Warn(fmt.Sprintf("another relay (%s) serves %s too, unless it was killed a moment ago: each delivers a part of the events, in its own memory, and the streams of one miss what the other delivers. Give both of them --redis URL, or give this one events of its own: --temp or --file other.db",
+		other, config.MaskDatabase(c.Database)))
+}
+
+// otherRelay names a relay that holds a lease, if there is one. That of a killed one lasts for --lease-ttl yet, and nothing tells the two apart.
+func otherRelay(ctx context.Context, c config.Config) (name string, err error) {
+	served, err := c.Tables()
+	if err != nil {
+		return "", err
+	}
+	db, err := wire.OpenDatabase(ctx, c.Database)
+	if err != nil {
+		return "", err
+	}
+	defer db.Close()
+	for _, t := range served {
+		b, err := db.Browser(ctx, t.Layout)
+		if _, missing := errors.AsType[*tables.SchemaError](err); missing {
+			continue // the relay says so, or leaves it out
+		}
+		if err != nil {
+			return "", err
+		}
+		report, err := b.Lanes(ctx, 1)
+		if err != nil {
+			return "", err
+		}
+		for _, r := range report.Relays {
+			if r.ExpiresIn > 0 {
+				return r.Name, nil
+			}
+		}
+	}
+	return "", nil
 }

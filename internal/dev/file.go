@@ -7,7 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -53,6 +57,19 @@ func CheckFile(ctx context.Context, path string) error {
 	}
 	return fmt.Errorf("%s is the database of another program (it has a table %s) and was left as it is: choose another file with --file; or, if its outbox is to live in it: outbox migrate up --database sqlite:%s",
 		path, names[0], path)
+}
+
+// CheckServer tells whether url names a PostgreSQL server, as a URL or as keywords and values. It connects to nothing, and does not show url, which may hold a password.
+func CheckServer(url string) error {
+	if path, ok := config.SQLiteFile(url); ok {
+		return fmt.Errorf("--postgres names an SQLite file: say --file %s", path)
+	}
+	// The parser takes whatever has a = for keywords and values, mysql://host/shop?a=b too, and then connects to the default server.
+	looks := regexp.MustCompile(`^(postgres(ql)?://|\s*[a-z_]+\s*=)`).MatchString(url)
+	if _, err := pgx.ParseConfig(url); err != nil || !looks {
+		return errors.New("--postgres is no valid URL (not shown, it may hold a password): want postgres://user:password@host:5432/database")
+	}
+	return nil
 }
 
 // reason is the system's word without the path, which is said already.

@@ -81,3 +81,25 @@ func TestCheckFile(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckServer(t *testing.T) {
+	t.Parallel()
+	for url, says := range map[string]string{
+		"postgres://localhost/shop":        "",
+		"postgresql://u:p@h:5432/shop?a=b": "",
+		"host=localhost dbname=shop":       "",
+		" host = localhost":                "",
+		"sqlite:foreign.db":                "say --file foreign.db",
+		"sqlite:///var/lib/foreign.db":     "say --file /var/lib/foreign.db",
+		"file:secret.db?mode=rw":           "no valid URL",
+		"mysql://h/shop?password=secret":   "no valid URL",
+		"postgres://h:port/secret":         "no valid URL",
+		"secret":                           "no valid URL",
+		" ":                                "no valid URL",
+	} {
+		err := CheckServer(url)
+		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: got %v, want %q", url, err, says)
+		}
+	}
+}

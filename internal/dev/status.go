@@ -80,18 +80,24 @@ func (g *Gauge) Read() (Status, error) {
 
 // Line is the last line of a terminal, which is written again and again while other text comes before it. It is safe for concurrent use.
 type Line struct {
+	w       io.Writer
+	columns func() int
+
 	mu   sync.Mutex
-	w    io.Writer
 	text string
 }
 
-// NewLine returns a line at the end of what is written to w.
-func NewLine(w io.Writer) *Line { return &Line{w: w} }
+// NewLine returns a line at the end of what is written to w, which has so many columns at the moment.
+func NewLine(w io.Writer, columns func() int) *Line { return &Line{w: w, columns: columns} }
 
 const wipe = "\r\x1b[K"
 
-// Set shows text in the place of what was there; "" leaves none.
+// Set shows text in the place of what was there, as far as it fits; "" leaves none.
 func (l *Line) Set(text string) {
+	// One column stays free. A text that reaches the edge goes on in the next row on some terminals, and wipe clears one row.
+	if r, room := []rune(text), max(l.columns()-1, 0); len(r) > room {
+		text = string(r[:room])
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if text == l.text {

@@ -37,7 +37,8 @@ func TestGauge(t *testing.T) {
 func TestLine(t *testing.T) {
 	t.Parallel()
 	var screen bytes.Buffer
-	l := NewLine(&screen)
+	columns := 80
+	l := NewLine(&screen, func() int { return columns })
 	write := func(text string) {
 		if n, err := l.Write([]byte(text)); err != nil || n != len(text) {
 			t.Errorf("got %d, error %v", n, err)
@@ -48,9 +49,13 @@ func TestLine(t *testing.T) {
 	l.Set("written 1") // what stands there is not written again
 	write("a warning\n")
 	l.Set("written 2")
+	columns = 8 // somebody makes the window narrow
+	l.Set("lag 20µs   dead 0")
+	l.Set("lag 20µs   dead 1") // what of it is seen is the same
+	columns = 80
 	l.Set("")
 	write("after\n")
-	want := strings.Join([]string{"before\n", "written 1", "a warning\nwritten 1", "written 2", "after\n"}, wipe)
+	want := strings.Join([]string{"before\n", "written 1", "a warning\nwritten 1", "written 2", "lag 20µ", "after\n"}, wipe)
 	if got := screen.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

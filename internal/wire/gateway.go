@@ -46,9 +46,9 @@ func (a *api) listen(ctx context.Context) (err error) {
 // from the database.
 func (a *api) run(ctx context.Context) error {
 	defer func() { _ = a.listener.Close() }() // closed already if it came to serving
-	db, err := a.open(ctx, use{name: "outbox gateway", conns: a.cfg.Serve.APIConns})
+	db, err := a.open(ctx, a.part, use{name: "outbox gateway", conns: a.cfg.Serve.APIConns})
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer db.Close()
 	var runs Runs

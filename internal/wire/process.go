@@ -30,8 +30,13 @@ func newProcess(cfg config.Config, log *slog.Logger, parts ...string) (process, 
 }
 
 // open opens the database for one of the parts, which closes it.
-func (p process) open(ctx context.Context, u use) (Database, error) {
-	return p.databases.open(ctx, p.cfg.Database, u)
+// It waits for a file that another process keeps locked, as it would for a server.
+func (p process) open(ctx context.Context, of *part, u use) (db Database, err error) {
+	err = await(ctx, p.log, of, "database "+config.MaskDatabase(p.cfg.Database), func(ctx context.Context) error {
+		db, err = p.databases.open(ctx, p.cfg.Database, u)
+		return err
+	})
+	return db, err
 }
 
 // run runs main, and serves metrics and health meanwhile if an address is set for them.

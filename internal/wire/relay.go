@@ -41,9 +41,9 @@ func (r *relay) run(ctx context.Context) error {
 		return err
 	}
 	// For each table one connection a worker, one to renew leases, one to measure the backlog and one for retention; and two to spare.
-	db, err := r.open(ctx, use{name: "outbox relay", conns: (r.cfg.Workers+3)*len(wanted) + 2, relay: true})
+	db, err := r.open(ctx, r.part, use{name: "outbox relay", conns: (r.cfg.Workers+3)*len(wanted) + 2, relay: true})
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer db.Close()
 	var tables []served

@@ -33,6 +33,9 @@ func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, er
 	defer f.mu.Unlock()
 	if f.db == nil {
 		db, err := sqlite.Connect(ctx, path, u.conns)
+		if passes, _ := passingSQLite(err); err != nil && !passes {
+			return nil, lastingError{err}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -44,6 +47,11 @@ func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, er
 	f.db.Reads().SetMaxIdleConns(f.conns)
 	return &sqliteDatabase{file: f, db: f.db}, nil
 }
+
+// lastingError is one that waiting does not cure, whatever it is.
+type lastingError struct{ error }
+
+func (e lastingError) Unwrap() error { return e.error }
 
 func (f *sqliteFile) close() {
 	f.mu.Lock()
@@ -163,8 +171,11 @@ func (w *sqliteWriting) Close() {}
 // passingSQLite tells whether an error of a file can go away while one waits; ok is false for an error that is none of it.
 func passingSQLite(err error) (passes, ok bool) {
 	var failure *driver.Error
+	var lasting lastingError
 	switch {
-	case errors.Is(err, sqlite.ErrNoFile), errors.Is(err, sqlite.ErrNotSQLite), errors.Is(err, sqlite.ErrDamaged):
+	case errors.As(err, &lasting):
+		return false, true
+	case errors.Is(err, sqlite.ErrNoFile), errors.Is(err, sqlite.ErrNotSQLite), errors.Is(err, sqlite.ErrDamaged), errors.Is(err, sqlite.ErrReadOnly):
 		return false, true
 	case errors.Is(err, sqlite.ErrBusy):
 		return true, true
@@ -189,6 +200,8 @@ func hintSQLite(err error) string {
 		return "name another file in --database or OUTBOX_DATABASE_URL: nothing was changed in this one"
 	case code == codes.SQLITE_CANTOPEN, code == codes.SQLITE_READONLY, code == codes.SQLITE_PERM:
 		return "the file and its folder must exist and be writable: beside the file are its -wal and -shm"
+	case code == codes.SQLITE_CORRUPT && !errors.Is(err, sqlite.ErrDamaged):
+		return sqlite.ErrDamaged.Error()
 	case code == codes.SQLITE_FULL, code == codes.SQLITE_IOERR:
 		return "is the disk full or broken?"
 	}

@@ -32,7 +32,7 @@ type Subscriber struct {
 func Subscribe(ctx context.Context, redisURL string, channels []string, s Subscriber) error {
 	options, err := subscriberOptions(redisURL)
 	if err != nil {
-		return &config.Error{Problems: []string{err.Error()}}
+		return err
 	}
 	logging.Disable() // as in Relay
 	client := redis.NewClient(options)
@@ -104,7 +104,7 @@ func receive(ctx context.Context, subscription *redis.PubSub, channels []string,
 	}
 }
 
-// subscriberOptions parses the URL as the sink does. Of several hosts the first is taken: every node of a Cluster passes all messages on.
+// subscriberOptions parses the URL as the sink does. The error is a *config.Error. Of several hosts the first is taken: every node of a Cluster passes all messages on.
 func subscriberOptions(redisURL string) (*redis.Options, error) {
 	at := strings.LastIndexByte(redisURL, '@') + 1
 	if comma := strings.IndexByte(redisURL[at:], ','); comma >= 0 {
@@ -116,7 +116,7 @@ func subscriberOptions(redisURL string) (*redis.Options, error) {
 	}
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {
-		return nil, errors.New("redis: is no valid URL (not shown, it may hold a password): want redis://user:password@host:6379/0, rediss:// for TLS, or unix://: give --redis, or set OUTBOX_REDIS_URL or REDIS_URL")
+		return nil, &config.Error{Problems: []string{"redis: is no valid URL (not shown, it may hold a password): want redis://user:password@host:6379/0, rediss:// for TLS, or unix://: give --redis, or set OUTBOX_REDIS_URL or REDIS_URL"}}
 	}
 	options.MaxRetries, options.DialerRetries = -1, 1 // a command says at once that it cannot connect
 	return options, nil

@@ -27,9 +27,9 @@ type worker struct {
 func (w *worker) run(ctx context.Context) error {
 	// For each run one connection that commits steps and one that renews the lease; one to claim runs, one to wake relays. They are not the gateway's:
 	// readers of long histories must not cost a lease.
-	db, err := w.open(ctx, use{name: "outbox worker", conns: 2*w.cfg.Serve.Concurrency + 2})
+	db, err := w.open(ctx, w.part, use{name: "outbox worker", conns: 2*w.cfg.Serve.Concurrency + 2})
 	if err != nil {
-		return err
+		return unlessStopped(ctx, err)
 	}
 	defer db.Close()
 	var runs Runs
