@@ -205,7 +205,8 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 	return r.detail(), nil
 }
 
-// Known returns those of ids that are in the table already.
+// Known returns those of ids that are in the table already, as tx sees it: whoever writes in the same transaction and ignores duplicates can tell afterwards which events were new
+// (`outbox write` does), and nobody adds one in between.
 func (b *Browser) Known(ctx context.Context, tx *sql.Tx, ids []uuid.UUID) (known []uuid.UUID, err error) {
 	var a arguments
 	if _, err := a.Arg(ids); err != nil {

@@ -21,15 +21,17 @@ var (
 	ErrNoFile = errors.New("there is no such file")
 	// ErrNotSQLite says that the file is something else than an SQLite database.
 	ErrNotSQLite = errors.New("it is no SQLite database")
-	// ErrBusy says that another process kept the file's write lock for as long as one waits for it.
-	ErrBusy = errors.New("another process has held the file's write lock for " + busyFor.String() + ": look for a transaction that is left open there, or a tool that copies the file")
-	// ErrDamaged says that the integrity check found the file damaged.
-	ErrDamaged = errors.New("the file is damaged")
+	// ErrBusy says that somebody else kept the file's write lock for as long as one waits for it.
+	ErrBusy = errors.New("another transaction has the file's write lock")
+	// ErrReadOnly says that the file can be read but not written.
+	ErrReadOnly = errors.New("the file cannot be written to by this process")
+	// ErrDamaged says that the integrity check, or SQLite at any other moment, found the file damaged.
+	ErrDamaged = errors.New("the file is damaged: put a backup in its place, or save what can be read with: sqlite3 FILE .recover | sqlite3 NEWFILE")
 	// ErrReplaced says that the file was deleted, or another put in its place, while it was open.
 	ErrReplaced = errors.New("the file was deleted or replaced while it was open: start every process that has it open again")
 )
 
-// busyFor is how long a transaction waits for one of another process before it gives up with SQLITE_BUSY. Writers of one process queue in Go and do not come to that.
+// busyFor is how long a transaction waits for one of another process, or of another handle of this one, before it gives up with SQLITE_BUSY. Writers of one process queue in Go and do not come to that.
 const busyFor = 10 * time.Second
 
 // DB is an open file: one connection that writes, so that the writers of this process take turns in Go and not by SQLite's sleeping and trying again, and some that
@@ -66,10 +68,9 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 		return nil, fmt.Errorf("open %s: %w", path, ErrNoFile)
 	case err == nil && info.IsDir():
 		return nil, fmt.Errorf("open %s: it is a directory: name a file in it", path)
-	case err == nil && info.Size() > 0 && !hasHeader(full):
-		return nil, fmt.Errorf("open %s: %w", path, ErrNotSQLite)
 	}
 	d := &DB{path: path, full: full}
+	// Nothing looks into the file but SQLite: whoever closes a file takes all of his process's locks on it away, also those of an application's own handle.
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -91,7 +92,17 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 	}
 	d.read.SetMaxOpenConns(max(readers, 1))
 	d.read.SetMaxIdleConns(max(readers, 1))
+	if err := d.enroll(ctx); err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
 	return d, nil
+}
+
+// Source is the name under which an application, or its ORM, opens a file for itself beside a DB: sql.Open("sqlite", sqlite.Source(path)). Its transactions wait for others as
+// Begin's do, begin with BEGIN IMMEDIATE unless they are sql.TxOptions{ReadOnly: true}, and are on the disk when they have committed; foreign keys are on. The file is made if it
+// is not there.
+func Source(path string) string {
+	return source(path, "rwc", "immediate", "journal_mode(WAL)", "synchronous(FULL)")
 }
 
 // source is the driver's name for a file. busy_timeout comes first: turning WAL on takes a lock.
@@ -104,29 +115,37 @@ func source(path, mode, lock string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
 }
 
-// hasHeader tells whether a file begins as SQLite's files do. The driver would say so only at the first read, in other words.
-func hasHeader(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return true // what is wrong with it is said when it is opened
-	}
-	defer func() { _ = f.Close() }()
-	var header [16]byte
-	n, _ := f.Read(header[:])
-	return string(header[:n]) == "SQLite format 3\x00"
-}
-
 // explain gives some of SQLite's errors the name that callers branch on.
 func explain(err error) error {
+	return classify(err, "for "+busyFor.String()+" another process, or another handle of this one, has kept it: look for a transaction that is left open there, or a tool that copies the file")
+}
+
+// classify is explain where SQLITE_BUSY has another reason.
+func classify(err error, whyBusy string) error {
 	var failure *driver.Error
 	if !errors.As(err, &failure) {
 		return err
 	}
-	name, known := map[int]error{codes.SQLITE_NOTADB: ErrNotSQLite, codes.SQLITE_CORRUPT: ErrDamaged, codes.SQLITE_BUSY: ErrBusy}[failure.Code()&0xff]
-	if !known || errors.Is(err, name) { // an inner call has said it
-		return err
+	var sentinel error
+	switch code := failure.Code(); {
+	case code == codes.SQLITE_READONLY_DBMOVED:
+		sentinel = ErrReplaced
+	case code&0xff == codes.SQLITE_READONLY:
+		sentinel = ErrReadOnly
+	case code&0xff == codes.SQLITE_NOTADB:
+		sentinel = ErrNotSQLite
+	case code&0xff == codes.SQLITE_CORRUPT:
+		sentinel = ErrDamaged
+	case code&0xff == codes.SQLITE_BUSY:
+		sentinel = ErrBusy
 	}
-	return fmt.Errorf("%w: %w", name, err)
+	switch {
+	case sentinel == nil || errors.Is(err, sentinel): // an inner call has said it
+		return err
+	case errors.Is(sentinel, ErrBusy):
+		return fmt.Errorf("%w: %s: %w", sentinel, whyBusy, err)
+	}
+	return fmt.Errorf("%w: %w", sentinel, err)
 }
 
 // Path is the file's name as it was given.
@@ -151,7 +170,8 @@ func (d *DB) inPlace() error {
 	return nil // what else may be wrong SQLite says itself
 }
 
-// Writes is the connection that writes, for what needs a *sql.DB, such as migrations.Up and an ORM. A transaction that is left open holds up every writer.
+// Writes is the connection that writes, for what needs a *sql.DB, such as migrations.Up and an ORM; it is only one, so what reads through it waits for writers too, and an ORM that
+// reads much is better off with a handle of its own (Source). A transaction that is left open holds up every writer.
 func (d *DB) Writes() *sql.DB { return d.write }
 
 // Reads are the connections that read; they refuse to write.
@@ -169,14 +189,34 @@ func (d *DB) CheckIntegrity(ctx context.Context) error {
 		return fmt.Errorf("check %s: %w", d.path, explain(err))
 	}
 	if found != "ok" {
-		return fmt.Errorf("check %s: %w: %s: put a backup in its place, or recover what can be read: sqlite3 %s .recover", d.path, ErrDamaged, found, d.path)
+		return fmt.Errorf("check %s: %w (%s)", d.path, ErrDamaged, found)
 	}
 	d.checked = true
 	return nil
 }
 
+// checkWritable finds a file that can only be read at the start, and not at every turn of a relay. It waits for nobody: a file that somebody else writes to can be written.
+func (d *DB) checkWritable(ctx context.Context) (err error) {
+	text, err := plain("check_writable")
+	if err != nil {
+		return err
+	}
+	own, err := sql.Open("sqlite", source(d.full, "rw", "deferred", "busy_timeout(0)"))
+	if err != nil {
+		return fmt.Errorf("open %s: %w", d.path, err)
+	}
+	defer func() { err = errors.Join(err, own.Close()) }()
+	if _, err = own.ExecContext(ctx, text); err != nil {
+		if err = explain(err); !errors.Is(err, ErrBusy) {
+			return fmt.Errorf("write to %s: %w", d.path, err)
+		}
+	}
+	return nil
+}
+
 // Close ends all connections. The last process to close a file moves what is in the WAL into it and removes the WAL. Transactions must have ended.
 func (d *DB) Close() error {
+	d.discharge()
 	var problems []error
 	for _, db := range []*sql.DB{d.read, d.write} { // the writer last: one that only reads cannot check point
 		if db != nil {

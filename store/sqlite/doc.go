@@ -9,6 +9,10 @@
 // Not guaranteed: anything on a network file system; several hosts; row-level security and roles: whoever may open the file sees and changes all tenants. Writers wait
 // for each other, also those of different keys, so a transaction should be short.
 //
+// And not: a second SQLite library (github.com/mattn/go-sqlite3, …) on the file in a process that has it open as a DB, nor the file opened and closed there by other means (os.Open):
+// the system's locks belong to the process, either takes this package's away, and the file is damaged or commits are lost. An application's own handle is
+// sql.Open("sqlite", Source(path)); other libraries, from SQLite 3.37, write from other processes. See NewWriter.
+//
 // Payloads are kept as they were written, byte for byte, where PostgreSQL's jsonb has its own spelling.
 //
 // It does not create tables: package store/sqlite/migrations does. Tables of another shape are served through a [tables.Layout]. Every statement is a file in sql/, named by its

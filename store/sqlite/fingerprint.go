@@ -12,7 +12,8 @@ import (
 
 // fingerprinting gives SQLite the function outbox_fingerprint(text), on every connection that is opened from here on; SQLite has neither regular expressions nor a hash. In
 // SQL rather than over rows read into Go, so that filters, groups and pages stay statements. When the program starts and not when a file is opened, because the driver
-// takes a name once and gives it to no connection that is open already.
+// reads its functions without a lock whenever it opens a connection, and asks that all be registered before the first: an application's own handle may have opened one, or be
+// about to in another goroutine. A driver.Driver of our own would do without, and take away the functions that an application has registered for its SQL in DB.Begin.
 var fingerprinting = driver.RegisterDeterministicScalarFunction("outbox_fingerprint", 1, func(_ *driver.FunctionContext, args []sqldriver.Value) (sqldriver.Value, error) {
 	text, _ := args[0].(string)
 	return fingerprint(text), nil

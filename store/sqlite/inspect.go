@@ -20,9 +20,6 @@ func Tables(ctx context.Context, path string) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !hasHeader(full) {
-		return nil, ErrNotSQLite
-	}
 	text, err := plain("tables")
 	if err != nil {
 		return nil, err

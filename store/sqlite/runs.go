@@ -32,8 +32,8 @@ type Runs struct {
 
 var _ crawl.Store = (*Runs)(nil)
 
-// OpenRuns returns the runs of a file after checking its tables: if they are missing or older than it needs the error is an *tables.SchemaError. It waits for
-// a transaction that writes.
+// OpenRuns returns the runs of a file after checking its tables: if they are missing or older than it needs the error is an *tables.SchemaError;
+// if the file can only be read, ErrReadOnly. It waits for a transaction that writes.
 func OpenRuns(ctx context.Context, db *DB) (*Runs, error) {
 	for table, columns := range map[string][]string{
 		"crawl_runs":   {"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at", "next_node", "node_state", "steps_done", "node_attempts"},
@@ -43,6 +43,9 @@ func OpenRuns(ctx context.Context, db *DB) (*Runs, error) {
 		if _, err := checkTable(ctx, db, table, columns); err != nil {
 			return nil, err
 		}
+	}
+	if err := db.checkWritable(ctx); err != nil {
+		return nil, err
 	}
 	r := &Runs{db: db}
 	in, w := &r.reads, &r.writes

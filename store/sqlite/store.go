@@ -26,7 +26,7 @@ const maxPayload = 256 << 20
 var _ tables.Store = (*Store)(nil)
 
 // Open returns the store of a table after checking that the file is whole and that the table fits the layout. A table that is missing or older than
-// the layout needs is an *tables.SchemaError.
+// the layout needs is an *tables.SchemaError; a file that can only be read ErrReadOnly.
 func Open(ctx context.Context, db *DB, layout tables.Layout) (*Store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
@@ -48,6 +48,9 @@ func Open(ctx context.Context, db *DB, layout tables.Layout) (*Store, error) {
 		return nil, err
 	}
 	if err := s.checkStatements(ctx); err != nil {
+		return nil, err
+	}
+	if err := db.checkWritable(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.findFairness(ctx, names, columns[slices.IndexFunc(columns, named(layout.Position))].rowid); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"text/template"
 
 	"github.com/google/uuid"
@@ -18,9 +19,18 @@ import (
 // rowsPerInsert is how many events one statement takes. With twelve parameters each they stay far below the 32,766 that SQLite allows.
 const rowsPerInsert = 200
 
-// NewWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, sqlx, ent, bun), with any SQLite driver: the transaction need not be of
-// this package's DB. The table must have the columns of outbox_events. See outbox.Writer for what Write guarantees; Strict order costs nothing here, because positions are
-// always in the order of the commits. An error of the database undoes the call and, unlike in PostgreSQL, leaves the transaction usable where SQLite itself does.
+// NewWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, sqlx, ent, bun). The table must have the columns of outbox_events. See
+// outbox.Writer for what Write guarantees; Strict order costs nothing here, because positions are always in the order of the commits. An error of the database undoes the call
+// and, unlike in PostgreSQL, leaves the transaction usable where SQLite itself does.
+//
+// A process that has the file open as a DB may write with this package's SQLite alone, modernc.org/sqlite: in transactions of DB.Begin, of DB.Writes, or of a handle of its own,
+// sql.Open("sqlite", sqlite.Source(path)). Two SQLite libraries in one process damage the file, because each undoes the other's locks; Write finds that out and returns
+// ErrTwoLibraries. Any library may write from another process, if its transactions wait and begin with BEGIN IMMEDIATE: one that reads first and then writes fails at once when
+// somebody else has written meanwhile. For github.com/mattn/go-sqlite3 that is
+//
+//	file:shop.db?_busy_timeout=10000&_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=on
+//
+// A transaction of this package's SQLite that does neither gets ErrBusy.
 func NewWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
 	in, err := newInserter(cfg)
 	if err != nil {
@@ -68,6 +78,8 @@ type inserter struct {
 	kept      *sql.Stmt // one, compiled; nil: for any database
 	returning bool      // the ids that were new; nobody asks for them when duplicates are ignored
 
+	asked atomic.Int64 // how many DBs there had been when checkLibrary asked
+
 	mu   sync.Mutex
 	many map[int]string // by how many rows they take, at most rowsPerInsert of them
 }
@@ -103,11 +115,14 @@ func (in *inserter) statement(rows int) (string, error) {
 
 // Insert implements outbox.Inserter. Order needs nothing: see NewWriter.
 func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _ outbox.Order) (inserted []uuid.UUID, err error) {
+	if err := in.checkLibrary(ctx, tx); err != nil {
+		return nil, err
+	}
 	switch {
 	case len(rows) == 1:
 		result, err := in.insertOne(ctx, tx, &rows[0])
 		if err != nil {
-			return nil, explain(err)
+			return nil, explainWrite(err)
 		}
 		if n, err := result.RowsAffected(); err != nil || n == 0 {
 			return nil, err
@@ -118,7 +133,7 @@ func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _
 	}
 	// Several statements: if a later one fails, nothing of the call may stay in the transaction.
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT outbox_write"); err != nil {
-		return nil, explain(err)
+		return nil, explainWrite(err)
 	}
 	for len(rows) > 0 && err == nil {
 		n := min(len(rows), rowsPerInsert)
@@ -131,7 +146,7 @@ func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _
 		inserted, end = nil, "ROLLBACK TO outbox_write; RELEASE outbox_write"
 	}
 	if _, ending := tx.ExecContext(context.WithoutCancel(ctx), end); ending != nil {
-		err = errors.Join(err, explain(ending))
+		err = errors.Join(err, explainWrite(ending))
 	}
 	return inserted, err
 }
@@ -155,11 +170,11 @@ func (in *inserter) insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row) (
 	}
 	if !in.returning {
 		_, err := tx.ExecContext(ctx, text, args...)
-		return nil, explain(err)
+		return nil, explainWrite(err)
 	}
 	result, err := tx.QueryContext(ctx, text, args...)
 	if err != nil {
-		return nil, explain(err)
+		return nil, explainWrite(err)
 	}
 	defer func() { _ = result.Close() }()
 	for result.Next() {
@@ -169,7 +184,12 @@ func (in *inserter) insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row) (
 		}
 		inserted = append(inserted, id)
 	}
-	return inserted, explain(result.Err())
+	return inserted, explainWrite(result.Err())
+}
+
+// explainWrite is explain for a transaction that somebody else began, to whom other things are said: one of DB.Begin has the write lock already.
+func explainWrite(err error) error {
+	return classify(err, "this transaction does not wait for it, or has read before it wrote: open its handle with sqlite.Source, or set busy_timeout and begin it with BEGIN IMMEDIATE (_txlock=immediate)")
 }
 
 // rowArgs adds the parameters of one row. Texts, not bytes: a payload that is a BLOB is no JSON to SQLite.

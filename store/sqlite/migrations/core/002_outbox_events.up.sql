@@ -18,10 +18,10 @@ CREATE TABLE outbox_events (
 
     tenant_id          TEXT NOT NULL DEFAULT 'default' CHECK (length(tenant_id) <= 64),
     source_bc          TEXT NOT NULL CHECK (length(source_bc) <= 50),
-    destination_topics TEXT CHECK (json_valid(destination_topics)),
+    destination_topics TEXT CHECK (destination_topics IS NULL OR json_valid(destination_topics)),
 
     payload            TEXT NOT NULL CHECK (json_valid(payload)),
-    metadata           TEXT CHECK (json_valid(metadata)),
+    metadata           TEXT CHECK (metadata IS NULL OR json_valid(metadata)),
 
     -- NEW -> SENT | FAILED | DEAD, FAILED -> SENT | FAILED | DEAD; DEAD -> NEW only by an operator's replay.
     status             TEXT NOT NULL DEFAULT 'NEW' CONSTRAINT outbox_events_status_check CHECK (status IN ('NEW', 'SENT', 'FAILED', 'DEAD')),
@@ -34,8 +34,8 @@ CREATE TABLE outbox_events (
 
     -- ---- additive ----
 
-    error_history      TEXT CHECK (json_valid(error_history)),   -- array of {error, timestamp}; NULL until the first failure
-    delivered_to       TEXT CHECK (json_valid(delivered_to)),    -- destinations already served while others are retried
+    error_history      TEXT CHECK (error_history IS NULL OR json_valid(error_history)),   -- array of {error, timestamp}; NULL until the first failure
+    delivered_to       TEXT CHECK (delivered_to IS NULL OR json_valid(delivered_to)),    -- destinations already served while others are retried
     generation         INTEGER NOT NULL DEFAULT 0                -- raised by a replay, so that sinks do not take it for a copy
 ) STRICT;
 

@@ -25,7 +25,7 @@ CREATE TABLE job_dlq (
     discard_reason  TEXT,
     generation      INTEGER NOT NULL DEFAULT 0,
     position        INTEGER,   -- order within the letter's key
-    origin          TEXT CHECK (json_valid(origin)),   -- the dead row without its payload, where it left its table
+    origin          TEXT CHECK (origin IS NULL OR json_valid(origin)),   -- the dead row without its payload, where it left its table
 
     -- HandlerMissing is shared; every other reason belongs to one source.
     CONSTRAINT job_dlq_error_reason_check CHECK (
@@ -56,7 +56,7 @@ CREATE TABLE outbox_audit (
     actor   TEXT    NOT NULL,   -- who, as the command was told or found out; nobody proves it
     action  TEXT    NOT NULL,   -- replay, discard, purge, …
     letters INTEGER NOT NULL,   -- how many it changed
-    filter  TEXT CHECK (json_valid(filter)),   -- how they were chosen
+    filter  TEXT CHECK (filter IS NULL OR json_valid(filter)),   -- how they were chosen
     reason  TEXT,
-    detail  TEXT CHECK (json_valid(detail))
+    detail  TEXT CHECK (detail IS NULL OR json_valid(detail))
 ) STRICT;

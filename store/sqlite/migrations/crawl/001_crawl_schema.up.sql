@@ -8,7 +8,7 @@ CREATE TABLE crawl_runs (
                          CHECK (id GLOB '????????-????-????-????-????????????' AND id NOT GLOB '*[^-0-9a-f]*'),   -- another one would stop whoever lists runs
     status           TEXT NOT NULL DEFAULT 'PENDING' CHECK (status IN ('PENDING', 'RUNNING', 'COMPLETED', 'FAILED', 'CANCELLED')),
     app_package      TEXT NOT NULL CHECK (length(app_package) <= 255),
-    device_config    TEXT CHECK (json_valid(device_config)),
+    device_config    TEXT CHECK (device_config IS NULL OR json_valid(device_config)),
     max_steps        INTEGER NOT NULL DEFAULT 100,
     goal             TEXT,
     created_at       TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')) CHECK (created_at GLOB '????-??-??T??:??:??.??????Z'),   -- lists go by it
@@ -25,7 +25,7 @@ CREATE TABLE crawl_runs (
     lease_epoch      INTEGER NOT NULL DEFAULT 0,
     lease_expires_at TEXT,
     next_node        TEXT,   -- where the worker stands: what the next one needs to go on
-    node_state       TEXT CHECK (json_valid(node_state)),
+    node_state       TEXT CHECK (node_state IS NULL OR json_valid(node_state)),
     steps_done       INTEGER NOT NULL DEFAULT 0,
     node_attempts    INTEGER NOT NULL DEFAULT 0
 ) STRICT;

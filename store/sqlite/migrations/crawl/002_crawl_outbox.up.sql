@@ -16,8 +16,8 @@ CREATE TABLE crawl_outbox (
     retry_count   INTEGER NOT NULL DEFAULT 0,
     next_retry_at TEXT,
     error_message TEXT,
-    error_history TEXT CHECK (json_valid(error_history)),
-    delivered_to  TEXT CHECK (json_valid(delivered_to)),
+    error_history TEXT CHECK (error_history IS NULL OR json_valid(error_history)),
+    delivered_to  TEXT CHECK (delivered_to IS NULL OR json_valid(delivered_to)),
     generation    INTEGER NOT NULL DEFAULT 0,
     tenant_id     TEXT NOT NULL DEFAULT ''   -- the run's; by the trigger where plain SQL left it out
 ) STRICT;

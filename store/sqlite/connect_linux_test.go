@@ -1,0 +1,84 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// A relay or a worker on a file that it cannot write to would run and fail for ever. What only reads works.
+func TestFileThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() == 0 { // who may write whatever a file's mode says: this thread becomes nobody, for files
+		runtime.LockOSThread()
+		if err := syscall.Setfsuid(65534); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = syscall.Setfsuid(0) }()
+	}
+	dir, err := os.MkdirTemp("", "outbox-read-only-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	path := filepath.Join(dir, "outbox.db")
+	db, err := Create(t.Context(), path, 1)
+	if err == nil {
+		err = errors.Join(upAll(t, db), db.Close(), os.Chmod(path, 0o400))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if db, err = Connect(t.Context(), path, 1); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if _, err := Open(t.Context(), db, tables.OutboxEvents()); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("open: got error %v, want ErrReadOnly", err)
+	}
+	if _, err := OpenRuns(t.Context(), db); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("open runs: got error %v, want ErrReadOnly", err)
+	}
+	if _, _, err := browser(t, db, tables.OutboxEvents()).List(t.Context(), tables.Filter{}); err != nil {
+		t.Errorf("browse: %v", err)
+	}
+}
+
+// Connect beside an application's own handle must not cost that one its locks. Without them an older SQLite in another process, such as Debian 12's shell (3.40), takes itself
+// for the last to close the file, removes the WAL, and what this process commits from then on is in a file without a name (measured: lost, without an error).
+func TestConnectLeavesTheLocksOfOtherHandles(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "shop.db")
+	app := appHandle(t, Source(path))
+	if _, err := app.ExecContext(t.Context(), "CREATE TABLE orders (n)"); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := func() bool {
+		locks, err := os.ReadFile("/proc/locks")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Contains(string(locks), fmt.Sprintf(":%d ", info.Sys().(*syscall.Stat_t).Ino))
+	}
+	if !locked() {
+		t.Fatal("an open handle has no lock: this test finds nothing out")
+	}
+	if _, err := Tables(t.Context(), path); err != nil || !locked() {
+		t.Errorf("after Tables the lock is gone; error %v", err)
+	}
+	reopened(t, path)
+	if !locked() {
+		t.Error("after Connect the lock is gone")
+	}
+}
