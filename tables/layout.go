@@ -13,7 +13,7 @@ import (
 //
 //	uuid        is a text in any spelling of a UUID, or a blob of 16 bytes; app is the text that apps has, lower case
 //	timestamp   is a text, UTC where it names no zone: written as 2006-01-02T15:04:05.000000Z, read also with a space for the T, with another number of digits or none,
-//	            and with an offset (+02:00). What is compared in SQL, next_retry_at and ages, should be as it is written: texts compare as texts
+//	            and with an offset (+02:00)
 //	bigint      is an integer; position is the INTEGER PRIMARY KEY, or in a STRICT table an INTEGER that is NOT NULL and UNIQUE
 //	json, jsonb is a text that is JSON, not a blob
 //

@@ -71,7 +71,7 @@ type sqliteDatabase struct {
 
 func (d *sqliteDatabase) Close() { d.closed.Do(d.file.close) }
 
-func (d *sqliteDatabase) Ping(ctx context.Context) error { return d.db.Reads().PingContext(ctx) }
+func (d *sqliteDatabase) Ping(ctx context.Context) error { return d.db.Ping(ctx) }
 
 func (d *sqliteDatabase) Table(ctx context.Context, layout tables.Layout) (tables.Store, error) {
 	return sqlite.Open(ctx, d.db, layout)
@@ -202,6 +202,8 @@ func hintSQLite(err error) string {
 		return "the file and its folder must exist and be writable: beside the file are its -wal and -shm"
 	case code == codes.SQLITE_CORRUPT && !errors.Is(err, sqlite.ErrDamaged):
 		return sqlite.ErrDamaged.Error()
+	case failure != nil && failure.Code() == codes.SQLITE_IOERR_SHORT_READ:
+		return "beside the file may be the -wal and -shm of a process that still works on a deleted one: stop it"
 	case code == codes.SQLITE_FULL, code == codes.SQLITE_IOERR:
 		return "is the disk full or broken?"
 	}

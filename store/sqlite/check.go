@@ -2,6 +2,8 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,12 +24,12 @@ type column struct {
 
 // columnsOf reads a table's columns; none if there is no such table.
 func columnsOf(ctx context.Context, db *DB, table string) ([]column, error) {
-	sql, err := plain("check_columns")
+	text, err := plain("check_columns")
 	if err != nil {
 		return nil, err
 	}
 	name, database := splitName(table)
-	rows, err := db.read.QueryContext(ctx, sql, name, database)
+	rows, err := db.read.QueryContext(ctx, text, name, database)
 	if err != nil {
 		return nil, fmt.Errorf("check table %s: %w", table, explain(err))
 	}
@@ -49,6 +51,26 @@ func columnsOf(ctx context.Context, db *DB, table string) ([]column, error) {
 		return nil, fmt.Errorf("check table %s: %w", table, explain(err))
 	}
 	return all, nil
+}
+
+// spelled returns a table's name as the schema spells it, and without the database if that is main, so that leases, letters and tables.Sets know a table under one name:
+// outbox_events, OUTBOX_EVENTS and main.outbox_events are one, and under three would be delivered three times. The name of a table that is not there stays as it is.
+func (d *DB) spelled(ctx context.Context, table string) (string, error) {
+	text, err := plain("check_name")
+	if err != nil {
+		return "", err
+	}
+	name, database := splitName(table)
+	err = d.read.QueryRowContext(ctx, text, name, database).Scan(&name, &database)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return table, nil
+	case err != nil:
+		return "", fmt.Errorf("check table %s: %w", table, explain(err))
+	case database == "main":
+		return name, nil
+	}
+	return database + "." + name, nil
 }
 
 // splitName takes the attached database off a table's name.

@@ -21,7 +21,7 @@ var (
 	ErrNoFile = errors.New("there is no such file")
 	// ErrNotSQLite says that the file is something else than an SQLite database.
 	ErrNotSQLite = errors.New("it is no SQLite database")
-	// ErrBusy says that somebody else kept the file's write lock for as long as one waits for it.
+	// ErrBusy says that somebody else kept the file's write lock for as long as one waits for it. Trying again helps in a new transaction, not in the one that it was answered to.
 	ErrBusy = errors.New("another transaction has the file's write lock")
 	// ErrReadOnly says that the file can be read but not written.
 	ErrReadOnly = errors.New("the file cannot be written to by this process")
@@ -52,7 +52,7 @@ func Connect(ctx context.Context, path string, readers int) (*DB, error) {
 	return open(ctx, path, readers, "rw")
 }
 
-// Create is Connect for a file that may not exist yet: then an empty one is made.
+// Create is Connect for a file that may not exist yet: then an empty one is made, for its owner alone (0600), as its -wal and -shm will be: it will hold payloads of all tenants.
 func Create(ctx context.Context, path string, readers int) (*DB, error) {
 	return open(ctx, path, readers, "rwc")
 }
@@ -68,6 +68,14 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 		return nil, fmt.Errorf("open %s: %w", path, ErrNoFile)
 	case err == nil && info.IsDir():
 		return nil, fmt.Errorf("open %s: it is a directory: name a file in it", path)
+	}
+	if err == nil {
+		err = onlyName(full, info)
+	} else if mode == "rwc" {
+		err = makeFile(full)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	d := &DB{path: path, full: full}
 	// Nothing looks into the file but SQLite: whoever closes a file takes all of his process's locks on it away, also those of an application's own handle.
@@ -96,6 +104,31 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	return d, nil
+}
+
+// makeFile makes an empty file that only its owner can read. One that somebody else makes at this moment is left as it is, as is what a symbolic link leads to.
+func makeFile(full string) error {
+	f, err := os.OpenFile(full, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil // SQLite says what is wrong with it
+	}
+	return f.Close()
+}
+
+// onlyName refuses a file that this process has open under another name, by a hard link: each name would have a WAL of its own, and commits would be lost.
+func onlyName(full string, info os.FileInfo) error {
+	name, err := filepath.EvalSymlinks(full)
+	if err != nil {
+		return fmt.Errorf("follow links: %w", err)
+	}
+	opened.mu.Lock()
+	defer opened.mu.Unlock()
+	for d := range opened.all {
+		if other, err := filepath.EvalSymlinks(d.full); err == nil && other != name && os.SameFile(d.info, info) {
+			return fmt.Errorf("it is open as %s already, and by two names of one file commits would be lost: use one of them everywhere", d.path)
+		}
+	}
+	return nil
 }
 
 // Source is the name under which an application, or its ORM, opens a file for itself beside a DB: sql.Open("sqlite", sqlite.Source(path)). Its transactions wait for others as
@@ -146,6 +179,14 @@ func classify(err error, whyBusy string) error {
 		return fmt.Errorf("%w: %s: %w", sentinel, whyBusy, err)
 	}
 	return fmt.Errorf("%w: %w", sentinel, err)
+}
+
+// Ping asks whether the file can be read, and is still the one that its path leads to.
+func (d *DB) Ping(ctx context.Context) error {
+	if err := d.inPlace(); err != nil {
+		return err
+	}
+	return d.read.PingContext(ctx)
 }
 
 // Path is the file's name as it was given.

@@ -47,10 +47,7 @@ type deadTable struct {
 }
 
 // letterColumn is a column of a row that is kept in a letter: its name, and that name as a text, which is what the letter has it by.
-type letterColumn struct {
-	Name, Text string
-	Blob       bool // kept as hexadecimal digits
-}
+type letterColumn struct{ Name, Text string }
 
 // OpenDeadLetters returns the dead letters of a file after checking that its tables fit. A table that is older than this program needs is an *tables.SchemaError.
 func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (*DeadLetters, error) {
@@ -108,7 +105,7 @@ func storedColumns(ctx context.Context, db *DB, l tables.Layout) (all []letterCo
 	for rows.Next() {
 		var name string
 		var c letterColumn
-		if err := rows.Scan(&name, &c.Blob); err != nil {
+		if err := rows.Scan(&name); err != nil {
 			return nil, fmt.Errorf("read columns of %s: %w", l.Table, err)
 		}
 		c.Name, c.Text = quoteName(name), quoteText(name)
@@ -127,12 +124,11 @@ func storedColumns(ctx context.Context, db *DB, l tables.Layout) (all []letterCo
 type letterQuery struct {
 	quotedLayout // of the table that letters come from, where there is one
 	arguments
-	Columns      []letterColumn
-	KeyColumns   []letterColumn // those that make the key
-	PositionText string
-	RawTable     string // its name as letters have it
-	TableName    string // the same, as a text in SQL
-	Replace      bool   // the payload
+	Columns    []letterColumn
+	KeyColumns []letterColumn // those that make the key
+	RawTable   string         // its name as letters have it
+	TableName  string         // the same, as a text in SQL
+	Replace    bool           // the payload
 
 	F      deadletter.Filter
 	A      deadletter.ActionFilter
@@ -165,10 +161,10 @@ func (q *letterQuery) InRow() (s servedColumns) {
 	return s
 }
 
-// InOrigin are those of a row that letter c kept.
+// InOrigin are those of a row that letter c kept, as dlq_insert.sql names them.
 func (q *letterQuery) InOrigin() (s servedColumns) {
 	if q.Destinations != "" {
-		s = servedColumns{"(c.origin ->> " + q.column(q.Destinations).Text + ")", "c.origin ->> " + q.column(q.DeliveredTo).Text}
+		s = servedColumns{"c.goes", "c.served"}
 	}
 	return s
 }
@@ -220,7 +216,7 @@ func selected(s deadletter.Selection) (*letterQuery, error) {
 // query is q for the letters of a table.
 func (t deadTable) query(q letterQuery) *letterQuery {
 	q.quotedLayout, q.Columns = quote(t.layout), t.columns
-	q.RawTable, q.TableName, q.PositionText = t.layout.Table, quoteText(t.layout.Table), q.column(quoteName(t.layout.Position)).Text
+	q.RawTable, q.TableName = t.layout.Table, quoteText(t.layout.Table)
 	for _, name := range append([]string{t.layout.Key}, t.layout.KeyScope...) {
 		if c := q.column(quoteName(name)); name != "" && name != t.layout.Position && !slices.Contains(q.KeyColumns, c) {
 			q.KeyColumns = append(q.KeyColumns, c)
@@ -236,6 +232,9 @@ func (q *letterQuery) column(name string) letterColumn {
 	}
 	return letterColumn{Name: name, Text: "NULL"} // a generated column, which no row is kept by
 }
+
+// Text is what a letter has the column of a quoted name by.
+func (q *letterQuery) Text(name string) string { return q.column(name).Text }
 
 // audit writes the record of an action into its transaction.
 func audit(ctx context.Context, tx *sql.Tx, by deadletter.Operator, action string, letters int, filter, detail any) error {

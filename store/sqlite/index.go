@@ -7,7 +7,7 @@ import (
 
 // findNames fills in what the table's statements need beside its layout: its columns, and the indexes that they are to use.
 func (s *Store) findNames(ctx context.Context, columns []column) (tableNames, error) {
-	names := tableNames{quotedLayout: quote(s.layout)}
+	names := tableNames{quotedLayout: quote(s.layout), OneForm: s.trusted}
 	for _, c := range columns {
 		if !named(s.layout.Payload)(c) {
 			names.Columns = append(names.Columns, columnName{quoteName(c.name), quoteText(c.name)})

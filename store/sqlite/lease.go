@@ -14,6 +14,10 @@ import (
 // relaysKept is how long a relay that has gone is remembered.
 const relaysKept = time.Minute
 
+// farthest is the latest end of a lease that anybody can have asked for. Nothing bounds a lease's time, and others may ask for another than the caller; nobody is likely to ask for
+// ten times as much, or for more than ten minutes. What ends later was written before the clock was set back.
+func farthest(now time.Time, ttl time.Duration) time.Time { return now.Add(max(10*ttl, 10*time.Minute)) }
+
 // Lease implements outbox.LaneStore. It asks before it waits for the file's write lock, and mostly there is nothing to write. The clock is the machine's: the database has no
 // other, and all who may serve the file share it.
 func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
@@ -23,7 +27,7 @@ func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 	}
 	err = s.db.snapshot(ctx, func(tx *sql.Tx) error {
 		at := s.leaseArgs(request)
-		if err := tx.QueryRowContext(ctx, s.sql.leaseDue, append(at.args(), outbox.Lanes, request.Leaving)...).Scan(&due); err != nil || due {
+		if err := tx.QueryRowContext(ctx, s.sql.leaseDue, append(at.args(), outbox.Lanes, request.Leaving, stamp(farthest(at.now, at.ttl)))...).Scan(&due); err != nil || due {
 			return err
 		}
 		leased, err = s.held(ctx, tx, at)
@@ -66,6 +70,15 @@ func (s *Store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 	if _, err := tx.ExecContext(ctx, s.sql.leaseRows, at.table, outbox.Lanes); err != nil {
 		return err
 	}
+	for _, text := range []string{s.sql.leaseCutLanes, s.sql.leaseCutRelays} {
+		if _, err := tx.ExecContext(ctx, text, at.table, stamp(farthest(at.now, at.ttl)), stamp(at.now.Add(at.ttl))); err != nil {
+			return err
+		}
+	}
+	var lapsed bool
+	if err := tx.QueryRowContext(ctx, s.sql.leaseLapsed, at.table, at.owner, stamp(at.now)).Scan(&lapsed); err != nil {
+		return err
+	}
 	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name)
 	if r.Leaving {
 		enrol, args = s.sql.leaseQuit, []any{at.table, at.owner}
@@ -73,7 +86,7 @@ func (s *Store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 	if _, err := tx.ExecContext(ctx, enrol, args...); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, s.sql.leaseTake, append(at.args(), outbox.Lanes)...); err != nil {
+	if _, err := tx.ExecContext(ctx, s.sql.leaseTake, append(at.args(), outbox.Lanes, !lapsed)...); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, s.sql.leaseSweep, at.table, at.owner, stamp(at.now.Add(-relaysKept)))

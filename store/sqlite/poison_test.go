@@ -195,7 +195,7 @@ func TestOddNames(t *testing.T) {
 	if settled, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 1, Failures: []outbox.Failure{{Error: "e", Reason: outbox.ReasonDeliveryFailed}}}}); err != nil || settled.Dead != 1 {
 		t.Errorf("settled %+v, error %v", settled, err)
 	}
-	if got := value(t, db, "SELECT origin FROM job_dlq"); got != `{"n o":1,"select":`+strings.ReplaceAll(goodID, "'", `"`)+`,"k'":"k","done at":null,"tries":null,"due":null}` {
+	if got := value(t, db, "SELECT origin FROM job_dlq"); got != `{"n o":1,"select":`+strings.ReplaceAll(goodID, "'", `"`)+`,"k'":"k","done at":null,"tries":null,"due":null,"b":1}` {
 		t.Errorf("the letter remembers %s", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 // and its first event refused, before every other run for ever.
 func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
 	names := jsonList(crawlers)
-	_, err := r.next(ctx, r.reads.next, names)
+	_, err := r.next(ctx, r.reads.next, names, ttl)
 	var c crawl.Claim
 	for again := true; again && err == nil; {
 		err = r.db.inTx(ctx, func(tx *sql.Tx) (err error) {
@@ -39,20 +39,22 @@ type waiting struct {
 	tenant   string
 	pending  bool
 	lastType string
+	ahead    bool // not waiting: the lease is from before the clock was set back
 }
 
 // next finds the run that has waited longest.
-func (r *Runs) next(ctx context.Context, stmt *sql.Stmt, crawlers string) (w waiting, err error) {
-	err = stmt.QueryRowContext(ctx, crawlers, stamp(time.Now())).Scan(&w.id, &w.tenant, &w.pending, &w.lastType)
+func (r *Runs) next(ctx context.Context, stmt *sql.Stmt, crawlers string, ttl time.Duration) (w waiting, err error) {
+	now := time.Now()
+	err = stmt.QueryRowContext(ctx, crawlers, stamp(now), stamp(farthest(now, ttl))).Scan(&w.id, &w.tenant, &w.pending, &w.lastType, &w.ahead)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = crawl.ErrNoRun
 	}
 	return w, err
 }
 
-// claim claims a run, unless its log is over: then it settles that one's status.
-func (r *Runs) claim(ctx context.Context, tx *sql.Tx, owner uuid.UUID, crawlers string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (c crawl.Claim, over bool, err error) {
-	w, err := r.next(ctx, tx.StmtContext(ctx, r.writes.next), crawlers)
+// claim claims a run, unless its log is over, or its lease is from before the clock was set back: then it puts that right, and asks to be called again.
+func (r *Runs) claim(ctx context.Context, tx *sql.Tx, owner uuid.UUID, crawlers string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (c crawl.Claim, again bool, err error) {
+	w, err := r.next(ctx, tx.StmtContext(ctx, r.writes.next), crawlers, ttl)
 	if err != nil {
 		return c, false, err
 	}
@@ -64,6 +66,14 @@ func (r *Runs) claim(ctx context.Context, tx *sql.Tx, owner uuid.UUID, crawlers 
 		return c, true, r.settle(ctx, tx, l)
 	}
 	now := time.Now()
+	if w.ahead { // its worker has as long as this one would to show that it is alive
+		cut, err := plain("run_cut")
+		if err != nil {
+			return c, false, err
+		}
+		_, err = tx.ExecContext(ctx, cut, w.id, stamp(now.Add(ttl)))
+		return c, true, err
+	}
 	c.Hold.Owner = owner
 	row := tx.StmtContext(ctx, r.writes.claim).QueryRowContext(ctx, w.id, owner, stamp(now), stamp(now.Add(ttl)))
 	if err := scanRun(row, &c.Run, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State), &c.Progress.Steps, &c.Progress.Attempts); err != nil {

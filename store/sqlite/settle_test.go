@@ -158,3 +158,35 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 		t.Errorf("settled %+v, error %v", settled, err)
 	}
 }
+
+// A trigger that ends the transaction ends the settle: what came after it would be settled without the lease's guard, and what came before it is undone.
+func TestSettleEndsWithItsTransaction(t *testing.T) {
+	t.Parallel()
+	db := filled(t)
+	manyEvents(t, db, 5, "a")
+	s, owner, lanes := serving(t, db, tables.OutboxEvents())
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 5 {
+		t.Fatalf("%d records, error %v", len(records), err)
+	}
+	outcomes := make([]outbox.Outcome, len(records))
+	for i, r := range records {
+		outcomes[i] = outbox.Outcome{Record: r}
+	}
+	dead := []outbox.Failure{{Error: "x"}}
+	for _, last := range []outbox.Outcome{{Record: records[2]}, {Record: records[2], State: outbox.Dead, Failures: dead}, {Record: records[2], State: outbox.Retry}} {
+		outcomes[2] = last
+		exec(t, db, "CREATE TRIGGER mine BEFORE UPDATE ON outbox_events WHEN OLD.position = 3 BEGIN SELECT raise(ROLLBACK, 'not this one'); END")
+		_, err := s.Settle(t.Context(), owner, lanes, outcomes)
+		if err == nil || !strings.Contains(err.Error(), "not this one") || strings.Contains(err.Error(), "roll back:") {
+			t.Errorf("got error %v", err)
+		}
+		if left := value(t, db, "SELECT count(*) FROM outbox_events WHERE status = 'NEW' AND retry_count = 0"); left != "5" {
+			t.Errorf("%s of 5 rows are as they were", left)
+		}
+		exec(t, db, "DROP TRIGGER mine")
+	}
+	if settled, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || settled != (outbox.Settled{Delivered: 4, Retried: 1}) {
+		t.Errorf("afterwards: settled %+v, error %v", settled, err)
+	}
+}

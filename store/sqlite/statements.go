@@ -68,16 +68,17 @@ func (p *prepared) on(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
 
 // statements are those of one outbox table. Those of the leases are compiled anew each time: they run a few times a second.
 type statements struct {
-	claim, backlog                                                                 prepared
-	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead prepared
-	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep    string
-	leaseRelease, leaseLeave, leaseMark                                            string
+	claim, backlog                                                                  prepared
+	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead  prepared
+	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep     string
+	leaseRelease, leaseLeave, leaseMark, leaseCutLanes, leaseCutRelays, leaseLapsed string
 }
 
 // tableNames is what the statements of an outbox table are given.
 type tableNames struct {
 	quotedLayout
 	Columns                         []columnName // all but the payload
+	OneForm                         bool         // the table's own check sees to the form of next_retry_at
 	By                              string       // the column of tenants, where claims may be shared
 	Undelivered, Waiting, OfTenants string       // indexes, where there are such
 }
@@ -96,9 +97,14 @@ func (s *statements) prepare(names tableNames) error {
 		"settle_held": &s.settleHeld.text, "settle_delivered": &s.settleDelivered.text, "settle_retry": &s.settleRetry.text, "settle_apps": &s.settleApps.text,
 		"settle_letter": &s.settleLetter.text, "settle_dead": &s.settleDead.text,
 		"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,
-		"lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease, "lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
+		"lease_lapsed": &s.leaseLapsed, "lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease, "lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
 	} {
 		if *dst, err = render(t, name, names); err != nil {
+			return err
+		}
+	}
+	for table, dst := range map[string]*string{"outbox_lanes": &s.leaseCutLanes, "outbox_relays": &s.leaseCutRelays} {
+		if *dst, err = render(t, "lease_cut", table); err != nil {
 			return err
 		}
 	}

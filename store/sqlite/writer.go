@@ -115,6 +115,11 @@ func (in *inserter) statement(rows int) (string, error) {
 
 // Insert implements outbox.Inserter. Order needs nothing: see NewWriter.
 func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _ outbox.Order) (inserted []uuid.UUID, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	// From here on a statement is not interrupted: SQLite would roll the whole transaction back, the caller's part of it too, and his next statements would each commit by themselves.
+	between, ctx := ctx, context.WithoutCancel(ctx)
 	if err := in.checkLibrary(ctx, tx); err != nil {
 		return nil, err
 	}
@@ -138,14 +143,16 @@ func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _
 	for len(rows) > 0 && err == nil {
 		n := min(len(rows), rowsPerInsert)
 		var ids []uuid.UUID
-		ids, err = in.insert(ctx, tx, rows[:n])
+		if err = between.Err(); err == nil {
+			ids, err = in.insert(ctx, tx, rows[:n])
+		}
 		inserted, rows = append(inserted, ids...), rows[n:]
 	}
 	end := "RELEASE outbox_write"
 	if err != nil {
 		inserted, end = nil, "ROLLBACK TO outbox_write; RELEASE outbox_write"
 	}
-	if _, ending := tx.ExecContext(context.WithoutCancel(ctx), end); ending != nil {
+	if _, ending := tx.ExecContext(ctx, end); ending != nil {
 		err = errors.Join(err, explainWrite(ending))
 	}
 	return inserted, err

@@ -5,4 +5,4 @@ SELECT c.name, upper(c.type), c."notnull", c.pk, t.wr, t.strict, t.type = 'table
                    WHERE i."unique" AND NOT i.partial
                      AND (SELECT group_concat(k.name, char(31)) FROM pragma_index_info(i.name, ?2) AS k) = c.name)
   FROM pragma_table_list(?1) AS t, pragma_table_xinfo(?1, ?2) AS c
- WHERE t.schema = ?2
+ WHERE lower(t.schema) = lower(?2)

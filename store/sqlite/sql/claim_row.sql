@@ -30,13 +30,20 @@ A cast only where the type that a column was declared with would make the driver
 
 {{define "due" -}}
 (?1 >> {{template "lane" .}}) & 1
-   AND (e.{{.NextRetryAt}} IS NULL OR e.{{.NextRetryAt}} <= ?2)
+   AND (e.{{.NextRetryAt}} IS NULL OR {{template "retry_at" .}} <= ?2)
    {{- if .Key}}
    AND (e.{{.Key}} IS NULL OR {{template "key_text" .}} NOT IN (
            SELECT {{template "key_text" .}}
              FROM {{.Table}} AS e{{with .Waiting}} INDEXED BY {{.}}{{end}}
-            WHERE e.{{.NextRetryAt}} > ?2
+            WHERE {{if not .OneForm}}e.{{.NextRetryAt}} IS NOT NULL AND {{end}}{{template "retry_at" .}} > ?2
               AND e.{{template "undelivered" .}}
               AND e.{{.Key}} IS NOT NULL))
    {{- end}}
+{{- end}}
+
+{{- /* A time that compares as a text does. Our tables check its form; in a mapped one plain SQL may have written another of SQLite's, such as datetime('now', '+1 hour'), which has a
+blank for the T and would be due at once. What is no time is due: nobody else would ever look at it. */ -}}
+{{define "retry_at"}}
+    {{- if .OneForm}}e.{{.NextRetryAt}}
+    {{- else}}CASE WHEN e.{{.NextRetryAt}} GLOB '????-??-??T??:??:??.??????Z' THEN e.{{.NextRetryAt}} ELSE coalesce({{template "instant" .NextRetryAt}}, '') END{{end}}
 {{- end}}

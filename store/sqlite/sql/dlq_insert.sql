@@ -4,24 +4,22 @@
 WITH chosen AS MATERIALIZED (
     {{template "dlq_chosen"}}
 ), ranked AS MATERIALIZED (
-    SELECT c.event, c.generation, c.destinations, c.whole, l.origin, l.payload, l.error_history,
+    SELECT c.event, c.generation, c.destinations, c.whole, l.origin, l.position, l.payload, l.error_history,
            row_number() OVER (PARTITION BY c.event ORDER BY l.generation DESC, l.id DESC) AS rank
       FROM chosen c JOIN job_dlq l ON l.original_job_id = c.event AND l.id IN (SELECT value FROM json_each(?1))
      WHERE l.origin IS NOT NULL
 )
 INSERT INTO {{.Table}} ({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Name}}{{end}})
 SELECT {{range $i, $c := .Columns}}{{if $i}}, {{end}}
-       {{- if eq $c.Name $.Payload}}coalesce(?2, c.payload)
+       {{- if eq $c.Name $.Payload}}coalesce(?2, (SELECT CASE j.type WHEN 'true' THEN c.payload {{template "dlq_class" $c.Text}}))
        {{- else if eq $c.Name $.Attempts}}0
        {{- else if eq $c.Name $.NextRetryAt}}NULL
-       {{- else if eq $c.Name $.Generation}}max(coalesce(c.origin ->> {{$c.Text}}, 0), c.generation) + 1
+       {{- else if eq $c.Name $.Generation}}max(coalesce({{template "dlq_kept" $c.Text}}, 0), c.generation) + 1
        {{- else if eq $c.Name $.DeliveredTo}}{{template "dlq_served" $.InOrigin}}
        {{- else if eq $c.Name $.ErrorHistory}}c.error_history
-       {{- else if $c.Blob}}coalesce(unhex(c.origin ->> {{$c.Text}}), c.origin ->> {{$c.Text}})
-       {{- else}}c.origin ->> {{$c.Text}}{{end}}
+       {{- else}}{{template "dlq_kept" $c.Text}}{{end}}
        {{- end}}
-  FROM ranked c
- WHERE c.rank = 1
-   AND NOT EXISTS (SELECT 1 FROM {{.Table}} AS x WHERE x.{{.Position}} = c.origin ->> {{.PositionText}})
+  FROM (SELECT c.*{{if and .Destinations .DeliveredTo}}, {{template "dlq_kept" (.Text .Destinations)}} AS goes, {{template "dlq_kept" (.Text .DeliveredTo)}} AS served{{end}} FROM ranked c WHERE c.rank = 1) c
+ WHERE NOT EXISTS (SELECT 1 FROM {{.Table}} AS x WHERE x.{{.Position}} = c.position)
    AND coalesce(?2, '') IS NOT NULL
 RETURNING {{.ID}}

@@ -61,6 +61,12 @@ arrived there. A row still on its way there cannot take on a further destination
     {{- end}}
 {{- end}}
 
+{{- /* A value of the row that letter c kept (settle_letter.sql), of the class that it had, whatever the type of its column: SQLite keeps bytes in a column of text, and ORMs
+put them there. By json_each, because no path of ->> finds a name with a quote in it. Names are the same in any case. */ -}}
+{{define "dlq_kept"}}(SELECT CASE j.type {{template "dlq_class" .}}){{end}}
+
+{{define "dlq_class"}}WHEN 'object' THEN unhex(j.value ->> '$.blob') ELSE j.value END FROM json_each(c.origin) j WHERE j.key = {{.}} COLLATE NOCASE{{end}}
+
 {{- /* The destinations of a row that need nothing more, of c's letters. */ -}}
 {{define "dlq_served" -}}
     {{- if .Destinations -}}

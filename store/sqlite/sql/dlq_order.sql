@@ -41,4 +41,4 @@ SELECT (SELECT count(*) FROM chosen) - (SELECT count(*) FROM fit),
     {{- if .DeleteDead}}(SELECT {{template "dlq_origin" .}} FROM pending c) AS e
     {{- else}}(SELECT id AS letter, event, position FROM pending) AS c CROSS JOIN {{.Table}} AS e ON {{template "dlq_same" .}}{{end}}
 {{- end}}
-{{- define "dlq_origin"}}c.id AS letter, c.position AS {{.Position}}{{range .KeyColumns}}, c.origin ->> {{.Text}} AS {{.Name}}{{end}}{{end}}
+{{- define "dlq_origin"}}c.id AS letter, c.position AS {{.Position}}{{range .KeyColumns}}, {{template "dlq_kept" .Text}} AS {{.Name}}{{end}}{{end}}

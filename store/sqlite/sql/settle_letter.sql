@@ -2,7 +2,8 @@
 -- ?6 attempts, ?7 error, ?8 reason, ?9 destination, ?10 the error that the history ends with, ?11 default tenant, ?12 table.
 -- Guarded as settle_delivered.sql: none is written for a row that somebody else has settled. Index: the position's.
 -- A payload that is no JSON, which only a mapped table can have, is kept as a JSON string, and bytes as their hexadecimal digits. A deleted row is kept in origin, each
--- column as it was stored; the letter knows the payload.
+-- column as it was stored, for which dlq_kept (dlq_letters.sql) is the other half: JSON has the classes of SQLite's values but for bytes, which are {"blob": "their hexadecimal
+-- digits"}. The payload is true there if it is the letter's to the letter: a text that is JSON.
 INSERT INTO job_dlq (id, source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, destination, outbox_table, event_key, generation, position, origin)
 SELECT ?5, 'event', ?2,
        coalesce({{if .App}}e.{{.App}}{{else}}NULL{{end}},
@@ -15,6 +16,9 @@ SELECT ?5, 'event', ?2,
        ?8, ?6, json_insert({{template "history" .}}, '$[#]', json_object('error', {{if and .ErrorHistory (not .DeleteDead)}}?10{{else}}?7{{end}}, 'timestamp', ?4)),
        nullif(?9, ''), ?12, {{if .Key}}CAST(e.{{.Key}} AS TEXT){{else}}NULL{{end}},
        {{template "row_generation" .}}, e.{{.Position}},
-       {{if .DeleteDead}}json_object({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Text}}, CASE typeof(e.{{$c.Name}}) WHEN 'blob' THEN hex(e.{{$c.Name}}) ELSE e.{{$c.Name}} END{{end}}){{else}}NULL{{end}}
+       {{if .DeleteDead}}json_object({{range .Columns}}{{.Text}}, {{template "origin_value" .Name}}, {{end}}
+           {{.PayloadName}}, CASE WHEN typeof(e.{{.Payload}}) = 'text' AND json_valid(e.{{.Payload}}) THEN json('true') ELSE {{template "origin_value" .Payload}} END){{else}}NULL{{end}}
   FROM {{.Table}} AS e
  WHERE {{template "claimed" .}} AND ?7 IS NOT NULL AND ?10 IS NOT NULL AND ?11 IS NOT NULL
+
+{{- define "origin_value"}}CASE typeof(e.{{.}}) WHEN 'blob' THEN json_object('blob', hex(e.{{.}})) ELSE e.{{.}} END{{end}}

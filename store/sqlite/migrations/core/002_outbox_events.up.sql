@@ -26,7 +26,7 @@ CREATE TABLE outbox_events (
     -- NEW -> SENT | FAILED | DEAD, FAILED -> SENT | FAILED | DEAD; DEAD -> NEW only by an operator's replay.
     status             TEXT NOT NULL DEFAULT 'NEW' CONSTRAINT outbox_events_status_check CHECK (status IN ('NEW', 'SENT', 'FAILED', 'DEAD')),
     retry_count        INTEGER NOT NULL DEFAULT 0,
-    next_retry_at      TEXT,
+    next_retry_at      TEXT CHECK (next_retry_at IS NULL OR next_retry_at GLOB '????-??-??T??:??:??.??????Z'),   -- claims compare it, as a text
     error_message      TEXT,
 
     created_at         TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),

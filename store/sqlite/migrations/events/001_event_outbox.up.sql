@@ -16,7 +16,7 @@ CREATE TABLE event_outbox (
     -- ---- additive ----
     event_key     TEXT,
     retry_count   INTEGER NOT NULL DEFAULT 0,
-    next_retry_at TEXT,
+    next_retry_at TEXT CHECK (next_retry_at IS NULL OR next_retry_at GLOB '????-??-??T??:??:??.??????Z'),   -- claims compare it, as a text
     error_message TEXT,
     error_history TEXT CHECK (error_history IS NULL OR json_valid(error_history)),
     delivered_to  TEXT CHECK (delivered_to IS NULL OR json_valid(delivered_to)),
