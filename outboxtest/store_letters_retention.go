@@ -27,6 +27,8 @@ func retentionTests() []storeTest {
 		{name: "an archived row is kept whole", run: archivesWhole},
 		{name: "rows leave into files", run: archivesFiles},
 		{name: "a row that a letter needs stays", run: keepsNeededRows},
+		{name: "a row that is no longer due when it is to be removed stays", run: keepsWhatChanged},
+		{name: "an event that is archived a second time is kept twice", run: archivesTwice},
 		{name: "one keeper at a time works on a table", run: leasesMaintenance},
 		{name: "replayed letters leave by their age", run: removesOldLetters},
 	}
@@ -225,6 +227,62 @@ func keepsNeededRows(t *testing.T, s *storeSuite) {
 	}
 }
 
+// due leases a table's maintenance and finds what may be removed from it.
+func (s *storeSuite) due(t *testing.T, layout tables.Layout) (store retention.Store, removal retention.Removal) {
+	t.Helper()
+	store, removal = s.Retention(t, layout), retention.Removal{Owner: newID(t), OlderThan: week, Archive: true}
+	if l, err := store.Lease(t.Context(), retention.LeaseRequest{Owner: removal.Owner, TTL: time.Minute}); err != nil || !l.Held {
+		t.Fatalf("got %+v, error %v", l, err)
+	}
+	if _, err := store.Find(t.Context(), retention.Search{Sweep: true, OlderThan: week, Limit: 100}, func(r retention.Row) error {
+		removal.Rows = append(removal.Rows, r)
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return store, removal
+}
+
+// Between the search for rows and their removal may lie the writing of a file, and an operator's work.
+func keepsWhatChanged(t *testing.T, s *storeSuite) {
+	long := time.Now().Add(-10 * day)
+	goes, young, again := s.place(t, "outbox_events", "goes", "k"), s.place(t, "outbox_events", "young", "k"), s.place(t, "outbox_events", "again", "k")
+	s.Exec(t, "UPDATE outbox_events SET status = 'SENT', created_at = ?1, processed_at = ?1", long)
+	store, removal := s.due(t, tables.OutboxEvents())
+	if len(removal.Rows) != 3 {
+		t.Fatalf("found %d rows, want 3", len(removal.Rows))
+	}
+	s.Exec(t, "UPDATE outbox_events SET processed_at = ?1 WHERE id = ?2", time.Now(), young.String())
+	s.Exec(t, "UPDATE outbox_events SET status = 'NEW', processed_at = NULL WHERE id = ?1", again.String())
+	if n, err := store.Remove(t.Context(), removal); n != 1 || err != nil {
+		t.Errorf("removed %d, error %v, want 1", n, err)
+	}
+	if n := s.count(t, "outbox_events", "id IN (?1, ?2)", young.String(), again.String()); n != 2 || s.count(t, "outbox_archive", "id = ?1", goes.String()) != 1 || s.count(t, "outbox_archive", "1 = 1") != 1 {
+		t.Errorf("%d of the 2 rows that changed are left, %d archived, want the one that did not", n, s.count(t, "outbox_archive", "1 = 1"))
+	}
+}
+
+// An id may be written again when its row has gone, and at the same position: an archived row is put back by hand, or the table gives its last position out again.
+func archivesTwice(t *testing.T, s *storeSuite) {
+	id := newID(t)
+	for _, payload := range []string{`"first"`, `"second"`} {
+		s.Exec(t, `INSERT INTO outbox_events (position, id, event_topic, occurred_at, source_bc, payload, status, processed_at) VALUES (1, ?1, 't', ?2, 's', ?3, 'SENT', ?2)`, id.String(), time.Now().Add(-10*day), payload)
+		store, removal := s.due(t, tables.OutboxEvents())
+		if n, err := store.Remove(t.Context(), removal); n != 1 || err != nil {
+			t.Fatalf("removed %d, error %v, want 1", n, err)
+		}
+		if err := store.Release(t.Context(), removal.Owner, retention.Done{Rows: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.count(t, "outbox_archive", "id = ?1 AND position = 1 AND CAST(row AS TEXT) LIKE ?2", id.String(), "%"+payload+"%"); n != 1 {
+			t.Errorf("%d rows with %s are archived", n, payload)
+		}
+	}
+	if n := s.count(t, "outbox_archive", "1 = 1"); n != 2 {
+		t.Errorf("%d rows are archived, want both", n)
+	}
+}
+
 func leasesMaintenance(t *testing.T, s *storeSuite) {
 	s.aged(t, "outbox_events", 10)
 	dead, next := s.Retention(t, tables.OutboxEvents()), s.Retention(t, tables.OutboxEvents())
@@ -261,10 +319,13 @@ func leasesMaintenance(t *testing.T, s *storeSuite) {
 		t.Fatalf("got error %v, want ErrBusy", err)
 	}
 	s.Exec(t, "UPDATE outbox_maintenance SET expires_at = ?1", time.Now().Add(-time.Second))
+	removal.Rows = found[5:]
+	if n, err := dead.Remove(t.Context(), removal); n != 0 || err != nil {
+		t.Errorf("one whose lease has lapsed removed %d, error %v", n, err)
+	}
 	if l := lease(next, retention.LeaseRequest{Owner: successor, TTL: time.Minute}); !l.Held {
 		t.Fatal("a lapsed lease is not taken over")
 	}
-	removal.Rows = found[5:]
 	if n, err := dead.Remove(t.Context(), removal); n != 0 || err != nil {
 		t.Errorf("a zombie removed %d, error %v", n, err)
 	}

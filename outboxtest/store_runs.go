@@ -158,8 +158,14 @@ func createsOneRunForAKey(t *testing.T, s *storeSuite) {
 			t.Errorf("other %s: got %v, want ErrKeyReused", name, err)
 		}
 	}
-	if _, created, err := r.CreateRun(t.Context(), "umbrella", n); err != nil || !created {
-		t.Errorf("another tenant's key: created %t, error %v", created, err)
+	others, created, err := r.CreateRun(t.Context(), "umbrella", n)
+	if err != nil || !created || others.ID == ids[0] || others.Tenant != "umbrella" {
+		t.Errorf("another tenant's key: %+v, created %t, error %v", others, created, err)
+	}
+	for tenant, want := range map[string]uuid.UUID{acme: ids[0], "umbrella": others.ID} {
+		if run, created, err := r.CreateRun(t.Context(), tenant, n); err != nil || created || run.ID != want || run.Tenant != tenant {
+			t.Errorf("%s again: got %s of %s, created %t, error %v, want %s", tenant, run.ID, run.Tenant, created, err, want)
+		}
 	}
 }
 

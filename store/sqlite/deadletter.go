@@ -74,7 +74,11 @@ func (d *DeadLetters) open(ctx context.Context, l tables.Layout) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
-	_, err := checkTable(ctx, d.db, l.Table, columnNames(l))
+	var err error
+	if l.Table, err = d.db.spelled(ctx, l.Table); err != nil { // as the letters have it
+		return err
+	}
+	_, err = checkTable(ctx, d.db, l.Table, columnNames(l))
 	var schema *tables.SchemaError
 	if errors.As(err, &schema) && len(schema.Missing) == 0 {
 		return nil

@@ -65,7 +65,10 @@ func OpenLetterRetention(ctx context.Context, db *DB) (*Retention, error) {
 	return openRetention(ctx, db, tables.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"}, "replayed_at", true)
 }
 
-func openRetention(ctx context.Context, db *DB, layout tables.Layout, by string, byTime bool) (*Retention, error) {
+func openRetention(ctx context.Context, db *DB, layout tables.Layout, by string, byTime bool) (_ *Retention, err error) {
+	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil {
+		return nil, err
+	}
 	for _, t := range []struct {
 		table   string
 		columns []string
@@ -136,7 +139,8 @@ func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (
 	err = r.db.inTx(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		var swept sql.NullString
-		err := tx.QueryRowContext(ctx, r.sql.lease, r.layout.Table, request.Owner.String(), stamp(now.Add(request.TTL)), stamp(now), stamp(now.Add(-request.Least))).Scan(&swept)
+		err := tx.QueryRowContext(ctx, r.sql.lease, r.layout.Table, request.Owner.String(), stamp(now.Add(request.TTL)), stamp(now), stamp(now.Add(-request.Least)),
+			stamp(farthest(now, request.TTL))).Scan(&swept)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -145,7 +149,7 @@ func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (
 		}
 		lease = retention.Lease{Held: true, SinceSweep: math.MaxInt64}
 		at, err := timePointer(swept)
-		if at != nil {
+		if at != nil && !at.After(now) { // a sweep that is yet to come was before the clock was set back
 			lease.SinceSweep = now.Sub(*at)
 		}
 		return err

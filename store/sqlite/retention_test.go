@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -99,5 +101,60 @@ func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 	var schema *tables.SchemaError
 	if _, err := OpenRetention(t.Context(), db, tables.OutboxEvents()); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got %v, want a SchemaError with a remedy", err)
+	}
+}
+
+// A clock that is set back leaves times that are yet to come: they must not keep everybody out until they come.
+func TestRetentionAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	db := filled(t)
+	r, err := OpenRetention(t.Context(), db, tables.OutboxEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease := func() retention.Lease {
+		t.Helper()
+		l, err := r.Lease(t.Context(), retention.LeaseRequest{Owner: uuid.New(), TTL: 30 * time.Second, Least: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	exec(t, db, "INSERT INTO outbox_maintenance (table_name, ran_at, swept_at) VALUES ('outbox_events', ?1, ?1)", stamp(time.Now().Add(6*time.Hour)))
+	if l := lease(); !l.Held || l.SinceSweep < 365*24*time.Hour {
+		t.Errorf("a run that has yet to begin: got %+v, want it held, and a sweep due", l)
+	}
+	for _, tt := range []struct {
+		ahead time.Duration
+		held  bool
+	}{{time.Minute, false}, {9 * time.Minute, false}, {6 * time.Hour, true}} { // 10 minutes are more than ten leases
+		exec(t, db, "UPDATE outbox_maintenance SET owner = 'another', ran_at = ?1, expires_at = ?2", stamp(time.Now().Add(-time.Hour)), stamp(time.Now().Add(tt.ahead)))
+		if l := lease(); l.Held != tt.held {
+			t.Errorf("another's lease that ends in %s: held %t", tt.ahead, l.Held)
+		}
+	}
+}
+
+// A table is leased and archived under one name, in whatever way its name is spelled.
+func TestRetentionOfATableUnderOtherNames(t *testing.T) {
+	t.Parallel()
+	db := filled(t)
+	for i, name := range []string{"outbox_events", "OUTBOX_EVENTS", "main.Outbox_Events"} {
+		layout := tables.OutboxEvents()
+		layout.Table = name
+		r, err := OpenRetention(t.Context(), db, layout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err := r.Lease(t.Context(), retention.LeaseRequest{Owner: uuid.New(), TTL: time.Minute}); err != nil || l.Held != (i == 0) {
+			t.Errorf("%s: held %t, error %v", name, l.Held, err)
+		}
+		d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []tables.Layout{layout}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, known := d.tables["outbox_events"]; !known {
+			t.Errorf("%s: letters of outbox_events find no table", name)
+		}
 	}
 }
