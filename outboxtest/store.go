@@ -22,6 +22,8 @@ type StoreFeatures struct {
 	SeveralHosts bool
 	// RowSecurity: the database itself shows a tenant's application its own rows and no others.
 	RowSecurity bool
+	// SurvivesErrors: an error of the database in a Write undoes that call and leaves the caller's transaction usable.
+	SurvivesErrors bool
 	// StoresBytes: a payload comes back byte for byte as it was written. Without it, as the same JSON value.
 	StoresBytes bool
 }
@@ -35,6 +37,8 @@ type StoreHarness struct {
 	Write func(ctx context.Context, cfg outbox.WriterConfig, commit bool, batches ...[]outbox.Event) error
 	// Hold writes events in a transaction and leaves it open until end is called, which commits it or rolls it back.
 	Hold func(t *testing.T, cfg outbox.WriterConfig, events ...outbox.Event) (end func(commit bool))
+	// HoldExec is Hold for a statement, as Exec takes it.
+	HoldExec func(t *testing.T, sql string, args ...any) (end func(commit bool))
 	// Exec runs a statement of plain SQL, as a program without the library would, and Value a query whose single value it returns as text, "" for NULL.
 	// Parameters are ?1, ?2 and so on: the harness spells them as its database wants them, and stores a time.Time as the tables have it.
 	Exec  func(t *testing.T, sql string, args ...any)

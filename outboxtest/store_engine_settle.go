@@ -19,8 +19,10 @@ func settleTests() []storeTest {
 		{name: "a dead event becomes a letter for each failed destination, with its history", run: settlesDead},
 		{name: "a dead row of crawl_outbox leaves its table, and its letter knows it", run: settlesDeadRow},
 		{name: "a dead letter needs no registered tenant", run: settlesUnknownTenant},
+		{name: "a dead event whose letters cannot all be kept has none, and waits; the others do not", run: settlesRefused},
 		{name: "one settle may have all outcomes", run: settlesMixture},
 		{name: "a settle under an old epoch changes nothing", run: settlesUnderOldEpoch},
+		{name: "a settle that waits while its lanes go to another changes nothing", run: settlesAfterWaiting},
 		{name: "a settle that is sent twice counts once", run: settlesTwice},
 		{name: "a settle that comes after a replay changes nothing", run: ignoresSettleAfterReplay},
 		{name: "an error of any text can be kept", run: keepsAnyError},
@@ -36,6 +38,14 @@ func settlesDelivered(t *testing.T, s *storeSuite) {
 		t.Errorf("%s rows are marked as sent, want 2", got)
 	}
 	r.settles(outbox.Settled{})
+	// One that failed before waits for nothing any more.
+	again := retried(r.claim()[0])
+	again.RetryIn = 0
+	r.settles(outbox.Settled{Retried: 1}, again)
+	r.settles(outbox.Settled{Delivered: 1}, delivered(r.claim()[0])...)
+	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count = 1 AND next_retry_at IS NULL"); got != "1" {
+		t.Errorf("%s rows were sent after a retry and have no time of another, want 1", got)
+	}
 }
 
 func settlesRetry(t *testing.T, s *storeSuite) {
@@ -155,6 +165,20 @@ func settlesUnknownTenant(t *testing.T, s *storeSuite) {
 	}
 }
 
+func settlesRefused(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	s.Exec(t, "CREATE UNIQUE INDEX once ON job_dlq (destination) WHERE destination = 'once'")
+	s.commits(t, numbered(1, "a", "b", "c")...)
+	rec := r.claim()
+	r.settles(outbox.Settled{Delivered: 1, Dead: 1, Retried: 1}, buried(rec[0], "once"), buried(rec[1], "x", "once"), delivered(rec[2])[0])
+	if got := s.Value(t, "SELECT count(*) FROM job_dlq"); got != "1" {
+		t.Errorf("%s letters, want that of the first", got)
+	}
+	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE event_topic = 'b/1' AND status = 'FAILED' AND error_message <> '' AND next_retry_at > ?1", time.Now().Add(30*time.Minute)); got != "1" {
+		t.Errorf("%s rows wait with the refusal as their error, want 1", got)
+	}
+}
+
 func settlesMixture(t *testing.T, s *storeSuite) {
 	r := s.serve(t, tables.OutboxEvents())
 	s.commits(t, numbered(1, "a", "b", "c", "d", "e", "f", "g")...)
@@ -191,10 +215,44 @@ func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
 	if got := r.settleHolding(before, old...); got != (outbox.Settled{Lost: 4}) {
 		t.Errorf("its own lanes again, at a later epoch: settled %+v", got)
 	}
-	if err := r.Release(t.Context(), r.owner, before); err != nil || len(r.lease(time.Minute).Lanes) != 64 {
-		t.Errorf("a late release gave %d lanes up, error %v", 64-len(r.lanes), err)
+	if err := r.Release(t.Context(), r.owner, before); err != nil {
+		t.Error(err)
+	}
+	if got := s.Value(t, "SELECT count(*) FROM outbox_lanes WHERE owner IS NULL"); got != "0" {
+		t.Errorf("a release under an old epoch gave %s lanes up", got)
 	}
 	r.settles(outbox.Settled{Delivered: 5}, delivered(r.wants("a/1", "b/1", "c/1", "a/2", "b/2")...)...)
+}
+
+// Who holds the lanes is asked when the settle may write, not when it begins to wait. A store whose settle does not wait here is done before the others have the lanes.
+func settlesAfterWaiting(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	s.commits(t, numbered(1, "a", "b", "c")...)
+	records := r.claim()
+	end := s.HoldExec(t, "UPDATE outbox_lanes SET owner = ?1, epoch = epoch + 1", newID(t).String())
+	done := make(chan outbox.Settled, 1)
+	go func() {
+		settled, err := r.Settle(t.Context(), r.owner, r.lanes, []outbox.Outcome{delivered(records[0])[0], retried(records[1]), buried(records[2], "")})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- settled
+	}()
+	select {
+	case got := <-done:
+		if end(true); got != (outbox.Settled{Delivered: 1, Retried: 1, Dead: 1}) {
+			t.Errorf("before the lanes went: settled %+v", got)
+		}
+		return
+	case <-time.After(100 * time.Millisecond):
+	}
+	end(true)
+	if got := <-done; got != (outbox.Settled{Lost: 3}) {
+		t.Errorf("settled %+v", got)
+	}
+	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE status = 'NEW' AND retry_count = 0"); got != "3" {
+		t.Errorf("%s rows are as they were, want 3", got)
+	}
 }
 
 // A settle whose answer was lost is sent again.

@@ -19,6 +19,9 @@ func writerTests() []storeTest {
 		{name: "an event that is written again is ignored", run: ignoresDuplicates},
 		{name: "where duplicates are refused the transaction stays usable, with the call's other events", run: refusesDuplicates},
 		{name: "many events of one call keep their order", run: writesManyInOrder},
+		{name: "a call whose last event the database refuses leaves nothing", run: writesAllOrNothing},
+		{name: "after an error of the database the transaction goes on", run: goesOnAfterError,
+			needs: func(f StoreFeatures) (string, bool) { return "SurvivesErrors", f.SurvivesErrors }},
 		{name: "the largest payload arrives whole, one byte more is refused", run: writesLargest},
 		{name: "an event that cannot be stored is refused before anything is sent", run: refusesUnstorable},
 		{name: "an event of the greatest lengths is stored", run: writesLongest},
@@ -76,6 +79,31 @@ func writesManyInOrder(t *testing.T, s *storeSuite) {
 		}
 	}
 	s.commits(t) // none
+}
+
+// refusable makes the database refuse the last of many events, which is there once already.
+func (s *storeSuite) refusable(t *testing.T) []outbox.Event {
+	t.Helper()
+	s.Exec(t, "CREATE UNIQUE INDEX once ON outbox_events (event_topic) WHERE event_topic = 'once'")
+	s.commits(t, keyed("once", "a"))
+	return append(numbered(450, "b"), keyed("once", "b"))
+}
+
+// More than one statement of any store takes.
+func writesAllOrNothing(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, s.refusable(t)); err == nil {
+		t.Error("there was no error")
+	}
+	r.wants("once")
+}
+
+func goesOnAfterError(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, numbered(1, "x"), s.refusable(t), numbered(2, "y")); err == nil {
+		t.Error("there was no error")
+	}
+	r.wants("once", "x/1", "y/1", "y/2")
 }
 
 func writesLargest(t *testing.T, s *storeSuite) {

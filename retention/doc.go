@@ -6,7 +6,7 @@
 // in bounded batches with a pause as long as the batch took between them; and that it ends when its context does, within one statement.
 //
 // It does not guarantee that a row is in one file only. A crash between file and delete leaves it in both, and the next run writes it into another
-// file: readers tell copies by table, id and position. Nor that a row leaves on the minute. Each run walks the table in an order in which rows usually
+// file: readers tell copies by table, id, position and row. Nor that a row leaves on the minute. Each run walks the table in an order in which rows usually
 // grow old, which costs only what is due; what that order misses (ids that tell no time, events delivered late, tables without such an index) waits
 // for the next sweep, which reads the whole table, once in a seventh of the retention.
 package retention

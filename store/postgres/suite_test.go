@@ -65,6 +65,17 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 				ok(t, end(t.Context(), tx, commit))
 			}
 		},
+		HoldExec: func(t *testing.T, sql string, args ...any) func(bool) {
+			t.Helper()
+			tx, err := pool.Begin(t.Context())
+			ok(t, err)
+			_, err = tx.Exec(t.Context(), numbered(sql), args...)
+			ok(t, err)
+			return func(commit bool) {
+				t.Helper()
+				ok(t, end(t.Context(), tx, commit))
+			}
+		},
 		Exec: exec,
 		Value: func(t *testing.T, sql string, args ...any) string {
 			t.Helper()

@@ -31,6 +31,10 @@ func OpenBrowser(ctx context.Context, db *DB, layout tables.Layout) (*Browser, e
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
+	var err error
+	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil { // as the leases have it
+		return nil, err
+	}
 	if _, err := checkTable(ctx, db, layout.Table, columnNames(layout)); err != nil {
 		return nil, err
 	}

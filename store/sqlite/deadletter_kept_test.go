@@ -47,7 +47,7 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 		{"tight", []string{"1", bytesID, "'a'", "x'31'", "'12'", "0", "1.0", "x'aa'", "2", "'ü€😀'", "char(10, 31, 127, 8232)"}},
 	} {
 		exec(t, db, "INSERT INTO "+tt.table+" ("+strings.Join(columns, ", ")+") VALUES ("+strings.Join(tt.values, ", ")+")")
-		// Not by SELECT n FROM ...: quote() cuts a text at its first NUL, and rounds.
+		// Not by quote(), which cuts a text at its first NUL.
 		var parts []string
 		for _, c := range columns {
 			parts = append(parts, "typeof("+c+") || ':' || CASE typeof("+c+") WHEN 'real' THEN printf('%!.17g', "+c+") ELSE coalesce(hex("+c+"), '') END")

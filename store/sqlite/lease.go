@@ -16,7 +16,9 @@ const relaysKept = time.Minute
 
 // farthest is the latest end of a lease that anybody can have asked for. Nothing bounds a lease's time, and others may ask for another than the caller; nobody is likely to ask for
 // ten times as much, or for more than ten minutes. What ends later was written before the clock was set back.
-func farthest(now time.Time, ttl time.Duration) time.Time { return now.Add(max(10*ttl, 10*time.Minute)) }
+func farthest(now time.Time, ttl time.Duration) time.Time {
+	return now.Add(max(10*ttl, 10*time.Minute))
+}
 
 // Lease implements outbox.LaneStore. It asks before it waits for the file's write lock, and mostly there is nothing to write. The clock is the machine's: the database has no
 // other, and all who may serve the file share it.

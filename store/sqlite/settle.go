@@ -172,10 +172,10 @@ func (t *settling) one(o *outbox.Outcome) (err error) {
 // ended returns the refusal of a row if the whole transaction has ended with it, as raise(ROLLBACK) in somebody's trigger does, and a constraint that says ON CONFLICT ROLLBACK.
 // The rows after it would be settled one by one, and without the guard of the lease. Only where there is no transaction another can begin; it is rolled back with ours.
 func (t *settling) ended(refusal error) error {
-	if _, err := t.tx.ExecContext(t.ctx, "BEGIN"); err != nil {
-		return nil
+	if _, err := t.tx.ExecContext(t.ctx, "BEGIN"); err == nil {
+		return fmt.Errorf("nothing is settled, a trigger or a constraint of the table rolls the transaction back instead of refusing one row (raise(ABORT) would): %w", refusal)
 	}
-	return fmt.Errorf("nothing is settled, a trigger or a constraint of the table rolls the transaction back instead of refusing one row (raise(ABORT) would): %w", refusal)
+	return nil
 }
 
 // ofTheData tells whether the file refused what a row contains, which trying again does not change.

@@ -34,6 +34,10 @@ func Open(ctx context.Context, db *DB, layout tables.Layout) (*Store, error) {
 	if err := db.CheckIntegrity(ctx); err != nil {
 		return nil, err
 	}
+	var err error
+	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil {
+		return nil, err
+	}
 	s := &Store{db: db, layout: layout, maxPayload: maxPayload}
 	_, s.trusted = tables.Sets[layout.Table]
 	columns, err := s.checkSchema(ctx)

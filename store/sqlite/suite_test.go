@@ -26,7 +26,7 @@ func TestStoreSuite(t *testing.T) {
 	t.Parallel()
 	template := filepath.Join(t.TempDir(), "template.db")
 	ok(t, create(t, template).Close())
-	outboxtest.StoreSuite(t, outboxtest.StoreFeatures{StoresBytes: true}, func(t *testing.T) outboxtest.StoreHarness {
+	outboxtest.StoreSuite(t, outboxtest.StoreFeatures{StoresBytes: true, SurvivesErrors: true}, func(t *testing.T) outboxtest.StoreHarness {
 		path := filepath.Join(t.TempDir(), "outbox.db")
 		duplicate(t, template, path) // migrating takes ten times as long
 		return newHarness(t, connect(t, path))
@@ -59,6 +59,17 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 			tx, err := db.Begin(t.Context())
 			ok(t, err)
 			ok(t, w.Write(t.Context(), tx, events...))
+			return func(commit bool) {
+				t.Helper()
+				ok(t, end(tx, commit))
+			}
+		},
+		HoldExec: func(t *testing.T, text string, args ...any) func(bool) {
+			t.Helper()
+			tx, err := db.Begin(t.Context())
+			ok(t, err)
+			_, err = tx.ExecContext(t.Context(), text, stored(args)...)
+			ok(t, err)
 			return func(commit bool) {
 				t.Helper()
 				ok(t, end(tx, commit))

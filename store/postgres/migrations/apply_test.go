@@ -37,8 +37,8 @@ func versions(t *testing.T, url string) string {
 }
 
 const (
-	nothing    = "core=0/9 pending 9, events=0/2 pending 2, crawl=0/3 pending 3"
-	everything = "core=9/9 pending 0, events=2/2 pending 0, crawl=3/3 pending 0"
+	nothing    = "core=0/10 pending 10, events=0/2 pending 2, crawl=0/3 pending 3"
+	everything = "core=10/10 pending 0, events=2/2 pending 0, crawl=3/3 pending 0"
 )
 
 func TestUpFromNothingAndAgain(t *testing.T) {
@@ -53,7 +53,7 @@ func TestUpFromNothingAndAgain(t *testing.T) {
 			t.Fatalf("after: %s", got)
 		}
 	}
-	for set, want := range map[string]uint{"core": 9, "events": 2, "crawl": 3, "nosuch": 0} {
+	for set, want := range map[string]uint{"core": 10, "events": 2, "crawl": 3, "nosuch": 0} {
 		if got := migrations.Required(set); got != want {
 			t.Errorf("Required(%s) = %d, want %d", set, got, want)
 		}
@@ -64,7 +64,7 @@ func TestUpAppliesCoreFirstWhateverTheOrder(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)
 	up(t, url, "crawl", "core", "crawl")
-	if got, want := versions(t, url), "core=9/9 pending 0, events=0/2 pending 2, crawl=3/3 pending 0"; got != want {
+	if got, want := versions(t, url), "core=10/10 pending 0, events=0/2 pending 2, crawl=3/3 pending 0"; got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
 }
@@ -249,7 +249,7 @@ func TestUpOnASchemaNewerThanThisBuild(t *testing.T) {
 	url, conn := database(t)
 	run(t, conn, "UPDATE outbox_migrations_core SET version = 99")
 	up(t, url)
-	if got := versions(t, url); !strings.HasPrefix(got, "core=99/9 pending 0") {
+	if got := versions(t, url); !strings.HasPrefix(got, "core=99/10 pending 0") {
 		t.Fatal(got)
 	}
 	run(t, conn, "UPDATE outbox_migrations_core SET dirty = true")
@@ -293,7 +293,7 @@ func TestUpStopsBetweenFiles(t *testing.T) {
 	if err := <-result; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "002_outbox_events") {
 		t.Fatalf("Up: %v", err)
 	}
-	if got := versions(t, url); !strings.HasPrefix(got, "core=1/9 pending 8") {
+	if got := versions(t, url); !strings.HasPrefix(got, "core=1/10 pending 9") {
 		t.Fatal(got)
 	}
 }

@@ -190,7 +190,7 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"event_outbox_waiting":          "event_outbox USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
 		"outbox_relays_pkey":            "outbox_relays USING btree (table_name, owner)",
 		"outbox_maintenance_pkey":       "outbox_maintenance USING btree (table_name)",
-		"outbox_archive_pkey":           `outbox_archive USING btree (table_name, id, "position")`,
+		"outbox_archive_pkey":           `outbox_archive USING btree (table_name, id, "position", archived_at)`,
 		"outbox_archive_archived_at":    "outbox_archive USING brin (archived_at)",
 		"outbox_tokens_pkey":            "outbox_tokens USING btree (id)",
 		"outbox_tickets_pkey":           "outbox_tickets USING btree (sha256)",

@@ -11,7 +11,7 @@ WITH chosen AS MATERIALIZED (
 )
 INSERT INTO {{.Table}} ({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Name}}{{end}})
 SELECT {{range $i, $c := .Columns}}{{if $i}}, {{end}}
-       {{- if eq $c.Name $.Payload}}coalesce(?2, (SELECT CASE j.type WHEN 'true' THEN c.payload {{template "dlq_class" $c.Text}}))
+       {{- if eq $c.Name $.Payload}}coalesce(?2, (SELECT CASE j.type WHEN 'null' THEN c.payload WHEN 'false' THEN NULL {{template "dlq_class" $c.Text}}))
        {{- else if eq $c.Name $.Attempts}}0
        {{- else if eq $c.Name $.NextRetryAt}}NULL
        {{- else if eq $c.Name $.Generation}}max(coalesce({{template "dlq_kept" $c.Text}}, 0), c.generation) + 1

@@ -3,7 +3,7 @@
 -- Guarded as settle_delivered.sql: none is written for a row that somebody else has settled. Index: the position's.
 -- A payload that is no JSON, which only a mapped table can have, is kept as a JSON string, and bytes as their hexadecimal digits. A deleted row is kept in origin, each
 -- column as it was stored, for which dlq_kept (dlq_letters.sql) is the other half: JSON has the classes of SQLite's values but for bytes, which are {"blob": "their hexadecimal
--- digits"}. The payload is true there if it is the letter's to the letter: a text that is JSON.
+-- digits"}. The payload is null there if the letter knows it exactly (a text that is JSON), and false if there is none.
 INSERT INTO job_dlq (id, source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, destination, outbox_table, event_key, generation, position, origin)
 SELECT ?5, 'event', ?2,
        coalesce({{if .App}}e.{{.App}}{{else}}NULL{{end}},
@@ -17,7 +17,7 @@ SELECT ?5, 'event', ?2,
        nullif(?9, ''), ?12, {{if .Key}}CAST(e.{{.Key}} AS TEXT){{else}}NULL{{end}},
        {{template "row_generation" .}}, e.{{.Position}},
        {{if .DeleteDead}}json_object({{range .Columns}}{{.Text}}, {{template "origin_value" .Name}}, {{end}}
-           {{.PayloadName}}, CASE WHEN typeof(e.{{.Payload}}) = 'text' AND json_valid(e.{{.Payload}}) THEN json('true') ELSE {{template "origin_value" .Payload}} END){{else}}NULL{{end}}
+           {{.PayloadName}}, CASE WHEN e.{{.Payload}} IS NULL THEN json('false') WHEN typeof(e.{{.Payload}}) = 'text' AND json_valid(e.{{.Payload}}) THEN NULL ELSE {{template "origin_value" .Payload}} END){{else}}NULL{{end}}
   FROM {{.Table}} AS e
  WHERE {{template "claimed" .}} AND ?7 IS NOT NULL AND ?10 IS NOT NULL AND ?11 IS NOT NULL
 
