@@ -227,7 +227,8 @@ func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
 // Who holds the lanes is asked when the settle may write, not when it begins to wait. A store whose settle does not wait here is done before the others have the lanes.
 func settlesAfterWaiting(t *testing.T, s *storeSuite) {
 	r := s.serve(t, tables.OutboxEvents())
-	s.commits(t, numbered(1, "a", "b", "c")...)
+	s.commits(t, numbered(1, "warm", "a", "b", "c")...)
+	r.settles(outbox.Settled{Delivered: 1}, delivered(r.claim()[0])...) // what a store does once it has done: that may wait too
 	records := r.claim()
 	end := s.HoldExec(t, "UPDATE outbox_lanes SET owner = ?1, epoch = epoch + 1", newID(t).String())
 	done := make(chan outbox.Settled, 1)

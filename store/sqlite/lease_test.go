@@ -43,6 +43,12 @@ func TestLeasesFromBeforeAClockWasSetBack(t *testing.T) {
 	if got := leased(t, s, alive, time.Minute); len(got.Lanes) != len(lanes) || got.Lanes[0].Epoch != lanes[0].Epoch || got.Remaining > time.Minute {
 		t.Errorf("the first relay holds %d lanes for %s", len(got.Lanes), got.Remaining)
 	}
+	exec(t, db, "UPDATE outbox_lanes SET expires_at = ?1", stamp(time.Now().Add(6*time.Hour))) // of its enrolment nothing is left
+	exec(t, db, "DELETE FROM outbox_relays WHERE owner = ?1", alive)
+	leased(t, s, other, time.Minute)
+	if got := value(t, db, "SELECT count(*) FROM outbox_lanes WHERE expires_at > ?1", stamp(time.Now().Add(time.Hour))); got != "0" {
+		t.Errorf("%s lanes are still kept for hours", got)
+	}
 	setBack()
 	began := time.Now()
 	for got := leased(t, s, other, ttl); len(got.Lanes) != 64 || got.Share != 64; got = leased(t, s, other, ttl) {
@@ -194,7 +200,12 @@ func TestOneTableUnderSeveralNames(t *testing.T) {
 func TestRetryTimesOfPlainSQL(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	s, _, lanes := serving(t, db, anything(t, db))
+	layout := anything(t, db)
+	exec(t, db, "CREATE INDEX waiting ON anything (due) WHERE due IS NOT NULL")
+	s, _, lanes := serving(t, db, layout)
+	if plan := planOf(t, db, s.sql.claim.text); !strings.Contains(plan, "USING INDEX waiting") {
+		t.Errorf("the index of what waits is not used:\n%s", plan)
+	}
 	manyEvents(t, db, 1, "a")
 	exec(t, db, "INSERT INTO event_outbox (app_id, event_id, event_type, payload) SELECT id, id, 'x', '1' FROM apps LIMIT 1")
 	exec(t, db, "INSERT INTO crawl_runs (id, app_package) VALUES (?1, 'x')", uuid.NewString())
