@@ -19,7 +19,7 @@ var only = map[string]map[string]string{
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
 		"check_parts.go": "roles", "sql/check_allowed.sql": "roles", "sql/retention_allowed.sql": "roles",
 		"sql/check_policy.sql": "row-level security", "sql/check_visible.sql": "row-level security",
-		"sql/browse_tenant.sql": "row-level security", "sql/bus_tenant.sql": "row-level security", "sql/run_tenant.sql": "row-level security",
+		"sql/browse_tenant.sql": "row-level security", "sql/bus_tenant.sql": "row-level security", "sql/run_tenant.sql": "row-level security", "sql/run_bounded.sql": "SQLite's transactions are within the process",
 		"types.go": "SQLite's check.go: one statement tells all about a column", "sql/check_nullable.sql": "the same",
 		"sql/session.sql": "SQLite's connections are set up by their names", "sql/lease_durable.sql": "every commit of SQLite's is durable",
 		"sql/browse_order.sql": "SQLite's lists are always in the order of positions", "sql/run_differ.sql": "SQLite's runs are compared in Go, as jsonb would",

@@ -66,15 +66,29 @@ func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayR
 		return deadletter.ReplayPage{}, err
 	}
 	q.Limit = request.Limit
-	r := replaying{DeadLetters: d, request: request, page: deadletter.ReplayPage{Replayed: map[string]int{}}}
-	err = d.inTx(ctx, request.Selection.Tenant, pgx.ReadWrite, func(tx pgx.Tx) error {
-		r.tx = tx
-		return r.run(ctx, q)
-	})
-	if err != nil {
-		return deadletter.ReplayPage{}, fmt.Errorf("replay dead letters: %w", err)
+	for attempt := 1; ; attempt++ {
+		r := replaying{DeadLetters: d, request: request, page: deadletter.ReplayPage{Replayed: map[string]int{}}}
+		err = d.inTx(ctx, request.Selection.Tenant, pgx.ReadWrite, func(tx pgx.Tx) error {
+			r.tx = tx
+			return r.run(ctx, q)
+		})
+		if err == nil {
+			return r.page, nil
+		}
+		if attempt == replayAttempts || !deadlocked(err) {
+			return deadletter.ReplayPage{}, fmt.Errorf("replay dead letters: %w", err)
+		}
 	}
-	return r.page, nil
+}
+
+// replayAttempts is how often a page is begun anew that lost a deadlock: relays and retention lock rows in the order of positions, and another replay those of other letters of the
+// same events, in whatever order the planner has chosen. (Seen once in a storm of all of them on a busy machine.)
+const replayAttempts = 5
+
+// deadlocked tells whether the server ended the transaction for another's sake, so that the same may well succeed now.
+func deadlocked(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && (server.Code == "40P01" || server.Code == "40001")
 }
 
 func (r *replaying) run(ctx context.Context, q letterQuery) error {

@@ -30,7 +30,7 @@ func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.
 // lease makes one request, and tells how many lanes the table has.
 func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox.Leased, rows int, err error) {
 	ttl := r.TTL.Microseconds()
-	var batch pgx.Batch
+	batch := begun()
 	batch.Queue(s.sql.leaseDurable)
 	if r.Leaving {
 		batch.Queue(s.sql.leaseQuit, s.layout.Table, r.Owner)
@@ -43,8 +43,22 @@ func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 		return err
 	})
 	batch.Queue(s.sql.leaseSweep, s.layout.Table, r.Owner)
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return tx.SendBatch(ctx, &batch).Close() })
+	err = s.commit(ctx, batch)
 	return leased, rows, err
+}
+
+// begun returns a transaction that commit sends to its end in one go. With a round trip before COMMIT, a relay that is stopped in it (SIGSTOP, a frozen machine, a network that is cut)
+// would keep the lanes' rows locked, and the others could not take them over: until the server ended the session, after a minute.
+func begun() *pgx.Batch {
+	batch := new(pgx.Batch)
+	batch.Queue("BEGIN")
+	return batch
+}
+
+// commit sends the batch with its COMMIT. After an error the pool closes the connection, and the server rolls back.
+func (s *Store) commit(ctx context.Context, batch *pgx.Batch) error {
+	batch.Queue("COMMIT")
+	return s.pool.SendBatch(ctx, batch).Close()
 }
 
 func scanHeld(found pgx.Rows, ttl time.Duration) (leased outbox.Leased, rows int, err error) {
@@ -97,10 +111,10 @@ func (s *Store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) 
 			events[i] = &l.Trial.Event
 		}
 	}
-	var batch pgx.Batch
+	batch := begun()
 	batch.Queue(s.sql.leaseDurable)
 	batch.Queue(s.sql.leaseMark, s.layout.Table, owner, numbers, epochs, crashes, sizes, events)
-	if err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return tx.SendBatch(ctx, &batch).Close() }); err != nil {
+	if err := s.commit(ctx, batch); err != nil {
 		return fmt.Errorf("mark lanes of %s: %w", s.layout.Table, err)
 	}
 	return nil

@@ -29,9 +29,9 @@ type Runs struct {
 var _ crawl.Store = (*Runs)(nil)
 
 type runStatements struct {
-	tenant, get, create, byKey, list, events, lastSeqs      string
-	lock, last, known, differ, append, change, saveProgress string
-	claim, renew, held, release                             string
+	tenant, bounded, get, create, byKey, list, events, lastSeqs string
+	lock, last, known, differ, append, change, saveProgress     string
+	claim, renew, held, release                                 string
 }
 
 // OpenRuns returns the runs of a database after checking its tables: if they are missing or older than it needs the error is an *tables.SchemaError. pool should not be
@@ -55,7 +55,7 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 	}
 	r := &Runs{pool: pool}
 	for name, dst := range map[string]*string{
-		"tenant": &r.sql.tenant, "get": &r.sql.get, "create": &r.sql.create, "by_key": &r.sql.byKey, "list": &r.sql.list, "events": &r.sql.events, "last_seqs": &r.sql.lastSeqs,
+		"tenant": &r.sql.tenant, "bounded": &r.sql.bounded, "get": &r.sql.get, "create": &r.sql.create, "by_key": &r.sql.byKey, "list": &r.sql.list, "events": &r.sql.events, "last_seqs": &r.sql.lastSeqs,
 		"lock": &r.sql.lock, "last": &r.sql.last, "known": &r.sql.known, "differ": &r.sql.differ, "append": &r.sql.append, "change": &r.sql.change,
 		"claim": &r.sql.claim, "renew": &r.sql.renew, "held": &r.sql.held, "release": &r.sql.release,
 	} {

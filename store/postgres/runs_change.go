@@ -52,7 +52,7 @@ func (r *Runs) lock(ctx context.Context, conn *pgx.Conn, tenant string, run uuid
 	var owner *uuid.UUID
 	var epoch int64
 	var batch pgx.Batch
-	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED") // whatever the default is: the statements after the lock must see what it waited for
+	r.begin(&batch)
 	batch.Queue(r.sql.tenant, tenant)
 	batch.Queue(r.sql.lock, tenant, run).Query(func(rows pgx.Rows) error {
 		return first(rows, &found, func(row pgx.CollectableRow) error { return scanRun(row, &l.Run, &owner, &epoch) })
@@ -176,6 +176,12 @@ func (r *Runs) transaction(ctx context.Context, fn func(*pgx.Conn) error) error 
 	defer conn.Release()
 	defer rollback(ctx, conn)
 	return fn(conn.Conn())
+}
+
+// begin is READ COMMITTED whatever the default is: the statements after a lock must see what it waited for.
+func (r *Runs) begin(batch *pgx.Batch) {
+	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+	batch.Queue(r.sql.bounded)
 }
 
 // rollback ends a transaction that is still open. A connection on which it fails is broken: Release discards it.

@@ -37,7 +37,7 @@ func (r *Runs) claim(ctx context.Context, owner uuid.UUID, crawlers []string, tt
 		c = crawl.Claim{Hold: crawl.Hold{Owner: owner}}
 		found, pending, lastType := false, false, ""
 		var batch pgx.Batch
-		batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+		r.begin(&batch)
 		batch.Queue(r.sql.claim, owner, crawlers, ttl.Microseconds()).Query(func(rows pgx.Rows) error {
 			return first(rows, &found, func(row pgx.CollectableRow) error {
 				return scanRun(row, &c.Run, &pending, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State), &c.Progress.Steps, &c.Progress.Attempts, &lastType)
