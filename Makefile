@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers test lint build bench bench-seeds fuzz chaos soak demo
+.PHONY: help deps servers test suite lint build bench bench-seeds fuzz chaos soak demo
 
 FUZZTIME ?= 20s
 
@@ -21,6 +21,9 @@ test: deps ## vet, and all tests under the race detector, on real servers they s
 	go vet ./...
 	go -C bench vet ./...
 	go test -race -timeout 18m ./...
+
+suite: servers ## outboxtest.StoreSuite on PostgreSQL and SQLite, side by side
+	@bash scripts/suite.sh
 
 lint: $(GOLANGCI) ## static checks of .golangci.yml
 	$(GOLANGCI) run ./...
