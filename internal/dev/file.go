@@ -48,7 +48,7 @@ func CheckFile(ctx context.Context, path string) error {
 		return err
 	}
 	for _, name := range names {
-		if _, ours := tables.Sets[name]; ours {
+		if _, ours := tables.SetOf[name]; ours {
 			return nil
 		}
 	}

@@ -114,7 +114,7 @@ type Migrations interface {
 }
 
 // Sets are the migration sets in the order in which they are applied. Every store has the same.
-var Sets = migrations.Sets
+var Sets = tables.MigrationSets
 
 // AllSteps makes Migrations.Down take a whole set away.
 const AllSteps = migrations.All

@@ -54,7 +54,7 @@ func checkTable(ctx context.Context, pool *pgxpool.Pool, table string, columns [
 	if len(names) == 0 {
 		remedy = "make it or correct its name in the layout"
 	}
-	if set, ok := tables.Sets[table]; ok {
+	if set, ok := tables.SetOf[table]; ok {
 		remedy = "run: outbox migrate up --set " + set
 	}
 	if len(names) == 0 {
@@ -112,7 +112,7 @@ func allowed(ctx context.Context, pool *pgxpool.Pool, purpose, table, statement 
 		return err
 	}
 	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login", strings.Join(lacks, ", "), table)
-	if _, ours := tables.Sets[table]; ours {
+	if _, ours := tables.SetOf[table]; ours {
 		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
 	}
 	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, tables.ErrNotAllowed, strings.Join(lacks, ", "), remedy)

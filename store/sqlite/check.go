@@ -53,7 +53,7 @@ func columnsOf(ctx context.Context, db *DB, table string) ([]column, error) {
 	return all, nil
 }
 
-// spelled returns a table's name as the schema spells it, and without the database if that is main, so that leases, letters and tables.Sets know a table under one name:
+// spelled returns a table's name as the schema spells it, and without the database if that is main, so that leases, letters and tables.SetOf know a table under one name:
 // outbox_events, OUTBOX_EVENTS and main.outbox_events are one, and under three would be delivered three times. The name of a table that is not there stays as it is.
 func (d *DB) spelled(ctx context.Context, table string) (string, error) {
 	text, err := plain("check_name")
@@ -91,7 +91,7 @@ func checkTable(ctx context.Context, db *DB, table string, columns []string) ([]
 	if len(have) == 0 {
 		remedy = "make it or correct its name in the layout"
 	}
-	if set, ok := tables.Sets[table]; ok {
+	if set, ok := tables.SetOf[table]; ok {
 		remedy = "run: outbox migrate up --set " + set
 	}
 	if len(have) == 0 {

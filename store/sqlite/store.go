@@ -39,7 +39,7 @@ func Open(ctx context.Context, db *DB, layout tables.Layout) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{db: db, layout: layout, maxPayload: maxPayload}
-	_, s.trusted = tables.Sets[layout.Table]
+	_, s.trusted = tables.SetOf[layout.Table]
 	columns, err := s.checkSchema(ctx)
 	if err != nil {
 		return nil, err

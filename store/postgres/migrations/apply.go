@@ -37,7 +37,7 @@ const lockTimeout = 10 * time.Minute
 //
 // When ctx ends, Up finishes the file under way and stops before the next.
 func Up(ctx context.Context, databaseURL string, sets ...string) error {
-	sets, err := order(sets)
+	sets, err := tables.OrderSets(sets)
 	if err != nil {
 		return fmt.Errorf("migrate up: %w", err)
 	}
@@ -97,12 +97,12 @@ func up(ctx context.Context, conn *pgx.Conn, databaseURL, set string) error {
 func repair(m *migrate.Migrate, s tables.SetStatus) error {
 	previous := -1 // golang-migrate's "no version"
 	known := s.Current == 0
-	for _, candidate := range list(s.Set) {
-		if candidate.version == s.Current {
+	for _, candidate := range embedded.List(s.Set) {
+		if candidate.Version == s.Current {
 			known = true
 			break
 		}
-		previous = int(candidate.version)
+		previous = int(candidate.Version)
 	}
 	if !known {
 		return fmt.Errorf("set %s is marked dirty at version %d, which this build (up to %d) does not have: migrate with the newer build",
@@ -122,7 +122,7 @@ func repair(m *migrate.Migrate, s tables.SetStatus) error {
 //
 // When ctx ends, Down finishes the file under way and stops before the next.
 func Down(ctx context.Context, databaseURL string, steps int, set string) error {
-	if _, err := order([]string{set}); err != nil {
+	if _, err := tables.OrderSets([]string{set}); err != nil {
 		return fmt.Errorf("migrate down: %w", err)
 	}
 	if steps <= 0 {
@@ -157,17 +157,17 @@ func down(ctx context.Context, conn *pgx.Conn, databaseURL string, steps int, se
 			}
 		}
 	}
-	applied := list(set)
-	for len(applied) > 0 && applied[len(applied)-1].version > before.Current {
+	applied := embedded.List(set)
+	for len(applied) > 0 && applied[len(applied)-1].Version > before.Current {
 		applied = applied[:len(applied)-1]
 	}
 	return withMigrate(databaseURL, set, func(m *migrate.Migrate) error {
 		for i := len(applied) - 1; i >= 0 && steps > 0; i, steps = i-1, steps-1 {
 			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("stop before taking %s/%s away: %w", set, applied[i].name, err)
+				return fmt.Errorf("stop before taking %s/%s away: %w", set, applied[i].Name, err)
 			}
 			if err := m.Steps(-1); err != nil {
-				return fmt.Errorf("take %s/%s away: %w", set, applied[i].name, cause(err))
+				return fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err))
 			}
 		}
 		return nil
@@ -186,9 +186,9 @@ func withMigrate(databaseURL, set string, change func(*migrate.Migrate) error) (
 		return fmt.Errorf("read set %s: %w", set, err)
 	}
 	db := stdlib.OpenDB(*config)
-	dst, err := driver.WithInstance(db, &driver.Config{MigrationsTable: versionTable(set)})
+	dst, err := driver.WithInstance(db, &driver.Config{MigrationsTable: tables.VersionTable(set)})
 	if err != nil {
-		return errors.Join(fmt.Errorf("open version table %s: %w", versionTable(set), cause(err)), db.Close(), src.Close())
+		return errors.Join(fmt.Errorf("open version table %s: %w", tables.VersionTable(set), cause(err)), db.Close(), src.Close())
 	}
 	m, err := migrate.NewWithInstance("iofs", src, "pgx5", dst)
 	if err != nil {

@@ -40,25 +40,17 @@ func Status(ctx context.Context, databaseURL string) ([]tables.SetStatus, error)
 }
 
 func status(ctx context.Context, conn *pgx.Conn, set string) (tables.SetStatus, error) {
-	s := tables.SetStatus{Set: set, Latest: Required(set), Pending: []string{}} // an empty list in JSON, not null
-
 	var version int64
-	row := conn.QueryRow(ctx, strings.ReplaceAll(versionSQL, "{table}", versionTable(set)))
-	err := row.Scan(&version, &s.Dirty)
+	var dirty bool
+	row := conn.QueryRow(ctx, strings.ReplaceAll(versionSQL, "{table}", tables.VersionTable(set)))
+	err := row.Scan(&version, &dirty)
 	var server *pgconn.PgError
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 	case errors.As(err, &server) && server.Code == undefinedTable:
 	case err != nil:
-		return s, fmt.Errorf("read version table %s: %w", versionTable(set), err)
+		return tables.SetStatus{}, fmt.Errorf("read version table %s: %w", tables.VersionTable(set), err)
 	}
-	if version > 0 { // golang-migrate writes -1 for "none" while it takes the first one away
-		s.Current = uint(version)
-	}
-	for _, m := range list(set) {
-		if m.version > s.Current {
-			s.Pending = append(s.Pending, m.name)
-		}
-	}
-	return s, nil
+	// golang-migrate writes -1 for "none" while it takes the first one away.
+	return embedded.Status(set, uint(max(version, 0)), dirty), nil
 }

@@ -31,7 +31,7 @@ var ErrNewer = errors.New("the file was migrated by a newer program")
 //
 // When ctx ends, nothing is changed.
 func Up(ctx context.Context, db *sql.DB, sets ...string) error {
-	sets, err := order(sets)
+	sets, err := tables.OrderSets(sets)
 	if err != nil {
 		return fmt.Errorf("migrate up: %w", err)
 	}
@@ -79,7 +79,7 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 // Down takes the newest steps applied migrations of one set away, with the data in their tables, in one transaction; All takes the set away. More steps than
 // are applied is the same as All. Core cannot go below a set that stands on it.
 func Down(ctx context.Context, db *sql.DB, steps int, set string) error {
-	if _, err := order([]string{set}); err != nil {
+	if _, err := tables.OrderSets([]string{set}); err != nil {
 		return fmt.Errorf("migrate down: %w", err)
 	}
 	if steps <= 0 {
@@ -110,14 +110,14 @@ func down(ctx context.Context, conn *sql.Conn, steps int, set string) error {
 			}
 		}
 	}
-	applied := list(set)
-	for len(applied) > 0 && applied[len(applied)-1].version > before.Current {
+	applied := embedded.List(set)
+	for len(applied) > 0 && applied[len(applied)-1].Version > before.Current {
 		applied = applied[:len(applied)-1]
 	}
 	return withMigrate(ctx, conn, set, func(m *migrate.Migrate) error {
 		for i := len(applied) - 1; i >= 0 && steps > 0; i, steps = i-1, steps-1 {
 			if err := m.Steps(-1); err != nil {
-				return fmt.Errorf("take %s/%s away: %w", set, applied[i].name, cause(err))
+				return fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err))
 			}
 		}
 		return nil
@@ -130,7 +130,7 @@ func withMigrate(ctx context.Context, conn *sql.Conn, set string, change func(*m
 	if err != nil {
 		return fmt.Errorf("read set %s: %w", set, err)
 	}
-	m, err := migrate.NewWithInstance("iofs", src, "sqlite", driver{ctx, conn, versionTable(set)})
+	m, err := migrate.NewWithInstance("iofs", src, "sqlite", driver{ctx, conn, tables.VersionTable(set)})
 	if err != nil {
 		return errors.Join(fmt.Errorf("open set %s: %w", set, err), src.Close())
 	}
@@ -194,17 +194,9 @@ func Status(ctx context.Context, db *sql.DB) ([]tables.SetStatus, error) {
 }
 
 func status(ctx context.Context, conn *sql.Conn, set string) (tables.SetStatus, error) {
-	s := tables.SetStatus{Set: set, Latest: Required(set), Pending: []string{}} // an empty list in JSON, not null
-	version, dirty, err := driver{ctx, conn, versionTable(set)}.Version()
+	version, dirty, err := driver{ctx, conn, tables.VersionTable(set)}.Version()
 	if err != nil {
-		return s, fmt.Errorf("read version table %s: %w", versionTable(set), err)
+		return tables.SetStatus{}, fmt.Errorf("read version table %s: %w", tables.VersionTable(set), err)
 	}
-	s.Dirty = dirty
-	s.Current = uint(max(version, 0))
-	for _, m := range list(set) {
-		if m.version > s.Current {
-			s.Pending = append(s.Pending, m.name)
-		}
-	}
-	return s, nil
+	return embedded.Status(set, uint(max(version, 0)), dirty), nil
 }
