@@ -151,7 +151,7 @@ and token. It does not ask the servers; outbox serve --listen tells what they sa
 			if settings, ok := errors.AsType[*config.Error](err); ok {
 				problems = settings.Problems
 			}
-			if settings, ok := errors.AsType[*config.Error](wire.CheckFor(c, command)); ok {
+			if settings, ok := errors.AsType[*config.Error](wire.Check(c, command)); ok {
 				problems = append(problems, settings.Problems...)
 				err = &config.Error{Problems: problems}
 			}

@@ -169,7 +169,7 @@ func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, er
 		return c, err
 	}
 	// What the parts would refuse when the tables are made.
-	err = wire.Check(c)
+	err = wire.Check(c, "serve")
 	if refused, ok := errors.AsType[*config.Error](err); ok {
 		for i, problem := range refused.Problems {
 			refused.Problems[i] = inDev(problem)

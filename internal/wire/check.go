@@ -7,12 +7,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
-// Check is CheckFor of outbox serve, and of what is made of it.
-func Check(c config.Config) error { return CheckFor(c, "serve") }
-
-// CheckFor reports what is wrong with the settings of a command that only what it runs knows: for "serve" the names of crawlers, for it, "relay" and "tail" the
+// Check reports what is wrong with the settings of a command that only what it runs knows: for "serve" the names of crawlers, for it, "relay" and "tail" the
 // form of the broker's URL. It connects to nothing. The error is a *config.Error.
-func CheckFor(c config.Config, command string) error {
+func Check(c config.Config, command string) error {
 	var found []error
 	switch command {
 	case "serve":

@@ -135,7 +135,7 @@ type letterQuery struct {
 	State     string
 	IDs       []uuid.UUID
 	Limit     int
-	After     *place
+	After     *deadletter.Place
 	OlderThan time.Time
 	Age       int64  // microseconds
 	Since     string // column

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // change runs a statement that changes letters, and records it if it changed any.
@@ -122,7 +123,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 	}
 	failures := make([]deadletter.Failure, len(job.Errors))
 	for i, f := range job.Errors {
-		failures[i] = deadletter.Failure{Error: storable(f.Error), Timestamp: f.Timestamp}
+		failures[i] = deadletter.Failure{Error: tables.ErrorText(f.Error), Timestamp: f.Timestamp}
 	}
 	history, err := json.Marshal(failures)
 	if err != nil {
@@ -145,7 +146,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 		}
 		return &id
 	}
-	err = j.DB.QueryRow(ctx, record, job.ID, tenant, optional(job.UserID), optional(job.RequestID), storable(job.Type), job.Payload,
+	err = j.DB.QueryRow(ctx, record, job.ID, tenant, optional(job.UserID), optional(job.RequestID), tables.ErrorText(job.Type), job.Payload,
 		string(job.Reason), job.Attempts, history).Scan(&id)
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("store letter: %w", err)

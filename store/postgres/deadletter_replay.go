@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -15,35 +13,11 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 )
 
-// place is where a page of a replay ended: everything of the event there was in it.
-type place struct {
-	Table    string
-	Position int64
-	Event    uuid.UUID
-}
-
-func (p place) String() string { return fmt.Sprintf("%d/%s/%s", p.Position, p.Event, p.Table) }
-
-func parsePlace(s string) (*place, error) {
-	if s == "" {
-		return nil, nil
-	}
-	parts := strings.SplitN(s, "/", 3)
-	if len(parts) == 3 {
-		position, err := strconv.ParseInt(parts[0], 10, 64)
-		event, err2 := uuid.Parse(parts[1])
-		if err == nil && err2 == nil {
-			return &place{Table: parts[2], Position: position, Event: event}, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: after is %q, want what the previous page ended with", deadletter.ErrFilter, s)
-}
-
 // letterPlace is a locked letter.
 type letterPlace struct {
 	ID     uuid.UUID
 	Source deadletter.Source
-	place
+	deadletter.Place
 }
 
 // replaying is one page's transaction.
@@ -62,7 +36,7 @@ func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayR
 	if err != nil {
 		return deadletter.ReplayPage{}, err
 	}
-	if q.After, err = parsePlace(request.After); err != nil {
+	if q.After, err = deadletter.ParsePlace(request.After); err != nil {
 		return deadletter.ReplayPage{}, err
 	}
 	q.Limit = request.Limit

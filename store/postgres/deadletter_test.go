@@ -291,7 +291,7 @@ func TestDeadLetterPlans(t *testing.T) {
 		{"dlq_list", with(func(q *letterQuery) { q.F.Type = "none" }), "idx_job_dlq_pending_type"},
 		{"dlq_show", named, "idx_job_dlq_original_job_id"},
 		{"dlq_lock", pending, "job_dlq_replay"},
-		{"dlq_lock", with(func(q *letterQuery) { q.After = &place{"outbox_events", 10000, id} }), "job_dlq_replay"},
+		{"dlq_lock", with(func(q *letterQuery) { q.After = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id} }), "job_dlq_replay"},
 		{"dlq_lock", named, "job_dlq_pkey"},
 		{"dlq_discard", pending, "job_dlq_replay"},
 		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 9000*3600e6 }), "job_dlq_replayed"},

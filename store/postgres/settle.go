@@ -15,10 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
 )
-
-// maxErrorBytes bounds an error's text in the table; the rest of a longer one is cut.
-const maxErrorBytes = 2000
 
 // unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.
 const unsettledRetry = time.Hour
@@ -152,7 +150,7 @@ func (r *retries) add(o *outbox.Outcome) error {
 			texts[i] = f.Destination + ": " + f.Error
 		}
 	}
-	r.errors = append(r.errors, storable(strings.Join(texts, "; ")))
+	r.errors = append(r.errors, tables.ErrorText(strings.Join(texts, "; ")))
 	served := ""
 	if len(o.DeliveredTo) > 0 {
 		b, err := json.Marshal(o.DeliveredTo)
@@ -184,17 +182,8 @@ func (d *deaths) add(o *outbox.Outcome) {
 	for _, f := range o.Failures {
 		d.delivered.add(o)
 		d.attempts = append(d.attempts, int32(max(o.Attempts, 1)))
-		d.errors = append(d.errors, storable(f.Error))
+		d.errors = append(d.errors, tables.ErrorText(f.Error))
 		d.reasons = append(d.reasons, string(f.Reason))
 		d.destinations = append(d.destinations, f.Destination)
 	}
-}
-
-// storable makes any error text fit a text column: no NUL, valid UTF-8, of bounded length.
-func storable(s string) string {
-	s = strings.ReplaceAll(s, "\x00", "")
-	if len(s) > maxErrorBytes {
-		s = s[:maxErrorBytes]
-	}
-	return strings.ToValidUTF8(s, "?")
 }

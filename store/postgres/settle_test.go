@@ -35,7 +35,7 @@ func TestSettleRetryKeepsTheStory(t *testing.T) {
 		Scan(&status, &count, &message, &history, &servedTo); err != nil {
 		t.Fatal(err)
 	}
-	if status != "FAILED" || count != 2 || !strings.HasPrefix(message, "bad ?eee") || len(message) != maxErrorBytes-1 && len(message) != maxErrorBytes || servedTo != `["x"]` {
+	if status != "FAILED" || count != 2 || !strings.HasPrefix(message, "bad ?eee") || len(message) != tables.MaxErrorBytes-1 && len(message) != tables.MaxErrorBytes || servedTo != `["x"]` {
 		t.Errorf("row: %s %d %q (%d bytes) %s", status, count, message[:20], len(message), servedTo)
 	}
 	var entries []struct {

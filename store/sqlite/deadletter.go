@@ -139,7 +139,7 @@ type letterQuery struct {
 	State  string
 	IDs    []uuid.UUID
 	Limit  int
-	After  *place
+	After  *deadletter.Place
 	Rest   bool // after the table of After
 	Now    time.Time
 	Cut    time.Time // what counts is older

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
 )
 
 // change runs a statement that changes letters, and records it if it changed any.
@@ -120,7 +121,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 	}
 	failures := make([]deadletter.Failure, len(job.Errors))
 	for i, f := range job.Errors {
-		failures[i] = deadletter.Failure{Error: storable(f.Error), Timestamp: f.Timestamp}
+		failures[i] = deadletter.Failure{Error: tables.ErrorText(f.Error), Timestamp: f.Timestamp}
 	}
 	history, err := json.Marshal(failures)
 	if err != nil {
@@ -151,7 +152,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 		}
 		return id.String()
 	}
-	err = j.DB.QueryRowContext(ctx, record, fresh.String(), job.ID.String(), tenant, optional(job.UserID), optional(job.RequestID), storable(job.Type), string(job.Payload),
+	err = j.DB.QueryRowContext(ctx, record, fresh.String(), job.ID.String(), tenant, optional(job.UserID), optional(job.RequestID), tables.ErrorText(job.Type), string(job.Payload),
 		string(job.Reason), job.Attempts, string(history)).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = j.DB.QueryRowContext(ctx, recorded, job.ID.String(), job.Attempts).Scan(&id)

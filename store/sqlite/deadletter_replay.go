@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,35 +14,11 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 )
 
-// place is where a page of a replay ended: everything of the event there was in it.
-type place struct {
-	Table    string
-	Position int64
-	Event    uuid.UUID
-}
-
-func (p place) String() string { return fmt.Sprintf("%d/%s/%s", p.Position, p.Event, p.Table) }
-
-func parsePlace(s string) (*place, error) {
-	if s == "" {
-		return nil, nil
-	}
-	parts := strings.SplitN(s, "/", 3)
-	if len(parts) == 3 {
-		position, err := strconv.ParseInt(parts[0], 10, 64)
-		event, err2 := uuid.Parse(parts[1])
-		if err == nil && err2 == nil {
-			return &place{Table: parts[2], Position: position, Event: event}, nil
-		}
-	}
-	return nil, fmt.Errorf("%w: after is %q, want what the previous page ended with", deadletter.ErrFilter, s)
-}
-
 // letterPlace is a letter that is to be replayed.
 type letterPlace struct {
 	id     uuid.UUID
 	source deadletter.Source
-	place
+	deadletter.Place
 }
 
 // replaying is one page's transaction.
@@ -63,7 +37,7 @@ func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayR
 	if err != nil {
 		return deadletter.ReplayPage{}, err
 	}
-	if q.After, err = parsePlace(request.After); err != nil {
+	if q.After, err = deadletter.ParsePlace(request.After); err != nil {
 		return deadletter.ReplayPage{}, err
 	}
 	q.Limit = request.Limit
@@ -124,7 +98,7 @@ func (r *replaying) next(ctx context.Context, q *letterQuery) (letters []letterP
 		if err := rows.Scan(&l.id, &l.source, &l.Event, &l.Table, &l.Position); err != nil {
 			return err
 		}
-		if n := len(letters); n >= q.Limit && (n == 0 || letters[n-1].place != l.place) {
+		if n := len(letters); n >= q.Limit && (n == 0 || letters[n-1].Place != l.Place) {
 			return errPageFull
 		}
 		letters = append(letters, l)

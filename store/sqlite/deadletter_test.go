@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -89,8 +90,10 @@ func TestDeadLetterPlans(t *testing.T) {
 		{"dlq_list", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_show", named, "idx_job_dlq_original_job_id (original_job_id=?)"},
 		{"dlq_lock", &pending, "USING INDEX job_dlq_replay"},
-		{"dlq_lock", with(func(q *letterQuery) { q.After = &place{"outbox_events", 10000, id} }), "job_dlq_replay (<expr>=? AND <expr>>?)"},
-		{"dlq_lock", with(func(q *letterQuery) { q.After, q.Rest = &place{"outbox_events", 10000, id}, true }), "job_dlq_replay (<expr>>?)"},
+		{"dlq_lock", with(func(q *letterQuery) { q.After = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id} }), "job_dlq_replay (<expr>=? AND <expr>>?)"},
+		{"dlq_lock", with(func(q *letterQuery) {
+			q.After, q.Rest = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id}, true
+		}), "job_dlq_replay (<expr>>?)"},
 		{"dlq_lock", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_discard", &pending, "job_dlq_replay"},
 		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since = "replayed", "replayed_at" }), "job_dlq_replayed (replayed_at>? AND replayed_at<?)"},

@@ -14,10 +14,8 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
 )
-
-// maxErrorBytes bounds an error's text in the table; the rest of a longer one is cut.
-const maxErrorBytes = 2000
 
 // unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.
 const unsettledRetry = time.Hour
@@ -207,7 +205,7 @@ func (t *settling) retry(o *outbox.Outcome) (bool, error) {
 			texts[i] = f.Destination + ": " + f.Error
 		}
 	}
-	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)), storable(strings.Join(texts, "; ")), served)
+	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)), tables.ErrorText(strings.Join(texts, "; ")), served)
 }
 
 // dead writes one letter a failed destination and marks or removes the row; all of it or, if the file refuses a part, nothing.
@@ -237,7 +235,7 @@ func (t *settling) dead(o *outbox.Outcome) (changed bool, err error) {
 	}
 	texts := make([]string, len(o.Failures))
 	for i, f := range o.Failures {
-		texts[i] = storable(f.Error)
+		texts[i] = tables.ErrorText(f.Error)
 	}
 	all, attempts, written := strings.Join(texts, "; "), max(o.Attempts, 1), false
 	for i, f := range o.Failures {
@@ -254,13 +252,4 @@ func (t *settling) dead(o *outbox.Outcome) (changed bool, err error) {
 		return false, nil
 	}
 	return t.run(&t.sql.settleDead, o.Record, attempts, all)
-}
-
-// storable makes any error text fit a text column: no NUL, valid UTF-8, of bounded length.
-func storable(s string) string {
-	s = strings.ReplaceAll(s, "\x00", "")
-	if len(s) > maxErrorBytes {
-		s = s[:maxErrorBytes]
-	}
-	return strings.ToValidUTF8(s, "?")
 }
