@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -95,27 +96,32 @@ func (r *Relay) judgeRecord(v *verdict, rec *Record, deliveries []Delivery, resu
 
 // settle records the outcomes, trying again for as long as the database does not answer: what was published and not settled would
 // be published again, and a sink remembers ids for a limited time only. The owner and epoch guard makes a late settle
-// harmless. It gives up when hardStop ends.
-func (w *worker) settle(hardStop context.Context, lanes []Lane, outcomes []Outcome) (Settled, error) {
+// harmless. It gives up when hardStop ends. What a database that is well refuses is kept by the worker and returned.
+func (w *worker) settle(hardStop context.Context, lanes []Lane, outcomes []Outcome) (Settled, []Outcome, error) {
 	if len(outcomes) == 0 {
-		return Settled{}, nil
+		return Settled{}, nil, nil
 	}
 	pause := 50 * time.Millisecond
 	for {
 		ctx, cancel := context.WithTimeout(hardStop, w.cfg.DatabaseTimeout)
 		settled, err := w.store.Settle(ctx, w.owner, lanes, outcomes)
 		cancel()
-		if err == nil {
-			return settled, nil
+		var refusal *RefusedError
+		switch {
+		case err == nil:
+			return settled, nil, nil
+		case errors.As(err, &refusal):
+			w.refused(refusal, lanes)
+			return settled, refusal.Outcomes, nil
 		}
 		err = fmt.Errorf("settle %d outcomes: %w", len(outcomes), err)
 		if hardStop.Err() != nil {
-			return Settled{}, err
+			return Settled{}, nil, err
 		}
 		w.failed(err)
 		select {
 		case <-hardStop.Done():
-			return Settled{}, err
+			return Settled{}, nil, err
 		case <-time.After(pause):
 		}
 		pause = min(pause*2, 2*time.Second)
