@@ -39,8 +39,8 @@ type EventStore interface {
 	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
 	// Settle records the outcomes of those records whose lane owner still holds at the given epoch; the others are left as they are and
 	// counted as Lost. It does so in one transaction, unless the database is well and refuses one of them: then the others are settled, and
-	// the refused ones are in a *RefusedError beside their counts. It waits for no row that somebody else holds locked: that is a refusal too. A letter
-	// or an error text that the database does not take is replaced by the refusal, the record counted as Retried.
+	// the refused ones are in a *RefusedError beside their counts. It waits for no row that somebody else holds locked: that is a refusal too.
+	// Where the row takes it, a refusal becomes its error: it is counted as Retried, and what was served is noted, so that none of it is published again.
 	Settle(ctx context.Context, owner uuid.UUID, lanes []Lane, outcomes []Outcome) (Settled, error)
 }
 
@@ -127,7 +127,7 @@ type Outcome struct {
 	RetryIn time.Duration
 	// Failures holds what failed this time, one entry a destination (Retry and Dead).
 	Failures []Failure
-	// DeliveredTo lists all destinations served so far (Retry and Dead).
+	// DeliveredTo lists all destinations served so far.
 	DeliveredTo []string
 	// Refused is how often the database has refused to record this outcome.
 	Refused int

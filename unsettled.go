@@ -60,10 +60,10 @@ func (u *unsettled) due(lanes []Lane, now time.Time) (again []Outcome) {
 // exclude leaves the events that wait, and what is behind them in their keys, out of a claim.
 func (u *unsettled) exclude(limit ClaimLimit) ClaimLimit {
 	for i := range u.waiting {
-		if r := u.waiting[i].Record; r.Keyed {
-			limit.WithoutKeys = append(limit.WithoutKeys, r.OrderKey)
-		} else {
+		if r := u.waiting[i].Record; !r.Keyed {
 			limit.WithoutEvents = append(limit.WithoutEvents, r.ID)
+		} else if !slices.Contains(limit.WithoutKeys, r.OrderKey) {
+			limit.WithoutKeys = append(limit.WithoutKeys, r.OrderKey)
 		}
 	}
 	return limit

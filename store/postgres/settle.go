@@ -23,9 +23,9 @@ const unsettledRetry = time.Hour
 
 // Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction.
 //
-// If the server refuses that, whatever for, the batch is settled in halves until what it refuses is alone. A dead letter or a retry is then replaced by the refusal, and its row
-// waits; an event that was delivered is returned as refused, and so is whatever the server does not even take the refusal for. Without this the lanes would
-// stand still until somebody removed the row. A row that is locked is found at once and not waited for: see settle_left.sql.
+// If the server refuses that, whatever for, the batch is settled in halves until what it refuses is alone. Its row then waits, with the refusal as its error; what the server does
+// not even take that for is returned as refused. Without this the lanes would stand still until somebody removed the row. A row that is locked is found at once
+// and not waited for: see settle_left.sql.
 func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
 	var settled outbox.Settled
 	var refusal outbox.RefusedError
@@ -75,15 +75,18 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passin
 		}
 		return t.settle(ctx, outcomes[half:], passing)
 	}
-	if o := outcomes[0]; o.State == outbox.Delivered || !t.explained(ctx, o, err, passing) {
+	if o := outcomes[0]; !t.explained(ctx, o, err, passing) {
 		t.refuse(err, o)
 	}
 	return nil
 }
 
-// explained makes the refusal of a letter or of an error's text the error of its row, which waits, and tells whether the server took that.
+// explained makes a refusal the error of its row, which waits, and tells whether the server took that. A table that cannot say what was served must not: it would be published again.
 func (t *settling) explained(ctx context.Context, o outbox.Outcome, refusal error, passing bool) bool {
-	o.State, o.RetryIn = outbox.Retry, max(o.RetryIn, unsettledRetry)
+	if o.State == outbox.Delivered && t.layout.DeliveredTo == "" {
+		return false
+	}
+	o.State, o.Attempts, o.RetryIn = outbox.Retry, max(o.Attempts, o.Record.Attempts), max(o.RetryIn, unsettledRetry)
 	o.Failures = []outbox.Failure{{Error: refusal.Error()}}
 	if t.once(ctx, []outbox.Outcome{o}, passing) == nil {
 		return true

@@ -15,11 +15,11 @@ var sqlFiles embed.FS
 
 // statements are the texts of sql/ with a layout's names filled in.
 type statements struct {
-	claim, claimOneByOne, claimUnreadable string
-	settle, settlePassing                 settleStatements // the second passes over rows that are locked
-	settleApps, settleLeft                string
-	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep                           string
-	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog                                  string
+	claim, claimOneByOne, claimUnreadable                             string
+	settle, settlePassing                                             settleStatements // the second passes over rows that are locked
+	settleApps, settleLeft                                            string
+	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep string
+	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog        string
 }
 
 type settleStatements struct {
