@@ -170,7 +170,7 @@ func TestOutage(t *testing.T) {
 		w.fill([]int16{0, 1, 2, 3, 4, 5, 6}, 1000)
 		w.down = true
 		inBubble(t, w.memory, RelayConfig{Workers: workers, MaxAttempts: 1, RecoveryRate: -1}, func(t *testing.T, r *Relay) {
-			pass(90 * time.Millisecond) // what was on its way
+			pass(330 * time.Millisecond) // what was on its way, and its halves
 			w.set(true)
 			pass(time.Minute)
 			w.locked(func() {

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/outboxrelay/outbox/internal/fault"
 )
@@ -103,7 +104,12 @@ func (r *Relay) publish(ctx context.Context, batch []Delivery) []Result {
 	if len(batch) == 1 {
 		return failAll(batch, panicked)
 	}
-	results = r.publish(ctx, batch[:len(batch)/2])
+	return halves(batch, func(part []Delivery) []Result { return r.publish(ctx, part) })
+}
+
+// halves publishes a batch in two calls. What is behind an event of its key that failed in the first is not attempted in the second.
+func halves(batch []Delivery, publish func([]Delivery) []Result) []Result {
+	results := slices.Clip(publish(batch[:len(batch)/2]))
 	failed := map[int64]*Record{} // the first failed record of each key
 	for i, d := range batch[:len(results)] {
 		if _, ok := failed[d.OrderKey]; results[i].Err != nil && d.Keyed && !ok {
@@ -119,7 +125,10 @@ func (r *Relay) publish(ctx context.Context, batch []Delivery) []Result {
 		rest, at = append(rest, d), append(at, len(results)+i)
 	}
 	results = append(results, failAll(batch[len(results):], ErrNotAttempted)...)
-	for i, result := range r.publish(ctx, rest) {
+	if len(rest) == 0 {
+		return results
+	}
+	for i, result := range publish(rest) {
 		results[at[i]] = result
 	}
 	return results

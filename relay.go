@@ -268,6 +268,9 @@ func (w *worker) deliver(hardStop context.Context, pass *ticket, lanes []Lane, u
 	pubCtx, cancel := context.WithDeadline(hardStop, deadline)
 	fault.Hit(fault.BeforePublish)
 	results := w.publish(pubCtx, batch)
+	if !pass.probe { // which is small, and finds out whether the broker is there at all
+		w.reduce(pubCtx, batch, results)
+	}
 	cancel()
 	fault.Hit(fault.AfterPublish)
 	w.recall.published(batch, results)

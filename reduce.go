@@ -1,0 +1,114 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// One event can make a whole call fail: it is larger than the broker takes, or the broker closes the connection at it. To the sink that looks like a broker that is down, and
+// the oldest event would stop all others for ever. So a call that failed as a whole is made smaller while the sink takes other parts of it, down to the event that fails alone.
+// If the sink can say that it lives, that is the event's own failure: it counts its attempts, and becomes a dead letter. A sink that answers for each delivery is never asked again.
+const (
+	reduceCalls = 64 // for one batch; some 20 find one event among 1000
+	blindDepth  = 3  // how often a batch is halved although no part of it has been taken: there may be several such events
+	blamedAfter = 3  // failures of an event alone, because a connection may break at anything
+)
+
+// pinger is a sink that can tell whether its broker answers.
+type pinger interface {
+	Ping(ctx context.Context) error
+}
+
+// reducing is the work on one batch whose call failed as a whole.
+type reducing struct {
+	*Relay
+	ctx   context.Context
+	calls int
+	lives bool  // the sink has taken a part
+	lone  []int // indexes in the batch of what failed alone
+}
+
+// wholly tells whether a call failed as a whole, for the broker's sake as it seems.
+func wholly(results []Result) bool {
+	for _, r := range results {
+		if class, _ := Classify(r.Err); r.Err == nil || class != ClassUnavailable {
+			return false
+		}
+	}
+	return len(results) > 0
+}
+
+// reduce publishes what failed as a whole in smaller parts, and changes results accordingly. Where the sink takes none they stay what they were: the broker is down.
+func (r *Relay) reduce(ctx context.Context, batch []Delivery, results []Result) {
+	if len(batch) < 2 || !wholly(results) || ctx.Err() != nil {
+		return
+	}
+	all := make([]int, len(batch))
+	for i := range all {
+		all[i] = i
+	}
+	work := reducing{Relay: r, ctx: ctx}
+	work.split(batch, results, all, 1)
+	// The broker may have gone down at the last part, which then is nobody's fault.
+	if sink, ok := r.sink.(pinger); ok && len(work.lone) > 0 && sink.Ping(ctx) == nil {
+		for _, i := range work.lone {
+			results[i].Err = fmt.Errorf("the sink lives, but fails at this event alone: %s", results[i].Err) // not %w: it is no outage
+		}
+	}
+}
+
+// split publishes the deliveries at the given indexes, which failed together, in two calls, and what fails wholly again in smaller ones.
+func (w *reducing) split(batch []Delivery, results []Result, at []int, depth int) {
+	if len(at) == 1 {
+		w.alone(batch, results, at[0])
+		return
+	}
+	if w.calls += 2; w.calls > reduceCalls || w.ctx.Err() != nil {
+		return
+	}
+	together := make([]Delivery, len(at))
+	for k, i := range at {
+		together[k] = batch[i]
+	}
+	var parts [2][]int // of each half what was attempted
+	for k, result := range halves(together, func(part []Delivery) []Result { return w.publish(w.ctx, part) }) {
+		results[at[k]] = result
+		if errors.Is(result.Err, ErrNotAttempted) {
+			continue
+		}
+		half := 0
+		if k >= len(at)/2 {
+			half = 1
+		}
+		parts[half] = append(parts[half], at[k])
+	}
+	var failed [][]int
+	for _, part := range parts {
+		answers := make([]Result, len(part))
+		for k, i := range part {
+			answers[k] = results[i]
+		}
+		if wholly(answers) {
+			failed = append(failed, part)
+		} else if len(part) > 0 {
+			w.lives = true
+		}
+	}
+	for _, part := range failed {
+		if w.lives || depth < blindDepth {
+			w.split(batch, results, part, depth+1)
+		}
+	}
+}
+
+// alone tries an event that failed alone some more times.
+func (w *reducing) alone(batch []Delivery, results []Result, i int) {
+	for range blamedAfter - 1 {
+		answer := w.publish(w.ctx, batch[i:i+1])
+		if results[i] = answer[0]; !wholly(answer) {
+			return
+		}
+	}
+	w.lone = append(w.lone, i)
+}
