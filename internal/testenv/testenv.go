@@ -1,4 +1,4 @@
-// Package testenv starts private PostgreSQL and Redis servers, and browsers, for tests, benches and demos.
+// Package testenv starts private PostgreSQL, PgBouncer and Redis servers, and browsers, for tests, benches and demos.
 //
 // Guaranteed: a server lives in a temporary directory of its own, listens on a Unix socket (no browser does) and on a loopback port
 // nobody else has, and runs as another user when we are root (PostgreSQL refuses root). It ends, and its directory goes, when it

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -30,10 +31,23 @@ func TestStoreSuite(t *testing.T) {
 	})
 }
 
+// The same store behind a pooler that lends a session for a transaction.
+func TestStoreSuiteThroughPooler(t *testing.T) {
+	t.Parallel()
+	_, through := testenv.Pooled(t, nil)
+	features := outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true}
+	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
+		return newHarness(t, through(newDatabase(t, migrations.Sets...)))
+	})
+}
+
 // newHarness is the store under test, on a migrated database of its own.
 func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 	t.Helper()
-	pool := newPool(t, url, func(c *pgxpool.Config) { c.MaxConns = 8 })
+	pool := newPool(t, url, func(c *pgxpool.Config) {
+		c.MaxConns = 8
+		postgres.Adapt(c)
+	})
 	relays, err := postgres.Connect(t.Context(), url, 6)
 	ok(t, err)
 	t.Cleanup(relays.Close)
