@@ -143,11 +143,5 @@ func Pooled(t testing.TB, settings map[string]string) (*PgBouncer, func(database
 			t.Error(err)
 		}
 	})
-	return b, func(databaseURL string) string {
-		direct, err := url.Parse(databaseURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b.URL(strings.TrimPrefix(direct.Path, "/"))
-	}
+	return b, func(databaseURL string) string { return b.URL(nameOf(t, databaseURL)) }
 }

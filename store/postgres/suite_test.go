@@ -25,19 +25,21 @@ import (
 
 func TestStoreSuite(t *testing.T) {
 	t.Parallel()
-	features := outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true}
+	migrated := newDatabase(t, migrations.Sets...)
 	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
-		return newHarness(t, newDatabase(t, migrations.Sets...))
+		return newHarness(t, testenv.CopyOf(t, migrated))
 	})
 }
+
+var features = outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true}
 
 // The same store behind a pooler that lends a session for a transaction.
 func TestStoreSuiteThroughPooler(t *testing.T) {
 	t.Parallel()
 	_, through := testenv.Pooled(t, nil)
-	features := outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true}
+	migrated := newDatabase(t, migrations.Sets...)
 	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
-		return newHarness(t, through(newDatabase(t, migrations.Sets...)))
+		return newHarness(t, through(testenv.CopyOf(t, migrated)))
 	})
 }
 
