@@ -49,9 +49,10 @@ func CloudEvent(dst []byte, d *Delivery) []byte {
 			dst = append(dst[:at], dst[at+1:]...) // the two strings become one: drop the opening quote
 		}
 	}
-	if !d.OccurredAt.IsZero() { // event_outbox keeps no time but the one in a UUIDv7
+	// event_outbox keeps no time but the one in a UUIDv7; and plain SQL can write years that RFC 3339 cannot: no time is better than a wrong one.
+	if at := d.OccurredAt.UTC(); !at.IsZero() && at.Year() >= 0 && at.Year() <= 9999 {
 		dst = append(dst, `,"time":"`...)
-		dst = d.OccurredAt.UTC().AppendFormat(dst, time.RFC3339Nano)
+		dst = at.AppendFormat(dst, time.RFC3339Nano)
 		dst = append(dst, '"')
 	}
 	dst = append(dst, `,"datacontenttype":"application/json"`...)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and Go does not bring: the programs they start for themselves (internal/testenv), PostgreSQL, Redis
+# Installs what the tests need and Go does not bring: the programs they start for themselves (internal/testenv), PostgreSQL, PgBouncer, Redis
 # and Chromium, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the biggest:
 # 124 MB in 25 packages, installed in 9 s on 2 cores near a mirror (measured). `deps.sh servers` leaves it out: only the tests need it.
 #
@@ -31,6 +31,7 @@ have_browser() {
 missing=()
 have initdb || missing+=(postgresql)
 have redis-server || missing+=(redis-server)
+have pgbouncer || missing+=(pgbouncer)
 have_browser || missing+=(chromium)
 have "$(go env CC)" || missing+=(gcc libc6-dev)
 if [ ${#missing[@]} -eq 0 ]; then
@@ -41,11 +42,11 @@ fi
 if ! command -v apt-get >/dev/null 2>&1; then
 	cat >&2 <<-HINT
 		deps: ${missing[*]} missing, and this system has no apt-get to install it with. Install PostgreSQL 13 or later
-		(initdb, postgres), Redis 6 or later (redis-server), Chromium or Chrome (chromium, google-chrome) and a C compiler, so that they
+		(initdb, postgres), PgBouncer (pgbouncer), Redis 6 or later (redis-server), Chromium or Chrome (chromium, google-chrome) and a C compiler, so that they
 		are on PATH:
-		  macOS:        brew install postgresql@17 redis; xcode-select --install; Chrome, linked as google-chrome
-		  Fedora, RHEL: dnf install postgresql-server redis chromium gcc
-		  Arch:         pacman -S postgresql redis chromium gcc
+		  macOS:        brew install postgresql@17 pgbouncer redis; xcode-select --install; Chrome, linked as google-chrome
+		  Fedora, RHEL: dnf install postgresql-server pgbouncer redis chromium gcc
+		  Arch:         pacman -S postgresql pgbouncer redis chromium gcc
 	HINT
 	exit 1
 fi
@@ -63,7 +64,7 @@ echo "deps: installing ${missing[*]} with apt-get"
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${missing[@]}"
 
 # Installed is not enough: a distribution may name the program otherwise or put it elsewhere.
-for program in initdb redis-server "$(go env CC)"; do
+for program in initdb redis-server pgbouncer "$(go env CC)"; do
 	if ! have "$program"; then
 		echo "deps: $program is still not found after installing ${missing[*]}; put it on PATH" >&2
 		exit 1

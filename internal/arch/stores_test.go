@@ -16,7 +16,7 @@ const (
 // only are the files of one store that the other has no use for. Whoever knows one store finds his way in the other: the rest have the same names.
 var only = map[string]map[string]string{
 	onePostgres: {
-		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
+		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding", "sql/write_encoding.sql": "the same", "intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
 		"check_parts.go": "roles", "sql/check_allowed.sql": "roles", "sql/retention_allowed.sql": "roles",
 		"sql/check_policy.sql": "row-level security", "sql/check_visible.sql": "row-level security",
 		"sql/browse_tenant.sql": "row-level security", "sql/bus_tenant.sql": "row-level security", "sql/run_tenant.sql": "row-level security", "sql/run_bounded.sql": "SQLite's transactions are within the process",

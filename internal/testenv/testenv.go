@@ -1,4 +1,4 @@
-// Package testenv starts private PostgreSQL and Redis servers, and browsers, for tests, benches and demos.
+// Package testenv starts private PostgreSQL, PgBouncer and Redis servers, and browsers, for tests, benches and demos.
 //
 // Guaranteed: a server lives in a temporary directory of its own, listens on a Unix socket (no browser does) and on a loopback port
 // nobody else has, and runs as another user when we are root (PostgreSQL refuses root). It ends, and its directory goes, when it
@@ -15,7 +15,9 @@ package testenv
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,10 +62,29 @@ func Main(m *testing.M) {
 // apart, or start its own server.
 func Database(t testing.TB) string {
 	t.Helper()
+	return database(t, "template0") // nobody can be connected to it, so CREATE DATABASE never fails because of a parallel test
+}
+
+// CopyOf is Database with everything that another one of this binary has. Nobody may be connected to that.
+func CopyOf(t testing.TB, databaseURL string) string {
+	t.Helper()
+	return database(t, nameOf(t, databaseURL))
+}
+
+func nameOf(t testing.TB, databaseURL string) string {
+	t.Helper()
+	parsed, err := url.Parse(databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(parsed.Path, "/")
+}
+
+func database(t testing.TB, template string) string {
+	t.Helper()
 	server := sharedPostgres(t)
 	name := fmt.Sprintf("test_%d", shared.databases.Add(1))
-	// template0: nobody can be connected to it, so CREATE DATABASE never fails because of a parallel test.
-	if err := server.exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE template0"); err != nil {
+	if err := server.exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+template); err != nil {
 		t.Fatalf("create database: %v", err)
 	}
 	t.Cleanup(func() {

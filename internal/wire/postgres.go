@@ -52,6 +52,7 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = u.name
 	}
+	postgres.Adapt(cfg)
 	// Of several servers the primary: to a stream a standby's older log looks like one that has lost events. Whoever wants another says so.
 	if several(cfg.ConnConfig) && !strings.Contains(databaseURL, "target_session_attrs") {
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
@@ -177,6 +178,9 @@ func (m postgresMigrations) Print(w io.Writer, sets ...string) error {
 
 // passingPostgres tells whether an error of the server can go away while one waits; ok is false for an error that is none of it.
 func passingPostgres(err error) (passes, ok bool) {
+	if errors.Is(err, postgres.ErrStatementMode) {
+		return false, true
+	}
 	var server *pgconn.PgError
 	if !errors.As(err, &server) {
 		return false, false

@@ -27,14 +27,14 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation", "position", "origin"}},
 		{"apps", []string{"namespace"}},
 	} {
-		if err := checkTable(ctx, s.pool, t.table, t.columns); err != nil {
+		if err := checkTable(ctx, s.pool.Pool, t.table, t.columns); err != nil {
 			return err
 		}
 	}
-	if err := checkAllowed(ctx, s.pool, s.layout); err != nil {
+	if err := checkAllowed(ctx, s.pool.Pool, s.layout); err != nil {
 		return err
 	}
-	return checkVisible(ctx, s.pool, s.layout)
+	return checkVisible(ctx, s.pool.Pool, s.layout)
 }
 
 func checkTable(ctx context.Context, pool *pgxpool.Pool, table string, columns []string) error {

@@ -196,7 +196,7 @@ func (s *Store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	if rec.WrittenAt.IsZero() {
 		rec.WrittenAt = tables.TimeOfID(rec.ID)
 	}
-	if rec.OccurredAt = decodeTime(raw[colOccurredAt]); rec.OccurredAt.IsZero() {
+	if rec.OccurredAt = decodeTime(raw[colOccurredAt]); raw[colOccurredAt] == nil {
 		rec.OccurredAt = rec.WrittenAt
 	}
 	if d := raw[colDestinations]; d != nil {
@@ -234,7 +234,7 @@ func decodeTime(b []byte) time.Time {
 	if us == 1<<63-1 || us == -1<<63 {
 		return time.Time{}
 	}
-	return time.UnixMicro(us + 946684800e6).UTC()
+	return time.Unix(946684800+us/1e6, us%1e6*1e3).UTC() // in seconds, because the last years have no microseconds since 1970 in 64 bits
 }
 
 func splitLanes(lanes []outbox.Lane) (numbers []int16, epochs []int64) {

@@ -4,16 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/store/postgres/internal/pooler"
 )
 
-// Connect opens a pool for relays: at most conns connections, with the session settings of sql/session.sql. Producers and readers use a
+// ErrStatementMode is the error of every connection through a pooler in statement mode. There the outbox cannot work, nor anything else that needs
+// transactions.
+var ErrStatementMode = pooler.ErrStatementMode
+
+// errPoolerCame is the error of a connection that was made as one to PostgreSQL itself and is none any more. The next one will be right.
+var errPoolerCame = errors.New("a pooler has come between this program and PostgreSQL, connecting again")
+
+// Connect opens a pool for relays: at most conns connections, with the settings of sql/session.sql. Producers and readers use a
 // pool of their own. It does not wait for the server; the first use does. A relay uses one connection a worker and one for its leases; Listen
 // and Backlog one each.
+//
+// A URL that leads to a pooler works too, see Adapt. The settings then go with each transaction, and none stays with a session that others may get.
 // Errors never contain the URL.
 func Connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
@@ -31,18 +43,124 @@ func Connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) 
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "outbox relay"
 	}
-	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if _, err := conn.Exec(ctx, settings, pgx.QueryExecModeSimpleProtocol); err != nil {
-			return fmt.Errorf("set up relay session: %w", err)
-		}
-		return nil
-	}
+	adapt(cfg, settings)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open database pool: %w", withoutURL(err))
 	}
 	return pool, nil
 }
+
+// Adapt makes the connections of a pool fit for what they lead to, PostgreSQL itself or a pooler in transaction mode, which it finds out before the first one.
+// Through a pooler they have no named prepared statements. All speak UTF-8, whatever the role's or the database's client_encoding is. A password that stands
+// in a passfile (?passfile=, PGPASSFILE, ~/.pgpass) is read again for each connection, so it may change while the program runs.
+//
+// It sets cfg.BeforeConnect and cfg.AfterConnect, and calls those that were there.
+func Adapt(cfg *pgxpool.Config) { adapt(cfg, "") }
+
+// adapt also gives the sessions of PostgreSQL itself the settings of session.sql.
+func adapt(cfg *pgxpool.Config, settings string) {
+	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // a start-up parameter: every pooler knows it, and it ends with the connection
+	r := &route{settings: settings, password: cfg.ConnConfig.Password}
+	before, after := cfg.BeforeConnect, cfg.AfterConnect
+	cfg.BeforeConnect = func(ctx context.Context, conn *pgx.ConnConfig) error {
+		if before != nil {
+			if err := before(ctx, conn); err != nil {
+				return err
+			}
+		}
+		return r.prepare(ctx, conn)
+	}
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := r.settle(ctx, conn); err != nil || after == nil {
+			return err
+		}
+		return after(ctx, conn)
+	}
+}
+
+// route is what is known of the way to the server.
+type route struct {
+	settings string // of a relay's sessions, or ""
+	password string // as it was when the URL was read
+
+	mu     sync.Mutex // held while the first connection finds out
+	known  bool
+	pooled bool
+}
+
+// prepare chooses how a new connection sends its statements.
+func (r *route) prepare(ctx context.Context, cfg *pgx.ConnConfig) error {
+	if now, err := pgx.ParseConfig(cfg.ConnString()); err == nil && cfg.Password == r.password {
+		cfg.Password = now.Password
+	}
+	pooled, err := r.find(ctx, cfg)
+	if err != nil || !pooled {
+		return err
+	}
+	if cfg.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement || cfg.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec {
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	return nil
+}
+
+// find tells whether there is a pooler, for which it makes a connection if it is not known yet.
+func (r *route) find(ctx context.Context, cfg *pgx.ConnConfig) (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known {
+		return r.pooled, nil
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return false, err
+	}
+	pooled, err := pooler.Between(ctx, conn)
+	if closing := conn.Close(ctx); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return false, err
+	}
+	r.known, r.pooled = true, pooled
+	return pooled, nil
+}
+
+// settle sets up a session of PostgreSQL itself, and makes sure that it is one.
+func (r *route) settle(ctx context.Context, conn *pgx.Conn) error {
+	r.mu.Lock()
+	pooled := r.pooled
+	r.mu.Unlock()
+	if pooled {
+		return nil
+	}
+	var direct bool
+	var err error
+	if r.settings == "" {
+		direct, err = pooler.Between(ctx, conn)
+		direct = !direct
+	} else {
+		var tag pgconn.CommandTag
+		tag, err = conn.Exec(ctx, r.settings, pgx.QueryExecModeExec, false, int64(conn.PgConn().PID()))
+		direct = tag.RowsAffected() == 1
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("set up session: %w", err)
+	case !direct:
+		r.mu.Lock()
+		r.pooled = true
+		r.mu.Unlock()
+		return errPoolerCame
+	}
+	if r.settings != "" {
+		conn.PgConn().CustomData()[setUp] = true
+	}
+	return nil
+}
+
+// setUp marks a connection whose session has the settings of session.sql.
+const setUp = "outbox: session is set up"
 
 // withoutURL drops the text of a parse error, which quotes the connection string. (pgx masks a password it recognises, but in a
 // malformed URL it cannot know where it is.)

@@ -61,6 +61,9 @@ func (b EventBus) Offer(ctx context.Context, tx pgx.Tx, e tables.BusEvent) error
 	if err := e.Prepare(cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
 		return fmt.Errorf("offer event: %w", err)
 	}
+	if err := checkEncoding(tx.Conn()); err != nil {
+		return fmt.Errorf("offer event: %w", err)
+	}
 	tag, err := tx.Exec(ctx, busOffer, e.ID, e.AppID, e.EventID, e.EventType, string(e.Payload), e.Key)
 	var refused *pgconn.PgError
 	switch {

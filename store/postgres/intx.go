@@ -74,6 +74,9 @@ func (w *Writer) writeAndCommit(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, 
 	var batch pgx.Batch
 	var inserted []uuid.UUID
 	if len(rows) > 0 {
+		if err := checkEncoding(conn); err != nil {
+			return fmt.Errorf("write %d events: %w", len(rows), err)
+		}
 		w.insert.queue(&batch, rows, w.Config().Order, &inserted)
 	}
 	if w.Config().OnDuplicate == outbox.RefuseDuplicate && len(rows) > 0 {

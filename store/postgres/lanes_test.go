@@ -14,7 +14,7 @@ import (
 
 func laneReport(t *testing.T, s *Store, limit int) tables.LaneReport {
 	t.Helper()
-	b, err := OpenBrowser(t.Context(), s.pool, s.layout)
+	b, err := OpenBrowser(t.Context(), s.pool.Pool, s.layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestLanesSayWhatIsHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(owners.Close)
-	hidden := &Store{pool: owners, layout: s.layout}
+	hidden := &Store{pool: sessions{Pool: owners}, layout: s.layout}
 	if r := laneReport(t, hidden, 100); !r.Hidden || states(r)["held"] != 64 {
 		t.Errorf("got %+v", r)
 	}

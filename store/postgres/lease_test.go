@@ -114,9 +114,9 @@ func TestLeaseSharesAreFair(t *testing.T) {
 	t.Parallel()
 	s, _, _ := serving(t, migrated(t), tables.CrawlOutbox())
 	for n := 2; n <= 70; n++ {
-		exec(t, s.pool, "TRUNCATE outbox_relays, outbox_lanes")
+		exec(t, s.pool.Pool, "TRUNCATE outbox_relays, outbox_lanes")
 		relays := owners(n)
-		exec(t, s.pool, "INSERT INTO outbox_relays (table_name, owner, name, expires_at) SELECT 'crawl_outbox', o, 'test', now() + interval '1 minute' FROM unnest($1::uuid[]) o", relays)
+		exec(t, s.pool.Pool, "INSERT INTO outbox_relays (table_name, owner, name, expires_at) SELECT 'crawl_outbox', o, 'test', now() + interval '1 minute' FROM unnest($1::uuid[]) o", relays)
 		held := map[int16]bool{}
 		for i, owner := range relays {
 			if n > 8 && i%7 != 0 && i != n-1 {

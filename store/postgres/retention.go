@@ -20,7 +20,7 @@ const sweepPages = 256
 
 // Retention is a table that old rows can be removed from. It is safe for concurrent use.
 type Retention struct {
-	pool   *pgxpool.Pool
+	pool   sessions
 	layout tables.Layout
 	by     walkOrder
 	sql    struct{ lease, release, walk, sweep, pages, remove string }
@@ -80,7 +80,11 @@ func openRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout
 	if err := checkVisible(ctx, pool, layout); err != nil {
 		return nil, err
 	}
-	r := &Retention{pool: pool, layout: layout}
+	sessions, err := newSessions(pool)
+	if err != nil {
+		return nil, err
+	}
+	r := &Retention{pool: sessions, layout: layout}
 	indexed, err := plain("browse_order")
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 
 // Store is an outbox table that a relay can serve. It is safe for concurrent use.
 type Store struct {
-	pool       *pgxpool.Pool
+	pool       sessions
 	layout     tables.Layout
 	sql        statements
 	intern     interner
@@ -31,7 +31,7 @@ const maxPayload = 256 << 20
 var _ tables.Store = (*Store)(nil)
 
 // Open returns the store of a table after checking that the table fits the layout, and that the caller may see its rows.
-// pool should come from Connect. A table that is missing or older than the layout needs is an *tables.SchemaError.
+// pool should come from Connect: one of the caller's own sends the relay's settings with every statement. A table that is missing or older than the layout needs is an *tables.SchemaError.
 func Open(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
@@ -40,7 +40,11 @@ func Open(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Store
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, layout: layout, sql: sql, maxPayload: maxPayload}
+	sessions, err := newSessions(pool)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{pool: sessions, layout: layout, sql: sql, maxPayload: maxPayload}
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -24,16 +25,31 @@ import (
 
 func TestStoreSuite(t *testing.T) {
 	t.Parallel()
-	features := outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true}
+	migrated := newDatabase(t, migrations.Sets...)
 	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
-		return newHarness(t, newDatabase(t, migrations.Sets...))
+		return newHarness(t, testenv.CopyOf(t, migrated))
+	})
+}
+
+var features = outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true}
+
+// The same store behind a pooler that lends a session for a transaction.
+func TestStoreSuiteThroughPooler(t *testing.T) {
+	t.Parallel()
+	_, through := testenv.Pooled(t, nil)
+	migrated := newDatabase(t, migrations.Sets...)
+	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
+		return newHarness(t, through(testenv.CopyOf(t, migrated)))
 	})
 }
 
 // newHarness is the store under test, on a migrated database of its own.
 func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 	t.Helper()
-	pool := newPool(t, url, func(c *pgxpool.Config) { c.MaxConns = 8 })
+	pool := newPool(t, url, func(c *pgxpool.Config) {
+		c.MaxConns = 8
+		postgres.Adapt(c)
+	})
 	relays, err := postgres.Connect(t.Context(), url, 6)
 	ok(t, err)
 	t.Cleanup(relays.Close)

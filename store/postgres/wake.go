@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/store/postgres/internal/pooler"
 )
 
 const wakeChannel = "outbox_wake"
@@ -75,8 +77,8 @@ func (n *Notifier) send(ctx context.Context) {
 }
 
 // Listen calls wake with the name of a table whenever a Notifier reports new events, until ctx ends. It takes a connection out of the
-// pool for itself and reconnects when it breaks. A database behind a transaction pooler accepts LISTEN and never delivers: that is tested
-// at every connect and logged, because otherwise nobody would notice.
+// pool for itself and reconnects when it breaks. Behind a pooler it says once that there is nothing to listen to, and waits: LISTEN would be accepted, would stay with
+// a session that others get, and would never be answered. That notifications arrive is tested at every connect all the same.
 func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func(table string)) error {
 	sql, err := plain("wake")
 	if err != nil {
@@ -93,10 +95,14 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !complained {
+		switch {
+		case complained:
+		case errors.Is(err, errPooled):
+			log.Info("a pooler is between this process and PostgreSQL: settings go with each transaction, and new events are found by polling")
+		default:
 			log.Warn("cannot listen for new events, polling only", "error", err)
-			complained = true
 		}
+		complained = true
 		select {
 		case <-ctx.Done():
 			return nil
@@ -106,6 +112,8 @@ func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func
 	}
 }
 
+var errPooled = errors.New("a pooler has no sessions to listen in")
+
 // listen calls ready once it is certain that notifications arrive.
 func listen(ctx context.Context, pool *pgxpool.Pool, sql string, ready func(), wake func(table string)) error {
 	pooled, err := pool.Acquire(ctx)
@@ -114,6 +122,12 @@ func listen(ctx context.Context, pool *pgxpool.Pool, sql string, ready func(), w
 	}
 	conn := pooled.Hijack() // out of the pool for good, but made by its hooks: they may fetch a password
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	switch pooled, err := pooler.Between(ctx, conn); {
+	case err != nil:
+		return err
+	case pooled:
+		return errPooled
+	}
 	if _, err := conn.Exec(ctx, "LISTEN "+wakeChannel); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}

@@ -25,7 +25,7 @@ type Writer struct {
 
 // NewWriter returns a Writer for pgx transactions. The table must have the columns of outbox_events.
 func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
-	ins, err := newInsert(cfg)
+	ins, err := newInsert(cfg, false)
 	if err != nil {
 		return nil, err
 	}
@@ -34,20 +34,21 @@ func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
 
 // NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, sqlx, ent, bun), with any PostgreSQL driver.
 func NewSQLWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
-	ins, err := newInsert(cfg)
+	ins, err := newInsert(cfg, true)
 	if err != nil {
 		return nil, err
 	}
 	return outbox.NewWriter(sqlInserter{ins}, cfg), nil
 }
 
-// insert is the statements that write one event and many, and the one that locks their keys before.
+// insert is the statements that write one event and many, the one that locks their keys before, and the one that asks for the connection's encoding.
 type insert struct {
-	one, many, lock string
-	returning       bool // many returns the ids that were new; nobody asks for them when duplicates are ignored
+	one, many, lock, encoding string
+	returning                 bool // many returns the ids that were new; nobody asks for them when duplicates are ignored
 }
 
-func newInsert(cfg outbox.WriterConfig) (insert, error) {
+// newInsert returns the statements; checked ones insert nothing through a connection that does not speak UTF-8.
+func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	table := cfg.Table
 	if table == "" {
 		table = tables.OutboxEvents().Table
@@ -61,10 +62,10 @@ func newInsert(cfg outbox.WriterConfig) (insert, error) {
 	}
 	in := insert{returning: cfg.OnDuplicate == outbox.RefuseDuplicate}
 	names := struct {
-		Table     string
-		Returning bool
-	}{quoteTable(table), in.returning}
-	for name, dst := range map[string]*string{"write": &in.many, "write_one": &in.one, "write_lock": &in.lock} {
+		Table              string
+		Returning, Checked bool
+	}{quoteTable(table), in.returning, checked}
+	for name, dst := range map[string]*string{"write": &in.many, "write_one": &in.one, "write_lock": &in.lock, "write_encoding": &in.encoding} {
 		if *dst, err = render(t, name, names); err != nil {
 			return insert{}, err
 		}
@@ -106,6 +107,9 @@ type pgxInserter struct{ insert }
 
 // Insert is one round trip: with Strict order the locks travel in front of the INSERT, in the same pipeline.
 func (in pgxInserter) Insert(ctx context.Context, tx pgx.Tx, rows []outbox.Row, order outbox.Order) (inserted []uuid.UUID, err error) {
+	if err := checkEncoding(tx.Conn()); err != nil {
+		return nil, err
+	}
 	var batch pgx.Batch
 	in.queue(&batch, rows, order, &inserted)
 	return inserted, tx.SendBatch(ctx, &batch).Close()
@@ -124,21 +128,43 @@ func (in sqlInserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row,
 	}
 	if len(rows) == 1 {
 		r := &rows[0]
-		result, err := tx.ExecContext(ctx, in.one, r.ID.String(), r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond), r.SchemaID, r.SchemaVersion, r.AggregateID,
+		n, err := in.exec(ctx, tx, in.one, r.ID.String(), r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond), r.SchemaID, r.SchemaVersion, r.AggregateID,
 			r.AggregateType, r.TenantID, r.Source, string(r.DestinationsJSON), string(r.Payload), string(r.MetadataJSON))
-		if err != nil {
-			return nil, err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
+		if err != nil || n == 0 {
 			return nil, err
 		}
 		return []uuid.UUID{r.ID}, nil
 	}
 	c := columnsOf(rows)
-	result, err := tx.QueryContext(ctx, in.many, arrayOf(c.ids, pgtype.UUID.String), arrayText(c.topics),
+	args := []any{arrayOf(c.ids, pgtype.UUID.String), arrayText(c.topics),
 		arrayOf(c.times, func(t time.Time) string { return t.Format("2006-01-02T15:04:05.999999Z07:00") }),
 		arrayText(c.schemaIDs), arrayOf(c.schemaVersions, func(v int32) string { return fmt.Sprint(v) }), arrayText(c.aggregateIDs),
-		arrayText(c.aggregateTypes), arrayText(c.tenants), arrayText(c.sources), arrayText(c.destinations), arrayText(c.payloads), arrayText(c.metadata))
+		arrayText(c.aggregateTypes), arrayText(c.tenants), arrayText(c.sources), arrayText(c.destinations), arrayText(c.payloads), arrayText(c.metadata)}
+	if !in.returning {
+		_, err := in.exec(ctx, tx, in.many, args...)
+		return nil, err
+	}
+	inserted, err = newIDs(tx.QueryContext(ctx, in.many, args...))
+	if err != nil || len(inserted) > 0 {
+		return inserted, err
+	}
+	return nil, checkSQLEncoding(ctx, tx, in.encoding)
+}
+
+// exec runs an INSERT that returns nothing, and finds out why if it inserted nothing.
+func (in sqlInserter) exec(ctx context.Context, tx *sql.Tx, statement string, args ...any) (n int64, err error) {
+	result, err := tx.ExecContext(ctx, statement, args...)
+	if err != nil {
+		return 0, err
+	}
+	if n, err = result.RowsAffected(); err != nil || n > 0 {
+		return n, err
+	}
+	return 0, checkSQLEncoding(ctx, tx, in.encoding)
+}
+
+// newIDs reads the ids that were inserted.
+func newIDs(result *sql.Rows, err error) (inserted []uuid.UUID, _ error) {
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 -- a NULL array for a column of NULLs (unnest fills the shorter columns up).
 -- Takes no lock but the inserted rows'; an id being written by an open transaction is waited for. The identity column is drawn row by row as the
 -- function scan gives them, so positions follow the order of the call. ON CONFLICT needs SELECT on id. RETURNING only where somebody asks which ids were new.
+-- Checked is for database/sql, where nobody can tell the connection's encoding before: in another than UTF-8 it inserts nothing.
 INSERT INTO {{.Table}} (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type,
                         tenant_id, source_bc, destination_topics, payload, metadata)
 SELECT r.id, r.topic, r.occurred_at, nullif(r.schema_id, ''), r.schema_version, nullif(r.aggregate_id, ''), nullif(r.aggregate_type, ''),
@@ -11,6 +12,9 @@ SELECT r.id, r.topic, r.occurred_at, nullif(r.schema_id, ''), r.schema_version, 
               $10::text[], $11::text[], $12::text[])
        AS r (id, topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source,
              destinations, payload, metadata)
+{{- if .Checked}}
+ WHERE {{template "encoding"}}
+{{- end}}
 ON CONFLICT (id) DO NOTHING
 {{- if .Returning}}
 RETURNING id

@@ -1,0 +1,2 @@
+-- pooler: which process serves this connection now. Changes nothing, locks nothing.
+SELECT pg_backend_pid()
