@@ -11,6 +11,7 @@ import (
 type Delivery struct {
 	*Record
 	Destination string // channel, topic, subject, queue or URL
+	Origin      uint64 // hash that names the database and table the event comes from; sinks make it part of their duplicate key
 }
 
 // Result is a Sink's answer for one Delivery. A nil Err means delivered, as far as that sink promises anything.
