@@ -67,33 +67,65 @@ type ticket struct {
 	outage int           // the last one's number
 	fresh  bool          // it has ended so shortly ago that records may still wait by themselves
 	alone  bool          // no other turn is taken meanwhile
+	rests  bool          // it has been given back for a while
 }
 
 // enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see trial.go). One with wait 0 is ended by leave.
-func (b *Breaker) enter(alone bool) ticket {
+func (b *Breaker) enter(alone bool) *ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	switch {
 	case b.alone || !alone && now.Before(b.reserved):
-		return ticket{wait: aloneWait}
+		return &ticket{wait: aloneWait}
 	case alone && b.turns > 0:
 		b.reserved = now.Add(10 * aloneWait) // it asks again before; a time needs no taking back if it does not
-		return ticket{wait: aloneWait}
+		return &ticket{wait: aloneWait}
 	case b.open && b.probing:
-		return ticket{wait: minProbe}
+		return &ticket{wait: minProbe}
 	case b.open && now.Before(b.next):
-		return ticket{wait: b.next.Sub(now)}
+		return &ticket{wait: b.next.Sub(now)}
 	}
 	b.turns++
 	b.alone, b.probing, b.failed = alone, b.open, false
-	return ticket{probe: b.open, limit: b.records, outage: b.outages, fresh: now.Sub(b.closed) < 2*partRetry, alone: alone}
+	return &ticket{probe: b.open, limit: b.records, outage: b.outages, fresh: now.Sub(b.closed) < 2*partRetry, alone: alone}
 }
 
 // leave ends a turn; one that published nothing leaves the breaker as it was.
-func (b *Breaker) leave(p ticket) {
+func (b *Breaker) leave(p *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !p.rests {
+		b.release(p)
+	}
+}
+
+// rest gives a turn back while its worker is busy with its database: whatever a database does, the other workers of the sink do not wait for it.
+func (b *Breaker) rest(p *ticket) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.release(p)
+	p.rests = true
+}
+
+// resume goes on with a turn that rested, and tells whether it may.
+func (b *Breaker) resume(p *ticket) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !p.rests:
+		return true
+	case b.alone || p.alone && b.turns > 0 || time.Now().Before(b.reserved):
+		return false
+	case b.open && (!p.probe || b.probing):
+		return false
+	}
+	b.turns++
+	b.alone, b.probing, p.rests = p.alone, b.open, false
+	return true
+}
+
+func (b *Breaker) release(p *ticket) {
 	b.turns--
 	if p.alone {
 		b.alone, b.reserved = false, time.Time{}
@@ -126,7 +158,7 @@ func (b *Breaker) probeNext(pause time.Duration, records int) {
 //
 // A mixed batch may also be the one during which all of the sink went down. Then the next one opens the breaker, and what waited in vain has lost partRetry.
 // To open it at a mixed batch would be the end of the healthy part: what such a batch leaves is the oldest then, and all that probes would find.
-func (b *Breaker) report(p ticket, results []Result) (isolate, down bool) {
+func (b *Breaker) report(p *ticket, results []Result) (isolate, down bool) {
 	unavailable, served := 0, 0
 	for i := range results {
 		if results[i].Err == nil {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -16,6 +17,14 @@ const (
 
 const maxPatience = 3 // doublings of a claim's time
 
+// A claim that ran out of time asks for a quarter of the records at the next try, down to one, and for twice as many after some full ones: the server may have a limit of its own
+// (statement_timeout), which more patience does not change.
+const (
+	modestyStep   = 2 // bits
+	maxModesty    = 16
+	claimsPerStep = 8
+)
+
 const (
 	probeRecords   = 10                     // first try whether a sink is there again
 	probeTime      = 100 * time.Millisecond // a sink that refuses quicker than this is shown the next batch of a probe too
@@ -23,7 +32,7 @@ const (
 )
 
 // limit is what the next claim may bring.
-func (w *worker) limit(pass ticket) ClaimLimit {
+func (w *worker) limit(pass *ticket) ClaimLimit {
 	limit := ClaimLimit{Records: w.batches * w.cfg.BatchRecords, Bytes: w.cfg.BatchBytes, Fair: w.fair}
 	switch {
 	case pass.probe:
@@ -70,16 +79,27 @@ func (w *worker) adapt(full bool, claim, rest time.Duration) {
 // One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout: a single row may take longer than that to turn into text
 // (15 s for a number that is 1 GB long, on a busy machine), and with the same limit it would hold its lanes for ever.
 func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
+	limit = w.unsettled.exclude(limit)
+	limit.Records = max(limit.Records>>w.modesty, 1)
 	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
 	limited, cancel := context.WithTimeout(ctx, w.cfg.DatabaseTimeout<<w.patience)
 	defer cancel()
 	records, err := w.store.Claim(limited, lanes, limit)
 	if err != nil {
-		if limited.Err() != nil && ctx.Err() == nil {
-			w.patience = min(w.patience+1, maxPatience)
+		if ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+			w.patience, w.modesty, w.fulfilled = min(w.patience+1, maxPatience), min(w.modesty+modestyStep, maxModesty), 0
 		}
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	w.patience = 0
+	w.recall.answered(time.Now())
+	switch {
+	case len(records) < limit.Records:
+		w.modesty = 0
+	case w.modesty > 0:
+		if w.fulfilled++; w.fulfilled >= claimsPerStep {
+			w.modesty, w.fulfilled = w.modesty-1, 0
+		}
+	}
 	return records, nil
 }

@@ -19,6 +19,20 @@ var (
 	ErrNotAttempted = errors.New("not attempted: an earlier delivery of the same key failed")
 )
 
+// RefusedError is a Store's answer to Settle when the database is well and does not record some of the outcomes: their rows are held locked by somebody
+// else, or a trigger, a policy or a time limit says no. All other outcomes are settled.
+type RefusedError struct {
+	Outcomes []Outcome // not settled
+	Err      error     // what the database said, of the first of them at least
+}
+
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("settle %d of the outcomes: %v", len(e.Outcomes), e.Err)
+}
+
+// Unwrap returns what the database said.
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // FieldError says which field of an Event cannot be stored, and why. The INSERT was not sent.
 type FieldError struct {
 	Event   int    // position of the event in the Write call, from 0

@@ -9,20 +9,28 @@ import (
 )
 
 // leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there are more to take, and hands some over when a relay
-// joins. What it believes to hold ends on the local monotonic clock, counted from before the request was sent, so it can only end earlier
-// than the database's expiry, however slow the reply was and whatever the wall clock does.
+// joins. What it believes to hold ends on the local clocks, counted from before the request was sent, so it can only end earlier
+// than the database's expiry, however slow the reply was.
 type leaseKeeper struct {
 	relay *Relay
 	freed chan struct{} // a worker has put lanes back that are to be handed over
 
-	mu      sync.Mutex
-	leaving bool   // told to stop: what no worker is using is handed over
-	lanes   []Lane // in the order of their numbers
-	share   int    // how many of them to keep; the rest, those with the highest numbers, are handed over
-	until   time.Time
-	using   [][]Lane // by worker: what it is publishing or settling now
-	renewed time.Time
-	lastErr error
+	mu       sync.Mutex
+	leaving  bool   // told to stop: what no worker is using is handed over
+	lanes    []Lane // in the order of their numbers
+	share    int    // how many of them to keep; the rest, those with the highest numbers, are handed over
+	until    time.Time
+	using    [][]Lane // by worker: what it is publishing or settling now
+	renewed  time.Time
+	cautious time.Time // until when no lapsed lane is taken, because the database was away
+	lastErr  error
+}
+
+// over tells whether a time has come by either of this machine's clocks: the monotonic one, which nobody sets, stands still while the machine sleeps; the wall
+// clock does not, and set forward it ends a lease too soon, which the next renewal mends.
+func over(until time.Time) bool {
+	now := time.Now()
+	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
 }
 
 func newLeaseKeeper(r *Relay) *leaseKeeper {
@@ -47,7 +55,7 @@ func (k *leaseKeeper) take(worker int) (lanes []Lane, until time.Time, ok bool) 
 		}
 	}
 	until = k.until.Add(-k.relay.cfg.LeaseMargin)
-	ok = len(lanes) > 0 && time.Now().Before(until)
+	ok = len(lanes) > 0 && !over(until)
 	if ok {
 		k.using[worker] = lanes
 	}
@@ -156,14 +164,20 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	reqCtx, cancel := context.WithTimeout(ctx, cfg.LeaseTTL/3)
 	defer cancel()
 	k.mu.Lock()
-	leaving := k.leaving
+	request := LeaseRequest{Owner: k.relay.owner, Name: cfg.Instance, TTL: cfg.LeaseTTL, Leaving: k.leaving}
+	away := !k.renewed.IsZero() && asked.Sub(k.renewed) > cfg.LeaseTTL
+	request.Returning = away || asked.Before(k.cautious)
 	k.mu.Unlock()
-	leased, err := k.relay.store.Lease(reqCtx, LeaseRequest{Owner: k.relay.owner, Name: cfg.Instance, TTL: cfg.LeaseTTL, Leaving: leaving})
+	leased, err := k.relay.store.Lease(reqCtx, request)
 	if err != nil {
 		return k.failed(ctx, err)
 	}
+	k.relay.origin.Store(leased.Origin)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if away { // the others find it back within their next check, and what they do not come for lapses again
+		k.cautious = asked.Add(cfg.LeaseTTL)
+	}
 	k.lastErr, k.renewed = nil, asked
 	before := len(k.lanes)
 	k.lanes, k.share, k.until = leased.Lanes, leased.Share, asked.Add(leased.Remaining)

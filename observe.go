@@ -13,12 +13,14 @@ type Observer interface {
 	ObserveBatch(BatchReport)
 }
 
-// BatchReport is what one turn of the relay did. Counts are records, but for Duplicates, which counts deliveries.
+// BatchReport is what one turn of the relay did. Counts are records, but for Duplicates and Recalled, which count deliveries.
 type BatchReport struct {
 	Table      string
 	Claimed    int
 	Settled    Settled
 	Duplicates int // refused by the sink as copies
+	// Recalled counts deliveries that the relay had published before, and the database has forgotten that: they were settled again, and not published.
+	Recalled int
 	// Unavailable says that the sink, or a part of it, was down.
 	Unavailable bool
 	// Latencies is, for each delivered record that was not replayed (its letter may be weeks old), the time from its insert (its transaction's start) to the sink's answer. Valid
@@ -116,6 +118,7 @@ type tally struct {
 	mu        sync.Mutex
 	settled   Settled
 	dups      int
+	recalled  int
 	latencies []time.Duration
 }
 
@@ -127,6 +130,7 @@ func (t *tally) add(b BatchReport) {
 	defer t.mu.Unlock()
 	t.settled.Add(b.Settled)
 	t.dups += b.Duplicates
+	t.recalled += b.Recalled
 	if room := maxLatencies - len(t.latencies); room > 0 {
 		t.latencies = append(t.latencies, b.Latencies[:min(room, len(b.Latencies))]...)
 	}
@@ -134,8 +138,8 @@ func (t *tally) add(b BatchReport) {
 
 func (t *tally) flush(ctx context.Context, log *slog.Logger, table string) {
 	t.mu.Lock()
-	s, dups, lat := t.settled, t.dups, slices.Clone(t.latencies)
-	t.settled, t.dups, t.latencies = Settled{}, 0, t.latencies[:0]
+	s, dups, recalled, lat := t.settled, t.dups, t.recalled, slices.Clone(t.latencies)
+	t.settled, t.dups, t.recalled, t.latencies = Settled{}, 0, 0, t.latencies[:0]
 	t.mu.Unlock()
 	if s == (Settled{}) && dups == 0 {
 		return
@@ -149,7 +153,7 @@ func (t *tally) flush(ctx context.Context, log *slog.Logger, table string) {
 	for _, c := range []struct {
 		name string
 		n    int
-	}{{"retried", s.Retried}, {"dead", s.Dead}, {"lost", s.Lost}, {"duplicates_refused", dups}} {
+	}{{"retried", s.Retried}, {"dead", s.Dead}, {"lost", s.Lost}, {"duplicates_refused", dups}, {"settled_again", recalled}} {
 		if c.n > 0 {
 			attrs = append(attrs, c.name, c.n)
 		}

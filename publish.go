@@ -39,6 +39,7 @@ type Sink interface {
 func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner []int, defects map[int]Failure) {
 	batch = make([]Delivery, 0, len(records))
 	owner = make([]int, 0, len(records)) // owner[i] is the index in records of batch[i]
+	origin := r.origin.Load()
 	for i, rec := range records {
 		if held.holds(rec) {
 			continue // behind a record of this claim that was not delivered; a later claim brings it
@@ -53,7 +54,7 @@ func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner
 			continue
 		}
 		for _, d := range destinations {
-			batch = append(batch, Delivery{Record: rec, Destination: d})
+			batch = append(batch, Delivery{Record: rec, Destination: d, Origin: origin})
 			owner = append(owner, i)
 		}
 	}
@@ -65,22 +66,23 @@ func (r *Relay) destinations(rec *Record) ([]string, *Failure) {
 	if rec.Defect != "" {
 		return nil, &Failure{Reason: ReasonDeserializationFailed, Error: rec.Defect}
 	}
-	if len(rec.Destinations) == 0 {
+	wanted := rec.Destinations
+	if len(wanted) == 0 {
 		d, err := r.cfg.Destination.Expand(rec)
 		if err != nil {
 			return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error()}
 		}
-		return []string{d}, nil
+		wanted = []string{d}
 	}
 	if len(rec.DeliveredTo) == 0 {
-		return rec.Destinations, nil
+		return wanted, nil
 	}
 	done := make(map[string]bool, len(rec.DeliveredTo))
 	for _, d := range rec.DeliveredTo {
 		done[d] = true
 	}
 	var left []string
-	for _, d := range rec.Destinations {
+	for _, d := range wanted {
 		if !done[d] {
 			left = append(left, d)
 		}

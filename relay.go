@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,6 +25,7 @@ type Relay struct {
 	keeper  *leaseKeeper
 	workers []*worker
 	tally   tally
+	origin  atomic.Uint64 // of all its deliveries
 }
 
 // worker turns the loop for its share of the relay's lanes, so that one has the database work while another waits for the sink. A lane, and
@@ -39,7 +41,12 @@ type worker struct {
 	outage  int  // the last one of the sink whose backlog this worker has drained
 	alone   bool // whether the next turn is for trials of single events
 
-	patience int // how often the last claims in a row have run out of time
+	patience  int // how often the last claims in a row have run out of time
+	modesty   int // by how many bits the next claim asks for less because of that
+	fulfilled int // full claims since
+
+	recall    recall
+	unsettled unsettled
 
 	mu        sync.Mutex
 	progress  time.Time
@@ -173,7 +180,10 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 }
 
 // turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane. until is when publishing must have ended.
-func (w *worker) turn(ctx, hardStop context.Context, pass ticket, lanes []Lane, until time.Time) (claimed int, err error) {
+func (w *worker) turn(ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time) (claimed int, err error) {
+	if err := w.settleAgain(hardStop, lanes); err != nil {
+		return 0, err
+	}
 	trusted, suspects := w.lanes.sift(lanes, &w.cfg)
 	w.alone = !pass.alone && slices.ContainsFunc(suspects, (*suspicion).single)
 	if pass.alone {
@@ -190,11 +200,14 @@ func (w *worker) turn(ctx, hardStop context.Context, pass ticket, lanes []Lane, 
 		}
 	}
 	for _, s := range suspects {
-		if ctx.Err() != nil || !time.Now().Before(until) {
+		if ctx.Err() != nil || over(until) {
 			break
 		}
 		if s.single() != pass.alone {
 			continue
+		}
+		if !w.cfg.Breaker.resume(pass) {
+			break
 		}
 		n, err := w.try(ctx, hardStop, pass, s, until)
 		if claimed += n; err != nil {
@@ -204,7 +217,7 @@ func (w *worker) turn(ctx, hardStop context.Context, pass ticket, lanes []Lane, 
 	return claimed, nil
 }
 
-func (w *worker) turnTrusted(ctx, hardStop context.Context, pass ticket, lanes []Lane, until time.Time) (claimed int, err error) {
+func (w *worker) turnTrusted(ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time) (claimed int, err error) {
 	t0 := time.Now()
 	records, err := w.claim(ctx, lanes, w.limit(pass))
 	if err != nil || len(records) == 0 {
@@ -213,7 +226,7 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass ticket, lanes [
 	fault.Hit(fault.AfterClaim)
 	took := time.Since(t0)
 	until = w.keeper.extended(lanes, until) // or a claim that takes longer than what was left of the lease would be thrown away, and again, for ever
-	if !time.Now().Before(until) {          // another relay may hold the lanes before the sink has answered
+	if over(until) {                        // another relay may hold the lanes before the sink has answered
 		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish", took.Round(time.Millisecond))
 	}
 	claimedAt, cost, full := time.Now(), took, w.full(records)
@@ -221,6 +234,9 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass ticket, lanes [
 	held := heldKeys{}
 	var down error
 	for batch := range slices.Chunk(records, w.cfg.BatchRecords) {
+		if !w.cfg.Breaker.resume(pass) {
+			break // claimed again once the others have had their turns
+		}
 		lost, err := w.deliver(hardStop, pass, lanes, until, batch, held, took)
 		if class, _ := Classify(err); pass.probe && class == ClassUnavailable && time.Since(claimedAt) < probeTime {
 			down = err // what the sink can take may come in the next batch
@@ -229,7 +245,7 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass ticket, lanes [
 		}
 		took = 0
 		// The rest is claimed again by whoever holds its lanes then, and after a probe that got through at the rate of a recovery.
-		if lost || ctx.Err() != nil || !time.Now().Before(until) || pass.probe && w.cfg.Breaker.recovered() {
+		if lost || ctx.Err() != nil || over(until) || pass.probe && w.cfg.Breaker.recovered() {
 			break
 		}
 	}
@@ -241,9 +257,10 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass ticket, lanes [
 
 // deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are added to held, and their later
 // records are left for the next claim. lost says that a lane has gone to another relay.
-func (w *worker) deliver(hardStop context.Context, pass ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys, took time.Duration) (lost bool, err error) {
+func (w *worker) deliver(hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys, took time.Duration) (lost bool, err error) {
 	t1 := time.Now()
 	batch, owner, defects := w.route(records, held)
+	batch, owner, recalled := w.recall.strike(batch, owner)
 	deadline := t1.Add(w.cfg.PublishTimeout)
 	if until.Before(deadline) {
 		deadline = until
@@ -253,6 +270,7 @@ func (w *worker) deliver(hardStop context.Context, pass ticket, lanes []Lane, un
 	results := w.publish(pubCtx, batch)
 	cancel()
 	fault.Hit(fault.AfterPublish)
+	w.recall.published(batch, results)
 	isolate, down := w.cfg.Breaker.report(pass, results)
 	for i, r := range results {
 		if r.Err != nil {
@@ -263,11 +281,17 @@ func (w *worker) deliver(hardStop context.Context, pass ticket, lanes []Lane, un
 	t2 := time.Now()
 	v := w.judge(records, batch, owner, results, defects, isolate)
 	fault.Hit(fault.BeforeSettle)
-	settled, err := w.settle(hardStop, lanes, v.outcomes)
+	if len(v.outcomes) > 0 {
+		w.cfg.Breaker.rest(pass)
+	}
+	settled, refused, err := w.settle(hardStop, lanes, v.outcomes)
 	t3 := time.Now()
+	for _, o := range refused {
+		held.hold(o.Record)
+	}
 
 	b := BatchReport{
-		Table: w.cfg.Name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Unavailable: v.unavailable != nil,
+		Table: w.cfg.Name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Recalled: recalled, Unavailable: v.unavailable != nil,
 		Claim: took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
 	}
 	for i := range v.outcomes {
@@ -281,7 +305,7 @@ func (w *worker) deliver(hardStop context.Context, pass ticket, lanes []Lane, un
 		return false, err
 	case down:
 		return false, fmt.Errorf("publish: %w", v.unavailable)
-	case len(v.outcomes) > 0 && settled.Delivered+settled.Retried+settled.Dead == 0:
+	case len(v.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
 		// The next claim brings the same records: without a pause they would be published again as fast as the loop turns.
 		return false, fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, something else settled them, or this role may not update them", len(records))
 	}

@@ -32,6 +32,8 @@ type memory struct {
 	publishHook func(ctx context.Context, batch []Delivery) []Result
 	settleErr   func(try int) error
 	leaseErr    func() error
+	claimErr    func(ClaimLimit) error  // what Claim answers
+	refuses     func(*Record) bool      // what Settle does not take
 	lose        bool                    // Settle changes nothing, as if the lanes had gone
 	limits      []ClaimLimit            // of the claims
 	due         map[uuid.UUID]time.Time // when what is to be retried is; nil: at once
@@ -56,7 +58,15 @@ func (m *memory) Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if m.claimErr != nil {
+		if err := m.claimErr(limit); err != nil {
+			return nil, err
+		}
+	}
 	asked, blocked := map[int16]bool{}, heldKeys{}
+	for _, key := range limit.WithoutKeys {
+		blocked[key] = struct{}{}
+	}
 	for _, l := range lanes {
 		asked[l.Number] = true
 	}
@@ -68,7 +78,7 @@ func (m *memory) Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 	var claimed []*Record
 	bytes := 0
 	for _, r := range m.records {
-		if !asked[r.Lane] || m.waiting(r) || blocked.holds(r) {
+		if !asked[r.Lane] || m.waiting(r) || blocked.holds(r) || slices.Contains(limit.WithoutEvents, r.ID) {
 			continue
 		}
 		if bytes += len(r.Payload); len(claimed) == limit.Records || len(claimed) > 0 && bytes > limit.Bytes {
@@ -121,11 +131,15 @@ func (m *memory) Settle(_ context.Context, owner uuid.UUID, lanes []Lane, outcom
 		stored[r.ID] = r
 	}
 	var s Settled
+	var refusal RefusedError
 	for _, o := range outcomes {
 		r := stored[o.Record.ID]
 		switch {
 		case r == nil:
 			continue // somebody else has settled it
+		case m.refuses != nil && m.refuses(r):
+			refusal.Outcomes, refusal.Err = append(refusal.Outcomes, o), errors.New("a trigger says no")
+			continue
 		case !held[r.Lane]:
 			s.Lost++
 			continue
@@ -150,6 +164,9 @@ func (m *memory) Settle(_ context.Context, owner uuid.UUID, lanes []Lane, outcom
 		gone[r.ID] = true
 	}
 	m.records = slices.DeleteFunc(m.records, func(r *Record) bool { return gone[r.ID] })
+	if len(refusal.Outcomes) > 0 {
+		return s, &refusal
+	}
 	return s, nil
 }
 

@@ -2,7 +2,9 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -18,12 +20,16 @@ type verdict struct {
 // uncounted, because the rest of the sink works and the claims are needed for that.
 func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results []Result, defects map[int]Failure, isolate bool) verdict {
 	v := verdict{outcomes: make([]Outcome, 0, len(records))}
+	names := make([]string, len(batch)) // of all destinations, so that an outcome's own need no memory
+	for i := range batch {
+		names[i] = batch[i].Destination
+	}
 	for i := 0; i < len(batch); {
 		end := i + 1
 		for end < len(batch) && owner[end] == owner[i] {
 			end++
 		}
-		r.judgeRecord(&v, records[owner[i]], batch[i:end], results[i:end], isolate)
+		r.judgeRecord(&v, records[owner[i]], names[i:end:end], results[i:end], isolate)
 		i = end
 	}
 	for i, rec := range records {
@@ -33,14 +39,14 @@ func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results 
 			// Nothing may be left of a list that somebody shortened meanwhile, or that names a destination twice. Without an outcome
 			// the record would be claimed for ever.
 			if left, failure := r.destinations(rec); failure == nil && len(left) == 0 {
-				v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Delivered})
+				v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Delivered, DeliveredTo: rec.DeliveredTo})
 			}
 		}
 	}
 	return v
 }
 
-func (r *Relay) judgeRecord(v *verdict, rec *Record, deliveries []Delivery, results []Result, isolate bool) {
+func (r *Relay) judgeRecord(v *verdict, rec *Record, destinations []string, results []Result, isolate bool) {
 	out := Outcome{Record: rec, State: Retry, Attempts: rec.Attempts, DeliveredTo: rec.DeliveredTo}
 	var wait time.Duration
 	served, unavailable, unattempted := 0, 0, 0
@@ -63,18 +69,21 @@ func (r *Relay) judgeRecord(v *verdict, rec *Record, deliveries []Delivery, resu
 			unattempted++
 			continue
 		}
-		policy := r.cfg.policy(deliveries[i].Destination)
+		policy := r.cfg.policy(destinations[i])
 		wait = max(wait, after, policy.Backoff.Delay(rec.Attempts+1))
 		exhausted = exhausted && (class == ClassPermanent || rec.Attempts+1 >= policy.MaxAttempts)
-		out.Failures = append(out.Failures, Failure{Destination: deliveries[i].Destination, Reason: ReasonDeliveryFailed, Error: res.Err.Error()})
+		out.Failures = append(out.Failures, Failure{Destination: destinations[i], Reason: ReasonDeliveryFailed, Error: res.Err.Error()})
 	}
 	if served == len(results) {
-		v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Delivered})
+		if len(rec.DeliveredTo) > 0 {
+			destinations = append(slices.Clip(rec.DeliveredTo), destinations...)
+		}
+		v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Delivered, DeliveredTo: destinations})
 		return
 	}
 	for i, res := range results {
 		if res.Err == nil {
-			out.DeliveredTo = append(out.DeliveredTo, deliveries[i].Destination)
+			out.DeliveredTo = append(slices.Clip(out.DeliveredTo), destinations[i])
 		}
 	}
 	switch {
@@ -95,27 +104,32 @@ func (r *Relay) judgeRecord(v *verdict, rec *Record, deliveries []Delivery, resu
 
 // settle records the outcomes, trying again for as long as the database does not answer: what was published and not settled would
 // be published again, and a sink remembers ids for a limited time only. The owner and epoch guard makes a late settle
-// harmless. It gives up when hardStop ends.
-func (w *worker) settle(hardStop context.Context, lanes []Lane, outcomes []Outcome) (Settled, error) {
+// harmless. It gives up when hardStop ends. What a database that is well refuses is kept by the worker and returned.
+func (w *worker) settle(hardStop context.Context, lanes []Lane, outcomes []Outcome) (Settled, []Outcome, error) {
 	if len(outcomes) == 0 {
-		return Settled{}, nil
+		return Settled{}, nil, nil
 	}
 	pause := 50 * time.Millisecond
 	for {
 		ctx, cancel := context.WithTimeout(hardStop, w.cfg.DatabaseTimeout)
 		settled, err := w.store.Settle(ctx, w.owner, lanes, outcomes)
 		cancel()
-		if err == nil {
-			return settled, nil
+		var refusal *RefusedError
+		switch {
+		case err == nil:
+			return settled, nil, nil
+		case errors.As(err, &refusal):
+			w.refused(refusal, lanes)
+			return settled, refusal.Outcomes, nil
 		}
 		err = fmt.Errorf("settle %d outcomes: %w", len(outcomes), err)
 		if hardStop.Err() != nil {
-			return Settled{}, err
+			return Settled{}, nil, err
 		}
 		w.failed(err)
 		select {
 		case <-hardStop.Done():
-			return Settled{}, err
+			return Settled{}, nil, err
 		case <-time.After(pause):
 		}
 		pause = min(pause*2, 2*time.Second)

@@ -27,9 +27,9 @@ func TestJudge(t *testing.T) {
 		failed   []string // destinations with a failure
 		down     bool
 	}{
-		{name: "delivered", results: []Result{ok}, want: Outcome{State: Delivered}},
-		{name: "refused as a copy", results: []Result{copied}, want: Outcome{State: Delivered}},
-		{name: "delivered after failures", attempts: 2, results: []Result{ok}, want: Outcome{State: Delivered}},
+		{name: "delivered", results: []Result{ok}, want: Outcome{State: Delivered, DeliveredTo: []string{"a"}}},
+		{name: "refused as a copy", results: []Result{copied}, want: Outcome{State: Delivered, DeliveredTo: []string{"a"}}},
+		{name: "delivered after failures", attempts: 2, results: []Result{ok}, want: Outcome{State: Delivered, DeliveredTo: []string{"a"}}},
 		{name: "first failure", results: []Result{fails}, want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Second}, failed: []string{"a"}},
 		{name: "second failure", attempts: 1, results: []Result{fails}, want: Outcome{State: Retry, Attempts: 2, RetryIn: 2 * time.Second}, failed: []string{"a"}},
 		{name: "last failure", attempts: 2, results: []Result{fails}, want: Outcome{State: Dead, Attempts: 3}, failed: []string{"a"}},

@@ -38,8 +38,9 @@ type EventStore interface {
 	// limit.Bytes of them. It locks and writes nothing. Records behind a key that waits for a retry are left out.
 	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
 	// Settle records the outcomes of those records whose lane owner still holds at the given epoch; the others are left as they are and
-	// counted as Lost. It does so in one transaction, unless the database refuses the data of one of them: that record then waits, with the
-	// refusal as its error and counted as Retried, and does not hold the others back.
+	// counted as Lost. It does so in one transaction, unless the database is well and refuses one of them: then the others are settled, and
+	// the refused ones are in a *RefusedError beside their counts. It waits for no row that somebody else holds locked: that is a refusal too.
+	// Where the row takes it, a refusal becomes its error: it is counted as Retried, and what was served is noted, so that none of it is published again.
 	Settle(ctx context.Context, owner uuid.UUID, lanes []Lane, outcomes []Outcome) (Settled, error)
 }
 
@@ -50,6 +51,8 @@ type LeaseRequest struct {
 	TTL   time.Duration
 	// Leaving keeps what the caller holds and takes nothing more: it is finishing what is in flight, and its enrolment has ended. Share is 0 then.
 	Leaving bool
+	// Returning renews what the caller holds and takes free lanes, but no lapsed ones: the database was away, for the other relays too, and they come for theirs.
+	Returning bool
 }
 
 // Leased is what a relay holds.
@@ -59,6 +62,8 @@ type Leased struct {
 	Share int
 	// Remaining is how long the first of Lanes to lapse was still held when the database answered.
 	Remaining time.Duration
+	// Origin names the database and the table: Delivery.Origin of all its events.
+	Origin uint64
 }
 
 // Lane is one of the ordering shards, held at an epoch.
@@ -85,6 +90,9 @@ type ClaimLimit struct {
 	// Fair asks for an equal share of Records for each tenant that has undelivered records, so that a flood of one does not hold back another's
 	// trickle. A table that does not tell tenants apart gives its oldest records all the same.
 	Fair bool
+	// WithoutKeys and WithoutEvents are left out: OrderKeys, and ids of events without a key, whose outcome the relay could not record yet.
+	WithoutKeys   []int64
+	WithoutEvents []uuid.UUID
 }
 
 // Record is one undelivered row of an outbox table. AggregateID is its key as consumers see it.
@@ -119,8 +127,10 @@ type Outcome struct {
 	RetryIn time.Duration
 	// Failures holds what failed this time, one entry a destination (Retry and Dead).
 	Failures []Failure
-	// DeliveredTo lists all destinations served so far (Retry and Dead).
+	// DeliveredTo lists all destinations served so far.
 	DeliveredTo []string
+	// Refused is how often the database has refused to record this outcome.
+	Refused int
 }
 
 // Failure is one destination's error.

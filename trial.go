@@ -103,7 +103,7 @@ func (r *laneRecord) proven(lanes []Lane) (proven []Lane) {
 }
 
 // try serves a suspect lane once. Before each step at which the process may die, what it is about to do is written down.
-func (w *worker) try(ctx, hardStop context.Context, pass ticket, s *suspicion, until time.Time) (claimed int, err error) {
+func (w *worker) try(ctx, hardStop context.Context, pass *ticket, s *suspicion, until time.Time) (claimed int, err error) {
 	mark := func(ctx context.Context, crashes int, trial Trial) error {
 		return w.keeper.mark(ctx, Lane{Number: s.lane.Number, Epoch: s.lane.Epoch, Crashes: crashes, Trial: trial})
 	}
@@ -137,20 +137,21 @@ func (w *worker) try(ctx, hardStop context.Context, pass ticket, s *suspicion, u
 	return len(records), mark(survived, 0, Trial{})
 }
 
-func (w *worker) tryRecords(hardStop context.Context, pass ticket, s *suspicion, lanes []Lane, until time.Time, records []*Record, mark func(Trial) error) error {
+func (w *worker) tryRecords(hardStop context.Context, pass *ticket, s *suspicion, lanes []Lane, until time.Time, records []*Record, mark func(Trial) error) error {
 	if s.single() {
 		trial := Trial{Size: 1, Event: records[0].ID}
 		if trial.Event == s.culprit {
 			trial.Size += s.deaths
 		}
 		if trial.Size > buriedAfter {
+			w.cfg.Breaker.rest(pass)
 			return w.bury(hardStop, lanes, records[0])
 		}
 		if err := mark(trial); err != nil {
 			return err
 		}
 	}
-	if !time.Now().Before(until) {
+	if over(until) {
 		return errors.New("try a suspect lane: the lease is too close to its end to publish")
 	}
 	_, err := w.deliver(hardStop, pass, lanes, until, records, heldKeys{}, 0)
@@ -169,7 +170,7 @@ func (w *worker) bury(hardStop context.Context, lanes []Lane, rec *Record) error
 		out.Failures = append(out.Failures, Failure{Destination: d, Reason: ReasonDeliveryFailed, Error: what})
 	}
 	w.cfg.Logger.Error("poison event found, it becomes a dead letter", "table", w.cfg.Name, "event", rec.ID, "lane", rec.Lane, "crashes", lanes[0].Crashes)
-	settled, err := w.settle(hardStop, lanes, []Outcome{out})
+	settled, _, err := w.settle(hardStop, lanes, []Outcome{out})
 	w.report(BatchReport{Table: w.cfg.Name, Claimed: 1, Settled: settled})
 	return err
 }

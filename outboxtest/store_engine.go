@@ -41,6 +41,19 @@ func (s *storeSuite) serve(t *testing.T, layout tables.Layout) *server {
 	return r
 }
 
+// succeed serves a table whose relay has vanished. A server may keep its lanes for it until it has been up for as long as a lease lasts.
+func (s *storeSuite) succeed(t *testing.T, layout tables.Layout) *server {
+	t.Helper()
+	r := s.relay(t, layout)
+	for deadline := time.Now().Add(time.Minute); len(r.lanes) != outbox.Lanes; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %d lanes of a relay that vanished a minute ago, want %d", len(r.lanes), outbox.Lanes)
+		}
+		r.lease(time.Second)
+	}
+	return r
+}
+
 // relay opens a table and takes nothing.
 func (s *storeSuite) relay(t *testing.T, layout tables.Layout) *server {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,8 +33,9 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 // with a Defect, so that it costs its own key a dead letter and the others nothing.
 func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	numbers, _ := splitLanes(lanes)
+	keys, ids := without(limit)
 	ask := s.claims.limit(limit)
-	records, err := s.read(ctx, s.sql.claim, ask, limit.Bytes, numbers, ask)
+	records, err := s.read(ctx, s.sql.claim, ask, limit.Bytes, numbers, ask, keys, ids)
 	switch {
 	case err == nil:
 		return records, nil
@@ -43,12 +45,12 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 		return records, nil
 	}
 	// None came before it, so it is the first; but not where the rows are sorted, because all of them are computed before. There they are asked for one by one.
-	sorted, explained := s.sorts(ctx, numbers, ask)
+	sorted, explained := s.sorts(ctx, numbers, ask, keys, ids)
 	if explained != nil {
 		return nil, explained
 	}
 	if sorted {
-		records, err = s.read(ctx, s.sql.claimOneByOne, ask, limit.Bytes, numbers, ask)
+		records, err = s.read(ctx, s.sql.claimOneByOne, ask, limit.Bytes, numbers, ask, keys, ids)
 		switch {
 		case err == nil || !ofTheData(err):
 			return records, err
@@ -56,7 +58,7 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 			return records, nil
 		}
 	}
-	records, again := s.read(ctx, s.sql.claimUnreadable, 1, limit.Bytes, numbers, 1)
+	records, again := s.read(ctx, s.sql.claimUnreadable, 1, limit.Bytes, numbers, 1, keys, ids)
 	if again != nil || len(records) == 0 {
 		return nil, err
 	}
@@ -64,10 +66,22 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 	return records, nil
 }
 
+// without returns what a claim leaves out, as the statements want it: not NULL.
+func without(limit outbox.ClaimLimit) (keys []int64, ids [][16]byte) {
+	keys, ids = limit.WithoutKeys, make([][16]byte, len(limit.WithoutEvents))
+	if keys == nil {
+		keys = []int64{}
+	}
+	for i, id := range limit.WithoutEvents {
+		ids[i] = id
+	}
+	return keys, ids
+}
+
 // sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read: such a row may take seconds to find out
 // about, and to do so twice would be longer than a claim may take.
-func (s *Store) sorts(ctx context.Context, numbers []int16, ask int) (bool, error) {
-	rows, err := s.pool.Query(ctx, "EXPLAIN "+s.sql.claim, numbers, ask)
+func (s *Store) sorts(ctx context.Context, args ...any) (bool, error) {
+	rows, err := s.pool.Query(ctx, "EXPLAIN "+s.sql.claim, args...)
 	if err != nil {
 		return false, fmt.Errorf("explain a claim of %s: %w", s.layout.Table, err)
 	}
@@ -113,6 +127,9 @@ func (s *Store) read(ctx context.Context, sql string, ask, maxBytes int, args ..
 	rows.Close()
 	s.claims.saw(len(records), bytes)
 	if err := rows.Err(); err != nil {
+		if code(err) == queryCanceled && ctx.Err() == nil { // by the server's statement_timeout: the relay asks for less
+			err = errors.Join(context.DeadlineExceeded, err)
+		}
 		return records, fmt.Errorf("read %s: %w", s.layout.Table, err)
 	}
 	return records, nil

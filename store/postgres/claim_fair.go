@@ -87,7 +87,7 @@ func (s *Store) findFairness(ctx context.Context) error {
 // Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
 func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	ask := s.claims.limit(limit)
-	records, err := s.readShares(ctx, lanes, ask, limit.Bytes)
+	records, err := s.readShares(ctx, lanes, ask, limit)
 	if err != nil && !ofTheData(err) { // of a row that cannot be read claimOldest makes a defect, in its time
 		return nil, err
 	}
@@ -98,7 +98,9 @@ func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox
 	}
 	// A claim that is half full is as good as full to the relay: filling it up would mostly read again what is here.
 	if 2*len(records) < ask && bytes < limit.Bytes {
-		rest, err := s.claimOldest(ctx, lanes, outbox.ClaimLimit{Records: ask - len(records), Bytes: limit.Bytes - bytes})
+		more := limit
+		more.Records, more.Bytes = ask-len(records), limit.Bytes-bytes
+		rest, err := s.claimOldest(ctx, lanes, more)
 		if err != nil {
 			return nil, err
 		}
@@ -116,14 +118,15 @@ func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox
 }
 
 // readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows.
-func (s *Store) readShares(ctx context.Context, lanes []outbox.Lane, ask, maxBytes int) ([]*outbox.Record, error) {
+func (s *Store) readShares(ctx context.Context, lanes []outbox.Lane, ask int, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	tenants, err := s.nextTenants(ctx, lanes[0].Number)
 	if err != nil || len(tenants) < 2 {
 		return nil, err
 	}
 	share := (ask + len(tenants) - 1) / len(tenants)
 	numbers, _ := splitLanes(lanes)
-	return s.read(ctx, s.fair.claim, ask, maxBytes, numbers, ask, tenants, max(share, looksPerClaim/len(tenants)), share)
+	keys, ids := without(limit)
+	return s.read(ctx, s.fair.claim, ask, limit.Bytes, numbers, ask, keys, ids, tenants, max(share, looksPerClaim/len(tenants)), share)
 }
 
 // nextTenants returns the tenants whose turn it is.

@@ -192,7 +192,7 @@ func TestFairClaimBoundsItsSearch(t *testing.T) {
 		t.Errorf("got %v", of)
 	}
 	numbers, _ := splitLanes(lanes)
-	plan := explain(t, s, "(ANALYZE, COSTS OFF, TIMING OFF) "+s.fair.claim, []any{numbers, 4000, []string{"stuck", "trickle"}, looksPerClaim / 2, 2000})
+	plan := explain(t, s, "(ANALYZE, COSTS OFF, TIMING OFF) "+s.fair.claim, []any{numbers, 4000, []int64{}, [][16]byte{}, []string{"stuck", "trickle"}, looksPerClaim / 2, 2000})
 	if want := fmt.Sprintf("Rows Removed by Filter: %d", looksPerClaim/2/2); !strings.Contains(plan, want) { // of two loops, on average
 		t.Errorf("want %q in:\n%s", want, plan)
 	}
@@ -281,7 +281,7 @@ func TestFairClaimPlans(t *testing.T) {
 		}
 		for name, plan := range map[string]string{
 			"claim_tenants": explain(t, s, s.fair.tenants, []any{nil, tenantsPerClaim}),
-			"claim_fair":    explain(t, s, s.fair.claim, []any{numbers, 4000, tenants, 1000, 100}),
+			"claim_fair":    explain(t, s, s.fair.claim, []any{numbers, 4000, []int64{}, [][16]byte{}, tenants, 1000, 100}),
 		} {
 			if !strings.Contains(plan, "using "+l.Table+"_tenants") || strings.Contains(plan, "Seq Scan on "+l.Table) || name == "claim_fair" && (!strings.Contains(plan, "hashed SubPlan") || strings.Count(plan, "Sort Key") > 1) { // one sort, of what was chosen
 				t.Errorf("%s of %s:\n%s", name, l.Table, plan)

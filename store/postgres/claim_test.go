@@ -58,6 +58,25 @@ func lease(t *testing.T, s *Store, owner uuid.UUID, ttl time.Duration) []outbox.
 	return leased.Lanes
 }
 
+// succeed takes the lanes of a relay that has vanished, which a server allows once it has been up for the second of this lease.
+func succeed(t *testing.T, s *Store, owner uuid.UUID) (lanes []outbox.Lane) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(lanes) != outbox.Lanes; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("got %d lanes of a relay that vanished a minute ago", len(lanes))
+		}
+		lanes = lease(t, s, owner, time.Second)
+	}
+	return lanes
+}
+
+// vanish makes all relays look as if they had died a while ago.
+func vanish(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	exec(t, pool, "UPDATE outbox_lanes SET expires_at = clock_timestamp() - interval '1 second'")
+	exec(t, pool, "UPDATE outbox_relays SET expires_at = clock_timestamp() - interval '1 second'")
+}
+
 func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
 	t.Helper()
 	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {

@@ -18,10 +18,14 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (tables.LaneReport, erro
 	r.Hidden = b.hidden
 	// One snapshot, so that a lane that changes hands meanwhile is not counted for both.
 	err := pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if err := readRelays(ctx, tx, &r); err != nil {
+		name, err := leaseName(ctx, tx, r.Table)
+		if err != nil {
 			return err
 		}
-		if err := readLanes(ctx, tx, &r); err != nil {
+		if err := readRelays(ctx, tx, name, &r); err != nil {
+			return err
+		}
+		if err := readLanes(ctx, tx, name, &r); err != nil {
 			return err
 		}
 		if b.hidden {
@@ -35,12 +39,12 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (tables.LaneReport, erro
 	return r, nil
 }
 
-func readRelays(ctx context.Context, tx pgx.Tx, r *tables.LaneReport) error {
+func readRelays(ctx context.Context, tx pgx.Tx, name string, r *tables.LaneReport) error {
 	sql, err := plain("lanes_relays")
 	if err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, sql, r.Table, outbox.Lanes)
+	rows, err := tx.Query(ctx, sql, name, outbox.Lanes)
 	if err != nil {
 		return err
 	}
@@ -48,12 +52,12 @@ func readRelays(ctx context.Context, tx pgx.Tx, r *tables.LaneReport) error {
 	return err
 }
 
-func readLanes(ctx context.Context, tx pgx.Tx, r *tables.LaneReport) error {
+func readLanes(ctx context.Context, tx pgx.Tx, name string, r *tables.LaneReport) error {
 	sql, err := plain("lanes")
 	if err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, sql, r.Table)
+	rows, err := tx.Query(ctx, sql, name)
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func TestLanesTellWhoServesThem(t *testing.T) {
 	if err := s.Release(t.Context(), first, lanes[24:32]); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, pool, "UPDATE outbox_lanes SET expires_at = now() - interval '3 seconds', crashes = 2, trial_size = 1, trial_event = $2 WHERE owner = $1 AND lane = 63", first, second)
+	exec(t, pool, "UPDATE outbox_lanes SET owner = $2, expires_at = now() - interval '3 seconds', crashes = 2, trial_size = 1, trial_event = $1 WHERE lane = 63", second, uuid.New())
 	r := laneReport(t, s, 100)
 	if n := states(r); n["held"] != 24+31 || n["free"] != 8 || n["lapsed"] != 1 {
 		t.Errorf("got %v", n)

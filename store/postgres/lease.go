@@ -17,7 +17,7 @@ func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.
 	leased, rows, err := s.lease(ctx, request)
 	if err == nil && rows < outbox.Lanes {
 		// Lanes whose rows are gone (restored tables, TRUNCATE) nobody could serve, and every relay would look as if it stood by.
-		if _, err = s.pool.Exec(ctx, s.sql.leaseRows, s.layout.Table, outbox.Lanes); err == nil {
+		if _, err = s.pool.Exec(ctx, s.sql.leaseRows, s.name, outbox.Lanes); err == nil {
 			leased, _, err = s.lease(ctx, request)
 		}
 	}
@@ -33,16 +33,17 @@ func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	batch := begun()
 	batch.Queue(s.sql.leaseDurable)
 	if r.Leaving {
-		batch.Queue(s.sql.leaseQuit, s.layout.Table, r.Owner)
+		batch.Queue(s.sql.leaseQuit, s.name, r.Owner)
 	} else {
-		batch.Queue(s.sql.leaseJoin, s.layout.Table, r.Owner, r.Name, ttl)
+		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl)
 	}
-	batch.Queue(s.sql.leaseTake, s.layout.Table, r.Owner, ttl, outbox.Lanes)
-	batch.Queue(s.sql.leaseHeld, s.layout.Table, r.Owner, outbox.Lanes).Query(func(found pgx.Rows) (err error) {
+	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.Lanes, r.Returning)
+	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.Lanes).Query(func(found pgx.Rows) (err error) {
 		leased, rows, err = scanHeld(found, r.TTL)
+		leased.Origin = s.origin
 		return err
 	})
-	batch.Queue(s.sql.leaseSweep, s.layout.Table, r.Owner)
+	batch.Queue(s.sql.leaseSweep, s.name, r.Owner)
 	err = s.commit(ctx, batch)
 	return leased, rows, err
 }
@@ -87,7 +88,7 @@ func scanHeld(found pgx.Rows, ttl time.Duration) (leased outbox.Leased, rows int
 // Release implements outbox.LaneStore.
 func (s *Store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	numbers, epochs := splitLanes(lanes)
-	if _, err := s.pool.Exec(ctx, s.sql.leaseRelease, s.layout.Table, owner, numbers, epochs); err != nil {
+	if _, err := s.pool.Exec(ctx, s.sql.leaseRelease, s.name, owner, numbers, epochs); err != nil {
 		return fmt.Errorf("release lanes of %s: %w", s.layout.Table, err)
 	}
 	return nil
@@ -95,7 +96,7 @@ func (s *Store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lan
 
 // Leave implements outbox.LaneStore.
 func (s *Store) Leave(ctx context.Context, owner uuid.UUID) error {
-	if _, err := s.pool.Exec(ctx, s.sql.leaseLeave, s.layout.Table, owner); err != nil {
+	if _, err := s.pool.Exec(ctx, s.sql.leaseLeave, s.name, owner); err != nil {
 		return fmt.Errorf("leave the relays of %s: %w", s.layout.Table, err)
 	}
 	return nil
@@ -113,7 +114,7 @@ func (s *Store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) 
 	}
 	batch := begun()
 	batch.Queue(s.sql.leaseDurable)
-	batch.Queue(s.sql.leaseMark, s.layout.Table, owner, numbers, epochs, crashes, sizes, events)
+	batch.Queue(s.sql.leaseMark, s.name, owner, numbers, epochs, crashes, sizes, events)
 	if err := s.commit(ctx, batch); err != nil {
 		return fmt.Errorf("mark lanes of %s: %w", s.layout.Table, err)
 	}

@@ -166,14 +166,10 @@ func TestLeaseCountsCrashes(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	s, owner, _ := serving(t, pool, tables.OutboxEvents())
-	vanish := func() {
-		exec(t, pool, "UPDATE outbox_lanes SET expires_at = clock_timestamp() - interval '1 second'")
-		exec(t, pool, "UPDATE outbox_relays SET expires_at = clock_timestamp() - interval '1 second'")
-	}
 	for crashes := 1; crashes <= 3; crashes++ {
-		vanish()
+		vanish(t, pool)
 		owner = uuid.New()
-		for _, l := range lease(t, s, owner, time.Minute) {
+		for _, l := range succeed(t, s, owner) {
 			if l.Crashes != crashes {
 				t.Fatalf("lane %d: %d crashes, want %d", l.Number, l.Crashes, crashes)
 			}
@@ -188,9 +184,9 @@ func TestLeaseCountsCrashes(t *testing.T) {
 	if err := s.Mark(t.Context(), owner, []outbox.Lane{lanes[5], stale}); err != nil {
 		t.Fatal(err)
 	}
-	vanish()
+	vanish(t, pool)
 	owner = uuid.New()
-	next := lease(t, s, owner, time.Minute)
+	next := succeed(t, s, owner)
 	if got := next[5]; got.Crashes != 3 || got.Trial != lanes[5].Trial {
 		t.Errorf("lane 5 after a mark and another crash: %+v", got)
 	}
@@ -280,12 +276,14 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			args    []any
 			indexes []string
 		}{
-			{"claim", s.sql.claim, []any{numbers, 1000}, []string{undelivered, waiting}},
-			{"settle_delivered", s.sql.settleDelivered, append(guard, positions, ids, generations), []string{undelivered, "outbox_lanes_pkey"}},
-			{"settle_retry", s.sql.settleRetry, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]int64, len(ids)), make([]string, len(ids)), make([]string, len(ids))), []string{undelivered}},
-			{"settle_dead", s.sql.settleDead, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]string, len(ids)), make([]string, len(ids)), make([]string, len(ids)), "default"), []string{undelivered}},
+			{"claim", s.sql.claim, []any{numbers, 1000, []int64{}, []uuid.UUID{}}, []string{undelivered, waiting}},
+			{"settle_delivered", s.sql.settle.delivered, append(guard, positions, ids, generations), []string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_retry", s.sql.settle.retry, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]int64, len(ids)), make([]string, len(ids)), make([]string, len(ids))), []string{undelivered}},
+			{"settle_dead", s.sql.settle.dead, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]string, len(ids)), make([]string, len(ids)), make([]string, len(ids)), "default", l.Table), []string{undelivered}},
+			{"settle_left", s.sql.settleLeft, append(guard, positions, ids, generations), []string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_delivered, passing", s.sql.settlePassing.delivered, append(guard, positions, ids, generations), []string{undelivered, "outbox_lanes_pkey"}},
 			{"lease_join", s.sql.leaseJoin, []any{l.Table, owner, "test", 1000}, []string{"outbox_relays_pkey"}},
-			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes}, []string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
+			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes, false}, []string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
 			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.Lanes}, []string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
 			{"lease_leave", s.sql.leaseLeave, []any{l.Table, owner}, []string{"outbox_lanes_pkey"}},
 			{"lease_release", s.sql.leaseRelease, guard, []string{"outbox_lanes_pkey"}},

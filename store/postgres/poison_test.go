@@ -170,7 +170,7 @@ func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
 	s, _, lanes := serving(t, pool, loose(t, pool))
 	exec(t, pool, `INSERT INTO loose (kind, body, customer, at_last) SELECT 'k', '{}', (i % 1000)::text, CASE WHEN i <= 29000 THEN now() END FROM generate_series(1, 30000) i`)
 	numbers, _ := splitLanes(lanes)
-	rows, err := pool.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+s.sql.claim, numbers, 1000)
+	rows, err := pool.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+s.sql.claim, numbers, 1000, []int64{}, [][16]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestTenThousandWaitingKeysCostOneWalk(t *testing.T) {
 			Read    int `json:"Shared Read Blocks"`
 		}
 	}
-	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.sql.claim, numbers, 1000).Scan(&plan); err != nil {
+	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.sql.claim, numbers, 1000, []int64{}, [][16]byte{}).Scan(&plan); err != nil {
 		t.Fatal(err)
 	}
 	if p := plan[0].Plan; p.Rows != 10 || p.Buffers+p.Read > 1000 {

@@ -23,94 +23,189 @@ const unsettledRetry = time.Hour
 
 // Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction.
 //
-// If the server refuses the data of one of them (a payload of type json that jsonb does not take, an error text too long for a mapped
-// column) the batch is settled in halves until that one is alone: it waits, with the refusal as its error, and the others do not. Without this the
-// lanes would stand still until somebody removed the row.
+// If the server refuses that, whatever for, the batch is settled in halves until what it refuses is alone. Its row then waits, with the refusal as its error; what the server does
+// not even take that for is returned as refused. Without this the lanes would stand still until somebody removed the row. A row that is locked is found at once
+// and not waited for: see settle_left.sql.
 func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
-	settled, err := s.settleAll(ctx, owner, lanes, outcomes)
-	if !ofTheData(err) {
-		return settled, err
+	var settled outbox.Settled
+	var refusal outbox.RefusedError
+	t := settling{Store: s, owner: owner, lanes: lanes, settled: &settled, refusal: &refusal}
+	again := slices.ContainsFunc(outcomes, func(o outbox.Outcome) bool { return o.Refused > 0 })
+	err := t.settle(ctx, outcomes, again)
+	settled.Lost = max(len(outcomes)-settled.Delivered-settled.Retried-settled.Dead-len(refusal.Outcomes), 0)
+	switch {
+	case err != nil:
+		return outbox.Settled{}, err
+	case len(refusal.Outcomes) > 0:
+		return settled, &refusal
+	}
+	return settled, nil
+}
+
+// settling is the work of one Settle.
+type settling struct {
+	*Store
+	owner   uuid.UUID
+	lanes   []outbox.Lane
+	settled *outbox.Settled
+	refusal *outbox.RefusedError
+}
+
+func (t *settling) refuse(err error, outcomes ...outbox.Outcome) {
+	t.refusal.Outcomes = append(t.refusal.Outcomes, outcomes...)
+	t.refusal.Err = cmp.Or(t.refusal.Err, err)
+}
+
+// settle settles outcomes, in halves where they are refused together. passing leaves out rows that are locked.
+func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
+	err := t.once(ctx, outcomes, passing)
+	if code(err) == lockNotAvailable && !passing {
+		passing = true
+		err = t.once(ctx, outcomes, passing)
+	}
+	if transient(err) { // a deadlock, a conflict of transactions: mostly gone at the second try
+		err = t.once(ctx, outcomes, passing)
+	}
+	if !refused(err) {
+		return err
 	}
 	if half := len(outcomes) / 2; half > 0 {
-		first, err := s.Settle(ctx, owner, lanes, outcomes[:half])
-		if err != nil {
-			return outbox.Settled{}, err
+		if err := t.settle(ctx, outcomes[:half], passing); err != nil {
+			return err
 		}
-		second, err := s.Settle(ctx, owner, lanes, outcomes[half:])
-		if err != nil {
-			return outbox.Settled{}, err
-		}
-		first.Add(second)
-		return first, nil
+		return t.settle(ctx, outcomes[half:], passing)
 	}
-	again := outcomes[0]
-	again.State, again.RetryIn = outbox.Retry, max(again.RetryIn, unsettledRetry)
-	again.Failures = []outbox.Failure{{Error: err.Error()}}
-	settled, err = s.settleAll(ctx, owner, lanes, []outbox.Outcome{again})
-	if ofTheData(err) { // not even with that error
-		again.Failures = nil
-		settled, err = s.settleAll(ctx, owner, lanes, []outbox.Outcome{again})
+	if o := outcomes[0]; !t.explained(ctx, o, err, passing) {
+		t.refuse(err, o)
 	}
-	return settled, err
+	return nil
+}
+
+// explained makes a refusal the error of its row, which waits, and tells whether the server took that. A table that cannot say what was served must not: it would be published again.
+func (t *settling) explained(ctx context.Context, o outbox.Outcome, refusal error, passing bool) bool {
+	if o.State == outbox.Delivered && t.layout.DeliveredTo == "" {
+		return false
+	}
+	o.State, o.Attempts, o.RetryIn = outbox.Retry, max(o.Attempts, o.Record.Attempts), max(o.RetryIn, unsettledRetry)
+	o.Failures = []outbox.Failure{{Error: refusal.Error()}}
+	if t.once(ctx, []outbox.Outcome{o}, passing) == nil {
+		return true
+	}
+	o.Failures = nil // not even with that error
+	return t.once(ctx, []outbox.Outcome{o}, passing) == nil
+}
+
+// SQLSTATEs that mean something of their own here.
+const (
+	lockNotAvailable = "55P03"
+	queryCanceled    = "57014"
+	readOnly         = "25006"
+)
+
+// code is the SQLSTATE of an error by which the server answered, or "".
+func code(err error) string {
+	var server *pgconn.PgError
+	if !errors.As(err, &server) {
+		return ""
+	}
+	return server.Code
+}
+
+func transient(err error) bool { return strings.HasPrefix(code(err), "40") }
+
+// refused tells whether a server that is well did not take a request: for what a row contains, or because somebody's trigger, policy or limit says so. It is not well while it
+// starts or stops (57P), runs out of connections, disk or memory (53, 58), takes no writes (25006), or when the connection is the trouble (08).
+func refused(err error) bool {
+	c := code(err)
+	switch {
+	case c == "", c == readOnly, strings.HasPrefix(c, "57P"):
+		return false
+	}
+	switch c[:2] {
+	case "08", "53", "58":
+		return false
+	}
+	return true
 }
 
 // ofTheData tells whether the server refused what a row contains, which trying again does not change: data exceptions (22), integrity
 // constraints (23), limits of the program (54), damaged data (XX001).
 func ofTheData(err error) bool {
-	var server *pgconn.PgError
-	if !errors.As(err, &server) {
+	c := code(err)
+	if c == "" {
 		return false
 	}
-	switch server.Code[:2] {
+	switch c[:2] {
 	case "22", "23", "54":
 		return true
 	}
-	return server.Code == "XX001"
+	return c == "XX001"
 }
 
-// settleAll is one request. A batch without failures, the usual one, is a single statement.
-func (s *Store) settleAll(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
+// once is one request. A batch without failures, the usual one, is a single statement. With passing, what is locked is added to the refusal.
+func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
 	byPosition := func(a, b outbox.Outcome) int { return cmp.Compare(a.Record.Position, b.Record.Position) }
 	if !slices.IsSortedFunc(outcomes, byPosition) { // the statements look positions up; nearly always they are
 		outcomes = slices.SortedStableFunc(slices.Values(outcomes), byPosition)
 	}
-	var done delivered
+	var all, done delivered
 	var again retries
 	var dead deaths
 	for i := range outcomes {
-		switch o := &outcomes[i]; o.State {
+		o := &outcomes[i]
+		if passing {
+			all.add(o)
+		}
+		switch o.State {
 		case outbox.Delivered:
 			done.add(o)
 		case outbox.Retry:
 			if err := again.add(o); err != nil {
-				return outbox.Settled{}, err
+				return err
 			}
 		case outbox.Dead:
 			dead.add(o)
 		}
 	}
-	numbers, epochs := splitLanes(lanes)
-	guard := []any{s.layout.Table, owner, numbers, epochs}
+	numbers, epochs := splitLanes(t.lanes)
+	guard := []any{t.name, t.owner, numbers, epochs}
 	with := func(args ...any) []any { return append(guard[:len(guard):len(guard)], args...) }
 
+	sql := &t.sql.settle
+	if passing {
+		sql = &t.sql.settlePassing
+	}
 	var settled outbox.Settled
+	var locked []outbox.Outcome
 	var batch pgx.Batch
 	if n := len(done.positions); n > 0 {
-		batch.Queue(s.sql.settleDelivered, with(done.positions, done.ids, done.generations)...).Exec(countInto(&settled.Delivered))
+		batch.Queue(sql.delivered, with(done.positions, done.ids, done.generations)...).Exec(countInto(&settled.Delivered))
 	}
 	if n := len(again.positions); n > 0 {
-		batch.Queue(s.sql.settleRetry, with(again.positions, again.ids, again.generations, again.attempts, again.delays, again.errors, again.deliveredTo)...).Exec(countInto(&settled.Retried))
+		batch.Queue(sql.retry, with(again.positions, again.ids, again.generations, again.attempts, again.delays, again.errors, again.deliveredTo)...).Exec(countInto(&settled.Retried))
 	}
 	if dead.records > 0 {
-		batch.Queue(s.sql.settleApps, dead.tenants)
-		batch.Queue(s.sql.settleDead, with(dead.positions, dead.ids, dead.generations, dead.attempts, dead.errors, dead.reasons, dead.destinations, outbox.DefaultTenant)...).
+		batch.Queue(t.sql.settleApps, dead.tenants)
+		batch.Queue(sql.dead, with(dead.positions, dead.ids, dead.generations, dead.attempts, dead.errors, dead.reasons, dead.destinations, outbox.DefaultTenant, t.layout.Table)...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&settled.Dead) })
 	}
-	if err := s.pool.SendBatch(ctx, &batch).Close(); err != nil {
-		return outbox.Settled{}, fmt.Errorf("settle in %s: %w", s.layout.Table, err)
+	if passing {
+		batch.Queue(t.sql.settleLeft, with(all.positions, all.ids, all.generations)...).Query(func(rows pgx.Rows) error {
+			left, err := pgx.CollectRows(rows, pgx.RowTo[int])
+			for _, n := range left { // a bucket's number, from 1
+				locked = append(locked, outcomes[n-1])
+			}
+			return err
+		})
 	}
-	settled.Lost = len(outcomes) - settled.Delivered - settled.Retried - settled.Dead
-	return settled, nil
+	if err := t.pool.SendBatch(ctx, &batch).Close(); err != nil {
+		return fmt.Errorf("settle in %s: %w", t.layout.Table, err)
+	}
+	t.settled.Add(settled)
+	if len(locked) > 0 {
+		t.refuse(errors.New("their rows are held locked by another session (pg_stat_activity tells which)"), locked...)
+	}
+	return nil
 }
 
 func countInto(n *int) func(tag pgconn.CommandTag) error {

@@ -112,10 +112,9 @@ func TestSettleOfZombieChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec(t, pool, "UPDATE outbox_lanes SET expires_at = clock_timestamp() - interval '1 second'")
-	exec(t, pool, "UPDATE outbox_relays SET expires_at = clock_timestamp() - interval '1 second'")
+	vanish(t, pool)
 	successor := uuid.New()
-	held := lease(t, s, successor, time.Minute)
+	held := succeed(t, s, successor)
 	if len(held) != outbox.Lanes || held[0].Epoch != old[0].Epoch+1 {
 		t.Fatalf("successor got %d lanes, epoch %d after %d", len(held), held[0].Epoch, old[0].Epoch)
 	}
@@ -187,13 +186,13 @@ func TestSettleWithoutStatistics(t *testing.T) {
 		t.Logf("state %d: %d records in %s", state, len(outcomes), time.Since(began))
 	}
 	numbers, epochs := splitLanes(lanes)
-	for _, sql := range []string{s.sql.settleDelivered, s.sql.settleRetry, s.sql.settleDead} {
+	for _, sql := range []string{s.sql.settle.delivered, s.sql.settle.retry, s.sql.settle.dead} {
 		none := []string{}
-		args := []any{s.layout.Table, owner, numbers, epochs, []int64{1, 2}, []uuid.UUID{uuid.Nil, uuid.Nil}, []int32{0, 0}, []int32{}, []int64{}, none, none, outbox.DefaultTenant}
+		args := []any{s.layout.Table, owner, numbers, epochs, []int64{1, 2}, []uuid.UUID{uuid.Nil, uuid.Nil}, []int32{0, 0}, []int32{}, []int64{}, none, none, outbox.DefaultTenant, s.layout.Table}
 		switch sql {
-		case s.sql.settleDelivered:
+		case s.sql.settle.delivered:
 			args = args[:7]
-		case s.sql.settleRetry:
+		case s.sql.settle.retry:
 			args = args[:11]
 		default:
 			args[8] = none

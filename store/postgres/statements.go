@@ -15,9 +15,15 @@ var sqlFiles embed.FS
 
 // statements are the texts of sql/ with a layout's names filled in.
 type statements struct {
-	claim, claimOneByOne, claimUnreadable, settleDelivered, settleRetry, settleDead, settleApps string
-	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep                           string
-	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog                                  string
+	claim, claimOneByOne, claimUnreadable                             string
+	settle, settlePassing                                             settleStatements // the second passes over rows that are locked
+	settleApps, settleLeft                                            string
+	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep string
+	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog        string
+}
+
+type settleStatements struct {
+	delivered, retry, dead string
 }
 
 // parseSQL parses the files once: opening a store asks for them several times.
@@ -59,13 +65,22 @@ func statementsOf(l tables.Layout) (statements, error) {
 	}
 	q := quote(l)
 	for name, dst := range map[string]*string{
-		"claim": &s.claim, "settle_delivered": &s.settleDelivered, "settle_retry": &s.settleRetry, "settle_dead": &s.settleDead,
-		"settle_apps": &s.settleApps, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake,
+		"claim": &s.claim, "settle_delivered": &s.settle.delivered, "settle_retry": &s.settle.retry, "settle_dead": &s.settle.dead,
+		"settle_apps": &s.settleApps, "settle_left": &s.settleLeft, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake,
 		"lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep, "lease_durable": &s.leaseDurable, "lease_release": &s.leaseRelease,
 		"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
 		"backlog": &s.backlog,
 	} {
 		if *dst, err = render(t, name, q); err != nil {
+			return s, err
+		}
+	}
+	passing := q
+	passing.Passing = true
+	for name, dst := range map[string]*string{
+		"settle_delivered": &s.settlePassing.delivered, "settle_retry": &s.settlePassing.retry, "settle_dead": &s.settlePassing.dead,
+	} {
+		if *dst, err = render(t, name, passing); err != nil {
 			return s, err
 		}
 	}

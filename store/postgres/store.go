@@ -19,7 +19,9 @@ type Store struct {
 	intern     interner
 	claims     claimSize
 	fair       fairness
-	maxPayload int // bytes of a payload as text; a longer one is a defect
+	name       string // of the table in its leases: one, whatever the layout calls it
+	origin     uint64 // see outbox.Delivery
+	maxPayload int    // bytes of a payload as text; a longer one is a defect
 }
 
 // maxPayload is what jsonb itself can hold. Only numbers with large exponents are longer as text, up to 15,000 times: one message of them is more
@@ -46,6 +48,9 @@ func Open(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Store
 		return nil, err
 	}
 	if err := s.findFairness(ctx); err != nil {
+		return nil, err
+	}
+	if s.name, s.origin, err = identify(ctx, pool, layout.Table); err != nil {
 		return nil, err
 	}
 	return s, nil

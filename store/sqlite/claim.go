@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -37,13 +38,17 @@ func (s *Store) claimOldest(ctx context.Context, tx *sql.Tx, lanes int64, now st
 	if tx != nil {
 		stmt = tx.StmtContext(ctx, stmt)
 	}
-	records, _, err := s.read(ctx, stmt, limit.Bytes, lanes, now, limit.Records)
+	ask := limit.Records
+	if len(limit.WithoutKeys)+len(limit.WithoutEvents) > 0 {
+		ask = -1 // no limit: what is left out may be more than that, and is passed over row by row
+	}
+	records, _, err := s.read(ctx, stmt, limit, lanes, now, ask)
 	return records, err
 }
 
-// read runs a claim, and returns its records and the bytes of their payloads, at most maxBytes but for the first. Rows are read as they are asked for, so that what does not fit
+// read runs a claim, and returns its records and the bytes of their payloads, within limit. Rows are read as they are asked for, so that what does not fit
 // costs nothing.
-func (s *Store) read(ctx context.Context, stmt *sql.Stmt, maxBytes int, args ...any) (records []*outbox.Record, bytes int, err error) {
+func (s *Store) read(ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimit, args ...any) (records []*outbox.Record, bytes int, err error) {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return nil, 0, err
@@ -56,12 +61,15 @@ func (s *Store) read(ctx context.Context, stmt *sql.Stmt, maxBytes int, args ...
 			return nil, 0, err
 		}
 		size := len(row.payload.s)
-		if len(records) > 0 && bytes+size > maxBytes {
+		if len(records) == limit.Records || len(records) > 0 && bytes+size > limit.Bytes {
 			break
 		}
-		bytes += size
 		rec := new(outbox.Record)
 		s.decode(rec, &row)
+		if rec.Keyed && slices.Contains(limit.WithoutKeys, rec.OrderKey) || slices.Contains(limit.WithoutEvents, rec.ID) {
+			continue
+		}
+		bytes += size
 		records = append(records, rec)
 	}
 	return records, bytes, rows.Err()

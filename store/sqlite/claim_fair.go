@@ -72,7 +72,9 @@ func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox
 		if 2*len(records) >= limit.Records || bytes >= limit.Bytes {
 			return nil
 		}
-		rest, err := s.claimOldest(ctx, tx, bits, now, outbox.ClaimLimit{Records: limit.Records - len(records), Bytes: limit.Bytes - bytes})
+		more := limit
+		more.Records, more.Bytes = limit.Records-len(records), limit.Bytes-bytes
+		rest, err := s.claimOldest(ctx, tx, bits, now, more)
 		if err != nil {
 			return err
 		}
@@ -108,8 +110,10 @@ func (s *Store) readShares(ctx context.Context, tx *sql.Tx, lane int16, bits int
 	claim = tx.StmtContext(ctx, claim)
 	share := (limit.Records + len(tenants) - 1) / len(tenants)
 	shares := make([][]*outbox.Record, len(tenants))
+	each := limit
+	each.Records, each.Bytes = share, max(limit.Bytes/len(tenants), 1)
 	for i, tenant := range tenants {
-		if shares[i], _, err = s.read(ctx, claim, max(limit.Bytes/len(tenants), 1), bits, now, share, tenant, max(share, looksPerClaim/len(tenants))); err != nil {
+		if shares[i], _, err = s.read(ctx, claim, each, bits, now, share, tenant, max(share, looksPerClaim/len(tenants))); err != nil {
 			return nil, 0, err
 		}
 	}

@@ -48,6 +48,7 @@ func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 	if err != nil {
 		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, explain(err))
 	}
+	leased.Origin = s.origin
 	return leased, nil
 }
 
@@ -88,7 +89,7 @@ func (s *Store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 	if _, err := tx.ExecContext(ctx, enrol, args...); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, s.sql.leaseTake, append(at.args(), outbox.Lanes, !lapsed)...); err != nil {
+	if _, err := tx.ExecContext(ctx, s.sql.leaseTake, append(at.args(), outbox.Lanes, !lapsed && !r.Returning)...); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, s.sql.leaseSweep, at.table, at.owner, stamp(at.now.Add(-relaysKept)))

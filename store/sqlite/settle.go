@@ -22,21 +22,24 @@ const unsettledRetry = time.Hour
 
 // Settle implements outbox.EventStore. All outcomes are one transaction, and one fsync.
 //
-// If the file refuses the data of one of them (a check of a mapped table) that row waits, with the refusal as its error, and the others do not. Without this the lanes
-// would stand still until somebody removed the row.
+// If the file refuses one of them (a check of a mapped table, somebody's trigger) the others are settled. Its row then waits, with the refusal as its error; what the file does not even
+// take that for is returned as refused. Without this the lanes would stand still until somebody removed the row.
 func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
-	settled, err := s.settle(ctx, owner, lanes, outcomes)
+	settled, refusal, err := s.settle(ctx, owner, lanes, outcomes)
 	if err != nil {
 		return outbox.Settled{}, fmt.Errorf("settle in %s: %w", s.layout.Table, explain(err))
 	}
-	settled.Lost = len(outcomes) - settled.Delivered - settled.Retried - settled.Dead
+	settled.Lost = len(outcomes) - settled.Delivered - settled.Retried - settled.Dead - len(refusal.Outcomes)
+	if len(refusal.Outcomes) > 0 {
+		return settled, &refusal
+	}
 	return settled, nil
 }
 
-func (s *Store) settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (settled outbox.Settled, err error) {
+func (s *Store) settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (settled outbox.Settled, refusal outbox.RefusedError, err error) {
 	for _, p := range []*prepared{&s.sql.settleHeld, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleApps, &s.sql.settleLetter, &s.sql.settleDead} {
 		if _, err := p.on(ctx, s.db.write); err != nil {
-			return outbox.Settled{}, err
+			return outbox.Settled{}, refusal, err
 		}
 	}
 	err = s.db.inTx(ctx, func(tx *sql.Tx) error {
@@ -59,13 +62,13 @@ func (s *Store) settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane
 				return err
 			}
 		}
-		settled = t.settled
+		settled, refusal = t.settled, t.refusal
 		return nil
 	})
 	if err != nil {
-		return outbox.Settled{}, err
+		return outbox.Settled{}, outbox.RefusedError{}, err
 	}
-	return settled, nil
+	return settled, refusal, nil
 }
 
 // heldNow returns those of the lanes that owner holds at the epoch it knows, a bit each. They cannot change hands before the transaction ends.
@@ -104,6 +107,7 @@ type settling struct {
 	stmts map[*prepared]*sql.Stmt
 
 	settled outbox.Settled
+	refusal outbox.RefusedError
 }
 
 // run runs a statement for a record, and tells whether it changed anything.
@@ -148,10 +152,16 @@ func (t *settling) one(o *outbox.Outcome) (err error) {
 	if !ofTheData(err) {
 		return err
 	}
+	refusal := err
 	if ended := t.ended(err); ended != nil {
 		return ended
 	}
+	if o.State == outbox.Delivered && t.layout.DeliveredTo == "" { // nothing could say that it was, and it would be published again
+		t.refuse(o, refusal)
+		return nil
+	}
 	again := *o
+	again.Attempts = max(o.Attempts, o.Record.Attempts)
 	again.RetryIn, again.Failures = max(o.RetryIn, unsettledRetry), []outbox.Failure{{Error: err.Error()}}
 	changed, err = t.retry(&again)
 	if ofTheData(err) { // not even with that error
@@ -161,10 +171,24 @@ func (t *settling) one(o *outbox.Outcome) (err error) {
 		again.Failures = nil
 		changed, err = t.retry(&again)
 	}
+	if ofTheData(err) { // nor anything else
+		if ended := t.ended(err); ended != nil {
+			return ended
+		}
+		t.refuse(o, refusal)
+		return nil
+	}
 	if changed {
 		t.settled.Retried++
 	}
 	return err
+}
+
+func (t *settling) refuse(o *outbox.Outcome, refusal error) {
+	t.refusal.Outcomes = append(t.refusal.Outcomes, *o)
+	if t.refusal.Err == nil {
+		t.refusal.Err = refusal
+	}
 }
 
 // ended returns the refusal of a row if the whole transaction has ended with it, as raise(ROLLBACK) in somebody's trigger does, and a constraint that says ON CONFLICT ROLLBACK.

@@ -16,8 +16,9 @@ type Store struct {
 	layout     tables.Layout
 	sql        statements
 	fair       fairness
-	trusted    bool // the table's own checks see to it that payloads are JSON
-	maxPayload int  // bytes; a longer one is a defect
+	origin     uint64 // see outbox.Delivery
+	trusted    bool   // the table's own checks see to it that payloads are JSON
+	maxPayload int    // bytes; a longer one is a defect
 }
 
 // maxPayload is below what a broker answers by closing the connection, and so the whole relay would wait for ever (Redis: 512 MB).
@@ -38,7 +39,7 @@ func Open(ctx context.Context, db *DB, layout tables.Layout) (*Store, error) {
 	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, layout: layout, maxPayload: maxPayload}
+	s := &Store{db: db, layout: layout, origin: db.origin(layout.Table), maxPayload: maxPayload}
 	_, s.trusted = tables.SetOf[layout.Table]
 	columns, err := s.checkSchema(ctx)
 	if err != nil {

@@ -1,4 +1,4 @@
--- claim: the oldest undelivered rows of some lanes. $1 lanes, $2 limit.
+-- claim: the oldest undelivered rows of some lanes. $1 lanes, $2 limit, $3 keys and $4 ids to leave out.
 -- Locks nothing, writes nothing: who may read a lane is settled by the lease.
 -- Index: the partial one on the position of undelivered rows, in order, so that LIMIT stops it. claim_row.sql has the columns and the conditions.
 -- With Unreadable, everything of a size, shape or (in a mapped table) type that can make a row unreadable is left out.

@@ -1,7 +1,7 @@
 -- lanes: the relays of a table and what each should hold, as lease_held.sql reckons it. $1 table, $2 number of lanes. The share of one that is gone is 0. Locks nothing.
 -- Index: the primary keys.
 SELECT r.owner, r.name, r.joined_at, extract(epoch FROM r.expires_at - clock_timestamp())::float8 AS expires,
-       (SELECT count(*) FROM outbox_lanes l WHERE l.table_name = $1 AND l.owner = r.owner AND l.expires_at > clock_timestamp()) AS lanes,
+       (SELECT count(*) FROM outbox_lanes l WHERE l.table_name = $1 AND l.owner = r.owner AND greatest(l.expires_at, r.expires_at) > clock_timestamp()) AS lanes,
        CASE WHEN r.expires_at <= clock_timestamp() THEN 0
             ELSE (SELECT $2::int / count(*) + CASE WHEN count(*) FILTER (WHERE o.owner < r.owner) < $2::int % count(*) THEN 1 ELSE 0 END
                     FROM outbox_relays o WHERE o.table_name = $1 AND o.expires_at > clock_timestamp())

@@ -14,4 +14,6 @@ SET max_parallel_workers_per_gather = 0;
 SET work_mem = '64MB';
 SET plan_cache_mode = force_generic_plan;
 SET synchronous_commit = off;
+-- Nothing waits long for what somebody else holds locked: a settle passes over such rows, a lease does without.
+SET lock_timeout = '500ms';
 SET idle_in_transaction_session_timeout = '60s'

@@ -16,7 +16,8 @@ UPDATE {{.Table}} e
   FROM ({{template "found" .}}) o
  WHERE {{template "same_row" .}}
 
-{{- /* The rows to settle; n is where in the arrays. OFFSET 0 and ORDER BY are what makes it an index scan in that order, whatever the statistics say. */ -}}
+{{- /* The rows to settle; n is where in the arrays. OFFSET 0 and ORDER BY are what makes it an index scan in that order, whatever the statistics say.
+With Passing, rows that somebody else holds locked are not among them. It is not the usual form, because it writes the lock of every row before it writes the row. */ -}}
 {{define "found" -}}
     SELECT e.ctid AS at, e.tableoid AS part, width_bucket(e.{{.Position}}::bigint, $5::bigint[]) AS n
           FROM {{.Table}} e
@@ -28,6 +29,7 @@ UPDATE {{.Table}} e
            AND {{template "lane" .}} = ANY (ARRAY(SELECT lane FROM held))
          ORDER BY e.{{.Position}}
         OFFSET 0
+         {{- if .Passing}} FOR {{if .DeleteDead}}UPDATE{{else}}NO KEY UPDATE{{end}} SKIP LOCKED{{end}}
 {{- end}}
 
 {{- /* "undelivered" again, for a row that somebody has settled since it was found. */ -}}

@@ -1,0 +1,109 @@
+package outbox
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// What a worker remembers of its own publishes. A database that crashed may have forgotten the settles of its last moments, because their commits do not wait for
+// the disk (up to 0.6 s with PostgreSQL's default wal_writer_delay), and a standby that is promoted those that it had not received yet. Such records are claimed again, however long
+// the database was away; a sink's own memory may have run out by then. They are settled again, and not published.
+//
+// No other relay needs to know: whoever takes a lane over does so in a later commit than the holder's settles, so that a database which still knows of the one knows
+// of the others.
+const (
+	recallTime    = time.Minute // of a database that answers; twice that at most
+	recallRecords = 1 << 16     // deliveries; twice that at most, some 7 MB
+	// An interval between two claims counts for this much at most: an outage is not time in which the database could have learned anything.
+	recallStep = time.Second
+)
+
+// recall is the memory of one worker, in two generations: what is published goes into the younger, and when that is full or old it takes the place of the other.
+type recall struct {
+	young, old map[recalled]struct{}
+	age        time.Duration // of young
+	seen       time.Time     // the last sign of life of the database
+}
+
+// recalled is one delivery that a sink has taken: an operator's replay is another one.
+type recalled struct {
+	id          uuid.UUID
+	destination uint64 // its hash, with the generation
+}
+
+func recalledOf(d *Delivery) recalled {
+	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
+	h := uint64(offset)
+	for i := 0; i < len(d.Destination); i++ {
+		h = (h ^ uint64(d.Destination[i])) * prime
+	}
+	return recalled{id: d.ID, destination: (h ^ uint64(d.Generation)) * prime}
+}
+
+// answered notes that the database answers.
+func (r *recall) answered(now time.Time) {
+	if !r.seen.IsZero() {
+		r.age += min(now.Sub(r.seen), recallStep)
+	}
+	r.seen = now
+	if r.age >= recallTime {
+		r.turnOver()
+	}
+}
+
+func (r *recall) turnOver() {
+	r.old, r.young = r.young, r.old
+	clear(r.young)
+	r.age = 0
+}
+
+// published remembers what a sink has taken.
+func (r *recall) published(batch []Delivery, results []Result) {
+	for i := range batch {
+		if results[i].Err != nil {
+			continue
+		}
+		if r.young == nil {
+			r.young = map[recalled]struct{}{}
+		}
+		r.young[recalledOf(&batch[i])] = struct{}{}
+	}
+	if len(r.young) >= recallRecords {
+		r.turnOver()
+	}
+}
+
+func (r *recall) knows(d *Delivery) bool {
+	if len(r.young)+len(r.old) == 0 {
+		return false
+	}
+	key := recalledOf(d)
+	if _, ok := r.young[key]; ok {
+		return true
+	}
+	_, ok := r.old[key]
+	return ok
+}
+
+// strike takes out of a batch what was published before, and adds it to what its records were delivered to. owner is as in Relay.route.
+func (r *recall) strike(batch []Delivery, owner []int) (left []Delivery, leftOwner []int, struck int) {
+	first := slices.IndexFunc(batch, func(d Delivery) bool { return r.knows(&d) })
+	if first < 0 {
+		return batch, owner, 0
+	}
+	left, leftOwner = batch[:first], owner[:first]
+	for i := first; i < len(batch); i++ {
+		d := batch[i]
+		if !r.knows(&d) {
+			left, leftOwner = append(left, d), append(leftOwner, owner[i])
+			continue
+		}
+		if !slices.Contains(d.DeliveredTo, d.Destination) {
+			d.DeliveredTo = append(slices.Clip(d.DeliveredTo), d.Destination)
+		}
+		struck++
+	}
+	return left, leftOwner, struck
+}

@@ -1,0 +1,109 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// A database that is well may still refuse to record what became of an event: somebody holds its row locked, a trigger, a policy or a time limit says no. Such
+// outcomes wait in the worker and are tried again; their keys wait with them, and all others go on. They are tried in the worker and not published again, because
+// what was published stays published.
+const (
+	firstUnsettledRetry = time.Second
+	maxUnsettledRetry   = 5 * time.Second
+	unsettledBatches    = 8 // of outcomes that may wait, before nothing more is claimed: each may be a message that was sent
+)
+
+// unsettled are the outcomes that wait in one worker.
+type unsettled struct {
+	waiting []waitingOutcome
+	logged  time.Time
+}
+
+type waitingOutcome struct {
+	Outcome
+	lane  Lane // the one it was published under; once another relay holds it the outcome is that one's
+	pause time.Duration
+	due   time.Time
+}
+
+// add keeps refused outcomes, which were to be settled under lanes.
+func (u *unsettled) add(refused []Outcome, lanes []Lane, now time.Time) {
+	for _, o := range refused {
+		i := slices.IndexFunc(lanes, func(l Lane) bool { return l.Number == o.Record.Lane })
+		if i < 0 {
+			continue
+		}
+		pause := min(firstUnsettledRetry<<min(o.Refused, 8), maxUnsettledRetry)
+		o.Refused++
+		u.waiting = append(u.waiting, waitingOutcome{Outcome: o, lane: lanes[i], pause: pause, due: now.Add(pause)})
+	}
+}
+
+// due takes out what is to be tried again, and drops what was published under a lane that is held no more.
+func (u *unsettled) due(lanes []Lane, now time.Time) (again []Outcome) {
+	u.waiting = slices.DeleteFunc(u.waiting, func(w waitingOutcome) bool {
+		if !slices.ContainsFunc(lanes, func(l Lane) bool { return l.Number == w.lane.Number && l.Epoch == w.lane.Epoch }) {
+			return true
+		}
+		if now.Before(w.due) {
+			return false
+		}
+		again = append(again, w.Outcome)
+		return true
+	})
+	return again
+}
+
+// exclude leaves the events that wait, and what is behind them in their keys, out of a claim.
+func (u *unsettled) exclude(limit ClaimLimit) ClaimLimit {
+	for i := range u.waiting {
+		if r := u.waiting[i].Record; !r.Keyed {
+			limit.WithoutEvents = append(limit.WithoutEvents, r.ID)
+		} else if !slices.Contains(limit.WithoutKeys, r.OrderKey) {
+			limit.WithoutKeys = append(limit.WithoutKeys, r.OrderKey)
+		}
+	}
+	return limit
+}
+
+// refused keeps what the database did not take of a settle, and tells about it once a minute.
+func (w *worker) refused(refusal *RefusedError, lanes []Lane) {
+	now := time.Now()
+	w.unsettled.add(refusal.Outcomes, lanes, now)
+	if len(refusal.Outcomes) == 0 || now.Sub(w.unsettled.logged) < time.Minute && !w.unsettled.logged.IsZero() {
+		return
+	}
+	w.unsettled.logged = now
+	rec := refusal.Outcomes[0].Record
+	w.cfg.Logger.Warn("the database does not record what became of some events; they and their keys wait, the others go on", "table", w.cfg.Name, "worker", w.number,
+		"waiting", len(w.unsettled.waiting), "event", rec.ID, "key", rec.AggregateID, "error", refusal.Err)
+}
+
+// settleAgain tries what the database refused before and is due. Nothing is published for it.
+func (w *worker) settleAgain(ctx context.Context, lanes []Lane) error {
+	if len(w.unsettled.waiting) == 0 {
+		return nil
+	}
+	again := w.unsettled.due(lanes, time.Now())
+	if len(again) > 0 {
+		limited, cancel := context.WithTimeout(ctx, w.cfg.DatabaseTimeout)
+		defer cancel()
+		settled, err := w.store.Settle(limited, w.owner, lanes, again)
+		var refusal *RefusedError
+		switch {
+		case errors.As(err, &refusal):
+			w.refused(refusal, lanes)
+		case err != nil:
+			w.unsettled.add(again, lanes, time.Now())
+			return err
+		}
+		w.report(BatchReport{Table: w.cfg.Name, Settled: settled})
+	}
+	if len(w.unsettled.waiting) >= unsettledBatches*w.cfg.BatchRecords {
+		return errors.New("settle: the database records the outcome of no more events, so none are claimed; the log has its reason")
+	}
+	return nil
+}
