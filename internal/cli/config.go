@@ -170,7 +170,7 @@ and token. It does not ask the servers; outbox serve --listen tells what they sa
 	return cmd
 }
 
-// checked checks settings, and warns of what may have been meant as one.
+// checked checks settings, and warns of what may have been meant as one and of a window that is too short.
 func (a *app) checked(c *config.Config, needs config.Need) error {
 	if err := c.Check(needs); err != nil {
 		return err
@@ -181,6 +181,9 @@ func (a *app) checked(c *config.Config, needs config.Need) error {
 	}
 	for _, name := range c.Ignored() {
 		log.Warn("a variable is no setting of any command and is ignored", "variable", name, "see", "outbox config print")
+	}
+	if short := c.ShortWindow(needs); short != "" {
+		log.Warn(short)
 	}
 	return nil
 }

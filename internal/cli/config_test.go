@@ -118,3 +118,20 @@ func TestConfigValidate(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)
 	}
 }
+
+// A duplicate window that is too short for the lease is said at start and by validate, and does not keep a relay from starting.
+func TestShortWindow(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: "postgres://db/shop", redis: "redis://h"}
+	for _, command := range []string{"relay", "serve"} {
+		r := e.run("", "config", "validate", "--for", command, "--dedup-window", "20s", "--lease-ttl", "30s")
+		if r.code != 0 {
+			t.Errorf("exit code %d:\n%s", r.code, r.err)
+		}
+		contains(t, r.err, "WARN", "dedup-window is 20s", "lease-ttl of 30s", "--dedup-window 55s or more")
+	}
+	if r := e.run("", "config", "validate", "--for", "database", "--dedup-window", "20s"); r.err != "" {
+		t.Errorf("it was said for a command without a relay: %s", r.err)
+	}
+	contains(t, e.ok("", "config", "print"), "dedup_prefix", "outbox:seen:")
+}

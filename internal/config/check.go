@@ -130,7 +130,7 @@ func (c *Config) checkServing(problems *Error) {
 		d     time.Duration
 		least time.Duration
 	}{{"poll-min", c.PollMin, time.Millisecond}, {"poll-max", c.PollMax, time.Millisecond}, {"lease-ttl", c.LeaseTTL, time.Second},
-		{"backoff-base", c.BackoffBase, time.Millisecond}, {"backoff-cap", c.BackoffCap, c.BackoffBase}, {"dedup-window", c.DedupWindow, 0}} {
+		{"backoff-base", c.BackoffBase, time.Millisecond}, {"backoff-cap", c.BackoffCap, c.BackoffBase}} {
 		if f.d < f.least {
 			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
 		}
@@ -141,6 +141,7 @@ func (c *Config) checkServing(problems *Error) {
 	if c.RecoveryRate < 0 {
 		problems.add("recovery-rate is %d, must be 1 or more, or 0 for no limit: %s", c.RecoveryRate, set("recovery-rate"))
 	}
+	c.checkDedup(problems)
 	c.retryEntries(problems)
 	if c.PollMin > c.PollMax {
 		problems.add("poll-min (%s) is above poll-max (%s): %s", c.PollMin, c.PollMax, set("poll-max"))

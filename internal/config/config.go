@@ -41,6 +41,7 @@ type Config struct {
 	Retry         []any             `koanf:"retry"` // exceptions for destinations, not yet decoded; in the file of --config only
 	RecoveryRate  int               `koanf:"recovery_rate"`
 	DedupWindow   time.Duration     `koanf:"dedup_window"`
+	DedupPrefix   string            `koanf:"dedup_prefix"`
 	Listen        string            `koanf:"listen"`
 	Retention     Retention         `koanf:",squash"`
 	Serve         Serve             `koanf:",squash"`
@@ -107,6 +108,7 @@ func Relay() *pflag.FlagSet {
 	fs.Duration("backoff-cap", 15*time.Minute, "longest `wait` between attempts")
 	fs.Int("recovery-rate", 20_000, "most `events` a second after Redis was away for 5s or more, until what had gathered is delivered; 0: as many as possible")
 	fs.Duration("dedup-window", 2*time.Minute, "how `long` Redis, or the process with --memory, remembers event ids to refuse a second copy; 0: not at all")
+	fs.String("dedup-prefix", "outbox:seen:", "what the `names` of Redis's keys for that begin with; relays with different ones do not refuse each other's copies")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
 	return fs
 }

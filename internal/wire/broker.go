@@ -69,7 +69,7 @@ func (b redisBroker) sink(ctx context.Context) (brokerSink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := redispubsub.Open(ctx, b.cfg.Redis, redispubsub.Config{Window: window(b.cfg), Envelope: envelope})
+	s, err := redispubsub.Open(ctx, b.cfg.Redis, redispubsub.Config{Window: window(b.cfg), Prefix: b.cfg.DedupPrefix, Envelope: envelope})
 	if err == nil {
 		return s, nil
 	}

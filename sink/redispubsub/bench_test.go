@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,7 +23,7 @@ func BenchmarkPublish(b *testing.B) {
 	for _, mode := range []struct {
 		name string
 		cfg  Config
-	}{{"window", Config{}}, {"off", Config{Window: -1}}} {
+	}{{"window", Config{}}, {"hour", Config{Window: time.Hour}}, {"off", Config{Window: -1}}} {
 		b.Run(mode.name, func(b *testing.B) {
 			server := testenv.RedisServer(b)
 			sink, admin := open(b, server, mode.cfg)

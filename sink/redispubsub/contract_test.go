@@ -13,7 +13,7 @@ import (
 
 // rights are the least a user needs, as the package comment lists them.
 var rights = []any{"resetkeys", "~outbox:seen:*", "resetchannels", "&suite:*", "-@all",
-	"+evalsha", "+eval", "+time", "+sismember", "+sadd", "+srem", "+pexpireat", "+publish", "+ping"}
+	"+evalsha", "+eval", "+time", "+smismember", "+exists", "+pttl", "+sadd", "+srem", "+pexpireat", "+publish", "+ping"}
 
 func TestSinkContract(t *testing.T) {
 	for _, tt := range []struct {

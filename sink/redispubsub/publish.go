@@ -3,6 +3,7 @@ package redispubsub
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -14,48 +15,126 @@ import (
 // ones about the same.
 const (
 	maxDeliveries = 1000
-	maxBytes      = 4 << 20 // of payload; a single larger one goes alone
+	maxBytes      = 4 << 20 // a single larger delivery goes alone; less while the server does not take as much, see limits
 )
 
-// Publish implements outbox.Sink. An error about the batch (no answer, no writes, no rights) is of class
-// outbox.ClassUnavailable and may leave deliveries published: they are answered as duplicates when they come again within the window.
-// A channel that the user may not publish to is that delivery's own, retryable error.
+// Publish implements outbox.Sink. A call that fails although the server takes others is sent again in parts, down to the one
+// delivery that fails alone: that is the delivery's own, retryable error, and so is a channel that the user may not publish
+// to. Where the server takes nothing (no answer, no writes, no rights) the error is of class outbox.ClassUnavailable. Either may leave
+// deliveries published: they are answered as duplicates when they come again within the window.
+//
+// Deliveries larger than a call may be go last, so that the others need not wait for them.
 //
 // It returns as soon as ctx ends. The round trip it then gives up on is waited for by Close.
 func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	results := make([]outbox.Result, len(batch))
-	var failed failedKeys
-	// Rounds follow each other, they are not pipelined: what follows a failed delivery of its key may be in the next one.
-	for from := 0; from < len(batch); {
-		if ctx.Err() != nil {
-			refuse(results[from:], interrupted(ctx))
-			break
-		}
-		r := s.take()
-		next := r.load(s, batch, from, failed, results)
-		if !s.send(ctx, r) {
-			refuse(results[from:], interrupted(ctx)) // r is not given back: the round trip still uses it
-			break
-		}
-		err := r.settle(s, batch, results)
-		s.give(r)
-		if err != nil {
-			refuse(results[next:], err)
-			break
-		}
-		if next < len(batch) {
-			failed.note(batch[from:next], results[from:next])
-			fault.Hit(fault.MidBatch)
-		}
-		from = next
+	p := &publication{Sink: s, batch: batch, results: make([]outbox.Result, len(batch))}
+	all := make([]int, len(batch))
+	for i := range all {
+		all[i] = i
 	}
-	return results
+	p.send(ctx, all)
+	p.last = true
+	p.send(ctx, p.large)
+	return p.results
 }
 
-// send makes the round trip and tells whether it was over before ctx was.
+// publication is one call of Publish.
+type publication struct {
+	*Sink
+	batch   []outbox.Delivery
+	results []outbox.Result
+	failed  keys          // of which nothing later is published
+	large   []int         // deliveries to be sent after all others, and those behind them in their keys
+	behind  keys          // of the large ones
+	last    bool          // it is their turn
+	down    map[int]error // of the slots that take nothing
+	blamed  int           // deliveries that failed alone
+}
+
+// send publishes the deliveries of these indexes, which ascend, in as many rounds as it takes.
+//
+// Rounds follow each other, they are not pipelined: what follows a failed delivery of its key may be in the next one.
+func (p *publication) send(ctx context.Context, todo []int) {
+	for len(todo) > 0 {
+		if ctx.Err() != nil {
+			p.answer(todo, interrupted(ctx))
+			return
+		}
+		r := p.take()
+		todo = todo[r.load(p, todo):]
+		p.round(ctx, r)
+		if len(todo) > 0 {
+			fault.Hit(fault.MidBatch)
+		}
+	}
+}
+
+// round sends r, and again in parts what of it fails. r is not to be used afterwards.
+func (p *publication) round(ctx context.Context, r *round) {
+	alone := len(r.used) == 1
+	failures := p.trip(ctx, r)
+	if len(failures) == 0 {
+		return
+	}
+	if ctx.Err() != nil {
+		for _, f := range failures {
+			p.answer(f.deliveries, interrupted(ctx))
+		}
+		return
+	}
+	dead := p.witness(ctx, failures)
+	for n, f := range failures {
+		switch {
+		case dead[n]:
+			err := p.unavailable(f.err)
+			p.answer(f.deliveries, err)
+			if p.down == nil {
+				p.down = map[int]error{}
+			}
+			p.down[p.slot(f.lanes[0])] = err
+		case !alone: // another call of its connection may be what broke it
+			p.send(ctx, f.deliveries)
+		default:
+			p.reduce(ctx, f)
+		}
+	}
+}
+
+// failure is a call that failed as a whole. Whatever it was (no reply in time, a closed connection, OOM, a reply that nobody
+// understands), what it has published is unknown.
+type failure struct {
+	lanes, deliveries []int
+	size              int
+	err               error
+}
+
+// trip makes the round trip and answers the deliveries of the calls that did not fail. r is not to be used afterwards.
+//
+// It takes three quarters of the time that is left at most. The rest is for finding out what it was, if it failed.
+func (p *publication) trip(ctx context.Context, r *round) (failures []failure) {
+	ctx, cancel := part(ctx)
+	defer cancel()
+	over := p.exchange(ctx, r)
+	for _, c := range r.used {
+		err := ctx.Err()
+		if over {
+			if err = c.answer(p.batch, p.results); err == nil {
+				p.failed.note(p, c.deliveries)
+				continue
+			}
+		}
+		failures = append(failures, failure{slices.Clone(c.lanes), slices.Clone(c.deliveries), c.size, err})
+	}
+	if over { // else the round trip still uses it
+		p.give(r)
+	}
+	return failures
+}
+
+// exchange makes the round trip and tells whether it was over before ctx was.
 //
 // go-redis ends a read at ctx's deadline but does not notice its cancellation, so the wait for it is here.
-func (s *Sink) send(ctx context.Context, r *round) bool {
+func (s *Sink) exchange(ctx context.Context, r *round) bool {
 	if len(r.used) == 0 {
 		return true
 	}
@@ -76,36 +155,44 @@ func interrupted(ctx context.Context) error {
 	return outbox.Unavailable(fmt.Errorf("publish to Redis: %w", ctx.Err()))
 }
 
-// refuse answers with err whatever has no answer yet.
-func refuse(results []outbox.Result, err error) {
-	for i := range results {
-		if results[i] == (outbox.Result{}) {
-			results[i].Err = err
-		}
+func (s *Sink) unavailable(err error) error {
+	return outbox.Unavailable(fmt.Errorf("run script on Redis: %w", s.password.hide(err)))
+}
+
+// answer gives deliveries that have no answer yet err.
+func (p *publication) answer(deliveries []int, err error) {
+	for _, i := range deliveries {
+		p.results[i] = outbox.Result{Err: err}
 	}
 }
 
-// failedKeys holds the first failed event of each key, so that later rounds publish no later event of it. Within a round
-// the script does the same.
-type failedKeys map[int64]uuid.UUID
+// keys holds an event of each of some ordering keys. Later events of such a key are held back by it: in failed because
+// the event failed, in behind because it goes last. Within a call the script does the first.
+type keys map[int64]uuid.UUID
 
-func (f failedKeys) hold(d *outbox.Delivery) bool {
-	if len(f) == 0 || !d.Keyed {
+func (k keys) hold(d *outbox.Delivery) bool {
+	if len(k) == 0 || !d.Keyed {
 		return false
 	}
-	id, ok := f[d.OrderKey]
+	id, ok := k[d.OrderKey]
 	return ok && id != d.ID // the same event's other destinations go out
 }
 
-func (f *failedKeys) note(batch []outbox.Delivery, results []outbox.Result) {
-	for i := range batch {
-		d := &batch[i]
-		if results[i].Err == nil || !d.Keyed || f.hold(d) {
-			continue
+func (k *keys) add(d *outbox.Delivery) {
+	if !d.Keyed || k.hold(d) {
+		return
+	}
+	if *k == nil {
+		*k = keys{}
+	}
+	(*k)[d.OrderKey] = d.ID
+}
+
+// note adds those of the deliveries that failed.
+func (k *keys) note(p *publication, deliveries []int) {
+	for _, i := range deliveries {
+		if p.results[i].Err != nil {
+			k.add(&p.batch[i])
 		}
-		if *f == nil {
-			*f = failedKeys{}
-		}
-		(*f)[d.OrderKey] = d.ID
 	}
 }

@@ -8,26 +8,13 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// settle answers the deliveries of r. Its error is that of a call which failed as a whole; other calls are answered all the
-// same.
-func (r *round) settle(s *Sink, batch []outbox.Delivery, results []outbox.Result) error {
-	var failure error
-	for _, c := range r.used {
-		reply, err := c.reply.Result()
-		if err == nil {
-			err = answer(reply, c.deliveries, batch, results)
-		}
-		if err == nil {
-			continue
-		}
-		// Whatever it is (no connection, no reply in time, OOM, READONLY, LOADING, CLUSTERDOWN, NOPERM for the script, a reply
-		// nobody understands), it is no single event's fault, and what was published is unknown.
-		failure = outbox.Unavailable(fmt.Errorf("run script on Redis: %w", s.password.hide(err)))
-		for _, i := range c.deliveries {
-			results[i] = outbox.Result{Err: failure}
-		}
+// answer answers the deliveries of c as the script has. An error is that of the whole call.
+func (c *call) answer(batch []outbox.Delivery, results []outbox.Result) error {
+	reply, err := c.reply.Result()
+	if err != nil {
+		return err
 	}
-	return failure
+	return answer(reply, c.deliveries, batch, results)
 }
 
 // What the script says of a delivery that it did not publish, unless it is an error's text.

@@ -20,6 +20,7 @@ type round struct {
 	buf   []byte // members, channels and messages of all calls
 	calls [outbox.Lanes]call
 	used  []*call
+	large bool // one delivery that is larger than a call may be
 }
 
 // call is one run of the script.
@@ -29,6 +30,7 @@ type call struct {
 	position   [outbox.Lanes]uint8 // of a lane in KEYS, from 1
 	about      piece
 	pieces     []piece
+	size       int // of the pieces
 	args       []any
 	reply      *redis.Cmd
 }
@@ -65,52 +67,81 @@ type piece []byte
 // MarshalBinary is how go-redis asks for the bytes.
 func (p *piece) MarshalBinary() ([]byte, error) { return *p, nil }
 
-// load fills r with deliveries of batch from index from on, up to the bounds of a round, and returns the index after the
-// last. Those behind a failed event of their key are answered and left out.
-func (r *round) load(s *Sink, batch []outbox.Delivery, from int, failed failedKeys, results []outbox.Result) (next int) {
+// load fills r with deliveries of todo, up to the bounds of a round, and returns how many of todo are done with: answered
+// because nothing can be published of their slot or key, put off until it is the turn of the large ones, or in r.
+func (r *round) load(p *publication, todo []int) int {
+	r.reset()
+	count, limit := 0, p.limits.callBytes()
+	for n, i := range todo {
+		d := &p.batch[i]
+		lane := int(uint16(d.Lane) % outbox.Lanes)
+		slot := p.slot(lane)
+		if err := p.down[slot]; err != nil {
+			p.results[i].Err = err
+			continue
+		}
+		if p.failed.hold(d) {
+			p.results[i].Err = outbox.ErrNotAttempted
+			continue
+		}
+		if !p.last && (len(d.Payload) > limit || p.behind.hold(d)) {
+			p.large = append(p.large, i)
+			p.behind.add(d)
+			continue
+		}
+		if count > 0 && (count == maxDeliveries || len(r.buf)+len(d.Payload) > limit) {
+			return n
+		}
+		count++
+		r.large = len(d.Payload) > limit
+		r.buf = r.use(slot).add(r.buf, i, lane, d, p.envelope)
+	}
+	return len(todo)
+}
+
+// slot is which call of a round a lane's deliveries go into.
+func (s *Sink) slot(lane int) int {
+	if s.cluster {
+		return lane
+	}
+	return 0
+}
+
+// use returns the call of a slot.
+func (r *round) use(slot int) *call {
+	c := &r.calls[slot]
+	if len(c.lanes) == 0 {
+		r.used = append(r.used, c)
+	}
+	return c
+}
+
+func (r *round) reset() {
 	for _, c := range r.used {
 		c.reset()
 	}
-	r.buf, r.used = r.buf[:0], r.used[:0]
-	count, size := 0, 0
-	for i := from; i < len(batch); i++ {
-		d := &batch[i]
-		if failed.hold(d) {
-			results[i].Err = outbox.ErrNotAttempted
-			continue
-		}
-		if count > 0 && (count == maxDeliveries || size+len(d.Payload) > maxBytes) {
-			return i
-		}
-		count++
-		size += len(d.Payload)
-		lane := int(uint16(d.Lane) % outbox.Lanes)
-		c := &r.calls[0]
-		if s.cluster {
-			c = &r.calls[lane]
-		}
-		if len(c.deliveries) == 0 {
-			r.used = append(r.used, c)
-		}
-		r.buf = c.add(r.buf, i, lane, d, s.envelope)
-	}
-	return len(batch)
+	r.buf, r.used, r.large = r.buf[:0], r.used[:0], false
 }
 
 func (c *call) reset() {
 	for _, lane := range c.lanes {
 		c.position[lane] = 0
 	}
-	c.deliveries, c.lanes, c.about, c.pieces, c.reply = c.deliveries[:0], c.lanes[:0], c.about[:0], c.pieces[:0], nil
+	c.deliveries, c.lanes, c.about, c.pieces, c.size, c.reply = c.deliveries[:0], c.lanes[:0], c.about[:0], c.pieces[:0], 0, nil
+}
+
+// place makes lane one of KEYS.
+func (c *call) place(lane int) {
+	if c.position[lane] == 0 {
+		c.lanes = append(c.lanes, lane)
+		c.position[lane] = uint8(len(c.lanes))
+	}
 }
 
 // add appends a delivery, in the format that publish.lua describes. Pieces taken from buf stay valid when it grows, because
 // nothing is written to them afterwards.
 func (c *call) add(buf []byte, i, lane int, d *outbox.Delivery, envelope outbox.Envelope) []byte {
-	if c.position[lane] == 0 {
-		c.lanes = append(c.lanes, lane)
-		c.position[lane] = uint8(len(c.lanes))
-	}
+	c.place(lane)
 	keyed, key := byte(0), uint64(0)
 	if d.Keyed {
 		keyed, key = 1, uint64(d.OrderKey)
@@ -127,19 +158,22 @@ func (c *call) add(buf []byte, i, lane int, d *outbox.Delivery, envelope outbox.
 	message := len(buf)
 	buf = envelope(buf, d)
 	c.pieces = append(c.pieces, buf[at:channel], buf[channel:message], buf[message:])
+	c.size += len(buf) - at
 	return buf
 }
 
-// copyHash is FNV-1a over what, beside the event id, tells two deliveries apart. It must never change: the members of the
-// sets are compared between versions of this program while it is being rolled out.
+// copyHash is FNV-1a over what, beside the event id, tells two deliveries apart. It must not change: the members of the
+// sets are compared between versions of this program while it is being rolled out. (It did once, for Origin.)
 func copyHash(d *outbox.Delivery) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
 	for i := 0; i < len(d.Destination); i++ {
 		h = (h ^ uint64(d.Destination[i])) * prime
 	}
-	for shift := 0; shift < 64; shift += 8 { // all 8 bytes: fewer would make ("a", 256) and ("a\x00", 1) the same
-		h = (h ^ uint64(d.Generation)>>shift&0xff) * prime
+	for _, number := range [...]uint64{uint64(d.Generation), d.Origin} {
+		for shift := 0; shift < 64; shift += 8 { // all 8 bytes: fewer would make ("a", 256) and ("a\x00", 1) the same
+			h = (h ^ number>>shift&0xff) * prime
+		}
 	}
 	return h
 }
@@ -152,7 +186,20 @@ func (once) NoRetry() bool { return true }
 
 // roundTrip runs the calls of r, each with its own outcome.
 func (s *Sink) roundTrip(ctx context.Context, r *round) {
-	s.run(ctx, r.used, "evalsha", script.Hash())
+	client := s.client
+	if r.large {
+		apart, err := s.apart(ctx, r.used[0].lanes[0])
+		if err != nil {
+			r.used[0].reply = redis.NewCmd(ctx)
+			r.used[0].reply.SetErr(err)
+			return
+		}
+		if apart != nil {
+			defer func() { _ = apart.Close() }() // closing a connection that has done its work
+			client = apart
+		}
+	}
+	s.run(ctx, client, r.used, "evalsha", script.Hash())
 	// Redis forgets scripts (restart, SCRIPT FLUSH, fail-over). It has run nothing then, so sending again is safe; EVAL brings
 	// the source, and loads it, in the same trip and to the right node of a Cluster, where SCRIPT LOAD would take one more.
 	var again []*call
@@ -162,18 +209,39 @@ func (s *Sink) roundTrip(ctx context.Context, r *round) {
 		}
 	}
 	if len(again) > 0 {
-		s.run(ctx, again, "eval", source)
+		s.run(ctx, client, again, "eval", source)
 	}
 }
 
-func (s *Sink) run(ctx context.Context, calls []*call, command, what string) {
-	pipe := s.client.Pipeline()
+// apart returns a client for one large call to where the lane is. Redis keeps a buffer of the call's size for the connection's next
+// one, for two seconds (measured: with 25 MB at maxmemory 24mb it takes no writes meanwhile), unless the connection is
+// closed. It is nil where the client is of somebody else's making.
+func (s *Sink) apart(ctx context.Context, lane int) (*redis.Client, error) {
+	var options redis.Options
+	switch client := s.client.(type) {
+	case *redis.ClusterClient:
+		node, err := client.MasterForKey(ctx, s.keys[lane].(string))
+		if err != nil {
+			return nil, err
+		}
+		options = *node.Options()
+	case *redis.Client:
+		options = *client.Options()
+	default:
+		return nil, nil
+	}
+	options.MaxRetries, options.PoolSize, options.MinIdleConns = -1, 1, 0
+	return redis.NewClient(&options), nil
+}
+
+func (s *Sink) run(ctx context.Context, client redis.UniversalClient, calls []*call, command, what string) {
+	pipe := client.Pipeline()
 	for _, c := range calls {
 		c.args = append(c.args[:0], command, what, len(c.lanes))
 		for _, lane := range c.lanes {
 			c.args = append(c.args, s.keys[lane])
 		}
-		c.args = append(c.args, s.window, &c.about)
+		c.args = append(c.args, s.window, s.period, &c.about)
 		for i := range c.pieces {
 			c.args = append(c.args, &c.pieces[i])
 		}

@@ -1,0 +1,172 @@
+package redispubsub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+)
+
+const (
+	// A delivery has failed alone so often, each time before a witness that was answered, when it is blamed. The pauses
+	// are for a connection that is cut again and again: it must not cost the delivery an attempt.
+	maxStrikes  = 3
+	strikePause = 100 * time.Millisecond // and twice that before the third
+	// Strikes are remembered of so many deliveries.
+	keptStrikes = 1000
+
+	witnessTimeout = time.Second
+	// A witness is as large as the call that it stands for, up to this: a connection that breaks after so many bytes breaks under
+	// both. No server refuses calls of this size (the least that Redis can be limited to is 1 MiB).
+	maxPadding = 16 << 10
+
+	minLimit  = 16 << 10    // calls are not made smaller for the server's sake
+	growAfter = time.Minute // twice as large a call is tried again
+)
+
+var padding = make(piece, maxPadding)
+
+// witness tells of each failed call whether the server takes nothing where that call went. It is the same script with the
+// same keys and no deliveries, so it asks the same node of a Cluster whether it takes writes to the same slot.
+func (p *publication) witness(ctx context.Context, failures []failure) (dead []bool) {
+	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
+	defer cancel()
+	r := p.take()
+	r.reset()
+	for _, f := range failures {
+		c := r.use(p.slot(f.lanes[0]))
+		for _, lane := range f.lanes {
+			c.place(lane)
+		}
+		c.pieces = append(c.pieces, padding[:min(f.size, maxPadding)])
+	}
+	over := p.exchange(ctx, r)
+	dead = make([]bool, len(failures))
+	for n := range failures {
+		dead[n] = !over || r.used[n].answer(nil, nil) != nil
+	}
+	if over {
+		p.give(r)
+	}
+	return dead
+}
+
+// reduce sends the deliveries of a call that failed although the server lives again, in two calls, or answers the one delivery that
+// it had.
+func (p *publication) reduce(ctx context.Context, f failure) {
+	half := len(f.deliveries) / 2
+	if half == 0 {
+		p.strike(ctx, f)
+		return
+	}
+	blamed, before := p.blamed, p.limits.shrink(f.size)
+	p.send(ctx, f.deliveries[:half])
+	p.send(ctx, f.deliveries[half:])
+	if p.blamed > blamed {
+		p.limits.restore(before) // it was not for the call's size
+	}
+}
+
+// strike tries a delivery again that has failed alone, until it is blamed.
+func (p *publication) strike(ctx context.Context, f failure) {
+	i := f.deliveries[0]
+	d := &p.batch[i]
+	strikes := p.limits.strike(d)
+	if strikes >= maxStrikes {
+		p.blamed++
+		p.answer(f.deliveries, fmt.Errorf("publish to channel %q: Redis answers, but not to this event (%d bytes of payload) sent alone: %w",
+			d.Destination, len(d.Payload), p.password.hide(f.err)))
+		p.failed.add(d)
+		return
+	}
+	// What was too slow would not be faster in the time that is left. It is tried again at its next turn.
+	if isTimeout(f.err) || !pause(ctx, time.Duration(strikes)*strikePause) {
+		p.answer(f.deliveries, p.unavailable(f.err))
+		p.failed.add(d)
+		return
+	}
+	p.send(ctx, f.deliveries)
+}
+
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// part returns a context that has three quarters of the time that ctx has left.
+func part(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
+}
+
+// limits is what the sink has found out about what the server takes.
+type limits struct {
+	mu      sync.Mutex
+	bytes   int       // of a call
+	since   time.Time // when that was last changed
+	strikes map[struckDelivery]int
+}
+
+type struckDelivery struct {
+	id   uuid.UUID
+	hash uint64
+}
+
+// callBytes is how large a call may be. It grows again: who has set the server's limit may have raised it, or it was something
+// else than a limit.
+func (l *limits) callBytes() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.bytes < maxBytes && time.Since(l.since) > growAfter {
+		l.bytes, l.since = min(2*l.bytes, maxBytes), time.Now()
+	}
+	return l.bytes
+}
+
+// shrink keeps calls below one of this size, which failed, and returns the limit of before.
+func (l *limits) shrink(size int) (before int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before = l.bytes
+	l.bytes, l.since = min(l.bytes, max(size/2, minLimit)), time.Now()
+	return before
+}
+
+func (l *limits) restore(bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes = bytes
+}
+
+// strike counts one against d and returns how many it has. They are never taken back: a delivery that gets through does not come again, and one
+// that was blamed is blamed at once when it fails at its next attempt.
+func (l *limits) strike(d *outbox.Delivery) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.strikes == nil || len(l.strikes) >= keptStrikes {
+		l.strikes = map[struckDelivery]int{}
+	}
+	of := struckDelivery{d.ID, copyHash(d)}
+	l.strikes[of]++
+	return l.strikes[of]
+}
