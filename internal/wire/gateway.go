@@ -60,6 +60,7 @@ func (a *api) run(ctx context.Context) error {
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
+	a.warnPlaintext(ctx, db)
 	live, err := a.broker.live(a.log)
 	if err != nil {
 		return err
