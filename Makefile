@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers test suite lint build bench bench-seeds fuzz chaos soak demo
+.PHONY: help deps servers test suite lint vuln build bench bench-seeds fuzz chaos soak demo
 
 FUZZTIME ?= 20s
 
@@ -31,6 +31,10 @@ lint: $(GOLANGCI) ## static checks of .golangci.yml
 $(GOLANGCI):
 	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 	mv bin/golangci-lint $@
+
+# Not a step of .ci/run: it needs vuln.go.dev, which the machines of CI do not reach.
+vuln: ## known vulnerabilities of the dependencies, with govulncheck; needs a network that reaches vuln.go.dev
+	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
 
 build: ## the outbox command, as bin/outbox
 	go build -o bin/outbox ./cmd/outbox

@@ -36,6 +36,13 @@ func (e *FieldError) Error() string { return e.Field + " " + e.Problem }
 // Unwrap makes errors.Is(err, ErrInvalid) true.
 func (e *FieldError) Unwrap() error { return ErrInvalid }
 
+// QuotaError says that a tenant has as many runs that wait as it may have. Nothing was changed.
+type QuotaError struct{ Most int }
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("%d runs of the tenant wait already, and no more are taken: try again when some have started, or cancel some", e.Most)
+}
+
 // StateError says that a run cannot be changed like that in the status it has.
 type StateError struct {
 	Run    uuid.UUID

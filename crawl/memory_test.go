@@ -53,7 +53,7 @@ func (m *memory) find(tenant string, id uuid.UUID) *stored {
 	return nil
 }
 
-func (m *memory) CreateRun(_ context.Context, tenant string, n NewRun) (Run, bool, error) {
+func (m *memory) CreateRun(_ context.Context, tenant string, n NewRun, most int) (Run, bool, error) {
 	leave, err := m.enter("CreateRun")
 	defer leave()
 	if err != nil {
@@ -63,6 +63,15 @@ func (m *memory) CreateRun(_ context.Context, tenant string, n NewRun) (Run, boo
 		if n.IdempotencyKey != "" && r.key == n.IdempotencyKey && r.Tenant == tenant {
 			return r.Run, false, nil
 		}
+	}
+	waiting := 0
+	for _, r := range m.runs {
+		if r.Tenant == tenant && r.Status == Pending {
+			waiting++
+		}
+	}
+	if most > 0 && waiting >= most {
+		return Run{}, false, &QuotaError{Most: most}
 	}
 	r := &stored{key: n.IdempotencyKey, Run: Run{ID: uuid.New(), Tenant: tenant, Status: Pending, AppPackage: n.AppPackage, DeviceConfig: n.DeviceConfig, MaxSteps: n.MaxSteps,
 		Goal: n.Goal, Crawler: n.Crawler, CreatedAt: time.Now()}}
@@ -225,7 +234,7 @@ func (m *memory) history(run uuid.UUID) string {
 // has creates a run.
 func (m *memory) has(t *testing.T, crawler string, change ...func(*stored)) Run {
 	t.Helper()
-	r, _, err := m.CreateRun(t.Context(), DefaultTenant, NewRun{AppPackage: "com.example", MaxSteps: 100, Crawler: crawler})
+	r, _, err := m.CreateRun(t.Context(), DefaultTenant, NewRun{AppPackage: "com.example", MaxSteps: 100, Crawler: crawler}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

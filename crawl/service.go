@@ -27,11 +27,12 @@ type ServiceConfig struct {
 	MaxEvents   int      // of one Append (500)
 	MaxPayload  int      // bytes of JSON of one event (outbox.DefaultMaxPayload)
 	MaxMaxSteps int      // that a run may ask for (100,000)
+	MaxWaiting  int      // runs of one tenant that wait to be started or for a worker (1,000)
 }
 
 // Service is what anybody may do with runs: it refuses what is invalid before the store sees it. It is safe for concurrent use.
 //
-// A refusal is one or several (errors.Join) *FieldError, a *StateError, ErrNotFound, ErrKeyReused or ErrEventReused, and nothing was changed. Any other error is the store's.
+// A refusal is one or several (errors.Join) *FieldError, a *StateError, a *QuotaError, ErrNotFound, ErrKeyReused or ErrEventReused, and nothing was changed. Any other error is the store's.
 type Service struct {
 	store Store
 	cfg   ServiceConfig
@@ -45,13 +46,16 @@ func NewService(store Store, cfg ServiceConfig) *Service {
 	cfg.MaxEvents = bound(cfg.MaxEvents, 500)
 	cfg.MaxPayload = bound(cfg.MaxPayload, outbox.DefaultMaxPayload)
 	cfg.MaxMaxSteps = bound(cfg.MaxMaxSteps, 100_000)
+	if cfg.MaxWaiting == 0 {
+		cfg.MaxWaiting = 1000
+	}
 	return &Service{store: store, cfg: cfg}
 }
 
 // Crawlers returns the names that a new run may have as its crawler: External, then the others in order.
 func (s *Service) Crawlers() []string { return slices.Clone(s.cfg.Crawlers) }
 
-// Create makes a PENDING run. With an idempotency key that was used before, it returns the run of that time and created false.
+// Create makes a PENDING run, unless MaxWaiting of the tenant's wait already. With an idempotency key that was used before, it returns the run of that time and created false.
 func (s *Service) Create(ctx context.Context, tenant string, n NewRun) (r Run, created bool, err error) {
 	if n.Crawler == "" {
 		n.Crawler = External
@@ -65,7 +69,7 @@ func (s *Service) Create(ctx context.Context, tenant string, n NewRun) (r Run, c
 	if err := s.checkRun(tenant, n); err != nil {
 		return Run{}, false, err
 	}
-	return s.store.CreateRun(ctx, tenant, n)
+	return s.store.CreateRun(ctx, tenant, n, s.cfg.MaxWaiting)
 }
 
 // Get returns a run.

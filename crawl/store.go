@@ -13,8 +13,9 @@ import (
 // Each method is one transaction, and sees and changes only what belongs to the tenant it names. A run of another tenant does not exist: ErrNotFound.
 type Store interface {
 	// CreateRun inserts a run that is valid. With an idempotency key that the tenant has used before it returns that run and created false, if the content was the
-	// same, else ErrKeyReused.
-	CreateRun(ctx context.Context, tenant string, run NewRun) (r Run, created bool, err error)
+	// same, else ErrKeyReused. Where most of the tenant's runs wait already it inserts none: *QuotaError; 0 or less is no limit. What waits is PENDING, or was
+	// started by hand for a worker and has not been claimed. However many create runs at once, there are never more.
+	CreateRun(ctx context.Context, tenant string, run NewRun, most int) (r Run, created bool, err error)
 	// GetRun returns a run.
 	GetRun(ctx context.Context, tenant string, id uuid.UUID) (Run, error)
 	// ListRuns returns at most f.Limit runs, newest first.
@@ -29,8 +30,8 @@ type Store interface {
 
 	// The methods of a Worker are for the runs of all tenants.
 
-	// ClaimRun leases the run that has waited longest of those whose crawler is one of crawlers and that are PENDING, or RUNNING without a lease or with one that
-	// has lapsed. A PENDING one becomes RUNNING, and events are appended to it. It does not wait for a run that another transaction has locked, if the store can lock one run. No run: ErrNoRun.
+	// ClaimRun leases a run whose crawler is one of crawlers and that is PENDING, or RUNNING without a lease or with one that has lapsed: the oldest of the tenant
+	// of whose runs the fewest are held, so that nobody's queue is another's wait. Tenants with as many take turns. A PENDING run becomes RUNNING, and events are appended to it. It does not wait for a run that another transaction has locked, if the store can lock one run. No run: ErrNoRun.
 	ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(Run) []NewEvent) (Claim, error)
 	// RenewRun extends the lease and tells the run's status. Held is false if the lease is another's by now or the run has ended.
 	RenewRun(ctx context.Context, run uuid.UUID, hold Hold, ttl time.Duration) (status Status, held bool, err error)

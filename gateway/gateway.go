@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ type Config struct {
 	Runs *crawl.Service // required
 	Hub  *stream.Hub    // nil: no streams
 	// Auth finds out who makes a request. nil: authentication is off, everybody is crawl.DefaultTenant and may do everything. Then serve on a loopback
-	// address only; requests must name localhost, an IP address or the host of PublicURL as their Host.
+	// address only; requests must name localhost or an IP address as their Host, and must not come through a proxy.
 	Auth    *token.Authenticator
 	Streams StreamConfig
 	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a topic's message is, nor who wrote it. Hub
@@ -60,6 +61,9 @@ func (c *Config) check() error {
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.RawQuery != "") {
 		refuse("PublicURL is not a URL such as https://api.example.com") // not shown: it may hold what it should not
 	}
+	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && c.Auth == nil && err == nil && !loopback(u.Hostname()) {
+		refuse("PublicURL is one that other machines reach, and without Auth everybody there could do everything: set Auth")
+	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	if c.MaxBody <= 0 {
 		c.MaxBody = 4 << 20
@@ -80,6 +84,11 @@ func (c *Config) check() error {
 		return fmt.Errorf("configure gateway: %w", err)
 	}
 	return nil
+}
+
+func loopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // Gateway is the API. It is safe for concurrent use.

@@ -119,15 +119,37 @@ func TestWithoutAuthenticationTheHostIsOurs(t *testing.T) {
 		status int
 	}{
 		{"evil.example:8080", nil, 421}, {"localhost.evil.example", nil, 421}, {"127.0.0.1.evil.example", nil, 421}, {"", nil, 421}, {"a b", nil, 421},
-		{"localhost:8080", nil, 400}, {"127.0.0.1:8080", nil, 400}, {"[::1]:8080", nil, 400}, {"api.example.com", nil, 400},
+		{"localhost:8080", nil, 400}, {"127.0.0.1:8080", nil, 400}, {"[::1]:8080", nil, 400}, {"api.example.com", nil, 421},
 		{"evil.example:8080", &token.Authenticator{}, 401},
 	} {
-		g, _ := without(t, func(cfg *Config) { cfg.Auth, cfg.PublicURL = c.auth, "https://api.example.com" })
+		g, _ := without(t, func(cfg *Config) { cfg.Auth = c.auth })
 		r := httptest.NewRequest("GET", "/v1/runs/not-a-uuid", nil)
 		r.Host = c.host
 		w := httptest.NewRecorder()
 		if g.Handler().ServeHTTP(w, r); w.Code != c.status {
 			t.Errorf("%q: %d, want %d", c.host, w.Code, c.status)
+		}
+	}
+}
+
+// Everybody on this machine is one thing, everybody before its proxy another.
+func TestWithoutAuthenticationNoProxy(t *testing.T) {
+	t.Parallel()
+	for _, header := range []string{"X-Forwarded-For", "Forwarded", "X-Forwarded-Host", "X-Real-IP"} {
+		for auth, status := range map[*token.Authenticator]int{nil: 403, {}: 401} {
+			g, _ := without(t, func(cfg *Config) { cfg.Auth = auth })
+			r := httptest.NewRequest("GET", "http://localhost/v1/runs", nil)
+			r.Header.Set(header, "for=203.0.113.9")
+			w := httptest.NewRecorder()
+			if g.Handler().ServeHTTP(w, r); w.Code != status {
+				t.Errorf("%s: %d, want %d: %s", header, w.Code, status, w.Body)
+			}
+		}
+	}
+	for public, want := range map[string]bool{"https://api.example.com": false, "http://10.0.0.7:8080": false, "http://localhost:8080": true, "http://[::1]:8080/": true} {
+		_, err := New(Config{Runs: crawl.NewService(nil, crawl.ServiceConfig{}), PublicURL: public})
+		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "set Auth") {
+			t.Errorf("public URL %s without authentication: %v", public, err)
 		}
 	}
 }

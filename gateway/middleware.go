@@ -148,7 +148,8 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 }
 
 // secured sets what keeps browsers from guessing, keeping and leaking. Without authentication it also refuses what other sites' pages send: a POST without a body needs
-// nobody's permission, and here no token either. And it answers to no name that such a site could have given this address (DNS rebinding).
+// nobody's permission, and here no token either. It answers to no name that such a site could have given this address (DNS rebinding), and to nobody before a proxy: that
+// everybody on this machine may do everything was not meant for them.
 func (g *Gateway) secured(next http.Handler) http.Handler {
 	protected := next
 	if origins := g.cfg.AllowedOrigins; g.cfg.Auth == nil && !slices.Contains(origins, "*") {
@@ -167,24 +168,39 @@ func (g *Gateway) secured(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Set("Referrer-Policy", "no-referrer") // a stream's URL may have a ticket
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		if g.cfg.Auth == nil && strings.HasPrefix(r.URL.Path, "/v1/") && !g.named(r.Host) {
-			g.problem(w, r, http.StatusMisdirectedRequest, "without authentication this server answers to localhost, IP addresses and the host of its public URL only")
-			return
+		if g.cfg.Auth == nil && strings.HasPrefix(r.URL.Path, "/v1/") {
+			if !named(r.Host) {
+				g.problem(w, r, http.StatusMisdirectedRequest, "without authentication this server answers to localhost and IP addresses only")
+				return
+			}
+			if proxied(r) {
+				g.problem(w, r, http.StatusForbidden, "without authentication this server answers nobody behind a proxy: serve with --auth token")
+				return
+			}
 		}
 		protected.ServeHTTP(w, r)
 	})
 }
 
 // named tells whether a Host header is one that only we or the user can have chosen.
-func (g *Gateway) named(host string) bool {
+func named(host string) bool {
 	u, err := url.Parse("http://" + host)
 	if err != nil {
 		return false
 	}
 	name := u.Hostname()
 	_, notIP := netip.ParseAddr(name)
-	public, err := url.Parse(g.cfg.PublicURL)
-	return notIP == nil || name == "localhost" || err == nil && public.Host != "" && host == public.Host
+	return notIP == nil || name == "localhost"
+}
+
+// proxied tells whether a proxy says that it passes on somebody else's request. One that does not say so cannot be told from a client.
+func proxied(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
+		if len(r.Header.Values(name)) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // shared lets pages of the allowed origins call the API. No cookies: a page sends its token itself.

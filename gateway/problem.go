@@ -52,6 +52,7 @@ func lacks(scope string) *problem {
 func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem {
 	var state *crawl.StateError
 	var own *problem
+	var quota *crawl.QuotaError
 	switch {
 	case errors.As(err, &own):
 		return own
@@ -61,6 +62,10 @@ func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem 
 		return newProblem(http.StatusNotFound, "there is no such run")
 	case errors.As(err, &state):
 		return newProblem(http.StatusConflict, state.Error())
+	case errors.As(err, &quota):
+		p := newProblem(http.StatusTooManyRequests, quota.Error())
+		p.header.Set("Retry-After", "10")
+		return p
 	case errors.Is(err, crawl.ErrKeyReused):
 		return newProblem(http.StatusConflict, "the Idempotency-Key was used for a run with other content")
 	case errors.Is(err, crawl.ErrEventReused):

@@ -166,8 +166,8 @@ func (g *Gateway) listRuns(ctx context.Context, in *listRequest) (*listReply, er
 func (g *Gateway) routeRuns() {
 	create := g.operation("createRun", http.MethodPost, "/v1/runs", token.Write, http.StatusCreated, "Create a run",
 		`Makes a PENDING run. With an Idempotency-Key that was used before, the answer is the run of that time, as it is now, with the header Idempotency-Replayed; if
-the request was another one, 409. Crawlers known here: `+strings.Join(g.cfg.Runs.Crawlers(), ", ")+`.`,
-		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+the request was another one, 409. Where too many runs of the tenant wait already, 429: try again when some have started. Crawlers known here: `+strings.Join(g.cfg.Runs.Crawlers(), ", ")+`.`,
+		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests)
 	huma.Register(g.api, create, g.createRun)
 	huma.Register(g.api, g.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run", "", http.StatusNotFound), g.getRun)
 	huma.Register(g.api, g.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",

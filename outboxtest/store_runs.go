@@ -23,7 +23,7 @@ func runTests() []storeTest {
 		{name: "bounds a page of events in bytes", run: boundsPageOfEvents},
 		{name: "hides the runs of another tenant", run: hidesRunsOfAnotherTenant},
 		{name: "numbers events by plain SQL", run: numbersPlainSQL},
-	}, changeTests(), leaseTests(), workerTests())
+	}, changeTests(), leaseTests(), shareTests(), workerTests())
 }
 
 // acme is the tenant of the runs under test.
@@ -47,7 +47,7 @@ func (r runSuite) create(t *testing.T, change ...func(*crawl.NewRun)) crawl.Run 
 	for _, f := range change {
 		f(&n)
 	}
-	run, created, err := r.CreateRun(t.Context(), acme, n)
+	run, created, err := r.CreateRun(t.Context(), acme, n, 0)
 	if err != nil || !created {
 		t.Fatalf("created %t, error %v", created, err)
 	}
@@ -109,7 +109,7 @@ func createsRun(t *testing.T, s *storeSuite) {
 		t.Errorf("with nothing but what is required: %+v", bare)
 	}
 	for _, refused := range []crawl.NewRun{{AppPackage: "p", DeviceConfig: json.RawMessage(`{"a": "\u0000"}`)}, {AppPackage: strings.Repeat("p", 256)}} {
-		if _, _, err := r.CreateRun(t.Context(), acme, refused); !errors.Is(err, crawl.ErrInvalid) {
+		if _, _, err := r.CreateRun(t.Context(), acme, refused, 0); !errors.Is(err, crawl.ErrInvalid) {
 			t.Errorf("%.30s: got %v, want ErrInvalid", refused.AppPackage, err)
 		}
 	}
@@ -121,7 +121,7 @@ func createsOneRunForAKey(t *testing.T, s *storeSuite) {
 	var ids [20]uuid.UUID
 	var news [20]bool
 	together(20, func(i int) {
-		run, created, err := r.CreateRun(t.Context(), acme, n)
+		run, created, err := r.CreateRun(t.Context(), acme, n, 0)
 		if err != nil {
 			t.Error(err)
 		}
@@ -141,7 +141,7 @@ func createsOneRunForAKey(t *testing.T, s *storeSuite) {
 	}
 	r.wants(t, "rows", "1", "SELECT count(*) FROM crawl_runs")
 	n.DeviceConfig = json.RawMessage(`{"b":[2.0],"a":1}`) // the same value
-	if run, created, err := r.CreateRun(t.Context(), acme, n); err != nil || created || run.ID != ids[0] {
+	if run, created, err := r.CreateRun(t.Context(), acme, n, 0); err != nil || created || run.ID != ids[0] {
 		t.Errorf("the same content: got %s, created %t, error %v", run.ID, created, err)
 	}
 	for name, alter := range map[string]func(*crawl.NewRun){
@@ -154,16 +154,16 @@ func createsOneRunForAKey(t *testing.T, s *storeSuite) {
 	} {
 		other := n
 		alter(&other)
-		if _, _, err := r.CreateRun(t.Context(), acme, other); !errors.Is(err, crawl.ErrKeyReused) {
+		if _, _, err := r.CreateRun(t.Context(), acme, other, 0); !errors.Is(err, crawl.ErrKeyReused) {
 			t.Errorf("other %s: got %v, want ErrKeyReused", name, err)
 		}
 	}
-	others, created, err := r.CreateRun(t.Context(), "umbrella", n)
+	others, created, err := r.CreateRun(t.Context(), "umbrella", n, 0)
 	if err != nil || !created || others.ID == ids[0] || others.Tenant != "umbrella" {
 		t.Errorf("another tenant's key: %+v, created %t, error %v", others, created, err)
 	}
 	for tenant, want := range map[string]uuid.UUID{acme: ids[0], "umbrella": others.ID} {
-		if run, created, err := r.CreateRun(t.Context(), tenant, n); err != nil || created || run.ID != want || run.Tenant != tenant {
+		if run, created, err := r.CreateRun(t.Context(), tenant, n, 0); err != nil || created || run.ID != want || run.Tenant != tenant {
 			t.Errorf("%s again: got %s of %s, created %t, error %v, want %s", tenant, run.ID, run.Tenant, created, err, want)
 		}
 	}

@@ -2,8 +2,8 @@
 // that wants one; it makes a run of the built-in demonstration crawler, and prints the address of a page that shows it. index.html is the part to read: a
 // native EventSource, without a library.
 //
-// It guarantees that the token stays here: the page gets tickets, each good for one stream. It does not ask who looks at the page, as an
-// application would before it gives out a ticket.
+// It guarantees that the token stays here: the page gets tickets, each good for one stream, and only a page of its own address gets any: another site's page cannot ask for one,
+// not even under a name that it has given this address (DNS rebinding). It does not ask who looks at the page, as an application would before it gives out a ticket.
 package main
 
 import (
@@ -49,7 +49,7 @@ func serve(gateway, listen, run, token string) error {
 	proxy := &httputil.ReverseProxy{
 		FlushInterval: -1, // each event at once
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
+			r.SetURL(target) // and with it the Host: guarded has looked at the one that came
 			if r.In.Method == http.MethodPost {
 				authorize(r.Out, token) // for a ticket; a stream has one
 			}
@@ -58,6 +58,7 @@ func serve(gateway, listen, run, token string) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", policy)
 		_, _ = w.Write(page) // fails if the browser has gone
 	})
 	mux.Handle("POST /v1/stream-tickets", proxy)
@@ -67,8 +68,26 @@ func serve(gateway, listen, run, token string) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	fmt.Printf("http://%s/?run=%s\n", listener.Addr(), run)
-	server := http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second} // no WriteTimeout: a stream may last
+	server := http.Server{Handler: guarded(mux, listen), ReadHeaderTimeout: 5 * time.Second} // no WriteTimeout: a stream may last
 	return server.Serve(listener)
+}
+
+// policy lets the page run its own script, and speak to nobody but this program.
+const policy = "default-src 'none'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// guarded lets requests through that name this program as their Host, and of those that change something only its own page's.
+func guarded(next http.Handler, listen string) http.Handler {
+	own, _, _ := net.SplitHostPort(listen) // "" where it listens on all addresses
+	next = http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Referrer-Policy", "no-referrer") // a stream's URL has a ticket
+		if name := (&url.URL{Host: r.Host}).Hostname(); name != "localhost" && net.ParseIP(name) == nil && (own == "" || name != own) {
+			http.Error(w, "this program answers to localhost and IP addresses only", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // newRun makes a run that the gateway's worker crawls.

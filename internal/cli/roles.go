@@ -14,9 +14,10 @@ func (a *app) migrateRoles() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "roles",
 		Short: "Create the roles with the least privileges, and grant them",
-		Long: `roles creates seven group roles without login and gives each what it needs on the tables that exist:
-outbox_owner (migrates), outbox_producer (writes events), outbox_relay (delivers, for all tenants), outbox_reader
-(looks), outbox_operator (dead letters), outbox_gateway (the HTTP API) and outbox_worker (crawls runs). Grant them to your own logins. Run it again after each outbox migrate up.
+		Long: `roles creates eight group roles without login and gives each what it needs on the tables that exist:
+outbox_owner (migrates), outbox_producer (writes events), outbox_run_producer (drives crawl runs with the library, for all tenants), outbox_relay (delivers,
+for all tenants), outbox_reader (looks), outbox_operator (dead letters), outbox_gateway (the HTTP API) and outbox_worker (crawls runs). Grant them to your own logins.
+Run it again after each outbox migrate up. What the roles had beyond that is revoked.
 
 It needs a superuser, or the tables' owner with CREATEROLE. --print shows the SQL, every privilege with
 its reason, and changes nothing.`,
@@ -37,7 +38,7 @@ its reason, and changes nothing.`,
 			if err := migrations.ApplyRoles(cmd.Context(), c.Database); err != nil {
 				return err
 			}
-			fmt.Fprintln(a.Err, "The roles outbox_owner, outbox_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway and outbox_worker are in place: GRANT them to your logins.")
+			fmt.Fprintln(a.Err, "The roles outbox_owner, outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway and outbox_worker are in place: GRANT them to your logins.")
 			return nil
 		},
 	}

@@ -28,8 +28,8 @@ With --memory there is no Redis: the relay hands events to the gateway of this p
 process that does everything, best with a file as its database: --database sqlite:outbox.db. An event is then delivered whether or
 not a stream is open, as with Redis; runs are complete all the same, since their history is in the database.
 
-Who may use the API: whoever has a token (outbox token create). --auth none lets anybody in as the tenant "default", and is refused
-unless --http is an address that only this machine reaches. The API speaks HTTP without TLS: put a proxy before it that does, and that
+Who may use the API: whoever has a token (outbox token create). --auth none lets anybody in as the tenant "default". It is refused
+unless --http, and --public-url if there is one, are addresses that only this machine reaches, and answers nothing that came through a proxy. The API speaks HTTP without TLS: put a proxy before it that does, and that
 does not buffer responses, and name its address in --public-url.
 
 A run's events are published where --destination sends those of crawl_outbox (run:{key}), a topic's where it sends those of

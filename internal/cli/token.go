@@ -68,16 +68,17 @@ func (a *app) createToken() *cobra.Command {
 		Short: "Make a token and print it, once",
 		Long: `create makes a token. Send it with each request as: Authorization: Bearer obx_…
 
-It is printed now and never again: whoever loses it makes another and revokes this one. The name is for you, to know later who uses it.`,
+It is printed now and never again: whoever loses it makes another and revokes this one. The name is for you, to know later who uses it.
+It expires after 90 days where --expires does not say otherwise: make its successor before, and revoke it when nobody uses it any more.`,
 		Example: `  outbox token create --tenant shop --name web --scope read,write --expires 720h
   TOKEN=$(outbox token create --scope read -o json | jq -r .token)`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var ttl time.Duration
-			if cmd.Flags().Changed("expires") {
+			var ttl time.Duration // 0: never
+			if expires != "never" {
 				var err error
 				if ttl, err = parseAge(expires); err != nil || ttl <= 0 {
-					return usagef("--expires is %q, want a time above zero such as 720h or 30d", expires)
+					return usagef("--expires is %q, want a time above zero such as 720h or 30d, or never", expires)
 				}
 			}
 			wanted := make([]token.Scope, len(scopes))
@@ -108,7 +109,7 @@ It is printed now and never again: whoever loses it makes another and revokes th
 	cmd.Flags().StringVar(&tenant, "tenant", crawl.DefaultTenant, "`tenant` that the token speaks for")
 	cmd.Flags().StringVar(&name, "name", "", "`name`, to tell it from others")
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it allows: `read, write, operate`, separated by commas (required)")
-	cmd.Flags().StringVar(&expires, "expires", "", "`time` until it expires, as 720h or 30d (default: never)")
+	cmd.Flags().StringVar(&expires, "expires", "90d", "`time` until it expires, as 720h or 30d; or never")
 	cmd.Flags().SortFlags = false
 	return cmd
 }

@@ -31,8 +31,13 @@ func testTokens(t *testing.T, e env) {
 		token.Token
 		Text string `json:"token"`
 	}](t, e.ok("", "token", "create", "--scope", "operate", "-o", "json"))
-	if parsed, _, err := token.Parse(second.Text); err != nil || parsed != second.ID || second.Tenant != "default" || second.ExpiresAt != nil {
+	const days = 24 * time.Hour
+	if parsed, _, err := token.Parse(second.Text); err != nil || parsed != second.ID || second.Tenant != "default" || second.ExpiresAt == nil ||
+		second.ExpiresAt.Sub(second.CreatedAt).Round(time.Hour) != 90*days {
 		t.Errorf("got %+v", second)
+	}
+	if lasting := decode[token.Token](t, e.ok("", "token", "create", "--scope", "read", "--expires", "never", "-o", "json")); lasting.ExpiresAt != nil {
+		t.Errorf("got %+v", lasting)
 	}
 
 	table := e.ok("", "token", "list")

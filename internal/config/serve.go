@@ -27,6 +27,8 @@ type Serve struct {
 	Concurrency int           `koanf:"worker_concurrency"`
 	RunLeaseTTL time.Duration `koanf:"run_lease_ttl"`
 
+	RunLimitTenant int `koanf:"run_limit_tenant"`
+
 	StreamHeartbeat   time.Duration `koanf:"stream_heartbeat"`
 	StreamMaxAge      time.Duration `koanf:"stream_max_age"`
 	StreamDrain       time.Duration `koanf:"stream_drain"`
@@ -51,6 +53,7 @@ func ServeFlags() *pflag.FlagSet {
 	fs.StringSlice("crawlers", []string{"demo", "script:*"}, "built-in `crawlers` that a run may have here, and that the worker runs")
 	fs.Int("worker-concurrency", 4, "`runs` that the worker crawls at a time")
 	fs.Duration("run-lease-ttl", 10*time.Second, "how `long` the runs of a worker that died stay reserved for it")
+	fs.Int("run-limit-tenant", 1000, "most `runs` of one tenant that wait to be started or for a worker; more are answered with 429")
 	fs.Duration("stream-heartbeat", 15*time.Second, "`pause` after which a quiet stream gets a comment, so that proxies keep it")
 	fs.Duration("stream-max-age", 30*time.Minute, "`age` at which a stream ends, give or take a fifth; the client connects again and goes on")
 	fs.Duration("stream-drain", 5*time.Second, "`window` over which streams end when the process is told to stop")
@@ -128,6 +131,9 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 	if s.PublicURL != "" && !isBase(s.PublicURL) {
 		problems.add("public-url is no address such as https://api.example.com, without user, query and fragment (not shown, it may hold a password): %s", set("public-url"))
 	}
+	if u, err := url.Parse(s.PublicURL); s.PublicURL != "" && isBase(s.PublicURL) && s.Auth == "none" && s.Gateway && err == nil && !loopback(u.Hostname()) {
+		problems.add("auth is none, and public-url is an address that other machines reach: everybody there could do everything. Leave auth at token, or leave public-url out")
+	}
 	if alone {
 		c.checkListen(problems)
 		c.checkTables(problems)
@@ -135,7 +141,7 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 	for _, f := range []struct {
 		flag string
 		n    int
-	}{{"api-conns", s.APIConns}, {"worker-concurrency", s.Concurrency}, {"stream-limit", s.StreamLimit}, {"stream-limit-tenant", s.StreamLimitTenant}, {"stream-limit-run", s.StreamLimitRun}} {
+	}{{"api-conns", s.APIConns}, {"worker-concurrency", s.Concurrency}, {"run-limit-tenant", s.RunLimitTenant}, {"stream-limit", s.StreamLimit}, {"stream-limit-tenant", s.StreamLimitTenant}, {"stream-limit-run", s.StreamLimitRun}} {
 		if f.n < 1 {
 			problems.add("%s is %d, must be 1 or more: %s", f.flag, f.n, set(f.flag))
 		}

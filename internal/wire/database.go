@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -30,6 +31,8 @@ type Database interface {
 
 	// Notifier tells relays of a table's new events.
 	Notifier(table string) (Notifier, error)
+	// Plaintext returns the other machine that connections go to without TLS, "" if there is none.
+	Plaintext(ctx context.Context) (machine string, err error)
 	// Ping asks whether the database answers.
 	Ping(ctx context.Context) error
 	// Close closes what was opened here. It waits for connections in use.
@@ -157,7 +160,10 @@ func openDatabase(ctx context.Context, databaseURL string, u use) (Database, err
 }
 
 // shared opens a database for several parts of a process. Each gets a pool of its own from PostgreSQL; of an SQLite file all share one DB. The zero value is ready for use.
-type shared struct{ file sqliteFile }
+type shared struct {
+	file      sqliteFile
+	plaintext sync.Once // the warning of it
+}
 
 func (s *shared) open(ctx context.Context, databaseURL string, u use) (Database, error) {
 	if path, ok := config.SQLiteFile(databaseURL); ok {

@@ -60,6 +60,7 @@ func (a *api) run(ctx context.Context) error {
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
+	a.warnPlaintext(ctx, db)
 	live, err := a.broker.live(a.log)
 	if err != nil {
 		return err
@@ -130,7 +131,7 @@ func (a *api) bare() bool { return a.cfg.Envelope == "payload" }
 func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*gateway.Gateway, error) {
 	s := a.cfg.Serve
 	cfg := gateway.Config{
-		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers)}), Hub: hub, RunsOnly: a.bare(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
+		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxWaiting: s.RunLimitTenant}), Hub: hub, RunsOnly: a.bare(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
 			Heartbeat: s.StreamHeartbeat, MaxAge: s.StreamMaxAge, DrainWindow: s.StreamDrain,
 			MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant, MaxPerRun: s.StreamLimitRun,

@@ -80,6 +80,36 @@ type TableReport struct {
 	Lanes  int    `json:"lanes"` // 0: standing by for the relay that holds them
 }
 
+// untold stands for a reason, in which an address of the network or the name of a role may be.
+const untold = "ask from the machine itself, or see the log"
+
+// forStrangers returns the report without its reasons.
+func (r Report) forStrangers() Report {
+	r.Reason = withheld(r.Reason)
+	parts, tables := map[string]PartReport{}, map[string]TableReport{}
+	for name, p := range r.Parts {
+		parts[name] = p.forStrangers()
+	}
+	for name, t := range r.Tables {
+		t.Reason = withheld(t.Reason)
+		tables[name] = t
+	}
+	r.Parts, r.Tables = parts, tables
+	return r
+}
+
+func (r PartReport) forStrangers() PartReport {
+	r.Reason, r.Note = withheld(r.Reason), withheld(r.Note)
+	return r
+}
+
+func withheld(text string) string {
+	if text == "" {
+		return ""
+	}
+	return untold
+}
+
 func newHealth(leaseTTL time.Duration, parts ...string) *Health {
 	h := &Health{leaseTTL: leaseTTL}
 	for _, name := range parts {

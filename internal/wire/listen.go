@@ -12,8 +12,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/metrics"
 )
+
+// neighbour tells whether a request comes from this machine, and not through a proxy on it.
+func neighbour(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	return err == nil && net.ParseIP(host).IsLoopback() && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("Forwarded") == ""
+}
 
 // watchServer serves /metrics, /healthz and /readyz to whoever watches the process.
 type watchServer struct {
@@ -36,8 +43,11 @@ func listen(ctx context.Context, address string, m *metrics.Metrics, health *Hea
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"status": "alive"})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		report := health.Report(time.Now())
+		if !neighbour(r) {
+			report = report.forStrangers()
+		}
 		answer(w, readiness(report.Ready), report)
 	})
 	// For a balancer before several gateways: one whose relay waits for Redis serves streams all the same.
@@ -47,8 +57,14 @@ func listen(ctx context.Context, address string, m *metrics.Metrics, health *Hea
 			answer(w, http.StatusNotFound, map[string]string{"reason": "this process has no such part"})
 			return
 		}
+		if !neighbour(r) {
+			report = report.forStrangers()
+		}
 		answer(w, readiness(report.Ready), report)
 	})
+	if config.Exposed(address) {
+		log.Warn("other machines can reach /metrics, /healthz and /readyz, which ask nobody who he is: listen on 127.0.0.1, or let only what watches this process through", "address", address)
+	}
 	log.Info("listening", "address", listener.Addr().String(), "paths", []string{"/metrics", "/healthz", "/readyz"})
 	return &watchServer{
 		listener: listener,

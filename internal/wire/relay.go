@@ -54,6 +54,7 @@ func (r *relay) run(ctx context.Context) error {
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
+	r.warnPlaintext(ctx, db)
 	var sink brokerSink
 	err = await(ctx, r.log, r.part, r.broker.name(), func(ctx context.Context) (err error) {
 		sink, err = r.broker.sink(ctx)

@@ -20,6 +20,9 @@ type Extras struct {
 // Serve runs the parts of cfg.Serve that are on until ctx ends: the gateway, the relay, the worker. Each waits for its own servers and stops in its own way; it
 // returns when all have stopped, within the streams' window and a few seconds. An error of one, which waiting does not cure, ends all.
 func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
+	if cfg.Serve.Gateway && cfg.Serve.Auth == "none" {
+		log.Warn("the API asks nobody who he is: whoever reaches its address may do everything as tenant default; leave --auth at token for anything but a trial", "address", cfg.Serve.HTTP)
+	}
 	return ServeWith(ctx, cfg, log, Extras{})
 }
 

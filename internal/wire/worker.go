@@ -42,6 +42,7 @@ func (w *worker) run(ctx context.Context) error {
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
+	w.warnPlaintext(ctx, db)
 	notifier, err := db.Notifier(runEvents)
 	if err != nil {
 		return err

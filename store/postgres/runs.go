@@ -24,14 +24,22 @@ type Runs struct {
 	pool  *pgxpool.Pool
 	sql   runStatements
 	pages pageSize
+	turn  atomic.Value // string: whose run was claimed last
 }
 
 var _ crawl.Store = (*Runs)(nil)
 
 type runStatements struct {
-	tenant, bounded, get, create, byKey, list, events, lastSeqs string
+	tenant, bounded, get, turn, create, byKey, events, lastSeqs string
+	list                                                        map[filtered]string
 	lock, last, known, differ, append, change, saveProgress     string
 	claim, renew, held, release                                 string
+}
+
+// filtered says by what a list is filtered. Each has a statement of its own, which an index serves.
+type filtered struct {
+	Status crawl.Status
+	App    bool
 }
 
 // OpenRuns returns the runs of a database after checking its tables: if they are missing or older than it needs the error is an *tables.SchemaError. pool should not be
@@ -55,7 +63,7 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 	}
 	r := &Runs{pool: pool}
 	for name, dst := range map[string]*string{
-		"tenant": &r.sql.tenant, "bounded": &r.sql.bounded, "get": &r.sql.get, "create": &r.sql.create, "by_key": &r.sql.byKey, "list": &r.sql.list, "events": &r.sql.events, "last_seqs": &r.sql.lastSeqs,
+		"tenant": &r.sql.tenant, "bounded": &r.sql.bounded, "get": &r.sql.get, "turn": &r.sql.turn, "create": &r.sql.create, "by_key": &r.sql.byKey, "events": &r.sql.events, "last_seqs": &r.sql.lastSeqs,
 		"lock": &r.sql.lock, "last": &r.sql.last, "known": &r.sql.known, "differ": &r.sql.differ, "append": &r.sql.append, "change": &r.sql.change,
 		"claim": &r.sql.claim, "renew": &r.sql.renew, "held": &r.sql.held, "release": &r.sql.release,
 	} {
@@ -63,16 +71,28 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 			return nil, err
 		}
 	}
+	r.sql.list = map[filtered]string{}
+	for _, status := range append([]crawl.Status{""}, crawl.Statuses...) {
+		for _, app := range []bool{false, true} {
+			f := filtered{status, app}
+			if r.sql.list[f], err = render(t, "run_list", f); err != nil {
+				return nil, err
+			}
+		}
+	}
 	r.sql.saveProgress, err = render(t, "run_change", struct{ Progress bool }{true})
 	return r, err
 }
 
 // CreateRun implements crawl.Store. It is one round trip.
-func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun) (run crawl.Run, created bool, err error) {
+func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun, most int) (run crawl.Run, created bool, err error) {
 	config := text(n.DeviceConfig)
 	var batch pgx.Batch // one implicit transaction
 	batch.Queue(r.sql.tenant, tenant)
-	batch.Queue(r.sql.create, tenant, n.AppPackage, config, n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey).Query(func(rows pgx.Rows) error {
+	if most > 0 {
+		batch.Queue(r.sql.turn, tenant)
+	}
+	batch.Queue(r.sql.create, tenant, n.AppPackage, config, n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey, most).Query(func(rows pgx.Rows) error {
 		return first(rows, &created, func(row pgx.CollectableRow) error { return scanRun(row, &run) })
 	})
 	var found, same bool
@@ -87,6 +107,8 @@ func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun) (ru
 		err = refusedJSON(err, "deviceConfig")
 	case created:
 		return run, true, nil
+	case !found && most > 0: // or, once in a lifetime, the run of the key was removed meanwhile
+		err = &crawl.QuotaError{Most: most}
 	case !found:
 		err = errors.New("the run of the idempotency key was removed meanwhile")
 	case !same:
@@ -122,13 +144,17 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 	if limit <= 0 {
 		limit = 50
 	}
+	list, known := r.sql.list[filtered{f.Status, f.AppPackage != ""}]
+	if !known {
+		return nil, fmt.Errorf("list runs: %w", &crawl.FieldError{Field: "status", Problem: fmt.Sprintf("%.50q is none of %v", f.Status, crawl.Statuses)})
+	}
 	err = r.read(ctx, tenant, func(rows pgx.Rows) (err error) {
 		runs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (run crawl.Run, err error) {
 			err = scanRun(row, &run)
 			return run, err
 		})
 		return err
-	}, r.sql.list, tenant, string(f.Status), f.AppPackage, before, id, limit)
+	}, list, tenant, string(f.Status), f.AppPackage, before, id, limit)
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}

@@ -14,6 +14,8 @@ import (
 
 // ClaimRun implements crawl.Store, in two round trips. Of a run that becomes RUNNING nothing is to be seen before its events are.
 //
+// Among tenants of whose runs as many are held this store goes round. Stores that claim beside it go round on their own.
+//
 // A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event and is passed over. It is often the oldest, and would be claimed,
 // and its first event refused, before every other run for ever.
 func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
@@ -38,7 +40,8 @@ func (r *Runs) claim(ctx context.Context, owner uuid.UUID, crawlers []string, tt
 		found, pending, lastType := false, false, ""
 		var batch pgx.Batch
 		r.begin(&batch)
-		batch.Queue(r.sql.claim, owner, crawlers, ttl.Microseconds()).Query(func(rows pgx.Rows) error {
+		turn, _ := r.turn.Load().(string)
+		batch.Queue(r.sql.claim, owner, crawlers, ttl.Microseconds(), turn).Query(func(rows pgx.Rows) error {
 			return first(rows, &found, func(row pgx.CollectableRow) error {
 				return scanRun(row, &c.Run, &pending, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State), &c.Progress.Steps, &c.Progress.Attempts, &lastType)
 			})
@@ -67,6 +70,7 @@ func (r *Runs) claim(ctx context.Context, owner uuid.UUID, crawlers []string, tt
 			return refusedAppend(err)
 		}
 		c.Run.LastSeq += int64(len(begun))
+		r.turn.Store(c.Run.Tenant)
 		return nil
 	})
 	return c, over, err

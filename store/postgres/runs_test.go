@@ -37,7 +37,7 @@ func newRun(t *testing.T, r *Runs, change ...func(*crawl.NewRun)) crawl.Run {
 	for _, f := range change {
 		f(&n)
 	}
-	run, created, err := r.CreateRun(t.Context(), acme, n)
+	run, created, err := r.CreateRun(t.Context(), acme, n, 0)
 	if err != nil || !created {
 		t.Fatalf("created %t, error %v", created, err)
 	}
@@ -83,7 +83,7 @@ func TestOpenRunsNamesTheMigration(t *testing.T) {
 	if err := migrations.Up(t.Context(), url, "core", "crawl"); err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.Down(t.Context(), url, 1, "crawl"); err != nil {
+	if err := migrations.Down(t.Context(), url, 2, "crawl"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || !slices.Contains(schema.Missing, "tenant_id") || !strings.Contains(err.Error(), "outbox migrate up --set crawl") {

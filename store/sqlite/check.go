@@ -110,6 +110,34 @@ func checkTable(ctx context.Context, db *DB, table string, columns []string) ([]
 	return have, nil
 }
 
+// checkIndexes answers with a SchemaError if a table of ours lacks one of the indexes, which statements name: SQLite would refuse to prepare them.
+func checkIndexes(ctx context.Context, db *DB, table string, wanted ...string) error {
+	text, err := plain("check_indexes")
+	if err != nil {
+		return err
+	}
+	rows, err := db.read.QueryContext(ctx, text, table)
+	if err != nil {
+		return fmt.Errorf("check the indexes of %s: %w", table, explain(err))
+	}
+	defer func() { _ = rows.Close() }()
+	missing := slices.Clone(wanted)
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return fmt.Errorf("check the indexes of %s: %w", table, explain(err))
+		}
+		missing = slices.DeleteFunc(missing, func(w string) bool { return w == name })
+	}
+	if err := rows.Err(); err != nil {
+		return fmt.Errorf("check the indexes of %s: %w", table, explain(err))
+	}
+	if len(missing) > 0 {
+		return &tables.SchemaError{Table: table, Missing: missing, Remedy: "run: outbox migrate up --set " + tables.SetOf[table]}
+	}
+	return nil
+}
+
 // named finds a column by its name, which SQLite takes in any case.
 func named(name string) func(column) bool {
 	return func(c column) bool { return strings.EqualFold(c.name, name) }

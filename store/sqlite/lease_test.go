@@ -70,7 +70,7 @@ func TestRunsFromBeforeAClockWasSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, db, `UPDATE crawl_runs SET status = 'COMPLETED'`)
-	run, _, err := runs.CreateRun(t.Context(), "default", crawl.NewRun{AppPackage: "com.example", MaxSteps: 3, Crawler: "demo"})
+	run, _, err := runs.CreateRun(t.Context(), "default", crawl.NewRun{AppPackage: "com.example", MaxSteps: 3, Crawler: "demo"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

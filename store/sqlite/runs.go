@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,12 +24,17 @@ import (
 // on a file works in production.
 type Runs struct {
 	db     *DB
-	reads  struct{ get, list, events, lastSeqs, next *sql.Stmt }
+	reads  struct{ get, events, lastSeqs, next *sql.Stmt }
+	lists  map[filtered]*sql.Stmt
 	writes struct {
 		create, byKey, lock, last, known, append, send, change, saveProgress *sql.Stmt
 		next, claim, renew, held, release                                    *sql.Stmt
 	}
+	turn atomic.Value // string: whose run was claimed last
 }
+
+// filtered says by what a list is filtered. Each has a statement of its own, which an index serves.
+type filtered struct{ Status, App bool }
 
 var _ crawl.Store = (*Runs)(nil)
 
@@ -44,13 +50,16 @@ func OpenRuns(ctx context.Context, db *DB) (*Runs, error) {
 			return nil, err
 		}
 	}
+	if err := checkIndexes(ctx, db, "crawl_runs", "crawl_runs_waiting", "crawl_runs_held"); err != nil {
+		return nil, err
+	}
 	if err := db.checkWritable(ctx); err != nil {
 		return nil, err
 	}
 	r := &Runs{db: db}
 	in, w := &r.reads, &r.writes
 	if err := compile(ctx, db.read, nil, map[string]**sql.Stmt{
-		"run_get": &in.get, "run_list": &in.list, "run_events": &in.events, "run_last_seqs": &in.lastSeqs, "run_next": &in.next,
+		"run_get": &in.get, "run_events": &in.events, "run_last_seqs": &in.lastSeqs, "run_next": &in.next,
 	}); err != nil {
 		return nil, err
 	}
@@ -62,6 +71,14 @@ func OpenRuns(ctx context.Context, db *DB) (*Runs, error) {
 	}
 	if err := compile(ctx, db.write, struct{ Progress bool }{true}, map[string]**sql.Stmt{"run_change": &w.saveProgress}); err != nil {
 		return nil, err
+	}
+	r.lists = map[filtered]*sql.Stmt{}
+	for _, f := range []filtered{{}, {Status: true}, {App: true}, {Status: true, App: true}} {
+		var list *sql.Stmt
+		if err := compile(ctx, db.read, f, map[string]**sql.Stmt{"run_list": &list}); err != nil {
+			return nil, err
+		}
+		r.lists[f] = list
 	}
 	return r, nil
 }
@@ -85,7 +102,7 @@ func compile(ctx context.Context, db *sql.DB, data any, statements map[string]**
 }
 
 // CreateRun implements crawl.Store.
-func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun) (run crawl.Run, created bool, err error) {
+func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun, most int) (run crawl.Run, created bool, err error) {
 	if err = checkJSON("deviceConfig", n.DeviceConfig); err == nil {
 		err = r.db.inTx(ctx, func(tx *sql.Tx) error {
 			id, err := outbox.NewID()
@@ -93,12 +110,16 @@ func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun) (ru
 				return err
 			}
 			row := tx.StmtContext(ctx, r.writes.create).QueryRowContext(ctx, tenant, n.AppPackage, jsonText(n.DeviceConfig), n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey, id,
-				stamp(time.Now()))
+				stamp(time.Now()), most)
 			if err = scanRun(row, &run); !errors.Is(err, sql.ErrNoRows) {
 				created = err == nil
 				return refusedCheck(err, "run")
 			}
-			if err := scanRun(tx.StmtContext(ctx, r.writes.byKey).QueryRowContext(ctx, tenant, n.IdempotencyKey), &run); err != nil {
+			err = scanRun(tx.StmtContext(ctx, r.writes.byKey).QueryRowContext(ctx, tenant, n.IdempotencyKey), &run)
+			if errors.Is(err, sql.ErrNoRows) { // it is not the key that is in the way
+				return &crawl.QuotaError{Most: most}
+			}
+			if err != nil {
 				return err
 			}
 			if run.AppPackage != n.AppPackage || !sameJSON(run.DeviceConfig, n.DeviceConfig) || run.MaxSteps != n.MaxSteps || run.Goal != n.Goal || run.Crawler != n.Crawler {
@@ -152,7 +173,7 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 	if limit <= 0 {
 		limit = 50
 	}
-	err = query(ctx, r.reads.list, func(rows *sql.Rows) error {
+	err = query(ctx, r.lists[filtered{f.Status != "", f.AppPackage != ""}], func(rows *sql.Rows) error {
 		var run crawl.Run
 		err := scanRun(rows, &run)
 		runs = append(runs, run)

@@ -15,6 +15,8 @@ import (
 // ClaimRun implements crawl.Store. Of a run that becomes RUNNING nothing is to be seen before its events are. There is no run that another transaction has locked: this one
 // takes its turn, and only where a run waits.
 //
+// Among tenants of whose runs as many are held this store goes round. Stores that claim beside it go round on their own.
+//
 // A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event and is passed over. It is often the oldest, and would be claimed,
 // and its first event refused, before every other run for ever.
 func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
@@ -30,6 +32,7 @@ func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string,
 	if err != nil {
 		return crawl.Claim{}, fmt.Errorf("claim a run: %w", explain(err))
 	}
+	r.turn.Store(c.Run.Tenant)
 	return c, nil
 }
 
@@ -42,10 +45,11 @@ type waiting struct {
 	ahead    bool // not waiting: the lease is from before the clock was set back
 }
 
-// next finds the run that has waited longest.
+// next finds the run whose turn it is.
 func (r *Runs) next(ctx context.Context, stmt *sql.Stmt, crawlers string, ttl time.Duration) (w waiting, err error) {
 	now := time.Now()
-	err = stmt.QueryRowContext(ctx, crawlers, stamp(now), stamp(farthest(now, ttl))).Scan(&w.id, &w.tenant, &w.pending, &w.lastType, &w.ahead)
+	turn, _ := r.turn.Load().(string)
+	err = stmt.QueryRowContext(ctx, crawlers, stamp(now), stamp(farthest(now, ttl)), turn).Scan(&w.id, &w.tenant, &w.pending, &w.lastType, &w.ahead)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = crawl.ErrNoRun
 	}

@@ -37,8 +37,8 @@ func versions(t *testing.T, url string) string {
 }
 
 const (
-	nothing    = "core=0/10 pending 10, events=0/2 pending 2, crawl=0/3 pending 3"
-	everything = "core=10/10 pending 0, events=2/2 pending 0, crawl=3/3 pending 0"
+	nothing    = "core=0/10 pending 10, events=0/2 pending 2, crawl=0/4 pending 4"
+	everything = "core=10/10 pending 0, events=2/2 pending 0, crawl=4/4 pending 0"
 )
 
 func TestUpFromNothingAndAgain(t *testing.T) {
@@ -53,7 +53,7 @@ func TestUpFromNothingAndAgain(t *testing.T) {
 			t.Fatalf("after: %s", got)
 		}
 	}
-	for set, want := range map[string]uint{"core": 10, "events": 2, "crawl": 3, "nosuch": 0} {
+	for set, want := range map[string]uint{"core": 10, "events": 2, "crawl": 4, "nosuch": 0} {
 		if got := migrations.Required(set); got != want {
 			t.Errorf("Required(%s) = %d, want %d", set, got, want)
 		}
@@ -64,7 +64,7 @@ func TestUpAppliesCoreFirstWhateverTheOrder(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)
 	up(t, url, "crawl", "core", "crawl")
-	if got, want := versions(t, url), "core=10/10 pending 0, events=0/2 pending 2, crawl=3/3 pending 0"; got != want {
+	if got, want := versions(t, url), "core=10/10 pending 0, events=0/2 pending 2, crawl=4/4 pending 0"; got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
 }
@@ -169,7 +169,7 @@ func TestUpAfterAProcessWasKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = command.Wait()
-	if got := versions(t, url); !strings.Contains(got, "crawl=1/3! pending 2") {
+	if got := versions(t, url); !strings.Contains(got, "crawl=1/4! pending 3") {
 		t.Fatalf("after the kill: %s", got)
 	}
 	run(t, blocker, "ROLLBACK")
@@ -315,7 +315,7 @@ func TestDown(t *testing.T) {
 	if err := migrations.Down(t.Context(), url, 1, "crawl"); err != nil {
 		t.Fatal(err)
 	}
-	if got := versions(t, url); !strings.HasSuffix(got, "crawl=2/3 pending 1") {
+	if got := versions(t, url); !strings.HasSuffix(got, "crawl=3/4 pending 1") {
 		t.Errorf("one step down: %s", got)
 	}
 	for _, set := range []string{"crawl", "events", "core", "core"} { // the second time there is nothing left

@@ -1,6 +1,7 @@
--- The least each part needs, as seven group roles without login. Give them to your own logins:
+-- The least each part needs, as eight group roles without login. Give them to your own logins:
 --
 --     GRANT outbox_producer TO shop;             -- writes events inside its own transactions
+--     GRANT outbox_run_producer TO driver;       -- drives crawl runs and writes their events, of all tenants
 --     GRANT outbox_relay    TO outbox_daemon;    -- delivers them
 --     GRANT outbox_reader   TO reporting;        -- looks
 --     GRANT outbox_operator TO support;          -- lists, replays, discards and purges dead letters
@@ -10,7 +11,8 @@
 --     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
 --
 -- Run it after `outbox migrate up`, and again after each later one: it may run any number of times, and leaves the
--- seven roles with exactly what is written here on the tables that exist; what else they had there is revoked.
+-- eight roles with exactly what is written here on the tables that exist; what else they had there is revoked. Up to the version of crawl/003 outbox_producer
+-- drove runs too: a login that does needs outbox_run_producer now.
 -- Run it as a superuser, or as the tables' owner with CREATEROLE. It is one transaction.
 --
 -- Row-level security trusts the session: whoever may connect as a producer or reader names its tenant itself, with
@@ -21,7 +23,7 @@ DO $do$
 DECLARE
     name TEXT;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_relay', 'outbox_reader', 'outbox_operator', 'outbox_gateway', 'outbox_worker'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_run_producer', 'outbox_relay', 'outbox_reader', 'outbox_operator', 'outbox_gateway', 'outbox_worker'] LOOP
         BEGIN
             IF to_regrole(name) IS NULL THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', name);
@@ -35,7 +37,7 @@ BEGIN
         GRANT outbox_owner TO CURRENT_USER;
     END IF;
     EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO outbox_owner', current_schema());
-    EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', current_schema());
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', current_schema());
 END
 $do$;
 
@@ -50,7 +52,12 @@ BEGIN
                                 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s OWNER TO outbox_owner', to_regclass(name));
-            EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
+            EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
+        END IF;
+    END LOOP;
+    FOREACH name IN ARRAY ARRAY['crawl_events_id_seq', 'crawl_outbox_id_seq'] LOOP   -- they belong to whom their table belongs to
+        IF to_regclass(name) IS NOT NULL THEN
+            EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
         END IF;
     END LOOP;
     FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'purge_job_dlq(int)', 'purge_event_outbox(int)', 'crawl_events_append()', 'crawl_outbox_tenant()'] LOOP
@@ -58,6 +65,20 @@ BEGIN
             EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name));
         END IF;
     END LOOP;
+    -- Purges run with the caller's rights, so nobody gains anything by calling them. That PUBLIC may not says so.
+    IF to_regprocedure('purge_job_dlq(int)') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION purge_job_dlq(int) FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION purge_job_dlq(int) TO outbox_relay, outbox_operator;
+    END IF;
+    IF to_regprocedure('purge_event_outbox(int)') IS NOT NULL THEN
+        REVOKE ALL ON FUNCTION purge_event_outbox(int) FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION purge_event_outbox(int) TO outbox_relay;
+    END IF;
+    -- Whoever may read the view sees what he would see of its table, and not what its owner sees. Before PostgreSQL 15 a view cannot: grant it there to nobody who may not see the
+    -- events of all tenants.
+    IF to_regclass('run_outbox') IS NOT NULL AND current_setting('server_version_num')::int >= 150000 THEN
+        ALTER VIEW run_outbox SET (security_invoker = true);
+    END IF;
     IF to_regtype('crawl_status') IS NOT NULL THEN
         ALTER TYPE crawl_status OWNER TO outbox_owner;
     END IF;
@@ -73,13 +94,14 @@ BEGIN
         -- ON CONFLICT (id) or (event_id) compares; PostgreSQL asks for the privilege on those.
         ('outbox_producer', 'outbox_events', 'INSERT, SELECT (id, position)'),
         ('outbox_producer', 'event_outbox',  'INSERT, SELECT (id, event_id, position)'),
-        ('outbox_producer', 'crawl_outbox',  'INSERT, SELECT (id, event_id, seq)'),
-        ('outbox_producer', 'crawl_outbox_id_seq', 'USAGE'),
-        -- The producer of a run's events is the one who drives the run, in the same transaction. UPDATE on the run is also
-        -- what its row lock needs, under which events are numbered (crawl/001_crawl_schema).
-        ('outbox_producer', 'crawl_events',  'INSERT, SELECT (id, crawl_id, seq, event_type, event_id)'),
-        ('outbox_producer', 'crawl_events_id_seq', 'USAGE'),
-        ('outbox_producer', 'crawl_runs',    'INSERT, SELECT, UPDATE (status, started_at, completed_at, cancelled_at, error_message)'),
+
+        -- Whoever produces a run's events drives the run, in the same transaction. UPDATE on the run is also what its row lock needs, under which events are
+        -- numbered (crawl/001_crawl_schema). A role of its own: one who writes orders has no business with goals and device configurations, of all tenants.
+        ('outbox_run_producer', 'crawl_outbox',  'INSERT, SELECT (id, event_id, seq)'),
+        ('outbox_run_producer', 'crawl_outbox_id_seq', 'USAGE'),
+        ('outbox_run_producer', 'crawl_events',  'INSERT, SELECT (id, crawl_id, seq, event_type, event_id)'),
+        ('outbox_run_producer', 'crawl_events_id_seq', 'USAGE'),
+        ('outbox_run_producer', 'crawl_runs',    'INSERT, SELECT, UPDATE (status, started_at, completed_at, cancelled_at, error_message)'),
 
         -- A relay reads what is due and writes down what became of it: never the event itself. DELETE is for queues that
         -- drop what is delivered and for purges.
@@ -182,7 +204,8 @@ BEGIN
     FOREACH name IN ARRAY ARRAY['crawl_runs', 'crawl_events', 'crawl_outbox'] LOOP
         CONTINUE WHEN to_regclass(name) IS NULL;
         EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', to_regclass(name));
-        FOREACH part IN ARRAY ARRAY['producer', 'relay', 'reader', 'operator', 'worker', 'gateway'] LOOP
+        EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_producer', to_regclass(name));   -- of the version of crawl/003
+        FOREACH part IN ARRAY ARRAY['run_producer', 'relay', 'reader', 'operator', 'worker', 'gateway'] LOOP
             own := 'true';
             IF part = 'gateway' THEN
                 own := $$tenant_id = nullif(current_setting('app.current_namespace', true), '')$$;

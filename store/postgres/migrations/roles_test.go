@@ -114,7 +114,8 @@ var verbs = map[string]map[string]string{
 
 // allowed is roles.sql said once more. Everything else that verbs lists is refused.
 var allowed = map[string][]string{
-	"outbox_producer": {"outbox_events INSERT", "event_outbox INSERT", "crawl_outbox INSERT", "crawl_events INSERT", "crawl_runs INSERT", "crawl_runs SELECT"},
+	"outbox_producer":     {"outbox_events INSERT", "event_outbox INSERT"},
+	"outbox_run_producer": {"crawl_outbox INSERT", "crawl_events INSERT", "crawl_runs INSERT", "crawl_runs SELECT"},
 	"outbox_relay": {
 		"outbox_events SELECT", "outbox_events SETTLE", "outbox_events DELETE",
 		"event_outbox SELECT", "event_outbox SETTLE", "event_outbox DELETE",
@@ -294,6 +295,63 @@ func TestRolesRevokeWhatTheyDoNotGrant(t *testing.T) {
 	refused(t, conn, "42501", "DELETE FROM outbox_events")
 	refused(t, conn, "42501", "SELECT payload FROM outbox_events")
 	run(t, conn, "SELECT FROM unrelated") // not ours: left alone
+}
+
+// An installation of the version before gave its producers the rights of whoever drives runs.
+func TestRolesTakeRunsFromProducers(t *testing.T) {
+	t.Parallel()
+	url, super := database(t)
+	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	id := newRun(t, super)
+	run(t, super, `GRANT INSERT, SELECT (id, event_id, seq) ON crawl_outbox TO outbox_producer;
+		GRANT INSERT, SELECT (id, crawl_id, seq, event_type, event_id) ON crawl_events TO outbox_producer;
+		GRANT INSERT, SELECT, UPDATE (status) ON crawl_runs TO outbox_producer;
+		GRANT USAGE ON SEQUENCE crawl_outbox_id_seq, crawl_events_id_seq TO outbox_producer`)
+	for _, table := range []string{"crawl_runs", "crawl_events", "crawl_outbox"} {
+		run(t, super, fmt.Sprintf("CREATE POLICY %[1]s_producer ON %[1]s TO outbox_producer USING (true) WITH CHECK (true)", table))
+	}
+	conn := connect(t, url)
+	run(t, conn, "SET ROLE outbox_producer")
+	run(t, conn, "UPDATE crawl_runs SET status = 'RUNNING'")
+	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{
+		"SELECT goal FROM crawl_runs", "SELECT id FROM crawl_runs", "UPDATE crawl_runs SET status = 'CANCELLED'", "INSERT INTO crawl_runs (app_package) VALUES ('p')",
+		"INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ('" + id + "', 't', '{}')", "SELECT nextval('crawl_events_id_seq')", "SELECT id FROM crawl_outbox",
+	} {
+		refused(t, conn, "42501", sql)
+	}
+	if left := one[int](t, super, "SELECT count(*) FROM pg_policies WHERE 'outbox_producer' = ANY (roles)"); left != 0 {
+		t.Errorf("%d policies are left for outbox_producer", left)
+	}
+	run(t, conn, verbs["outbox_events"]["INSERT"])
+}
+
+// Whoever is granted the view sees of it what he sees of its table, and purges are not for everybody.
+func TestRolesLeaveNoWayAround(t *testing.T) {
+	t.Parallel()
+	url, super := database(t)
+	id := newRun(t, super)
+	run(t, super, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 't', '{}')", id)
+	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	login := "viewer_" + one[string](t, super, "SELECT current_database()")
+	run(t, super, fmt.Sprintf("CREATE ROLE %[1]s; GRANT SELECT ON run_outbox, crawl_outbox TO %[1]s", login))
+	conn := connect(t, url)
+	run(t, conn, "SET ROLE "+login)
+	if n := one[int](t, conn, "SELECT count(*) FROM run_outbox"); n != 0 && one[int](t, super, "SELECT current_setting('server_version_num')::int") >= 150000 {
+		t.Errorf("through the view a role sees %d rows that row-level security hides from it in the table", n)
+	}
+	refused(t, conn, "42501", "SELECT purge_job_dlq()")
+	refused(t, conn, "42501", "SELECT purge_event_outbox()")
+	run(t, conn, "RESET ROLE; SET ROLE outbox_operator")
+	run(t, conn, "SELECT purge_job_dlq()")
+	run(t, conn, "RESET ROLE; SET ROLE outbox_relay")
+	run(t, conn, "SELECT purge_job_dlq(), purge_event_outbox()")
 }
 
 func TestRolesFromManyDatabasesAtOnce(t *testing.T) {

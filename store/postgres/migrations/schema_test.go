@@ -181,7 +181,9 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"crawl_events_event_id_key":     "crawl_events USING btree (crawl_id, event_id)",
 		"crawl_runs_idempotency_key":    "crawl_runs USING btree (tenant_id, idempotency_key) WHERE (idempotency_key IS NOT NULL)",
 		"crawl_runs_tenant":             "crawl_runs USING btree (tenant_id, created_at DESC, id DESC)",
-		"crawl_runs_claimable":          "crawl_runs USING btree (created_at, id) WHERE ((status = ANY (ARRAY['PENDING'::crawl_status, 'RUNNING'::crawl_status])) AND ((crawler)::text <> 'external'::text))",
+		"crawl_runs_waiting":            "crawl_runs USING btree (tenant_id, created_at, id) WHERE ((status = ANY (ARRAY['PENDING'::crawl_status, 'RUNNING'::crawl_status])) AND ((crawler)::text <> 'external'::text))",
+		"crawl_runs_held":               "crawl_runs USING btree (tenant_id) WHERE ((lease_owner IS NOT NULL) AND ((crawler)::text <> 'external'::text))",
+		"crawl_runs_app":                "crawl_runs USING btree (tenant_id, app_package, created_at DESC, id DESC)",
 		"outbox_events_undelivered":     `outbox_events USING btree ("position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
 		"outbox_events_waiting":         "outbox_events USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
 		"outbox_events_tenants":         `outbox_events USING btree (tenant_id COLLATE "C", "position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
@@ -195,6 +197,11 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"outbox_tokens_pkey":            "outbox_tokens USING btree (id)",
 		"outbox_tickets_pkey":           "outbox_tickets USING btree (sha256)",
 		"outbox_tickets_expires_at":     "outbox_tickets USING btree (expires_at)",
+	}
+	for _, status := range []string{"PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"} {
+		of := fmt.Sprintf("created_at DESC, id DESC) WHERE (status = '%s'::crawl_status)", status)
+		want["crawl_runs_"+strings.ToLower(status)] = "crawl_runs USING btree (tenant_id, " + of
+		want["crawl_runs_app_"+strings.ToLower(status)] = "crawl_runs USING btree (tenant_id, app_package, " + of
 	}
 	for _, table := range []string{"apps", "outbox_events", "job_dlq", "outbox_lanes", "event_outbox", "crawl_runs", "crawl_events", "crawl_outbox"} {
 		key := "id"

@@ -1,0 +1,50 @@
+package wire
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/outboxrelay/outbox/internal/config"
+)
+
+// Plaintext returns the other machine that the database's connections go to without TLS, "" if there is none. It is asked of a connection, not of the URL: without
+// sslmode the server decides.
+func (d postgresDatabase) Plaintext(ctx context.Context) (machine string, err error) {
+	conn, err := d.Acquire(ctx)
+	if err != nil {
+		return "", fmt.Errorf("look whether connections have TLS: %w", err)
+	}
+	defer conn.Release()
+	return plaintext(conn.Conn().PgConn().Conn()), nil
+}
+
+// Plaintext is for databases that are reached over a network.
+func (*sqliteDatabase) Plaintext(context.Context) (string, error) { return "", nil }
+
+// plaintext returns the other machine to which a connection goes without TLS.
+func plaintext(conn net.Conn) string {
+	to, overTCP := conn.RemoteAddr().(*net.TCPAddr)
+	if _, encrypted := conn.(*tls.Conn); encrypted || !overTCP || to.IP.IsLoopback() {
+		return ""
+	}
+	return to.IP.String()
+}
+
+// warnPlaintext says once a process which servers on other machines are spoken to without TLS: passwords, tokens' hashes and payloads are there for whoever is on the way.
+func (p process) warnPlaintext(ctx context.Context, db Database) {
+	machine, err := db.Plaintext(ctx)
+	if err != nil {
+		return // the part itself is about to say so
+	}
+	p.databases.plaintext.Do(func() {
+		if machine != "" {
+			p.log.Warn("PostgreSQL is on another machine and connections to it have no TLS: put sslmode=verify-full and sslrootcert=FILE into the URL", "server", machine)
+		}
+		if hosts := config.PlainRedis(p.cfg.Redis); len(hosts) > 0 && !p.cfg.Serve.Memory {
+			p.log.Warn("Redis is not on this machine and connections to it have no TLS: make the URL one of rediss://", "server", strings.Join(hosts, ","))
+		}
+	})
+}
