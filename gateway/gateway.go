@@ -25,8 +25,7 @@ type Config struct {
 	// address only; requests must name localhost, an IP address or the host of PublicURL as their Host.
 	Auth    *token.Authenticator
 	Streams StreamConfig
-	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a topic's message is, nor who wrote it. Hub
-	// should have HintsOnly.
+	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a topic's message is, nor who wrote it.
 	RunsOnly bool
 
 	// AllowedOrigins are those whose pages may call the API from a browser, such as https://app.example.com (none). "*" is everybody's, and
