@@ -59,7 +59,7 @@ func TestRunsUnderRowLevelSecurity(t *testing.T) {
 			t.Errorf("created %t, error %v", created, err)
 		}
 	}
-	if runs, err := r.ListRuns(t.Context(), acme, crawl.RunFilter{}); err != nil || len(runs) != 2 {
+	if runs, _, err := r.ListRuns(t.Context(), acme, crawl.RunFilter{}); err != nil || len(runs) != 2 {
 		t.Errorf("list: %v, error %v", runs, err)
 	}
 	if seqs, err := r.LastSeqs(t.Context(), acme, []uuid.UUID{run.ID}); err != nil || seqs[run.ID] != 4 {
@@ -228,8 +228,8 @@ func TestRunPlans(t *testing.T) {
 		statement{"run_get", r.sql.get, []string{pkey, bySeq}, []any{tenant, run}},
 		statement{"run_create", r.sql.create, nil, []any{tenant, "p", nil, 1, "", "demo", "k"}},
 		statement{"run_by_key", r.sql.byKey, []string{"crawl_runs_idempotency_key"}, []any{tenant, "k8", "p", nil, 1, "", "demo"}},
-		statement{"run_list", r.sql.list, []string{"crawl_runs_tenant", "ROW(created_at, id) <"}, []any{tenant, "", "", time.Now(), run, 50}},
-		statement{"run_events", r.sql.events, []string{bySeq}, []any{tenant, run, int64(10), 500, pageBytes}},
+		statement{"run_list", r.sql.list, []string{"crawl_runs_tenant", "ROW(created_at, id) <"}, []any{tenant, "", "", time.Now(), run, 50, 2 << 20}},
+		statement{"run_events", r.sql.events, []string{bySeq}, []any{tenant, run, int64(10), 500, crawl.PageBytes}},
 		statement{"run_last_seqs", r.sql.lastSeqs, []string{bySeq}, []any{tenant, uuids(runs)}},
 		statement{"run_lock", r.sql.lock, []string{pkey}, []any{tenant, run}},
 		statement{"run_last", r.sql.last, []string{bySeq}, []any{tenant, run}},
