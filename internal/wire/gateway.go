@@ -85,6 +85,7 @@ func (a *api) run(ctx context.Context) error {
 	background.Go(func() error { return live.Run(behind) })
 	background.Go(func() error { return hub.Run(behind) })
 	background.Go(func() error { return notifier.Run(behind) })
+	background.Go(func() error { return g.Run(behind) })
 	a.part.serve(behind, &background, runs.Readable)
 	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers", names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), a.broker.attr())
 	if a.extras.Serving != nil {
@@ -134,6 +135,7 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 		Streams: gateway.StreamConfig{
 			Heartbeat: s.StreamHeartbeat, MaxAge: s.StreamMaxAge, DrainWindow: s.StreamDrain,
 			MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant, MaxPerRun: s.StreamLimitRun,
+			MaxTopicsFollowed: s.StreamLimitTopics, MaxTopicsPerTenant: s.StreamLimitTopicsTenant,
 		},
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {
