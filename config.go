@@ -14,6 +14,9 @@ type RelayConfig struct {
 	Name        string   // the table's name in logs and metrics ("outbox")
 	Instance    string   // what this relay calls itself among the table's others, for people (host name and process id)
 	Destination Template // where events without Destinations go ({topic})
+	// Reserved tells whether a destination belongs to another table, whose readers would take the event for one of theirs. An event that would go there is dead at
+	// once, all of it. It must be quick, and safe for concurrent use (nil: none is reserved).
+	Reserved func(destination string) bool
 
 	// Workers is how many loops share the lanes (2): while one waits for the sink another has the database work. Publish is called by as many at a time.
 	Workers      int

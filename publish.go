@@ -46,6 +46,9 @@ func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner
 			continue // behind a record of this claim that was not delivered; a later claim brings it
 		}
 		destinations, failure := r.destinations(rec)
+		if failure == nil {
+			failure = r.reserved(destinations)
+		}
 		if failure != nil {
 			if defects == nil {
 				defects = map[int]Failure{}
@@ -89,6 +92,19 @@ func (r *Relay) destinations(rec *Record) ([]string, *Failure) {
 		}
 	}
 	return left, nil
+}
+
+// reserved refuses destinations that are not this table's to use.
+func (r *Relay) reserved(destinations []string) *Failure {
+	if r.cfg.Reserved == nil {
+		return nil
+	}
+	for _, d := range destinations {
+		if r.cfg.Reserved(d) {
+			return &Failure{Destination: d, Reason: ReasonHandlerMissing, Error: fmt.Sprintf("destination %q is reserved for the events of another table", d)}
+		}
+	}
+	return nil
 }
 
 // publish hands the batch to the sink. If the sink panics, the batch is published in halves until the delivery that does it is alone: it

@@ -2,11 +2,37 @@ package outbox
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
+
+// Whoever writes an event names its destinations. He must not reach the readers of another table with it.
+func TestReservedDestinationsAreDead(t *testing.T) {
+	t.Parallel()
+	r, err := NewRelay(nil, &panicky{}, RelayConfig{Reserved: func(d string) bool { return strings.HasPrefix(d, "run:") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := []*Record{
+		{Keyed: true, OrderKey: 1, Event: Event{Topic: "a"}},
+		{Keyed: true, OrderKey: 2, Event: Event{Topic: "b", Destinations: []string{"orders", "run:1"}}},
+		{Keyed: true, OrderKey: 3, Event: Event{Topic: "run:2"}},
+	}
+	batch, owner, defects := r.route(records, heldKeys{})
+	if len(batch) != 1 || batch[0].Destination != "a" {
+		t.Fatalf("routed %+v", batch)
+	}
+	v := r.judge(records, batch, owner, make([]Result, 1), defects, false)
+	for i, o := range v.outcomes[1:] {
+		if o.State != Dead || len(o.Failures) != 1 || !strings.Contains(o.Failures[0].Error, fmt.Sprintf(`destination "run:%d" is reserved`, i+1)) {
+			t.Errorf("got %+v", o)
+		}
+	}
+}
 
 func TestJudge(t *testing.T) {
 	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Jitter: -1}})

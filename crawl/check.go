@@ -25,7 +25,7 @@ const (
 	MaxError          = 10_000
 )
 
-// MaxDeviceConfig is how many bytes of JSON a device configuration may have, with its numbers spelled out. It comes back with each run of a list.
+// MaxDeviceConfig is how many bytes of JSON a device configuration may have, with its numbers spelled out.
 const MaxDeviceConfig = 16 << 10
 
 // checkRun reports everything about a new run that cannot be accepted.

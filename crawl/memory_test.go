@@ -91,18 +91,20 @@ func (m *memory) GetRun(_ context.Context, tenant string, id uuid.UUID) (Run, er
 	return Run{}, ErrNotFound
 }
 
-func (m *memory) ListRuns(_ context.Context, tenant string, f RunFilter) (runs []Run, err error) {
+func (m *memory) ListRuns(_ context.Context, tenant string, f RunFilter) (runs []Run, more bool, err error) {
 	leave, err := m.enter("ListRuns")
 	defer leave()
 	for _, r := range slices.Backward(m.runs) {
 		switch {
-		case r.Tenant != tenant, f.Status != "" && r.Status != f.Status, len(runs) == f.Limit:
+		case r.Tenant != tenant, f.Status != "" && r.Status != f.Status:
 		case f.Before.ID != uuid.Nil && !r.CreatedAt.Before(f.Before.CreatedAt): // the tests' runs are apart
+		case len(runs) == f.Limit:
+			more = true
 		default:
 			runs = append(runs, r.Run)
 		}
 	}
-	return runs, err
+	return runs, more, err
 }
 
 func (m *memory) ListEvents(_ context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Event, error) {

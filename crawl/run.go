@@ -31,6 +31,10 @@ const External = "external"
 // DefaultTenant owns the runs of an installation that knows no tenants (ADR-004: the default of tenant_id).
 const DefaultTenant = "default"
 
+// PageBytes is about how much of texts and payloads a page of a list has, beside one run or event more: 500 of them may be megabytes, for each of those who
+// ask at once.
+const PageBytes = 2 << 20
+
 // Run is one crawl of an application.
 type Run struct {
 	ID           uuid.UUID       `json:"runId"`
@@ -48,6 +52,14 @@ type Run struct {
 	Error        string          `json:"error,omitempty"` // of FAILED
 	LastSeq      int64           `json:"lastSeq"`         // number of its last event so far; 0: none
 }
+
+// Size is how many bytes of a list's page the run takes.
+func (r *Run) Size() int {
+	return len(r.AppPackage) + len(r.DeviceConfig) + len(r.Goal) + len(r.Error) + runOverhead
+}
+
+// runOverhead is about what a run takes besides its texts.
+const runOverhead = 512
 
 // NewRun is what the creator of a run decides.
 type NewRun struct {

@@ -77,7 +77,7 @@ func (s *Service) Get(ctx context.Context, tenant string, run uuid.UUID) (Run, e
 	return s.store.GetRun(ctx, tenant, run)
 }
 
-// List returns runs, newest first. next is the cursor for those after them; zero: there are no more.
+// List returns runs, newest first, fewer than asked for where they are large. next is the cursor for those after them; zero: there are no more.
 func (s *Service) List(ctx context.Context, tenant string, f RunFilter) (runs []Run, next Cursor, err error) {
 	problems := []error{
 		checkText("appPackage", f.AppPackage, MaxAppPackage, false),
@@ -89,13 +89,12 @@ func (s *Service) List(ctx context.Context, tenant string, f RunFilter) (runs []
 	if err := errors.Join(problems...); err != nil {
 		return nil, Cursor{}, err
 	}
-	page := f.Limit
-	f.Limit++ // whether there are more
-	if runs, err = s.store.ListRuns(ctx, tenant, f); err != nil || len(runs) <= page {
+	runs, more, err := s.store.ListRuns(ctx, tenant, f)
+	if err != nil || !more {
 		return runs, Cursor{}, err
 	}
-	last := runs[page-1]
-	return runs[:page], Cursor{CreatedAt: last.CreatedAt, ID: last.ID}, nil
+	last := runs[len(runs)-1]
+	return runs, Cursor{CreatedAt: last.CreatedAt, ID: last.ID}, nil
 }
 
 // Events returns events of a run with a greater number than after, in order: at most limit (500 if 0, 1000 at most), fewer where they are large, and none only

@@ -18,8 +18,9 @@ type Store interface {
 	CreateRun(ctx context.Context, tenant string, run NewRun, most int) (r Run, created bool, err error)
 	// GetRun returns a run.
 	GetRun(ctx context.Context, tenant string, id uuid.UUID) (Run, error)
-	// ListRuns returns at most f.Limit runs, newest first.
-	ListRuns(ctx context.Context, tenant string, f RunFilter) ([]Run, error)
+	// ListRuns returns at most f.Limit runs (50 if 0), newest first, and whether there are more. They may be fewer where they are large, but are none only where
+	// there are no more.
+	ListRuns(ctx context.Context, tenant string, f RunFilter) (runs []Run, more bool, err error)
 	// ListEvents returns at most limit events with a greater number than after, in order. They may be fewer where they are large, but are none only where there are
 	// no more.
 	ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Event, error)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"mime"
 	"net/http"
 	"strings"
@@ -49,16 +50,13 @@ func (g *Gateway) guard(hc huma.Context, next func(huma.Context)) {
 	defer cancel()
 	r, w := humago.Unwrap(hc)
 	who, err := g.bearer(ctx, r)
+	note(w, who, err)
 	if err != nil {
 		g.fail(w, r, err)
 		return
 	}
-	if seen, ok := w.(*watched); ok {
-		seen.token = who.Token
-	}
 	for _, scope := range hc.Operation().Security[0][bearerScheme] {
-		if !who.May(token.Scope(scope)) {
-			g.write(w, r, lacks(scope))
+		if !g.may(w, r, who, token.Scope(scope)) {
 			return
 		}
 	}
@@ -69,7 +67,40 @@ func (g *Gateway) guard(hc huma.Context, next func(huma.Context)) {
 			return
 		}
 	}
-	next(&apiContext{humaContext: huma.WithContext(hc, context.WithValue(ctx, principalKey{}, who))})
+	a := &answer{}
+	defer func() {
+		if a.room != nil {
+			a.room.release()
+		}
+	}()
+	ctx = context.WithValue(context.WithValue(ctx, principalKey{}, who), answerKey{}, a)
+	next(&apiContext{humaContext: huma.WithContext(hc, ctx)})
+}
+
+// may tells whether who has the scope, or answers that it is missing.
+func (g *Gateway) may(w http.ResponseWriter, r *http.Request, who token.Principal, scope token.Scope) bool {
+	if who.May(scope) {
+		return true
+	}
+	if seen, ok := w.(*watched); ok {
+		seen.refused = "lacks the scope " + string(scope)
+	}
+	g.write(w, r, lacks(string(scope)))
+	return false
+}
+
+// note keeps for the log who makes a request, or who was refused and why. The answer does not say it: a revoked token is to look like one that never was.
+func note(w http.ResponseWriter, who token.Principal, err error) {
+	seen, ok := w.(*watched)
+	if !ok {
+		return
+	}
+	seen.token = who.Token
+	if refusal, ok := errors.AsType[*token.Refusal](err); ok {
+		seen.token, seen.refused = refusal.Token, refusal.Why
+	} else if errors.Is(err, token.ErrUnauthorized) {
+		seen.refused = "sent no token"
+	}
 }
 
 type humaContext huma.Context

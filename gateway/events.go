@@ -81,6 +81,10 @@ type eventsReply struct {
 }
 
 func (g *Gateway) listEvents(ctx context.Context, in *eventsRequest) (*eventsReply, error) {
+	room, err := g.reserve(ctx, in.Limit, eventSize)
+	if err != nil {
+		return nil, g.refusal(ctx, "query", err)
+	}
 	events, err := g.cfg.Runs.Events(ctx, principalOf(ctx).Tenant, in.ID, in.After, in.Limit)
 	if err != nil {
 		return nil, g.refusal(ctx, "query", err)
@@ -89,6 +93,11 @@ func (g *Gateway) listEvents(ctx context.Context, in *eventsRequest) (*eventsRep
 	if out.Body.Items = events; events == nil {
 		out.Body.Items = []crawl.Event{} // [] and not null
 	}
+	bytes := 0
+	for i := range events {
+		bytes += len(events[i].Payload) + envelopeSize
+	}
+	room.shrink(int64(bytes))
 	n := len(events)
 	more := n == in.Limit
 	if n > 0 && !more { // the end, or a page of large events
@@ -112,5 +121,5 @@ ended meanwhile; with another type or payload: 409. A run that is not RUNNING, o
 	add.MaxBodyBytes = g.cfg.MaxBody + 1
 	huma.Register(g.api, add, g.appendEvents)
 	huma.Register(g.api, g.operation("listEvents", http.MethodGet, "/v1/runs/{id}/events", token.Read, http.StatusOK, "List a run's events",
-		"In their order. An event is in the list from when it is committed, and every event before it is too.", http.StatusNotFound), g.listEvents)
+		"In their order. An event is in the list from when it is committed, and every event before it is too.", http.StatusNotFound, http.StatusTooManyRequests), g.listEvents)
 }

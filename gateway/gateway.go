@@ -26,8 +26,7 @@ type Config struct {
 	// address only; requests must name localhost or an IP address as their Host, and must not come through a proxy.
 	Auth    *token.Authenticator
 	Streams StreamConfig
-	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a topic's message is, nor who wrote it. Hub
-	// should have HintsOnly.
+	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a topic's message is, nor who wrote it.
 	RunsOnly bool
 
 	// AllowedOrigins are those whose pages may call the API from a browser, such as https://app.example.com (none). "*" is everybody's, and
@@ -39,6 +38,11 @@ type Config struct {
 	MaxBody    int64         // bytes of a request that appends events (4 MiB)
 	MaxRunBody int64         // bytes of any other request (64 KiB)
 	Timeout    time.Duration // of a request that is no stream, all of it (10 s)
+	// MaxAnswers is how many bytes of runs and events the answers of the process may have that are being made or received (64 MiB). A tenant may have an eighth of it;
+	// who would pass that waits, and is answered with 429 when Timeout is over.
+	MaxAnswers int64
+	// WriteTimeout is how long a client may take to receive 64 KiB of a large answer (5 s). All of an answer has twice Timeout.
+	WriteTimeout time.Duration
 
 	Version string       // in the API's description
 	Logger  *slog.Logger // nil: slog.Default. A line a request: Debug for reads that succeed, Info for the others
@@ -74,6 +78,12 @@ func (c *Config) check() error {
 	if c.Timeout <= 0 {
 		c.Timeout = 10 * time.Second
 	}
+	if c.MaxAnswers <= 0 {
+		c.MaxAnswers = 64 << 20
+	}
+	if c.WriteTimeout <= 0 {
+		c.WriteTimeout = 5 * time.Second
+	}
 	if c.Version == "" {
 		c.Version = "dev"
 	}
@@ -96,6 +106,7 @@ type Gateway struct {
 	cfg     Config
 	log     *slog.Logger
 	streams *streams
+	answers *answers
 	api     huma.API
 	handler http.Handler
 }
@@ -105,7 +116,7 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg, log: cfg.Logger, streams: newStreams(cfg.Streams)}
+	g := &Gateway{cfg: cfg, log: cfg.Logger, streams: newStreams(cfg.Streams), answers: newAnswers(cfg.MaxAnswers)}
 	mux := http.NewServeMux()
 	g.api = g.newAPI(mux)
 	g.routeRuns()

@@ -29,6 +29,12 @@ func (l runLog) Page(ctx context.Context, tenant string, run uuid.UUID, after in
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	defer func() { <-l.pages }()
+	return l.News(ctx, tenant, run, after, limit)
+}
+
+// News reads at once.
+func (l runLog) News(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]stream.Message, error) {
 	events, err := l.read(ctx, tenant, run, after, limit)
 	if err != nil {
 		return nil, err
@@ -37,7 +43,6 @@ func (l runLog) Page(ctx context.Context, tenant string, run uuid.UUID, after in
 }
 
 func (l runLog) read(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
-	defer func() { <-l.pages }()
 	reading := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

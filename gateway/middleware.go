@@ -29,7 +29,7 @@ func requestID(ctx context.Context) string {
 func (g *Gateway) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
-		if id == "" || len(id) > 128 || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		if id == "" || len(id) > 128 || secrets.MatchString(id) || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
 			id = uuid.NewString()
 		}
 		w.Header().Set("X-Request-Id", id)
@@ -70,13 +70,22 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// watched counts what is answered. What it wraps stays reachable for http.ResponseController, which streams need.
+// watched counts what is answered, and sees to it that a large answer is received. What it wraps stays reachable for http.ResponseController, which streams need.
 type watched struct {
 	http.ResponseWriter
+	rc     *http.ResponseController
+	until  time.Time     // when all must have been received
+	stall  time.Duration // what a part of it may take
 	status int
 	bytes  int64
-	token  string // its id; guard or streamer sets it
+
+	// guard or streamer sets them.
+	token   string // its id
+	refused string // why
 }
+
+// answerPart is what of a large answer must be received within Config.WriteTimeout. The writes of streams are smaller, and have a limit of their own.
+const answerPart = 64 << 10
 
 func (w *watched) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
@@ -89,9 +98,26 @@ func (w *watched) Write(b []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	n, err := w.ResponseWriter.Write(b)
-	w.bytes += int64(n)
-	return n, err
+	written := 0
+	for {
+		part := b[written:]
+		if len(b) > writeSize {
+			part = part[:min(len(part), answerPart)]
+			_ = w.rc.SetWriteDeadline(earlier(time.Now().Add(w.stall), w.until)) // only a recorder of a test has none
+		}
+		n, err := w.ResponseWriter.Write(part)
+		w.bytes += int64(n)
+		if written += n; err != nil || written >= len(b) {
+			return written, err
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // Unwrap is for http.ResponseController.
@@ -100,29 +126,32 @@ func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // logged writes a line a request, when it has ended.
 func (g *Gateway) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		begun, seen := time.Now(), &watched{ResponseWriter: w}
+		begun := time.Now()
+		seen := &watched{ResponseWriter: w, rc: http.NewResponseController(w), until: begun.Add(2 * g.cfg.Timeout), stall: g.cfg.WriteTimeout}
 		defer func() { // also when a stream is cut off, which is a panic
 			level := slog.LevelInfo
 			if seen.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions) {
 				level = slog.LevelDebug
 			}
-			g.log.Log(r.Context(), level, "request", "method", r.Method, "path", r.URL.Path, "query", harmless(r.URL.Query()), "status", seen.status,
-				"bytes", seen.bytes, "duration_ms", float64(time.Since(begun).Microseconds())/1000, "token", seen.token, "request_id", requestID(r.Context()))
+			attrs := []any{
+				"method", redacted(r.Method), "path", redacted(r.URL.Path), "query", harmless(r.URL.Query()), "status", seen.status, "bytes", seen.bytes,
+				"duration_ms", float64(time.Since(begun).Microseconds()) / 1000, "remote", r.RemoteAddr, "token", seen.token, "request_id", requestID(r.Context()),
+			}
+			if seen.refused != "" {
+				attrs = append(attrs, "refused", seen.refused)
+			}
+			g.log.Log(r.Context(), level, "request", attrs...)
 		}()
 		next.ServeHTTP(seen, r)
 	})
 }
 
-// harmless prints a query without tickets, and what looks like a token for whoever put one there by mistake.
+// harmless prints a query without tickets, and without what looks like a token for whoever put one there by mistake.
 func harmless(query url.Values) string {
-	for name, values := range query {
-		for i, v := range values {
-			if name == ticketScheme || strings.Contains(v, "obx_") || strings.Contains(v, "obt_") {
-				values[i] = "REDACTED"
-			}
-		}
+	if query.Has(ticketScheme) {
+		query[ticketScheme] = []string{"REDACTED"}
 	}
-	text := query.Encode()
+	text := redacted(query.Encode()) // neither _ nor a letter is written in another way
 	return text[:min(len(text), 500)]
 }
 
@@ -137,7 +166,7 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 			if v == http.ErrAbortHandler { //nolint:errorlint // it is a value that was thrown, and this is how net/http recognises it
 				panic(v)
 			}
-			g.log.ErrorContext(r.Context(), "a request panicked", "panic", fmt.Sprint(v), "stack", string(debug.Stack()), "request_id", requestID(r.Context()))
+			g.log.ErrorContext(r.Context(), "a request panicked", "panic", redacted(fmt.Sprint(v)), "stack", string(debug.Stack()), "request_id", requestID(r.Context()))
 			if seen, ok := w.(*watched); ok && seen.status != 0 {
 				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 			}

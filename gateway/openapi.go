@@ -52,21 +52,31 @@ func (g *Gateway) newAPI(mux *http.ServeMux) huma.API {
 	return api
 }
 
-// marshal writes a whole answer or nothing. That the client has gone is no error: there is nobody to tell.
+// marshal writes a whole answer or nothing: the encoder writes once, when it has all of it.
 func marshal(w io.Writer, v any) error {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
+	e := json.NewEncoder(whoever{w})
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("write answer: %w", err)
 	}
-	_, _ = io.WriteString(w, b.String())
 	return nil
+}
+
+// whoever takes it for no error that the client has gone: there is nobody to tell.
+type whoever struct{ io.Writer }
+
+func (w whoever) Write(b []byte) (int, error) {
+	_, _ = w.Writer.Write(b)
+	return len(b), nil
 }
 
 // refine makes the errors that huma finds by itself look like ours: 400 and not 422 for what is invalid (the API of the seeds says 400), and no value sent back,
 // which can be megabytes.
 func refine(hc huma.Context, _ string, v any) (any, error) {
+	if own, ok := v.(*problem); ok {
+		redactProblem(&own.ErrorModel)
+		return v, nil
+	}
 	m, ok := v.(*huma.ErrorModel)
 	c, ours := hc.(*apiContext)
 	if !ok || !ours {
@@ -88,6 +98,7 @@ func refine(hc huma.Context, _ string, v any) (any, error) {
 	if len(texts) > 0 {
 		m.Detail = strings.Join(texts, "; ")
 	}
+	redactProblem(m)
 	return m, nil
 }
 

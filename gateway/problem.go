@@ -72,6 +72,14 @@ func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem 
 		return newProblem(http.StatusConflict, "an event id is in the run's log with another type or payload: nothing was appended")
 	case errors.Is(err, crawl.ErrInvalid):
 		return invalid(part, err)
+	case errors.Is(err, errTenantBusy):
+		p := newProblem(http.StatusTooManyRequests, err.Error())
+		p.header.Set("Retry-After", "5")
+		return p
+	case errors.Is(err, errBusy):
+		p := newProblem(http.StatusServiceUnavailable, err.Error())
+		p.header.Set("Retry-After", "5")
+		return p
 	case unavailable(err):
 		if !errors.Is(err, context.Canceled) { // else it is the client who has gone
 			g.log.WarnContext(ctx, "the database does not answer", "error", err, "request_id", requestID(ctx))
@@ -161,6 +169,7 @@ func (g *Gateway) write(w http.ResponseWriter, r *http.Request, p *problem) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
+	redactProblem(&p.ErrorModel)
 	if err := json.NewEncoder(w).Encode(&p.ErrorModel); err != nil {
 		g.log.DebugContext(r.Context(), "the client has gone", "error", err, "request_id", requestID(r.Context()))
 	}

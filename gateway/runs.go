@@ -123,6 +123,9 @@ func (g *Gateway) createRun(ctx context.Context, in *createRequest) (*createRepl
 }
 
 func (g *Gateway) getRun(ctx context.Context, in *RunPath) (*runReply, error) {
+	if _, err := g.reserve(ctx, 1, runSize); err != nil {
+		return nil, g.refusal(ctx, "path", err)
+	}
 	r, err := g.cfg.Runs.Get(ctx, principalOf(ctx).Tenant, in.ID)
 	if err != nil {
 		return nil, g.refusal(ctx, "path", err)
@@ -149,6 +152,10 @@ func (g *Gateway) listRuns(ctx context.Context, in *listRequest) (*listReply, er
 	if err != nil {
 		return nil, g.refusal(ctx, "query", err)
 	}
+	room, err := g.reserve(ctx, in.Limit, runSize)
+	if err != nil {
+		return nil, g.refusal(ctx, "query", err)
+	}
 	f := crawl.RunFilter{Status: in.Status, AppPackage: in.AppPackage, Before: before, Limit: in.Limit}
 	runs, next, err := g.cfg.Runs.List(ctx, principalOf(ctx).Tenant, f)
 	if err != nil {
@@ -156,9 +163,12 @@ func (g *Gateway) listRuns(ctx context.Context, in *listRequest) (*listReply, er
 	}
 	out := &listReply{}
 	out.Body.Items = make([]Run, len(runs))
+	bytes := 0
 	for i, r := range runs {
 		out.Body.Items[i] = g.view(r)
+		bytes += r.Size()
 	}
+	room.shrink(int64(bytes))
 	out.Body.NextCursor = formatCursor(next)
 	return out, nil
 }
@@ -169,7 +179,7 @@ func (g *Gateway) routeRuns() {
 the request was another one, 409. Where too many runs of the tenant wait already, 429: try again when some have started. Crawlers known here: `+strings.Join(g.cfg.Runs.Crawlers(), ", ")+`.`,
 		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests)
 	huma.Register(g.api, create, g.createRun)
-	huma.Register(g.api, g.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run", "", http.StatusNotFound), g.getRun)
+	huma.Register(g.api, g.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run", "", http.StatusNotFound, http.StatusTooManyRequests), g.getRun)
 	huma.Register(g.api, g.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
-		"The newest first. Runs that are created while one turns the pages do not move the others."), g.listRuns)
+		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages do not move the others.", http.StatusTooManyRequests), g.listRuns)
 }

@@ -42,7 +42,7 @@ func (g *Gateway) streamRun(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := &connection{
-		g: g, payloadOnly: payloadOnly, tenant: who.Tenant,
+		g: g, payloadOnly: payloadOnly, tenant: who.Tenant, token: who.Token,
 		starts: []stream.Start{{Source: stream.Source{Tenant: who.Tenant, Run: id}, After: after}},
 		ends:   []ending{endOf(run)},
 	}
@@ -72,7 +72,7 @@ func (g *Gateway) streamTopics(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	c := &connection{g: g, payloadOnly: p.payloadOnly, tenant: who.Tenant, vector: []int64{p.list}}
+	c := &connection{g: g, payloadOnly: p.payloadOnly, tenant: who.Tenant, token: who.Token, vector: []int64{p.list}}
 	over := true // all are runs that have ended, and the client has all of them
 	for i, topic := range p.topics {
 		s := stream.Start{Source: stream.Source{Tenant: who.Tenant, Topic: topic.name}, Now: p.cursor == nil}

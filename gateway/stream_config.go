@@ -14,12 +14,17 @@ type StreamConfig struct {
 	// Retry is how long a browser waits before it connects again (1 s, up to half as much longer by chance).
 	Retry time.Duration
 	// MaxAge is how long a connection lives before the client has to connect again, give or take a fifth: so that connections spread over gateways again after one was
-	// restarted, and a revoked token ends (30 min).
+	// restarted (30 min).
 	MaxAge time.Duration
 	// DrainWindow is over how long Shutdown spreads the ends of the connections, so that the clients do not all connect again at once (5 s).
 	DrainWindow time.Duration
-	// Connections at a time, of a run, a tenant and the process; more are answered with status 429 (1,000, 10,000 and 20,000).
+	// TokenCheck is how often the store is asked which tokens of open streams are valid still (5 s). The streams of one that is not end then.
+	TokenCheck time.Duration
+	// Connections at a time, of a run, a tenant and the process; more are answered with status 429 (1,000, 5,000 and 20,000).
 	MaxPerRun, MaxPerTenant, MaxConnections int
+	// Topics that the streams of a tenant, and of the process, follow at a time, each counted once; more are answered with status 429 (1,000 and 4,000). Each is a
+	// subscription at the broker, and has a memory of its last messages.
+	MaxTopicsPerTenant, MaxTopicsFollowed int
 	// MaxTopics is how many topics one stream may have (50).
 	MaxTopics int
 }
@@ -30,6 +35,7 @@ func (c StreamConfig) withDefaults() StreamConfig {
 		zero  time.Duration
 	}{
 		{&c.Heartbeat, 15 * time.Second}, {&c.WriteTimeout, 10 * time.Second}, {&c.Retry, time.Second}, {&c.MaxAge, 30 * time.Minute}, {&c.DrainWindow, 5 * time.Second},
+		{&c.TokenCheck, 5 * time.Second},
 	} {
 		if *d.value <= 0 {
 			*d.value = d.zero
@@ -38,7 +44,7 @@ func (c StreamConfig) withDefaults() StreamConfig {
 	for _, n := range []struct {
 		value *int
 		zero  int
-	}{{&c.MaxPerRun, 1000}, {&c.MaxPerTenant, 10_000}, {&c.MaxConnections, 20_000}, {&c.MaxTopics, 50}} {
+	}{{&c.MaxPerRun, 1000}, {&c.MaxPerTenant, 5000}, {&c.MaxConnections, 20_000}, {&c.MaxTopicsPerTenant, 1000}, {&c.MaxTopicsFollowed, 4000}, {&c.MaxTopics, 50}} {
 		if *n.value <= 0 {
 			*n.value = n.zero
 		}

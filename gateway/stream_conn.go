@@ -21,6 +21,7 @@ import (
 type connection struct {
 	g           *Gateway
 	tenant      string
+	token       string // id of the one that opened it; "": authentication is off
 	starts      []stream.Start
 	ends        []ending
 	payloadOnly bool

@@ -20,6 +20,8 @@ type connections struct {
 	open     map[*connection]struct{}
 	tenants  map[string]int
 	runs     map[uuid.UUID]int
+	topics   map[string]map[string]int // of each tenant: how many streams follow each
+	followed int                       // topics of all tenants
 	draining bool
 	empty    chan struct{} // closed when draining and the last one has gone
 	emptied  func()        // closes it; while draining more may come and go
@@ -28,7 +30,7 @@ type connections struct {
 func newConnections(cfg StreamConfig) *connections {
 	empty := make(chan struct{})
 	return &connections{
-		cfg: cfg, open: map[*connection]struct{}{}, tenants: map[string]int{}, runs: map[uuid.UUID]int{},
+		cfg: cfg, open: map[*connection]struct{}{}, tenants: map[string]int{}, runs: map[uuid.UUID]int{}, topics: map[string]map[string]int{},
 		empty: empty, emptied: sync.OnceFunc(func() { close(empty) }),
 	}
 }
@@ -48,17 +50,58 @@ func (c *connections) admit(conn *connection, tenant string, sources []stream.St
 			return fmt.Sprintf("run %s has %d streams open, which is the limit", s.Run, n)
 		}
 	}
+	if refused := c.refuseTopics(tenant, sources); refused != "" {
+		return refused
+	}
 	c.open[conn] = struct{}{}
 	c.tenants[tenant]++
 	for _, s := range sources {
 		if s.Run != uuid.Nil {
 			c.runs[s.Run]++
+			continue
+		}
+		if c.topics[tenant] == nil {
+			c.topics[tenant] = map[string]int{}
+		}
+		if c.topics[tenant][s.Topic]++; c.topics[tenant][s.Topic] == 1 {
+			c.followed++
 		}
 	}
 	if c.draining {
 		conn.end()
 	}
 	return ""
+}
+
+// refuseTopics counts the topics of sources that nobody of the tenant follows yet. mu is held.
+func (c *connections) refuseTopics(tenant string, sources []stream.Start) (refused string) {
+	followed := c.topics[tenant]
+	added := 0
+	for _, s := range sources { // each is there once
+		if s.Run == uuid.Nil && followed[s.Topic] == 0 {
+			added++
+		}
+	}
+	switch {
+	case added == 0:
+		return ""
+	case len(followed)+added > c.cfg.MaxTopicsPerTenant:
+		return fmt.Sprintf("%d different topics are followed, and %d more would pass the limit of %d", len(followed), added, c.cfg.MaxTopicsPerTenant)
+	case c.followed+added > c.cfg.MaxTopicsFollowed:
+		return fmt.Sprintf("this server follows %d different topics, and %d more would pass its limit of %d", c.followed, added, c.cfg.MaxTopicsFollowed)
+	}
+	return ""
+}
+
+// byToken returns the open streams of each token.
+func (c *connections) byToken() map[string][]*connection {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	open := map[string][]*connection{}
+	for conn := range c.open {
+		open[conn.token] = append(open[conn.token], conn)
+	}
+	return open
 }
 
 func (c *connections) gone(conn *connection, tenant string, sources []stream.Start) {
@@ -70,11 +113,18 @@ func (c *connections) gone(conn *connection, tenant string, sources []stream.Sta
 	}
 	for _, s := range sources {
 		if s.Run == uuid.Nil {
+			if c.topics[tenant][s.Topic]--; c.topics[tenant][s.Topic] == 0 {
+				delete(c.topics[tenant], s.Topic)
+				c.followed--
+			}
 			continue
 		}
 		if c.runs[s.Run]--; c.runs[s.Run] == 0 {
 			delete(c.runs, s.Run)
 		}
+	}
+	if len(c.topics[tenant]) == 0 {
+		delete(c.topics, tenant)
 	}
 	if c.draining && len(c.open) == 0 {
 		c.emptied()

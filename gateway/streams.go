@@ -71,18 +71,12 @@ func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request, invalid error
 	}
 	var err error
 	aside(func() { who, err = g.principal(r) })
+	note(w, who, err)
 	if err != nil {
 		g.fail(w, r, err)
 		return token.Principal{}, false
 	}
-	if seen, ok := w.(*watched); ok {
-		seen.token = who.Token
-	}
-	if !who.May(token.Read) {
-		g.write(w, r, lacks(string(token.Read)))
-		return token.Principal{}, false
-	}
-	return who, true
+	return who, g.may(w, r, who, token.Read)
 }
 
 // known refuses a query with a parameter that is neither one of parameters nor one of all streams: one that is misspelt would not fail, but stream from the
@@ -90,7 +84,7 @@ func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request, invalid error
 func known(query url.Values, parameters ...string) error {
 	for name := range query {
 		if !slices.Contains(parameters, name) && !slices.Contains([]string{"lastEventId", "fromSeq", "envelope", ticketScheme}, name) {
-			return fmt.Errorf("query.%.40s is no parameter of this stream", name)
+			return fmt.Errorf("query.%.40s is no parameter of this stream", redacted(name))
 		}
 	}
 	return nil

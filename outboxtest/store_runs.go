@@ -21,6 +21,7 @@ func runTests() []storeTest {
 		{name: "lists runs in pages, newest first", run: listsRuns},
 		{name: "lists events and last numbers", run: listsEvents},
 		{name: "bounds a page of events in bytes", run: boundsPageOfEvents},
+		{name: "bounds a page of runs in bytes", run: boundsPageOfRuns},
 		{name: "hides the runs of another tenant", run: hidesRunsOfAnotherTenant},
 		{name: "numbers events by plain SQL", run: numbersPlainSQL},
 	}, changeTests(), leaseTests(), shareTests(), workerTests())
@@ -190,12 +191,12 @@ func listsRuns(t *testing.T, s *storeSuite) {
 		c.f.Limit = 8
 		var all []crawl.Run
 		for {
-			page, err := r.ListRuns(t.Context(), acme, c.f)
+			page, more, err := r.ListRuns(t.Context(), acme, c.f)
 			if err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, page...)
-			if len(page) < c.f.Limit {
+			if !more {
 				break
 			}
 			c.f.Before = crawl.Cursor{CreatedAt: page[len(page)-1].CreatedAt, ID: page[len(page)-1].ID}
@@ -255,7 +256,6 @@ func listsEvents(t *testing.T, s *storeSuite) {
 
 // A page of large events is short: each reader of a stream that is behind holds one. The second kind is large only where numbers come back spelled out.
 func boundsPageOfEvents(t *testing.T, s *storeSuite) {
-	const pageBytes = 2 << 20
 	r := s.runs(t)
 	run := r.start(t)
 	for range 10 {
@@ -275,7 +275,7 @@ func boundsPageOfEvents(t *testing.T, s *storeSuite) {
 		}
 		size := 0
 		for _, e := range page {
-			if size += len(e.Payload); size-len(e.Payload) >= pageBytes {
+			if size += len(e.Payload); size-len(e.Payload) >= crawl.PageBytes {
 				t.Errorf("a page has %d events, %d bytes before the last", len(page), size-len(e.Payload))
 			}
 			seqs = append(seqs, e.Seq)
@@ -294,6 +294,49 @@ func boundsPageOfEvents(t *testing.T, s *storeSuite) {
 	}
 }
 
+// A page of large runs is short, and the next goes on where it ended: sixty clients that ask for 500 runs of 56 KB at once are not to cost gigabytes. The
+// texts compress to nothing, and the second kind of configuration is larger as the database keeps it than as it is written.
+func boundsPageOfRuns(t *testing.T, s *storeSuite) {
+	r := s.runs(t)
+	want := map[uuid.UUID]bool{}
+	for i := range 120 {
+		run := r.create(t, func(n *crawl.NewRun) {
+			n.Goal, n.DeviceConfig = strings.Repeat("\U0001F4A9", crawl.MaxGoal), fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 16_000))
+			if i%2 == 0 {
+				n.Goal, n.DeviceConfig = "", fmt.Appendf(nil, `{"a":[%s1]}`, strings.Repeat("1,", 8_000))
+			}
+		})
+		want[run.ID] = true
+	}
+	f := crawl.RunFilter{Limit: 500}
+	pages := 0
+	for more := true; more; pages++ {
+		var page []crawl.Run
+		var err error
+		if page, more, err = r.ListRuns(t.Context(), acme, f); err != nil || len(page) == 0 {
+			t.Fatalf("page %d has %d runs, %v", pages, len(page), err)
+		}
+		size := 0
+		for _, run := range page {
+			if size >= crawl.PageBytes {
+				t.Errorf("a page has %d runs, %d bytes before the last", len(page), size)
+			}
+			size += len(run.Goal) + len(run.DeviceConfig)
+			if !want[run.ID] {
+				t.Errorf("run %s is there twice", run.ID)
+			}
+			delete(want, run.ID)
+			f.Before = crawl.Cursor{CreatedAt: run.CreatedAt, ID: run.ID}
+		}
+	}
+	if len(want) != 0 || pages < 3 {
+		t.Errorf("%d runs are in none of %d pages", len(want), pages)
+	}
+	if page, more, err := r.ListRuns(t.Context(), acme, crawl.RunFilter{Limit: 1}); err != nil || len(page) != 1 || !more {
+		t.Errorf("a page of one has %d runs, more is %t, %v", len(page), more, err)
+	}
+}
+
 // What belongs to another tenant does not exist.
 func hidesRunsOfAnotherTenant(t *testing.T, s *storeSuite) {
 	r := s.runs(t)
@@ -305,7 +348,7 @@ func hidesRunsOfAnotherTenant(t *testing.T, s *storeSuite) {
 	if _, err := r.ListEvents(t.Context(), other, run.ID, 0, 10); !errors.Is(err, crawl.ErrNotFound) {
 		t.Errorf("events: %v", err)
 	}
-	if runs, err := r.ListRuns(t.Context(), other, crawl.RunFilter{}); err != nil || len(runs) != 0 {
+	if runs, _, err := r.ListRuns(t.Context(), other, crawl.RunFilter{}); err != nil || len(runs) != 0 {
 		t.Errorf("list: %v, error %v", runs, err)
 	}
 	if seqs, err := r.LastSeqs(t.Context(), other, []uuid.UUID{run.ID}); err != nil || len(seqs) != 0 {

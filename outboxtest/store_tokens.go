@@ -15,6 +15,9 @@ import (
 func tokenTests() []storeTest {
 	return []storeTest{
 		{name: "keeps tokens until they expire or are revoked", run: keepsTokens},
+		{name: "says why a token is refused", run: saysWhyRefused},
+		{name: "tells which tokens are valid still", run: tellsWhichAreValid},
+		{name: "records who made and revoked tokens", run: recordsTokens},
 		{name: "redeems a ticket once", run: redeemsTicketOnce},
 		{name: "redeems no ticket whose token is over", run: redeemsNoTicketOfOverToken},
 		{name: "gives a ticket no more than its token has", run: givesTicketNoMore},
@@ -30,7 +33,7 @@ func newToken(t *testing.T, s token.Store, tenant string, ttl time.Duration, sco
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, err := s.CreateToken(t.Context(), made, sum, ttl)
+	stored, err := s.CreateToken(t.Context(), "test", made, sum, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +83,7 @@ func keepsTokens(t *testing.T, h *storeSuite) {
 	if _, err := auth.Authenticate(t.Context(), otherText); err != nil {
 		t.Errorf("before it is revoked: %v", err)
 	}
-	revoked, err := s.RevokeToken(t.Context(), other.ID)
+	revoked, err := s.RevokeToken(t.Context(), "test", other.ID)
 	if err != nil || revoked.RevokedAt == nil {
 		t.Errorf("revoked %+v, %v", revoked, err)
 	}
@@ -88,7 +91,7 @@ func keepsTokens(t *testing.T, h *storeSuite) {
 		t.Errorf("revoked: %v", err)
 	}
 	for _, id := range []string{other.ID, "aaaaaaaaaaaa", "no id"} {
-		if _, err := s.RevokeToken(t.Context(), id); !errors.Is(err, token.ErrUnknown) {
+		if _, err := s.RevokeToken(t.Context(), "test", id); !errors.Is(err, token.ErrUnknown) {
 			t.Errorf("revoke %s: %v", id, err)
 		}
 	}
@@ -97,6 +100,78 @@ func keepsTokens(t *testing.T, h *storeSuite) {
 	if allErr != nil || len(all) != 2 || all[0].ID != other.ID || all[0].RevokedAt == nil ||
 		err != nil || len(mine) != 1 || mine[0].ID != made.ID || !slices.Equal(mine[0].Scopes, []token.Scope{token.Read, token.Write}) || mine[0].Name != "test" {
 		t.Errorf("listed %+v, %v, and %+v, %v", all, allErr, mine, err)
+	}
+}
+
+// The reason is for the log of a gateway.
+func saysWhyRefused(t *testing.T, h *storeSuite) {
+	s := h.Tokens(t)
+	auth := &token.Authenticator{Store: s}
+	made, text := newToken(t, s, "shop", time.Hour, token.Read)
+	wants := func(text, id, why string) {
+		t.Helper()
+		_, err := auth.Authenticate(t.Context(), text)
+		refusal, ok := errors.AsType[*token.Refusal](err)
+		if !ok || refusal.Token != id || refusal.Why != why || !errors.Is(err, token.ErrUnauthorized) {
+			t.Errorf("got %v, want %q of %q", err, why, id)
+		}
+	}
+	_, another := newToken(t, s, "shop", time.Hour, token.Read)
+	wants("x"+text, "", token.Malformed)
+	wants("obx_"+made.ID+another[strings.LastIndex(another, "_"):], made.ID, token.WrongSecret)
+	wants("obx_aaaaaaaaaaaa"+text[strings.LastIndex(text, "_"):], "aaaaaaaaaaaa", token.Unknown)
+	h.Exec(t, "UPDATE outbox_tokens SET expires_at = ?1 WHERE id = ?2", time.Now().Add(-time.Second), made.ID)
+	wants(text, made.ID, token.Expired)
+	if _, err := s.RevokeToken(t.Context(), "test", made.ID); err != nil {
+		t.Fatal(err)
+	}
+	wants(text, made.ID, token.Revoked)
+	ticket, _ := token.NewTicket()
+	if _, err := auth.RedeemTicket(t.Context(), ticket); !errors.Is(err, token.ErrUnauthorized) || !strings.Contains(err.Error(), token.BadTicket) {
+		t.Errorf("ticket: %v", err)
+	}
+}
+
+// A gateway asks for all tokens that have streams open.
+func tellsWhichAreValid(t *testing.T, h *storeSuite) {
+	s := h.Tokens(t)
+	var ids []string
+	for range 4 {
+		made, _ := newToken(t, s, "shop", time.Hour, token.Read)
+		ids = append(ids, made.ID)
+	}
+	never, _ := newToken(t, s, "other", 0, token.Read)
+	h.Exec(t, "UPDATE outbox_tokens SET expires_at = ?1 WHERE id = ?2", time.Now().Add(-time.Second), ids[0])
+	if _, err := s.RevokeToken(t.Context(), "test", ids[1]); err != nil {
+		t.Fatal(err)
+	}
+	h.Exec(t, "DELETE FROM outbox_tokens WHERE id = ?1", ids[2])
+	got, err := s.ValidTokens(t.Context(), append(ids, never.ID, "no id"))
+	slices.Sort(got)
+	want := []string{ids[3], never.ID}
+	slices.Sort(want)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	if got, err := s.ValidTokens(t.Context(), nil); err != nil || len(got) != 0 {
+		t.Errorf("of none: %v, %v", got, err)
+	}
+}
+
+func recordsTokens(t *testing.T, h *storeSuite) {
+	s := h.Tokens(t)
+	made, text := newToken(t, s, "shop", time.Hour, token.Read)
+	for range 2 { // the second changes nothing
+		_, _ = s.RevokeToken(t.Context(), "me@here", made.ID)
+	}
+	for action, actor := range map[string]string{"token create": "test", "token revoke": "me@here"} {
+		got := h.Value(t, "SELECT count(*) FROM outbox_audit WHERE action = ?1 AND actor = ?2 AND letters = 0 AND filter->>'token' = ?3 AND detail->>'tenant' = 'shop'", action, actor, made.ID)
+		if got != "1" {
+			t.Errorf("%s entries of %s, want 1", got, action)
+		}
+	}
+	if n := h.Value(t, "SELECT count(*) FROM outbox_audit WHERE coalesce(detail, filter) IS NULL OR actor LIKE ?1", "%"+text+"%"); n != "0" {
+		t.Errorf("%s entries that should not be", n)
 	}
 }
 
@@ -128,7 +203,7 @@ func redeemsNoTicketOfOverToken(t *testing.T, h *storeSuite) {
 		"its token":     func(id string) { h.Exec(t, "UPDATE outbox_tokens SET expires_at = ?1 WHERE id = ?2", past, id) },
 		"its token row": func(id string) { h.Exec(t, "DELETE FROM outbox_tokens WHERE id = ?1", id) },
 		"a revocation": func(id string) {
-			if _, err := s.RevokeToken(t.Context(), id); err != nil {
+			if _, err := s.RevokeToken(t.Context(), "test", id); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -15,6 +15,8 @@ import (
 type Log interface {
 	// Page returns at most limit events of a run with a greater number than after, in order.
 	Page(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Message, error)
+	// News is Page for what has just been committed: it does not wait behind pages. A hub asks for a few at once, whatever is published.
+	News(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Message, error)
 	// Tops returns the number of the last event of each of these runs; a run without events may be left out.
 	Tops(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
 }
@@ -35,10 +37,7 @@ type Config struct {
 	RunChannel func(tenant string, run uuid.UUID) (string, error)
 	// TopicChannel names the channel of a topic (the topic itself).
 	TopicChannel func(tenant, topic string) (string, error)
-	// HintsOnly takes what is published on a run's channel for a sign to read the log and nothing else. It is for relays that publish bare payloads: there a client that
-	// appends events could write a payload that looks like an event of its run.
-	HintsOnly bool
-	Logger    *slog.Logger // nil: slog.Default
+	Logger       *slog.Logger // nil: slog.Default
 }
 
 func (c Config) withDefaults() Config {
@@ -89,9 +88,9 @@ type counters struct {
 type Stats struct {
 	Readers   int64 // open
 	Sources   int64 // runs and topics that are followed
-	FromLive  int64 // events that arrived from the broker in time
+	FromLive  int64 // events of runs that were read because the broker told of them, and events of topics
 	FromLog   int64 // events that readers read from the log: history, and what they were too slow for
-	Gaps      int64 // events that did not arrive from the broker and were found in the log
+	Gaps      int64 // events that the broker did not tell of and that were found in the log
 	Resets    int64 // readers of a topic that were told that they missed something
 	LogErrors int64 // failed reads of the log
 }
@@ -215,9 +214,17 @@ func (h *Hub) ask(ctx context.Context, tenant string, tails ...*runTail) error {
 }
 
 func (h *Hub) page(ctx context.Context, s Source, after int64) ([]Message, error) {
+	return h.read(ctx, h.log.Page, s, after)
+}
+
+func (h *Hub) news(ctx context.Context, s Source, after int64) ([]Message, error) {
+	return h.read(ctx, h.log.News, s, after)
+}
+
+func (h *Hub) read(ctx context.Context, ask func(context.Context, string, uuid.UUID, int64, int) ([]Message, error), s Source, after int64) ([]Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.LogTimeout)
 	defer cancel()
-	messages, err := h.log.Page(ctx, s.Tenant, s.Run, after, h.cfg.PageSize)
+	messages, err := ask(ctx, s.Tenant, s.Run, after, h.cfg.PageSize)
 	if err != nil {
 		h.stats.logErrors.Add(1)
 	}

@@ -2,18 +2,22 @@ package stream
 
 import "context"
 
-// runTail follows a run. Its events are numbered without a gap, so what arrives live is only trusted where it continues what is known; everything else
-// is a reason to read the log.
+// runTail follows a run. Readers get what the log has, and nothing else: whoever may publish on the channel, or write a row of another table that goes there,
+// could else show them anything. So a message is a sign that the log has something new. One read of the log serves all readers.
 type runTail struct {
 	*following
 
 	// Guarded by mu.
 	known   bool // top was read from the log
 	top     int64
-	ring    ring  // ends with top
-	exists  int64 // an event with this number was committed
-	filling bool  // somebody reads the log up to exists
+	ring    ring               // ends with top
+	exists  int64              // an event with this number is said to be committed
+	told    map[int64]struct{} // numbers above top that messages have named, for the counts
+	filling bool               // somebody reads the log up to exists
 }
+
+// maxTold bounds what messages that no event of the log follows can pile up.
+const maxTold = 1024
 
 // begin subscribes first and asks for the top then: what is committed afterwards arrives live, what was before is in the log.
 func (t *runTail) begin(ctx context.Context) {
@@ -38,22 +42,25 @@ func (t *runTail) position() int64  { return 0 }
 // keeps implements tail: the log has all of it.
 func (t *runTail) keeps() bool { return false }
 
-// Message implements Listener.
-func (t *runTail) Message(payload []byte) {
-	m, ok := decodeRun(payload, t.source)
-	ok = ok && !t.hub.cfg.HintsOnly
+// Message implements Listener. A number that is known by now is a copy; one that is not is looked for in the log, and so is whatever has no number (a row by
+// plain SQL, a payload without its envelope).
+func (t *runTail) Message(published []byte) {
+	seq, numbered := sequence(published)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case !ok:
-		t.exists = max(t.exists, t.top+1)
-	case t.known && m.Seq == t.top+1:
-		t.add(m)
-		t.hub.stats.fromLive.Add(1)
-		t.wake()
-	case m.Seq > t.top:
-		t.exists = max(t.exists, m.Seq) // the relay publishes what is committed
+	if !numbered {
+		seq = max(t.exists, t.top) + 1
 	}
+	if seq <= t.top {
+		return
+	}
+	if t.told == nil {
+		t.told = map[int64]struct{}{}
+	}
+	if len(t.told) < maxTold {
+		t.told[seq] = struct{}{}
+	}
+	t.exists = max(t.exists, seq)
 	t.fill()
 }
 
@@ -75,6 +82,7 @@ func (t *runTail) reached(top, before int64) {
 		// The log has lost events: a database that took over had not received them. Their numbers will be given to others, and readers that have seen
 		// them cannot go on as if nothing had happened.
 		t.top, t.exists = top, top
+		clear(t.told)
 		t.ring.clear()
 		for r := range t.readers {
 			r.beyond.Store(true)
@@ -119,11 +127,17 @@ func (t *runTail) read(ctx context.Context) {
 		if done {
 			return
 		}
-		messages, err := t.hub.page(ctx, t.source, top)
+		messages, err := t.hub.news(ctx, t.source, top)
 		t.mu.Lock()
 		for _, m := range messages {
-			if m.Seq > t.top {
-				t.add(m)
+			if m.Seq <= t.top {
+				continue
+			}
+			t.add(m)
+			if _, told := t.told[m.Seq]; told {
+				delete(t.told, m.Seq)
+				t.hub.stats.fromLive.Add(1)
+			} else {
 				t.hub.stats.gaps.Add(1)
 			}
 		}
@@ -135,6 +149,7 @@ func (t *runTail) read(ctx context.Context) {
 			t.filling = false
 			if t.exists == exists {
 				t.exists = t.top // the next poll tries again
+				clear(t.told)
 			}
 			t.fill() // what has arrived since the page was asked for is no reason to wait
 		}

@@ -37,11 +37,24 @@ func (m *memory) Page(_ context.Context, _ string, run uuid.UUID, after int64, l
 		return nil, errors.New("no answer")
 	}
 	m.pages++
+	return m.after(run, after, limit), nil
+}
+
+func (m *memory) after(run uuid.UUID, after int64, limit int) []Message {
 	log := m.log[run]
 	if after >= int64(len(log)) {
-		return nil, nil
+		return nil
 	}
-	return log[after:min(int64(len(log)), after+int64(limit))], nil
+	return log[after:min(int64(len(log)), after+int64(limit))]
+}
+
+func (m *memory) News(_ context.Context, _ string, run uuid.UUID, after int64, limit int) ([]Message, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.logDown {
+		return nil, errors.New("no answer")
+	}
+	return m.after(run, after, limit), nil
 }
 
 func (m *memory) Tops(_ context.Context, _ string, runs []uuid.UUID) (map[uuid.UUID]int64, error) {
@@ -83,10 +96,11 @@ func (m *memory) commit(run uuid.UUID) Message {
 	defer m.mu.Unlock()
 	seq := int64(len(m.log[run]) + 1)
 	event := fmt.Appendf(nil, `{"specversion":"1.0","id":"%s","type":"ACTION","sequence":"%d","partitionkey":"%s","tenantid":"a","data":{"n":%d}}`, uuid.New(), seq, run, seq)
-	message, ok := decodeRun(event, Source{Tenant: "a", Run: run})
+	message, ok := decodeTopic(event, "a")
 	if !ok {
 		panic("the test's own event is not decoded")
 	}
+	message.Seq = seq
 	m.log[run] = append(m.log[run], message)
 	return message
 }
@@ -423,16 +437,70 @@ func TestSeveralSources(t *testing.T) {
 	})
 }
 
-// Where relays publish bare payloads, one of them may look like an event of the run.
-func TestHintsOnly(t *testing.T) {
+// Whoever may publish on a run's channel can neither show its readers anything, nor end them, nor keep the true event from them.
+func TestForgedMessagesAreNotShown(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
-		h.cfg.HintsOnly = true
 		run := uuid.New()
+		channel := "run:" + run.String()
 		r := open(t, h, from(run, 0))
 		defer r.Close()
-		m.publish("run:"+run.String(), fmt.Appendf(nil, `{"type":"RUN_COMPLETED","sequence":"1","partitionkey":"%s","tenantid":"a","data":{}}`, run))
-		nothing(t, r)
+		m.emit(run)
+		expect(t, r, 1)
+		for _, seq := range []string{"2", "3", "1", "0", "-1", "9223372036854775807", "x", ""} {
+			m.publish(channel, fmt.Appendf(nil, `{"type":"RUN_COMPLETED","sequence":"%s","partitionkey":"%s","tenantid":"a","data":{}}`, seq, run))
+			nothing(t, r)
+		}
+		t0 := time.Now()
+		m.emit(run)
+		expect(t, r, 1)
+		if took := time.Since(t0); took != 0 {
+			t.Errorf("the true event came after %s, want at once", took)
+		}
+		time.Sleep(time.Minute) // no poll takes the log for one that has lost events
 		m.emit(run)
 		expect(t, r, 1)
 	})
+}
+
+// Without an envelope messages have no numbers.
+func TestMessagesWithoutNumbers(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
+		run := uuid.New()
+		r := open(t, h, from(run, 0))
+		defer r.Close()
+		t0 := time.Now()
+		for n := range 10 {
+			m.commit(run)
+			m.publish("run:"+run.String(), fmt.Appendf(nil, `{"n": %d}`, n))
+		}
+		expect(t, r, 10)
+		if took := time.Since(t0); took != 0 {
+			t.Errorf("they came after %s, want at once", took)
+		}
+	})
+}
+
+// What one decoder takes for a member and another does not must not be taken at all.
+func TestMessagesAreTakenLiterally(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		`{"type":"A","tenantid":"acme","data":{"TenantID":1,"a":1,"a":2}}`: true,
+		` {"type":"A","tenantid":"acme","data":{}} `:                       true,
+		`{"tenantid":"beta","TenantID":"acme","data":{}}`:                  false,
+		`{"tenantid":"acme","TenantID":"beta","data":{}}`:                  false,
+		`{"TenantID":"acme","data":{}}`:                                    false,
+		`{"tenantid":"beta","tenantid":"acme","data":{}}`:                  false,
+		`{"tenantid":"acme","data":{},"data":{}}`:                          false,
+		`{"tenantid":"acme","data":{}}{}`:                                  false,
+		`{"tenantid":"acme","data":{}`:                                     false,
+		`{"tenantid":"acme"}`:                                              false,
+		`{"tenantid":["acme"],"data":{}}`:                                  false,
+		`["tenantid","acme"]`:                                              false,
+		`null`:                                                             false,
+		``:                                                                 false,
+	} {
+		if _, ok := decodeTopic([]byte(text), "acme"); ok != want {
+			t.Errorf("%s: taken is %t", text, ok)
+		}
+	}
 }

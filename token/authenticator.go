@@ -26,7 +26,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, text string) (Principa
 	}
 	// Hashes of random secrets could be compared in any way: who can choose the secret cannot choose its hash byte by byte. It costs nothing.
 	if subtle.ConstantTimeCompare(sum[:], want[:]) != 1 {
-		return Principal{}, ErrUnauthorized
+		return Principal{}, &Refusal{Token: id, Why: WrongSecret}
 	}
 	return Principal{Token: t.ID, Tenant: t.Tenant, Scopes: t.Scopes}, nil
 }

@@ -57,7 +57,7 @@ func New(tenant, name string, scopes []Scope) (t Token, text string, sum [32]byt
 func Parse(text string) (id string, sum [32]byte, err error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	if !ok || len(rest) != idLength+1+secretLength || rest[idLength] != '_' || !encoded(rest[:idLength]) || !encoded(rest[idLength+1:]) {
-		return "", sum, ErrUnauthorized
+		return "", sum, &Refusal{Why: Malformed}
 	}
 	return rest[:idLength], sha256.Sum256([]byte(rest[idLength+1:])), nil
 }
@@ -72,7 +72,7 @@ func NewTicket() (text string, sum [32]byte) {
 func ParseTicket(text string) (sum [32]byte, err error) {
 	secret, ok := strings.CutPrefix(text, ticketPrefix)
 	if !ok || len(secret) != secretLength || !encoded(secret) {
-		return sum, ErrUnauthorized
+		return sum, &Refusal{Why: Malformed}
 	}
 	return sha256.Sum256([]byte(secret)), nil
 }

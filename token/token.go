@@ -3,7 +3,7 @@
 // Guaranteed: a secret is shown once, when it is made; what is stored is its SHA-256, which for 256 random bits is as good as any slow hash; a token is good for one
 // tenant and some scopes until it expires or is revoked; a ticket is good for one use within 30 seconds.
 //
-// Not guaranteed: that revoking a token closes the streams that it opened. They end when the gateway rotates their connections.
+// Not guaranteed: that a stream ends at once with the token that opened it. A gateway asks which tokens are valid still, every few seconds.
 //
 // It contains no SQL and no HTTP: packages store/postgres and store/sqlite keep the tokens, package gateway asks for them.
 package token
@@ -33,6 +33,27 @@ const TicketTTL = 30 * time.Second
 // ErrUnauthorized says that a token or ticket is malformed, unknown, expired, revoked or used. Which of them is told to nobody.
 var ErrUnauthorized = errors.New("the token or ticket is not valid")
 
+// Refusal is an ErrUnauthorized with what is known about it. It is for logs, not for answers.
+type Refusal struct {
+	Token string // the id of a well-formed token, whoever sent it
+	Why   string // one of the constants
+}
+
+// Why a token or ticket is refused.
+const (
+	Malformed   = "malformed"
+	Unknown     = "unknown"
+	WrongSecret = "wrong secret"
+	Expired     = "expired"
+	Revoked     = "revoked"
+	BadTicket   = "ticket unknown, used or expired, or its token is not valid"
+)
+
+func (r *Refusal) Error() string { return "the token or ticket is not valid: " + r.Why }
+
+// Unwrap makes it an ErrUnauthorized.
+func (r *Refusal) Unwrap() error { return ErrUnauthorized }
+
 // Token is what is stored of a token.
 type Token struct {
 	ID        string     `json:"id"` // 12 characters of a-z and 2-7
@@ -53,17 +74,19 @@ type Principal struct {
 
 // Store keeps tokens and tickets, by the database's clock. Packages store/postgres and store/sqlite have one each.
 type Store interface {
-	// CreateToken inserts t with the SHA-256 of its secret. ExpiresAt is ttl from now; ttl 0: never.
-	CreateToken(ctx context.Context, t Token, sum [32]byte, ttl time.Duration) (Token, error)
+	// CreateToken inserts t with the SHA-256 of its secret, and records that actor did. ExpiresAt is ttl from now; ttl 0: never.
+	CreateToken(ctx context.Context, actor string, t Token, sum [32]byte, ttl time.Duration) (Token, error)
 	// ListTokens returns all tokens of a tenant, or of all tenants for "", newest first.
 	ListTokens(ctx context.Context, tenant string) ([]Token, error)
-	// RevokeToken makes a token invalid from now on. An unknown or revoked one: ErrUnknown.
-	RevokeToken(ctx context.Context, id string) (Token, error)
-	// ValidToken returns a token that is neither expired nor revoked, and the SHA-256 of its secret. Else ErrUnauthorized.
+	// RevokeToken makes a token invalid from now on, and records that actor did. An unknown or revoked one: ErrUnknown.
+	RevokeToken(ctx context.Context, actor, id string) (Token, error)
+	// ValidToken returns a token that is neither expired nor revoked, and the SHA-256 of its secret. Else a *Refusal.
 	ValidToken(ctx context.Context, id string) (t Token, sum [32]byte, err error)
+	// ValidTokens returns those of the ids whose tokens are neither expired nor revoked.
+	ValidTokens(ctx context.Context, ids []string) ([]string, error)
 	// CreateTicket inserts a ticket for p, by the SHA-256 of its secret, and removes some that have expired. It returns when this one will.
 	CreateTicket(ctx context.Context, p Principal, sum [32]byte, ttl time.Duration) (expires time.Time, err error)
-	// RedeemTicket removes a ticket and returns whose it is, if it has not expired and its token is still valid. Else ErrUnauthorized.
+	// RedeemTicket removes a ticket and returns whose it is, if it has not expired and its token is still valid. Else a *Refusal.
 	RedeemTicket(ctx context.Context, sum [32]byte) (Principal, error)
 }
 

@@ -25,7 +25,7 @@ type Event struct {
 // What has no encoding. The format knows no escapes, so the only safe thing to do with a line break in a one-line field is not to write it.
 var (
 	errID    = errors.New("encode event: the id contains NUL, CR or LF")
-	errName  = errors.New("encode event: the name contains CR or LF")
+	errName  = errors.New("encode event: the name contains NUL, CR or LF")
 	errRetry = errors.New("encode event: retry is negative")
 	errNil   = errors.New("encode event: a name without data: the client would drop it")
 	errEmpty = errors.New("encode event: nothing in it")
@@ -36,7 +36,7 @@ func Append(dst []byte, e Event) ([]byte, error) {
 	switch {
 	case strings.ContainsAny(e.ID, "\x00\r\n"): // with a NUL the client would ignore it and come back with an older one
 		return dst, errID
-	case strings.ContainsAny(e.Name, "\r\n"):
+	case strings.ContainsAny(e.Name, "\x00\r\n"): // with a NUL some readers end the name there
 		return dst, errName
 	case e.Retry < 0:
 		return dst, errRetry

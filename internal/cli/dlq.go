@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -168,13 +166,7 @@ func (f *operatorFlags) addTo(flags *pflag.FlagSet, reason string) {
 
 func (f *operatorFlags) operator() deadletter.Operator {
 	if f.Actor == "" {
-		f.Actor = "unknown"
-		if u, err := user.Current(); err == nil {
-			f.Actor = u.Username
-		}
-		if host, err := os.Hostname(); err == nil {
-			f.Actor += "@" + host
-		}
+		f.Actor = wire.Actor()
 	}
 	return f.Operator
 }

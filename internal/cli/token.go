@@ -90,7 +90,7 @@ It expires after 90 days where --expires does not say otherwise: make its succes
 				return usageError{err}
 			}
 			return a.tokens(cmd.Context(), func(c config.Config, s token.Store) error {
-				if made, err = s.CreateToken(cmd.Context(), made, sum, ttl); err != nil {
+				if made, err = s.CreateToken(cmd.Context(), wire.Actor(), made, sum, ttl); err != nil {
 					return err
 				}
 				if c.Output == "json" {
@@ -154,10 +154,9 @@ func (a *app) listTokens() *cobra.Command {
 
 func (a *app) revokeToken() *cobra.Command {
 	return &cobra.Command{
-		Use:   "revoke ID",
-		Short: "Make a token invalid, at once and for good",
-		Long: `revoke makes a token invalid: the next request with it is refused, and so are its tickets. A stream that is open stays open until the gateway
-rotates its connection. The id is the part of the token between the two underscores, as outbox token list prints it.`,
+		Use:     "revoke ID",
+		Short:   "Make a token invalid, at once and for good",
+		Long:    `revoke makes a token invalid: the next request with it is refused, and so are its tickets. A stream that is open ends within 15 seconds. The id is the part of the token between the two underscores, as outbox token list prints it.`,
 		Example: `  outbox token revoke k3vqy2m7d4xa`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -166,7 +165,7 @@ rotates its connection. The id is the part of the token between the two undersco
 				return usagef("this is a whole token, want its id only: the part between the two underscores")
 			}
 			return a.tokens(cmd.Context(), func(c config.Config, s token.Store) error {
-				t, err := s.RevokeToken(cmd.Context(), id)
+				t, err := s.RevokeToken(cmd.Context(), wire.Actor(), id)
 				if errors.Is(err, token.ErrUnknown) {
 					return fmt.Errorf("%w, or it is revoked already: see outbox token list", err)
 				}

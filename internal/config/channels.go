@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -23,6 +25,25 @@ func (c Config) RunChannel() (func(tenant string, run uuid.UUID) (string, error)
 	return func(tenant string, run uuid.UUID) (string, error) { return template.Expand(name(tenant, run)) }, nil
 }
 
+// ReservedChannels tells of a channel whether it is some run's. Events of other tables do not belong there. It is nil where no channel can be known to be a run's.
+func (c Config) ReservedChannels() func(channel string) bool {
+	if _, err := c.RunChannel(); err != nil {
+		return nil // no gateway listens either
+	}
+	run := c.runTemplate()
+	pattern := strings.NewReplacer(
+		`\{key\}`, `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, `\{tenant\}`, `.+`, `\{source\}`, regexp.QuoteMeta(tables.CrawlOutbox().Table),
+	).Replace(regexp.QuoteMeta(run))
+	return regexp.MustCompile(`(?s)^` + pattern + `$`).MatchString
+}
+
+// OwnRunChannels tells whether a table's events belong on the channels of runs: because it is theirs, or because somebody has given it their destination.
+func (c Config) OwnRunChannels(table, destination string) bool {
+	return table == tables.CrawlOutbox().Table || destination == c.runTemplate()
+}
+
+func (c Config) runTemplate() string { return c.templateOf(tables.CrawlOutbox().Table) }
+
 // TopicChannel is RunChannel for the topics of outbox_events.
 func (c Config) TopicChannel() (func(tenant, topic string) (string, error), error) {
 	name := func(tenant, topic string) *outbox.Record {
@@ -37,16 +58,7 @@ func (c Config) TopicChannel() (func(tenant, topic string) (string, error), erro
 
 // channelTemplate returns where a table's events go, if that can be known from what is known.
 func (c Config) channelTemplate(table, of string, known *outbox.Record) (outbox.Template, error) {
-	text := ""
-	if t, ok := find(c.Known(), table); ok {
-		text = t.Destination
-	}
-	if d, ok := c.Destination[table]; ok {
-		text = d
-	}
-	if text == "" {
-		text = "{topic}" // the relay's default
-	}
+	text := c.templateOf(table)
 	template, err := outbox.ParseTemplate(text)
 	if err != nil {
 		return template, err
@@ -55,4 +67,14 @@ func (c Config) channelTemplate(table, of string, known *outbox.Record) (outbox.
 		return template, fmt.Errorf("destination of %s is %q: the gateway subscribes before it has seen an event, when it knows only the %s", table, text, of)
 	}
 	return template, nil
+}
+
+func (c Config) templateOf(table string) string {
+	if d, ok := c.Destination[table]; ok && d != "" {
+		return d
+	}
+	if t, ok := find(c.Known(), table); ok && t.Destination != "" {
+		return t.Destination
+	}
+	return "{topic}" // the relay's default
 }

@@ -35,6 +35,9 @@ type Serve struct {
 	StreamLimit       int           `koanf:"stream_limit"`
 	StreamLimitTenant int           `koanf:"stream_limit_tenant"`
 	StreamLimitRun    int           `koanf:"stream_limit_run"`
+
+	StreamLimitTopics       int `koanf:"stream_limit_topics"`
+	StreamLimitTopicsTenant int `koanf:"stream_limit_topics_tenant"`
 }
 
 // ServeFlags returns the flags of outbox serve beside the relay's. Their defaults are those of packages gateway and crawl, repeated here because
@@ -58,8 +61,10 @@ func ServeFlags() *pflag.FlagSet {
 	fs.Duration("stream-max-age", 30*time.Minute, "`age` at which a stream ends, give or take a fifth; the client connects again and goes on")
 	fs.Duration("stream-drain", 5*time.Second, "`window` over which streams end when the process is told to stop")
 	fs.Int("stream-limit", 20_000, "most `streams` open in this process")
-	fs.Int("stream-limit-tenant", 10_000, "most `streams` of one tenant")
+	fs.Int("stream-limit-tenant", 5000, "most `streams` of one tenant")
 	fs.Int("stream-limit-run", 1000, "most `streams` of one run")
+	fs.Int("stream-limit-topics", 4000, "most different `topics` that the streams of this process follow")
+	fs.Int("stream-limit-topics-tenant", 1000, "most different `topics` that the streams of one tenant follow")
 	return fs
 }
 
@@ -141,7 +146,8 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 	for _, f := range []struct {
 		flag string
 		n    int
-	}{{"api-conns", s.APIConns}, {"worker-concurrency", s.Concurrency}, {"run-limit-tenant", s.RunLimitTenant}, {"stream-limit", s.StreamLimit}, {"stream-limit-tenant", s.StreamLimitTenant}, {"stream-limit-run", s.StreamLimitRun}} {
+	}{{"api-conns", s.APIConns}, {"worker-concurrency", s.Concurrency}, {"run-limit-tenant", s.RunLimitTenant}, {"stream-limit", s.StreamLimit}, {"stream-limit-tenant", s.StreamLimitTenant},
+		{"stream-limit-run", s.StreamLimitRun}, {"stream-limit-topics", s.StreamLimitTopics}, {"stream-limit-topics-tenant", s.StreamLimitTopicsTenant}} {
 		if f.n < 1 {
 			problems.add("%s is %d, must be 1 or more: %s", f.flag, f.n, set(f.flag))
 		}

@@ -111,6 +111,45 @@ func TestChannels(t *testing.T) {
 	}
 }
 
+func TestReservedChannels(t *testing.T) {
+	const run, other = "00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000A"
+	for _, f := range []struct {
+		args     string
+		reserved []string
+		free     []string
+	}{
+		{"", []string{"run:" + run}, []string{"run:" + other, "run:" + run + "\n", "run:x", "run:", "xrun:" + run, run, "order.placed"}},
+		{"--destination crawl_outbox=a.{tenant}/{key}", []string{"a.shop/" + run, "a.a/b/" + run}, []string{"a./" + run, "abshop/" + run, "run:" + run}},
+		{"--destination crawl_outbox={source}:{key}", []string{"crawl_outbox:" + run}, []string{"x:" + run}},
+	} {
+		c, err := load(t, "", nil, strings.Fields(f.args)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		is := c.ReservedChannels()
+		for _, name := range f.reserved {
+			if !is(name) {
+				t.Errorf("%q: %q is not reserved", f.args, name)
+			}
+		}
+		for _, name := range f.free {
+			if is(name) {
+				t.Errorf("%q: %q is reserved", f.args, name)
+			}
+		}
+	}
+	c, err := load(t, "", nil, "--destination", "crawl_outbox={topic}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.ReservedChannels() != nil {
+		t.Error("channels are reserved although no run's can be known")
+	}
+	if !c.OwnRunChannels("crawl_outbox", "{topic}") || c.OwnRunChannels("outbox_events", "x") {
+		t.Error("whose channels they are")
+	}
+}
+
 func TestClientSettings(t *testing.T) {
 	for server, says := range map[string]string{
 		"http://127.0.0.1:8080": "", "https://h/prefix/": "", "": "server is no address", "127.0.0.1:8080": "server is no address", "ftp://h": "server is no address",

@@ -63,7 +63,7 @@ func TestBrowserWithTickets(t *testing.T) {
 		t.Fatal(err)
 	}
 	v := watch(t, func(store *postgres.Tokens) (tenant, secret string) {
-		if _, err := store.CreateToken(t.Context(), tok, sum, 0); err != nil {
+		if _, err := store.CreateToken(t.Context(), "test", tok, sum, 0); err != nil {
 			t.Fatal(err)
 		}
 		return "shop", text

@@ -47,7 +47,7 @@ func TestGatewayAsksForTokenAndScope(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.as(revoked).want(200, "GET", "/v1/runs", "")
-	must(a.tokens.RevokeToken(t.Context(), id))(t)
+	must(a.tokens.RevokeToken(t.Context(), "test", id))(t)
 	ticket := a.want(201, "POST", "/v1/stream-tickets", "").field("ticket")
 
 	for _, op := range operations {

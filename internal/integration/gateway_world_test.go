@@ -120,7 +120,7 @@ func (a *webAPI) newToken(tenant string, ttl time.Duration, scopes ...token.Scop
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	must(a.tokens.CreateToken(a.t.Context(), made, sum, ttl))(a.t)
+	must(a.tokens.CreateToken(a.t.Context(), "test", made, sum, ttl))(a.t)
 	return text
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/gateway"
 )
@@ -262,7 +263,8 @@ func TestStreamOfCopiesAndForgeries(t *testing.T) {
 		if page, err = gateway.Log(s.store, 6).Page(t.Context(), crawl.DefaultTenant, run, top-1, 1); err != nil || len(page) != 1 {
 			t.Fatalf("%d events, %v", len(page), err)
 		}
-		for _, text := range []string{one, string(page[0].Event), string(page[0].Event), strings.Replace(one, `"sequence":"1"`, fmt.Sprintf(`"sequence":"%d"`, top+1000), 1), "nonsense", "{}"} {
+		for _, text := range []string{one, string(page[0].Event), string(page[0].Event), strings.Replace(one, `"sequence":"1"`, fmt.Sprintf(`"sequence":"%d"`, top+1000), 1), "nonsense", "{}",
+			forged(run, top+1, crawl.ActionExecuted), forged(run, top+1, crawl.RunCompleted), forged(run, top+2, crawl.RunFailed)} {
 			s.command(t, "PUBLISH", "run:"+run.String(), text)
 		}
 		s.progress(t, run, 3)
@@ -271,6 +273,13 @@ func TestStreamOfCopiesAndForgeries(t *testing.T) {
 	if heard := n.live.Stats().Messages; heard < 240 {
 		t.Errorf("the gateway heard %d messages, want those of the test and more", heard)
 	}
+}
+
+// forged is a message that is in every respect what the relay would publish of the run's event with that number.
+func forged(run uuid.UUID, seq int64, of string) string {
+	e := crawl.Event{Run: run, Tenant: crawl.DefaultTenant, Seq: seq, ID: uuid.New(), Type: of, CreatedAt: time.Now(), Payload: []byte(`{"forged": true}`)}
+	d := e.Delivery()
+	return string(outbox.CloudEvent(nil, &d))
 }
 
 // A database that took over and lacks the last events: who has seen them is not sent other events under their numbers.

@@ -195,7 +195,7 @@ func TestStreamAuthentication(t *testing.T) {
 		t.Helper()
 		tok, text, sum, err := token.New(tenant, "", scopes)
 		if err == nil {
-			_, err = store.CreateToken(t.Context(), tok, sum, 0)
+			_, err = store.CreateToken(t.Context(), "test", tok, sum, 0)
 		}
 		if err != nil {
 			t.Fatal(err)

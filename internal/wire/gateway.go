@@ -86,6 +86,7 @@ func (a *api) run(ctx context.Context) error {
 	background.Go(func() error { return live.Run(behind) })
 	background.Go(func() error { return hub.Run(behind) })
 	background.Go(func() error { return notifier.Run(behind) })
+	background.Go(func() error { return g.Run(behind) })
 	a.part.serve(behind, &background, runs.Readable)
 	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers", names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), a.broker.attr())
 	if a.extras.Serving != nil {
@@ -122,7 +123,7 @@ func (a *api) hub(store crawl.Store, live stream.Live) (*stream.Hub, error) {
 		return nil, err
 	}
 	// Two of the pool's connections are never busy with history: polls, tokens and requests need one now.
-	return stream.New(gateway.Log(store, a.cfg.Serve.APIConns-2), live, stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, HintsOnly: a.bare(), Logger: a.log}), nil
+	return stream.New(gateway.Log(store, a.cfg.Serve.APIConns-2), live, stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
 }
 
 // bare tells whether messages arrive without their CloudEvent. What they say of themselves is then a client's word.
@@ -135,6 +136,7 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 		Streams: gateway.StreamConfig{
 			Heartbeat: s.StreamHeartbeat, MaxAge: s.StreamMaxAge, DrainWindow: s.StreamDrain,
 			MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant, MaxPerRun: s.StreamLimitRun,
+			MaxTopicsFollowed: s.StreamLimitTopics, MaxTopicsPerTenant: s.StreamLimitTopicsTenant,
 		},
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {

@@ -124,6 +124,9 @@ func (r *relay) build(t served, sink outbox.Sink, observer outbox.Observer) (*ou
 	if cfg.RecoveryRate == 0 {
 		cfg.RecoveryRate = -1 // the setting's "as many as possible"; the relay's zero is its default
 	}
+	if !r.cfg.OwnRunChannels(t.Name(), t.Destination) {
+		cfg.Reserved = r.cfg.ReservedChannels()
+	}
 	if t.Destination != "" {
 		template, err := outbox.ParseTemplate(t.Destination)
 		if err != nil {

@@ -106,7 +106,7 @@ func Purge(ctx context.Context, cfg config.Config, purging []Purging, dryRun boo
 		if !dryRun && report.Rows > 0 {
 			// Also of one that was interrupted: what it removed is gone.
 			auditing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			err = errors.Join(err, store.Audit(auditing, actor(), t.OlderThan, report))
+			err = errors.Join(err, store.Audit(auditing, Actor(), t.OlderThan, report))
 			cancel()
 		}
 		if err != nil {
@@ -116,8 +116,8 @@ func Purge(ctx context.Context, cfg config.Config, purging []Purging, dryRun boo
 	return reports, nil
 }
 
-// actor is who runs this process, as far as it can find out.
-func actor() string {
+// Actor is who runs this process, as far as it can find out, for the record of what operators do.
+func Actor() string {
 	name, host := "unknown", "unknown"
 	if u, err := user.Current(); err == nil {
 		name = u.Username

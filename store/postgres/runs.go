@@ -134,8 +134,9 @@ func (r *Runs) GetRun(ctx context.Context, tenant string, id uuid.UUID) (run cra
 	return run, nil
 }
 
-// ListRuns implements crawl.Store.
-func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (runs []crawl.Run, err error) {
+// ListRuns implements crawl.Store. A page ends where its runs reach crawl.PageBytes. The database counts the bytes as stored, which compression makes fewer,
+// so they are counted again as they are read; what was sent beyond is discarded.
+func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (runs []crawl.Run, more bool, err error) {
 	before, id := pgtype.Timestamptz{Time: f.Before.CreatedAt, Valid: true}, f.Before.ID
 	if f.Before == (crawl.Cursor{}) {
 		before, id = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}, uuid.Max
@@ -146,36 +147,40 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 	}
 	list, known := r.sql.list[filtered{f.Status, f.AppPackage != ""}]
 	if !known {
-		return nil, fmt.Errorf("list runs: %w", &crawl.FieldError{Field: "status", Problem: fmt.Sprintf("%.50q is none of %v", f.Status, crawl.Statuses)})
+		return nil, false, fmt.Errorf("list runs: %w", &crawl.FieldError{Field: "status", Problem: fmt.Sprintf("%.50q is none of %v", f.Status, crawl.Statuses)})
 	}
-	err = r.read(ctx, tenant, func(rows pgx.Rows) (err error) {
-		runs, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (run crawl.Run, err error) {
-			err = scanRun(row, &run)
-			return run, err
-		})
-		return err
-	}, list, tenant, string(f.Status), f.AppPackage, before, id, limit)
+	err = r.read(ctx, tenant, func(rows pgx.Rows) error {
+		defer rows.Close()
+		found := 0
+		for size := 0; len(runs) < limit && size < crawl.PageBytes && rows.Next(); {
+			var run crawl.Run
+			if err := scanRun(rows, &run, &found); err != nil {
+				return err
+			}
+			runs, size = append(runs, run), size+run.Size()
+		}
+		more = len(runs) < found
+		rows.Close()
+		return rows.Err()
+	}, list, tenant, string(f.Status), f.AppPackage, before, id, limit+1, crawl.PageBytes)
 	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
+		return nil, false, fmt.Errorf("list runs: %w", err)
 	}
-	return runs, nil
+	return runs, more, nil
 }
-
-// pageBytes is how much of payloads, as text, a page of a log has, beside one event more: 500 events may be half a gigabyte, for each reader that is behind.
-const pageBytes = 2 << 20
 
 // ListEvents implements crawl.Store.
 //
-// A page ends where its payloads, as text, reach pageBytes: only what is read tells, since a megabyte may be stored in 12 KB. What was asked for beyond is
+// A page ends where its payloads, as text, reach crawl.PageBytes: only what is read tells, since a megabyte may be stored in 12 KB. What was asked for beyond is
 // discarded, so fewer are asked for after large ones, and the rest only if there was room.
 func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
 	bytes := 0
-	for more := true; more && len(events) < limit && bytes < pageBytes; {
-		ask := min(limit-len(events), r.pages.ask(pageBytes-bytes))
+	for more := true; more && len(events) < limit && bytes < crawl.PageBytes; {
+		ask := min(limit-len(events), r.pages.ask(crawl.PageBytes-bytes))
 		var n, size int
 		err = r.read(ctx, tenant, func(rows pgx.Rows) error {
 			defer rows.Close()
-			for bytes+size < pageBytes && rows.Next() {
+			for bytes+size < crawl.PageBytes && rows.Next() {
 				e := crawl.Event{Run: run, Tenant: tenant}
 				if err := rows.Scan(&e.Seq, &e.ID, &e.Type, &e.CreatedAt, (*[]byte)(&e.Payload)); err != nil {
 					return err
@@ -186,7 +191,7 @@ func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, aft
 			}
 			rows.Close()
 			return rows.Err()
-		}, r.sql.events, tenant, run, after, ask, pageBytes)
+		}, r.sql.events, tenant, run, after, ask, crawl.PageBytes)
 		if err != nil {
 			return nil, fmt.Errorf("list events of run %s: %w", run, err)
 		}

@@ -59,7 +59,7 @@ func TestRunsUnderRowLevelSecurity(t *testing.T) {
 			t.Errorf("created %t, error %v", created, err)
 		}
 	}
-	if runs, err := r.ListRuns(t.Context(), acme, crawl.RunFilter{}); err != nil || len(runs) != 2 {
+	if runs, _, err := r.ListRuns(t.Context(), acme, crawl.RunFilter{}); err != nil || len(runs) != 2 {
 		t.Errorf("list: %v, error %v", runs, err)
 	}
 	if seqs, err := r.LastSeqs(t.Context(), acme, []uuid.UUID{run.ID}); err != nil || seqs[run.ID] != 4 {
@@ -231,11 +231,11 @@ func TestRunPlans(t *testing.T) {
 		statement{"run_get", r.sql.get, []string{pkey, bySeq}, []any{tenant, run}},
 		statement{"run_create", r.sql.create, []string{"_pending", "crawl_runs_waiting"}, []any{tenant, "p", nil, 1, "", "demo", "k", 1000}},
 		statement{"run_by_key", r.sql.byKey, []string{"crawl_runs_idempotency_key"}, []any{tenant, "k8", "p", nil, 1, "", "demo"}},
-		statement{"run_list", r.sql.list[filtered{}], []string{"crawl_runs_tenant on", "ROW(created_at, id) <"}, []any{tenant, "", "", time.Now(), run, 50}},
-		statement{"run_list of a status", r.sql.list[filtered{Status: crawl.Cancelled}], []string{"crawl_runs_cancelled on", "ROW(created_at, id) <"}, []any{tenant, "CANCELLED", "", time.Now(), run, 50}},
-		statement{"run_list of an app", r.sql.list[filtered{App: true}], []string{"crawl_runs_app on", "ROW(created_at, id) <"}, []any{tenant, "", "nosuch", time.Now(), run, 50}},
-		statement{"run_list of both", r.sql.list[filtered{crawl.Cancelled, true}], []string{"crawl_runs_app_cancelled on", "ROW(created_at, id) <"}, []any{tenant, "CANCELLED", "p", time.Now(), run, 50}},
-		statement{"run_events", r.sql.events, []string{bySeq}, []any{tenant, run, int64(10), 500, pageBytes}},
+		statement{"run_list", r.sql.list[filtered{}], []string{"crawl_runs_tenant on", "ROW(created_at, id) <"}, []any{tenant, "", "", time.Now(), run, 50, crawl.PageBytes}},
+		statement{"run_list of a status", r.sql.list[filtered{Status: crawl.Cancelled}], []string{"crawl_runs_cancelled on", "ROW(created_at, id) <"}, []any{tenant, "CANCELLED", "", time.Now(), run, 50, crawl.PageBytes}},
+		statement{"run_list of an app", r.sql.list[filtered{App: true}], []string{"crawl_runs_app on", "ROW(created_at, id) <"}, []any{tenant, "", "nosuch", time.Now(), run, 50, crawl.PageBytes}},
+		statement{"run_list of both", r.sql.list[filtered{crawl.Cancelled, true}], []string{"crawl_runs_app_cancelled on", "ROW(created_at, id) <"}, []any{tenant, "CANCELLED", "p", time.Now(), run, 50, crawl.PageBytes}},
+		statement{"run_events", r.sql.events, []string{bySeq}, []any{tenant, run, int64(10), 500, crawl.PageBytes}},
 		statement{"run_last_seqs", r.sql.lastSeqs, []string{bySeq}, []any{tenant, uuids(runs)}},
 		statement{"run_lock", r.sql.lock, []string{pkey}, []any{tenant, run}},
 		statement{"run_last", r.sql.last, []string{bySeq}, []any{tenant, run}},

@@ -102,7 +102,7 @@ func TestListEventsAsksForFewerLargeOnes(t *testing.T) {
 	if page, err := r.ListEvents(t.Context(), acme, run.ID, 1, 500); err != nil || len(page) != 7 {
 		t.Errorf("a page of 2 MiB has %d events of 300 KB, error %v", len(page), err)
 	}
-	if asked := r.pages.ask(pageBytes); asked > 20 {
+	if asked := r.pages.ask(crawl.PageBytes); asked > 20 {
 		t.Errorf("after events of 300 KB %d are asked for at once", asked)
 	}
 }

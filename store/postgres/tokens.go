@@ -17,7 +17,7 @@ import (
 // A gateway's role can look tokens up and cannot make any: whoever breaks into a gateway does not leave with a token of his own.
 type Tokens struct {
 	pool *pgxpool.Pool
-	sql  struct{ create, list, revoke, valid, ticket, redeem string }
+	sql  struct{ create, list, revoke, valid, validAll, ticket, redeem string }
 }
 
 var _ token.Store = (*Tokens)(nil)
@@ -32,7 +32,7 @@ func OpenTokens(ctx context.Context, pool *pgxpool.Pool) (*Tokens, error) {
 	s := &Tokens{pool: pool}
 	var err error
 	for name, dst := range map[string]*string{
-		"token_create": &s.sql.create, "token_list": &s.sql.list, "token_revoke": &s.sql.revoke, "token_valid": &s.sql.valid,
+		"token_create": &s.sql.create, "token_list": &s.sql.list, "token_revoke": &s.sql.revoke, "token_valid": &s.sql.valid, "token_valid_all": &s.sql.validAll,
 		"token_ticket": &s.sql.ticket, "token_redeem": &s.sql.redeem,
 	} {
 		if *dst, err = plain(name); err != nil {
@@ -43,13 +43,13 @@ func OpenTokens(ctx context.Context, pool *pgxpool.Pool) (*Tokens, error) {
 }
 
 // CreateToken fulfils token.Store.
-func (s *Tokens) CreateToken(ctx context.Context, t token.Token, sum [32]byte, ttl time.Duration) (token.Token, error) {
+func (s *Tokens) CreateToken(ctx context.Context, actor string, t token.Token, sum [32]byte, ttl time.Duration) (token.Token, error) {
 	var seconds *float64
 	if ttl > 0 {
 		n := ttl.Seconds()
 		seconds = &n
 	}
-	created, err := s.one(ctx, s.sql.create, t.ID, t.Name, t.Tenant, t.Scopes, sum[:], seconds)
+	created, err := s.one(ctx, s.sql.create, t.ID, t.Name, t.Tenant, t.Scopes, sum[:], seconds, actor)
 	if err != nil {
 		return created, fmt.Errorf("create token %s: %w", t.ID, err)
 	}
@@ -70,8 +70,8 @@ func (s *Tokens) ListTokens(ctx context.Context, tenant string) ([]token.Token, 
 }
 
 // RevokeToken fulfils token.Store.
-func (s *Tokens) RevokeToken(ctx context.Context, id string) (token.Token, error) {
-	t, err := s.one(ctx, s.sql.revoke, id)
+func (s *Tokens) RevokeToken(ctx context.Context, actor, id string) (token.Token, error) {
+	t, err := s.one(ctx, s.sql.revoke, id, actor)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = token.ErrUnknown
 	}
@@ -92,15 +92,35 @@ func (s *Tokens) one(ctx context.Context, sql string, args ...any) (token.Token,
 // ValidToken fulfils token.Store.
 func (s *Tokens) ValidToken(ctx context.Context, id string) (t token.Token, sum [32]byte, err error) {
 	var hash []byte
-	err = s.pool.QueryRow(ctx, s.sql.valid, id).Scan(&t.ID, &t.Name, &t.Tenant, &t.Scopes, &t.CreatedAt, &t.ExpiresAt, &hash)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return t, sum, token.ErrUnauthorized
+	var expired bool
+	err = s.pool.QueryRow(ctx, s.sql.valid, id).Scan(&t.ID, &t.Name, &t.Tenant, &t.Scopes, &t.CreatedAt, &t.ExpiresAt, &t.RevokedAt, &hash, &expired)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		err = &token.Refusal{Token: id, Why: token.Unknown}
+	case err != nil:
+		err = fmt.Errorf("read token: %w", err)
+	case t.RevokedAt != nil:
+		err = &token.Refusal{Token: id, Why: token.Revoked}
+	case expired:
+		err = &token.Refusal{Token: id, Why: token.Expired}
+	default:
+		copy(sum[:], hash) // 32 bytes, by the table's check
+		return t, sum, nil
 	}
+	return token.Token{}, sum, err
+}
+
+// ValidTokens fulfils token.Store.
+func (s *Tokens) ValidTokens(ctx context.Context, ids []string) ([]string, error) {
+	rows, err := s.pool.Query(ctx, s.sql.validAll, ids)
 	if err != nil {
-		return t, sum, fmt.Errorf("read token: %w", err)
+		return nil, fmt.Errorf("ask which tokens are valid: %w", err)
 	}
-	copy(sum[:], hash) // 32 bytes, by the table's check
-	return t, sum, nil
+	valid, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("ask which tokens are valid: %w", err)
+	}
+	return valid, nil
 }
 
 // CreateTicket fulfils token.Store. The tenant is the token's, and ttl at most a minute, by the table's check.
@@ -115,7 +135,7 @@ func (s *Tokens) CreateTicket(ctx context.Context, p token.Principal, sum [32]by
 func (s *Tokens) RedeemTicket(ctx context.Context, sum [32]byte) (p token.Principal, err error) {
 	err = s.pool.QueryRow(ctx, s.sql.redeem, sum[:]).Scan(&p.Token, &p.Tenant, &p.Scopes)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return p, token.ErrUnauthorized
+		return p, &token.Refusal{Why: token.BadTicket}
 	}
 	if err != nil {
 		return p, fmt.Errorf("delete ticket: %w", err)

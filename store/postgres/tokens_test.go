@@ -39,7 +39,7 @@ func newToken(t *testing.T, s *Tokens, tenant string, ttl time.Duration, scopes 
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, err := s.CreateToken(t.Context(), made, sum, ttl)
+	stored, err := s.CreateToken(t.Context(), "test", made, sum, ttl)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,10 +87,10 @@ func TestTokensAsGateway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.CreateToken(t.Context(), made, sum, 0); err == nil || !strings.Contains(err.Error(), "42501") {
+	if _, err := s.CreateToken(t.Context(), "test", made, sum, 0); err == nil || !strings.Contains(err.Error(), "42501") {
 		t.Errorf("the gateway made a token: %v", err)
 	}
-	if _, err := s.RevokeToken(t.Context(), p.Token); err == nil || !strings.Contains(err.Error(), "42501") {
+	if _, err := s.RevokeToken(t.Context(), "test", p.Token); err == nil || !strings.Contains(err.Error(), "42501") {
 		t.Errorf("the gateway changed a token: %v", err)
 	}
 
@@ -131,8 +131,9 @@ func TestTokenStatementsUseTheirIndexes(t *testing.T) {
 		args    []any
 		indexes []string
 	}{
-		{s.sql.revoke, []any{"aaaaaaaaaaaa"}, []string{"outbox_tokens_pkey"}},
+		{s.sql.revoke, []any{"aaaaaaaaaaaa", "me"}, []string{"outbox_tokens_pkey"}},
 		{s.sql.valid, []any{"aaaaaaaaaaaa"}, []string{"outbox_tokens_pkey"}},
+		{s.sql.validAll, []any{[]string{"aaaaaaaaaaaa", "aaaaaaaaaaab"}}, []string{"outbox_tokens_pkey"}},
 		{s.sql.ticket, []any{sum, "aaaaaaaaaaaa", []string{"read"}, 30.0}, []string{"outbox_tickets_expires_at", "outbox_tickets_pkey"}},
 		{s.sql.redeem, []any{sum}, []string{"outbox_tickets_pkey", "outbox_tokens_pkey"}},
 	} {

@@ -163,8 +163,11 @@ func (r *Runs) CheckGateway(context.Context) error { return nil }
 // CheckWorker is as CheckGateway.
 func (r *Runs) CheckWorker(context.Context) error { return nil }
 
-// ListRuns implements crawl.Store.
-func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (runs []crawl.Run, err error) {
+// errEnough ends a query early.
+var errEnough = errors.New("that is enough")
+
+// ListRuns implements crawl.Store. A page ends where its runs reach crawl.PageBytes; what comes after is not read.
+func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (runs []crawl.Run, more bool, err error) {
 	before, id := stamp(f.Before.CreatedAt), f.Before.ID.String()
 	if f.Before == (crawl.Cursor{}) {
 		before, id = "~", "~" // after every time and id
@@ -173,29 +176,27 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 	if limit <= 0 {
 		limit = 50
 	}
+	size := 0
 	err = query(ctx, r.lists[filtered{f.Status != "", f.AppPackage != ""}], func(rows *sql.Rows) error {
+		if more = len(runs) == limit || size >= crawl.PageBytes; more {
+			return errEnough
+		}
 		var run crawl.Run
 		err := scanRun(rows, &run)
-		runs = append(runs, run)
+		runs, size = append(runs, run), size+run.Size()
 		return err
-	}, tenant, string(f.Status), f.AppPackage, before, id, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
+	}, tenant, string(f.Status), f.AppPackage, before, id, limit+1)
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, false, fmt.Errorf("list runs: %w", err)
 	}
-	return runs, nil
+	return runs, more, nil
 }
 
-// pageBytes is how much of payloads a page of a log has, beside one event more: 500 events may be half a gigabyte, for each reader that is behind.
-const pageBytes = 2 << 20
-
-// errEnough ends a query early.
-var errEnough = errors.New("that is enough")
-
-// ListEvents implements crawl.Store. A page ends where its payloads reach pageBytes; what comes after is not read.
+// ListEvents implements crawl.Store. A page ends where its payloads reach crawl.PageBytes; what comes after is not read.
 func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
 	bytes := 0
 	err = query(ctx, r.reads.events, func(rows *sql.Rows) (err error) {
-		if bytes >= pageBytes {
+		if bytes >= crawl.PageBytes {
 			return errEnough
 		}
 		e := crawl.Event{Run: run, Tenant: tenant}

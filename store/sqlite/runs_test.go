@@ -195,14 +195,15 @@ func TestRunPlans(t *testing.T) {
 		"run_change":    {runKey},
 		"run_next": {"r USING INDEX crawl_runs_waiting (tenant_id>?)", "r USING INDEX crawl_runs_waiting (tenant_id=?)", "r USING INDEX crawl_runs_held (tenant_id=?)",
 			"e USING INDEX sqlite_autoindex_crawl_events_1 (crawl_id=?)"},
-		"run_claim":    {runKey, lastSeq},
-		"run_renew":    {runKey},
-		"run_held":     {runKey},
-		"run_release":  {runKey},
-		"token_valid":  {tokenKey},
-		"token_revoke": {tokenKey},
-		"token_redeem": {ticketKey},
-		"token_sweep":  {"outbox_tickets USING COVERING INDEX outbox_tickets_expires_at (expires_at<?)", "outbox_tickets USING INTEGER PRIMARY KEY (rowid=?)"},
+		"run_claim":       {runKey, lastSeq},
+		"run_renew":       {runKey},
+		"run_held":        {runKey},
+		"run_release":     {runKey},
+		"token_valid":     {tokenKey},
+		"token_valid_all": {tokenKey},
+		"token_revoke":    {tokenKey},
+		"token_redeem":    {ticketKey},
+		"token_sweep":     {"outbox_tickets USING COVERING INDEX outbox_tickets_expires_at (expires_at<?)", "outbox_tickets USING INTEGER PRIMARY KEY (rowid=?)"},
 	}
 	for _, analyzed := range []bool{false, true} { // plans must be as good without statistics: nobody gathers them
 		if analyzed {

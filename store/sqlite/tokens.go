@@ -9,13 +9,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/token"
 )
 
 // Tokens keeps the API's tokens and tickets in outbox_tokens and outbox_tickets. It is safe for concurrent use.
 type Tokens struct {
 	db  *DB
-	sql struct{ create, list, revoke, valid, validNow, ticket, sweep, redeem *sql.Stmt }
+	sql struct{ create, list, revoke, audit, valid, validAll, validNow, ticket, sweep, redeem *sql.Stmt }
 }
 
 var _ token.Store = (*Tokens)(nil)
@@ -28,12 +29,12 @@ func OpenTokens(ctx context.Context, db *DB) (*Tokens, error) {
 		}
 	}
 	s := &Tokens{db: db}
-	err := compile(ctx, db.read, nil, map[string]**sql.Stmt{"token_list": &s.sql.list, "token_valid": &s.sql.valid})
+	err := compile(ctx, db.read, nil, map[string]**sql.Stmt{"token_list": &s.sql.list, "token_valid": &s.sql.valid, "token_valid_all": &s.sql.validAll})
 	if err != nil {
 		return nil, err
 	}
 	err = compile(ctx, db.write, nil, map[string]**sql.Stmt{
-		"token_create": &s.sql.create, "token_revoke": &s.sql.revoke, "token_valid": &s.sql.validNow,
+		"token_create": &s.sql.create, "token_revoke": &s.sql.revoke, "dlq_audit": &s.sql.audit, "token_valid": &s.sql.validNow,
 		"token_ticket": &s.sql.ticket, "token_sweep": &s.sql.sweep, "token_redeem": &s.sql.redeem,
 	})
 	if err != nil {
@@ -46,7 +47,7 @@ func OpenTokens(ctx context.Context, db *DB) (*Tokens, error) {
 func (s *Tokens) CheckGateway(context.Context) error { return nil }
 
 // CreateToken fulfils token.Store.
-func (s *Tokens) CreateToken(ctx context.Context, t token.Token, sum [32]byte, ttl time.Duration) (created token.Token, err error) {
+func (s *Tokens) CreateToken(ctx context.Context, actor string, t token.Token, sum [32]byte, ttl time.Duration) (created token.Token, err error) {
 	err = s.db.inTx(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		var expires any
@@ -54,7 +55,11 @@ func (s *Tokens) CreateToken(ctx context.Context, t token.Token, sum [32]byte, t
 			expires = stamp(now.Add(ttl))
 		}
 		created, err = scanToken(tx.StmtContext(ctx, s.sql.create).QueryRowContext(ctx, t.ID, t.Name, t.Tenant, scopesText(t.Scopes), sum[:], stamp(now), expires))
-		return err
+		if err != nil {
+			return err
+		}
+		detail := map[string]any{"tenant": t.Tenant, "name": t.Name, "scopes": t.Scopes, "expires_at": created.ExpiresAt}
+		return s.record(ctx, tx, actor, "token create", t.ID, detail)
 	})
 	if err != nil {
 		return created, fmt.Errorf("create token %s: %w", t.ID, explain(err))
@@ -76,10 +81,13 @@ func (s *Tokens) ListTokens(ctx context.Context, tenant string) (tokens []token.
 }
 
 // RevokeToken fulfils token.Store.
-func (s *Tokens) RevokeToken(ctx context.Context, id string) (t token.Token, err error) {
+func (s *Tokens) RevokeToken(ctx context.Context, actor, id string) (t token.Token, err error) {
 	err = s.db.inTx(ctx, func(tx *sql.Tx) error {
 		t, err = scanToken(tx.StmtContext(ctx, s.sql.revoke).QueryRowContext(ctx, id, stamp(time.Now())))
-		return err
+		if err != nil {
+			return err
+		}
+		return s.record(ctx, tx, actor, "token revoke", t.ID, map[string]any{"tenant": t.Tenant, "name": t.Name})
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = token.ErrUnknown
@@ -88,6 +96,40 @@ func (s *Tokens) RevokeToken(ctx context.Context, id string) (t token.Token, err
 		return t, fmt.Errorf("revoke token %q: %w", id, explain(err))
 	}
 	return t, nil
+}
+
+// record writes down in outbox_audit what actor did to a token, in the transaction in which it is done.
+func (s *Tokens) record(ctx context.Context, tx *sql.Tx, actor, action, id string, about map[string]any) error {
+	which, err := json.Marshal(map[string]string{"token": id})
+	if err != nil {
+		return fmt.Errorf("encode the record: %w", err)
+	}
+	detail, err := json.Marshal(about)
+	if err != nil {
+		return fmt.Errorf("encode the record: %w", err)
+	}
+	entry, err := outbox.NewID()
+	if err != nil {
+		return err
+	}
+	if _, err := tx.StmtContext(ctx, s.sql.audit).ExecContext(ctx, entry.String(), stamp(time.Now()), actor, action, 0, string(which), "", string(detail)); err != nil {
+		return fmt.Errorf("record it in outbox_audit: %w", err)
+	}
+	return nil
+}
+
+// ValidTokens fulfils token.Store.
+func (s *Tokens) ValidTokens(ctx context.Context, ids []string) (valid []string, err error) {
+	err = query(ctx, s.sql.validAll, func(rows *sql.Rows) error {
+		var id string
+		err := rows.Scan(&id)
+		valid = append(valid, id)
+		return err
+	}, jsonList(ids), stamp(time.Now()))
+	if err != nil {
+		return nil, fmt.Errorf("ask which tokens are valid: %w", err)
+	}
+	return valid, nil
 }
 
 // ValidToken fulfils token.Store.
@@ -101,12 +143,21 @@ func (s *Tokens) ValidToken(ctx context.Context, id string) (token.Token, [32]by
 
 func valid(ctx context.Context, stmt *sql.Stmt, id string) (t token.Token, sum [32]byte, err error) {
 	var hash []byte
-	t, err = scanToken(stmt.QueryRowContext(ctx, id, stamp(time.Now())), &hash)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = token.ErrUnauthorized
+	var expired bool
+	t, err = scanToken(stmt.QueryRowContext(ctx, id, stamp(time.Now())), &hash, &expired)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = &token.Refusal{Token: id, Why: token.Unknown}
+	case err != nil:
+	case t.RevokedAt != nil:
+		err = &token.Refusal{Token: id, Why: token.Revoked}
+	case expired:
+		err = &token.Refusal{Token: id, Why: token.Expired}
+	default:
+		copy(sum[:], hash) // 32 bytes, by the table's check
+		return t, sum, nil
 	}
-	copy(sum[:], hash) // 32 bytes, by the table's check
-	return t, sum, err
+	return token.Token{}, sum, err
 }
 
 // CreateTicket fulfils token.Store. The tenant is the token's.
@@ -132,7 +183,7 @@ func (s *Tokens) RedeemTicket(ctx context.Context, sum [32]byte) (p token.Princi
 		var id, scopes string
 		err := tx.StmtContext(ctx, s.sql.redeem).QueryRowContext(ctx, sum[:], stamp(time.Now())).Scan(&id, &scopes)
 		if errors.Is(err, sql.ErrNoRows) {
-			return token.ErrUnauthorized
+			return &token.Refusal{Why: token.BadTicket}
 		}
 		if err != nil {
 			return err
@@ -147,7 +198,7 @@ func (s *Tokens) RedeemTicket(ctx context.Context, sum [32]byte) (p token.Princi
 		}
 		allowed := slices.DeleteFunc(asked, func(s token.Scope) bool { return !slices.Contains(t.Scopes, s) })
 		if len(allowed) == 0 {
-			return token.ErrUnauthorized
+			return &token.Refusal{Why: token.BadTicket}
 		}
 		p = token.Principal{Token: t.ID, Tenant: t.Tenant, Scopes: allowed}
 		return nil

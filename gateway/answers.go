@@ -1,0 +1,116 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/crawl"
+)
+
+// answers bounds the bytes of the answers that are being made, or wait for their clients to receive them. Sixty clients that ask for the largest list and read
+// nothing would else cost gigabytes. A tenant has a share, so that those of one do not keep the others out.
+type answers struct {
+	total *semaphore.Weighted
+	share int64
+
+	mu      sync.Mutex
+	tenants map[string]*share
+}
+
+// share is a tenant's.
+type share struct {
+	room  *semaphore.Weighted
+	users int // guarded by answers.mu; the last one takes the share away
+}
+
+// tenantsPart is how much of the whole a tenant may use.
+const tenantsPart = 8
+
+func newAnswers(bytes int64) *answers {
+	bytes = max(bytes, tenantsPart*crawl.PageBytes) // the largest answer must fit
+	return &answers{total: semaphore.NewWeighted(bytes), share: bytes / tenantsPart, tenants: map[string]*share{}}
+}
+
+var (
+	errTenantBusy = errors.New("the answers that this tenant is receiving are as large as they may be together: receive them, then ask again")
+	errBusy       = errors.New("the answers that are being received are as large as they may be together: try again")
+)
+
+// reserve waits for room for an answer of so many bytes, as long as ctx lasts.
+func (a *answers) reserve(ctx context.Context, tenant string, bytes int64) (*reservation, error) {
+	a.mu.Lock()
+	s := a.tenants[tenant]
+	if s == nil {
+		s = &share{room: semaphore.NewWeighted(a.share)}
+		a.tenants[tenant] = s
+	}
+	s.users++
+	a.mu.Unlock()
+	r := &reservation{answers: a, tenant: tenant, share: s}
+	if s.room.Acquire(ctx, bytes) != nil {
+		r.release()
+		return nil, errTenantBusy
+	}
+	if a.total.Acquire(ctx, bytes) != nil {
+		s.room.Release(bytes)
+		r.release()
+		return nil, errBusy
+	}
+	r.bytes = bytes
+	return r, nil
+}
+
+// reservation is the room of one answer.
+type reservation struct {
+	answers *answers
+	tenant  string
+	share   *share
+	bytes   int64
+}
+
+// shrink gives back what the answer turned out not to need.
+func (r *reservation) shrink(bytes int64) {
+	if excess := r.bytes - bytes; excess > 0 {
+		r.answers.total.Release(excess)
+		r.share.room.Release(excess)
+		r.bytes = bytes
+	}
+}
+
+// release gives everything back.
+func (r *reservation) release() {
+	r.shrink(0)
+	r.answers.mu.Lock()
+	defer r.answers.mu.Unlock()
+	if r.share.users--; r.share.users == 0 {
+		delete(r.answers.tenants, r.tenant)
+	}
+}
+
+type answerKey struct{}
+
+// answer is the one that a request gets. guard gives its room back when it has been written.
+type answer struct{ room *reservation }
+
+// size counts what of a page takes room.
+type size int64
+
+// The most that one run, and one event, can take.
+const (
+	runSize   = size(4*(crawl.MaxGoal+crawl.MaxError) + crawl.MaxDeviceConfig + 1024)
+	eventSize = size(outbox.DefaultMaxPayload + 1024)
+)
+
+// reserve makes room for the answer to a request, of up to n things of at most each bytes, before anything is read.
+func (g *Gateway) reserve(ctx context.Context, n int, each size) (*reservation, error) {
+	r, err := g.answers.reserve(ctx, principalOf(ctx).Tenant, min(int64(n)*int64(each), crawl.PageBytes))
+	if err != nil {
+		return nil, err
+	}
+	ctx.Value(answerKey{}).(*answer).room = r
+	return r, nil
+}
