@@ -29,7 +29,7 @@ const (
 
 // faults are the tables that TestChaos runs.
 var faults = [][]fault{
-	scaleFaults, timeFaults, // first, since they take longest
+	scaleFaults, timeFaults,
 	relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults, letterFaults,
 }
 

@@ -112,7 +112,7 @@ func oneHugePayload(w *world) int {
 	payload := fmt.Sprintf("to_jsonb(repeat('x', %d))", size(200_000_000, 20_000_000))
 	id := w.plain("huge", map[string]string{"payload": payload})
 	written := time.Now()
-	within(w.t, 2*time.Minute, "the large event arrives", func() bool { return w.heard.has(id) })
+	within(w.t, 3*time.Minute, "the large event arrives", func() bool { return w.heard.has(id) })
 	figure("arrived after %.1f s", time.Since(written).Seconds())
 	w.arrive(50)
 	return 1
