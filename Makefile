@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers test suite lint vuln build bench bench-seeds fuzz chaos soak demo
+.PHONY: help deps servers test suite lint vuln build bench bench-seeds fuzz chaos soak snapshot demo
 
 FUZZTIME ?= 20s
 
@@ -63,10 +63,13 @@ SEED ?= 0
 MINUTES ?= 10
 
 chaos: servers bin/chaos.test ## the table of faults, one line each; SEED=n for the choices of an earlier run
-	@cd internal/chaos && ../../bin/chaos.test -test.run '^Test((Stream)?Chaos|SQLite.*)$$' -test.timeout 20m -long -seed $(SEED)
+	@cd internal/chaos && ../../bin/chaos.test -test.run '^Test([A-Za-z]*Chaos|SQLite.*)$$' -test.timeout 20m -long -seed $(SEED)
 
 soak: servers bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
 	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
+
+snapshot: servers bin/chaos.test ## what a REPEATABLE READ session left open for MINUTES (10) does to the queue
+	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSnapshotHeld$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
 
 demo: servers ## events from a file through private servers, printed as they arrive
 	bash scripts/demo.sh

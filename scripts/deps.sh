@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and Go does not bring: the programs they start for themselves (internal/testenv), PostgreSQL, PgBouncer, Redis
-# and Chromium, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the biggest:
+# Installs what the tests need and Go does not bring: the programs they start for themselves (internal/testenv), PostgreSQL, PgBouncer, Redis,
+# libfaketime and Chromium, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the biggest:
 # 124 MB in 25 packages, installed in 9 s on 2 cores near a mirror (measured). `deps.sh servers` leaves it out: only the tests need it.
 #
 # The services that Debian's packages start on the default ports are neither used nor touched: tests run their own servers,
@@ -28,12 +28,22 @@ have_browser() {
 	return 1
 }
 
+# Where internal/testenv/clock.go looks. It is preloaded and never run, so it is on no PATH.
+have_faketime() {
+	local found
+	for found in /usr/lib/*/faketime/libfaketime.so.1 /usr/lib64/faketime/libfaketime.so.1 /usr/lib/faketime/libfaketime.so.1; do
+		[ -e "$found" ] && return
+	done
+	return 1
+}
+
 missing=()
 have initdb || missing+=(postgresql)
 have redis-server || missing+=(redis-server)
 have pgbouncer || missing+=(pgbouncer)
 have_browser || missing+=(chromium)
 have "$(go env CC)" || missing+=(gcc libc6-dev)
+have_faketime || missing+=(faketime)
 if [ ${#missing[@]} -eq 0 ]; then
 	echo "deps: everything is here, nothing to install"
 	exit 0
@@ -42,11 +52,11 @@ fi
 if ! command -v apt-get >/dev/null 2>&1; then
 	cat >&2 <<-HINT
 		deps: ${missing[*]} missing, and this system has no apt-get to install it with. Install PostgreSQL 13 or later
-		(initdb, postgres), PgBouncer (pgbouncer), Redis 6 or later (redis-server), Chromium or Chrome (chromium, google-chrome) and a C compiler, so that they
-		are on PATH:
+		(initdb, postgres), PgBouncer (pgbouncer), Redis 6 or later (redis-server), Chromium or Chrome (chromium, google-chrome), libfaketime
+		and a C compiler, so that they are on PATH:
 		  macOS:        brew install postgresql@17 pgbouncer redis; xcode-select --install; Chrome, linked as google-chrome
-		  Fedora, RHEL: dnf install postgresql-server pgbouncer redis chromium gcc
-		  Arch:         pacman -S postgresql pgbouncer redis chromium gcc
+		  Fedora, RHEL: dnf install postgresql-server pgbouncer redis chromium libfaketime gcc
+		  Arch:         pacman -S postgresql pgbouncer redis chromium libfaketime gcc
 	HINT
 	exit 1
 fi

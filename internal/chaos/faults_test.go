@@ -27,10 +27,16 @@ const (
 	outage   = 12 * time.Second
 )
 
+// faults are the tables that TestChaos runs.
+var faults = [][]fault{
+	scaleFaults, timeFaults,
+	relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults, letterFaults,
+}
+
 // TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain and compare.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	for _, table := range [][]fault{relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults} {
+	for _, table := range faults {
 		for _, f := range table {
 			if f.root && os.Getuid() != 0 {
 				fmt.Printf("%-28s not run: it takes root\n", f.name)
@@ -42,6 +48,19 @@ func TestChaos(t *testing.T) {
 				struck := f.strike(w)
 				w.finish(f.name, struck)
 			})
+		}
+	}
+}
+
+// A name that is used twice would be run as name#01, and nobody would find it in docs/guarantees.md.
+func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for _, table := range append(faults, stuckFaults) {
+		for _, f := range table {
+			if seen[f.name] {
+				t.Errorf("two faults are called %s", f.name)
+			}
+			seen[f.name] = true
 		}
 	}
 }

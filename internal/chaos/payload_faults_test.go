@@ -2,7 +2,6 @@ package chaos
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -10,9 +9,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/outboxtest"
-	"github.com/outboxrelay/outbox/sink/redispubsub"
-	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 var payloadFaults = []fault{
@@ -73,40 +69,9 @@ func (s *panicky) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 	return s.Sink.Publish(ctx, batch)
 }
 
-// sinkPanics runs a relay in this process, as a service would that has a sink of its own. The events at which it panics become dead letters; those that
-// share a batch with them arrive once.
+// sinkPanics has a sink panic at some events. They become dead letters; those that share a batch with them arrive once.
 func sinkPanics(w *world) int {
-	ctx, stop := context.WithCancel(w.t.Context())
-	pool, err := postgres.Connect(ctx, w.relayDatabase, 4)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(pool.Close)
-	store, err := postgres.Open(ctx, pool, tables.OutboxEvents())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	redis, err := redispubsub.Open(ctx, w.relayRedis, redispubsub.Config{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { _ = redis.Close() })
-	sink := &panicky{Sink: redis, refuses: func(id uuid.UUID) bool { return id[15] == 7 }} // one in 256
-	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{
-		Name: "outbox_events", LeaseTTL: ttl, MaxAttempts: 3, Backoff: outbox.Backoff{Base: 20 * time.Millisecond},
-		Logger: slog.New(slog.NewJSONHandler(w.t.Output(), nil)),
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- relay.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			w.t.Error(err)
-		}
-	})
+	sink := w.panickyRelay(func(id uuid.UUID) bool { return id[15] == 7 }) // one in 256
 	w.produce()
 	w.arrive(2000)
 	w.end()

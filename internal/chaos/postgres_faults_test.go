@@ -9,10 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/outboxtest"
 )
 
 // own is a PostgreSQL server that a test may break. Its log says who failed with what, and in which statement.
@@ -29,6 +27,8 @@ var postgresFaults = []fault{
 	{name: "postgres-55P03", postgres: own, strike: lockTimeouts},
 	{name: "postgres-open-transaction", postgres: own, strike: openTransaction},
 	{name: "postgres-failover-to-lagging", postgres: own, strike: failover},
+	{name: "postgres-failover-under-load", postgres: own, load: load{perSecond: 1000, keys: 200, events: 9}, strike: failoverUnderLoad},
+	{name: "postgres-snapshot-held", postgres: own, strike: snapshotHeld},
 }
 
 func backendsTerminated(w *world) (struck int) {
@@ -262,79 +262,4 @@ func openTransaction(w *world) (struck int) {
 		w.t.Error("VACUUM removed every dead row version: the transactions held nothing back")
 	}
 	return w.number(`SELECT count(*) FROM pg_stat_activity WHERE application_name = 'left open' AND state = 'idle in transaction' AND backend_xid IS NOT NULL`)
-}
-
-// failover loses the primary while its standby lags. What only the primary had is lost with it, as with any asynchronous replication: such events may
-// have arrived or not. The new primary gives their positions out again, to other events, and none of those may be taken for the old ones.
-func failover(w *world) int {
-	standby, err := w.pg.Standby(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { _ = standby.Stop() })
-	both, err := url.Parse(w.relayDatabase)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	second, err := url.Parse(standby.TCPURL("postgres"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	both.Host += "," + second.Host
-	both.RawQuery += "&target_session_attrs=read-write"
-	w.relayDatabase = both.String()
-	on, err := pgxpool.New(w.t.Context(), second.String())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(on.Close)
-
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(300)
-	if _, err := on.Exec(w.t.Context(), "ALTER SYSTEM SET primary_conninfo = ''"); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := on.Exec(w.t.Context(), "SELECT pg_reload_conf()"); err != nil {
-		w.t.Fatal(err)
-	}
-	w.arrive(600) // the standby has none of it
-	last := w.number("SELECT max(position) FROM outbox_events")
-	before := w.end()
-	if err := w.pg.Kill(); err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := on.Exec(w.t.Context(), "SELECT pg_promote()"); err != nil {
-		w.t.Fatal(err)
-	}
-	w.connect(both.String())
-	rows, err := w.pool.Query(w.t.Context(), "SELECT id::text FROM outbox_events")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	survived := map[string]bool{}
-	for _, id := range ids {
-		survived[id] = true
-	}
-	lost := 0
-	for i := range before {
-		if e := &before[i]; e.Outcome == outboxtest.Acknowledged && !survived[e.ID] {
-			e.Outcome = outboxtest.Unknown
-			lost++
-		}
-	}
-	if lost == 0 {
-		w.t.Error("the standby had everything: it did not lag")
-	}
-	top := w.number("SELECT max(position) FROM outbox_events")
-	w.producers = &producers{load: w.load, pool: w.pool, writer: w.writer, written: before}
-	w.era.Store(1)
-	w.produce()
-	w.arrive(900)
-	return w.number("SELECT count(*) FROM outbox_events WHERE position > $1 AND position <= $2", top, last)
 }

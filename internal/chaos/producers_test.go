@@ -25,13 +25,14 @@ type load struct {
 	perSecond int // events (400), while the database takes them
 	keys      int // (50)
 	payload   int // bytes (100)
+	events    int // most of a transaction (5)
 }
 
 func (l load) withDefaults() load {
 	for _, f := range []struct {
 		field *int
 		value int
-	}{{&l.producers, 4}, {&l.perSecond, 400}, {&l.keys, 50}, {&l.payload, 100}} {
+	}{{&l.producers, 4}, {&l.perSecond, 400}, {&l.keys, 50}, {&l.payload, 100}, {&l.events, 5}} {
 		if *f.field == 0 {
 			*f.field = f.value
 		}
@@ -68,7 +69,7 @@ func (p *producers) start(ctx context.Context, rng *rand.Rand) {
 }
 
 func (p *producers) produce(ctx context.Context, rng *rand.Rand) {
-	const perTransaction = 2.7 // committed events on average: 1 to 5, in nine of ten
+	perTransaction := 0.9 * float64(1+p.events) / 2 // committed events on average, in nine of ten
 	pace := time.Duration(float64(p.producers) * perTransaction / float64(p.perSecond) * float64(time.Second))
 	for next := time.Now(); ctx.Err() == nil; next = next.Add(pace) {
 		if late := time.Since(next); late > 0 {
@@ -86,7 +87,7 @@ func (p *producers) transact(rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	key := fmt.Sprintf("k%02d", rng.IntN(p.keys))
-	events := make([]outbox.Event, 1+rng.IntN(5))
+	events := make([]outbox.Event, 1+rng.IntN(p.events))
 	for i := range events {
 		e, err := outbox.NewEvent("order.changed", strings.Repeat("x", p.payload))
 		if err != nil {

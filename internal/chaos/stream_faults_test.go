@@ -17,6 +17,7 @@ var streamFaults = []streamFault{
 	{name: "stream-postgres-killed", postgres: &testenv.PostgresConfig{}, view: view{stay: true}, strike: streamPostgresKilled},
 	{name: "stream-relay-killed", flags: []string{"--relay=false"}, view: view{stay: true}, strike: streamRelayKilled},
 	{name: "stream-byte-at-a-time", view: view{cutAfter: 25, dripping: true}, strike: byteAtATime},
+	{name: "stream-outbox-purged", view: view{cutAfter: 30}, strike: streamOutboxPurged},
 	{name: "crawl-worker-killed", crawled: true, view: view{stay: true}, strike: workerKilled},
 	{name: "crawl-worker-stopped", crawled: true, view: view{stay: true}, strike: workerStopped},
 }
@@ -132,6 +133,19 @@ func streamRelayKilled(s *streaming) (struck int) {
 		relay.kill(s.t)
 		struck++
 		s.arrives(40)
+	}
+	return struck
+}
+
+// streamOutboxPurged removes delivered rows as soon as they are, while viewers come back with cursors that point at them.
+func streamOutboxPurged(s *streaming) (struck int) {
+	for range 6 {
+		s.arrives(15)
+		before := s.number(`SELECT count(*) FROM crawl_outbox WHERE published_at IS NOT NULL`)
+		if said, err := s.outbox("purge", "--table", "crawl_outbox", "--older-than", "1s", "--archive", "none"); err != nil {
+			s.t.Fatalf("purge: %v\n%s", err, said)
+		}
+		struck += max(0, before-s.number(`SELECT count(*) FROM crawl_outbox WHERE published_at IS NOT NULL`))
 	}
 	return struck
 }

@@ -3,6 +3,7 @@ package chaos
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -18,7 +19,9 @@ import (
 type subscriber struct {
 	mu            sync.Mutex
 	received      []outboxtest.Received
-	subscriptions int // how often it has subscribed
+	subscriptions int   // how often it has subscribed
+	malformed     int   // messages with a time that is not RFC 3339
+	bulk          *bulk // nil, or the events that are only counted
 }
 
 func subscribe(t *testing.T, server *testenv.Redis) *subscriber {
@@ -59,9 +62,16 @@ func (s *subscriber) record(got any) {
 		var event struct {
 			ID  string `json:"id"`
 			Key string `json:"partitionkey"`
+			At  string `json:"time"`
 		}
 		if err := json.Unmarshal([]byte(m.Payload), &event); err != nil {
 			event.ID = "unreadable: " + m.Payload[:min(len(m.Payload), 80)] // the checker will call it invented
+		}
+		if _, err := time.Parse(time.RFC3339Nano, event.At); err != nil {
+			s.malformed++
+		}
+		if s.bulk.take(event.ID) {
+			return
 		}
 		s.received = append(s.received, outboxtest.Received{ID: event.ID, Key: event.Key, Destination: m.Channel, At: time.Now()})
 	}
@@ -77,10 +87,18 @@ func (s *subscriber) await(t *testing.T, n int) {
 	})
 }
 
+// count is how many messages have come, those of a bulk left out.
 func (s *subscriber) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.received)
+}
+
+// has tells whether an event has come.
+func (s *subscriber) has(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.received, func(r outboxtest.Received) bool { return r.ID == id })
 }
 
 // quiet waits until nothing has come for d, and returns everything and how often it subscribed.

@@ -3,12 +3,15 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
@@ -38,6 +41,7 @@ type world struct {
 	maxAge   time.Duration // an event may take so long
 	recovery time.Duration // the longest that healed has waited
 	dead     int           // dead letters that there must be
+	plains   int64         // events written by plain SQL
 	began    time.Time
 }
 
@@ -124,11 +128,15 @@ func (w *world) finish(name string, struck int) {
 	}
 	history := outboxtest.History{Written: written, Received: received, Dead: w.deadLetters(), MaxAge: w.maxAge}
 	report := outboxtest.Check(history)
+	w.heard.bulk.add(&report)
 	if err := report.Err(); err != nil {
 		t.Error(err)
 	}
 	if report.Acknowledged == 0 || report.Dead != w.dead {
 		t.Errorf("%d events acknowledged, want some; %d dead letters, want %d", report.Acknowledged, report.Dead, w.dead)
+	}
+	if n := w.heard.malformed; n > 0 {
+		t.Errorf("%d messages have a time that is not RFC 3339", n)
 	}
 	recovery := w.recovery
 	if recovery == 0 {
@@ -177,6 +185,26 @@ func (w *world) deadLetters() []outboxtest.DeadLetter {
 		w.t.Fatal(rows.Err())
 	}
 	return dead
+}
+
+// plain writes an event of the key by plain SQL. Columns other than the usual ones, and their expressions, may be given.
+func (w *world) plain(key string, more map[string]string) (id string) {
+	w.t.Helper()
+	id = uuid.Must(uuid.NewV7()).String()
+	row := map[string]string{
+		"id": "'" + id + "'", "event_topic": "'order.changed'", "occurred_at": "now()", "source_bc": "'chaos'",
+		"aggregate_type": "'Order'", "aggregate_id": "'" + key + "'", "payload": "'{}'",
+	}
+	maps.Copy(row, more)
+	names := slices.Collect(maps.Keys(row))
+	values := make([]string, len(names))
+	for i, name := range names {
+		values[i] = row[name]
+	}
+	w.exec("INSERT INTO outbox_events (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ")")
+	w.plains++
+	w.note(outboxtest.Written{ID: id, Key: key, Order: w.plains, Outcome: outboxtest.Acknowledged, At: time.Now()})
+	return id
 }
 
 // arrive waits for n more messages: the relays are at work.
@@ -282,9 +310,14 @@ func numberAfter(text, prefix string) int {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+	within(t, time.Minute, what, holds)
+}
+
+func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("did not come to hold in a minute: %s", what)
+			t.Fatalf("did not come to hold in %s: %s", limit, what)
 		}
 	}
 }

@@ -24,6 +24,8 @@ type PostgresConfig struct {
 	Settings map[string]string
 	// SmallDisk, in MiB, puts the data on a disk of that size, for tests that fill it (Fill). A new cluster takes about 40. Needs root.
 	SmallDisk int
+	// Clock lets SetClock move the server's clock. Needs libfaketime.
+	Clock bool
 }
 
 // Postgres is a running private PostgreSQL server. Its methods may be called from several goroutines.
@@ -50,7 +52,13 @@ func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error
 		return nil, err
 	}
 	p := &Postgres{server: s, config: config}
-	if err := p.create(ctx, initdb); err != nil {
+	if config.Clock {
+		err = s.ownClock()
+	}
+	if err == nil {
+		err = p.create(ctx, initdb)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	return p, nil

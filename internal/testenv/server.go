@@ -30,6 +30,7 @@ type server struct {
 	user *syscall.Credential // nil: our own user
 	dog  *watchdog
 	last syscall.Signal // ends a server whose data nobody needs
+	env  []string       // added to ours
 
 	mu      sync.Mutex // held by whatever starts or ends a process
 	process *process   // the latest, nil before the first
@@ -69,6 +70,7 @@ func (s *server) launch(argv ...string) error {
 	cmd := s.dog.command(argv)
 	cmd.Dir = s.dir // ours may be unreadable for the server's user
 	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), s.env...)
 	// A session of its own, because Ctrl-C in the terminal of `go test` must not reach the server before us.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: s.user}
 	err = cmd.Start()
@@ -79,6 +81,7 @@ func (s *server) launch(argv ...string) error {
 	s.process = p
 	go func() { // ends with the process; whoever ends that waits for exited
 		p.err = cmd.Wait()
+		forgetClock(p.Pid)
 		s.dog.forget()
 		close(p.exited)
 	}()

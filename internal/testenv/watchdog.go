@@ -30,6 +30,7 @@ if read -r pid <"$dir.gone/pid"; then
 	n=0
 	while [ $n -lt 50 ] && kill -0 "$pid"; do sleep 0.1; n=$((n + 1)); done
 	kill -KILL "-$pid"
+	rm -f "/dev/shm/faketime_shm_$pid" "/dev/shm/sem.faketime_sem_$pid" # as forgetClock
 fi
 { read -r _; read -r _; read -r _; read -r _; read -r _; read -r _; read -r _ shm; } <"$dir.gone/data/postmaster.pid" &&
 	ipcrm -m "$shm"

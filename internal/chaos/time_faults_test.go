@@ -1,0 +1,91 @@
+package chaos
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+var timeFaults = []fault{
+	{name: "postgres-clock-jumps", postgres: &testenv.PostgresConfig{Clock: true}, strike: clockJumps},
+	{name: "relays-stopped-past-window", strike: stoppedPastWindow},
+}
+
+// clockJumps sets the clock of the database's machine forward and back, by more and by less than a lease. Leases
+// lapse at once, or would hold for an hour.
+func clockJumps(w *world) (struck int) {
+	w.produce()
+	w.relay(nil)
+	w.relay(nil)
+	w.arrive(100)
+	const m, s = time.Minute, time.Second
+	for _, ahead := range []time.Duration{10 * m, 0, -60 * m, 2 * s, -2 * s, 24 * 60 * m, 0} {
+		before := w.now()
+		if err := w.pg.SetClock(ahead); err != nil {
+			w.t.Fatal(err)
+		}
+		if jump := w.now().Sub(before); jump.Abs() > time.Second {
+			struck++
+		}
+		w.caughtUp(takeOver)
+		w.pause(0, ttl)
+	}
+	return struck
+}
+
+// now is what the database's clock says.
+func (w *world) now() (at time.Time) {
+	w.t.Helper()
+	if err := w.pool.QueryRow(w.t.Context(), "SELECT clock_timestamp()").Scan(&at); err != nil {
+		w.t.Fatal(err)
+	}
+	return at
+}
+
+// caughtUp is healed, for a database whose times say nothing: it counts.
+func (w *world) caughtUp(limit time.Duration) {
+	w.t.Helper()
+	began, written := time.Now(), w.acknowledged()
+	eventually(w.t, "what was acknowledged before now has arrived", func() bool { return w.heard.count() >= written })
+	took := time.Since(began)
+	w.recovery = max(w.recovery, took)
+	if took > limit {
+		w.t.Errorf("it took %s until what was acknowledged had arrived, the limit is %s", took.Round(time.Millisecond), limit)
+	}
+}
+
+// stoppedPastWindow stops relays at every point of a turn, and at one that chance chooses, for so long that Redis has
+// forgotten what they published. When they wake up, the lease alone is between them and a second copy: each must see
+// that its time is over before it sends anything.
+func stoppedPastWindow(w *world) (struck int) {
+	const window = 3 * ttl // longer than a take-over; remembered for two at most
+	flags := []string{"--dedup-window", window.String()}
+	w.produce()
+	w.relay(nil, flags...)
+	w.arrive(50)
+	var stopped []*relay
+	for _, point := range []string{"after-claim", "before-publish", "after-publish", "before-settle", ""} {
+		var env []string
+		if point != "" {
+			env = []string{"OUTBOX_FAULT=" + point + ":" + itoa(5+w.rng.IntN(20)) + ":stop"}
+		}
+		r := w.relay(env, flags...)
+		stopped = append(stopped, r)
+		if point == "" {
+			w.arrive(200)
+			w.pause(0, time.Second)
+			r.signal(w.t, syscall.SIGSTOP)
+		}
+		r.stopped(w.t)
+		w.healed(takeOver) // one at a time: what two of them had published would wait for two leases
+	}
+	time.Sleep(2 * window)
+	for _, r := range stopped {
+		r.signal(w.t, syscall.SIGCONT)
+		w.arrive(100)
+		r.terminate(w.t)
+		struck++
+	}
+	return struck
+}
