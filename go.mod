@@ -19,11 +19,12 @@ require github.com/golang-migrate/migrate/v4 v4.20.1
 // Sinks, each by its own package only.
 require github.com/redis/go-redis/v9 v9.23.0
 
-// gateway only.
+// gateway only; x/sync is the command's too.
 require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/rs/cors v1.11.1
+	golang.org/x/sync v0.24.0
 )
 
 // contrib/river only.
@@ -50,7 +51,6 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/tmaxmax/go-sse v0.11.0
 	go.yaml.in/yaml/v3 v3.0.5
-	golang.org/x/sync v0.24.0
 	golang.org/x/term v0.47.0
 )
 

@@ -122,8 +122,8 @@ func (a *api) hub(store crawl.Store, live stream.Live) (*stream.Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Two of the pool's connections are never busy with history: polls, tokens and requests need one now.
-	return stream.New(gateway.Log(store, a.cfg.Serve.APIConns-2), live, stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
+	// Half of the pool's connections are never busy with history: news, polls, tokens and requests need one now.
+	return stream.New(gateway.Log(store, a.cfg.Serve.APIConns/2), live, stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
 }
 
 // bare tells whether messages arrive without their CloudEvent. What they say of themselves is then a client's word.
