@@ -88,7 +88,8 @@ func hasTenantsTakeTurns(t *testing.T, s *storeSuite) {
 	}
 }
 
-// Runs whose worker died are RUNNING and nobody's: they must not count against their tenant, or it would never get one back while another's tenant has some that wait.
+// Runs whose worker died are RUNNING and nobody's: they must not count against their tenant, or it would never get
+// one back while another's tenant has some that wait.
 func countsHeldRuns(t *testing.T, s *storeSuite) {
 	r := s.runs(t)
 	r.wait(t, umbrella, 3, 0)

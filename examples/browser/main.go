@@ -73,7 +73,8 @@ func serve(gateway, listen, run, token string) error {
 }
 
 // policy lets the page run its own script, and speak to nobody but this program.
-const policy = "default-src 'none'; script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'unsafe-inline'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // guarded lets requests through that name this program as their Host, and of those that change something only its own page's.
 func guarded(next http.Handler, listen string) http.Handler {
@@ -82,7 +83,8 @@ func guarded(next http.Handler, listen string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Referrer-Policy", "no-referrer") // a stream's URL has a ticket
-		if name := (&url.URL{Host: r.Host}).Hostname(); name != "localhost" && net.ParseIP(name) == nil && (own == "" || name != own) {
+		name := (&url.URL{Host: r.Host}).Hostname()
+		if name != "localhost" && net.ParseIP(name) == nil && (own == "" || name != own) {
 			http.Error(w, "this program answers to localhost and IP addresses only", http.StatusMisdirectedRequest)
 			return
 		}

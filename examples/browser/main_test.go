@@ -13,9 +13,12 @@ func TestGuarded(t *testing.T) {
 		method, host, origin, site string
 		want                       int
 	}{
-		{"POST", "127.0.0.1:8090", "http://127.0.0.1:8090", "same-origin", 200}, {"POST", "localhost:8090", "http://localhost:8090", "", 200}, {"GET", "[::1]:8090", "", "", 200},
-		{"POST", "evil.example", "http://evil.example", "same-origin", 421}, {"GET", "evil.example:8090", "", "", 421}, {"GET", "localhost.evil.example", "", "", 421}, {"GET", "", "", "", 421},
-		{"POST", "127.0.0.1:8090", "http://evil.example", "", 403}, {"POST", "127.0.0.1:8090", "null", "cross-site", 403}, {"POST", "127.0.0.1:8090", "", "same-site", 403},
+		{"POST", "127.0.0.1:8090", "http://127.0.0.1:8090", "same-origin", 200},
+		{"POST", "localhost:8090", "http://localhost:8090", "", 200}, {"GET", "[::1]:8090", "", "", 200},
+		{"POST", "evil.example", "http://evil.example", "same-origin", 421}, {"GET", "evil.example:8090", "", "", 421},
+		{"GET", "localhost.evil.example", "", "", 421}, {"GET", "", "", "", 421},
+		{"POST", "127.0.0.1:8090", "http://evil.example", "", 403}, {"POST", "127.0.0.1:8090", "null", "cross-site", 403},
+		{"POST", "127.0.0.1:8090", "", "same-site", 403},
 	} {
 		r := httptest.NewRequest(c.method, "/v1/stream-tickets", nil)
 		r.Host = c.host

@@ -65,7 +65,8 @@ func floodsCrawls(c *tenancy) (struck int) {
 	for range 2 {
 		c.create("beta", "demo")
 	}
-	c.eventually("the other tenant's runs have ended", "SELECT count(*) = 2 FROM crawl_runs WHERE tenant_id = 'beta' AND status = 'COMPLETED'")
+	c.eventually("the other tenant's runs have ended",
+		"SELECT count(*) = 2 FROM crawl_runs WHERE tenant_id = 'beta' AND status = 'COMPLETED'")
 	waiting := c.number("SELECT count(*) FROM crawl_runs WHERE tenant_id = 'flood' AND status = 'PENDING'")
 	if waiting < 40 {
 		c.t.Errorf("%d of the flood's 60 runs still waited when the other tenant's had ended, want 40 or more", waiting)
@@ -78,7 +79,10 @@ func floodsCrawls(c *tenancy) (struck int) {
 func fillsQuota(c *tenancy) int {
 	const most = 50
 	api := c.gateway("--run-limit-tenant", fmt.Sprint(most)) + "/v1/runs"
-	const run = `{"appPackage":"a","crawler":"demo"}`
+	const (
+		run  = `{"appPackage":"a","crawler":"demo"}`
+		says = "50 runs of the tenant wait already"
+	)
 	flood, beta := c.token("flood"), c.token("beta")
 	var refused atomic.Int64
 	var clients sync.WaitGroup
@@ -87,7 +91,7 @@ func fillsQuota(c *tenancy) int {
 			for range 12 {
 				switch status, header, body := c.ask(http.MethodPost, api, flood, run); {
 				case status == http.StatusCreated:
-				case status == http.StatusTooManyRequests && header.Get("Retry-After") != "" && strings.Contains(body, "50 runs of the tenant wait already"):
+				case status == http.StatusTooManyRequests && header.Get("Retry-After") != "" && strings.Contains(body, says):
 					refused.Add(1)
 				default:
 					c.t.Errorf("status %d: %s", status, body)
@@ -105,10 +109,12 @@ func fillsQuota(c *tenancy) int {
 	return int(refused.Load())
 }
 
-// matchesNothing lists with filters that nothing fits, as the gateway's role, and counts what the server has read for it.
+// matchesNothing lists with filters that nothing fits, as the gateway's role, and counts what the server has read for
+// it.
 func matchesNothing(c *tenancy) (struck int) {
 	c.exec(`INSERT INTO crawl_runs (tenant_id, app_package, status, created_at)
-		SELECT 'acme', CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END, CASE WHEN i % 2 = 0 THEN 'COMPLETED' ELSE 'FAILED' END::crawl_status, now() - i * interval '1 second'
+		SELECT 'acme', CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END,
+		       CASE WHEN i % 2 = 0 THEN 'COMPLETED' ELSE 'FAILED' END::crawl_status, now() - i * interval '1 second'
 		  FROM generate_series(1, 20000) i`)
 	c.exec("ANALYZE crawl_runs")
 	cfg := c.pool.Config()
@@ -122,10 +128,15 @@ func matchesNothing(c *tenancy) (struck int) {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	const read = `SELECT coalesce(seq_tup_read, 0) + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid) FROM pg_stat_user_tables t WHERE relname = 'crawl_runs'`
+	const read = `
+		SELECT coalesce(seq_tup_read, 0) + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid)
+		  FROM pg_stat_user_tables t WHERE relname = 'crawl_runs'`
 	before := c.number(read)
 	for range 10 {
-		for _, f := range []crawl.RunFilter{{AppPackage: "nosuch"}, {Status: crawl.Cancelled}, {Status: crawl.Pending}, {AppPackage: "a", Status: crawl.Failed}, {AppPackage: "b", Status: crawl.Running}} {
+		for _, f := range []crawl.RunFilter{
+			{AppPackage: "nosuch"}, {Status: crawl.Cancelled}, {Status: crawl.Pending},
+			{AppPackage: "a", Status: crawl.Failed}, {AppPackage: "b", Status: crawl.Running},
+		} {
 			found, err := runs.ListRuns(c.t.Context(), "acme", f)
 			if err != nil || len(found) != 0 {
 				c.t.Errorf("%+v: %d runs, error %v", f, len(found), err)
@@ -145,13 +156,17 @@ func matchesNothing(c *tenancy) (struck int) {
 func overreaches(c *tenancy) int {
 	run := c.create("beta", "demo").ID
 	struck := c.denied("outbox_producer",
-		"SELECT goal, device_config FROM crawl_runs", "UPDATE crawl_runs SET status = 'CANCELLED'", "INSERT INTO crawl_runs (app_package) VALUES ('a')", "DELETE FROM crawl_runs",
-		fmt.Sprintf("INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ('%s', 'FORGED', '{}')", run), "SELECT * FROM crawl_events",
-		fmt.Sprintf("INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('%s', 'FORGED', '{}')", run), "SELECT * FROM crawl_outbox", "SELECT * FROM run_outbox",
-		"SELECT nextval('crawl_events_id_seq')", "SELECT payload FROM outbox_events", "UPDATE outbox_events SET status = 'SENT'", "SELECT * FROM outbox_tokens", "SELECT * FROM job_dlq")
+		"SELECT goal, device_config FROM crawl_runs", "UPDATE crawl_runs SET status = 'CANCELLED'",
+		"INSERT INTO crawl_runs (app_package) VALUES ('a')", "DELETE FROM crawl_runs",
+		fmt.Sprintf("INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ('%s', 'FORGED', '{}')", run),
+		fmt.Sprintf("INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('%s', 'FORGED', '{}')", run),
+		"SELECT * FROM crawl_events", "SELECT * FROM crawl_outbox", "SELECT * FROM run_outbox",
+		"SELECT nextval('crawl_events_id_seq')", "SELECT payload FROM outbox_events",
+		"UPDATE outbox_events SET status = 'SENT'", "SELECT * FROM outbox_tokens", "SELECT * FROM job_dlq")
 	if err := pgx.BeginFunc(c.t.Context(), c.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(c.t.Context(), `SET LOCAL ROLE outbox_producer;
-			INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('order.placed', now(), 'orders', '{}') ON CONFLICT (id) DO NOTHING RETURNING id, position`)
+			INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload)
+			VALUES ('order.placed', now(), 'orders', '{}') ON CONFLICT (id) DO NOTHING RETURNING id, position`)
 		return err
 	}); err != nil {
 		c.t.Errorf("what a producer is for: %v", err)
@@ -159,13 +174,15 @@ func overreaches(c *tenancy) int {
 	return struck
 }
 
-// purgedByPublic calls the purges, and reads through the view, as a login that has been given nothing, and then the view.
+// purgedByPublic calls the purges, and reads through the view, as a login that has been given nothing, and then the
+// view.
 func purgedByPublic(c *tenancy) int {
 	run := c.create("beta", "demo").ID
 	c.exec("INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 't', '{}')", run)
 	role := "nobody " + uuid.NewString() // roles belong to the server, which the tests share
 	c.exec("CREATE ROLE " + pgx.Identifier{role}.Sanitize())
-	struck := c.denied(role, "SELECT purge_job_dlq()", "SELECT purge_job_dlq(0)", "SELECT purge_event_outbox()", "SELECT * FROM run_outbox")
+	struck := c.denied(role,
+		"SELECT purge_job_dlq()", "SELECT purge_job_dlq(0)", "SELECT purge_event_outbox()", "SELECT * FROM run_outbox")
 	c.exec("GRANT SELECT ON run_outbox TO " + pgx.Identifier{role}.Sanitize())
 	if c.number("SELECT current_setting('server_version_num')::int") >= 150000 {
 		struck += c.denied(role, "SELECT * FROM run_outbox") // it has nothing on the table
@@ -175,19 +192,24 @@ func purgedByPublic(c *tenancy) int {
 
 // behindProxy publishes a server without authentication, through its own setting and without it.
 func behindProxy(c *tenancy) (struck int) {
-	_, said, code := c.command("serve", "--auth", "none", "--public-url", "https://api.example.com", "--http", "127.0.0.1:0")
+	public := []string{"--public-url", "https://api.example.com"}
+	_, said, code := c.command(append([]string{"serve", "--auth", "none", "--http", "127.0.0.1:0"}, public...)...)
 	if code != 2 || !strings.Contains(said, "auth is none, and public-url is an address that other machines reach") {
 		c.t.Errorf("exit code %d: %s", code, said)
 	} else {
 		struck++
 	}
 	api := c.gateway("--auth", "none")
-	for _, header := range [][]string{{"X-Forwarded-For", "203.0.113.9"}, {"Forwarded", "for=203.0.113.9"}, {"X-Real-IP", "203.0.113.9"}, {"Host", "api.example.com"}} {
+	for _, header := range [][]string{
+		{"X-Forwarded-For", "203.0.113.9"}, {"Forwarded", "for=203.0.113.9"}, {"X-Real-IP", "203.0.113.9"},
+		{"Host", "api.example.com"},
+	} {
 		for method, body := range map[string]string{http.MethodGet: "", http.MethodPost: `{"appPackage":"a"}`} {
-			if status, _, text := c.ask(method, api+"/v1/runs", "", body, header...); status != http.StatusForbidden && status != http.StatusMisdirectedRequest {
-				c.t.Errorf("%s %v: status %d: %s", method, header, status, text)
-			} else {
+			status, _, text := c.ask(method, api+"/v1/runs", "", body, header...)
+			if status == http.StatusForbidden || status == http.StatusMisdirectedRequest {
 				struck++
+			} else {
+				c.t.Errorf("%s %v: status %d: %s", method, header, status, text)
 			}
 		}
 	}
@@ -209,7 +231,9 @@ func plaintextAfar(c *tenancy) int {
 	const warns = "PostgreSQL is on another machine and connections to it have no TLS"
 	far := c.outbox(url, "serve", "--auth", "none", "--http", "127.0.0.1:0")
 	eventually(c.t, "all parts have opened their database", func() bool {
-		return strings.Contains(far.said(), "serving the API") && strings.Contains(far.said(), "crawling runs") && strings.Contains(far.said(), "waiting for Redis")
+		said := far.said()
+		return strings.Contains(said, "serving the API") && strings.Contains(said, "crawling runs") &&
+			strings.Contains(said, "waiting for Redis")
 	})
 	if n := far.warnings(warns); n != 1 || !strings.Contains(far.said(), address) {
 		c.t.Errorf("%d warnings, want one that names %s", n, address)
@@ -232,14 +256,16 @@ func askedFromAfar(c *tenancy) (struck int) {
 	relay := c.outbox(c.url, "relay", "--listen", "0.0.0.0:"+port)
 	eventually(c.t, "the relay waits for Redis", func() bool { return strings.Contains(relay.said(), "waiting for Redis") })
 	for _, path := range []string{"/readyz", "/readyz/relay"} {
-		if status, _, body := c.ask(http.MethodGet, "http://127.0.0.1:"+port+path, "", ""); status != http.StatusServiceUnavailable || !strings.Contains(body, "127.0.0.1:1") {
+		status, _, body := c.ask(http.MethodGet, "http://127.0.0.1:"+port+path, "", "")
+		if status != http.StatusServiceUnavailable || !strings.Contains(body, "127.0.0.1:1") {
 			c.t.Errorf("%s from this machine: status %d: %s", path, status, body)
 		}
-		if status, _, body := c.ask(http.MethodGet, "http://"+address+":"+port+path, "", ""); status != http.StatusServiceUnavailable || strings.Contains(body, "127.0.0.1") {
+		status, _, body = c.ask(http.MethodGet, "http://"+address+":"+port+path, "", "")
+		if status != http.StatusServiceUnavailable || strings.Contains(body, "127.0.0.1") {
 			c.t.Errorf("%s from another: status %d: %s", path, status, body)
-		} else {
-			struck++
+			continue
 		}
+		struck++
 	}
 	if n := relay.warnings("other machines can reach /metrics"); n != 1 {
 		c.t.Errorf("%d warnings that others can reach it, want 1", n)
@@ -254,7 +280,9 @@ func withoutExpiry(c *tenancy) (struck int) {
 			c.t.Fatalf("exit code %d: %s", code, said)
 		}
 	}
-	if struck = c.number("SELECT count(*) FROM outbox_tokens WHERE expires_at BETWEEN now() + interval '89 days' AND now() + interval '90 days'"); struck != 3 {
+	struck = c.number(`SELECT count(*) FROM outbox_tokens
+		WHERE expires_at BETWEEN now() + interval '89 days' AND now() + interval '90 days'`)
+	if struck != 3 {
 		c.t.Errorf("%d of 3 tokens expire in 90 days", struck)
 	}
 	out, said, code := c.command("token", "create", "--scope", "read", "--expires", "1s", "-o", "json")
@@ -274,10 +302,12 @@ func withoutExpiry(c *tenancy) (struck int) {
 	return struck + 1
 }
 
-// rebinding has pages of another site ask examples/browser for tickets, under their own name and under one that they have given its address.
+// rebinding has pages of another site ask examples/browser for tickets, under their own name and under one that they
+// have given its address.
 func rebinding(c *tenancy) (struck int) {
 	path := filepath.Join(c.t.TempDir(), "browser")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/outboxrelay/outbox/examples/browser").CombinedOutput(); err != nil {
+	out, err := exec.Command("go", "build", "-o", path, "github.com/outboxrelay/outbox/examples/browser").CombinedOutput()
+	if err != nil {
 		c.t.Fatalf("build the example: %v\n%s", err, out)
 	}
 	var tickets atomic.Int64
@@ -294,22 +324,26 @@ func rebinding(c *tenancy) (struck int) {
 		return err == nil
 	})
 	for _, header := range [][]string{
-		{"Host", "evil.example", "Origin", "http://evil.example"}, {"Host", "evil.example"}, {"Origin", "http://evil.example"}, {"Origin", "null", "Sec-Fetch-Site", "cross-site"},
+		{"Host", "evil.example", "Origin", "http://evil.example"}, {"Host", "evil.example"},
+		{"Origin", "http://evil.example"}, {"Origin", "null", "Sec-Fetch-Site", "cross-site"},
 		{"Host", "localhost.evil.example:8090", "Origin", "http://localhost.evil.example:8090", "Sec-Fetch-Site", "same-origin"},
 	} {
-		if status, _, body := c.ask(http.MethodPost, page+"/v1/stream-tickets", "", "", header...); status != http.StatusForbidden && status != http.StatusMisdirectedRequest {
-			c.t.Errorf("%v: status %d: %s", header, status, body)
-		} else {
+		status, _, body := c.ask(http.MethodPost, page+"/v1/stream-tickets", "", "", header...)
+		if status == http.StatusForbidden || status == http.StatusMisdirectedRequest {
 			struck++
+		} else {
+			c.t.Errorf("%v: status %d: %s", header, status, body)
 		}
 	}
 	if n := tickets.Load(); n != 0 {
 		c.t.Errorf("the gateway was asked for %d tickets", n)
 	}
-	if status, _, _ := c.ask(http.MethodPost, page+"/v1/stream-tickets", "", "", "Origin", page); status != http.StatusOK || tickets.Load() != 1 {
+	status, _, _ := c.ask(http.MethodPost, page+"/v1/stream-tickets", "", "", "Origin", page)
+	if status != http.StatusOK || tickets.Load() != 1 {
 		c.t.Errorf("its own page: status %d, %d tickets", status, tickets.Load())
 	}
-	if _, header, _ := c.ask(http.MethodGet, page, "", ""); header.Get("Content-Security-Policy") == "" || header.Get("X-Content-Type-Options") != "nosniff" {
+	_, header, _ := c.ask(http.MethodGet, page, "", "")
+	if header.Get("Content-Security-Policy") == "" || header.Get("X-Content-Type-Options") != "nosniff" {
 		c.t.Errorf("the page has %v", header)
 	}
 	return struck

@@ -184,7 +184,8 @@ func (c *tenancy) denied(role string, statements ...string) (struck int) {
 	return struck
 }
 
-// afar returns a URL of the database under which its server seems to be on another machine, and that machine's address; "" where this one has no address but loopback.
+// afar returns a URL of the database under which its server seems to be on another machine, and that machine's
+// address; "" where this one has no address but loopback.
 func (c *tenancy) afar() (url, address string) {
 	c.t.Helper()
 	addresses, err := net.InterfaceAddrs()

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// PlainRedis returns the hosts of a Redis URL that are reached without TLS and may be on other machines: a name that is not localhost may be anybody's.
+// PlainRedis returns the hosts of a Redis URL that are reached without TLS and may be on other machines: a name that
+// is not localhost may be anybody's.
 func PlainRedis(redisURL string) (hosts []string) {
 	scheme, rest, _ := strings.Cut(MaskRedis(redisURL), "://")
 	if scheme != "redis" {

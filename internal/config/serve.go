@@ -136,8 +136,11 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 	if s.PublicURL != "" && !isBase(s.PublicURL) {
 		problems.add("public-url is no address such as https://api.example.com, without user, query and fragment (not shown, it may hold a password): %s", set("public-url"))
 	}
-	if u, err := url.Parse(s.PublicURL); s.PublicURL != "" && isBase(s.PublicURL) && s.Auth == "none" && s.Gateway && err == nil && !loopback(u.Hostname()) {
-		problems.add("auth is none, and public-url is an address that other machines reach: everybody there could do everything. Leave auth at token, or leave public-url out")
+	if s.Auth == "none" && s.Gateway && isBase(s.PublicURL) {
+		if u, err := url.Parse(s.PublicURL); err == nil && !loopback(u.Hostname()) {
+			problems.add("auth is none, and public-url is an address that other machines reach: " +
+				"everybody there could do everything. Leave auth at token, or leave public-url out")
+		}
 	}
 	if alone {
 		c.checkListen(problems)

@@ -63,7 +63,8 @@ func listen(ctx context.Context, address string, m *metrics.Metrics, health *Hea
 		answer(w, readiness(report.Ready), report)
 	})
 	if config.Exposed(address) {
-		log.Warn("other machines can reach /metrics, /healthz and /readyz, which ask nobody who he is: listen on 127.0.0.1, or let only what watches this process through", "address", address)
+		log.Warn("other machines can reach /metrics, /healthz and /readyz, which ask nobody who he is: "+
+			"listen on 127.0.0.1, or let only what watches this process through", "address", address)
 	}
 	log.Info("listening", "address", listener.Addr().String(), "paths", []string{"/metrics", "/healthz", "/readyz"})
 	return &watchServer{

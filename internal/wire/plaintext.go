@@ -10,8 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
-// Plaintext returns the other machine that the database's connections go to without TLS, "" if there is none. It is asked of a connection, not of the URL: without
-// sslmode the server decides.
+// Plaintext returns the other machine that the database's connections go to without TLS, "" if there is none. It is
+// asked of a connection, not of the URL: without sslmode the server decides.
 func (d postgresDatabase) Plaintext(ctx context.Context) (machine string, err error) {
 	conn, err := d.Acquire(ctx)
 	if err != nil {
@@ -33,7 +33,8 @@ func plaintext(conn net.Conn) string {
 	return to.IP.String()
 }
 
-// warnPlaintext says once a process which servers on other machines are spoken to without TLS: passwords, tokens' hashes and payloads are there for whoever is on the way.
+// warnPlaintext says once a process which servers on other machines are spoken to without TLS: passwords, tokens'
+// hashes and payloads are there for whoever is on the way.
 func (p process) warnPlaintext(ctx context.Context, db Database) {
 	machine, err := db.Plaintext(ctx)
 	if err != nil {
@@ -41,10 +42,12 @@ func (p process) warnPlaintext(ctx context.Context, db Database) {
 	}
 	p.databases.plaintext.Do(func() {
 		if machine != "" {
-			p.log.Warn("PostgreSQL is on another machine and connections to it have no TLS: put sslmode=verify-full and sslrootcert=FILE into the URL", "server", machine)
+			p.log.Warn("PostgreSQL is on another machine and connections to it have no TLS: "+
+				"put sslmode=verify-full and sslrootcert=FILE into the URL", "server", machine)
 		}
 		if hosts := config.PlainRedis(p.cfg.Redis); len(hosts) > 0 && !p.cfg.Serve.Memory {
-			p.log.Warn("Redis is not on this machine and connections to it have no TLS: make the URL one of rediss://", "server", strings.Join(hosts, ","))
+			p.log.Warn("Redis is not on this machine and connections to it have no TLS: make the URL one of rediss://",
+				"server", strings.Join(hosts, ","))
 		}
 	})
 }

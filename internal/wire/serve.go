@@ -21,7 +21,8 @@ type Extras struct {
 // returns when all have stopped, within the streams' window and a few seconds. An error of one, which waiting does not cure, ends all.
 func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if cfg.Serve.Gateway && cfg.Serve.Auth == "none" {
-		log.Warn("the API asks nobody who he is: whoever reaches its address may do everything as tenant default; leave --auth at token for anything but a trial", "address", cfg.Serve.HTTP)
+		log.Warn("the API asks nobody who he is: whoever reaches its address may do everything as tenant default; "+
+			"leave --auth at token for anything but a trial", "address", cfg.Serve.HTTP)
 	}
 	return ServeWith(ctx, cfg, log, Extras{})
 }

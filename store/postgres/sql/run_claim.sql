@@ -1,10 +1,13 @@
--- run: leases the oldest run that waits for a worker, of the tenant of whose runs workers hold the fewest. $1 owner, $2 crawlers, $3 time to live in microseconds, $4 the tenant that had its turn
--- last: of tenants with as many the one behind it is next. Locks the run; one that is locked is being changed or claimed and is passed over. clock_timestamp, as in lease_take.sql. The epoch
--- rises with every claim: it is what tells this owner from the one before, and a second claim of the same owner from its first. The last column is the type of the run's
--- last event: of a run that is over the claim is taken back.
--- What is held is counted, not what is RUNNING: a tenant would else never get the runs back whose worker died.
--- No ORDER BY in "next", which would lock a run of every tenant before it chose: the join keeps the order of "turn", and LIMIT ends it at the first run.
--- Index: that of runs that a worker may claim, by tenant: a probe a tenant, whatever it has queued; and that of runs that are held.
+-- run: leases the oldest run that waits for a worker, of the tenant of whose runs workers hold the fewest. $1 owner,
+-- $2 crawlers, $3 time to live in microseconds, $4 the tenant that had its turn last: of tenants with as many the one
+-- behind it is next. Locks the run; one that is locked is being changed or claimed and is passed over.
+-- clock_timestamp, as in lease_take.sql. The epoch rises with every claim: it is what tells this owner from the one
+-- before, and a second claim of the same owner from its first. The last column is the type of the run's last event:
+-- of a run that is over the claim is taken back. What is held is counted, not what is RUNNING: a tenant would else
+-- never get the runs back whose worker died. No ORDER BY in "next", which would lock a run of every tenant before it
+-- chose: the join keeps the order of "turn", and LIMIT ends it at the first run.
+-- Index: that of runs that a worker may claim, by tenant: a probe a tenant, whatever it has queued; and that of runs
+-- that are held.
 WITH RECURSIVE tenant (id) AS (
     (SELECT r.tenant_id FROM crawl_runs r WHERE {{template "run_waits"}} ORDER BY r.tenant_id LIMIT 1)
     UNION ALL
