@@ -29,8 +29,8 @@ const (
 
 // faults are the tables that TestChaos runs.
 var faults = [][]fault{
-	scaleFaults, timeFaults,
-	relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults, letterFaults,
+	scaleFaults, timeFaults, stuckFaults,
+	relayFaults, postgresFaults, redisFaults, redisMoreFaults, producerFaults, payloadFaults, tenantFaults, letterFaults,
 }
 
 // TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain and compare.
@@ -55,7 +55,7 @@ func TestChaos(t *testing.T) {
 // A name that is used twice would be run as name#01, and nobody would find it in docs/guarantees.md.
 func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
-	for _, table := range append(faults, stuckFaults) {
+	for _, table := range faults {
 		for _, f := range table {
 			if seen[f.name] {
 				t.Errorf("two faults are called %s", f.name)

@@ -83,6 +83,10 @@ func (p *publication) round(ctx context.Context, r *round) {
 		return
 	}
 	dead := p.witness(ctx, failures)
+	// The memory that a large call has taken is free a moment after its connection was closed.
+	for wait := freeAfter; failures[0].large && dead[0] && wait <= 4*freeAfter && pause(ctx, wait); wait *= 2 {
+		dead = p.witness(ctx, failures)
+	}
 	for n, f := range failures {
 		switch {
 		case dead[n]:
@@ -105,6 +109,7 @@ func (p *publication) round(ctx context.Context, r *round) {
 type failure struct {
 	lanes, deliveries []int
 	size              int
+	large             bool // see round
 	err               error
 }
 
@@ -123,7 +128,7 @@ func (p *publication) trip(ctx context.Context, r *round) (failures []failure) {
 				continue
 			}
 		}
-		failures = append(failures, failure{slices.Clone(c.lanes), slices.Clone(c.deliveries), c.size, err})
+		failures = append(failures, failure{slices.Clone(c.lanes), slices.Clone(c.deliveries), c.size, r.large, err})
 	}
 	if over { // else the round trip still uses it
 		p.give(r)

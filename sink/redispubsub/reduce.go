@@ -22,6 +22,7 @@ const (
 	keptStrikes = 1000
 
 	witnessTimeout = time.Second
+	freeAfter      = 50 * time.Millisecond
 	// A witness is as large as the call that it stands for, up to this: a connection that breaks after so many bytes breaks under
 	// both. No server refuses calls of this size (the least that Redis can be limited to is 1 MiB).
 	maxPadding = 16 << 10
