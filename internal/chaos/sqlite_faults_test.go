@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +26,9 @@ func TestSQLiteFaults(t *testing.T) {
 		{name: "sqlite-long-reader", strike: longReader},
 		{name: "sqlite-write-lock-held", strike: lockHeld},
 		{name: "sqlite-file-replaced", strike: replaced},
+		{name: "sqlite-shm-deleted", strike: removed("-shm")},
+		{name: "sqlite-wal-deleted", strike: removed("-wal")},
+		{name: "sqlite-wal-and-shm-deleted", strike: removed("-wal", "-shm")},
 	} {
 		if fault.root && os.Getuid() != 0 {
 			fmt.Printf("%-28s not run: it takes root\n", fault.name)
@@ -173,24 +177,65 @@ func replaced(f *file, _ func() (func() error, error)) (struck int) {
 		}
 	}
 	f.create()
+	f.stopped(library)
+	f.heard.quiet(100 * time.Millisecond)
+	f.forget()
+	f.startAgain()
+	return len(f.relays) - 2
+}
+
+// removed deletes what is beside the file, as one does who takes it for temporary files. What has it open says so and stops; who comes then, even before the others have
+// been ended, finds all that was committed, and keeps what it commits.
+func removed(suffixes ...string) func(*file, func() (func() error, error)) int {
+	return func(f *file, _ func() (func() error, error)) (struck int) {
+		library, plain := f.players[0], f.players[1]
+		plain.terminate(f.t) // SQLite itself says nothing to it
+		for _, suffix := range suffixes {
+			if err := os.Remove(f.path + suffix); err != nil {
+				f.t.Fatal(err)
+			}
+			struck++
+		}
+		f.sayReplaced()
+		early := f.play(roleLibrary)
+		eventually(f.t, "a program that was started then commits", early.worked)
+		f.stopped(library)
+		f.startAgain()
+		return struck
+	}
+}
+
+// sayReplaced waits until the program and the relays say that their file has gone.
+func (f *file) sayReplaced() {
+	f.t.Helper()
 	const says = "the file was deleted or replaced while it was open"
 	eventually(f.t, "the program and the relays say that their file has gone", func() bool {
 		return f.refusals(says) > 0 && strings.Contains(f.relays[0].said(), says) && strings.Contains(f.relays[1].said(), says)
 	})
-	library.terminate(f.t)
+}
+
+// stopped waits for the program and the relays to say that their file has gone, and ends them.
+func (f *file) stopped(library *player) {
+	f.t.Helper()
+	f.sayReplaced()
+	library.end(f.t, syscall.SIGTERM)
+	if library.err == nil {
+		f.t.Error("the program could close a file that has gone")
+	}
 	for _, r := range f.relays {
 		r.kill(f.t) // one that could not settle its batch would try until its time to drain is over
-		struck++
 	}
-	f.heard.quiet(100 * time.Millisecond)
-	f.forget()
+}
+
+// startAgain starts what replaced has ended.
+func (f *file) startAgain() {
+	f.t.Helper()
 	for _, role := range []string{roleLibrary, rolePlain} {
 		f.play(role)
 	}
 	f.relay(nil)
 	f.relay(nil)
 	f.arrive(200)
-	return struck
 }
 
 // forget drops what was written and received so far: it has gone with the file.
