@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/outboxtest"
 )
 
 // TestSQLiteFaults is about what befalls a file otherwise than by kills, while a program with the library and one with plain SQL write and two relays deliver.
@@ -29,6 +31,7 @@ func TestSQLiteFaults(t *testing.T) {
 		{name: "sqlite-shm-deleted", strike: removed("-shm")},
 		{name: "sqlite-wal-deleted", strike: removed("-wal")},
 		{name: "sqlite-wal-and-shm-deleted", strike: removed("-wal", "-shm")},
+		{name: "sqlite-producer-beside-8-relays", strike: crowded},
 	} {
 		if fault.root && os.Getuid() != 0 {
 			fmt.Printf("%-28s not run: it takes root\n", fault.name)
@@ -246,4 +249,53 @@ func (f *file) forget() {
 	f.heard.mu.Lock()
 	f.heard.received = nil
 	f.heard.mu.Unlock()
+}
+
+// crowded is a file with eight relays that are busy with a backlog, in small batches, and programs that write with the library and with plain SQL: none of them fails for the
+// write lock.
+func crowded(f *file, _ func() (func() error, error)) (struck int) {
+	for len(f.relays) < 8 {
+		f.relay(nil, "--batch", "20")
+	}
+	eventually(f.t, "every relay has its share of the lanes", func() bool { return f.said(`"share":8}`) >= 8 })
+	f.backlog(kills(10_000, 60_000))
+	before := f.attempted.Load()
+	eventually(f.t, "the backlog is delivered, and the programs have written meanwhile", func() bool {
+		return one[int](f, `SELECT count(*) FROM outbox_events WHERE source_bc = 'backlog' AND status <> 'SENT'`) == 0 && f.attempted.Load() > before+100
+	})
+	if n := f.refusals(""); n > 0 {
+		f.t.Errorf("%d transactions of programs failed beside the relays, the first with: %s", n, f.failures[0])
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.note = fmt.Sprintf("  longest wait of a producer %d ms", f.waited.Milliseconds())
+	return len(f.relays)
+}
+
+// backlog writes n events, each with a key of its own, in one transaction.
+func (f *file) backlog(n int) {
+	f.t.Helper()
+	db := f.open()
+	defer func() { _ = db.Close() }()
+	tx, err := db.BeginTx(f.t.Context(), nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.Exec(`INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
+		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+		SELECT 'order.changed', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 'Order', 'backlog ' || i, 'backlog', '{}' FROM n`, n)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	said := saying{Did: didCommit}
+	var keys string
+	err = tx.QueryRow(`INSERT INTO orders (events) SELECT json_group_array(id) FROM outbox_events WHERE source_bc = 'backlog'
+		RETURNING n, (SELECT json_group_array(json_object('ID', id, 'Key', aggregate_id)) FROM outbox_events WHERE source_bc = 'backlog')`).Scan(&said.N, &keys)
+	if err := errors.Join(err, json.Unmarshal([]byte(keys), &said.Events), tx.Commit()); err != nil {
+		f.t.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.txs[said.Events[0].ID] = &transaction{said, outboxtest.Acknowledged, time.Now()}
 }

@@ -104,7 +104,10 @@ func TestWALRemoved(t *testing.T) {
 			if err := late.Commit(); !errors.Is(err, ErrReplaced) {
 				t.Errorf("commit: got error %v, want ErrReplaced", err)
 			}
-			_, beginning := db.Begin(t.Context())
+			tx, beginning := db.Begin(t.Context())
+			if beginning == nil {
+				_ = tx.Rollback()
+			}
 			_, leasing := store.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, TTL: time.Second})
 			_, claiming := store.Claim(t.Context(), lanes, everything)
 			_, again := Connect(t.Context(), path, 1) // it would get what this process has of the old WAL

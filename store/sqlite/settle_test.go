@@ -115,7 +115,7 @@ func TestOneReaderIsEnough(t *testing.T) {
 	}
 	manyEvents(t, db, 5, "a", "b")
 	s, owner, lanes := serving(t, db, tables.OutboxEvents())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	fair := everything
 	fair.Fair = true
