@@ -85,7 +85,7 @@ func start(t testing.TB, pool *pgxpool.Pool, cfg *river.Config) *river.Client[pg
 	ok(t, err)
 	ok(t, client.Start(t.Context()))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 		defer cancel()
 		ok(t, client.StopAndCancel(ctx))
 	})
@@ -103,7 +103,7 @@ func insert(t testing.TB, client *river.Client[pgx.Tx], args river.JobArgs, opts
 // reaches waits until a job is in a state, and returns it.
 func reaches(t testing.TB, client *river.Client[pgx.Tx], id int64, state rivertype.JobState) *rivertype.JobRow {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(5 * time.Millisecond) {
 		row, err := client.JobGet(t.Context(), id)
 		ok(t, err)
 		if row.State == state {

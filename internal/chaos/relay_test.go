@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
 // relay is one `outbox relay` process, or `outbox serve`.
@@ -123,8 +125,8 @@ func (r *relay) terminate(t *testing.T) {
 		if r.err != nil {
 			t.Errorf("relay %d ended with %v, want exit code 0", r.cmd.Process.Pid, r.err)
 		}
-	case <-time.After(40 * time.Second):
-		t.Fatalf("relay %d did not end 40 s after SIGTERM", r.cmd.Process.Pid)
+	case <-time.After(testenv.Patience):
+		t.Fatalf("relay %d did not end after SIGTERM", r.cmd.Process.Pid)
 	}
 }
 
@@ -139,8 +141,8 @@ func (r *relay) killed(t *testing.T) {
 	t.Helper()
 	select {
 	case <-r.exited:
-	case <-time.After(60 * time.Second):
-		t.Fatal("the fault point did not strike in a minute")
+	case <-time.After(testenv.Patience):
+		t.Fatal("the fault point did not strike")
 	}
 	var exit *exec.ExitError
 	if !errors.As(r.err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || !strings.Contains(r.said(), "struck") {

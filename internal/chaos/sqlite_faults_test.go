@@ -1,15 +1,18 @@
 package chaos
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/outboxtest"
 )
 
 // TestSQLiteFaults is about what befalls a file otherwise than by kills, while a program with the library and one with plain SQL write and two relays deliver.
@@ -25,6 +28,10 @@ func TestSQLiteFaults(t *testing.T) {
 		{name: "sqlite-long-reader", strike: longReader},
 		{name: "sqlite-write-lock-held", strike: lockHeld},
 		{name: "sqlite-file-replaced", strike: replaced},
+		{name: "sqlite-shm-deleted", strike: removed("-shm")},
+		{name: "sqlite-wal-deleted", strike: removed("-wal")},
+		{name: "sqlite-wal-and-shm-deleted", strike: removed("-wal", "-shm")},
+		{name: "sqlite-producer-beside-8-relays", strike: crowded},
 	} {
 		if fault.root && os.Getuid() != 0 {
 			fmt.Printf("%-28s not run: it takes root\n", fault.name)
@@ -173,24 +180,65 @@ func replaced(f *file, _ func() (func() error, error)) (struck int) {
 		}
 	}
 	f.create()
+	f.stopped(library)
+	f.heard.quiet(100 * time.Millisecond)
+	f.forget()
+	f.startAgain()
+	return len(f.relays) - 2
+}
+
+// removed deletes what is beside the file, as one does who takes it for temporary files. What has it open says so and stops; who comes then, even before the others have
+// been ended, finds all that was committed, and keeps what it commits.
+func removed(suffixes ...string) func(*file, func() (func() error, error)) int {
+	return func(f *file, _ func() (func() error, error)) (struck int) {
+		library, plain := f.players[0], f.players[1]
+		plain.terminate(f.t) // SQLite itself says nothing to it
+		for _, suffix := range suffixes {
+			if err := os.Remove(f.path + suffix); err != nil {
+				f.t.Fatal(err)
+			}
+			struck++
+		}
+		f.sayReplaced()
+		early := f.play(roleLibrary)
+		eventually(f.t, "a program that was started then commits", early.worked)
+		f.stopped(library)
+		f.startAgain()
+		return struck
+	}
+}
+
+// sayReplaced waits until the program and the relays say that their file has gone.
+func (f *file) sayReplaced() {
+	f.t.Helper()
 	const says = "the file was deleted or replaced while it was open"
 	eventually(f.t, "the program and the relays say that their file has gone", func() bool {
 		return f.refusals(says) > 0 && strings.Contains(f.relays[0].said(), says) && strings.Contains(f.relays[1].said(), says)
 	})
-	library.terminate(f.t)
+}
+
+// stopped waits for the program and the relays to say that their file has gone, and ends them.
+func (f *file) stopped(library *player) {
+	f.t.Helper()
+	f.sayReplaced()
+	library.end(f.t, syscall.SIGTERM)
+	if library.err == nil {
+		f.t.Error("the program could close a file that has gone")
+	}
 	for _, r := range f.relays {
 		r.kill(f.t) // one that could not settle its batch would try until its time to drain is over
-		struck++
 	}
-	f.heard.quiet(100 * time.Millisecond)
-	f.forget()
+}
+
+// startAgain starts what replaced has ended.
+func (f *file) startAgain() {
+	f.t.Helper()
 	for _, role := range []string{roleLibrary, rolePlain} {
 		f.play(role)
 	}
 	f.relay(nil)
 	f.relay(nil)
 	f.arrive(200)
-	return struck
 }
 
 // forget drops what was written and received so far: it has gone with the file.
@@ -201,4 +249,53 @@ func (f *file) forget() {
 	f.heard.mu.Lock()
 	f.heard.received = nil
 	f.heard.mu.Unlock()
+}
+
+// crowded is a file with eight relays that are busy with a backlog, in small batches, and programs that write with the library and with plain SQL: none of them fails for the
+// write lock.
+func crowded(f *file, _ func() (func() error, error)) (struck int) {
+	for len(f.relays) < 8 {
+		f.relay(nil, "--batch", "20")
+	}
+	eventually(f.t, "every relay has its share of the lanes", func() bool { return f.said(`"share":8}`) >= 8 })
+	f.backlog(kills(10_000, 60_000))
+	before := f.attempted.Load()
+	eventually(f.t, "the backlog is delivered, and the programs have written meanwhile", func() bool {
+		return one[int](f, `SELECT count(*) FROM outbox_events WHERE source_bc = 'backlog' AND status <> 'SENT'`) == 0 && f.attempted.Load() > before+100
+	})
+	if n := f.refusals(""); n > 0 {
+		f.t.Errorf("%d transactions of programs failed beside the relays, the first with: %s", n, f.failures[0])
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.note = fmt.Sprintf("  longest wait of a producer %d ms", f.waited.Milliseconds())
+	return len(f.relays)
+}
+
+// backlog writes n events, each with a key of its own, in one transaction.
+func (f *file) backlog(n int) {
+	f.t.Helper()
+	db := f.open()
+	defer func() { _ = db.Close() }()
+	tx, err := db.BeginTx(f.t.Context(), nil)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.Exec(`INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
+		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+		SELECT 'order.changed', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 'Order', 'backlog ' || i, 'backlog', '{}' FROM n`, n)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	said := saying{Did: didCommit}
+	var keys string
+	err = tx.QueryRow(`INSERT INTO orders (events) SELECT json_group_array(id) FROM outbox_events WHERE source_bc = 'backlog'
+		RETURNING n, (SELECT json_group_array(json_object('ID', id, 'Key', aggregate_id)) FROM outbox_events WHERE source_bc = 'backlog')`).Scan(&said.N, &keys)
+	if err := errors.Join(err, json.Unmarshal([]byte(keys), &said.Events), tx.Commit()); err != nil {
+		f.t.Fatal(err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.txs[said.Events[0].ID] = &transaction{said, outboxtest.Acknowledged, time.Now()}
 }

@@ -34,6 +34,7 @@ type file struct {
 	ledger
 	players []*player
 	through []outboxtest.Received // what arrived, where it was not through Redis
+	note    string                // more about the fault, for its line
 }
 
 // newFile makes a file with all tables in dir.
@@ -183,8 +184,8 @@ func (p *player) end(t *testing.T, s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s) // fails if it has ended, which the exit code will tell
 	select {
 	case <-p.exited:
-	case <-time.After(time.Minute):
-		t.Fatalf("a player did not end a minute after %v", s)
+	case <-time.After(testenv.Patience):
+		t.Fatalf("a player did not end after %v", s)
 	}
 }
 
@@ -266,9 +267,9 @@ func (f *file) finish(name string, struck int) {
 	if *long && strings.Contains(name, "kills") && unknown == 0 {
 		t.Error("no kill fell between COMMIT and its answer")
 	}
-	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  duplicated %d  out of order %d  drained in %.2f s  (%.0f s)%s%s\n",
+	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  duplicated %d  out of order %d  drained in %.2f s  (%.0f s)%s%s%s\n",
 		name, struck, report.Acknowledged, unknown, report.Received, report.Dead, report.Lost.Count, report.Invented.Count, report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
-		time.Since(f.began).Seconds(), map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], map[bool]string{true: "  FAILED"}[t.Failed()])
+		time.Since(f.began).Seconds(), map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], f.note, map[bool]string{true: "  FAILED"}[t.Failed()])
 }
 
 // sound looks at a file that nobody has open: all went back into it, it is whole, nobody holds anything, and no event was blamed.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/tables"
@@ -38,7 +39,8 @@ type saying struct {
 	Did    string // attempting, committed, rolled back, failed, stopped, or what it delivered
 	N      int64  // the business row
 	Events []told
-	Error  string `json:",omitempty"`
+	Waited time.Duration `json:",omitempty"` // for the write lock
+	Error  string        `json:",omitempty"`
 }
 
 const (
@@ -179,14 +181,17 @@ func (p *playing) produce(ctx context.Context, db *sql.DB) error {
 
 // transact is one transaction: a business row and 1 to 5 events. It is not interrupted by the end: its outcome would be unknown for no good reason.
 func (p *playing) transact() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
+	asked := time.Now()
 	tx, err := p.begin(ctx)
+	waited := time.Since(asked)
 	if err != nil {
 		saying{Did: didFail, Error: err.Error()}.say()
 		return
 	}
 	said, err := p.fill(ctx, tx)
+	said.Waited = waited
 	if err != nil {
 		saying{Did: didFail, Error: errors.Join(err, tx.Rollback()).Error()}.say()
 		return
@@ -268,6 +273,7 @@ type ledger struct {
 	txs       map[string]*transaction // by the id of the first event
 	delivered []delivery
 	failures  []string
+	waited    time.Duration // the longest that a transaction waited for the write lock
 }
 
 // transaction is one that was attempted.
@@ -291,6 +297,7 @@ func (l *ledger) take(s saying, life int) {
 		l.delivered = append(l.delivered, delivery{s.Events[0], life})
 	case didAttempt:
 		l.attempted.Add(1)
+		l.waited = max(l.waited, s.Waited)
 		l.txs[s.Events[0].ID] = &transaction{s, outboxtest.Unknown, time.Now()}
 	case didFail:
 		l.failures = append(l.failures, s.Error)

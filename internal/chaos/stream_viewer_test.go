@@ -18,6 +18,7 @@ import (
 	gosse "github.com/tmaxmax/go-sse"
 
 	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
 // viewer follows a run as a browser does: with its cursor it comes back from whatever ended its connection, until it is told that there is no more.
@@ -59,7 +60,7 @@ func (v *viewer) ended() bool {
 
 // follow ends with the run, or with a refusal that no waiting cures.
 func (v *viewer) follow(ctx context.Context) {
-	deadline := time.Now().Add(2 * time.Minute)
+	deadline := time.Now().Add(2 * testenv.Patience)
 	for turn := v.rng.IntN(len(v.addresses)); ; turn++ {
 		status := v.connect(ctx, v.addresses[turn%len(v.addresses)])
 		refused := status >= 400 && status != http.StatusServiceUnavailable

@@ -163,10 +163,10 @@ func (s *streaming) write(ctx context.Context, rng *rand.Rand, run uuid.UUID) {
 	})
 }
 
-// insist tries until it succeeds, for a minute.
+// insist tries until it succeeds.
 func (s *streaming) insist(do func(context.Context) error) {
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 5*time.Second)
+	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 20*time.Second)
 		err := do(ctx)
 		cancel()
 		if err == nil {

@@ -214,21 +214,23 @@ func (w *world) arrive(n int) {
 	eventually(w.t, fmt.Sprint(n, " more messages arrive"), func() bool { return w.heard.count() >= before+n })
 }
 
-// healed waits until all that was written before now is delivered, which must be within limit.
+// healed waits until all that was written before now is delivered, which must be within limit; on a busy machine within as many times the limit as programs take there.
 func (w *world) healed(limit time.Duration) {
 	w.t.Helper()
 	began := time.Now()
+	var slow testenv.Slow
 	var now time.Time
 	eventually(w.t, "the database answers", func() bool { return w.pool.QueryRow(w.t.Context(), "SELECT clock_timestamp()").Scan(&now) == nil })
 	eventually(w.t, "what was written before the fault was healed is delivered", func() bool {
+		slow.Look()
 		var left int
 		err := w.pool.QueryRow(w.t.Context(), `SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'FAILED') AND created_at < $1`, now).Scan(&left)
 		return err == nil && left == 0
 	})
 	took := time.Since(began)
 	w.recovery = max(w.recovery, took)
-	if took > limit {
-		w.t.Errorf("it took %s from the healing of the fault until its backlog was delivered, the limit is %s", took.Round(time.Millisecond), limit)
+	if allowed := slow.Stretch(limit); took > allowed {
+		w.t.Errorf("it took %s from the healing of the fault until its backlog was delivered, the limit is %s, on this machine %s", took.Round(time.Millisecond), limit, allowed)
 	}
 }
 
@@ -310,7 +312,7 @@ func numberAfter(text, prefix string) int {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	within(t, time.Minute, what, holds)
+	within(t, testenv.Patience, what, holds)
 }
 
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {

@@ -24,7 +24,7 @@ import (
 )
 
 // patience bounds a wait for another process, on a machine that others use as well.
-const patience = 20 * time.Second
+const patience = testenv.Patience
 
 var binary string
 

@@ -100,7 +100,7 @@ func (w *crawlWorld) create(t *testing.T, tenant, crawler string) crawl.Run {
 // until waits for a run to have a status.
 func (w *crawlWorld) until(t *testing.T, r crawl.Run, want crawl.Status) crawl.Run {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(testenv.Patience)
 	for {
 		got, err := w.Get(t.Context(), r.Tenant, r.ID)
 		if err != nil {
@@ -110,7 +110,7 @@ func (w *crawlWorld) until(t *testing.T, r crawl.Run, want crawl.Status) crawl.R
 			return got
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("run %s is %s (%s) after half a minute, want %s", r.ID, got.Status, got.Error, want)
+			t.Fatalf("run %s is %s (%s) after %s, want %s", r.ID, got.Status, got.Error, testenv.Patience, want)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

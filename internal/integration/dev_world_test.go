@@ -17,6 +17,8 @@ import (
 	"time"
 
 	gosse "github.com/tmaxmax/go-sse"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
 // developing is an `outbox dev` with one choice of its parts, and what was observed of it.
@@ -95,8 +97,8 @@ func (d *developing) interrupt() string {
 	}
 	select {
 	case <-d.exited:
-	case <-time.After(time.Minute):
-		d.t.Fatal("outbox dev did not end a minute after Ctrl-C")
+	case <-time.After(testenv.Patience):
+		d.t.Fatal("outbox dev did not end after Ctrl-C")
 	}
 	if d.err != nil {
 		d.t.Errorf("outbox dev ended with %v, want exit code 0", d.err)
@@ -112,7 +114,7 @@ func (d *developing) command(stdin string, args ...string) string {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(d.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(d.t.Context(), testenv.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, append(args, "--database", d.database)...)
 	var out, errs bytes.Buffer
@@ -201,7 +203,7 @@ func (d *developing) listen(path string) *listening {
 // event waits for the next event that has data; the first of a stream of topics has none.
 func (l *listening) event() gosse.Event {
 	l.t.Helper()
-	limit := time.After(time.Minute)
+	limit := time.After(testenv.Patience)
 	for {
 		select {
 		case e, open := <-l.next:
@@ -212,7 +214,7 @@ func (l *listening) event() gosse.Event {
 				return e
 			}
 		case <-limit:
-			l.t.Fatal("no event came in a minute")
+			l.t.Fatal("no event came")
 		}
 	}
 }
@@ -225,8 +227,8 @@ func (l *listening) over() {
 		if open {
 			l.t.Errorf("the stream goes on with %+v", e)
 		}
-	case <-time.After(time.Minute):
-		l.t.Error("the stream did not end in a minute")
+	case <-time.After(testenv.Patience):
+		l.t.Error("the stream did not end")
 	}
 }
 

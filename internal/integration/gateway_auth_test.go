@@ -263,7 +263,7 @@ func TestGatewayIsNotKeptWaiting(t *testing.T) {
 	if _, err := fmt.Fprintf(conn, "POST /v1/runs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", a.token); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
 		t.Fatal(err)
 	}
 	line := must(bufio.NewReader(conn).ReadString('\n'))(t)

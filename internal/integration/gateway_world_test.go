@@ -169,7 +169,7 @@ func (r answer) field(path string) string {
 // call makes a request. headers are pairs of name and value; "" removes one.
 func (a *webAPI) call(method, path, body string, headers ...string) answer {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), testenv.Patience)
 	defer cancel()
 	r := must(http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body)))(a.t)
 	if body != "" {

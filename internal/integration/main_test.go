@@ -161,7 +161,7 @@ func subscribe(t *testing.T, server *testenv.Redis) *subscriber {
 // wait returns the messages once there are at least n of them and nothing more has come for settle.
 func (s *subscriber) wait(t *testing.T, n int, settle time.Duration) []message {
 	t.Helper()
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(testenv.Patience)
 	last, since := -1, time.Now()
 	for {
 		s.mu.Lock()
@@ -204,7 +204,7 @@ func (w *world) holds(t *testing.T, what, sql string) {
 // eventually waits for a condition to hold.
 func (w *world) eventually(t *testing.T, what, sql string) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(testenv.Patience)
 	for {
 		var ok *bool
 		if err := w.pool.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
@@ -214,7 +214,7 @@ func (w *world) eventually(t *testing.T, what, sql string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("did not come to hold in a minute: %s", what)
+			t.Fatalf("did not come to hold in %s: %s", testenv.Patience, what)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -70,8 +71,8 @@ func TestKilledBetweenPublishAndSettle(t *testing.T) {
 			if strikes >= 3 && h == nil {
 				h = <-done
 			}
-		case <-time.After(60 * time.Second):
-			t.Fatalf("the fault point struck %d times in a minute, want 3", strikes)
+		case <-time.After(testenv.Patience):
+			t.Fatalf("the fault point struck %d times, want 3", strikes)
 		}
 	}
 	h.check(t, w, w.wait(t, len(h.committed), 3*time.Second))

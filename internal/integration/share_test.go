@@ -5,13 +5,18 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// split waits until n relays hold the lanes of outbox_events between them, none more than one lane ahead of another.
+// split waits until n relays hold the lanes of outbox_events between them, none more than one lane ahead of another, and returns how long it took, in the time of a machine that nobody
+// else uses.
 func (w *world) split(t *testing.T, n int) (took time.Duration) {
 	t.Helper()
 	began := time.Now()
-	for deadline := began.Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	var slow testenv.Slow
+	for deadline := began.Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		slow.Look()
 		var relays, least, most, all int
 		if err := w.pool.QueryRow(t.Context(), `SELECT count(*), coalesce(min(lanes), 0), coalesce(max(lanes), 0), coalesce(sum(lanes), 0)::int FROM (
 			SELECT owner, count(*) AS lanes FROM outbox_lanes WHERE table_name = 'outbox_events' AND owner IS NOT NULL AND expires_at > now() GROUP BY owner) held`).
@@ -19,7 +24,7 @@ func (w *world) split(t *testing.T, n int) (took time.Duration) {
 			t.Fatal(err)
 		}
 		if relays == n && most-least <= 1 && all == 64 {
-			return time.Since(began)
+			return slow.Shrink(time.Since(began))
 		}
 	}
 	t.Fatalf("%d relays did not come to share the lanes", n)

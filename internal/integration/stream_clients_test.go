@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
 // Issue 4, Shows 2: 50 clients for each of 4 runs disconnect at random points and come back with their cursor, by header or query, some with the bare
@@ -24,7 +26,7 @@ func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {
 	for i := range ids {
 		ids[i] = s.start(t)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	all := make([][]*client, runs)
 	struck := make([][]int, runs)
@@ -80,7 +82,7 @@ func TestEventsAppearInTheStream(t *testing.T) {
 	s := newStreams(t)
 	s.deliverRuns(t)
 	n := s.serve(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	clients := make([]*client, runs)
 	for i := range clients {

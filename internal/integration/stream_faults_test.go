@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/gateway"
+	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
 // underWay has some clients follow a run that is written meanwhile. end waits for all of it and compares each record with the table.
@@ -29,7 +30,7 @@ func (s *streams) underWay(t *testing.T, cuts func(*rand.Rand) cut, nodes ...*no
 	for _, n := range nodes {
 		addresses = append(addresses, n.server.URL)
 	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testenv.Patience)
 	clients := make([]*client, 6)
 	var reading, writing sync.WaitGroup
 	for i := range clients {
@@ -291,7 +292,7 @@ func TestStreamOfALogThatLostItsEnd(t *testing.T) {
 	run := s.start(t)
 	s.append(t, run, 20, 100)
 	c := &client{nodes: []string{n.server.URL}, run: run}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	broken := make(chan error, 1)
 	go func() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/gateway"
+	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/token"
 )
@@ -109,7 +110,7 @@ func TestStreamsDrain(t *testing.T) {
 		return nil
 	})
 	s.progress(t, run, 20)
-	limit, cancel := context.WithTimeout(t.Context(), time.Minute)
+	limit, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	old.DrainStreams(limit)
 	if left := old.StreamStats().Connections; left != 0 {

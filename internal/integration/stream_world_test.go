@@ -261,9 +261,9 @@ func get(t *testing.T, url string, header ...string) (status int, body string) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("did not come to hold in a minute: %s", what)
+			t.Fatalf("did not come to hold in %s: %s", testenv.Patience, what)
 		}
 	}
 }

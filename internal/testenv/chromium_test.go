@@ -44,14 +44,14 @@ func TestChromium(t *testing.T) {
 		if sum != "2" {
 			t.Errorf("the script said %q", sum)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(Patience):
 		t.Fatal("the page's script did not run")
 	}
 	pid := browser.PID()
 	if err := browser.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(Patience)
 	for !errors.Is(syscall.Kill(-pid, 0), syscall.ESRCH) { // those that were killed take a moment to go
 		if time.Now().After(deadline) {
 			t.Fatal("some of the browser's processes are still there")

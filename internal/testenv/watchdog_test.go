@@ -153,9 +153,9 @@ func runs(pid int) bool {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Errorf("not within 15 s: %s", what)
+			t.Errorf("not within %s: %s", testenv.Patience, what)
 			return
 		}
 	}

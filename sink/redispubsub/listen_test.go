@@ -51,7 +51,7 @@ func (e *ear) all() []string {
 // wants waits until e was told exactly this.
 func (e *ear) wants(t *testing.T, want ...string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(testenv.Patience)
 	for !slices.Equal(e.all(), want) {
 		if time.Now().After(deadline) {
 			t.Fatalf("was told %.300q, want %.300q", e.all(), want)
@@ -86,7 +86,7 @@ func runListener(t testing.TB, l *Listener) {
 // hear subscribes, which must be acknowledged.
 func hear(t testing.TB, l *Listener, channel string, listener stream.Listener) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	ok, stop := l.Subscribe(ctx, channel, listener)
 	if !ok {
@@ -210,7 +210,7 @@ func TestListenerComingAndGoing(t *testing.T) {
 					stop := hear(t, l, channel, e)
 					say(t, admin, channel, "m")
 					for began := time.Now(); len(e.all()) == 0; time.Sleep(time.Millisecond) {
-						if time.Since(began) > 20*time.Second {
+						if time.Since(began) > testenv.Patience {
 							t.Errorf("nothing is heard on %s", channel)
 							break
 						}
@@ -238,7 +238,7 @@ func TestListenerComingAndGoing(t *testing.T) {
 func TestListenerWaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
-	l := startListener(t, server.URL(), ListenerConfig{DeadAfter: 20 * time.Second})
+	l := startListener(t, server.URL(), ListenerConfig{DeadAfter: testenv.Patience})
 	hear(t, l, "other", &ear{})
 	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

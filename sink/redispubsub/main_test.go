@@ -99,13 +99,11 @@ func waitSubscribed(t testing.TB, admin *redis.Client, channel string) {
 // eventually waits until ok, for what another process does in its own time.
 func eventually(t testing.TB, ok func() bool) {
 	t.Helper()
-	for range 1000 {
-		if ok() {
-			return
+	for deadline := time.Now().Add(testenv.Patience); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing for %s", testenv.Patience)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatal("nothing for 10 s")
 }
 
 // want checks that exactly these messages are next on the channel.
@@ -133,7 +131,7 @@ func (s *subscription) next(channel string) (messages []string) {
 			s.t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(s.t.Context(), testenv.Patience)
 	defer cancel()
 	for ends := 0; ends < len(s.nodes); {
 		m, err := s.pubsub.ReceiveMessage(ctx)

@@ -384,7 +384,7 @@ func TestInTxConnectionCutDuringCommit(t *testing.T) {
 			t.Fatalf("mode %d: got %v, woken %d times", mode, err, wake.n.Load())
 		}
 		if committed { // the server may still be at it
-			within(t, 5*time.Second, "the server commits what it received", func() bool {
+			eventually(t, "the server commits what it received", func() bool {
 				return one[int](t, s, "SELECT count(*) FROM outbox_events WHERE id = $1", id) == 1
 			})
 		}

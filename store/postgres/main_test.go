@@ -73,12 +73,12 @@ func event(topic string) outbox.Event {
 	return outbox.Event{ID: uuid.New(), Topic: topic, Source: "test", Payload: json.RawMessage(`{"a": 1}`)}
 }
 
-// within fails t unless holds becomes true in d.
-func within(t testing.TB, d time.Duration, what string, holds func() bool) {
+// eventually waits until holds is true.
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(d); !holds(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", d, what)
+			t.Fatalf("not within %s: %s", testenv.Patience, what)
 		}
 	}
 }

@@ -146,7 +146,7 @@ func everybody(t *testing.T, o *old, write string) {
 	})
 	wild.Wait()
 	sink.kind.Store(true)
-	within(t, 30*time.Second, "everything is delivered or discarded", func() bool {
+	eventually(t, "everything is delivered or discarded", func() bool {
 		replay(deadletter.Filter{})
 		return one[int](t, o.admin, "SELECT count(*) FROM job_dlq WHERE replayed_at IS NULL AND discarded_at IS NULL") == 0 &&
 			one[int](t, o.admin, "SELECT count(*) FROM "+o.name+" WHERE "+undelivered) == 0

@@ -156,7 +156,7 @@ func TestRetentionBesideARelay(t *testing.T) {
 		o.exec(`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, aggregate_type, aggregate_id) SELECT 't', now(), 'bc', '{}', 'a', n % 7 FROM generate_series(1, $1) n`, events/50)
 		time.Sleep(10 * time.Millisecond)
 	}
-	within(t, 30*time.Second, "all are archived", func() bool { return one[int](t, o.admin, "SELECT count(*) FROM outbox_archive") == events })
+	eventually(t, "all are archived", func() bool { return one[int](t, o.admin, "SELECT count(*) FROM outbox_archive") == events })
 	cancel()
 	running.Wait()
 	if n := one[int](t, o.admin, "SELECT count(*) FROM outbox_archive WHERE row->>'status' = 'SENT' AND row->>'processed_at' IS NOT NULL"); n != events || len(o.rows("true")) != 0 {

@@ -198,7 +198,7 @@ func TestRetentionRemovesWhatIsOldAndNothingElse(t *testing.T) {
 						ctx, cancel := context.WithCancel(t.Context())
 						var running sync.WaitGroup
 						running.Go(func() { _ = k.Run(ctx) }) // it returns nil
-						within(t, 20*time.Second, "the walk finds every old row", func() bool { return len(o.rows(goes)) == 0 })
+						eventually(t, "the walk finds every old row", func() bool { return len(o.rows(goes)) == 0 })
 						cancel()
 						running.Wait()
 					}
@@ -320,9 +320,9 @@ func TestRetentionOneOfSeveralRelaysRunsIt(t *testing.T) {
 		k := o.keeper(&exclusive{Store: o.store(), inside: &inside, most: &most, runs: &runs}, retention.Config{Batch: 20, Every: 20 * time.Millisecond})
 		running.Go(func() { _ = k.Run(ctx) })
 	}
-	within(t, 30*time.Second, "every old row goes", func() bool { return len(o.rows(goes)) == 0 })
+	eventually(t, "every old row goes", func() bool { return len(o.rows(goes)) == 0 })
 	before := runs.Load()
-	within(t, 10*time.Second, "runs go on", func() bool { return runs.Load() > before+3 })
+	eventually(t, "runs go on", func() bool { return runs.Load() > before+3 })
 	cancel()
 	running.Wait()
 	if most.Load() != 1 || inside.Load() != 0 {
@@ -362,7 +362,7 @@ func TestRetentionLeaseLapsesAndIsTakenOver(t *testing.T) {
 	if _, err := o.keeper(next, retention.Config{}).Purge(t.Context(), 0, nil); !errors.Is(err, retention.ErrBusy) {
 		t.Fatalf("got error %v, want ErrBusy", err)
 	}
-	within(t, 5*time.Second, "a lapsed lease is taken over", func() bool {
+	eventually(t, "a lapsed lease is taken over", func() bool {
 		lease, err := next.Lease(t.Context(), retention.LeaseRequest{Owner: successor, TTL: time.Minute})
 		ok(t, err)
 		return lease.Held

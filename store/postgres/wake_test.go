@@ -69,9 +69,9 @@ func TestNotifierWakesListener(t *testing.T) {
 	ok(t, err)
 	n.Wake() // before Run: kept, and only once
 	n.Wake()
-	within(t, 5*time.Second, "listening", func() bool { return listening(t, pool) })
+	eventually(t, "listening", func() bool { return listening(t, pool) })
 	run(t, n.Run)
-	within(t, 5*time.Second, "first notification", func() bool { return h.count() == 1 })
+	eventually(t, "first notification", func() bool { return h.count() == 1 })
 
 	// Debounced: as many as there are intervals, not as many as there are calls; and the last call is not lost.
 	start := time.Now()
@@ -99,14 +99,14 @@ func TestListenReconnects(t *testing.T) {
 	ok(t, err)
 	run(t, n.Run)
 	for range 2 {
-		within(t, 10*time.Second, "listening", func() bool { return listening(t, pool) })
+		eventually(t, "listening", func() bool { return listening(t, pool) })
 		before := h.count()
-		within(t, 5*time.Second, "a notification", func() bool { n.Wake(); return h.count() > before })
+		eventually(t, "a notification", func() bool { n.Wake(); return h.count() > before })
 		if killed := one[int](t, pool, strings.Replace(backends, "count(*)", "count(pg_terminate_backend(pid))", 1)); killed != 1 {
 			t.Fatalf("%d connections ended, want the listener's", killed)
 		}
 	}
-	within(t, 10*time.Second, "listening again", func() bool { return listening(t, pool) })
+	eventually(t, "listening again", func() bool { return listening(t, pool) })
 }
 
 // A transaction pooler accepts LISTEN and forgets it. Listen notices, says so once, and goes on trying.
@@ -133,7 +133,7 @@ func TestListenNoticesAPooler(t *testing.T) {
 		return len(b), nil
 	}), nil))
 	run(t, func(ctx context.Context) error { return postgres.Listen(ctx, pool, log, func(string) {}) })
-	within(t, 15*time.Second, "a complaint", func() bool { return lines.Load() > 0 })
+	eventually(t, "a complaint", func() bool { return lines.Load() > 0 })
 	if s := fmt.Sprint(text.Load()); !strings.Contains(s, "transaction pooler") || !strings.Contains(s, "level=WARN") {
 		t.Errorf("it logged %s", s)
 	}

@@ -23,6 +23,9 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 	} else {
 		records, err = s.claimOldest(ctx, nil, laneBits(lanes), stamp(time.Now()), limit)
 	}
+	if moved := s.db.inPlace(); moved != nil { // then what was read may be of no time at all
+		err = moved
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.layout.Table, explain(err))
 	}

@@ -30,6 +30,9 @@ func serving(t *testing.T, db *DB, layout tables.Layout) (*Store, uuid.UUID, []o
 	return s, owner, leased.Lanes
 }
 
+// patience ends a test that waits in vain. It does not say how fast a machine must be.
+const patience = 5 * time.Minute
+
 func exec(t *testing.T, db *DB, text string, args ...any) {
 	t.Helper()
 	if _, err := db.write.ExecContext(t.Context(), text, args...); err != nil {

@@ -31,17 +31,22 @@ var (
 	ErrReplaced = errors.New("the file was deleted or replaced while it was open: start every process that has it open again")
 )
 
-// busyFor is how long a transaction waits for one of another process, or of another handle of this one, before it gives up with SQLITE_BUSY. Writers of one process queue in Go and do not come to that.
-const busyFor = 10 * time.Second
+// busyFor is how long a transaction waits for one of another process, or of another handle of this one, before it gives up with SQLITE_BUSY: longer than a relay's settle may
+// last (10 s). Writers of one process queue in Go and do not come to that.
+const busyFor = 30 * time.Second
 
 // DB is an open file: one connection that writes, so that the writers of this process take turns in Go and not by SQLite's sleeping and trying again, and some that
 // read, which no writer holds up. It is safe for concurrent use.
 type DB struct {
-	path  string // as it was given
-	full  string // absolute
-	info  os.FileInfo
-	write *sql.DB
-	read  *sql.DB
+	path   string // as it was given
+	full   string // absolute
+	place  place
+	write  *sql.DB
+	read   *sql.DB
+	anchor *sql.DB // sees to it that the place stays
+
+	patience time.Duration // busyFor, but in tests
+	turns    turns
 
 	checking sync.Mutex
 	checked  bool // CheckIntegrity has passed
@@ -77,21 +82,23 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	d := &DB{path: path, full: full}
+	d := &DB{path: path, full: full, patience: busyFor}
 	// Nothing looks into the file but SQLite: whoever closes a file takes all of his process's locks on it away, also those of an application's own handle.
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	if d.write, err = sql.Open("sqlite", source(full, mode, "immediate", "journal_mode(WAL)", "synchronous(FULL)")); err != nil {
+	writing, err := newWriting(d, source(full, mode, "immediate", "journal_mode(WAL)", "synchronous(FULL)"))
+	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
+	d.write = sql.OpenDB(writing)
 	d.write.SetMaxOpenConns(1)
 	if err := d.write.PingContext(ctx); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, explain(err))
 	}
-	if d.info, err = os.Stat(full); err != nil {
+	if err := d.hold(ctx); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	// After the writer: only it may turn WAL on.
@@ -115,7 +122,8 @@ func makeFile(full string) error {
 	return f.Close()
 }
 
-// onlyName refuses a file that this process has open under another name, by a hard link: each name would have a WAL of its own, and commits would be lost.
+// onlyName refuses a file that this process has open under another name, by a hard link: each name would have a WAL of its own, and commits would be lost. It also refuses one whose WAL
+// has gone under this process: SQLite would go on with what it has of the old one.
 func onlyName(full string, info os.FileInfo) error {
 	name, err := filepath.EvalSymlinks(full)
 	if err != nil {
@@ -124,7 +132,13 @@ func onlyName(full string, info os.FileInfo) error {
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
 	for d := range opened.all {
-		if other, err := filepath.EvalSymlinks(d.full); err == nil && other != name && os.SameFile(d.info, info) {
+		if !d.is(info) {
+			continue
+		}
+		if err := d.inPlace(); err != nil {
+			return err
+		}
+		if other, err := filepath.EvalSymlinks(d.full); err == nil && other != name {
 			return fmt.Errorf("it is open as %s already, and by two names of one file commits would be lost: use one of them everywhere", d.path)
 		}
 	}
@@ -183,7 +197,7 @@ func classify(err error, whyBusy string) error {
 
 // Ping asks whether the file can be read, and is still the one that its path leads to.
 func (d *DB) Ping(ctx context.Context) error {
-	if err := d.inPlace(); err != nil {
+	if err := d.check(); err != nil {
 		return err
 	}
 	return d.read.PingContext(ctx)
@@ -193,22 +207,9 @@ func (d *DB) Ping(ctx context.Context) error {
 func (d *DB) Path() string { return d.path }
 
 // Begin begins a transaction that may write, with BEGIN IMMEDIATE: once it has begun it does not fail for another writer's sake. It waits for the writers of this process as
-// long as ctx allows, and for those of others for 10 s. ErrReplaced says that nobody would ever see what is written.
+// long as ctx allows, and for those of others for 30 s; relays give way to it. ErrReplaced, here or at Commit, says that nobody would ever see what is written.
 func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) {
-	if err := d.inPlace(); err != nil {
-		return nil, err
-	}
 	return d.write.BeginTx(ctx, nil)
-}
-
-// inPlace looks whether the path still leads to the file that is open. SQLite would go on with a file that is deleted, in silence; and of the connections some might be to it
-// and later ones to its successor. Measured: 0.5 µs.
-func (d *DB) inPlace() error {
-	info, err := os.Stat(d.full)
-	if errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(info, d.info) {
-		return fmt.Errorf("use %s: %w", d.path, ErrReplaced)
-	}
-	return nil // what else may be wrong SQLite says itself
 }
 
 // Writes is the connection that writes, for what needs a *sql.DB, such as migrations.Up and an ORM; it is only one, so what reads through it waits for writers too, and an ORM that
@@ -256,10 +257,22 @@ func (d *DB) checkWritable(ctx context.Context) (err error) {
 }
 
 // Close ends all connections. The last process to close a file moves what is in the WAL into it and removes the WAL. Transactions must have ended.
+//
+// Where the file or its WAL was replaced one connection stays open until the process ends, and Close says ErrReplaced: SQLite would take what it has of the old WAL for the content of the
+// new one, or remove that.
 func (d *DB) Close() error {
-	d.discharge()
 	var problems []error
-	for _, db := range []*sql.DB{d.read, d.write} { // the writer last: one that only reads cannot check point
+	ends := []*sql.DB{d.read, d.anchor, d.write} // the writer last: it is the one that moves the WAL into the file
+	if d.anchor != nil {
+		if err := d.check(); err != nil {
+			problems = append(problems, err)
+			ends = []*sql.DB{d.read, d.write}
+		}
+	}
+	if len(problems) == 0 {
+		d.discharge() // one whose place has gone is remembered: see onlyName
+	}
+	for _, db := range ends {
 		if db != nil {
 			problems = append(problems, db.Close())
 		}

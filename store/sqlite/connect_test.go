@@ -16,7 +16,7 @@ import (
 func TestSource(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	for pragma, want := range map[string]string{"busy_timeout": "10000", "journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+	for pragma, want := range map[string]string{"busy_timeout": "30000", "journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
 		var got string
 		if err := appHandle(t, Source(db.path)).QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %s, %v, want %s", pragma, got, err, want)

@@ -24,7 +24,7 @@ func farthest(now time.Time, ttl time.Duration) time.Time {
 // other, and all who may serve the file share it.
 func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
 	var due bool
-	if err := s.db.inPlace(); err != nil { // the one thing that every relay asks all the time
+	if err := s.db.check(); err != nil { // the one thing that every relay asks all the time
 		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, err)
 	}
 	err = s.db.snapshot(ctx, func(tx *sql.Tx) error {

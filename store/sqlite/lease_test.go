@@ -52,7 +52,7 @@ func TestLeasesFromBeforeAClockWasSetBack(t *testing.T) {
 	setBack()
 	began := time.Now()
 	for got := leased(t, s, other, ttl); len(got.Lanes) != 64 || got.Share != 64; got = leased(t, s, other, ttl) {
-		if time.Since(began) > 20*ttl {
+		if time.Since(began) > patience {
 			t.Fatalf("%s later the second relay holds %d lanes, share %d", time.Since(began), len(got.Lanes), got.Share)
 		}
 		time.Sleep(ttl / 6)
@@ -98,7 +98,7 @@ func TestRunsFromBeforeAClockWasSetBack(t *testing.T) {
 			}
 			break
 		}
-		if time.Since(began) > 20*ttl {
+		if time.Since(began) > patience {
 			t.Fatalf("error %v", err)
 		}
 	}

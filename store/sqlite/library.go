@@ -70,7 +70,7 @@ func (in *inserter) checkLibrary(ctx context.Context, tx *sql.Tx) error {
 	}
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
-	if slices.ContainsFunc(slices.Collect(maps.Keys(opened.all)), func(d *DB) bool { return opened.all[d] != library && os.SameFile(d.info, info) }) {
+	if slices.ContainsFunc(slices.Collect(maps.Keys(opened.all)), func(d *DB) bool { return opened.all[d] != library && d.is(info) }) {
 		return fmt.Errorf("write to %s: %w", file, ErrTwoLibraries)
 	}
 	in.asked.Store(count)

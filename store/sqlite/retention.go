@@ -238,7 +238,7 @@ func (r *Retention) Remove(ctx context.Context, removal retention.Removal) (n in
 	if err != nil {
 		return 0, fmt.Errorf("encode positions: %w", err)
 	}
-	err = r.db.inTx(ctx, func(tx *sql.Tx) error {
+	err = r.db.inTurn(ctx, func(tx *sql.Tx) error {
 		now := time.Now() // read now: the transaction may have waited
 		var held bool
 		if err := tx.QueryRowContext(ctx, r.sql.held, r.layout.Table, removal.Owner.String(), stamp(now)).Scan(&held); err != nil || !held {

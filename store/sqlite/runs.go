@@ -148,7 +148,7 @@ func (r *Runs) GetRun(ctx context.Context, tenant string, id uuid.UUID) (run cra
 
 // Readable tells whether the runs can be read, which takes more than a file that is open. It costs one probe of the primary key.
 func (r *Runs) Readable(ctx context.Context) error {
-	if err := r.db.inPlace(); err != nil {
+	if err := r.db.check(); err != nil {
 		return err
 	}
 	if _, err := r.GetRun(ctx, crawl.DefaultTenant, uuid.Nil); !errors.Is(err, crawl.ErrNotFound) {

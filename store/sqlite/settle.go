@@ -42,7 +42,7 @@ func (s *Store) settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane
 			return outbox.Settled{}, refusal, err
 		}
 	}
-	err = s.db.inTx(ctx, func(tx *sql.Tx) error {
+	err = s.db.inTurn(ctx, func(tx *sql.Tx) error {
 		held, err := s.heldNow(ctx, tx, owner, lanes)
 		if err != nil || held == 0 {
 			return err

@@ -33,7 +33,7 @@ func TestBusyIsExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec(t, own, "PRAGMA busy_timeout(50)")
+	own.patience = 50 * time.Millisecond
 	if _, err := s.Settle(t.Context(), owner, lanes, outcomes); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "settle in outbox_events") {
 		t.Errorf("got error %v", err)
 	}
@@ -115,7 +115,7 @@ func TestOneReaderIsEnough(t *testing.T) {
 	}
 	manyEvents(t, db, 5, "a", "b")
 	s, owner, lanes := serving(t, db, tables.OutboxEvents())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	fair := everything
 	fair.Fair = true

@@ -44,6 +44,9 @@ func Listen(ctx context.Context, db *DB, log *slog.Logger, wake func(table strin
 
 // listen calls ready once it has looked.
 func listen(ctx context.Context, db *DB, text string, ready func(), wake func(table string)) (err error) {
+	if err := db.check(); err != nil {
+		return err
+	}
 	own, err := sql.Open("sqlite", source(db.full, "rw", "deferred", "query_only(1)"))
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
@@ -72,6 +75,9 @@ func listen(ctx context.Context, db *DB, text string, ready func(), wake func(ta
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+		if err := db.check(); err != nil {
+			return err
 		}
 		before := seen
 		if err := look.QueryRowContext(alone).Scan(&seen); err != nil {

@@ -31,7 +31,7 @@ func TestListenHearsEveryCommit(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	hear := func(want bool, what string) {
 		t.Helper()
-		wait := 10 * time.Second
+		wait := patience
 		if !want {
 			wait = 100 * time.Millisecond
 		}

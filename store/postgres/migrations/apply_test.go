@@ -185,7 +185,7 @@ func TestUpAfterAProcessWasKilled(t *testing.T) {
 func awaitLock(t *testing.T, conn *pgx.Conn, table string) {
 	t.Helper()
 	const waiting = "SELECT count(*) FROM pg_locks WHERE relation = to_regclass($1) AND NOT granted"
-	for deadline := time.Now().Add(30 * time.Second); one[int](t, conn, waiting, table) == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); one[int](t, conn, waiting, table) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("nobody ever waited for a lock on %s", table)
 		}

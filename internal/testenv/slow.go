@@ -1,0 +1,53 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// Patience is how long a test waits for a state that is sure to come. It is there to end a test that waits in vain, not to say how fast a machine must be.
+const Patience = 5 * time.Minute
+
+// Slow measures how slow the machine is while a test waits for what was promised within a time. The zero value is ready for use.
+//
+// What is measured is how many processes want a processor for each that there is: beside others a program takes so many times as long. It is 1 where the system does not tell.
+type Slow struct {
+	mu    sync.Mutex
+	sum   float64
+	times int
+}
+
+// Look takes a sample. It is to be called again and again during the wait.
+func (s *Slow) Look() {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return
+	}
+	var running, all int
+	var load [3]float64
+	if n, err := fmt.Sscanf(string(text), "%f %f %f %d/%d", &load[0], &load[1], &load[2], &running, &all); err != nil || n != 5 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sum += max(1, float64(running)/float64(runtime.NumCPU()))
+	s.times++
+}
+
+// Stretch is what became of a time on this machine.
+func (s *Slow) Stretch(d time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.times == 0 {
+		return d
+	}
+	return time.Duration(float64(d) * s.sum / float64(s.times))
+}
+
+// Shrink is what a time would have been on a machine that nobody else uses.
+func (s *Slow) Shrink(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * float64(d) / float64(s.Stretch(d)))
+}

@@ -1,0 +1,77 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"time"
+)
+
+// Relays give way to producers. Between processes SQLite has no queue: who waits for the write lock sleeps and tries again, in plain SQL for up to 100 ms a time, and among relays that
+// settle one after the other finds it taken again and again. So at the beginning of each second of the machine's clock, which all of them share, no relay begins a transaction
+// that could as well begin later. A breath is longer than the longest of SQLite's pauses: whoever waits tries within it.
+//
+// A relay that is hardly ever at the lock need not: its settles would only come later.
+const (
+	breathEvery = time.Second
+	breath      = 150 * time.Millisecond
+	breathless  = breathEvery / 4
+)
+
+// turns is how much of the last second this process's relays held the write lock, or waited for it.
+type turns struct {
+	mu       sync.Mutex
+	second   int64
+	spent    time.Duration
+	occupied bool // the second before
+}
+
+// pause is how long a transaction of a relay has to wait yet.
+func (t *turns) pause(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turn(now)
+	begun := time.Duration(now.UnixNano() % int64(breathEvery))
+	if !t.occupied || begun >= breath {
+		return 0
+	}
+	return breath - begun
+}
+
+// add notes one that is over.
+func (t *turns) add(now time.Time, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turn(now)
+	t.spent += took
+}
+
+// turn begins a new second.
+func (t *turns) turn(now time.Time) {
+	second := now.UnixNano() / int64(breathEvery)
+	if second == t.second {
+		return
+	}
+	t.occupied = second == t.second+1 && t.spent >= breathless
+	t.second, t.spent = second, 0
+}
+
+type givesWayKey struct{}
+
+// givesWay tells whether a transaction that ctx is for lets producers go first.
+func givesWay(ctx context.Context) bool { return ctx.Value(givesWayKey{}) != nil }
+
+// inTurn is inTx for what a relay does all the time and nobody waits for.
+func (d *DB) inTurn(ctx context.Context, fn func(*sql.Tx) error) error {
+	if pause := d.turns.pause(time.Now()); pause > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+	began := time.Now()
+	err := d.inTx(context.WithValue(ctx, givesWayKey{}, true), fn)
+	d.turns.add(time.Now(), time.Since(began))
+	return err
+}
