@@ -30,7 +30,7 @@ const (
 // TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain and compare.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	for _, table := range [][]fault{relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults} {
+	for _, table := range [][]fault{relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults, poolerFaults} {
 		for _, f := range table {
 			if f.root && os.Getuid() != 0 {
 				fmt.Printf("%-28s not run: it takes root\n", f.name)
