@@ -34,6 +34,9 @@ require (
 	github.com/riverqueue/river/rivertype v0.51.0
 )
 
+// Tests in internal/integration only.
+require github.com/lib/pq v1.10.9
+
 // Tests in internal/chaos only; zerolog because toxiproxy wants a logger of it.
 require (
 	github.com/Shopify/toxiproxy/v2 v2.12.0

@@ -81,6 +81,7 @@ var payers = []struct {
 	{"github.com/rs/cors", []string{"gateway", "admin"}, "HTTP API"},
 	{"modernc.org/sqlite", []string{"store/sqlite"}, "an SQLite in Go, 5 MB of a binary"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
+	{"github.com/lib/pq", nil, "another driver that producers use, in tests"},
 	{"github.com/tmaxmax/go-sse", nil, "reads our streams, in the command and in tests"},
 	{"github.com/spf13/cobra", nil, "the command's"},
 	{"github.com/knadh/koanf", []string{"internal/config"}, "the command's"},

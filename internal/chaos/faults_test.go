@@ -30,7 +30,7 @@ const (
 // faults are the tables that TestChaos runs.
 var faults = [][]fault{
 	scaleFaults, timeFaults, stuckFaults,
-	relayFaults, postgresFaults, redisFaults, redisMoreFaults, producerFaults, payloadFaults, tenantFaults, letterFaults,
+	relayFaults, postgresFaults, redisFaults, redisMoreFaults, producerFaults, payloadFaults, tenantFaults, letterFaults, poolerFaults,
 }
 
 // TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain and compare.

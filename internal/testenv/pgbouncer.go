@@ -18,15 +18,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PgBouncer is a running private PgBouncer, a pooler in front of one PostgreSQL server. Its methods may be called from several goroutines.
+// PgBouncer is a running private PgBouncer, a pooler in front of one PostgreSQL server. Its methods may be called
+// from several goroutines.
 type PgBouncer struct {
 	server *server
 	argv   []string
 	port   int
 }
 
-// StartPgBouncer starts a pooler for all databases of a server, in transaction mode unless settings say otherwise; they are those of pgbouncer.ini, e.g. "pool_mode": "statement".
-// It trusts everybody, as the server does. ctx bounds the start, not its life. Errors name the missing program, or carry the end of its log.
+// StartPgBouncer starts a pooler for all databases of a server, in transaction mode unless settings say otherwise;
+// they are those of pgbouncer.ini, e.g. "pool_mode": "statement". It trusts everybody, as the server does. ctx bounds
+// the start, not its life. Errors name the missing program, or carry the end of its log.
 func StartPgBouncer(ctx context.Context, behind *Postgres, settings map[string]string) (*PgBouncer, error) {
 	program, err := findProgram("pgbouncer")
 	if err != nil {
@@ -130,8 +132,8 @@ func (b *PgBouncer) Restart() error {
 	return b.server.start(ctx, b.ready, b.argv...)
 }
 
-// Pooled starts a pooler for this test alone in front of the server that Database shares, and stops it when t ends. The returned function turns a URL of Database
-// into one through the pooler.
+// Pooled starts a pooler for this test alone in front of the server that Database shares, and stops it when t ends.
+// The returned function turns a URL of Database into one through the pooler.
 func Pooled(t testing.TB, settings map[string]string) (*PgBouncer, func(databaseURL string) string) {
 	t.Helper()
 	b, err := StartPgBouncer(t.Context(), sharedPostgres(t), settings)

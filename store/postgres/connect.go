@@ -14,19 +14,20 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/internal/pooler"
 )
 
-// ErrStatementMode is the error of every connection through a pooler in statement mode. There the outbox cannot work, nor anything else that needs
-// transactions.
+// ErrStatementMode is the error of every connection through a pooler in statement mode. There the outbox cannot work,
+// nor anything else that needs transactions.
 var ErrStatementMode = pooler.ErrStatementMode
 
-// errPoolerCame is the error of a connection that was made as one to PostgreSQL itself and is none any more. The next one will be right.
+// errPoolerCame is the error of a connection that was made as one to PostgreSQL itself and is none any more. The next
+// one will be right.
 var errPoolerCame = errors.New("a pooler has come between this program and PostgreSQL, connecting again")
 
-// Connect opens a pool for relays: at most conns connections, with the settings of sql/session.sql. Producers and readers use a
-// pool of their own. It does not wait for the server; the first use does. A relay uses one connection a worker and one for its leases; Listen
-// and Backlog one each.
+// Connect opens a pool for relays: at most conns connections, with the settings of sql/session.sql. Producers and
+// readers use a pool of their own. It does not wait for the server; the first use does. A relay uses one connection a
+// worker and one for its leases; Listen and Backlog one each.
 //
-// A URL that leads to a pooler works too, see Adapt. The settings then go with each transaction, and none stays with a session that others may get.
-// Errors never contain the URL.
+// A URL that leads to a pooler works too, see Adapt. The settings then go with each transaction, and none stays with
+// a session that others may get. Errors never contain the URL.
 func Connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -51,9 +52,10 @@ func Connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) 
 	return pool, nil
 }
 
-// Adapt makes the connections of a pool fit for what they lead to, PostgreSQL itself or a pooler in transaction mode, which it finds out before the first one.
-// Through a pooler they have no named prepared statements. All speak UTF-8, whatever the role's or the database's client_encoding is. A password that stands
-// in a passfile (?passfile=, PGPASSFILE, ~/.pgpass) is read again for each connection, so it may change while the program runs.
+// Adapt makes the connections of a pool fit for what they lead to, PostgreSQL itself or a pooler in transaction mode,
+// which it finds out before the first one. Through a pooler they have no named prepared statements. All speak UTF-8,
+// whatever the role's or the database's client_encoding is. A password that stands in a passfile (?passfile=,
+// PGPASSFILE, ~/.pgpass) is read again for each connection, so it may change while the program runs.
 //
 // It sets cfg.BeforeConnect and cfg.AfterConnect, and calls those that were there.
 func Adapt(cfg *pgxpool.Config) { adapt(cfg, "") }
@@ -162,8 +164,8 @@ func (r *route) settle(ctx context.Context, conn *pgx.Conn) error {
 // setUp marks a connection whose session has the settings of session.sql.
 const setUp = "outbox: session is set up"
 
-// withoutURL drops the text of a parse error, which quotes the connection string. (pgx masks a password it recognises, but in a
-// malformed URL it cannot know where it is.)
+// withoutURL drops the text of a parse error, which quotes the connection string. (pgx masks a password it
+// recognises, but in a malformed URL it cannot know where it is.)
 func withoutURL(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {

@@ -8,8 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// EncodingError is the error of a write through a connection that does not speak UTF-8. PostgreSQL would read the event's bytes as other characters and store those. Nothing
-// has been sent, or nothing stored, and the transaction can go on.
+// EncodingError is the error of a write through a connection that does not speak UTF-8. PostgreSQL would read the
+// event's bytes as other characters and store those. Nothing has been sent, or nothing stored, and the transaction
+// can go on.
 type EncodingError struct {
 	Encoding string // the connection's client_encoding
 }
@@ -18,8 +19,8 @@ func (e *EncodingError) Error() string {
 	return fmt.Sprintf("the connection's client_encoding is %s, so PostgreSQL would store other characters than were written: connect with client_encoding=UTF8", e.Encoding)
 }
 
-// checkEncoding asks what the server has reported of the connection, which costs nothing. SQL_ASCII converts nothing: what is written is stored, where the database's own
-// encoding is UTF-8, or none either.
+// checkEncoding asks what the server has reported of the connection, which costs nothing. SQL_ASCII converts nothing:
+// what is written is stored, where the database's own encoding is UTF-8, or none either.
 func checkEncoding(conn *pgx.Conn) error {
 	if conn == nil { // a stand-in for a transaction
 		return nil
@@ -34,8 +35,8 @@ func checkEncoding(conn *pgx.Conn) error {
 	return &EncodingError{client}
 }
 
-// checkSQLEncoding is checkEncoding for database/sql, which does not tell what the server reported. It is asked only when a statement has inserted nothing: its INSERT
-// inserts nothing through such a connection.
+// checkSQLEncoding is checkEncoding for database/sql, which does not tell what the server reported. It is asked only
+// when a statement has inserted nothing: its INSERT inserts nothing through such a connection.
 func checkSQLEncoding(ctx context.Context, tx *sql.Tx, statement string) error {
 	var encoding string
 	var safe bool

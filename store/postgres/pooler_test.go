@@ -17,66 +17,10 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/tables"
 )
-
-// sessionState is all that a session may keep from one transaction to the next.
-const sessionState = `
-	SELECT 'setting ' || name || ' = ' || coalesce(setting, '') || ', reset to ' || coalesce(reset_val, '') FROM pg_settings
-	 WHERE name <> 'application_name' AND name NOT LIKE 'tcp%' -- of the client, and of the kind of socket
-	UNION ALL SELECT 'prepared ' || name FROM pg_prepared_statements
-	UNION ALL SELECT 'cursor ' || name FROM pg_cursors
-	UNION ALL SELECT 'listening to ' || c FROM pg_listening_channels() c
-	UNION ALL SELECT 'temporary ' || relname FROM pg_class WHERE relpersistence = 't' AND relnamespace = pg_my_temp_schema()
-	UNION ALL SELECT 'lock ' || locktype || ' ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'`
-
-// differences holds n sessions at a time through the pooler, as an application's transactions would, and returns what is different in them from a new session of PostgreSQL's.
-func differences(t *testing.T, direct, pooled string, n int) []string {
-	t.Helper()
-	state := func(tx pgx.Tx) map[string]bool {
-		rows, err := tx.Query(t.Context(), sessionState)
-		ok(t, err)
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		ok(t, err)
-		set := map[string]bool{}
-		for _, line := range lines {
-			set[line] = true
-		}
-		return set
-	}
-	begin := func(url string) (pgx.Tx, func()) {
-		cfg, err := pgx.ParseConfig(url)
-		ok(t, err)
-		cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
-		cfg.RuntimeParams["client_encoding"] = "UTF8"
-		conn, err := pgx.ConnectConfig(t.Context(), cfg)
-		ok(t, err)
-		tx, err := conn.Begin(t.Context())
-		ok(t, err)
-		return tx, func() { ok(t, errors.Join(tx.Rollback(t.Context()), conn.Close(t.Context()))) }
-	}
-	fresh, end := begin(direct)
-	want := state(fresh)
-	end()
-	var found []string
-	for i := range n {
-		tx, end := begin(pooled)
-		defer end() // not before all are open: each is on a session of its own
-		got := state(tx)
-		for line := range got {
-			if !want[line] {
-				found = append(found, fmt.Sprintf("session %d has %s", i, line))
-			}
-		}
-		for line := range want {
-			if !got[line] {
-				found = append(found, fmt.Sprintf("session %d lacks %s", i, line))
-			}
-		}
-	}
-	return found
-}
 
 // taker takes everything.
 type taker struct{}
@@ -85,14 +29,15 @@ func (taker) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Result
 	return make([]outbox.Result, len(batch))
 }
 
-// What a relay does through a pooler in transaction mode leaves nothing in the sessions that an application gets from it: while it works, and after.
+// What a relay does through a pooler in transaction mode leaves nothing in the sessions that an application gets from
+// it: while it works, and after.
 func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	t.Parallel()
 	const sessions = 10
 	_, through := testenv.Pooled(t, map[string]string{"default_pool_size": fmt.Sprint(2 * sessions)})
 	direct := newDatabase(t)
 	pooled := through(direct)
-	if before := differences(t, direct, pooled, sessions); len(before) > 0 {
+	if before := testenv.SessionDifferences(t, direct, pooled, sessions); len(before) > 0 {
 		t.Fatalf("pooled sessions differ before there is a relay:\n%s", strings.Join(before, "\n"))
 	}
 	pool, err := postgres.Connect(t.Context(), pooled, 8)
@@ -100,7 +45,7 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	t.Cleanup(pool.Close)
 	store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
 	ok(t, err)
-	relay, err := outbox.NewRelay(store, taker{}, outbox.RelayConfig{Workers: 3, LeaseTTL: 3 * time.Second})
+	relay, err := outbox.NewRelay(store, taker{}, outbox.RelayConfig{Workers: 3, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	ok(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -109,13 +54,19 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 
+	kept, err := postgres.OpenRetention(t.Context(), pool, tables.OutboxEvents())
+	ok(t, err)
+	keeper, err := retention.New(kept, retention.Config{Table: "outbox_events", OlderThan: time.Hour, Every: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	ok(t, err)
+	running.Go(func() { _ = keeper.Run(ctx) })
+
 	w, err := postgres.NewWriter(outbox.WriterConfig{Source: "test"})
 	ok(t, err)
 	app := newPool(t, direct)
 	const events = 400
 	for n := range events {
 		if n%100 == 99 {
-			if during := differences(t, direct, pooled, sessions); len(during) > 0 {
+			if during := testenv.SessionDifferences(t, direct, pooled, sessions); len(during) > 0 {
 				t.Fatalf("pooled sessions differ beside a relay:\n%s", strings.Join(during, "\n"))
 			}
 		}
@@ -129,7 +80,7 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	}
 	stop()
 	running.Wait()
-	if after := differences(t, direct, pooled, sessions); len(after) > 0 {
+	if after := testenv.SessionDifferences(t, direct, pooled, sessions); len(after) > 0 {
 		t.Errorf("pooled sessions differ after a relay:\n%s", strings.Join(after, "\n"))
 	}
 }
@@ -139,6 +90,9 @@ func TestSettingsGoWithTheTransaction(t *testing.T) {
 	t.Parallel()
 	_, through := testenv.Pooled(t, nil)
 	direct := newDatabase(t)
+	if err := newPool(t, through(direct)+"&jit=off").Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "unsupported startup parameter: jit") {
+		t.Errorf("a setting as a start-up parameter: %v", err)
+	}
 	for name, url := range map[string]string{"direct": direct, "pooled": through(direct)} {
 		pool, err := postgres.Connect(t.Context(), url, 2)
 		ok(t, err)
@@ -235,7 +189,8 @@ func TestListenBehindAPooler(t *testing.T) {
 	within(t, 30*time.Second, "listening", func() bool { return listening(t, observer) })
 }
 
-// A connection that was to be one to PostgreSQL and is one to a pooler is given up, and from then on the settings go with the transactions.
+// A connection that was to be one to PostgreSQL and is one to a pooler is given up, and from then on the settings go
+// with the transactions.
 func TestPoolerThatComesLater(t *testing.T) {
 	t.Parallel()
 	_, through := testenv.Pooled(t, nil)
@@ -263,7 +218,7 @@ func TestPoolerThatComesLater(t *testing.T) {
 			t.Errorf("got %d", got)
 		}
 	}
-	if found := differences(t, direct, through(direct), 1); len(found) > 0 {
+	if found := testenv.SessionDifferences(t, direct, through(direct), 1); len(found) > 0 {
 		t.Errorf("a pooled session differs:\n%s", strings.Join(found, "\n"))
 	}
 }

@@ -133,6 +133,9 @@ func (r *Retention) prepare(ctx context.Context) error {
 	}
 	defer conn.Release()
 	for _, sql := range []string{r.sql.sweep, r.sql.walk, r.sql.remove} {
+		if sql == "" { // no walk; and pgx gives a statement without a text a name, which would stay with the session
+			continue
+		}
 		if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {
 			return fmt.Errorf("check statements for %s, a column is not of the type that its part in the layout asks for: %w", r.layout.Table, err)
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sessions is a pool that sends a relay's statements with the settings of session.sql. A session that Connect has set up has them already. On any
-// other one, behind a pooler or of a pool of the caller's, they go in front of the statement and end with its transaction: both are one pipeline, and so one round
-// trip and one transaction.
+// sessions is a pool that sends a relay's statements with the settings of session.sql. A session that Connect has set
+// up has them already. On any other one, behind a pooler or of a pool of the caller's, they go in front of the
+// statement and end with its transaction: both are one pipeline, and so one round trip and one transaction.
 type sessions struct {
 	*pgxpool.Pool
 	settings string
@@ -30,7 +30,8 @@ func (s sessions) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResu
 	return lentResults{s.send(ctx, conn, batch), conn}
 }
 
-// send sends the batch with the settings, where they are needed. Their result is in front of the others and is read when those are closed.
+// send sends the batch with the settings, where they are needed. Their result is in front of the others and is read
+// when those are closed.
 func (s sessions) send(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) pgx.BatchResults {
 	if isSetUp(conn) {
 		return conn.SendBatch(ctx, batch)
@@ -46,7 +47,8 @@ func (s sessions) with(batch *pgx.Batch) *pgx.Batch {
 	return all
 }
 
-// Query runs one statement. Options of pgx may come before its arguments; where it goes with the settings, result formats are those of the types.
+// Query runs one statement. Options of pgx may come before its arguments; where it goes with the settings, result
+// formats are those of the types.
 func (s sessions) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	conn, err := s.Acquire(ctx)
 	if err != nil {

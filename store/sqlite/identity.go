@@ -10,7 +10,7 @@ import (
 // file that is moved is another one: what was published last could be published again by whoever finds it unsettled.
 func (d *DB) origin(table string) uint64 {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s\x1f%d\x1f%s", d.full, fileNumber(d.info.Sys()), table) // never fails
+	_, _ = fmt.Fprintf(h, "%s\x1f%d\x1f%s", d.full, fileNumber(d.place.parts[mainPart].info.Sys()), table) // never fails
 	return h.Sum64()
 }
 

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
 	driver "github.com/golang-migrate/migrate/v4/database/pgx/v5"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxrelay/outbox/tables"
@@ -41,9 +41,9 @@ func Up(ctx context.Context, databaseURL string, sets ...string) error {
 	if err != nil {
 		return fmt.Errorf("migrate up: %w", err)
 	}
-	err = locked(ctx, databaseURL, func(conn *pgx.Conn) error {
+	err = locked(ctx, databaseURL, func(by session) error {
 		for _, set := range sets {
-			if err := up(ctx, conn, databaseURL, set); err != nil {
+			if err := up(ctx, by, set); err != nil {
 				return err
 			}
 		}
@@ -55,9 +55,9 @@ func Up(ctx context.Context, databaseURL string, sets ...string) error {
 	return nil
 }
 
-func up(ctx context.Context, conn *pgx.Conn, databaseURL, set string) error {
+func up(ctx context.Context, by session, set string) error {
 	if set != "core" {
-		core, err := status(ctx, conn, "core")
+		core, err := status(ctx, by.Conn, "core")
 		if err != nil {
 			return err
 		}
@@ -66,8 +66,8 @@ func up(ctx context.Context, conn *pgx.Conn, databaseURL, set string) error {
 				set, core.Latest, core.Current, set, ErrCoreMissing)
 		}
 	}
-	return withMigrate(databaseURL, set, func(m *migrate.Migrate) error {
-		before, err := status(ctx, conn, set)
+	return withMigrate(ctx, by, set, func(m *migrate.Migrate) error {
+		before, err := status(ctx, by.Conn, set)
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func up(ctx context.Context, conn *pgx.Conn, databaseURL, set string) error {
 			if err := repair(m, before); err != nil {
 				return err
 			}
-			if before, err = status(ctx, conn, set); err != nil {
+			if before, err = status(ctx, by.Conn, set); err != nil {
 				return err
 			}
 		}
@@ -128,15 +128,15 @@ func Down(ctx context.Context, databaseURL string, steps int, set string) error 
 	if steps <= 0 {
 		return fmt.Errorf("migrate down: steps is %d, want 1 or more (to drop the whole set, say so: All)", steps)
 	}
-	err := locked(ctx, databaseURL, func(conn *pgx.Conn) error { return down(ctx, conn, databaseURL, steps, set) })
+	err := locked(ctx, databaseURL, func(by session) error { return down(ctx, by, steps, set) })
 	if err != nil {
 		return fmt.Errorf("migrate down: %w", err)
 	}
 	return nil
 }
 
-func down(ctx context.Context, conn *pgx.Conn, databaseURL string, steps int, set string) error {
-	before, err := status(ctx, conn, set)
+func down(ctx context.Context, by session, steps int, set string) error {
+	before, err := status(ctx, by.Conn, set)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func down(ctx context.Context, conn *pgx.Conn, databaseURL string, steps int, se
 	}
 	if set == "core" {
 		for _, other := range Sets[1:] {
-			standing, err := status(ctx, conn, other)
+			standing, err := status(ctx, by.Conn, other)
 			if err != nil {
 				return err
 			}
@@ -161,7 +161,7 @@ func down(ctx context.Context, conn *pgx.Conn, databaseURL string, steps int, se
 	for len(applied) > 0 && applied[len(applied)-1].Version > before.Current {
 		applied = applied[:len(applied)-1]
 	}
-	return withMigrate(databaseURL, set, func(m *migrate.Migrate) error {
+	return withMigrate(ctx, by, set, func(m *migrate.Migrate) error {
 		for i := len(applied) - 1; i >= 0 && steps > 0; i, steps = i-1, steps-1 {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("stop before taking %s/%s away: %w", set, applied[i].Name, err)
@@ -176,19 +176,18 @@ func down(ctx context.Context, conn *pgx.Conn, databaseURL string, steps int, se
 
 // withMigrate runs change with golang-migrate on one set and closes what that opened. golang-migrate takes no
 // context; steps are therefore counted out to it one by one.
-func withMigrate(databaseURL, set string, change func(*migrate.Migrate) error) (err error) {
-	config, err := parse(databaseURL)
-	if err != nil {
-		return err
-	}
+func withMigrate(ctx context.Context, by session, set string, change func(*migrate.Migrate) error) (err error) {
 	src, err := iofs.New(files, set)
 	if err != nil {
 		return fmt.Errorf("read set %s: %w", set, err)
 	}
-	db := stdlib.OpenDB(*config)
-	dst, err := driver.WithInstance(db, &driver.Config{MigrationsTable: tables.VersionTable(set)})
+	open := openDriver
+	if by.pooled {
+		open = openPooled
+	}
+	dst, err := open(context.WithoutCancel(ctx), by, tables.VersionTable(set))
 	if err != nil {
-		return errors.Join(fmt.Errorf("open version table %s: %w", tables.VersionTable(set), cause(err)), db.Close(), src.Close())
+		return errors.Join(fmt.Errorf("open version table %s: %w", tables.VersionTable(set), cause(err)), src.Close())
 	}
 	m, err := migrate.NewWithInstance("iofs", src, "pgx5", dst)
 	if err != nil {
@@ -200,4 +199,18 @@ func withMigrate(databaseURL, set string, change func(*migrate.Migrate) error) (
 		err = errors.Join(err, srcErr, dbErr)
 	}()
 	return change(m)
+}
+
+// openDriver opens golang-migrate's own driver.
+func openDriver(_ context.Context, by session, table string) (database.Driver, error) {
+	config, err := parse(by.url)
+	if err != nil {
+		return nil, err
+	}
+	db := stdlib.OpenDB(*config)
+	dst, err := driver.WithInstance(db, &driver.Config{MigrationsTable: table})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return dst, nil
 }

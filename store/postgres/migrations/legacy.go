@@ -52,7 +52,8 @@ func Legacy(ctx context.Context, databaseURL string, options LegacyOptions) (Leg
 	if options.BatchSize < 0 {
 		return report, fmt.Errorf("upgrade table %s: BatchSize is %d, want 1 or more", options.Table, options.BatchSize)
 	}
-	run := func(conn *pgx.Conn) error {
+	run := func(by session) error {
+		conn := by.Conn
 		if options.DryRun {
 			// A promise kept by the server rather than by this code. It ends with the connection.
 			if _, err := conn.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly}); err != nil {
@@ -90,11 +91,15 @@ func (t *legacyTable) upgrade(ctx context.Context, conn *pgx.Conn, options Legac
 	if err := conn.QueryRow(ctx, t.sql("last")).Scan(&b.position); err != nil {
 		return fmt.Errorf("find where to go on: %w", err)
 	}
-	if err := t.exec(ctx, conn, "pin"); err != nil {
-		return fmt.Errorf("pin plans: %w", err)
-	}
 	for {
-		filled, err := b.next(ctx, conn, t)
+		var filled int64
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) (err error) {
+			if err := t.exec(ctx, conn, "pin"); err != nil {
+				return fmt.Errorf("pin plans: %w", err)
+			}
+			filled, err = b.next(ctx, conn, t)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("fill rows (%d of %d done; run it again to go on): %w", report.Upgraded, report.Rows, err)
 		}
@@ -110,6 +115,9 @@ func (t *legacyTable) upgrade(ctx context.Context, conn *pgx.Conn, options Legac
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if err := t.exec(ctx, tx.Conn(), "lock"); err != nil {
 			return err
+		}
+		if err := t.exec(ctx, tx.Conn(), "pin"); err != nil {
+			return fmt.Errorf("pin plans: %w", err)
 		}
 		b.from = "-infinity"
 		for {

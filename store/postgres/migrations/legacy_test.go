@@ -174,7 +174,7 @@ func TestLegacyGoesOnAfterACancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	planner := connect(t, url)
-	run(t, planner, string(pin))
+	run(t, planner, strings.ReplaceAll(string(pin), "SET LOCAL", "SET"))
 	from := one[string](t, conn, "SELECT max(created_at)::text FROM outbox WHERE position IS NOT NULL")
 	sql := strings.NewReplacer("{{.Table}}", "outbox", "$1", "'"+from+"'::timestamp", "$2", "1000", "$3", "4000").Replace(string(statement))
 	explanation := strings.Join(query[string](t, planner, "EXPLAIN "+sql[strings.Index(sql, "WITH"):]), "\n")

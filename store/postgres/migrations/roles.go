@@ -5,8 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-
-	"github.com/jackc/pgx/v5"
 )
 
 //go:embed roles.sql
@@ -25,8 +23,8 @@ func PrintRoles(w io.Writer) error {
 // exist. It takes a superuser, or the tables' owner with CREATEROLE, and may run any number of times; run it again
 // after Up has added tables.
 func ApplyRoles(ctx context.Context, databaseURL string) error {
-	err := locked(ctx, databaseURL, func(conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, rolesSQL) // no arguments: one simple query, hence one transaction
+	err := locked(ctx, databaseURL, func(by session) error {
+		_, err := by.Exec(ctx, rolesSQL) // no arguments: one simple query, hence one transaction
 		return err
 	})
 	if err != nil {

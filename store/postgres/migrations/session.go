@@ -9,10 +9,16 @@ import (
 	"github.com/golang-migrate/migrate/v4/database"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outboxrelay/outbox/store/postgres/internal/pooler"
 )
 
-//go:embed sql/lock.sql
-var lockSQL string
+var (
+	//go:embed sql/lock.sql
+	lockSQL string
+	//go:embed sql/lock_transaction.sql
+	lockTransactionSQL string
+)
 
 // lockKey is the advisory lock of everything that changes the schema ("outbox" in ASCII).
 const lockKey int64 = 0x6f7574626f78
@@ -24,37 +30,65 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, errors.New("parse database URL: want the form postgres://user:password@host:5432/database?sslmode=require, special characters percent-encoded")
 	}
+	config.RuntimeParams["client_encoding"] = "UTF8"
+	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no named statements, of which a pooler may know nothing
 	return config, nil
 }
 
-// connect opens one connection.
-func connect(ctx context.Context, databaseURL string) (*pgx.Conn, error) {
+// connect opens one connection, and tells whether a pooler is in between.
+func connect(ctx context.Context, databaseURL string) (conn *pgx.Conn, pooled bool, err error) {
 	config, err := parse(databaseURL)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, config)
+	conn, err = pgx.ConnectConfig(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
+		return nil, false, fmt.Errorf("connect to the database: %w", err)
 	}
-	return conn, nil
+	if pooled, err = pooler.Between(ctx, conn); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, false, fmt.Errorf("connect to the database: %w", err)
+	}
+	return conn, pooled, nil
 }
 
-// locked runs change while holding the schema lock, on the connection that holds it. Waiting for the lock ends
+// session is a connection to change the schema by, while nobody else does.
+type session struct {
+	*pgx.Conn
+	url    string
+	pooled bool // through a pooler: between two transactions it keeps nothing
+}
+
+// locked runs change while holding the schema lock. Waiting for the lock ends
 // with ctx, which golang-migrate's own lock does not; and it covers reading the version, repairing a dirty mark
 // and migrating as one, which golang-migrate locks one by one.
-func locked(ctx context.Context, databaseURL string, change func(*pgx.Conn) error) error {
-	conn, err := connect(ctx, databaseURL)
+//
+// Through a pooler the lock is that of a transaction, which is open on a connection of its own for as long.
+func locked(ctx context.Context, databaseURL string, change func(session) error) error {
+	conn, pooled, err := connect(ctx, databaseURL)
 	if err != nil {
 		return err
 	}
 	// The lock goes with the session, also after a panic or a kill. Closing must still work when ctx has ended.
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-
-	if _, err := conn.Exec(ctx, lockSQL, lockKey); err != nil {
+	if !pooled {
+		if _, err := conn.Exec(ctx, lockSQL, lockKey); err != nil {
+			return fmt.Errorf("wait for the migration lock: %w", err)
+		}
+		return change(session{conn, databaseURL, false})
+	}
+	holder, _, err := connect(ctx, databaseURL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = holder.Close(context.WithoutCancel(ctx)) }()
+	if _, err := holder.Exec(ctx, "BEGIN"); err != nil {
+		return fmt.Errorf("begin the migration lock's transaction: %w", err)
+	}
+	if _, err := holder.Exec(ctx, lockTransactionSQL, lockKey); err != nil {
 		return fmt.Errorf("wait for the migration lock: %w", err)
 	}
-	return change(conn)
+	return change(session{conn, databaseURL, true})
 }
 
 // cause strips golang-migrate's wrapping, which quotes the whole SQL file and hides the driver's error, down to

@@ -22,7 +22,7 @@ const undefinedTable = "42P01"
 // Status reads the state of every set, in the order of Sets. It changes nothing and takes no lock, so while
 // another process migrates it may see Dirty.
 func Status(ctx context.Context, databaseURL string) ([]tables.SetStatus, error) {
-	conn, err := connect(ctx, databaseURL)
+	conn, _, err := connect(ctx, databaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}

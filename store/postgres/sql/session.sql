@@ -1,10 +1,11 @@
--- session: the settings of a relay's statements; ADR 3 has the reasons and figures, ADR 18 why they are set like this. $1 whether they end with the
--- transaction. If not, they are for the session, and set only if the server's process is $2, the one that it named at connect: behind a pooler the session
--- is not ours, and no row comes back.
--- The planner is pinned to ordered index scans: it knows neither that the queue is nearly always empty nor that statistics taken during a
--- backlog are stale a second later. Unpinned, each empty poll walked 8,000 dead index entries; pinned, p50 latency went from 1.86 to 0.64 ms.
--- work_mem: the keys whose head waits are hashed at every claim; a set that is thought not to fit would be read again for every row.
--- lock_timeout: nothing waits long for what somebody else holds locked; a settle passes over such rows, a lease does without.
+-- session: the settings of a relay's statements; ADR 3 has the reasons and figures, ADR 18 why they are set like
+-- this. $1 whether they end with the transaction. If not, they are for the session, and set only if the server's
+-- process is $2, the one that it named at connect: behind a pooler the session is not ours, and no row comes back.
+-- The planner is pinned to ordered index scans: it knows neither that the queue is nearly always empty nor that
+-- statistics taken during a backlog are stale a second later. Unpinned, each empty poll walked 8,000 dead index
+-- entries; pinned, p50 latency went from 1.86 to 0.64 ms. work_mem: the keys whose head waits are hashed at every
+-- claim; a set that is thought not to fit would be read again for every row. lock_timeout:
+-- nothing waits long for what somebody else holds locked; a settle passes over such rows, a lease does without.
 -- synchronous_commit=off is safe for a settle: one lost in a crash of the server is a second publish, which the sink refuses.
 SELECT set_config('enable_seqscan', 'off', $1),
        set_config('enable_bitmapscan', 'off', $1),

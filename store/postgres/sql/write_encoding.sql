@@ -1,4 +1,5 @@
--- write: the encoding of the connection, and whether what is written through it is stored as it was written. SQL_ASCII converts nothing. Locks nothing.
+-- write: the encoding of the connection, and whether what is written through it is stored as it was written.
+-- SQL_ASCII converts nothing. Locks nothing.
 SELECT pg_client_encoding(), {{template "encoding"}}
 
 {{- define "encoding" -}}

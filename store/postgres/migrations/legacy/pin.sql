@@ -1,4 +1,4 @@
--- legacy: plans for this session. position has no statistics yet, so the planner expects a handful of rows where all are to do, and would
+-- legacy: plans for this transaction. position has no statistics yet, so the planner expects a handful of rows where all are to do, and would
 -- fetch and sort the whole rest for every batch.
-SET enable_seqscan = off;
-SET enable_sort = off;
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_sort = off;

@@ -1,0 +1,71 @@
+package migrations_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+// Through a pooler that lends a session for a transaction, migrations work too, one at a time, and leave no lock in a
+// session that others get.
+func TestMigrateThroughPooler(t *testing.T) {
+	t.Parallel()
+	_, through := testenv.Pooled(t, map[string]string{"default_pool_size": "20"})
+	direct := testenv.Database(t)
+	pooled := through(direct)
+	want := testenv.Database(t)
+	up(t, want)
+	var all sync.WaitGroup
+	for n := range 4 { // at once, and one of them not through the pooler
+		all.Go(func() {
+			if err := migrations.Up(t.Context(), []string{pooled, pooled, pooled, direct}[n]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got := versions(t, pooled); got != versions(t, want) {
+		t.Errorf("after Up: %s", got)
+	}
+	if err := migrations.ApplyRoles(t.Context(), pooled); err != nil {
+		t.Error(err)
+	}
+	// A file that fails is named, with its line, and leaves the version as it was.
+	conn := connect(t, direct)
+	run(t, conn, "UPDATE outbox_migrations_core SET version = 1")
+	run(t, conn, "ALTER TABLE outbox_events RENAME TO moved; CREATE VIEW outbox_events AS SELECT 1 AS one")
+	if err := migrations.Up(t.Context(), pooled); err == nil || !strings.Contains(err.Error(), "apply core/002_outbox_events") || strings.Contains(err.Error(), "CREATE TABLE IF") {
+		t.Errorf("Up over a view: %v", err)
+	}
+	run(t, conn, "DROP VIEW outbox_events; ALTER TABLE moved RENAME TO outbox_events")
+	if err := migrations.Up(t.Context(), pooled); err != nil {
+		t.Error(err)
+	}
+	if got := versions(t, pooled); got != versions(t, want) {
+		t.Errorf("after repair: %s", got)
+	}
+	if found := testenv.SessionDifferences(t, direct, pooled, 10); len(found) > 0 {
+		t.Errorf("pooled sessions differ from a new one:\n%s", strings.Join(found, "\n"))
+	}
+	for _, set := range []string{"crawl", "events", "core"} {
+		if err := migrations.Down(t.Context(), pooled, migrations.All, set); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := versions(t, pooled); got != nothing {
+		t.Errorf("after Down: %s", got)
+	}
+}
+
+func TestMigrateInStatementMode(t *testing.T) {
+	t.Parallel()
+	_, through := testenv.Pooled(t, map[string]string{"pool_mode": "statement"})
+	if err := migrations.Up(t.Context(), through(testenv.Database(t))); !errors.Is(err, postgres.ErrStatementMode) {
+		t.Errorf("got %v", err)
+	}
+}
