@@ -137,7 +137,7 @@ func matchesNothing(c *tenancy) (struck int) {
 			{AppPackage: "nosuch"}, {Status: crawl.Cancelled}, {Status: crawl.Pending},
 			{AppPackage: "a", Status: crawl.Failed}, {AppPackage: "b", Status: crawl.Running},
 		} {
-			found, err := runs.ListRuns(c.t.Context(), "acme", f)
+			found, _, err := runs.ListRuns(c.t.Context(), "acme", f)
 			if err != nil || len(found) != 0 {
 				c.t.Errorf("%+v: %d runs, error %v", f, len(found), err)
 			}

@@ -112,7 +112,7 @@ func (c *tenancy) token(tenant string) string {
 	}
 	made, text, sum, err := token.New(tenant, "", token.Scopes)
 	if err == nil {
-		_, err = tokens.CreateToken(c.t.Context(), made, sum, time.Hour)
+		_, err = tokens.CreateToken(c.t.Context(), "chaos", made, sum, time.Hour)
 	}
 	if err != nil {
 		c.t.Fatal(err)

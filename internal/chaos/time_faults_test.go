@@ -9,6 +9,7 @@ import (
 
 var timeFaults = []fault{
 	{name: "postgres-clock-jumps", postgres: &testenv.PostgresConfig{Clock: true}, strike: clockJumps},
+	{name: "postgres-clock-set-back-as-relay-dies", postgres: &testenv.PostgresConfig{Clock: true}, strike: setBackAsRelayDies},
 	{name: "relays-stopped-past-window", strike: stoppedPastWindow},
 }
 
@@ -88,4 +89,19 @@ func stoppedPastWindow(w *world) (struck int) {
 		struck++
 	}
 	return struck
+}
+
+// setBackAsRelayDies is a machine with the database and a relay on it that dies, and comes back with a clock that is ten minutes behind. Nobody is left to
+// renew the lease of the relay that died, which ends ten minutes from now by that clock.
+func setBackAsRelayDies(w *world) int {
+	w.produce()
+	first := w.relay(nil)
+	w.arrive(100)
+	first.kill(w.t)
+	if err := w.pg.SetClock(-10 * time.Minute); err != nil {
+		w.t.Fatal(err)
+	}
+	w.relay(nil)
+	w.caughtUp(outage)
+	return 1
 }

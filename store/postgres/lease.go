@@ -43,7 +43,7 @@ func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 		leased.Origin = s.origin
 		return err
 	})
-	batch.Queue(s.sql.leaseSweep, s.name, r.Owner)
+	batch.Queue(s.sql.leaseSweep, s.name, r.Owner, ttl)
 	err = s.commit(ctx, batch)
 	return leased, rows, err
 }

@@ -72,7 +72,7 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 		}
 		ok(t, w.InTx(t.Context(), app, func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("order.placed")}, nil }, relay))
 	}
-	within(t, time.Minute, "everything is delivered", func() bool {
+	eventually(t, "everything is delivered", func() bool {
 		return one[int](t, app, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'") == events
 	})
 	if n := one[int](t, app, "SELECT count(DISTINCT owner) FROM outbox_lanes"); n != 1 {
@@ -177,7 +177,7 @@ func TestListenBehindAPooler(t *testing.T) {
 		return len(b), nil
 	}), nil))
 	run(t, func(ctx context.Context) error { return postgres.Listen(ctx, pool, log, func(string) {}) })
-	within(t, 15*time.Second, "a line", func() bool { return lines.Load() > 0 })
+	eventually(t, "a line", func() bool { return lines.Load() > 0 })
 	if s := fmt.Sprint(text.Load()); !strings.Contains(s, "a pooler is between") || !strings.Contains(s, "level=INFO") {
 		t.Errorf("it logged %s", s)
 	}
@@ -186,7 +186,7 @@ func TestListenBehindAPooler(t *testing.T) {
 		t.Errorf("%d sessions listen", n)
 	}
 	away.Store(true)
-	within(t, 30*time.Second, "listening", func() bool { return listening(t, observer) })
+	eventually(t, "listening", func() bool { return listening(t, observer) })
 }
 
 // A connection that was to be one to PostgreSQL and is one to a pooler is given up, and from then on the settings go
