@@ -184,8 +184,8 @@ func TestRetentionStopsAtOnceAndGoesOnLater(t *testing.T) {
 	if left == 0 {
 		t.Fatal("nothing was left to interrupt")
 	}
-	if report, err = k.Purge(t.Context(), 0, nil); err != nil || report.Rows != int64(left) { // the lease was given up
-		t.Errorf("got %+v, error %v, want %d rows", report, err, left)
+	if report, err = k.Purge(t.Context(), 0, nil); err != nil || report.Rows < int64(left) { // the lease was given up; meanwhile more may have grown old
+		t.Errorf("got %+v, error %v, want %d rows or more", report, err, left)
 	}
 }
 
