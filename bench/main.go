@@ -13,6 +13,7 @@
 //	go run . fairness   what one tenant's flood costs another tenant's trickle
 //	go run . stream     commit to browser, one stalled reader among 200, replay, idle connections, cancelling
 //	go run . sqlite     the embedded store: a backlog to the memory sink beside the least statements, and what an event costs its producer
+//	go run . waits      how long a producer waits for the write lock of an SQLite file beside 1, 2, 4 and 8 relays
 //	go run . seeds      the queries of FR-006 and FR-007 beside the seeds' own limits
 package main
 
@@ -47,7 +48,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; the median is printed")
 	flag.IntVar(&o.seconds, "seconds", 60, "length of the latency run")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|takeover|fairness|stream|seeds")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|takeover|fairness|stream|sqlite|waits|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -55,7 +56,7 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context, *servers, options) error
 	}
-	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"seeds", seeds}}
+	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"seeds", seeds}}
 	which := flag.Arg(0)
 	if which == "all" {
 		benches = benches[:len(benches)-1]

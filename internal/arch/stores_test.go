@@ -28,7 +28,7 @@ var only = map[string]map[string]string{
 	},
 	oneSQLite: {
 		"tx.go": "database/sql's transactions, pgx has the like", "times.go": "times are text", "json.go": "JSON is text", "sql/tables.sql": "whose file it is: a server's database is nobody's by accident",
-		"inspect.go": "the same", "library.go": "a server takes any client", "sql/library.sql": "the same", "sql/check_name.sql": "names are found in any case", "sql/check_writable.sql": "a role is asked for its rights",
+		"inspect.go": "the same", "place.go": "a server looks after its files", "turn.go": "a server has a queue for its locks", "conn.go": "the same", "library.go": "a server takes any client", "sql/library.sql": "the same", "sql/check_name.sql": "names are found in any case", "sql/check_writable.sql": "a role is asked for its rights",
 		"index.go": "the planner is told which index to take", "sql/check_indexes.sql": "the same", "fingerprint.go": "PostgreSQL has regular expressions and a hash",
 		"browse_row.go": "pgx scans rows into structs", "deadletter_revive.go": "json_populate_record, in Go", "sql/dlq_recorded.sql": "the same job's letter is looked for first",
 		"sql/lease_due.sql": "asked before the write lock is", "sql/lease_cut.sql": "the clock is a machine's, and may be set back", "sql/run_cut.sql": "the same",

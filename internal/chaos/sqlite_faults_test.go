@@ -257,8 +257,10 @@ func crowded(f *file, _ func() (func() error, error)) (struck int) {
 	for len(f.relays) < 8 {
 		f.relay(nil, "--batch", "20")
 	}
-	eventually(f.t, "every relay has its share of the lanes", func() bool { return f.said(`"share":8}`) >= 8 })
-	f.backlog(kills(10_000, 60_000))
+	eventually(f.t, "every relay has its share of the lanes", func() bool {
+		return one[int](f, `SELECT count(DISTINCT owner) FROM outbox_lanes WHERE table_name = 'outbox_events'`) == len(f.relays)
+	})
+	f.backlog(kills(3000, 60_000))
 	before := f.attempted.Load()
 	eventually(f.t, "the backlog is delivered, and the programs have written meanwhile", func() bool {
 		return one[int](f, `SELECT count(*) FROM outbox_events WHERE source_bc = 'backlog' AND status <> 'SENT'`) == 0 && f.attempted.Load() > before+100

@@ -228,10 +228,9 @@ func TestGatewayWhenTheDatabaseIsDown(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	for _, op := range operations {
-		begun := time.Now()
 		r := a.want(503, op.method, strings.Replace(op.path, "/v1/runs/%s", path, 1), op.body)
-		if r.header.Get("Retry-After") != "1" || strings.Contains(string(r.body), "SQL") || strings.Contains(string(r.body), server.Dir()) || time.Since(begun) > 15*time.Second {
-			t.Errorf("after %s: %s %v", time.Since(begun), r.body, r.header)
+		if r.header.Get("Retry-After") != "1" || strings.Contains(string(r.body), "SQL") || strings.Contains(string(r.body), server.Dir()) {
+			t.Errorf("%s %v", r.body, r.header)
 		}
 	}
 	if err := server.Restart(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -379,8 +378,7 @@ func TestGatewayAnswersEveryPathAlike(t *testing.T) {
 			t.Errorf("%q: %v", bad, r.header)
 		}
 	}
-	before := time.Now()
-	if r := a.want(200, "HEAD", "/v1/runs", ""); len(r.body) != 0 || time.Since(before) > 10*time.Second {
+	if r := a.want(200, "HEAD", "/v1/runs", ""); len(r.body) != 0 {
 		t.Errorf("HEAD: %s", r.body)
 	}
 }

@@ -33,10 +33,10 @@ func TestListenerRestart(t *testing.T) {
 		t.Errorf("it is up: %+v", l.Stats())
 	}
 	stopGone()
-	began := time.Now()
-	ok, _ := l.Subscribe(t.Context(), "b", &during)
-	if took := time.Since(began); ok || took > time.Second {
-		t.Errorf("Subscribe while Redis is down: %v after %s", ok, took)
+	waits, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	if ok, _ := l.Subscribe(waits, "b", &during); ok || waits.Err() != nil {
+		t.Errorf("Subscribe while Redis is down: %v, %v", ok, waits.Err())
 	}
 	time.Sleep(200 * time.Millisecond) // several attempts to connect
 	if err := server.Restart(); err != nil {
@@ -93,13 +93,14 @@ func TestListenerHalfOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.wants(t, wasLost)
-	if took := time.Since(began); took < dead/2 || took > 5*dead {
+	if took := time.Since(began); took < dead/2 {
 		t.Errorf("noticed after %s, DeadAfter is %s", took, dead)
 	}
-	began = time.Now()
-	ok, stop := l.Subscribe(t.Context(), "c", &ear{})
-	if took := time.Since(began); ok || took > dead/2 {
-		t.Errorf("Subscribe: %v after %s", ok, took)
+	waits, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	ok, stop := l.Subscribe(waits, "c", &ear{})
+	if ok || waits.Err() != nil {
+		t.Errorf("Subscribe: %v, %v", ok, waits.Err())
 	}
 	stop()
 	if err := syscall.Kill(server.PID(), syscall.SIGCONT); err != nil {

@@ -170,22 +170,22 @@ func TestRetentionStopsAtOnceAndGoesOnLater(t *testing.T) {
 	goes := oldTables[o.name].goes
 	k := o.keeper(o.store(), retention.Config{Batch: 5})
 	ctx, cancel := context.WithCancel(t.Context())
-	var stopped time.Time
+	var stopped int64
 	report, err := k.Purge(ctx, 0, func(r retention.Report) {
-		if stopped.IsZero() && r.Rows >= 50 {
-			stopped = time.Now()
+		if stopped == 0 && r.Rows >= 50 {
+			stopped = r.Rows
 			cancel()
 		}
 	})
-	if took := time.Since(stopped); !errors.Is(err, context.Canceled) || report.Rows < 50 || took > time.Second {
-		t.Fatalf("got %+v, error %v, %s after being stopped", report, err, took)
+	if !errors.Is(err, context.Canceled) || stopped == 0 || report.Rows > stopped+5 {
+		t.Fatalf("got %+v, error %v, after being stopped at %d rows", report, err, stopped)
 	}
 	left := len(o.rows(goes))
 	if left == 0 {
 		t.Fatal("nothing was left to interrupt")
 	}
-	if report, err = k.Purge(t.Context(), 0, nil); err != nil || report.Rows != int64(left) { // the lease was given up
-		t.Errorf("got %+v, error %v, want %d rows", report, err, left)
+	if report, err = k.Purge(t.Context(), 0, nil); err != nil || report.Rows < int64(left) { // the lease was given up; meanwhile more may have grown old
+		t.Errorf("got %+v, error %v, want %d rows or more", report, err, left)
 	}
 }
 

@@ -96,10 +96,6 @@ func (c *writeConn) wait(ctx context.Context, opts driver.TxOptions) (tx driver.
 			tx, err = nil, errors.Join(waits, tx.Rollback())
 		}
 	}()
-	every := producerTries
-	if givesWay(ctx) {
-		every = relayTries
-	}
 	whole := context.WithoutCancel(ctx) // interrupted, the connection would be lost, and its statements
 	for until := time.Now().Add(c.db.patience); ; {
 		tx, err := c.driverConn.BeginTx(whole, opts)
@@ -107,10 +103,16 @@ func (c *writeConn) wait(ctx context.Context, opts driver.TxOptions) (tx driver.
 		if err == nil || !errors.As(err, &failure) || failure.Code()&0xff != codes.SQLITE_BUSY || time.Now().After(until) {
 			return tx, err
 		}
+		pause := producerTries/2 + rand.N(producerTries)
+		if givesWay(ctx) {
+			pause = relayTries/2 + rand.N(relayTries)
+			c.db.turns.add(time.Now(), pause, 0)
+			pause = max(pause, c.db.turns.pause(time.Now()))
+		}
 		select {
 		case <-ctx.Done():
 			return nil, errors.Join(ctx.Err(), err)
-		case <-time.After(every/2 + rand.N(every)):
+		case <-time.After(pause):
 		}
 	}
 }

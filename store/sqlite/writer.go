@@ -28,7 +28,7 @@ const rowsPerInsert = 200
 // ErrTwoLibraries. Any library may write from another process, if its transactions wait and begin with BEGIN IMMEDIATE: one that reads first and then writes fails at once when
 // somebody else has written meanwhile. For github.com/mattn/go-sqlite3 that is
 //
-//	file:shop.db?_busy_timeout=10000&_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=on
+//	file:shop.db?_busy_timeout=30000&_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=on
 //
 // A transaction of this package's SQLite that does neither gets ErrBusy.
 func NewWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
