@@ -25,6 +25,8 @@ var only = map[string]map[string]string{
 		"sql/browse_order.sql": "SQLite's lists are always in the order of positions", "sql/run_differ.sql": "SQLite's runs are compared in Go, as jsonb would",
 		"sql/retention_pages.sql": "SQLite's rows are stored in the order of their positions", "sql/retention_sweep.sql": "the same",
 		"sql/write_lock.sql": "SQLite has one writer at a time", "sql/run_turn.sql": "the same",
+		"sql/origin.sql": "SQLite's table is known by its file", "sql/origin_by_name.sql": "the same", "sql/lease_name.sql": "a file has no schemas",
+		"sql/settle_left.sql": "SQLite locks no rows",
 	},
 	oneSQLite: {
 		"tx.go": "database/sql's transactions, pgx has the like", "times.go": "times are text", "json.go": "JSON is text", "sql/tables.sql": "whose file it is: a server's database is nobody's by accident",
