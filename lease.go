@@ -128,7 +128,22 @@ func (k *leaseKeeper) check(ctx context.Context) error {
 	if err := k.relay.store.Release(reqCtx, k.relay.owner, surplus); err != nil {
 		return k.failed(ctx, fmt.Errorf("hand over %d lanes: %w", len(surplus), err))
 	}
+	if err := k.renew(ctx); err != nil {
+		return err
+	}
+	k.keep(surplus)
 	return nil
+}
+
+// keep goes on serving lanes that should have gone and are still held, because somebody has their rows locked, until the next check.
+func (k *leaseKeeper) keep(surplus []Lane) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if slices.ContainsFunc(surplus, func(l Lane) bool {
+		return slices.ContainsFunc(k.lanes, func(held Lane) bool { return held.Number == l.Number && held.Epoch == l.Epoch })
+	}) {
+		k.share = len(k.lanes)
+	}
 }
 
 // surplus takes the lanes that another relay should have, and no worker is using, out of what is held.

@@ -8,16 +8,16 @@ import (
 
 // One event can make a whole call fail: it is larger than the broker takes, or the broker closes the connection at it. To the sink that looks like a broker that is down, and
 // the oldest event would stop all others for ever. So a call that failed as a whole is made smaller while the sink takes other parts of it, down to the event that fails alone.
-// If the sink can say that it lives, that is the event's own failure: it counts its attempts, and becomes a dead letter. A sink that answers for each delivery is never asked again.
+// If the sink can say that it takes others, that is the event's own failure: it counts its attempts, and becomes a dead letter. Otherwise it waits by itself.
 const (
 	reduceCalls = 64 // for one batch; some 20 find one event among 1000
 	blindDepth  = 3  // how often a batch is halved although no part of it has been taken: there may be several such events
 	blamedAfter = 3  // failures of an event alone, because a connection may break at anything
 )
 
-// pinger is a sink that can tell whether its broker answers.
-type pinger interface {
-	Ping(ctx context.Context) error
+// Prober is a Sink that can tell whether its broker takes messages at this moment. To answer a ping is not enough: a broker that is out of memory does, and takes nothing.
+type Prober interface {
+	Probe(ctx context.Context) error
 }
 
 // reducing is the work on one batch whose call failed as a whole.
@@ -51,7 +51,7 @@ func (r *Relay) reduce(ctx context.Context, batch []Delivery, results []Result) 
 	work := reducing{Relay: r, ctx: ctx}
 	work.split(batch, results, all, 1)
 	// The broker may have gone down at the last part, which then is nobody's fault.
-	if sink, ok := r.sink.(pinger); ok && len(work.lone) > 0 && sink.Ping(ctx) == nil {
+	if sink, ok := r.sink.(Prober); ok && len(work.lone) > 0 && sink.Probe(ctx) == nil {
 		for _, i := range work.lone {
 			results[i].Err = fmt.Errorf("the sink lives, but fails at this event alone: %s", results[i].Err) // not %w: it is no outage
 		}

@@ -34,7 +34,7 @@ func (s *wholesale) Publish(_ context.Context, batch []Delivery) []Result {
 	return make([]Result, len(batch))
 }
 
-func (s *wholesale) Ping(context.Context) error {
+func (s *wholesale) Probe(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone {

@@ -24,7 +24,8 @@ type LaneStore interface {
 	// up to its share. It takes none from a relay that is alive: one that holds more than its share gives the rest up with Release.
 	// A lane's epoch rises whenever it changes hands.
 	Lease(ctx context.Context, request LeaseRequest) (Leased, error)
-	// Release gives lanes up at once, so that another relay need not wait for them to lapse.
+	// Release gives lanes up at once, so that another relay need not wait for them to lapse. Those that it cannot, because somebody holds their
+	// rows locked, stay the owner's.
 	Release(ctx context.Context, owner uuid.UUID, lanes []Lane) error
 	// Leave is Release for everything, and the end of the caller's enrolment.
 	Leave(ctx context.Context, owner uuid.UUID) error

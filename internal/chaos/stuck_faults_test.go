@@ -225,7 +225,9 @@ func lanesLocked(w *world) (struck int) {
 // trialBesideLockedRow has one process serve two tables. In one a row is locked; of the other relays have died, so
 // that its events are tried in small batches, at which no other worker of the process may be busy.
 func trialBesideLockedRow(w *world) int {
-	w.relay(nil, "--table", "event_outbox").terminate(w.t) // which makes the rows of the lanes
+	first := w.relay(nil, "--table", "event_outbox") // which makes the rows of the lanes
+	w.eventually("the lanes are there", `SELECT count(*) = 64 FROM outbox_lanes WHERE table_name = 'event_outbox'`)
+	first.terminate(w.t)
 	w.exec(`UPDATE outbox_lanes SET trial_size = 4 WHERE table_name = 'event_outbox'`)
 	w.produce()
 	w.relay(nil, "--table", "event_outbox")

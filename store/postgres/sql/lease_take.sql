@@ -3,7 +3,7 @@
 -- The share comes from the relays that are alive, in the order of their ids: all get the same number, the first ones one more, and one that is leaving, which is not
 -- among them, none. A lane has lapsed when its own time and its owner's are both over: so an owner keeps the lanes whose rows somebody holds locked, and nothing here
 -- waits for a row. Nobody's lanes lapse within a lease's time after the server's start: all relays were away from it, and the first to come back would take everything from those
--- that are alive, with what they have published and not settled.
+-- that are alive, with what they have published and not settled. (BETWEEN, because a clock that was set back is before that start.)
 -- Renewals are written only when less than two thirds of the time are left: asking often costs no write. Or when more than all of it is left: the
 -- server's clock was set back (or another server took over), and if the caller died now its lanes would be nobody's until the old time came.
 -- Locks the lane rows it changes in lane order; the lowest free lanes are taken, so that what a relay holds stays in few
@@ -28,7 +28,7 @@ WITH alive AS MATERIALIZED (
             OR l.owner = $2 AND (l.expires_at <= clock_timestamp() + $3::bigint * 2 / 3 * interval '1 microsecond'
                                  OR l.expires_at > clock_timestamp() + $3::bigint * interval '1 microsecond')
             OR NOT $5::boolean AND l.owner <> $2 AND l.expires_at <= clock_timestamp()
-               AND pg_postmaster_start_time() <= clock_timestamp() - $3::bigint * interval '1 microsecond'
+               AND clock_timestamp() NOT BETWEEN pg_postmaster_start_time() AND pg_postmaster_start_time() + $3::bigint * interval '1 microsecond'
                AND (l.owner IN (SELECT owner FROM gone)
                     OR l.owner NOT IN (SELECT owner FROM outbox_relays WHERE table_name = $1)))
      ORDER BY l.lane
