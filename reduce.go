@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"errors"
-	"fmt"
 )
 
 // One event can make a whole call fail: it is larger than the broker takes, or the broker closes the connection at it. To the sink that looks like a broker that is down, and
@@ -53,7 +52,7 @@ func (r *Relay) reduce(ctx context.Context, batch []Delivery, results []Result) 
 	// The broker may have gone down at the last part, which then is nobody's fault.
 	if sink, ok := r.sink.(Prober); ok && len(work.lone) > 0 && sink.Probe(ctx) == nil {
 		for _, i := range work.lone {
-			results[i].Err = fmt.Errorf("the sink lives, but fails at this event alone: %s", results[i].Err) // not %w: it is no outage
+			results[i].Err = errors.New("the sink takes others, but fails at this event alone: " + results[i].Err.Error()) // not wrapped: it is no outage
 		}
 	}
 }

@@ -36,9 +36,9 @@ func serveWithTokens(t *testing.T, name string, sqlite bool, flags ...string) *s
 		args = append(args, "--memory")
 	} else {
 		s.database = testenv.Database(t)
-		s.world.redis = testenv.RedisServer(t)
+		s.redis = testenv.RedisServer(t)
 		s.connect(s.database)
-		args = append(args, "--redis", s.world.redis.URL())
+		args = append(args, "--redis", s.redis.URL())
 	}
 	path, err := binary()
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *served) exchange(text string) (status int, answer string) {
 	conn := s.raw(text)
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil) //nolint:bodyclose // the connection is closed
 	if err != nil {
 		return 0, ""
 	}

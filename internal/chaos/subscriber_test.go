@@ -60,8 +60,8 @@ func (s *subscriber) record(got any) {
 		s.subscriptions++
 	case *redis.Message:
 		var event struct {
-			ID  string `json:"id"`
-			Key string `json:"partitionkey"`
+			ID  string  `json:"id"`
+			Key string  `json:"partitionkey"`
 			At  *string `json:"time"` // left out where RFC 3339 has no such year
 		}
 		if err := json.Unmarshal([]byte(m.Payload), &event); err != nil {
