@@ -7,20 +7,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// What a worker remembers of its own publishes. A database that crashed may have forgotten the settles of its last moments, because their commits do not wait for
-// the disk (up to 0.6 s with PostgreSQL's default wal_writer_delay), and a standby that is promoted those that it had not received yet. Such records are claimed again, however long
-// the database was away; a sink's own memory may have run out by then. They are settled again, and not published.
+// What a worker remembers of its own publishes. A database that crashed may have forgotten the settles of its last
+// moments, because their commits do not wait for the disk (up to 0.6 s with PostgreSQL's default wal_writer_delay), and
+// a standby that is promoted those that it had not received yet. Such records are claimed again, however long the
+// database was away; a sink's own memory may have run out by then. They are settled again, and not published.
 //
-// No other relay needs to know: whoever takes a lane over does so in a later commit than the holder's settles, so that a database which still knows of the one knows
-// of the others.
+// No other relay needs to know: whoever takes a lane over does so in a later commit than the holder's settles, so that
+// a database which still knows of the one knows of the others.
 const (
 	recallTime    = time.Minute // of a database that answers; twice that at most
 	recallRecords = 1 << 16     // deliveries; twice that at most, some 7 MB
-	// An interval between two claims counts for this much at most: an outage is not time in which the database could have learned anything.
+	// An interval between two claims counts for this much at most: an outage is not time in which the database could
+	// have learned anything.
 	recallStep = time.Second
 )
 
-// recall is the memory of one worker, in two generations: what is published goes into the younger, and when that is full or old it takes the place of the other.
+// recall is the memory of one worker, in two generations: what is published goes into the younger, and when that is
+// full or old it takes the place of the other.
 type recall struct {
 	young, old map[recalled]struct{}
 	age        time.Duration // of young
@@ -87,7 +90,8 @@ func (r *recall) knows(d *Delivery) bool {
 	return ok
 }
 
-// strike takes out of a batch what was published before, and adds it to what its records were delivered to. owner is as in Relay.route.
+// strike takes out of a batch what was published before, and adds it to what its records were delivered to. owner is as
+// in Relay.route.
 func (r *recall) strike(batch []Delivery, owner []int) (left []Delivery, leftOwner []int, struck int) {
 	first := slices.IndexFunc(batch, func(d Delivery) bool { return r.knows(&d) })
 	if first < 0 {

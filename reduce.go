@@ -5,16 +5,19 @@ import (
 	"errors"
 )
 
-// One event can make a whole call fail: it is larger than the broker takes, or the broker closes the connection at it. To the sink that looks like a broker that is down, and
-// the oldest event would stop all others for ever. So a call that failed as a whole is made smaller while the sink takes other parts of it, down to the event that fails alone.
-// If the sink can say that it takes others, that is the event's own failure: it counts its attempts, and becomes a dead letter. Otherwise it waits by itself.
+// One event can make a whole call fail: it is larger than the broker takes, or the broker closes the connection at it.
+// To the sink that looks like a broker that is down, and the oldest event would stop all others for ever. So a call
+// that failed as a whole is made smaller while the sink takes other parts of it, down to the event that fails alone. If
+// the sink can say that it takes others, that is the event's own failure: it counts its attempts, and becomes a dead
+// letter. Otherwise it waits by itself.
 const (
 	reduceCalls = 64 // for one batch; some 20 find one event among 1000
 	blindDepth  = 3  // how often a batch is halved although no part of it has been taken: there may be several such events
 	blamedAfter = 3  // failures of an event alone, because a connection may break at anything
 )
 
-// Prober is a Sink that can tell whether its broker takes messages at this moment. To answer a ping is not enough: a broker that is out of memory does, and takes nothing.
+// Prober is a Sink that can tell whether its broker takes messages at this moment. To answer a ping is not enough: a
+// broker that is out of memory does, and takes nothing.
 type Prober interface {
 	Probe(ctx context.Context) error
 }
@@ -38,7 +41,8 @@ func wholly(results []Result) bool {
 	return len(results) > 0
 }
 
-// reduce publishes what failed as a whole in smaller parts, and changes results accordingly. Where the sink takes none they stay what they were: the broker is down.
+// reduce publishes what failed as a whole in smaller parts, and changes results accordingly. Where the sink takes none
+// they stay what they were: the broker is down.
 func (r *Relay) reduce(ctx context.Context, batch []Delivery, results []Result) {
 	if len(batch) < 2 || !wholly(results) || ctx.Err() != nil {
 		return
@@ -52,12 +56,14 @@ func (r *Relay) reduce(ctx context.Context, batch []Delivery, results []Result) 
 	// The broker may have gone down at the last part, which then is nobody's fault.
 	if sink, ok := r.sink.(Prober); ok && len(work.lone) > 0 && sink.Probe(ctx) == nil {
 		for _, i := range work.lone {
-			results[i].Err = errors.New("the sink takes others, but fails at this event alone: " + results[i].Err.Error()) // not wrapped: it is no outage
+			// Not wrapped: it is no outage.
+			results[i].Err = errors.New("the sink takes others, but fails at this event alone: " + results[i].Err.Error())
 		}
 	}
 }
 
-// split publishes the deliveries at the given indexes, which failed together, in two calls, and what fails wholly again in smaller ones.
+// split publishes the deliveries at the given indexes, which failed together, in two calls, and what fails wholly again
+// in smaller ones.
 func (w *reducing) split(batch []Delivery, results []Result, at []int, depth int) {
 	if len(at) == 1 {
 		w.alone(batch, results, at[0])

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// A database that is well may still refuse to record what became of an event: somebody holds its row locked, a trigger, a policy or a time limit says no. Such
-// outcomes wait in the worker and are tried again; their keys wait with them, and all others go on. They are tried in the worker and not published again, because
-// what was published stays published.
+// A database that is well may still refuse to record what became of an event: somebody holds its row locked, a trigger,
+// a policy or a time limit says no. Such outcomes wait in the worker and are tried again; their keys wait with them,
+// and all others go on. They are tried in the worker and not published again, because what was published stays
+// published.
 const (
 	firstUnsettledRetry = time.Second
 	maxUnsettledRetry   = 5 * time.Second
@@ -78,8 +79,8 @@ func (w *worker) refused(refusal *RefusedError, lanes []Lane) {
 	}
 	w.unsettled.logged = now
 	rec := refusal.Outcomes[0].Record
-	w.cfg.Logger.Warn("the database does not record what became of some events; they and their keys wait, the others go on", "table", w.cfg.Name, "worker", w.number,
-		"waiting", len(w.unsettled.waiting), "event", rec.ID, "key", rec.AggregateID, "error", refusal.Err)
+	w.cfg.Logger.Warn("the database does not record what became of some events; they and their keys wait, the others go on",
+		"table", w.cfg.Name, "worker", w.number, "waiting", len(w.unsettled.waiting), "event", rec.ID, "key", rec.AggregateID, "error", refusal.Err)
 }
 
 // settleAgain tries what the database refused before and is due. Nothing is published for it.
@@ -103,7 +104,7 @@ func (w *worker) settleAgain(ctx context.Context, lanes []Lane) error {
 		w.report(BatchReport{Table: w.cfg.Name, Settled: settled})
 	}
 	if len(w.unsettled.waiting) >= unsettledBatches*w.cfg.BatchRecords {
-		return errors.New("settle: the database records the outcome of no more events, so none are claimed; the log has its reason")
+		return errors.New("settle: too many outcomes that the database does not record, so nothing is claimed; the log has why")
 	}
 	return nil
 }

@@ -20,7 +20,8 @@ func (m *memory) keyed(key int64, n int) {
 	})
 }
 
-// A row whose outcome the database refuses keeps its own key waiting and nothing else, and its event is not published a second time.
+// A row whose outcome the database refuses keeps its own key waiting and nothing else, and its event is not published a
+// second time.
 func TestRelayGoesOnBesideARefusedOutcome(t *testing.T) {
 	refused := true
 	m := &memory{refuses: func(r *Record) bool { return refused && r.OrderKey == 1 }}
@@ -96,7 +97,8 @@ func TestRelayStopsClaimingWhenNothingIsSettled(t *testing.T) {
 	})
 }
 
-// The database was away for hours, and has forgotten the last settles: its records come again, and are settled and not published again.
+// The database was away for hours, and has forgotten the last settles: its records come again, and are settled and not
+// published again.
 func TestRelayRemembersWhatTheDatabaseForgot(t *testing.T) {
 	m := &memory{}
 	var forgotten []*Record
@@ -156,7 +158,8 @@ func TestRecallTellsDeliveriesApart(t *testing.T) {
 	}
 }
 
-// A server with a time limit of its own for statements is asked for less, down to what it can do, and for more again later.
+// A server with a time limit of its own for statements is asked for less, down to what it can do, and for more again
+// later.
 func TestClaimAsksForLessAfterATimeout(t *testing.T) {
 	const most = 300
 	m := &memory{}
@@ -180,7 +183,8 @@ func TestClaimAsksForLessAfterATimeout(t *testing.T) {
 	})
 }
 
-// A worker that waits for its database holds no turn: neither one that publishes nor one that wants to be alone waits for it.
+// A worker that waits for its database holds no turn: neither one that publishes nor one that wants to be alone waits
+// for it.
 func TestTurnRestsWhileSettling(t *testing.T) {
 	b := NewBreaker()
 	first := b.enter(false)

@@ -14,7 +14,8 @@ type rowQuerier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// identify returns the name under which a table's lanes are leased, and the hash that tells its events from those of all other tables and databases.
+// identify returns the name under which a table's lanes are leased, and the hash that tells its events from those of
+// all other tables and databases.
 func identify(ctx context.Context, db rowQuerier, table string) (name string, origin uint64, err error) {
 	if name, err = leaseName(ctx, db, table); err != nil {
 		return "", 0, err
@@ -26,7 +27,8 @@ func identify(ctx context.Context, db rowQuerier, table string) (name string, or
 	var hash int64
 	var refusal *pgconn.PgError
 	err = db.QueryRow(ctx, sql, name).Scan(&hash)
-	if errors.As(err, &refusal) && refusal.Code == "42501" { // a server that lets nobody see its identifier: the database's name has to do
+	// A server that lets nobody see its identifier: the database's name has to do.
+	if errors.As(err, &refusal) && refusal.Code == "42501" {
 		if sql, err = plain("origin_by_name"); err == nil {
 			err = db.QueryRow(ctx, sql, name).Scan(&hash)
 		}

@@ -23,9 +23,10 @@ const unsettledRetry = time.Hour
 
 // Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction.
 //
-// If the server refuses that, whatever for, the batch is settled in halves until what it refuses is alone. Its row then waits, with the refusal as its error; what the server does
-// not even take that for is returned as refused. Without this the lanes would stand still until somebody removed the row. A row that is locked is found at once
-// and not waited for: see settle_left.sql.
+// If the server refuses that, whatever for, the batch is settled in halves until what it refuses is alone. Its row then
+// waits, with the refusal as its error; what the server does not even take that for is returned as refused. Without
+// this the lanes would stand still until somebody removed the row. A row that is locked is found at once and not waited
+// for: see settle_left.sql.
 func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
 	var settled outbox.Settled
 	var refusal outbox.RefusedError
@@ -81,7 +82,8 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passin
 	return nil
 }
 
-// explained makes a refusal the error of its row, which waits, and tells whether the server took that. A table that cannot say what was served must not: it would be published again.
+// explained makes a refusal the error of its row, which waits, and tells whether the server took that. A table that
+// cannot say what was served must not: it would be published again.
 func (t *settling) explained(ctx context.Context, o outbox.Outcome, refusal error, passing bool) bool {
 	if o.State == outbox.Delivered && t.layout.DeliveredTo == "" {
 		return false
@@ -113,8 +115,9 @@ func code(err error) string {
 
 func transient(err error) bool { return strings.HasPrefix(code(err), "40") }
 
-// refused tells whether a server that is well did not take a request: for what a row contains, or because somebody's trigger, policy or limit says so. It is not well while it
-// starts or stops (57P), runs out of connections, disk or memory (53, 58), takes no writes (25006), or when the connection is the trouble (08).
+// refused tells whether a server that is well did not take a request: for what a row contains, or because somebody's
+// trigger, policy or limit says so. It is not well while it starts or stops (57P), runs out of connections, disk or
+// memory (53, 58), takes no writes (25006), or when the connection is the trouble (08).
 func refused(err error) bool {
 	c := code(err)
 	switch {
@@ -128,8 +131,8 @@ func refused(err error) bool {
 	return true
 }
 
-// ofTheData tells whether the server refused what a row contains, which trying again does not change: data exceptions (22), integrity
-// constraints (23), limits of the program (54), damaged data (XX001).
+// ofTheData tells whether the server refused what a row contains, which trying again does not change: data exceptions
+// (22), integrity constraints (23), limits of the program (54), damaged data (XX001).
 func ofTheData(err error) bool {
 	c := code(err)
 	if c == "" {
@@ -142,7 +145,8 @@ func ofTheData(err error) bool {
 	return c == "XX001"
 }
 
-// once is one request. A batch without failures, the usual one, is a single statement. With passing, what is locked is added to the refusal.
+// once is one request. A batch without failures, the usual one, is a single statement. With passing, what is locked is
+// added to the refusal.
 func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
 	byPosition := func(a, b outbox.Outcome) int { return cmp.Compare(a.Record.Position, b.Record.Position) }
 	if !slices.IsSortedFunc(outcomes, byPosition) { // the statements look positions up; nearly always they are

@@ -35,7 +35,8 @@ func settleAll(t *testing.T, s *Store, owner uuid.UUID, lanes []outbox.Lane) (ou
 	return settled, refusal
 }
 
-// Whatever a server that is well says to one row, the others are settled; what was sent is noted where the row takes that.
+// Whatever a server that is well says to one row, the others are settled; what was sent is noted where the row takes
+// that.
 func TestSettleIsolatesAnyRefusal(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, body string }{
@@ -70,7 +71,8 @@ func TestSettleIsolatesAnyRefusal(t *testing.T) {
 	}
 }
 
-// A mark that the row does not take becomes its error, with what was served: when it is claimed again none of it is published.
+// A mark that the row does not take becomes its error, with what was served: when it is claimed again none of it is
+// published.
 func TestRefusedMarkIsNoted(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -107,7 +109,8 @@ func hold(t *testing.T, pool *pgxpool.Pool, sql string) (release func()) {
 	}
 }
 
-// Rows that somebody holds locked are left, and told of; nothing waits for them but the first settle, for as long as lock_timeout.
+// Rows that somebody holds locked are left, and told of; nothing waits for them but the first settle, for as long as
+// lock_timeout.
 func TestSettlePassesOverLockedRows(t *testing.T) {
 	t.Parallel()
 	for _, lock := range []string{"UPDATE outbox_events SET source_bc = 'edited' WHERE aggregate_id = 'locked'", "SELECT FROM outbox_events WHERE aggregate_id = 'locked' FOR SHARE"} {
@@ -160,7 +163,8 @@ func TestLeaseWhileTheLanesAreLocked(t *testing.T) {
 	}
 }
 
-// After a server's start lapsed lanes wait for their holder, for one lease; a relay that comes back from an outage takes none either.
+// After a server's start lapsed lanes wait for their holder, for one lease; a relay that comes back from an outage
+// takes none either.
 func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})

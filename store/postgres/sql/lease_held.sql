@@ -1,5 +1,6 @@
--- lease: what the caller holds after lease_take.sql, in the same transaction; its share, and how many lanes the table has. $1 table, $2 owner, $3 number of
--- lanes. One row without a lane if it holds none. A lane is held until its own time and its owner's are both over. Locks nothing. Index: the primary keys.
+-- lease: what the caller holds after lease_take.sql, in the same transaction; its share, and how many lanes the table
+-- has. $1 table, $2 owner, $3 number of lanes. One row without a lane if it holds none. A lane is held until its own
+-- time and its owner's are both over. Locks nothing. Index: the primary keys.
 SELECT l.lane, coalesce(l.epoch, 0), coalesce(l.crashes, 0), coalesce(l.trial_size, 0), l.trial_event,
        coalesce((extract(epoch FROM greatest(l.expires_at, r.expires_at) - clock_timestamp()) * 1000000)::bigint, 0) AS remaining,
        s.share, (SELECT count(*) FROM outbox_lanes WHERE table_name = $1)

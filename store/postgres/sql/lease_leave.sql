@@ -1,5 +1,6 @@
--- lease: gives every lane of the caller up and ends its enrolment. $1 table, $2 owner. The epochs stay: the next owners raise them. Whoever gives a lane up has
--- survived what it was trying there. One whose row somebody holds locked is not waited for, and lapses.
+-- lease: gives every lane of the caller up and ends its enrolment. $1 table, $2 owner. The epochs stay: the next owners
+-- raise them. Whoever gives a lane up has survived what it was trying there. One whose row somebody holds locked is not
+-- waited for, and lapses.
 WITH gone AS (
     DELETE FROM outbox_relays WHERE table_name = $1 AND owner = $2
 )

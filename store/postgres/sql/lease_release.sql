@@ -1,5 +1,6 @@
--- lease: gives lanes up at once. $1 table, $2 owner, $3 lanes, $4 epochs. The epoch stays: the next owner raises it. Whoever gives a
--- lane up has survived what it was trying there. One whose row somebody holds locked is not waited for, and stays the owner's.
+-- lease: gives lanes up at once. $1 table, $2 owner, $3 lanes, $4 epochs. The epoch stays: the next owner raises it.
+-- Whoever gives a lane up has survived what it was trying there. One whose row somebody holds locked is not waited for,
+-- and stays the owner's.
 UPDATE outbox_lanes l
    SET owner = NULL, expires_at = NULL, trial_size = 0, trial_event = NULL
   FROM (SELECT l.table_name, l.lane

@@ -1,8 +1,10 @@
--- lease: forgets relays that were gone for a while, and cuts what ends later than anybody can have asked for. $1 table, $2 the caller, which stays and has asked for its own time, $3 time to
--- live in microseconds. Such an end was written before the server's clock was set back, and would be nobody's until the old time came, if its owner died. It is cut and not taken: an
--- owner that is alive looks within half a second and writes it anew. Nothing bounds a lease's time, and others may ask for another than the caller; nobody is likely to ask for ten times
--- as much, or for more than ten minutes.
--- SKIP LOCKED: one sweeper is enough, and waiting for another could be waiting in a circle. Index: the primary keys.
+-- lease: forgets relays that were gone for a while, and cuts what ends later than anybody can have asked for. $1 table,
+-- $2 the caller, which stays and has asked for its own time, $3 time to live in microseconds. Such an end was written
+-- before the server's clock was set back, and would be nobody's until the old time came, if its owner died. It is cut
+-- and not taken: an owner that is alive looks within half a second and writes it anew. Nothing bounds a lease's time,
+-- and others may ask for another than the caller; nobody is likely to ask for ten times as much, or for more than ten
+-- minutes. SKIP LOCKED: one sweeper is enough, and waiting for another could be waiting in a circle. Index: the primary
+-- keys.
 WITH latest AS MATERIALIZED (
     SELECT clock_timestamp() + greatest($3::bigint * 10 * interval '1 microsecond', interval '10 minutes') AS at,
            clock_timestamp() + $3::bigint * interval '1 microsecond' AS cut

@@ -1,15 +1,17 @@
--- lease: renews the caller's lanes and takes free or lapsed ones up to its share. $1 table, $2 owner, $3 time to live in microseconds, $4 number of lanes, $5 whether the
--- caller takes free lanes only.
--- The share comes from the relays that are alive, in the order of their ids: all get the same number, the first ones one more, and one that is leaving, which is not
--- among them, none. A lane has lapsed when its own time and its owner's are both over: so an owner keeps the lanes whose rows somebody holds locked, and nothing here
--- waits for a row. Nobody's lanes lapse within a lease's time after the server's start: all relays were away from it, and the first to come back would take everything from those
--- that are alive, with what they have published and not settled. (BETWEEN, because a clock that was set back is before that start.)
--- Renewals are written only when less than two thirds of the time are left: asking often costs no write. Or when more than all of it is left: the
--- server's clock was set back (or another server took over), and if the caller died now its lanes would be nobody's until the old time came.
--- Locks the lane rows it changes in lane order; the lowest free lanes are taken, so that what a relay holds stays in few
--- runs and falls to its workers evenly. Locks the rows of owners that are gone, so that one that comes back at this moment waits and then sees what it has lost.
--- clock_timestamp, because now() would be from before the wait for its own enrolment. The epoch rises when a lane changes hands; a lane that still had an owner was left by a crash.
--- Index: the primary keys.
+-- lease: renews the caller's lanes and takes free or lapsed ones up to its share. $1 table, $2 owner, $3 time to live
+-- in microseconds, $4 number of lanes, $5 whether the caller takes free lanes only. The share comes from the relays
+-- that are alive, in the order of their ids: all get the same number, the first ones one more, and one that is leaving,
+-- which is not among them, none. A lane has lapsed when its own time and its owner's are both over: so an owner keeps
+-- the lanes whose rows somebody holds locked, and nothing here waits for a row. Nobody's lanes lapse within a lease's
+-- time after the server's start: all relays were away from it, and the first to come back would take everything from
+-- those that are alive, with what they have published and not settled. (BETWEEN, because a clock that was set back is
+-- before that start.) Renewals are written only when less than two thirds of the time are left: asking often costs no
+-- write. Or when more than all of it is left: the server's clock was set back (or another server took over), and if the
+-- caller died now its lanes would be nobody's until the old time came. Locks the lane rows it changes in lane order;
+-- the lowest free lanes are taken, so that what a relay holds stays in few runs and falls to its workers evenly. Locks
+-- the rows of owners that are gone, so that one that comes back at this moment waits and then sees what it has lost.
+-- clock_timestamp, because now() would be from before the wait for its own enrolment. The epoch rises when a lane
+-- changes hands; a lane that still had an owner was left by a crash. Index: the primary keys.
 WITH alive AS MATERIALIZED (
     SELECT owner, row_number() OVER (ORDER BY owner) - 1 AS rank, count(*) OVER () AS relays
       FROM outbox_relays

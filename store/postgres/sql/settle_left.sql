@@ -1,6 +1,7 @@
--- settle: which of some rows were left because somebody else holds them locked, after statements that passed over those. $1 table, $2 owner, $3 lanes, $4 epochs,
--- $5 positions, ascending, $6 ids, $7 generations. Returns where in the arrays, from 1. Locks nothing. Index: that of undelivered positions.
--- In the same transaction, but with a snapshot of its own: a row that was let go meanwhile, and nobody has settled, is among them too, and tried again.
+-- settle: which of some rows were left because somebody else holds them locked, after statements that passed over
+-- those. $1 table, $2 owner, $3 lanes, $4 epochs, $5 positions, ascending, $6 ids, $7 generations. Returns where in the
+-- arrays, from 1. Locks nothing. Index: that of undelivered positions. In the same transaction, but with a snapshot of
+-- its own: a row that was let go meanwhile, and nobody has settled, is among them too, and tried again.
 WITH held AS MATERIALIZED (
     {{template "held"}}
 )
