@@ -23,6 +23,7 @@ type leaseKeeper struct {
 	using    [][]Lane // by worker: what it is publishing or settling now
 	renewed  time.Time
 	cautious time.Time // until when no lapsed lane is taken, because the database was away
+	returned bool      // the last check was the first after an outage
 	lastErr  error
 }
 
@@ -180,7 +181,8 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	defer cancel()
 	k.mu.Lock()
 	request := LeaseRequest{Owner: k.relay.owner, Name: cfg.Instance, TTL: cfg.LeaseTTL, Leaving: k.leaving}
-	away := !k.renewed.IsZero() && asked.Sub(k.renewed) > cfg.LeaseTTL
+	// Once an outage: on a machine so slow that every check comes too late, nobody would ever take over.
+	away := k.lastErr != nil && !k.renewed.IsZero() && asked.Sub(k.renewed) > cfg.LeaseTTL && !k.returned
 	request.Returning = away || asked.Before(k.cautious)
 	k.mu.Unlock()
 	leased, err := k.relay.store.Lease(reqCtx, request)
@@ -190,6 +192,7 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	k.relay.origin.Store(leased.Origin)
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.returned = away
 	if away { // the others find it back within their next check, and what they do not come for lapses again
 		k.cautious = asked.Add(cfg.LeaseTTL)
 	}

@@ -15,6 +15,7 @@ type fault struct {
 	postgres *testenv.PostgresConfig // of a server of its own; nil shares one, where the fault is not the server's
 	redis    []string                // further arguments of its Redis
 	root     bool                    // only root can bring it about
+	heavy    bool                    // for `make chaos`: too much of a machine that runs all tests
 	load     load
 	maxAge   time.Duration // how long an acknowledged event may take; 0 where it depends on how long the test lets the fault last
 	strike   func(*world) (struck int)
@@ -40,6 +41,10 @@ func TestChaos(t *testing.T) {
 		for _, f := range table {
 			if f.root && os.Getuid() != 0 {
 				fmt.Printf("%-28s not run: it takes root\n", f.name)
+				continue
+			}
+			if f.heavy && !*long {
+				fmt.Printf("%-28s not run: make chaos runs it\n", f.name)
 				continue
 			}
 			t.Run(f.name, func(t *testing.T) {

@@ -18,7 +18,11 @@ type party struct {
 	victim string // a run that only the other's tokens are tried on
 }
 
-const hostileCount = 1600
+// How many requests are made: by `make chaos`, and in `make test`.
+const (
+	hostileCount = 1600
+	hostileFew   = 150
+)
 
 // internals are what an answer must not show of database and program.
 var internals = regexp.MustCompile(`(?i)sqlstate|pgx|postgres[:/.]|sqlite[:/.]|crawl_runs|crawl_events|outbox_tokens|relation "|syntax error at|constraint|goroutine|runtime error|\.go:\d|dial tcp|/tmp/`)
@@ -69,7 +73,8 @@ func hostileRequests(s *served) (struck int, about string) {
 			}
 		})
 	}
-	for range hostileCount {
+	requests := size(hostileCount, hostileFew)
+	for range requests {
 		requests <- hostile(s.rng, parties)
 	}
 	close(requests)
@@ -91,7 +96,7 @@ func hostileRequests(s *served) (struck int, about string) {
 	if kinds < 8 {
 		s.t.Errorf("the answers are %v: the requests do not get far", statuses)
 	}
-	return hostileCount, fmt.Sprintf("answers %v", statuses)
+	return requests, fmt.Sprintf("answers %v", statuses)
 }
 
 // request is bytes, and whose token is in them: 0 or 1, -1 for nobody's.

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	logging.Disable() // go-redis writes lines of its own between those of the table
 	// Most of a fault's time is spent waiting, so more run at once than there are processors.
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = flag.Set(parallel.Name, "8") // a number is what it wants
+		_ = flag.Set(parallel.Name, "5") // a number is what it wants
 	}
 	testenv.Main(m)
 	_ = os.RemoveAll(binaryDir) // a temporary directory, or none

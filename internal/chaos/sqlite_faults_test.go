@@ -279,6 +279,11 @@ func (f *file) backlog(n int) {
 	f.t.Helper()
 	db := f.open()
 	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(1)
+	// It is the test's own: whether a program's transaction fails is asked of the players.
+	if _, err := db.Exec("PRAGMA busy_timeout = 300000"); err != nil {
+		f.t.Fatal(err)
+	}
 	tx, err := db.BeginTx(f.t.Context(), nil)
 	if err != nil {
 		f.t.Fatal(err)

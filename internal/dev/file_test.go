@@ -2,6 +2,7 @@ package dev
 
 import (
 	"bytes"
+	"database/sql"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,7 +47,17 @@ func TestCheckFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Of another program, which does not use a WAL.
-	theirs := database(t, "PRAGMA journal_mode = DELETE", "CREATE TABLE customers (id INTEGER)")
+	theirs := filepath.Join(t.TempDir(), "theirs.db")
+	other, err := sql.Open("sqlite", theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.ExecContext(t.Context(), "CREATE TABLE customers (id INTEGER)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
 	shared := database(t, "CREATE TABLE customers (id INTEGER)")
 	if err := wire.MigrationsOf("sqlite:" + shared).Up(t.Context()); err != nil {
 		t.Fatal(err)
