@@ -25,9 +25,8 @@ type unsettled struct {
 
 type waitingOutcome struct {
 	Outcome
-	lane  Lane // the one it was published under; once another relay holds it the outcome is that one's
-	pause time.Duration
-	due   time.Time
+	lane Lane // the one it was published under; once another relay holds it the outcome is that one's
+	due  time.Time
 }
 
 // add keeps refused outcomes, which were to be settled under lanes.
@@ -39,7 +38,7 @@ func (u *unsettled) add(refused []Outcome, lanes []Lane, now time.Time) {
 		}
 		pause := min(firstUnsettledRetry<<min(o.Refused, 8), maxUnsettledRetry)
 		o.Refused++
-		u.waiting = append(u.waiting, waitingOutcome{Outcome: o, lane: lanes[i], pause: pause, due: now.Add(pause)})
+		u.waiting = append(u.waiting, waitingOutcome{Outcome: o, lane: lanes[i], due: now.Add(pause)})
 	}
 }
 
