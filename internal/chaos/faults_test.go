@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -30,21 +31,34 @@ const (
 
 // faults are the tables that TestChaos runs.
 var faults = [][]fault{
-	scaleFaults, timeFaults, stuckFaults,
-	relayFaults, postgresFaults, redisFaults, redisMoreFaults, producerFaults, payloadFaults, tenantFaults, letterFaults, poolerFaults,
+	stuckFaults, relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults,
+}
+
+// further are those that only `make chaos` runs: with them the package would take longer than all other tests together.
+var further = [][]fault{scaleFaults, timeFaults, redisMoreFaults, letterFaults, poolerFaults}
+
+// onlyInChaos tells whether a test is left to `make chaos`, and says so.
+func onlyInChaos(name string) bool {
+	if !*long {
+		fmt.Printf("%-28s not run: make chaos runs it\n", name)
+	}
+	return !*long
 }
 
 // TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain and compare.
 func TestChaos(t *testing.T) {
 	t.Parallel()
-	for _, table := range faults {
+	tables := faults
+	if !onlyInChaos("five tables of faults more") {
+		tables = slices.Concat(faults, further)
+	}
+	for _, table := range tables {
 		for _, f := range table {
 			if f.root && os.Getuid() != 0 {
 				fmt.Printf("%-28s not run: it takes root\n", f.name)
 				continue
 			}
-			if f.heavy && !*long {
-				fmt.Printf("%-28s not run: make chaos runs it\n", f.name)
+			if f.heavy && onlyInChaos(f.name) {
 				continue
 			}
 			t.Run(f.name, func(t *testing.T) {
@@ -60,7 +74,7 @@ func TestChaos(t *testing.T) {
 // A name that is used twice would be run as name#01, and nobody would find it in docs/guarantees.md.
 func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
-	for _, table := range faults {
+	for _, table := range slices.Concat(faults, further) {
 		for _, f := range table {
 			if seen[f.name] {
 				t.Errorf("two faults are called %s", f.name)

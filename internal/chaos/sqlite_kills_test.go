@@ -61,6 +61,9 @@ func (f *file) moment(count func() int) {
 // again; nothing else does.
 func TestSQLiteKillsOfOneProcess(t *testing.T) {
 	t.Parallel()
+	if onlyInChaos("sqlite-kills-of-one") {
+		return
+	}
 	f := newFile(t, "sqlite-kills-of-one", t.TempDir())
 	plain := f.play(rolePlain)
 	var lives []life

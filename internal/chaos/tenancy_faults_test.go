@@ -42,6 +42,9 @@ var tenancyFaults = []struct {
 func TestTenancyChaos(t *testing.T) {
 	t.Parallel()
 	for _, f := range tenancyFaults {
+		if onlyInChaos(f.name) {
+			continue
+		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			c := newTenancy(t, f.name)
