@@ -212,7 +212,6 @@ func deadlocks(w *world) int {
 
 // lockTimeouts has rows locked for longer than the relays wait, and the whole table now and then, which is what makes a claim wait.
 func lockTimeouts(w *world) int {
-	w.with("lock_timeout=20ms")
 	w.produce()
 	w.relay(nil)
 	w.relay(nil)
@@ -226,7 +225,7 @@ func lockTimeouts(w *world) int {
 		if _, err := tx.Exec(ctx, lock); err != nil {
 			return err
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(700 * time.Millisecond) // a relay waits for 500
 		return nil
 	})
 	claims, settles := w.failed("55P03")
