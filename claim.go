@@ -86,8 +86,12 @@ func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 	defer cancel()
 	records, err := w.store.Claim(limited, lanes, limit)
 	if err != nil {
-		if ctx.Err() == nil && (limited.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
-			w.patience, w.modesty, w.fulfilled = min(w.patience+1, maxPatience), min(w.modesty+modestyStep, maxModesty), 0
+		switch {
+		case ctx.Err() != nil:
+		case limited.Err() != nil:
+			w.patience = min(w.patience+1, maxPatience)
+		case errors.Is(err, context.DeadlineExceeded): // the server's own limit
+			w.modesty, w.fulfilled = min(w.modesty+modestyStep, maxModesty), 0
 		}
 		return nil, fmt.Errorf("claim: %w", err)
 	}
