@@ -17,8 +17,8 @@ const (
 
 const maxPatience = 3 // doublings of a claim's time
 
-// A claim that ran out of time asks for a quarter of the records at the next try, down to one, and for twice as many after some full ones: the server may have a limit of its own
-// (statement_timeout), which more patience does not change.
+// A claim that the server ended for a limit of its own (statement_timeout), which more patience does not change, asks
+// for a quarter of the records at the next try, down to one, and for twice as many after some full ones.
 const (
 	modestyStep   = 2 // bits
 	maxModesty    = 16

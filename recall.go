@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -33,16 +34,14 @@ type recall struct {
 // recalled is one delivery that a sink has taken: an operator's replay is another one.
 type recalled struct {
 	id          uuid.UUID
-	destination uint64 // its hash, with the generation
+	destination uint64 // its hash, so that no name is kept
+	generation  int
 }
 
+var recallSeed = maphash.MakeSeed()
+
 func recalledOf(d *Delivery) recalled {
-	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
-	h := uint64(offset)
-	for i := 0; i < len(d.Destination); i++ {
-		h = (h ^ uint64(d.Destination[i])) * prime
-	}
-	return recalled{id: d.ID, destination: (h ^ uint64(d.Generation)) * prime}
+	return recalled{d.ID, maphash.String(recallSeed, d.Destination), d.Generation}
 }
 
 // answered notes that the database answers.

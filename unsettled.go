@@ -59,10 +59,13 @@ func (u *unsettled) due(lanes []Lane, now time.Time) (again []Outcome) {
 
 // exclude leaves the events that wait, and what is behind them in their keys, out of a claim.
 func (u *unsettled) exclude(limit ClaimLimit) ClaimLimit {
+	listed := heldKeys{}
 	for i := range u.waiting {
-		if r := u.waiting[i].Record; !r.Keyed {
+		switch r := u.waiting[i].Record; {
+		case !r.Keyed:
 			limit.WithoutEvents = append(limit.WithoutEvents, r.ID)
-		} else if !slices.Contains(limit.WithoutKeys, r.OrderKey) {
+		case !listed.holds(r):
+			listed.hold(r)
 			limit.WithoutKeys = append(limit.WithoutKeys, r.OrderKey)
 		}
 	}
