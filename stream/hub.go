@@ -88,9 +88,9 @@ type counters struct {
 type Stats struct {
 	Readers   int64 // open
 	Sources   int64 // runs and topics that are followed
-	FromLive  int64 // events of runs that were read because the broker told of them, and events of topics
+	FromLive  int64 // events of runs that were read when the broker told of new ones, and events of topics
 	FromLog   int64 // events that readers read from the log: history, and what they were too slow for
-	Gaps      int64 // events that the broker did not tell of and that were found in the log
+	Gaps      int64 // events that the broker had not told of when a later one, or the poll, showed that they exist
 	Resets    int64 // readers of a topic that were told that they missed something
 	LogErrors int64 // failed reads of the log
 }

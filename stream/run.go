@@ -134,7 +134,8 @@ func (t *runTail) read(ctx context.Context) {
 				continue
 			}
 			t.add(m)
-			if _, told := t.told[m.Seq]; told {
+			// What is beyond exists was committed since the read was asked for: its message is on its way.
+			if _, told := t.told[m.Seq]; told || m.Seq > t.exists {
 				delete(t.told, m.Seq)
 				t.hub.stats.fromLive.Add(1)
 			} else {

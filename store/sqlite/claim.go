@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -57,6 +56,7 @@ func (s *Store) read(ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimi
 		return nil, 0, err
 	}
 	defer func() { _ = rows.Close() }()
+	heldKeys, heldEvents := setOf(limit.WithoutKeys), setOf(limit.WithoutEvents)
 	var row claimedRow
 	columns := row.columns()
 	for rows.Next() {
@@ -69,13 +69,24 @@ func (s *Store) read(ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimi
 		}
 		rec := new(outbox.Record)
 		s.decode(rec, &row)
-		if rec.Keyed && slices.Contains(limit.WithoutKeys, rec.OrderKey) || slices.Contains(limit.WithoutEvents, rec.ID) {
+		if rec.Keyed && heldKeys[rec.OrderKey] || heldEvents[rec.ID] {
 			continue
 		}
 		bytes += size
 		records = append(records, rec)
 	}
 	return records, bytes, rows.Err()
+}
+
+func setOf[T comparable](list []T) map[T]bool {
+	if len(list) == 0 {
+		return nil
+	}
+	set := make(map[T]bool, len(list))
+	for _, v := range list {
+		set[v] = true
+	}
+	return set
 }
 
 // claimedRow is a row of claim_row.sql as it is stored.

@@ -95,7 +95,8 @@ func TestPurge(t *testing.T) {
 	}
 	plain := "plain_" + one[string](t, super, "SELECT current_database()") // roles belong to the server
 	run(t, super, "CREATE ROLE "+plain)
-	run(t, super, "GRANT SELECT, DELETE ON event_outbox, job_dlq TO "+plain+"; GRANT SELECT ON apps TO "+plain)
+	run(t, super, "GRANT SELECT, DELETE ON event_outbox, job_dlq TO "+plain+"; GRANT SELECT ON apps TO "+plain+
+		"; GRANT EXECUTE ON FUNCTION purge_event_outbox(int), purge_job_dlq(int) TO "+plain)
 
 	a, b := tenants(t, super)
 	for _, role := range []string{"postgres", "outbox_owner", "outbox_relay", plain} {
