@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -25,16 +24,22 @@ func ParseEnvelope(name string) (Envelope, error) {
 // PayloadOnly is the bare payload, as FR-005's sketch publishes it: a subscriber can neither resume nor recognise a copy.
 func PayloadOnly(dst []byte, d *Delivery) []byte { return append(dst, d.Payload...) }
 
-// CloudEvent is the structured JSON form of CloudEvents 1.0: id is the event id, source the bounded context, type the topic, subject
-// the aggregate ("Order/42", or the id alone), time the moment it occurred if that is known. Extensions: sequence (a decimal string, if the row has one), partitionkey (the ordering key),
-// tenantid, schemaid and schemaversion, and traceparent if the metadata has one.
+// CloudEvent is the structured JSON form of CloudEvents 1.0: id is the event id, source the bounded context (a
+// URI-reference: what is none is percent-encoded), type the topic, subject the aggregate ("Order/42", or the id alone),
+// time the moment it occurred if that is known. Extensions: sequence (19 decimal digits, so that text sorts as numbers
+// do, if the row has a number), partitionkey (the ordering key), tenantid, schemaid, schemaversion (if the table has
+// one), and the metadata.
+//
+// Metadata travels whole. A member becomes an extension attribute of its own name where CloudEvents allows it: a name of
+// 1 to 20 lower-case letters and digits that means nothing else; a value that is a boolean, an integer of 32 bits, or a
+// string without control characters. The others are one attribute, metadata: a string that holds them as a JSON object.
 //
 // It is written by hand because the generic encoder was the largest part of the relay's CPU; the tests decode it with encoding/json.
 func CloudEvent(dst []byte, d *Delivery) []byte {
 	dst = append(dst, `{"specversion":"1.0","id":"`...)
 	dst = appendUUID(dst, d.ID)
 	dst = append(dst, `","source":`...)
-	dst = appendString(dst, d.Source)
+	dst = appendString(dst, uriReference(d.Source))
 	dst = append(dst, `,"type":`...)
 	dst = appendString(dst, d.Topic)
 	if d.AggregateID != "" {
@@ -56,9 +61,9 @@ func CloudEvent(dst []byte, d *Delivery) []byte {
 		dst = append(dst, '"')
 	}
 	dst = append(dst, `,"datacontenttype":"application/json"`...)
-	if d.Sequence != 0 {
+	if d.Sequence > 0 {
 		dst = append(dst, `,"sequence":"`...)
-		dst = strconv.AppendInt(dst, d.Sequence, 10)
+		dst = appendPadded(dst, d.Sequence)
 		dst = append(dst, '"')
 	}
 	if d.AggregateID != "" {
@@ -72,29 +77,27 @@ func CloudEvent(dst []byte, d *Delivery) []byte {
 	if d.SchemaID != "" {
 		dst = append(dst, `,"schemaid":`...)
 		dst = appendString(dst, d.SchemaID)
+	}
+	if d.SchemaVersion != 0 {
 		dst = append(dst, `,"schemaversion":`...)
 		dst = strconv.AppendInt(dst, int64(d.SchemaVersion), 10)
 	}
-	if tp := traceparent(d.RawMetadata); tp != "" {
-		dst = append(dst, `,"traceparent":`...)
-		dst = appendString(dst, tp)
-	}
+	dst = appendMetadata(dst, d.RawMetadata)
 	dst = append(dst, `,"data":`...)
 	dst = append(dst, d.Payload...)
 	return append(dst, '}')
 }
 
-func traceparent(metadata json.RawMessage) string {
-	if !bytes.Contains(metadata, []byte(`"traceparent"`)) {
-		return "" // most have none: do not parse for nothing
+// appendPadded appends n, which is positive, with as many digits as the largest has: the sequence extension demands values
+// whose order is that of their text.
+func appendPadded(dst []byte, n int64) []byte {
+	const digits = 19
+	var text [digits]byte
+	for i := digits - 1; i >= 0; i-- {
+		text[i] = byte('0' + n%10)
+		n /= 10
 	}
-	var m struct {
-		Traceparent string `json:"traceparent"`
-	}
-	if json.Unmarshal(metadata, &m) != nil {
-		return "" // not an object of that shape: the trace is a courtesy, the event is not
-	}
-	return m.Traceparent
+	return append(dst, text[:]...)
 }
 
 func appendUUID(dst []byte, id [16]byte) []byte {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,7 +110,7 @@ func buildsCloudEvent(t *testing.T, s *suite) {
 	to, messages := s.Listen(t)
 	d := s.newEvent(t, to, "42")
 	d.Payload = json.RawMessage(`{"total": "12 €"}`)
-	d.RawMetadata = json.RawMessage(`{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`)
+	d.RawMetadata = json.RawMessage(`{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","user_id":7}`)
 	s.deliver(t, d)
 	var got map[string]any
 	if err := json.Unmarshal(receive(t, messages), &got); err != nil {
@@ -121,8 +122,8 @@ func buildsCloudEvent(t *testing.T, s *suite) {
 	}
 	for name, want := range map[string]any{
 		"specversion": "1.0", "id": d.ID.String(), "source": "orders", "type": "order.placed", "subject": "Order/42",
-		"datacontenttype": "application/json", "sequence": strconv.FormatInt(d.Sequence, 10), "partitionkey": "42", "tenantid": "acme",
-		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"datacontenttype": "application/json", "sequence": fmt.Sprintf("%019d", d.Sequence), "partitionkey": "42", "tenantid": "acme",
+		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "metadata": `{"user_id":7}`,
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)

@@ -261,7 +261,7 @@ func makesOneCloudEvent(t *testing.T, s *storeSuite) {
 		for i, record := range records {
 			d := logged[i].Delivery()
 			got, want := string(outbox.CloudEvent(nil, &d)), string(outbox.CloudEvent(nil, &outbox.Delivery{Record: record}))
-			if got != want || !strings.Contains(got, fmt.Sprintf(`"sequence":"%d"`, i+1)) || !strings.Contains(got, `"tenantid":"acme"`) {
+			if got != want || !strings.Contains(got, fmt.Sprintf(`"sequence":"%019d"`, i+1)) || !strings.Contains(got, `"tenantid":"acme"`) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		}

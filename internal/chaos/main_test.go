@@ -16,11 +16,11 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// Settings of `make chaos` and `make soak`. Without them the table runs with its shortest times and the soak for 20 seconds.
+// Settings of `make chaos` and `make soak`. Without them the core of the table runs, with its shortest times.
 var (
 	seed  = flag.Uint64("seed", 0, "seed of all choices; 0 chooses one")
-	long  = flag.Bool("long", false, "let the faults that last run for their full time")
-	lasts = flag.Duration("soak", 0, "how long the soak lasts (20s)")
+	long  = flag.Bool("long", false, "strike all faults, and let those that last run for their full time")
+	lasts = flag.Duration("soak", 0, "how long the soak lasts; 0: it does not run")
 )
 
 func TestMain(m *testing.M) {
@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 		_ = flag.Set(parallel.Name, "5") // a number is what it wants
 	}
 	testenv.Main(m)
+	if n := leftOut.Load(); n > 0 {
+		fmt.Printf("%d faults were not struck: make chaos strikes all\n", n)
+	}
 	_ = os.RemoveAll(binaryDir) // a temporary directory, or none
 }
 

@@ -28,7 +28,7 @@ var postgresFaults = []fault{
 	{name: "postgres-open-transaction", postgres: own, strike: openTransaction},
 	{name: "postgres-failover-to-lagging", postgres: own, strike: failover},
 	{name: "postgres-failover-under-load", postgres: own, load: load{perSecond: 1000, keys: 200, events: 9}, strike: failoverUnderLoad},
-	{name: "postgres-snapshot-held", heavy: true, postgres: own, strike: snapshotHeld},
+	{name: "postgres-snapshot-held", postgres: own, strike: snapshotHeld},
 }
 
 func backendsTerminated(w *world) (struck int) {

@@ -17,10 +17,10 @@ var twoThousand = load{producers: 6, perSecond: 2000, keys: 500, events: 39}
 
 var scaleFaults = []fault{
 	{name: "relays-8-rolling-restart", postgres: crowd, load: twoThousand, strike: rolling(8)},
-	{name: "relays-50-rolling-restart", heavy: true, postgres: crowd, load: twoThousand, strike: rolling(50)},
-	{name: "keys-1000000", heavy: true, strike: manyKeys},
-	{name: "key-of-1000000-events", heavy: true, strike: oneKey},
-	{name: "payload-200-mb", heavy: true, strike: oneHugePayload},
+	{name: "relays-50-rolling-restart", postgres: crowd, load: twoThousand, strike: rolling(50)},
+	{name: "keys-1000000", strike: manyKeys},
+	{name: "key-of-1000000-events", strike: oneKey},
+	{name: "payload-200-mb", strike: oneHugePayload},
 	{name: "relay-starved", strike: starved},
 }
 

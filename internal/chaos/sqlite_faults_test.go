@@ -23,7 +23,6 @@ func TestSQLiteFaults(t *testing.T) {
 		root   bool
 		disk   func(*testing.T) (dir string, fill func() (func() error, error))
 		strike func(*file, func() (func() error, error)) (struck int)
-		heavy  bool // as in fault
 	}{
 		{name: "sqlite-disk-full", root: true, disk: smallDisk, strike: fileDiskFull},
 		{name: "sqlite-long-reader", strike: longReader},
@@ -32,9 +31,9 @@ func TestSQLiteFaults(t *testing.T) {
 		{name: "sqlite-shm-deleted", strike: removed("-shm")},
 		{name: "sqlite-wal-deleted", strike: removed("-wal")},
 		{name: "sqlite-wal-and-shm-deleted", strike: removed("-wal", "-shm")},
-		{name: "sqlite-producer-beside-8-relays", strike: crowded, heavy: true},
+		{name: "sqlite-producer-beside-8-relays", strike: crowded},
 	} {
-		if fault.heavy && onlyInChaos(fault.name) {
+		if left(fault.name) {
 			continue
 		}
 		if fault.root && os.Getuid() != 0 {

@@ -19,6 +19,9 @@ func kills(short, all int) int {
 // has done something, and started again.
 func TestSQLiteKills(t *testing.T) {
 	t.Parallel()
+	if left("sqlite-kills") {
+		return
+	}
 	f := newFile(t, "sqlite-kills", t.TempDir())
 	programs := []*player{f.play(roleLibrary), f.play(rolePlain)}
 	roles := []string{roleLibrary, rolePlain}
@@ -61,7 +64,7 @@ func (f *file) moment(count func() int) {
 // again; nothing else does.
 func TestSQLiteKillsOfOneProcess(t *testing.T) {
 	t.Parallel()
-	if onlyInChaos("sqlite-kills-of-one") {
+	if left("sqlite-kills-of-one") {
 		return
 	}
 	f := newFile(t, "sqlite-kills-of-one", t.TempDir())

@@ -26,6 +26,9 @@ var streamFaults = []streamFault{
 func TestStreamChaos(t *testing.T) {
 	t.Parallel()
 	for _, f := range streamFaults {
+		if left(f.name) {
+			continue
+		}
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStreaming(t, f)

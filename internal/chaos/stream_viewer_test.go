@@ -216,7 +216,7 @@ func same(want logged, got seen) error {
 	if err := json.Unmarshal([]byte(got.data), &e); err != nil {
 		return fmt.Errorf("event %d: %w", got.seq, err)
 	}
-	if e.ID != want.id || e.Type != want.of || got.of != want.of || e.Sequence != strconv.FormatInt(want.seq, 10) || string(e.Data) != want.payload {
+	if e.ID != want.id || e.Type != want.of || got.of != want.of || e.Sequence != fmt.Sprintf("%019d", want.seq) || string(e.Data) != want.payload {
 		return fmt.Errorf("event %d is %s %s, the log has %+v", got.seq, got.of, got.data, want)
 	}
 	return nil

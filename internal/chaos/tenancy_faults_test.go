@@ -42,7 +42,7 @@ var tenancyFaults = []struct {
 func TestTenancyChaos(t *testing.T) {
 	t.Parallel()
 	for _, f := range tenancyFaults {
-		if onlyInChaos(f.name) {
+		if left(f.name) {
 			continue
 		}
 		t.Run(f.name, func(t *testing.T) {

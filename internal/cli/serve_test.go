@@ -216,7 +216,7 @@ func testServeWithoutRedis(t *testing.T, e env) {
 	follow.await(follow.out, "RUN_STARTED")
 	began := time.Now()
 	g.append(run, 3)
-	follow.await(follow.out, `"sequence":"4"`)
+	follow.await(follow.out, `"sequence":"0000000000000000004"`)
 	t.Logf("without Redis an event was there after %s", time.Since(began).Round(time.Millisecond))
 
 	if err := redis.Restart(); err != nil {

@@ -244,7 +244,7 @@ func (r *record) same(want entry, got received, payloadOnly bool) error {
 		if err := json.Unmarshal([]byte(data), &m); err != nil {
 			return fmt.Errorf("event %d: %w", got.seq, err)
 		}
-		if m.ID != want.id || m.Type != want.of || m.Sequence != strconv.FormatInt(want.seq, 10) || m.Source != "crawl_outbox" {
+		if m.ID != want.id || m.Type != want.of || m.Sequence != fmt.Sprintf("%019d", want.seq) || m.Source != "crawl_outbox" {
 			return fmt.Errorf("event %d is %s, the table has %+v", got.seq, data, want)
 		}
 		data = string(m.Data)

@@ -264,7 +264,7 @@ func TestStreamOfCopiesAndForgeries(t *testing.T) {
 		if page, err = gateway.Log(s.store, 6).Page(t.Context(), crawl.DefaultTenant, run, top-1, 1); err != nil || len(page) != 1 {
 			t.Fatalf("%d events, %v", len(page), err)
 		}
-		for _, text := range []string{one, string(page[0].Event), string(page[0].Event), strings.Replace(one, `"sequence":"1"`, fmt.Sprintf(`"sequence":"%d"`, top+1000), 1), "nonsense", "{}",
+		for _, text := range []string{one, string(page[0].Event), string(page[0].Event), strings.Replace(one, `"sequence":"0000000000000000001"`, fmt.Sprintf(`"sequence":"%019d"`, top+1000), 1), "nonsense", "{}",
 			forged(run, top+1, crawl.ActionExecuted), forged(run, top+1, crawl.RunCompleted), forged(run, top+2, crawl.RunFailed)} {
 			s.command(t, "PUBLISH", "run:"+run.String(), text)
 		}
