@@ -80,7 +80,7 @@ type cloudEvent struct {
 func complete(t *testing.T, e env, run string, lines []string) {
 	t.Helper()
 	for i, line := range lines {
-		if ev := decode[cloudEvent](t, line); ev.Sequence != fmt.Sprint(i+1) || ev.Subject != run {
+		if ev := decode[cloudEvent](t, line); ev.Sequence != fmt.Sprintf("%019d", i+1) || ev.Subject != run {
 			t.Fatalf("line %d is %s", i+1, line)
 		}
 	}

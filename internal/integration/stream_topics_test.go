@@ -161,7 +161,7 @@ func TestStreamOfTopics(t *testing.T) {
 	for run, want := range map[uuid.UUID]int{first: 32, second: 11} {
 		got := b.runs[run.String()]
 		for i, seq := range got {
-			if seq != fmt.Sprint(i+1) {
+			if seq != fmt.Sprintf("%019d", i+1) {
 				t.Errorf("run %s: place %d has event %s", run, i, seq)
 			}
 		}
