@@ -51,6 +51,10 @@ func TestLargeEvent(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			got := sink.Publish(ctx, batch)
+			// On a slow machine a server that is well may answer the sink's question too late. A relay then tries again, all in order.
+			for ctx.Err() == nil && slices.ContainsFunc(got, isUnavailable) {
+				got = sink.Publish(ctx, batch)
+			}
 			sent := 0
 			for i, res := range got {
 				switch {
@@ -71,6 +75,11 @@ func TestLargeEvent(t *testing.T) {
 			}
 		})
 	}
+}
+
+func isUnavailable(res outbox.Result) bool {
+	class, _ := outbox.Classify(res.Err)
+	return res.Err != nil && class == outbox.ClassUnavailable && !errors.Is(res.Err, outbox.ErrNotAttempted)
 }
 
 func wantBlamed(t *testing.T, res outbox.Result, says ...string) {
