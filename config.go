@@ -14,6 +14,7 @@ type RelayConfig struct {
 	Name        string   // the table's name in logs and metrics ("outbox")
 	Instance    string   // what this relay calls itself among the table's others, for people (host name and process id)
 	Destination Template // where events without Destinations go ({topic})
+	Envelope    Envelope // what the table's messages are (the sink's)
 	// Reserved tells whether a destination belongs to another table, whose readers would take the event for one of theirs. An event that would go there is dead at
 	// once, all of it. It must be quick, and safe for concurrent use (nil: none is reserved).
 	Reserved func(destination string) bool

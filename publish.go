@@ -11,8 +11,17 @@ import (
 // Delivery is one event for one destination: what a Sink is handed.
 type Delivery struct {
 	*Record
-	Destination string // channel, topic, subject, queue or URL
-	Origin      uint64 // hash that names the database and table the event comes from; sinks make it part of their duplicate key
+	Destination string   // channel, topic, subject, queue or URL
+	Envelope    Envelope // of its table; nil: the sink's own
+	Origin      uint64   // hash that names the database and table the event comes from; sinks make it part of their duplicate key
+}
+
+// AppendMessage appends what subscribers receive: by the delivery's own envelope, or by the sink's.
+func (d *Delivery) AppendMessage(dst []byte, sinks Envelope) []byte {
+	if d.Envelope != nil {
+		return d.Envelope(dst, d)
+	}
+	return sinks(dst, d)
 }
 
 // Result is a Sink's answer for one Delivery. A nil Err means delivered, as far as that sink promises anything.
@@ -58,7 +67,7 @@ func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner
 			continue
 		}
 		for _, d := range destinations {
-			batch = append(batch, Delivery{Record: rec, Destination: d, Origin: origin})
+			batch = append(batch, Delivery{Record: rec, Destination: d, Envelope: r.cfg.Envelope, Origin: origin})
 			owner = append(owner, i)
 		}
 	}

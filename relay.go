@@ -25,6 +25,7 @@ type Relay struct {
 	keeper  *leaseKeeper
 	workers []*worker
 	tally   tally
+	causes  causes
 	origin  atomic.Uint64 // of all its deliveries
 }
 
@@ -291,6 +292,9 @@ func (w *worker) deliver(hardStop context.Context, pass *ticket, lanes []Lane, u
 	t3 := time.Now()
 	for _, o := range refused {
 		held.hold(o.Record)
+	}
+	if settled.Retried+settled.Dead > 0 {
+		w.logFailures(v.outcomes)
 	}
 
 	b := BatchReport{

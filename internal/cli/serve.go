@@ -33,8 +33,8 @@ unless --http, and --public-url if there is one, are addresses that only this ma
 does not buffer responses, and name its address in --public-url.
 
 A run's events are published where --destination sends those of crawl_outbox (run:{key}), a topic's where it sends those of
-outbox_events ({topic}). The gateway listens there, so it needs the relay's --destination if that is not the default, and --envelope
-cloudevents: of bare payloads it cannot show topics, and runs only a moment later.
+outbox_events ({topic}). The gateway listens there, so it needs the relay's --destination if that is not the default, and its
+--envelope: of tables with bare payloads it cannot show topics.
 
 Stopping: SIGTERM or Ctrl-C closes the API's address, lets requests finish, ends the streams spread over --stream-drain (clients
 connect again and go on where they were), gives up the worker's runs and the relay's lanes after the step and the batch in flight, and

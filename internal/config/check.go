@@ -130,10 +130,13 @@ func (c *Config) checkServing(problems *Error) {
 		d     time.Duration
 		least time.Duration
 	}{{"poll-min", c.PollMin, time.Millisecond}, {"poll-max", c.PollMax, time.Millisecond}, {"lease-ttl", c.LeaseTTL, time.Second},
-		{"backoff-base", c.BackoffBase, time.Millisecond}, {"backoff-cap", c.BackoffCap, c.BackoffBase}} {
+		{"backoff-cap", c.BackoffCap, c.BackoffBase}} {
 		if f.d < f.least {
 			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
 		}
+	}
+	if c.BackoffBase != 0 && c.BackoffBase < time.Millisecond {
+		problems.add("backoff-base is %s, must be 1ms or more, or 0 for the tables' defaults: %s", c.BackoffBase, set("backoff-base"))
 	}
 	if c.BackoffFactor < 1 {
 		problems.add("backoff-factor is %g, must be 1 or more: %s", c.BackoffFactor, set("backoff-factor"))
@@ -146,7 +149,7 @@ func (c *Config) checkServing(problems *Error) {
 	if c.PollMin > c.PollMax {
 		problems.add("poll-min (%s) is above poll-max (%s): %s", c.PollMin, c.PollMax, set("poll-max"))
 	}
-	if _, err := outbox.ParseEnvelope(c.Envelope); err != nil {
+	if _, _, err := c.envelopes(); err != nil {
 		problems.add("envelope: %v: %s", err, set("envelope"))
 	}
 	c.checkListen(problems)

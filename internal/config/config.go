@@ -95,7 +95,7 @@ func Relay() *pflag.FlagSet {
 	fs.StringSlice("table", nil, "`tables` to serve (default: those of outbox_events, event_outbox and crawl_outbox that exist, and every mapped one)")
 	fs.StringToString("destination", nil, "`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default run:{key} for crawl_outbox, {topic} for others)")
 	fs.Lookup("destination").DefValue = "" // or --help adds "(default [])"
-	fs.String("envelope", "cloudevents", "`form` of what a subscriber receives: cloudevents, or payload for the bare payload")
+	fs.String("envelope", "cloudevents", "`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a single table as TABLE=FORM, after a comma")
 	fs.Int("workers", 2, "`loops` that share a table's lanes: one publishes while another works in the database")
 	fs.Int("batch", 1000, "most `events` in one claim, publish and settle")
 	fs.Int("batch-bytes", 8<<20, "most `bytes` of payload in a batch (a single larger event still goes)")
@@ -103,7 +103,8 @@ func Relay() *pflag.FlagSet {
 	fs.Duration("poll-max", 200*time.Millisecond, "`pause` that an idle relay's polling grows to; what an event waits if its wake-up is lost")
 	fs.Duration("lease-ttl", 10*time.Second, "how `long` the lanes of a relay that died stay reserved for it")
 	fs.Int("max-attempts", 0, "failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for others)")
-	fs.Duration("backoff-base", 5*time.Second, "`wait` after an event's first failed attempt; it grows with each further one, give or take a fifth")
+	fs.Duration("backoff-base", 0, "`wait` after an event's first failed attempt; it grows with each further one, give or take a fifth (default 200ms for crawl_outbox, 5s for others)")
+	fs.Lookup("backoff-base").DefValue = "" // or --help adds "(default 0s)"
 	fs.Float64("backoff-factor", 2, "how many `times` longer each further wait is")
 	fs.Duration("backoff-cap", 15*time.Minute, "longest `wait` between attempts")
 	fs.Int("recovery-rate", 20_000, "most `events` a second after Redis was away for 5s or more, until what had gathered is delivered; 0: as many as possible")

@@ -64,7 +64,7 @@ func mapped(where string, entries []any, problems *Error) (tables []Table) {
 				problems.add("%s: like: there is no table %q: it is one of %s", at, m.Like, names(builtin()))
 				continue
 			}
-			t.Destination, t.MaxAttempts = base.Destination, base.MaxAttempts
+			t.Destination, t.MaxAttempts, t.BackoffBase = base.Destination, base.MaxAttempts, base.BackoffBase
 			m = mappedTable{Layout: base.Layout}
 			decode(entry, &m) // once more, over the base
 		}

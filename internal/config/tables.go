@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -11,20 +12,21 @@ import (
 // Table is an outbox table with what its relay needs to know.
 type Table struct {
 	Layout      tables.Layout
-	Destination string // template
-	MaxAttempts int    // 0: the relay's default
-	Required    bool   // asked for by name or mapped, so its absence is an error; others are served where they exist
+	Destination string        // template
+	MaxAttempts int           // 0: the relay's default
+	BackoffBase time.Duration // 0: the relay's default
+	Required    bool          // asked for by name or mapped, so its absence is an error; others are served where they exist
 }
 
 // Name is the table's name, as in --table.
 func (t Table) Name() string { return t.Layout.Table }
 
-// builtin are the tables of the migration sets. The three attempts are FR-005's.
+// builtin are the tables of the migration sets. The three attempts are FR-005's, and so is the pause of one poll before the next.
 func builtin() []Table {
 	return []Table{
 		{Layout: tables.OutboxEvents(), Destination: "{topic}"},
 		{Layout: tables.EventOutbox(), Destination: "{topic}"},
-		{Layout: tables.CrawlOutbox(), Destination: "run:{key}", MaxAttempts: 3},
+		{Layout: tables.CrawlOutbox(), Destination: "run:{key}", MaxAttempts: 3, BackoffBase: 200 * time.Millisecond},
 	}
 }
 
@@ -79,6 +81,9 @@ func (c Config) Tables() ([]Table, error) {
 		}
 		if c.MaxAttempts != 0 {
 			served[i].MaxAttempts = c.MaxAttempts
+		}
+		if c.BackoffBase != 0 {
+			served[i].BackoffBase = c.BackoffBase
 		}
 	}
 	return served, problems.orNil()

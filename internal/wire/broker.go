@@ -50,11 +50,7 @@ func openBroker(cfg config.Config) (broker, error) {
 	if !cfg.Serve.Memory {
 		return redisBroker{cfg}, nil
 	}
-	envelope, err := outbox.ParseEnvelope(cfg.Envelope)
-	if err != nil {
-		return nil, err
-	}
-	return memoryBroker{memory.New(memory.Config{Window: window(cfg), Envelope: envelope})}, nil
+	return memoryBroker{memory.New(memory.Config{Window: window(cfg)})}, nil
 }
 
 // redisBroker is Redis Pub/Sub.
@@ -65,11 +61,7 @@ func (b redisBroker) name() string { return "Redis " + config.MaskRedis(b.cfg.Re
 func (b redisBroker) attr() slog.Attr { return slog.String("redis", config.MaskRedis(b.cfg.Redis)) }
 
 func (b redisBroker) sink(ctx context.Context) (brokerSink, error) {
-	envelope, err := outbox.ParseEnvelope(b.cfg.Envelope)
-	if err != nil {
-		return nil, err
-	}
-	s, err := redispubsub.Open(ctx, b.cfg.Redis, redispubsub.Config{Window: window(b.cfg), Prefix: b.cfg.DedupPrefix, Envelope: envelope})
+	s, err := redispubsub.Open(ctx, b.cfg.Redis, redispubsub.Config{Window: window(b.cfg), Prefix: b.cfg.DedupPrefix})
 	if err == nil {
 		return s, nil
 	}

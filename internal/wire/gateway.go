@@ -126,13 +126,10 @@ func (a *api) hub(store crawl.Store, live stream.Live) (*stream.Hub, error) {
 	return stream.New(gateway.Log(store, a.cfg.Serve.APIConns/2), live, stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
 }
 
-// bare tells whether messages arrive without their CloudEvent. What they say of themselves is then a client's word.
-func (a *api) bare() bool { return a.cfg.Envelope == "payload" }
-
 func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*gateway.Gateway, error) {
 	s := a.cfg.Serve
 	cfg := gateway.Config{
-		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxWaiting: s.RunLimitTenant}), Hub: hub, RunsOnly: a.bare(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
+		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxWaiting: s.RunLimitTenant}), Hub: hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
 			Heartbeat: s.StreamHeartbeat, MaxAge: s.StreamMaxAge, DrainWindow: s.StreamDrain,
 			MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant, MaxPerRun: s.StreamLimitRun,

@@ -118,8 +118,12 @@ func (r *relay) serve(ctx context.Context, db Database, sink brokerSink, tables 
 func (r *relay) build(t served, sink outbox.Sink, observer outbox.Observer) (*outbox.Relay, error) {
 	cfg := outbox.RelayConfig{
 		Name: t.Name(), Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes, PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax,
-		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: r.cfg.BackoffBase, Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
+		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: t.BackoffBase, Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
 		Policies: r.cfg.Policies(t.Name()), Breaker: r.breaker, RecoveryRate: r.cfg.RecoveryRate, Logger: r.log, Observer: observer,
+	}
+	var err error
+	if cfg.Envelope, err = r.cfg.EnvelopeOf(t.Name()); err != nil {
+		return nil, err
 	}
 	if cfg.RecoveryRate == 0 {
 		cfg.RecoveryRate = -1 // the setting's "as many as possible"; the relay's zero is its default

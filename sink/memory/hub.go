@@ -103,7 +103,7 @@ func (h *Hub) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Res
 			}
 			break
 		}
-		message = h.envelope(message[:0], &batch[i])
+		message = batch[i].AppendMessage(message[:0], h.envelope)
 		results[i] = h.deliver(&batch[i], message)
 	}
 	return results

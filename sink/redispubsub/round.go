@@ -156,7 +156,7 @@ func (c *call) add(buf []byte, i, lane int, d *outbox.Delivery, envelope outbox.
 	channel := len(buf)
 	buf = append(buf, d.Destination...)
 	message := len(buf)
-	buf = envelope(buf, d)
+	buf = d.AppendMessage(buf, envelope)
 	c.pieces = append(c.pieces, buf[at:channel], buf[channel:message], buf[message:])
 	c.size += len(buf) - at
 	return buf
