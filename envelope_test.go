@@ -130,7 +130,7 @@ func TestSourceIsURIReference(t *testing.T) {
 		"https://shop.example:8080/a%20b?c=d#e": "https://shop.example:8080/a%20b?c=d#e", "http://[::1]:80/": "http://[::1]:80/",
 		"Order Service": "Order%20Service", "shöp": "sh%C3%B6p", "100%": "100%25", "%zz": "%25zz", "1:x": "1%3Ax", ":x": "%3Ax",
 		"http://[::1": "http%3A//%5B%3A%3A1", "a[0]": "a%5B0%5D", "http://[::1]/[": "http%3A//%5B%3A%3A1%5D/%5B",
-		"a#b#c": "a%23b%23c", "//a b/c": "%2F%2Fa%20b%2Fc", "a\x00": "a%00", "<x>": "%3Cx%3E", "": "",
+		"a#b#c": "a%23b%23c", "//a b/c": "%2F%2Fa%20b%2Fc", "a\x00": "a%00", "<x>": "%3Cx%3E", "//": "%2F%2F", "#": "%23", "": "",
 	} {
 		if got := uriReference(source); got != want || !isURIReference(got) {
 			t.Errorf("%q becomes %q, want %q", source, got, want)

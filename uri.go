@@ -47,7 +47,7 @@ func isURIReference(s string) bool {
 		}
 	}
 	u, err := url.Parse(s)
-	if err != nil || strings.Count(s, "#") > 1 {
+	if err != nil || strings.Count(s, "#") > 1 || u.String() == "" { // two slashes and nothing after them, which decoders lose
 		return false
 	}
 	// Brackets are for an address in the host, and nowhere else.

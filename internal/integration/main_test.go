@@ -101,6 +101,7 @@ func (w *world) relay(t *testing.T, env []string, args ...string) *exec.Cmd {
 // message is one CloudEvent as a subscriber received it.
 type message struct {
 	Channel  string          `json:"-"`
+	Version  string          `json:"specversion"`
 	ID       string          `json:"id"`
 	Type     string          `json:"type"`
 	Subject  string          `json:"subject"`
@@ -109,6 +110,7 @@ type message struct {
 	Tenant   string          `json:"tenantid"`
 	Data     json.RawMessage `json:"data"`
 	At       time.Time       `json:"-"`
+	Text     string          `json:"-"` // all of it
 }
 
 // subscriber records every message of every channel, in the order of arrival.
@@ -141,9 +143,11 @@ func subscribe(t *testing.T, server *testenv.Redis) *subscriber {
 			if !ok {
 				continue
 			}
-			event := message{Channel: m.Channel, At: time.Now()}
-			if err := json.Unmarshal([]byte(m.Payload), &event); err != nil {
+			event := message{Channel: m.Channel, At: time.Now(), Text: m.Payload}
+			if err := json.Unmarshal([]byte(m.Payload), &event); err != nil || event.Version == "" {
 				event.Data = json.RawMessage(m.Payload) // the bare payload
+			} else if err := conforms(m.Payload); err != nil {
+				t.Errorf("message %s: %v", m.Payload, err)
 			}
 			s.mu.Lock()
 			s.messages = append(s.messages, event)
