@@ -53,7 +53,7 @@ func newWorld(t *testing.T, f fault) *world {
 	w := &world{t: t, rng: choices(f.name), began: time.Now(), maxAge: f.maxAge}
 	url := ""
 	if f.postgres == nil {
-		url = testenv.Database(t)
+		url = testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
 	} else {
 		server, err := testenv.StartPostgres(t.Context(), *f.postgres)
 		if err != nil {

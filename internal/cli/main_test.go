@@ -213,11 +213,7 @@ func (p *process) await(s *stream, text string) string {
 // migrated returns the environment of a new database with all tables, and no Redis.
 func migrated(t *testing.T) env {
 	t.Helper()
-	e := env{t: t, database: testenv.Database(t)}
-	if err := migrations.Up(t.Context(), e.database); err != nil {
-		t.Fatal(err)
-	}
-	return e
+	return env{t: t, database: testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })}
 }
 
 // onStores runs a test of what is the same whatever the database: once on each, with all tables and no Redis.

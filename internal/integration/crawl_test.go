@@ -27,10 +27,7 @@ type crawlWorld struct {
 
 func newCrawlWorld(t *testing.T) *crawlWorld {
 	t.Helper()
-	w := &crawlWorld{world: &world{url: testenv.Database(t)}}
-	if err := migrations.Up(t.Context(), w.url, migrations.Sets...); err != nil {
-		t.Fatal(err)
-	}
+	w := &crawlWorld{world: &world{url: migrated(t)}}
 	if err := migrations.ApplyRoles(t.Context(), w.url); err != nil {
 		t.Fatal(err)
 	}

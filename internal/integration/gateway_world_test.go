@@ -55,7 +55,7 @@ func (l *lockedBuffer) String() string {
 // newAPI serves the API with authentication, as a token of tenant shop with all scopes. It uses the database as the gateway's role.
 func newAPI(t *testing.T, change ...func(*gateway.Config)) *webAPI {
 	t.Helper()
-	return newAPIIn(t, testenv.Database(t), change...)
+	return newAPIIn(t, migrated(t), change...)
 }
 
 func newAPIIn(t *testing.T, database string, change ...func(*gateway.Config)) *webAPI {

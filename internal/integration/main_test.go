@@ -50,7 +50,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldIn(t, testenv.Database(t))
+	return newWorldIn(t, migrated(t))
+}
+
+// migrated is a new database with all tables.
+func migrated(t *testing.T) string {
+	t.Helper()
+	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
 }
 
 // newWorldIn is newWorld in a database that exists.

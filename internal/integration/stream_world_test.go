@@ -23,7 +23,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	"github.com/outboxrelay/outbox/stream"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -39,10 +38,7 @@ type streams struct {
 
 func newStreams(t *testing.T) *streams {
 	t.Helper()
-	s := &streams{world: &world{url: testenv.Database(t), redis: testenv.RedisServer(t)}}
-	if err := migrations.Up(t.Context(), s.url, migrations.Sets...); err != nil {
-		t.Fatal(err)
-	}
+	s := &streams{world: &world{url: migrated(t), redis: testenv.RedisServer(t)}}
 	cfg, err := pgxpool.ParseConfig(s.url)
 	if err != nil {
 		t.Fatal(err)

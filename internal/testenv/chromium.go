@@ -31,7 +31,7 @@ func StartChromium(ctx context.Context) (*Chromium, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start chromium: %w", err)
 	}
-	s, err := newServer("chromium", syscall.SIGKILL)
+	s, err := newServer("chromium", "", syscall.SIGKILL)
 	if err != nil {
 		return nil, err
 	}

@@ -60,9 +60,22 @@ func serverUser() (*syscall.Credential, error) {
 // maxSocketPath is the longest Unix socket path that works everywhere: Linux takes 107 bytes, macOS 103.
 const maxSocketPath = 103
 
-// privateDir makes the directory of one server, owned by the server's user and closed to others.
-func privateDir(owner *syscall.Credential) (string, error) {
-	parent := os.TempDir()
+// memoryDir is a directory in memory, or "" where there is none with room for the databases of a test binary. Making a
+// database and dropping it again took 90 ms there, and 490 on a disk (measured).
+func memoryDir() string {
+	const dir, room = "/dev/shm", 2 << 30
+	var disk syscall.Statfs_t
+	if syscall.Statfs(dir, &disk) != nil || uint64(disk.Bavail)*uint64(disk.Bsize) < room {
+		return ""
+	}
+	return dir
+}
+
+// privateDir makes the directory of one server within parent (os.TempDir), owned by the server's user and closed to others.
+func privateDir(parent string, owner *syscall.Credential) (string, error) {
+	if parent == "" {
+		parent = os.TempDir()
+	}
 	if len(filepath.Join(parent, "outbox-1234567890", ".s.PGSQL.12345")) > maxSocketPath {
 		parent = "/tmp" // macOS and CI systems have long ones
 	}

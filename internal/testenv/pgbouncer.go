@@ -34,7 +34,7 @@ func StartPgBouncer(ctx context.Context, behind *Postgres, settings map[string]s
 	if err != nil {
 		return nil, fmt.Errorf("start pgbouncer: %w", err)
 	}
-	s, err := newServer("pgbouncer", syscall.SIGKILL)
+	s, err := newServer("pgbouncer", "", syscall.SIGKILL)
 	if err != nil {
 		return nil, err
 	}

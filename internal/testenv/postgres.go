@@ -26,6 +26,8 @@ type PostgresConfig struct {
 	SmallDisk int
 	// Clock lets SetClock move the server's clock. Needs libfaketime.
 	Clock bool
+
+	inMemory bool // the data are kept in memory if there is room for them
 }
 
 // Postgres is a running private PostgreSQL server. Its methods may be called from several goroutines.
@@ -47,7 +49,11 @@ func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error
 	if initdb, err = filepath.EvalSymlinks(initdb); err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}
-	s, err := newServer("postgres", syscall.SIGQUIT)
+	parent := ""
+	if config.inMemory {
+		parent = memoryDir()
+	}
+	s, err := newServer("postgres", parent, syscall.SIGQUIT)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +115,9 @@ func (p *Postgres) settings() []string {
 
 		// In files under data instead of /dev/shm, where a killed postmaster leaves them behind for ever.
 		settings["dynamic_shared_memory_type"] = "mmap"
+	}
+	if p.config.inMemory {
+		settings["max_wal_size"] = "256MB"
 	}
 	maps.Copy(settings, p.config.Settings)
 	var args []string

@@ -40,7 +40,7 @@ func StartRedis(ctx context.Context, config RedisConfig) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start redis: %w", err)
 	}
-	s, err := newServer("redis", syscall.SIGKILL)
+	s, err := newServer("redis", "", syscall.SIGKILL)
 	if err != nil {
 		return nil, err
 	}

@@ -43,13 +43,13 @@ type process struct {
 	err    error         // how it ended; to be read after exited
 }
 
-// newServer makes the private directory and the watchdog over it. From here on s.close must be called.
-func newServer(name string, last syscall.Signal) (*server, error) {
+// newServer makes the private directory, within parent, and the watchdog over it. From here on s.close must be called.
+func newServer(name, parent string, last syscall.Signal) (*server, error) {
 	user, err := serverUser()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	dir, err := privateDir(user)
+	dir, err := privateDir(parent, user)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

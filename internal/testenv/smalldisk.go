@@ -33,7 +33,7 @@ type Disk struct{ server *server }
 // SmallDisk makes a disk that is full after so many MiB. Only root may.
 func SmallDisk(t testing.TB, mib int) Disk {
 	t.Helper()
-	s, err := newServer("disk", syscall.SIGKILL)
+	s, err := newServer("disk", "", syscall.SIGKILL)
 	if err != nil {
 		t.Fatal(err)
 	}

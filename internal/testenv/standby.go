@@ -15,7 +15,7 @@ func (p *Postgres) Standby(ctx context.Context) (*Postgres, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start standby: %w", err)
 	}
-	s, err := newServer("standby", syscall.SIGQUIT)
+	s, err := newServer("standby", "", syscall.SIGQUIT)
 	if err != nil {
 		return nil, err
 	}

@@ -14,19 +14,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 // browsed returns a pool with ordinary sessions, as people use, on a migrated database.
 func browsed(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	url := testenv.Database(t)
-	if err := migrations.Up(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	pool, err := pgxpool.New(t.Context(), url)
+	pool, err := pgxpool.New(t.Context(), migratedURL(t))
 	if err != nil {
 		t.Fatal(err)
 	}

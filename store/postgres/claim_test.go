@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,13 +20,15 @@ import (
 var everything = outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20}
 
 // migrated returns a pool with relay sessions on a new database that has all migration sets.
+// migratedURL is a new database with all sets.
+func migratedURL(t *testing.T) string {
+	t.Helper()
+	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
+}
+
 func migrated(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	url := testenv.Database(t)
-	if err := migrations.Up(t.Context(), url, migrations.Sets...); err != nil {
-		t.Fatal(err)
-	}
-	pool, err := Connect(t.Context(), url, 4)
+	pool, err := Connect(t.Context(), migratedURL(t), 4)
 	if err != nil {
 		t.Fatal(err)
 	}

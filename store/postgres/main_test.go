@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,14 +21,12 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // newDatabase returns the URL of a new database with the sets applied; core if none is named.
 func newDatabase(t testing.TB, sets ...string) string {
 	t.Helper()
-	url := testenv.Database(t)
 	if len(sets) == 0 {
 		sets = []string{"core"}
 	}
-	if err := migrations.Up(t.Context(), url, sets...); err != nil {
-		t.Fatal(err)
-	}
-	return url
+	return testenv.Prepared(t, strings.Join(sets, "_"), func(ctx context.Context, url string) error {
+		return migrations.Up(ctx, url, sets...)
+	})
 }
 
 // newPool opens a pool that is closed when t ends; change may adjust its configuration.

@@ -62,8 +62,7 @@ func childCommand(t *testing.T, mode, url string) *exec.Cmd {
 // database is a new database with all sets applied, and a connection to it as superuser.
 func database(t *testing.T) (string, *pgx.Conn) {
 	t.Helper()
-	url := testenv.Database(t)
-	up(t, url)
+	url := testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
 	return url, connect(t, url)
 }
 
