@@ -34,14 +34,14 @@ The files are plain numbered SQL: outbox migrate print shows them, and golang-mi
 run them too. Connect to PostgreSQL itself: a transaction pooler loses the locks.
 
 An SQLite file that is not there yet is made by up. It has the same sets and tables; what it lacks is
-row-level security, and with it the commands roles and legacy.`,
+row-level security, and with it the commands roles, legacy and indexes.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			// Help with exit code 0 would let a deployment script believe that it has migrated.
-			return usagef("say what to do: up, down, status, print, legacy or roles")
+			return usagef("say what to do: up, down, status, print, legacy, roles or indexes")
 		},
 	}
-	cmd.AddCommand(a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(), a.migrateLegacy(), a.migrateRoles())
+	cmd.AddCommand(a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(), a.migrateLegacy(), a.migrateRoles(), a.migrateIndexes())
 	return cmd
 }
 

