@@ -29,6 +29,9 @@ type Layout struct {
 	Key      string   `koanf:"key"`       // what must stay in order, as consumers see it; empty: nothing is ordered
 	KeyScope []string `koanf:"key_scope"` // columns within whose values Key means something: tenant, aggregate type
 
+	// KeylessScope is a column within whose values rows without a key go out in their order, as long as none of them fails. Empty: they go out side by side.
+	KeylessScope string `koanf:"keyless_scope"`
+
 	AggregateType string `koanf:"aggregate_type"`
 	Tenant        string `koanf:"tenant"` // a namespace of table apps
 	App           string `koanf:"app"`    // uuid: an id of table apps, instead of Tenant
@@ -40,6 +43,7 @@ type Layout struct {
 	Sequence      string `koanf:"sequence"` // bigint: number within the key that consumers see, instead of Position; a row without one has none
 	OccurredAt    string `koanf:"occurred_at"`
 	WrittenAt     string `koanf:"written_at"`
+	TimeID        string `koanf:"time_id"`    // uuid: where there is no WrittenAt, the column whose UUIDv7 tells it (ID)
 	Generation    string `koanf:"generation"` // smallint: how often the row was replayed
 
 	// State: either a status column with its values, or a timestamp that is null until delivery, or both.
@@ -69,12 +73,13 @@ func OutboxEvents() Layout {
 	}
 }
 
-// EventOutbox is the table event_outbox of plan 05-01. Its time is read from the UUIDv7 ids.
+// EventOutbox is the table event_outbox of plan 05-01. Its time is read from the rows' UUIDv7. Rows without a key, as the plan writes them, keep
+// their order within an application: it is a FIFO.
 func EventOutbox() Layout {
 	return Layout{
 		Table: "event_outbox", ID: "event_id", Position: "position", Topic: "event_type", Payload: "payload",
-		Key: "event_key", KeyScope: []string{"app_id"},
-		App: "app_id", Generation: "generation",
+		Key: "event_key", KeyScope: []string{"app_id"}, KeylessScope: "app_id",
+		TimeID: "id", App: "app_id", Generation: "generation",
 		Status: "status", Pending: "pending", Delivered: "published", Dead: "failed", DeliveredAt: "published_at",
 		Attempts: "retry_count", NextRetryAt: "next_retry_at", LastError: "error_message", ErrorHistory: "error_history", DeliveredTo: "delivered_to",
 	}
@@ -137,7 +142,7 @@ func (l Layout) Validate() error {
 func (l Layout) Columns() map[string]string {
 	m := map[string]string{}
 	for name, column := range map[string]string{
-		"id": l.ID, "position": l.Position, "topic": l.Topic, "payload": l.Payload, "key": l.Key,
+		"id": l.ID, "position": l.Position, "topic": l.Topic, "payload": l.Payload, "key": l.Key, "keyless_scope": l.KeylessScope, "time_id": l.TimeID,
 		"aggregate_type": l.AggregateType, "tenant": l.Tenant, "app": l.App, "source": l.Source, "schema_id": l.SchemaID,
 		"schema_version": l.SchemaVersion, "destinations": l.Destinations, "metadata": l.Metadata, "sequence": l.Sequence,
 		"occurred_at": l.OccurredAt, "written_at": l.WrittenAt, "generation": l.Generation, "status": l.Status, "delivered_at": l.DeliveredAt,

@@ -113,6 +113,7 @@ type message struct {
 	Subject  string          `json:"subject"`
 	Key      string          `json:"partitionkey"`
 	Sequence string          `json:"sequence"`
+	Time     string          `json:"time"`
 	Tenant   string          `json:"tenantid"`
 	Data     json.RawMessage `json:"data"`
 	At       time.Time       `json:"-"`

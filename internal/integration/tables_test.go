@@ -185,3 +185,26 @@ func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 		t.Errorf("peak memory %d MiB, want at most 300: a claim is 8 MiB, two workers have one each", peak)
 	}
 }
+
+// Plan 05-01's rows have no key and are a FIFO: they arrive in the order of their ids, and their time is the one in the id.
+func TestEventsOfTheBusKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	app := uuid.New()
+	w.exec(t, "INSERT INTO apps (id, name, namespace) VALUES ($1, 'Acme', 'acme')", app)
+	const n = 5000
+	for i := range 5 { // as many transactions
+		w.exec(t, `INSERT INTO event_outbox (app_id, event_id, event_type, payload)
+			SELECT $1, gen_random_uuid(), 'user.signed_up', jsonb_build_object('n', n) FROM generate_series($2::int, $3::int) AS n`, app, i*n/5+1, (i+1)*n/5)
+	}
+	w.relay(t, nil, "--table", "event_outbox", "--batch", "100")
+	began := time.Now().Add(-time.Hour)
+	for i, m := range w.wait(t, n, 300*time.Millisecond) {
+		if string(m.Data) != fmt.Sprintf(`{"n": %d}`, i+1) {
+			t.Fatalf("event %d is %s", i+1, m.Data)
+		}
+		if at, err := time.Parse(time.RFC3339Nano, m.Time); err != nil || at.Before(began) || at.After(time.Now().Add(time.Minute)) {
+			t.Fatalf("event %d has time %q", i+1, m.Time)
+		}
+	}
+}

@@ -70,8 +70,11 @@ func (b *Browser) prepare(ctx context.Context) error {
 	names := browseNames{quotedLayout: q, ByColumn: q.ID, ByType: "uuid"}
 	positions := browseNames{quotedLayout: q, ByColumn: q.Position, ByType: "bigint"}
 	listed := names
-	if b.byPosition {
+	switch {
+	case b.byPosition:
 		listed = positions
+	case q.TimeID != "":
+		listed.ByColumn = q.TimeID
 	}
 	for _, s := range []struct {
 		dst  *string
@@ -100,8 +103,8 @@ func (b *Browser) Statuses() []string {
 
 // List returns a page of rows, newest first, and where the next page starts, or "" after the last.
 //
-// Newest means the highest position where an index gives that order, else the highest event id: for a UUIDv7 that is the time at
-// which its producer made it, for another UUID it is an order, but not of time.
+// Newest means the highest position where an index gives that order, else the highest Layout.TimeID or event id: for a UUIDv7 that
+// is the time at which it was made, for another UUID it is an order, but not of time.
 func (b *Browser) List(ctx context.Context, f tables.Filter) (rows []tables.EventRow, next string, err error) {
 	statuses, err := b.check(f)
 	if err != nil {

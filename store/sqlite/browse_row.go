@@ -25,7 +25,7 @@ func (r *browsedRow) row() tables.EventRow {
 	id, _ := parseID(r.id)
 	row := tables.EventRow{
 		ID: id, Position: r.position, Status: r.status.s, Topic: r.topic.s, Key: r.key.pointer(), AggregateType: r.aggregateType.pointer(), Tenant: r.tenant.pointer(), Source: r.source.pointer(),
-		WrittenAt: r.writtenAt.moment(), DeliveredAt: r.deliveredAt.moment(), Attempts: int(r.attempts.n), NextRetryAt: r.nextRetryAt.moment(), LastError: r.lastError.pointer(),
+		WrittenAt: r.writtenAt.timeOfID().moment(), DeliveredAt: r.deliveredAt.moment(), Attempts: int(r.attempts.n), NextRetryAt: r.nextRetryAt.moment(), LastError: r.lastError.pointer(),
 	}
 	row.DateByID()
 	return row

@@ -202,7 +202,7 @@ func (s *Store) decode(rec *outbox.Record, row *claimedRow) {
 	}
 	rec.SchemaID = row.schemaID.s
 	rec.SchemaVersion = int(integer("schema version", row.schemaVersion, 0, most))
-	if rec.WrittenAt = moment("the time of writing", row.writtenAt); rec.WrittenAt.IsZero() {
+	if rec.WrittenAt = moment("the time of writing", row.writtenAt.timeOfID()); rec.WrittenAt.IsZero() {
 		rec.WrittenAt = tables.TimeOfID(rec.ID)
 	}
 	if rec.OccurredAt = moment("the time of the event", row.occurredAt); rec.OccurredAt.IsZero() {
@@ -256,6 +256,20 @@ func parseID(t text) (id uuid.UUID, known bool) {
 		return uuid.NewSHA1(uuid.NameSpaceOID, []byte(t.s)), false
 	}
 	return id, true
+}
+
+// timeOfID returns the time in a UUIDv7 as it would be stored, nothing for another UUID, and what is no UUID as it is: a table says when its rows were written by one or the
+// other.
+func (t text) timeOfID() text {
+	id, ok := parseID(t)
+	switch at := tables.TimeOfID(id); {
+	case t.null || !ok:
+		return t
+	case at.IsZero():
+		return text{null: true}
+	default:
+		return text{s: stamp(at)}
+	}
 }
 
 // hashKey is FNV-1a. Two keys that share a hash merely wait for each other after a failure.

@@ -19,8 +19,8 @@ func quote(l tables.Layout) quotedLayout {
 	}
 	q := quotedLayout{DeleteDead: l.Status == "", PayloadName: quoteText(l.Payload)}
 	for _, f := range []*string{
-		&l.ID, &l.Position, &l.Topic, &l.Payload, &l.Key, &l.AggregateType, &l.Tenant, &l.App, &l.Source,
-		&l.SchemaID, &l.SchemaVersion, &l.Destinations, &l.Metadata, &l.Sequence, &l.OccurredAt, &l.WrittenAt, &l.Generation,
+		&l.ID, &l.Position, &l.Topic, &l.Payload, &l.Key, &l.KeylessScope, &l.AggregateType, &l.Tenant, &l.App, &l.Source,
+		&l.SchemaID, &l.SchemaVersion, &l.Destinations, &l.Metadata, &l.Sequence, &l.OccurredAt, &l.WrittenAt, &l.TimeID, &l.Generation,
 		&l.Status, &l.DeliveredAt, &l.Attempts, &l.NextRetryAt, &l.LastError, &l.ErrorHistory, &l.DeliveredTo,
 	} {
 		if *f != "" {

@@ -7,9 +7,15 @@ SELECT {{template "browse_columns" .}}
    AND ($2::text IS NULL OR {{if .Tenant}}e.{{.Tenant}}::text = $2{{else if .App}}e.{{.App}} = {{template "browse_app"}}{{else}}false{{end}})
    AND ($3::text IS NULL OR {{if .Key}}e.{{.Key}}::text = $3{{else}}false{{end}})
    AND ($4::text IS NULL OR e.{{.Topic}}::text = $4)
-   AND ($5::text IS NULL OR e.{{.ByColumn}} < $5::text::{{.ByType}})
+   AND ($5::text IS NULL OR e.{{.ByColumn}} < {{template "browse_after" .}})
  ORDER BY e.{{.ByColumn}} DESC
  LIMIT $6
+
+{{- /* The page before ended with an event id, of which the order may know another column. */ -}}
+{{define "browse_after"}}
+    {{- if and .TimeID (eq .ByColumn .TimeID)}}coalesce((SELECT c.{{.TimeID}} FROM {{.Table}} c WHERE c.{{.ID}} = $5::text::uuid), $5::text::uuid)
+    {{- else}}$5::text::{{.ByType}}{{end}}
+{{- end}}
 
 {{- define "browse_columns"}}e.{{.ID}} AS id, e.{{.Position}}::bigint AS position,
        {{template "browse_status" .}} AS status,
@@ -18,7 +24,7 @@ SELECT {{template "browse_columns" .}}
        {{if .AggregateType}}e.{{.AggregateType}}::text{{else}}NULL::text{{end}} AS aggregate_type,
        {{if .Tenant}}e.{{.Tenant}}::text{{else if .App}}(SELECT a.namespace FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL::text{{end}} AS tenant,
        {{if .Source}}e.{{.Source}}::text{{else}}NULL::text{{end}} AS source,
-       {{if .WrittenAt}}e.{{.WrittenAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS written_at,
+       {{template "written_at" .}} AS written_at,
        {{if .DeliveredAt}}e.{{.DeliveredAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS delivered_at,
        coalesce(e.{{.Attempts}}, 0)::int AS attempts,
        e.{{.NextRetryAt}}::timestamptz AS next_retry_at,

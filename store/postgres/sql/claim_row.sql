@@ -13,7 +13,7 @@ without that index (measured: 6.6 s for 1000 undelivered rows of 30,000).
     {{if and .Sequence .Unreadable}}0::bigint{{else if .Sequence}}coalesce(e.{{.Sequence}}, 0)::bigint{{else}}e.{{.Position}}::bigint{{end}},
     coalesce(e.{{.Attempts}}, 0)::int,
     {{if .Generation}}coalesce(e.{{.Generation}}, 0)::int{{else}}0{{end}},
-    {{if and .WrittenAt (not .Unreadable)}}e.{{.WrittenAt}}::timestamptz{{else}}NULL::timestamptz{{end}},
+    {{if .Unreadable}}NULL::timestamptz{{else}}{{template "written_at" .}}{{end}},
     {{if and .OccurredAt (not .Unreadable)}}e.{{.OccurredAt}}::timestamptz{{else}}NULL::timestamptz{{end}},
     e.{{.Topic}}::text,
     {{if .AggregateType}}e.{{.AggregateType}}::text{{else}}NULL::text{{end}},

@@ -1,5 +1,5 @@
 {{- /*
-What orders a table's rows: the hash of the key, and the lane, which is that hash's last six bits. Rows without a key spread over the lanes by id. Computed here, in
+What orders a table's rows: the hash of the key, and the lane, which is that hash's last six bits. Rows without a key spread over the lanes by id, or are in that of their scope. Computed here, in
 the database, so that writers in every language agree, and when claiming rather than in stored columns (ADR 4).
 A hash, so that it is eight bytes; two keys that share one merely wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
 */ -}}
@@ -11,13 +11,22 @@ A hash, so that it is eight bytes; two keys that share one merely wait for each 
 {{- end}}
 
 {{define "lane" -}}
-    {{- if .Key -}} (coalesce(hashtextextended({{template "key_text" .}}, 0), hashtextextended(e.{{.ID}}::text, 0)) & 63)::smallint
-    {{- else -}} (hashtextextended(e.{{.ID}}::text, 0) & 63)::smallint
+    {{- if .Key -}} (coalesce(hashtextextended({{template "key_text" .}}, 0), hashtextextended(e.{{or .KeylessScope .ID}}::text, 0)) & 63)::smallint
+    {{- else -}} (hashtextextended(e.{{or .KeylessScope .ID}}::text, 0) & 63)::smallint
     {{- end -}}
 {{- end}}
 
 {{define "key_text" -}}
     {{- range .KeyScope}}coalesce(e.{{.}}::text, '') || E'\x1f' || {{end}}e.{{.Key}}::text
+{{- end}}
+
+{{- /* When a row was written. The first 48 bits of a UUIDv7 are milliseconds. */ -}}
+{{define "written_at" -}}
+    {{- if .WrittenAt -}} e.{{.WrittenAt}}::timestamptz
+    {{- else if .TimeID -}} CASE WHEN substr(e.{{.TimeID}}::text, 15, 1) = '7'
+         THEN to_timestamp(('x' || translate(left(e.{{.TimeID}}::text, 13), '-', ''))::bit(48)::bigint / 1000.0) END
+    {{- else -}} NULL::timestamptz
+    {{- end -}}
 {{- end}}
 
 {{define "undelivered" -}}

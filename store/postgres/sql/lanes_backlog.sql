@@ -2,7 +2,7 @@
 -- for 100,000. Locks nothing. Index: the partial one on the position of undelivered rows.
 SELECT lane, count(*), (array_agg(written ORDER BY position))[1], (array_agg(id ORDER BY position))[1], now()
   FROM (SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{.ID}} AS id,
-               {{if .WrittenAt}}e.{{.WrittenAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS written
+               {{template "written_at" .}} AS written
           FROM {{.Table}} e
          WHERE e.{{template "undelivered" .}}
          ORDER BY e.{{.Position}}

@@ -3,4 +3,4 @@
 SELECT (SELECT count(*) FROM (SELECT 1 FROM {{.Table}} AS e{{with .Undelivered}} INDEXED BY {{.}}{{end}} WHERE e.{{template "undelivered" .}} LIMIT coalesce(?1, NULL))),
        (SELECT {{if .WrittenAt}}CAST(e.{{.WrittenAt}} AS TEXT){{else}}NULL{{end}}
           FROM {{.Table}} AS e{{with .Undelivered}} INDEXED BY {{.}}{{end}} WHERE e.{{template "undelivered" .}} ORDER BY e.{{.Position}} LIMIT 1),
-       (SELECT e.{{.ID}} FROM {{.Table}} AS e{{with .Undelivered}} INDEXED BY {{.}}{{end}} WHERE e.{{template "undelivered" .}} ORDER BY e.{{.Position}} LIMIT 1)
+       (SELECT e.{{or .TimeID .ID}} FROM {{.Table}} AS e{{with .Undelivered}} INDEXED BY {{.}}{{end}} WHERE e.{{template "undelivered" .}} ORDER BY e.{{.Position}} LIMIT 1)

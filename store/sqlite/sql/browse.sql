@@ -18,7 +18,7 @@ SELECT {{template "browse_columns" .}}
        {{if .AggregateType}}e.{{.AggregateType}}{{else}}NULL{{end}},
        {{if .Tenant}}e.{{.Tenant}}{{else if .App}}(SELECT a.namespace FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL{{end}},
        {{if .Source}}e.{{.Source}}{{else}}NULL{{end}},
-       {{if .WrittenAt}}CAST(e.{{.WrittenAt}} AS TEXT){{else}}NULL{{end}},
+       {{if .WrittenAt}}CAST(e.{{.WrittenAt}} AS TEXT){{else if .TimeID}}e.{{.TimeID}}{{else}}NULL{{end}},
        {{if .DeliveredAt}}CAST(e.{{.DeliveredAt}} AS TEXT){{else}}NULL{{end}},
        coalesce(e.{{.Attempts}}, 0),
        CAST(e.{{.NextRetryAt}} AS TEXT),

@@ -13,7 +13,7 @@ A cast only where the type that a column was declared with would make the driver
     {{if .Sequence}}coalesce(e.{{.Sequence}}, 0){{else}}e.{{.Position}}{{end}},
     coalesce(e.{{.Attempts}}, 0),
     {{if .Generation}}coalesce(e.{{.Generation}}, 0){{else}}0{{end}},
-    {{if .WrittenAt}}CAST(e.{{.WrittenAt}} AS TEXT){{else}}NULL{{end}},
+    {{if .WrittenAt}}CAST(e.{{.WrittenAt}} AS TEXT){{else if .TimeID}}e.{{.TimeID}}{{else}}NULL{{end}},
     {{if .OccurredAt}}CAST(e.{{.OccurredAt}} AS TEXT){{else}}NULL{{end}},
     e.{{.Topic}},
     {{if .AggregateType}}e.{{.AggregateType}}{{else}}NULL{{end}},

@@ -1,5 +1,5 @@
 {{- /*
-What orders a table's rows: the key with its scope, and the lane. Rows without a key spread over the lanes by id. SQLite has no hash function, and one of Go's would leave writers
+What orders a table's rows: the key with its scope, and the lane. Rows without a key spread over the lanes by id, or are in that of their scope. SQLite has no hash function, and one of Go's would leave writers
 and tools in other languages outside; so the lane is a sum over the length and the last characters, which in ids, numbers and names are those that differ.
 Lanes divide the work of several relays and order nothing by themselves: two keys in one lane do not wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
 */ -}}
@@ -17,8 +17,8 @@ Lanes divide the work of several relays and order nothing by themselves: two key
 {{- end}}
 
 {{define "lane_of_id" -}}
-    ((coalesce(unicode(substr(e.{{.ID}}, -1, 1)), 0) + coalesce(unicode(substr(e.{{.ID}}, -2, 1)), 0) * 11
-      + coalesce(unicode(substr(e.{{.ID}}, -3, 1)), 0) * 37 + coalesce(unicode(substr(e.{{.ID}}, -4, 1)), 0) * 59) & 63)
+    ((coalesce(unicode(substr(e.{{or .KeylessScope .ID}}, -1, 1)), 0) + coalesce(unicode(substr(e.{{or .KeylessScope .ID}}, -2, 1)), 0) * 11
+      + coalesce(unicode(substr(e.{{or .KeylessScope .ID}}, -3, 1)), 0) * 37 + coalesce(unicode(substr(e.{{or .KeylessScope .ID}}, -4, 1)), 0) * 59) & 63)
 {{- end}}
 
 {{define "key_text" -}}
