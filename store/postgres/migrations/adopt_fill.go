@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -13,8 +14,11 @@ const (
 	fillBatch = 2000 // rows a commit: some 50 ms, for which an application may wait for one of them
 	fillLeast = 50   // where rows are locked all the time
 
-	// fewLeft is how many rows of the log may be left for the transaction that keeps writers out.
+	// fewLeft is how many rows of the log may be left for the transaction that keeps writers out, and soon how long they
+	// may take. A machine that is too busy for that is given some rounds to become less so.
 	fewLeft = 300
+	soon    = 300 * time.Millisecond
+	rounds  = 20
 )
 
 // filling is one column that is filled: which statement, and from where on.
@@ -79,10 +83,10 @@ func (f *filling) all(ctx context.Context, conn *pgx.Conn) (total int64, err err
 			}
 			return err
 		})
-		if err != nil || filled == 0 {
+		total += filled
+		if err != nil || filled < int64(size) {
 			return total, err
 		}
-		total += filled
 	}
 }
 
@@ -142,7 +146,8 @@ func (w *work) numbers() bool {
 // numbers all that follow.
 func (a *adoption) fillLog(ctx context.Context, w *work) error {
 	f := w.filling(column{Name: "seq"})
-	for {
+	for round := 1; ; round++ {
+		began := time.Now()
 		if err := a.newest(ctx, f); err != nil {
 			return err
 		}
@@ -150,7 +155,8 @@ func (a *adoption) fillLog(ctx context.Context, w *work) error {
 		if err != nil {
 			return fmt.Errorf("column seq: %w", err)
 		}
-		if filled < fewLeft {
+		// What has been written meanwhile takes about as long again, with writers waiting.
+		if filled < fewLeft && time.Since(began) < soon || round > rounds && filled < fillBatch {
 			break
 		}
 	}
