@@ -8,7 +8,9 @@ type Adoption struct {
 }
 
 // Empty reports whether there is nothing to adopt and nothing to say.
-func (a Adoption) Empty() bool { return len(a.Tables) == 0 && len(a.Notes) == 0 && len(a.Problems) == 0 }
+func (a Adoption) Empty() bool {
+	return len(a.Tables) == 0 && len(a.Notes) == 0 && len(a.Problems) == 0
+}
 
 // AdoptedTable is one that exists already.
 type AdoptedTable struct {

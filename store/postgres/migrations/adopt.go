@@ -193,7 +193,12 @@ func (a *adoption) record(ctx context.Context, tx pgx.Tx, table string, addition
 	if a.recorded[table] == nil {
 		a.recorded[table] = map[string]bool{}
 	}
-	for _, one := range additions {
+	for i, one := range additions {
+		if i == 0 { // with the first of all, so that it is never left empty
+			if _, err := tx.Exec(ctx, templated("record", nil)); err != nil {
+				return err
+			}
+		}
 		var known bool
 		if err := tx.QueryRow(ctx, templated("known", nil), table, one.object).Scan(&known); err != nil {
 			return err
@@ -208,13 +213,10 @@ func (a *adoption) record(ctx context.Context, tx pgx.Tx, table string, addition
 	return nil
 }
 
-// mark makes the record, and in it the table. Undone last, it puts back what later commands may have changed of it.
+// mark records the table itself. Undone last, it puts back what later commands may have changed of it.
 func (a *adoption) mark(ctx context.Context, w *work) error {
 	if len(w.ours) > 0 {
 		return nil
-	}
-	if err := a.step(ctx, w.table, nil, templated("record", nil)); err != nil {
-		return err
 	}
 	return a.step(ctx, w.table, []addition{{"table", templated("restore", w.have.restoring(w.table))}})
 }

@@ -32,11 +32,14 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 	if err != nil {
 		return err
 	}
+	maps.DeleteFunc(found, func(_ string, s *shape) bool { return s.Kind == "v" || s.column("run_id") == nil })
+	if len(found) == 0 {
+		return nil
+	}
 	taken, err := readShapes(ctx, a.conn, a.schema, []string{"crawl_outbox", "crawl_events", "crawl_runs"})
 	if err != nil {
 		return err
 	}
-	maps.DeleteFunc(found, func(_ string, s *shape) bool { return s.Kind == "v" || s.column("run_id") == nil })
 	parent := ""
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		to := "crawl_" + strings.TrimPrefix(name, "run_")
@@ -129,9 +132,6 @@ func (s *shape) as(parent string) *shape {
 func (a *adoption) rename(ctx context.Context) error {
 	if len(a.renames) == 0 {
 		return nil
-	}
-	if err := a.step(ctx, "", nil, templated("record", nil)); err != nil {
-		return err
 	}
 	err := patiently(ctx, func() error {
 		return pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
