@@ -269,6 +269,15 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 		added = append(added, addition{"default " + c.Name, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", w.table, c.Name)})
 		defaults = append(defaults, fmt.Sprintf("ALTER COLUMN %s SET DEFAULT %s", c.Name, c.Default))
 	}
+	if w.table == "apps" {
+		var exists bool
+		if err := a.conn.QueryRow(ctx, templated("default_app", nil)).Scan(&exists); err != nil {
+			return err
+		}
+		if !exists { // its file will insert it
+			added = append(added, addition{"row default", templated("default_app_undo", nil)})
+		}
+	}
 	if w.table == "apps" { // its own file, which runs after this, makes the function of its default
 		added = slices.Insert(added, 0, addition{"function outbox_uuidv7", "DROP FUNCTION IF EXISTS outbox_uuidv7()"})
 		first = slices.Insert(first, 0, a.ref.functions["outbox_uuidv7"])

@@ -282,10 +282,9 @@ func (a *adoption) steps(w *work) (steps []string) {
 	for _, k := range w.constraints {
 		say("add constraint %s %s (rows are read, nobody waits)", k.Name, k.Definition)
 	}
-	for _, i := range w.builds {
-		if !i.Constraint {
-			say("build index %s, concurrently", i.Name)
-		}
+	builds := slices.DeleteFunc(slices.Clone(w.builds), func(i index) bool { return i.Constraint })
+	if len(builds) > 0 {
+		say("build, concurrently, %s", strings.Join(namesOf(builds, func(i index) string { return i.Name }), ", "))
 	}
 	return steps
 }
