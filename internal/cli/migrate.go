@@ -54,13 +54,20 @@ type change struct {
 
 func (a *app) migrateUp() *cobra.Command {
 	var sets []string
+	var plan bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring the tables to the version that this program needs",
 		Long: `up applies what is missing, core first. It may run any number of times, and from many processes
 at once: they take turns. Each file is one transaction; what a killed process left half done is put
-right by the next up.`,
-		Example: `  outbox migrate up
+right by the next up.
+
+Tables of the seed documents that an application has already are adopted, while it goes on writing:
+columns are added and filled in batches, constraints validated and indexes built concurrently. What
+will be done is printed first; --plan prints it and changes nothing. What cannot be adopted is
+refused before anything changes. down gives such a table back as it was, with its rows.`,
+		Example: `  outbox migrate up --plan
+  outbox migrate up
   outbox migrate up --set core,crawl`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,9 +75,18 @@ right by the next up.`,
 			if err != nil {
 				return err
 			}
+			adoption, err := wire.MigrationsOf(c.Database).Plan(cmd.Context(), sets...)
+			if err != nil {
+				return err
+			}
+			if plan {
+				return a.printPlan(adoption, c.Output)
+			}
+			showPlan(a.Err, adoption)
 			return a.migrating(cmd.Context(), c, func(ctx context.Context, m wire.Migrations) error { return m.Up(ctx, sets...) })
 		},
 	}
+	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
 	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
 	return cmd
 }
@@ -84,7 +100,10 @@ func (a *app) migrateDown() *cobra.Command {
 		Short: "Take the newest migration of one set away, with its data",
 		Long: `down takes migrations away, the newest first: one, unless --steps or --all says more. The tables
 that it drops take their rows with them, undelivered events too, so the set must be named. A set that
-others stand on goes last: core after events and crawl.`,
+others stand on goes last: core after events and crawl.
+
+A table that up has adopted is not dropped but given back as it was, with its rows; so is one whose
+adoption was interrupted.`,
 		Example: `  outbox migrate down --set crawl
   outbox migrate down --set events --all`,
 		Args: cobra.NoArgs,
@@ -213,6 +232,11 @@ func (a *app) migrating(ctx context.Context, c config.Config, fn func(context.Co
 		return err
 	}
 	failure := fn(ctx, m)
+	if advice, err := m.Advice(context.WithoutCancel(ctx)); err == nil { // or the status below fails in the same way
+		for _, line := range advice {
+			fmt.Fprintln(a.Err, line)
+		}
+	}
 	after, err := m.Status(context.WithoutCancel(ctx))
 	if err != nil {
 		return firstOf(failure, err)

@@ -108,6 +108,10 @@ type Writing interface {
 type Migrations interface {
 	// Status says where the database stands with every set.
 	Status(ctx context.Context) ([]tables.SetStatus, error)
+	// Plan says what Up would do to tables that were there before it, and changes nothing.
+	Plan(ctx context.Context, sets ...string) (tables.Adoption, error)
+	// Advice says what an operator should do about the tables as they are, after Up or Down.
+	Advice(ctx context.Context) ([]string, error)
 	// Up brings the sets, or all, to the newest version.
 	Up(ctx context.Context, sets ...string) error
 	// Down takes the newest migrations of a set away, with the data in their tables.

@@ -164,6 +164,14 @@ func (m postgresMigrations) Status(ctx context.Context) ([]tables.SetStatus, err
 	return migrations.Status(ctx, m.url)
 }
 
+func (m postgresMigrations) Plan(ctx context.Context, sets ...string) (tables.Adoption, error) {
+	return migrations.Plan(ctx, m.url, sets...)
+}
+
+func (m postgresMigrations) Advice(ctx context.Context) ([]string, error) {
+	return migrations.Advice(ctx, m.url)
+}
+
 func (m postgresMigrations) Up(ctx context.Context, sets ...string) error {
 	return migrations.Up(ctx, m.url, sets...)
 }

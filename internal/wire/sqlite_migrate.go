@@ -37,6 +37,14 @@ func (m sqliteMigrations) statusOfNothing(ctx context.Context) (all []tables.Set
 	return migrations.Status(ctx, nothing)
 }
 
+// Plan is empty: nobody else has made such tables in an SQLite file.
+func (m sqliteMigrations) Plan(context.Context, ...string) (tables.Adoption, error) {
+	return tables.Adoption{}, nil
+}
+
+// Advice is about row-level security, which SQLite does not have.
+func (m sqliteMigrations) Advice(context.Context) ([]string, error) { return nil, nil }
+
 func (m sqliteMigrations) Up(ctx context.Context, sets ...string) (err error) {
 	db, err := sqlite.Create(ctx, m.path, 1)
 	if err != nil {

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/golang-migrate/migrate/v4"
 	"github.com/golang-migrate/migrate/v4/database"
 	driver "github.com/golang-migrate/migrate/v4/database/pgx/v5"
 	"github.com/golang-migrate/migrate/v4/source/iofs"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxrelay/outbox/tables"
@@ -42,8 +45,15 @@ func Up(ctx context.Context, databaseURL string, sets ...string) error {
 		return fmt.Errorf("migrate up: %w", err)
 	}
 	err = locked(ctx, databaseURL, func(by session) error {
+		existing, err := survey(ctx, by.Conn, sets)
+		if err != nil {
+			return fmt.Errorf("look for existing tables: %w", err)
+		}
+		if err := existing.refuse(); err != nil {
+			return err
+		}
 		for _, set := range sets {
-			if err := up(ctx, by, set); err != nil {
+			if err := up(ctx, by, set, existing); err != nil {
 				return err
 			}
 		}
@@ -55,7 +65,7 @@ func Up(ctx context.Context, databaseURL string, sets ...string) error {
 	return nil
 }
 
-func up(ctx context.Context, by session, set string) error {
+func up(ctx context.Context, by session, set string, existing *adoption) error {
 	if set != "core" {
 		core, err := status(ctx, by.Conn, "core")
 		if err != nil {
@@ -79,16 +89,35 @@ func up(ctx context.Context, by session, set string) error {
 				return err
 			}
 		}
-		for _, name := range before.Pending {
+		for _, file := range embedded.List(set)[len(embedded.List(set))-len(before.Pending):] {
 			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("stop before %s/%s: %w", set, name, err)
+				return fmt.Errorf("stop before %s/%s: %w", set, file.Name, err)
+			}
+			if err := existing.before(ctx, set, file.Version); err != nil {
+				return err
 			}
 			if err := m.Steps(1); err != nil {
-				return fmt.Errorf("apply %s/%s: %w", set, name, cause(err))
+				return errors.Join(fmt.Errorf("apply %s/%s: %w", set, file.Name, cause(err)), unmark(m, err, int(file.Version)-1))
 			}
 		}
 		return nil
 	})
+}
+
+// unmark takes the mark "dirty" away after a file that the server refused, or that did not get its locks: such a file
+// did nothing, because it is one transaction.
+func unmark(m *migrate.Migrate, failure error, version int) error {
+	var server *pgconn.PgError
+	if !errors.As(cause(failure), &server) && !errors.Is(cause(failure), errNotRun) {
+		return nil
+	}
+	if version == 0 {
+		version = -1 // golang-migrate's "no version"
+	}
+	if err := m.Force(version); err != nil {
+		return fmt.Errorf("clear the dirty mark: %w", cause(err))
+	}
+	return nil
 }
 
 // repair clears a dirty mark by forcing the version before the marked one, so that the marked one runs again.
@@ -157,21 +186,64 @@ func down(ctx context.Context, by session, steps int, set string) error {
 			}
 		}
 	}
+	undone, err := giveBack(ctx, by.Conn, set, before.Current)
+	if err != nil {
+		return err
+	}
+	if steps -= len(undone); steps <= 0 { // a step that was half done is the newest
+		return nil
+	}
+	if err := keepTenants(ctx, by.Conn, set, before.Current, steps); err != nil {
+		return err
+	}
 	applied := embedded.List(set)
 	for len(applied) > 0 && applied[len(applied)-1].Version > before.Current {
 		applied = applied[:len(applied)-1]
 	}
-	return withMigrate(ctx, by, set, func(m *migrate.Migrate) error {
+	err = withMigrate(ctx, by, set, func(m *migrate.Migrate) error {
 		for i := len(applied) - 1; i >= 0 && steps > 0; i, steps = i-1, steps-1 {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("stop before taking %s/%s away: %w", set, applied[i].Name, err)
 			}
 			if err := m.Steps(-1); err != nil {
-				return fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err))
+				return errors.Join(fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err)), unmark(m, err, int(applied[i].Version)))
 			}
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return forget(ctx, by.Conn, set)
+}
+
+// forget drops the version table of a set of which nothing is left.
+func forget(ctx context.Context, conn *pgx.Conn, set string) error {
+	now, err := status(ctx, conn, set)
+	if err != nil || now.Current > 0 || now.Dirty {
+		return err
+	}
+	if _, err := conn.Exec(ctx, strings.ReplaceAll(versionDropSQL, "{table}", tables.VersionTable(set))); err != nil {
+		return fmt.Errorf("drop the version table of set %s: %w", set, err)
+	}
+	return nil
+}
+
+// keepTenants refuses to take the column away that says whose runs are whose, unless all of the set goes.
+func keepTenants(ctx context.Context, conn *pgx.Conn, set string, current uint, steps int) error {
+	const tenants = 3 // crawl/003_run_api
+	if set != "crawl" || current < tenants || steps >= int(current) || int(current)-steps >= tenants {
+		return nil
+	}
+	var others int64
+	if err := conn.QueryRow(ctx, templated("other_tenants", nil)).Scan(&others); err != nil {
+		return fmt.Errorf("count runs of tenants: %w", err)
+	}
+	if others > 0 {
+		return fmt.Errorf("%d runs belong to other tenants than default, and would become default's when crawl/003_run_api is taken away: "+
+			"delete them (SELECT * FROM crawl_runs WHERE tenant_id <> 'default'), or take the whole set away with --all", others)
+	}
+	return nil
 }
 
 // withMigrate runs change with golang-migrate on one set and closes what that opened. golang-migrate takes no
@@ -189,7 +261,7 @@ func withMigrate(ctx context.Context, by session, set string, change func(*migra
 	if err != nil {
 		return errors.Join(fmt.Errorf("open version table %s: %w", tables.VersionTable(set), cause(err)), src.Close())
 	}
-	m, err := migrate.NewWithInstance("iofs", src, "pgx5", dst)
+	m, err := migrate.NewWithInstance("iofs", src, "pgx5", patientDriver{dst, ctx})
 	if err != nil {
 		return errors.Join(fmt.Errorf("open set %s: %w", set, err), dst.Close(), src.Close())
 	}

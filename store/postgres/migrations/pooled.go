@@ -20,6 +20,8 @@ var (
 	versionForgetSQL string
 	//go:embed sql/version_record.sql
 	versionRecordSQL string
+	//go:embed sql/version_drop.sql
+	versionDropSQL string
 )
 
 // pooledDriver is golang-migrate's driver for a connection through a pooler. Its own one locks a session, and would

@@ -49,7 +49,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
                                 'outbox_tokens', 'outbox_tickets',
                                 'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
-                                'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
+                                'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s OWNER TO outbox_owner', to_regclass(name));
             EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/golang-migrate/migrate/v4/database"
 	"github.com/jackc/pgx/v5"
@@ -72,8 +73,8 @@ func locked(ctx context.Context, databaseURL string, change func(session) error)
 	// The lock goes with the session, also after a panic or a kill. Closing must still work when ctx has ended.
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if !pooled {
-		if _, err := conn.Exec(ctx, lockSQL, lockKey); err != nil {
-			return fmt.Errorf("wait for the migration lock: %w", err)
+		if err := take(ctx, conn, lockSQL); err != nil {
+			return err
 		}
 		return change(session{conn, databaseURL, false})
 	}
@@ -85,10 +86,29 @@ func locked(ctx context.Context, databaseURL string, change func(session) error)
 	if _, err := holder.Exec(ctx, "BEGIN"); err != nil {
 		return fmt.Errorf("begin the migration lock's transaction: %w", err)
 	}
-	if _, err := holder.Exec(ctx, lockTransactionSQL, lockKey); err != nil {
-		return fmt.Errorf("wait for the migration lock: %w", err)
+	if err := take(ctx, holder, lockTransactionSQL); err != nil {
+		return err
 	}
 	return change(session{conn, databaseURL, true})
+}
+
+// take asks for the schema lock until it gets it. It does not wait in the server: CREATE INDEX CONCURRENTLY waits for all
+// statements that began before it, and so for one that waits for the lock of who builds the index.
+func take(ctx context.Context, conn *pgx.Conn, lock string) error {
+	for {
+		var taken bool
+		if err := conn.QueryRow(ctx, lock, lockKey).Scan(&taken); err != nil || taken {
+			if err != nil {
+				return fmt.Errorf("wait for the migration lock: %w", err)
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the migration lock: %w", ctx.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // cause strips golang-migrate's wrapping, which quotes the whole SQL file and hides the driver's error, down to

@@ -3,35 +3,50 @@
 -- Additive: destination, outbox_table, event_key and generation (what a replay needs to put the event back where
 -- it came from), discarded_at and discard_reason (an operator's decision not to replay).
 
-CREATE TABLE IF NOT EXISTS job_dlq (
-    id              UUID PRIMARY KEY DEFAULT outbox_uuidv7(),
-    source          TEXT    NOT NULL DEFAULT 'job' CONSTRAINT job_dlq_source_check CHECK (source IN ('job', 'event')),
-    original_job_id UUID    NOT NULL,   -- the job's or event's id; no foreign key, the letter outlives its origin
-    app_id          UUID    NOT NULL REFERENCES apps (id) ON DELETE RESTRICT,
-    user_id         UUID,
-    request_id      UUID,
-    type            TEXT    NOT NULL,
-    payload         JSONB   NOT NULL,
-    error_reason    TEXT    NOT NULL,
-    attempts        INTEGER NOT NULL CONSTRAINT job_dlq_attempts_check CHECK (attempts > 0),
-    error_history   JSONB   NOT NULL CONSTRAINT job_dlq_error_history_check CHECK (jsonb_typeof(error_history) = 'array'),
-    replayed_at     TIMESTAMPTZ,
+-- With row-level security, forced on the owner too. Once a transaction has used SET LOCAL the setting reads '' in the
+-- next one on that connection, not NULL, and ''::uuid is an error: hence nullif. No tenant: no rows.
+-- A table that was there before has an application, which all this would shut out: so it belongs to the making.
+DO $do$
+BEGIN
+    IF to_regclass(format('%I.job_dlq', current_schema())) IS NULL THEN
+        CREATE TABLE job_dlq (
+            id              UUID PRIMARY KEY DEFAULT outbox_uuidv7(),
+            source          TEXT    NOT NULL DEFAULT 'job' CONSTRAINT job_dlq_source_check CHECK (source IN ('job', 'event')),
+            original_job_id UUID    NOT NULL,   -- the job's or event's id; no foreign key, the letter outlives its origin
+            app_id          UUID    NOT NULL REFERENCES apps (id) ON DELETE RESTRICT,
+            user_id         UUID,
+            request_id      UUID,
+            type            TEXT    NOT NULL,
+            payload         JSONB   NOT NULL,
+            error_reason    TEXT    NOT NULL,
+            attempts        INTEGER NOT NULL CONSTRAINT job_dlq_attempts_check CHECK (attempts > 0),
+            error_history   JSONB   NOT NULL CONSTRAINT job_dlq_error_history_check CHECK (jsonb_typeof(error_history) = 'array'),
+            replayed_at     TIMESTAMPTZ,
 
-    -- ---- additive ----
-    destination     TEXT,
-    outbox_table    TEXT,
-    event_key       TEXT,
-    discarded_at    TIMESTAMPTZ,
-    discard_reason  TEXT,
-    generation      SMALLINT NOT NULL DEFAULT 0,
+            -- ---- additive ----
+            destination     TEXT,
+            outbox_table    TEXT,
+            event_key       TEXT,
+            discarded_at    TIMESTAMPTZ,
+            discard_reason  TEXT,
+            generation      SMALLINT NOT NULL DEFAULT 0,
 
-    -- HandlerMissing is shared; every other reason belongs to one source.
-    CONSTRAINT job_dlq_error_reason_check CHECK (
-        (source = 'job' AND error_reason IN
-            ('MaxRetries', 'Validation', 'HandlerMissing', 'RunnerUnavailable', 'Timeout', 'Panic'))
-        OR (source = 'event' AND error_reason IN
-            ('DeliveryFailed', 'DeserializationFailed', 'DuplicateEvent', 'HandlerMissing', 'HandlerTimeout')))
-);
+            -- HandlerMissing is shared; every other reason belongs to one source.
+            CONSTRAINT job_dlq_error_reason_check CHECK (
+                (source = 'job' AND error_reason IN
+                    ('MaxRetries', 'Validation', 'HandlerMissing', 'RunnerUnavailable', 'Timeout', 'Panic'))
+                OR (source = 'event' AND error_reason IN
+                    ('DeliveryFailed', 'DeserializationFailed', 'DuplicateEvent', 'HandlerMissing', 'HandlerTimeout')))
+        );
+
+        ALTER TABLE job_dlq ENABLE ROW LEVEL SECURITY;
+        ALTER TABLE job_dlq FORCE ROW LEVEL SECURITY;
+        CREATE POLICY job_dlq_tenant ON job_dlq
+            USING      (app_id = nullif(current_setting('app.current_tenant', true), '')::uuid)
+            WITH CHECK (app_id = nullif(current_setting('app.current_tenant', true), '')::uuid);
+    END IF;
+END
+$do$;
 
 CREATE INDEX IF NOT EXISTS idx_job_dlq_id_brin         ON job_dlq USING brin (id);
 CREATE INDEX IF NOT EXISTS idx_job_dlq_pending_source  ON job_dlq (source, error_reason) WHERE replayed_at IS NULL;
@@ -42,15 +57,6 @@ CREATE INDEX IF NOT EXISTS idx_job_dlq_request_id      ON job_dlq (request_id) W
 CREATE INDEX IF NOT EXISTS idx_job_dlq_error_history   ON job_dlq USING gin (error_history);
 CREATE INDEX IF NOT EXISTS idx_job_dlq_app_id          ON job_dlq (app_id);
 CREATE INDEX IF NOT EXISTS idx_job_dlq_user_id         ON job_dlq (user_id) WHERE user_id IS NOT NULL;
-
--- Row-level security, forced on the owner too. Once a transaction has used SET LOCAL the setting reads '' in the
--- next one on that connection, not NULL, and ''::uuid is an error: hence nullif. No tenant: no rows.
-ALTER TABLE job_dlq ENABLE ROW LEVEL SECURITY;
-ALTER TABLE job_dlq FORCE ROW LEVEL SECURITY;
-DROP POLICY IF EXISTS job_dlq_tenant ON job_dlq;
-CREATE POLICY job_dlq_tenant ON job_dlq
-    USING      (app_id = nullif(current_setting('app.current_tenant', true), '')::uuid)
-    WITH CHECK (app_id = nullif(current_setting('app.current_tenant', true), '')::uuid);
 
 -- Deletes letters replayed more than p_older_than_days ago, of every application; returns how many.
 -- Letters never replayed, discarded ones included, are kept.

@@ -36,5 +36,12 @@ CREATE INDEX IF NOT EXISTS crawl_outbox_undelivered ON crawl_outbox (id) WHERE p
 CREATE INDEX IF NOT EXISTS crawl_outbox_waiting ON crawl_outbox (next_retry_at) WHERE next_retry_at IS NOT NULL;
 
 -- Simple enough to be updatable by itself: FR-005's SELECT and UPDATE run on it word for word.
-CREATE OR REPLACE VIEW run_outbox AS
-    SELECT id, crawl_id AS run_id, event_type, payload, created_at, published_at FROM crawl_outbox;
+-- One that is there stays: where a table run_outbox became crawl_outbox, it has all columns that the table had.
+DO $do$
+BEGIN
+    IF to_regclass('run_outbox') IS NULL THEN
+        CREATE VIEW run_outbox AS
+            SELECT id, crawl_id AS run_id, event_type, payload, created_at, published_at FROM crawl_outbox;
+    END IF;
+END
+$do$;

@@ -1,17 +1,20 @@
--- The policies of roles.sql go with the column that they compare.
+-- The policies of roles.sql that compare the column go with it. Row-level security stays on where it is: without them a
+-- gateway sees nothing, rather than the runs of all tenants. `outbox migrate roles` makes them again, after up.
 DO $do$
 DECLARE
     policy RECORD;
 BEGIN
-    FOR policy IN SELECT polname, polrelid::regclass AS on_table FROM pg_policy
-                   WHERE polrelid IN (to_regclass('crawl_runs'), to_regclass('crawl_events'), to_regclass('crawl_outbox')) LOOP
+    FOR policy IN SELECT p.polname, p.polrelid::regclass AS on_table
+                    FROM pg_policy p
+                    JOIN pg_attribute a ON a.attrelid = p.polrelid AND a.attname = 'tenant_id'
+                   WHERE p.polrelid IN (to_regclass('crawl_runs'), to_regclass('crawl_events'), to_regclass('crawl_outbox'))
+                     AND EXISTS (SELECT FROM pg_depend d
+                                  WHERE d.classid = 'pg_policy'::regclass AND d.objid = p.oid
+                                    AND d.refobjid = p.polrelid AND d.refobjsubid = a.attnum) LOOP
         EXECUTE format('DROP POLICY %I ON %s', policy.polname, policy.on_table);
     END LOOP;
 END
 $do$;
-ALTER TABLE IF EXISTS crawl_runs DISABLE ROW LEVEL SECURITY;
-ALTER TABLE IF EXISTS crawl_events DISABLE ROW LEVEL SECURITY;
-ALTER TABLE IF EXISTS crawl_outbox DISABLE ROW LEVEL SECURITY;
 
 DROP TRIGGER IF EXISTS crawl_outbox_tenant ON crawl_outbox;
 DROP FUNCTION IF EXISTS crawl_outbox_tenant();

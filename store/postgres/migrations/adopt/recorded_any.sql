@@ -1,0 +1,2 @@
+-- adopt: whether tables have been adopted.
+SELECT to_regclass('outbox_adopted') IS NOT NULL

@@ -1,0 +1,2 @@
+-- adopt: where CREATE TABLE makes one.
+SELECT current_schema()
