@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,11 @@ func TestUsersPayForWhatTheyUse(t *testing.T) {
 			of = strings.TrimSuffix(listed.ImportPath, ".test")
 		}
 		folder := strings.TrimPrefix(strings.TrimPrefix(of, modulePath), "/")
+		if listed.ForTest == "" && of == listed.ImportPath {
+			for _, breach := range checkLinked(folder, listed.Deps) {
+				t.Errorf("%s: %s", listed.ImportPath, breach)
+			}
+		}
 		for _, breach := range checkPayer(folder, listed.Deps) {
 			t.Errorf("%s: %s", listed.ImportPath, breach)
 		}
@@ -88,6 +94,41 @@ func checkPayer(folder string, deps []string) (found []string) {
 		}
 	}
 	return found
+}
+
+// checkLinked returns what a program that imports a folder would hold through deps and must not.
+func checkLinked(folder string, deps []string) (found []string) {
+	if folder == "" {
+		folder = "."
+	}
+	for _, rule := range unlinked {
+		if !slices.Contains(rule.folders, folder) {
+			continue
+		}
+		for _, p := range rule.packages {
+			if slices.Contains(deps, p) {
+				found = append(found, fmt.Sprintf("reaches %s: %s", p, rule.reason))
+			}
+		}
+	}
+	return found
+}
+
+func TestLinkedIsCaught(t *testing.T) {
+	t.Parallel()
+	deps := []string{"fmt", "text/template/parse", "text/template"}
+	for folder, caught := range map[string]bool{"": true, "store/postgres": true, "store/sqlite/migrations": true, "internal/cli": false, "gateway": false} {
+		if found := checkLinked(folder, deps); len(found) > 0 != caught {
+			t.Errorf("%q reaching text/template: %v, want caught = %v", folder, found, caught)
+		}
+	}
+	for _, rule := range unlinked {
+		for _, folder := range rule.folders {
+			if _, err := os.Stat(path.Join(root, folder)); err != nil {
+				t.Errorf("a rule names a folder that is not there: %v", err)
+			}
+		}
+	}
 }
 
 func TestPayersAreCaught(t *testing.T) {

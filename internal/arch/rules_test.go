@@ -14,6 +14,7 @@ const wireRank = 5
 // layers name every folder that may hold Go code. A new one fails the test until it is given its place here.
 var layers = []layer{
 	{"internal/fault", 0, "fault points sit in the engine, so they can know nothing of it"},
+	{"internal/sqlfile", 0, "fills names into SQL; which table they are of, the store knows"},
 	{"internal/testenv", 0, "starts servers for anybody's tests, so it can know nobody"},
 	{"internal/arch", 0, "reads source, runs none"},
 	{".", 1, "package outbox: the vocabulary and the engine, everything else is built on it"},
@@ -86,6 +87,17 @@ var payers = []struct {
 	{"github.com/spf13/cobra", nil, "the command's"},
 	{"github.com/knadh/koanf", []string{"internal/config"}, "the command's"},
 	{"github.com/prometheus/client_golang", []string{"internal/metrics"}, "the command's"},
+}
+
+// unlinked are packages that an importer of the library must not get into his program, through any chain of imports.
+var unlinked = []struct {
+	packages []string
+	folders  []string // each alone; what is below it has a line of its own
+	reason   string
+}{
+	{[]string{"text/template", "html/template"},
+		[]string{".", "tables", "deadletter", "retention", "store/postgres", "store/postgres/migrations", "store/sqlite", "store/sqlite/migrations", "outboxtest", "sink/memory"},
+		"it calls methods by their names, so the linker keeps every exported method of the whole program: megabytes in each program that writes an event (internal/sqlfile)"},
 }
 
 // freshContexts are folders outside main packages and tests that may call context.Background or context.TODO.

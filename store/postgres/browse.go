@@ -59,7 +59,7 @@ func (b *Browser) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	order, err := render(t, "browse_order", nil)
+	order, err := t.Statement("browse_order", nil)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (b *Browser) prepare(ctx context.Context) error {
 		{&b.sql.list, "browse", listed}, {&b.sql.showID, "browse_show", names}, {&b.sql.showPosition, "browse_show", positions},
 		{&b.sql.tenant, "browse_tenant", names}, {&b.sql.known, "browse_known", names},
 	} {
-		if *s.dst, err = render(t, s.name, s.data); err != nil {
+		if *s.dst, err = t.Statement(s.name, s.data); err != nil {
 			return err
 		}
 	}

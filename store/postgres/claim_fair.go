@@ -41,7 +41,7 @@ func (s *Store) findFairness(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	find, err := render(t, "claim_index", nil)
+	find, err := t.Statement("claim_index", nil)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *Store) findFairness(ctx context.Context) error {
 			quotedLayout
 			By, Type, Collate string
 		}{quote(s.layout), pgx.Identifier{by}.Sanitize(), i.Type, i.Collate}
-		tenants, err := render(t, "claim_tenants", names)
+		tenants, err := t.Statement("claim_tenants", names)
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (s *Store) findFairness(ctx context.Context) error {
 			continue
 		}
 		s.fair.tenants, s.fair.last = tenants, map[int16]string{}
-		s.fair.claim, err = render(t, "claim_fair", names)
+		s.fair.claim, err = t.Statement("claim_fair", names)
 		return err
 	}
 	return nil

@@ -144,14 +144,21 @@ type letterQuery struct {
 	args []any
 }
 
-// Arg adds a value to the arguments of the statement and returns the parameter that stands for it.
-func (q *letterQuery) Arg(v any) string {
-	q.args = append(q.args, v)
-	return fmt.Sprintf("$%d", len(q.args))
+// Call implements sqlfile.Caller: arg adds a value to the arguments of the statement and returns the parameter that stands for it, first_id returns the
+// least UUIDv7 of a time.
+func (q *letterQuery) Call(function string, operand any) (any, error) {
+	at, isTime := operand.(time.Time)
+	switch {
+	case function == "arg":
+		q.args = append(q.args, operand)
+		return fmt.Sprintf("$%d", len(q.args)), nil
+	case function == "first_id" && isTime:
+		return firstID(at), nil
+	}
+	return nil, fmt.Errorf("there is no %s of %T", function, operand)
 }
 
-// FirstID returns the least UUIDv7 of a time.
-func (q *letterQuery) FirstID(t time.Time) uuid.UUID {
+func firstID(t time.Time) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], uint64(max(t.UnixMilli(), 0))<<16)
 	return id
@@ -164,7 +171,7 @@ func (q *letterQuery) render(name string) (sql string, args []any, err error) {
 		return "", nil, err
 	}
 	q.args = nil
-	sql, err = render(t, name, q)
+	sql, err = t.Statement(name, q)
 	return sql, q.args, err
 }
 

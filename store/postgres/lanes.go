@@ -75,7 +75,7 @@ func readBacklog(ctx context.Context, tx pgx.Tx, r *tables.LaneReport, layout ta
 	if err != nil {
 		return err
 	}
-	sql, err := render(t, "lanes_backlog", quote(layout))
+	sql, err := t.Statement("lanes_backlog", quote(layout))
 	if err != nil {
 		return err
 	}

@@ -126,7 +126,7 @@ func TestLanesTellTheirBacklog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sql, err := render(parsed, "lanes_backlog", quote(s.layout))
+		sql, err := parsed.Statement("lanes_backlog", quote(s.layout))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -123,7 +123,7 @@ func (r *Retention) prepare(ctx context.Context) error {
 		if s.name == "walk" && r.by.column == "" {
 			continue
 		}
-		if *s.dst, err = render(t, "retention_"+s.name, names); err != nil {
+		if *s.dst, err = t.Statement("retention_"+s.name, names); err != nil {
 			return err
 		}
 	}

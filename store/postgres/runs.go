@@ -67,7 +67,7 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 		"lock": &r.sql.lock, "last": &r.sql.last, "known": &r.sql.known, "differ": &r.sql.differ, "append": &r.sql.append, "change": &r.sql.change,
 		"claim": &r.sql.claim, "renew": &r.sql.renew, "held": &r.sql.held, "release": &r.sql.release,
 	} {
-		if *dst, err = render(t, "run_"+name, struct{ Progress bool }{false}); err != nil {
+		if *dst, err = t.Statement("run_"+name, struct{ Progress bool }{false}); err != nil {
 			return nil, err
 		}
 	}
@@ -75,12 +75,12 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 	for _, status := range append([]crawl.Status{""}, crawl.Statuses...) {
 		for _, app := range []bool{false, true} {
 			f := filtered{status, app}
-			if r.sql.list[f], err = render(t, "run_list", f); err != nil {
+			if r.sql.list[f], err = t.Statement("run_list", f); err != nil {
 				return nil, err
 			}
 		}
 	}
-	r.sql.saveProgress, err = render(t, "run_change", struct{ Progress bool }{true})
+	r.sql.saveProgress, err = t.Statement("run_change", struct{ Progress bool }{true})
 	return r, err
 }
 

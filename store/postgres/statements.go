@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"embed"
-	"fmt"
-	"strings"
 	"sync"
-	"text/template"
 
+	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -27,26 +25,7 @@ type settleStatements struct {
 }
 
 // parseSQL parses the files once: opening a store asks for them several times.
-var parseSQL = sync.OnceValues(func() (*template.Template, error) {
-	t, err := template.New("sql").ParseFS(sqlFiles, "sql/*.sql")
-	if err != nil {
-		return nil, fmt.Errorf("parse SQL templates: %w", err)
-	}
-	return t, nil
-})
-
-// render fills one statement in; its header comment stays in the file.
-func render(t *template.Template, name string, data any) (string, error) {
-	var b strings.Builder
-	if err := t.ExecuteTemplate(&b, name+".sql", data); err != nil {
-		return "", fmt.Errorf("render %s.sql: %w", name, err)
-	}
-	text := b.String()
-	for strings.HasPrefix(text, "--") {
-		_, text, _ = strings.Cut(text, "\n")
-	}
-	return text, nil
-}
+var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
 
 // plain returns a statement that needs no names.
 func plain(name string) (string, error) {
@@ -54,7 +33,7 @@ func plain(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return render(t, name, nil)
+	return t.Statement(name, nil)
 }
 
 func statementsOf(l tables.Layout) (statements, error) {
@@ -71,7 +50,7 @@ func statementsOf(l tables.Layout) (statements, error) {
 		"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
 		"backlog": &s.backlog,
 	} {
-		if *dst, err = render(t, name, q); err != nil {
+		if *dst, err = t.Statement(name, q); err != nil {
 			return s, err
 		}
 	}
@@ -80,15 +59,15 @@ func statementsOf(l tables.Layout) (statements, error) {
 	for name, dst := range map[string]*string{
 		"settle_delivered": &s.settlePassing.delivered, "settle_retry": &s.settlePassing.retry, "settle_dead": &s.settlePassing.dead,
 	} {
-		if *dst, err = render(t, name, passing); err != nil {
+		if *dst, err = t.Statement(name, passing); err != nil {
 			return s, err
 		}
 	}
 	one, bare := q, q
 	one.OneByOne, bare.Unreadable = true, true
-	if s.claimOneByOne, err = render(t, "claim", one); err != nil {
+	if s.claimOneByOne, err = t.Statement("claim", one); err != nil {
 		return s, err
 	}
-	s.claimUnreadable, err = render(t, "claim", bare)
+	s.claimUnreadable, err = t.Statement("claim", bare)
 	return s, err
 }

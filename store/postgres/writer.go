@@ -66,7 +66,7 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 		Returning, Checked bool
 	}{quoteTable(table), in.returning, checked}
 	for name, dst := range map[string]*string{"write": &in.many, "write_one": &in.one, "write_lock": &in.lock, "write_encoding": &in.encoding} {
-		if *dst, err = render(t, name, names); err != nil {
+		if *dst, err = t.Statement(name, names); err != nil {
 			return insert{}, err
 		}
 	}

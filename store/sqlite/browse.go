@@ -52,7 +52,7 @@ func OpenBrowser(ctx context.Context, db *DB, layout tables.Layout) (*Browser, e
 		{&b.sql.showPosition, "browse_show", browseQuery{quotedLayout: b.quoted, ByPosition: true}},
 		{&b.sql.known, "browse_known", browseQuery{quotedLayout: b.quoted}},
 	} {
-		if *s.dst, err = render(t, s.name, &s.data); err != nil {
+		if *s.dst, err = t.Statement(s.name, &s.data); err != nil {
 			return nil, err
 		}
 	}
@@ -69,8 +69,15 @@ func columnNames(l tables.Layout) (names []string) {
 // arguments collects what a template gives its statement.
 type arguments struct{ args []any }
 
-// Arg adds a value to the arguments of the statement and returns the parameter that stands for it.
-func (a *arguments) Arg(v any) (string, error) {
+// Call implements sqlfile.Caller: arg adds a value to the arguments of the statement and returns the parameter that stands for it.
+func (a *arguments) Call(function string, v any) (any, error) {
+	if function != "arg" {
+		return nil, fmt.Errorf("there is no %s of %T", function, v)
+	}
+	return a.add(v)
+}
+
+func (a *arguments) add(v any) (string, error) {
 	switch value := v.(type) {
 	case time.Time:
 		v = stamp(value)
@@ -93,6 +100,7 @@ type browseQuery struct {
 	arguments
 	F          tables.Filter
 	Chosen     []string // statuses, as texts in SQL
+	Only       string   // Chosen, if it is one
 	ByPosition bool
 
 	OnlyUndelivered bool // all of Chosen are
@@ -130,7 +138,7 @@ func (b *Browser) list(ctx context.Context, q *browseQuery) (all []tables.EventR
 	if err != nil {
 		return nil, err
 	}
-	text, err := render(t, "browse", q)
+	text, err := t.Statement("browse", q)
 	if err != nil {
 		return nil, err
 	}
@@ -173,6 +181,9 @@ func (b *Browser) query(f tables.Filter) (*browseQuery, error) {
 			q.Rare = q.Rare && (status == b.layout.Dead || status == b.layout.Retrying)
 		}
 	}
+	if len(q.Chosen) == 1 {
+		q.Only = q.Chosen[0]
+	}
 	switch {
 	case f.Tenant != "" && b.layout.Tenant == "" && b.layout.App == "":
 		return refuse("it has no tenants")
@@ -213,7 +224,7 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 // (`outbox write` does), and nobody adds one in between.
 func (b *Browser) Known(ctx context.Context, tx *sql.Tx, ids []uuid.UUID) (known []uuid.UUID, err error) {
 	var a arguments
-	if _, err := a.Arg(ids); err != nil {
+	if _, err := a.add(ids); err != nil {
 		return nil, err
 	}
 	if known, err = queryIDs(ctx, tx, b.sql.known, a.args...); err != nil {

@@ -52,7 +52,7 @@ func TestBrowsePlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		statement, err := render(templates, "browse", q)
+		statement, err := templates.Statement("browse", q)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestBrowsePlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.CrawlOutbox()} {
-		statement, err := render(templates, "lanes_backlog", quote(layout))
+		statement, err := templates.Statement("lanes_backlog", quote(layout))
 		if err != nil {
 			t.Fatal(err)
 		}

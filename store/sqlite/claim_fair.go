@@ -44,11 +44,11 @@ func (s *Store) findFairness(ctx context.Context, names tableNames, rowid bool) 
 	if err != nil {
 		return err
 	}
-	if s.fair.tenants.text, err = render(t, "claim_tenants", names); err != nil {
+	if s.fair.tenants.text, err = t.Statement("claim_tenants", names); err != nil {
 		return err
 	}
 	s.fair.last = map[int16]any{}
-	s.fair.claim.text, err = render(t, "claim_fair", names)
+	s.fair.claim.text, err = t.Statement("claim_fair", names)
 	return err
 }
 

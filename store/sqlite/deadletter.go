@@ -132,6 +132,8 @@ type letterQuery struct {
 	KeyColumns []letterColumn // those that make the key
 	RawTable   string         // its name as letters have it
 	TableName  string         // the same, as a text in SQL
+	InRow      servedColumns  // of a row e
+	InOrigin   servedColumns  // of a row that letter c kept, as dlq_insert.sql names them
 	Replace    bool           // the payload
 
 	F      deadletter.Filter
@@ -147,8 +149,23 @@ type letterQuery struct {
 	Reason string
 }
 
-// FirstID returns the least UUIDv7 of a time.
-func (q *letterQuery) FirstID(t time.Time) uuid.UUID {
+// Call implements sqlfile.Caller: arg as arguments has it, first_id returns the least UUIDv7 of a time, and text_of what a letter has the column of a
+// quoted name by.
+func (q *letterQuery) Call(function string, operand any) (any, error) {
+	switch of := operand.(type) {
+	case time.Time:
+		if function == "first_id" {
+			return firstID(of), nil
+		}
+	case string:
+		if function == "text_of" {
+			return q.column(of).Text, nil
+		}
+	}
+	return q.arguments.Call(function, operand)
+}
+
+func firstID(t time.Time) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], uint64(max(t.UnixMilli(), 0))<<16)
 	return id
@@ -157,22 +174,6 @@ func (q *letterQuery) FirstID(t time.Time) uuid.UUID {
 // servedColumns are the expressions that dlq_served is made of.
 type servedColumns struct{ Destinations, DeliveredTo string }
 
-// InRow are those of a row e.
-func (q *letterQuery) InRow() (s servedColumns) {
-	if q.Destinations != "" {
-		s = servedColumns{"e." + q.Destinations, "e." + q.DeliveredTo}
-	}
-	return s
-}
-
-// InOrigin are those of a row that letter c kept, as dlq_insert.sql names them.
-func (q *letterQuery) InOrigin() (s servedColumns) {
-	if q.Destinations != "" {
-		s = servedColumns{"c.goes", "c.served"}
-	}
-	return s
-}
-
 // render returns a statement; its arguments are q.args then.
 func (q *letterQuery) render(name string) (string, error) {
 	t, err := parseSQL()
@@ -180,7 +181,7 @@ func (q *letterQuery) render(name string) (string, error) {
 		return "", err
 	}
 	q.args = nil
-	return render(t, name, q)
+	return t.Statement(name, q)
 }
 
 // each runs one of the dlq statements and calls row for each row.
@@ -220,6 +221,9 @@ func selected(s deadletter.Selection) (*letterQuery, error) {
 // query is q for the letters of a table.
 func (t deadTable) query(q letterQuery) *letterQuery {
 	q.quotedLayout, q.Columns = quote(t.layout), t.columns
+	if q.Destinations != "" {
+		q.InRow, q.InOrigin = servedColumns{"e." + q.Destinations, "e." + q.DeliveredTo}, servedColumns{"c.goes", "c.served"}
+	}
 	q.RawTable, q.TableName = t.layout.Table, quoteText(t.layout.Table)
 	for _, name := range append([]string{t.layout.Key}, t.layout.KeyScope...) {
 		if c := q.column(quoteName(name)); name != "" && name != t.layout.Position && !slices.Contains(q.KeyColumns, c) {
@@ -236,9 +240,6 @@ func (q *letterQuery) column(name string) letterColumn {
 	}
 	return letterColumn{Name: name, Text: "NULL"} // a generated column, which no row is kept by
 }
-
-// Text is what a letter has the column of a quoted name by.
-func (q *letterQuery) Text(name string) string { return q.column(name).Text }
 
 // audit writes the record of an action into its transaction.
 func audit(ctx context.Context, tx *sql.Tx, by deadletter.Operator, action string, letters int, filter, detail any) error {

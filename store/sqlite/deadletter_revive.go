@@ -117,7 +117,7 @@ func (q *letterQuery) given(name string, letters []letterPlace, more ...any) (st
 		return "", nil, err
 	}
 	var ids arguments
-	if _, err := ids.Arg(idsOf(letters)); err != nil {
+	if _, err := ids.add(idsOf(letters)); err != nil {
 		return "", nil, err
 	}
 	return statement, append(ids.args, more...), nil

@@ -114,7 +114,7 @@ func (b EventBus) MarkFailed(ctx context.Context, tx *sql.Tx, ids ...uuid.UUID) 
 
 func (b EventBus) mark(ctx context.Context, tx *sql.Tx, name string, ids []uuid.UUID, more ...any) (int, error) {
 	args := arguments{args: []any{b.app()}}
-	if _, err := args.Arg(ids); err != nil {
+	if _, err := args.add(ids); err != nil {
 		return 0, err
 	}
 	return changeBus(ctx, tx, name, append(args.args, more...)...)

@@ -26,7 +26,7 @@ func (s *Store) findIndex(ctx context.Context, statement string, names *tableNam
 	if err != nil {
 		return err
 	}
-	find, err := render(t, "claim_index", nil)
+	find, err := t.Statement("claim_index", nil)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (s *Store) findIndex(ctx context.Context, statement string, names *tableNam
 	}
 	for _, name := range candidates {
 		*into = quoteName(name)
-		text, err := render(t, statement, names)
+		text, err := t.Statement(statement, names)
 		if err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func (r *laneReport) read(ctx context.Context, tx *sql.Tx, name string, data any
 	if err != nil {
 		return err
 	}
-	text, err := render(t, name, data)
+	text, err := t.Statement(name, data)
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (r *Retention) prepare(ctx context.Context, columns []letterColumn, by stri
 		{"lease", names, &r.sql.lease}, {"release", names, &r.sql.release}, {"held", names, &r.sql.held}, {"walk", names, &r.sql.walk}, {"walk", sweep, &r.sql.sweep},
 		{"keep", names, &r.sql.keep}, {"remove", names, &r.sql.remove},
 	} {
-		if *s.dst, err = render(t, "retention_"+s.name, s.data); err != nil {
+		if *s.dst, err = t.Statement("retention_"+s.name, s.data); err != nil {
 			return err
 		}
 	}

@@ -90,7 +90,7 @@ func compile(ctx context.Context, db *sql.DB, data any, statements map[string]**
 		return err
 	}
 	for name, dst := range statements {
-		text, err := render(t, name, data)
+		text, err := t.Statement(name, data)
 		if err != nil {
 			return err
 		}

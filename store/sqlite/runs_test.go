@@ -253,7 +253,7 @@ func explained(t *testing.T, db *DB, name string, data any) (plan string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := render(parsed, name, data)
+	text, err := parsed.Statement(name, data)
 	if err != nil {
 		t.Fatal(err)
 	}

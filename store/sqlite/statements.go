@@ -4,36 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"embed"
-	"fmt"
-	"strings"
 	"sync"
-	"text/template"
+
+	"github.com/outboxrelay/outbox/internal/sqlfile"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
 // parseSQL parses the files once: opening a store asks for them several times.
-var parseSQL = sync.OnceValues(func() (*template.Template, error) {
-	t, err := template.New("sql").ParseFS(sqlFiles, "sql/*.sql")
-	if err != nil {
-		return nil, fmt.Errorf("parse SQL templates: %w", err)
-	}
-	return t, nil
-})
-
-// render fills one statement in; its header comment stays in the file.
-func render(t *template.Template, name string, data any) (string, error) {
-	var b strings.Builder
-	if err := t.ExecuteTemplate(&b, name+".sql", data); err != nil {
-		return "", fmt.Errorf("render %s.sql: %w", name, err)
-	}
-	text := b.String()
-	for strings.HasPrefix(text, "--") {
-		_, text, _ = strings.Cut(text, "\n")
-	}
-	return text, nil
-}
+var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
 
 // plain returns a statement that needs no names.
 func plain(name string) (string, error) {
@@ -41,7 +21,7 @@ func plain(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return render(t, name, nil)
+	return t.Statement(name, nil)
 }
 
 // prepared is a statement that is compiled once a connection and then kept: compiling takes longer than most of them run (measured: the claim 95
@@ -99,12 +79,12 @@ func (s *statements) prepare(names tableNames) error {
 		"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,
 		"lease_lapsed": &s.leaseLapsed, "lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease, "lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
 	} {
-		if *dst, err = render(t, name, names); err != nil {
+		if *dst, err = t.Statement(name, names); err != nil {
 			return err
 		}
 	}
 	for table, dst := range map[string]*string{"outbox_lanes": &s.leaseCutLanes, "outbox_relays": &s.leaseCutRelays} {
-		if *dst, err = render(t, "lease_cut", table); err != nil {
+		if *dst, err = t.Statement("lease_cut", table); err != nil {
 			return err
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"text/template"
 
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -65,14 +65,14 @@ func newInserter(cfg outbox.WriterConfig) (*inserter, error) {
 		return nil, err
 	}
 	in := &inserter{templates: t, table: quoteTable(table), returning: cfg.OnDuplicate == outbox.RefuseDuplicate}
-	if in.one, err = render(t, "write_one", in.names(1)); err != nil {
+	if in.one, err = t.Statement("write_one", in.names(1)); err != nil {
 		return nil, err
 	}
 	return in, nil
 }
 
 type inserter struct {
-	templates *template.Template
+	templates *sqlfile.Set
 	table     string
 	one       string
 	kept      *sql.Stmt // one, compiled; nil: for any database
@@ -102,7 +102,7 @@ func (in *inserter) statement(rows int) (string, error) {
 	if text, ok := in.many[rows]; ok {
 		return text, nil
 	}
-	text, err := render(in.templates, "write", in.names(rows))
+	text, err := in.templates.Statement("write", in.names(rows))
 	if err != nil {
 		return "", err
 	}

@@ -8,15 +8,17 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/template"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/sqlfile"
 )
 
 //go:embed legacy/*.sql
 var legacyFiles embed.FS
 
-var legacySQL = template.Must(template.ParseFS(legacyFiles, "legacy/*.sql"))
+var parseLegacy = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(legacyFiles, "legacy/*.sql") })
 
 // legacyName is what a table may be called: what needs no thought about quoting. It leaves room for _undelivered within
 // PostgreSQL's 63 bytes.
@@ -154,18 +156,26 @@ func (t *legacyTable) done() bool {
 	return t.columns["position"].notNull && t.columns["event_topic"].notNull
 }
 
-// Index names an index or constraint of the table, quoted.
-func (t *legacyTable) Index(suffix string) string {
-	return pgx.Identifier{t.name + "_" + suffix}.Sanitize()
+// Call implements sqlfile.Caller: index_name names an index or constraint of the table, quoted.
+func (t *legacyTable) Call(function string, operand any) (any, error) {
+	suffix, ok := operand.(string)
+	if function != "index_name" || !ok {
+		return nil, fmt.Errorf("there is no %s of %T", function, operand)
+	}
+	return pgx.Identifier{t.name + "_" + suffix}.Sanitize(), nil
 }
 
 // sql fills a statement of legacy/ in.
 func (t *legacyTable) sql(name string) string {
-	var text strings.Builder
-	if err := legacySQL.ExecuteTemplate(&text, name+".sql", t); err != nil {
-		panic("migrations: legacy/" + name + ".sql: " + err.Error()) // a broken build
+	set, err := parseLegacy()
+	if err != nil {
+		panic("migrations: " + err.Error()) // a broken build
 	}
-	return text.String()
+	text, err := set.Render(name, t)
+	if err != nil {
+		panic("migrations: " + err.Error()) // the same
+	}
+	return text
 }
 
 // exec runs a file of several statements; without arguments, so as one simple query and one transaction.

@@ -2,10 +2,10 @@
 SELECT u.id, u.at, u.actor, u.action, u.letters, u.filter, u.reason, u.detail
   FROM outbox_audit u
  WHERE true
-       {{- with .A.Action}} AND u.action = {{$.Arg .}}::text{{end}}
-       {{- with .A.Actor}} AND u.actor = {{$.Arg .}}::text{{end}}
-       {{- if not .A.Since.IsZero}} AND u.at >= {{.Arg .A.Since}}::timestamptz{{end}}
-       {{- if not .A.Until.IsZero}} AND u.at < {{.Arg .A.Until}}::timestamptz{{end}}
-       {{- with .A.After}} AND u.id < {{$.Arg .}}::text::uuid{{end}}
+       {{- with .A.Action}} AND u.action = {{arg .}}::text{{end}}
+       {{- with .A.Actor}} AND u.actor = {{arg .}}::text{{end}}
+       {{- if .A.Since}} AND u.at >= {{arg .A.Since}}::timestamptz{{end}}
+       {{- if .A.Until}} AND u.at < {{arg .A.Until}}::timestamptz{{end}}
+       {{- with .A.After}} AND u.id < {{arg .}}::text::uuid{{end}}
  ORDER BY u.id DESC
- LIMIT {{.Arg .Limit}}
+ LIMIT {{arg .Limit}}

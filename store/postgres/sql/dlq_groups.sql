@@ -8,5 +8,5 @@ SELECT g.fingerprint, g.source, g.reason, g.type, g.count, g.oldest::uuid AS old
          WHERE {{template "dlq_where" .}}
          GROUP BY 1, 2, 3, 4
          ORDER BY count(*) DESC, 1, 2, 3, 4
-         LIMIT {{.Arg .Limit}}) g
+         LIMIT {{arg .Limit}}) g
  ORDER BY g.count DESC, 1, 2, 3, 4

@@ -1,26 +1,26 @@
 {{- /*
-What the statements about dead letters share; l is job_dlq. Unlike elsewhere, conditions that nobody asked for are left out, and .Arg adds a value to
+What the statements about dead letters share; l is job_dlq. Unlike elsewhere, conditions that nobody asked for are left out, and arg adds a value to
 the statement's arguments and returns its number. A page of a long replay would otherwise be planned for any filter, that is, for none.
 */ -}}
 
 {{define "dlq_where" -}}
-    {{if .IDs}}l.id = ANY ({{.Arg .IDs}}::uuid[]){{else}}true{{end}}
+    {{if .IDs}}l.id = ANY ({{arg .IDs}}::uuid[]){{else}}true{{end}}
     {{- if eq .State "pending"}} AND l.replayed_at IS NULL AND l.discarded_at IS NULL
     {{- else if eq .State "replayed"}} AND l.replayed_at IS NOT NULL
     {{- else if eq .State "discarded"}} AND l.replayed_at IS NULL AND l.discarded_at IS NOT NULL
     {{- else if eq .State "not replayed"}} AND l.replayed_at IS NULL{{end}}
-    {{- with .F.Source}} AND l.source = {{$.Arg .}}::text{{end}}
-    {{- with .F.Reason}} AND l.error_reason = {{$.Arg .}}::text{{end}}
-    {{- with .F.Type}} AND l.type = {{$.Arg .}}::text{{end}}
+    {{- with .F.Source}} AND l.source = {{arg .}}::text{{end}}
+    {{- with .F.Reason}} AND l.error_reason = {{arg .}}::text{{end}}
+    {{- with .F.Type}} AND l.type = {{arg .}}::text{{end}}
     {{- template "dlq_tenant" .}}
-    {{- with .F.Key}} AND l.event_key = {{$.Arg .}}::text{{end}}
-    {{- with .F.Table}} AND l.outbox_table = {{$.Arg .}}::text{{end}}
-    {{- with .F.Destination}} AND l.destination = {{$.Arg .}}::text{{end}}
+    {{- with .F.Key}} AND l.event_key = {{arg .}}::text{{end}}
+    {{- with .F.Table}} AND l.outbox_table = {{arg .}}::text{{end}}
+    {{- with .F.Destination}} AND l.destination = {{arg .}}::text{{end}}
     {{- /* Ids are UUIDv7: the first with a time is the bound of that time. */}}
-    {{- if not .F.Since.IsZero}} AND l.id >= {{.Arg (.FirstID .F.Since)}}::uuid{{end}}
-    {{- if not .F.Until.IsZero}} AND l.id < {{.Arg (.FirstID .F.Until)}}::uuid{{end}}
-    {{- with .F.Error}} AND EXISTS (SELECT FROM jsonb_array_elements(l.error_history) h WHERE strpos(lower(h->>'error'), lower({{$.Arg .}}::text)) > 0){{end}}
-    {{- with .F.Fingerprint}} AND {{template "fingerprint"}} = lower({{$.Arg .}}::text){{end}}
+    {{- if .F.Since}} AND l.id >= {{arg (first_id .F.Since)}}::uuid{{end}}
+    {{- if .F.Until}} AND l.id < {{arg (first_id .F.Until)}}::uuid{{end}}
+    {{- with .F.Error}} AND EXISTS (SELECT FROM jsonb_array_elements(l.error_history) h WHERE strpos(lower(h->>'error'), lower({{arg .}}::text)) > 0){{end}}
+    {{- with .F.Fingerprint}} AND {{template "fingerprint"}} = lower({{arg .}}::text){{end}}
 {{- end}}
 
 {{define "last_error"}}coalesce(l.error_history->-1->>'error', ''){{end}}
@@ -48,5 +48,5 @@ eight digits or more, and numbers, with a unit of time if there is one. A quote 
 {{- end}}
 
 {{define "dlq_tenant"}}
-    {{- with .F.Tenant}} AND l.app_id = (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{$.Arg .}}::text) OR a.id::text = lower({{$.Arg .}}::text)){{end}}
+    {{- with .F.Tenant}} AND l.app_id = (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{arg .}}::text) OR a.id::text = lower({{arg .}}::text)){{end}}
 {{- end}}

@@ -3,6 +3,6 @@
 SELECT {{template "dlq_columns" .}}
   FROM job_dlq l
  WHERE {{template "dlq_where" .}}
-       {{- with .F.After}} AND l.id < {{$.Arg .}}::text::uuid{{end}}
+       {{- with .F.After}} AND l.id < {{arg .}}::text::uuid{{end}}
  ORDER BY l.id DESC
- LIMIT {{.Arg .Limit}}
+ LIMIT {{arg .Limit}}

@@ -5,7 +5,7 @@ SELECT l.id, l.source, l.original_job_id AS event, coalesce(l.outbox_table, '') 
   FROM job_dlq l
  WHERE {{template "dlq_where" .}}
        {{- with .After}} AND (coalesce(l.outbox_table, ''), coalesce(l.position, 0), l.original_job_id)
-                                > ({{$.Arg .Table}}::text, {{$.Arg .Position}}::bigint, {{$.Arg .Event}}::uuid){{end}}
+                                > ({{arg .Table}}::text, {{arg .Position}}::bigint, {{arg .Event}}::uuid){{end}}
  ORDER BY coalesce(l.outbox_table, ''), coalesce(l.position, 0), l.original_job_id
- FETCH FIRST {{.Arg .Limit}} ROWS WITH TIES
+ FETCH FIRST {{arg .Limit}} ROWS WITH TIES
    FOR UPDATE

@@ -3,7 +3,7 @@
 WITH chosen AS MATERIALIZED (
     SELECT l.id, l.original_job_id, l.position, l.generation, l.origin
       FROM job_dlq l
-     WHERE {{template "dlq_where" .}} AND l.outbox_table = {{.Arg .RawTable}}::text
+     WHERE {{template "dlq_where" .}} AND l.outbox_table = {{arg .RawTable}}::text
 ), fit AS MATERIALIZED (
     SELECT c.id FROM chosen c
     {{- if .DeleteDead}}
@@ -21,7 +21,7 @@ WITH chosen AS MATERIALIZED (
 ), behind AS MATERIALIZED (
     SELECT DISTINCT k.hash
       FROM job_dlq l, {{template "dlq_row" .}} JOIN key k ON k.hash = {{template "order_key" .}}
-     WHERE l.replayed_at IS NULL AND l.discarded_at IS NULL AND l.outbox_table = {{.Arg .RawTable}}::text
+     WHERE l.replayed_at IS NULL AND l.discarded_at IS NULL AND l.outbox_table = {{arg .RawTable}}::text
        AND l.id NOT IN (SELECT id FROM chosen) AND e.{{.Position}} < k.last
 )
 SELECT (SELECT count(*) FROM chosen) - (SELECT count(*) FROM fit),

@@ -5,7 +5,7 @@ DELETE FROM job_dlq
         SELECT l.id FROM job_dlq l
          WHERE {{template "dlq_old" .}}
          ORDER BY l.{{.Since}}
-         LIMIT {{.Arg .Limit}}
+         LIMIT {{arg .Limit}}
            FOR UPDATE SKIP LOCKED))
 
-{{- define "dlq_old"}}l.{{.Since}} < now() - {{.Arg .Age}}::bigint * interval '1 microsecond' AND {{template "dlq_where" .}}{{end}}
+{{- define "dlq_old"}}l.{{.Since}} < now() - {{arg .Age}}::bigint * interval '1 microsecond' AND {{template "dlq_where" .}}{{end}}

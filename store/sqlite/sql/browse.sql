@@ -4,12 +4,12 @@
 SELECT {{template "browse_columns" .}}
   FROM {{.Table}} AS e
  WHERE {{template "browse_in_status" .}}
-       {{- with .F.Tenant}} AND {{if $.Tenant}}e.{{$.Tenant}} = {{$.Arg .}}{{else}}e.{{$.App}} = {{template "app_of" ($.Arg .)}}{{end}}{{end}}
-       {{- with .F.Key}} AND e.{{$.Key}} = {{$.Arg .}}{{end}}
-       {{- with .F.Topic}} AND e.{{$.Topic}} = {{$.Arg .}}{{end}}
-       {{- with .F.After}} AND e.{{$.Position}} < CAST({{$.Arg .}} AS INTEGER){{end}}
+       {{- with .F.Tenant}} AND {{if $.Tenant}}e.{{$.Tenant}} = {{arg .}}{{else}}e.{{$.App}} = {{template "app_of" (arg .)}}{{end}}{{end}}
+       {{- with .F.Key}} AND e.{{$.Key}} = {{arg .}}{{end}}
+       {{- with .F.Topic}} AND e.{{$.Topic}} = {{arg .}}{{end}}
+       {{- with .F.After}} AND e.{{$.Position}} < CAST({{arg .}} AS INTEGER){{end}}
  ORDER BY {{if .Rare}}+{{end}}e.{{.Position}} DESC
- LIMIT {{.Arg .F.Limit}}
+ LIMIT {{arg .F.Limit}}
 
 {{- define "browse_columns"}}e.{{.ID}}, e.{{.Position}},
        {{template "browse_status" .}},
@@ -35,7 +35,7 @@ SELECT {{template "browse_columns" .}}
 {{- define "browse_in_status"}}
     {{- if not .Chosen}}true
     {{- else if .Status}}
-        {{- if eq (len .Chosen) 1}}e.{{.Status}} = {{index .Chosen 0}}
+        {{- if .Only}}e.{{.Status}} = {{.Only}}
         {{- else}}e.{{.Status}} IN ({{range $i, $s := .Chosen}}{{if $i}}, {{end}}{{$s}}{{end}}){{end}}
         {{- if and .Rare (ne .Retrying .Pending)}} AND e.{{.Status}} IN ({{.Retrying}}, {{.Dead}}){{end}}
     {{- else}}CASE WHEN e.{{.DeliveredAt}} IS NOT NULL THEN 'delivered' WHEN e.{{.NextRetryAt}} IS NOT NULL THEN 'retry' ELSE 'pending' END IN

@@ -19,7 +19,7 @@ SELECT {{range $i, $c := .Columns}}{{if $i}}, {{end}}
        {{- else if eq $c.Name $.ErrorHistory}}c.error_history
        {{- else}}{{template "dlq_kept" $c.Text}}{{end}}
        {{- end}}
-  FROM (SELECT c.*{{if and .Destinations .DeliveredTo}}, {{template "dlq_kept" (.Text .Destinations)}} AS goes, {{template "dlq_kept" (.Text .DeliveredTo)}} AS served{{end}} FROM ranked c WHERE c.rank = 1) c
+  FROM (SELECT c.*{{if and .Destinations .DeliveredTo}}, {{template "dlq_kept" (text_of .Destinations)}} AS goes, {{template "dlq_kept" (text_of .DeliveredTo)}} AS served{{end}} FROM ranked c WHERE c.rank = 1) c
  WHERE NOT EXISTS (SELECT 1 FROM {{.Table}} AS x WHERE x.{{.Position}} = c.position)
    AND coalesce(?2, '') IS NOT NULL
 RETURNING {{.ID}}

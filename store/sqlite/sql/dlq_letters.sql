@@ -1,26 +1,26 @@
 {{- /*
-What the statements about dead letters share; l is job_dlq. Conditions that nobody asked for are left out, and .Arg adds a value to the statement's arguments and returns its
+What the statements about dead letters share; l is job_dlq. Conditions that nobody asked for are left out, and arg adds a value to the statement's arguments and returns its
 parameter: SQLite plans a statement before it knows its values. lower() knows the letters of ASCII only.
 */ -}}
 
 {{define "dlq_where" -}}
-    {{if .IDs}}l.id IN (SELECT value FROM json_each({{.Arg .IDs}})){{else}}true{{end}}
+    {{if .IDs}}l.id IN (SELECT value FROM json_each({{arg .IDs}})){{else}}true{{end}}
     {{- if eq .State "pending"}} AND l.replayed_at IS NULL AND l.discarded_at IS NULL
     {{- else if eq .State "replayed"}} AND l.replayed_at IS NOT NULL
     {{- else if eq .State "discarded"}} AND l.replayed_at IS NULL AND l.discarded_at IS NOT NULL
     {{- else if eq .State "not replayed"}} AND l.replayed_at IS NULL{{end}}
-    {{- with .F.Source}} AND l.source = {{$.Arg .}}{{end}}
-    {{- with .F.Reason}} AND l.error_reason = {{$.Arg .}}{{end}}
-    {{- with .F.Type}} AND l.type = {{$.Arg .}}{{end}}
-    {{- with .F.Tenant}} AND l.app_id = {{template "app_of" ($.Arg .)}}{{end}}
-    {{- with .F.Key}} AND l.event_key = {{$.Arg .}}{{end}}
-    {{- with .F.Table}} AND l.outbox_table = {{$.Arg .}}{{end}}
-    {{- with .F.Destination}} AND l.destination = {{$.Arg .}}{{end}}
+    {{- with .F.Source}} AND l.source = {{arg .}}{{end}}
+    {{- with .F.Reason}} AND l.error_reason = {{arg .}}{{end}}
+    {{- with .F.Type}} AND l.type = {{arg .}}{{end}}
+    {{- with .F.Tenant}} AND l.app_id = {{template "app_of" (arg .)}}{{end}}
+    {{- with .F.Key}} AND l.event_key = {{arg .}}{{end}}
+    {{- with .F.Table}} AND l.outbox_table = {{arg .}}{{end}}
+    {{- with .F.Destination}} AND l.destination = {{arg .}}{{end}}
     {{- /* Ids are UUIDv7: the first with a time is the bound of that time. */}}
-    {{- if not .F.Since.IsZero}} AND l.id >= {{.Arg (.FirstID .F.Since)}}{{end}}
-    {{- if not .F.Until.IsZero}} AND l.id < {{.Arg (.FirstID .F.Until)}}{{end}}
-    {{- with .F.Error}} AND EXISTS (SELECT 1 FROM json_each(l.error_history) h WHERE instr(lower(l.error_history ->> (h.fullkey || '.error')), lower({{$.Arg .}})) > 0){{end}}
-    {{- with .F.Fingerprint}} AND {{template "fingerprint"}} = lower({{$.Arg .}}){{end}}
+    {{- if .F.Since}} AND l.id >= {{arg (first_id .F.Since)}}{{end}}
+    {{- if .F.Until}} AND l.id < {{arg (first_id .F.Until)}}{{end}}
+    {{- with .F.Error}} AND EXISTS (SELECT 1 FROM json_each(l.error_history) h WHERE instr(lower(l.error_history ->> (h.fullkey || '.error')), lower({{arg .}})) > 0){{end}}
+    {{- with .F.Fingerprint}} AND {{template "fingerprint"}} = lower({{arg .}}){{end}}
 {{- end}}
 
 {{define "last_error"}}coalesce(l.error_history ->> '$[#-1].error', ''){{end}}

@@ -3,6 +3,6 @@
 SELECT {{template "dlq_columns" .}}, NULL, NULL
   FROM job_dlq l
  WHERE {{template "dlq_where" .}}
-       {{- with .F.After}} AND l.id < lower({{$.Arg .}}){{end}}
+       {{- with .F.After}} AND l.id < lower({{arg .}}){{end}}
  ORDER BY l.id DESC
- LIMIT {{.Arg .Limit}}
+ LIMIT {{arg .Limit}}

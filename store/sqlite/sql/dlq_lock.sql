@@ -6,7 +6,7 @@ SELECT l.id, l.source, l.original_job_id, coalesce(l.outbox_table, ''), coalesce
   FROM job_dlq l
  WHERE {{template "dlq_where" .}}
        {{- with .After}}
-       {{- if $.Rest}} AND coalesce(l.outbox_table, '') > {{$.Arg .Table}}
-       {{- else}} AND coalesce(l.outbox_table, '') = {{$.Arg .Table}} AND coalesce(l.position, 0) >= {{$.Arg .Position}}
-         AND (coalesce(l.position, 0), l.original_job_id) > ({{$.Arg .Position}}, {{$.Arg .Event}}){{end}}{{end}}
+       {{- if $.Rest}} AND coalesce(l.outbox_table, '') > {{arg .Table}}
+       {{- else}} AND coalesce(l.outbox_table, '') = {{arg .Table}} AND coalesce(l.position, 0) >= {{arg .Position}}
+         AND (coalesce(l.position, 0), l.original_job_id) > ({{arg .Position}}, {{arg .Event}}){{end}}{{end}}
  ORDER BY {{if or .Rest (not .After)}}coalesce(l.outbox_table, ''), {{end}}coalesce(l.position, 0), l.original_job_id

@@ -3,7 +3,7 @@
 WITH chosen AS MATERIALIZED (
     SELECT l.id, l.original_job_id AS event, l.position, l.generation, l.origin
       FROM job_dlq l
-     WHERE {{template "dlq_where" .}} AND l.outbox_table = {{.Arg .RawTable}}
+     WHERE {{template "dlq_where" .}} AND l.outbox_table = {{arg .RawTable}}
 ), fit AS MATERIALIZED (
     SELECT c.id FROM chosen c
     {{- if .DeleteDead}}
@@ -11,7 +11,7 @@ WITH chosen AS MATERIALIZED (
     {{- else}} CROSS JOIN {{.Table}} AS e ON {{template "dlq_same" .}} AND ({{template "dlq_dead" .}}){{end}}
 ), pending AS MATERIALIZED (
     SELECT l.id, l.original_job_id AS event, l.position, l.origin FROM job_dlq l
-     WHERE l.replayed_at IS NULL AND l.discarded_at IS NULL AND l.outbox_table = {{.Arg .RawTable}}
+     WHERE l.replayed_at IS NULL AND l.discarded_at IS NULL AND l.outbox_table = {{arg .RawTable}}
 ), key AS MATERIALIZED (
     SELECT {{template "order_key" .}} AS text, min({{if .Key}}e.{{.Key}}{{else}}NULL{{end}}) AS name, min(e.{{.Position}}) AS first, max(e.{{.Position}}) AS last
       FROM {{template "dlq_rows_chosen" .}}

@@ -5,6 +5,6 @@ DELETE FROM job_dlq
         SELECT l.id FROM job_dlq l
          WHERE {{template "dlq_old" .}}
          ORDER BY l.{{.Since}}
-         LIMIT {{.Arg .Limit}})
+         LIMIT {{arg .Limit}})
 
-{{- define "dlq_old"}}l.{{.Since}} < {{.Arg .Cut}} AND {{template "dlq_where" .}}{{end}}
+{{- define "dlq_old"}}l.{{.Since}} < {{arg .Cut}} AND {{template "dlq_where" .}}{{end}}

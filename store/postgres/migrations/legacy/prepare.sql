@@ -29,4 +29,4 @@ ALTER TABLE {{.Table}}
 {{if .RenameVersion}}ALTER TABLE {{.Table}} RENAME COLUMN schema_ver TO schema_version;{{end}}
 {{if .RenameRetries}}ALTER TABLE {{.Table}} RENAME COLUMN retry_cnt TO retry_count;{{end}}
 -- Serves the batches, oldest first, and shrinks with them.
-CREATE INDEX IF NOT EXISTS {{.Index "upgrade"}} ON {{.Table}} (created_at, id) WHERE position IS NULL;
+CREATE INDEX IF NOT EXISTS {{index_name "upgrade"}} ON {{.Table}} (created_at, id) WHERE position IS NULL;
