@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,6 +53,16 @@ type Row struct {
 	MetadataJSON     []byte
 }
 
+// SQLTx is a transaction of database/sql, or of what is built on it: *sql.Tx, *sqlx.Tx, bun.Tx, a generated *ent.Tx (feature sql/execquery), and
+// tx.Statement.ConnPool of GORM. sqlc's DBTX has these methods and two more.
+//
+// What is no transaction is refused with ErrNoTransaction, before anything is sent: whatever has no method Commit() error, so *sql.DB, *sql.Conn, *sqlx.DB,
+// *bun.DB, *ent.Client, and GORM's ConnPool outside a transaction. A type of your own that wraps a transaction needs that method too; it is never called.
+type SQLTx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
 // Inserter puts rows into an outbox table within tx; each Store package has one per transaction type. It returns the ids
 // that were new; where WriterConfig ignores duplicates it need not.
 type Inserter[Tx any] interface {
@@ -59,7 +70,7 @@ type Inserter[Tx any] interface {
 }
 
 // Writer writes events inside the caller's own transaction: they exist exactly if it commits. It is safe for concurrent use.
-// Make one with postgres.NewWriter (pgx.Tx), postgres.NewSQLWriter or sqlite.NewWriter (*sql.Tx).
+// Make one with postgres.NewWriter (pgx.Tx), postgres.NewSQLWriter or sqlite.NewWriter (*sql.Tx, and those of GORM, ent, sqlx, bun).
 type Writer[Tx any] struct {
 	inserter Inserter[Tx]
 	cfg      WriterConfig

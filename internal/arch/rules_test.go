@@ -19,6 +19,7 @@ var layers = []layer{
 	{"internal/arch", 0, "reads source, runs none"},
 	{".", 1, "package outbox: the vocabulary and the engine, everything else is built on it"},
 	{"tables", 2, "what every store knows of outbox tables, so that a store and what is above it need not name each other"},
+	{"internal/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
 	{"retention", 2, "works on an interface that a store fulfils, not on a store"},
 	{"inbox", 2, "used by consumers, who may not even run this relay"},

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -119,7 +118,7 @@ func (silent) Run(ctx context.Context) error {
 // sqliteWriting is a Writing into a file.
 type sqliteWriting struct {
 	db      *sqlite.DB
-	writer  *outbox.Writer[*sql.Tx]
+	writer  *outbox.Writer[outbox.SQLTx]
 	browser *sqlite.Browser // tells which ids were there before
 }
 

@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqltx"
 )
 
 // EncodingError is the error of a write through a connection that does not speak UTF-8. PostgreSQL would read the
@@ -37,10 +39,10 @@ func checkEncoding(conn *pgx.Conn) error {
 
 // checkSQLEncoding is checkEncoding for database/sql, which does not tell what the server reported. It is asked only
 // when a statement has inserted nothing: its INSERT inserts nothing through such a connection.
-func checkSQLEncoding(ctx context.Context, tx *sql.Tx, statement string) error {
+func checkSQLEncoding(ctx context.Context, tx outbox.SQLTx, statement string) error {
 	var encoding string
 	var safe bool
-	if err := tx.QueryRowContext(ctx, statement).Scan(&encoding, &safe); err != nil {
+	if err := sqltx.QueryRow(ctx, tx, statement, nil, &encoding, &safe); err != nil {
 		return fmt.Errorf("ask for the connection's encoding: %w", err)
 	}
 	if safe {

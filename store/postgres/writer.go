@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqltx"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -32,8 +33,8 @@ func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
 	return &Writer{Writer: outbox.NewWriter(pgxInserter{ins}, cfg), insert: ins}, nil
 }
 
-// NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, sqlx, ent, bun), with any PostgreSQL driver.
-func NewSQLWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
+// NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, ent, sqlx, bun, sqlc), with any PostgreSQL driver.
+func NewSQLWriter(cfg outbox.WriterConfig) (*outbox.Writer[outbox.SQLTx], error) {
 	ins, err := newInsert(cfg, true)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,11 @@ func (in pgxInserter) Insert(ctx context.Context, tx pgx.Tx, rows []outbox.Row, 
 type sqlInserter struct{ insert }
 
 // Insert passes arrays in PostgreSQL's text form, because database/sql has no arrays and every driver takes a string.
-func (in sqlInserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, order outbox.Order) (inserted []uuid.UUID, err error) {
+func (in sqlInserter) Insert(ctx context.Context, given outbox.SQLTx, rows []outbox.Row, order outbox.Order) (inserted []uuid.UUID, err error) {
+	tx, err := sqltx.Open(given)
+	if err != nil {
+		return nil, err
+	}
 	if order == outbox.Strict {
 		if keys := lockKeys(rows); len(keys) > 0 {
 			if _, err := tx.ExecContext(ctx, in.lock, arrayText(keys)); err != nil {
@@ -152,7 +157,7 @@ func (in sqlInserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row,
 }
 
 // exec runs an INSERT that returns nothing, and finds out why if it inserted nothing.
-func (in sqlInserter) exec(ctx context.Context, tx *sql.Tx, statement string, args ...any) (n int64, err error) {
+func (in sqlInserter) exec(ctx context.Context, tx outbox.SQLTx, statement string, args ...any) (n int64, err error) {
 	result, err := tx.ExecContext(ctx, statement, args...)
 	if err != nil {
 		return 0, err

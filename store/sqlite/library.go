@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +9,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqltx"
 )
 
 // ErrTwoLibraries is the answer to a transaction of another copy of SQLite than this package's, on a file that this process has open as a DB. The system's locks on a file
@@ -51,7 +53,7 @@ func (d *DB) discharge() {
 }
 
 // checkLibrary is asked at the first Write, and again once a further DB was opened. It refuses only what is certain: a transaction that cannot be asked is left alone.
-func (in *inserter) checkLibrary(ctx context.Context, tx *sql.Tx) error {
+func (in *inserter) checkLibrary(ctx context.Context, tx outbox.SQLTx) error {
 	count := opened.count.Load()
 	if in.kept != nil || in.asked.Load() == count {
 		return nil
@@ -61,7 +63,7 @@ func (in *inserter) checkLibrary(ctx context.Context, tx *sql.Tx) error {
 		return err
 	}
 	var library, file string
-	if tx.QueryRowContext(ctx, text).Scan(&library, &file) != nil {
+	if sqltx.QueryRow(ctx, tx, text, nil, &library, &file) != nil {
 		return nil
 	}
 	info, err := os.Stat(file)

@@ -13,13 +13,14 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
+	"github.com/outboxrelay/outbox/internal/sqltx"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 // rowsPerInsert is how many events one statement takes. With twelve parameters each they stay far below the 32,766 that SQLite allows.
 const rowsPerInsert = 200
 
-// NewWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, sqlx, ent, bun). The table must have the columns of outbox_events. See
+// NewWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, ent, sqlx, bun, sqlc). The table must have the columns of outbox_events. See
 // outbox.Writer for what Write guarantees; Strict order costs nothing here, because positions are always in the order of the commits. An error of the database undoes the call
 // and, unlike in PostgreSQL, leaves the transaction usable where SQLite itself does.
 //
@@ -31,7 +32,7 @@ const rowsPerInsert = 200
 //	file:shop.db?_busy_timeout=30000&_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=on
 //
 // A transaction of this package's SQLite that does neither gets ErrBusy.
-func NewWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
+func NewWriter(cfg outbox.WriterConfig) (*outbox.Writer[outbox.SQLTx], error) {
 	in, err := newInserter(cfg)
 	if err != nil {
 		return nil, err
@@ -41,7 +42,7 @@ func NewWriter(cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
 
 // NewWriter is the package's NewWriter for transactions of d alone, Begin's and those of Writes: its statement is compiled once and not at each Write, which is most of what a
 // single event costs. It waits for the connection that writes.
-func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (*outbox.Writer[*sql.Tx], error) {
+func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (*outbox.Writer[outbox.SQLTx], error) {
 	in, err := newInserter(cfg)
 	if err != nil {
 		return nil, err
@@ -114,8 +115,12 @@ func (in *inserter) statement(rows int) (string, error) {
 }
 
 // Insert implements outbox.Inserter. Order needs nothing: see NewWriter.
-func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _ outbox.Order) (inserted []uuid.UUID, err error) {
+func (in *inserter) Insert(ctx context.Context, given outbox.SQLTx, rows []outbox.Row, _ outbox.Order) (inserted []uuid.UUID, err error) {
 	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	tx, err := sqltx.Open(given)
+	if err != nil {
 		return nil, err
 	}
 	// From here on a statement is not interrupted: SQLite would roll the whole transaction back, the caller's part of it too, and his next statements would each commit by themselves.
@@ -158,15 +163,18 @@ func (in *inserter) Insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row, _
 	return inserted, err
 }
 
-func (in *inserter) insertOne(ctx context.Context, tx *sql.Tx, row *outbox.Row) (sql.Result, error) {
-	if in.kept == nil {
+func (in *inserter) insertOne(ctx context.Context, tx outbox.SQLTx, row *outbox.Row) (sql.Result, error) {
+	compiled, ok := tx.(interface {
+		StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt
+	})
+	if in.kept == nil || !ok {
 		return tx.ExecContext(ctx, in.one, rowArgs(nil, row)...)
 	}
-	return tx.StmtContext(ctx, in.kept).ExecContext(ctx, rowArgs(nil, row)...)
+	return compiled.StmtContext(ctx, in.kept).ExecContext(ctx, rowArgs(nil, row)...)
 }
 
 // insert is one statement, which SQLite does wholly or not at all.
-func (in *inserter) insert(ctx context.Context, tx *sql.Tx, rows []outbox.Row) (inserted []uuid.UUID, err error) {
+func (in *inserter) insert(ctx context.Context, tx outbox.SQLTx, rows []outbox.Row) (inserted []uuid.UUID, err error) {
 	text, err := in.statement(len(rows))
 	if err != nil {
 		return nil, err

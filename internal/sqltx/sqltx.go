@@ -1,0 +1,53 @@
+// Package sqltx is what the stores know of database/sql's transactions, and of those of the libraries that are built on it.
+//
+// Guaranteed: what Open returns has Commit and Rollback, so it is a transaction and no pool, whoever made it. Not guaranteed: that the
+// transaction is still open, and that it is one of the right database. The database says so.
+package sqltx
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// bun is a package whose ExecContext does not bind parameters: it looks for ? and writes the values into the text, so $1 stays unbound and SQLite's
+// ?1 becomes the second value.
+const bun = "github.com/uptrace/bun"
+
+// Open refuses what cannot end a transaction, which is how a pool, a connection or a client is told from a transaction: events that are written through
+// one of those are committed at once, each by itself. It returns what statements are to go through, which is tx unless that is bun's.
+func Open(tx outbox.SQLTx) (outbox.SQLTx, error) {
+	if _, ends := tx.(interface{ Commit() error }); !ends {
+		return nil, fmt.Errorf("%w: %T has no Commit. Give the transaction that your change is made in, such as a *sql.Tx (README, \"With your ORM\")", outbox.ErrNoTransaction, tx)
+	}
+	of := reflect.Indirect(reflect.ValueOf(tx))
+	if of.Kind() != reflect.Struct || of.Type().PkgPath() != bun {
+		return tx, nil
+	}
+	if inner, ok := of.FieldByName("Tx").Interface().(*sql.Tx); ok && inner != nil {
+		return inner, nil
+	}
+	return nil, fmt.Errorf("%w: %T holds no *sql.Tx", outbox.ErrNoTransaction, tx)
+}
+
+// QueryRow reads the one row of a query, or sql.ErrNoRows.
+func QueryRow(ctx context.Context, tx outbox.SQLTx, query string, args []any, dst ...any) error {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	if !rows.Next() {
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		return sql.ErrNoRows
+	}
+	if err := rows.Scan(dst...); err != nil {
+		return err
+	}
+	return rows.Close()
+}
