@@ -21,16 +21,25 @@ const bun = "github.com/uptrace/bun"
 // one of those are committed at once, each by itself. It returns what statements are to go through, which is tx unless that is bun's.
 func Open(tx outbox.SQLTx) (outbox.SQLTx, error) {
 	if _, ends := tx.(interface{ Commit() error }); !ends {
-		return nil, fmt.Errorf("%w: %T has no Commit. Give the transaction that your change is made in, such as a *sql.Tx (README, \"With your ORM\")", outbox.ErrNoTransaction, tx)
+		return nil, fmt.Errorf("%w: %s has no Commit; give the transaction that your change is made in, such as a *sql.Tx (README, \"With your ORM\")", outbox.ErrNoTransaction, name(tx))
 	}
 	of := reflect.Indirect(reflect.ValueOf(tx))
 	if of.Kind() != reflect.Struct || of.Type().PkgPath() != bun {
 		return tx, nil
 	}
-	if inner, ok := of.FieldByName("Tx").Interface().(*sql.Tx); ok && inner != nil {
-		return inner, nil
+	if field := of.FieldByName("Tx"); field.IsValid() {
+		if inner, ok := field.Interface().(*sql.Tx); ok && inner != nil {
+			return inner, nil
+		}
 	}
 	return nil, fmt.Errorf("%w: %T holds no *sql.Tx", outbox.ErrNoTransaction, tx)
+}
+
+func name(tx outbox.SQLTx) string {
+	if tx == nil {
+		return "nil"
+	}
+	return fmt.Sprintf("%T", tx)
 }
 
 // QueryRow reads the one row of a query, or sql.ErrNoRows.

@@ -38,7 +38,7 @@ func ExampleNewWriter() {
 	// Output: order.placed from shop: {"total": 42}, NEW
 }
 
-// The same with database/sql, and so with whatever gives out its *sql.Tx: GORM, sqlx, ent, bun.
+// The same with database/sql, and so with what is built on it: examples/orm has GORM, ent, sqlx, bun and sqlc.
 func ExampleNewSQLWriter() {
 	ctx := context.Background()
 	pool := openPool(ctx)

@@ -384,3 +384,49 @@ func TestWriteToAnotherTable(t *testing.T) {
 		}
 	}
 }
+
+// twoMethods is a transaction of somebody's own, as an ORM has one.
+type twoMethods struct{ tx *sql.Tx }
+
+func (w twoMethods) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return w.tx.ExecContext(ctx, query, args...)
+}
+
+func (w twoMethods) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return w.tx.QueryContext(ctx, query, args...)
+}
+
+func (twoMethods) Commit() error { panic("the writer has ended its caller's transaction") }
+
+// TestSQLWriterTakesTransactions writes through what has the methods of a transaction, and refuses what would commit each event by itself.
+func TestSQLWriterTakesTransactions(t *testing.T) {
+	pool := newPool(t, newDatabase(t))
+	db := stdlib.OpenDBFromPool(pool)
+	t.Cleanup(func() { _ = db.Close() })
+	conn, err := db.Conn(t.Context())
+	ok(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	for _, duplicates := range []outbox.OnDuplicate{outbox.IgnoreDuplicate, outbox.RefuseDuplicate} {
+		w, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "test", Order: outbox.Strict, OnDuplicate: duplicates})
+		ok(t, err)
+		for name, pooled := range map[string]outbox.SQLTx{"*sql.DB": db, "*sql.Conn": conn, "nil": nil} {
+			if err := w.Write(t.Context(), pooled, event("refused")); !errors.Is(err, outbox.ErrNoTransaction) || !strings.Contains(err.Error(), name) {
+				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
+			}
+		}
+		tx, err := db.BeginTx(t.Context(), nil)
+		ok(t, err)
+		ok(t, w.Write(t.Context(), twoMethods{tx}, event("taken")))
+		ok(t, w.Write(t.Context(), twoMethods{tx}, event("taken"), event("taken")))
+		ok(t, tx.Commit())
+		if err := w.Write(t.Context(), tx, event("late")); !errors.Is(err, sql.ErrTxDone) {
+			t.Errorf("a transaction that has ended: %v, want sql.ErrTxDone", err)
+		}
+	}
+	if n := one[int](t, pool, "SELECT count(*) FROM outbox_events WHERE event_topic = 'taken'"); n != 6 {
+		t.Errorf("%d events, want 6", n)
+	}
+	if n := one[int](t, pool, "SELECT count(*) FROM outbox_events WHERE event_topic <> 'taken'"); n != 0 {
+		t.Errorf("%d events that were refused are there", n)
+	}
+}

@@ -1,0 +1,205 @@
+package outboxtest
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqltx"
+)
+
+//go:embed sql/written.sql
+var writtenSQL string
+
+// Rows is what a query answers with: pgx.Rows, in RequireWritten.
+type Rows interface {
+	Next() bool
+	Scan(dst ...any) error
+	Err() error
+}
+
+// Tx is a pgx.Tx. (R is pgx.Rows; a type parameter, so that this package need not import pgx.)
+type Tx[R Rows] interface {
+	Query(ctx context.Context, sql string, args ...any) (R, error)
+}
+
+// RequireWritten ends the test unless tx has written exactly these events into outbox_events so far, in this order; without any, none. What was
+// rolled back to a savepoint is not written. It returns the events as they are in the table.
+//
+// Only the fields that are set are compared: Topic, AggregateType, AggregateID, TenantID, Source, SchemaID, SchemaVersion, ID, Destinations and
+// Metadata. Of Payload, which may be left out, an object needs to have the members that are given, and any others; so do objects within it.
+//
+//	outboxtest.RequireWritten(t, tx, outbox.Event{Topic: "order.placed", AggregateID: "42", Payload: json.RawMessage(`{"total": 7}`)})
+//
+// PostgreSQL only.
+func RequireWritten[R Rows](t testing.TB, tx Tx[R], want ...outbox.Event) []outbox.Event {
+	t.Helper()
+	rows, err := tx.Query(t.Context(), writtenSQL)
+	if err != nil {
+		t.Fatalf("read the events of the transaction: %v", err)
+	}
+	return requireWritten(t, rows, want)
+}
+
+// RequireWrittenSQL is RequireWritten for transactions of database/sql, of PostgreSQL.
+func RequireWrittenSQL(t testing.TB, tx outbox.SQLTx, want ...outbox.Event) []outbox.Event {
+	t.Helper()
+	open, err := sqltx.Open(tx)
+	var rows *sql.Rows
+	if err == nil {
+		rows, err = open.QueryContext(t.Context(), writtenSQL)
+	}
+	if err != nil {
+		t.Fatalf("read the events of the transaction: %v", err)
+	}
+	defer func() { _ = rows.Close() }()
+	return requireWritten(t, rows, want)
+}
+
+func requireWritten(t testing.TB, rows Rows, want []outbox.Event) []outbox.Event {
+	t.Helper()
+	var got []outbox.Event
+	for rows.Next() {
+		var e outbox.Event
+		var id, destinations, payload, metadata string
+		if err := rows.Scan(&id, &e.Topic, &e.AggregateType, &e.AggregateID, &e.TenantID, &e.Source, &e.SchemaID, &e.SchemaVersion, &destinations, &payload, &metadata); err != nil {
+			t.Fatalf("read the events of the transaction: %v", err)
+		}
+		e.ID, e.Payload = uuid.MustParse(id), json.RawMessage(payload)
+		for text, dst := range map[string]any{destinations: &e.Destinations, metadata: &e.Metadata} {
+			if text == "" {
+				continue
+			}
+			if err := json.Unmarshal([]byte(text), dst); err != nil {
+				t.Fatalf("read event %s: %v", id, err)
+			}
+		}
+		got = append(got, e)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("read the events of the transaction: %v", err)
+	}
+	if problem := compareWritten(got, want); problem != "" {
+		t.Fatal(problem)
+	}
+	return got
+}
+
+// compareWritten says what differs, or nothing.
+func compareWritten(got, want []outbox.Event) string {
+	var b strings.Builder
+	differ := len(got) != len(want)
+	fmt.Fprintf(&b, "the transaction has written %d events, want %d:", len(got), len(want))
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(want):
+			fmt.Fprintf(&b, "\n  %d. too many: %s", i+1, brief(got[i]))
+		case i >= len(got):
+			fmt.Fprintf(&b, "\n  %d. missing: %s", i+1, brief(want[i]))
+		default:
+			problems := differences(got[i], want[i])
+			differ = differ || len(problems) > 0
+			if len(problems) == 0 {
+				fmt.Fprintf(&b, "\n  %d. as wanted: %s", i+1, brief(got[i]))
+				continue
+			}
+			fmt.Fprintf(&b, "\n  %d. %s\n     %s", i+1, brief(got[i]), strings.Join(problems, "\n     "))
+		}
+	}
+	if !differ {
+		return ""
+	}
+	return b.String()
+}
+
+// brief is an event in one line.
+func brief(e outbox.Event) string {
+	s := e.Topic
+	if e.AggregateID != "" {
+		s += fmt.Sprintf(" of %s %s", e.AggregateType, e.AggregateID)
+	}
+	if len(e.Payload) > 0 {
+		s += fmt.Sprintf(" %.200s", e.Payload)
+	}
+	return strings.TrimSpace(s)
+}
+
+// differences are those of the fields that want has set.
+func differences(got, want outbox.Event) (problems []string) {
+	wanted, is := reflect.ValueOf(want), reflect.ValueOf(got)
+	for _, name := range []string{"ID", "Topic", "AggregateType", "AggregateID", "TenantID", "Source", "SchemaID", "SchemaVersion", "Destinations"} {
+		w, g := wanted.FieldByName(name), is.FieldByName(name)
+		if !w.IsZero() && !reflect.DeepEqual(w.Interface(), g.Interface()) {
+			problems = append(problems, fmt.Sprintf("%s is %v, want %v", name, g, w))
+		}
+	}
+	for _, part := range []struct {
+		name      string
+		got, want any
+	}{{"Payload", got.Payload, want.Payload}, {"Metadata", got.Metadata, want.Metadata}} {
+		if reflect.ValueOf(part.want).Len() == 0 {
+			continue
+		}
+		w, err := plain(part.want)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("the %s that is wanted is no JSON: %v", part.name, err))
+			continue
+		}
+		g, err := plain(part.got)
+		if err != nil {
+			problems = append(problems, fmt.Sprintf("%s is no JSON: %v", part.name, err))
+			continue
+		}
+		problems = append(problems, within(part.name, g, w)...)
+	}
+	return problems
+}
+
+// plain is v as encoding/json reads it back, numbers as they are written.
+func plain(v any) (out any, err error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(strings.NewReader(string(text)))
+	d.UseNumber()
+	return out, d.Decode(&out)
+}
+
+// within compares the members of objects that want has, and anything else as it is.
+func within(path string, got, want any) (problems []string) {
+	members, isObject := want.(map[string]any)
+	have, hasObject := got.(map[string]any)
+	if !isObject || !hasObject {
+		if !reflect.DeepEqual(got, want) {
+			problems = append(problems, fmt.Sprintf("%s is %s, want %s", path, compact(got), compact(want)))
+		}
+		return problems
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if v, there := have[name]; !there {
+			problems = append(problems, fmt.Sprintf("%s.%s is missing, want %s", path, name, compact(members[name])))
+		} else {
+			problems = append(problems, within(path+"."+name, v, members[name])...)
+		}
+	}
+	return problems
+}
+
+func compact(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}

@@ -1,0 +1,258 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// told is a test that is told of its failure instead of failing.
+type told struct {
+	testing.TB
+	fatal string
+}
+
+var errFatal = errors.New("the test has ended")
+
+func (f *told) Helper() {}
+
+func (f *told) Fatal(args ...any) {
+	f.fatal = fmt.Sprint(args...)
+	panic(errFatal)
+}
+
+func (f *told) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format, args...)) }
+
+func (f *told) by(run func()) (said string) {
+	defer func() {
+		if ended := recover(); ended != nil && ended != errFatal {
+			panic(ended)
+		}
+		said = f.fatal
+	}()
+	run()
+	return ""
+}
+
+func TestRequireWritten(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	pool := newPool(t, url)
+	w, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
+	ok(t, err)
+	write := func(tx pgx.Tx, topic string) {
+		t.Helper()
+		e := outbox.Event{Topic: topic, AggregateType: "Order", AggregateID: "42", Payload: json.RawMessage(`{"total": 7}`), Metadata: map[string]any{"user_id": 7}, Destinations: []string{"a", "b"}}
+		ok(t, w.Write(t.Context(), tx, e))
+	}
+	before, err := pool.Begin(t.Context()) // begins first, commits while the other is open
+	ok(t, err)
+	write(before, "of another")
+	tx, err := pool.Begin(t.Context())
+	ok(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	outboxtest.RequireWritten(t, tx)
+	write(tx, "order.placed")
+	ok(t, before.Commit(t.Context()))
+	after, err := pool.Begin(t.Context())
+	ok(t, err)
+	write(after, "of another")
+	ok(t, after.Commit(t.Context()))
+
+	kept, err := tx.Begin(t.Context())
+	ok(t, err)
+	write(kept, "order.paid")
+	ok(t, kept.Commit(t.Context()))
+	dropped, err := tx.Begin(t.Context())
+	ok(t, err)
+	write(dropped, "order.dropped")
+	outboxtest.RequireWritten(t, dropped, outbox.Event{Topic: "order.placed"}, outbox.Event{Topic: "order.paid"}, outbox.Event{Topic: "order.dropped"})
+	ok(t, dropped.Rollback(t.Context()))
+
+	got := outboxtest.RequireWritten(t, tx, outbox.Event{Topic: "order.placed", AggregateID: "42", Payload: json.RawMessage(`{"total":7}`)}, outbox.Event{Topic: "order.paid"})
+	if e := got[0]; e.Source != "shop" || e.TenantID != "default" || e.SchemaVersion != 1 || e.Metadata["user_id"] != 7.0 || len(e.Destinations) != 2 {
+		t.Errorf("read %+v", e)
+	}
+	failing := &told{TB: t}
+	said := failing.by(func() {
+		outboxtest.RequireWritten(failing, tx, outbox.Event{Topic: "order.placed", Payload: json.RawMessage(`{"total":8}`)})
+	})
+	if !strings.Contains(said, "Payload.total is 7, want 8") || !strings.Contains(said, "2. too many: order.paid of Order 42") {
+		t.Errorf("said %q", said)
+	}
+	ok(t, tx.Commit(t.Context()))
+
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { _ = db.Close() }()
+	sw, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "shop"})
+	ok(t, err)
+	stx, err := db.BeginTx(t.Context(), nil)
+	ok(t, err)
+	defer func() { _ = stx.Rollback() }()
+	outboxtest.RequireWrittenSQL(t, stx)
+	ok(t, sw.Write(t.Context(), stx, outbox.Event{Topic: "order.placed", Payload: json.RawMessage(`{"total": 7}`)}))
+	outboxtest.RequireWrittenSQL(t, stx, outbox.Event{Topic: "order.placed", Payload: json.RawMessage(`{"total": 7}`)})
+	failing = &told{TB: t}
+	if said := failing.by(func() { outboxtest.RequireWrittenSQL(failing, db) }); !strings.Contains(said, "not a transaction: *sql.DB") {
+		t.Errorf("of a pool it said %q", said)
+	}
+}
+
+func TestRequireWrittenUsesItsIndex(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	text, err := os.ReadFile("../../outboxtest/sql/written.sql")
+	ok(t, err)
+	ok(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "SET LOCAL enable_seqscan = off"); err != nil {
+			return err
+		}
+		rows, err := tx.Query(t.Context(), "EXPLAIN "+string(text))
+		if err != nil {
+			return err
+		}
+		plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if !strings.Contains(strings.Join(plan, "\n"), "idx_outbox_created") {
+			t.Errorf("%s", strings.Join(plan, "\n"))
+		}
+		return err
+	}))
+}
+
+func TestRelayOfATest(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	w, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
+	ok(t, err)
+	store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+	ok(t, err)
+	t.Run("delivers", func(t *testing.T) {
+		messages := outboxtest.Relay(t, store)
+		for i := range 3 {
+			ok(t, w.InTx(t.Context(), pool, func(pgx.Tx) ([]outbox.Event, error) {
+				return []outbox.Event{{Topic: "order.placed", AggregateType: "Order", AggregateID: "42", Payload: json.RawMessage(fmt.Sprint(i))}}, nil
+			}))
+		}
+		for i := range 3 {
+			m := messages.Next(t)
+			var body struct{ Type, Subject string }
+			ok(t, json.Unmarshal(m.Body, &body))
+			if string(m.Payload) != fmt.Sprint(i) || m.Destination != "order.placed" || m.AggregateID != "42" || body.Type != "order.placed" {
+				t.Errorf("message %d: %+v %s", i, m, m.Body)
+			}
+		}
+		if n := len(messages.All()); n != 3 {
+			t.Errorf("%d messages, want 3", n)
+		}
+	})
+	if n := one[int](t, pool, "SELECT count(*) FROM outbox_events WHERE status <> 'SENT'"); n != 0 {
+		t.Errorf("%d events are not settled after the end of the test", n)
+	}
+	if n := one[int](t, pool, "SELECT count(*) FROM outbox_lanes WHERE owner IS NOT NULL"); n != 0 {
+		t.Errorf("the relay has left, and %d lanes are leased", n)
+	}
+}
+
+// placeOrder is the service's own code.
+func placeOrder(ctx context.Context, tx pgx.Tx, w *postgres.Writer, id string) error {
+	placed, err := outbox.NewEvent("order.placed", map[string]string{"order": id})
+	if err != nil {
+		return err
+	}
+	placed.AggregateType, placed.AggregateID = "Order", id
+	return w.Write(ctx, tx, placed)
+}
+
+// In a test of a service, t is the test's own. This test begins a transaction, has the service's code write in it, looks at what it has written, and rolls back.
+func Example_requireWritten() {
+	t, pool, writer := exampleTest()
+	defer t.end()
+
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if err := placeOrder(t.Context(), tx, writer, "42"); err != nil {
+		t.Fatal(err)
+	}
+	written := outboxtest.RequireWritten(t, tx, outbox.Event{Topic: "order.placed", AggregateID: "42", Payload: json.RawMessage(`{"order": "42"}`)})
+	fmt.Println(len(written), "event, from", written[0].Source)
+	// Output: 1 event, from shop
+}
+
+// The same test with a relay: what has been committed arrives.
+func Example_relayOfATest() {
+	t, pool, writer := exampleTest()
+	defer t.end()
+
+	store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages := outboxtest.Relay(t, store)
+	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return placeOrder(t.Context(), tx, writer, "42") }); err != nil {
+		t.Fatal(err)
+	}
+	m := messages.Next(t)
+	fmt.Println(m.Destination, string(m.Payload))
+	// Output: order.placed {"order": "42"}
+}
+
+// exampleT stands for the *testing.T that an example has not.
+type exampleT struct {
+	testing.TB
+	ended []func()
+}
+
+func (*exampleT) Helper()                           {}
+func (*exampleT) Output() io.Writer                 { return io.Discard }
+func (*exampleT) Context() context.Context          { return context.Background() }
+func (t *exampleT) Cleanup(f func())                { t.ended = append(t.ended, f) }
+func (*exampleT) Fatal(args ...any)                 { log.Fatal(args...) }
+func (*exampleT) Fatalf(format string, args ...any) { log.Fatalf(format, args...) }
+func (*exampleT) Errorf(format string, args ...any) { log.Fatalf(format, args...) }
+
+func (t *exampleT) end() {
+	for i := len(t.ended) - 1; i >= 0; i-- {
+		t.ended[i]()
+	}
+}
+
+var examples atomic.Int32
+
+func exampleTest() (*exampleT, *pgxpool.Pool, *postgres.Writer) {
+	t := &exampleT{}
+	server := openPool(t.Context())
+	t.Cleanup(server.Close)
+	at, err := url.Parse(exampleServer())
+	check(err)
+	at.Path = fmt.Sprintf("/test%d", examples.Add(1)) // of its own: a relay would deliver other examples' events too
+	_, err = server.Exec(t.Context(), "CREATE DATABASE "+at.Path[1:])
+	check(err)
+	check(migrations.Up(t.Context(), at.String(), "core"))
+	pool, err := pgxpool.New(t.Context(), at.String())
+	check(err)
+	t.Cleanup(pool.Close)
+	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
+	check(err)
+	return t, pool, writer
+}
