@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +15,7 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// JobReason is why a job failed for good (plan 05-01). An event's reasons are outbox.Reason.
+// JobReason is why a job failed for good, or the handling of an event (plan 05-01). Which reasons there are depends on the source.
 type JobReason string
 
 // The reasons of jobs.
@@ -27,10 +28,47 @@ const (
 	JobPanic             JobReason = "Panic"
 )
 
-var jobReasons = []JobReason{JobMaxRetries, JobValidation, JobHandlerMissing, JobRunnerUnavailable, JobTimeout, JobPanic}
+// The reasons of events: those of a relay (outbox.Reason), and of a consumer that gives an event up.
+const (
+	EventDeliveryFailed        = JobReason(outbox.ReasonDeliveryFailed)
+	EventDeserializationFailed = JobReason(outbox.ReasonDeserializationFailed)
+	EventDuplicate             = JobReason(outbox.ReasonDuplicateEvent)
+	EventHandlerMissing        = JobReason(outbox.ReasonHandlerMissing)
+	EventHandlerTimeout        = JobReason(outbox.ReasonHandlerTimeout)
+)
 
-// Job is a job that failed for good, whoever ran it.
+// reasons are those that job_dlq allows for each source.
+var reasons = map[Source][]JobReason{
+	SourceJob:   {JobMaxRetries, JobValidation, JobHandlerMissing, JobRunnerUnavailable, JobTimeout, JobPanic},
+	SourceEvent: {EventDeliveryFailed, EventDeserializationFailed, EventDuplicate, EventHandlerMissing, EventHandlerTimeout},
+}
+
+// ReasonError says that letters of a source cannot have a reason: all but HandlerMissing belong to one source.
+type ReasonError struct {
+	Source Source
+	Reason JobReason
+}
+
+func (e *ReasonError) Error() string {
+	known, ok := reasons[e.Source]
+	if !ok {
+		return fmt.Sprintf("Source is %q, must be %q or %q", e.Source, SourceJob, SourceEvent)
+	}
+	return fmt.Sprintf("Reason is %q, must be one of %v for source %q", e.Reason, known, e.Source)
+}
+
+// CheckReason returns a *ReasonError for a reason that letters of the source cannot have.
+func (s Source) CheckReason(reason JobReason) error {
+	if !slices.Contains(reasons[s], reason) {
+		return &ReasonError{s, reason}
+	}
+	return nil
+}
+
+// Job is a job that failed for good, whoever ran it; or, with SourceEvent, an event that a consumer gives up: ID is the event's id then, and Type its
+// topic. A relay keeps the letters of what it cannot deliver by itself.
 type Job struct {
+	Source    Source    // empty: SourceJob
 	ID        uuid.UUID // the job's own id
 	Tenant    string    // namespace of an application, which is made if there is none; empty: "default"
 	UserID    uuid.UUID // zero: none
@@ -58,8 +96,8 @@ func (j *Job) Validate() error {
 	if j.Type == "" {
 		add("Type is required")
 	}
-	if !slices.Contains(jobReasons, j.Reason) {
-		add("Reason is %q, must be one of %v: the others are for events", j.Reason, jobReasons)
+	if err := cmp.Or(j.Source, SourceJob).CheckReason(j.Reason); err != nil {
+		problems = append(problems, err)
 	}
 	if j.Attempts < 1 || j.Attempts > math.MaxInt32 {
 		add("Attempts is %d, must be between 1 and %d", j.Attempts, math.MaxInt32)
@@ -81,11 +119,11 @@ func (j *Job) Validate() error {
 
 // Recorder keeps letters of jobs, in a transaction of its caller's or at once: see the store's.
 type Recorder interface {
-	// RecordJob stores a valid job's letter and returns the letter's id.
+	// RecordJob stores a valid job's letter, of its Source, and returns the letter's id.
 	RecordJob(ctx context.Context, job Job) (uuid.UUID, error)
 }
 
-// Record stores the letter of a failed job and returns the letter's id. A job that is recorded again with the same attempts, because its runner
+// Record stores the letter of a failed job, or of an event that a consumer gives up, and returns the letter's id. A job that is recorded again with the same attempts, because its runner
 // did not learn that it was, keeps the letter it has.
 func Record(ctx context.Context, r Recorder, job Job) (uuid.UUID, error) {
 	if err := job.Validate(); err != nil {

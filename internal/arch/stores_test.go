@@ -16,7 +16,7 @@ const (
 // only are the files of one store that the other has no use for. Whoever knows one store finds his way in the other: the rest have the same names.
 var only = map[string]map[string]string{
 	onePostgres: {
-		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding", "sql/write_encoding.sql": "the same", "intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
+		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding", "sql/write_encoding.sql": "the same", "eventbus_tx.go": "SQLite has database/sql's transactions alone", "intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
 		"check_parts.go": "roles", "sql/check_allowed.sql": "roles", "sql/retention_allowed.sql": "roles",
 		"sql/check_policy.sql": "row-level security", "sql/check_visible.sql": "row-level security",
 		"sql/browse_tenant.sql": "row-level security", "sql/bus_tenant.sql": "row-level security", "sql/run_tenant.sql": "row-level security", "sql/run_bounded.sql": "SQLite's transactions are within the process",
@@ -35,7 +35,7 @@ var only = map[string]map[string]string{
 		"browse_row.go": "pgx scans rows into structs", "deadletter_revive.go": "json_populate_record, in Go", "sql/dlq_recorded.sql": "the same job's letter is looked for first",
 		"sql/lease_due.sql": "asked before the write lock is", "sql/lease_cut.sql": "the clock is a machine's, and may be set back", "sql/run_cut.sql": "the same",
 		"sql/lease_lapsed.sql": "a transaction elsewhere can make all relays lapse at once", "sql/retention_held.sql": "the same", "sql/run_next.sql": "the same", "sql/retention_keep.sql": "rows are archived by a statement of their own",
-		"sql/run_send.sql": "an INSERT into two tables is two statements", "sql/settle_held.sql": "a settle is several statements under one lock", "sql/settle_letter.sql": "the same",
+		"sql/bus_letter.sql": "an UPDATE that also inserts is two statements", "sql/run_send.sql": "an INSERT into two tables is two statements", "sql/settle_held.sql": "a settle is several statements under one lock", "sql/settle_letter.sql": "the same",
 		"sql/token_sweep.sql": "the same",
 	},
 }

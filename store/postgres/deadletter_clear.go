@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -108,7 +109,7 @@ type Queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// JobLetters keeps the letters of jobs in job_dlq: deadletter.Record(ctx, postgres.JobLetters{DB: tx}, job). With a transaction for DB the letter is part
+// JobLetters keeps the letters of jobs, and of events that consumers give up, in job_dlq: deadletter.Record(ctx, postgres.JobLetters{DB: tx}, job). With a transaction for DB the letter is part
 // of it, with a pool it is stored at once. The role needs INSERT and SELECT on job_dlq and apps, as outbox_relay has; without a
 // policy for all tenants, the transaction must speak for the job's (app.current_tenant).
 type JobLetters struct{ DB Queryer }
@@ -147,7 +148,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 		return &id
 	}
 	err = j.DB.QueryRow(ctx, record, job.ID, tenant, optional(job.UserID), optional(job.RequestID), tables.ErrorText(job.Type), job.Payload,
-		string(job.Reason), job.Attempts, history).Scan(&id)
+		string(job.Reason), job.Attempts, history, string(cmp.Or(job.Source, deadletter.SourceJob))).Scan(&id)
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("store letter: %w", err)
 	}

@@ -33,6 +33,8 @@ func TestRecordJobs(t *testing.T) {
 	}
 	for says, change := range map[string]func(*deadletter.Job){
 		`Reason is "DeliveryFailed", must be one of [MaxRetries`: func(j *deadletter.Job) { j.Reason = "DeliveryFailed" },
+		`for source "event"`:  func(j *deadletter.Job) { j.Source = deadletter.SourceEvent },
+		`Source is "batch"`:   func(j *deadletter.Job) { j.Source = "batch" },
 		"ID is required":      func(j *deadletter.Job) { j.ID = uuid.Nil },
 		"Type is required":    func(j *deadletter.Job) { j.Type = "" },
 		"Attempts is 0":       func(j *deadletter.Job) { j.Attempts = 0 },
@@ -217,5 +219,55 @@ func TestOperatorRole(t *testing.T) {
 		if _, err := own.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s: got %v, want it refused", sql, err)
 		}
+	}
+}
+
+// A consumer keeps letters of the events that it gives up, with the reasons of events and with no other.
+func TestRecordEvents(t *testing.T) {
+	t.Parallel()
+	pool := browsed(t)
+	given := job("order.placed")
+	given.Source = deadletter.SourceEvent
+	for source, reasons := range map[deadletter.Source]map[deadletter.JobReason]bool{
+		deadletter.SourceEvent: {deadletter.EventDeliveryFailed: true, deadletter.EventDeserializationFailed: true, deadletter.EventDuplicate: true,
+			deadletter.EventHandlerMissing: true, deadletter.EventHandlerTimeout: true, deadletter.JobTimeout: false, deadletter.JobMaxRetries: false},
+		deadletter.SourceJob: {deadletter.EventHandlerMissing: true, deadletter.EventHandlerTimeout: false, deadletter.EventDuplicate: false},
+	} {
+		for reason, may := range reasons {
+			j := given
+			j.ID, j.Source, j.Reason = uuid.New(), source, reason
+			_, err := deadletter.Record(t.Context(), JobLetters{pool}, j)
+			var refused *deadletter.ReasonError
+			if (err == nil) != may || (err != nil) != errors.As(err, &refused) || refused != nil && (refused.Reason != reason || refused.Source != source || !errors.Is(err, deadletter.ErrInvalidJob)) {
+				t.Errorf("%s %s: %v, want allowed %t", source, reason, err, may)
+			}
+		}
+	}
+	given.Reason = deadletter.EventHandlerTimeout
+	first, err := deadletter.Record(t.Context(), JobLetters{pool}, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := deadletter.Record(t.Context(), JobLetters{pool}, given); err != nil || again != first {
+		t.Errorf("recorded again: %s, %v, want %s", again, err, first)
+	}
+	same := given // a job of the same id is another matter
+	same.Source, same.Reason = "", deadletter.JobTimeout
+	if other, err := deadletter.Record(t.Context(), JobLetters{pool}, same); err != nil || other == first {
+		t.Errorf("the letter of a job with the id: %s, %v", other, err)
+	}
+	d := letters(t, pool)
+	shown, err := d.Show(t.Context(), given.ID, "")
+	if err != nil || len(shown) != 2 {
+		t.Fatalf("%d letters (%v), want 2", len(shown), err)
+	}
+	for _, l := range shown {
+		if l.ID == first && (l.Source != deadletter.SourceEvent || l.Reason != "HandlerTimeout" || l.Type != "order.placed" || l.Attempts != 3 || l.LastError != "bad last") {
+			t.Errorf("letter %+v", l)
+		}
+	}
+	page, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{Selection: deadletter.Selection{IDs: []uuid.UUID{first}}, Operator: deadletter.Operator{Actor: "test"}, Limit: 10})
+	if err != nil || len(page.Skipped) != 1 || !strings.Contains(page.Skipped[0].Why, "a consumer recorded it") {
+		t.Errorf("replayed: %+v, %v", page, err)
 	}
 }

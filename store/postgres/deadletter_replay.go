@@ -152,6 +152,9 @@ func (r *replaying) absent(ctx context.Context, q letterQuery) error {
 func (r *replaying) replayEvents(ctx context.Context, table string, letters []letterPlace) error {
 	t, known := r.tables[table]
 	switch {
+	case table == "":
+		r.skip("a consumer recorded it: it has no row to put back, so hand its payload to the consumer again", letters...)
+		return nil
 	case !known:
 		r.skip(fmt.Sprintf("there is no table %s that this program knows: map it with --layout", table), letters...)
 		return nil

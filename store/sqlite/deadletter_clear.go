@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -107,7 +108,7 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// JobLetters keeps the letters of jobs in job_dlq: deadletter.Record(ctx, sqlite.JobLetters{DB: tx}, job). With a transaction for DB the letter is part
+// JobLetters keeps the letters of jobs, and of events that consumers give up, in job_dlq: deadletter.Record(ctx, sqlite.JobLetters{DB: tx}, job). With a transaction for DB the letter is part
 // of it, with DB.Writes() it is stored at once.
 type JobLetters struct{ DB Queryer }
 
@@ -152,10 +153,11 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 		}
 		return id.String()
 	}
+	source := string(cmp.Or(job.Source, deadletter.SourceJob))
 	err = j.DB.QueryRowContext(ctx, record, fresh.String(), job.ID.String(), tenant, optional(job.UserID), optional(job.RequestID), tables.ErrorText(job.Type), string(job.Payload),
-		string(job.Reason), job.Attempts, string(history)).Scan(&id)
+		string(job.Reason), job.Attempts, string(history), source).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = j.DB.QueryRowContext(ctx, recorded, job.ID.String(), job.Attempts).Scan(&id)
+		err = j.DB.QueryRowContext(ctx, recorded, job.ID.String(), job.Attempts, source).Scan(&id)
 	}
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("store letter: %w", explain(err))

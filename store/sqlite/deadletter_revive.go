@@ -16,6 +16,10 @@ import (
 // replayEvents puts the events of one table's letters back, and says of the others why it did not.
 func (r *replaying) replayEvents(ctx context.Context, table string, letters []letterPlace) error {
 	t, known := r.tables[table]
+	if table == "" {
+		r.skip("a consumer recorded it: it has no row to put back, so hand its payload to the consumer again", letters...)
+		return nil
+	}
 	if !known {
 		r.skip(fmt.Sprintf("there is no table %s that this program knows: map it with --layout", table), letters...)
 		return nil

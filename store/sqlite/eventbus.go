@@ -1,23 +1,27 @@
 package sqlite
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqltx"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 // EventBus is the repository of table event_outbox (plan 05-01): for producers, and for consumers that publish by themselves instead of running a relay. The zero value is
 // ready and safe for concurrent use.
 //
-// Every method works inside the caller's transaction, one of DB.Begin. There is no row-level security: AppID is what keeps applications apart.
+// Every method works inside the caller's transaction, one of DB.Begin or of a library on a handle of sqlite.Source. There is no row-level security: AppID is what keeps applications apart.
 //
 // Do not take from a table that a relay serves: both would publish.
 type EventBus struct {
@@ -35,7 +39,7 @@ func (b EventBus) app() string {
 
 // Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an *outbox.FieldError and one whose
 // EventID is there already outbox.ErrDuplicateEvent; tx stays usable after every error but those of its end.
-func (b EventBus) Offer(ctx context.Context, tx *sql.Tx, e tables.BusEvent) error {
+func (b EventBus) Offer(ctx context.Context, tx outbox.SQLTx, e tables.BusEvent) error {
 	e.AppID = cmp.Or(e.AppID, b.AppID)
 	if b.AppID != uuid.Nil && e.AppID != b.AppID {
 		return fmt.Errorf("offer event: %w", &outbox.FieldError{Field: "AppID", Problem: "is not the application that this EventBus speaks for"})
@@ -58,30 +62,34 @@ func (b EventBus) Offer(ctx context.Context, tx *sql.Tx, e tables.BusEvent) erro
 // either. A crash before the commit gives them all out again, so whoever receives them must expect copies.
 //
 // What follows an event that waits for a retry in its key waits too. So there may be fewer than limit events, or none, although CountPending is not zero.
-func (b EventBus) TakePending(ctx context.Context, tx *sql.Tx, limit int) ([]tables.BusEvent, error) {
+func (b EventBus) TakePending(ctx context.Context, tx outbox.SQLTx, limit int) ([]tables.BusEvent, error) {
 	return readBus(ctx, tx, "take pending events", "bus_take_pending", b.app(), stamp(time.Now()), tables.TakeLimit(limit))
 }
 
 // ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not positive) whose row ids follow after,
 // in the order of row ids. uuid.Nil gives the first page, the last ID of a page the next one.
-func (b EventBus) ListPending(ctx context.Context, tx *sql.Tx, after uuid.UUID, limit int) ([]tables.BusEvent, error) {
+func (b EventBus) ListPending(ctx context.Context, tx outbox.SQLTx, after uuid.UUID, limit int) ([]tables.BusEvent, error) {
 	return readBus(ctx, tx, "list pending events", "bus_list_pending", b.app(), after.String(), tables.TakeLimit(limit))
 }
 
 // CountPending returns how many events are pending.
-func (b EventBus) CountPending(ctx context.Context, tx *sql.Tx) (n int, err error) {
+func (b EventBus) CountPending(ctx context.Context, tx outbox.SQLTx) (n int, err error) {
+	tx, err = sqltx.Open(tx)
+	if err != nil {
+		return 0, fmt.Errorf("count pending events: %w", err)
+	}
 	statement, err := plain("bus_count_pending")
 	if err != nil {
 		return 0, err
 	}
-	if err := tx.QueryRowContext(ctx, statement, b.app()).Scan(&n); err != nil {
+	if err := sqltx.QueryRow(ctx, tx, statement, []any{b.app()}, &n); err != nil {
 		return 0, fmt.Errorf("count pending events: %w", explain(err))
 	}
 	return n, nil
 }
 
 // ByEventID returns the event with that EventID, whatever its status, or tables.ErrNoEvent.
-func (b EventBus) ByEventID(ctx context.Context, tx *sql.Tx, eventID uuid.UUID) (tables.BusEvent, error) {
+func (b EventBus) ByEventID(ctx context.Context, tx outbox.SQLTx, eventID uuid.UUID) (tables.BusEvent, error) {
 	found, err := readBus(ctx, tx, "find event", "bus_by_event_id", b.app(), eventID.String())
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("find event %s: %w", eventID, tables.ErrNoEvent)
@@ -94,7 +102,7 @@ func (b EventBus) ByEventID(ctx context.Context, tx *sql.Tx, eventID uuid.UUID) 
 
 // MarkPublished makes pending events published, now. ids are row ids (tables.BusEvent.ID). It returns how many changed; others are left as they
 // are.
-func (b EventBus) MarkPublished(ctx context.Context, tx *sql.Tx, ids ...uuid.UUID) (int, error) {
+func (b EventBus) MarkPublished(ctx context.Context, tx outbox.SQLTx, ids ...uuid.UUID) (int, error) {
 	n, err := b.mark(ctx, tx, "bus_mark_published", ids, stamp(time.Now()))
 	if err != nil {
 		return 0, fmt.Errorf("mark events published: %w", err)
@@ -102,17 +110,44 @@ func (b EventBus) MarkPublished(ctx context.Context, tx *sql.Tx, ids ...uuid.UUI
 	return n, nil
 }
 
-// MarkFailed makes pending events failed, which is final: the row stays for inspection, and what follows it in its key goes on.
-// ids are row ids. It returns how many changed; others are left as they are.
-func (b EventBus) MarkFailed(ctx context.Context, tx *sql.Tx, ids ...uuid.UUID) (int, error) {
-	n, err := b.mark(ctx, tx, "bus_mark_failed", ids)
-	if err != nil {
-		return 0, fmt.Errorf("mark events failed: %w", err)
-	}
-	return n, nil
+// MarkFailed is Fail of events that could not be delivered, where nothing more is known about it.
+func (b EventBus) MarkFailed(ctx context.Context, tx outbox.SQLTx, ids ...uuid.UUID) (int, error) {
+	return b.Fail(ctx, tx, outbox.Failure{}, ids...)
 }
 
-func (b EventBus) mark(ctx context.Context, tx *sql.Tx, name string, ids []uuid.UUID, more ...any) (int, error) {
+// Fail makes pending events failed and keeps a dead letter of each, with why it failed: they are final unless an operator replays the letter, which makes the event
+// pending again. What follows them in their keys goes on. ids are row ids. It returns how many changed; others are left as they are.
+//
+// An empty Reason is outbox.ReasonDeliveryFailed, and one that events cannot have a *deadletter.ReasonError.
+func (b EventBus) Fail(ctx context.Context, tx outbox.SQLTx, why outbox.Failure, ids ...uuid.UUID) (failed int, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("mark events failed: %w", err)
+		}
+	}()
+	reason := cmp.Or(why.Reason, outbox.ReasonDeliveryFailed)
+	if err := deadletter.SourceEvent.CheckReason(deadletter.JobReason(reason)); err != nil {
+		return 0, err
+	}
+	now, problem := stamp(time.Now()), tables.ErrorText(cmp.Or(why.Error, "marked as failed"))
+	ids = slices.Clone(ids)
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	for _, id := range slices.Compact(ids) {
+		letter, err := outbox.NewID()
+		if err != nil {
+			return 0, err
+		}
+		n, err := changeBus(ctx, tx, "bus_letter", b.app(), id.String(), letter.String(), now, string(reason), problem, why.Destination)
+		if err != nil {
+			return 0, err
+		}
+		failed += n
+	}
+	_, err = b.mark(ctx, tx, "bus_mark_failed", ids, now, problem)
+	return failed, err
+}
+
+func (b EventBus) mark(ctx context.Context, tx outbox.SQLTx, name string, ids []uuid.UUID, more ...any) (int, error) {
 	args := arguments{args: []any{b.app()}}
 	if _, err := args.add(ids); err != nil {
 		return 0, err
@@ -120,7 +155,11 @@ func (b EventBus) mark(ctx context.Context, tx *sql.Tx, name string, ids []uuid.
 	return changeBus(ctx, tx, name, append(args.args, more...)...)
 }
 
-func changeBus(ctx context.Context, tx *sql.Tx, name string, args ...any) (int, error) {
+func changeBus(ctx context.Context, tx outbox.SQLTx, name string, args ...any) (int, error) {
+	tx, err := sqltx.Open(tx)
+	if err != nil {
+		return 0, err
+	}
 	statement, err := plain(name)
 	if err != nil {
 		return 0, err
@@ -133,12 +172,16 @@ func changeBus(ctx context.Context, tx *sql.Tx, name string, args ...any) (int, 
 	return int(n), err
 }
 
-func readBus(ctx context.Context, tx *sql.Tx, what, name string, args ...any) (events []tables.BusEvent, err error) {
+func readBus(ctx context.Context, tx outbox.SQLTx, what, name string, args ...any) (events []tables.BusEvent, err error) {
 	defer func() {
 		if err != nil {
 			events, err = nil, fmt.Errorf("%s: %w", what, explain(err))
 		}
 	}()
+	tx, err = sqltx.Open(tx)
+	if err != nil {
+		return nil, err
+	}
 	statement, err := plain(name)
 	if err != nil {
 		return nil, err

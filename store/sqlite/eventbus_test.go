@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -178,6 +179,7 @@ func TestEventBusPlans(t *testing.T) {
 		"bus_by_event_id":    {"sqlite_autoindex_event_outbox_2 (event_id=?)"},
 		"bus_count_pending":  {"COVERING INDEX idx_event_outbox_pending (status=?)"},
 		"bus_list_pending":   {"idx_event_outbox_pending (status=? AND id>?)"},
+		"bus_letter":         {"sqlite_autoindex_event_outbox_1 (id=?)"},
 		"bus_mark_failed":    {"idx_event_outbox_pending (status=? AND id=?)"},
 		"bus_mark_published": {"idx_event_outbox_pending (status=? AND id=?)"},
 		"bus_take_pending":   {"SCAN e USING INDEX event_outbox_undelivered", "SEARCH b USING INDEX event_outbox_waiting (next_retry_at>?)"},
@@ -193,4 +195,58 @@ func TestEventBusPlans(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Fail keeps a letter of each event, which a replay makes pending again.
+func TestEventBusFailKeepsLetters(t *testing.T) {
+	t.Parallel()
+	db, ours, theirs := busFile(t)
+	inBus(t, db, func(tx *sql.Tx) error {
+		return errors.Join(ours.Offer(t.Context(), tx, busEvent("a.first", "k")), ours.Offer(t.Context(), tx, busEvent("a.second", "")), theirs.Offer(t.Context(), tx, busEvent("b.other", "")))
+	})
+	var wrong *deadletter.ReasonError
+	inBus(t, db, func(tx *sql.Tx) error {
+		taken, err := (EventBus{}).TakePending(t.Context(), tx, 0)
+		if err != nil || len(taken) != 3 {
+			t.Fatalf("took %d, %v", len(taken), err)
+		}
+		if _, err := ours.Fail(t.Context(), tx, outbox.Failure{Reason: "Panic"}, taken[0].ID); !errors.As(err, &wrong) {
+			t.Errorf("a job's reason: %v", err)
+		}
+		why := outbox.Failure{Reason: outbox.ReasonHandlerTimeout, Error: "no answer"}
+		if n, err := ours.Fail(t.Context(), tx, why, taken[0].ID, taken[0].ID, taken[2].ID); err != nil || n != 1 {
+			t.Errorf("failed %d (%v), want one: the other is theirs", n, err)
+		}
+		if n, err := ours.MarkFailed(t.Context(), tx, taken[1].ID); err != nil || n != 1 {
+			t.Errorf("failed %d (%v)", n, err)
+		}
+		return nil
+	})
+	if _, err := ours.CountPending(t.Context(), db.Writes()); !errors.Is(err, outbox.ErrNoTransaction) {
+		t.Errorf("of a pool: %v, want ErrNoTransaction", err)
+	}
+	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []tables.Layout{tables.EventOutbox()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, _, err := d.List(t.Context(), deadletter.Filter{})
+	if err != nil || len(listed) != 2 {
+		t.Fatalf("%d letters (%v), want 2", len(listed), err)
+	}
+	for _, l := range listed {
+		want := map[string][2]string{"a.first": {"HandlerTimeout", "no answer"}, "a.second": {"DeliveryFailed", "marked as failed"}}[l.Type]
+		if l.Source != deadletter.SourceEvent || l.Reason != want[0] || l.LastError != want[1] || l.Attempts != 1 || l.Table != "event_outbox" || l.Position == nil {
+			t.Errorf("letter %+v", l)
+		}
+	}
+	replayed, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}, Limit: 10})
+	if err != nil || replayed.Replayed["event_outbox"] != 2 {
+		t.Errorf("replayed %+v, %v", replayed, err)
+	}
+	inBus(t, db, func(tx *sql.Tx) error {
+		if n, err := ours.CountPending(t.Context(), tx); err != nil || n != 2 {
+			t.Errorf("%d pending after the replay (%v), want 2", n, err)
+		}
+		return nil
+	})
 }
