@@ -14,5 +14,5 @@
 // there), and a field that the data lacks is an error of Render: nothing becomes "<no value>". What is not: quoting. The data's texts are SQL already.
 //
 // Not text/template itself, because it calls methods by their names: a linker that sees this keeps every exported method of the whole
-// program. Measured with pgx on linux/amd64: 5.7 MB in each program that writes an event.
+// program. Measured on linux/amd64 with go1.26: a program that writes one event with pgx is 14.23 MB, and was 16.67 MB; without the event it is 13.66 MB.
 package sqlfile
