@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers test suite lint vuln build bench bench-seeds fuzz chaos soak snapshot demo
+.PHONY: help deps servers test suite lint vuln build bench bench-seeds orms fuzz chaos soak snapshot demo
 
 FUZZTIME ?= 20s
 
@@ -49,6 +49,12 @@ bench: servers ## side by side with the peers; bench is a module of its own, so 
 
 bench-seeds: servers ## the seeds' own queries, each beside the limit its seed sets
 	cd bench && go run . seeds
+
+# Not a step of .ci/run: a module of its own, whose generator alone takes minutes to compile the first time.
+orms: servers ## GORM, ent, sqlx, bun and sqlc write events in their transactions, on a real server (examples/orm)
+	go -C examples/orm generate ./...
+	go -C examples/orm vet ./...
+	go -C examples/orm test ./...
 
 # One at a time: `go test -fuzz` takes a single target of a single package.
 fuzz: servers ## every fuzz target for FUZZTIME (20s)

@@ -53,11 +53,12 @@ type Row struct {
 	MetadataJSON     []byte
 }
 
-// SQLTx is a transaction of database/sql, or of what is built on it: *sql.Tx, *sqlx.Tx, bun.Tx, a generated *ent.Tx (feature sql/execquery), and
-// tx.Statement.ConnPool of GORM. sqlc's DBTX has these methods and two more.
+// SQLTx is a transaction of database/sql, or of what is built on it: *sql.Tx, *sqlx.Tx, bun.Tx, a generated *ent.Tx
+// (feature sql/execquery), and tx.Statement.ConnPool of GORM. sqlc's DBTX has these methods and two more.
 //
-// What is no transaction is refused with ErrNoTransaction, before anything is sent: whatever has no method Commit() error, so *sql.DB, *sql.Conn, *sqlx.DB,
-// *bun.DB, *ent.Client, and GORM's ConnPool outside a transaction. A type of your own that wraps a transaction needs that method too; it is never called.
+// What is no transaction is refused with ErrNoTransaction, before anything is sent: whatever has no method Commit() error,
+// so *sql.DB, *sql.Conn, *sqlx.DB, *bun.DB, *ent.Client, and GORM's ConnPool outside a transaction. A type of your own
+// that wraps a transaction needs that method too; it is never called.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

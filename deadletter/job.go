@@ -15,7 +15,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// JobReason is why a job failed for good, or the handling of an event (plan 05-01). Which reasons there are depends on the source.
+// JobReason is why a job failed for good, or the handling of an event (plan 05-01). Which reasons there are depends on
+// the source.
 type JobReason string
 
 // The reasons of jobs.
@@ -65,8 +66,8 @@ func (s Source) CheckReason(reason JobReason) error {
 	return nil
 }
 
-// Job is a job that failed for good, whoever ran it; or, with SourceEvent, an event that a consumer gives up: ID is the event's id then, and Type its
-// topic. A relay keeps the letters of what it cannot deliver by itself.
+// Job is a job that failed for good, whoever ran it; or, with SourceEvent, an event that a consumer gives up: ID is the
+// event's id then, and Type its topic. A relay keeps the letters of what it cannot deliver by itself.
 type Job struct {
 	Source    Source    // empty: SourceJob
 	ID        uuid.UUID // the job's own id
@@ -123,8 +124,8 @@ type Recorder interface {
 	RecordJob(ctx context.Context, job Job) (uuid.UUID, error)
 }
 
-// Record stores the letter of a failed job, or of an event that a consumer gives up, and returns the letter's id. A job that is recorded again with the same attempts, because its runner
-// did not learn that it was, keeps the letter it has.
+// Record stores the letter of a failed job, or of an event that a consumer gives up, and returns the letter's id. A job
+// that is recorded again with the same attempts, because its runner did not learn that it was, keeps the letter it has.
 func Record(ctx context.Context, r Recorder, job Job) (uuid.UUID, error) {
 	if err := job.Validate(); err != nil {
 		return uuid.Nil, fmt.Errorf("record job %s: %w", job.ID, err)

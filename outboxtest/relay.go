@@ -26,7 +26,8 @@ type Messages struct {
 	arrived chan struct{} // closed, and replaced, by the next Publish
 }
 
-// Relay runs a relay on store until the test ends, delivering into memory, and returns what arrives. It must be the only relay of the table.
+// Relay runs a relay on store until the test ends, delivering into memory, and returns what arrives. It must be the
+// only relay of the table.
 //
 //	store, err := postgres.Open(ctx, pool, tables.OutboxEvents())
 //	…
@@ -37,7 +38,8 @@ type Messages struct {
 // A change of cfg is for routes, retries and the like; Relay makes it find events within milliseconds.
 func Relay(t testing.TB, store outbox.Store, change ...func(*outbox.RelayConfig)) *Messages {
 	t.Helper()
-	cfg := outbox.RelayConfig{PollMin: time.Millisecond, PollMax: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	cfg := outbox.RelayConfig{PollMin: time.Millisecond, PollMax: 10 * time.Millisecond}
+	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -46,7 +48,8 @@ func Relay(t testing.TB, store outbox.Store, change ...func(*outbox.RelayConfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // which ends before Cleanup: the relay still has to give its lanes back
+	// The test's own context ends before Cleanup, and the relay still has to give its lanes back.
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- relay.Run(ctx) }()
 	t.Cleanup(func() {

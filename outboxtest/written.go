@@ -33,13 +33,16 @@ type Tx[R Rows] interface {
 	Query(ctx context.Context, sql string, args ...any) (R, error)
 }
 
-// RequireWritten ends the test unless tx has written exactly these events into outbox_events so far, in this order; without any, none. What was
-// rolled back to a savepoint is not written. It returns the events as they are in the table.
+// RequireWritten ends the test unless tx has written exactly these events into outbox_events so far, in this order;
+// without any, none. What was rolled back to a savepoint is not written. It returns the events as they are in the
+// table.
 //
-// Only the fields that are set are compared: Topic, AggregateType, AggregateID, TenantID, Source, SchemaID, SchemaVersion, ID, Destinations and
-// Metadata. Of Payload, which may be left out, an object needs to have the members that are given, and any others; so do objects within it.
+// Only the fields that are set are compared: Topic, AggregateType, AggregateID, TenantID, Source, SchemaID,
+// SchemaVersion, ID, Destinations and Metadata. Of Payload, which may be left out, an object needs to have the members
+// that are given, and any others; so do objects within it.
 //
-//	outboxtest.RequireWritten(t, tx, outbox.Event{Topic: "order.placed", AggregateID: "42", Payload: json.RawMessage(`{"total": 7}`)})
+//	outboxtest.RequireWritten(t, tx, outbox.Event{Topic: "order.placed", AggregateID: "42",
+//		Payload: json.RawMessage(`{"total": 7}`)})
 //
 // PostgreSQL only.
 func RequireWritten[R Rows](t testing.TB, tx Tx[R], want ...outbox.Event) []outbox.Event {
@@ -72,7 +75,8 @@ func requireWritten(t testing.TB, rows Rows, want []outbox.Event) []outbox.Event
 	for rows.Next() {
 		var e outbox.Event
 		var id, destinations, payload, metadata string
-		if err := rows.Scan(&id, &e.Topic, &e.AggregateType, &e.AggregateID, &e.TenantID, &e.Source, &e.SchemaID, &e.SchemaVersion, &destinations, &payload, &metadata); err != nil {
+		if err := rows.Scan(&id, &e.Topic, &e.AggregateType, &e.AggregateID, &e.TenantID,
+			&e.Source, &e.SchemaID, &e.SchemaVersion, &destinations, &payload, &metadata); err != nil {
 			t.Fatalf("read the events of the transaction: %v", err)
 		}
 		e.ID, e.Payload = uuid.MustParse(id), json.RawMessage(payload)
@@ -137,7 +141,8 @@ func brief(e outbox.Event) string {
 // differences are those of the fields that want has set.
 func differences(got, want outbox.Event) (problems []string) {
 	wanted, is := reflect.ValueOf(want), reflect.ValueOf(got)
-	for _, name := range []string{"ID", "Topic", "AggregateType", "AggregateID", "TenantID", "Source", "SchemaID", "SchemaVersion", "Destinations"} {
+	for _, name := range []string{"ID", "Topic", "AggregateType", "AggregateID", "TenantID",
+		"Source", "SchemaID", "SchemaVersion", "Destinations"} {
 		w, g := wanted.FieldByName(name), is.FieldByName(name)
 		if !w.IsZero() && !reflect.DeepEqual(w.Interface(), g.Interface()) {
 			problems = append(problems, fmt.Sprintf("%s is %v, want %v", name, g, w))

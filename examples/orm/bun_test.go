@@ -15,11 +15,12 @@ type bunOrder struct {
 }
 
 // bun: the transaction is the bun.Tx itself.
-func TestBun(t *testing.T) {
-	url := newShop(t)
-	db := bun.NewDB(openSQL(t, url), pgdialect.New())
+func TestBun(t *testing.T) { everyWay(t, bunShop) }
+
+func bunShop(t *testing.T, s shop) {
+	db := bun.NewDB(openSQL(t, s.url), pgdialect.New())
 	writer := newWriter(t)
-	try(t, url, func(ctx context.Context, id string, total int, end error) error {
+	s.try(t, func(ctx context.Context, id string, total int, end error) error {
 		return db.RunInTx(ctx, nil, func(ctx context.Context, tx bun.Tx) error {
 			if _, err := tx.NewInsert().Model(&bunOrder{ID: id, Total: total}).Exec(ctx); err != nil {
 				return err

@@ -11,11 +11,12 @@ import (
 )
 
 // ent: the transaction is the generated *ent.Tx itself, of code that is generated with --feature sql/execquery.
-func TestEnt(t *testing.T) {
-	url := newShop(t)
-	client := ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, openSQL(t, url))))
+func TestEnt(t *testing.T) { everyWay(t, entShop) }
+
+func entShop(t *testing.T, s shop) {
+	client := ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, openSQL(t, s.url))))
 	writer := newWriter(t)
-	try(t, url, func(ctx context.Context, id string, total int, end error) error {
+	s.try(t, func(ctx context.Context, id string, total int, end error) error {
 		tx, err := client.Tx(ctx)
 		if err != nil {
 			return err
@@ -36,11 +37,12 @@ func TestEnt(t *testing.T) {
 }
 
 // Without that feature a transaction of ent's driver can be given to the writer, for code that uses the driver alone.
-func TestEntDriver(t *testing.T) {
-	url := newShop(t)
-	driver := entsql.OpenDB(dialect.Postgres, openSQL(t, url))
+func TestEntDriver(t *testing.T) { everyWay(t, entDriverShop) }
+
+func entDriverShop(t *testing.T, s shop) {
+	driver := entsql.OpenDB(dialect.Postgres, openSQL(t, s.url))
 	writer := newWriter(t)
-	try(t, url, func(ctx context.Context, id string, total int, end error) error {
+	s.try(t, func(ctx context.Context, id string, total int, end error) error {
 		begun, err := driver.Tx(ctx)
 		if err != nil {
 			return err

@@ -27,7 +27,25 @@ var errChanged = errors.New("the customer has changed his mind")
 // service places an order: it writes the row and the event in one transaction, and rolls both back if end is an error.
 type service func(ctx context.Context, id string, total int, end error) error
 
-// newShop returns a database with a table of orders.
+// shop is a database with a table of orders.
+type shop struct {
+	url    string // of the service
+	direct string // of the relay
+}
+
+// everyWay runs a test against a server, and through PgBouncer in transaction mode, without prepared statements.
+func everyWay(t *testing.T, test func(t *testing.T, s shop)) {
+	t.Run("direct", func(t *testing.T) {
+		url := newShop(t)
+		test(t, shop{url, url})
+	})
+	t.Run("through PgBouncer", func(t *testing.T) {
+		_, through := testenv.Pooled(t, nil)
+		url := newShop(t)
+		test(t, shop{through(url) + "&default_query_exec_mode=exec", url})
+	})
+}
+
 func newShop(t *testing.T) (url string) {
 	t.Helper()
 	url = testenv.Database(t)
@@ -67,7 +85,7 @@ func placed(id string, total int) outbox.Event {
 }
 
 // try places orders of which the second is rolled back, and wants a relay to deliver the others and nothing else.
-func try(t *testing.T, url string, place service) {
+func (s shop) try(t *testing.T, place service) {
 	t.Helper()
 	for i, id := range []string{"1", "2", "3"} {
 		var end error
@@ -78,7 +96,7 @@ func try(t *testing.T, url string, place service) {
 			t.Fatalf("place order %s: %v, want %v", id, err, end)
 		}
 	}
-	pool, err := pgxpool.New(t.Context(), url)
+	pool, err := pgxpool.New(t.Context(), s.direct)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// dbtx, queries and createOrder are what sqlc generates with sql_package "database/sql" (sqlc.dev, db.go and query.sql.go).
+// dbtx, queries and createOrder are what sqlc generates with sql_package "database/sql" (sqlc.dev, db.go and
+// query.sql.go).
 type dbtx interface {
 	ExecContext(context.Context, string, ...interface{}) (sql.Result, error)
 	PrepareContext(context.Context, string) (*sql.Stmt, error)
@@ -23,10 +24,12 @@ func (q *queries) createOrder(ctx context.Context, id string, total int64) error
 	return err
 }
 
-// sqlc: the transaction is the one that the queries are given, as *sql.Tx or as DBTX. (With sql_package "pgx/v5" it is a pgx.Tx: postgres.NewWriter.)
-func TestSQLC(t *testing.T) {
-	url := newShop(t)
-	db := openSQL(t, url)
+// sqlc: the transaction is the one that the queries are given, as *sql.Tx or as DBTX. (With sql_package "pgx/v5" it is
+// a pgx.Tx: postgres.NewWriter.)
+func TestSQLC(t *testing.T) { everyWay(t, sqlcShop) }
+
+func sqlcShop(t *testing.T, s shop) {
+	db := openSQL(t, s.url)
 	writer := newWriter(t)
 	placeIn := func(ctx context.Context, tx dbtx, id string, total int) error {
 		if err := (&queries{tx}).createOrder(ctx, id, int64(total)); err != nil {
@@ -34,7 +37,7 @@ func TestSQLC(t *testing.T) {
 		}
 		return writer.Write(ctx, tx, placed(id, total))
 	}
-	try(t, url, func(ctx context.Context, id string, total int, end error) error {
+	s.try(t, func(ctx context.Context, id string, total int, end error) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err

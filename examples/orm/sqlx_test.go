@@ -8,11 +8,12 @@ import (
 )
 
 // sqlx: the transaction is the *sqlx.Tx itself.
-func TestSQLX(t *testing.T) {
-	url := newShop(t)
-	db := sqlx.NewDb(openSQL(t, url), "pgx")
+func TestSQLX(t *testing.T) { everyWay(t, sqlxShop) }
+
+func sqlxShop(t *testing.T, s shop) {
+	db := sqlx.NewDb(openSQL(t, s.url), "pgx")
 	writer := newWriter(t)
-	try(t, url, func(ctx context.Context, id string, total int, end error) error {
+	s.try(t, func(ctx context.Context, id string, total int, end error) error {
 		tx, err := db.BeginTxx(ctx, nil)
 		if err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Caller is data with functions of its own, such as one that adds an argument to the statement and returns its number. Call must refuse a name that it
-// does not know.
+// Caller is data with functions of its own, such as one that adds an argument to the statement and returns its number.
+// Call must refuse a name that it does not know.
 type Caller interface {
 	Call(function string, operand any) (any, error)
 }

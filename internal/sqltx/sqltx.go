@@ -1,6 +1,7 @@
-// Package sqltx is what the stores know of database/sql's transactions, and of those of the libraries that are built on it.
+// Package sqltx is what the stores know of database/sql's transactions, and of those of the libraries that are built on
+// it.
 //
-// Guaranteed: what Open returns has Commit and Rollback, so it is a transaction and no pool, whoever made it. Not guaranteed: that the
+// Guaranteed: what Open returns has a Commit, so it is a transaction and no pool, whoever made it. Not guaranteed: that the
 // transaction is still open, and that it is one of the right database. The database says so.
 package sqltx
 
@@ -13,15 +14,17 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// bun is a package whose ExecContext does not bind parameters: it looks for ? and writes the values into the text, so $1 stays unbound and SQLite's
-// ?1 becomes the second value.
+// bun is a package whose ExecContext does not bind parameters: it looks for ? and writes the values into the text, so
+// $1 stays unbound and SQLite's ?1 becomes the second value.
 const bun = "github.com/uptrace/bun"
 
-// Open refuses what cannot end a transaction, which is how a pool, a connection or a client is told from a transaction: events that are written through
-// one of those are committed at once, each by itself. It returns what statements are to go through, which is tx unless that is bun's.
+// Open refuses what cannot end a transaction, which is how a pool, a connection or a client is told from a transaction:
+// events that are written through one of those are committed at once, each by itself. It returns what statements are to
+// go through, which is tx unless that is bun's.
 func Open(tx outbox.SQLTx) (outbox.SQLTx, error) {
 	if _, ends := tx.(interface{ Commit() error }); !ends {
-		return nil, fmt.Errorf("%w: %s has no Commit; give the transaction that your change is made in, such as a *sql.Tx (README, \"With your ORM\")", outbox.ErrNoTransaction, name(tx))
+		return nil, fmt.Errorf("%w: %s has no Commit; give the transaction that your change is made in, such as a *sql.Tx "+
+			"(README, \"With your ORM\")", outbox.ErrNoTransaction, name(tx))
 	}
 	of := reflect.Indirect(reflect.ValueOf(tx))
 	if of.Kind() != reflect.Struct || of.Type().PkgPath() != bun {

@@ -15,24 +15,28 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// EventBus is the repository of table event_outbox for transactions of pgx, SQLEventBus for those of database/sql and what is built on it.
+// EventBus is the repository of table event_outbox for transactions of pgx, SQLEventBus for those of database/sql and
+// what is built on it.
 type (
 	EventBus    = EventBusOf[pgx.Tx]
 	SQLEventBus = EventBusOf[outbox.SQLTx]
 )
 
-// EventBusOf is the repository of table event_outbox (plan 05-01): for producers, and for consumers that publish by themselves instead of
-// running a relay. Tx is pgx.Tx or outbox.SQLTx, and nothing else. The zero value is ready and safe for concurrent use.
+// EventBusOf is the repository of table event_outbox (plan 05-01): for producers, and for consumers that publish by
+// themselves instead of running a relay. Tx is pgx.Tx or outbox.SQLTx, and nothing else. The zero value is ready and
+// safe for concurrent use.
 //
-// Every method works inside the caller's transaction and sees what row-level security shows it. A role that the policy of the relay
-// does not cover must call SetTenant first; without it nothing can be offered, and there seem to be no events.
+// Every method works inside the caller's transaction and sees what row-level security shows it. A role that the policy
+// of the relay does not cover must call SetTenant first; without it nothing can be offered, and there seem to be no
+// events.
 //
 // Do not take from a table that a relay serves: a relay looks at leases and not at row locks, so both would publish.
 type EventBusOf[Tx any] struct {
 	MaxPayload int // bytes; 0 means outbox.DefaultMaxPayload
 }
 
-// SetTenant makes the rest of tx speak for the application appID. It ends with the transaction, so a pooled connection carries nothing over.
+// SetTenant makes the rest of tx speak for the application appID. It ends with the transaction, so a pooled connection
+// carries nothing over.
 func (EventBusOf[Tx]) SetTenant(ctx context.Context, tx Tx, appID uuid.UUID) error {
 	if _, err := changeBus(ctx, tx, "bus_tenant", appID.String()); err != nil {
 		return fmt.Errorf("set tenant %s: %w", appID, err)
@@ -40,8 +44,9 @@ func (EventBusOf[Tx]) SetTenant(ctx context.Context, tx Tx, appID uuid.UUID) err
 	return nil
 }
 
-// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an *outbox.FieldError and one whose
-// EventID is there already outbox.ErrDuplicateEvent; tx stays usable after both. Any other error has aborted it.
+// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an
+// *outbox.FieldError and one whose EventID is there already outbox.ErrDuplicateEvent; tx stays usable after both. Any
+// other error has aborted it.
 func (b EventBusOf[Tx]) Offer(ctx context.Context, tx Tx, e tables.BusEvent) error {
 	if err := e.Prepare(cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
 		return fmt.Errorf("offer event: %w", err)
@@ -67,18 +72,21 @@ func (b EventBusOf[Tx]) Offer(ctx context.Context, tx Tx, e tables.BusEvent) err
 	return fmt.Errorf("offer event %s: %w", e.EventID, outbox.ErrDuplicateEvent)
 }
 
-// TakePending returns up to limit pending events (tables.DefaultTake if limit is not positive), oldest first, and keeps them from other takers until tx
-// ends. Publish them, call MarkPublished and commit. If one fails and is to be tried again, mark no later event of its key either.
-// A crash before the commit gives them all out again, so whoever receives them must expect copies.
+// TakePending returns up to limit pending events (tables.DefaultTake if limit is not positive), oldest first, and keeps
+// them from other takers until tx ends. Publish them, call MarkPublished and commit. If one fails and is to be tried
+// again, mark no later event of its key either. A crash before the commit gives them all out again, so whoever receives
+// them must expect copies.
 //
-// Per application and key, no event is returned while an earlier one is pending elsewhere: with another taker, or waiting for a retry. So
-// there may be fewer than limit events, or none, although CountPending is not zero; they come once the other taker is done.
+// Per application and key, no event is returned while an earlier one is pending elsewhere: with another taker, or
+// waiting for a retry. So there may be fewer than limit events, or none, although CountPending is not zero; they come
+// once the other taker is done.
 func (EventBusOf[Tx]) TakePending(ctx context.Context, tx Tx, limit int) ([]tables.BusEvent, error) {
 	return collectBusEvents(ctx, tx, "take pending events", "bus_take_pending", tables.TakeLimit(limit))
 }
 
-// ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not positive) whose row ids follow after,
-// in the order of row ids. uuid.Nil gives the first page, the last ID of a page the next one.
+// ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not
+// positive) whose row ids follow after, in the order of row ids. uuid.Nil gives the first page, the last ID of a page
+// the next one.
 func (EventBusOf[Tx]) ListPending(ctx context.Context, tx Tx, after uuid.UUID, limit int) ([]tables.BusEvent, error) {
 	return collectBusEvents(ctx, tx, "list pending events", "bus_list_pending", after.String(), tables.TakeLimit(limit))
 }
@@ -104,8 +112,8 @@ func (EventBusOf[Tx]) ByEventID(ctx context.Context, tx Tx, eventID uuid.UUID) (
 	return found[0], nil
 }
 
-// MarkPublished makes pending events published, now. ids are row ids (tables.BusEvent.ID). It returns how many changed; others are left as they
-// are.
+// MarkPublished makes pending events published, now. ids are row ids (tables.BusEvent.ID). It returns how many changed;
+// others are left as they are.
 func (EventBusOf[Tx]) MarkPublished(ctx context.Context, tx Tx, ids ...uuid.UUID) (int, error) {
 	n, err := changeBus(ctx, tx, "bus_mark_published", idArray(ids))
 	if err != nil {
@@ -119,10 +127,12 @@ func (b EventBusOf[Tx]) MarkFailed(ctx context.Context, tx Tx, ids ...uuid.UUID)
 	return b.Fail(ctx, tx, outbox.Failure{}, ids...)
 }
 
-// Fail makes pending events failed and keeps a dead letter of each, with why it failed: they are final unless an operator replays the letter, which makes the event
-// pending again. What follows them in their keys goes on. ids are row ids. It returns how many changed; others are left as they are.
+// Fail makes pending events failed and keeps a dead letter of each, with why it failed: they are final unless an
+// operator replays the letter, which makes the event pending again. What follows them in their keys goes on. ids are
+// row ids. It returns how many changed; others are left as they are.
 //
-// An empty Reason is outbox.ReasonDeliveryFailed, and one that events cannot have a *deadletter.ReasonError. The role needs INSERT on job_dlq, as outbox_relay has.
+// An empty Reason is outbox.ReasonDeliveryFailed, and one that events cannot have a *deadletter.ReasonError. The role
+// needs INSERT on job_dlq, as outbox_relay has.
 func (EventBusOf[Tx]) Fail(ctx context.Context, tx Tx, why outbox.Failure, ids ...uuid.UUID) (int, error) {
 	reason := cmp.Or(why.Reason, outbox.ReasonDeliveryFailed)
 	if err := deadletter.SourceEvent.CheckReason(deadletter.JobReason(reason)); err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	_ "github.com/lib/pq" // driver "postgres"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
@@ -19,7 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// TestEventBusByTransaction goes once through all methods with each kind of transaction.
+// TestEventBusByTransaction goes once through all methods with each kind of transaction. (Another driver: internal/integration.)
 func TestEventBusByTransaction(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		b := newBus(t)
@@ -28,12 +27,6 @@ func TestEventBusByTransaction(t *testing.T) {
 	t.Run("database/sql with pgx", func(t *testing.T) {
 		b := newBus(t)
 		byTransaction(t, b, postgres.SQLEventBus{}, inSQL(t, stdlib.OpenDBFromPool(b.Pool)))
-	})
-	t.Run("database/sql with lib/pq", func(t *testing.T) {
-		b := newBus(t)
-		db, err := sql.Open("postgres", b.url)
-		ok(t, err)
-		byTransaction(t, b, postgres.SQLEventBus{}, inSQL(t, db))
 	})
 }
 
