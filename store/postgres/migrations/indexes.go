@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 var (
@@ -38,12 +36,6 @@ type Index struct {
 	Set        IndexSet `json:"set"`
 	Definition string   `json:"definition"`
 }
-
-const (
-	lockNotAvailable = "55P03"
-	indexLockTimeout = "500ms"
-	indexLockTries   = 120 // with a pause of half a second: two minutes
-)
 
 var createIndex = regexp.MustCompile(`CREATE INDEX (\w+)`)
 
@@ -144,22 +136,13 @@ func replaceIndex(ctx context.Context, conn *pgx.Conn, name, create string) erro
 			return err
 		}
 	}
-	// Nobody queues behind this for long: it gives up, and tries again.
-	swap := "BEGIN; SET LOCAL lock_timeout = '" + indexLockTimeout + "'; DROP INDEX IF EXISTS " + name +
-		"; ALTER INDEX " + built + " RENAME TO " + name + "; COMMIT"
-	for try := 1; ; try++ {
+	swap := "BEGIN; " + briefly + "DROP INDEX IF EXISTS " + name + "; ALTER INDEX " + built + " RENAME TO " + name + "; COMMIT"
+	return patiently(ctx, func() error {
 		_, err := conn.Exec(ctx, swap)
-		var server *pgconn.PgError
-		if err == nil || !errors.As(err, &server) || server.Code != lockNotAvailable || try == indexLockTries {
-			return err
+		if err == nil {
+			return nil
 		}
-		if _, err := conn.Exec(ctx, "ROLLBACK"); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(500 * time.Millisecond):
-		}
-	}
+		_, undo := conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
+		return errors.Join(err, undo)
+	})
 }
