@@ -71,3 +71,29 @@ func TestMigrateInStatementMode(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Tables are adopted through a pooler too, by several at once.
+func TestAdoptThroughPooler(t *testing.T) {
+	t.Parallel()
+	_, through := testenv.Pooled(t, map[string]string{"default_pool_size": "20"})
+	s := seeds()["FR-006 and FR-007"]
+	direct, conn := s.before(t, 500)
+	app := s.start(t, direct, 500)
+	var all sync.WaitGroup
+	for n := range 3 {
+		all.Go(func() {
+			if err := migrations.Up(t.Context(), []string{through(direct), through(direct), direct}[n]); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	app.stop()
+	if app.failed != nil {
+		t.Error(app.failed)
+	}
+	s.checkLog(t, conn)
+	if found := testenv.SessionDifferences(t, direct, through(direct), 10); len(found) > 0 {
+		t.Errorf("pooled sessions differ from a new one:\n%s", strings.Join(found, "\n"))
+	}
+}

@@ -93,11 +93,12 @@ func locked(ctx context.Context, databaseURL string, change func(session) error)
 }
 
 // take asks for the schema lock until it gets it. It does not wait in the server: CREATE INDEX CONCURRENTLY waits for all
-// statements that began before it, and so for one that waits for the lock of who builds the index.
+// statements that began before it, and so for one that waits for the lock of who builds the index. The protocol is the
+// simple one, because the other leaves a portal open in the lock's transaction, and with it a snapshot to be waited for.
 func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 	for {
 		var taken bool
-		if err := conn.QueryRow(ctx, lock, lockKey).Scan(&taken); err != nil || taken {
+		if err := conn.QueryRow(ctx, lock, pgx.QueryExecModeSimpleProtocol, lockKey).Scan(&taken); err != nil || taken {
 			if err != nil {
 				return fmt.Errorf("wait for the migration lock: %w", err)
 			}
