@@ -59,6 +59,20 @@ type Filter struct {
 	After    string // what List returned with the previous page
 }
 
+// Waiting chooses events that wait for their next attempt: those that match all of it. The zero value chooses none.
+type Waiting struct {
+	IDs    []uuid.UUID `json:"ids,omitempty"`
+	All    bool        `json:"all,omitempty"` // where nothing else is said
+	Tenant string      `json:"tenant,omitempty"`
+	Key    string      `json:"key,omitempty"`
+	Topic  string      `json:"topic,omitempty"`
+}
+
+// None tells whether nothing was chosen: an empty list of ids must not mean everything.
+func (w Waiting) None() bool {
+	return len(w.IDs) == 0 && !w.All && w.Tenant == "" && w.Key == "" && w.Topic == ""
+}
+
 // DateByID fills WrittenAt from a UUIDv7 where the table keeps no time.
 func (r *EventRow) DateByID() {
 	if t := TimeOfID(r.ID); r.WrittenAt == nil && !t.IsZero() {

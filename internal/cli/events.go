@@ -74,7 +74,7 @@ failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, who
 	cmd.Flags().StringVar(&filter.Topic, "topic", "", "`topic` to show")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "`events` a page")
 	cmd.Flags().StringVar(&filter.After, "after", "", "`place` where the previous page ended, as it was printed under it")
-	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping))
+	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping), a.retryEvents(&table, &filter.Tenant, mapping))
 	return cmd
 }
 

@@ -19,7 +19,7 @@ import (
 type Browser struct {
 	pool       *pgxpool.Pool
 	layout     tables.Layout
-	sql        struct{ list, showID, showPosition, tenant, known string }
+	sql        struct{ list, showID, showPosition, tenant, known, retry string }
 	byPosition bool // lists are in the order of the position, not of the id
 	hidden     bool // row-level security shows this role the rows of one tenant at a time
 }
@@ -82,7 +82,7 @@ func (b *Browser) prepare(ctx context.Context) error {
 		data browseNames
 	}{
 		{&b.sql.list, "browse", listed}, {&b.sql.showID, "browse_show", names}, {&b.sql.showPosition, "browse_show", positions},
-		{&b.sql.tenant, "browse_tenant", names}, {&b.sql.known, "browse_known", names},
+		{&b.sql.tenant, "browse_tenant", names}, {&b.sql.retry, "events_retry", names}, {&b.sql.known, "browse_known", names},
 	} {
 		if *s.dst, err = t.Statement(s.name, s.data); err != nil {
 			return err
@@ -171,7 +171,11 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 
 // read runs fn in a read-only transaction, as the tenant where row-level security asks for one.
 func (b *Browser) read(ctx context.Context, tenant string, fn func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+	return b.inTx(ctx, tenant, pgx.ReadOnly, fn)
+}
+
+func (b *Browser) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
+	return pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{AccessMode: mode}, func(tx pgx.Tx) error {
 		if b.hidden {
 			if _, err := tx.Exec(ctx, b.sql.tenant, tenant); err != nil {
 				return fmt.Errorf("speak for tenant %s: %w", tenant, err)

@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/template"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 //go:embed adopt/*.sql
 var adoptFiles embed.FS
 
-var adoptSQL = template.Must(template.ParseFS(adoptFiles, "adopt/*.sql"))
+var parseAdopt = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(adoptFiles, "adopt/*.sql") })
 
 // adoptable are the tables of the seeds, which an application may have had before. Their down files give an adopted one
 // back. The others are Outbox's own.
@@ -227,7 +228,10 @@ func (s *shape) restoring(table string) any {
 	for _, policy := range s.Policies {
 		quoted = append(quoted, literal(policy))
 	}
-	return map[string]any{"Table": table, "Owner": s.Owner, "Secured": s.Secured, "Forced": s.Forced, "Policies": strings.Join(quoted, ", ")}
+	return struct {
+		Table, Owner, Policies string
+		Secured, Forced        bool
+	}{table, s.Owner, strings.Join(quoted, ", "), s.Secured, s.Forced}
 }
 
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
@@ -248,7 +252,7 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 		case c.Identity != "":
 			sequence := helper(w.table, c.Name)
 			added = append(added, addition{"sequence " + sequence, "DROP SEQUENCE IF EXISTS " + sequence})
-			first = append(first, templated("sequence", map[string]any{"Table": w.table, "Sequence": sequence}))
+			first = append(first, templated("sequence", struct{ Table, Sequence string }{w.table, sequence}))
 			adds = append(adds, fmt.Sprintf("ADD COLUMN %s %s", c.Name, c.Type))
 			defaults = append(defaults, fmt.Sprintf("ALTER COLUMN %s SET DEFAULT nextval('%s')", c.Name, sequence))
 		case c.rewrites():
@@ -302,9 +306,13 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 
 // templated fills a statement of adopt/ in.
 func templated(name string, values any) string {
-	var text strings.Builder
-	if err := adoptSQL.ExecuteTemplate(&text, name+".sql", values); err != nil {
-		panic("migrations: adopt/" + name + ".sql: " + err.Error()) // a broken build
+	set, err := parseAdopt()
+	if err != nil {
+		panic("migrations: " + err.Error()) // a broken build
 	}
-	return text.String()
+	text, err := set.Statement(name, values)
+	if err != nil {
+		panic("migrations: " + err.Error()) // the same
+	}
+	return text
 }

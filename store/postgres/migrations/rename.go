@@ -178,7 +178,7 @@ func (a *adoption) renameOne(ctx context.Context, tx pgx.Tx, r rename) error {
 	do = append(do,
 		fmt.Sprintf("CREATE VIEW %s AS SELECT %s FROM %s", view, strings.Join(columns, ", "), table),
 		fmt.Sprintf("ALTER VIEW %s OWNER TO %s", view, r.shape.Owner),
-		templated("grants", map[string]string{"Table": r.to, "View": r.from}))
+		templated("grants", struct{ Table, View string }{r.to, r.from}))
 	undo = append(undo, fmt.Sprintf("DROP VIEW IF EXISTS %s", view))
 	slices.Reverse(undo)
 	if err := a.inStep(ctx, tx, r.to, []addition{{"table", strings.Join(undo, "; ")}}, do...); err != nil {

@@ -129,7 +129,7 @@ BEGIN
         ('outbox_operator', 'outbox_relays', 'SELECT'),
         ('outbox_operator', 'outbox_events', 'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, processed_at, generation)'),
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, published_at, generation)'),
-        ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT'),   -- dead rows left it
+        ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, UPDATE (next_retry_at)'),   -- dead rows left it
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
 
         -- A gateway looks tokens up and makes none, and makes tickets of a minute at most: created_at is not its to choose. UPDATE is for SKIP LOCKED, with which it

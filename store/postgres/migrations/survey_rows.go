@@ -192,7 +192,7 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	if w.now != w.table {
 		run = "run_id"
 	}
-	if err := a.conn.QueryRow(ctx, templated("late", map[string]string{"Table": quote(w.now), "Run": run})).Scan(&late); err != nil {
+	if err := a.conn.QueryRow(ctx, templated("late", struct{ Table, Run string }{quote(w.now), run})).Scan(&late); err != nil {
 		return err
 	}
 	if late > 0 {

@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+func (a *app) retryEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+	var by operatorFlags
+	var waiting tables.Waiting
+	cmd := &cobra.Command{
+		Use:   "retry (ID... | --key KEY | --topic TOPIC | --tenant TENANT | --all)",
+		Short: "Try events now that wait for their next attempt",
+		Long: `retry makes events due that failed and wait, and with them what waits behind them in their keys: for when the cause of the
+failure is gone, and the next attempt would come minutes later. The relay takes them at its next poll. What is chosen by several flags must match all
+of them. It is recorded (outbox dlq audit). A dead event is not waiting: outbox dlq replay puts that back.`,
+		Example: `  outbox events --status FAILED
+  outbox events retry --topic invoice.created --reason 'the channel is allowed now'
+  outbox events retry 01890a5d-ac96-774b-bcce-b302099a8057`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			waiting.Tenant = *tenant
+			for _, arg := range args {
+				id, err := uuid.Parse(arg)
+				if err != nil {
+					return usagef("%q is no event's id, which is a UUID as outbox events prints it", arg)
+				}
+				waiting.IDs = append(waiting.IDs, id)
+			}
+			chosen := waiting
+			chosen.All = false
+			switch {
+			case waiting.None():
+				return usagef("say which events: ids, --key, --topic, --tenant, or --all")
+			case waiting.All && !chosen.None():
+				return usagef("--all contradicts what else chooses events: use one of them")
+			}
+			c, err := a.settings(config.Database, mapping)
+			if err != nil {
+				return err
+			}
+			n, operator := 0, by.operator()
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b tables.Browser) (err error) {
+				n, err = b.RetryNow(ctx, waiting, operator.Actor, operator.Reason)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printJSON(a.Out, map[string]any{"table": *table, "events": n})
+			}
+			fmt.Fprintf(a.Out, "%s of %s will be tried now\n", counted(n, "event"), *table)
+			if n < len(waiting.IDs) {
+				return fmt.Errorf("%d of %s do not wait for an attempt: see outbox events show ID", len(waiting.IDs)-n, counted(len(waiting.IDs), "event"))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&waiting.Key, "key", "", "`key` whose events to try: the aggregate's or the run's id")
+	cmd.Flags().StringVar(&waiting.Topic, "topic", "", "`topic` whose events to try")
+	cmd.Flags().BoolVar(&waiting.All, "all", false, "try every event that waits")
+	by.addTo(cmd.Flags(), "")
+	return cmd
+}
