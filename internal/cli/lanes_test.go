@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -79,7 +80,7 @@ func testLanes(t *testing.T, e env) {
 
 	killed := fmt.Sprint(one.cmd.Process.Pid)
 	one.signal(syscall.SIGKILL)
-	two.signal(syscall.SIGSTOP) // or it would take over at once
+	e.stop(two) // or it would take over at once
 	stopped := func() laneReport {
 		return awaitLanes(e, "lapsed", func(r laneReport) bool { return len(r.in("lapsed")) == 2 })
 	}
@@ -117,4 +118,26 @@ func testLanes(t *testing.T, e env) {
 			t.Errorf("outbox %s: exit code %d, want %d:\n%s", args, r.code, code, r.err)
 		}
 	}
+}
+
+// stop stops a relay between two of its transactions: within one it would keep the lock of a file from everybody.
+func (e env) stop(relay *process) {
+	e.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		relay.signal(syscall.SIGSTOP)
+		if !e.onFile() || e.lockIsFree() {
+			return
+		}
+		relay.signal(syscall.SIGCONT)
+		if time.Now().After(deadline) {
+			e.t.Fatal("the relay always has the file's lock")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func (e env) lockIsFree() bool {
+	db := e.file()
+	_, err := db.ExecContext(e.t.Context(), "PRAGMA busy_timeout = 200; BEGIN IMMEDIATE; ROLLBACK")
+	return errors.Join(err, db.Close()) == nil
 }
