@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers test suite lint vuln build bench bench-seeds orms fuzz chaos soak snapshot demo
+.PHONY: help deps servers test race suite lint vuln build bench bench-seeds orms fuzz chaos soak snapshot demo
 
 FUZZTIME ?= 20s
 
@@ -18,14 +18,21 @@ servers:
 	@bash scripts/deps.sh servers
 
 # SQLite is C translated to Go: not ours to check for races, and checking it takes 4 times as long as the rest of its tests.
-# The faults come last and alone: their processes are built without the race detector, and they would be a flood to others.
 RACE := -race -gcflags=modernc.org/...=-race=false
+# What drives programs and servers: most of its work is theirs, which no race detector sees, and under it takes three times
+# as long. `make race` runs it too.
+DRIVERS := /internal/(cli|integration)$$|/migrations$$
 
-test: deps ## vet, all tests under the race detector, and the core of the fault table, on real servers they start themselves
+# The faults come last and alone: they would be a flood to other tests.
+test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
 	go vet ./...
 	go -C bench vet ./...
-	go test $(RACE) -timeout 18m $$(go list ./... | grep -v /internal/chaos)
+	go test $(RACE) -timeout 15m $$(go list ./... | grep -Ev '/internal/chaos$$|$(DRIVERS)')
+	go test -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
 	go test -timeout 10m ./internal/chaos
+
+race: deps ## all tests under the race detector, but for the fault table
+	go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
 
 suite: servers ## outboxtest.StoreSuite on PostgreSQL and SQLite, side by side
 	@bash scripts/suite.sh
