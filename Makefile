@@ -28,7 +28,7 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 	go vet ./...
 	go -C bench vet ./...
 	go test $(RACE) -timeout 15m $$(go list ./... | grep -Ev '/internal/chaos$$|$(DRIVERS)')
-	go test -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
+	go test -p 1 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
 	go test -timeout 10m ./internal/chaos
 
 race: deps ## all tests under the race detector, but for the fault table

@@ -33,10 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	fmt.Println("seed", *seed)
 	logging.Disable() // go-redis writes lines of its own between those of the table
-	// Most of a fault's time is spent waiting, so more run at once than there are processors.
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = flag.Set(parallel.Name, "5") // a number is what it wants
-	}
+	testenv.AtOnce(5) // most of a fault's time is spent waiting
 	testenv.Main(m)
 	if n := leftOut.Load(); n > 0 {
 		fmt.Printf("%d faults were not struck: make chaos strikes all\n", n)

@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
 		os.Exit(1)
 	}
+	testenv.AtOnce(4)
 	testenv.Main(m)
 	_ = os.RemoveAll(dir) // a temporary directory
 }

@@ -49,7 +49,7 @@ var (
 func TestBrowserShowsEachEventOnce(t *testing.T) {
 	t.Parallel()
 	v := watch(t, nil)
-	v.suffer(2000, withinEvent, allClosed, loadedAgain, restarted, redisDown, allClosed, withinEvent)
+	v.suffer(800, withinEvent, allClosed, loadedAgain, restarted, redisDown, allClosed, withinEvent)
 	if n := v.front.resumed.Load(); n < 4 { // not after the two that begin with a new EventSource: loading again, and a 502
 		t.Errorf("the browser sent Last-Event-ID %d times, want it after each lost connection", n)
 	}
@@ -68,7 +68,7 @@ func TestBrowserWithTickets(t *testing.T) {
 		}
 		return "shop", text
 	})
-	v.suffer(600, withinEvent, loadedAgain, allClosed)
+	v.suffer(400, withinEvent, loadedAgain, allClosed)
 	if refused, tickets, streams := v.front.refused.Load(), v.front.tickets.Load(), v.front.streams.Load(); refused < 2 || tickets < streams {
 		t.Errorf("%d streams with %d tickets, and %d refused, want a ticket for each and one refused after each lost connection", streams, tickets, refused)
 	}

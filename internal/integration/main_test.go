@@ -21,6 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	testenv.AtOnce(4)
 	testenv.Main(m)
 	_ = os.RemoveAll(binaryDir) // a temporary directory, or none
 }

@@ -14,9 +14,12 @@ package testenv
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,6 +57,15 @@ func Main(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 	}
 	shared.server = nil
+}
+
+// AtOnce has n tests of this binary run at once, where fewer would and nobody has said otherwise (-parallel): as many as
+// there are processors is too few for tests that wait most of the time. It is called by TestMain.
+func AtOnce(n int) {
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue && runtime.GOMAXPROCS(0) < n {
+		_ = flag.Set(parallel.Name, strconv.Itoa(n)) // a number is what it wants
+	}
 }
 
 // Database returns the URL of a new empty database, as superuser, on a server that all tests of this binary share
