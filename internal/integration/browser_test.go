@@ -131,7 +131,7 @@ func watch(t *testing.T, login func(*postgres.Tokens) (tenant, secret string)) *
 	return v
 }
 
-// suffer appends at least n events, 200 a second, while one fault after the other happens to the page, and compares what it shows with the log.
+// suffer appends at least n events, 200 a second if the page keeps up, while one fault after the other happens to the page, and compares what it shows with the log.
 func (v *watching) suffer(n int, faults ...fault) {
 	v.t.Helper()
 	over, appended := make(chan struct{}), make(chan error, 1)
@@ -182,6 +182,9 @@ func (v *watching) produce(n int, over <-chan struct{}) error {
 	defer tick.Stop()
 	for i := 0; time.Now().Before(v.until); {
 		<-tick.C
+		if i > v.front.last().Count+400 {
+			continue // a browser on a busy machine gets the events that the test asks for, not ever more
+		}
 		events := make([]crawl.NewEvent, 4)
 		for k := range events {
 			i++
