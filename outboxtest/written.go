@@ -60,7 +60,7 @@ func RequireWrittenSQL(t testing.TB, tx outbox.SQLTx, want ...outbox.Event) []ou
 	open, err := sqltx.Open(tx)
 	var rows *sql.Rows
 	if err == nil {
-		rows, err = open.QueryContext(t.Context(), writtenSQL)
+		rows, err = open.QueryContext(t.Context(), writtenSQL) //nolint:rowserrcheck // requireWritten asks
 	}
 	if err != nil {
 		t.Fatalf("read the events of the transaction: %v", err)

@@ -43,7 +43,8 @@ func (f *told) Fatalf(format string, args ...any) { f.Fatal(fmt.Sprintf(format, 
 
 func (f *told) by(run func()) (said string) {
 	defer func() {
-		if ended := recover(); ended != nil && ended != errFatal {
+		ended := recover()
+		if err, ok := ended.(error); ended != nil && (!ok || !errors.Is(err, errFatal)) {
 			panic(ended)
 		}
 		said = f.fatal

@@ -35,7 +35,6 @@ type adoption struct {
 	works    []*work
 	renames  []rename
 	recorded map[string]map[string]bool // table, then what was done to it
-	enums    map[string]string          // of the schema, by type: its labels
 	plan     tables.Adoption
 }
 
