@@ -103,7 +103,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.keeper.stop)()
 	keeperCtx, stopKeeper := context.WithCancel(hardStop)
 	var background sync.WaitGroup
-	background.Go(func() { r.keeper.run(keeperCtx) })
+	background.Go(func() { r.keeper.run(keeperCtx, hardStop) })
 	background.Go(func() { r.logTally(keeperCtx) })
 
 	var workers sync.WaitGroup
