@@ -98,9 +98,10 @@ func (k *leaseKeeper) mark(ctx context.Context, lanes ...Lane) error {
 	return nil
 }
 
-// run keeps the lease until ctx ends. After a failure it asks again soon: two failures a third of the lease apart, as when sessions are being
-// terminated, would be the end of the lease although the database is well. A check under way is finished, unless hardStop ends too: a server that has got a statement
-// may carry it out after it was broken off, and take lanes that were given up meanwhile.
+// run keeps the lease until ctx ends. After a failure it asks again soon: two failures a third of the lease apart, as
+// when sessions are being terminated, would be the end of the lease although the database is well. A check under way is
+// finished, unless hardStop ends too: a server that has got a statement may carry it out after it was broken off, and
+// take lanes that were given up meanwhile.
 func (k *leaseKeeper) run(ctx, hardStop context.Context) {
 	for {
 		pause := min(k.relay.cfg.LeaseTTL/checksPerLease, maxCheck)

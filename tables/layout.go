@@ -73,8 +73,8 @@ func OutboxEvents() Layout {
 	}
 }
 
-// EventOutbox is the table event_outbox of plan 05-01. Its time is read from the rows' UUIDv7. Rows without a key, as the plan writes them, keep
-// their order within an application: it is a FIFO.
+// EventOutbox is the table event_outbox (docs/seeds.md, 05-01). Its time is read from the rows' UUIDv7. Rows without a
+// key, as the seed writes them, keep their order within an application: it is a FIFO.
 func EventOutbox() Layout {
 	return Layout{
 		Table: "event_outbox", ID: "event_id", Position: "position", Topic: "event_type", Payload: "payload",

@@ -22,7 +22,7 @@ type (
 	SQLEventBus = EventBusOf[outbox.SQLTx]
 )
 
-// EventBusOf is the repository of table event_outbox (plan 05-01): for producers, and for consumers that publish by
+// EventBusOf is the repository of table event_outbox (docs/seeds.md, 05-01): for producers, and for consumers that publish by
 // themselves instead of running a relay. Tx is pgx.Tx or outbox.SQLTx, and nothing else. The zero value is ready and
 // safe for concurrent use.
 //
