@@ -15,7 +15,7 @@ import (
 type Message struct {
 	outbox.Event        // Metadata is in Body
 	Destination  string // where to
-	Body         []byte // as the envelope makes it: a CloudEvent
+	Body         []byte // as the envelope makes it: a CloudEvent, unless cfg says otherwise
 }
 
 // Messages are those that a relay of Relay has delivered, in the order of their arrival. It is safe for concurrent use.
@@ -67,7 +67,7 @@ func (m *Messages) Publish(_ context.Context, batch []outbox.Delivery) []outbox.
 	defer m.mu.Unlock()
 	for i := range batch {
 		d := &batch[i]
-		message := Message{Event: d.Event, Destination: d.Destination, Body: outbox.CloudEvent(nil, d)}
+		message := Message{Event: d.Event, Destination: d.Destination, Body: d.AppendMessage(nil, outbox.CloudEvent)}
 		message.Payload = bytes.Clone(d.Payload)
 		m.all = append(m.all, message)
 	}

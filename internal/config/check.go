@@ -149,7 +149,7 @@ func (c *Config) checkServing(problems *Error) {
 	if c.PollMin > c.PollMax {
 		problems.add("poll-min (%s) is above poll-max (%s): %s", c.PollMin, c.PollMax, set("poll-max"))
 	}
-	if _, _, err := c.envelopes(); err != nil {
+	if _, err := c.envelopes(); err != nil {
 		problems.add("envelope: %v: %s", err, set("envelope"))
 	}
 	c.checkListen(problems)

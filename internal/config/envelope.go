@@ -1,60 +1,57 @@
 package config
 
 import (
-	"fmt"
+	"errors"
+	"slices"
 	"strings"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// envelopes reads the setting: a form for all tables, and TABLE=FORM for single ones, apart by commas.
-func (c Config) envelopes() (all string, of map[string]string, err error) {
-	all, of = "cloudevents", map[string]string{}
+// envelopes reads the setting: a form for all tables, and TABLE=FORM for single ones, apart by commas. It returns what a
+// table's form is.
+func (c Config) envelopes() (formOf func(table string) string, err error) {
+	all, single := "cloudevents", map[string]string{}
 	for part := range strings.SplitSeq(c.Envelope, ",") {
-		table, form, single := strings.Cut(strings.TrimSpace(part), "=")
-		if !single {
+		table, form, ofOne := strings.Cut(strings.TrimSpace(part), "=")
+		if !ofOne {
 			form = table
 		}
 		if _, err := outbox.ParseEnvelope(form); err != nil {
-			return "", nil, err
+			return nil, err
 		}
-		if !single {
+		if !ofOne {
 			all = form
 			continue
 		}
 		if _, ok := find(c.Known(), table); !ok {
-			return "", nil, fmt.Errorf("%s", unknownTable("envelope", table, c.Known()))
+			return nil, errors.New(unknownTable("envelope", table, c.Known()))
 		}
-		of[table] = form
+		single[table] = form
 	}
-	return all, of, nil
+	return func(table string) string {
+		if form, ok := single[table]; ok {
+			return form
+		}
+		return all
+	}, nil
 }
 
 // EnvelopeOf returns what the messages of a table are.
 func (c Config) EnvelopeOf(table string) (outbox.Envelope, error) {
-	form, of, err := c.envelopes()
+	formOf, err := c.envelopes()
 	if err != nil {
 		return nil, err
 	}
-	if its, ok := of[table]; ok {
-		form = its
-	}
-	return outbox.ParseEnvelope(form)
+	return outbox.ParseEnvelope(formOf(table))
 }
 
 // BareTopics tells whether messages of a table other than that of runs may arrive without their CloudEvent: what such a
 // message says of itself is its producer's word.
 func (c Config) BareTopics() bool {
-	all, of, err := c.envelopes()
-	for _, t := range c.Known() {
-		form, ok := of[t.Name()]
-		if !ok {
-			form = all
-		}
-		if form == "payload" && t.Name() != tables.CrawlOutbox().Table {
-			return true
-		}
-	}
-	return err != nil
+	formOf, err := c.envelopes()
+	return err != nil || slices.ContainsFunc(c.Known(), func(t Table) bool {
+		return t.Name() != tables.CrawlOutbox().Table && formOf(t.Name()) == "payload"
+	})
 }
