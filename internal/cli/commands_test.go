@@ -191,7 +191,7 @@ func testMigrate(t *testing.T, e env) {
 		t.Errorf("outbox_relay may not read what it delivers: exit code %d\n%s", roles.code, roles.err)
 	}
 	contains(t, e.ok("", "migrate", "status"), "up to date")
-	contains(t, e.ok("", "migrate", "down", "--set", "crawl"), e.or("004_fair_runs", "003_fair_runs"))
+	contains(t, e.ok("", "migrate", "down", "--set", "crawl"), e.or("004_fair_runs", "004_run_outbox_insert"))
 	if s := status()["crawl"]; s.Current != s.Latest-1 {
 		t.Errorf("after one step down: %+v", s)
 	}
@@ -227,6 +227,8 @@ func TestMigrateLegacy(t *testing.T) {
 		t.Fatal(err)
 	}
 	contains(t, e.ok("", "events", "--table", "outbox", "--layout", layout, "--status", "dead", "--limit", "1"), "order.placed", "DEAD", "acme")
+	contains(t, e.ok("", "dlq", "collect", "--table", "outbox", "--layout", layout), "wrote 10 letters")
+	contains(t, e.ok("", "dlq", "replay", "--table", "outbox", "--layout", layout, "-y"), "replayed 10 letters")
 }
 
 func TestWriteOne(t *testing.T) { onStores(t, testWriteOne) }

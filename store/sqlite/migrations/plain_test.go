@@ -18,6 +18,7 @@ INSERT INTO crawl_runs (id, app_package) VALUES ('0190a2b4-0000-7000-8000-000000
 INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 'RUN_STARTED', '{}' FROM crawl_runs;
 INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 'RUN_STARTED', '{}' FROM crawl_runs;
 INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history) SELECT '1', id, 'a', '{}', 'Timeout', 1, '[]' FROM apps;
+INSERT INTO run_outbox (run_id, event_type, payload) SELECT id, 'PAGE_FOUND', '{}' FROM crawl_runs;
 UPDATE run_outbox SET published_at = '2026-01-01T00:00:00.000000Z';
 PRAGMA integrity_check;
 `

@@ -1,0 +1,1 @@
+DROP TRIGGER run_outbox_insert;
