@@ -77,6 +77,7 @@ type Filter struct {
 	Type        string    `json:"type,omitempty"`
 	Tenant      string    `json:"tenant,omitempty"` // namespace of an application, or its id
 	Key         string    `json:"key,omitempty"`
+	RequestID   uuid.UUID `json:"request_id,omitzero"` // of the job, or of the event's metadata where that names a UUID
 	Table       string    `json:"table,omitempty"`
 	Destination string    `json:"destination,omitempty"`
 	Since       time.Time `json:"since,omitzero"`        // inclusive, by the millisecond

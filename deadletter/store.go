@@ -27,4 +27,5 @@ type Store interface {
 	Replayer
 	Discarder
 	Purger
+	Collector
 }

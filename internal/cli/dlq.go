@@ -32,18 +32,19 @@ func (a *app) dlq() *cobra.Command {
     outbox dlq replay --fingerprint 3f2a… --dry-run    what putting them back would do
     outbox dlq replay --fingerprint 3f2a…        put them back, once the cause is gone
     outbox dlq discard ID --reason "test data"   do not put it back
+    outbox dlq collect                           letters of rows that were set dead by hand
     outbox dlq audit                             who did what
 
 A letter is pending until it is replayed or discarded. The database role must be a member of outbox_operator (made by outbox migrate roles), or
 speak for one tenant, named with --tenant.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usagef("say what to do: list, show, stats, replay, discard, purge or audit")
+			return usagef("say what to do: list, show, stats, replay, discard, collect, purge or audit")
 		},
 	}
 	cmd.PersistentFlags().AddFlagSet(mapping)
 	cmd.AddCommand(a.listLetters(mapping), a.showLetter(mapping), a.letterStats(mapping), a.replayLetters(mapping), a.discardLetters(mapping),
-		a.purgeLetters(mapping), a.listActions(mapping))
+		a.collectLetters(mapping), a.purgeLetters(mapping), a.listActions(mapping))
 	return cmd
 }
 
@@ -72,6 +73,7 @@ func (a *app) openLetters(ctx context.Context, c config.Config, fn func(wire.Dat
 type letterFlags struct {
 	deadletter.Filter
 	source, state, since, until string
+	request                     string
 	set                         *pflag.FlagSet
 }
 
@@ -82,6 +84,7 @@ func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 	f.set.StringVar(&f.Type, "type", "", "event `topic`, or type of the job")
 	f.set.StringVar(&f.Tenant, "tenant", "", "`tenant` whose letters to take: its namespace or its application's id")
 	f.set.StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
+	f.set.StringVar(&f.request, "request-id", "", "`request` that they are of: a UUID, of the job or of the event's metadata")
 	f.set.StringVar(&f.Table, "table", "", "outbox `table` that they come from")
 	f.set.StringVar(&f.Destination, "destination", "", "`channel` that they did not reach")
 	f.set.StringVar(&f.since, "since", "", "`time` from which on they died: RFC 3339, or how long ago, as 90m or 7d")
@@ -101,6 +104,11 @@ func (f *letterFlags) filter() (deadletter.Filter, error) {
 	}
 	f.Source, f.State = deadletter.Source(f.source), deadletter.State(f.state)
 	var err error
+	if f.request != "" {
+		if f.RequestID, err = uuid.Parse(f.request); err != nil {
+			return f.Filter, usagef("--request-id is %q, want a UUID", f.request)
+		}
+	}
 	if f.Since, err = parseMoment("since", f.since); err != nil {
 		return f.Filter, err
 	}

@@ -125,6 +125,18 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	contains(t, e.ok("", "dlq", "purge", "--older-than", "0s"), "deleted 4 letters")
 	relay.signal(syscall.SIGTERM)
 	relay.wait()
+
+	e.ok(`1`, "write", "--topic", "order.placed")
+	exec1(e, `UPDATE outbox_events SET status = 'DEAD' WHERE status = 'NEW'`)
+	contains(t, e.ok("", "dlq", "collect", "--table", "outbox_events", "--reason", "by hand"), "wrote 1 letter")
+	contains(t, e.ok("", "dlq", "list", "--error", "set dead by hand"), "order.placed")
+	contains(t, e.ok("", "dlq", "collect"), "wrote 0 letters")
+	if r := e.run("", "dlq", "list", "--request-id", "7"); r.code != 2 || !strings.Contains(r.err, "want a UUID") {
+		t.Errorf("--request-id 7: %+v", r)
+	}
+	if r := e.run("", "dlq", "list", "--request-id", uuid.NewString()); r.code != 0 || !strings.Contains(r.err, "no such dead letters") {
+		t.Errorf("--request-id of nobody: %+v", r)
+	}
 }
 
 // jobsDied writes the letters of n jobs.

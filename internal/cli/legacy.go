@@ -67,6 +67,9 @@ func (a *app) printLegacy(r migrations.LegacyReport, dryRun bool) {
 	default:
 		fmt.Fprintf(a.Out, "%s is upgraded: %d rows filled, %d of them had status ERR, which is DEAD now\n", r.Table, r.Upgraded, r.Errors)
 	}
+	if !dryRun && r.Errors > 0 {
+		fmt.Fprintf(a.Out, "Its dead rows have no letters yet: outbox dlq collect --table %s --layout FILE writes them\n", r.Table)
+	}
 	if !dryRun {
 		fmt.Fprintf(a.Out, "To deliver its events, put this into a file for outbox relay --layout:\n- {table: %s, like: outbox_events}\n", r.Table)
 	}

@@ -90,7 +90,7 @@ func truth(v any) (bool, error) {
 	}
 	of := reflect.ValueOf(v)
 	switch of.Kind() {
-	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Pointer:
+	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Pointer, reflect.Array:
 		return !of.IsZero(), nil
 	case reflect.String, reflect.Slice:
 		return of.Len() > 0, nil

@@ -29,6 +29,7 @@ var (
 	_ deadletter.Replayer  = (*DeadLetters)(nil)
 	_ deadletter.Discarder = (*DeadLetters)(nil)
 	_ deadletter.Purger    = (*DeadLetters)(nil)
+	_ deadletter.Collector = (*DeadLetters)(nil)
 )
 
 // DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
@@ -140,6 +141,8 @@ type letterQuery struct {
 	Age       int64  // microseconds
 	Since     string // column
 	Reason    string
+
+	DefaultTenant string
 
 	args []any
 }

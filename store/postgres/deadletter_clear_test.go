@@ -212,7 +212,11 @@ func TestOperatorRole(t *testing.T) {
 	if n, err := (deadletter.Purge{}).Run(t.Context(), d, operator); err != nil || n != 4 {
 		t.Errorf("purged %d, error %v", n, err)
 	}
-	if actions, _, err := d.Actions(t.Context(), deadletter.ActionFilter{}); err != nil || len(actions) != 4 {
+	exec(t, pool, `UPDATE outbox_events SET status = 'DEAD', tenant_id = 'newcomer'`)
+	if n, err := deadletter.Collect(t.Context(), d, "outbox_events", operator); err != nil || n != 2 {
+		t.Errorf("collected %d, error %v, want the two rows without a letter", n, err)
+	}
+	if actions, _, err := d.Actions(t.Context(), deadletter.ActionFilter{}); err != nil || len(actions) != 5 {
 		t.Errorf("actions %+v, error %v", actions, err)
 	}
 	for _, sql := range []string{`UPDATE outbox_audit SET actor = 'x'`, `DELETE FROM outbox_audit`, `DELETE FROM outbox_events`, `UPDATE job_dlq SET payload = '1'`, `INSERT INTO outbox_events (event_topic) VALUES ('t')`} {

@@ -147,6 +147,8 @@ type letterQuery struct {
 	Cut    time.Time // what counts is older
 	Since  string    // column
 	Reason string
+
+	DefaultTenant string
 }
 
 // Call implements sqlfile.Caller: arg as arguments has it, first_id returns the least UUIDv7 of a time, and text_of what a letter has the column of a

@@ -121,10 +121,11 @@ BEGIN
         ('outbox_relay', 'outbox_migrations_events', 'SELECT'),
         ('outbox_relay', 'outbox_migrations_crawl',  'SELECT'),
 
-        -- An operator puts dead rows back, with another payload if need be, and marks or deletes their letters: never writes one.
-        ('outbox_operator', 'job_dlq',       'SELECT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
+        -- An operator puts dead rows back, with another payload if need be, and marks or deletes their letters. INSERT is for
+        -- the letters of rows that were set dead by hand.
+        ('outbox_operator', 'job_dlq',       'SELECT, INSERT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
         ('outbox_operator', 'outbox_audit',  'SELECT, INSERT'),
-        ('outbox_operator', 'apps',          'SELECT'),
+        ('outbox_operator', 'apps',          'SELECT, INSERT'),
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
         ('outbox_operator', 'outbox_relays', 'SELECT'),
         ('outbox_operator', 'outbox_events', 'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, processed_at, generation)'),

@@ -14,6 +14,7 @@ the statement's arguments and returns its number. A page of a long replay would 
     {{- with .F.Type}} AND l.type = {{arg .}}::text{{end}}
     {{- template "dlq_tenant" .}}
     {{- with .F.Key}} AND l.event_key = {{arg .}}::text{{end}}
+    {{- with .F.RequestID}} AND l.request_id = {{arg .}}::uuid{{end}}
     {{- with .F.Table}} AND l.outbox_table = {{arg .}}::text{{end}}
     {{- with .F.Destination}} AND l.destination = {{arg .}}::text{{end}}
     {{- /* Ids are UUIDv7: the first with a time is the bound of that time. */}}
@@ -50,3 +51,8 @@ eight digits or more, and numbers, with a unit of time if there is one. A quote 
 {{define "dlq_tenant"}}
     {{- with .F.Tenant}} AND l.app_id = (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{arg .}}::text) OR a.id::text = lower({{arg .}}::text)){{end}}
 {{- end}}
+
+{{- /* The user and the request that row e is about, where its metadata names them by a UUID. to_jsonb takes a column of any type. */ -}}
+{{define "letter_user"}}{{if .Metadata}}substring(to_jsonb(e.{{.Metadata}})->>'user_id' FROM {{template "uuid_form"}})::uuid{{else}}NULL::uuid{{end}}{{end}}
+{{define "letter_request"}}{{if .Metadata}}substring(to_jsonb(e.{{.Metadata}})->>'request_id' FROM {{template "uuid_form"}})::uuid{{else}}NULL::uuid{{end}}{{end}}
+{{define "uuid_form"}}'^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'{{end}}

@@ -22,16 +22,17 @@ WITH held AS MATERIALIZED (
      WHERE {{template "same_row" .}}
     RETURNING e.{{.Position}} AS position, e.{{.ID}} AS id, coalesce(e.{{.Topic}}::text, '') AS topic, coalesce(e.{{.Payload}}::jsonb, 'null') AS payload,
               {{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}} AS key,
+              {{template "letter_user" .}} AS user_id, {{template "letter_request" .}} AS request_id,
               {{if .DeleteDead}}to_jsonb(e) - {{.PayloadName}}{{else}}NULL::jsonb{{end}} AS origin,
               {{if .Generation}}coalesce(e.{{.Generation}}, 0){{else}}0{{end}} AS generation,
               {{if .App}}e.{{.App}}{{else}}NULL::uuid{{end}} AS app_id,
               {{if .Tenant}}coalesce(nullif(e.{{.Tenant}}::text, ''), $12){{else}}$12{{end}} AS tenant
               {{- if .ErrorHistory}}, coalesce(e.{{.ErrorHistory}}, '[]'){{else}}, '[]'::jsonb{{end}} AS history
 ), letter AS (
-    INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history,
-                         destination, outbox_table, event_key, generation, position, origin)
-    SELECT 'event', d.id, coalesce(d.app_id, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower(d.tenant))), d.topic, d.payload,
-           f.reason, f.attempts,
+    INSERT INTO job_dlq (source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts,
+                         error_history, destination, outbox_table, event_key, generation, position, origin)
+    SELECT 'event', d.id, coalesce(d.app_id, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower(d.tenant))),
+           d.user_id, d.request_id, d.topic, d.payload, f.reason, f.attempts,
            {{- /* RETURNING gives the updated row, its history complete; a deleted row's lacks the last entry. */}}
            d.history{{if or .DeleteDead (not .ErrorHistory)}} || jsonb_build_object('error', f.error, 'timestamp', now()){{end}},
            nullif(f.destination, ''), $13, d.key, d.generation, d.position, d.origin

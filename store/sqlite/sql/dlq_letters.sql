@@ -14,6 +14,7 @@ parameter: SQLite plans a statement before it knows its values. lower() knows th
     {{- with .F.Type}} AND l.type = {{arg .}}{{end}}
     {{- with .F.Tenant}} AND l.app_id = {{template "app_of" (arg .)}}{{end}}
     {{- with .F.Key}} AND l.event_key = {{arg .}}{{end}}
+    {{- with .F.RequestID}} AND l.request_id = {{arg .}}{{end}}
     {{- with .F.Table}} AND l.outbox_table = {{arg .}}{{end}}
     {{- with .F.Destination}} AND l.destination = {{arg .}}{{end}}
     {{- /* Ids are UUIDv7: the first with a time is the bound of that time. */}}
@@ -75,4 +76,12 @@ put them there. By json_each, because no path of ->> finds a name with a quote i
              WHEN c.whole THEN {{.DeliveredTo}}
              ELSE nullif((SELECT json_group_array(d.value) FROM json_each({{.Destinations}}) d WHERE d.value NOT IN (SELECT value FROM json_each(c.destinations))), '[]') END END
     {{- else}}NULL{{end}}
+{{- end}}
+
+{{- /* The user and the request that row e is about, where its metadata names them by a UUID. */ -}}
+{{define "letter_user"}}{{if .Metadata}}(SELECT lower(j.atom) {{template "uuids_of_metadata" .}} AND j.key = 'user_id'){{else}}NULL{{end}}{{end}}
+{{define "letter_request"}}{{if .Metadata}}(SELECT lower(j.atom) {{template "uuids_of_metadata" .}} AND j.key = 'request_id'){{else}}NULL{{end}}{{end}}
+{{define "uuids_of_metadata" -}}
+    FROM json_each(CASE WHEN json_valid(e.{{.Metadata}}) THEN e.{{.Metadata}} ELSE '{}' END) j
+            WHERE j.type = 'text' AND j.atom GLOB '????????-????-????-????-????????????' AND lower(j.atom) NOT GLOB '*[^-0-9a-f]*'
 {{- end}}

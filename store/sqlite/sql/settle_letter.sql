@@ -4,15 +4,13 @@
 -- A payload that is no JSON, which only a mapped table can have, is kept as a JSON string, and bytes as their hexadecimal digits. A deleted row is kept in origin, each
 -- column as it was stored, for which dlq_kept (dlq_letters.sql) is the other half: JSON has the classes of SQLite's values but for bytes, which are {"blob": "their hexadecimal
 -- digits"}. The payload is null there if the letter knows it exactly (a text that is JSON), and false if there is none.
-INSERT INTO job_dlq (id, source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, destination, outbox_table, event_key, generation, position, origin)
+INSERT INTO job_dlq (id, source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts, error_history, destination,
+                     outbox_table, event_key, generation, position, origin)
 SELECT ?5, 'event', ?2,
        coalesce({{if .App}}e.{{.App}}{{else}}NULL{{end}},
                 (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{if .Tenant}}coalesce(nullif(e.{{.Tenant}}, ''), ?11){{else}}?11{{end}}))),
-       coalesce(CAST(e.{{.Topic}} AS TEXT), ''),
-       CASE WHEN e.{{.Payload}} IS NULL THEN 'null'
-            WHEN typeof(e.{{.Payload}}) = 'blob' THEN json_quote(hex(e.{{.Payload}}))
-            WHEN json_valid(e.{{.Payload}}) THEN CAST(e.{{.Payload}} AS TEXT)
-            ELSE json_quote(CAST(e.{{.Payload}} AS TEXT)) END,
+       {{template "letter_user" .}}, {{template "letter_request" .}},
+       coalesce(CAST(e.{{.Topic}} AS TEXT), ''), {{template "letter_payload" .}},
        ?8, ?6, json_insert({{template "history" .}}, '$[#]', json_object('error', {{if and .ErrorHistory (not .DeleteDead)}}?10{{else}}?7{{end}}, 'timestamp', ?4)),
        nullif(?9, ''), ?12, {{if .Key}}CAST(e.{{.Key}} AS TEXT){{else}}NULL{{end}},
        {{template "row_generation" .}}, e.{{.Position}},
@@ -22,3 +20,10 @@ SELECT ?5, 'event', ?2,
  WHERE {{template "claimed" .}} AND ?7 IS NOT NULL AND ?10 IS NOT NULL AND ?11 IS NOT NULL
 
 {{- define "origin_value"}}CASE typeof(e.{{.}}) WHEN 'blob' THEN json_object('blob', hex(e.{{.}})) ELSE e.{{.}} END{{end}}
+
+{{- define "letter_payload" -}}
+    CASE WHEN e.{{.Payload}} IS NULL THEN 'null'
+            WHEN typeof(e.{{.Payload}}) = 'blob' THEN json_quote(hex(e.{{.Payload}}))
+            WHEN json_valid(e.{{.Payload}}) THEN CAST(e.{{.Payload}} AS TEXT)
+            ELSE json_quote(CAST(e.{{.Payload}} AS TEXT)) END
+{{- end}}
