@@ -80,8 +80,9 @@ FORCE:
 SEED ?= 0
 MINUTES ?= 10
 
-chaos: servers bin/chaos.test ## the table of faults, one line each; SEED=n for the choices of an earlier run
-	@cd internal/chaos && ../../bin/chaos.test -test.run '^Test([A-Za-z]*Chaos|SQLite.*)$$' -test.timeout 20m -long -seed $(SEED)
+chaos: servers bin/chaos.test ## the table of faults, one line each; SEED=n for the choices of an earlier run, LONG=1 for full sizes
+	@cd internal/chaos && ../../bin/chaos.test -test.run '^Test([A-Za-z]*Chaos|SQLite.*)$$' -test.timeout 60m \
+		-all $(if $(LONG),-long) -seed $(SEED)
 
 soak: servers bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
 	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)

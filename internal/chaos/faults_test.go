@@ -50,7 +50,7 @@ var leftOut atomic.Int32 // the faults that this run does not strike
 
 // left tells whether a fault is left to `make chaos`.
 func left(name string) bool {
-	if *long || slices.Contains(core, name) {
+	if *all || slices.Contains(core, name) {
 		return false
 	}
 	leftOut.Add(1)

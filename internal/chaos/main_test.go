@@ -19,7 +19,8 @@ import (
 // Settings of `make chaos` and `make soak`. Without them the core of the table runs, with its shortest times.
 var (
 	seed  = flag.Uint64("seed", 0, "seed of all choices; 0 chooses one")
-	long  = flag.Bool("long", false, "strike all faults, and let those that last run for their full time")
+	all   = flag.Bool("all", false, "strike all faults, and not the core alone")
+	long  = flag.Bool("long", false, "let faults last for their full time, and with their full sizes")
 	lasts = flag.Duration("soak", 0, "how long the soak lasts; 0: it does not run")
 )
 

@@ -24,7 +24,7 @@ var scaleFaults = []fault{
 	{name: "relay-starved", strike: starved},
 }
 
-// size is n in `make chaos`, and few in `make test`.
+// size is n in `make chaos LONG=1`, and few otherwise.
 func size(n, few int) int {
 	if *long {
 		return n
@@ -32,7 +32,7 @@ func size(n, few int) int {
 	return few
 }
 
-// figure prints a line below that of its fault, in `make chaos`.
+// figure prints a line below that of its fault, in `make chaos LONG=1`.
 func figure(format string, args ...any) {
 	if *long {
 		fmt.Printf("%-28s "+format+"\n", append([]any{""}, args...)...)
