@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -29,8 +28,8 @@ type Config struct {
 	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a topic's message is, nor who wrote it.
 	RunsOnly bool
 
-	// AllowedOrigins are those whose pages may call the API from a browser, such as https://app.example.com (none). "*" is everybody's, and
-	// only without authentication.
+	// AllowedOrigins are those whose pages may call the API from a browser, such as https://app.example.com (none).
+	// http://localhost:* is every port of a host. "*" is everybody's, and only without authentication.
 	AllowedOrigins []string
 	// PublicURL is where clients reach this server, such as https://api.example.com. It begins streamUrl and Location; without it they are paths.
 	PublicURL string
@@ -55,11 +54,11 @@ func (c *Config) check() error {
 		refuse("Runs is required")
 	}
 	for _, o := range c.AllowedOrigins {
-		switch u, err := url.Parse(o); {
+		switch {
 		case o == "*" && c.Auth != nil:
 			refuse("AllowedOrigins: * is for a server without authentication: name the origins")
-		case o != "*" && (err != nil || !slices.Contains([]string{"http", "https"}, u.Scheme) || o != u.Scheme+"://"+u.Host || strings.Contains(o, "*")):
-			refuse("AllowedOrigins: %q is no origin, want scheme://host or scheme://host:port", o)
+		case o != "*" && !isOrigin(o):
+			refuse("AllowedOrigins: %q is no origin, want scheme://host, scheme://host:port or scheme://host:*", o)
 		}
 	}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.RawQuery != "") {

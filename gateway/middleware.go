@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"net/url"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -181,15 +180,10 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 // everybody on this machine may do everything was not meant for them.
 func (g *Gateway) secured(next http.Handler) http.Handler {
 	protected := next
-	if origins := g.cfg.AllowedOrigins; g.cfg.Auth == nil && !slices.Contains(origins, "*") {
-		protection := http.NewCrossOriginProtection()
-		for _, o := range origins {
-			_ = protection.AddTrustedOrigin(o) // it is one: Config.check has seen to it
-		}
-		protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	if g.cfg.Auth == nil {
+		protected = origins(g.cfg.AllowedOrigins).guard(next, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			g.problem(w, r, http.StatusForbidden, "this origin may not change anything here: allow it on the server")
 		}))
-		protected = protection.Handler(next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -238,10 +232,10 @@ func (g *Gateway) shared(next http.Handler) http.Handler {
 		return next // to the library an empty list is every origin
 	}
 	return cors.New(cors.Options{
-		AllowedOrigins: g.cfg.AllowedOrigins,
-		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost},
-		AllowedHeaders: []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id"},
-		ExposedHeaders: []string{"Location", "X-Request-Id", "Idempotency-Replayed", "Retry-After"},
-		MaxAge:         600,
+		AllowOriginFunc: origins(g.cfg.AllowedOrigins).allow,
+		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost},
+		AllowedHeaders:  []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id"},
+		ExposedHeaders:  []string{"Location", "X-Request-Id", "Idempotency-Replayed", "Retry-After"},
+		MaxAge:          600,
 	}).Handler(next)
 }

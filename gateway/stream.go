@@ -162,6 +162,8 @@ func (g *Gateway) parseTopics(query url.Values) ([]topic, error) {
 			return nil, errors.New("topics: a topic has at most 150 characters")
 		case strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }):
 			return nil, errors.New("topics: a topic has no control characters")
+		case strings.Contains(name, "*"):
+			return nil, errors.New("topics: a stream takes no patterns: name each topic, such as topics=order.placed,order.shipped")
 		case t.isRun:
 			var err error
 			if t.run, err = uuid.Parse(text); err != nil {

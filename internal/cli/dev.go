@@ -42,7 +42,8 @@ one at any time. It prints what to open and three commands to try.
 
 --postgres URL takes that database in place of the file, --redis URL that Redis in place of the memory; each alone or both, and nothing else changes. They are flags
 only: what OUTBOX_DATABASE_URL or REDIS_URL name may be in use for something else. All other settings are those of outbox serve, from its variables and from the file of
---config, but that all parts are on, --auth is none, and streams end at once and the least level of the log is warn where nothing else is set.
+--config, but that all parts are on, --auth is none, and streams end at once and the least level of the log is warn where nothing else is set. Pages that
+this machine serves, such as a front end in development on http://localhost:5173, may call the API (OUTBOX_CORS_ORIGIN names others instead).
 
 Several processes may work on one file, such as outbox write and outbox dlq. Two relays on one file share its events, and what one delivers in its memory the streams of the
 other do not see: dev warns of it. Give both --redis, or one of them --temp or another --file.
@@ -151,6 +152,9 @@ func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, er
 	s := &c.Serve
 	if !c.Given("stream-drain") {
 		s.StreamDrain = 200 * time.Millisecond // there are no thousands to spread, and somebody waits for the prompt
+	}
+	if !c.Given("cors-origin") {
+		s.Origins = []string{"http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"} // a page in development
 	}
 	s.Memory = c.Redis == ""
 	s.Gateway, s.Relay, s.Worker, s.Auth = true, true, true, "none"

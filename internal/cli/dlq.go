@@ -102,6 +102,9 @@ func (f *letterFlags) filter() (deadletter.Filter, error) {
 			return f.Filter, usagef("--%s is empty: give it a value, or leave it out", name)
 		}
 	}
+	if strings.Contains(f.Type, "*") {
+		return f.Filter, usagef("--type is %q and takes no pattern: give one type, as outbox dlq stats prints it", f.Type)
+	}
 	f.Source, f.State = deadletter.Source(f.source), deadletter.State(f.state)
 	var err error
 	if f.request != "" {

@@ -134,6 +134,9 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	if r := e.run("", "dlq", "list", "--request-id", "7"); r.code != 2 || !strings.Contains(r.err, "want a UUID") {
 		t.Errorf("--request-id 7: %+v", r)
 	}
+	if r := e.run("", "dlq", "list", "--type", "order.*"); r.code != 2 || !strings.Contains(r.err, "takes no pattern") {
+		t.Errorf("--type order.*: %+v", r)
+	}
 	if r := e.run("", "dlq", "list", "--request-id", uuid.NewString()); r.code != 0 || !strings.Contains(r.err, "no such dead letters") {
 		t.Errorf("--request-id of nobody: %+v", r)
 	}

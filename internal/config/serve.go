@@ -50,7 +50,7 @@ func ServeFlags() *pflag.FlagSet {
 	fs.Bool("memory", false, "deliver within this process, to the streams of its gateway, instead of to Redis")
 	fs.String("http", "127.0.0.1:8080", "`address` of the API")
 	fs.String("auth", "token", "`who` may use the API: token, who has one of outbox token create; or none, anybody on this machine")
-	fs.StringSlice("cors-origin", nil, "`origins` whose pages may use the API in a browser, e.g. https://shop.example")
+	fs.StringSlice("cors-origin", nil, "`origins` whose pages may use the API in a browser, e.g. https://shop.example, or http://localhost:* for every port")
 	fs.String("public-url", "", "`URL` at which clients reach the API through a proxy, e.g. https://api.example.com; streamUrl and Location begin with it")
 	fs.Int("api-conns", 8, "most database `connections` of the API and the streams together")
 	fs.StringSlice("crawlers", []string{"demo", "script:*"}, "built-in `crawlers` that a run may have here, and that the worker runs")
@@ -194,8 +194,9 @@ func shownOrigin(text string) string {
 	return strconv.Quote(text)
 }
 
-// isOrigin tells whether text is what a browser sends as Origin.
+// isOrigin tells whether text is what a browser sends as Origin, or that with * for its port.
 func isOrigin(text string) bool {
+	text = strings.TrimSuffix(text, ":*")
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Scheme+"://"+u.Host == text && !strings.Contains(text, "*")
 }

@@ -154,7 +154,9 @@ func TestGatewayTickets(t *testing.T) {
 
 func TestGatewayWithoutAuthentication(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, func(c *gateway.Config) { c.Auth, c.AllowedOrigins = nil, []string{"https://app.example.com"} }).as("")
+	a := newAPI(t, func(c *gateway.Config) {
+		c.Auth, c.AllowedOrigins = nil, []string{"https://app.example.com", "http://localhost:*"}
+	}).as("")
 	path := a.newRun(true)
 	if r := a.want(200, "GET", path, ""); r.field("tenant") != "default" {
 		t.Errorf("got %s", r.body)
@@ -168,19 +170,22 @@ func TestGatewayWithoutAuthentication(t *testing.T) {
 	if r := a.want(200, "GET", path, ""); r.field("status") != "RUNNING" {
 		t.Errorf("got %s", r.body)
 	}
-	a.want(200, "POST", path+"/cancel", "", "Origin", "https://app.example.com", "Sec-Fetch-Site", "cross-site")
+	a.want(403, "POST", path+"/cancel", "", "Origin", "http://localhost.evil.example:80", "Sec-Fetch-Site", "cross-site")
+	for _, origin := range []string{"https://app.example.com", "http://localhost:5173"} {
+		a.want(200, "POST", path+"/cancel", "", "Origin", origin, "Sec-Fetch-Site", "cross-site")
+	}
 }
 
 func TestGatewayCORS(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(c *gateway.Config) {
-		c.AllowedOrigins = []string{"https://app.example.com", "http://localhost:5173"}
+		c.AllowedOrigins = []string{"https://app.example.com", "http://localhost:*"}
 	})
 	preflight := func(origin, headers string) http.Header {
 		t.Helper()
 		return a.as("").want(204, "OPTIONS", "/v1/runs", "", "Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", headers).header
 	}
-	for _, origin := range []string{"https://app.example.com", "http://localhost:5173"} {
+	for _, origin := range []string{"https://app.example.com", "http://localhost:5173", "http://localhost"} {
 		h := preflight(origin, "authorization,content-type,idempotency-key,last-event-id")
 		if h.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(h.Get("Access-Control-Allow-Headers"), "idempotency-key") || h.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: %v", origin, h)
@@ -190,7 +195,7 @@ func TestGatewayCORS(t *testing.T) {
 			t.Errorf("%s: %v", origin, r.header)
 		}
 	}
-	for _, origin := range []string{"https://app.example.com.evil.com", "http://app.example.com", "null", "https://APP.example.com:8443"} {
+	for _, origin := range []string{"https://app.example.com.evil.com", "http://app.example.com", "null", "https://APP.example.com:8443", "https://localhost:1", "http://localhost.evil.com:80", "http://localhost:", "http://localhost:80.evil.com"} {
 		if h := preflight(origin, "authorization"); h.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %v", origin, h)
 		}
