@@ -183,6 +183,7 @@ func latin1(w *world) (struck int) {
 		written[e.ID.String()] = e
 	}
 	w.healed(takeOver)
+	w.end()
 	received, _ := w.heard.quiet(300 * time.Millisecond)
 	for _, r := range received {
 		if e, ok := written[r.ID]; ok {

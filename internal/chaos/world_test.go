@@ -38,7 +38,8 @@ type world struct {
 	relays                    []*relay
 
 	*producers
-	maxAge   time.Duration // an event may take so long
+	maxAge   time.Duration // an event may take so long, on a machine that nobody else uses
+	slow     testenv.Slow
 	recovery time.Duration // the longest that healed has waited
 	dead     int           // dead letters that there must be
 	plains   int64         // events written by plain SQL
@@ -126,7 +127,7 @@ func (w *world) finish(name string, struck int) {
 	if subscriptions != 1+w.reconnects {
 		t.Errorf("the subscriber connected %d times, want %d: it may have missed what was published", subscriptions, 1+w.reconnects)
 	}
-	history := outboxtest.History{Written: written, Received: received, Dead: w.deadLetters(), MaxAge: w.maxAge}
+	history := outboxtest.History{Written: written, Received: received, Dead: w.deadLetters(), MaxAge: w.slow.Stretch(w.maxAge)}
 	report := outboxtest.Check(history)
 	w.heard.bulk.add(&report)
 	if err := report.Err(); err != nil {
@@ -211,7 +212,10 @@ func (w *world) plain(key string, more map[string]string) (id string) {
 func (w *world) arrive(n int) {
 	w.t.Helper()
 	before := w.heard.count()
-	eventually(w.t, fmt.Sprint(n, " more messages arrive"), func() bool { return w.heard.count() >= before+n })
+	eventually(w.t, fmt.Sprint(n, " more messages arrive"), func() bool {
+		w.slow.Look()
+		return w.heard.count() >= before+n
+	})
 }
 
 // healed waits until all that was written before now is delivered, which must be within limit; on a busy machine within as many times the limit as programs take there.
@@ -258,6 +262,7 @@ func (w *world) number(sql string, args ...any) (n int) {
 func (w *world) eventually(what, sql string) {
 	w.t.Helper()
 	eventually(w.t, what, func() bool {
+		w.slow.Look()
 		var ok bool
 		return w.pool.QueryRow(w.t.Context(), sql).Scan(&ok) == nil && ok
 	})

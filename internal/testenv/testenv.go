@@ -62,7 +62,9 @@ func Main(m *testing.M) {
 // AtOnce has n tests of this binary run at once, where fewer would and nobody has said otherwise (-parallel): as many as
 // there are processors is too few for tests that wait most of the time. It is called by TestMain.
 func AtOnce(n int) {
-	flag.Parse()
+	if !flag.Parsed() { // again, it would undo what TestMain has set
+		flag.Parse()
+	}
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue && runtime.GOMAXPROCS(0) < n {
 		_ = flag.Set(parallel.Name, strconv.Itoa(n)) // a number is what it wants
 	}

@@ -222,7 +222,7 @@ func (t *legacyTable) steps(rows, failed int64, batchSize int) []string {
 		steps = append(steps, "replace the check "+check+" on status")
 	}
 	batches := (rows + int64(batchSize) - 1) / int64(batchSize)
-	last := fmt.Sprintf("read the table (%s now) for NOT NULL and the check on status and build two indexes, under an ACCESS EXCLUSIVE lock: nobody reads or writes it meanwhile", t.size)
+	last := fmt.Sprintf("read the table (%s now) for NOT NULL and the check on status and build three indexes, under an ACCESS EXCLUSIVE lock: nobody reads or writes it meanwhile", t.size)
 	var retyped []string
 	if t.WidenKey {
 		retyped = append(retyped, "aggregate_id becomes VARCHAR(128), which holds uuids and other keys alike")
