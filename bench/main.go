@@ -14,6 +14,7 @@
 //	go run . stream     commit to browser, one stalled reader among 200, replay, idle connections, cancelling
 //	go run . sqlite     the embedded store: a backlog to the memory sink beside the least statements, and what an event costs its producer
 //	go run . waits      how long a producer waits for the write lock of an SQLite file beside 1, 2, 4 and 8 relays
+//	go run . indexes    ADR-004's queries beside those on its own table, and what its indexes cost beside the lean ones
 //	go run . seeds      the queries of FR-006 and FR-007 beside the seeds' own limits
 package main
 
@@ -48,7 +49,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; the median is printed")
 	flag.IntVar(&o.seconds, "seconds", 60, "length of the latency run")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|takeover|fairness|stream|sqlite|waits|seeds")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|takeover|fairness|stream|sqlite|waits|indexes|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -56,7 +57,7 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context, *servers, options) error
 	}
-	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"seeds", seeds}}
+	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"indexes", indexes}, {"seeds", seeds}}
 	which := flag.Arg(0)
 	if which == "all" {
 		benches = benches[:len(benches)-1]
