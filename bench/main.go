@@ -9,6 +9,7 @@
 //	go run . producer   what writing an event costs a business transaction
 //	go run . scale      two relays beside one
 //	go run . failing    what keys that cannot be delivered cost the others
+//	go run . held       what one row that cannot be settled (locked, refused by a trigger or a policy) costs the others
 //	go run . takeover   how long the keys of a relay stand still that was killed, or stopped
 //	go run . fairness   what one tenant's flood costs another tenant's trickle
 //	go run . stream     commit to browser, one stalled reader among 200, replay, idle connections, cancelling
@@ -49,7 +50,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; the median is printed")
 	flag.IntVar(&o.seconds, "seconds", 60, "length of the latency run")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|takeover|fairness|stream|sqlite|waits|indexes|seeds")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -57,7 +58,7 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context, *servers, options) error
 	}
-	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"indexes", indexes}, {"seeds", seeds}}
+	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"held", held}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"indexes", indexes}, {"seeds", seeds}}
 	which := flag.Arg(0)
 	if which == "all" {
 		benches = benches[:len(benches)-1]

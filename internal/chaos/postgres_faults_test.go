@@ -128,14 +128,28 @@ func (w *world) failed(state string) (claims, settles int) {
 	return claims, settles
 }
 
+// bothFailed tells whether a claim and a settle have failed with an SQLSTATE.
+func (w *world) bothFailed(state string) func() bool {
+	return func() bool {
+		claims, settles := w.failed(state)
+		return claims > 0 && settles > 0
+	}
+}
+
 // indented is a statement in the log: its first line, and those that begin with a tab.
 var indented = regexp.MustCompile(`^.*(\n\t.*)*`)
 
-// disturb runs transactions beside the relays for five seconds. An error of one is part of the disturbance.
-func (w *world) disturb(transaction func(context.Context, pgx.Tx) error) {
+// disturb runs transactions beside the relays for five seconds, and for another five, up to a minute, until hit says
+// that they have struck. An error of one is part of the disturbance.
+func (w *world) disturb(hit func() bool, transaction func(context.Context, pgx.Tx) error) {
 	w.t.Helper()
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); w.pause(0, 20*time.Millisecond) {
-		_ = pgx.BeginFunc(w.t.Context(), w.pool, func(tx pgx.Tx) error { return transaction(w.t.Context(), tx) })
+	for range 12 {
+		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); w.pause(0, 20*time.Millisecond) {
+			_ = pgx.BeginFunc(w.t.Context(), w.pool, func(tx pgx.Tx) error { return transaction(w.t.Context(), tx) })
+		}
+		if hit() {
+			break
+		}
 	}
 	w.healed(takeOver)
 }
@@ -150,7 +164,7 @@ func serializationFailures(w *world) int {
 	w.relay(nil)
 	w.relay(nil)
 	w.arrive(50)
-	w.disturb(func(ctx context.Context, tx pgx.Tx) error {
+	w.disturb(w.bothFailed("40001"), func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE`); err != nil {
 			return err
 		}
@@ -189,7 +203,8 @@ func deadlocks(w *world) int {
 	w.relay(nil)
 	w.relay(nil)
 	w.arrive(50)
-	w.disturb(func(ctx context.Context, tx pgx.Tx) error {
+	settleFailed := func() bool { _, settles := w.failed("40P01"); return settles > 0 }
+	w.disturb(settleFailed, func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `SELECT position FROM outbox_events WHERE status = 'NEW' ORDER BY position DESC LIMIT 20`)
 		if err != nil {
 			return err
@@ -217,7 +232,7 @@ func lockTimeouts(w *world) int {
 	w.relay(nil)
 	w.arrive(50)
 	turn := 0
-	w.disturb(func(ctx context.Context, tx pgx.Tx) error {
+	w.disturb(w.bothFailed("55P03"), func(ctx context.Context, tx pgx.Tx) error {
 		lock := `SELECT FROM outbox_events WHERE status = 'NEW' FOR UPDATE`
 		if turn++; turn%2 == 0 {
 			lock = `LOCK TABLE outbox_events IN ACCESS EXCLUSIVE MODE`
