@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,12 +64,16 @@ func (c *causes) forget(now time.Time) {
 	}
 }
 
-// logFailures tells of every new cause of failures, and of every dead letter.
-func (r *Relay) logFailures(outcomes []Outcome) {
+// logFailures tells of every new cause of failures, and of every dead letter. Outcomes that the store refused are left
+// out: they will be tried again, and told of then.
+func (r *Relay) logFailures(outcomes, refused []Outcome) {
 	now := time.Now()
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.State == Delivered || len(o.Failures) == 0 {
+			continue
+		}
+		if slices.ContainsFunc(refused, func(r Outcome) bool { return r.Record == o.Record }) {
 			continue
 		}
 		for _, f := range o.Failures {

@@ -56,7 +56,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	record := &Record{Event: Event{Topic: "order.placed"}}
 	failed := Outcome{Record: record, State: Retry, Attempts: 1, RetryIn: time.Second, Failures: []Failure{{Destination: "a", Error: "no"}}}
 	dead := Outcome{Record: record, State: Dead, Attempts: 5, Failures: []Failure{{Destination: "a", Error: "no", Reason: ReasonDeliveryFailed}}}
-	r.logFailures([]Outcome{failed, failed, {Record: record, State: Delivered}, {Record: record, State: Retry}, dead, dead})
+	r.logFailures([]Outcome{failed, failed, {Record: record, State: Delivered}, {Record: record, State: Retry}, dead, dead}, nil)
 	if text := log.String(); strings.Count(text, "delivery failed") != 1 || strings.Count(text, `"dead letter"`) != 2 ||
 		!strings.Contains(text, `destination=a`) || !strings.Contains(text, "error=no") || !strings.Contains(text, "reason=DeliveryFailed") {
 		t.Errorf("logged\n%s", text)

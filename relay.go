@@ -294,7 +294,7 @@ func (w *worker) deliver(hardStop context.Context, pass *ticket, lanes []Lane, u
 		held.hold(o.Record)
 	}
 	if settled.Retried+settled.Dead > 0 {
-		w.logFailures(v.outcomes)
+		w.logFailures(v.outcomes, refused)
 	}
 
 	b := BatchReport{

@@ -12,4 +12,6 @@ import (
 // registered when the program starts, for the reason that fingerprinting gives. An application that has registered a
 // NOW of its own keeps it.
 var _ = driver.RegisterScalarFunction("now", 0,
-	func(*driver.FunctionContext, []sqldriver.Value) (sqldriver.Value, error) { return stamp(time.Now()), nil })
+	func(*driver.FunctionContext, []sqldriver.Value) (sqldriver.Value, error) {
+		return stamp(time.Now()), nil
+	})

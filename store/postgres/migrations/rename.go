@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
+
+// sequenceDrawn is the default of a column that draws its numbers from a sequence, and the sequence, quoted if need be.
+var sequenceDrawn = regexp.MustCompile(`^nextval\('([^'.]+)'::regclass\)$`)
 
 // rename is a table that has run's name, as FR-005 writes it, and gets crawl's.
 type rename struct {
@@ -173,6 +177,12 @@ func (a *adoption) renameOne(ctx context.Context, tx pgx.Tx, r rename) error {
 			columns = append(columns, "status")
 		default:
 			columns = append(columns, quote(c.Name))
+		}
+		// Roles are granted the sequence by its name.
+		if drawn := sequenceDrawn.FindStringSubmatch(c.Default); drawn != nil {
+			name := quote(r.to + "_" + c.Name + "_seq")
+			do = append(do, fmt.Sprintf("ALTER SEQUENCE %s RENAME TO %s", drawn[1], name))
+			undo = append(undo, fmt.Sprintf("ALTER SEQUENCE %s RENAME TO %s", name, drawn[1]))
 		}
 	}
 	do = append(do,

@@ -3,6 +3,7 @@ package migrations_test
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -403,4 +404,25 @@ func TestPrintRolesIsWhatIsApplied(t *testing.T) {
 	run(t, conn, "SET ROLE outbox_reader")
 	_ = one[int](t, conn, "SELECT count(*) FROM outbox_events")
 	refused(t, conn, "42501", "DELETE FROM outbox_events")
+}
+
+// The tables of FR-005 have their sequences under crawl's names afterwards, or nobody would be granted them.
+func TestRolesOfRenamedTables(t *testing.T) {
+	t.Parallel()
+	url := testenv.Database(t)
+	conn := connect(t, url)
+	ddl, err := os.ReadFile("testdata/fr005.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, conn, string(ddl))
+	const run1 = "00000000-0000-7000-8000-000000000001"
+	run(t, conn, "INSERT INTO runs (id, app_package) VALUES ('"+run1+"', 'com.example')")
+	up(t, url)
+	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	run(t, conn, "SET ROLE outbox_run_producer")
+	run(t, conn, "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ('"+run1+"', 'PROCESSING', '{}')")
+	run(t, conn, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('"+run1+"', 'PROCESSING', '{}')")
 }

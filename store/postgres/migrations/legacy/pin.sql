@@ -2,3 +2,4 @@
 -- fetch and sort the whole rest for every batch.
 SET LOCAL enable_seqscan = off;
 SET LOCAL enable_sort = off;
+SET LOCAL jit = off;
