@@ -61,6 +61,22 @@ func ExampleNewRelay() {
 	_ = serve
 }
 
+// A sink for a broker that this module does not know: a function.
+func ExampleSinkFunc() {
+	var store outbox.Store // postgres.Open(ctx, pool, tables.OutboxEvents())
+
+	sink := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
+		body := d.AppendMessage(nil, outbox.CloudEvent)
+		fmt.Println(d.Destination, d.ID, len(body)) // in its place: publish body, and return nil when the broker has it
+		return nil
+	})
+	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{Name: "outbox_events"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = relay.Run
+}
+
 // answer classes a receiver's answer, as the Sink of a webhook would.
 func answer(status int) error {
 	err := fmt.Errorf("post event: status %d", status)
