@@ -110,7 +110,7 @@ func export(from tables.Migrations, dir string, style style, sets []string) (all
 		if err != nil {
 			return nil, err
 		}
-		number := there.number(there.highest + 1)
+		number := there.next()
 		for suffix, text := range texts {
 			name := number + "_" + s.description() + suffix
 			if err := there.add(name, s); err != nil {

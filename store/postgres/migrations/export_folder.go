@@ -28,7 +28,7 @@ type folder struct {
 	ours    map[string]step   // by file
 	numbers map[string]string // file by number and way
 	highest uint64
-	digits  int // of the numbers, where all have as many
+	digits  int // of the highest number
 }
 
 var (
@@ -106,11 +106,8 @@ func (f *folder) add(name string, s step) error {
 		return f.refuse("%s and %s have the same number: renumber the one that no database has yet", other, name)
 	}
 	f.numbers[place] = name
-	f.highest = max(f.highest, number)
-	if f.empty() {
-		f.digits = len(parsed[1])
-	} else if f.digits != len(parsed[1]) {
-		f.digits = 0
+	if number >= f.highest {
+		f.highest, f.digits = number, len(parsed[1])
 	}
 	if known := ourName.FindStringSubmatch(parsed[2]); known != nil && s.set == "" {
 		version, err := strconv.ParseUint(known[3], 10, 32)
@@ -150,21 +147,18 @@ func (f *folder) inOrder() error {
 			}
 		}
 	}
-	if f.sum && f.digits == 0 && !f.empty() {
-		return f.refuse("the numbers have different lengths, and %s sorts them as texts: write all with the same number of digits", f.tool)
+	if f.sum && !slices.IsSorted(f.names) {
+		return f.refuse("%s goes by the names as texts, and by those %v come in another order than by their numbers: write the numbers with leading zeros", f.tool, f.names)
 	}
 	return nil
 }
 
-// number writes the number of a new file as the others have theirs.
-func (f *folder) number(n uint64) string {
-	switch {
-	case f.empty():
-		return padded(n, f.width)
-	case f.digits > 0 && strings.HasPrefix(f.names[0], "0"):
-		return padded(n, f.digits)
+// next is the number of a new file, with as many digits as the highest one.
+func (f *folder) next() string {
+	if f.empty() {
+		return padded(f.highest+1, f.width)
 	}
-	return padded(n, 1)
+	return padded(f.highest+1, f.digits)
 }
 
 // sets are those of which the folder has steps.

@@ -130,7 +130,7 @@ func TestExportContinuesAFolder(t *testing.T) {
 		migrations.Encore:        "10_shop.up.sql",
 		migrations.GolangMigrate: "20250102030405_shop.up.sql",
 		migrations.Goose:         "00010_shop.sql",
-		migrations.Atlas:         "00010_shop.sql",
+		migrations.Atlas:         "20250102030405_shop.sql", // as Atlas' own command numbers it
 	} {
 		dir := t.TempDir()
 		exported(t, dir, format, "core")
@@ -161,7 +161,7 @@ func TestExportContinuesAFolder(t *testing.T) {
 			migrations.Encore:        `^11_outbox_core_010_\S+ 12_outbox_crawl_001_\S+ .* 15_outbox_crawl_004`,
 			migrations.GolangMigrate: `^20250102030406_outbox_core_010_\S+ \S+ 20250102030407_outbox_crawl_001.* 20250102030410_outbox_crawl_004`,
 			migrations.Goose:         `^00011_outbox_core_010_\S+ 00012_outbox_crawl_001_\S+ .* 00015_outbox_crawl_004`,
-			migrations.Atlas:         `^00011_outbox_core_010_\S+ 00012_outbox_crawl_001_\S+ .* 00015_outbox_crawl_004`,
+			migrations.Atlas:         `^20250102030406_outbox_core_010_\S+ 20250102030407_outbox_crawl_001_\S+ .* 20250102030410_outbox_crawl_004`,
 		}[format]
 		if got := strings.Join(added, " "); !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s: got %s, want %s", format, got, want)
@@ -198,7 +198,7 @@ func TestExportRefusesWhatItCannotContinue(t *testing.T) {
 		"no number":                    {migrations.Encore, []func(string){file("schema.up.sql")}, nil, "schema.up.sql has no number"},
 		"a gap of Encore's":            {migrations.Encore, []func(string){file("1_a.up.sql", "3_b.up.sql")}, nil, "there is no 2_"},
 		"a number twice":               {migrations.Goose, []func(string){file("00001_a.sql", "1_b.sql")}, nil, "have the same number"},
-		"numbers that sort otherwise":  {migrations.Atlas, []func(string){file("1_a.sql", "10_b.sql")}, nil, "different lengths"},
+		"numbers that sort otherwise":  {migrations.Atlas, []func(string){file("1_a.sql", "10_b.sql")}, nil, "in another order"},
 		"no sum":                       {migrations.Atlas, []func(string){file("00001_a.sql")}, nil, "atlas migrate hash"},
 		"a step that was taken out":    {migrations.Goose, []func(string){core(migrations.Goose), func(dir string) { take(t, dir, "*005*") }}, nil, "and not core/005_dead_letters"},
 		"a set without core":           {migrations.Goose, nil, []string{"crawl"}, "name core too, --set core,crawl"},
