@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers test race suite lint vuln build bench bench-seeds orms migrators fuzz chaos soak snapshot demo
+.PHONY: help deps servers test test-database race suite lint vuln build bench bench-seeds orms migrators fuzz chaos soak snapshot demo
 
 FUZZTIME ?= 20s
 
@@ -7,6 +7,11 @@ FUZZTIME ?= 20s
 # As a tool in go.mod it would bring some 200 modules into the file that says what this library needs.
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+
+# The server of the tests: 14, 16, 17 or 18, or the folder of its programs. Without it the one that is installed, 15 on Debian 12.
+ifdef POSTGRES
+export OUTBOX_TEST_POSTGRES := $(POSTGRES)
+endif
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +28,9 @@ RACE := -race -gcflags=modernc.org/...=-race=false
 # as long. `make race` runs it too.
 DRIVERS := /internal/(cli|integration)$$|/migrations$$
 
+# Of the migrations those that read the catalog and change it; not those that repeat it for each file.
+DATABASE := Up|Down|Catalog|Printed|Roles|Status|Legacy|Adopt|Index|Export|Tenant
+
 # The faults come last and alone: they would be a flood to other tests.
 test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
 	go vet ./...
@@ -30,6 +38,11 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 	go test $(RACE) -timeout 15m $$(go list ./... | grep -Ev '/internal/chaos$$|$(DRIVERS)')
 	go test -p 1 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
 	go test -timeout 10m ./internal/chaos
+
+# What is PostgreSQL's own business: another version of it can change the rest of the tests no more than these.
+test-database: servers ## the tests of the schema and of the store, e.g. with POSTGRES=18
+	go test -p 1 -timeout 10m -run '$(DATABASE)' ./store/postgres/migrations
+	go test -p 1 -timeout 10m ./store/postgres
 
 race: deps ## all tests under the race detector, but for the fault table
 	go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
