@@ -28,8 +28,8 @@ RACE := -race -gcflags=modernc.org/...=-race=false
 # as long. `make race` runs it too.
 DRIVERS := /internal/(cli|integration)$$|/migrations$$
 
-# Of the migrations those that read the catalog and change it; not those that repeat it for each file.
-DATABASE := Up|Down|Catalog|Printed|Roles|Status|Legacy|Adopt|Index|Export|Tenant
+# What another version of the server can change first: the schema and the plans. DATABASE=. is all of both packages.
+DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
 
 # The faults come last and alone: they would be a flood to other tests.
 test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
@@ -39,10 +39,8 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 	go test -p 1 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
 	go test -timeout 10m ./internal/chaos
 
-# What is PostgreSQL's own business: another version of it can change the rest of the tests no more than these.
-test-database: servers ## the tests of the schema and of the store, e.g. with POSTGRES=18
-	go test -p 1 -timeout 10m -run '$(DATABASE)' ./store/postgres/migrations
-	go test -p 1 -timeout 10m ./store/postgres
+test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
+	go test -p 1 -timeout 10m -run '$(DATABASE)' ./store/postgres/migrations ./store/postgres
 
 race: deps ## all tests under the race detector, but for the fault table
 	go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
