@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers test race suite lint vuln build bench bench-seeds orms fuzz chaos soak snapshot demo
+.PHONY: help deps servers test test-database race suite lint vuln build bench bench-seeds orms migrators fuzz chaos soak snapshot demo
 
 FUZZTIME ?= 20s
 
@@ -7,6 +7,11 @@ FUZZTIME ?= 20s
 # As a tool in go.mod it would bring some 200 modules into the file that says what this library needs.
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+
+# The server of the tests: 14, 16, 17 or 18, or the folder of its programs. Without it the one that is installed, 15 on Debian 12.
+ifdef POSTGRES
+export OUTBOX_TEST_POSTGRES := $(POSTGRES)
+endif
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +28,9 @@ RACE := -race -gcflags=modernc.org/...=-race=false
 # as long. `make race` runs it too.
 DRIVERS := /internal/(cli|integration)$$|/migrations$$
 
+# What another version of the server can change first: the schema and the plans. DATABASE=. is all of both packages.
+DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
+
 # The faults come last and alone: they would be a flood to other tests.
 test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
 	go vet ./...
@@ -30,6 +38,9 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 	go test $(RACE) -timeout 15m $$(go list ./... | grep -Ev '/internal/chaos$$|$(DRIVERS)')
 	go test -p 1 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
 	go test -timeout 10m ./internal/chaos
+
+test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
+	go test -p 1 -timeout 10m -run '$(DATABASE)' ./store/postgres/migrations ./store/postgres
 
 race: deps ## all tests under the race detector, but for the fault table
 	go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
@@ -62,6 +73,13 @@ orms: servers ## GORM, ent, sqlx, bun and sqlc write events in their transaction
 	go -C examples/orm generate ./...
 	go -C examples/orm vet ./...
 	go -C examples/orm test ./...
+
+# Modules of their own, so that goose, Atlas and Encore are in nobody's go.sum.
+migrators: servers ## goose and Atlas apply what `outbox migrate export` writes, and the Encore example (examples/migrate, examples/encore)
+	go -C examples/migrate vet ./...
+	go -C examples/migrate test ./...
+	go -C examples/encore vet ./...
+	go -C examples/encore test ./...
 
 # One at a time: `go test -fuzz` takes a single target of a single package.
 fuzz: servers ## every fuzz target for FUZZTIME (20s)

@@ -44,6 +44,9 @@ have pgbouncer || missing+=(pgbouncer)
 have_browser || missing+=(chromium)
 have "$(go env CC)" || missing+=(gcc libc6-dev)
 have_faketime || missing+=(faketime)
+if [ -n "${OUTBOX_TEST_POSTGRES:-}" ] && [[ $OUTBOX_TEST_POSTGRES != */* ]]; then
+	bash "$(dirname "$0")/postgres.sh" "$OUTBOX_TEST_POSTGRES"
+fi
 if [ ${#missing[@]} -eq 0 ]; then
 	echo "deps: everything is here, nothing to install"
 	exit 0

@@ -105,10 +105,11 @@ func VersionTable(set string) string { return "outbox_migrations_" + set }
 // SetStatus says where a database stands with one set.
 type SetStatus struct {
 	Set     string   `json:"set"`
-	Current uint     `json:"current"` // 0: nothing applied
-	Latest  uint     `json:"latest"`  // newest embedded version; below Current when the database is newer than this build
-	Dirty   bool     `json:"dirty"`   // a process died while migrating; Up repairs it
-	Pending []string `json:"pending"` // the files Up would run, oldest first; the marked one is not listed while Dirty
+	Current uint     `json:"current"`      // 0: nothing applied
+	Latest  uint     `json:"latest"`       // newest embedded version; below Current when the database is newer than this build
+	Dirty   bool     `json:"dirty"`        // a process died while migrating; Up repairs it
+	Pending []string `json:"pending"`      // the files Up would run, oldest first; the marked one is not listed while Dirty
+	By      string   `json:"by,omitempty"` // who applied it, if not Up: another migration tool, or "hand" where none has left a record
 }
 
 // SetOf says which set of migrations makes a table of ours.

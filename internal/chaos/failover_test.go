@@ -1,12 +1,14 @@
 package chaos
 
 import (
+	"errors"
 	"net/url"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -15,6 +17,9 @@ import (
 func (w *world) standby() *pgxpool.Pool {
 	w.t.Helper()
 	standby, err := w.pg.Standby(w.t.Context())
+	if errors.Is(err, testenv.ErrNoBackup) {
+		w.t.Skip(err)
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}

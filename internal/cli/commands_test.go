@@ -44,6 +44,12 @@ func TestUsageErrors(t *testing.T) {
 		{"migrate down --set core --steps 0", "--steps"},
 		{"migrate down --set core --steps 2 --all", "contradict"},
 		{"migrate legacy --batch 0", "--batch"},
+		{"migrate export --dir d", "--format is required: encore, golang-migrate, goose, atlas"},
+		{"migrate export --dir d --format flyway", `no format "flyway"`},
+		{"migrate export --format goose", "--dir is required"},
+		{"migrate export --dir d --format goose --set nope", `no migration set "nope"`},
+		{"migrate export --dir d --format goose --set crawl", "--set core,crawl"},
+		{"migrate up --plan --take-over", "contradict"},
 		{"write", "--topic is required"},
 		{"write --topic a --id 7", "--id"},
 		{"write --topic a --metadata [1]", "--metadata"},
@@ -82,7 +88,7 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	e := env{t: t}
-	for _, command := range []string{"migrate up", "migrate down", "migrate status", "migrate print", "migrate legacy", "migrate roles", "relay", "write", "tail", "events", "events show", "purge", "version"} {
+	for _, command := range []string{"migrate up", "migrate down", "migrate status", "migrate print", "migrate export", "migrate legacy", "migrate roles", "relay", "write", "tail", "events", "events show", "purge", "version"} {
 		out := e.ok("", append(strings.Fields(command), "--help")...)
 		contains(t, out, "Examples:", "Usage:", "outbox "+command)
 	}

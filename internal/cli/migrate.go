@@ -30,18 +30,18 @@ sets, so that an application takes only what it uses:
     events    event_outbox, an event bus with row-level security; stands on core
     crawl     crawl_runs, crawl_events, crawl_outbox and the view run_outbox; stands on core
 
-The files are plain numbered SQL: outbox migrate print shows them, and golang-migrate and Encore can
-run them too. Connect to PostgreSQL itself: a transaction pooler loses the locks.
+The files are plain numbered SQL: outbox migrate print shows them, and outbox migrate export writes
+them for Encore, golang-migrate, goose or Atlas to run. Connect to PostgreSQL itself: a transaction pooler loses the locks.
 
 An SQLite file that is not there yet is made by up. It has the same sets and tables; what it lacks is
 row-level security, and with it the commands roles, legacy and indexes.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			// Help with exit code 0 would let a deployment script believe that it has migrated.
-			return usagef("say what to do: up, down, status, print, legacy, roles or indexes")
+			return usagef("say what to do: up, down, status, print, export, legacy, roles or indexes")
 		},
 	}
-	cmd.AddCommand(a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(), a.migrateLegacy(), a.migrateRoles(), a.migrateIndexes())
+	cmd.AddCommand(a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(), a.migrateExport(), a.migrateLegacy(), a.migrateRoles(), a.migrateIndexes())
 	return cmd
 }
 
@@ -54,7 +54,7 @@ type change struct {
 
 func (a *app) migrateUp() *cobra.Command {
 	var sets []string
-	var plan bool
+	var plan, takeOver bool
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring the tables to the version that this program needs",
@@ -65,7 +65,11 @@ right by the next up.
 Tables of the seed documents that an application has already are adopted, while it goes on writing:
 columns are added and filled in batches, constraints validated and indexes built concurrently. What
 will be done is printed first; --plan prints it and changes nothing. What cannot be adopted is
-refused before anything changes. down gives such a table back as it was, with its rows.`,
+refused before anything changes. down gives such a table back as it was, with its rows.
+
+Where another migration tool has applied the files (outbox migrate export), up has nothing to do; if a
+step is missing it says so and leaves it to that tool. --take-over ends that: up records what is there
+as its own, and goes on. That tool must not run the files any more then.`,
 		Example: `  outbox migrate up --plan
   outbox migrate up
   outbox migrate up --set core,crawl`,
@@ -74,6 +78,11 @@ refused before anything changes. down gives such a table back as it was, with it
 			c, err := a.migrationSettings(sets)
 			if err != nil {
 				return err
+			}
+			if takeOver {
+				if err := a.takeOver(cmd.Context(), c, plan); err != nil {
+					return err
+				}
 			}
 			adoption, err := wire.MigrationsOf(c.Database).Plan(cmd.Context(), sets...)
 			if err != nil {
@@ -87,6 +96,7 @@ refused before anything changes. down gives such a table back as it was, with it
 		},
 	}
 	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
+	cmd.Flags().BoolVar(&takeOver, "take-over", false, "record what another tool has applied as applied by up")
 	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
 	return cmd
 }
@@ -138,7 +148,8 @@ func (a *app) migrateStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show which migrations the database has and lacks",
 		Long: `status compares each set's version in the database with the one this program needs. It changes
-nothing, and exits 0 also where something is missing, be it the SQLite file itself.`,
+nothing, and exits 0 also where something is missing, be it the SQLite file itself. What another tool
+has applied (outbox migrate export) is found by the tables, columns and indexes that are there.`,
 		Example: `  outbox migrate status
   outbox migrate status -o json`,
 		Args: cobra.NoArgs,
@@ -170,6 +181,10 @@ nothing, and exits 0 also where something is missing, be it the SQLite file itse
 
 func state(s tables.SetStatus) string {
 	switch {
+	case s.By != "" && len(s.Pending) > 0:
+		return "old, applied by " + s.By
+	case s.By != "":
+		return "up to date, applied by " + s.By
 	case s.Dirty:
 		return "interrupted: run outbox migrate up"
 	case s.Current > s.Latest:

@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"io"
 
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -43,4 +46,15 @@ func showPlan(w io.Writer, plan tables.Adoption) {
 	for _, problem := range plan.Problems {
 		fmt.Fprintln(w, "problem: "+problem)
 	}
+}
+
+// takeOver makes what another tool has applied up's.
+func (a *app) takeOver(ctx context.Context, c config.Config, plan bool) error {
+	if plan {
+		return usagef("--plan and --take-over contradict each other: one changes nothing, the other begins to")
+	}
+	if file, ok := config.SQLiteFile(c.Database); ok {
+		return usagef("--take-over is for PostgreSQL, and --database is the SQLite file %s: nobody else makes its tables", file)
+	}
+	return migrations.TakeOver(ctx, c.Database)
 }

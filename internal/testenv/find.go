@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -37,6 +38,37 @@ func findProgram(name string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("find %s: not on PATH nor where packages put it; install it with `make deps`", name)
+}
+
+// postgresVariable names the PostgreSQL server of the tests: the folder of its programs, or a major version, which is
+// looked for where packages put it and where `make deps POSTGRES=18` does. Without it the tests take any (findProgram).
+const postgresVariable = "OUTBOX_TEST_POSTGRES"
+
+// findInitdb returns the path of the initdb beside the server that is wanted.
+func findInitdb() (string, error) {
+	wanted := os.Getenv(postgresVariable)
+	if wanted == "" {
+		return findProgram("initdb")
+	}
+	dirs := []string{wanted}
+	if version, err := strconv.Atoi(wanted); err == nil {
+		cache, err := os.UserCacheDir()
+		if err != nil || os.Getuid() == 0 { // root's servers run as another user, who does not get into root's home
+			cache = "/var/cache"
+		}
+		dirs = []string{
+			fmt.Sprintf("/usr/lib/postgresql/%d/bin", version), fmt.Sprintf("/usr/pgsql-%d/bin", version),
+			fmt.Sprintf("/opt/homebrew/opt/postgresql@%d/bin", version),
+			filepath.Join(cache, "outbox", fmt.Sprintf("postgres-%d", version), "bin"),
+		}
+	}
+	for _, dir := range dirs {
+		if path, err := exec.LookPath(filepath.Join(dir, "initdb")); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("find PostgreSQL %s (%s): no initdb in %s; install it with `make deps POSTGRES=%s`",
+		wanted, postgresVariable, strings.Join(dirs, ", "), wanted)
 }
 
 // serverUser is whom servers run as: nil (ourselves) for a plain user; for root, who may not run PostgreSQL, the user that

@@ -41,7 +41,7 @@ type Postgres struct {
 // StartPostgres creates a cluster with superuser postgres, starts it and returns when it answers queries. ctx bounds the
 // start, not the life of the server. Errors name the missing program, or carry the end of the server's log.
 func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error) {
-	initdb, err := findProgram("initdb")
+	initdb, err := findInitdb()
 	if err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,13 +39,19 @@ const lockTimeout = 10 * time.Minute
 // A mark "dirty", left by a process that died between running a file and recording it, is cleared: files are
 // atomic and may run twice, so the version is forced back by one and the file runs again.
 //
+// What another migration tool has applied (Export) is left to it: there is nothing to do, or ErrOwned where it lacks
+// something. TakeOver ends that.
+//
 // When ctx ends, Up finishes the file under way and stops before the next.
 func Up(ctx context.Context, databaseURL string, sets ...string) error {
-	sets, err := tables.OrderSets(sets)
-	if err != nil {
+	if _, err := tables.OrderSets(sets); err != nil {
 		return fmt.Errorf("migrate up: %w", err)
 	}
-	err = locked(ctx, databaseURL, func(by session) error {
+	err := locked(ctx, databaseURL, func(by session) error {
+		sets, _, err := leave(ctx, by.Conn, sets)
+		if err != nil {
+			return err
+		}
 		existing, err := survey(ctx, by.Conn, sets)
 		if err != nil {
 			return fmt.Errorf("look for existing tables: %w", err)
@@ -169,6 +176,14 @@ func down(ctx context.Context, by session, steps int, set string) error {
 	if err != nil {
 		return err
 	}
+	all, err := observe(ctx, by.Conn)
+	if err != nil {
+		return err
+	}
+	if now := all[slices.Index(Sets, set)]; owned(now) {
+		return fmt.Errorf("%w: %s was applied by %s: take it away with that; or, to have outbox migrate do it, "+
+			"run `outbox migrate up --take-over` first", ErrOwned, set, now.By)
+	}
 	switch {
 	case before.Dirty:
 		return fmt.Errorf("set %s is marked dirty at version %d: run `outbox migrate up --set %s` first, it repairs the mark", set, before.Current, set)
@@ -229,10 +244,12 @@ func forget(ctx context.Context, conn *pgx.Conn, set string) error {
 	return nil
 }
 
+// tenantsVersion is that of crawl/003_run_api, which brings the tenants of runs.
+const tenantsVersion = 3
+
 // keepTenants refuses to take the column away that says whose runs are whose, unless all of the set goes.
 func keepTenants(ctx context.Context, conn *pgx.Conn, set string, current uint, steps int) error {
-	const tenants = 3 // crawl/003_run_api
-	if set != "crawl" || current < tenants || steps >= int(current) || int(current)-steps >= tenants {
+	if set != "crawl" || current < tenantsVersion || steps >= int(current) || int(current)-steps >= tenantsVersion {
 		return nil
 	}
 	var others int64

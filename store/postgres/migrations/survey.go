@@ -12,10 +12,9 @@ import (
 )
 
 // Plan says what Up would do to tables that are there already, and changes nothing. Up does the same survey before
-// anything else, and returns ErrRefused with the problems where there are any.
+// anything else, and returns ErrRefused with the problems where there are any. ErrOwned is that of Up.
 func Plan(ctx context.Context, databaseURL string, sets ...string) (tables.Adoption, error) {
-	sets, err := tables.OrderSets(sets)
-	if err != nil {
+	if _, err := tables.OrderSets(sets); err != nil {
 		return tables.Adoption{}, fmt.Errorf("plan migration: %w", err)
 	}
 	conn, _, err := connect(ctx, databaseURL)
@@ -23,10 +22,15 @@ func Plan(ctx context.Context, databaseURL string, sets ...string) (tables.Adopt
 		return tables.Adoption{}, fmt.Errorf("plan migration: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	sets, notes, err := leave(ctx, conn, sets)
+	if err != nil {
+		return tables.Adoption{}, fmt.Errorf("plan migration: %w", err)
+	}
 	a, err := survey(ctx, conn, sets)
 	if err != nil {
 		return tables.Adoption{}, fmt.Errorf("plan migration: %w", err)
 	}
+	a.plan.Notes = append(notes, a.plan.Notes...)
 	return a.plan, nil
 }
 

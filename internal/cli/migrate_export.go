@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+func (a *app) migrateExport() *cobra.Command {
+	var dir, format string
+	var sets []string
+	cmd := &cobra.Command{
+		Use:   "export --dir DIR --format FORMAT",
+		Short: "Write the migrations as a folder of another migration tool",
+		Long: `export writes the steps of all chosen sets into one folder, numbered in one sequence in the order in
+which they depend on each other, as the tool that you have wants them:
+
+    encore           1_outbox_core_001_apps.up.sql         no way down; numbers without a gap
+    golang-migrate   000001_outbox_core_001_apps.up.sql    and .down.sql
+    goose            00001_outbox_core_001_apps.sql        up and down in one file
+    atlas            00001_outbox_core_001_apps.sql        no way down; and atlas.sum
+
+It needs no database. Run it again after each upgrade of outbox: the steps that are in the folder are
+known by their names and left as they are, new ones get the numbers after the highest in the folder.
+So no number ever changes, and the folder may have migrations of your own. Without --set it goes on
+with the sets that the folder has; an empty one gets all. What it cannot continue it refuses, and
+writes nothing.
+
+The comment at the head of the first file says what outbox migrate up does beyond these files. After
+the tool has run them, outbox migrate status shows it, a relay starts, and outbox migrate up has
+nothing to do. outbox migrate up --take-over is the way back.`,
+		Example: `  # Encore: the folder of the service that owns the database; encore run applies it
+  outbox migrate export --format encore --dir orders/migrations --set core
+
+  # golang-migrate
+  outbox migrate export --format golang-migrate --dir migrations
+  migrate -path migrations -database "$DATABASE_URL" up
+
+  # goose
+  outbox migrate export --format goose --dir migrations --set core,events
+  goose -dir migrations postgres "$DATABASE_URL" up
+
+  # Atlas
+  outbox migrate export --format atlas --dir migrations
+  atlas migrate apply --dir file://migrations --url "$DATABASE_URL"
+
+  # the names of the files that are new
+  outbox migrate export --format goose --dir migrations -o json | jq -r '.[] | select(.written) | .file'`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			known := strings.Join(formatNames(), ", ")
+			switch {
+			case format == "":
+				return usagef("--format is required: %s", known)
+			case !slices.Contains(formatNames(), format):
+				return usagef("--format: there is no format %q: the formats are %s", format, known)
+			case dir == "":
+				return usagef("--dir is required: the folder of the migrations, which is made if it is missing")
+			}
+			if err := checkSets(sets); err != nil {
+				return err
+			}
+			c, err := a.settings(0)
+			if err != nil {
+				return err
+			}
+			if file, ok := config.SQLiteFile(c.Database); ok {
+				return usagef("export writes PostgreSQL's tables, and --database is the SQLite file %s: outbox migrate up makes its tables", file)
+			}
+			files, err := migrations.Export(dir, migrations.Format(format), sets...)
+			switch {
+			case errors.Is(err, migrations.ErrCoreMissing):
+				return usageError{err}
+			case err != nil:
+				return err
+			case c.Output == "json":
+				return printJSON(a.Out, files)
+			}
+			var rows [][]string
+			for _, f := range files {
+				rows = append(rows, []string{f.File, f.Step, map[bool]string{true: "written", false: "was there"}[f.Written]})
+			}
+			return printTable(a.Out, []string{"FILE", "STEP", "NOW"}, rows)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` to write to (required)")
+	cmd.Flags().StringVar(&format, "format", "", fmt.Sprintf("whose `format`: %s (required)", strings.Join(formatNames(), ", ")))
+	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: those in the folder, or all)")
+	return cmd
+}
+
+func formatNames() (names []string) {
+	for _, f := range migrations.Formats {
+		names = append(names, string(f))
+	}
+	return names
+}

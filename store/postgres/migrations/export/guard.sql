@@ -1,0 +1,15 @@
+-- export: before a step that makes a table which Up would adopt.
+DO $do$
+BEGIN
+    -- A table of this name that was there before would be taken for Outbox's and fail half way.
+    IF to_regclass(format('%I.{{.Table}}', current_schema())) IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_attribute
+         WHERE attrelid = to_regclass(format('%I.{{.Relation}}', current_schema())) AND NOT attisdropped{{if .Column}}
+           AND attname = '{{.Column}}'{{end}}) THEN
+        RAISE EXCEPTION 'table {{.Table}} is there already, and was not made by Outbox'
+            USING ERRCODE = 'duplicate_table',
+                  DETAIL = 'It has no {{if .Column}}column {{.Column}}{{else}}index {{.Relation}}{{end}}.',
+                  HINT = 'Adopt it first: run `outbox migrate up` once on this database, then these files.';
+    END IF;
+END
+$do$;
