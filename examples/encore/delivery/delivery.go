@@ -43,31 +43,12 @@ func Run(ctx context.Context, pool *pgxpool.Pool, publish func(context.Context, 
 	if err != nil {
 		return err
 	}
-	relay, err := outbox.NewRelay(store, topic(publish), outbox.RelayConfig{Name: "outbox_events"})
+	sink := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
+		return publish(ctx, Message{d.ID.String(), d.Topic, string(d.Payload)})
+	})
+	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{Name: "outbox_events"})
 	if err != nil {
 		return err
 	}
 	return relay.Run(ctx)
-}
-
-// topic is a sink that publishes one after another, and nothing of a key after what failed of it.
-type topic func(context.Context, Message) error
-
-func (publish topic) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	results := make([]outbox.Result, len(batch))
-	failed := map[int64]bool{}
-	for i, d := range batch {
-		switch {
-		case ctx.Err() != nil:
-			results[i].Err = outbox.Unavailable(ctx.Err())
-		case d.Keyed && failed[d.OrderKey]:
-			results[i].Err = outbox.ErrNotAttempted
-		default:
-			results[i].Err = publish(ctx, Message{d.Event.ID.String(), d.Event.Topic, string(d.Event.Payload)})
-			if results[i].Err != nil && d.Keyed {
-				failed[d.OrderKey] = true
-			}
-		}
-	}
-	return results
 }
