@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -34,7 +35,10 @@ positions, as crawl_outbox, else by event id. There, ids that are no UUIDv7 tell
 Where there are more, it prints how to see the next page. outbox events show ID prints one with its payload and every error it met.
 
 The states are the table's own: NEW, FAILED (will be retried), SENT and DEAD in outbox_events; pending, published and
-failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, whose dead events are in job_dlq.`,
+failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, whose dead events are in job_dlq.
+
+NEXT TRY says when an event that failed is tried again. An event behind it in its key waits until then: it has the same time, and WAITS
+BEHIND names the one that is retried. outbox events retry tries it now, outbox events show ID says why it failed.`,
 		Example: `  outbox events
   outbox events --status FAILED,DEAD --tenant acme
   outbox events --table crawl_outbox --key 6fa7… --limit 10 -o json`,
@@ -111,9 +115,10 @@ func (a *app) printEvents(page eventPage, none string) error {
 		if e.AggregateType != nil && e.Key != nil {
 			key = *e.AggregateType + "/" + key
 		}
-		rows = append(rows, []string{e.ID.String(), e.Status, e.Topic, key, value(e.Tenant), moment(e.WrittenAt), fmt.Sprint(e.Attempts), cut(value(e.LastError), 60)})
+		rows = append(rows, []string{e.ID.String(), e.Status, e.Topic, key, value(e.Tenant), moment(e.WrittenAt), fmt.Sprint(e.Attempts), upcoming(e.NextRetryAt),
+			value(e.WaitsBehind), cut(value(e.LastError), 60)})
 	}
-	if err := printTable(a.Out, []string{"ID", "STATUS", "TOPIC", "KEY", "TENANT", "WRITTEN", "FAILURES", "LAST ERROR"}, rows); err != nil {
+	if err := printTable(a.Out, []string{"ID", "STATUS", "TOPIC", "KEY", "TENANT", "WRITTEN", "FAILURES", "NEXT TRY", "WAITS BEHIND", "LAST ERROR"}, rows); err != nil {
 		return err
 	}
 	switch {
@@ -164,8 +169,36 @@ func (a *app) printEvent(e tables.EventDetail) error {
 		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)}, {"source", value(e.Source)},
 		{"schema", strings.TrimSpace(value(e.SchemaID) + " " + value(e.SchemaVersion))}, {"sequence", value(e.Sequence)},
 		{"occurred", moment(e.OccurredAt)}, {"written", moment(e.WrittenAt)}, {"delivered", moment(e.DeliveredAt)},
-		{"failures", fmt.Sprint(e.Attempts)}, {"next retry", moment(e.NextRetryAt)}, {"last error", value(e.LastError)},
+		{"failures", fmt.Sprint(e.Attempts)}, {"next try", nextTry(e.EventRow)}, {"waits behind", waits(e.EventRow)}, {"last error", value(e.LastError)},
 		{"destinations", string(e.Destinations)}, {"delivered to", string(e.DeliveredTo)}}, history(e.ErrorHistory), []detail{
 		{"replays", fmt.Sprint(e.Generation)}, {"lane", fmt.Sprint(e.Lane)}, {"metadata", string(e.Metadata)}, {"payload", string(e.Payload)},
 	}))
+}
+
+// nextTry is when the event itself is tried.
+func nextTry(e tables.EventRow) string {
+	if e.NextRetryAt == nil || e.WaitsBehind != nil {
+		return ""
+	}
+	return moment(e.NextRetryAt) + " (" + upcoming(e.NextRetryAt) + ")"
+}
+
+func waits(e tables.EventRow) string {
+	if e.WaitsBehind == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, next try at %s (%s)", e.WaitsBehind, moment(e.NextRetryAt), upcoming(e.NextRetryAt))
+}
+
+// upcoming says how far away a time is, by this machine's clock.
+func upcoming(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	left := time.Until(*at)
+	if left <= 0 {
+		return "now"
+	}
+	s := left.Seconds()
+	return "in " + seconds(&s)
 }

@@ -83,16 +83,17 @@ func readBacklog(ctx context.Context, tx pgx.Tx, r *tables.LaneReport, layout ta
 	if err != nil {
 		return err
 	}
-	var lane, count int
+	var lane tables.LaneBacklog
 	var written *time.Time
 	var id uuid.UUID
 	var now time.Time
-	_, err = pgx.ForEachRow(rows, []any{&lane, &count, &written, &id, &now}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&lane.Lane, &lane.Rows, &written, &id, &now, &lane.Retrying, &lane.Held, &lane.HeldKeys}, func() error {
 		if written == nil {
 			since := tables.TimeOfID(id)
 			written = &since
 		}
-		r.Count(lane, count, *written, now)
+		lane.Oldest = *written
+		r.Count(lane, now)
 		return nil
 	})
 	r.Bounded = r.Counted >= limit
