@@ -28,7 +28,7 @@ type EventRow struct {
 	Source        *string    `json:"source,omitempty"`
 	WrittenAt     *time.Time `json:"writtenAt,omitempty"` // from a UUIDv7 if the table keeps no time
 	DeliveredAt   *time.Time `json:"deliveredAt,omitempty"`
-	Attempts      int        `json:"attempts"` // failed ones
+	Attempts      int        `json:"attempts"`              // failed ones
 	NextRetryAt   *time.Time `json:"nextRetryAt,omitempty"` // when it is tried next; of one that waits behind another, when that one is
 	LastError     *string    `json:"lastError,omitempty"`
 	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of several, the one that is tried last.
@@ -61,8 +61,8 @@ type Filter struct {
 	After    string // what List returned with the previous page
 }
 
-// Waiting chooses events that wait for their next attempt: those that match all of it. The zero value chooses none.
-type Waiting struct {
+// Selection chooses undelivered events: those that match all of it. The zero value chooses none.
+type Selection struct {
 	IDs    []uuid.UUID `json:"ids,omitempty"`
 	All    bool        `json:"all,omitempty"` // where nothing else is said
 	Tenant string      `json:"tenant,omitempty"`
@@ -71,8 +71,8 @@ type Waiting struct {
 }
 
 // None tells whether nothing was chosen: an empty list of ids must not mean everything.
-func (w Waiting) None() bool {
-	return len(w.IDs) == 0 && !w.All && w.Tenant == "" && w.Key == "" && w.Topic == ""
+func (s Selection) None() bool {
+	return len(s.IDs) == 0 && !s.All && s.Tenant == "" && s.Key == "" && s.Topic == ""
 }
 
 // DateByID fills WrittenAt from a UUIDv7 where the table keeps no time.

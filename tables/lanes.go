@@ -29,8 +29,8 @@ type RelayView struct {
 	Name      string    `json:"name"`
 	JoinedAt  time.Time `json:"joinedAt"`
 	ExpiresIn float64   `json:"expiresInSeconds"` // below 0: it is gone
-	Lanes     int       `json:"lanes"`              // that it holds
-	Share     int       `json:"share"`              // that it should hold
+	Lanes     int       `json:"lanes"`            // that it holds
+	Share     int       `json:"share"`            // that it should hold
 }
 
 // LaneView is one lane.

@@ -215,8 +215,9 @@ func (a *app) listActions(mapping *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "List what operators did",
-		Long: `audit prints the record of replays, discards and purges, the newest first: when, who, what, how many letters, how they were chosen and why.
-An action on many letters has an entry for each of its transactions; those of one replay have the same run in their detail (-o json).`,
+		Long: `audit prints the record of what operators did, the newest first: when, who, what, to how many letters or events, how they were chosen and why.
+It has replays, discards and purges of letters, retries and skips of events, and the making and revoking of tokens. A replay or skip of many is
+one line, though it was several transactions.`,
 		Example: `  outbox dlq audit --since 7d
   outbox dlq audit --action discard -o json`,
 		Args: cobra.NoArgs,
@@ -236,7 +237,7 @@ An action on many letters has an entry for each of its transactions; those of on
 			}
 			var page actionPage
 			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
-				page.Actions, page.Next, err = d.Actions(cmd.Context(), f)
+				page.Actions, page.Next, err = deadletter.Actions(cmd.Context(), d, f)
 				return err
 			})
 			if err != nil {
@@ -263,7 +264,7 @@ An action on many letters has an entry for each of its transactions; those of on
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&f.Action, "action", "", "`action` to show: replay, discard or purge")
+	cmd.Flags().StringVar(&f.Action, "action", "", "`action` to show, for instance replay, discard, purge, retry or skip")
 	cmd.Flags().StringVar(&f.Actor, "actor", "", "`who` did it")
 	cmd.Flags().StringVar(&since, "since", "", "`time` from which on: RFC 3339, or how long ago, as 90m or 7d")
 	cmd.Flags().StringVar(&until, "until", "", "`time` before which, likewise")

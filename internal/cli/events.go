@@ -78,7 +78,7 @@ BEHIND names the one that is retried. outbox events retry tries it now, outbox e
 	cmd.Flags().StringVar(&filter.Topic, "topic", "", "`topic` to show")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "`events` a page")
 	cmd.Flags().StringVar(&filter.After, "after", "", "`place` where the previous page ended, as it was printed under it")
-	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping), a.retryEvents(&table, &filter.Tenant, mapping))
+	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping), a.retryEvents(&table, &filter.Tenant, mapping), a.skipEvents(&table, &filter.Tenant, mapping))
 	return cmd
 }
 

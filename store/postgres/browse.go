@@ -17,11 +17,11 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// Browser reads the rows of an outbox table for people. It changes nothing. It is safe for concurrent use.
+// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. It is safe for concurrent use.
 type Browser struct {
 	pool       *pgxpool.Pool
 	layout     tables.Layout
-	sql        struct{ list, showID, showPosition, tenant, known, retry, behind string }
+	sql        struct{ list, showID, showPosition, tenant, known, retry, behind, undelivered, skip, skipDead string }
 	byPosition bool // lists are in the order of the position, not of the id
 	hidden     bool // row-level security shows this role the rows of one tenant at a time
 }
@@ -71,6 +71,8 @@ func (b *Browser) prepare(ctx context.Context) error {
 	q := quote(b.layout)
 	names := browseNames{quotedLayout: q, ByColumn: q.ID, ByType: "uuid"}
 	positions := browseNames{quotedLayout: q, ByColumn: q.Position, ByType: "bigint"}
+	unheld := names
+	unheld.Unheld = true
 	listed := names
 	switch {
 	case b.byPosition:
@@ -85,6 +87,7 @@ func (b *Browser) prepare(ctx context.Context) error {
 	}{
 		{&b.sql.list, "browse", listed}, {&b.sql.showID, "browse_show", names}, {&b.sql.showPosition, "browse_show", positions},
 		{&b.sql.tenant, "browse_tenant", names}, {&b.sql.retry, "events_retry", names}, {&b.sql.known, "browse_known", names},
+		{&b.sql.undelivered, "events_undelivered", names}, {&b.sql.skip, "events_skip", names}, {&b.sql.skipDead, "settle_dead", unheld},
 	} {
 		if *s.dst, err = t.Statement(s.name, s.data); err != nil {
 			return err

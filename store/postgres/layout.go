@@ -43,6 +43,7 @@ type quotedLayout struct {
 	Unreadable  bool   // claim.sql only
 	OneByOne    bool   // the same
 	Passing     bool   // settle_*.sql only
+	Unheld      bool   // the same
 }
 
 func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -17,7 +17,7 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// Browser reads the rows of an outbox table for people. It changes nothing. It is safe for concurrent use.
+// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. It is safe for concurrent use.
 type Browser struct {
 	db     *DB
 	layout tables.Layout

@@ -90,3 +90,24 @@ func (s *statements) prepare(names tableNames) error {
 	}
 	return nil
 }
+
+// compileDead compiles what a row's death takes.
+func (s *statements) compileDead(ctx context.Context, db *sql.DB) error {
+	for _, p := range []*prepared{&s.settleApps, &s.settleLetter, &s.settleDead} {
+		if _, err := p.on(ctx, db); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close lets go of what compileDead compiled.
+func (s *statements) close() {
+	for _, p := range []*prepared{&s.settleApps, &s.settleLetter, &s.settleDead} {
+		p.mu.Lock()
+		if p.stmt != nil {
+			_ = p.stmt.Close()
+		}
+		p.mu.Unlock()
+	}
+}

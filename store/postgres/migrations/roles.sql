@@ -121,15 +121,16 @@ BEGIN
         ('outbox_relay', 'outbox_migrations_events', 'SELECT'),
         ('outbox_relay', 'outbox_migrations_crawl',  'SELECT'),
 
-        -- An operator puts dead rows back, with another payload if need be, and marks or deletes their letters: never writes one.
-        ('outbox_operator', 'job_dlq',       'SELECT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
+        -- An operator puts dead rows back, with another payload if need be, and marks or deletes their letters. INSERT, the columns of errors, and DELETE from
+        -- crawl_outbox are for events skip, which writes the letters of events that are not to be delivered.
+        ('outbox_operator', 'job_dlq',       'SELECT, INSERT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
         ('outbox_operator', 'outbox_audit',  'SELECT, INSERT'),
-        ('outbox_operator', 'apps',          'SELECT'),
+        ('outbox_operator', 'apps',          'SELECT, INSERT'),
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
         ('outbox_operator', 'outbox_relays', 'SELECT'),
-        ('outbox_operator', 'outbox_events', 'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, processed_at, generation)'),
-        ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, published_at, generation)'),
-        ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, UPDATE (next_retry_at)'),   -- dead rows left it
+        ('outbox_operator', 'outbox_events', 'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),
+        ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at, generation)'),
+        ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, DELETE, UPDATE (next_retry_at)'),   -- dead rows leave it
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
 
         -- A gateway looks tokens up and makes none, and makes tickets of a minute at most: created_at is not its to choose. UPDATE is for SKIP LOCKED, with which it
