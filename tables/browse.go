@@ -33,6 +33,8 @@ type EventRow struct {
 	LastError     *string    `json:"lastError,omitempty"`
 	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of several, the one that is tried last.
 	WaitsBehind *uuid.UUID `json:"waitsBehind,omitempty" db:"-"`
+	// Paused is for whoever knows the pauses: it waits until an operator resumes its topic or table. A Browser leaves it false.
+	Paused bool `json:"paused,omitempty" db:"-"`
 }
 
 // EventDetail is everything about one row.
@@ -86,16 +88,19 @@ func (r *EventRow) DateByID() {
 func MayWait(l Layout, rows []EventRow) map[int64]*EventRow {
 	at := map[int64]*EventRow{}
 	for i := range rows {
-		r := &rows[i]
-		undelivered := r.DeliveredAt == nil
-		if l.Status != "" {
-			undelivered = r.Status == l.Pending || l.Retrying != "" && r.Status == l.Retrying
-		}
-		if undelivered && r.Key != nil {
+		if r := &rows[i]; r.Undelivered(l) && r.Key != nil {
 			at[r.Position] = r
 		}
 	}
 	return at
+}
+
+// Undelivered tells whether a row of the layout's table is still to be delivered.
+func (r *EventRow) Undelivered(l Layout) bool {
+	if l.Status == "" {
+		return r.DeliveredAt == nil
+	}
+	return r.Status == l.Pending || l.Retrying != "" && r.Status == l.Retrying
 }
 
 // Wait notes that the row waits behind an event until a time.

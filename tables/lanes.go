@@ -19,6 +19,8 @@ type LaneReport struct {
 	// Counted is how many undelivered rows were counted. If Bounded, there may be more, in any lane: the count stopped at the oldest of them.
 	Counted int  `json:"counted"`
 	Bounded bool `json:"bounded"`
+	// Pauses are those that concern the table.
+	Pauses []Pause `json:"pauses"`
 	// Hidden says that row-level security hides the rows from this role, so that no backlog is known.
 	Hidden bool `json:"hidden,omitempty"`
 }
@@ -56,7 +58,7 @@ type LaneView struct {
 
 // NewLaneReport returns a report without relays, in which every lane is free: a lane's row is made when a relay first serves the table.
 func NewLaneReport(table string) LaneReport {
-	r := LaneReport{Table: table, Relays: []RelayView{}, Lanes: make([]LaneView, outbox.Lanes)}
+	r := LaneReport{Table: table, Relays: []RelayView{}, Pauses: []Pause{}, Lanes: make([]LaneView, outbox.Lanes)}
 	for n := range r.Lanes {
 		r.Lanes[n] = LaneView{Lane: n, State: "free"}
 	}

@@ -38,7 +38,7 @@ The states are the table's own: NEW, FAILED (will be retried), SENT and DEAD in 
 failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, whose dead events are in job_dlq.
 
 NEXT TRY says when an event that failed is tried again. An event behind it in its key waits until then: it has the same time, and WAITS
-BEHIND names the one that is retried. outbox events retry tries it now, outbox events show ID says why it failed.`,
+BEHIND names the one that is retried. It is "paused" where an operator has paused the topic or the table (outbox pauses). outbox events retry tries it now, outbox events show ID says why it failed.`,
 		Example: `  outbox events
   outbox events --status FAILED,DEAD --tenant acme
   outbox events --table crawl_outbox --key 6fa7… --limit 10 -o json`,
@@ -52,9 +52,11 @@ BEHIND names the one that is retried. outbox events retry tries it now, outbox e
 				return err
 			}
 			page := eventPage{Table: table}
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, b tables.Browser) (err error) {
-				page.Events, page.Next, err = b.List(ctx, filter)
-				return err
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, db wire.Database, b tables.Browser) (err error) {
+				if page.Events, page.Next, err = b.List(ctx, filter); err != nil {
+					return err
+				}
+				return markPaused(ctx, c, db, table, page.Events)
 			})
 			if err != nil {
 				return err
@@ -83,7 +85,7 @@ BEHIND names the one that is retried. outbox events retry tries it now, outbox e
 }
 
 // browse opens a table for people and runs fn.
-func browse(ctx context.Context, c config.Config, name string, fn func(context.Context, tables.Browser) error) error {
+func browse(ctx context.Context, c config.Config, name string, fn func(context.Context, wire.Database, tables.Browser) error) error {
 	table, err := c.Find(name)
 	if err != nil {
 		return err
@@ -97,7 +99,7 @@ func browse(ctx context.Context, c config.Config, name string, fn func(context.C
 	if err != nil {
 		return err
 	}
-	err = fn(ctx, b)
+	err = fn(ctx, db, b)
 	switch {
 	case errors.Is(err, tables.ErrRowsHidden):
 		return usagef("%w: name it with --tenant", err)
@@ -115,7 +117,7 @@ func (a *app) printEvents(page eventPage, none string) error {
 		if e.AggregateType != nil && e.Key != nil {
 			key = *e.AggregateType + "/" + key
 		}
-		rows = append(rows, []string{e.ID.String(), e.Status, e.Topic, key, value(e.Tenant), moment(e.WrittenAt), fmt.Sprint(e.Attempts), upcoming(e.NextRetryAt),
+		rows = append(rows, []string{e.ID.String(), e.Status, e.Topic, key, value(e.Tenant), moment(e.WrittenAt), fmt.Sprint(e.Attempts), soonest(e),
 			value(e.WaitsBehind), cut(value(e.LastError), 60)})
 	}
 	if err := printTable(a.Out, []string{"ID", "STATUS", "TOPIC", "KEY", "TENANT", "WRITTEN", "FAILURES", "NEXT TRY", "WAITS BEHIND", "LAST ERROR"}, rows); err != nil {
@@ -145,8 +147,13 @@ is the faster way, since event ids have no index there.`,
 				return err
 			}
 			var event tables.EventDetail
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b tables.Browser) (err error) {
-				event, err = b.Show(ctx, args[0], *tenant)
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, db wire.Database, b tables.Browser) (err error) {
+				if event, err = b.Show(ctx, args[0], *tenant); err != nil {
+					return err
+				}
+				row := []tables.EventRow{event.EventRow}
+				err = markPaused(ctx, c, db, *table, row)
+				event.Paused = row[0].Paused
 				return err
 			})
 			if errors.Is(err, tables.ErrNoEvent) {
@@ -169,7 +176,7 @@ func (a *app) printEvent(e tables.EventDetail) error {
 		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)}, {"source", value(e.Source)},
 		{"schema", strings.TrimSpace(value(e.SchemaID) + " " + value(e.SchemaVersion))}, {"sequence", value(e.Sequence)},
 		{"occurred", moment(e.OccurredAt)}, {"written", moment(e.WrittenAt)}, {"delivered", moment(e.DeliveredAt)},
-		{"failures", fmt.Sprint(e.Attempts)}, {"next try", nextTry(e.EventRow)}, {"waits behind", waits(e.EventRow)}, {"last error", value(e.LastError)},
+		{"failures", fmt.Sprint(e.Attempts)}, {"next try", nextTry(e.EventRow)}, {"waits behind", waits(e.EventRow)}, {"paused", paused(e.EventRow)}, {"last error", value(e.LastError)},
 		{"destinations", string(e.Destinations)}, {"delivered to", string(e.DeliveredTo)}}, history(e.ErrorHistory), []detail{
 		{"replays", fmt.Sprint(e.Generation)}, {"lane", fmt.Sprint(e.Lane)}, {"metadata", string(e.Metadata)}, {"payload", string(e.Payload)},
 	}))
@@ -188,6 +195,21 @@ func waits(e tables.EventRow) string {
 		return ""
 	}
 	return fmt.Sprintf("%s, next try at %s (%s)", e.WaitsBehind, moment(e.NextRetryAt), upcoming(e.NextRetryAt))
+}
+
+// soonest is when the event or what it waits behind is tried, for a list.
+func soonest(e tables.EventRow) string {
+	if e.Paused {
+		return "paused"
+	}
+	return upcoming(e.NextRetryAt)
+}
+
+func paused(e tables.EventRow) string {
+	if !e.Paused {
+		return ""
+	}
+	return "by an operator: see outbox pauses"
 }
 
 // upcoming says how far away a time is, by this machine's clock.

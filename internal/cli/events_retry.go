@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -34,7 +35,7 @@ of them. It is recorded (outbox dlq audit). A dead event is not waiting: outbox 
 				return err
 			}
 			n, operator := 0, by.operator()
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b tables.Browser) (err error) {
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
 				n, err = b.RetryNow(ctx, waiting, operator.Actor, operator.Reason)
 				return err
 			})

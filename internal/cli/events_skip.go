@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -59,7 +60,7 @@ twice, under one event id. It is never neither. An event that waits for its next
 				return err
 			}
 			done, operator := skipped{Table: *table, DryRun: !yes}, by.operator()
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b tables.Browser) (err error) {
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
 				if done.Events, err = b.Undelivered(ctx, chosen); err != nil || !yes {
 					return err
 				}

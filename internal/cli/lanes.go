@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -36,6 +37,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
   lapsed       the relay died or lost the database. Another one takes the lanes over within a second; if none does, none runs.
   LANES other than SHARE for longer than the lease: a relay that joined or left has not been seen by the others.
   HELD         outbox events --status FAILED lists what is retried, and when; outbox events retry tries it now.
+  paused       an operator has paused the table or topics of it: these events are in BACKLOG and wait (outbox pauses).
   suspect      relays died while they served this lane. Its events are tried in small batches until the one that kills is found;
                that becomes a dead letter.
 
@@ -50,7 +52,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 				return err
 			}
 			var report tables.LaneReport
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, b tables.Browser) (err error) {
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
 				report, err = b.Lanes(ctx, countedForLanes)
 				return err
 			})
@@ -89,6 +91,9 @@ func (a *app) printLanes(r tables.LaneReport, all bool) error {
 		if err := printTable(a.Out, []string{"LANE", "STATE", "RELAY", "EPOCH", "LEASE", "BACKLOG", "OLDEST", "RETRYING", "HELD", "SUSPECT"}, rows); err != nil {
 			return err
 		}
+	}
+	for _, p := range r.Pauses {
+		fmt.Fprintf(a.Err, "paused since %s by %s: %s (%s)\n", moment(&p.At), p.Actor, oneLine(whatPaused(p)), oneLine(p.Reason))
 	}
 	switch {
 	case r.Hidden:

@@ -28,6 +28,11 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (tables.LaneReport, erro
 		if err := readLanes(ctx, tx, name, &r); err != nil {
 			return err
 		}
+		pauses, err := readPauses(ctx, tx, &name)
+		if err != nil {
+			return err
+		}
+		r.Pauses = append(r.Pauses, pauses...)
 		if b.hidden {
 			return nil
 		}

@@ -42,6 +42,7 @@ type quotedLayout struct {
 	PayloadName string // as a text, to leave it out of a row's JSON
 	Unreadable  bool   // claim.sql only
 	OneByOne    bool   // the same
+	Pausing     bool   // the same
 	Passing     bool   // settle_*.sql only
 	Unheld      bool   // the same
 }

@@ -23,6 +23,11 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (tables.LaneReport, erro
 		if err := r.read(ctx, tx, "lanes", nil, r.lane, r.Table); err != nil {
 			return err
 		}
+		pauses, err := readPauses(ctx, tx, r.Table)
+		if err != nil {
+			return err
+		}
+		r.Pauses = append(r.Pauses, pauses...)
 		return r.read(ctx, tx, "lanes_backlog", tableNames{quotedLayout: b.quoted}, r.backlog, limit, stamp(r.now))
 	})
 	if err != nil {
