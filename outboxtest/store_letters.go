@@ -17,7 +17,7 @@ import (
 
 // letterTests are what people see of a table and of what could not arrive, what they do about it, and how old rows go.
 func letterTests() []storeTest {
-	return slices.Concat(browseTests(), skipTests(), lookTests(), replayTests(), clearTests(), retentionTests(), mappedTests())
+	return slices.Concat(browseTests(), skipTests(), againTests(), lookTests(), replayTests(), clearTests(), retentionTests(), mappedTests())
 }
 
 // operator is who acts in the tests.

@@ -15,7 +15,7 @@ type Store interface {
 	Backlog(ctx context.Context, limit int) (Backlog, error)
 }
 
-// Browser shows the rows of an outbox table to people. It changes nothing, but for RetryNow and SkipPage.
+// Browser shows the rows of an outbox table to people. It changes nothing, but for RetryNow, SkipPage and ReplayPage.
 type Browser interface {
 	// Statuses are those that a row can have, in the table's spelling.
 	Statuses() []string
@@ -32,6 +32,7 @@ type Browser interface {
 	// none is left. Rows, letters and the record in outbox_audit are one transaction. A relay may be publishing such an event meanwhile. If its settle comes first,
 	// the event is delivered and has no letter; else it has a letter, and may have arrived as well. It is never without both.
 	SkipPage(ctx context.Context, s Selection, by Skip, limit int) (n int, err error)
+	Replayer
 	// Lanes reports on the table's lanes and relays. Undelivered rows are counted up to limit.
 	Lanes(ctx context.Context, limit int) (LaneReport, error)
 }

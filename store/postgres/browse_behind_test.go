@@ -3,7 +3,9 @@ package postgres
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/tables"
@@ -26,15 +28,25 @@ func TestWaitingPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	revive := ""
+	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) (err error) {
+		revive, err = b.replayStatement(t.Context(), tx, "replay_revive")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		sql     string
-		arg     any
+		args    []any
 		indexes []string
 	}{
-		{b.sql.behind, []int64{49001, 49002, 49003}, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
-		{backlog, 1000, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
+		{b.sql.undelivered, []any{nil, nil, "7", nil}, []string{"outbox_events_undelivered|outbox_events_tenants"}},
+		{b.sql.skip, []any{nil, nil, nil, "t", 10}, []string{"outbox_events_undelivered"}},
+		{revive, []any{[]int64{1}, []uuid.UUID{uuid.New()}, time.Now(), nil}, []string{"outbox_events_pkey"}},
+		{b.sql.behind, []any{[]int64{49001, 49002, 49003}}, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
+		{backlog, []any{1000}, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
 	} {
-		rows, err := pool.Query(t.Context(), "EXPLAIN "+c.sql, c.arg)
+		rows, err := pool.Query(t.Context(), "EXPLAIN "+c.sql, c.args...)
 		if err != nil {
 			t.Fatal(err)
 		}

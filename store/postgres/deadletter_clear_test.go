@@ -221,7 +221,7 @@ func TestOperatorRole(t *testing.T) {
 			t.Errorf("skipped %d of %s, error %v", n, layout.Table, err)
 		}
 	}
-	for _, sql := range []string{`UPDATE outbox_audit SET actor = 'x'`, `DELETE FROM outbox_audit`, `DELETE FROM outbox_events`, `UPDATE job_dlq SET payload = '1'`, `INSERT INTO outbox_events (event_topic) VALUES ('t')`} {
+	for _, sql := range []string{`UPDATE outbox_audit SET actor = 'x'`, `DELETE FROM outbox_audit`, `DELETE FROM outbox_events`, `UPDATE job_dlq SET payload = '1'`, `INSERT INTO event_outbox (event_type) VALUES ('t')`} {
 		if _, err := own.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s: got %v, want it refused", sql, err)
 		}

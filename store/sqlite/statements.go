@@ -48,9 +48,9 @@ func (p *prepared) on(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
 
 // statements are those of one outbox table. Those of the leases are compiled anew each time: they run a few times a second.
 type statements struct {
-	claim, backlog                                                                  prepared
-	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead  prepared
-	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep     string
+	claim, backlog                                                                               prepared
+	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead               prepared
+	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep                  string
 	leaseRelease, leaseLeave, leaseMark, leasePauses, leaseCutLanes, leaseCutRelays, leaseLapsed string
 }
 

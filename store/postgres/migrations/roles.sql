@@ -127,10 +127,11 @@ BEGIN
         ('outbox_operator', 'job_dlq',       'SELECT, INSERT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
         ('outbox_operator', 'outbox_audit',  'SELECT, INSERT'),
         ('outbox_operator', 'apps',          'SELECT, INSERT'),
+        ('outbox_operator', 'outbox_archive', 'SELECT'),   -- outbox replay, and for it INSERT into outbox_events
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
         ('outbox_operator', 'outbox_relays', 'SELECT'),
         ('outbox_operator', 'outbox_pauses', 'SELECT, INSERT, UPDATE, DELETE'),
-        ('outbox_operator', 'outbox_events', 'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),
+        ('outbox_operator', 'outbox_events', 'SELECT, INSERT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at, generation)'),
         ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, DELETE, UPDATE (next_retry_at)'),   -- dead rows leave it
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)

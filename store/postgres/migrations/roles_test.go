@@ -128,7 +128,7 @@ var allowed = map[string][]string{
 		"outbox_migrations_core SELECT",
 	},
 	"outbox_operator": {
-		"outbox_events SELECT", "outbox_events UPDATE", "outbox_events SETTLE", "outbox_events REVIVE",
+		"outbox_events SELECT", "outbox_events INSERT", "outbox_events UPDATE", "outbox_events SETTLE", "outbox_events REVIVE", "outbox_archive SELECT",
 		"event_outbox SELECT", "event_outbox UPDATE", "event_outbox SETTLE", "event_outbox REVIVE",
 		"crawl_outbox SELECT", // and INSERT, though not for runs it has to look up, as the statement here: see TestOperatorRole beside the store
 		"crawl_outbox DELETE",
