@@ -16,11 +16,10 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// eventPage is what `outbox events -o json` prints.
+// eventPage is a page of events, and what it ends with for --after.
 type eventPage struct {
-	Table  string            `json:"table"`
-	Events []tables.EventRow `json:"events"`
-	Next   string            `json:"next,omitempty"` // for --after
+	Events []tables.EventRow
+	Next   string
 }
 
 func (a *app) events() *cobra.Command {
@@ -51,7 +50,7 @@ BEHIND names the one that is retried. It is "paused" where an operator has pause
 			if err != nil {
 				return err
 			}
-			page := eventPage{Table: table}
+			var page eventPage
 			err = browse(cmd.Context(), c, table, func(ctx context.Context, db wire.Database, b tables.Browser) (err error) {
 				if page.Events, page.Next, err = b.List(ctx, filter); err != nil {
 					return err
@@ -62,8 +61,7 @@ BEHIND names the one that is retried. It is "paused" where an operator has pause
 				return err
 			}
 			if c.Output == "json" {
-				page.Events = listed(page.Events)
-				return printJSON(a.Out, page)
+				return printPage(a.Out, page.Events, page.Next)
 			}
 			none := "no such events in " + table
 			if !slices.ContainsFunc([]string{"status", "key", "topic", "tenant", "after"}, cmd.Flags().Changed) {

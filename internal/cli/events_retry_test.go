@@ -52,7 +52,7 @@ func testEventsBehind(t *testing.T, e env) {
 	exec1(e, "UPDATE outbox_events SET status = 'FAILED', retry_count = 1, next_retry_at = '2999-01-01T00:00:00.000000Z' WHERE position = "+first)
 	head := query[string](e, "SELECT CAST(id AS text) FROM outbox_events WHERE position = "+first)
 	type row struct{ ID, WaitsBehind, NextRetryAt string }
-	listed := decode[struct{ Events []row }](t, e.ok("", "events", "-o", "json")).Events
+	listed := decode[listOf[row]](t, e.ok("", "events", "-o", "json")).Items
 	if len(listed) != 4 {
 		t.Fatalf("got %v", listed)
 	}

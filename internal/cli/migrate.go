@@ -152,7 +152,7 @@ nothing, and exits 0 also where something is missing, be it the SQLite file itse
 				return err
 			}
 			if c.Output == "json" {
-				return printJSON(a.Out, all)
+				return printPage(a.Out, all, "")
 			}
 			var rows [][]string
 			for _, s := range all {

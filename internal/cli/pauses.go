@@ -15,12 +15,6 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// pausePage is what `outbox pauses -o json` prints.
-type pausePage struct {
-	Items []tables.Pause `json:"items"`
-	Next  *string        `json:"nextCursor"` // always null: there are few
-}
-
 // pauseFlags name what to pause or resume.
 type pauseFlags struct {
 	tables.Pause
@@ -148,20 +142,19 @@ func (a *app) pauses() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var page pausePage
+			var all []tables.Pause
 			err = openPauses(cmd.Context(), c, func(ctx context.Context, p tables.Pauses) (err error) {
-				page.Items, err = p.Pauses(ctx)
+				all, err = p.Pauses(ctx)
 				return err
 			})
 			if err != nil {
 				return err
 			}
 			if c.Output == "json" {
-				page.Items = listed(page.Items)
-				return printJSON(a.Out, page)
+				return printPage(a.Out, all, "")
 			}
 			var rows [][]string
-			for _, p := range page.Items {
+			for _, p := range all {
 				rows = append(rows, []string{anyOr(p.Table), anyOr(p.Topic), moment(&p.At), p.Actor, p.Reason})
 			}
 			if len(rows) == 0 {

@@ -40,7 +40,7 @@ func testPauses(t *testing.T, e env) {
 		ID, Topic string
 		Paused    bool
 	}
-	for _, r := range decode[struct{ Events []row }](t, e.ok("", "events", "-o", "json")).Events {
+	for _, r := range decode[listOf[row]](t, e.ok("", "events", "-o", "json")).Items {
 		shown := e.ok("", "events", "show", r.ID)
 		if want := r.Topic == "invoice.sent"; r.Paused != want || strings.Contains(shown, "see outbox pauses") != want {
 			t.Errorf("%+v, want paused %t:\n%s", r, want, shown)
