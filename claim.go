@@ -15,6 +15,13 @@ const (
 	maxBatchesPerClaim = 16
 )
 
+// A claim without paused topics walks over their backlog, however little it brings. One that brings nothing is not made again before it has been idle for
+// so many times as long as it took, and maxRest at most.
+const (
+	restsPerClaim = 10
+	maxRest       = 5 * time.Second
+)
+
 const maxPatience = 3 // doublings of a claim's time
 
 // A claim that the server ended for a limit of its own (statement_timeout), which more patience does not change, asks
@@ -80,8 +87,10 @@ func (w *worker) adapt(full bool, claim, rest time.Duration) {
 // (15 s for a number that is 1 GB long, on a busy machine), and with the same limit it would hold its lanes for ever.
 func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
 	limit = w.unsettled.exclude(limit)
+	limit.WithoutTopics = w.keeper.paused().topics
 	limit.Records = max(limit.Records>>w.modesty, 1)
 	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
+	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, w.cfg.DatabaseTimeout<<w.patience)
 	defer cancel()
 	records, err := w.store.Claim(limited, lanes, limit)
@@ -96,6 +105,10 @@ func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	w.patience = 0
+	w.rest = 0
+	if len(limit.WithoutTopics) > 0 && len(records) == 0 {
+		w.rest = min(restsPerClaim*time.Since(began), maxRest)
+	}
 	w.recall.answered(time.Now())
 	switch {
 	case len(records) < limit.Records:

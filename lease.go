@@ -21,6 +21,7 @@ type leaseKeeper struct {
 	share    int    // how many of them to keep; the rest, those with the highest numbers, are handed over
 	until    time.Time
 	using    [][]Lane // by worker: what it is publishing or settling now
+	pauses   pauses
 	renewed  time.Time
 	cautious time.Time // until when no lapsed lane is taken, because the database was away
 	returned bool      // the last check was the first after an outage
@@ -51,6 +52,9 @@ func (k *leaseKeeper) take(worker int) (lanes []Lane, until time.Time, ok bool) 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range k.lanes[:min(k.share, len(k.lanes))] {
+		if k.pauses.table {
+			break // as one that stands by
+		}
 		if int(l.Number)%k.relay.cfg.Workers == worker {
 			lanes = append(lanes, l)
 		}
@@ -199,6 +203,10 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 		k.cautious = asked.Add(cfg.LeaseTTL)
 	}
 	k.lastErr, k.renewed = nil, asked
+	if k.pauses.change(leased) {
+		k.pauses.log(cfg)
+		k.relay.Wake()
+	}
 	before := len(k.lanes)
 	k.lanes, k.share, k.until = leased.Lanes, leased.Share, asked.Add(leased.Remaining)
 	if len(k.lanes) != before {

@@ -34,6 +34,8 @@ type Health struct {
 	Lanes     int       // lanes held; 0 is a relay standing by for another one
 	Renewed   time.Time // last successful lease renewal
 	Progress  time.Time // last turn that neither failed nor found the sink down
+	Paused    bool      // an operator has paused the table
+	Topics    []string  // that an operator has paused
 	LastError string    // of the last failed turn since Progress or renewal since Renewed, or ""
 }
 
@@ -62,7 +64,7 @@ func (h Health) Ready(now time.Time, ttl, stall time.Duration) (bool, string) {
 // the keys standing still is not healthy.
 func (r *Relay) Health() Health {
 	r.keeper.mu.Lock()
-	h := Health{Lanes: len(r.keeper.lanes), Renewed: r.keeper.renewed}
+	h := Health{Lanes: len(r.keeper.lanes), Renewed: r.keeper.renewed, Paused: r.keeper.pauses.table, Topics: r.keeper.pauses.topics}
 	if r.keeper.lastErr != nil {
 		h.LastError = r.keeper.lastErr.Error()
 	}

@@ -42,9 +42,10 @@ type worker struct {
 	outage  int  // the last one of the sink whose backlog this worker has drained
 	alone   bool // whether the next turn is for trials of single events
 
-	patience  int // how often the last claims in a row have run out of time
-	modesty   int // by how many bits the next claim asks for less because of that
-	fulfilled int // full claims since
+	rest      time.Duration // that the last claim needs before the next, because it walked over the backlog of paused topics for nothing
+	patience  int           // how often the last claims in a row have run out of time
+	modesty   int           // by how many bits the next claim asks for less because of that
+	fulfilled int           // full claims since
 
 	recall    recall
 	unsettled unsettled
@@ -170,6 +171,8 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 		case claimed > 0:
 			idle = w.cfg.PollMin
 			w.pause(ctx, idle, true)
+		case w.rest > w.cfg.PollMax:
+			w.pause(ctx, w.rest, false)
 		default:
 			if w.pause(ctx, idle, true) {
 				idle = w.cfg.PollMin
@@ -233,6 +236,7 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass *ticket, lanes 
 	claimedAt, cost, full := time.Now(), took, w.full(records)
 	defer func() { w.adapt(full, cost, time.Since(claimedAt)) }()
 	held := heldKeys{}
+	changes := w.keeper.paused().changes
 	var down error
 	for batch := range slices.Chunk(records, w.cfg.BatchRecords) {
 		if !w.cfg.Breaker.resume(pass) {
@@ -246,7 +250,7 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass *ticket, lanes 
 		}
 		took = 0
 		// The rest is claimed again by whoever holds its lanes then, and after a probe that got through at the rate of a recovery.
-		if lost || ctx.Err() != nil || over(until) || pass.probe && w.cfg.Breaker.recovered() {
+		if lost || ctx.Err() != nil || over(until) || w.keeper.paused().changes != changes || pass.probe && w.cfg.Breaker.recovered() {
 			break
 		}
 	}

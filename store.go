@@ -36,7 +36,8 @@ type LaneStore interface {
 // EventStore reads what is due and records what became of it.
 type EventStore interface {
 	// Claim reads the oldest undelivered records of the lanes, at most limit.Records and, but for the first, at most
-	// limit.Bytes of them. It locks and writes nothing. Records behind a key that waits for a retry are left out.
+	// limit.Bytes of them. It locks and writes nothing. Records behind a key that waits for a retry are left out, and so are those of paused topics
+	// with what is behind them in their keys.
 	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
 	// Settle records the outcomes of those records whose lane owner still holds at the given epoch; the others are left as they are and
 	// counted as Lost. It does so in one transaction, unless the database is well and refuses one of them: then the others are settled, and
@@ -63,6 +64,9 @@ type Leased struct {
 	Share int
 	// Remaining is how long the first of Lanes to lapse was still held when the database answered.
 	Remaining time.Duration
+	// Paused says that an operator has paused the table, PausedTopics which topics of it: names, or patterns in which * stands for any text.
+	Paused       bool
+	PausedTopics []string
 	// Origin names the database and the table: Delivery.Origin of all its events.
 	Origin uint64
 }
@@ -94,6 +98,8 @@ type ClaimLimit struct {
 	// WithoutKeys and WithoutEvents are left out: OrderKeys, and ids of events without a key, whose outcome the relay could not record yet.
 	WithoutKeys   []int64
 	WithoutEvents []uuid.UUID
+	// WithoutTopics are paused: Leased.PausedTopics. With them a store may leave Fair aside.
+	WithoutTopics []string
 }
 
 // Record is one undelivered row of an outbox table. AggregateID is its key as consumers see it.

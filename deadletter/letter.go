@@ -47,26 +47,26 @@ type Letter struct {
 	At            time.Time  `json:"at"` // when it was written, from its id
 	Source        Source     `json:"source"`
 	State         State      `json:"state"`
-	OriginalID    uuid.UUID  `json:"original_id"` // of the event or the job
+	OriginalID    uuid.UUID  `json:"originalId"` // of the event or the job
 	Tenant        string     `json:"tenant"`
-	UserID        *uuid.UUID `json:"user_id,omitempty"`
-	RequestID     *uuid.UUID `json:"request_id,omitempty"`
+	UserID        *uuid.UUID `json:"userId,omitempty"`
+	RequestID     *uuid.UUID `json:"requestId,omitempty"`
 	Type          string     `json:"type"`   // an event's topic
 	Reason        string     `json:"reason"` // an outbox.Reason or a JobReason
 	Attempts      int        `json:"attempts"`
-	LastError     string     `json:"last_error"`
+	LastError     string     `json:"lastError"`
 	Fingerprint   string     `json:"fingerprint"` // the same for errors that differ only in numbers, ids and quoted text
 	Table         string     `json:"table,omitempty"`
 	Destination   string     `json:"destination,omitempty"`
 	Key           string     `json:"key,omitempty"`
 	Position      *int64     `json:"position,omitempty"` // order within the key
 	Generation    int        `json:"generation"`         // how often the event had been replayed when it died
-	ReplayedAt    *time.Time `json:"replayed_at,omitempty"`
-	DiscardedAt   *time.Time `json:"discarded_at,omitempty"`
-	DiscardReason string     `json:"discard_reason,omitempty"`
+	ReplayedAt    *time.Time `json:"replayedAt,omitempty"`
+	DiscardedAt   *time.Time `json:"discardedAt,omitempty"`
+	DiscardReason string     `json:"discardReason,omitempty"`
 
 	// Not in lists.
-	ErrorHistory json.RawMessage `json:"error_history,omitempty"` // array of {error, timestamp}, oldest first
+	ErrorHistory json.RawMessage `json:"errorHistory,omitempty"` // array of {error, timestamp}, oldest first
 	Payload      json.RawMessage `json:"payload,omitempty"`
 }
 
@@ -77,7 +77,7 @@ type Filter struct {
 	Type        string    `json:"type,omitempty"`
 	Tenant      string    `json:"tenant,omitempty"` // namespace of an application, or its id
 	Key         string    `json:"key,omitempty"`
-	RequestID   uuid.UUID `json:"request_id,omitzero"` // of the job, or of the event's metadata where that names a UUID
+	RequestID   uuid.UUID `json:"requestId,omitzero"` // of the job, or of the event's metadata where that names a UUID
 	Table       string    `json:"table,omitempty"`
 	Destination string    `json:"destination,omitempty"`
 	Since       time.Time `json:"since,omitzero"`        // inclusive, by the millisecond

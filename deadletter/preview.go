@@ -5,7 +5,7 @@ type Preview struct {
 	Letters int            `json:"letters"`
 	Tables  []PreviewTable `json:"tables"`
 	// OutsideWindow is how many of them are older than the sink's duplicate window.
-	OutsideWindow int `json:"outside_window"`
+	OutsideWindow int `json:"outsideWindow"`
 }
 
 // PreviewTable is one table's part of a preview.
@@ -17,7 +17,7 @@ type PreviewTable struct {
 	// already. LeftBehind keys have an earlier letter that is not among those chosen. What retention has removed is not seen.
 	Overtaken  Keys `json:"overtaken"`
 	Racing     Keys `json:"racing"`
-	LeftBehind Keys `json:"left_behind"`
+	LeftBehind Keys `json:"leftBehind"`
 }
 
 // Keys counts keys and names the first ten.

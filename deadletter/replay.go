@@ -64,7 +64,7 @@ type Replayed struct {
 	Letters int            `json:"replayed"`
 	Tables  map[string]int `json:"tables"` // the same by table; "" for jobs
 	Skipped int            `json:"skipped"`
-	Reasons []SkipReason   `json:"skip_reasons,omitempty"`
+	Reasons []SkipReason   `json:"skipReasons,omitempty"`
 }
 
 // SkipReason is letters that were left as they are for one reason.

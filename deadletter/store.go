@@ -15,8 +15,6 @@ type Store interface {
 	Show(ctx context.Context, id uuid.UUID, tenant string) ([]Letter, error)
 	// Stats counts letters by state, and those that the filter chooses by kind.
 	Stats(ctx context.Context, f Filter) (Stats, error)
-	// Actions returns the record of what operators did, newest first, and what ActionFilter.After must be for the next page, or "".
-	Actions(ctx context.Context, f ActionFilter) (actions []Action, next string, err error)
 	// Count returns how many letters a selection takes.
 	Count(ctx context.Context, s Selection) (int, error)
 	// Preview looks at what a replay of the selection would do. window is the sink's duplicate window.
@@ -24,6 +22,7 @@ type Store interface {
 	// Purgeable returns how many letters a purge would delete.
 	Purgeable(ctx context.Context, p Purge) (int, error)
 
+	ActionLister
 	Replayer
 	Discarder
 	Purger

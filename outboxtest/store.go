@@ -48,6 +48,7 @@ type StoreHarness struct {
 	Mapped func(t *testing.T) tables.Layout
 	// Browser, Letters and the others open what their names say.
 	Browser         func(t *testing.T, layout tables.Layout) tables.Browser
+	Pauses          func(t *testing.T) tables.Pauses
 	Letters         func(t *testing.T, layouts ...tables.Layout) deadletter.Store
 	Jobs            func(t *testing.T) deadletter.Recorder
 	Runs            func(t *testing.T) crawl.Store

@@ -17,7 +17,8 @@ import (
 
 // letterTests are what people see of a table and of what could not arrive, what they do about it, and how old rows go.
 func letterTests() []storeTest {
-	return slices.Concat(browseTests(), lookTests(), replayTests(), clearTests(), collectTests(), retentionTests(), mappedTests())
+	return slices.Concat(browseTests(), skipTests(), againTests(), lookTests(), replayTests(), clearTests(), collectTests(),
+		retentionTests(), mappedTests())
 }
 
 // operator is who acts in the tests.

@@ -21,6 +21,7 @@ func browseTests() []storeTest {
 		{name: "applications are the tenants of the event bus", run: findsByApplication},
 		{name: "an event is shown by its id and by its position", run: showsEvent},
 		{name: "what a table cannot be asked for is refused", run: refusesFilters},
+		{name: "an event tells what it waits behind", run: tellsWhatItWaitsBehind},
 		{name: "lanes tell who serves them", run: reportsLanes},
 		{name: "lanes tell their backlog", run: reportsBacklog},
 	}
@@ -268,4 +269,83 @@ func reportsBacklog(t *testing.T, s *storeSuite) {
 			t.Errorf("%s: counted %d of at most 20, bounded %t, error %v", table, r.Counted, r.Bounded, err)
 		}
 	}
+}
+
+func tellsWhatItWaitsBehind(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	soon, later := time.Now().Add(time.Minute).Truncate(time.Millisecond), time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	for _, layout := range seedLayouts() {
+		for i := range 9 {
+			s.place(t, layout.Table, fmt.Sprintf("t.%d", i), fmt.Sprint(i%3))
+			time.Sleep(time.Millisecond)
+		}
+		// Of the keys 0, 1 and 2, which have three events each, one waits for its head, one for its second and its head, and one for nothing.
+		put := func(topic string, at any) {
+			t.Helper()
+			s.Exec(t, "UPDATE "+layout.Table+" SET "+layout.NextRetryAt+" = ?2 WHERE "+layout.Topic+" = ?1", topic, at)
+		}
+		put("t.0", later)
+		put("t.1", soon)
+		put("t.4", later)
+		put("t.8", time.Now().Add(-time.Minute)) // due
+		ids := map[string]uuid.UUID{}
+		b := s.Browser(t, layout)
+		rows, _, err := b.List(t.Context(), tables.Filter{})
+		if err != nil || len(rows) != 9 {
+			t.Fatalf("%s: %d rows, error %v", layout.Table, len(rows), err)
+		}
+		for _, r := range rows {
+			ids[r.Topic] = r.ID
+		}
+		// A run has one key, which all nine wait for: the event that is tried last is named.
+		behind := map[string]string{"t.3": "t.0", "t.6": "t.0", "t.7": "t.4"}
+		if layout.Table == "crawl_outbox" {
+			put("t.4", nil)
+			behind = map[string]string{"t.2": "t.0", "t.3": "t.0", "t.4": "t.0", "t.5": "t.0", "t.6": "t.0", "t.7": "t.0", "t.8": "t.0"}
+			if rows, _, err = b.List(t.Context(), tables.Filter{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range rows {
+			shown, err := b.Show(t.Context(), r.ID.String(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, got := range map[string]tables.EventRow{"list": r, "show": shown.EventRow} {
+				head, waits := behind[r.Topic]
+				if !waits {
+					if got.WaitsBehind != nil {
+						t.Errorf("%s, %s: %s waits behind %s", layout.Table, what, r.Topic, got.WaitsBehind)
+					}
+					continue
+				}
+				if got.WaitsBehind == nil || *got.WaitsBehind != ids[head] || got.NextRetryAt == nil || got.NextRetryAt.Sub(later).Abs() > time.Millisecond {
+					t.Errorf("%s, %s: %s waits behind %s until %v, want %s (%s) until %s",
+						layout.Table, what, r.Topic, value(got.WaitsBehind), got.NextRetryAt, ids[head], head, later)
+				}
+			}
+		}
+		r, err := b.Lanes(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var retrying, heldKeys, held int
+		for _, l := range r.Lanes {
+			retrying, heldKeys, held = retrying+l.Retrying, heldKeys+l.HeldKeys, held+l.Held
+		}
+		want := [3]int{3, 2, 3}
+		if layout.Table == "crawl_outbox" {
+			want = [3]int{2, 1, 7}
+		}
+		if got := [3]int{retrying, heldKeys, held}; got != want {
+			t.Errorf("%s: lanes report %v events that are retried, keys and events that are held, want %v", layout.Table, got, want)
+		}
+	}
+}
+
+func value(id *uuid.UUID) string {
+	if id == nil {
+		return "nothing"
+	}
+	return id.String()
 }

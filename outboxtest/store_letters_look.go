@@ -311,16 +311,16 @@ func previews(t *testing.T, s *storeSuite) {
 	}
 	const none = `{"count":0}`
 	part := func(table string, letters, stuck int, overtaken, racing, behind string) string {
-		return fmt.Sprintf(`{"table":%q,"letters":%d,"stuck":%d,"overtaken":%s,"racing":%s,"left_behind":%s}`, table, letters, stuck, overtaken, racing, behind)
+		return fmt.Sprintf(`{"table":%q,"letters":%d,"stuck":%d,"overtaken":%s,"racing":%s,"leftBehind":%s}`, table, letters, stuck, overtaken, racing, behind)
 	}
 	check(deadletter.Selection{All: true}, `{"letters":11,"tables":[`+strings.Join([]string{
 		part("crawl_outbox", 2, 0, `{"count":1,"first":["`+crawlRun+`"]}`, none, none),
 		part("outbox_events", 8, 0, `{"count":1,"first":["overtaken"]}`, `{"count":1,"first":["racing"]}`, none),
 		part("", 1, 1, none, none, none),
-	}, ",")+`],"outside_window":1}`)
-	check(deadletter.Selection{IDs: s.lettersOf(t, d, rows[2].ID)}, `{"letters":1,"tables":[`+part("crawl_outbox", 1, 0, none, none, `{"count":1,"first":["`+crawlRun+`"]}`)+`],"outside_window":0}`)
+	}, ",")+`],"outsideWindow":1}`)
+	check(deadletter.Selection{IDs: s.lettersOf(t, d, rows[2].ID)}, `{"letters":1,"tables":[`+part("crawl_outbox", 1, 0, none, none, `{"count":1,"first":["`+crawlRun+`"]}`)+`],"outsideWindow":0}`)
 	later := uuid.MustParse(s.Value(t, "SELECT id FROM outbox_events WHERE position = (SELECT max(position) FROM outbox_events WHERE aggregate_id = 'clean')"))
-	check(deadletter.Selection{IDs: s.lettersOf(t, d, later)}, `{"letters":1,"tables":[`+part("outbox_events", 1, 0, none, none, `{"count":1,"first":["clean"]}`)+`],"outside_window":0}`)
+	check(deadletter.Selection{IDs: s.lettersOf(t, d, later)}, `{"letters":1,"tables":[`+part("outbox_events", 1, 0, none, none, `{"count":1,"first":["clean"]}`)+`],"outsideWindow":0}`)
 	s.Exec(t, "DELETE FROM outbox_events WHERE aggregate_id = 'clean'")
-	check(deadletter.Selection{Filter: deadletter.Filter{Key: "clean"}}, `{"letters":2,"tables":[`+part("outbox_events", 2, 2, none, none, none)+`],"outside_window":0}`)
+	check(deadletter.Selection{Filter: deadletter.Filter{Key: "clean"}}, `{"letters":2,"tables":[`+part("outbox_events", 2, 2, none, none, none)+`],"outsideWindow":0}`)
 }

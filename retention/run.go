@@ -21,7 +21,7 @@ type Report struct {
 	Rows   int64         `json:"rows"`   // removed; in a dry run, that would be
 	Files  []string      `json:"files,omitempty"`
 	Sweep  bool          `json:"sweep"` // the whole table was looked at
-	DryRun bool          `json:"dry_run"`
+	DryRun bool          `json:"dryRun"`
 	Took   time.Duration `json:"-"`
 }
 

@@ -23,28 +23,32 @@ type EventRow struct {
 	Status        string     `json:"status"`
 	Topic         string     `json:"topic"`
 	Key           *string    `json:"key,omitempty"`
-	AggregateType *string    `json:"aggregate_type,omitempty"`
+	AggregateType *string    `json:"aggregateType,omitempty"`
 	Tenant        *string    `json:"tenant,omitempty"`
 	Source        *string    `json:"source,omitempty"`
-	WrittenAt     *time.Time `json:"written_at,omitempty"` // from a UUIDv7 if the table keeps no time
-	DeliveredAt   *time.Time `json:"delivered_at,omitempty"`
-	Attempts      int        `json:"attempts"` // failed ones
-	NextRetryAt   *time.Time `json:"next_retry_at,omitempty"`
-	LastError     *string    `json:"last_error,omitempty"`
+	WrittenAt     *time.Time `json:"writtenAt,omitempty"` // from a UUIDv7 if the table keeps no time
+	DeliveredAt   *time.Time `json:"deliveredAt,omitempty"`
+	Attempts      int        `json:"attempts"`              // failed ones
+	NextRetryAt   *time.Time `json:"nextRetryAt,omitempty"` // when it is tried next; of one that waits behind another, when that one is
+	LastError     *string    `json:"lastError,omitempty"`
+	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of several, the one that is tried last.
+	WaitsBehind *uuid.UUID `json:"waitsBehind,omitempty" db:"-"`
+	// Paused is for whoever knows the pauses: it waits until an operator resumes its topic or table. A Browser leaves it false.
+	Paused bool `json:"paused,omitempty" db:"-"`
 }
 
 // EventDetail is everything about one row.
 type EventDetail struct {
 	EventRow
-	OccurredAt    *time.Time      `json:"occurred_at,omitempty"`
-	SchemaID      *string         `json:"schema_id,omitempty"`
-	SchemaVersion *int            `json:"schema_version,omitempty"`
+	OccurredAt    *time.Time      `json:"occurredAt,omitempty"`
+	SchemaID      *string         `json:"schemaId,omitempty"`
+	SchemaVersion *int            `json:"schemaVersion,omitempty"`
 	Lane          int             `json:"lane"`
 	Sequence      *int64          `json:"sequence,omitempty"`
 	Generation    int             `json:"generation"`
 	Destinations  json.RawMessage `json:"destinations,omitempty"`
-	DeliveredTo   json.RawMessage `json:"delivered_to,omitempty"`
-	ErrorHistory  json.RawMessage `json:"error_history,omitempty"`
+	DeliveredTo   json.RawMessage `json:"deliveredTo,omitempty"`
+	ErrorHistory  json.RawMessage `json:"errorHistory,omitempty"`
 	Metadata      json.RawMessage `json:"metadata,omitempty"`
 	Payload       json.RawMessage `json:"payload"`
 }
@@ -59,8 +63,8 @@ type Filter struct {
 	After    string // what List returned with the previous page
 }
 
-// Waiting chooses events that wait for their next attempt: those that match all of it. The zero value chooses none.
-type Waiting struct {
+// Selection chooses undelivered events: those that match all of it. The zero value chooses none.
+type Selection struct {
 	IDs    []uuid.UUID `json:"ids,omitempty"`
 	All    bool        `json:"all,omitempty"` // where nothing else is said
 	Tenant string      `json:"tenant,omitempty"`
@@ -69,8 +73,8 @@ type Waiting struct {
 }
 
 // None tells whether nothing was chosen: an empty list of ids must not mean everything.
-func (w Waiting) None() bool {
-	return len(w.IDs) == 0 && !w.All && w.Tenant == "" && w.Key == "" && w.Topic == ""
+func (s Selection) None() bool {
+	return len(s.IDs) == 0 && !s.All && s.Tenant == "" && s.Key == "" && s.Topic == ""
 }
 
 // DateByID fills WrittenAt from a UUIDv7 where the table keeps no time.
@@ -78,4 +82,28 @@ func (r *EventRow) DateByID() {
 	if t := TimeOfID(r.ID); r.WrittenAt == nil && !t.IsZero() {
 		r.WrittenAt = &t
 	}
+}
+
+// MayWait returns those of rows, by position, that are undelivered and have a key: they may wait behind another of it.
+func MayWait(l Layout, rows []EventRow) map[int64]*EventRow {
+	at := map[int64]*EventRow{}
+	for i := range rows {
+		if r := &rows[i]; r.Undelivered(l) && r.Key != nil {
+			at[r.Position] = r
+		}
+	}
+	return at
+}
+
+// Undelivered tells whether a row of the layout's table is still to be delivered.
+func (r *EventRow) Undelivered(l Layout) bool {
+	if l.Status == "" {
+		return r.DeliveredAt == nil
+	}
+	return r.Status == l.Pending || l.Retrying != "" && r.Status == l.Retrying
+}
+
+// Wait notes that the row waits behind an event until a time.
+func (r *EventRow) Wait(behind uuid.UUID, until time.Time) {
+	r.WaitsBehind, r.NextRetryAt = &behind, &until
 }

@@ -19,6 +19,8 @@ type LaneReport struct {
 	// Counted is how many undelivered rows were counted. If Bounded, there may be more, in any lane: the count stopped at the oldest of them.
 	Counted int  `json:"counted"`
 	Bounded bool `json:"bounded"`
+	// Pauses are those that concern the table.
+	Pauses []Pause `json:"pauses"`
 	// Hidden says that row-level security hides the rows from this role, so that no backlog is known.
 	Hidden bool `json:"hidden,omitempty"`
 }
@@ -27,10 +29,10 @@ type LaneReport struct {
 type RelayView struct {
 	Owner     uuid.UUID `json:"owner"`
 	Name      string    `json:"name"`
-	JoinedAt  time.Time `json:"joined_at"`
-	ExpiresIn float64   `json:"expires_in_seconds"` // below 0: it is gone
-	Lanes     int       `json:"lanes"`              // that it holds
-	Share     int       `json:"share"`              // that it should hold
+	JoinedAt  time.Time `json:"joinedAt"`
+	ExpiresIn float64   `json:"expiresInSeconds"` // below 0: it is gone
+	Lanes     int       `json:"lanes"`            // that it holds
+	Share     int       `json:"share"`            // that it should hold
 }
 
 // LaneView is one lane.
@@ -40,19 +42,23 @@ type LaneView struct {
 	Owner     *uuid.UUID `json:"owner,omitempty"`
 	Name      *string    `json:"name,omitempty"` // of the owner, while it is remembered
 	Epoch     int64      `json:"epoch"`
-	ExpiresIn *float64   `json:"expires_in_seconds,omitempty"` // by the database's clock
+	ExpiresIn *float64   `json:"expiresInSeconds,omitempty"` // by the database's clock
 	Backlog   int        `json:"backlog"`
-	Oldest    *float64   `json:"oldest_seconds,omitempty"` // age of its first undelivered row; none if that tells no time
+	Oldest    *float64   `json:"oldestSeconds,omitempty"` // age of its first undelivered row; none if that tells no time
+	// Of Backlog, Retrying wait for their next attempt, and Held wait behind those of their keys, which are HeldKeys.
+	Retrying int `json:"retrying"`
+	HeldKeys int `json:"heldKeys"`
+	Held     int `json:"held"`
 	// Suspect says that relays died at this lane, and that its events are tried in small batches; see Crashes and Trial.
 	Suspect    bool       `json:"suspect,omitempty"`
 	Crashes    int        `json:"crashes,omitempty"`
-	TrialSize  int        `json:"trial_size,omitempty"`
-	TrialEvent *uuid.UUID `json:"trial_event,omitempty"`
+	TrialSize  int        `json:"trialSize,omitempty"`
+	TrialEvent *uuid.UUID `json:"trialEvent,omitempty"`
 }
 
 // NewLaneReport returns a report without relays, in which every lane is free: a lane's row is made when a relay first serves the table.
 func NewLaneReport(table string) LaneReport {
-	r := LaneReport{Table: table, Relays: []RelayView{}, Lanes: make([]LaneView, outbox.Lanes)}
+	r := LaneReport{Table: table, Relays: []RelayView{}, Pauses: []Pause{}, Lanes: make([]LaneView, outbox.Lanes)}
 	for n := range r.Lanes {
 		r.Lanes[n] = LaneView{Lane: n, State: "free"}
 	}
@@ -72,12 +78,19 @@ func (l *LaneView) Judge() {
 	l.Suspect = l.Crashes >= suspectAfter || l.TrialSize > 0
 }
 
-// Count adds a lane's undelivered rows, the first of which was written at a time, or nobody knows when (zero).
-func (r *LaneReport) Count(lane, rows int, oldest, now time.Time) {
-	r.Lanes[lane].Backlog = rows
-	r.Counted += rows
-	if !oldest.IsZero() {
-		age := max(now.Sub(oldest), 0).Seconds()
-		r.Lanes[lane].Oldest = &age
+// LaneBacklog is what a store counted of a lane: its undelivered rows, the first of which was written at Oldest, or nobody knows when (zero).
+type LaneBacklog struct {
+	Lane, Rows, Retrying, HeldKeys, Held int
+	Oldest                               time.Time
+}
+
+// Count adds what a store counted of a lane.
+func (r *LaneReport) Count(b LaneBacklog, now time.Time) {
+	l := &r.Lanes[b.Lane]
+	l.Backlog, l.Retrying, l.HeldKeys, l.Held = b.Rows, b.Retrying, b.HeldKeys, b.Held
+	r.Counted += b.Rows
+	if !b.Oldest.IsZero() {
+		age := max(now.Sub(b.Oldest), 0).Seconds()
+		l.Oldest = &age
 	}
 }

@@ -26,7 +26,7 @@ var only = map[string]map[string]string{
 		"sql/retention_pages.sql": "SQLite's rows are stored in the order of their positions", "sql/retention_sweep.sql": "the same",
 		"sql/write_lock.sql": "SQLite has one writer at a time", "sql/run_turn.sql": "the same", "sql/dlq_collect_turn.sql": "the same",
 		"sql/origin.sql": "SQLite's table is known by its file", "sql/origin_by_name.sql": "the same", "sql/lease_name.sql": "a file has no schemas",
-		"sql/settle_left.sql": "SQLite locks no rows",
+		"sql/settle_left.sql": "SQLite locks no rows", "sql/replay_until.sql": "the clock is the machine's",
 	},
 	oneSQLite: {
 		"tx.go": "database/sql's transactions, pgx has the like", "times.go": "times are text", "now.go": "PostgreSQL has NOW()", "json.go": "JSON is text", "sql/tables.sql": "whose file it is: a server's database is nobody's by accident",

@@ -170,7 +170,7 @@ func testMigrate(t *testing.T, e env) {
 	}
 	status := func() map[string]set {
 		all := map[string]set{}
-		for _, s := range decode[[]set](t, e.ok("", "migrate", "status", "-o", "json")) {
+		for _, s := range decode[listOf[set]](t, e.ok("", "migrate", "status", "-o", "json")).Items {
 			all[s.Set] = s
 		}
 		return all
@@ -348,20 +348,17 @@ func testEvents(t *testing.T, e env) {
 	e.ok(strings.Join(numbered(12), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
 	exec1(e, `UPDATE outbox_events SET status = 'DEAD', error_message = 'no such
 channel', error_history = '[{"error": "x"}]' WHERE CAST(payload->>'n' AS text) = '3'`)
-	type page struct {
-		Events []struct{ ID, Status, Topic, Key string }
-		Next   string
-	}
+	type page = listOf[struct{ ID, Status, Topic, Key string }]
 	var ids []string
 	after := []string{}
 	for range 3 {
 		p := decode[page](t, e.ok("", append([]string{"events", "--limit", "5", "-o", "json"}, after...)...))
-		for _, event := range p.Events {
+		for _, event := range p.Items {
 			ids = append(ids, event.ID)
 		}
-		after = []string{"--after", p.Next}
-		if len(ids) == 12 != (p.Next == "") {
-			t.Errorf("next is %q after %d events", p.Next, len(ids))
+		after = []string{"--after", p.NextCursor}
+		if len(ids) == 12 != (p.NextCursor == "") {
+			t.Errorf("next is %q after %d events", p.NextCursor, len(ids))
 		}
 	}
 	if len(ids) != 12 {
@@ -371,10 +368,10 @@ channel', error_history = '[{"error": "x"}]' WHERE CAST(payload->>'n' AS text) =
 	contains(t, table.out, "ID", "STATUS", "order.placed", "Order/k1", "NEW")
 	contains(t, table.err, "--after ")
 	contains(t, e.ok("", "events", "--status", "dead"), `"no such\nchannel"`, "Order/k3")
-	if p := decode[page](t, e.ok("", "events", "--key", "k1", "--topic", "order.placed", "-o", "json")); len(p.Events) != 2 {
-		t.Errorf("key k1 has %d events, want 2", len(p.Events))
+	if p := decode[page](t, e.ok("", "events", "--key", "k1", "--topic", "order.placed", "-o", "json")); len(p.Items) != 2 {
+		t.Errorf("key k1 has %d events, want 2", len(p.Items))
 	}
-	dead := decode[page](t, e.ok("", "events", "--status", "DEAD", "-o", "json")).Events[0].ID
+	dead := decode[page](t, e.ok("", "events", "--status", "DEAD", "-o", "json")).Items[0].ID
 	contains(t, e.ok("", "events", "show", dead), "payload", e.or(`{"n": 3}`, `{"n":3}`), "error history", "DEAD")
 	if shown := decode[map[string]any](t, e.ok("", "events", "show", dead, "-o", "json")); shown["payload"].(map[string]any)["n"] != 3.0 {
 		t.Errorf("got %v", shown)

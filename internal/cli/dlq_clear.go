@@ -16,7 +16,7 @@ import (
 // cleared is what `outbox dlq discard` and `purge` print with -o json.
 type cleared struct {
 	Letters int  `json:"letters"`
-	DryRun  bool `json:"dry_run,omitempty"`
+	DryRun  bool `json:"dryRun,omitempty"`
 }
 
 func (a *app) discardLetters(mapping *pflag.FlagSet) *cobra.Command {

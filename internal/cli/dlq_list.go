@@ -14,10 +14,10 @@ import (
 	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-// letterPage is what `outbox dlq list -o json` prints.
+// letterPage is a page of letters, and what it ends with for --after.
 type letterPage struct {
-	Letters []deadletter.Letter `json:"letters"`
-	Next    string              `json:"next,omitempty"` // for --after
+	Letters []deadletter.Letter
+	Next    string
 }
 
 func (a *app) listLetters(mapping *pflag.FlagSet) *cobra.Command {
@@ -46,8 +46,7 @@ Without --state it shows the pending ones. Several filters must all hold.`,
 				return err
 			}
 			if c.Output == "json" {
-				page.Letters = listed(page.Letters)
-				return printJSON(a.Out, page)
+				return printPage(a.Out, page.Letters, page.Next)
 			}
 			none := "no such dead letters"
 			switch filtered := len(f.given()) > 0 || filter.After != ""; {
@@ -109,7 +108,7 @@ func (a *app) showLetter(mapping *pflag.FlagSet) *cobra.Command {
 		Long: `show prints everything about the letter with this id. With the id of an event or a job it prints all letters of it: an event has one for
 each destination that it did not reach, and each time it died.`,
 		Example: `  outbox dlq show 01890a5d-ac96-774b-bcce-b302099a8057
-  outbox dlq show 01890a5d-ac96-774b-bcce-b302099a8057 -o json | jq '.[0].payload'`,
+  outbox dlq show 01890a5d-ac96-774b-bcce-b302099a8057 -o json | jq '.items[0].payload'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := uuid.Parse(args[0])
@@ -132,7 +131,7 @@ each destination that it did not reach, and each time it died.`,
 				return err
 			}
 			if c.Output == "json" {
-				return printJSON(a.Out, letters)
+				return printPage(a.Out, letters, "")
 			}
 			for i, l := range letters {
 				if i > 0 {
@@ -184,6 +183,9 @@ and discard as they are. One fingerprint may stand in several groups: --fingerpr
 				return err
 			}
 			if c.Output == "json" {
+				if stats.Groups == nil {
+					stats.Groups = []deadletter.Group{}
+				}
 				return printJSON(a.Out, stats)
 			}
 			fmt.Fprintf(a.Out, "%d pending, %d replayed, %d discarded\n", stats.Pending, stats.Replayed, stats.Discarded)
@@ -203,10 +205,10 @@ and discard as they are. One fingerprint may stand in several groups: --fingerpr
 	return cmd
 }
 
-// actionPage is what `outbox dlq audit -o json` prints.
+// actionPage is a page of the record, and what it ends with for --after.
 type actionPage struct {
-	Actions []deadletter.Action `json:"actions"`
-	Next    string              `json:"next,omitempty"` // for --after
+	Actions []deadletter.Action
+	Next    string
 }
 
 func (a *app) listActions(mapping *pflag.FlagSet) *cobra.Command {
@@ -215,8 +217,9 @@ func (a *app) listActions(mapping *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "List what operators did",
-		Long: `audit prints the record of replays, discards and purges, the newest first: when, who, what, how many letters, how they were chosen and why.
-An action on many letters has an entry for each of its transactions; those of one replay have the same run in their detail (-o json).`,
+		Long: `audit prints the record of what operators did, the newest first: when, who, what, to how many letters or events, how they were chosen and why.
+It has replays, discards and purges of letters, retries and skips of events, and the making and revoking of tokens. A replay or skip of many is
+one line, though it was several transactions.`,
 		Example: `  outbox dlq audit --since 7d
   outbox dlq audit --action discard -o json`,
 		Args: cobra.NoArgs,
@@ -236,15 +239,14 @@ An action on many letters has an entry for each of its transactions; those of on
 			}
 			var page actionPage
 			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
-				page.Actions, page.Next, err = d.Actions(cmd.Context(), f)
+				page.Actions, page.Next, err = deadletter.Actions(cmd.Context(), d, f)
 				return err
 			})
 			if err != nil {
 				return err
 			}
 			if c.Output == "json" {
-				page.Actions = listed(page.Actions)
-				return printJSON(a.Out, page)
+				return printPage(a.Out, page.Actions, page.Next)
 			}
 			var rows [][]string
 			for _, e := range page.Actions {
@@ -263,7 +265,7 @@ An action on many letters has an entry for each of its transactions; those of on
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&f.Action, "action", "", "`action` to show: replay, discard or purge")
+	cmd.Flags().StringVar(&f.Action, "action", "", "`action` to show, for instance replay, discard, purge, retry or skip")
 	cmd.Flags().StringVar(&f.Actor, "actor", "", "`who` did it")
 	cmd.Flags().StringVar(&since, "since", "", "`time` from which on: RFC 3339, or how long ago, as 90m or 7d")
 	cmd.Flags().StringVar(&until, "until", "", "`time` before which, likewise")

@@ -51,7 +51,7 @@ Letters of jobs can be replayed by the program that runs the jobs. On a terminal
 		Example: `  outbox dlq replay 01890a5d-ac96-774b-bcce-b302099a8057
   outbox dlq replay --fingerprint 3f2a9c01d4e5 --dry-run
   outbox dlq replay --table outbox_events --since 2h --rate 200 --yes
-  outbox dlq show ID -o json | jq '.[0].payload | .total = 12' > fixed.json
+  outbox dlq show ID -o json | jq '.items[0].payload | .total = 12' > fixed.json
   outbox dlq replay ID --payload fixed.json --reason 'total was a text'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := f.options(cmd.Context(), a, args)

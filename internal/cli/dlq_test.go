@@ -31,13 +31,13 @@ func redisCommand(t *testing.T, redis *testenv.Redis, command string) {
 }
 
 type dlqPage struct {
-	Letters []struct {
+	Items []struct {
 		ID, State, Key, Reason, Fingerprint string
-		OriginalID                          string `json:"original_id"`
-		LastError                           string `json:"last_error"`
+		OriginalID                          string `json:"originalId"`
+		LastError                           string `json:"lastError"`
 		Attempts                            int
 	}
-	Next string
+	NextCursor string
 }
 
 // The whole story: a channel is refused, its events die, somebody looks, removes the cause, mends one payload, replays, and all arrive once under their ids.
@@ -64,14 +64,14 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	}
 
 	page := decode[dlqPage](t, e.ok("", "dlq", "list", "--table", "outbox_events", "--error", "CHANNEL", "-o", "json"))
-	if len(page.Letters) != 5 || page.Letters[4].OriginalID != ids[0] || page.Letters[0].Attempts != 2 || page.Letters[0].Reason != "DeliveryFailed" || page.Letters[0].Key != "42" {
+	if len(page.Items) != 5 || page.Items[4].OriginalID != ids[0] || page.Items[0].Attempts != 2 || page.Items[0].Reason != "DeliveryFailed" || page.Items[0].Key != "42" {
 		t.Fatalf("listed %+v", page)
 	}
 	letter := func(event string) string {
 		return query[string](e, `SELECT CAST(id AS text) FROM job_dlq WHERE original_job_id = $1`, event)
 	}
-	contains(t, e.ok("", "dlq", "list", "--key", "42", "--since", "1h"), "DIED", "pending", "shop.orders", "DeliveryFailed", page.Letters[0].ID)
-	contains(t, e.ok("", "dlq", "stats"), "5 pending, 0 replayed, 0 discarded", page.Letters[0].Fingerprint)
+	contains(t, e.ok("", "dlq", "list", "--key", "42", "--since", "1h"), "DIED", "pending", "shop.orders", "DeliveryFailed", page.Items[0].ID)
+	contains(t, e.ok("", "dlq", "stats"), "5 pending, 0 replayed, 0 discarded", page.Items[0].Fingerprint)
 	contains(t, e.ok("", "dlq", "show", ids[0]), "event id", ids[0], `{"n": 0}`, "error history", letter(ids[0]))
 	contains(t, e.ok("", "dlq", "replay", letter(ids[3]), "--dry-run"), "1 letter would be replayed", "an earlier letter of the key is not among these: 42", "same event id")
 	preview := decode[struct {
@@ -92,7 +92,7 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	}
 	e.ok("", "dlq", "discard", letter(ids[4]), "--reason", "test data", "--actor", "me")
 	e.ok("", "dlq", "replay", letter(ids[0]), "--payload", fixed, "--yes", "--actor", "me", "--reason", "n was a number")
-	r := e.run("", "dlq", "replay", "--fingerprint", page.Letters[0].Fingerprint, "--rate", "20", "-y")
+	r := e.run("", "dlq", "replay", "--fingerprint", page.Items[0].Fingerprint, "--rate", "20", "-y")
 	if r.code != 0 {
 		t.Fatalf("replay: %s%s", r.out, r.err)
 	}
@@ -115,9 +115,9 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	contains(t, tail.out.String(), `"n":"zero"`)
 
 	audit := e.ok("", "dlq", "audit")
-	contains(t, audit, "discard", "test data", "n was a number", "me", page.Letters[0].Fingerprint, "@")
-	actions := decode[struct{ Actions []struct{ Action string } }](t, e.ok("", "dlq", "audit", "--action", "discard", "-o", "json"))
-	if len(actions.Actions) != 1 {
+	contains(t, audit, "discard", "test data", "n was a number", "me", page.Items[0].Fingerprint, "@")
+	actions := decode[listOf[struct{ Action string }]](t, e.ok("", "dlq", "audit", "--action", "discard", "-o", "json"))
+	if len(actions.Items) != 1 {
 		t.Errorf("got %+v", actions)
 	}
 	contains(t, e.ok("", "dlq", "list", "--state", "discarded"), letter(ids[4]))
@@ -158,12 +158,12 @@ func testDeadLetterPagesAndSkips(t *testing.T, e env) {
 	seen, after := map[string]bool{}, []string{}
 	for range 3 {
 		p := decode[dlqPage](t, e.ok("", append([]string{"dlq", "list", "--limit", "5", "-o", "json"}, after...)...))
-		for _, l := range p.Letters {
+		for _, l := range p.Items {
 			seen[l.ID] = true
 		}
-		after = []string{"--after", p.Next}
-		if len(seen) == 12 != (p.Next == "") {
-			t.Errorf("next is %q after %d letters", p.Next, len(seen))
+		after = []string{"--after", p.NextCursor}
+		if len(seen) == 12 != (p.NextCursor == "") {
+			t.Errorf("next is %q after %d letters", p.NextCursor, len(seen))
 		}
 	}
 	if len(seen) != 12 {
@@ -277,6 +277,31 @@ func TestDeadLetterUsage(t *testing.T) {
 		contains(t, e.ok("", "dlq", command, "--help"), "Examples:", "Usage:", "outbox dlq "+command)
 	}
 	contains(t, e.ok("", "dlq", "--help"), "Available Commands", "outbox_operator")
+}
+
+// Every list is one shape for programs, an empty one too. An id that names nothing is a failure, a filter that matches nothing is not.
+func TestListsAreOneShape(t *testing.T) { onStores(t, testListsAreOneShape) }
+
+func testListsAreOneShape(t *testing.T, e env) {
+	const empty = "{\n  \"items\": [],\n  \"nextCursor\": null\n}\n"
+	for _, command := range []string{"events", "events --key none", "dlq list", "dlq list --fingerprint none", "dlq audit", "token list", "pauses"} {
+		if got := e.ok("", append(strings.Fields(command), "-o", "json")...); got != empty {
+			t.Errorf("outbox %s prints %s", command, got)
+		}
+	}
+	contains(t, e.ok("", "dlq", "stats", "-o", "json"), `"groups": []`)
+	contains(t, e.ok("", "migrate", "status", "-o", "json"), `"items": [`, `"nextCursor": null`)
+	const nothing = "01890a5d-ac96-774b-bcce-b302099a8057"
+	for command, code := range map[string]int{
+		"events show " + nothing: 1, "events retry " + nothing: 1, "events skip " + nothing: 1, "dlq show " + nothing: 1,
+		"dlq replay --yes " + nothing: 1, "dlq discard --reason r " + nothing: 1, "token revoke aaaaaaaaaaaa": 1,
+		"events retry --key none": 0, "events skip --key none": 0, "replay --since 1h --key none": 0,
+		"dlq replay --yes --fingerprint none": 0, "dlq discard --reason r --fingerprint none": 0, "events --key none": 0,
+	} {
+		if r := e.run("", strings.Fields(command)...); r.code != code || r.out+r.err == "" {
+			t.Errorf("outbox %s: exit code %d, want %d, and a word about it:\n%s%s", command, r.code, code, r.out, r.err)
+		}
+	}
 }
 
 // An empty list says whether it is empty because of a filter.

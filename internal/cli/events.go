@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,11 +16,10 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// eventPage is what `outbox events -o json` prints.
+// eventPage is a page of events, and what it ends with for --after.
 type eventPage struct {
-	Table  string            `json:"table"`
-	Events []tables.EventRow `json:"events"`
-	Next   string            `json:"next,omitempty"` // for --after
+	Events []tables.EventRow
+	Next   string
 }
 
 func (a *app) events() *cobra.Command {
@@ -34,7 +34,10 @@ positions, as crawl_outbox, else by event id. There, ids that are no UUIDv7 tell
 Where there are more, it prints how to see the next page. outbox events show ID prints one with its payload and every error it met.
 
 The states are the table's own: NEW, FAILED (will be retried), SENT and DEAD in outbox_events; pending, published and
-failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, whose dead events are in job_dlq.`,
+failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, whose dead events are in job_dlq.
+
+NEXT TRY says when an event that failed is tried again. An event behind it in its key waits until then: it has the same time, and WAITS
+BEHIND names the one that is retried. It is "paused" where an operator has paused the topic or the table (outbox pauses). outbox events retry tries it now, outbox events show ID says why it failed.`,
 		Example: `  outbox events
   outbox events --status FAILED,DEAD --tenant acme
   outbox events --table crawl_outbox --key 6fa7… --limit 10 -o json`,
@@ -47,17 +50,18 @@ failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, who
 			if err != nil {
 				return err
 			}
-			page := eventPage{Table: table}
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, b tables.Browser) (err error) {
-				page.Events, page.Next, err = b.List(ctx, filter)
-				return err
+			var page eventPage
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, db wire.Database, b tables.Browser) (err error) {
+				if page.Events, page.Next, err = b.List(ctx, filter); err != nil {
+					return err
+				}
+				return markPaused(ctx, c, db, table, page.Events)
 			})
 			if err != nil {
 				return err
 			}
 			if c.Output == "json" {
-				page.Events = listed(page.Events)
-				return printJSON(a.Out, page)
+				return printPage(a.Out, page.Events, page.Next)
 			}
 			none := "no such events in " + table
 			if !slices.ContainsFunc([]string{"status", "key", "topic", "tenant", "after"}, cmd.Flags().Changed) {
@@ -74,12 +78,12 @@ failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, who
 	cmd.Flags().StringVar(&filter.Topic, "topic", "", "`topic` to show")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "`events` a page")
 	cmd.Flags().StringVar(&filter.After, "after", "", "`place` where the previous page ended, as it was printed under it")
-	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping), a.retryEvents(&table, &filter.Tenant, mapping))
+	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping), a.retryEvents(&table, &filter.Tenant, mapping), a.skipEvents(&table, &filter.Tenant, mapping))
 	return cmd
 }
 
 // browse opens a table for people and runs fn.
-func browse(ctx context.Context, c config.Config, name string, fn func(context.Context, tables.Browser) error) error {
+func browse(ctx context.Context, c config.Config, name string, fn func(context.Context, wire.Database, tables.Browser) error) error {
 	table, err := c.Find(name)
 	if err != nil {
 		return err
@@ -93,7 +97,7 @@ func browse(ctx context.Context, c config.Config, name string, fn func(context.C
 	if err != nil {
 		return err
 	}
-	err = fn(ctx, b)
+	err = fn(ctx, db, b)
 	switch {
 	case errors.Is(err, tables.ErrRowsHidden):
 		return usagef("%w: name it with --tenant", err)
@@ -111,9 +115,10 @@ func (a *app) printEvents(page eventPage, none string) error {
 		if e.AggregateType != nil && e.Key != nil {
 			key = *e.AggregateType + "/" + key
 		}
-		rows = append(rows, []string{e.ID.String(), e.Status, e.Topic, key, value(e.Tenant), moment(e.WrittenAt), fmt.Sprint(e.Attempts), cut(value(e.LastError), 60)})
+		rows = append(rows, []string{e.ID.String(), e.Status, e.Topic, key, value(e.Tenant), moment(e.WrittenAt), fmt.Sprint(e.Attempts), soonest(e),
+			value(e.WaitsBehind), cut(value(e.LastError), 60)})
 	}
-	if err := printTable(a.Out, []string{"ID", "STATUS", "TOPIC", "KEY", "TENANT", "WRITTEN", "FAILURES", "LAST ERROR"}, rows); err != nil {
+	if err := printTable(a.Out, []string{"ID", "STATUS", "TOPIC", "KEY", "TENANT", "WRITTEN", "FAILURES", "NEXT TRY", "WAITS BEHIND", "LAST ERROR"}, rows); err != nil {
 		return err
 	}
 	switch {
@@ -140,8 +145,13 @@ is the faster way, since event ids have no index there.`,
 				return err
 			}
 			var event tables.EventDetail
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b tables.Browser) (err error) {
-				event, err = b.Show(ctx, args[0], *tenant)
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, db wire.Database, b tables.Browser) (err error) {
+				if event, err = b.Show(ctx, args[0], *tenant); err != nil {
+					return err
+				}
+				row := []tables.EventRow{event.EventRow}
+				err = markPaused(ctx, c, db, *table, row)
+				event.Paused = row[0].Paused
 				return err
 			})
 			if errors.Is(err, tables.ErrNoEvent) {
@@ -164,8 +174,51 @@ func (a *app) printEvent(e tables.EventDetail) error {
 		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)}, {"source", value(e.Source)},
 		{"schema", strings.TrimSpace(value(e.SchemaID) + " " + value(e.SchemaVersion))}, {"sequence", value(e.Sequence)},
 		{"occurred", moment(e.OccurredAt)}, {"written", moment(e.WrittenAt)}, {"delivered", moment(e.DeliveredAt)},
-		{"failures", fmt.Sprint(e.Attempts)}, {"next retry", moment(e.NextRetryAt)}, {"last error", value(e.LastError)},
+		{"failures", fmt.Sprint(e.Attempts)}, {"next try", nextTry(e.EventRow)}, {"waits behind", waits(e.EventRow)}, {"paused", paused(e.EventRow)}, {"last error", value(e.LastError)},
 		{"destinations", string(e.Destinations)}, {"delivered to", string(e.DeliveredTo)}}, history(e.ErrorHistory), []detail{
 		{"replays", fmt.Sprint(e.Generation)}, {"lane", fmt.Sprint(e.Lane)}, {"metadata", string(e.Metadata)}, {"payload", string(e.Payload)},
 	}))
+}
+
+// nextTry is when the event itself is tried.
+func nextTry(e tables.EventRow) string {
+	if e.NextRetryAt == nil || e.WaitsBehind != nil {
+		return ""
+	}
+	return moment(e.NextRetryAt) + " (" + upcoming(e.NextRetryAt) + ")"
+}
+
+func waits(e tables.EventRow) string {
+	if e.WaitsBehind == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s, next try at %s (%s)", e.WaitsBehind, moment(e.NextRetryAt), upcoming(e.NextRetryAt))
+}
+
+// soonest is when the event or what it waits behind is tried, for a list.
+func soonest(e tables.EventRow) string {
+	if e.Paused {
+		return "paused"
+	}
+	return upcoming(e.NextRetryAt)
+}
+
+func paused(e tables.EventRow) string {
+	if !e.Paused {
+		return ""
+	}
+	return "by an operator: see outbox pauses"
+}
+
+// upcoming says how far away a time is, by this machine's clock.
+func upcoming(at *time.Time) string {
+	if at == nil {
+		return ""
+	}
+	left := time.Until(*at)
+	if left <= 0 {
+		return "now"
+	}
+	s := left.Seconds()
+	return "in " + seconds(&s)
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 func (a *app) retryEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	var by operatorFlags
-	var waiting tables.Waiting
+	var f eventFlags
 	cmd := &cobra.Command{
 		Use:   "retry (ID... | --key KEY | --topic TOPIC | --tenant TENANT | --all)",
 		Short: "Try events now that wait for their next attempt",
@@ -25,28 +26,16 @@ of them. It is recorded (outbox dlq audit). A dead event is not waiting: outbox 
   outbox events retry --topic invoice.created --reason 'the channel is allowed now'
   outbox events retry 01890a5d-ac96-774b-bcce-b302099a8057`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			waiting.Tenant = *tenant
-			for _, arg := range args {
-				id, err := uuid.Parse(arg)
-				if err != nil {
-					return usagef("%q is no event's id, which is a UUID as outbox events prints it", arg)
-				}
-				waiting.IDs = append(waiting.IDs, id)
-			}
-			chosen := waiting
-			chosen.All = false
-			switch {
-			case waiting.None():
-				return usagef("say which events: ids, --key, --topic, --tenant, or --all")
-			case waiting.All && !chosen.None():
-				return usagef("--all contradicts what else chooses events: use one of them")
+			waiting, err := f.selection(args, *tenant)
+			if err != nil {
+				return err
 			}
 			c, err := a.settings(config.Database, mapping)
 			if err != nil {
 				return err
 			}
 			n, operator := 0, by.operator()
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, b tables.Browser) (err error) {
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
 				n, err = b.RetryNow(ctx, waiting, operator.Actor, operator.Reason)
 				return err
 			})
@@ -63,9 +52,38 @@ of them. It is recorded (outbox dlq audit). A dead event is not waiting: outbox 
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&waiting.Key, "key", "", "`key` whose events to try: the aggregate's or the run's id")
-	cmd.Flags().StringVar(&waiting.Topic, "topic", "", "`topic` whose events to try")
-	cmd.Flags().BoolVar(&waiting.All, "all", false, "try every event that waits")
+	f.addTo(cmd.Flags(), "try")
 	by.addTo(cmd.Flags(), "")
 	return cmd
+}
+
+// eventFlags choose the undelivered events that something is done with.
+type eventFlags struct{ tables.Selection }
+
+func (f *eventFlags) addTo(flags *pflag.FlagSet, verb string) {
+	flags.StringVar(&f.Key, "key", "", "`key` whose events to "+verb+": the aggregate's or the run's id")
+	flags.StringVar(&f.Topic, "topic", "", "`topic` whose events to "+verb)
+	flags.BoolVar(&f.All, "all", false, verb+" every one")
+}
+
+// selection refuses a command line that names no events: it could mean all of them.
+func (f *eventFlags) selection(args []string, tenant string) (tables.Selection, error) {
+	s := f.Selection
+	s.Tenant = tenant
+	for _, arg := range args {
+		id, err := uuid.Parse(arg)
+		if err != nil {
+			return s, usagef("%q is no event's id, which is a UUID as outbox events prints it", arg)
+		}
+		s.IDs = append(s.IDs, id)
+	}
+	chosen := s
+	chosen.All = false
+	switch {
+	case s.None():
+		return s, usagef("say which events: ids, --key, --topic, --tenant, or --all")
+	case s.All && !chosen.None():
+		return s, usagef("--all contradicts what else chooses events: use one of them")
+	}
+	return s, nil
 }

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -39,4 +40,42 @@ func testEventsRetry(t *testing.T, e env) {
 		}
 	}
 	contains(t, e.ok("", "dlq", "audit", "--action", "retry", "-o", "json"), `"allowed"`, "outbox_events", first)
+}
+
+func TestEventsSayWhatTheyWaitBehind(t *testing.T) { onStores(t, testEventsBehind) }
+
+func testEventsBehind(t *testing.T, e env) {
+	for n, key := range []string{"7", "7", "7", "8"} {
+		e.ok(fmt.Sprint(n), "write", "--topic", "t", "--source", "shop", "--key", key)
+	}
+	const first = "(SELECT min(position) FROM outbox_events)"
+	exec1(e, "UPDATE outbox_events SET status = 'FAILED', retry_count = 1, next_retry_at = '2999-01-01T00:00:00.000000Z' WHERE position = "+first)
+	head := query[string](e, "SELECT CAST(id AS text) FROM outbox_events WHERE position = "+first)
+	type row struct{ ID, WaitsBehind, NextRetryAt string }
+	listed := decode[listOf[row]](t, e.ok("", "events", "-o", "json")).Items
+	if len(listed) != 4 {
+		t.Fatalf("got %v", listed)
+	}
+	behind := 0
+	for _, r := range listed {
+		shown := e.ok("", "events", "show", r.ID)
+		switch {
+		case r.WaitsBehind == head && strings.HasPrefix(r.NextRetryAt, "2999-01-01T00:00:00"):
+			behind++
+			contains(t, shown, "waits behind    "+head+", next try at 2999-01-01T00:00:00.000Z (in ")
+		case r.ID == head:
+			contains(t, shown, "next try        2999-01-01T00:00:00.000Z (in ")
+			fallthrough
+		default:
+			if r.WaitsBehind != "" || strings.Contains(shown, "waits behind") {
+				t.Errorf("%+v waits behind something:\n%s", r, shown)
+			}
+		}
+	}
+	if behind != 2 {
+		t.Errorf("%d events wait behind %s, want 2: %v", behind, head, listed)
+	}
+	contains(t, e.ok("", "events"), "NEXT TRY", "WAITS BEHIND", "in ")
+	contains(t, e.ok("", "lanes"), "RETRYING  HELD", "2 of 1 key")
+	contains(t, e.ok("", "lanes", "-o", "json"), `"retrying": 1`, `"heldKeys": 1`, `"held": 2`)
 }

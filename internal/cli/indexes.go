@@ -51,7 +51,7 @@ interrupted, and run again.`,
 				return err
 			}
 			if c.Output == "json" {
-				return printJSON(a.Out, map[string]any{"indexes": indexes})
+				return printPage(a.Out, indexes, "")
 			}
 			rows := make([][]string, 0, len(indexes))
 			for _, x := range indexes {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -27,14 +28,16 @@ one. A relay holds a lease on some lanes and delivers only those; that is what k
 renewed all the time. When its relay dies it lapses, after --lease-ttl (10 s), and another relay takes the lane over. The epoch counts the
 owners: whatever a former one still wants to write is refused.
 
-LEASE is how long the first of the lanes is still reserved, by the database's clock. BACKLOG counts undelivered events, those that wait
-for a retry too, OLDEST is the age of the first. Above 100,000 undelivered events only the oldest 100,000 are counted.
+LEASE is how long the first of the lanes is still reserved, by the database's clock. BACKLOG counts undelivered events, OLDEST is the age
+of the first. Of them RETRYING failed and wait for their next try, and HELD wait behind those: so many events of so many keys. Above
+100,000 undelivered events only the oldest 100,000 are counted.
 
 Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a few seconds. Otherwise:
   no relay     nobody serves these lanes: start outbox relay, or see its log and /readyz. For a second or so it is normal.
   lapsed       the relay died or lost the database. Another one takes the lanes over within a second; if none does, none runs.
   LANES other than SHARE for longer than the lease: a relay that joined or left has not been seen by the others.
-  one lane far behind the others: outbox events --status FAILED lists what is retried; what is behind it in its key waits.
+  HELD         outbox events --status FAILED lists what is retried, and when; outbox events retry tries it now.
+  paused       an operator has paused the table or topics of it: these events are in BACKLOG and wait (outbox pauses).
   suspect      relays died while they served this lane. Its events are tried in small batches until the one that kills is found;
                that becomes a dead letter.
 
@@ -49,7 +52,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 				return err
 			}
 			var report tables.LaneReport
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, b tables.Browser) (err error) {
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
 				report, err = b.Lanes(ctx, countedForLanes)
 				return err
 			})
@@ -70,23 +73,27 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 
 func (a *app) printLanes(r tables.LaneReport, all bool) error {
 	if !all {
-		if err := printTable(a.Out, []string{"RELAY", "ID", "LANES", "SHARE", "WHICH", "LEASE", "BACKLOG", "OLDEST"}, groups(r)); err != nil {
+		if err := printTable(a.Out, []string{"RELAY", "ID", "LANES", "SHARE", "WHICH", "LEASE", "BACKLOG", "OLDEST", "RETRYING", "HELD"}, groups(r)); err != nil {
 			return err
 		}
 	}
 	var rows [][]string
 	for _, l := range r.Lanes {
 		if all || l.Suspect {
-			rows = append(rows, []string{fmt.Sprint(l.Lane), l.State, owner(l), fmt.Sprint(l.Epoch), lease(l.ExpiresIn), backlog(r, l.Backlog), seconds(l.Oldest), suspicion(l)})
+			rows = append(rows, []string{fmt.Sprint(l.Lane), l.State, owner(l), fmt.Sprint(l.Epoch), lease(l.ExpiresIn), backlog(r, l.Backlog), seconds(l.Oldest),
+				some(l.Retrying), held(l.Held, l.HeldKeys), suspicion(l)})
 		}
 	}
 	if len(rows) > 0 {
 		if !all {
 			fmt.Fprintln(a.Out)
 		}
-		if err := printTable(a.Out, []string{"LANE", "STATE", "RELAY", "EPOCH", "LEASE", "BACKLOG", "OLDEST", "SUSPECT"}, rows); err != nil {
+		if err := printTable(a.Out, []string{"LANE", "STATE", "RELAY", "EPOCH", "LEASE", "BACKLOG", "OLDEST", "RETRYING", "HELD", "SUSPECT"}, rows); err != nil {
 			return err
 		}
+	}
+	for _, p := range r.Pauses {
+		fmt.Fprintf(a.Err, "paused since %s by %s: %s (%s)\n", moment(&p.At), p.Actor, oneLine(whatPaused(p)), oneLine(p.Reason))
 	}
 	switch {
 	case r.Hidden:
@@ -99,10 +106,10 @@ func (a *app) printLanes(r tables.LaneReport, all bool) error {
 
 // group is what the lanes of one owner in one state have together.
 type group struct {
-	key, name, id, share string
-	lanes                []int
-	expires, oldest      *float64
-	backlog              int
+	key, name, id, share              string
+	lanes                             []int
+	expires, oldest                   *float64
+	backlog, retrying, heldKeys, held int
 }
 
 // groups sums the lanes up: a line for each relay, one for what each that is gone has left behind, one for what nobody holds, one for all.
@@ -132,7 +139,8 @@ func groups(r tables.LaneReport) (rows [][]string) {
 	}
 	total.expires = nil
 	for _, g := range append(found, total) {
-		rows = append(rows, []string{g.name, g.id, fmt.Sprint(len(g.lanes)), g.share, cut(ranges(g.lanes), 24), lease(g.expires), backlog(r, g.backlog), seconds(g.oldest)})
+		rows = append(rows, []string{g.name, g.id, fmt.Sprint(len(g.lanes)), g.share, cut(ranges(g.lanes), 24), lease(g.expires), backlog(r, g.backlog), seconds(g.oldest),
+			some(g.retrying), held(g.held, g.heldKeys)})
 	}
 	return rows
 }
@@ -140,6 +148,9 @@ func groups(r tables.LaneReport) (rows [][]string) {
 func (g *group) add(l tables.LaneView) {
 	g.lanes = append(g.lanes, l.Lane)
 	g.backlog += l.Backlog
+	g.retrying += l.Retrying
+	g.heldKeys += l.HeldKeys
+	g.held += l.Held
 	if l.Oldest != nil && (g.oldest == nil || *l.Oldest > *g.oldest) {
 		g.oldest = l.Oldest
 	}
@@ -174,6 +185,21 @@ func backlog(r tables.LaneReport, n int) string {
 		return "?"
 	}
 	return fmt.Sprint(n)
+}
+
+// some is a number that is mostly 0, which is left out.
+func some(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+func held(events, keys int) string {
+	if events == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %s", events, counted(keys, "key"))
 }
 
 // seconds prints a time as people say it: 0.3 s, 2m5s.

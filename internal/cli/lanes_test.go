@@ -22,7 +22,7 @@ type laneReport struct {
 		Owner   string
 		Epoch   int64
 		Backlog int
-		Oldest  *float64 `json:"oldest_seconds"`
+		Oldest  *float64 `json:"oldestSeconds"`
 	}
 	Counted int
 }

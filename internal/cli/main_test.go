@@ -101,6 +101,12 @@ func (e env) ok(stdin string, args ...string) string {
 	return r.out
 }
 
+// listOf is what every list prints with -o json.
+type listOf[T any] struct {
+	Items      []T
+	NextCursor string
+}
+
 // process is a command that runs beside the test.
 type process struct {
 	t          *testing.T

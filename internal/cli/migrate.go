@@ -163,7 +163,7 @@ has applied (outbox migrate export) is found by the tables, columns and indexes 
 				return err
 			}
 			if c.Output == "json" {
-				return printJSON(a.Out, all)
+				return printPage(a.Out, all, "")
 			}
 			var rows [][]string
 			for _, s := range all {

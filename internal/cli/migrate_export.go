@@ -51,7 +51,7 @@ nothing to do. outbox migrate up --take-over is the way back.`,
   atlas migrate apply --dir file://migrations --url "$DATABASE_URL"
 
   # the names of the files that are new
-  outbox migrate export --format goose --dir migrations -o json | jq -r '.[] | select(.written) | .file'`,
+  outbox migrate export --format goose --dir migrations -o json | jq -r '.items[] | select(.written) | .file'`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			known := strings.Join(formatNames(), ", ")
@@ -80,7 +80,7 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 			case err != nil:
 				return err
 			case c.Output == "json":
-				return printJSON(a.Out, files)
+				return printPage(a.Out, files, "")
 			}
 			var rows [][]string
 			for _, f := range files {

@@ -22,12 +22,22 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// listed is rows for programs: no rows are [] and not null, whatever a store calls them.
-func listed[T any](rows []T) []T {
+// page is what every list prints with -o json, and what the API answers with.
+type page[T any] struct {
+	Items      []T     `json:"items"`
+	NextCursor *string `json:"nextCursor"` // for --after; null after the last page
+}
+
+// printPage writes a page for programs: no rows are [] and not null, whatever a store calls them.
+func printPage[T any](w io.Writer, rows []T, next string) error {
+	p := page[T]{Items: rows}
 	if rows == nil {
-		return []T{}
+		p.Items = []T{}
 	}
-	return rows
+	if next != "" {
+		p.NextCursor = &next
+	}
+	return printJSON(w, p)
 }
 
 // printLine writes v as one line of JSON.

@@ -123,7 +123,7 @@ func (p purge) chosen(c config.Config) (purging []wire.Purging, err error) {
 
 func (a *app) printPurge(output string, reports []retention.Report) error {
 	if output == "json" {
-		return printJSON(a.Out, listed(reports))
+		return printPage(a.Out, reports, "")
 	}
 	var rows [][]string
 	for _, r := range reports {

@@ -64,7 +64,7 @@ func testPurge(t *testing.T, e env) {
 		if dry {
 			args, left = append(args, "--dry-run"), "4 2 2 3 0"
 		}
-		reports := decode[[]retention.Report](t, e.ok("", args...))
+		reports := decode[listOf[retention.Report]](t, e.ok("", args...)).Items
 		if got := strings.Join(all(reports), ", "); got != want || reports[0].DryRun != dry {
 			t.Errorf("got %s, want %s", got, want)
 		}

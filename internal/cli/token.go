@@ -114,11 +114,6 @@ It expires after 90 days where --expires does not say otherwise: make its succes
 	return cmd
 }
 
-// tokenPage is what `outbox token list -o json` prints.
-type tokenPage struct {
-	Tokens []token.Token `json:"tokens"`
-}
-
 func (a *app) listTokens() *cobra.Command {
 	var tenant string
 	cmd := &cobra.Command{
@@ -126,7 +121,7 @@ func (a *app) listTokens() *cobra.Command {
 		Short: "List tokens, without their secrets",
 		Long:  `list prints all tokens, the newest first, also those that have expired or were revoked.`,
 		Example: `  outbox token list --tenant shop
-  outbox token list -o json | jq -r '.tokens[] | select(.revokedAt == null) | .id'`,
+  outbox token list -o json | jq -r '.items[] | select(.revokedAt == null) | .id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("tenant") && tenant == "" {
@@ -138,7 +133,7 @@ func (a *app) listTokens() *cobra.Command {
 					return err
 				}
 				if c.Output == "json" {
-					return printJSON(a.Out, tokenPage{listed(tokens)})
+					return printPage(a.Out, tokens, "")
 				}
 				var rows [][]string
 				for _, t := range tokens {

@@ -45,16 +45,16 @@ func testTokens(t *testing.T, e env) {
 	if strings.Contains(table+e.ok("", "token", "list", "-o", "json"), text[strings.LastIndex(text, "_")+1:]) {
 		t.Error("list shows a secret")
 	}
-	type page struct{ Tokens []token.Token }
-	if p := decode[page](t, e.ok("", "token", "list", "--tenant", "shop", "-o", "json")); len(p.Tokens) != 1 || p.Tokens[0].ID != id || p.Tokens[0].RevokedAt != nil {
+	type page = listOf[token.Token]
+	if p := decode[page](t, e.ok("", "token", "list", "--tenant", "shop", "-o", "json")); len(p.Items) != 1 || p.Items[0].ID != id || p.Items[0].RevokedAt != nil {
 		t.Errorf("got %+v", p)
 	}
-	if p := e.ok("", "token", "list", "--tenant", "nobody", "-o", "json"); !strings.Contains(p, `"tokens": []`) {
+	if p := e.ok("", "token", "list", "--tenant", "nobody", "-o", "json"); !strings.Contains(p, `"items": []`) {
 		t.Errorf("got %s", p)
 	}
 
 	e.ok("", "token", "revoke", id)
-	if p := decode[page](t, e.ok("", "token", "list", "--tenant", "shop", "-o", "json")); p.Tokens[0].RevokedAt == nil {
+	if p := decode[page](t, e.ok("", "token", "list", "--tenant", "shop", "-o", "json")); p.Items[0].RevokedAt == nil {
 		t.Errorf("got %+v", p)
 	}
 	for line, want := range map[string]struct {

@@ -171,19 +171,19 @@ func (d *developing) deadLetter() {
 		d.t.Fatal(err)
 	}
 	var page struct {
-		Letters []map[string]any
+		Items []map[string]any
 	}
 	list := func(args ...string) []map[string]any {
-		page.Letters = nil
+		page.Items = nil
 		text := d.command("", append([]string{"dlq", "list", "-o", "json"}, args...)...)
 		if err := json.Unmarshal([]byte(text), &page); err != nil {
 			d.t.Fatal(err)
 		}
-		return page.Letters
+		return page.Items
 	}
 	eventually(d.t, "the event is a dead letter", func() bool { return len(list()) > 0 })
 	d.observe("dead letters", list())
-	id := fmt.Sprint(page.Letters[0]["id"])
+	id := fmt.Sprint(page.Items[0]["id"])
 	d.observe("replay --dry-run", d.command("", "dlq", "replay", id, "--dry-run"))
 	d.observe("replay --dry-run -o json", d.command("", "dlq", "replay", id, "--dry-run", "-o", "json"))
 	d.observe("discard", d.command("", "dlq", "discard", id, "--reason", "a test", "--actor", "me"))

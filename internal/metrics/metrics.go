@@ -27,7 +27,7 @@ type Metrics struct {
 
 	published, duplicates, retried, dead, lost, batches, unavailable *prometheus.CounterVec
 	claim, publish, settle, latency                                  *prometheus.HistogramVec
-	lanes, backlog, oldest                                           *prometheus.GaugeVec
+	lanes, backlog, oldest, paused                                   *prometheus.GaugeVec
 	retention                                                        retentionMetrics
 }
 
@@ -63,6 +63,7 @@ func New() *Metrics {
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
 
 	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.")
+	gauge(&m.paused, "paused", "1 while an operator has paused the table or topics of it, else 0.")
 	gauge(&m.backlog, "backlog_events", fmt.Sprintf("Undelivered events in the table; counting stops at %d.", BacklogLimit))
 	gauge(&m.oldest, "oldest_undelivered_seconds", "Age of the oldest undelivered event, 0 without one.")
 	m.retention = newRetentionMetrics(m.Registry)
@@ -124,6 +125,15 @@ func (t *Table) ObserveBatch(b outbox.BatchReport) {
 
 // SetLanes sets the number of lanes held.
 func (t *Table) SetLanes(n int) { t.metrics.lanes.WithLabelValues(t.name).Set(float64(n)) }
+
+// SetPaused sets whether an operator has paused something of the table.
+func (t *Table) SetPaused(paused bool) {
+	n := 0.0
+	if paused {
+		n = 1
+	}
+	t.metrics.paused.WithLabelValues(t.name).Set(n)
+}
 
 // SetBacklog sets the count and the greatest age of undelivered events.
 func (t *Table) SetBacklog(count int, oldest time.Duration) {

@@ -61,6 +61,8 @@ type ForPeople interface {
 	Browser(ctx context.Context, layout tables.Layout) (tables.Browser, error)
 	// Letters opens the dead letters. Those of these tables, where they exist, can be put back.
 	Letters(ctx context.Context, layouts []tables.Layout) (deadletter.Store, error)
+	// Pauses opens what operators have paused.
+	Pauses(ctx context.Context) (tables.Pauses, error)
 	// Writing opens a table with the columns of outbox_events to be written.
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
 }

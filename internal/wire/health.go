@@ -78,6 +78,9 @@ type TableReport struct {
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 	Lanes  int    `json:"lanes"` // 0: standing by for the relay that holds them
+	// Paused says that an operator has paused the table, PausedTopics which topics. It is ready all the same.
+	Paused       bool     `json:"paused,omitempty"`
+	PausedTopics []string `json:"pausedTopics,omitempty"`
 }
 
 // untold stands for a reason, in which an address of the network or the name of a role may be.
@@ -180,7 +183,9 @@ func (h *Health) countLanes() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range h.tables {
-		t.metrics.SetLanes(t.relay.Health().Lanes)
+		state := t.relay.Health()
+		t.metrics.SetLanes(state.Lanes)
+		t.metrics.SetPaused(state.Paused || len(state.Topics) > 0)
 	}
 }
 
@@ -221,7 +226,7 @@ func (h *Health) Report(now time.Time) Report {
 		if ready && t.backlogErr != nil {
 			ready, reason = false, t.backlogErr.Error()
 		}
-		r.Tables[t.name] = TableReport{Ready: ready, Reason: reason, Lanes: state.Lanes}
+		r.Tables[t.name] = TableReport{Ready: ready, Reason: reason, Lanes: state.Lanes, Paused: state.Paused, PausedTopics: state.Topics}
 		if !ready {
 			behind = fmt.Sprintf("%s: %s", t.name, reason)
 		}

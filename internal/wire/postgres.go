@@ -100,6 +100,10 @@ func (d postgresDatabase) Letters(ctx context.Context, layouts []tables.Layout) 
 	return postgres.OpenDeadLetters(ctx, d.Pool, postgres.DeadLettersConfig{Layouts: layouts})
 }
 
+func (d postgresDatabase) Pauses(ctx context.Context) (tables.Pauses, error) {
+	return postgres.OpenPauses(ctx, d.Pool)
+}
+
 func (d postgresDatabase) Notifier(table string) (Notifier, error) {
 	return postgres.NewNotifier(d.Pool, table, 0)
 }

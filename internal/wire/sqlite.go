@@ -103,6 +103,10 @@ func (d *sqliteDatabase) Letters(ctx context.Context, layouts []tables.Layout) (
 	return sqlite.OpenDeadLetters(ctx, d.db, sqlite.DeadLettersConfig{Layouts: layouts})
 }
 
+func (d *sqliteDatabase) Pauses(ctx context.Context) (tables.Pauses, error) {
+	return sqlite.OpenPauses(ctx, d.db)
+}
+
 // Notifier returns one that does nothing: who listens sees every commit by itself.
 func (d *sqliteDatabase) Notifier(string) (Notifier, error) { return silent{}, nil }
 

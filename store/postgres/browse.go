@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -15,11 +17,11 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// Browser reads the rows of an outbox table for people. It changes nothing. It is safe for concurrent use.
+// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. It is safe for concurrent use.
 type Browser struct {
 	pool       *pgxpool.Pool
 	layout     tables.Layout
-	sql        struct{ list, showID, showPosition, tenant, known, retry string }
+	sql        struct{ list, showID, showPosition, tenant, known, retry, behind, undelivered, skip, skipDead string }
 	byPosition bool // lists are in the order of the position, not of the id
 	hidden     bool // row-level security shows this role the rows of one tenant at a time
 }
@@ -69,6 +71,8 @@ func (b *Browser) prepare(ctx context.Context) error {
 	q := quote(b.layout)
 	names := browseNames{quotedLayout: q, ByColumn: q.ID, ByType: "uuid"}
 	positions := browseNames{quotedLayout: q, ByColumn: q.Position, ByType: "bigint"}
+	unheld := names
+	unheld.Unheld = true
 	listed := names
 	switch {
 	case b.byPosition:
@@ -83,12 +87,16 @@ func (b *Browser) prepare(ctx context.Context) error {
 	}{
 		{&b.sql.list, "browse", listed}, {&b.sql.showID, "browse_show", names}, {&b.sql.showPosition, "browse_show", positions},
 		{&b.sql.tenant, "browse_tenant", names}, {&b.sql.retry, "events_retry", names}, {&b.sql.known, "browse_known", names},
+		{&b.sql.undelivered, "events_undelivered", names}, {&b.sql.skip, "events_skip", names}, {&b.sql.skipDead, "settle_dead", unheld},
 	} {
 		if *s.dst, err = t.Statement(s.name, s.data); err != nil {
 			return err
 		}
 	}
-	return nil
+	if q.Key != "" {
+		b.sql.behind, err = t.Statement("events_behind", names)
+	}
+	return err
 }
 
 // Statuses are the states that a row of the table can be in.
@@ -118,8 +126,10 @@ func (b *Browser) List(ctx context.Context, f tables.Filter) (rows []tables.Even
 		if err != nil {
 			return err
 		}
-		rows, err = pgx.CollectRows(found, pgx.RowToStructByName[tables.EventRow])
-		return err
+		if rows, err = pgx.CollectRows(found, pgx.RowToStructByName[tables.EventRow]); err != nil {
+			return err
+		}
+		return b.findBehind(ctx, tx, rows)
 	})
 	if err != nil {
 		return nil, "", fmt.Errorf("list events of %s: %w", b.layout.Table, err)
@@ -156,7 +166,12 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 		if err != nil {
 			return err
 		}
-		detail, err = pgx.CollectExactlyOneRow(found, pgx.RowToStructByName[tables.EventDetail])
+		if detail, err = pgx.CollectExactlyOneRow(found, pgx.RowToStructByName[tables.EventDetail]); err != nil {
+			return err
+		}
+		row := []tables.EventRow{detail.EventRow}
+		err = b.findBehind(ctx, tx, row)
+		detail.EventRow = row[0]
 		return err
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -167,6 +182,26 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 	}
 	detail.DateByID()
 	return detail, nil
+}
+
+// findBehind says of each row what it waits behind, and until when.
+func (b *Browser) findBehind(ctx context.Context, tx pgx.Tx, rows []tables.EventRow) error {
+	at := tables.MayWait(b.layout, rows)
+	if len(at) == 0 {
+		return nil
+	}
+	found, err := tx.Query(ctx, b.sql.behind, slices.Collect(maps.Keys(at)))
+	if err != nil {
+		return err
+	}
+	var position int64
+	var behind uuid.UUID
+	var until time.Time
+	_, err = pgx.ForEachRow(found, []any{&position, &behind, &until}, func() error {
+		at[position].Wait(behind, until)
+		return nil
+	})
+	return err
 }
 
 // read runs fn in a read-only transaction, as the tenant where row-level security asks for one.

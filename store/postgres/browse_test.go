@@ -152,7 +152,7 @@ func TestBrowseShow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{`"id":"` + id.String(), `"payload":{"n":1}`, `"destinations":["a","b"]`, `"attempts":2`, `"schema_id":"order/1"`, `"trace_id":"t"`, `"timestamp":"2025-01-01"`} {
+		for _, want := range []string{`"id":"` + id.String(), `"payload":{"n":1}`, `"destinations":["a","b"]`, `"attempts":2`, `"schemaId":"order/1"`, `"trace_id":"t"`, `"timestamp":"2025-01-01"`} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s lacks %s", text, want)
 			}

@@ -20,7 +20,7 @@ import (
 
 // Claim implements outbox.EventStore.
 func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
-	if limit.Fair && s.fair.claim != "" && len(lanes) > 0 {
+	if limit.Fair && len(limit.WithoutTopics) == 0 && s.fair.claim != "" && len(lanes) > 0 {
 		return s.claimFair(ctx, lanes, limit)
 	}
 	return s.claimOldest(ctx, lanes, limit)
@@ -35,7 +35,11 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 	numbers, _ := splitLanes(lanes)
 	keys, ids := without(limit)
 	ask := s.claims.limit(limit)
-	records, err := s.read(ctx, s.sql.claim, ask, limit.Bytes, numbers, ask, keys, ids)
+	sql, args := &s.sql.claimStatements, []any{numbers, ask, keys, ids}
+	if len(limit.WithoutTopics) > 0 {
+		sql, args = &s.sql.claimPausing, append(args, likes(limit.WithoutTopics))
+	}
+	records, err := s.read(ctx, sql.claim, ask, limit, args...)
 	switch {
 	case err == nil:
 		return records, nil
@@ -45,12 +49,12 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 		return records, nil
 	}
 	// None came before it, so it is the first; but not where the rows are sorted, because all of them are computed before. There they are asked for one by one.
-	sorted, explained := s.sorts(ctx, numbers, ask, keys, ids)
+	sorted, explained := s.sorts(ctx, sql.claim, args...)
 	if explained != nil {
 		return nil, explained
 	}
 	if sorted {
-		records, err = s.read(ctx, s.sql.claimOneByOne, ask, limit.Bytes, numbers, ask, keys, ids)
+		records, err = s.read(ctx, sql.claimOneByOne, ask, limit, args...)
 		switch {
 		case err == nil || !ofTheData(err):
 			return records, err
@@ -58,7 +62,8 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 			return records, nil
 		}
 	}
-	records, again := s.read(ctx, s.sql.claimUnreadable, 1, limit.Bytes, numbers, 1, keys, ids)
+	args[1] = 1
+	records, again := s.read(ctx, sql.claimUnreadable, 1, limit, args...)
 	if again != nil || len(records) == 0 {
 		return nil, err
 	}
@@ -78,10 +83,21 @@ func without(limit outbox.ClaimLimit) (keys []int64, ids [][16]byte) {
 	return keys, ids
 }
 
+// likes are patterns of topics as LIKE has them.
+func likes(patterns []string) []string {
+	all := make([]string, len(patterns))
+	for i, p := range patterns {
+		all[i] = likeEscapes.Replace(p)
+	}
+	return all
+}
+
+var likeEscapes = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
+
 // sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read: such a row may take seconds to find out
 // about, and to do so twice would be longer than a claim may take.
-func (s *Store) sorts(ctx context.Context, args ...any) (bool, error) {
-	rows, err := s.pool.Query(ctx, "EXPLAIN "+s.sql.claim, args...)
+func (s *Store) sorts(ctx context.Context, claim string, args ...any) (bool, error) {
+	rows, err := s.pool.Query(ctx, "EXPLAIN "+claim, args...)
 	if err != nil {
 		return false, fmt.Errorf("explain a claim of %s: %w", s.layout.Table, err)
 	}
@@ -95,7 +111,7 @@ func (s *Store) sorts(ctx context.Context, args ...any) (bool, error) {
 // read runs a claim of at most ask rows. With an error it returns the rows that came before it.
 //
 // The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty columns cost more than the query.
-func (s *Store) read(ctx context.Context, sql string, ask, maxBytes int, args ...any) ([]*outbox.Record, error) {
+func (s *Store) read(ctx context.Context, sql string, ask int, limit outbox.ClaimLimit, args ...any) ([]*outbox.Record, error) {
 	rows, err := s.pool.Query(ctx, sql, append([]any{claimFormats}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", s.layout.Table, err)
@@ -106,11 +122,12 @@ func (s *Store) read(ctx context.Context, sql string, ask, maxBytes int, args ..
 		records = make([]*outbox.Record, 0, ask)
 		payload arena
 		bytes   int
+		held    map[int64]bool // keys that a paused topic holds
 	)
 	for rows.Next() {
 		raw := rows.RawValues()
 		size := len(raw[colPayload])
-		if len(records) > 0 && bytes+size > maxBytes {
+		if len(records) > 0 && bytes+size > limit.Bytes {
 			break // Close discards the rest, which never was in memory at once; the next claim asks for fewer
 		}
 		bytes += size
@@ -121,6 +138,9 @@ func (s *Store) read(ctx context.Context, sql string, ask, maxBytes int, args ..
 		rec := &block[len(block)-1]
 		if err := s.decode(rec, raw, &payload); err != nil {
 			return nil, fmt.Errorf("decode a row of %s: %w", s.layout.Table, err)
+		}
+		if len(limit.WithoutTopics) > 0 && tables.HeldBack(limit.WithoutTopics, rec, &held) {
+			continue
 		}
 		records = append(records, rec)
 	}

@@ -126,7 +126,7 @@ func (s *Store) readShares(ctx context.Context, lanes []outbox.Lane, ask int, li
 	share := (ask + len(tenants) - 1) / len(tenants)
 	numbers, _ := splitLanes(lanes)
 	keys, ids := without(limit)
-	return s.read(ctx, s.fair.claim, ask, limit.Bytes, numbers, ask, keys, ids, tenants, max(share, looksPerClaim/len(tenants)), share)
+	return s.read(ctx, s.fair.claim, ask, limit, numbers, ask, keys, ids, tenants, max(share, looksPerClaim/len(tenants)), share)
 }
 
 // nextTenants returns the tenants whose turn it is.

@@ -93,22 +93,32 @@ func (d *DeadLetters) open(ctx context.Context, l tables.Layout) error {
 	if t.hidden, err = rowsHidden(ctx, d.pool, l.Table); err != nil {
 		return err
 	}
-	sql, err := plain("dlq_columns")
-	if err != nil {
+	if t.columns, err = quotedColumns(ctx, d.pool, l.Table); err != nil {
 		return err
-	}
-	rows, err := d.pool.Query(ctx, sql, quoteTable(l.Table))
-	if err == nil {
-		t.columns, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	}
-	if err != nil {
-		return fmt.Errorf("read columns of %s: %w", l.Table, err)
-	}
-	for i, c := range t.columns {
-		t.columns[i] = pgx.Identifier{c}.Sanitize() // as quotedLayout has them
 	}
 	d.tables[l.Table] = t
 	return nil
+}
+
+// quotedColumns are those of a table that an INSERT may name, as quotedLayout has them.
+func quotedColumns(ctx context.Context, db interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}, table string) (columns []string, err error) {
+	sql, err := plain("dlq_columns")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, sql, quoteTable(table))
+	if err == nil {
+		columns, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read columns of %s: %w", table, err)
+	}
+	for i, c := range columns {
+		columns[i] = pgx.Identifier{c}.Sanitize()
+	}
+	return columns, nil
 }
 
 // rowsHidden finds out whether row-level security shows this role not all of a table's rows.

@@ -413,17 +413,17 @@ func TestReplayPreview(t *testing.T) {
 	}
 	none := `{"count":0}`
 	part := func(table string, letters, stuck int, overtaken, racing, behind string) string {
-		return fmt.Sprintf(`{"table":%q,"letters":%d,"stuck":%d,"overtaken":%s,"racing":%s,"left_behind":%s}`, table, letters, stuck, overtaken, racing, behind)
+		return fmt.Sprintf(`{"table":%q,"letters":%d,"stuck":%d,"overtaken":%s,"racing":%s,"leftBehind":%s}`, table, letters, stuck, overtaken, racing, behind)
 	}
 	check(deadletter.Selection{}, `{"letters":11,"tables":[`+strings.Join([]string{
 		part("crawl_outbox", 2, 0, `{"count":1,"first":["00000000-0000-0000-0000-000000000001"]}`, none, none),
 		part("outbox_events", 8, 0, `{"count":1,"first":["overtaken"]}`, `{"count":1,"first":["racing"]}`, none),
 		part("", 1, 1, none, none, none),
-	}, ",")+`],"outside_window":1}`)
+	}, ",")+`],"outsideWindow":1}`)
 	later := query[uuid.UUID](t, pool, `SELECT id FROM job_dlq WHERE event_key = 'clean' ORDER BY position DESC LIMIT 1`)
-	check(deadletter.Selection{IDs: []uuid.UUID{later}}, `{"letters":1,"tables":[`+part("outbox_events", 1, 0, none, none, `{"count":1,"first":["clean"]}`)+`],"outside_window":0}`)
+	check(deadletter.Selection{IDs: []uuid.UUID{later}}, `{"letters":1,"tables":[`+part("outbox_events", 1, 0, none, none, `{"count":1,"first":["clean"]}`)+`],"outsideWindow":0}`)
 	exec(t, pool, `DELETE FROM outbox_events WHERE aggregate_id = 'clean'`)
-	check(deadletter.Selection{Filter: deadletter.Filter{Key: "clean"}}, `{"letters":2,"tables":[`+part("outbox_events", 2, 2, none, none, none)+`],"outside_window":0}`)
+	check(deadletter.Selection{Filter: deadletter.Filter{Key: "clean"}}, `{"letters":2,"tables":[`+part("outbox_events", 2, 2, none, none, none)+`],"outsideWindow":0}`)
 }
 
 // Jobs go back to their runner in the transaction that marks their letter.

@@ -28,6 +28,11 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (tables.LaneReport, erro
 		if err := readLanes(ctx, tx, name, &r); err != nil {
 			return err
 		}
+		pauses, err := readPauses(ctx, tx, &name)
+		if err != nil {
+			return err
+		}
+		r.Pauses = append(r.Pauses, pauses...)
 		if b.hidden {
 			return nil
 		}
@@ -83,16 +88,17 @@ func readBacklog(ctx context.Context, tx pgx.Tx, r *tables.LaneReport, layout ta
 	if err != nil {
 		return err
 	}
-	var lane, count int
+	var lane tables.LaneBacklog
 	var written *time.Time
 	var id uuid.UUID
 	var now time.Time
-	_, err = pgx.ForEachRow(rows, []any{&lane, &count, &written, &id, &now}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&lane.Lane, &lane.Rows, &written, &id, &now, &lane.Retrying, &lane.Held, &lane.HeldKeys}, func() error {
 		if written == nil {
 			since := tables.TimeOfID(id)
 			written = &since
 		}
-		r.Count(lane, count, *written, now)
+		lane.Oldest = *written
+		r.Count(lane, now)
 		return nil
 	})
 	r.Bounded = r.Counted >= limit

@@ -42,7 +42,9 @@ type quotedLayout struct {
 	PayloadName string // as a text, to leave it out of a row's JSON
 	Unreadable  bool   // claim.sql only
 	OneByOne    bool   // the same
+	Pausing     bool   // the same
 	Passing     bool   // settle_*.sql only
+	Unheld      bool   // the same
 }
 
 func quoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

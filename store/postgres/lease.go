@@ -43,6 +43,15 @@ func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 		leased.Origin = s.origin
 		return err
 	})
+	batch.Queue(s.sql.leasePauses, s.name).Query(func(found pgx.Rows) error {
+		topics, err := pgx.CollectRows(found, pgx.RowTo[string])
+		for _, topic := range topics {
+			if leased.Paused = leased.Paused || topic == ""; topic != "" {
+				leased.PausedTopics = append(leased.PausedTopics, topic)
+			}
+		}
+		return err
+	})
 	batch.Queue(s.sql.leaseSweep, s.name, r.Owner, ttl)
 	err = s.commit(ctx, batch)
 	return leased, rows, err

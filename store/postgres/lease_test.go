@@ -277,6 +277,8 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			indexes []string
 		}{
 			{"claim", s.sql.claim, []any{numbers, 1000, []int64{}, []uuid.UUID{}}, []string{undelivered, waiting}},
+			{"claim, pausing", s.sql.claimPausing.claim, []any{numbers, 1000, []int64{}, []uuid.UUID{}, []string{"none%"}}, []string{undelivered, waiting}},
+			{"lease_pauses", s.sql.leasePauses, []any{l.Table}, []string{"outbox_pauses"}},
 			{"settle_delivered", s.sql.settle.delivered, append(guard, positions, ids, generations), []string{undelivered, "outbox_lanes_pkey"}},
 			{"settle_retry", s.sql.settle.retry, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]int64, len(ids)), make([]string, len(ids)), make([]string, len(ids))), []string{undelivered}},
 			{"settle_dead", s.sql.settle.dead, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]string, len(ids)), make([]string, len(ids)), make([]string, len(ids)), "default", l.Table), []string{undelivered}},

@@ -13,11 +13,17 @@ var sqlFiles embed.FS
 
 // statements are the texts of sql/ with a layout's names filled in.
 type statements struct {
-	claim, claimOneByOne, claimUnreadable                             string
+	claimStatements
+	claimPausing                                                      claimStatements // without topics that are paused
+	leasePauses                                                       string
 	settle, settlePassing                                             settleStatements // the second passes over rows that are locked
 	settleApps, settleLeft                                            string
 	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep string
 	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog        string
+}
+
+type claimStatements struct {
+	claim, claimOneByOne, claimUnreadable string
 }
 
 type settleStatements struct {
@@ -44,11 +50,11 @@ func statementsOf(l tables.Layout) (statements, error) {
 	}
 	q := quote(l)
 	for name, dst := range map[string]*string{
-		"claim": &s.claim, "settle_delivered": &s.settle.delivered, "settle_retry": &s.settle.retry, "settle_dead": &s.settle.dead,
+		"settle_delivered": &s.settle.delivered, "settle_retry": &s.settle.retry, "settle_dead": &s.settle.dead,
 		"settle_apps": &s.settleApps, "settle_left": &s.settleLeft, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake,
 		"lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep, "lease_durable": &s.leaseDurable, "lease_release": &s.leaseRelease,
 		"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
-		"backlog": &s.backlog,
+		"backlog": &s.backlog, "lease_pauses": &s.leasePauses,
 	} {
 		if *dst, err = t.Statement(name, q); err != nil {
 			return s, err
@@ -63,11 +69,18 @@ func statementsOf(l tables.Layout) (statements, error) {
 			return s, err
 		}
 	}
-	one, bare := q, q
-	one.OneByOne, bare.Unreadable = true, true
-	if s.claimOneByOne, err = t.Statement("claim", one); err != nil {
-		return s, err
+	for pausing, dst := range map[bool]*claimStatements{false: &s.claimStatements, true: &s.claimPausing} {
+		all, one, bare := q, q, q
+		all.Pausing, one.Pausing, bare.Pausing = pausing, pausing, pausing
+		one.OneByOne, bare.Unreadable = true, true
+		for _, c := range []struct {
+			dst  *string
+			data quotedLayout
+		}{{&dst.claim, all}, {&dst.claimOneByOne, one}, {&dst.claimUnreadable, bare}} {
+			if *c.dst, err = t.Statement("claim", c.data); err != nil {
+				return s, err
+			}
+		}
 	}
-	s.claimUnreadable, err = t.Statement("claim", bare)
-	return s, err
+	return s, nil
 }

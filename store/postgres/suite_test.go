@@ -109,6 +109,12 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 			ok(t, err)
 			return b
 		},
+		Pauses: func(t *testing.T) tables.Pauses {
+			t.Helper()
+			p, err := postgres.OpenPauses(t.Context(), pool)
+			ok(t, err)
+			return p
+		},
 		Letters: func(t *testing.T, layouts ...tables.Layout) deadletter.Store {
 			t.Helper()
 			d, err := postgres.OpenDeadLetters(t.Context(), pool, postgres.DeadLettersConfig{Layouts: layouts})

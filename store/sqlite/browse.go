@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,12 +17,12 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// Browser reads the rows of an outbox table for people. It changes nothing. It is safe for concurrent use.
+// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. It is safe for concurrent use.
 type Browser struct {
 	db     *DB
 	layout tables.Layout
 	quoted quotedLayout
-	sql    struct{ showID, showPosition, known string }
+	sql    struct{ showID, showPosition, known, behind string }
 }
 
 var _ tables.Browser = (*Browser)(nil)
@@ -53,6 +54,11 @@ func OpenBrowser(ctx context.Context, db *DB, layout tables.Layout) (*Browser, e
 		{&b.sql.known, "browse_known", browseQuery{quotedLayout: b.quoted}},
 	} {
 		if *s.dst, err = t.Statement(s.name, &s.data); err != nil {
+			return nil, err
+		}
+	}
+	if layout.Key != "" {
+		if b.sql.behind, err = t.Statement("events_behind", tableNames{quotedLayout: b.quoted}); err != nil {
 			return nil, err
 		}
 	}
@@ -142,19 +148,54 @@ func (b *Browser) list(ctx context.Context, q *browseQuery) (all []tables.EventR
 	if err != nil {
 		return nil, err
 	}
-	rows, err := b.db.read.QueryContext(ctx, text, q.args...)
+	err = b.db.snapshot(ctx, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, text, q.args...)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var r browsedRow
+			if err := rows.Scan(r.columns()...); err != nil {
+				return err
+			}
+			all = append(all, r.row())
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		return b.findBehind(ctx, tx, all)
+	})
+	return all, err
+}
+
+// findBehind says of each row what it waits behind, and until when.
+func (b *Browser) findBehind(ctx context.Context, tx *sql.Tx, all []tables.EventRow) error {
+	at := tables.MayWait(b.layout, all)
+	if len(at) == 0 {
+		return nil
+	}
+	positions, err := json.Marshal(slices.Collect(maps.Keys(at)))
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("encode positions: %w", err)
+	}
+	rows, err := tx.QueryContext(ctx, b.sql.behind, string(positions), stamp(time.Now()))
+	if err != nil {
+		return err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var r browsedRow
-		if err := rows.Scan(r.columns()...); err != nil {
-			return nil, err
+		var position int64
+		var id, until text
+		if err := rows.Scan(&position, &id, &until); err != nil {
+			return err
 		}
-		all = append(all, r.row())
+		behind, _ := parseID(id)
+		if next := until.moment(); next != nil {
+			at[position].Wait(behind, *next)
+		}
 	}
-	return all, rows.Err()
+	return rows.Err()
 }
 
 // query reports what of a filter does not fit, and returns the query of what does. Its limit is one more, which tells whether there is a next page.
@@ -210,14 +251,24 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 		return tables.EventDetail{}, err
 	}
 	var r browsedDetail
-	err := b.db.read.QueryRowContext(ctx, text, by, tenant).Scan(r.columns()...)
+	var detail tables.EventDetail
+	err := b.db.snapshot(ctx, func(tx *sql.Tx) error {
+		if err := tx.QueryRowContext(ctx, text, by, tenant).Scan(r.columns()...); err != nil {
+			return err
+		}
+		detail = r.detail()
+		row := []tables.EventRow{detail.EventRow}
+		err := b.findBehind(ctx, tx, row)
+		detail.EventRow = row[0]
+		return err
+	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = tables.ErrNoEvent
 	}
 	if err != nil {
 		return tables.EventDetail{}, fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Table, explain(err))
 	}
-	return r.detail(), nil
+	return detail, nil
 }
 
 // Known returns those of ids that are in the table already, as tx sees it: whoever writes in the same transaction and ignores duplicates can tell afterwards which events were new

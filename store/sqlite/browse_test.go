@@ -77,7 +77,7 @@ func TestBrowsePlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.CrawlOutbox()} {
-		statement, err := templates.Statement("lanes_backlog", quote(layout))
+		statement, err := templates.Statement("lanes_backlog", tableNames{quotedLayout: quote(layout)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -150,6 +150,7 @@ func (s *Store) checkSchema(ctx context.Context) ([]column, error) {
 		"outbox_relays": {"owner", "name", "expires_at"},
 		"job_dlq":       {"destination", "outbox_table", "event_key", "generation", "position", "origin"},
 		"apps":          {"namespace"},
+		"outbox_pauses": {"topic"},
 	} {
 		if _, err := checkTable(ctx, s.db, table, columns); err != nil {
 			return nil, err

@@ -7,16 +7,21 @@ import (
 
 // findNames fills in what the table's statements need beside its layout: its columns, and the indexes that they are to use.
 func (s *Store) findNames(ctx context.Context, columns []column) (tableNames, error) {
-	names := tableNames{quotedLayout: quote(s.layout), OneForm: s.trusted}
-	for _, c := range columns {
-		if !named(s.layout.Payload)(c) {
-			names.Columns = append(names.Columns, columnName{quoteName(c.name), quoteText(c.name)})
-		}
-	}
+	names := tableNames{quotedLayout: quote(s.layout), OneForm: s.trusted, Columns: quotedColumns(columns, s.layout.Payload)}
 	if err := s.findIndex(ctx, "claim", &names, &names.Undelivered, s.layout.Position, nil, false); err != nil {
 		return tableNames{}, err
 	}
 	return names, s.findIndex(ctx, "claim", &names, &names.Waiting, s.layout.NextRetryAt, nil, false)
+}
+
+// quotedColumns are all but the payload.
+func quotedColumns(columns []column, payload string) (quoted []columnName) {
+	for _, c := range columns {
+		if !named(payload)(c) {
+			quoted = append(quoted, columnName{quoteName(c.name), quoteText(c.name)})
+		}
+	}
+	return quoted
 }
 
 // findIndex sets into to the first partial index on the columns that a statement can use, if there is one. SQLite refuses to run a statement that names an index which does not

@@ -23,7 +23,12 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (tables.LaneReport, erro
 		if err := r.read(ctx, tx, "lanes", nil, r.lane, r.Table); err != nil {
 			return err
 		}
-		return r.read(ctx, tx, "lanes_backlog", b.quoted, r.backlog, limit)
+		pauses, err := readPauses(ctx, tx, r.Table)
+		if err != nil {
+			return err
+		}
+		r.Pauses = append(r.Pauses, pauses...)
+		return r.read(ctx, tx, "lanes_backlog", tableNames{quotedLayout: b.quoted}, r.backlog, limit, stamp(r.now))
 	})
 	if err != nil {
 		return tables.LaneReport{}, fmt.Errorf("read lanes of %s: %w", b.layout.Table, explain(err))
@@ -107,10 +112,10 @@ func (r *laneReport) lane(rows *sql.Rows) error {
 }
 
 func (r *laneReport) backlog(rows *sql.Rows) error {
-	var lane, count int
+	var lane tables.LaneBacklog
 	var position int64
 	var written, id text
-	if err := rows.Scan(&lane, &count, &position, &written, &id); err != nil {
+	if err := rows.Scan(&lane.Lane, &lane.Rows, &position, &written, &id, &lane.Retrying, &lane.Held, &lane.HeldKeys); err != nil {
 		return err
 	}
 	oldest := written.moment()
@@ -119,6 +124,7 @@ func (r *laneReport) backlog(rows *sql.Rows) error {
 		since := tables.TimeOfID(event)
 		oldest = &since
 	}
-	r.Count(lane, count, *oldest, r.now)
+	lane.Oldest = *oldest
+	r.Count(lane, r.now)
 	return nil
 }

@@ -127,7 +127,29 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, at leaseArgs) (leased outb
 		leased.Remaining = min(leased.Remaining, until.Sub(at.now.Round(0))) // Round: by the wall clock, as what is stored
 		leased.Lanes = append(leased.Lanes, lane)
 	}
-	return leased, rows.Err()
+	if err := rows.Err(); err != nil {
+		return outbox.Leased{}, err
+	}
+	return leased, s.paused(ctx, tx, &leased)
+}
+
+// paused reads what operators have paused.
+func (s *Store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) error {
+	rows, err := tx.QueryContext(ctx, s.sql.leasePauses, s.layout.Table)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var topic string
+		if err := rows.Scan(&topic); err != nil {
+			return err
+		}
+		if leased.Paused = leased.Paused || topic == ""; topic != "" {
+			leased.PausedTopics = append(leased.PausedTopics, topic)
+		}
+	}
+	return rows.Err()
 }
 
 // Release implements outbox.LaneStore.

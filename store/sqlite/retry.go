@@ -10,20 +10,21 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// retryQuery is what events_retry.sql is given.
-type retryQuery struct {
+// selectionQuery is what events_retry.sql, events_undelivered.sql and events_skip.sql are given.
+type selectionQuery struct {
 	quotedLayout
 	arguments
-	W   tables.Waiting
-	Now time.Time
+	S     tables.Selection
+	Now   time.Time
+	Limit int
 }
 
 // RetryNow implements tables.Browser.
-func (b *Browser) RetryNow(ctx context.Context, w tables.Waiting, actor, reason string) (n int, err error) {
-	if w.None() {
+func (b *Browser) RetryNow(ctx context.Context, s tables.Selection, actor, reason string) (n int, err error) {
+	if s.None() {
 		return 0, nil
 	}
-	if _, err := b.query(tables.Filter{Tenant: w.Tenant, Key: w.Key}); err != nil {
+	if _, err := b.query(tables.Filter{Tenant: s.Tenant, Key: s.Key}); err != nil {
 		return 0, err
 	}
 	t, err := parseSQL()
@@ -31,7 +32,7 @@ func (b *Browser) RetryNow(ctx context.Context, w tables.Waiting, actor, reason 
 		return 0, err
 	}
 	err = b.db.inTx(ctx, func(tx *sql.Tx) error {
-		q := &retryQuery{quotedLayout: b.quoted, W: w, Now: time.Now()}
+		q := &selectionQuery{quotedLayout: b.quoted, S: s, Now: time.Now()}
 		text, err := t.Statement("events_retry", q)
 		if err != nil {
 			return err
@@ -44,7 +45,7 @@ func (b *Browser) RetryNow(ctx context.Context, w tables.Waiting, actor, reason 
 		if n = int(changed); err != nil || n == 0 {
 			return err
 		}
-		return audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, w, map[string]any{"table": b.layout.Table})
+		return audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s, map[string]any{"table": b.layout.Table})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Table, explain(err))

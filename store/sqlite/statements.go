@@ -48,10 +48,10 @@ func (p *prepared) on(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
 
 // statements are those of one outbox table. Those of the leases are compiled anew each time: they run a few times a second.
 type statements struct {
-	claim, backlog                                                                  prepared
-	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead  prepared
-	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep     string
-	leaseRelease, leaseLeave, leaseMark, leaseCutLanes, leaseCutRelays, leaseLapsed string
+	claim, backlog                                                                               prepared
+	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead               prepared
+	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep                  string
+	leaseRelease, leaseLeave, leaseMark, leasePauses, leaseCutLanes, leaseCutRelays, leaseLapsed string
 }
 
 // tableNames is what the statements of an outbox table are given.
@@ -77,7 +77,7 @@ func (s *statements) prepare(names tableNames) error {
 		"settle_held": &s.settleHeld.text, "settle_delivered": &s.settleDelivered.text, "settle_retry": &s.settleRetry.text, "settle_apps": &s.settleApps.text,
 		"settle_letter": &s.settleLetter.text, "settle_dead": &s.settleDead.text,
 		"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,
-		"lease_lapsed": &s.leaseLapsed, "lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease, "lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
+		"lease_lapsed": &s.leaseLapsed, "lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease, "lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark, "lease_pauses": &s.leasePauses,
 	} {
 		if *dst, err = t.Statement(name, names); err != nil {
 			return err
@@ -89,4 +89,25 @@ func (s *statements) prepare(names tableNames) error {
 		}
 	}
 	return nil
+}
+
+// compileDead compiles what a row's death takes.
+func (s *statements) compileDead(ctx context.Context, db *sql.DB) error {
+	for _, p := range []*prepared{&s.settleApps, &s.settleLetter, &s.settleDead} {
+		if _, err := p.on(ctx, db); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close lets go of what compileDead compiled.
+func (s *statements) close() {
+	for _, p := range []*prepared{&s.settleApps, &s.settleLetter, &s.settleDead} {
+		p.mu.Lock()
+		if p.stmt != nil {
+			_ = p.stmt.Close()
+		}
+		p.mu.Unlock()
+	}
 }

@@ -107,6 +107,12 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 			ok(t, err)
 			return b
 		},
+		Pauses: func(t *testing.T) tables.Pauses {
+			t.Helper()
+			p, err := sqlite.OpenPauses(t.Context(), db)
+			ok(t, err)
+			return p
+		},
 		Letters: func(t *testing.T, layouts ...tables.Layout) deadletter.Store {
 			t.Helper()
 			d, err := sqlite.OpenDeadLetters(t.Context(), db, sqlite.DeadLettersConfig{Layouts: layouts})

@@ -47,7 +47,7 @@ DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
-                                'outbox_tokens', 'outbox_tickets',
+                                'outbox_tokens', 'outbox_tickets', 'outbox_pauses',
                                 'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
                                 'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
@@ -113,6 +113,7 @@ BEGIN
         ('outbox_relay', 'apps',          'SELECT, INSERT'),   -- the application of a tenant whose first letter dies
         ('outbox_relay', 'outbox_lanes',  'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_relay', 'outbox_relays', 'SELECT, INSERT, UPDATE, DELETE'),
+        ('outbox_relay', 'outbox_pauses', 'SELECT'),
         -- Retention. The archive is written and never read.
         ('outbox_relay', 'outbox_maintenance', 'SELECT, INSERT, UPDATE'),
         ('outbox_relay', 'outbox_archive', 'INSERT'),
@@ -122,15 +123,18 @@ BEGIN
         ('outbox_relay', 'outbox_migrations_crawl',  'SELECT'),
 
         -- An operator puts dead rows back, with another payload if need be, and marks or deletes their letters. INSERT is for
-        -- the letters of rows that were set dead by hand.
+        -- the letters of rows that were set dead by hand (dlq collect) and of events that are not to be delivered (events
+        -- skip); the columns of errors, and DELETE from crawl_outbox, are for the latter.
         ('outbox_operator', 'job_dlq',       'SELECT, INSERT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
         ('outbox_operator', 'outbox_audit',  'SELECT, INSERT'),
         ('outbox_operator', 'apps',          'SELECT, INSERT'),
+        ('outbox_operator', 'outbox_archive', 'SELECT'),   -- outbox replay, and for it INSERT into outbox_events
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
         ('outbox_operator', 'outbox_relays', 'SELECT'),
-        ('outbox_operator', 'outbox_events', 'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, processed_at, generation)'),
-        ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, delivered_to, published_at, generation)'),
-        ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, UPDATE (next_retry_at)'),   -- dead rows left it
+        ('outbox_operator', 'outbox_pauses', 'SELECT, INSERT, UPDATE, DELETE'),
+        ('outbox_operator', 'outbox_events', 'SELECT, INSERT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),
+        ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at, generation)'),
+        ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, DELETE, UPDATE (next_retry_at)'),   -- dead rows leave it
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
 
         -- A gateway looks tokens up and makes none, and makes tickets of a minute at most: created_at is not its to choose. UPDATE is for SKIP LOCKED, with which it
@@ -156,6 +160,7 @@ BEGIN
         ('outbox_reader', 'job_dlq',       'SELECT'),
         ('outbox_reader', 'outbox_lanes',  'SELECT'),
         ('outbox_reader', 'outbox_relays', 'SELECT'),
+        ('outbox_reader', 'outbox_pauses', 'SELECT'),
         ('outbox_reader', 'outbox_maintenance', 'SELECT'),
         ('outbox_reader', 'event_outbox',  'SELECT'),
         ('outbox_reader', 'crawl_runs',    'SELECT'),

@@ -129,11 +129,12 @@ var allowed = map[string][]string{
 		"outbox_migrations_core SELECT",
 	},
 	"outbox_operator": {
-		"outbox_events SELECT", "outbox_events UPDATE", "outbox_events REVIVE",
-		"event_outbox SELECT", "event_outbox UPDATE", "event_outbox REVIVE",
+		"outbox_events SELECT", "outbox_events INSERT", "outbox_events UPDATE", "outbox_events SETTLE", "outbox_events REVIVE", "outbox_archive SELECT",
+		"event_outbox SELECT", "event_outbox UPDATE", "event_outbox SETTLE", "event_outbox REVIVE",
 		"crawl_outbox SELECT", // and INSERT, though not for runs it has to look up, as the statement here: see TestOperatorRole beside the store
-		"job_dlq SELECT", "job_dlq DECIDE", "job_dlq DELETE",
-		"outbox_audit SELECT", "outbox_audit INSERT", "apps SELECT",
+		"crawl_outbox DELETE",
+		"job_dlq SELECT", "job_dlq INSERT", "job_dlq DECIDE", "job_dlq DELETE",
+		"outbox_audit SELECT", "outbox_audit INSERT", "apps SELECT", "apps INSERT",
 	},
 	"outbox_gateway": {
 		"outbox_tokens SELECT", "outbox_tickets SELECT", "outbox_tickets INSERT", "outbox_tickets DELETE",

@@ -44,4 +44,20 @@ without that index (measured: 6.6 s for 1000 undelivered rows of 30,000).
    AND $3::bigint[] IS NOT NULL -- a statement must name all its parameters
    {{- end}}
    AND e.{{.ID}} <> ALL ($4::uuid[])
+   {{- if .Pausing}}{{template "unpaused" .}}{{end}}
+{{- end}}
+
+{{- /* Not what is paused, $5 patterns: no row without a key that is, and no key whose first row is. A paused row behind another of its key is read and left out by the caller, with all
+behind it. All undelivered rows are read for it, so claim.sql asks only where something is paused (measured: 0.4 s for 100,000 rows of 50,000 keys). */ -}}
+{{define "unpaused"}}
+   AND ({{if .Key}}e.{{.Key}} IS NOT NULL OR {{end}}NOT e.{{.Topic}}::text LIKE ANY ($5::text[]))
+   {{- if .Key}}
+   AND (e.{{.Key}} IS NULL OR {{template "order_key" .}} NOT IN (
+           SELECT {{template "order_key" .}}
+             FROM {{.Table}} e
+            WHERE e.{{template "undelivered" .}}
+              AND e.{{.Key}} IS NOT NULL
+            GROUP BY 1
+           HAVING min(e.{{.Position}}) = min(e.{{.Position}}) FILTER (WHERE e.{{.Topic}}::text LIKE ANY ($5::text[]))))
+   {{- end}}
 {{- end}}

@@ -4,7 +4,11 @@ UPDATE {{.Table}} e
    SET {{.NextRetryAt}} = now()
  WHERE e.{{.NextRetryAt}} > now()
    AND e.{{template "undelivered" .}}
-   AND ($1::uuid[] IS NULL OR e.{{.ID}} = ANY ($1))
+   AND {{template "events_selected" .}}
+
+{{- define "events_selected" -}}
+    ($1::uuid[] IS NULL OR e.{{.ID}} = ANY ($1))
    AND ($2::text IS NULL OR {{if .Tenant}}e.{{.Tenant}}::text = $2{{else if .App}}e.{{.App}} = {{template "browse_app"}}{{else}}false{{end}})
    AND ($3::text IS NULL OR {{if .Key}}e.{{.Key}}::text = $3{{else}}false{{end}})
    AND ($4::text IS NULL OR e.{{.Topic}}::text = $4)
+{{- end}}

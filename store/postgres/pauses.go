@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// Pauses are what operators have paused. They need the rights of outbox_operator; reading is also outbox_reader's. It is safe for concurrent use.
+type Pauses struct{ pool *pgxpool.Pool }
+
+var _ tables.Pauses = (*Pauses)(nil)
+
+// OpenPauses answers with a *tables.SchemaError where the database has no table of pauses yet.
+func OpenPauses(ctx context.Context, pool *pgxpool.Pool) (*Pauses, error) {
+	if err := checkTable(ctx, pool, "outbox_pauses", nil); err != nil {
+		return nil, err
+	}
+	return &Pauses{pool}, nil
+}
+
+// Pauses implements tables.Pauses.
+func (p *Pauses) Pauses(ctx context.Context) ([]tables.Pause, error) {
+	all, err := readPauses(ctx, p.pool, nil)
+	if err != nil {
+		return nil, fmt.Errorf("list pauses: %w", err)
+	}
+	return all, nil
+}
+
+// readPauses returns those that concern a table, nil for all.
+func readPauses(ctx context.Context, db interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}, table *string) ([]tables.Pause, error) {
+	sql, err := plain("pause_list")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, sql, table)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[tables.Pause])
+}
+
+// Pause implements tables.Pauses.
+func (p *Pauses) Pause(ctx context.Context, pause tables.Pause) error {
+	if _, err := p.change(ctx, "pause", "pause_add", pause, pause.Reason, pause.Actor); err != nil {
+		return fmt.Errorf("pause: %w", err)
+	}
+	return nil
+}
+
+// Resume implements tables.Pauses.
+func (p *Pauses) Resume(ctx context.Context, pause tables.Pause) (bool, error) {
+	found, err := p.change(ctx, "resume", "pause_remove", pause)
+	if err != nil {
+		return false, fmt.Errorf("resume: %w", err)
+	}
+	return found, nil
+}
+
+// change runs a statement for a table and a topic, and records it if it changed something.
+func (p *Pauses) change(ctx context.Context, action, statement string, pause tables.Pause, args ...any) (changed bool, err error) {
+	sql, err := plain(statement)
+	if err != nil {
+		return false, err
+	}
+	err = pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
+		name := pause.Table
+		if name != "" {
+			if name, err = leaseName(ctx, tx, name); err != nil {
+				return err
+			}
+		}
+		tag, err := tx.Exec(ctx, sql, append([]any{name, pause.Topic}, args...)...)
+		if changed = tag.RowsAffected() > 0; err != nil || !changed {
+			return err
+		}
+		return audit(ctx, tx, deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}, action, 0, map[string]string{"table": name, "topic": pause.Topic}, nil)
+	})
+	return changed, err
+}

@@ -1,0 +1,103 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// Pauses are what operators have paused. It is safe for concurrent use.
+type Pauses struct{ db *DB }
+
+var _ tables.Pauses = (*Pauses)(nil)
+
+// OpenPauses answers with a *tables.SchemaError where the file has no table of pauses yet.
+func OpenPauses(ctx context.Context, db *DB) (*Pauses, error) {
+	if _, err := checkTable(ctx, db, "outbox_pauses", nil); err != nil {
+		return nil, err
+	}
+	return &Pauses{db}, nil
+}
+
+// Pauses implements tables.Pauses.
+func (p *Pauses) Pauses(ctx context.Context) (all []tables.Pause, err error) {
+	err = p.db.snapshot(ctx, func(tx *sql.Tx) error {
+		all, err = readPauses(ctx, tx, nil)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list pauses: %w", explain(err))
+	}
+	return all, nil
+}
+
+// readPauses returns those that concern a table, nil for all.
+func readPauses(ctx context.Context, tx *sql.Tx, table any) (all []tables.Pause, err error) {
+	text, err := plain("pause_list")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, text, table)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var one tables.Pause
+		var at string
+		if err := rows.Scan(&one.Table, &one.Topic, &one.Reason, &one.Actor, &at); err != nil {
+			return nil, err
+		}
+		if one.At, err = parseTime(at); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, rows.Err()
+}
+
+// Pause implements tables.Pauses.
+func (p *Pauses) Pause(ctx context.Context, pause tables.Pause) error {
+	if _, err := p.change(ctx, "pause", "pause_add", pause, pause.Reason, pause.Actor, stamp(time.Now())); err != nil {
+		return fmt.Errorf("pause: %w", explain(err))
+	}
+	return nil
+}
+
+// Resume implements tables.Pauses.
+func (p *Pauses) Resume(ctx context.Context, pause tables.Pause) (bool, error) {
+	found, err := p.change(ctx, "resume", "pause_remove", pause)
+	if err != nil {
+		return false, fmt.Errorf("resume: %w", explain(err))
+	}
+	return found, nil
+}
+
+// change runs a statement for a table and a topic, and records it if it changed something.
+func (p *Pauses) change(ctx context.Context, action, statement string, pause tables.Pause, args ...any) (changed bool, err error) {
+	text, err := plain(statement)
+	if err != nil {
+		return false, err
+	}
+	if pause.Table != "" {
+		if pause.Table, err = p.db.spelled(ctx, pause.Table); err != nil { // as the leases have it
+			return false, err
+		}
+	}
+	err = p.db.inTx(ctx, func(tx *sql.Tx) error {
+		result, err := tx.ExecContext(ctx, text, append([]any{pause.Table, pause.Topic}, args...)...)
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if changed = n > 0; err != nil || !changed {
+			return err
+		}
+		return audit(ctx, tx, deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}, action, 0, map[string]string{"table": pause.Table, "topic": pause.Topic}, nil)
+	})
+	return changed, err
+}

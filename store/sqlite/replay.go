@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// replayQuery is what the templates replay_*.sql are given.
+type replayQuery struct {
+	quotedLayout
+	arguments
+	D         tables.Delivered
+	Columns   []retentionColumn
+	RawTable  string // as the archive has it
+	Positions string // a JSON array
+	Glob      string // D.Topic as GLOB has it
+}
+
+func (b *Browser) replayQuery(ctx context.Context, d tables.Delivered) (*replayQuery, error) {
+	if _, err := b.query(tables.Filter{Tenant: d.Tenant, Key: d.Key}); err != nil {
+		return nil, err
+	}
+	if err := d.Check(b.layout); err != nil {
+		return nil, err
+	}
+	q := &replayQuery{quotedLayout: b.quoted, D: d, RawTable: b.layout.Table, Glob: globEscapes.Replace(d.Topic)}
+	columns, err := storedColumns(ctx, b.db, b.layout)
+	if err != nil {
+		return nil, err
+	}
+	isJSON := []string{q.Payload, q.Metadata, q.Destinations, q.DeliveredTo, q.ErrorHistory}
+	for _, c := range columns {
+		q.Columns = append(q.Columns, retentionColumn{c, slices.Contains(isJSON, c.Name)})
+	}
+	return q, nil
+}
+
+var globEscapes = strings.NewReplacer("[", "[[]", "?", "[?]")
+
+// Replayable implements tables.Replayer.
+func (b *Browser) Replayable(ctx context.Context, d tables.Delivered) (places []tables.Place, until time.Time, err error) {
+	until = time.Now()
+	if !d.Until.IsZero() && d.Until.Before(until) {
+		until = d.Until
+	}
+	d.Until = until
+	q, err := b.replayQuery(ctx, d)
+	if err != nil {
+		return nil, until, err
+	}
+	if places, err = b.replayable(ctx, q); err != nil {
+		return nil, until, fmt.Errorf("look for delivered events of %s: %w", b.layout.Table, explain(err))
+	}
+	return places, until, nil
+}
+
+func (b *Browser) replayable(ctx context.Context, q *replayQuery) (places []tables.Place, err error) {
+	t, err := parseSQL()
+	if err != nil {
+		return nil, err
+	}
+	statement, err := t.Statement("replay_find", q)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := b.db.read.QueryContext(ctx, statement, q.args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var p tables.Place
+		var id text
+		if err := rows.Scan(&p.Position, &id, &p.Archived); err != nil {
+			return nil, err
+		}
+		p.ID, _ = parseID(id)
+		places = append(places, p)
+	}
+	return places, rows.Err()
+}
+
+// ReplayPage implements tables.Replayer.
+func (b *Browser) ReplayPage(ctx context.Context, r tables.Replay, places []tables.Place) (n int, err error) {
+	err = b.db.inTx(ctx, func(tx *sql.Tx) error {
+		n = 0
+		for _, archived := range []bool{true, false} {
+			changed, err := b.putBack(ctx, tx, r.Delivered, places, archived)
+			if err != nil {
+				return err
+			}
+			n += changed
+		}
+		if n == 0 {
+			return nil
+		}
+		return audit(ctx, tx, deadletter.Operator{Actor: r.Actor, Reason: r.Reason}, "replay", n, r.Delivered,
+			map[string]any{"table": b.layout.Table, "run": r.Run, "delivered": true})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("replay events of %s: %w", b.layout.Table, explain(err))
+	}
+	return n, nil
+}
+
+// putBack puts those of places back that are in the archive, or those that are not.
+func (b *Browser) putBack(ctx context.Context, tx *sql.Tx, d tables.Delivered, places []tables.Place, archived bool) (int, error) {
+	var positions []int64
+	for _, p := range places {
+		if p.Archived == archived {
+			positions = append(positions, p.Position)
+		}
+	}
+	if len(positions) == 0 {
+		return 0, nil
+	}
+	q, err := b.replayQuery(ctx, d)
+	if err != nil {
+		return 0, err
+	}
+	list, err := json.Marshal(positions)
+	if err != nil {
+		return 0, fmt.Errorf("encode positions: %w", err)
+	}
+	q.Positions = string(list)
+	t, err := parseSQL()
+	if err != nil {
+		return 0, err
+	}
+	statement := "replay_revive"
+	if archived {
+		statement = "replay_insert"
+	}
+	text, err := t.Statement(statement, q)
+	if err != nil {
+		return 0, err
+	}
+	result, err := tx.ExecContext(ctx, text, q.args...)
+	if err != nil {
+		return 0, err
+	}
+	changed, err := result.RowsAffected()
+	return int(changed), err
+}
