@@ -67,10 +67,10 @@ func take(t *testing.T, dir, pattern string) {
 func TestExportNamesItsFilesAsTheToolDoes(t *testing.T) {
 	t.Parallel()
 	for format, want := range map[migrations.Format][]string{
-		migrations.Encore:        {"1_outbox_core_001_apps.up.sql", "16_outbox_crawl_004_fair_runs.up.sql"},
-		migrations.GolangMigrate: {"000001_outbox_core_001_apps.up.sql", "000001_outbox_core_001_apps.down.sql", "000016_outbox_crawl_004_fair_runs.down.sql"},
-		migrations.Goose:         {"00001_outbox_core_001_apps.sql", "00011_outbox_events_001_event_outbox.sql"},
-		migrations.Atlas:         {"00001_outbox_core_001_apps.sql", "00013_outbox_crawl_001_crawl_schema.sql", "atlas.sum"},
+		migrations.Encore:        {"1_outbox_core_001_apps.up.sql", "17_outbox_crawl_004_fair_runs.up.sql"},
+		migrations.GolangMigrate: {"000001_outbox_core_001_apps.up.sql", "000001_outbox_core_001_apps.down.sql", "000017_outbox_crawl_004_fair_runs.down.sql"},
+		migrations.Goose:         {"00001_outbox_core_001_apps.sql", "00012_outbox_events_001_event_outbox.sql"},
+		migrations.Atlas:         {"00001_outbox_core_001_apps.sql", "00014_outbox_crawl_001_crawl_schema.sql", "atlas.sum"},
 	} {
 		dir := filepath.Join(t.TempDir(), "new", "folder")
 		files := exported(t, dir, format)
@@ -127,14 +127,14 @@ func otherwise(t *testing.T, dir string, format migrations.Format) string {
 func TestExportContinuesAFolder(t *testing.T) {
 	t.Parallel()
 	for format, own := range map[migrations.Format]string{
-		migrations.Encore:        "10_shop.up.sql",
+		migrations.Encore:        "11_shop.up.sql",
 		migrations.GolangMigrate: "20250102030405_shop.up.sql",
-		migrations.Goose:         "00010_shop.sql",
+		migrations.Goose:         "00011_shop.sql",
 		migrations.Atlas:         "20250102030405_shop.sql", // as Atlas' own command numbers it
 	} {
 		dir := t.TempDir()
 		exported(t, dir, format, "core")
-		take(t, dir, "*_outbox_core_010_*")
+		take(t, dir, "*_outbox_core_011_*")
 		put(t, dir, own, "-- +goose Up\nCREATE TABLE shop (id int);\n")
 		put(t, dir, "README.md", "not a migration")
 		if format == migrations.Atlas {
@@ -158,10 +158,10 @@ func TestExportContinuesAFolder(t *testing.T) {
 			}
 		}
 		want := map[migrations.Format]string{
-			migrations.Encore:        `^11_outbox_core_010_\S+ 12_outbox_crawl_001_\S+ .* 15_outbox_crawl_004`,
-			migrations.GolangMigrate: `^20250102030406_outbox_core_010_\S+ \S+ 20250102030407_outbox_crawl_001.* 20250102030410_outbox_crawl_004`,
-			migrations.Goose:         `^00011_outbox_core_010_\S+ 00012_outbox_crawl_001_\S+ .* 00015_outbox_crawl_004`,
-			migrations.Atlas:         `^20250102030406_outbox_core_010_\S+ 20250102030407_outbox_crawl_001_\S+ .* 20250102030410_outbox_crawl_004`,
+			migrations.Encore:        `^12_outbox_core_011_\S+ 13_outbox_crawl_001_\S+ .* 16_outbox_crawl_004`,
+			migrations.GolangMigrate: `^20250102030406_outbox_core_011_\S+ \S+ 20250102030407_outbox_crawl_001.* 20250102030410_outbox_crawl_004`,
+			migrations.Goose:         `^00012_outbox_core_011_\S+ 00013_outbox_crawl_001_\S+ .* 00016_outbox_crawl_004`,
+			migrations.Atlas:         `^20250102030406_outbox_core_011_\S+ 20250102030407_outbox_crawl_001_\S+ .* 20250102030410_outbox_crawl_004`,
 		}[format]
 		if got := strings.Join(added, " "); !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s: got %s, want %s", format, got, want)

@@ -79,7 +79,7 @@ func by(t *testing.T, url string) (text string) {
 	return text
 }
 
-const byGolangMigrate = `core=10 by "golang-migrate or Encore"; events=2 by "golang-migrate or Encore"; crawl=4 by "golang-migrate or Encore"; `
+const byGolangMigrate = `core=11 by "golang-migrate or Encore"; events=2 by "golang-migrate or Encore"; crawl=4 by "golang-migrate or Encore"; `
 
 // withoutRecords is the catalog but for what migration tools keep for themselves.
 func withoutRecords(t *testing.T, conn *pgx5.Conn) (all []string) {
@@ -103,14 +103,14 @@ func TestExportedFolderMakesTheSameTables(t *testing.T) {
 			conn := connect(t, url)
 			// The folder grows, and the user's own migration stands in it.
 			exported(t, dir, format, "core")
-			take(t, dir, "*_outbox_core_010_*")
-			put(t, dir, map[migrations.Format]string{migrations.GolangMigrate: "000010_shop.up.sql", migrations.Encore: "10_shop.up.sql"}[format],
+			take(t, dir, "*_outbox_core_011_*")
+			put(t, dir, map[migrations.Format]string{migrations.GolangMigrate: "000011_shop.up.sql", migrations.Encore: "11_shop.up.sql"}[format],
 				"CREATE TABLE shop (id int);\nDROP TABLE shop;\n")
-			put(t, dir, map[migrations.Format]string{migrations.GolangMigrate: "000010_shop.down.sql", migrations.Encore: "10_shop.down.sql"}[format], "SELECT 1;\n")
+			put(t, dir, map[migrations.Format]string{migrations.GolangMigrate: "000011_shop.down.sql", migrations.Encore: "11_shop.down.sql"}[format], "SELECT 1;\n")
 			if err := golangMigrate(t, url, dir, format).Up(); err != nil {
 				t.Fatal(err)
 			}
-			if got := by(t, url); !strings.HasPrefix(got, `core=9 by "golang-migrate or Encore"; events=0 by ""`) {
+			if got := by(t, url); !strings.HasPrefix(got, `core=10 by "golang-migrate or Encore"; events=0 by ""`) {
 				t.Error(got)
 			}
 			exported(t, dir, format, migrations.Sets...)
@@ -201,7 +201,7 @@ func TestUpLeavesTheTablesOfAnotherTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	up(t, url)
-	if got := by(t, url); got != `core=10 by ""; events=2 by ""; crawl=4 by ""; ` {
+	if got := by(t, url); got != `core=11 by ""; events=2 by ""; crawl=4 by ""; ` {
 		t.Error("taken over:", got)
 	}
 	if err := migrations.TakeOver(t.Context(), url); err != nil {
@@ -229,7 +229,7 @@ func TestHandOverToAnotherTool(t *testing.T) {
 	dir := t.TempDir()
 	exported(t, dir, migrations.GolangMigrate)
 	m := golangMigrate(t, url, dir, migrations.GolangMigrate)
-	if err := m.Force(16); err != nil {
+	if err := m.Force(17); err != nil {
 		t.Fatal(err)
 	}
 	run(t, conn, "DROP TABLE outbox_migrations_core, outbox_migrations_events, outbox_migrations_crawl")
