@@ -212,11 +212,7 @@ func TestOperatorRole(t *testing.T) {
 	if n, err := (deadletter.Purge{}).Run(t.Context(), d, operator); err != nil || n != 4 {
 		t.Errorf("purged %d, error %v", n, err)
 	}
-	exec(t, pool, `UPDATE outbox_events SET status = 'DEAD', tenant_id = 'newcomer'`)
-	if n, err := deadletter.Collect(t.Context(), d, "outbox_events", operator); err != nil || n != 2 {
-		t.Errorf("collected %d, error %v, want the two rows without a letter", n, err)
-	}
-	if actions, _, err := d.Actions(t.Context(), deadletter.ActionFilter{}); err != nil || len(actions) != 5 {
+	if actions, _, err := d.Actions(t.Context(), deadletter.ActionFilter{}); err != nil || len(actions) != 4 {
 		t.Errorf("actions %+v, error %v", actions, err)
 	}
 	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()} { // what was replayed is undelivered again
@@ -224,6 +220,11 @@ func TestOperatorRole(t *testing.T) {
 		if err != nil || n == 0 {
 			t.Errorf("skipped %d of %s, error %v", n, layout.Table, err)
 		}
+	}
+	exec(t, pool, `DELETE FROM job_dlq`)
+	exec(t, pool, `UPDATE outbox_events SET tenant_id = 'newcomer'`)
+	if n, err := deadletter.Collect(t.Context(), d, "outbox_events", operator); err != nil || n != 3 {
+		t.Errorf("collected %d, error %v, want the three rows without a letter", n, err)
 	}
 	for _, sql := range []string{`UPDATE outbox_audit SET actor = 'x'`, `DELETE FROM outbox_audit`, `DELETE FROM outbox_events`, `UPDATE job_dlq SET payload = '1'`, `INSERT INTO event_outbox (event_type) VALUES ('t')`} {
 		if _, err := own.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "42501") {
