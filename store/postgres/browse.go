@@ -21,7 +21,7 @@ import (
 type Browser struct {
 	pool       *pgxpool.Pool
 	layout     tables.Layout
-	sql        struct{ list, showID, showPosition, tenant, known, retry, behind, undelivered, skip, skipDead string }
+	sql        struct{ list, showID, showPosition, known, retry, behind, undelivered, skip, skipDead string }
 	byPosition bool // lists are in the order of the position, not of the id
 	hidden     bool // row-level security shows this role the rows of one tenant at a time
 }
@@ -86,7 +86,7 @@ func (b *Browser) prepare(ctx context.Context) error {
 		data browseNames
 	}{
 		{&b.sql.list, "browse", listed}, {&b.sql.showID, "browse_show", names}, {&b.sql.showPosition, "browse_show", positions},
-		{&b.sql.tenant, "browse_tenant", names}, {&b.sql.retry, "events_retry", names}, {&b.sql.known, "browse_known", names},
+		{&b.sql.retry, "events_retry", names}, {&b.sql.known, "browse_known", names},
 		{&b.sql.undelivered, "events_undelivered", names}, {&b.sql.skip, "events_skip", names}, {&b.sql.skipDead, "settle_dead", unheld},
 	} {
 		if *s.dst, err = t.Statement(s.name, s.data); err != nil {
@@ -212,12 +212,24 @@ func (b *Browser) read(ctx context.Context, tenant string, fn func(pgx.Tx) error
 func (b *Browser) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{AccessMode: mode}, func(tx pgx.Tx) error {
 		if b.hidden {
-			if _, err := tx.Exec(ctx, b.sql.tenant, tenant); err != nil {
-				return fmt.Errorf("speak for tenant %s: %w", tenant, err)
+			if err := speakFor(ctx, tx, tenant); err != nil {
+				return err
 			}
 		}
 		return fn(tx)
 	})
+}
+
+// speakFor makes the rest of a transaction speak for a tenant, where row-level security asks for one.
+func speakFor(ctx context.Context, tx pgx.Tx, tenant string) error {
+	sql, err := plain("browse_tenant")
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, sql, tenant); err != nil {
+		return fmt.Errorf("speak for tenant %s: %w", tenant, err)
+	}
+	return nil
 }
 
 // check reports what of a filter does not fit, and returns the statuses in the table's spelling, nil for all.

@@ -217,12 +217,8 @@ func (d *DeadLetters) inTx(ctx context.Context, tenant string, mode pgx.TxAccess
 	}
 	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: mode}, func(tx pgx.Tx) error {
 		if d.hidden {
-			sql, err := plain("browse_tenant")
-			if err != nil {
+			if err := speakFor(ctx, tx, tenant); err != nil {
 				return err
-			}
-			if _, err := tx.Exec(ctx, sql, tenant); err != nil {
-				return fmt.Errorf("speak for tenant %s: %w", tenant, err)
 			}
 		}
 		return fn(tx)

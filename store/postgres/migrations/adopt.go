@@ -305,13 +305,5 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 
 // templated fills a statement of adopt/ in.
 func templated(name string, values any) string {
-	set, err := parseAdopt()
-	if err != nil {
-		panic("migrations: " + err.Error()) // a broken build
-	}
-	text, err := set.Statement(name, values)
-	if err != nil {
-		panic("migrations: " + err.Error()) // the same
-	}
-	return text
+	return filled(parseAdopt, func(set *sqlfile.Set) (string, error) { return set.Statement(name, values) })
 }

@@ -253,14 +253,7 @@ func guards(set string, version uint) (text string) {
 
 // exportText fills a file of export/ in.
 func exportText(name string, values any) string {
-	set, err := parseExport()
-	if err != nil {
-		panic("migrations: " + err.Error()) // a broken build
-	}
-	text, err := set.Statement(name, values)
-	if err != nil {
-		panic("migrations: " + err.Error()) // the same
-	}
+	text := filled(parseExport, func(set *sqlfile.Set) (string, error) { return set.Statement(name, values) })
 	return strings.TrimRight(text, "\n") + "\n"
 }
 

@@ -167,15 +167,7 @@ func (t *legacyTable) Call(function string, operand any) (any, error) {
 
 // sql fills a statement of legacy/ in.
 func (t *legacyTable) sql(name string) string {
-	set, err := parseLegacy()
-	if err != nil {
-		panic("migrations: " + err.Error()) // a broken build
-	}
-	text, err := set.Render(name, t)
-	if err != nil {
-		panic("migrations: " + err.Error()) // the same
-	}
-	return text
+	return filled(parseLegacy, func(set *sqlfile.Set) (string, error) { return set.Render(name, t) })
 }
 
 // exec runs a file of several statements; without arguments, so as one simple query and one transaction.

@@ -16,6 +16,7 @@ import (
 	"embed"
 	"io"
 
+	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -34,3 +35,16 @@ func Required(set string) uint { return embedded.Required(set) }
 // Print writes the up files of the sets (none: all sets) as they are, in the order of application: what a
 // database administrator reads before, or runs instead of, Up.
 func Print(w io.Writer, sets ...string) error { return embedded.Print(w, sets...) }
+
+// filled fills in one of the SQL files that are part of the program. What can go wrong with them is a broken build.
+func filled(parse func() (*sqlfile.Set, error), render func(*sqlfile.Set) (string, error)) string {
+	set, err := parse()
+	if err != nil {
+		panic("migrations: " + err.Error())
+	}
+	text, err := render(set)
+	if err != nil {
+		panic("migrations: " + err.Error())
+	}
+	return text
+}
