@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers test test-database race suite lint vuln build bench bench-seeds orms migrators fuzz chaos soak snapshot demo
+.PHONY: help deps servers test test-database race suite lint vuln build bench bench-seeds orms migrators fuzz chaos soak snapshot
 
 FUZZTIME ?= 20s
 
@@ -107,6 +107,3 @@ soak: servers bin/chaos.test ## random kills of relays, PostgreSQL and Redis und
 
 snapshot: servers bin/chaos.test ## what a REPEATABLE READ session left open for MINUTES (10) does to the queue
 	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSnapshotHeld$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
-
-demo: servers ## events from a file through private servers, printed as they arrive
-	bash scripts/demo.sh

@@ -63,7 +63,7 @@ var importers = []struct {
 	reason    string
 }{
 	{"sink", []string{"internal/wire", "examples"}, "one place decides which broker is served; adding one touches no other code"},
-	{"internal/testenv", []string{"internal/demo"}, "needs servers on the machine and testing in the binary"},
+	{"internal/testenv", nil, "needs servers on the machine and testing in the binary"},
 }
 
 // payers say who may reach a module at all, through any chain of imports and including the tests beside a package: those of
