@@ -43,7 +43,7 @@ test-database: servers ## the tests of the schema and the plans, e.g. with POSTG
 	go test -p 1 -timeout 10m -run '$(DATABASE)' ./store/postgres/migrations ./store/postgres
 
 race: deps ## all tests under the race detector, but for the fault table
-	go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
+	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
 
 suite: servers ## outboxtest.StoreSuite on PostgreSQL and SQLite, side by side
 	@bash scripts/suite.sh
