@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Backoff is how long to wait before the next attempt: Base after the first failure, Factor times longer after each further one,
-// never more than Cap, each spread by ± Jitter (a fraction) so that what failed together does not return together.
+// Backoff is how long to wait before the next attempt: Base after the first failure, Factor times longer after each
+// further one, never more than Cap, each spread by ± Jitter (a fraction) so that what failed together does not return
+// together.
 type Backoff struct {
 	Base   time.Duration
 	Factor float64

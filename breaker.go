@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Breaker stops work for a sink that is down: no attempt is counted, and nothing is claimed for it but one probe at a time, of ten records at first and of a
-// claim every two seconds at last, that finds out whether the sink, or a part of it, is there again. It is opened by the first batch of which the sink took
-// nothing, and closed by the first probe of which it took something.
+// Breaker stops work for a sink that is down: no attempt is counted, and nothing is claimed for it but one probe at a
+// time, of ten records at first and of a claim every two seconds at last, that finds out whether the sink, or a part of
+// it, is there again. It is opened by the first batch of which the sink took nothing, and closed by the first probe of
+// which it took something.
 //
-// A program makes one for each of its sinks and gives it to all relays that share the sink; the relays do the rest. It is safe for concurrent use.
-// Why it is not a library's: docs/adr/0010-sinks-that-are-down.md.
+// A program makes one for each of its sinks and gives it to all relays that share the sink; the relays do the rest. It
+// is safe for concurrent use. Why it is not a library's: docs/adr/0010-sinks-that-are-down.md.
 type Breaker struct {
 	mu      sync.Mutex
 	open    bool
@@ -46,11 +47,13 @@ const (
 	maxProbe = 2 * time.Second        // and after some failed; recovery is noticed within it
 	// An outage shorter than this leaves no backlog that consumers would have to be protected from.
 	longOutage = 5 * time.Second
-	// A sink may be down in part (a shard, an endpoint), and what it can take is behind what it cannot. So a probe is twice as large as the one before, and while
-	// there is reason to believe that a part works, what a failed probe tried waits by itself for partRetry, or the same oldest records would be probed for ever.
+	// A sink may be down in part (a shard, an endpoint), and what it can take is behind what it cannot. So a probe is
+	// twice as large as the one before, and while there is reason to believe that a part works, what a failed probe
+	// tried waits by itself for partRetry, or the same oldest records would be probed for ever.
 	partRetry = 2 * time.Second
-	// The reason is a batch of which something was taken and something not. For partSearch after it probes are whole claims, so many that they get past
-	// 8000 keys. Once nothing was taken for partialOutage all of the sink is down, and no row is written for it any more; what is tried is the first 16 batches.
+	// The reason is a batch of which something was taken and something not. For partSearch after it probes are whole
+	// claims, so many that they get past 8000 keys. Once nothing was taken for partialOutage all of the sink is down,
+	// and no row is written for it any more; what is tried is the first 16 batches.
 	partSearch    = 10 * time.Second
 	partialOutage = time.Minute
 	maxPartProbe  = 250 * time.Millisecond
@@ -70,7 +73,8 @@ type ticket struct {
 	rests  bool          // it has been given back for a while
 }
 
-// enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see trial.go). One with wait 0 is ended by leave.
+// enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see trial.go).
+// One with wait 0 is ended by leave.
 func (b *Breaker) enter(alone bool) *ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +104,8 @@ func (b *Breaker) leave(p *ticket) {
 	}
 }
 
-// rest gives a turn back while its worker is busy with its database: whatever a database does, the other workers of the sink do not wait for it.
+// rest gives a turn back while its worker is busy with its database: whatever a database does, the other workers of the
+// sink do not wait for it.
 func (b *Breaker) rest(p *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,11 +158,12 @@ func (b *Breaker) probeNext(pause time.Duration, records int) {
 	}
 }
 
-// report tells how a batch fared. It returns whether what the sink could not take should wait by itself because the rest of the sink may work, and
-// whether the sink is down.
+// report tells how a batch fared. It returns whether what the sink could not take should wait by itself because the
+// rest of the sink may work, and whether the sink is down.
 //
-// A mixed batch may also be the one during which all of the sink went down. Then the next one opens the breaker, and what waited in vain has lost partRetry.
-// To open it at a mixed batch would be the end of the healthy part: what such a batch leaves is the oldest then, and all that probes would find.
+// A mixed batch may also be the one during which all of the sink went down. Then the next one opens the breaker, and
+// what waited in vain has lost partRetry. To open it at a mixed batch would be the end of the healthy part: what such a
+// batch leaves is the oldest then, and all that probes would find.
 func (b *Breaker) report(p *ticket, results []Result) (isolate, down bool) {
 	unavailable, served := 0, 0
 	for i := range results {
@@ -207,8 +213,8 @@ func (b *Breaker) close(now time.Time) {
 	}
 }
 
-// pace returns how long to wait after n records so that all callers together deliver rate a second, after a minute twice as many, and so on: where
-// more is written than that, the backlog would never end.
+// pace returns how long to wait after n records so that all callers together deliver rate a second, after a minute
+// twice as many, and so on: where more is written than that, the backlog would never end.
 func (b *Breaker) pace(n, rate int) time.Duration {
 	if rate < 0 {
 		return 0

@@ -133,7 +133,8 @@ func TestBreakerOneProbeAtATime(t *testing.T) {
 	})
 }
 
-// Who wants to be alone waits for the turns in flight, is let in before new ones, and who gives up meanwhile keeps nobody out.
+// Who wants to be alone waits for the turns in flight, is let in before new ones, and who gives up meanwhile keeps
+// nobody out.
 func TestBreakerTurnAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBreaker()
@@ -162,7 +163,8 @@ func TestBreakerTurnAlone(t *testing.T) {
 	})
 }
 
-// While the sink is down nothing but one small probe at a time is claimed and published, whatever the number of workers and relays.
+// While the sink is down nothing but one small probe at a time is claimed and published, whatever the number of workers
+// and relays.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2, 7} {
@@ -193,7 +195,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// A relay that has nothing to do probes as well when its turn comes, and does not keep the other one from finding the sink well.
+// A relay that has nothing to do probes as well when its turn comes, and does not keep the other one from finding the
+// sink well.
 func TestIdleRelayDoesNotHoldTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idle, busy, b := newWeather(), newWeather(), NewBreaker()
@@ -212,7 +215,8 @@ func TestIdleRelayDoesNotHoldTheProbe(t *testing.T) {
 	})
 }
 
-// After an outage that has left a backlog, all workers and relays of a sink together deliver RecoveryRate, however small a claim is and however large.
+// After an outage that has left a backlog, all workers and relays of a sink together deliver RecoveryRate, however
+// small a claim is and however large.
 func TestRecoveryRate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -279,8 +283,9 @@ func TestRecoveryRate(t *testing.T) {
 	}
 }
 
-// A part of the sink is down, for many more keys than a probe or a claim brings. The other keys' events arrive as if nothing were, also the first one after a long
-// silence; the keys concerned wait, in order and without an attempt counted.
+// A part of the sink is down, for many more keys than a probe or a claim brings. The other keys' events arrive as if
+// nothing were, also the first one after a long silence; the keys concerned wait, in order and without an attempt
+// counted.
 func TestPartialOutage(t *testing.T) {
 	t.Parallel()
 	for _, backlog := range []int{3, 600, 1500} { // keys of the part that is down

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// How many batches one claim may bring. A part of a claim's price does not depend on how much it returns: it walks over the index entries of what
-// was delivered since the last vacuum, if a long transaction keeps them (measured: 10 to 14 ms for 100,000), and over what waits behind blocked keys (70 to 90 ms for 100,000).
-// So one that took longer than what was done with its records brings more the next time. BatchBytes bounds it too.
+// How many batches one claim may bring. A part of a claim's price does not depend on how much it returns: it walks over
+// the index entries of what was delivered since the last vacuum, if a long transaction keeps them (measured: 10 to 14
+// ms for 100,000), and over what waits behind blocked keys (70 to 90 ms for 100,000). So one that took longer than what
+// was done with its records brings more the next time. BatchBytes bounds it too.
 const (
 	batchesPerClaim    = 4
 	maxBatchesPerClaim = 16
 )
 
-// A claim without paused topics walks over their backlog, however little it brings. One that brings nothing is not made again before it has been idle for
-// so many times as long as it took, and maxRest at most.
+// A claim without paused topics walks over their backlog, however little it brings. One that brings nothing is not made
+// again before it has been idle for so many times as long as it took, and maxRest at most.
 const (
 	restsPerClaim = 10
 	maxRest       = 5 * time.Second
@@ -62,8 +63,8 @@ func (w *worker) full(records []*Record) bool {
 	return bytes > w.cfg.BatchBytes/2 // ended for the size of its payloads
 }
 
-// adapt learns from a turn for the next claim: how long its claim took, and the rest. While claims come back full there is a backlog, and every second one
-// is for all tenants: in the others whoever wrote the backlog is first.
+// adapt learns from a turn for the next claim: how long its claim took, and the rest. While claims come back full there
+// is a backlog, and every second one is for all tenants: in the others whoever wrote the backlog is first.
 func (w *worker) adapt(full bool, claim, rest time.Duration) {
 	fair := w.fair
 	w.fair = full && !fair
@@ -78,13 +79,14 @@ func (w *worker) adapt(full bool, claim, rest time.Duration) {
 	}
 }
 
-// claim reads the next records of the lanes. It is a plain read: who may read a lane is settled by the lease, so claiming costs no write
-// and leaves nothing behind when the relay dies.
+// claim reads the next records of the lanes. It is a plain read: who may read a lane is settled by the lease, so
+// claiming costs no write and leaves nothing behind when the relay dies.
 //
 // It asks by state and never by "position > last": a lower position may commit later, and would be lost.
 //
-// One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout: a single row may take longer than that to turn into text
-// (15 s for a number that is 1 GB long, on a busy machine), and with the same limit it would hold its lanes for ever.
+// One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout: a single row may take
+// longer than that to turn into text (15 s for a number that is 1 GB long, on a busy machine), and with the same limit
+// it would hold its lanes for ever.
 func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
 	limit = w.unsettled.exclude(limit)
 	limit.WithoutTopics = w.keeper.paused().topics

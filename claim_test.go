@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// While there is a backlog every second claim is for all tenants; a probe and a claim after an outage are small whatever the claims before have learnt.
+// While there is a backlog every second claim is for all tenants; a probe and a claim after an outage are small
+// whatever the claims before have learnt.
 func TestClaimLimits(t *testing.T) {
 	t.Parallel()
 	r, err := NewRelay(nil, nil, RelayConfig{BatchRecords: 100, RecoveryRate: 500})

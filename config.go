@@ -15,11 +15,13 @@ type RelayConfig struct {
 	Instance    string   // what this relay calls itself among the table's others, for people (host name and process id)
 	Destination Template // where events without Destinations go ({topic})
 	Envelope    Envelope // what the table's messages are (the sink's)
-	// Reserved tells whether a destination belongs to another table, whose readers would take the event for one of theirs. An event that would go there is dead at
-	// once, all of it. It must be quick, and safe for concurrent use (nil: none is reserved).
+	// Reserved tells whether a destination belongs to another table, whose readers would take the event for one of
+	// theirs. An event that would go there is dead at once, all of it. It must be quick, and safe for concurrent use
+	// (nil: none is reserved).
 	Reserved func(destination string) bool
 
-	// Workers is how many loops share the lanes (2): while one waits for the sink another has the database work. Publish is called by as many at a time.
+	// Workers is how many loops share the lanes (2): while one waits for the sink another has the database work.
+	// Publish is called by as many at a time.
 	Workers      int
 	BatchRecords int // records a publish and a settle (1000; ADR 4 has the measurement); a claim brings up to four batches
 	BatchBytes   int // bytes of payload a claim (8 MiB)
@@ -40,7 +42,8 @@ type RelayConfig struct {
 
 	// Breaker stops work for a sink that is down (one of its own). Relays that share a sink share its breaker.
 	Breaker *Breaker
-	// RecoveryRate is how many records a second all relays of one Breaker deliver after an outage, until the backlog is gone (20,000; negative: as many as they can).
+	// RecoveryRate is how many records a second all relays of one Breaker deliver after an outage, until the backlog is
+	// gone (20,000; negative: as many as they can).
 	RecoveryRate int
 
 	Logger   *slog.Logger // (slog.Default)

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Template builds a destination's name from a record, for instance "run:{key}". It knows {topic}, {key} (the aggregate id),
-// {type} (the aggregate type), {tenant} and {source}.
+// Template builds a destination's name from a record, for instance "run:{key}". It knows {topic}, {key} (the aggregate
+// id), {type} (the aggregate type), {tenant} and {source}.
 type Template struct {
 	text  string
 	parts []templatePart

@@ -21,7 +21,8 @@ func ParseEnvelope(name string) (Envelope, error) {
 	return nil, fmt.Errorf("unknown envelope %q (known: cloudevents, payload)", name)
 }
 
-// PayloadOnly is the bare payload, as FR-005's sketch publishes it: a subscriber can neither resume nor recognise a copy.
+// PayloadOnly is the bare payload, as FR-005's sketch publishes it: a subscriber can neither resume nor recognise a
+// copy.
 func PayloadOnly(dst []byte, d *Delivery) []byte { return append(dst, d.Payload...) }
 
 // CloudEvent is the structured JSON form of CloudEvents 1.0: id is the event id, source the bounded context (a
@@ -30,11 +31,13 @@ func PayloadOnly(dst []byte, d *Delivery) []byte { return append(dst, d.Payload.
 // do, if the row has a number), partitionkey (the ordering key), tenantid, schemaid, schemaversion (if the table has
 // one), and the metadata.
 //
-// Metadata travels whole. A member becomes an extension attribute of its own name where CloudEvents allows it: a name of
-// 1 to 20 lower-case letters and digits that means nothing else; a value that is a boolean, an integer of 32 bits, or a
-// string without control characters. The others are one attribute, metadata: a string that holds them as a JSON object.
+// Metadata travels whole. A member becomes an extension attribute of its own name where CloudEvents allows it: a name
+// of 1 to 20 lower-case letters and digits that means nothing else; a value that is a boolean, an integer of 32 bits,
+// or a string without control characters. The others are one attribute, metadata: a string that holds them as a JSON
+// object.
 //
-// It is written by hand because the generic encoder was the largest part of the relay's CPU; the tests decode it with encoding/json.
+// It is written by hand because the generic encoder was the largest part of the relay's CPU; the tests decode it with
+// encoding/json.
 func CloudEvent(dst []byte, d *Delivery) []byte {
 	dst = append(dst, `{"specversion":"1.0","id":"`...)
 	dst = appendUUID(dst, d.ID)
@@ -54,7 +57,8 @@ func CloudEvent(dst []byte, d *Delivery) []byte {
 			dst = append(dst[:at], dst[at+1:]...) // the two strings become one: drop the opening quote
 		}
 	}
-	// event_outbox keeps no time but the one in a UUIDv7; and plain SQL can write years that RFC 3339 cannot: no time is better than a wrong one.
+	// event_outbox keeps no time but the one in a UUIDv7; and plain SQL can write years that RFC 3339 cannot: no time
+	// is better than a wrong one.
 	if at := d.OccurredAt.UTC(); !at.IsZero() && at.Year() >= 0 && at.Year() <= 9999 {
 		dst = append(dst, `,"time":"`...)
 		dst = at.AppendFormat(dst, time.RFC3339Nano)
@@ -88,8 +92,8 @@ func CloudEvent(dst []byte, d *Delivery) []byte {
 	return append(dst, '}')
 }
 
-// appendPadded appends n, which is positive, with as many digits as the largest has: the sequence extension demands values
-// whose order is that of their text.
+// appendPadded appends n, which is positive, with as many digits as the largest has: the sequence extension demands
+// values whose order is that of their text.
 func appendPadded(dst []byte, n int64) []byte {
 	const digits = 19
 	var text [digits]byte

@@ -17,13 +17,14 @@ var (
 	// ErrNoTransaction says that a Writer for database/sql was given what is no transaction: events written through a
 	// pool would exist whatever becomes of the change that they tell of.
 	ErrNoTransaction = errors.New("not a transaction")
-	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the same key failed. It costs
-	// no attempt.
+	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the same key failed. It
+	// costs no attempt.
 	ErrNotAttempted = errors.New("not attempted: an earlier delivery of the same key failed")
 )
 
-// RefusedError is a Store's answer to Settle when the database is well and does not record some of the outcomes: their rows are held locked by somebody
-// else, or a trigger, a policy or a time limit says no. All other outcomes are settled.
+// RefusedError is a Store's answer to Settle when the database is well and does not record some of the outcomes: their
+// rows are held locked by somebody else, or a trigger, a policy or a time limit says no. All other outcomes are
+// settled.
 type RefusedError struct {
 	Outcomes []Outcome // not settled
 	Err      error     // what the database said, of the first of them at least
@@ -60,8 +61,8 @@ func (e *FieldError) Unwrap() []error {
 	return []error{ErrInvalidEvent, e.Err}
 }
 
-// A Sink classes its failures with these. An error of no class is retryable: it costs an attempt and is tried again after a
-// growing delay.
+// A Sink classes its failures with these. An error of no class is retryable: it costs an attempt and is tried again
+// after a growing delay.
 
 type classedError struct {
 	error
@@ -91,8 +92,8 @@ func RetryAfter(err error, d time.Duration) error {
 	return &classedError{error: err, class: ClassRetryAfter, after: d}
 }
 
-// Unavailable marks err as the broker's own state rather than the event's: connection refused, timed out, out of memory,
-// read-only. Nothing is counted against the event.
+// Unavailable marks err as the broker's own state rather than the event's: connection refused, timed out, out of
+// memory, read-only. Nothing is counted against the event.
 func Unavailable(err error) error { return &classedError{error: err, class: ClassUnavailable} }
 
 // Classify returns the class of a delivery's error and, for ClassRetryAfter, the delay that was asked for.

@@ -23,11 +23,12 @@ const (
 // DefaultMaxPayload is how many bytes of JSON a payload may have unless WriterConfig says otherwise.
 const DefaultMaxPayload = 1 << 20
 
-// Event is something that happened, with the fields of ADR-004. Topic and Payload are required; Source is required too but
-// may come from WriterConfig.Source.
+// Event is something that happened, with the fields of ADR-004. Topic and Payload are required; Source is required too
+// but may come from WriterConfig.Source.
 type Event struct {
-	// ID identifies the event for ever: it is the duplicate key at every sink and the message id a consumer sees. The zero
-	// value makes the Writer assign a UUIDv7. A producer that may repeat a Write (a retried job) must choose it itself.
+	// ID identifies the event for ever: it is the duplicate key at every sink and the message id a consumer sees. The
+	// zero value makes the Writer assign a UUIDv7. A producer that may repeat a Write (a retried job) must choose it
+	// itself.
 	ID uuid.UUID
 	// Topic says what happened, for instance "order.placed". It is also the destination unless Destinations is set.
 	Topic string
@@ -46,7 +47,8 @@ type Event struct {
 	Source string
 	// Destinations lists where to deliver, each once; empty means Topic. Each has its own outcome.
 	Destinations []string
-	// Payload is the event's JSON, at most WriterConfig.MaxPayload bytes, also with its numbers spelled out (1e9 is ten).
+	// Payload is the event's JSON, at most WriterConfig.MaxPayload bytes, also with its numbers spelled out (1e9 is
+	// ten).
 	Payload json.RawMessage
 	// Metadata travels with the event: trace_id, user_id, traceparent, whatever marshals to a JSON object.
 	Metadata map[string]any
@@ -74,11 +76,11 @@ func NewID() (uuid.UUID, error) {
 	return id, nil
 }
 
-// Validate reports the first thing about e that the database would refuse, as a *FieldError. maxPayload is in bytes, as sent and with
-// numbers as jsonb spells them out: 1e131071 counts as 131,072.
+// Validate reports the first thing about e that the database would refuse, as a *FieldError. maxPayload is in bytes, as
+// sent and with numbers as jsonb spells them out: 1e131071 counts as 131,072.
 //
-// It exists because a failed INSERT aborts the caller's whole transaction in PostgreSQL: a bad event must be refused before
-// it is sent, so that the business can decide what to do about it.
+// It exists because a failed INSERT aborts the caller's whole transaction in PostgreSQL: a bad event must be refused
+// before it is sent, so that the business can decide what to do about it.
 func (e *Event) Validate(maxPayload int) error {
 	for _, f := range []struct {
 		name     string

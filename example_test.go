@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// These examples take the store and the sink as given, because what a test beside this package imports ends up in its users' go.sum.
-// Those of package store/postgres run against a server, and examples/embed is a whole program.
+// These examples take the store and the sink as given, because what a test beside this package imports ends up in its
+// users' go.sum. Those of package store/postgres run against a server, and examples/embed is a whole program.
 
 // An order and the event about it are committed together, or neither is.
 func ExampleWriter_Write() {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there are more to take, and hands some over when a relay
-// joins. What it believes to hold ends on the local clocks, counted from before the request was sent, so it can only end earlier
-// than the database's expiry, however slow the reply was.
+// leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there are more to take,
+// and hands some over when a relay joins. What it believes to hold ends on the local clocks, counted from before the
+// request was sent, so it can only end earlier than the database's expiry, however slow the reply was.
 type leaseKeeper struct {
 	relay *Relay
 	freed chan struct{} // a worker has put lanes back that are to be handed over
@@ -28,8 +28,9 @@ type leaseKeeper struct {
 	lastErr  error
 }
 
-// over tells whether a time has come by either of this machine's clocks: the monotonic one, which nobody sets, stands still while the machine sleeps; the wall
-// clock does not, and set forward it ends a lease too soon, which the next renewal mends.
+// over tells whether a time has come by either of this machine's clocks: the monotonic one, which nobody sets, stands
+// still while the machine sleeps; the wall clock does not, and set forward it ends a lease too soon, which the next
+// renewal mends.
 func over(until time.Time) bool {
 	now := time.Now()
 	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
@@ -39,15 +40,16 @@ func newLeaseKeeper(r *Relay) *leaseKeeper {
 	return &leaseKeeper{relay: r, freed: make(chan struct{}, 1), using: make([][]Lane, r.cfg.Workers)}
 }
 
-// checksPerLease is how often in a lease's time its keeper asks the database. Asking writes nothing unless something is due: renewals are,
-// once a third of the time is gone.
+// checksPerLease is how often in a lease's time its keeper asks the database. Asking writes nothing unless something is
+// due: renewals are, once a third of the time is gone.
 const (
 	checksPerLease = 6
 	maxCheck       = 500 * time.Millisecond // so that a relay that leaves is succeeded within a second
 )
 
-// take gives a worker its part of the lanes until it puts them back, and says until when they may be used for publishing. ok is false if there are none
-// or the margin before the end has begun. A lane always falls to the same worker.
+// take gives a worker its part of the lanes until it puts them back, and says until when they may be used for
+// publishing. ok is false if there are none or the margin before the end has begun. A lane always falls to the same
+// worker.
 func (k *leaseKeeper) take(worker int) (lanes []Lane, until time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -142,7 +144,8 @@ func (k *leaseKeeper) check(ctx context.Context) error {
 	return nil
 }
 
-// keep goes on serving lanes that should have gone and are still held, because somebody has their rows locked, until the next check.
+// keep goes on serving lanes that should have gone and are still held, because somebody has their rows locked, until
+// the next check.
 func (k *leaseKeeper) keep(surplus []Lane) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -228,7 +231,8 @@ func (k *leaseKeeper) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// stop has lanes handed over as they come free. A publish that hangs may take as long as DrainTimeout, and its neighbours' lanes would have nobody.
+// stop has lanes handed over as they come free. A publish that hangs may take as long as DrainTimeout, and its
+// neighbours' lanes would have nobody.
 func (k *leaseKeeper) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

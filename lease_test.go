@@ -306,7 +306,8 @@ func (m *memory) held(relays ...*process) (lanes []int) {
 	return lanes
 }
 
-// Relays that join, leave and vanish get and give their share within the time to live of a lease, and no lane is ever published by two.
+// Relays that join, leave and vanish get and give their share within the time to live of a lease, and no lane is ever
+// published by two.
 func TestRelaysShareTheLanes(t *testing.T) {
 	t.Parallel()
 	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
@@ -350,7 +351,8 @@ func TestRelaysShareTheLanes(t *testing.T) {
 	})
 }
 
-// What a worker is publishing when another relay joins stays where it is, however long it takes; what its neighbour holds too much is handed over meanwhile.
+// What a worker is publishing when another relay joins stays where it is, however long it takes; what its neighbour
+// holds too much is handed over meanwhile.
 func TestHandOverWaitsForTheTurnInFlight(t *testing.T) {
 	t.Parallel()
 	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
@@ -379,7 +381,8 @@ func TestHandOverWaitsForTheTurnInFlight(t *testing.T) {
 	})
 }
 
-// A relay that was told to stop, and waits for a publish, gives up at once what it is not using, and takes nothing that others give up.
+// A relay that was told to stop, and waits for a publish, gives up at once what it is not using, and takes nothing that
+// others give up.
 func TestStoppingRelayKeepsOnlyWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {

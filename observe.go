@@ -8,23 +8,26 @@ import (
 	"time"
 )
 
-// Observer is told about every batch that had records. It is called by the relay's workers, at the same time: it must be quick and safe for concurrent use.
+// Observer is told about every batch that had records. It is called by the relay's workers, at the same time: it must
+// be quick and safe for concurrent use.
 type Observer interface {
 	ObserveBatch(BatchReport)
 }
 
-// BatchReport is what one turn of the relay did. Counts are records, but for Duplicates and Recalled, which count deliveries.
+// BatchReport is what one turn of the relay did. Counts are records, but for Duplicates and Recalled, which count
+// deliveries.
 type BatchReport struct {
 	Table      string
 	Claimed    int
 	Settled    Settled
 	Duplicates int // refused by the sink as copies
-	// Recalled counts deliveries that the relay had published before, and the database has forgotten that: they were settled again, and not published.
+	// Recalled counts deliveries that the relay had published before, and the database has forgotten that: they were
+	// settled again, and not published.
 	Recalled int
 	// Unavailable says that the sink, or a part of it, was down.
 	Unavailable bool
-	// Latencies is, for each delivered record that was not replayed (its letter may be weeks old), the time from its insert (its transaction's start) to the sink's answer. Valid
-	// during the call.
+	// Latencies is, for each delivered record that was not replayed (its letter may be weeks old), the time from its
+	// insert (its transaction's start) to the sink's answer. Valid during the call.
 	Latencies              []time.Duration
 	Claim, Publish, Settle time.Duration
 }
@@ -39,7 +42,8 @@ type Health struct {
 	LastError string    // of the last failed turn since Progress or renewal since Renewed, or ""
 }
 
-// Ready tells whether the relay does its job: leases renewed within ttl and a turn completed in the last stall; if not, why.
+// Ready tells whether the relay does its job: leases renewed within ttl and a turn completed in the last stall; if not,
+// why.
 func (h Health) Ready(now time.Time, ttl, stall time.Duration) (bool, string) {
 	why := func(what string, since time.Time) string {
 		s := what
@@ -60,8 +64,8 @@ func (h Health) Ready(now time.Time, ttl, stall time.Duration) (bool, string) {
 	return true, ""
 }
 
-// Health returns the relay's state. It may be called at any time. Progress is that of the worker that made it longest ago: half of
-// the keys standing still is not healthy.
+// Health returns the relay's state. It may be called at any time. Progress is that of the worker that made it longest
+// ago: half of the keys standing still is not healthy.
 func (r *Relay) Health() Health {
 	r.keeper.mu.Lock()
 	h := Health{Lanes: len(r.keeper.lanes), Renewed: r.keeper.renewed, Paused: r.keeper.pauses.table, Topics: r.keeper.pauses.topics}

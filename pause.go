@@ -2,8 +2,8 @@ package outbox
 
 import "slices"
 
-// pauses are what an operator has paused of the relay's table, as its last lease check found it. A pause takes effect between two batches, and burns no attempt: what is
-// paused simply waits, with what is behind it in its key.
+// pauses are what an operator has paused of the relay's table, as its last lease check found it. A pause takes effect
+// between two batches, and burns no attempt: what is paused simply waits, with what is behind it in its key.
 type pauses struct {
 	table   bool
 	topics  []string

@@ -33,7 +33,8 @@ func (p *RetryPolicy) complete(field string, c *RelayConfig, problems *[]error) 
 	p.Backoff.check(field+".Backoff", problems)
 }
 
-// policy returns what applies to a destination. A record of which several have failed waits for the longest, and is dead once all of them are.
+// policy returns what applies to a destination. A record of which several have failed waits for the longest, and is
+// dead once all of them are.
 func (c *RelayConfig) policy(destination string) RetryPolicy {
 	for _, p := range c.Policies {
 		if fits, err := path.Match(p.Destination, destination); err == nil && fits {

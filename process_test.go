@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// receiver is what the destinations of a memory have received. A copy is refused; that an event overtakes an earlier one of its key is noted.
+// receiver is what the destinations of a memory have received. A copy is refused; that an event overtakes an earlier
+// one of its key is noted.
 type receiver struct {
 	received  []uuid.UUID
 	known     map[uuid.UUID]bool

@@ -39,13 +39,14 @@ type Result struct {
 //   - class its errors with Permanent, RetryAfter and Unavailable;
 //   - return when ctx ends, the rest answered as Unavailable.
 //
-// Publish is called by up to RelayConfig.Workers goroutines at a time, never with the same key, and several Relays may share a Sink.
+// Publish is called by up to RelayConfig.Workers goroutines at a time, never with the same key, and several Relays may
+// share a Sink.
 type Sink interface {
 	Publish(ctx context.Context, batch []Delivery) []Result
 }
 
-// route turns claimed records into deliveries, but for those whose key is held. Records that cannot be routed get their failure in defects, and
-// their keys are held.
+// route turns claimed records into deliveries, but for those whose key is held. Records that cannot be routed get their
+// failure in defects, and their keys are held.
 func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner []int, defects map[int]Failure) {
 	batch = make([]Delivery, 0, len(records))
 	owner = make([]int, 0, len(records)) // owner[i] is the index in records of batch[i]
@@ -116,8 +117,9 @@ func (r *Relay) reserved(destinations []string) *Failure {
 	return nil
 }
 
-// publish hands the batch to the sink. If the sink panics, the batch is published in halves until the delivery that does it is alone: it
-// fails, the others do not pay for it. What had gone out before the panic goes out again, and a sink that refuses copies refuses it.
+// publish hands the batch to the sink. If the sink panics, the batch is published in halves until the delivery that
+// does it is alone: it fails, the others do not pay for it. What had gone out before the panic goes out again, and a
+// sink that refuses copies refuses it.
 func (r *Relay) publish(ctx context.Context, batch []Delivery) []Result {
 	if len(batch) == 0 {
 		return nil
@@ -132,7 +134,8 @@ func (r *Relay) publish(ctx context.Context, batch []Delivery) []Result {
 	return halves(batch, func(part []Delivery) []Result { return r.publish(ctx, part) })
 }
 
-// halves publishes a batch in two calls. What is behind an event of its key that failed in the first is not attempted in the second.
+// halves publishes a batch in two calls. What is behind an event of its key that failed in the first is not attempted
+// in the second.
 func halves(batch []Delivery, publish func([]Delivery) []Result) []Result {
 	results := slices.Clip(publish(batch[:len(batch)/2]))
 	failed := map[int64]*Record{} // the first failed record of each key

@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// Relay delivers the events of one table to one sink. Any number of relays may run against the same table: a lane is served by one of
-// them at a time.
+// Relay delivers the events of one table to one sink. Any number of relays may run against the same table: a lane is
+// served by one of them at a time.
 type Relay struct {
 	store Store
 	sink  Sink
@@ -29,8 +29,8 @@ type Relay struct {
 	origin  atomic.Uint64 // of all its deliveries
 }
 
-// worker turns the loop for its share of the relay's lanes, so that one has the database work while another waits for the sink. A lane, and
-// with it a key, always falls to the same worker.
+// worker turns the loop for its share of the relay's lanes, so that one has the database work while another waits for
+// the sink. A lane, and with it a key, always falls to the same worker.
 type worker struct {
 	*Relay
 	number int
@@ -73,7 +73,8 @@ func NewRelay(store Store, sink Sink, cfg RelayConfig) (*Relay, error) {
 	return r, nil
 }
 
-// Wake makes an idle relay look at once instead of at its next poll. It never blocks. A wake-up that gets lost costs PollMax.
+// Wake makes an idle relay look at once instead of at its next poll. It never blocks. A wake-up that gets lost costs
+// PollMax.
 func (r *Relay) Wake() {
 	for _, w := range r.workers {
 		signal(w.wake)
@@ -88,11 +89,12 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// Run serves the table until ctx ends. It then finishes the batch in flight (publish and settle, for at most DrainTimeout), gives up its
-// lanes and returns nil. Database and broker failures do not end it: it goes on trying, and Health tells.
-// A relay can be run once.
+// Run serves the table until ctx ends. It then finishes the batch in flight (publish and settle, for at most
+// DrainTimeout), gives up its lanes and returns nil. Database and broker failures do not end it: it goes on trying, and
+// Health tells. A relay can be run once.
 func (r *Relay) Run(ctx context.Context) error {
-	// The batch in flight outlives ctx by DrainTimeout: half of it published and none of it settled would be published again.
+	// The batch in flight outlives ctx by DrainTimeout: half of it published and none of it settled would be published
+	// again.
 	hardStop, stopHard := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopHard()
 	drain := context.AfterFunc(ctx, func() {
@@ -183,7 +185,8 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 	}
 }
 
-// turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane. until is when publishing must have ended.
+// turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane. until is when
+// publishing must have ended.
 func (w *worker) turn(ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time) (claimed int, err error) {
 	if err := w.settleAgain(hardStop, lanes); err != nil {
 		return 0, err
@@ -249,7 +252,8 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass *ticket, lanes 
 			return len(records), err
 		}
 		took = 0
-		// The rest is claimed again by whoever holds its lanes then, and after a probe that got through at the rate of a recovery.
+		// The rest is claimed again by whoever holds its lanes then, and after a probe that got through at the rate of
+		// a recovery.
 		if lost || ctx.Err() != nil || over(until) || w.keeper.paused().changes != changes || pass.probe && w.cfg.Breaker.recovered() {
 			break
 		}
@@ -260,8 +264,8 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass *ticket, lanes 
 	return len(records), down
 }
 
-// deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are added to held, and their later
-// records are left for the next claim. lost says that a lane has gone to another relay.
+// deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are
+// added to held, and their later records are left for the next claim. lost says that a lane has gone to another relay.
 func (w *worker) deliver(hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys, took time.Duration) (lost bool, err error) {
 	t1 := time.Now()
 	batch, owner, defects := w.route(records, held)
@@ -317,7 +321,8 @@ func (w *worker) deliver(hardStop context.Context, pass *ticket, lanes []Lane, u
 	case down:
 		return false, fmt.Errorf("publish: %w", v.unavailable)
 	case len(v.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
-		// The next claim brings the same records: without a pause they would be published again as fast as the loop turns.
+		// The next claim brings the same records: without a pause they would be published again as fast as the loop
+		// turns.
 		return false, fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, something else settled them, or this role may not update them", len(records))
 	}
 	return settled.Lost > 0, nil

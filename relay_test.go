@@ -17,8 +17,8 @@ import (
 // These tests are about the loop's own rules, in fake time. That it delivers from a real database to a real broker is
 // tested with those.
 
-// memory is a Store and a Sink as small as they can be: undelivered records in a slice. Fields ending in Err and Hook replace what
-// the real ones could do; once the relay runs, a test reads and changes them in locked.
+// memory is a Store and a Sink as small as they can be: undelivered records in a slice. Fields ending in Err and Hook
+// replace what the real ones could do; once the relay runs, a test reads and changes them in locked.
 type memory struct {
 	mu          sync.Mutex // held by everything but claimHook and publishHook, which may sleep
 	records     []*Record
@@ -253,7 +253,8 @@ func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 	})
 }
 
-// FR-005's 100 events per 200 ms would be 500 a second where 1000 are asked for: a full batch is followed by the next at once.
+// FR-005's 100 events per 200 ms would be 500 a second where 1000 are asked for: a full batch is followed by the next
+// at once.
 func TestRelayReclaimsFullBatchAtOnce(t *testing.T) {
 	m := &memory{}
 	m.add("a", "b", "c", "d", "e")
@@ -365,7 +366,8 @@ func TestRelayDropsWhatWasClaimedTooSlowly(t *testing.T) {
 	})
 }
 
-// A claim that takes nearly as long as the lease every time is published all the same while the lease is renewed; thrown away, it would be claimed for ever.
+// A claim that takes nearly as long as the lease every time is published all the same while the lease is renewed;
+// thrown away, it would be claimed for ever.
 func TestRelayWithSlowClaims(t *testing.T) {
 	m := &memory{claimHook: func(context.Context) { time.Sleep(9500 * time.Millisecond) }}
 	m.add("a")
@@ -377,7 +379,8 @@ func TestRelayWithSlowClaims(t *testing.T) {
 	})
 }
 
-// A row that takes a minute to read is read in the end: the next claim is given more time than the one that ran out of it.
+// A row that takes a minute to read is read in the end: the next claim is given more time than the one that ran out of
+// it.
 func TestRelayGivesASlowClaimMoreTime(t *testing.T) {
 	m := &memory{claimHook: func(ctx context.Context) {
 		select {
@@ -461,8 +464,8 @@ func TestRelayTakesAWrongAnswerForUnknown(t *testing.T) {
 	})
 }
 
-// Records that come back however often they are settled (the lanes went elsewhere, a policy hides the update) must neither make the loop spin nor
-// look like progress.
+// Records that come back however often they are settled (the lanes went elsewhere, a policy hides the update) must
+// neither make the loop spin nor look like progress.
 func TestRelayBacksOffFromWhatItCannotSettle(t *testing.T) {
 	m := &memory{lose: true}
 	m.add("a", "b")

@@ -15,9 +15,10 @@ type verdict struct {
 	unavailable error // set if the sink, or a part of it, was down
 }
 
-// judge decides what becomes of each record. results[i] is the answer for a delivery of records[owner[i]]; owner ascends.
-// Records without an outcome are left as they are and come again with a later claim. With isolate, what the sink could not take waits in the table,
-// uncounted, because the rest of the sink works and the claims are needed for that.
+// judge decides what becomes of each record. results[i] is the answer for a delivery of records[owner[i]]; owner
+// ascends. Records without an outcome are left as they are and come again with a later claim. With isolate, what the
+// sink could not take waits in the table, uncounted, because the rest of the sink works and the claims are needed for
+// that.
 func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results []Result, defects map[int]Failure, isolate bool) verdict {
 	v := verdict{outcomes: make([]Outcome, 0, len(records))}
 	names := make([]string, len(batch)) // of all destinations, so that an outcome's own need no memory
@@ -36,8 +37,8 @@ func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results 
 		if f, ok := defects[i]; ok {
 			v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Dead, Attempts: rec.Attempts + 1, Failures: []Failure{f}, DeliveredTo: rec.DeliveredTo})
 		} else if len(rec.DeliveredTo) > 0 {
-			// Nothing may be left of a list that somebody shortened meanwhile, or that names a destination twice. Without an outcome
-			// the record would be claimed for ever.
+			// Nothing may be left of a list that somebody shortened meanwhile, or that names a destination twice.
+			// Without an outcome the record would be claimed for ever.
 			if left, failure := r.destinations(rec); failure == nil && len(left) == 0 {
 				v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Delivered, DeliveredTo: rec.DeliveredTo})
 			}
@@ -102,9 +103,10 @@ func (r *Relay) judgeRecord(v *verdict, rec *Record, destinations []string, resu
 	v.outcomes = append(v.outcomes, out)
 }
 
-// settle records the outcomes, trying again for as long as the database does not answer: what was published and not settled would
-// be published again, and a sink remembers ids for a limited time only. The owner and epoch guard makes a late settle
-// harmless. It gives up when hardStop ends. What a database that is well refuses is kept by the worker and returned.
+// settle records the outcomes, trying again for as long as the database does not answer: what was published and not
+// settled would be published again, and a sink remembers ids for a limited time only. The owner and epoch guard makes a
+// late settle harmless. It gives up when hardStop ends. What a database that is well refuses is kept by the worker and
+// returned.
 func (w *worker) settle(hardStop context.Context, lanes []Lane, outcomes []Outcome) (Settled, []Outcome, error) {
 	if len(outcomes) == 0 {
 		return Settled{}, nil, nil

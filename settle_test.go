@@ -150,7 +150,8 @@ func TestJudgeKeepsRecordsApart(t *testing.T) {
 	}
 }
 
-// What waits because a part of the sink is down keeps its attempts; a destination that was reached is remembered, and one that failed for its own sake counts.
+// What waits because a part of the sink is down keeps its attempts; a destination that was reached is remembered, and
+// one that failed for its own sake counts.
 func TestJudgeIsolates(t *testing.T) {
 	t.Parallel()
 	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Jitter: -1}})

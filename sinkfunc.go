@@ -6,13 +6,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// SinkFunc is a Sink for the simple case: a function that publishes one delivery. The context ends when the relay's time
-// for the batch is over.
+// SinkFunc is a Sink for the simple case: a function that publishes one delivery. The context ends when the relay's
+// time for the batch is over.
 //
 // Deliveries of a batch are published one after another, in their order. After an error no later event of that key is
-// published. The error is classed as a Sink's is: Permanent, RetryAfter, Unavailable, or any other, which is tried again.
-// A function that may have published and returns an error publishes a copy the next time: it should refuse copies by
-// Delivery.ID, Destination and Generation where its receiver cannot.
+// published. The error is classed as a Sink's is: Permanent, RetryAfter, Unavailable, or any other, which is tried
+// again. A function that may have published and returns an error publishes a copy the next time: it should refuse
+// copies by Delivery.ID, Destination and Generation where its receiver cannot.
 type SinkFunc func(ctx context.Context, d Delivery) error
 
 // Publish implements Sink.

@@ -11,14 +11,16 @@ import (
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// An event can kill the process that publishes it: a panic in a goroutine nobody can recover, memory that runs out. Every relay that takes its lane over
-// dies in turn, and no error is ever written down. So starts are counted against finishes: taking a lane over from a relay that
-// vanished counts one, finishing a turn on it takes the count back to zero. Nothing is written while nobody dies.
+// An event can kill the process that publishes it: a panic in a goroutine nobody can recover, memory that runs out.
+// Every relay that takes its lane over dies in turn, and no error is ever written down. So starts are counted against
+// finishes: taking a lane over from a relay that vanished counts one, finishing a turn on it takes the count back to
+// zero. Nothing is written while nobody dies.
 //
-// A lane at which two relays in a row died is suspect. It is served alone, after the others, in trials: how many records are about to be tried is written
-// down first, so that the next relay knows what this one died of, and tries a quarter of them. The one of which two relays die while it was
-// alone is the poison, and becomes a dead letter. Alone is alone in the process: while another worker publishes, it may be that one's event that kills. And one
-// death is not enough: a SIGKILL from outside, or a SIGSTOP for longer than the lease, leaves the same traces.
+// A lane at which two relays in a row died is suspect. It is served alone, after the others, in trials: how many
+// records are about to be tried is written down first, so that the next relay knows what this one died of, and tries a
+// quarter of them. The one of which two relays die while it was alone is the poison, and becomes a dead letter. Alone
+// is alone in the process: while another worker publishes, it may be that one's event that kills. And one death is not
+// enough: a SIGKILL from outside, or a SIGSTOP for longer than the lease, leaves the same traces.
 const (
 	suspectAfter = 2
 	trialRecords = 64
@@ -37,7 +39,8 @@ type suspicion struct {
 
 func (s *suspicion) single() bool { return s.size == 1 }
 
-// laneRecord is what a worker knows of its lanes. Each is judged once, when it was taken: what the database says of it later is of this worker's own making.
+// laneRecord is what a worker knows of its lanes. Each is judged once, when it was taken: what the database says of it
+// later is of this worker's own making.
 type laneRecord struct {
 	seen     map[int16]int64 // epochs
 	suspects map[int16]*suspicion
@@ -102,12 +105,14 @@ func (r *laneRecord) proven(lanes []Lane) (proven []Lane) {
 	return proven
 }
 
-// try serves a suspect lane once. Before each step at which the process may die, what it is about to do is written down.
+// try serves a suspect lane once. Before each step at which the process may die, what it is about to do is written
+// down.
 func (w *worker) try(ctx, hardStop context.Context, pass *ticket, s *suspicion, until time.Time) (claimed int, err error) {
 	mark := func(ctx context.Context, crashes int, trial Trial) error {
 		return w.keeper.mark(ctx, Lane{Number: s.lane.Number, Epoch: s.lane.Epoch, Crashes: crashes, Trial: trial})
 	}
-	// That the relay has survived is written down even if it is out of time: its successor would take what it tried for what it died of.
+	// That the relay has survived is written down even if it is out of time: its successor would take what it tried for
+	// what it died of.
 	survived := context.WithoutCancel(hardStop)
 	crashes, known := s.lane.Crashes, Trial{Size: s.deaths, Event: s.culprit}
 	before := known
@@ -123,7 +128,8 @@ func (w *worker) try(ctx, hardStop context.Context, pass *ticket, s *suspicion, 
 		fault.Hit(fault.AfterClaim)
 		err = w.tryRecords(hardStop, pass, s, lanes, until, records, func(t Trial) error { return mark(hardStop, crashes, t) })
 	}
-	// An outage may have put off what is looked for. And fewer records than asked for may be as many as BatchBytes lets through: only none are the end.
+	// An outage may have put off what is looked for. And fewer records than asked for may be as many as BatchBytes lets
+	// through: only none are the end.
 	putOff := pass.probe || pass.fresh
 	if err == nil && (s.culprit == uuid.Nil || !putOff) {
 		s.left -= len(records)

@@ -14,7 +14,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// survive runs one process after another on m, each until it dies, until nothing is left to deliver, and returns how many died.
+// survive runs one process after another on m, each until it dies, until nothing is left to deliver, and returns how
+// many died.
 func (m *memory) survive(t *testing.T, cfg RelayConfig, strike func(string, *Delivery) bool) (deaths int) {
 	t.Helper()
 	left := func() (n int) {
@@ -100,9 +101,9 @@ func TestPoisonIsFound(t *testing.T) {
 	}
 }
 
-// Whatever else happens to the relays, a dead letter is made of the poison only: SIGKILL anywhere, SIGSTOP, a stop in the middle of a trial, a broker that is
-// down, rows that come in front of those that are being tried. The one thing that must not happen is that somebody kills twice while the
-// same event is tried alone: nobody could tell.
+// Whatever else happens to the relays, a dead letter is made of the poison only: SIGKILL anywhere, SIGSTOP, a stop in
+// the middle of a trial, a broker that is down, rows that come in front of those that are being tried. The one thing
+// that must not happen is that somebody kills twice while the same event is tried alone: nobody could tell.
 func TestNoInnocentDies(t *testing.T) {
 	t.Parallel()
 	for range 12 {
@@ -206,7 +207,8 @@ func chaos(t *testing.T, seed uint64) {
 	m.check(t, 1200+late, poison)
 }
 
-// suspect makes a lane with some records, at which relays have died: its first record was tried alone by deaths of them.
+// suspect makes a lane with some records, at which relays have died: its first record was tried alone by deaths of
+// them.
 func (m *memory) suspect(n, deaths int) {
 	m.fill([]int16{0}, n)
 	for i := range m.lanes {

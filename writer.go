@@ -15,13 +15,14 @@ import (
 type Order int
 
 const (
-	// Relaxed takes no lock. Transactions that already serialise on the aggregate (they update or lock its row before they
-	// write the event) are in order; two that do not may arrive in either order.
+	// Relaxed takes no lock. Transactions that already serialise on the aggregate (they update or lock its row before
+	// they write the event) are in order; two that do not may arrive in either order.
 	Relaxed Order = iota
-	// Strict holds a transaction-scoped advisory lock on each event's key until commit (on SQLite, which has one writer at a time, there is nothing to hold), because a sequence number drawn
-	// before commit orders two writers of one key wrongly: the lower one can commit later. Writers of different keys do not
-	// wait for each other. Transactions that call Write several times with keys in different orders can deadlock, which the
-	// database ends with an error (40P01); one call locks its keys in a fixed order.
+	// Strict holds a transaction-scoped advisory lock on each event's key until commit (on SQLite, which has one writer
+	// at a time, there is nothing to hold), because a sequence number drawn before commit orders two writers of one key
+	// wrongly: the lower one can commit later. Writers of different keys do not wait for each other. Transactions that
+	// call Write several times with keys in different orders can deadlock, which the database ends with an error
+	// (40P01); one call locks its keys in a fixed order.
 	Strict
 )
 
@@ -42,7 +43,8 @@ type WriterConfig struct {
 	Order       Order
 	OnDuplicate OnDuplicate
 	MaxPayload  int // bytes; 0 means DefaultMaxPayload
-	// Fill completes an event from the caller's context (tenant, trace, correlation) before it is validated. It may be nil.
+	// Fill completes an event from the caller's context (tenant, trace, correlation) before it is validated. It may be
+	// nil.
 	Fill func(ctx context.Context, e *Event)
 }
 
@@ -56,22 +58,23 @@ type Row struct {
 // SQLTx is a transaction of database/sql, or of what is built on it: *sql.Tx, *sqlx.Tx, bun.Tx, a generated *ent.Tx
 // (feature sql/execquery), and tx.Statement.ConnPool of GORM. sqlc's DBTX has these methods and two more.
 //
-// What is no transaction is refused with ErrNoTransaction, before anything is sent: whatever has no method Commit() error,
-// so *sql.DB, *sql.Conn, *sqlx.DB, *bun.DB, *ent.Client, and GORM's ConnPool outside a transaction. A type of your own
-// that wraps a transaction needs that method too; it is never called.
+// What is no transaction is refused with ErrNoTransaction, before anything is sent: whatever has no method Commit()
+// error, so *sql.DB, *sql.Conn, *sqlx.DB, *bun.DB, *ent.Client, and GORM's ConnPool outside a transaction. A type of
+// your own that wraps a transaction needs that method too; it is never called.
 type SQLTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// Inserter puts rows into an outbox table within tx; each Store package has one per transaction type. It returns the ids
-// that were new; where WriterConfig ignores duplicates it need not.
+// Inserter puts rows into an outbox table within tx; each Store package has one per transaction type. It returns the
+// ids that were new; where WriterConfig ignores duplicates it need not.
 type Inserter[Tx any] interface {
 	Insert(ctx context.Context, tx Tx, rows []Row, order Order) (inserted []uuid.UUID, err error)
 }
 
-// Writer writes events inside the caller's own transaction: they exist exactly if it commits. It is safe for concurrent use.
-// Make one with postgres.NewWriter (pgx.Tx), postgres.NewSQLWriter or sqlite.NewWriter (*sql.Tx, and those of GORM, ent, sqlx, bun).
+// Writer writes events inside the caller's own transaction: they exist exactly if it commits. It is safe for concurrent
+// use. Make one with postgres.NewWriter (pgx.Tx), postgres.NewSQLWriter or sqlite.NewWriter (*sql.Tx, and those of
+// GORM, ent, sqlx, bun).
 type Writer[Tx any] struct {
 	inserter Inserter[Tx]
 	cfg      WriterConfig
@@ -85,9 +88,9 @@ func NewWriter[Tx any](inserter Inserter[Tx], cfg WriterConfig) *Writer[Tx] {
 	return &Writer[Tx]{inserter: inserter, cfg: cfg}
 }
 
-// Write inserts the events, in their order, with one statement. Nothing is sent if one of them is invalid: the error is then
-// a *FieldError and the transaction is untouched. Any other error is the database's and has aborted the transaction, except
-// ErrDuplicateEvent. (SQLite undoes the call alone and leaves the transaction usable.)
+// Write inserts the events, in their order, with one statement. Nothing is sent if one of them is invalid: the error is
+// then a *FieldError and the transaction is untouched. Any other error is the database's and has aborted the
+// transaction, except ErrDuplicateEvent. (SQLite undoes the call alone and leaves the transaction usable.)
 func (w *Writer[Tx]) Write(ctx context.Context, tx Tx, events ...Event) error {
 	rows, err := w.Prepare(ctx, events)
 	if err != nil || len(rows) == 0 {

@@ -154,7 +154,8 @@ func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error
 	}
 }
 
-// sameStatementsLoop is the relay's own statements and script without the relay: no lease renewal, no order, no outcomes.
+// sameStatementsLoop is the relay's own statements and script without the relay: no lease renewal, no order, no
+// outcomes.
 func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
 	store, err := postgres.Open(ctx, s.relay, t.layout)
 	if err != nil {

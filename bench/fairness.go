@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// fairness queues a flood of one tenant and measures what another's trickle, ten events a second, waits for meanwhile: from commit to subscriber. Without the index
-// by tenant a relay claims by age alone.
+// fairness queues a flood of one tenant and measures what another's trickle, ten events a second, waits for meanwhile:
+// from commit to subscriber. Without the index by tenant a relay claims by age alone.
 func fairness(ctx context.Context, s *servers, o options) error {
 	var index string
 	if err := s.app.QueryRow(ctx, "SELECT indexdef FROM pg_indexes WHERE indexname = 'outbox_events_tenants'").Scan(&index); err != nil {

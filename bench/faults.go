@@ -13,8 +13,9 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// scale compares one relay with two that share the lanes, each with its own sessions and its own connections to Redis, as two processes have. One relay has
-// two workers by default and so does already what two relays with one each do; the second pair shows what is left.
+// scale compares one relay with two that share the lanes, each with its own sessions and its own connections to Redis,
+// as two processes have. One relay has two workers by default and so does already what two relays with one each do; the
+// second pair shows what is left.
 func scale(ctx context.Context, s *servers, o options) error {
 	t := outboxTables[0]
 	fmt.Printf("%-52s %12s %8s\n", "outbox_events", "events/s", "ratio")
@@ -79,7 +80,8 @@ func separateRelay(ctx context.Context, s *servers, t table, cfg outbox.RelayCon
 	return errors.Join(relay.Run(all), sink.Close())
 }
 
-// failing measures what keys that cannot be delivered cost the others: a tenth of the keys goes to a channel that Redis refuses to the relay's user.
+// failing measures what keys that cannot be delivered cost the others: a tenth of the keys goes to a channel that Redis
+// refuses to the relay's user.
 func failing(ctx context.Context, s *servers, o options) error {
 	refused := outboxTables[0]
 	refused.fill = `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
@@ -123,7 +125,8 @@ func failing(ctx context.Context, s *servers, o options) error {
 	return errors.Join(blocked(ctx, &own, o), sink.Close())
 }
 
-// blocked is the same with keys whose first event failed before and waits for its retry, more and more events behind each.
+// blocked is the same with keys whose first event failed before and waits for its retry, more and more events behind
+// each.
 func blocked(ctx context.Context, s *servers, o options) error {
 	const keys = 10_000
 	t := outboxTables[0]

@@ -45,8 +45,8 @@ var hindrances = []hindrance{
 	},
 }
 
-// held measures what a row that cannot be settled costs the others: the same backlog with it and without, under the same
-// trigger or policy.
+// held measures what a row that cannot be settled costs the others: the same backlog with it and without, under the
+// same trigger or policy.
 func held(ctx context.Context, s *servers, o options) error {
 	if err := migrations.ApplyRoles(ctx, s.url); err != nil {
 		return err

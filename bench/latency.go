@@ -15,8 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// latency offers 1000 events a second over 50 runs and measures from the moment the writer's commit returned until the subscriber
-// has the message. FR-005 asks for 500 ms to the browser.
+// latency offers 1000 events a second over 50 runs and measures from the moment the writer's commit returned until the
+// subscriber has the message. FR-005 asks for 500 ms to the browser.
 func latency(ctx context.Context, s *servers, o options) error {
 	fmt.Printf("%-52s %9s %9s %9s %9s %6s %6s %8s\n", "1000 events/s over 50 runs, crawl_outbox", "p50 ms", "p99 ms", "max ms", "events", "twice", "order", "lag end")
 	for _, c := range []struct {
@@ -99,7 +99,8 @@ func offer(ctx context.Context, s *servers, o options, name string, inProcess, n
 	defer s.subscriber.handle.Store(nil)
 	from := s.subscriber.count.Load()
 
-	// Each run has a writer that commits 20 events a second, one a transaction, on a schedule that does not wait for slow answers.
+	// Each run has a writer that commits 20 events a second, one a transaction, on a schedule that does not wait for
+	// slow answers.
 	total := o.seconds * 1000
 	var writers sync.WaitGroup
 	failed := make(chan error, len(runs))

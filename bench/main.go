@@ -1,5 +1,5 @@
-// Command bench measures the outbox beside the limit of the machine it runs on, on private servers with PostgreSQL's default
-// durability. What it prints is ratios within one run: absolute figures drift with the machine.
+// Command bench measures the outbox beside the limit of the machine it runs on, on private servers with PostgreSQL's
+// default durability. What it prints is ratios within one run: absolute figures drift with the machine.
 //
 //	go run . all        everything below but seeds
 //	go run . drain      a backlog to a subscribed Redis, beside bare loops of the same and of the least statements

@@ -15,7 +15,8 @@ import (
 
 const businessInsert = "INSERT INTO orders (customer, total) VALUES ($1, $2)"
 
-// producer measures a business transaction of one INSERT by 16 writers, without and with an event, and many events in one call.
+// producer measures a business transaction of one INSERT by 16 writers, without and with an event, and many events in
+// one call.
 func producer(ctx context.Context, s *servers, o options) error {
 	if err := s.exec(ctx, "CREATE TABLE IF NOT EXISTS orders (id BIGSERIAL PRIMARY KEY, customer INT, total NUMERIC)"); err != nil {
 		return err

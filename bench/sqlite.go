@@ -18,7 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// embedded measures store/sqlite with its default durability (WAL, synchronous=FULL), on a file in the folder for temporary files. It needs no server.
+// embedded measures store/sqlite with its default durability (WAL, synchronous=FULL), on a file in the folder for
+// temporary files. It needs no server.
 func embedded(ctx context.Context, _ *servers, o options) error {
 	if err := embeddedDrain(ctx, o); err != nil {
 		return err
@@ -56,7 +57,8 @@ const fillFile = `INSERT INTO outbox_events (event_topic, occurred_at, aggregate
 	WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
 	SELECT 'order.placed', strftime('%Y-%m-%dT%H:%M:%f000Z', 'now'), 'Order', CAST(i % 1000 AS TEXT), 'shop', json_object('n', i, 'pad', ?2) FROM n`
 
-// embeddedDrain compares the relay, delivering within the process, with the least statements that could drain the same table.
+// embeddedDrain compares the relay, delivering within the process, with the least statements that could drain the same
+// table.
 func embeddedDrain(ctx context.Context, o options) error {
 	loops := []struct {
 		name string

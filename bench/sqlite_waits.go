@@ -17,8 +17,9 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// waits measures how long a producer waits for a file's write lock beside relays that have a backlog. Each relay and each producer has a handle of its own, which SQLite cannot tell
-// from a process of its own. A thousand a batch is the default; a hundred means ten times as many transactions.
+// waits measures how long a producer waits for a file's write lock beside relays that have a backlog. Each relay and
+// each producer has a handle of its own, which SQLite cannot tell from a process of its own. A thousand a batch is the
+// default; a hundred means ten times as many transactions.
 func waits(ctx context.Context, _ *servers, o options) error {
 	fmt.Printf("%-40s %16s %12s %12s %12s %10s\n", "wait for the write lock, 10 s", "transactions", "p50 ms", "p99 ms", "longest ms", "failed")
 	for _, relays := range []int{0, 1, 2, 4, 8} {

@@ -140,11 +140,12 @@ func (b *streamBench) longRun(ctx context.Context, events int) (uuid.UUID, error
 		SELECT '%s', 'PROCESSING', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, %d) i`, ids[0], events), "VACUUM ANALYZE crawl_events", "CHECKPOINT")
 }
 
-// warmUp is how many events of a run come before the measured ones: two seconds, in which pools and statement caches fill.
+// warmUp is how many events of a run come before the measured ones: two seconds, in which pools and statement caches
+// fill.
 const warmUp = 40
 
-// commitToBrowser offers 1000 events a second over 50 runs to 200 clients, undisturbed and beside clients that do not read: those ask for a long run, so that the
-// gateway's writes to them block.
+// commitToBrowser offers 1000 events a second over 50 runs to 200 clients, undisturbed and beside clients that do not
+// read: those ask for a long run, so that the gateway's writes to them block.
 func (b *streamBench) commitToBrowser(ctx context.Context) error {
 	var err error
 	if b.long, err = b.longRun(ctx, 50_000); err != nil {
@@ -239,7 +240,8 @@ func (b *streamBench) offerToClients(ctx context.Context, g *gateway, name strin
 	return nil
 }
 
-// replay reads one long run from the beginning over one connection, beside the same pages read from the database and nothing done with them.
+// replay reads one long run from the beginning over one connection, beside the same pages read from the database and
+// nothing done with them.
 func (b *streamBench) replay(ctx context.Context) error {
 	const events = 200_000
 	run, err := b.longRun(ctx, events)
@@ -324,7 +326,8 @@ func (b *streamBench) idle(ctx context.Context) error {
 	return nil
 }
 
-// cancel cancels a run in the middle of its two-second node, with a worker that serves one run at a time: it has stopped when the next run begins.
+// cancel cancels a run in the middle of its two-second node, with a worker that serves one run at a time: it has
+// stopped when the next run begins.
 func (b *streamBench) cancel(ctx context.Context) error {
 	g, err := b.serve(ctx, "--worker-concurrency", "1")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// readRun reads a run's stream from the beginning to event n and returns when each event was there. An event out of order is an error. ready is called
-// once the stream is open.
+// readRun reads a run's stream from the beginning to event n and returns when each event was there. An event out of
+// order is an error. ready is called once the stream is open.
 func readRun(ctx context.Context, g *gateway, run uuid.UUID, n int, ready func()) ([]time.Time, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/runs/%s/stream", g.base, run), nil)
 	if err != nil {

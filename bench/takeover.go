@@ -18,8 +18,9 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// takeover measures how long the keys of a relay that was killed stand still: real processes, two for each of several databases, each half of the lanes.
-// At the moment of the kill an event is written for every one of 640 keys; what counts is when the last of them arrives.
+// takeover measures how long the keys of a relay that was killed stand still: real processes, two for each of several
+// databases, each half of the lanes. At the moment of the kill an event is written for every one of 640 keys; what
+// counts is when the last of them arrives.
 func takeover(ctx context.Context, s *servers, o options) error {
 	binary, remove, err := buildCommand(ctx)
 	if err != nil {

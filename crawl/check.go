@@ -60,7 +60,8 @@ var howTo = map[string]string{
 	RunCancelled: "cancel the run",
 }
 
-// complete fills in ids and payloads that were left out, in place, and reports everything about the events that cannot be accepted.
+// complete fills in ids and payloads that were left out, in place, and reports everything about the events that cannot
+// be accepted.
 func complete(events []NewEvent, maxPayload int) error {
 	var problems []error
 	first := make(map[uuid.UUID]int, len(events))
@@ -121,7 +122,8 @@ func checkText(field, s string, maxChars int, required bool) error {
 	return &FieldError{Field: field, Problem: problem}
 }
 
-// checkJSON reports why jsonb would refuse b. The rules are package outbox's: an event of a run goes out through it, so they are asked for there.
+// checkJSON reports why jsonb would refuse b. The rules are package outbox's: an event of a run goes out through it, so
+// they are asked for there.
 func checkJSON(field string, b []byte, maxBytes int) error {
 	probe := outbox.Event{Topic: field, Source: Source, Payload: b}
 	err := probe.Validate(maxBytes)

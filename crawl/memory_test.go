@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// memory is the least that fulfils Store, so that the rules of service and worker can be watched in fake time. What PostgreSQL makes of them is tested in
-// internal/integration.
+// memory is the least that fulfils Store, so that the rules of service and worker can be watched in fake time. What
+// PostgreSQL makes of them is tested in internal/integration.
 type memory struct {
 	mu    sync.Mutex
 	runs  []*stored

@@ -31,8 +31,8 @@ const External = "external"
 // DefaultTenant owns the runs of an installation that knows no tenants (ADR-004: the default of tenant_id).
 const DefaultTenant = "default"
 
-// PageBytes is about how much of texts and payloads a page of a list has, beside one run or event more: 500 of them may be megabytes, for each of those who
-// ask at once.
+// PageBytes is about how much of texts and payloads a page of a list has, beside one run or event more: 500 of them may
+// be megabytes, for each of those who ask at once.
 const PageBytes = 2 << 20
 
 // Run is one crawl of an application.
@@ -69,7 +69,8 @@ type NewRun struct {
 	Goal         string
 	Crawler      string // who crawls it; "": External
 
-	// IdempotencyKey makes a second Create with the same key and the same content return the run of the first. "": each Create makes a run.
+	// IdempotencyKey makes a second Create with the same key and the same content return the run of the first. "": each
+	// Create makes a run.
 	IdempotencyKey string
 }
 

@@ -38,10 +38,11 @@ func Scripts(speed float64) (crawlers []Crawler, err error) {
 	return crawlers, err
 }
 
-// script is a script as it is written. A step either waits and then has events, or is a list of steps that is played repeat times.
+// script is a script as it is written. A step either waits and then has events, or is a list of steps that is played
+// repeat times.
 //
-// In the strings of a payload {step} is the number of the step, from 0001; {n} that of the repetition, from 1; and {sha256} a digest of the script's name and the step's
-// number, as there is no screenshot that had a real one.
+// In the strings of a payload {step} is the number of the step, from 0001; {n} that of the repetition, from 1; and
+// {sha256} a digest of the script's name and the step's number, as there is no screenshot that had a real one.
 type script struct {
 	Name        string       `json:"name"`
 	Description string       `json:"description"`
@@ -74,11 +75,13 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// maxScriptSteps keeps a few nested repetitions from filling the memory. It is the most steps that a run may ask for, too.
+// maxScriptSteps keeps a few nested repetitions from filling the memory. It is the most steps that a run may ask for,
+// too.
 const maxScriptSteps = 100_000
 
-// Script returns the crawler script:NAME of a script in JSON; NAME is the script's own, file only for errors. Each step is one visit of a node, so a run needs as many
-// steps (NewRun.MaxSteps) as the script has. speed divides the waiting times: 0 and 1 are the script's own pace, a negative one does not wait.
+// Script returns the crawler script:NAME of a script in JSON; NAME is the script's own, file only for errors. Each step
+// is one visit of a node, so a run needs as many steps (NewRun.MaxSteps) as the script has. speed divides the waiting
+// times: 0 and 1 are the script's own pace, a negative one does not wait.
 //
 // Errors name the step, as in "steps[3].steps[0]". Unknown fields are refused.
 func Script(file string, r io.Reader, speed float64) (Crawler, error) {

@@ -26,8 +26,8 @@ type WorkerConfig struct {
 	PollMin time.Duration // pause after a look that found no run (100 ms)
 	PollMax time.Duration // pause that an idle worker grows to (1 s)
 
-	// MaxAttempts is how many claims in a row may finish no node (5): then the run fails. A node that kills its process is not begun for ever. A worker that was told to stop
-	// does not count.
+	// MaxAttempts is how many claims in a row may finish no node (5): then the run fails. A node that kills its process
+	// is not begun for ever. A worker that was told to stop does not count.
 	MaxAttempts int
 	NodeTimeout time.Duration // for one visit of a node (5 min; negative: none)
 
@@ -35,7 +35,8 @@ type WorkerConfig struct {
 	Observer Observer     // told about every run; may be nil
 }
 
-// Observer is told about a run when a worker lets go of it. It is called for several runs at the same time: it must be quick and safe for concurrent use.
+// Observer is told about a run when a worker lets go of it. It is called for several runs at the same time: it must be
+// quick and safe for concurrent use.
 type Observer interface {
 	ObserveRun(RunReport)
 }
@@ -114,8 +115,9 @@ func NewWorker(store Store, crawlers []Crawler, cfg WorkerConfig) (*Worker, erro
 	return &Worker{store: store, cfg: cfg, owner: owner, crawlers: byName, names: slices.Sorted(maps.Keys(byName)), outage: outage{log: cfg.Logger}}, nil
 }
 
-// Run crawls until ctx ends. Then the contexts of the nodes end, the runs are released so that another worker goes on with them at once, and Run returns nil when every node
-// has returned. Failures of the database do not end it: it pauses and goes on.
+// Run crawls until ctx ends. Then the contexts of the nodes end, the runs are released so that another worker goes on
+// with them at once, and Run returns nil when every node has returned. Failures of the database do not end it: it
+// pauses and goes on.
 func (w *Worker) Run(ctx context.Context) error {
 	slots := make(chan struct{}, w.cfg.Concurrency)
 	var runs sync.WaitGroup
@@ -154,7 +156,8 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // claim leases a run. asked is from when its lease counts here, which is before the database counts it.
 //
-// The request outlives ctx: of one that is cut off nobody would know whether a run has been claimed, and it would wait until the lease lapses.
+// The request outlives ctx: of one that is cut off nobody would know whether a run has been claimed, and it would wait
+// until the lease lapses.
 func (w *Worker) claim(ctx context.Context) (c Claim, asked time.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.LeaseTTL/3)
 	defer cancel()
@@ -179,7 +182,8 @@ type WorkerHealth struct {
 	LastError    string    // of the last one that failed, or ""
 }
 
-// Ready tells whether the worker does its job: it has been able to look for runs within stall, or has no place for another; if not, why.
+// Ready tells whether the worker does its job: it has been able to look for runs within stall, or has no place for
+// another; if not, why.
 func (h WorkerHealth) Ready(now time.Time, stall time.Duration) (bool, string) {
 	if h.FailingSince.IsZero() || now.Sub(h.FailingSince) <= stall {
 		return true, ""
@@ -198,7 +202,8 @@ func (w *Worker) Health() WorkerHealth {
 	return h
 }
 
-// claims knows how the claims go. Not the outage, which a run whose own statements succeed ends too: a role may lack the privileges for claims alone.
+// claims knows how the claims go. Not the outage, which a run whose own statements succeed ends too: a role may lack
+// the privileges for claims alone.
 type claims struct {
 	mu    sync.Mutex
 	since time.Time // of the first failure in a row

@@ -163,7 +163,8 @@ func TestWorkerTakesRunThatWasStarted(t *testing.T) {
 	})
 }
 
-// A worker dies in the second node. Another goes on there when the lease has lapsed, with the state of the first, and nothing is in the log twice.
+// A worker dies in the second node. Another goes on there when the lease has lapsed, with the state of the first, and
+// nothing is in the log twice.
 func TestWorkerResumesAfterCrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

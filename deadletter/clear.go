@@ -15,8 +15,8 @@ type Discarder interface {
 	DiscardPage(ctx context.Context, selection Selection, by Operator, limit int) (int, error)
 }
 
-// Discard marks letters as not to be replayed. It deletes nothing: a discarded letter can be seen, and replayed by its id. When ctx ends it
-// returns how many it marked so far.
+// Discard marks letters as not to be replayed. It deletes nothing: a discarded letter can be seen, and replayed by its
+// id. When ctx ends it returns how many it marked so far.
 func Discard(ctx context.Context, store Discarder, selection Selection, by Operator) (int, error) {
 	if strings.TrimSpace(by.Reason) == "" {
 		return 0, ErrNoReason
@@ -42,7 +42,8 @@ type Purger interface {
 	PurgePage(ctx context.Context, purge Purge, by Operator, limit int) (int, error)
 }
 
-// Run deletes the letters, in bounded batches, and returns how many. When ctx ends it stops between two. Pending letters are never deleted.
+// Run deletes the letters, in bounded batches, and returns how many. When ctx ends it stops between two. Pending
+// letters are never deleted.
 func (p Purge) Run(ctx context.Context, store Purger, by Operator) (int, error) {
 	if p.OlderThan < 0 {
 		return 0, fmt.Errorf("%w: letters cannot be younger than now", ErrFilter)

@@ -15,8 +15,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// JobReason is why a job failed for good, or the handling of an event (docs/seeds.md, 05-01). Which reasons there are depends on
-// the source.
+// JobReason is why a job failed for good, or the handling of an event (docs/seeds.md, 05-01). Which reasons there are
+// depends on the source.
 type JobReason string
 
 // The reasons of jobs.

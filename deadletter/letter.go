@@ -136,8 +136,8 @@ type Operator struct {
 	Reason string
 }
 
-// Selection chooses the letters to act on: pending ones that the filter matches, and of those only IDs if there are any. The zero value
-// chooses none: a list of ids that turned out empty must not mean everything.
+// Selection chooses the letters to act on: pending ones that the filter matches, and of those only IDs if there are
+// any. The zero value chooses none: a list of ids that turned out empty must not mean everything.
 type Selection struct {
 	IDs       []uuid.UUID `json:"ids,omitempty"`
 	All       bool        `json:"all,omitempty"`       // every pending letter

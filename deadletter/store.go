@@ -9,9 +9,11 @@ import (
 
 // Store keeps dead letters and puts them back to work. Each store package has one. Every method is one transaction.
 type Store interface {
-	// List returns letters without their histories and payloads, newest first, and what Filter.After must be for the next page, or "".
+	// List returns letters without their histories and payloads, newest first, and what Filter.After must be for the
+	// next page, or "".
 	List(ctx context.Context, f Filter) (letters []Letter, next string, err error)
-	// Show returns the letter of that id, or all letters of the event or job of that id, newest first, of the tenant if one is named. None: ErrNoLetter.
+	// Show returns the letter of that id, or all letters of the event or job of that id, newest first, of the tenant if
+	// one is named. None: ErrNoLetter.
 	Show(ctx context.Context, id uuid.UUID, tenant string) ([]Letter, error)
 	// Stats counts letters by state, and those that the filter chooses by kind.
 	Stats(ctx context.Context, f Filter) (Stats, error)

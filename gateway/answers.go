@@ -11,8 +11,9 @@ import (
 	"github.com/outboxrelay/outbox/crawl"
 )
 
-// answers bounds the bytes of the answers that are being made, or wait for their clients to receive them. Sixty clients that ask for the largest list and read
-// nothing would else cost gigabytes. A tenant has a share, so that those of one do not keep the others out.
+// answers bounds the bytes of the answers that are being made, or wait for their clients to receive them. Sixty clients
+// that ask for the largest list and read nothing would else cost gigabytes. A tenant has a share, so that those of one
+// do not keep the others out.
 type answers struct {
 	total *semaphore.Weighted
 	share int64

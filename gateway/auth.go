@@ -17,7 +17,8 @@ import (
 // anybody is who makes each request when authentication is off.
 var anybody = token.Principal{Tenant: crawl.DefaultTenant, Scopes: token.Scopes}
 
-// principal returns who opens a stream: by the Authorization header, else by a ticket, because an EventSource cannot send a header.
+// principal returns who opens a stream: by the Authorization header, else by a ticket, because an EventSource cannot
+// send a header.
 func (g *Gateway) principal(r *http.Request) (token.Principal, error) {
 	if ticket := r.URL.Query().Get("ticket"); g.cfg.Auth != nil && ticket != "" && r.Header.Get("Authorization") == "" {
 		return g.cfg.Auth.RedeemTicket(r.Context(), ticket)
@@ -60,7 +61,8 @@ func (g *Gateway) guard(hc huma.Context, next func(huma.Context)) {
 			return
 		}
 	}
-	// A body that a page may send without asking first (text/plain, a form) is no JSON, whatever it says: that is what the type is checked for.
+	// A body that a page may send without asking first (text/plain, a form) is no JSON, whatever it says: that is what
+	// the type is checked for.
 	if sent := r.Header.Get("Content-Type"); sent != "" && hc.Operation().RequestBody != nil && r.ContentLength != 0 {
 		if media, _, err := mime.ParseMediaType(sent); err != nil || media != "application/json" {
 			g.problem(w, r, http.StatusUnsupportedMediaType, "the body must be JSON: send it with Content-Type: application/json")
@@ -89,7 +91,8 @@ func (g *Gateway) may(w http.ResponseWriter, r *http.Request, who token.Principa
 	return false
 }
 
-// note keeps for the log who makes a request, or who was refused and why. The answer does not say it: a revoked token is to look like one that never was.
+// note keeps for the log who makes a request, or who was refused and why. The answer does not say it: a revoked token
+// is to look like one that never was.
 func note(w http.ResponseWriter, who token.Principal, err error) {
 	seen, ok := w.(*watched)
 	if !ok {

@@ -67,7 +67,8 @@ func (g *Gateway) cancelRun(ctx context.Context, tenant string, id uuid.UUID) (c
 	return r, err
 }
 
-// workers makes the refusal to do a worker's work a conflict with the run: the request has no field that could be corrected.
+// workers makes the refusal to do a worker's work a conflict with the run: the request has no field that could be
+// corrected.
 func workers(err error) error {
 	if field, ok := errors.AsType[*crawl.FieldError](err); ok && field.Field == "crawler" {
 		return newProblem(http.StatusConflict, field.Error())

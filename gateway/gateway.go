@@ -21,26 +21,31 @@ import (
 type Config struct {
 	Runs *crawl.Service // required
 	Hub  *stream.Hub    // nil: no streams
-	// Auth finds out who makes a request. nil: authentication is off, everybody is crawl.DefaultTenant and may do everything. Then serve on a loopback
-	// address only; requests must name localhost or an IP address as their Host, and must not come through a proxy.
+	// Auth finds out who makes a request. nil: authentication is off, everybody is crawl.DefaultTenant and may do
+	// everything. Then serve on a loopback address only; requests must name localhost or an IP address as their Host,
+	// and must not come through a proxy.
 	Auth    *token.Authenticator
 	Streams StreamConfig
-	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a topic's message is, nor who wrote it.
+	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a
+	// topic's message is, nor who wrote it.
 	RunsOnly bool
 
 	// AllowedOrigins are those whose pages may call the API from a browser, such as https://app.example.com (none).
 	// http://localhost:* is every port of a host. "*" is everybody's, and only without authentication.
 	AllowedOrigins []string
-	// PublicURL is where clients reach this server, such as https://api.example.com. It begins streamUrl and Location; without it they are paths.
+	// PublicURL is where clients reach this server, such as https://api.example.com. It begins streamUrl and Location;
+	// without it they are paths.
 	PublicURL string
 
 	MaxBody    int64         // bytes of a request that appends events (4 MiB)
 	MaxRunBody int64         // bytes of any other request (64 KiB)
 	Timeout    time.Duration // of a request that is no stream, all of it (10 s)
-	// MaxAnswers is how many bytes of runs and events the answers of the process may have that are being made or received (64 MiB). A tenant may have an eighth of it;
-	// who would pass that waits, and is answered with 429 when Timeout is over.
+	// MaxAnswers is how many bytes of runs and events the answers of the process may have that are being made or
+	// received (64 MiB). A tenant may have an eighth of it; who would pass that waits, and is answered with 429 when
+	// Timeout is over.
 	MaxAnswers int64
-	// WriteTimeout is how long a client may take to receive 64 KiB of a large answer (5 s). All of an answer has twice Timeout.
+	// WriteTimeout is how long a client may take to receive 64 KiB of a large answer (5 s). All of an answer has twice
+	// Timeout.
 	WriteTimeout time.Duration
 
 	Version string       // in the API's description

@@ -110,7 +110,8 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// A page of evil.example can give its name our address, and is then of the same origin as we. It cannot make the browser send another Host.
+// A page of evil.example can give its name our address, and is then of the same origin as we. It cannot make the
+// browser send another Host.
 func TestWithoutAuthenticationTheHostIsOurs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -207,7 +208,8 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// FuzzBody: whatever is sent, a body is taken or refused with one problem, and what is taken is what encoding/json sees in it.
+// FuzzBody: whatever is sent, a body is taken or refused with one problem, and what is taken is what encoding/json sees
+// in it.
 func FuzzBody(f *testing.F) {
 	for _, s := range []string{`{"events":[{"type":"A","payload":{"a":1}}]}`, `{"events":[{"type":"A","id":"x"}]}`, `{"events":null}`, `{"Events":[]}`, `{"events":[],"events":[]}`, `{"events":[{"payload":1e999}]}`, "{\"a\xff\":1}"} {
 		f.Add([]byte(s))

@@ -36,8 +36,9 @@ func (g *Gateway) identified(next http.Handler) http.Handler {
 	})
 }
 
-// limited bounds the time of a request, also of one that somebody without a token makes, and also when net/http does the waiting: before it answers it reads what the
-// handler has left of the body. Of a stream's writes each has a limit of its own.
+// limited bounds the time of a request, also of one that somebody without a token makes, and also when net/http does
+// the waiting: before it answers it reads what the handler has left of the body. Of a stream's writes each has a limit
+// of its own.
 func (g *Gateway) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun, rc := time.Now(), http.NewResponseController(w)
@@ -51,11 +52,12 @@ func (g *Gateway) limited(next http.Handler) http.Handler {
 	})
 }
 
-// readTimeout is how long a body may take. It leaves time to answer, and is longer than a request may be worked on: see limitedBody.
+// readTimeout is how long a body may take. It leaves time to answer, and is longer than a request may be worked on: see
+// limitedBody.
 func readTimeout(timeout time.Duration) time.Duration { return timeout + timeout/2 }
 
-// limitedBody takes the limit away when all of the body is there. From then on net/http reads to learn whether the client is gone; if the time passed meanwhile, it would
-// take it for gone, in all later requests of the connection too.
+// limitedBody takes the limit away when all of the body is there. From then on net/http reads to learn whether the
+// client is gone; if the time passed meanwhile, it would take it for gone, in all later requests of the connection too.
 type limitedBody struct {
 	io.ReadCloser
 	rc *http.ResponseController
@@ -69,7 +71,8 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// watched counts what is answered, and sees to it that a large answer is received. What it wraps stays reachable for http.ResponseController, which streams need.
+// watched counts what is answered, and sees to it that a large answer is received. What it wraps stays reachable for
+// http.ResponseController, which streams need.
 type watched struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
@@ -83,7 +86,8 @@ type watched struct {
 	refused string // why
 }
 
-// answerPart is what of a large answer must be received within Config.WriteTimeout. The writes of streams are smaller, and have a limit of their own.
+// answerPart is what of a large answer must be received within Config.WriteTimeout. The writes of streams are smaller,
+// and have a limit of their own.
 const answerPart = 64 << 10
 
 func (w *watched) WriteHeader(status int) {
@@ -175,9 +179,10 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// secured sets what keeps browsers from guessing, keeping and leaking. Without authentication it also refuses what other sites' pages send: a POST without a body needs
-// nobody's permission, and here no token either. It answers to no name that such a site could have given this address (DNS rebinding), and to nobody before a proxy: that
-// everybody on this machine may do everything was not meant for them.
+// secured sets what keeps browsers from guessing, keeping and leaking. Without authentication it also refuses what
+// other sites' pages send: a POST without a body needs nobody's permission, and here no token either. It answers to no
+// name that such a site could have given this address (DNS rebinding), and to nobody before a proxy: that everybody on
+// this machine may do everything was not meant for them.
 func (g *Gateway) secured(next http.Handler) http.Handler {
 	protected := next
 	if g.cfg.Auth == nil {
@@ -216,7 +221,8 @@ func named(host string) bool {
 	return notIP == nil || name == "localhost"
 }
 
-// proxied tells whether a proxy says that it passes on somebody else's request. One that does not say so cannot be told from a client.
+// proxied tells whether a proxy says that it passes on somebody else's request. One that does not say so cannot be told
+// from a client.
 func proxied(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
 		if len(r.Header.Values(name)) > 0 {

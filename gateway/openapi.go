@@ -28,8 +28,8 @@ A request that got no answer may be sent again: create with the same Idempotency
 Each request carries a token (Authorization: Bearer obx_…) of one tenant; a run of another tenant does not exist (404). The scope that an operation needs is in
 its security requirement: read, write or operate; none includes another.`
 
-// newAPI returns the API without its operations. huma serves no pages of its own: its description is made at the first request, by whichever comes first,
-// without a lock, and its documentation loads scripts from elsewhere.
+// newAPI returns the API without its operations. huma serves no pages of its own: its description is made at the first
+// request, by whichever comes first, without a lock, and its documentation loads scripts from elsewhere.
 func (g *Gateway) newAPI(mux *http.ServeMux) huma.API {
 	cfg := huma.DefaultConfig("Outbox runs", g.cfg.Version)
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
@@ -70,8 +70,8 @@ func (w whoever) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// refine makes the errors that huma finds by itself look like ours: 400 and not 422 for what is invalid (the API of the seeds says 400), and no value sent back,
-// which can be megabytes.
+// refine makes the errors that huma finds by itself look like ours: 400 and not 422 for what is invalid (the API of the
+// seeds says 400), and no value sent back, which can be megabytes.
 func refine(hc huma.Context, _ string, v any) (any, error) {
 	if own, ok := v.(*problem); ok {
 		redactProblem(&own.ErrorModel)
@@ -102,7 +102,8 @@ func refine(hc huma.Context, _ string, v any) (any, error) {
 	return m, nil
 }
 
-// operation describes one that needs a scope and answers with status, or with one of the errors besides those that all have.
+// operation describes one that needs a scope and answers with status, or with one of the errors besides those that all
+// have.
 func (g *Gateway) operation(id, method, path string, scope token.Scope, status int, summary, details string, errs ...int) huma.Operation {
 	tag := "Runs"
 	if strings.Contains(path, "/events") {
@@ -114,7 +115,8 @@ func (g *Gateway) operation(id, method, path string, scope token.Scope, status i
 		OperationID: id, Method: method, Path: path, Summary: summary, Description: details, Tags: []string{tag}, DefaultStatus: status,
 		Security: []map[string][]string{{bearerScheme: {string(scope)}}},
 		Errors:   append(errs, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable),
-		// To huma a body of exactly so many bytes is too large already. Its time to read one takes the place of limited's, so it is the same.
+		// To huma a body of exactly so many bytes is too large already. Its time to read one takes the place of
+		// limited's, so it is the same.
 		MaxBodyBytes: g.cfg.MaxRunBody + 1, BodyReadTimeout: readTimeout(g.cfg.Timeout),
 		SkipValidateBody: true,
 	}

@@ -47,8 +47,8 @@ func lacks(scope string) *problem {
 	return p
 }
 
-// refusal turns an error of the service into an answer. part is what of the request a field belongs to: body or query. What is not the request's fault
-// is logged here, and its text stays here.
+// refusal turns an error of the service into an answer. part is what of the request a field belongs to: body or query.
+// What is not the request's fault is logged here, and its text stays here.
 func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem {
 	var state *crawl.StateError
 	var own *problem
@@ -130,8 +130,9 @@ func invalid(part string, err error) *problem {
 	return p
 }
 
-// unavailable tells whether trying again may help: no connection, no answer in time, or a server that is starting, stopping, full or read-only. The
-// database's client is asked through what its errors can do: to name its types would be to import it.
+// unavailable tells whether trying again may help: no connection, no answer in time, or a server that is starting,
+// stopping, full or read-only. The database's client is asked through what its errors can do: to name its types would
+// be to import it.
 func unavailable(err error) bool {
 	var network net.Error
 	var server interface{ SQLState() string }

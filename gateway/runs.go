@@ -55,7 +55,8 @@ func (g *Gateway) view(r crawl.Run) Run {
 
 func (g *Gateway) runURL(id uuid.UUID) string { return g.cfg.PublicURL + "/v1/runs/" + id.String() }
 
-// RunPath is the path parameter of a run, exported because huma looks into exported embedded fields only. One that is no UUID is malformed (400); one that is, but of no run of the tenant, is unknown (404).
+// RunPath is the path parameter of a run, exported because huma looks into exported embedded fields only. One that is
+// no UUID is malformed (400); one that is, but of no run of the tenant, is unknown (404).
 type RunPath struct {
 	ID uuid.UUID `path:"id" format:"uuid" doc:"The run's id."`
 }
@@ -82,7 +83,8 @@ type createRequest struct {
 	Body body[CreateRun]
 }
 
-// Resolve refuses a key that is there and empty, which huma takes for none: a client that sends it believes that it is safe.
+// Resolve refuses a key that is there and empty, which huma takes for none: a client that sends it believes that it is
+// safe.
 func (in *createRequest) Resolve(hc huma.Context) []error {
 	r, _ := humago.Unwrap(hc)
 	if keys := r.Header.Values("Idempotency-Key"); len(keys) > 1 || len(keys) == 1 && keys[0] == "" {

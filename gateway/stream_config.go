@@ -7,23 +7,28 @@ import (
 
 // StreamConfig holds the settings of streams. Zero values are the defaults.
 type StreamConfig struct {
-	// Heartbeat is how often a comment is sent when there is nothing else, so that proxies keep the connection and a dead one is noticed (15 s).
+	// Heartbeat is how often a comment is sent when there is nothing else, so that proxies keep the connection and a
+	// dead one is noticed (15 s).
 	Heartbeat time.Duration
-	// WriteTimeout is how long a client may take to receive one write, of at most 16 KiB (10 s). One that takes longer is cut off; it comes back with its cursor.
+	// WriteTimeout is how long a client may take to receive one write, of at most 16 KiB (10 s). One that takes longer
+	// is cut off; it comes back with its cursor.
 	WriteTimeout time.Duration
 	// Retry is how long a browser waits before it connects again (1 s, up to half as much longer by chance).
 	Retry time.Duration
-	// MaxAge is how long a connection lives before the client has to connect again, give or take a fifth: so that connections spread over gateways again after one was
-	// restarted (30 min).
+	// MaxAge is how long a connection lives before the client has to connect again, give or take a fifth: so that
+	// connections spread over gateways again after one was restarted (30 min).
 	MaxAge time.Duration
-	// DrainWindow is over how long Shutdown spreads the ends of the connections, so that the clients do not all connect again at once (5 s).
+	// DrainWindow is over how long Shutdown spreads the ends of the connections, so that the clients do not all connect
+	// again at once (5 s).
 	DrainWindow time.Duration
-	// TokenCheck is how often the store is asked which tokens of open streams are valid still (5 s). The streams of one that is not end then.
+	// TokenCheck is how often the store is asked which tokens of open streams are valid still (5 s). The streams of one
+	// that is not end then.
 	TokenCheck time.Duration
-	// Connections at a time, of a run, a tenant and the process; more are answered with status 429 (1,000, 5,000 and 20,000).
+	// Connections at a time, of a run, a tenant and the process; more are answered with status 429 (1,000, 5,000 and
+	// 20,000).
 	MaxPerRun, MaxPerTenant, MaxConnections int
-	// Topics that the streams of a tenant, and of the process, follow at a time, each counted once; more are answered with status 429 (1,000 and 4,000). Each is a
-	// subscription at the broker, and has a memory of its last messages.
+	// Topics that the streams of a tenant, and of the process, follow at a time, each counted once; more are answered
+	// with status 429 (1,000 and 4,000). Each is a subscription at the broker, and has a memory of its last messages.
 	MaxTopicsPerTenant, MaxTopicsFollowed int
 	// MaxTopics is how many topics one stream may have (50).
 	MaxTopics int

@@ -17,7 +17,8 @@ import (
 	"github.com/outboxrelay/outbox/stream"
 )
 
-// connection is one client's stream. It holds no buffer while there is nothing to send: most connections of a process wait.
+// connection is one client's stream. It holds no buffer while there is nothing to send: most connections of a process
+// wait.
 type connection struct {
 	g           *Gateway
 	tenant      string
@@ -79,7 +80,8 @@ func (c *connection) serve(w http.ResponseWriter, r *http.Request) {
 		err = c.limit() // net/http writes the end of the response, and the time of the last write may be over
 	}
 	if err != nil {
-		// The status has been sent: what is left is to end the response in the middle, which a client takes for a lost connection.
+		// The status has been sent: what is left is to end the response in the middle, which a client takes for a lost
+		// connection.
 		if errors.Is(err, errSlow) {
 			streams.slow.Add(1)
 		}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Run ends streams whose tokens have expired or were revoked, until ctx ends. Without it they last as long as their connections.
+// Run ends streams whose tokens have expired or were revoked, until ctx ends. Without it they last as long as their
+// connections.
 func (g *Gateway) Run(ctx context.Context) error {
 	if g.cfg.Auth == nil {
 		<-ctx.Done()

@@ -41,8 +41,9 @@ func (g *Gateway) StreamStats() StreamStats {
 	return StreamStats{Connections: s.connections.count(), Sent: s.sent.Load(), Slow: s.slow.Load(), Refused: s.refused.Load()}
 }
 
-// DrainStreams ends all streams, spread over StreamConfig.DrainWindow, each after the event it is sending, and waits for them or for ctx. Those opened
-// meanwhile end at once. The server's listener should be closed before, so that clients come back to another gateway.
+// DrainStreams ends all streams, spread over StreamConfig.DrainWindow, each after the event it is sending, and waits
+// for them or for ctx. Those opened meanwhile end at once. The server's listener should be closed before, so that
+// clients come back to another gateway.
 func (g *Gateway) DrainStreams(ctx context.Context) { g.streams.connections.drain(ctx) }
 
 // eventStream is the content type of a stream.
@@ -54,8 +55,8 @@ func (g *Gateway) routeStreams(mux *http.ServeMux) {
 	g.describeStreams()
 }
 
-// streamer returns who may open a stream, or answers why not. invalid is what is wrong with the stream's own parameters: a ticket, which is good for one stream, is
-// not used up by a request that opens none.
+// streamer returns who may open a stream, or answers why not. invalid is what is wrong with the stream's own
+// parameters: a ticket, which is good for one stream, is not used up by a request that opens none.
 func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request, invalid error) (who token.Principal, ok bool) {
 	switch {
 	case r.ContentLength != 0:
@@ -79,8 +80,8 @@ func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request, invalid error
 	return who, g.may(w, r, who, token.Read)
 }
 
-// known refuses a query with a parameter that is neither one of parameters nor one of all streams: one that is misspelt would not fail, but stream from the
-// beginning.
+// known refuses a query with a parameter that is neither one of parameters nor one of all streams: one that is misspelt
+// would not fail, but stream from the beginning.
 func known(query url.Values, parameters ...string) error {
 	for name := range query {
 		if !slices.Contains(parameters, name) && !slices.Contains([]string{"lastEventId", "fromSeq", "envelope", ticketScheme}, name) {

@@ -17,14 +17,16 @@ const (
 	Unknown
 )
 
-// Written is one event as its producer recorded it. An event whose write was repeated with the same id may be recorded once for each
-// attempt: one acknowledgement makes it acknowledged, and failing that one unknown outcome makes it unknown.
+// Written is one event as its producer recorded it. An event whose write was repeated with the same id may be recorded
+// once for each attempt: one acknowledgement makes it acknowledged, and failing that one unknown outcome makes it
+// unknown.
 type Written struct {
 	ID string
 	// Key is what stays in order; "" for an event that has no order.
 	Key string
-	// Order rises within a key in the order of the commits. Only a producer that serialises on the key knows it: it holds the aggregate's row
-	// lock, or it is the only one that writes the key. Events of equal Order may arrive either way round.
+	// Order rises within a key in the order of the commits. Only a producer that serialises on the key knows it: it
+	// holds the aggregate's row lock, or it is the only one that writes the key. Events of equal Order may arrive
+	// either way round.
 	Order   int64
 	Outcome Outcome
 	// Destinations are where it must arrive, once each, and nowhere else. None means one destination, whichever it is.
@@ -33,8 +35,8 @@ type Written struct {
 	At time.Time
 }
 
-// Received is one message as it arrived. What several subscribers received may be in one list, as long as the messages of one destination are
-// in the order of their arrival.
+// Received is one message as it arrived. What several subscribers received may be in one list, as long as the messages
+// of one destination are in the order of their arrival.
 type Received struct {
 	ID          string
 	Key         string // where the message carries it, it is compared with the key written; "" is not compared
@@ -42,7 +44,8 @@ type Received struct {
 	At          time.Time // needed only for MaxAge
 }
 
-// DeadLetter is a delivery that was given up and is visible as such. Destination "" stands for all of the event's destinations.
+// DeadLetter is a delivery that was given up and is visible as such. Destination "" stands for all of the event's
+// destinations.
 type DeadLetter struct {
 	ID          string
 	Destination string
@@ -53,7 +56,8 @@ type History struct {
 	Written  []Written
 	Received []Received
 	Dead     []DeadLetter
-	// MaxAge is how long an event may take from the producer's answer to its arrival, as told by their clocks; zero or less is off.
+	// MaxAge is how long an event may take from the producer's answer to its arrival, as told by their clocks; zero or
+	// less is off.
 	MaxAge time.Duration
 }
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Report is what Check found. Events are counted once however often they were written; messages and dead letters are counted as they
-// are.
+// Report is what Check found. Events are counted once however often they were written; messages and dead letters are
+// counted as they are.
 type Report struct {
 	Acknowledged, RolledBack, Unknown int // events written
 	Received, Dead                    int // messages and dead letters

@@ -110,7 +110,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// cleanHistory has keys that advance independently, some events without a key, each outcome, one to three destinations, dead letters.
+// cleanHistory has keys that advance independently, some events without a key, each outcome, one to three destinations,
+// dead letters.
 func cleanHistory(rng *rand.Rand) History {
 	h := History{MaxAge: time.Minute}
 	now := time.Unix(0, 0)

@@ -6,8 +6,8 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// A load test of one's own staging: what the producer noted and what a subscriber noted, compared after everything had drained. Event c was
-// given up and is a dead letter, and the answer to the COMMIT of d was lost.
+// A load test of one's own staging: what the producer noted and what a subscriber noted, compared after everything had
+// drained. Event c was given up and is a dead letter, and the answer to the COMMIT of d was lost.
 func ExampleCheck() {
 	report := outboxtest.Check(outboxtest.History{
 		Written: []outboxtest.Written{

@@ -9,8 +9,8 @@ import (
 
 // SinkFeatures declares what a sink promises beyond the contract of outbox.Sink.
 type SinkFeatures struct {
-	// RefusesDuplicates: a delivery that comes again (same event id, destination and generation) does not reach the destination
-	// twice, and is answered as Duplicate. One with a higher generation does.
+	// RefusesDuplicates: a delivery that comes again (same event id, destination and generation) does not reach the
+	// destination twice, and is answered as Duplicate. One with a higher generation does.
 	RefusesDuplicates bool
 }
 
@@ -18,11 +18,11 @@ type SinkFeatures struct {
 type SinkHarness struct {
 	// Sink has the default envelope, outbox.CloudEvent.
 	Sink outbox.Sink
-	// Listen makes a destination that nobody else uses, and delivers the messages that arrive there from now on until the test
-	// ends, in one order (of a partitioned topic: make one partition).
+	// Listen makes a destination that nobody else uses, and delivers the messages that arrive there from now on until
+	// the test ends, in one order (of a partitioned topic: make one partition).
 	Listen func(t *testing.T) (destination string, messages <-chan []byte)
-	// Refusing is a destination that refuses every message for a reason of its own (no such topic, not permitted), or "" if
-	// there is no such thing.
+	// Refusing is a destination that refuses every message for a reason of its own (no such topic, not permitted), or
+	// "" if there is no such thing.
 	Refusing string
 	// Stall makes the broker stop answering until resume is called; nil if the harness cannot.
 	Stall func(t *testing.T) (resume func())

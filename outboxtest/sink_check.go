@@ -88,8 +88,8 @@ func (s *suite) expect(t *testing.T, to string, messages <-chan []byte, want ...
 	}
 }
 
-// expectInAnyOrder checks that exactly these events arrive, and returns their ids as they came. That no more arrive is known
-// from an event published afterwards: it comes last, because the messages of a destination stay in order.
+// expectInAnyOrder checks that exactly these events arrive, and returns their ids as they came. That no more arrive is
+// known from an event published afterwards: it comes last, because the messages of a destination stay in order.
 func (s *suite) expectInAnyOrder(t *testing.T, to string, messages <-chan []byte, want ...outbox.Delivery) (got []string) {
 	t.Helper()
 	end := s.newEvent(t, to, "the end")

@@ -14,10 +14,12 @@ import (
 	"github.com/outboxrelay/outbox/token"
 )
 
-// StoreFeatures declares what a store promises beyond what every store does. What it lacks is named in the test's log, by the tests that do not run for it.
+// StoreFeatures declares what a store promises beyond what every store does. What it lacks is named in the test's log,
+// by the tests that do not run for it.
 type StoreFeatures struct {
-	// ConcurrentWriters: transactions that write run beside each other, so that one that began earlier may commit later, and only Strict order keeps the events of
-	// one key in the order of their commits. A store without it has one writer at a time, and all its events are in the order of their commits.
+	// ConcurrentWriters: transactions that write run beside each other, so that one that began earlier may commit
+	// later, and only Strict order keeps the events of one key in the order of their commits. A store without it has
+	// one writer at a time, and all its events are in the order of their commits.
 	ConcurrentWriters bool
 	// SeveralHosts: relays on several hosts may serve one database.
 	SeveralHosts bool
@@ -29,23 +31,26 @@ type StoreFeatures struct {
 	StoresBytes bool
 }
 
-// StoreHarness is a database with the tables of all three migration sets, fresh for one test, and what the store under test makes of it.
+// StoreHarness is a database with the tables of all three migration sets, fresh for one test, and what the store under
+// test makes of it.
 type StoreHarness struct {
 	// Table opens a table as a relay does. A second call is a second relay's.
 	Table func(t *testing.T, layout tables.Layout) tables.Store
-	// Write writes each batch with one call, all in one transaction, and then commits or rolls back. A batch that the writer refuses does not end the transaction; the
-	// errors come back joined.
+	// Write writes each batch with one call, all in one transaction, and then commits or rolls back. A batch that the
+	// writer refuses does not end the transaction; the errors come back joined.
 	Write func(ctx context.Context, cfg outbox.WriterConfig, commit bool, batches ...[]outbox.Event) error
 	// Hold writes events in a transaction and leaves it open until end is called, which commits it or rolls it back.
 	Hold func(t *testing.T, cfg outbox.WriterConfig, events ...outbox.Event) (end func(commit bool))
 	// HoldExec is Hold for a statement, as Exec takes it.
 	HoldExec func(t *testing.T, sql string, args ...any) (end func(commit bool))
-	// Exec runs a statement of plain SQL, as a program without the library would, and Value a query whose single value it returns as text, "" for NULL.
-	// Parameters are ?1, ?2 and so on: the harness spells them as its database wants them, and stores a time.Time as the tables have it.
+	// Exec runs a statement of plain SQL, as a program without the library would, and Value a query whose single value
+	// it returns as text, "" for NULL. Parameters are ?1, ?2 and so on: the harness spells them as its database wants
+	// them, and stores a time.Time as the tables have it.
 	Exec  func(t *testing.T, sql string, args ...any)
 	Value func(t *testing.T, sql string, args ...any) string
-	// Mapped makes a table of another shape than ours, called legacy, and returns its layout. Its columns are n (drawn by the database), uid, kind, body, customer, region,
-	// goes, version, done_at, tries, due, problem; but for n and uid all may be NULL and none has a default, and it has no index but that of n.
+	// Mapped makes a table of another shape than ours, called legacy, and returns its layout. Its columns are n (drawn
+	// by the database), uid, kind, body, customer, region, goes, version, done_at, tries, due, problem; but for n and
+	// uid all may be NULL and none has a default, and it has no index but that of n.
 	Mapped func(t *testing.T) tables.Layout
 	// Browser, Letters and the others open what their names say.
 	Browser         func(t *testing.T, layout tables.Layout) tables.Browser
@@ -56,7 +61,8 @@ type StoreHarness struct {
 	Tokens          func(t *testing.T) token.Store
 	Retention       func(t *testing.T, layout tables.Layout) retention.Store
 	LetterRetention func(t *testing.T) retention.Store
-	// Age makes everything in the database older by d, or what a test needs of it: delivered_at and the like of a table's rows. nil: through Exec.
+	// Age makes everything in the database older by d, or what a test needs of it: delivered_at and the like of a
+	// table's rows. nil: through Exec.
 	Age func(t *testing.T, layout tables.Layout, d time.Duration)
 }
 

@@ -41,7 +41,8 @@ func (s *storeSuite) serve(t *testing.T, layout tables.Layout) *server {
 	return r
 }
 
-// succeed serves a table whose relay has vanished. A server may keep its lanes for it until it has been up for as long as a lease lasts.
+// succeed serves a table whose relay has vanished. A server may keep its lanes for it until it has been up for as long
+// as a lease lasts.
 func (s *storeSuite) succeed(t *testing.T, layout tables.Layout) *server {
 	t.Helper()
 	r := s.relay(t, layout)

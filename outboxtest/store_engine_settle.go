@@ -224,7 +224,8 @@ func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
 	r.settles(outbox.Settled{Delivered: 5}, delivered(r.wants("a/1", "b/1", "c/1", "a/2", "b/2")...)...)
 }
 
-// Who holds the lanes is asked when the settle may write, not when it begins to wait. A store whose settle does not wait here is done before the others have the lanes.
+// Who holds the lanes is asked when the settle may write, not when it begins to wait. A store whose settle does not
+// wait here is done before the others have the lanes.
 func settlesAfterWaiting(t *testing.T, s *storeSuite) {
 	r := s.serve(t, tables.OutboxEvents())
 	s.commits(t, numbered(1, "warm", "a", "b", "c")...)

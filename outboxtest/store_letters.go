@@ -105,7 +105,8 @@ func (s *storeSuite) burying(t *testing.T, layout tables.Layout) undertaker {
 	return u
 }
 
-// settle claims everything there is, settles it as dead at the destinations that fails names, or as delivered if it names none, and returns it in the order of positions.
+// settle claims everything there is, settles it as dead at the destinations that fails names, or as delivered if it
+// names none, and returns it in the order of positions.
 func (u undertaker) settle(fails func(*outbox.Record) []string) []*outbox.Record {
 	u.t.Helper()
 	records, err := u.store.Claim(u.t.Context(), u.lanes, outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20})

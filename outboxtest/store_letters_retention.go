@@ -46,8 +46,8 @@ func keeper(t *testing.T, store retention.Store, table string, cfg retention.Con
 	return k
 }
 
-// aged fills a table with rows of every state, each once written and settled ten days ago and once now; a row written long ago and delivered now is among them. It
-// returns the condition for what must go.
+// aged fills a table with rows of every state, each once written and settled ten days ago and once now; a row written
+// long ago and delivered now is among them. It returns the condition for what must go.
 func (s *storeSuite) aged(t *testing.T, table string, times int) (goes string) {
 	t.Helper()
 	long, now := time.Now().Add(-10*day), time.Now()
@@ -208,7 +208,8 @@ func archivesFiles(t *testing.T, s *storeSuite) {
 	}
 }
 
-// An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or discarded: only its row can be put back.
+// An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or
+// discarded: only its row can be put back.
 func keepsNeededRows(t *testing.T, s *storeSuite) {
 	u, d := s.burying(t, tables.OutboxEvents()), s.letters(t)
 	event := newID(t)
@@ -262,7 +263,8 @@ func keepsWhatChanged(t *testing.T, s *storeSuite) {
 	}
 }
 
-// An id may be written again when its row has gone, and at the same position: an archived row is put back by hand, or the table gives its last position out again.
+// An id may be written again when its row has gone, and at the same position: an archived row is put back by hand, or
+// the table gives its last position out again.
 func archivesTwice(t *testing.T, s *storeSuite) {
 	id := newID(t)
 	for _, payload := range []string{`"first"`, `"second"`} {

@@ -151,7 +151,8 @@ func refusesStaleWorker(t *testing.T, s *storeSuite) {
 	r.wants(t, "the run afterwards", before, runState)
 }
 
-// A graceful stop, and one node that kills its workers again and again: each claim is counted, until a node is finished.
+// A graceful stop, and one node that kills its workers again and again: each claim is counted, until a node is
+// finished.
 func countsClaims(t *testing.T, s *storeSuite) {
 	r := s.runs(t)
 	id := r.create(t, demoRun).ID

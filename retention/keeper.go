@@ -125,12 +125,13 @@ func New(store Store, cfg Config) (*Keeper, error) {
 	return &Keeper{store: store, cfg: cfg, owner: owner}, nil
 }
 
-// Run removes what is due, every Config.Every, until ctx ends, and then returns nil. A failure does not end it: it is logged, the first of a
-// row, and tried again at the next turn.
+// Run removes what is due, every Config.Every, until ctx ends, and then returns nil. A failure does not end it: it is
+// logged, the first of a row, and tried again at the next turn.
 func (k *Keeper) Run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
-		// Half of Every: with several keepers the table has a run at least at that pace and at most at twice it, whose turn it may be.
+		// Half of Every: with several keepers the table has a run at least at that pace and at most at twice it, whose
+		// turn it may be.
 		report, err := k.run(ctx, k.cfg.Every/2, k.routine)
 		switch {
 		case errors.Is(err, ErrBusy):
@@ -172,8 +173,9 @@ func (k *Keeper) routine(ctx context.Context, r *run) error {
 	return nil
 }
 
-// Purge does at once what Run does bit by bit: it sweeps the whole table. progress is called after each batch. While another process holds the
-// table's maintenance it waits, for at most patience, and then returns ErrBusy. The report holds what was done also where there is an error.
+// Purge does at once what Run does bit by bit: it sweeps the whole table. progress is called after each batch. While
+// another process holds the table's maintenance it waits, for at most patience, and then returns ErrBusy. The report
+// holds what was done also where there is an error.
 func (k *Keeper) Purge(ctx context.Context, patience time.Duration, progress func(Report)) (Report, error) {
 	deadline := time.Now().Add(patience)
 	for {
@@ -192,8 +194,8 @@ func (k *Keeper) Purge(ctx context.Context, patience time.Duration, progress fun
 	}
 }
 
-// Count sweeps the whole table and counts what Purge would remove. It takes no lease, locks nothing and changes nothing. The count is exact as of
-// the moment at which each part of the table was read.
+// Count sweeps the whole table and counts what Purge would remove. It takes no lease, locks nothing and changes
+// nothing. The count is exact as of the moment at which each part of the table was read.
 func (k *Keeper) Count(ctx context.Context, progress func(Report)) (Report, error) {
 	r := k.newRun()
 	r.report.DryRun, r.report.Sweep, r.progress = true, true, progress

@@ -11,7 +11,8 @@ import (
 // logEvery is how often a long run says how far it is.
 const logEvery = 10 * time.Second
 
-// grace is how long a database that does not answer may keep a keeper that was told to stop, for its lease and again for giving that up.
+// grace is how long a database that does not answer may keep a keeper that was told to stop, for its lease and again
+// for giving that up.
 const grace = 2 * time.Second
 
 // Report is what a run did, or so far.
@@ -76,7 +77,8 @@ func (k *Keeper) run(ctx context.Context, least time.Duration, work func(context
 	return r.report, err
 }
 
-// askLease waits for the answer also when told to stop meanwhile: a request that was given up may be granted all the same, and then nobody would release it.
+// askLease waits for the answer also when told to stop meanwhile: a request that was given up may be granted all the
+// same, and then nobody would release it.
 func (k *Keeper) askLease(ctx context.Context, least time.Duration) (Lease, error) {
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -169,7 +171,8 @@ func (r *run) remove(ctx context.Context, rows []Row) error {
 		if err := r.renew(ctx); err != nil {
 			return err
 		}
-		// Without this, a policy that lets a role see rows and not delete them would look like a table with nothing to do.
+		// Without this, a policy that lets a role see rows and not delete them would look like a table with nothing to
+		// do.
 		return fmt.Errorf("remove rows of %s: none of %d found could be removed: something else removed them, or row-level security forbids it", r.cfg.Table, len(rows))
 	}
 	r.report.Rows += int64(n)
@@ -179,7 +182,8 @@ func (r *run) remove(ctx context.Context, rows []Row) error {
 	return nil
 }
 
-// rest is the end of a batch that took so long: it tells how far the run is, keeps the lease, and leaves the database to others for as long.
+// rest is the end of a batch that took so long: it tells how far the run is, keeps the lease, and leaves the database
+// to others for as long.
 func (r *run) rest(ctx context.Context, took time.Duration) error {
 	r.report.Took = time.Since(r.began)
 	if r.progress != nil {

@@ -267,7 +267,8 @@ func TestLostAndRepeatedMessages(t *testing.T) {
 	})
 }
 
-// Everything at once: a broker that loses, repeats, delays and goes away, a log that goes away, readers that are slow and come back.
+// Everything at once: a broker that loses, repeats, delays and goes away, a log that goes away, readers that are slow
+// and come back.
 func TestEveryReaderGetsEveryEvent(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -388,7 +389,8 @@ func TestOnePollForAllReaders(t *testing.T) {
 	})
 }
 
-// A database that takes over may lack the last events. Their numbers will be used again, so readers that have seen them must begin again.
+// A database that takes over may lack the last events. Their numbers will be used again, so readers that have seen them
+// must begin again.
 func TestLogThatLostEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
 		run := uuid.New()
@@ -437,7 +439,8 @@ func TestSeveralSources(t *testing.T) {
 	})
 }
 
-// Whoever may publish on a run's channel can neither show its readers anything, nor end them, nor keep the true event from them.
+// Whoever may publish on a run's channel can neither show its readers anything, nor end them, nor keep the true event
+// from them.
 func TestForgedMessagesAreNotShown(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
 		run := uuid.New()

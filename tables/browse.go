@@ -31,9 +31,11 @@ type EventRow struct {
 	Attempts      int        `json:"attempts"`              // failed ones
 	NextRetryAt   *time.Time `json:"nextRetryAt,omitempty"` // when it is tried next; of one that waits behind another, when that one is
 	LastError     *string    `json:"lastError,omitempty"`
-	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of several, the one that is tried last.
+	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of several, the one that is
+	// tried last.
 	WaitsBehind *uuid.UUID `json:"waitsBehind,omitempty" db:"-"`
-	// Paused is for whoever knows the pauses: it waits until an operator resumes its topic or table. A Browser leaves it false.
+	// Paused is for whoever knows the pauses: it waits until an operator resumes its topic or table. A Browser leaves
+	// it false.
 	Paused bool `json:"paused,omitempty" db:"-"`
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// BusEvent is a row of event_outbox. Offer needs AppID (of a store whose EventBus has one it may be left out), EventType and Payload.
+// BusEvent is a row of event_outbox. Offer needs AppID (of a store whose EventBus has one it may be left out),
+// EventType and Payload.
 type BusEvent struct {
 	ID        uuid.UUID       // of the row; zero makes Offer assign a UUIDv7
 	AppID     uuid.UUID       // the application it belongs to, a row of table apps
@@ -39,7 +40,8 @@ const DefaultTake = 100
 
 var dotted = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$`)
 
-// Prepare makes e ready to be stored: it draws the ids that are zero, after reporting what the table cannot hold as an *outbox.FieldError. maxPayload is in bytes.
+// Prepare makes e ready to be stored: it draws the ids that are zero, after reporting what the table cannot hold as an
+// *outbox.FieldError. maxPayload is in bytes.
 func (e *BusEvent) Prepare(maxPayload int) error {
 	if e.AppID == uuid.Nil {
 		return &outbox.FieldError{Field: "AppID", Problem: "is required"}

@@ -8,7 +8,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// suspectAfter is package outbox's: so many relays in a row vanished from a lane before its events are tried in small batches.
+// suspectAfter is package outbox's: so many relays in a row vanished from a lane before its events are tried in small
+// batches.
 const suspectAfter = 2
 
 // LaneReport says who serves a table, and how far behind each lane is.
@@ -16,7 +17,8 @@ type LaneReport struct {
 	Table  string      `json:"table"`
 	Relays []RelayView `json:"relays"`
 	Lanes  []LaneView  `json:"lanes"` // all of them, in order
-	// Counted is how many undelivered rows were counted. If Bounded, there may be more, in any lane: the count stopped at the oldest of them.
+	// Counted is how many undelivered rows were counted. If Bounded, there may be more, in any lane: the count stopped
+	// at the oldest of them.
 	Counted int  `json:"counted"`
 	Bounded bool `json:"bounded"`
 	// Pauses are those that concern the table.
@@ -49,14 +51,16 @@ type LaneView struct {
 	Retrying int `json:"retrying"`
 	HeldKeys int `json:"heldKeys"`
 	Held     int `json:"held"`
-	// Suspect says that relays died at this lane, and that its events are tried in small batches; see Crashes and Trial.
+	// Suspect says that relays died at this lane, and that its events are tried in small batches; see Crashes and
+	// Trial.
 	Suspect    bool       `json:"suspect,omitempty"`
 	Crashes    int        `json:"crashes,omitempty"`
 	TrialSize  int        `json:"trialSize,omitempty"`
 	TrialEvent *uuid.UUID `json:"trialEvent,omitempty"`
 }
 
-// NewLaneReport returns a report without relays, in which every lane is free: a lane's row is made when a relay first serves the table.
+// NewLaneReport returns a report without relays, in which every lane is free: a lane's row is made when a relay first
+// serves the table.
 func NewLaneReport(table string) LaneReport {
 	r := LaneReport{Table: table, Relays: []RelayView{}, Pauses: []Pause{}, Lanes: make([]LaneView, outbox.Lanes)}
 	for n := range r.Lanes {
@@ -78,7 +82,8 @@ func (l *LaneView) Judge() {
 	l.Suspect = l.Crashes >= suspectAfter || l.TrialSize > 0
 }
 
-// LaneBacklog is what a store counted of a lane: its undelivered rows, the first of which was written at Oldest, or nobody knows when (zero).
+// LaneBacklog is what a store counted of a lane: its undelivered rows, the first of which was written at Oldest, or
+// nobody knows when (zero).
 type LaneBacklog struct {
 	Lane, Rows, Retrying, HeldKeys, Held int
 	Oldest                               time.Time

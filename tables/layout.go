@@ -6,10 +6,12 @@ import (
 	"strings"
 )
 
-// Layout says which columns of a table play which part. Fields are names of columns but for Table and what is marked otherwise; an
-// empty one means that the table has no such column. Names are validated and quoted once, when the Store is opened.
+// Layout says which columns of a table play which part. Fields are names of columns but for Table and what is marked
+// otherwise; an empty one means that the table has no such column. Names are validated and quoted once, when the Store
+// is opened.
 //
-// The types below are PostgreSQL's. SQLite looks at values; what a column was declared with matters only for position. There
+// The types below are PostgreSQL's. SQLite looks at values; what a column was declared with matters only for position.
+// There
 //
 //	uuid        is a text in any spelling of a UUID, or a blob of 16 bytes; app is the text that apps has, lower case
 //	timestamp   is a text, UTC where it names no zone: written as 2006-01-02T15:04:05.000000Z, read also with a space for the T, with another number of digits or none,
@@ -29,7 +31,8 @@ type Layout struct {
 	Key      string   `koanf:"key"`       // what must stay in order, as consumers see it; empty: nothing is ordered
 	KeyScope []string `koanf:"key_scope"` // columns within whose values Key means something: tenant, aggregate type
 
-	// KeylessScope is a column within whose values rows without a key go out in their order, as long as none of them fails. Empty: they go out side by side.
+	// KeylessScope is a column within whose values rows without a key go out in their order, as long as none of them
+	// fails. Empty: they go out side by side.
 	KeylessScope string `koanf:"keyless_scope"`
 
 	AggregateType string `koanf:"aggregate_type"`
@@ -85,8 +88,9 @@ func EventOutbox() Layout {
 	}
 }
 
-// CrawlOutbox is the table crawl_outbox of FR-007, which FR-005 calls run_outbox. A dead row leaves it: the log, crawl_events,
-// keeps the event. What FR-005 asks of its relay besides is RelayConfig's: Destination run:{key}, and MaxAttempts 3.
+// CrawlOutbox is the table crawl_outbox of FR-007, which FR-005 calls run_outbox. A dead row leaves it: the log,
+// crawl_events, keeps the event. What FR-005 asks of its relay besides is RelayConfig's: Destination run:{key}, and
+// MaxAttempts 3.
 func CrawlOutbox() Layout {
 	return Layout{
 		Table: "crawl_outbox", ID: "event_id", Position: "id", Topic: "event_type", Payload: "payload",

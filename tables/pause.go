@@ -8,7 +8,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Pause keeps relays from delivering what it names. Events wait in their table, uncounted and in their order, and with them what is behind them in their keys.
+// Pause keeps relays from delivering what it names. Events wait in their table, uncounted and in their order, and with
+// them what is behind them in their keys.
 type Pause struct {
 	Table  string    `json:"table"` // "": every table
 	Topic  string    `json:"topic"` // a name, or a pattern in which * stands for any text; "": every topic
@@ -23,7 +24,8 @@ type Pauses interface {
 	Pauses(ctx context.Context) ([]Pause, error)
 	// Pause adds one, or gives the one of that table and topic a new reason. It is recorded in outbox_audit.
 	Pause(ctx context.Context, p Pause) error
-	// Resume removes the one of that table and topic, and tells whether it was there. It is recorded likewise, with the actor and reason of p.
+	// Resume removes the one of that table and topic, and tells whether it was there. It is recorded likewise, with the
+	// actor and reason of p.
 	Resume(ctx context.Context, p Pause) (bool, error)
 }
 
@@ -57,7 +59,8 @@ func AnyFits(patterns []string, topic string) bool {
 	return false
 }
 
-// HeldBack tells whether a claimed record is of a paused topic, or behind one that is in its key. Records are asked about in their order; held are the keys so far.
+// HeldBack tells whether a claimed record is of a paused topic, or behind one that is in its key. Records are asked
+// about in their order; held are the keys so far.
 func HeldBack(paused []string, rec *outbox.Record, held *map[int64]bool) bool {
 	if rec.Keyed && (*held)[rec.OrderKey] {
 		return true

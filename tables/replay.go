@@ -34,11 +34,12 @@ type Replay struct {
 
 // Replayer puts delivered events back to be delivered again.
 type Replayer interface {
-	// Replayable returns the events that are chosen, in the order of their positions, and the Until that the database's clock gives. It reads the table, and the archive, once. A
-	// choice that does not fit the table is an ErrFilter.
+	// Replayable returns the events that are chosen, in the order of their positions, and the Until that the database's
+	// clock gives. It reads the table, and the archive, once. A choice that does not fit the table is an ErrFilter.
 	Replayable(ctx context.Context, d Delivered) (places []Place, until time.Time, err error)
-	// ReplayPage puts events back under their ids, at their positions, and says how many: not what is gone, or has been put back since. They get new attempts, and a generation
-	// that no sink has seen. It is one transaction with its record in outbox_audit.
+	// ReplayPage puts events back under their ids, at their positions, and says how many: not what is gone, or has been
+	// put back since. They get new attempts, and a generation that no sink has seen. It is one transaction with its
+	// record in outbox_audit.
 	ReplayPage(ctx context.Context, r Replay, places []Place) (int, error)
 }
 

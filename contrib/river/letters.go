@@ -40,8 +40,9 @@ type Config struct {
 	Logger *slog.Logger       // (slog.Default)
 }
 
-// Letters writes the dead letters of a River client. Set it as ErrorHandler, which River asks about errors and panics, and among Middleware, because
-// River does not ask its ErrorHandler about jobs that their workers cancel. It is safe for concurrent use.
+// Letters writes the dead letters of a River client. Set it as ErrorHandler, which River asks about errors and panics,
+// and among Middleware, because River does not ask its ErrorHandler about jobs that their workers cancel. It is safe
+// for concurrent use.
 type Letters struct {
 	pool *pgxpool.Pool
 	cfg  Config
@@ -60,8 +61,8 @@ func New(pool *pgxpool.Pool, cfg Config) *Letters {
 	return &Letters{pool: pool, cfg: cfg}
 }
 
-// HandleError implements river.ErrorHandler: it records a job that will not be tried again. A letter that cannot be written within 10 s is logged as
-// an error; that the job is discarded no answer can prevent, so it is for Sweep then.
+// HandleError implements river.ErrorHandler: it records a job that will not be tried again. A letter that cannot be
+// written within 10 s is logged as an error; that the job is discarded no answer can prevent, so it is for Sweep then.
 func (l *Letters) HandleError(ctx context.Context, job *rivertype.JobRow, err error) (result *river.ErrorHandlerResult) {
 	if l.cfg.Next != nil {
 		result = l.cfg.Next.HandleError(ctx, job, err)
@@ -90,7 +91,8 @@ func last(job *rivertype.JobRow, result *river.ErrorHandlerResult) bool {
 // IsMiddleware implements rivertype.Middleware.
 func (*Letters) IsMiddleware() bool { return true }
 
-// Work implements rivertype.WorkerMiddleware: it records a job that its worker cancels. Put it first, to see what other middleware cancels.
+// Work implements rivertype.WorkerMiddleware: it records a job that its worker cancels. Put it first, to see what other
+// middleware cancels.
 func (l *Letters) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
 	err := work(ctx)
 	var cancelled *rivertype.JobCancelError

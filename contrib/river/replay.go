@@ -15,13 +15,14 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// ReplayMetadata is the key in the metadata of a replayed job under which it says which letter it comes from: {"letter": its id, "job": River's id of
-// the job that failed}.
+// ReplayMetadata is the key in the metadata of a replayed job under which it says which letter it comes from:
+// {"letter": its id, "job": River's id of the job that failed}.
 const ReplayMetadata = "outbox_replay"
 
-// Replay returns what makes postgres.DeadLetters replay River's jobs: it inserts the job again in the replay's transaction. A client that has workers
-// must have one for the job's kind. A letter is left as it is if it is not of a job of the client's schema, if River has not ended that job or
-// has done it since, and if there is a letter of a later attempt of it.
+// Replay returns what makes postgres.DeadLetters replay River's jobs: it inserts the job again in the replay's
+// transaction. A client that has workers must have one for the job's kind. A letter is left as it is if it is not of a
+// job of the client's schema, if River has not ended that job or has done it since, and if there is a letter of a later
+// attempt of it.
 func Replay(client *river.Client[pgx.Tx]) postgres.JobReplayer {
 	return func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) error {
 		id, ours := riverID(client.Schema(), letter.OriginalID)
@@ -49,8 +50,8 @@ func Replay(client *river.Client[pgx.Tx]) postgres.JobReplayer {
 	}
 }
 
-// ended returns an error unless the job has failed as far as River still knows it. It is also running right after its letter was written, and for up to
-// an hour (River's RescueStuckJobsAfter) if the process died at that moment.
+// ended returns an error unless the job has failed as far as River still knows it. It is also running right after its
+// letter was written, and for up to an hour (River's RescueStuckJobsAfter) if the process died at that moment.
 func ended(ctx context.Context, client *river.Client[pgx.Tx], tx pgx.Tx, id int64) error {
 	job, err := client.JobGetTx(ctx, tx, id)
 	switch {

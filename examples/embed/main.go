@@ -1,9 +1,10 @@
-// Command embed is a service with its relay inside. It places an order, writes the event about it in the same transaction, and delivers it
-// to Redis from its own process, until Ctrl-C. It needs OUTBOX_DATABASE_URL and OUTBOX_REDIS_URL; `outbox tail order.placed` shows the event
-// arriving.
+// Command embed is a service with its relay inside. It places an order, writes the event about it in the same
+// transaction, and delivers it to Redis from its own process, until Ctrl-C. It needs OUTBOX_DATABASE_URL and
+// OUTBOX_REDIS_URL; `outbox tail order.placed` shows the event arriving.
 //
-// It guarantees what package outbox does, and not that a service should do this: any number of instances may run it, since they share the
-// lanes, but a relay of its own (the command outbox relay) is deployed, measured and restarted without the service.
+// It guarantees what package outbox does, and not that a service should do this: any number of instances may run it,
+// since they share the lanes, but a relay of its own (the command outbox relay) is deployed, measured and restarted
+// without the service.
 package main
 
 import (
@@ -38,8 +39,8 @@ func serve(ctx context.Context, databaseURL, redisURL string) (err error) {
 	if err := migrations.Up(ctx, databaseURL, "core"); err != nil {
 		return err
 	}
-	// The relay's sessions are tuned for its few statements, so it has a pool of its own: one connection for each of its two workers, one to
-	// renew its leases, one for Listen.
+	// The relay's sessions are tuned for its few statements, so it has a pool of its own: one connection for each of
+	// its two workers, one to renew its leases, one for Listen.
 	relayPool, err := postgres.Connect(ctx, databaseURL, 4)
 	if err != nil {
 		return err

@@ -13,7 +13,8 @@ const (
 	oneSQLite   = "store/sqlite"
 )
 
-// only are the files of one store that the other has no use for. Whoever knows one store finds his way in the other: the rest have the same names.
+// only are the files of one store that the other has no use for. Whoever knows one store finds his way in the other:
+// the rest have the same names.
 var only = map[string]map[string]string{
 	onePostgres: {
 		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding", "sql/write_encoding.sql": "the same", "eventbus_tx.go": "SQLite has database/sql's transactions alone", "intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",

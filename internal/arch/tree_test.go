@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// file is one Go file of the module. Files are read, not built: rules hold for every build tag and in code that does not
-// compile yet.
+// file is one Go file of the module. Files are read, not built: rules hold for every build tag and in code that does
+// not compile yet.
 type file struct {
 	path    string // from the repository's root
 	folder  string // "." at the root

@@ -23,8 +23,8 @@ type fault struct {
 	strike   func(*world) (struck int)
 }
 
-// How soon everything must be served again: within the lease time and 2 s. When a broker is tried again does not depend on the lease time, so after its
-// outages the default of 10 s counts.
+// How soon everything must be served again: within the lease time and 2 s. When a broker is tried again does not depend
+// on the lease time, so after its outages the default of 10 s counts.
 const (
 	takeOver = ttl + 2*time.Second
 	outage   = 12 * time.Second
@@ -36,8 +36,8 @@ var faults = [][]fault{
 	scaleFaults, timeFaults, redisMoreFaults, letterFaults, poolerFaults,
 }
 
-// core are the faults that every `make test` strikes: each process, each kind of server and each promise at least once. All of them
-// together would take longer than all other tests.
+// core are the faults that every `make test` strikes: each process, each kind of server and each promise at least once.
+// All of them together would take longer than all other tests.
 var core = []string{
 	"relay-killed-after-publish", "relay-stopped-after-publish", "relay-terminated-under-load",
 	"settle-refused-by-trigger", "row-locked-by-operator", "one-table-under-two-names", "occurred-at-year-294276",
@@ -57,7 +57,8 @@ func left(name string) bool {
 	return true
 }
 
-// TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain and compare.
+// TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain
+// and compare.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for _, table := range faults {

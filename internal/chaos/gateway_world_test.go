@@ -19,7 +19,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// served is `outbox serve` with authentication, as a process, on a database of its own: what somebody with a token, or without, has before him.
+// served is `outbox serve` with authentication, as a process, on a database of its own: what somebody with a token, or
+// without, has before him.
 type served struct {
 	*world   // without producers and subscriber
 	address  string

@@ -12,7 +12,8 @@ var redisFaults = []fault{
 	// Nobody listens on port 1: a replica that cannot reach its master keeps what it has, and takes no writes.
 	{name: "redis-readonly", strike: refusing("READONLY",
 		[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"})},
-	// A password does not concern connections that are there: so those of the relays are ended, and the new ones refused.
+	// A password does not concern connections that are there: so those of the relays are ended, and the new ones
+	// refused.
 	{name: "redis-noauth", strike: refusing("NOAUTH",
 		[]any{"CONFIG", "SET", "requirepass", "changed"}, []any{"CONFIG", "SET", "requirepass", ""}, []any{"CLIENT", "KILL", "TYPE", "normal"})},
 	{name: "redis-script-flush", strike: scriptFlush},
@@ -40,8 +41,8 @@ func (w *world) proxied() *proxy {
 	return p
 }
 
-// redisOnDisk makes Redis write down what it is to remember before it answers. Without, it forgets when it is killed: the batches that were in flight arrive
-// a second time at who had received them already, and no others.
+// redisOnDisk makes Redis write down what it is to remember before it answers. Without, it forgets when it is killed:
+// the batches that were in flight arrive a second time at who had received them already, and no others.
 var redisOnDisk = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
 func redisKilled(w *world) (struck int) {
@@ -63,10 +64,11 @@ func redisKilled(w *world) (struck int) {
 
 // killRedis kills Redis while batches are in flight whose outcome the relays do not know, and starts it again.
 //
-// The relays are cut off a moment before the kill, and kept off until the subscriber is back. What Redis has taken and not yet written to its
-// subscribers' sockets dies with it, and what it publishes while they are away reaches nobody. That is Pub/Sub, no sender can do anything about it,
-// and a test would blame the relay. (Measured at 2000 events/s without the cut: ten kills lost 0 to 927 of some 20,000 messages. Redis writes a subscriber 64 KiB
-// at a time, and has answered the relay by then.)
+// The relays are cut off a moment before the kill, and kept off until the subscriber is back. What Redis has taken and
+// not yet written to its subscribers' sockets dies with it, and what it publishes while they are away reaches nobody.
+// That is Pub/Sub, no sender can do anything about it, and a test would blame the relay. (Measured at 2000 events/s
+// without the cut: ten kills lost 0 to 927 of some 20,000 messages. Redis writes a subscriber 64 KiB at a time, and has
+// answered the relay by then.)
 func (w *world) killRedis(p *proxy) {
 	w.t.Helper()
 	p.Stop()
@@ -88,7 +90,8 @@ func (w *world) killRedis(p *proxy) {
 	}
 }
 
-// refusing has Redis answer with an error, several times: on begins it, off ends it, and with disconnect the relays have to connect again.
+// refusing has Redis answer with an error, several times: on begins it, off ends it, and with disconnect the relays
+// have to connect again.
 func refusing(code string, on, off []any, disconnect ...[]any) func(*world) int {
 	return func(w *world) int {
 		w.produce()
@@ -126,8 +129,8 @@ func scriptFlush(w *world) int {
 	return w.refused("NOSCRIPT")
 }
 
-// slow has Redis stand still, for longer than a relay waits for an answer or a lease lasts. It then runs what it was sent meanwhile, and what it is sent
-// again.
+// slow has Redis stand still, for longer than a relay waits for an answer or a lease lasts. It then runs what it was
+// sent meanwhile, and what it is sent again.
 func slow(w *world) (struck int) {
 	w.produce()
 	w.relay(nil)
@@ -193,8 +196,8 @@ func unreachable(w *world) (struck int) {
 	return w.said("connection refused")
 }
 
-// connections is how many Redis has accepted over TCP or its socket since it started: each one that was cut is followed by another. The test's own are
-// open already.
+// connections is how many Redis has accepted over TCP or its socket since it started: each one that was cut is followed
+// by another. The test's own are open already.
 func (w *world) connections() int {
 	w.t.Helper()
 	info, err := w.admin.Info(w.t.Context(), "stats").Result()

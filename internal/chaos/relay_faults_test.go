@@ -47,8 +47,8 @@ func killedMidBatch(w *world) int {
 	return w.said("struck")
 }
 
-// zombie stops a relay in the middle of a batch for three lease times, while another takes its lanes over, and lets it go on. What it must then have
-// said proves that it went on in its batch.
+// zombie stops a relay in the middle of a batch for three lease times, while another takes its lanes over, and lets it
+// go on. What it must then have said proves that it went on in its batch.
 func zombie(point, says string) func(*world) int {
 	return func(w *world) int {
 		w.produce()

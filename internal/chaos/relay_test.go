@@ -21,8 +21,8 @@ type relay struct {
 	err    error // how it ended; to be read after exited
 }
 
-// ttl is the lease time of all relays here: shorter than the default of 10 s, so that a test need not wait as long. What a test requires is
-// said in terms of it.
+// ttl is the lease time of all relays here: shorter than the default of 10 s, so that a test need not wait as long.
+// What a test requires is said in terms of it.
 const ttl = 3 * time.Second
 
 // relay starts one; env is added to the environment, args to the command line.

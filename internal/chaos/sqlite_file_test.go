@@ -24,7 +24,8 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// killTTL is the lease time of relays that are killed again and again: the least that the command takes. What a killed one held stands still for so long.
+// killTTL is the lease time of relays that are killed again and again: the least that the command takes. What a killed
+// one held stands still for so long.
 const killTTL = time.Second
 
 // file is a world of one SQLite file: processes that write and relay, and Redis with a subscriber.
@@ -223,7 +224,8 @@ func published(r *relay) int {
 	return numberAfter(string(text), `outbox_published_total{table="outbox_events"} `)
 }
 
-// finish ends all players, waits for everything to drain, ends the relays, and looks at what is left and at what arrived.
+// finish ends all players, waits for everything to drain, ends the relays, and looks at what is left and at what
+// arrived.
 func (f *file) finish(name string, struck int) {
 	t := f.t
 	t.Helper()
@@ -272,7 +274,8 @@ func (f *file) finish(name string, struck int) {
 		time.Since(f.began).Seconds(), map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], f.note, map[bool]string{true: "  FAILED"}[t.Failed()])
 }
 
-// sound looks at a file that nobody has open: all went back into it, it is whole, nobody holds anything, and no event was blamed.
+// sound looks at a file that nobody has open: all went back into it, it is whole, nobody holds anything, and no event
+// was blamed.
 func (f *file) sound() {
 	t := f.t
 	t.Helper()
@@ -297,8 +300,8 @@ func (f *file) sound() {
 	}
 }
 
-// buried are the dead letters. There may be one now and then where relays are killed all the time: twice while one event was published by itself, as a relay does at a lane where
-// others have died, is what a poison event looks like.
+// buried are the dead letters. There may be one now and then where relays are killed all the time: twice while one
+// event was published by itself, as a relay does at a lane where others have died, is what a poison event looks like.
 func (f *file) buried() (dead []outboxtest.DeadLetter) {
 	f.t.Helper()
 	for id := range f.ids(`SELECT original_job_id FROM job_dlq`) {
@@ -310,7 +313,8 @@ func (f *file) buried() (dead []outboxtest.DeadLetter) {
 	return dead
 }
 
-// written is what the players wrote, and how many events they did not know the fate of: the file knows, and must have all of a transaction or nothing.
+// written is what the players wrote, and how many events they did not know the fate of: the file knows, and must have
+// all of a transaction or nothing.
 func (f *file) written() (all []outboxtest.Written, unknown int) {
 	f.t.Helper()
 	present := f.ids(`SELECT id FROM outbox_events`)

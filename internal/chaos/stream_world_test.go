@@ -138,8 +138,8 @@ func (s *streaming) follow(run uuid.UUID, n int) {
 	}
 }
 
-// write appends to a run until ctx ends, then completes it. What the database does not answer is tried again with the same event ids: so each event is in the
-// log once, if it was acknowledged.
+// write appends to a run until ctx ends, then completes it. What the database does not answer is tried again with the
+// same event ids: so each event is in the log once, if it was acknowledged.
 func (s *streaming) write(ctx context.Context, rng *rand.Rand, run uuid.UUID) {
 	for n := 0; ctx.Err() == nil; n++ {
 		events := make([]crawl.NewEvent, 1+rng.IntN(3))

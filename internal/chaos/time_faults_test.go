@@ -91,8 +91,9 @@ func stoppedPastWindow(w *world) (struck int) {
 	return struck
 }
 
-// setBackAsRelayDies is a machine with the database and a relay on it that dies, and comes back with a clock that is ten minutes behind. Nobody is left to
-// renew the lease of the relay that died, which ends ten minutes from now by that clock.
+// setBackAsRelayDies is a machine with the database and a relay on it that dies, and comes back with a clock that is
+// ten minutes behind. Nobody is left to renew the lease of the relay that died, which ends ten minutes from now by that
+// clock.
 func setBackAsRelayDies(w *world) int {
 	w.produce()
 	first := w.relay(nil)

@@ -188,7 +188,8 @@ func (w *world) deadLetters() []outboxtest.DeadLetter {
 	return dead
 }
 
-// plain writes an event of the key by plain SQL. Columns other than the usual ones, and their expressions, may be given.
+// plain writes an event of the key by plain SQL. Columns other than the usual ones, and their expressions, may be
+// given.
 func (w *world) plain(key string, more map[string]string) (id string) {
 	w.t.Helper()
 	id = uuid.Must(uuid.NewV7()).String()
@@ -218,7 +219,8 @@ func (w *world) arrive(n int) {
 	})
 }
 
-// healed waits until all that was written before now is delivered, which must be within limit; on a busy machine within as many times the limit as programs take there.
+// healed waits until all that was written before now is delivered, which must be within limit; on a busy machine within
+// as many times the limit as programs take there.
 func (w *world) healed(limit time.Duration) {
 	w.t.Helper()
 	began := time.Now()

@@ -1,7 +1,8 @@
 // Package cli is the outbox command: its words, its texts, what it prints and how it ends.
 //
-// Guaranteed: exit code 0 for done, 1 for failed, 2 for a command line or settings that cannot be meant, 130 when forced by a second signal;
-// results on stdout and everything else on stderr; errors that name the setting and the remedy; no password on either stream.
+// Guaranteed: exit code 0 for done, 1 for failed, 2 for a command line or settings that cannot be meant, 130 when
+// forced by a second signal; results on stdout and everything else on stderr; errors that name the setting and the
+// remedy; no password on either stream.
 //
 // Not guaranteed: the table form of results, which is for people and may change. Programs take -o json.
 package cli
@@ -36,7 +37,8 @@ type app struct {
 	started bool // the command line was understood
 }
 
-// Main runs the command line and returns the exit code. The first SIGINT or SIGTERM ends ctx for the command, the second the process.
+// Main runs the command line and returns the exit code. The first SIGINT or SIGTERM ends ctx for the command, the
+// second the process.
 func Main(ctx context.Context, args []string, streams Streams, environ []string) int {
 	ctx, release := interruptible(ctx, streams.Err)
 	defer release()
@@ -119,7 +121,8 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 	return root
 }
 
-// settings reads the settings of a command and checks them against what it needs. further are its flags that are settings.
+// settings reads the settings of a command and checks them against what it needs. further are its flags that are
+// settings.
 func (a *app) settings(needs config.Need, further ...*pflag.FlagSet) (config.Config, error) {
 	c, err := config.Load(a.environ, append([]*pflag.FlagSet{a.global}, further...)...)
 	if err != nil {

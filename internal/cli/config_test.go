@@ -119,7 +119,8 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// A duplicate window that is too short for the lease is said at start and by validate, and does not keep a relay from starting.
+// A duplicate window that is too short for the lease is said at start and by validate, and does not keep a relay from
+// starting.
 func TestShortWindow(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: "postgres://db/shop", redis: "redis://h"}

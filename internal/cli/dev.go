@@ -226,7 +226,8 @@ func showStatus(ctx context.Context, line *dev.Line, gauge *dev.Gauge) error {
 // crawler is the one that keeps outbox dev alive.
 const crawler = "script:checkout"
 
-// keepCrawling sees to it that a run of crawler goes on, at dev's pace, until ctx ends. One that was under way when the process last stopped goes on by itself.
+// keepCrawling sees to it that a run of crawler goes on, at dev's pace, until ctx ends. One that was under way when the
+// process last stopped goes on by itself.
 func keepCrawling(ctx context.Context, gateway *api, log *slog.Logger) error {
 	var pace dev.Pace
 	for refused := false; ; {
@@ -301,7 +302,8 @@ func hasPassword(url string) bool {
 	return has && strings.Contains(user, ":") || strings.Contains(url, "password")
 }
 
-// invocation is how this program was called, for commands that are to be copied. go run builds it into a folder that is gone when it ends.
+// invocation is how this program was called, for commands that are to be copied. go run builds it into a folder that is
+// gone when it ends.
 func invocation() string {
 	if exe, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(exe), "/go-build") {
 		if _, err := os.Stat("cmd/outbox/main.go"); err == nil {

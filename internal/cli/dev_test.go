@@ -82,7 +82,8 @@ func (e env) develop(dir string, args ...string) developing {
 func (d developing) stop() {
 	d.env.t.Helper()
 	d.signal(syscall.SIGINT)
-	// Warnings are allowed: on a machine that others keep busy, housekeeping may find the file's one writer taken for half a second. A status line is not: this is no terminal.
+	// Warnings are allowed: on a machine that others keep busy, housekeeping may find the file's one writer taken for
+	// half a second. A status line is not: this is no terminal.
 	if code := d.wait(); code != 0 || strings.Contains(d.err.String(), "delivered") {
 		d.env.t.Errorf("exit code %d after SIGINT:\n%s", code, d.err)
 	}
@@ -122,7 +123,8 @@ func (d developing) tried(variables ...string) {
 	}
 }
 
-// The same on each store and through each broker: the page answers, the three commands work as they are printed, runs go on, Ctrl-C ends it.
+// The same on each store and through each broker: the page answers, the three commands work as they are printed, runs
+// go on, Ctrl-C ends it.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]func(*testing.T) []string{
@@ -333,7 +335,8 @@ func TestDevPage(t *testing.T) {
 	}
 }
 
-// A run that has ended can be looked at for as long as one wants, while others go on; runs made within a minute can be told apart; a stream that is refused is opened later.
+// A run that has ended can be looked at for as long as one wants, while others go on; runs made within a minute can be
+// told apart; a stream that is refused is opened later.
 func TestDevPageShowsWhatIsChosen(t *testing.T) {
 	t.Parallel()
 	e := env{t: t}
@@ -356,7 +359,8 @@ func TestDevPageShowsWhatIsChosen(t *testing.T) {
 		}
 	}
 
-	// The page as it is, with a script of ours behind its own: it clicks as a person would and says what is seen, now and after two more looks at the list.
+	// The page as it is, with a script of ours behind its own: it clicks as a person would and says what is seen, now
+	// and after two more looks at the list.
 	origin, err := url.Parse(d.url)
 	if err != nil {
 		t.Fatal(err)

@@ -40,7 +40,8 @@ type dlqPage struct {
 	NextCursor string
 }
 
-// The whole story: a channel is refused, its events die, somebody looks, removes the cause, mends one payload, replays, and all arrive once under their ids.
+// The whole story: a channel is refused, its events die, somebody looks, removes the cause, mends one payload, replays,
+// and all arrive once under their ids.
 func TestDeadLettersEndToEnd(t *testing.T) { onStores(t, testDeadLettersEndToEnd) }
 
 func testDeadLettersEndToEnd(t *testing.T, e env) {
@@ -279,7 +280,8 @@ func TestDeadLetterUsage(t *testing.T) {
 	contains(t, e.ok("", "dlq", "--help"), "Available Commands", "outbox_operator")
 }
 
-// Every list is one shape for programs, an empty one too. An id that names nothing is a failure, a filter that matches nothing is not.
+// Every list is one shape for programs, an empty one too. An id that names nothing is a failure, a filter that matches
+// nothing is not.
 func TestListsAreOneShape(t *testing.T) { onStores(t, testListsAreOneShape) }
 
 func testListsAreOneShape(t *testing.T, e env) {

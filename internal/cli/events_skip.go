@@ -92,7 +92,8 @@ func skipAll(ctx context.Context, b tables.Browser, s tables.Selection, by table
 		if done += n; n > 0 {
 			continue
 		}
-		// None of those that were chosen was left when they were locked. A relay has delivered them; there may be others.
+		// None of those that were chosen was left when they were locked. A relay has delivered them; there may be
+		// others.
 		if left, err := b.Undelivered(ctx, s); err != nil || left == 0 {
 			return done, err
 		}

@@ -35,7 +35,8 @@ func hint(command string, err error) string {
 	case strings.Contains(err.Error(), "connect to Redis"):
 		return "is Redis running there? The URL is that of --redis, OUTBOX_REDIS_URL or REDIS_URL"
 	case errors.As(err, &schema) && strings.Contains(schema.Remedy, "outbox migrate up"):
-		// The store knows the set of its own table, and not what else the command needs and how it was told of the database.
+		// The store knows the set of its own table, and not what else the command needs and how it was told of the
+		// database.
 		text := "outbox migrate up without --set makes all tables"
 		if command == "serve" {
 			text += ", and outbox serve needs those of core and crawl"

@@ -112,7 +112,8 @@ type group struct {
 	backlog, retrying, heldKeys, held int
 }
 
-// groups sums the lanes up: a line for each relay, one for what each that is gone has left behind, one for what nobody holds, one for all.
+// groups sums the lanes up: a line for each relay, one for what each that is gone has left behind, one for what nobody
+// holds, one for all.
 func groups(r tables.LaneReport) (rows [][]string) {
 	var found []*group
 	find := func(key string) *group {

@@ -19,7 +19,8 @@ import (
 const (
 	batchLines = 500
 	batchBytes = 8 << 20 // a transaction of 500 of the largest payloads would be half a gigabyte
-	// maxLine leaves room for the largest payload, as much metadata, and the escapes that JSON may have written both with.
+	// maxLine leaves room for the largest payload, as much metadata, and the escapes that JSON may have written both
+	// with.
 	maxLine = 8 * outbox.DefaultMaxPayload
 	// linger is how long a line waits for others to share its transaction. Somebody may be typing, or following a log.
 	linger = 50 * time.Millisecond
@@ -41,7 +42,8 @@ type inputLine struct {
 	Payload       json.RawMessage `json:"payload"`
 }
 
-// parseLine returns the event of a line; e has the fields that the line may leave out. Errors begin with the field's name.
+// parseLine returns the event of a line; e has the fields that the line may leave out. Errors begin with the field's
+// name.
 func parseLine(text []byte, e outbox.Event) (outbox.Event, error) {
 	var in inputLine
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -147,7 +149,8 @@ type lineBatch struct {
 	wrote, duplicates int
 }
 
-// readAll commits full batches and returns at the end of the input, or with what is wrong with a line; the last batch is not committed yet.
+// readAll commits full batches and returns at the end of the input, or with what is wrong with a line; the last batch
+// is not committed yet.
 func (b *lineBatch) readAll(ctx context.Context, template outbox.Event) error {
 	lines := readLines(ctx, b.app.In)
 	for {

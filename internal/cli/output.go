@@ -134,7 +134,8 @@ func moment(t *time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// progress tells on stderr how far a long job is: on a terminal in one line that is rewritten, elsewhere in a line every ten seconds.
+// progress tells on stderr how far a long job is: on a terminal in one line that is rewritten, elsewhere in a line
+// every ten seconds.
 type progress struct {
 	w        io.Writer
 	terminal bool

@@ -183,7 +183,8 @@ func whatPaused(p tables.Pause) string {
 	return fmt.Sprintf("topic %s of table %s", p.Topic, p.Table)
 }
 
-// pausesOf returns the pauses that concern a table. A database that has none yet, and a role that may not see them, has none to show.
+// pausesOf returns the pauses that concern a table. A database that has none yet, and a role that may not see them, has
+// none to show.
 func pausesOf(ctx context.Context, db wire.Database, table string) ([]tables.Pause, error) {
 	var old *tables.SchemaError
 	p, err := db.Pauses(ctx)

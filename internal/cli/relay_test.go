@@ -50,7 +50,8 @@ type report struct {
 	}
 }
 
-// awaitReady waits until /readyz answers as wanted, and returns the answer and how long it took, in the time of a machine that nobody else uses.
+// awaitReady waits until /readyz answers as wanted, and returns the answer and how long it took, in the time of a
+// machine that nobody else uses.
 func awaitReady(t *testing.T, url string, ready bool, reason string) (report, time.Duration) {
 	t.Helper()
 	start := time.Now()

@@ -169,7 +169,8 @@ Cancelling it again changes nothing. The token needs the scope operate.`,
 
 func runPath(id uuid.UUID, rest string) string { return "/v1/runs/" + id.String() + rest }
 
-// oneRun asks a gateway for something that a run is the answer to. With -o json it prints that as it came, else it calls print.
+// oneRun asks a gateway for something that a run is the answer to. With -o json it prints that as it came, else it
+// calls print.
 func (a *app) oneRun(ctx context.Context, client *pflag.FlagSet, run, method, path string, print func(*api, crawl.Run) error) error {
 	id, err := parseRun(run)
 	if err != nil {

@@ -21,7 +21,8 @@ type gatewayAt struct {
 	url string
 }
 
-// serving starts outbox serve and waits until the API is served. Whatever args say, the API's port is a free one unless they name it.
+// serving starts outbox serve and waits until the API is served. Whatever args say, the API's port is a free one unless
+// they name it.
 func (e env) serving(args ...string) gatewayAt {
 	e.t.Helper()
 	p := e.start(append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...)

@@ -9,8 +9,8 @@ import (
 	"io"
 )
 
-// A read from a terminal or a pipe cannot be interrupted, so stdin is read by goroutines of its own. After a stop nobody waits for them: they
-// end with the process, which is about to.
+// A read from a terminal or a pipe cannot be interrupted, so stdin is read by goroutines of its own. After a stop
+// nobody waits for them: they end with the process, which is about to.
 
 // readAll returns all of r, at most limit bytes of it.
 func readAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {

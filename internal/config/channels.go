@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// RunChannel returns the function that names the channel of a run: where the relay sends the events of crawl_outbox. Whoever subscribes has not seen
-// an event yet, so a template that needs more than run and tenant is an error.
+// RunChannel returns the function that names the channel of a run: where the relay sends the events of crawl_outbox.
+// Whoever subscribes has not seen an event yet, so a template that needs more than run and tenant is an error.
 func (c Config) RunChannel() (func(tenant string, run uuid.UUID) (string, error), error) {
 	table := tables.CrawlOutbox().Table
 	name := func(tenant string, run uuid.UUID) *outbox.Record {
@@ -25,7 +25,8 @@ func (c Config) RunChannel() (func(tenant string, run uuid.UUID) (string, error)
 	return func(tenant string, run uuid.UUID) (string, error) { return template.Expand(name(tenant, run)) }, nil
 }
 
-// ReservedChannels tells of a channel whether it is some run's. Events of other tables do not belong there. It is nil where no channel can be known to be a run's.
+// ReservedChannels tells of a channel whether it is some run's. Events of other tables do not belong there. It is nil
+// where no channel can be known to be a run's.
 func (c Config) ReservedChannels() func(channel string) bool {
 	if _, err := c.RunChannel(); err != nil {
 		return nil // no gateway listens either
@@ -37,7 +38,8 @@ func (c Config) ReservedChannels() func(channel string) bool {
 	return regexp.MustCompile(`(?s)^` + pattern + `$`).MatchString
 }
 
-// OwnRunChannels tells whether a table's events belong on the channels of runs: because it is theirs, or because somebody has given it their destination.
+// OwnRunChannels tells whether a table's events belong on the channels of runs: because it is theirs, or because
+// somebody has given it their destination.
 func (c Config) OwnRunChannels(table, destination string) bool {
 	return table == tables.CrawlOutbox().Table || destination == c.runTemplate()
 }

@@ -30,7 +30,8 @@ const (
 
 const encodeHint = "the URL (not shown, it may hold a password) has one of @ / ? # where its user or password would be: write it as %40 %2F %3F %23"
 
-// Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The error is an *Error.
+// Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The
+// error is an *Error.
 func (c *Config) Check(needs Need) error {
 	problems := Error{Problems: slices.Clone(c.found.problems)}
 	if needs&Parts != 0 {
@@ -96,7 +97,8 @@ func (c *Config) orMemory(needs Need) string {
 	return "; or give --memory (OUTBOX_MEMORY, memory), to deliver within this process and without Redis"
 }
 
-// badPort tells whether a host of a Redis URL has a port that cannot be. go-redis finds that out when it connects, and is waited for.
+// badPort tells whether a host of a Redis URL has a port that cannot be. go-redis finds that out when it connects, and
+// is waited for.
 func badPort(redisURL string) bool {
 	_, rest, _ := strings.Cut(redisURL, "://")
 	rest = rest[strings.LastIndexByte(rest, '@')+1:]

@@ -1,9 +1,9 @@
-// Package config gathers the settings of the outbox command: flags, before environment variables, before the file of --config,
-// before defaults.
+// Package config gathers the settings of the outbox command: flags, before environment variables, before the file of
+// --config, before defaults.
 //
-// Guaranteed: what a setting may be is checked before anything is opened, all problems are reported at once, each with the setting's
-// names and a remedy; a key of a file that nobody knows is a problem, and so is a variable that is nearly a setting's; no error and no Masked
-// text contains a password.
+// Guaranteed: what a setting may be is checked before anything is opened, all problems are reported at once, each with
+// the setting's names and a remedy; a key of a file that nobody knows is a problem, and so is a variable that is nearly
+// a setting's; no error and no Masked text contains a password.
 //
 // Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by package wire.
 package config
@@ -14,7 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Config holds every setting. What it means is said where its flag is declared; keys in a file are the flags' names with _ for -.
+// Config holds every setting. What it means is said where its flag is declared; keys in a file are the flags' names
+// with _ for -.
 type Config struct {
 	Database  string `koanf:"database"`
 	Redis     string `koanf:"redis"`
@@ -89,7 +90,8 @@ func Mapping() *pflag.FlagSet {
 	return fs
 }
 
-// Relay returns the flags of the relay. Their defaults are those of outbox.RelayConfig, repeated here because --help shows them.
+// Relay returns the flags of the relay. Their defaults are those of outbox.RelayConfig, repeated here because --help
+// shows them.
 func Relay() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("relay", pflag.ContinueOnError)
 	fs.StringSlice("table", nil, "`tables` to serve (default: those of outbox_events, event_outbox and crawl_outbox that exist, and every mapped one)")

@@ -15,10 +15,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// decode fills dst, a pointer to a struct. It returns the keys that dst has no field for, those that it has one for, and what is wrong with values, in which
-// case dst is filled in part.
+// decode fills dst, a pointer to a struct. It returns the keys that dst has no field for, those that it has one for,
+// and what is wrong with values, in which case dst is filled in part.
 func decode(from, dst any) (unused []string, known map[string]string, problems []string) {
-	// What dst has fields for, it says when it gets nothing: of a decoding that fails mapstructure does not tell which keys were unknown.
+	// What dst has fields for, it says when it gets nothing: of a decoding that fails mapstructure does not tell which
+	// keys were unknown.
 	var meta mapstructure.Metadata
 	err := fill(map[string]any{}, reflect.New(reflect.TypeOf(dst).Elem()).Interface(), &meta)
 	known = map[string]string{}
@@ -71,7 +72,8 @@ func each(err error) (problems []string) {
 	return problems
 }
 
-// fit converts a value to its setting's type, or says in words of YAML and not of Go that it is another. mapstructure by itself would cut 1.5 off at 1.
+// fit converts a value to its setting's type, or says in words of YAML and not of Go that it is another. mapstructure
+// by itself would cut 1.5 off at 1.
 func fit(from, to reflect.Value) (any, error) {
 	value := from.Interface()
 	text, isText := value.(string)

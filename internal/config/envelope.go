@@ -9,8 +9,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// envelopes reads the setting: a form for all tables, and TABLE=FORM for single ones, apart by commas. It returns what a
-// table's form is.
+// envelopes reads the setting: a form for all tables, and TABLE=FORM for single ones, apart by commas. It returns what
+// a table's form is.
 func (c Config) envelopes() (formOf func(table string) string, err error) {
 	all, single := "cloudevents", map[string]string{}
 	for part := range strings.SplitSeq(c.Envelope, ",") {

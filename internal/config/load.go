@@ -37,9 +37,9 @@ func (e *Error) orNil() error {
 // koanf splits keys at the delimiter; a point would cut the table name billing.outbox in two.
 const delim = "\x1f"
 
-// Load reads the settings that a command has flags for, after the command line was parsed into flags. environ is as os.Environ
-// gives it. The error, an *Error, says that the file cannot be read at all. What is wrong with single settings Check says, together with all else that is
-// wrong; until then they have their defaults.
+// Load reads the settings that a command has flags for, after the command line was parsed into flags. environ is as
+// os.Environ gives it. The error, an *Error, says that the file cannot be read at all. What is wrong with single
+// settings Check says, together with all else that is wrong; until then they have their defaults.
 func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
 	given := pflag.NewFlagSet("given", pflag.ContinueOnError)
 	for _, set := range flags {
@@ -67,7 +67,8 @@ func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
 	if err := k.Load(confmap.Provider(fromEnvironment(vars, origins, &problems), delim), nil); err != nil {
 		problems.add("read the environment: %v", err)
 	}
-	// Last, because it skips a flag that was not given where another source has set it, and so supplies the defaults too.
+	// Last, because it skips a flag that was not given where another source has set it, and so supplies the defaults
+	// too.
 	byKey := func(f *pflag.Flag) (string, any) {
 		if f.Name == "config" {
 			return "", nil
@@ -95,7 +96,8 @@ type findings struct {
 	problems []string
 }
 
-// Ignored returns the environment variables that look like settings of ours and are none. Others may have set them; somebody may have meant one.
+// Ignored returns the environment variables that look like settings of ours and are none. Others may have set them;
+// somebody may have meant one.
 func (c Config) Ignored() []string { return c.found.ignored }
 
 // loadFile merges the keys of a file that are right into k.
@@ -174,7 +176,8 @@ func variables(set map[string]string, given *pflag.FlagSet) map[string]variable 
 	return found
 }
 
-// fromEnvironment parses each variable as its flag would be, so that both accept the same and a problem names the variable.
+// fromEnvironment parses each variable as its flag would be, so that both accept the same and a problem names the
+// variable.
 func fromEnvironment(vars map[string]variable, origins map[string]string, problems *Error) map[string]any {
 	parsed := All() // a copy: setting the real flags would look like the command line
 	values := map[string]any{}

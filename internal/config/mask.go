@@ -7,13 +7,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// SQLiteFile returns the file that a database URL names if it is one of SQLite: sqlite:outbox.db, sqlite:/var/lib/outbox.db, or with // behind the colon.
+// SQLiteFile returns the file that a database URL names if it is one of SQLite: sqlite:outbox.db,
+// sqlite:/var/lib/outbox.db, or with // behind the colon.
 func SQLiteFile(databaseURL string) (path string, ok bool) {
 	path, ok = strings.CutPrefix(databaseURL, "sqlite:")
 	return strings.TrimPrefix(path, "//"), ok
 }
 
-// MaskDatabase names the database behind a URL for people: the file, or database, host and port, and nothing else of it.
+// MaskDatabase names the database behind a URL for people: the file, or database, host and port, and nothing else of
+// it.
 func MaskDatabase(databaseURL string) string {
 	if path, ok := SQLiteFile(databaseURL); ok {
 		return path
@@ -25,7 +27,8 @@ func MaskDatabase(databaseURL string) string {
 	return fmt.Sprintf("%s at %s:%d", c.Database, c.Host, c.Port)
 }
 
-// MaskRedis names the server behind a Redis URL without user, password and options: a password can stand in a query parameter too.
+// MaskRedis names the server behind a Redis URL without user, password and options: a password can stand in a query
+// parameter too.
 func MaskRedis(redisURL string) string {
 	scheme, rest, isURL := strings.Cut(redisURL, "://")
 	if !isURL || ambiguous(redisURL) {
@@ -38,8 +41,9 @@ func MaskRedis(redisURL string) string {
 	return scheme + "://" + rest
 }
 
-// ambiguous tells whether a URL seems to have a character in its user or password that must be percent-encoded there. Such a URL often
-// parses, with a piece of the password as its host or database name, which errors and logs then show: "redis://u:12/34@host".
+// ambiguous tells whether a URL seems to have a character in its user or password that must be percent-encoded there.
+// Such a URL often parses, with a piece of the password as its host or database name, which errors and logs then show:
+// "redis://u:12/34@host".
 func ambiguous(text string) bool {
 	_, rest, isURL := strings.Cut(text, "://")
 	at := strings.LastIndex(rest, "@")

@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// variableNames returns the environment variables of a flag: OUTBOX_ and its name. The two URLs end in _URL, and fall back to the names that
-// platforms set.
+// variableNames returns the environment variables of a flag: OUTBOX_ and its name. The two URLs end in _URL, and fall
+// back to the names that platforms set.
 func variableNames(flag string) []string {
 	switch flag {
 	case "database":
@@ -31,8 +31,8 @@ func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 // lists are the keys that a file has beside the flags' names.
 var lists = []string{"layouts", "retry"}
 
-// knownNames returns what somebody may write, in a file and in the environment, and what is right instead: mostly the same. The key redis_url and
-// the variable OUTBOX_REDIS are wrong, and yet leave no doubt.
+// knownNames returns what somebody may write, in a file and in the environment, and what is right instead: mostly the
+// same. The key redis_url and the variable OUTBOX_REDIS are wrong, and yet leave no doubt.
 func knownNames() (keys, variables map[string]string) {
 	keys, variables = map[string]string{}, map[string]string{}
 	All().VisitAll(func(f *pflag.Flag) {
@@ -48,7 +48,8 @@ func knownNames() (keys, variables map[string]string) {
 	return keys, variables
 }
 
-// unknownKeys says what is wrong with keys that nobody knows, each with the nearest of those that are known (which map to themselves or to what is right).
+// unknownKeys says what is wrong with keys that nobody knows, each with the nearest of those that are known (which map
+// to themselves or to what is right).
 func unknownKeys(unknown []string, known map[string]string) string {
 	var each []string
 	for _, name := range unknown {
@@ -63,11 +64,13 @@ func unknownKeys(unknown []string, known map[string]string) string {
 	return strings.Join(each, "; ")
 }
 
-// ofKubernetes matches the variables that Kubernetes sets in every pod for a Service whose name begins with outbox: OUTBOX_SERVICE_HOST, OUTBOX_PORT_9464_TCP_ADDR.
+// ofKubernetes matches the variables that Kubernetes sets in every pod for a Service whose name begins with outbox:
+// OUTBOX_SERVICE_HOST, OUTBOX_PORT_9464_TCP_ADDR.
 var ofKubernetes = regexp.MustCompile(`^OUTBOX_(.*_)?(SERVICE_HOST|SERVICE_PORT(_.+)?|PORT|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-// strangers sorts the variables that begin with OUTBOX_ and are no setting of any command. One that is nearly a setting is a problem: a typing error
-// that is passed over loses a setting, and nobody notices until it matters. Any other may be somebody else's, and must not stop a daemon.
+// strangers sorts the variables that begin with OUTBOX_ and are no setting of any command. One that is nearly a setting
+// is a problem: a typing error that is passed over loses a setting, and nobody notices until it matters. Any other may
+// be somebody else's, and must not stop a daemon.
 func strangers(set map[string]string, problems *Error) (ignored []string) {
 	_, known := knownNames()
 	for _, name := range slices.Sorted(maps.Keys(set)) {

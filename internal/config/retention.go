@@ -53,7 +53,8 @@ func (c *Config) checkRetention(problems *Error) {
 	c.Retention.parsedTarget = target
 }
 
-// Of returns how old a table's rows become, 0 for any age, and where they go. The seeds' purge functions delete; what they purge is not archived.
+// Of returns how old a table's rows become, 0 for any age, and where they go. The seeds' purge functions delete; what
+// they purge is not archived.
 func (r Retention) Of(table string) (time.Duration, retention.Archive) {
 	switch table {
 	case Letters:

@@ -40,8 +40,8 @@ type Serve struct {
 	StreamLimitTopicsTenant int `koanf:"stream_limit_topics_tenant"`
 }
 
-// ServeFlags returns the flags of outbox serve beside the relay's. Their defaults are those of packages gateway and crawl, repeated here because
-// --help shows them.
+// ServeFlags returns the flags of outbox serve beside the relay's. Their defaults are those of packages gateway and
+// crawl, repeated here because --help shows them.
 func ServeFlags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	fs.Bool("gateway", true, "serve the HTTP API and the streams")

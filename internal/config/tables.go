@@ -21,7 +21,8 @@ type Table struct {
 // Name is the table's name, as in --table.
 func (t Table) Name() string { return t.Layout.Table }
 
-// builtin are the tables of the migration sets. The three attempts are FR-005's, and so is the pause of one poll before the next.
+// builtin are the tables of the migration sets. The three attempts are FR-005's, and so is the pause of one poll before
+// the next.
 func builtin() []Table {
 	return []Table{
 		{Layout: tables.OutboxEvents(), Destination: "{topic}"},

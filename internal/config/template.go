@@ -59,8 +59,9 @@ var examples = []struct{ heading, about, text string }{
 `},
 }
 
-// Template returns a file of --config with every setting, all of them commented out. It is made of the flags' own texts, so that there is one
-// documentation and a new flag cannot be missing. Lines of settings begin with # and no space, lines of text with # and one.
+// Template returns a file of --config with every setting, all of them commented out. It is made of the flags' own
+// texts, so that there is one documentation and a new flag cannot be missing. Lines of settings begin with # and no
+// space, lines of text with # and one.
 func Template() (string, error) {
 	var b strings.Builder
 	comment(&b, preface)

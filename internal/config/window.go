@@ -22,8 +22,9 @@ func (c *Config) checkDedup(problems *Error) {
 	}
 }
 
-// ShortWindow says why the duplicate window is shorter than what can lie between two attempts to publish an event; "" if it is not, or if
-// that does not matter for these needs. It is no problem that keeps a relay from starting: in normal operation nothing is published twice.
+// ShortWindow says why the duplicate window is shorter than what can lie between two attempts to publish an event; ""
+// if it is not, or if that does not matter for these needs. It is no problem that keeps a relay from starting: in
+// normal operation nothing is published twice.
 func (c Config) ShortWindow(needs Need) string {
 	if needs&Parts != 0 {
 		needs |= c.Serve.needs()

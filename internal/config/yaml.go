@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// readYAML returns what a file of one document has in it, nil if that is nothing. Errors begin with path and line, and quote no value.
+// readYAML returns what a file of one document has in it, nil if that is nothing. Errors begin with path and line, and
+// quote no value.
 func readYAML(path string, text []byte) (*yaml.Node, error) {
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node

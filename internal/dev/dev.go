@@ -1,6 +1,8 @@
-// Package dev is what outbox dev is made of beside the parts of outbox serve: whether a file can be worked on, the page at /, the numbers of the status line.
+// Package dev is what outbox dev is made of beside the parts of outbox serve: whether a file can be worked on, the page
+// at /, the numbers of the status line.
 //
-// Guaranteed: a file of another program is not changed; what a person is told to do about an error stands in the error; the page loads nothing from anywhere else.
+// Guaranteed: a file of another program is not changed; what a person is told to do about an error stands in the error;
+// the page loads nothing from anywhere else.
 //
 // Not guaranteed: anything for production. There outbox serve runs the same parts, with authentication.
 package dev
@@ -20,7 +22,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// Run makes the tables, warns if another relay takes events that the streams here will miss, serves all parts until ctx ends, and calls beside when the API answers at url; beside ends with its ctx. The settings are checked.
+// Run makes the tables, warns if another relay takes events that the streams here will miss, serves all parts until ctx
+// ends, and calls beside when the API answers at url; beside ends with its ctx. The settings are checked.
 func Run(ctx context.Context, c config.Config, log *slog.Logger, beside func(ctx context.Context, url string, m prometheus.Gatherer) error) error {
 	if err := migrate(ctx, c.Database); err != nil {
 		return err
@@ -65,7 +68,8 @@ func migrate(ctx context.Context, databaseURL string) error {
 	return m.Up(ctx)
 }
 
-// warnOfOthers warns if events are delivered in memory and another relay takes a part of them. It is called before this process has a relay.
+// warnOfOthers warns if events are delivered in memory and another relay takes a part of them. It is called before this
+// process has a relay.
 func warnOfOthers(ctx context.Context, c config.Config, log *slog.Logger) {
 	if !c.Serve.Memory {
 		return // Redis has what all of them deliver
@@ -81,7 +85,8 @@ func warnOfOthers(ctx context.Context, c config.Config, log *slog.Logger) {
 		other, config.MaskDatabase(c.Database)))
 }
 
-// otherRelay names a relay that holds a lease, if there is one. That of a killed one lasts for --lease-ttl yet, and nothing tells the two apart.
+// otherRelay names a relay that holds a lease, if there is one. That of a killed one lasts for --lease-ttl yet, and
+// nothing tells the two apart.
 func otherRelay(ctx context.Context, c config.Config) (name string, err error) {
 	served, err := c.Tables()
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// CheckFile tells whether path can be a file of ours: one that is not there yet, or holds tables of ours, in a folder that can be written to. It leaves nothing behind.
+// CheckFile tells whether path can be a file of ours: one that is not there yet, or holds tables of ours, in a folder
+// that can be written to. It leaves nothing behind.
 func CheckFile(ctx context.Context, path string) error {
 	// SQLite keeps its WAL beside the file, and all that it would say is "unable to open database file".
 	probe, err := os.CreateTemp(filepath.Dir(path), ".outbox-*")
@@ -59,12 +60,14 @@ func CheckFile(ctx context.Context, path string) error {
 		path, names[0], path)
 }
 
-// CheckServer tells whether url names a PostgreSQL server, as a URL or as keywords and values. It connects to nothing, and does not show url, which may hold a password.
+// CheckServer tells whether url names a PostgreSQL server, as a URL or as keywords and values. It connects to nothing,
+// and does not show url, which may hold a password.
 func CheckServer(url string) error {
 	if path, ok := config.SQLiteFile(url); ok {
 		return fmt.Errorf("--postgres names an SQLite file: say --file %s", path)
 	}
-	// The parser takes whatever has a = for keywords and values, mysql://host/shop?a=b too, and then connects to the default server.
+	// The parser takes whatever has a = for keywords and values, mysql://host/shop?a=b too, and then connects to the
+	// default server.
 	looks := regexp.MustCompile(`^(postgres(ql)?://|\s*[a-z_]+\s*=)`).MatchString(url)
 	if _, err := pgx.ParseConfig(url); err != nil || !looks {
 		return errors.New("--postgres is no valid URL (not shown, it may hold a password): want postgres://user:password@host:5432/database")

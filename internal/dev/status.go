@@ -78,7 +78,8 @@ func (g *Gauge) Read() (Status, error) {
 	return s, nil
 }
 
-// Line is the last line of a terminal, which is written again and again while other text comes before it. It is safe for concurrent use.
+// Line is the last line of a terminal, which is written again and again while other text comes before it. It is safe
+// for concurrent use.
 type Line struct {
 	w       io.Writer
 	columns func() int
@@ -94,7 +95,8 @@ const wipe = "\r\x1b[K"
 
 // Set shows text in the place of what was there, as far as it fits; "" leaves none.
 func (l *Line) Set(text string) {
-	// One column stays free. A text that reaches the edge goes on in the next row on some terminals, and wipe clears one row.
+	// One column stays free. A text that reaches the edge goes on in the next row on some terminals, and wipe clears
+	// one row.
 	if r, room := []rune(text), max(l.columns()-1, 0); len(r) > room {
 		text = string(r[:room])
 	}

@@ -44,8 +44,8 @@ var (
 	}}
 )
 
-// The page of examples/browser, served by its program, in a real browser: whatever happens on the way, each event is shown once, in order. A native
-// EventSource comes back by itself, with its Last-Event-ID.
+// The page of examples/browser, served by its program, in a real browser: whatever happens on the way, each event is
+// shown once, in order. A native EventSource comes back by itself, with its Last-Event-ID.
 func TestBrowserShowsEachEventOnce(t *testing.T) {
 	t.Parallel()
 	v := watch(t, nil)
@@ -55,7 +55,8 @@ func TestBrowserShowsEachEventOnce(t *testing.T) {
 	}
 }
 
-// With authentication a connection cannot be made again with its URL, because the ticket in it is used up: the page gets another one.
+// With authentication a connection cannot be made again with its URL, because the ticket in it is used up: the page
+// gets another one.
 func TestBrowserWithTickets(t *testing.T) {
 	t.Parallel()
 	tok, text, sum, err := token.New("shop", "page", []token.Scope{token.Read})
@@ -131,7 +132,8 @@ func watch(t *testing.T, login func(*postgres.Tokens) (tenant, secret string)) *
 	return v
 }
 
-// suffer appends at least n events, 200 a second if the page keeps up, while one fault after the other happens to the page, and compares what it shows with the log.
+// suffer appends at least n events, 200 a second if the page keeps up, while one fault after the other happens to the
+// page, and compares what it shows with the log.
 func (v *watching) suffer(n int, faults ...fault) {
 	v.t.Helper()
 	over, appended := make(chan struct{}), make(chan error, 1)

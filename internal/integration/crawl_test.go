@@ -63,7 +63,8 @@ func (w *crawlWorld) runs(t *testing.T, pool *pgxpool.Pool) *postgres.Runs {
 	return runs
 }
 
-// work runs a worker until it is stopped, or killed: then it is cut off from the database first, so that it can release nothing.
+// work runs a worker until it is stopped, or killed: then it is cut off from the database first, so that it can release
+// nothing.
 func (w *crawlWorld) work(t *testing.T, cfg crawl.WorkerConfig, crawlers ...crawl.Crawler) (stop, kill func()) {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
@@ -158,7 +159,8 @@ func TestCrawlDemonstration(t *testing.T) {
 	w.holds(t, "every event belongs to its run's tenant", `SELECT bool_and(e.tenant_id = r.tenant_id) FROM crawl_events e JOIN crawl_runs r ON r.id = e.crawl_id`)
 }
 
-// Two workers compete for 20 runs; one of them dies in the middle of some, without a word, and another one takes its place.
+// Two workers compete for 20 runs; one of them dies in the middle of some, without a word, and another one takes its
+// place.
 func TestCrawlWorkersCompete(t *testing.T) {
 	t.Parallel()
 	w := newCrawlWorld(t)
@@ -225,7 +227,8 @@ type reports chan crawl.RunReport
 
 func (r reports) ObserveRun(report crawl.RunReport) { r <- report }
 
-// A worker that stops hands its run over at once and uncounted; one that dies is counted, and the run fails when that has happened too often.
+// A worker that stops hands its run over at once and uncounted; one that dies is counted, and the run fails when that
+// has happened too often.
 func TestCrawlHandsRunsOver(t *testing.T) {
 	t.Parallel()
 	w := newCrawlWorld(t)
@@ -254,7 +257,8 @@ func TestCrawlHandsRunsOver(t *testing.T) {
 	}
 }
 
-// What a service refuses, a database would refuse; what it lets through, the database takes. Concurrent appends of one run are in order.
+// What a service refuses, a database would refuse; what it lets through, the database takes. Concurrent appends of one
+// run are in order.
 func TestCrawlOutsideCrawler(t *testing.T) {
 	t.Parallel()
 	w := newCrawlWorld(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// Issue 5, Shows 4: `outbox dev` behaves the same on a file and on PostgreSQL, within itself and through Redis. The steps note what a user sees; the notes
-// must be equal, word for word.
+// Issue 5, Shows 4: `outbox dev` behaves the same on a file and on PostgreSQL, within itself and through Redis. The
+// steps note what a user sees; the notes must be equal, word for word.
 func TestDevFourWays(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -106,7 +106,8 @@ func (d *developing) page() {
 	d.observe("commands to try", strings.NewReplacer("'", "", d.cmd.Path, "outbox").Replace(strings.Join(commands, "; ")))
 }
 
-// scripted follows the run that goes on by itself: from its first event, cut off in the middle of one, and from there on.
+// scripted follows the run that goes on by itself: from its first event, cut off in the middle of one, and from there
+// on.
 func (d *developing) scripted() uuid.UUID {
 	var run struct {
 		RunID                       uuid.UUID
@@ -269,8 +270,8 @@ func (d *developing) logOf(run uuid.UUID, n int) (log []string) {
 	return log
 }
 
-// goesOn follows a run that was under way when the process stopped, from its first event to ones that there were not before, or to its end: on a slow machine it may have come
-// to that.
+// goesOn follows a run that was under way when the process stopped, from its first event to ones that there were not
+// before, or to its end: on a slow machine it may have come to that.
 func (d *developing) goesOn(run uuid.UUID) {
 	_, answer := d.call("GET", "/v1/runs/"+run.String(), "")
 	var last int

@@ -237,8 +237,9 @@ var (
 	timePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 )
 
-// observe notes what was seen, a text or what can be made JSON, in words that do not depend on the way: times have none, ids are numbered, so that it stays visible which are the
-// same. JSON is compared by its value: PostgreSQL's jsonb has its own spelling.
+// observe notes what was seen, a text or what can be made JSON, in words that do not depend on the way: times have
+// none, ids are numbered, so that it stays visible which are the same. JSON is compared by its value: PostgreSQL's
+// jsonb has its own spelling.
 func (d *developing) observe(what string, seen any) {
 	d.t.Helper()
 	text, ok := seen.(string)

@@ -52,7 +52,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// newAPI serves the API with authentication, as a token of tenant shop with all scopes. It uses the database as the gateway's role.
+// newAPI serves the API with authentication, as a token of tenant shop with all scopes. It uses the database as the
+// gateway's role.
 func newAPI(t *testing.T, change ...func(*gateway.Config)) *webAPI {
 	t.Helper()
 	return newAPIIn(t, migrated(t), change...)

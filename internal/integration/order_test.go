@@ -27,8 +27,9 @@ const (
 
 // Issue 2, Shows 3; FR-005 "No duplicate publications", "Publishes events in order"; FR-005's load test of many runs.
 //
-// Eight writers write 20,000 events over 200 keys. Some transactions roll back, some commit slowly, so that a lower position
-// commits after a higher one was delivered. Every committed event arrives exactly once and in order per key; no other does.
+// Eight writers write 20,000 events over 200 keys. Some transactions roll back, some commit slowly, so that a lower
+// position commits after a higher one was delivered. Every committed event arrives exactly once and in order per key;
+// no other does.
 func TestEveryCommittedEventArrivesOnceInOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -40,8 +41,8 @@ func TestEveryCommittedEventArrivesOnceInOrder(t *testing.T) {
 	}
 }
 
-// Issue 2, Shows 3: killed with SIGKILL between publish and settle, several times, then restarted: still exactly once at the subscriber, because
-// Redis refuses the second copy.
+// Issue 2, Shows 3: killed with SIGKILL between publish and settle, several times, then restarted: still exactly once
+// at the subscriber, because Redis refuses the second copy.
 func TestKilledBetweenPublishAndSettle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -85,8 +86,8 @@ type history struct {
 	committed, rolledBack map[string]bool
 }
 
-// writeConcurrently writes with Strict order: transactions of one key take turns, so that there is a commit order to compare with. That it is the
-// order of positions is proven by the writer's own tests.
+// writeConcurrently writes with Strict order: transactions of one key take turns, so that there is a commit order to
+// compare with. That it is the order of positions is proven by the writer's own tests.
 func writeConcurrently(t *testing.T, w *world) *history {
 	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", Order: outbox.Strict})
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// Issue 4, Shows 2: 50 clients for each of 4 runs disconnect at random points and come back with their cursor, by header or query, some with the bare
-// payload, while the runs are written. Each one's joined record equals the table, row by row.
+// Issue 4, Shows 2: 50 clients for each of 4 runs disconnect at random points and come back with their cursor, by
+// header or query, some with the bare payload, while the runs are written. Each one's joined record equals the table,
+// row by row.
 func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {
 	t.Parallel()
 	const runs, clients, events, perSecond = 4, 50, 250, 160 // events of each run, a second in all
@@ -74,8 +75,8 @@ func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {
 	t.Logf("%d clients, %d connections, %d of them cut by the client; %s", runs*clients, connections, cuts, clock.latencies(slices.Concat(all...)))
 }
 
-// FR-005 "Events appear in SSE stream within 500ms" and "Handles 1000 events/second across multiple runs". Count and order are asserted, the latency is
-// printed: a busy test machine must not fail a test.
+// FR-005 "Events appear in SSE stream within 500ms" and "Handles 1000 events/second across multiple runs". Count and
+// order are asserted, the latency is printed: a busy test machine must not fail a test.
 func TestEventsAppearInTheStream(t *testing.T) {
 	t.Parallel()
 	const runs, perRun, perSecond, together = 50, 80, 1000, 4 // events a transaction

@@ -22,7 +22,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// underWay has some clients follow a run that is written meanwhile. end waits for all of it and compares each record with the table.
+// underWay has some clients follow a run that is written meanwhile. end waits for all of it and compares each record
+// with the table.
 func (s *streams) underWay(t *testing.T, cuts func(*rand.Rand) cut, nodes ...*node) (run uuid.UUID, end func() []*client) {
 	t.Helper()
 	run = s.start(t)
@@ -170,7 +171,8 @@ func TestStreamOfTwoGateways(t *testing.T) {
 	}
 }
 
-// The same stream, live and read again, is the same bytes: no client can tell whether an event came from Redis or from the log.
+// The same stream, live and read again, is the same bytes: no client can tell whether an event came from Redis or from
+// the log.
 func TestStreamIsTheSameBytesLiveAndLater(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)

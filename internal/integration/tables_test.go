@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Issue 2, Shows 2: rows inserted by psql, no library, are delivered from each of the three tables, each to the channel its
-// seed names (FR-005: run:{runId}).
+// Issue 2, Shows 2: rows inserted by psql, no library, are delivered from each of the three tables, each to the channel
+// its seed names (FR-005: run:{runId}).
 func TestPlainSQLRowsAreDelivered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -51,8 +51,8 @@ func TestPlainSQLRowsAreDelivered(t *testing.T) {
 		(SELECT count(*) FROM event_outbox WHERE status = 'published' AND published_at IS NOT NULL) = 1`)
 }
 
-// FR-005 "Marks events as published after success", "max 3 attempts", "Unit test: Retries on Redis failure": a channel that Redis refuses is retried and
-// then dead, the others go on; the run's log keeps the event.
+// FR-005 "Marks events as published after success", "max 3 attempts", "Unit test: Retries on Redis failure": a channel
+// that Redis refuses is retried and then dead, the others go on; the run's log keeps the event.
 func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -69,8 +69,8 @@ func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
 	}
 }
 
-// ADR-004, destination_topics: each destination has its own outcome, and a retry goes only to those that failed. The next event of the key waits for
-// all of them.
+// ADR-004, destination_topics: each destination has its own outcome, and a retry goes only to those that failed. The
+// next event of the key waits for all of them.
 func TestEachDestinationHasItsOwnOutcome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -91,7 +91,8 @@ func TestEachDestinationHasItsOwnOutcome(t *testing.T) {
 	}
 }
 
-// FR-005 "Handles Redis downtime gracefully": while the broker is down no attempt is counted; on its return everything arrives.
+// FR-005 "Handles Redis downtime gracefully": while the broker is down no attempt is counted; on its return everything
+// arrives.
 func TestRedisDownBurnsNoAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -119,8 +120,8 @@ func TestRedisDownBurnsNoAttempts(t *testing.T) {
 	}
 }
 
-// FR-005 "Graceful shutdown: Finish current batch before stopping": on SIGTERM under load the relay settles what it published, gives its lanes up at
-// once and exits with 0; a successor goes on without a duplicate.
+// FR-005 "Graceful shutdown: Finish current batch before stopping": on SIGTERM under load the relay settles what it
+// published, gives its lanes up at once and exits with 0; a successor goes on without a duplicate.
 func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -158,7 +159,8 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	}
 }
 
-// Issue 2, bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload. (bench/drain.go has the backlog of 1,000,000 rows.)
+// Issue 2, bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload. (bench/drain.go
+// has the backlog of 1,000,000 rows.)
 func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -186,7 +188,8 @@ func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 	}
 }
 
-// Plan 05-01's rows have no key and are a FIFO: they arrive in the order of their ids, and their time is the one in the id.
+// Plan 05-01's rows have no key and are a FIFO: they arrive in the order of their ids, and their time is the one in the
+// id.
 func TestEventsOfTheBusKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

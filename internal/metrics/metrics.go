@@ -1,7 +1,8 @@
 // Package metrics tells Prometheus what relays do.
 //
-// Guaranteed: one registry of its own, so that nothing else in the process gets in; every outbox_ metric of a table has the label table; counters of a table
-// exist, at zero, before its first event, so that a rate over them is never absent; a gauge whose source fails disappears rather than show its last value.
+// Guaranteed: one registry of its own, so that nothing else in the process gets in; every outbox_ metric of a table has
+// the label table; counters of a table exist, at zero, before its first event, so that a rate over them is never
+// absent; a gauge whose source fails disappears rather than show its last value.
 //
 // Not guaranteed: agreement with the tables after a crash. Counters are this process's own and start again with it.
 package metrics
@@ -18,7 +19,8 @@ import (
 
 const namespace = "outbox"
 
-// BacklogLimit is where counting a backlog should stop. So many entries of an index took 8 to 15 ms to count (PostgreSQL 15, after a vacuum).
+// BacklogLimit is where counting a backlog should stop. So many entries of an index took 8 to 15 ms to count
+// (PostgreSQL 15, after a vacuum).
 const BacklogLimit = 100_000
 
 // Metrics is the registry and what is in it.

@@ -100,7 +100,8 @@ func TestStatementLeavesItsHeadOut(t *testing.T) {
 	}
 }
 
-// Functions of the data are called on it wherever the dot is, in the order of the text; a time is a condition by itself.
+// Functions of the data are called on it wherever the dot is, in the order of the text; a time is a condition by
+// itself.
 func TestFunctionsOfTheData(t *testing.T) {
 	t.Parallel()
 	data := &given{tableOf: tableOf{Key: "k"}, Limit: 3, Names: []string{"x", "y"}, Since: time.Unix(1, 0)}

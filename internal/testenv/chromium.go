@@ -84,7 +84,8 @@ func (c *Chromium) ready(ctx context.Context) error {
 	return nil
 }
 
-// ask uses the part of the control port that is plain HTTP. Steering pages would need its WebSocket protocol, and a library for that.
+// ask uses the part of the control port that is plain HTTP. Steering pages would need its WebSocket protocol, and a
+// library for that.
 func (c *Chromium) ask(ctx context.Context, method, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.address+path, nil)
 	if err != nil {

@@ -22,8 +22,8 @@ var serverDirs = []string{
 	"/opt/homebrew/bin", "/usr/local/bin", "/usr/sbin",
 }
 
-// findProgram returns the path of a server program: the one on PATH, or the last of the first serverDirs pattern that has
-// it (postgresql/16 sorts after postgresql/15).
+// findProgram returns the path of a server program: the one on PATH, or the last of the first serverDirs pattern that
+// has it (postgresql/16 sorts after postgresql/15).
 func findProgram(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -71,8 +71,8 @@ func findInitdb() (string, error) {
 		wanted, postgresVariable, strings.Join(dirs, ", "), wanted)
 }
 
-// serverUser is whom servers run as: nil (ourselves) for a plain user; for root, who may not run PostgreSQL, the user that
-// the PostgreSQL package makes. Both servers get the same one: one rule for the directory's owner.
+// serverUser is whom servers run as: nil (ourselves) for a plain user; for root, who may not run PostgreSQL, the user
+// that the PostgreSQL package makes. Both servers get the same one: one rule for the directory's owner.
 func serverUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -103,7 +103,8 @@ func memoryDir() string {
 	return dir
 }
 
-// privateDir makes the directory of one server within parent (os.TempDir), owned by the server's user and closed to others.
+// privateDir makes the directory of one server within parent (os.TempDir), owned by the server's user and closed to
+// others.
 func privateDir(parent string, owner *syscall.Credential) (string, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -123,9 +124,9 @@ func privateDir(parent string, owner *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// freePort returns a loopback port nobody listens on now. Not the kernel's choice (port 0): that comes from the range of
-// outgoing connections (from 32768 on Linux), one of which could take the port while the server is down for a Restart.
-// The bound leaves port + 10000, a Redis Cluster's second port, below that range too.
+// freePort returns a loopback port nobody listens on now. Not the kernel's choice (port 0): that comes from the range
+// of outgoing connections (from 32768 on Linux), one of which could take the port while the server is down for a
+// Restart. The bound leaves port + 10000, a Redis Cluster's second port, below that range too.
 func freePort() (int, error) {
 	const first, end = 20000, 22768
 	for range 100 {

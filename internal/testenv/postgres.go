@@ -17,12 +17,14 @@ import (
 
 // PostgresConfig says how a server differs from PostgreSQL's own defaults. The zero value is right for tests.
 type PostgresConfig struct {
-	// Fsync keeps PostgreSQL's durability as it is, for measurements. Off by default: tests survive no power cut. What was
-	// committed survives Kill either way, since a commit still hands its WAL to the operating system.
+	// Fsync keeps PostgreSQL's durability as it is, for measurements. Off by default: tests survive no power cut. What
+	// was committed survives Kill either way, since a commit still hands its WAL to the operating system.
 	Fsync bool
-	// Settings are server settings as in postgresql.conf, e.g. "wal_level": "logical". They win over this package's own.
+	// Settings are server settings as in postgresql.conf, e.g. "wal_level": "logical". They win over this package's
+	// own.
 	Settings map[string]string
-	// SmallDisk, in MiB, puts the data on a disk of that size, for tests that fill it (Fill). A new cluster takes about 40. Needs root.
+	// SmallDisk, in MiB, puts the data on a disk of that size, for tests that fill it (Fill). A new cluster takes about 40.
+	// Needs root.
 	SmallDisk int
 	// Clock lets SetClock move the server's clock. Needs libfaketime.
 	Clock bool
@@ -38,8 +40,8 @@ type Postgres struct {
 	port   int
 }
 
-// StartPostgres creates a cluster with superuser postgres, starts it and returns when it answers queries. ctx bounds the
-// start, not the life of the server. Errors name the missing program, or carry the end of the server's log.
+// StartPostgres creates a cluster with superuser postgres, starts it and returns when it answers queries. ctx bounds
+// the start, not the life of the server. Errors name the missing program, or carry the end of the server's log.
 func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error) {
 	initdb, err := findInitdb()
 	if err != nil {
@@ -158,8 +160,8 @@ func (p *Postgres) PID() int { return p.server.pid() }
 // Stop ends the server, without a last checkpoint since its directory goes with it. A second call does nothing.
 func (p *Postgres) Stop() error { return p.server.close() }
 
-// Kill ends the postmaster with SIGKILL and keeps the data. Backends end when they notice, so a statement that is running
-// may still commit; Restart waits for them.
+// Kill ends the postmaster with SIGKILL and keeps the data. Backends end when they notice, so a statement that is
+// running may still commit; Restart waits for them.
 func (p *Postgres) Kill() error { return p.server.end(syscall.SIGKILL) }
 
 // Restart starts the server again on the same data, socket and port, after a Kill with crash recovery; a running one is

@@ -17,8 +17,8 @@ import (
 type RedisConfig struct {
 	// Args are server arguments after this package's own, which they win over, e.g. "--appendonly", "yes".
 	Args []string
-	// Cluster makes it a cluster of this one node with all 16384 slots. Each start then takes 2 s, Redis's own fixed delay
-	// before a master of a cluster takes writes.
+	// Cluster makes it a cluster of this one node with all 16384 slots. Each start then takes 2 s, Redis's own fixed
+	// delay before a master of a cluster takes writes.
 	Cluster bool
 }
 
@@ -30,7 +30,8 @@ type Redis struct {
 	config RedisConfig
 }
 
-// clusterBus is how far above its port a cluster node opens a second one, for other nodes. Redis 7 could be told another.
+// clusterBus is how far above its port a cluster node opens a second one, for other nodes. Redis 7 could be told
+// another.
 const clusterBus = 10000
 
 // StartRedis starts a server and returns when it answers commands (with Cluster: when it reports cluster_state ok). ctx
@@ -95,8 +96,8 @@ func (r *Redis) ready(ctx context.Context) error {
 	return errors.Join(errors.New(info), err)
 }
 
-// assignSlots gives the node all slots, in halves since an inline command may have 64 KiB. ADDSLOTSRANGE would need Redis 7,
-// and Ubuntu 22.04 has 6.
+// assignSlots gives the node all slots, in halves since an inline command may have 64 KiB. ADDSLOTSRANGE would need
+// Redis 7, and Ubuntu 22.04 has 6.
 func (r *Redis) assignSlots(ctx context.Context) error {
 	const slots = 16384
 	for half := range 2 {

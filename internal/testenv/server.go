@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Time limits of a single step. They are far above what a loaded 2-core machine was seen to need (initdb 3 s, start 1 s,
-// stop 0.2 s): reaching one means that something hangs.
+// Time limits of a single step. They are far above what a loaded 2-core machine was seen to need (initdb 3 s, start 1
+// s, stop 0.2 s): reaching one means that something hangs.
 const (
 	startLimit = 60 * time.Second
 	stopLimit  = 30 * time.Second
@@ -106,8 +106,8 @@ func (s *server) finish(ctx context.Context, argv ...string) error {
 	}
 }
 
-// start launches the server and waits until ready returns nil. A server that ends before, or does not become ready within
-// startLimit, is an error that carries the tail of its log; the process is gone then.
+// start launches the server and waits until ready returns nil. A server that ends before, or does not become ready
+// within startLimit, is an error that carries the tail of its log; the process is gone then.
 func (s *server) start(ctx context.Context, ready func(context.Context) error, argv ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

@@ -8,12 +8,15 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for a state that is sure to come. It is there to end a test that waits in vain, not to say how fast a machine must be.
+// Patience is how long a test waits for a state that is sure to come. It is there to end a test that waits in vain, not
+// to say how fast a machine must be.
 const Patience = 5 * time.Minute
 
-// Slow measures how slow the machine is while a test waits for what was promised within a time. The zero value is ready for use.
+// Slow measures how slow the machine is while a test waits for what was promised within a time. The zero value is ready
+// for use.
 //
-// What is measured is how many processes want a processor for each that there is: beside others a program takes so many times as long. It is 1 where the system does not tell.
+// What is measured is how many processes want a processor for each that there is: beside others a program takes so many
+// times as long. It is 1 where the system does not tell.
 type Slow struct {
 	mu    sync.Mutex
 	sum   float64

@@ -1,15 +1,15 @@
 // Package testenv starts private PostgreSQL, PgBouncer and Redis servers, and browsers, for tests, benches and demos.
 //
-// Guaranteed: a server lives in a temporary directory of its own, listens on a Unix socket (no browser does) and on a loopback port
-// nobody else has, and runs as another user when we are root (PostgreSQL refuses root). It ends, and its directory goes, when it
-// is stopped and also when the process that started it panics, calls os.Exit or is killed with SIGKILL (see watchdog.go).
-// When a Start function returns, the server has answered a real request.
+// Guaranteed: a server lives in a temporary directory of its own, listens on a Unix socket (no browser does) and on a
+// loopback port nobody else has, and runs as another user when we are root (PostgreSQL refuses root). It ends, and its
+// directory goes, when it is stopped and also when the process that started it panics, calls os.Exit or is killed with
+// SIGKILL (see watchdog.go). When a Start function returns, the server has answered a real request.
 //
-// Not guaranteed: anything on Windows; access control (PostgreSQL trusts every local connection, Redis has no password);
-// that two servers started with the same settings perform alike on a busy machine.
+// Not guaranteed: anything on Windows; access control (PostgreSQL trusts every local connection, Redis has no
+// password); that two servers started with the same settings perform alike on a busy machine.
 //
-// The package has no Redis client among its imports: it is reached by the tests beside store/postgres, and whatever those
-// reach is charged to every user of store/postgres as go.sum lines (DESIGN §4).
+// The package has no Redis client among its imports: it is reached by the tests beside store/postgres, and whatever
+// those reach is charged to every user of store/postgres as go.sum lines (DESIGN §4).
 package testenv
 
 import (
@@ -59,8 +59,8 @@ func Main(m *testing.M) {
 	shared.server = nil
 }
 
-// AtOnce has n tests of this binary run at once, where fewer would and nobody has said otherwise (-parallel): as many as
-// there are processors is too few for tests that wait most of the time. It is called by TestMain.
+// AtOnce has n tests of this binary run at once, where fewer would and nobody has said otherwise (-parallel): as many
+// as there are processors is too few for tests that wait most of the time. It is called by TestMain.
 func AtOnce(n int) {
 	if !flag.Parsed() { // again, it would undo what TestMain has set
 		flag.Parse()
@@ -80,8 +80,8 @@ func Database(t testing.TB) string {
 	return database(t, sharedPostgres(t), "template0") // nobody can be connected to it, so CREATE DATABASE never fails because of a parallel test
 }
 
-// Prepared is Database with what prepare made of an empty one. That is done once in this binary for each name, and copied:
-// 35 files of migrations cost 300 ms, a copy of what they make 50.
+// Prepared is Database with what prepare made of an empty one. That is done once in this binary for each name, and
+// copied: 35 files of migrations cost 300 ms, a copy of what they make 50.
 func Prepared(t testing.TB, name string, prepare func(ctx context.Context, databaseURL string) error) string {
 	t.Helper()
 	server := sharedPostgres(t)
@@ -131,8 +131,8 @@ func database(t testing.TB, server *Postgres, template string) string {
 	return server.URL(name)
 }
 
-// RedisServer starts a Redis server for this test alone and stops it when t ends. It is not shared: Pub/Sub channels, the
-// script cache and INFO counters are of the whole server, and one starts in 20 ms.
+// RedisServer starts a Redis server for this test alone and stops it when t ends. It is not shared: Pub/Sub channels,
+// the script cache and INFO counters are of the whole server, and one starts in 20 ms.
 func RedisServer(t testing.TB) *Redis {
 	t.Helper()
 	return RedisServerWith(t, RedisConfig{})

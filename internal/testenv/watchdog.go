@@ -11,16 +11,16 @@ import (
 	"syscall"
 )
 
-// watchdogScript waits for the end of its standard input, a pipe whose other end only our process holds. The kernel closes
-// that end however we die, so no signal handler, deferred call or cooperation of the test is needed. Alternatives not
-// taken: PR_SET_PDEATHSIG (Linux only, and tied to the *thread* that forked), a re-exec of our own binary (every TestMain
-// and main would have to take part).
+// watchdogScript waits for the end of its standard input, a pipe whose other end only our process holds. The kernel
+// closes that end however we die, so no signal handler, deferred call or cooperation of the test is needed.
+// Alternatives not taken: PR_SET_PDEATHSIG (Linux only, and tied to the *thread* that forked), a re-exec of our own
+// binary (every TestMain and main would have to take part).
 //
-// The rename comes first: a process registers itself by writing $1/pid before it becomes the server, so after the rename
-// none can be added, and all that were added are seen.
+// The rename comes first: a process registers itself by writing $1/pid before it becomes the server, so after the
+// rename none can be added, and all that were added are seen.
 //
-// PostgreSQL gets SIGQUIT before SIGKILL, because only a postmaster that ends itself frees its shared memory; ipcrm does it
-// for one that was killed (the segment's id is the second word of line 7 of postmaster.pid).
+// PostgreSQL gets SIGQUIT before SIGKILL, because only a postmaster that ends itself frees its shared memory; ipcrm
+// does it for one that was killed (the segment's id is the second word of line 7 of postmaster.pid).
 const watchdogScript = `
 dir=$1 last=$2
 cat >/dev/null
@@ -38,8 +38,8 @@ umount "$dir.gone/data" # where it is a small disk
 rm -rf "$dir.gone"
 `
 
-// registerScript becomes the program it is given, after leaving its process id for the watchdog. Where the directory has
-// been taken away already, it does not become it.
+// registerScript becomes the program it is given, after leaving its process id for the watchdog. Where the directory
+// has been taken away already, it does not become it.
 const registerScript = `echo $$ >"$1/pid" && shift && exec "$@"`
 
 // watchdog ends the process registered in dir, and removes dir, when release is called or our process is gone.

@@ -142,7 +142,8 @@ func empty(t *testing.T, dir string) bool {
 	return len(left) == 0
 }
 
-// runs is false also for a process that ended but was not reaped: its new parent, process 1 of a container, may never do it.
+// runs is false also for a process that ended but was not reaped: its new parent, process 1 of a container, may never
+// do it.
 func runs(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

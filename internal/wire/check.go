@@ -7,8 +7,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
-// Check reports what is wrong with the settings of a command that only what it runs knows: for "serve" the names of crawlers, for it, "relay" and "tail" the
-// form of the broker's URL. It connects to nothing. The error is a *config.Error.
+// Check reports what is wrong with the settings of a command that only what it runs knows: for "serve" the names of
+// crawlers, for it, "relay" and "tail" the form of the broker's URL. It connects to nothing. The error is a
+// *config.Error.
 func Check(c config.Config, command string) error {
 	var found []error
 	switch command {

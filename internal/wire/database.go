@@ -20,10 +20,12 @@ import (
 	"github.com/outboxrelay/outbox/token"
 )
 
-// Database is what the parts of a process and the commands ask of an open database, whichever it is. It is safe for concurrent use.
+// Database is what the parts of a process and the commands ask of an open database, whichever it is. It is safe for
+// concurrent use.
 //
-// What it opens, it opens after checking that the tables are there, that they fit and that the role may do what this is for. Errors that waiting does
-// not cure are *tables.SchemaError, tables.ErrRowsHidden, tables.ErrNotAllowed and the database's own.
+// What it opens, it opens after checking that the tables are there, that they fit and that the role may do what this is
+// for. Errors that waiting does not cure are *tables.SchemaError, tables.ErrRowsHidden, tables.ErrNotAllowed and the
+// database's own.
 type Database interface {
 	ForRelay
 	ForParts
@@ -43,9 +45,11 @@ type Database interface {
 type ForRelay interface {
 	// Table opens a table to be served.
 	Table(ctx context.Context, layout tables.Layout) (tables.Store, error)
-	// Retention opens a table to remove old rows from, config.Letters (with no more in its layout) among them. Also tables.ErrNoAge.
+	// Retention opens a table to remove old rows from, config.Letters (with no more in its layout) among them. Also
+	// tables.ErrNoAge.
 	Retention(ctx context.Context, layout tables.Layout) (Retention, error)
-	// Listen calls wake with the name of a table that somebody has written into, or "" where it may be any, until ctx ends.
+	// Listen calls wake with the name of a table that somebody has written into, or "" where it may be any, until ctx
+	// ends.
 	Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error
 }
 
@@ -100,7 +104,8 @@ type Notifier interface {
 type Writing interface {
 	// Prepare validates an event and gives it its id. What is wrong with a field is an *outbox.FieldError.
 	Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error)
-	// Commit writes prepared events in one transaction, wakes the relays, and returns which of these ids were in the table before.
+	// Commit writes prepared events in one transaction, wakes the relays, and returns which of these ids were in the
+	// table before.
 	Commit(ctx context.Context, events []outbox.Event, ask []uuid.UUID) (known []uuid.UUID, err error)
 	// Close sends the last wake-up.
 	Close()
@@ -128,7 +133,8 @@ var Sets = tables.MigrationSets
 // AllSteps makes Migrations.Down take a whole set away.
 const AllSteps = migrations.All
 
-// MigrationsOf returns the migrations for the database that a valid URL names; without a URL those of PostgreSQL, to be printed.
+// MigrationsOf returns the migrations for the database that a valid URL names; without a URL those of PostgreSQL, to be
+// printed.
 func MigrationsOf(databaseURL string) Migrations {
 	if path, ok := config.SQLiteFile(databaseURL); ok {
 		return sqliteMigrations{path}
@@ -143,7 +149,8 @@ type use struct {
 	relay bool   // a relay's sessions have settings of their own
 }
 
-// OpenDatabase opens the database for a command that writes or reads as an application would, and sees to it that it answers.
+// OpenDatabase opens the database for a command that writes or reads as an application would, and sees to it that it
+// answers.
 func OpenDatabase(ctx context.Context, databaseURL string) (Database, error) {
 	return openNow(ctx, databaseURL, use{name: "outbox", conns: 2}) // the command's own, and one to wake relays
 }
@@ -165,7 +172,8 @@ func openDatabase(ctx context.Context, databaseURL string, u use) (Database, err
 	return new(shared).open(ctx, databaseURL, u)
 }
 
-// shared opens a database for several parts of a process. Each gets a pool of its own from PostgreSQL; of an SQLite file all share one DB. The zero value is ready for use.
+// shared opens a database for several parts of a process. Each gets a pool of its own from PostgreSQL; of an SQLite
+// file all share one DB. The zero value is ready for use.
 type shared struct {
 	file      sqliteFile
 	plaintext sync.Once // the warning of it

@@ -20,8 +20,8 @@ import (
 	"github.com/outboxrelay/outbox/token"
 )
 
-// stopMargin is what a gateway that stops may take beyond the window over which its streams end. http.Server waits 5 s for a connection on which no request has
-// come, such as a browser's spare one.
+// stopMargin is what a gateway that stops may take beyond the window over which its streams end. http.Server waits 5 s
+// for a connection on which no request has come, such as a browser's spare one.
 const stopMargin = 6 * time.Second
 
 // api is the gateway with what it reads from.
@@ -42,8 +42,8 @@ func (a *api) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// run serves the API until ctx ends, then finishes requests and ends the streams over their window. Redis may be away: streams are then read
-// from the database.
+// run serves the API until ctx ends, then finishes requests and ends the streams over their window. Redis may be away:
+// streams are then read from the database.
 func (a *api) run(ctx context.Context) error {
 	defer func() { _ = a.listener.Close() }() // closed already if it came to serving
 	db, err := a.open(ctx, a.part, use{name: "outbox gateway", conns: a.cfg.Serve.APIConns})
@@ -149,7 +149,8 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	server := &http.Server{
 		Handler: a.home(measured(g.Handler(), a.metrics.HTTP())), BaseContext: func(net.Listener) context.Context { return behind },
-		// No limit of the time to write: a stream is written for hours. The gateway limits each request and each write itself.
+		// No limit of the time to write: a stream is written for hours. The gateway limits each request and each write
+		// itself.
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
 	var serving errgroup.Group
@@ -170,7 +171,8 @@ func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	serving.Go(func() error {
 		err := server.Shutdown(last) // closes the listener first
 		if errors.Is(err, context.DeadlineExceeded) {
-			// A client that receives a large event slowly, byte by byte, is no failure of ours. It comes back with its cursor.
+			// A client that receives a large event slowly, byte by byte, is no failure of ours. It comes back with its
+			// cursor.
 			a.log.Warn("closing connections whose clients did not let them end in time", "streams", g.StreamStats().Connections)
 			err = server.Close()
 		}

@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// stall is how long a relay may go without a finished turn, and a worker without a claim that did not fail. A publish may take 5 s and is then tried again, so twice that and a little.
+	// stall is how long a relay may go without a finished turn, and a worker without a claim that did not fail. A
+	// publish may take 5 s and is then tried again, so twice that and a little.
 	stall = 12 * time.Second
-	// probeEvery is how often the backlog is counted and Redis is asked. An idle relay does not talk to Redis at all: without asking it would
-	// look healthy until the next event found it gone.
+	// probeEvery is how often the backlog is counted and Redis is asked. An idle relay does not talk to Redis at all:
+	// without asking it would look healthy until the next event found it gone.
 	probeEvery   = 3 * time.Second
 	probeTimeout = 2 * time.Second
 )
@@ -177,8 +178,8 @@ func probe(ctx context.Context, group *errgroup.Group, fn func(context.Context))
 	})
 }
 
-// countLanes sets the gauge that costs nothing to read. It is done for each scrape: lanes change hands in milliseconds, and their sum over all
-// relays is what one watches.
+// countLanes sets the gauge that costs nothing to read. It is done for each scrape: lanes change hands in milliseconds,
+// and their sum over all relays is what one watches.
 func (h *Health) countLanes() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

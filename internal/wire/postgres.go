@@ -41,7 +41,8 @@ func openPostgres(ctx context.Context, databaseURL string, u use) (Database, err
 	return postgresDatabase{pool}, nil
 }
 
-// openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does not wait for the server.
+// openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does not wait for the
+// server.
 func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -53,7 +54,8 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 		cfg.ConnConfig.RuntimeParams["application_name"] = u.name
 	}
 	postgres.Adapt(cfg)
-	// Of several servers the primary: to a stream a standby's older log looks like one that has lost events. Whoever wants another says so.
+	// Of several servers the primary: to a stream a standby's older log looks like one that has lost events. Whoever
+	// wants another says so.
 	if several(cfg.ConnConfig) && !strings.Contains(databaseURL, "target_session_attrs") {
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
@@ -64,7 +66,8 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 	return pool, nil
 }
 
-// several tells whether there is more than one server to connect to; one comes twice where TLS is preferred and not required.
+// several tells whether there is more than one server to connect to; one comes twice where TLS is preferred and not
+// required.
 func several(cfg *pgx.ConnConfig) bool {
 	return slices.ContainsFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
 }
@@ -188,7 +191,8 @@ func (m postgresMigrations) Print(w io.Writer, sets ...string) error {
 	return migrations.Print(w, sets...)
 }
 
-// passingPostgres tells whether an error of the server can go away while one waits; ok is false for an error that is none of it.
+// passingPostgres tells whether an error of the server can go away while one waits; ok is false for an error that is
+// none of it.
 func passingPostgres(err error) (passes, ok bool) {
 	if errors.Is(err, postgres.ErrStatementMode) {
 		return false, true

@@ -23,7 +23,8 @@ type process struct {
 }
 
 func newProcess(cfg config.Config, log *slog.Logger, parts ...string) (process, error) {
-	// go-redis writes lines of its own to stderr, into the middle of a JSON log. What they say comes back as errors too.
+	// go-redis writes lines of its own to stderr, into the middle of a JSON log. What they say comes back as errors
+	// too.
 	logging.Disable()
 	b, err := openBroker(cfg)
 	return process{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL, parts...), metrics: metrics.New(), broker: b, databases: new(shared)}, err

@@ -12,8 +12,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
-// Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the lanes and returns nil. It waits for servers
-// that are not there yet. Errors are those that waiting does not cure, and a batch that did not finish in time.
+// Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the lanes and returns
+// nil. It waits for servers that are not there yet. Errors are those that waiting does not cure, and a batch that did
+// not finish in time.
 func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	p, err := newProcess(cfg, log, partRelay)
 	if err != nil {
@@ -40,7 +41,8 @@ func (r *relay) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// For each table one connection a worker, one to renew leases, one to measure the backlog and one for retention; and two to spare.
+	// For each table one connection a worker, one to renew leases, one to measure the backlog and one for retention;
+	// and two to spare.
 	db, err := r.open(ctx, r.part, use{name: "outbox relay", conns: (r.cfg.Workers+3)*len(wanted) + 2, relay: true})
 	if err != nil {
 		return unlessStopped(ctx, err)

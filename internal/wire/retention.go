@@ -28,7 +28,8 @@ func (r *relay) retain(ctx context.Context, group *errgroup.Group, db ForRelay, 
 	}
 }
 
-// retainTable never returns an error: housekeeping that does not work, for want of a privilege for instance, is no reason not to deliver.
+// retainTable never returns an error: housekeeping that does not work, for want of a privilege for instance, is no
+// reason not to deliver.
 func (r *relay) retainTable(ctx context.Context, db ForRelay, layout tables.Layout) error {
 	age, archive := r.cfg.Retention.Of(layout.Table)
 	observer := r.metrics.Retention(layout.Table, archive)
@@ -73,8 +74,8 @@ type Purging struct {
 	Required  bool // named, so that its absence is an error
 }
 
-// Purge removes old rows of the tables, one after the other, and records it in outbox_audit. A dry run counts. The reports are of the tables done,
-// and of the one at which an error occurred.
+// Purge removes old rows of the tables, one after the other, and records it in outbox_audit. A dry run counts. The
+// reports are of the tables done, and of the one at which an error occurred.
 func Purge(ctx context.Context, cfg config.Config, purging []Purging, dryRun bool, progress func(retention.Report)) (reports []retention.Report, err error) {
 	db, err := openNow(ctx, cfg.Database, use{name: "outbox relay", conns: 2, relay: true})
 	if err != nil {

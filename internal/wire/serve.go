@@ -17,8 +17,9 @@ type Extras struct {
 	Serving func(address string, m prometheus.Gatherer) // is told once that the API is served; must not block
 }
 
-// Serve runs the parts of cfg.Serve that are on until ctx ends: the gateway, the relay, the worker. Each waits for its own servers and stops in its own way; it
-// returns when all have stopped, within the streams' window and a few seconds. An error of one, which waiting does not cure, ends all.
+// Serve runs the parts of cfg.Serve that are on until ctx ends: the gateway, the relay, the worker. Each waits for its
+// own servers and stops in its own way; it returns when all have stopped, within the streams' window and a few seconds.
+// An error of one, which waiting does not cure, ends all.
 func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if cfg.Serve.Gateway && cfg.Serve.Auth == "none" {
 		log.Warn("the API asks nobody who he is: whoever reaches its address may do everything as tenant default; "+
@@ -62,7 +63,8 @@ func ServeWith(ctx context.Context, cfg config.Config, log *slog.Logger, extras 
 	}
 	return p.run(ctx, func(ctx context.Context) error {
 		if gateway != nil {
-			// Before a part begins: a process that cannot have its address must not claim runs and lanes on its way out.
+			// Before a part begins: a process that cannot have its address must not claim runs and lanes on its way
+			// out.
 			if err := gateway.listen(ctx); err != nil {
 				return err
 			}

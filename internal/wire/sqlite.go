@@ -18,7 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// sqliteFile is a file that the parts of a process open as one DB, so that those of them that write take turns in Go. The zero value is ready for use.
+// sqliteFile is a file that the parts of a process open as one DB, so that those of them that write take turns in Go.
+// The zero value is ready for use.
 type sqliteFile struct {
 	mu    sync.Mutex
 	db    *sqlite.DB // nil: nobody has it open
@@ -26,7 +27,8 @@ type sqliteFile struct {
 	conns int // that its users want to read with, at most
 }
 
-// open opens the file for a further user. Nothing else than somebody who acts cures an error of it, but for another process that keeps it locked.
+// open opens the file for a further user. Nothing else than somebody who acts cures an error of it, but for another
+// process that keeps it locked.
 func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +173,8 @@ func (w *sqliteWriting) Commit(ctx context.Context, events []outbox.Event, ask [
 // Close has nothing to do: nobody needs to be woken.
 func (w *sqliteWriting) Close() {}
 
-// passingSQLite tells whether an error of a file can go away while one waits; ok is false for an error that is none of it.
+// passingSQLite tells whether an error of a file can go away while one waits; ok is false for an error that is none of
+// it.
 func passingSQLite(err error) (passes, ok bool) {
 	var failure *driver.Error
 	var lasting lastingError

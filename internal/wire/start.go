@@ -12,11 +12,12 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// openLimit bounds one attempt to open something, so that a server that takes connections and says nothing is noticed too.
+// openLimit bounds one attempt to open something, so that a server that takes connections and says nothing is noticed
+// too.
 const openLimit = 15 * time.Second
 
-// await calls open until it succeeds, ctx ends, or it fails in a way that waiting does not cure: a daemon is often started before its
-// servers are. what is named in the log and in the part's readiness report.
+// await calls open until it succeeds, ctx ends, or it fails in a way that waiting does not cure: a daemon is often
+// started before its servers are. what is named in the log and in the part's readiness report.
 func await(ctx context.Context, log *slog.Logger, p *part, what string, open func(context.Context) error) error {
 	pause := 500 * time.Millisecond
 	for {

@@ -27,8 +27,8 @@ type Subscriber struct {
 	Message    func(Message) error
 }
 
-// Subscribe subscribes to channels, those with a * as patterns, until ctx ends or s.Message returns an error, which it returns as it is. A
-// connection that breaks is made again; one that cannot be made in the first place is an error.
+// Subscribe subscribes to channels, those with a * as patterns, until ctx ends or s.Message returns an error, which it
+// returns as it is. A connection that breaks is made again; one that cannot be made in the first place is an error.
 func Subscribe(ctx context.Context, redisURL string, channels []string, s Subscriber) error {
 	options, err := subscriberOptions(redisURL)
 	if err != nil {
@@ -104,7 +104,8 @@ func receive(ctx context.Context, subscription *redis.PubSub, channels []string,
 	}
 }
 
-// subscriberOptions parses the URL as the sink does. The error is a *config.Error. Of several hosts the first is taken: every node of a Cluster passes all messages on.
+// subscriberOptions parses the URL as the sink does. The error is a *config.Error. Of several hosts the first is taken:
+// every node of a Cluster passes all messages on.
 func subscriberOptions(redisURL string) (*redis.Options, error) {
 	at := strings.LastIndexByte(redisURL, '@') + 1
 	if comma := strings.IndexByte(redisURL[at:], ','); comma >= 0 {

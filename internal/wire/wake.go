@@ -30,7 +30,8 @@ func (w *waker) wake(others Notifier) {
 	}
 }
 
-// wakingRuns is a store that wakes the relays after each commit that has something for them. Else an event would wait for a relay's next poll.
+// wakingRuns is a store that wakes the relays after each commit that has something for them. Else an event would wait
+// for a relay's next poll.
 type wakingRuns struct {
 	crawl.Store
 	wake func()

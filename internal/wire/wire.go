@@ -1,7 +1,8 @@
-// Package wire builds what the commands run, from their settings. It is the only package that sees stores and sinks together.
+// Package wire builds what the commands run, from their settings. It is the only package that sees stores and sinks
+// together.
 //
-// Guaranteed: a relay that has to wait for its database or its Redis says so and shows as not ready; one that is told to stop finishes the
-// batch in flight, gives up its lanes and only then closes what it opened.
+// Guaranteed: a relay that has to wait for its database or its Redis says so and shows as not ready; one that is told
+// to stop finishes the batch in flight, gives up its lanes and only then closes what it opened.
 //
 // Not guaranteed: that settings make sense. Package config has checked them before.
 package wire
@@ -17,8 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// passing tells whether a failure to open something can go away while one waits: a server that is down, starting or out of connections, and
-// not a wrong password, an untrusted certificate or a missing column, which need somebody to act.
+// passing tells whether a failure to open something can go away while one waits: a server that is down, starting or out
+// of connections, and not a wrong password, an untrusted certificate or a missing column, which need somebody to act.
 func passing(err error) bool {
 	var settings *config.Error
 	var schema *tables.SchemaError

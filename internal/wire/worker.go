@@ -25,8 +25,8 @@ type worker struct {
 
 // run crawls until ctx ends, then gives its runs up, so that another worker goes on with them at once.
 func (w *worker) run(ctx context.Context) error {
-	// For each run one connection that commits steps and one that renews the lease; one to claim runs, one to wake relays. They are not the gateway's:
-	// readers of long histories must not cost a lease.
+	// For each run one connection that commits steps and one that renews the lease; one to claim runs, one to wake
+	// relays. They are not the gateway's: readers of long histories must not cost a lease.
 	db, err := w.open(ctx, w.part, use{name: "outbox worker", conns: 2*w.cfg.Serve.Concurrency + 2})
 	if err != nil {
 		return unlessStopped(ctx, err)

@@ -1,4 +1,5 @@
-// Package memory publishes events to subscribers in the same process: the destination is a channel's name, and no broker runs.
+// Package memory publishes events to subscribers in the same process: the destination is a channel's name, and no
+// broker runs.
 //
 // # What is guaranteed
 //
@@ -16,8 +17,9 @@
 //
 // # What it costs
 //
-// About 1 µs for an event with 700 bytes of payload and one listener, half of it for building the message, and 56 bytes for as long as it is remembered: at
-// 1000 events/s and the default window up to 14 MB, at any rate no more than 28 MB. That memory is given back by the first publish after the windows have passed.
+// About 1 µs for an event with 700 bytes of payload and one listener, half of it for building the message, and 56 bytes
+// for as long as it is remembered: at 1000 events/s and the default window up to 14 MB, at any rate no more than 28 MB.
+// That memory is given back by the first publish after the windows have passed.
 package memory
 
 import (
@@ -35,11 +37,11 @@ import (
 
 // Config configures a Hub. Zero means the default in parentheses.
 type Config struct {
-	// Window is how long a copy of a delivery is refused at least; twice that at most (2 min). Negative remembers nothing. It must outlast whatever can lie
-	// between two attempts: the relay's PublishTimeout, LeaseTTL.
+	// Window is how long a copy of a delivery is refused at least; twice that at most (2 min). Negative remembers
+	// nothing. It must outlast whatever can lie between two attempts: the relay's PublishTimeout, LeaseTTL.
 	Window time.Duration
-	// MaxPerWindow ends a window early when so many deliveries were published in it (250,000): at 20,000 a second a copy is then refused for at least 12 s. Up
-	// to twice as many are remembered. Negative is no limit.
+	// MaxPerWindow ends a window early when so many deliveries were published in it (250,000): at 20,000 a second a
+	// copy is then refused for at least 12 s. Up to twice as many are remembered. Negative is no limit.
 	MaxPerWindow int
 	// Envelope builds the message (outbox.CloudEvent).
 	Envelope outbox.Envelope
@@ -58,12 +60,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Hub is an outbox.Sink and the stream.Live that hears it. It runs nothing of its own: listeners are called by Publish. It is safe for concurrent use.
+// Hub is an outbox.Sink and the stream.Live that hears it. It runs nothing of its own: listeners are called by Publish.
+// It is safe for concurrent use.
 type Hub struct {
 	envelope outbox.Envelope
 
-	// telling is held for one delivery: from asking whether it is a copy until its listeners have been called. It is not mu: a listener may hold a lock of its
-	// own that its owner also holds while subscribing.
+	// telling is held for one delivery: from asking whether it is a copy until its listeners have been called. It is
+	// not mu: a listener may hold a lock of its own that its owner also holds while subscribing.
 	telling sync.Mutex
 	seen    *seen // nil: remember nothing
 
@@ -90,8 +93,9 @@ func New(cfg Config) *Hub {
 	return h
 }
 
-// Publish implements outbox.Sink. It fails only as a whole: once ctx has ended or the Hub is closed, what has not gone out is answered with an error of class
-// outbox.ClassUnavailable. A panic of the envelope or of a listener is passed on, for the relay to find out whose event it was; that event is not remembered.
+// Publish implements outbox.Sink. It fails only as a whole: once ctx has ended or the Hub is closed, what has not gone
+// out is answered with an error of class outbox.ClassUnavailable. A panic of the envelope or of a listener is passed
+// on, for the relay to find out whose event it was; that event is not remembered.
 func (h *Hub) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	results := make([]outbox.Result, len(batch))
 	var message []byte
@@ -111,7 +115,8 @@ func (h *Hub) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Res
 
 var errClosed = errors.New("the hub is closed")
 
-// deliver takes telling for a single delivery and not for the batch, so that stop, and other relays, wait for microseconds.
+// deliver takes telling for a single delivery and not for the batch, so that stop, and other relays, wait for
+// microseconds.
 func (h *Hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
 	var m mark
 	if h.seen != nil {
@@ -146,9 +151,10 @@ func (h *Hub) members(channel string) (members []*member, closed bool) {
 
 // Subscribe implements stream.Live. It is acknowledged at once, without looking at ctx, unless the Hub is closed.
 //
-// Listeners of one channel are handed the same bytes, to keep but not to change. A listener may be called before Subscribe has returned. It may subscribe, but
-// neither publish nor stop a subscription while it is being called: it would wait for itself. While it is called, no Publish of the Hub gets on.
-// stop may be called several times, but not with a lock held that the listener needs.
+// Listeners of one channel are handed the same bytes, to keep but not to change. A listener may be called before
+// Subscribe has returned. It may subscribe, but neither publish nor stop a subscription while it is being called: it
+// would wait for itself. While it is called, no Publish of the Hub gets on. stop may be called several times, but not
+// with a lock held that the listener needs.
 func (h *Hub) Subscribe(_ context.Context, channel string, l stream.Listener) (acknowledged bool, stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,8 +197,9 @@ func (h *Hub) Ping(context.Context) error {
 	return nil
 }
 
-// Close tells every listener, by Lost, that nothing more will come. It returns after their last calls, and always nil. Who shares a Hub closes it once all its
-// relays have ended: a Publish afterwards, or during Close, is answered as unavailable.
+// Close tells every listener, by Lost, that nothing more will come. It returns after their last calls, and always nil.
+// Who shares a Hub closes it once all its relays have ended: a Publish afterwards, or during Close, is answered as
+// unavailable.
 func (h *Hub) Close() error {
 	h.telling.Lock() // before mu, or a stop that comes in between would return before its listener's Lost
 	defer h.telling.Unlock()

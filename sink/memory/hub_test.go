@@ -145,8 +145,8 @@ func TestMessageIsKept(t *testing.T) {
 	}
 }
 
-// A panic, of the envelope or of a listener, reaches the relay, which knows what to do. What went out before it is known as a copy, the event itself and what
-// is behind it are not, and the hub serves on.
+// A panic, of the envelope or of a listener, reaches the relay, which knows what to do. What went out before it is
+// known as a copy, the event itself and what is behind it are not, and the hub serves on.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for _, culprit := range []string{"envelope", "listener"} {

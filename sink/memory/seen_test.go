@@ -8,7 +8,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// A copy is refused for one to two windows, wherever in its window the event was published, and whether others follow or not.
+// A copy is refused for one to two windows, wherever in its window the event was published, and whether others follow
+// or not.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	const window = time.Minute

@@ -20,8 +20,8 @@ import (
 type ListenerConfig struct {
 	// PingEvery is how long nothing may arrive before the server is asked whether it is there (1 s).
 	PingEvery time.Duration
-	// DeadAfter is how long nothing may arrive, not even an answer to that, before the connection counts as broken (3 s); up to one PingEvery longer. It
-	// bounds connecting too. At least three times PingEvery.
+	// DeadAfter is how long nothing may arrive, not even an answer to that, before the connection counts as broken (3
+	// s); up to one PingEvery longer. It bounds connecting too. At least three times PingEvery.
 	DeadAfter time.Duration
 	// TLS replaces the system's certificate authorities or adds a client certificate, for a rediss:// URL.
 	TLS    *tls.Config
@@ -49,19 +49,20 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 	return c, errors.Join(problems...)
 }
 
-// Listener is a stream.Live: it hears what is published on Redis channels. All channels share one connection, and each is subscribed once, however many
-// listen to it. It is safe for concurrent use.
+// Listener is a stream.Live: it hears what is published on Redis channels. All channels share one connection, and each
+// is subscribed once, however many listen to it. It is safe for concurrent use.
 //
-// A listener of a channel is told of every message that Redis sends after it has acknowledged, in Redis's order. Redis Pub/Sub keeps nothing: what is
-// published while the connection is broken does not arrive, and neither does what a Redis that fails over has not passed on. The first is told, by
-// Lost and Resumed; for the second, somebody must look in the log.
+// A listener of a channel is told of every message that Redis sends after it has acknowledged, in Redis's order. Redis
+// Pub/Sub keeps nothing: what is published while the connection is broken does not arrive, and neither does what a
+// Redis that fails over has not passed on. The first is told, by Lost and Resumed; for the second, somebody must look
+// in the log.
 //
 // It needs Redis 6.2 or later (tested with 7.0), and a user with at least
 //
 //	&the-channels +subscribe +unsubscribe +ping
 //
-// A channel that the user may not hear is asked for again every 5 s; the others are not concerned. Of a Cluster any node will do, since each passes all
-// messages on: the hosts of the URL are tried in turn.
+// A channel that the user may not hear is asked for again every 5 s; the others are not concerned. Of a Cluster any
+// node will do, since each passes all messages on: the hosts of the URL are tried in turn.
 type Listener struct {
 	options  *redis.Options
 	hosts    []string
@@ -70,8 +71,8 @@ type Listener struct {
 
 	received, messages, reconnects atomic.Uint64
 
-	// telling is held while listeners are called, so that stop can wait for the last call. It is not mu: a listener may hold a lock of its own that
-	// its owner also holds while subscribing.
+	// telling is held while listeners are called, so that stop can wait for the last call. It is not mu: a listener may
+	// hold a lock of its own that its owner also holds while subscribing.
 	telling sync.Mutex
 
 	mu       sync.Mutex
@@ -95,8 +96,8 @@ const (
 	linkDown
 )
 
-// OpenListener returns a Listener on the Redis that url names, in the forms that Open takes; a database number is ignored, as Pub/Sub has none. It does
-// not connect: that is Run's. All problems of url and cfg are reported at once.
+// OpenListener returns a Listener on the Redis that url names, in the forms that Open takes; a database number is
+// ignored, as Pub/Sub has none. It does not connect: that is Run's. All problems of url and cfg are reported at once.
 func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
 	cfg, err := cfg.withDefaults()
 	options, hosts, urlErr := parseURL(url)
@@ -121,9 +122,10 @@ func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
 	}, nil
 }
 
-// Subscribe implements stream.Live. Before Run it waits for ctx; while Redis is known to be down, or to refuse the channel, it waits for nothing.
-// Listeners of one channel are handed the same bytes, to keep but not to change. A listener may be called before Subscribe has returned. stop may be
-// called several times, but neither by the listener while it is being called, nor with a lock held that the listener needs: it would wait for itself.
+// Subscribe implements stream.Live. Before Run it waits for ctx; while Redis is known to be down, or to refuse the
+// channel, it waits for nothing. Listeners of one channel are handed the same bytes, to keep but not to change. A
+// listener may be called before Subscribe has returned. stop may be called several times, but neither by the listener
+// while it is being called, nor with a lock held that the listener needs: it would wait for itself.
 func (l *Listener) Subscribe(ctx context.Context, name string, listener stream.Listener) (acknowledged bool, stop func()) {
 	m := &member{listener: listener}
 	decided := l.join(name, m)

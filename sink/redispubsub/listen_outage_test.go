@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// The server dies and comes back. Who listened is told, who comes meanwhile does not wait, and all hear again without doing anything.
+// The server dies and comes back. Who listened is told, who comes meanwhile does not wait, and all hear again without
+// doing anything.
 func TestListenerRestart(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -76,7 +77,8 @@ func TestListenerIsDisconnected(t *testing.T) {
 	e.wants(t, append(want, "m")...)
 }
 
-// The server is there but says nothing: the connection is half open, as far as anybody can tell. A quiet one that answers is none.
+// The server is there but says nothing: the connection is half open, as far as anybody can tell. A quiet one that
+// answers is none.
 func TestListenerHalfOpen(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)

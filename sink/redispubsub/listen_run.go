@@ -26,8 +26,9 @@ var (
 	errOver    = errors.New("the connection is over")
 )
 
-// Run connects, and connects again whenever the connection breaks, after 50 ms at first and 1 s at most. It returns nil when ctx ends and every listener
-// has been told. An outage is logged when it begins and when it ends. Run may be called once.
+// Run connects, and connects again whenever the connection breaks, after 50 ms at first and 1 s at most. It returns nil
+// when ctx ends and every listener has been told. An outage is logged when it begins and when it ends. Run may be
+// called once.
 func (l *Listener) Run(ctx context.Context) error {
 	var away time.Time // since when; zero: it is not
 	failures, connected := 0, false
@@ -66,7 +67,8 @@ func (l *Listener) Run(ctx context.Context) error {
 	}
 }
 
-// connection is one connection from its beginning to its end, which is the error. It calls established once the server has answered.
+// connection is one connection from its beginning to its end, which is the error. It calls established once the server
+// has answered.
 func (l *Listener) connection(ctx context.Context, host string, established func()) error {
 	ctx, hangUp := context.WithCancelCause(ctx) // the first to fail says why
 	defer hangUp(nil)
@@ -75,8 +77,8 @@ func (l *Listener) connection(ctx context.Context, host string, established func
 	pubsub := client.Subscribe(ctx) // sends nothing yet
 	defer func() { _ = pubsub.Close() }()
 
-	// The first PING connects and authenticates. Its answer is waited for, because a server may take a connection and answer nothing but errors
-	// (NOAUTH, LOADING, MASTERDOWN).
+	// The first PING connects and authenticates. Its answer is waited for, because a server may take a connection and
+	// answer nothing but errors (NOAUTH, LOADING, MASTERDOWN).
 	dialling, cancel := context.WithTimeout(ctx, l.cfg.DeadAfter)
 	err := pubsub.Ping(dialling)
 	cancel()
@@ -95,9 +97,9 @@ func (l *Listener) connection(ctx context.Context, host string, established func
 	return context.Cause(ctx)
 }
 
-// client returns a client that dials once, and whose connection ctx closes. A go-redis subscription whose connection breaks makes another and subscribes
-// again before it says a word, for as long as a dead server takes to dial; here the break is to be known first. And while it reads it does not
-// look at its context.
+// client returns a client that dials once, and whose connection ctx closes. A go-redis subscription whose connection
+// breaks makes another and subscribes again before it says a word, for as long as a dead server takes to dial; here the
+// break is to be known first. And while it reads it does not look at its context.
 func (l *Listener) client(ctx context.Context, host string) *redis.Client {
 	options := *l.options
 	options.Addr = host
@@ -119,7 +121,8 @@ func (l *Listener) client(ctx context.Context, host string) *redis.Client {
 	return redis.NewClient(&options)
 }
 
-// read hands on what arrives until the connection ends. Nothing is waited for here: Redis disconnects a subscriber that lets 32 MB pile up.
+// read hands on what arrives until the connection ends. Nothing is waited for here: Redis disconnects a subscriber that
+// lets 32 MB pile up.
 func (l *Listener) read(ctx context.Context, pubsub *redis.PubSub) error {
 	for {
 		reply, err := pubsub.Receive(ctx) // without a deadline: write watches
@@ -145,8 +148,9 @@ func (l *Listener) read(ctx context.Context, pubsub *redis.PubSub) error {
 
 // write asks for what has changed, all that has at once, and whether the server is there when it is quiet.
 //
-// Silence is counted in turns of this loop and not read from a clock: a process that was not running for a while (suspended, or starved on a busy
-// machine: measured, 3 s) finds its read deadline passed and the answer unread, and would drop a connection that is well. Turns it missed do not count.
+// Silence is counted in turns of this loop and not read from a clock: a process that was not running for a while
+// (suspended, or starved on a busy machine: measured, 3 s) finds its read deadline passed and the answer unread, and
+// would drop a connection that is well. Turns it missed do not count.
 func (l *Listener) write(ctx context.Context, pubsub *redis.PubSub) error {
 	turn := time.NewTicker(l.cfg.PingEvery)
 	defer turn.Stop()

@@ -234,7 +234,8 @@ func TestListenerComingAndGoing(t *testing.T) {
 	})
 }
 
-// Nobody is told that a channel is heard before the server has said so, not even one who comes when another already waits.
+// Nobody is told that a channel is heard before the server has said so, not even one who comes when another already
+// waits.
 func TestListenerWaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -260,7 +261,8 @@ func TestListenerWaitsForTheServer(t *testing.T) {
 	patient.wants(t)
 }
 
-// Somebody comes, goes and comes again before the server has answered anything: of the three answers only the last counts.
+// Somebody comes, goes and comes again before the server has answered anything: of the three answers only the last
+// counts.
 func TestListenerLastAnswerCounts(t *testing.T) {
 	t.Parallel()
 	l, err := OpenListener("redis://h", ListenerConfig{})
@@ -346,7 +348,8 @@ func (s *strict) Message([]byte) {
 func (s *strict) Lost()    { s.t.Error("lost") }
 func (s *strict) Resumed() { s.t.Error("resumed") }
 
-// The rights that the doc comment names are enough; a channel without them is refused alone, and heard once they are given.
+// The rights that the doc comment names are enough; a channel without them is refused alone, and heard once they are
+// given.
 func TestListenerRefused(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)

@@ -45,8 +45,8 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	return s, nil
 }
 
-// errURL is all that is said of a URL that cannot be parsed: the errors of net/url and go-redis quote it, and a password with
-// an unescaped slash turns up in them as port, database or option.
+// errURL is all that is said of a URL that cannot be parsed: the errors of net/url and go-redis quote it, and a
+// password with an unescaped slash turns up in them as port, database or option.
 var errURL = errors.New("the Redis URL is not of the form redis://user:password@host:6379/0 (or rediss://, unix://); " +
 	"in user and password write / ? # % @ percent-encoded. It is not shown here because it may hold a password")
 
@@ -83,13 +83,15 @@ func parseURL(url string) (*redis.Options, []string, error) {
 
 // tune sets what go-redis's defaults are wrong about here.
 func tune(o *redis.Options) {
-	// By default a lost reply makes go-redis send the command again: with the window off that is a second message (measured).
+	// By default a lost reply makes go-redis send the command again: with the window off that is a second message
+	// (measured).
 	o.MaxRetries = -1
 	o.DialerRetries = 1 // trying again is the relay's business, which backs off and tells
 	o.DialTimeout = cmp.Or(o.DialTimeout, 3*time.Second)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 5*time.Second)
 	o.ContextTimeoutEnabled = true
-	// Every batch is a pipeline. A second pool for them would dial an unreachable server twice; its one merit is the buffer.
+	// Every batch is a pipeline. A second pool for them would dial an unreachable server twice; its one merit is the
+	// buffer.
 	o.PipelinePoolSize = -1
 	o.WriteBufferSize = 128 << 10
 	// It would be announced on every connection, for hand-overs that only Redis's own cloud does.
@@ -123,9 +125,9 @@ func connect(ctx context.Context, o *redis.Options, hosts []string) (redis.Unive
 func clusterOptions(o *redis.Options, hosts []string) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: hosts, ClientName: o.ClientName, Protocol: o.Protocol, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
-		// No redirect is followed, and no lost reply retried, within a call. After MOVED the next attempt knows the way. ASK
-		// means that the slot is being migrated: publishing at its new home already would miss what the old one remembers, and
-		// leave a set in the way of the one that is to come.
+		// No redirect is followed, and no lost reply retried, within a call. After MOVED the next attempt knows the
+		// way. ASK means that the slot is being migrated: publishing at its new home already would miss what the old
+		// one remembers, and leave a set in the way of the one that is to come.
 		MaxRedirects: -1, MaxRetries: -1, DialerRetries: o.DialerRetries,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
 		PoolFIFO: o.PoolFIFO, PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, MinIdleConns: o.MinIdleConns, MaxIdleConns: o.MaxIdleConns,
@@ -138,8 +140,8 @@ func clusterOptions(o *redis.Options, hosts []string) *redis.ClusterOptions {
 // secret is a password that must not get into an error.
 type secret string
 
-// hide replaces an error that quotes the password: proxies and old servers repeat the arguments of a command they do not
-// know, and AUTH has the password among them.
+// hide replaces an error that quotes the password: proxies and old servers repeat the arguments of a command they do
+// not know, and AUTH has the password among them.
 func (s secret) hide(err error) error {
 	if s != "" && strings.Contains(err.Error(), string(s)) {
 		return errors.New("the server's answer contains the password and is not shown")

@@ -97,7 +97,8 @@ func TestPasswordStaysOutOfErrors(t *testing.T) {
 	}
 }
 
-// startParrot runs a server that answers every command with an error that repeats it, as proxies do with what they do not know.
+// startParrot runs a server that answers every command with an error that repeats it, as proxies do with what they do
+// not know.
 func startParrot(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

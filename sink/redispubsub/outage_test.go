@@ -40,9 +40,9 @@ func TestTimeout(t *testing.T) {
 	sub.want("c", ids(batch...)...)
 }
 
-// The reply is lost with its connection, and the server lives. So the batch is sent again, in parts: with a window all of it is
-// a copy, with the window off there are two of each. go-redis's default is to send the command again by itself, three times. The sink must not
-// let it, whatever client it is given.
+// The reply is lost with its connection, and the server lives. So the batch is sent again, in parts: with a window all
+// of it is a copy, with the window off there are two of each. go-redis's default is to send the command again by
+// itself, three times. The sink must not let it, whatever client it is given.
 func TestLostReply(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -161,13 +161,13 @@ func wantCopies(t *testing.T, sink *Sink, batch []outbox.Delivery) {
 	}
 }
 
-// proxy is a TCP proxy that, when cut is set, passes on the next request and closes the connection instead of passing on
-// the reply, once.
+// proxy is a TCP proxy that, when cut is set, passes on the next request and closes the connection instead of passing
+// on the reply, once.
 type proxy struct {
 	net.Listener
 	cut atomic.Bool
-	// inspect is asked about each piece of a connection's requests, of which so many bytes have come since the last reply; false closes the
-	// connection. nil lets all through.
+	// inspect is asked about each piece of a connection's requests, of which so many bytes have come since the last
+	// reply; false closes the connection. nil lets all through.
 	inspect func(total int, piece []byte) bool
 }
 

@@ -11,17 +11,18 @@ import (
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// Bounds of one round. A script keeps Redis from everything else: 1000 deliveries of 500 bytes are some 4 ms, 4 MiB of large
-// ones about the same.
+// Bounds of one round. A script keeps Redis from everything else: 1000 deliveries of 500 bytes are some 4 ms, 4 MiB of
+// large ones about the same.
 const (
 	maxDeliveries = 1000
 	maxBytes      = 4 << 20 // a single larger delivery goes alone; less while the server does not take as much, see limits
 )
 
-// Publish implements outbox.Sink. A call that fails although the server takes others is sent again in parts, down to the one
-// delivery that fails alone: that is the delivery's own, retryable error, and so is a channel that the user may not publish
-// to. Where the server takes nothing (no answer, no writes, no rights) the error is of class outbox.ClassUnavailable. Either may leave
-// deliveries published: they are answered as duplicates when they come again within the window.
+// Publish implements outbox.Sink. A call that fails although the server takes others is sent again in parts, down to
+// the one delivery that fails alone: that is the delivery's own, retryable error, and so is a channel that the user may
+// not publish to. Where the server takes nothing (no answer, no writes, no rights) the error is of class
+// outbox.ClassUnavailable. Either may leave deliveries published: they are answered as duplicates when they come again
+// within the window.
 //
 // Deliveries larger than a call may be go last, so that the others need not wait for them.
 //
@@ -104,8 +105,8 @@ func (p *publication) round(ctx context.Context, r *round) {
 	}
 }
 
-// failure is a call that failed as a whole. Whatever it was (no reply in time, a closed connection, OOM, a reply that nobody
-// understands), what it has published is unknown.
+// failure is a call that failed as a whole. Whatever it was (no reply in time, a closed connection, OOM, a reply that
+// nobody understands), what it has published is unknown.
 type failure struct {
 	lanes, deliveries []int
 	size              int

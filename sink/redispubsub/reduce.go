@@ -23,8 +23,8 @@ const (
 
 	witnessTimeout = time.Second
 	freeAfter      = 50 * time.Millisecond
-	// A witness is as large as the call that it stands for, up to this: a connection that breaks after so many bytes breaks under
-	// both. No server refuses calls of this size (the least that Redis can be limited to is 1 MiB).
+	// A witness is as large as the call that it stands for, up to this: a connection that breaks after so many bytes
+	// breaks under both. No server refuses calls of this size (the least that Redis can be limited to is 1 MiB).
 	maxPadding = 16 << 10
 
 	minLimit  = 16 << 10    // calls are not made smaller for the server's sake
@@ -33,8 +33,8 @@ const (
 
 var padding = make(piece, maxPadding)
 
-// witness tells of each failed call whether the server takes nothing where that call went. It is the same script with the
-// same keys and no deliveries, so it asks the same node of a Cluster whether it takes writes to the same slot.
+// witness tells of each failed call whether the server takes nothing where that call went. It is the same script with
+// the same keys and no deliveries, so it asks the same node of a Cluster whether it takes writes to the same slot.
 func (p *publication) witness(ctx context.Context, failures []failure) (dead []bool) {
 	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
 	defer cancel()
@@ -58,8 +58,8 @@ func (p *publication) witness(ctx context.Context, failures []failure) (dead []b
 	return dead
 }
 
-// reduce sends the deliveries of a call that failed although the server lives again, in two calls, or answers the one delivery that
-// it had.
+// reduce sends the deliveries of a call that failed although the server lives again, in two calls, or answers the one
+// delivery that it had.
 func (p *publication) reduce(ctx context.Context, f failure) {
 	half := len(f.deliveries) / 2
 	if half == 0 {
@@ -133,8 +133,8 @@ type struckDelivery struct {
 	hash uint64
 }
 
-// callBytes is how large a call may be. It grows again: who has set the server's limit may have raised it, or it was something
-// else than a limit.
+// callBytes is how large a call may be. It grows again: who has set the server's limit may have raised it, or it was
+// something else than a limit.
 func (l *limits) callBytes() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,8 +159,8 @@ func (l *limits) restore(bytes int) {
 	l.bytes = bytes
 }
 
-// strike counts one against d and returns how many it has. They are never taken back: a delivery that gets through does not come again, and one
-// that was blamed is blamed at once when it fails at its next attempt.
+// strike counts one against d and returns how many it has. They are never taken back: a delivery that gets through does
+// not come again, and one that was blamed is blamed at once when it fails at its next attempt.
 func (l *limits) strike(d *outbox.Delivery) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

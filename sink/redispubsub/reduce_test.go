@@ -51,7 +51,8 @@ func TestLargeEvent(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			got := sink.Publish(ctx, batch)
-			// On a slow machine a server that is well may answer the sink's question too late. A relay then tries again, all in order.
+			// On a slow machine a server that is well may answer the sink's question too late. A relay then tries
+			// again, all in order.
 			for ctx.Err() == nil && slices.ContainsFunc(got, isUnavailable) {
 				got = sink.Publish(ctx, batch)
 			}
@@ -261,7 +262,8 @@ func TestWindowsDiffer(t *testing.T) {
 	}
 }
 
-// Over the ends of periods a copy is refused for as long as the shorter of two windows, with one client's period or the other's.
+// Over the ends of periods a copy is refused for as long as the shorter of two windows, with one client's period or the
+// other's.
 func TestWindowsDifferOverTime(t *testing.T) {
 	t.Parallel()
 	const window = 600 * time.Millisecond

@@ -15,7 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// A copy is refused for a window and at most a period by Redis's clock, whichever sink sends it, and then nothing of it is left.
+// A copy is refused for a window and at most a period by Redis's clock, whichever sink sends it, and then nothing of it
+// is left.
 func TestWindowExpires(t *testing.T) {
 	t.Parallel()
 	const window = 500 * time.Millisecond
@@ -95,8 +96,8 @@ func TestCopyHash(t *testing.T) {
 	}
 }
 
-// A server or a user that cannot take the whole script leaves nothing behind: not published, and not remembered as published
-// either, or the next attempt would be refused as a copy and the event be lost.
+// A server or a user that cannot take the whole script leaves nothing behind: not published, and not remembered as
+// published either, or the next attempt would be refused as a copy and the event be lost.
 func TestNothingHappensOnARefusingServer(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -196,7 +197,8 @@ func TestRefusedIsForgotten(t *testing.T) {
 	sub.want("later", ids(batch...)...)
 }
 
-// This is why there is a script and not a bare PUBLISH: a replica takes one, tells nobody but its own subscribers, and says 0.
+// This is why there is a script and not a bare PUBLISH: a replica takes one, tells nobody but its own subscribers, and
+// says 0.
 func TestReplica(t *testing.T) {
 	primary, replica := testenv.RedisServer(t), testenv.RedisServer(t)
 	sink, admin := open(t, replica, Config{Envelope: idEnvelope})

@@ -23,8 +23,8 @@ const (
 	heldBack    = 1
 )
 
-// answer reads the script's reply, see publish.lua, about the given deliveries of batch. An error means that the reply makes
-// no sense, and that results are not to be relied on.
+// answer reads the script's reply, see publish.lua, about the given deliveries of batch. An error means that the reply
+// makes no sense, and that results are not to be relied on.
 func answer(reply any, deliveries []int, batch []outbox.Delivery, results []outbox.Result) error {
 	list, ok := reply.([]any)
 	if !ok || len(list)%2 != 1 || list[0] != int64(len(deliveries)) {
@@ -59,8 +59,8 @@ func answer(reply any, deliveries []int, batch []outbox.Delivery, results []outb
 
 var errUnknownReply = errors.New("the reply is not what the script answers")
 
-// refusal classes the error of one PUBLISH. Every Redis (6.2, 7.0, 7.2) says "channel" when it is this channel the user may not
-// use. Anything else (no right to PUBLISH at all, a stale replica) is not the event's fault.
+// refusal classes the error of one PUBLISH. Every Redis (6.2, 7.0, 7.2) says "channel" when it is this channel the user
+// may not use. Anything else (no right to PUBLISH at all, a stale replica) is not the event's fault.
 func refusal(channel, text string) error {
 	err := fmt.Errorf("publish to channel %q: %s", channel, text)
 	if strings.Contains(text, "channel") {

@@ -35,8 +35,8 @@ type call struct {
 	reply      *redis.Cmd
 }
 
-// What is kept for later rounds: as many as relays in one process are likely to publish at the same moment, none that an
-// unusually large message has blown up.
+// What is kept for later rounds: as many as relays in one process are likely to publish at the same moment, none that
+// an unusually large message has blown up.
 const (
 	keptRounds = 4
 	keptBytes  = 2 * maxBytes
@@ -67,8 +67,9 @@ type piece []byte
 // MarshalBinary is how go-redis asks for the bytes.
 func (p *piece) MarshalBinary() ([]byte, error) { return *p, nil }
 
-// load fills r with deliveries of todo, up to the bounds of a round, and returns how many of todo are done with: answered
-// because nothing can be published of their slot or key, put off until it is the turn of the large ones, or in r.
+// load fills r with deliveries of todo, up to the bounds of a round, and returns how many of todo are done with:
+// answered because nothing can be published of their slot or key, put off until it is the turn of the large ones, or in
+// r.
 func (r *round) load(p *publication, todo []int) int {
 	r.reset()
 	count, limit := 0, p.limits.callBytes()
@@ -138,8 +139,8 @@ func (c *call) place(lane int) {
 	}
 }
 
-// add appends a delivery, in the format that publish.lua describes. Pieces taken from buf stay valid when it grows, because
-// nothing is written to them afterwards.
+// add appends a delivery, in the format that publish.lua describes. Pieces taken from buf stay valid when it grows,
+// because nothing is written to them afterwards.
 func (c *call) add(buf []byte, i, lane int, d *outbox.Delivery, envelope outbox.Envelope) []byte {
 	c.place(lane)
 	keyed, key := byte(0), uint64(0)
@@ -200,8 +201,9 @@ func (s *Sink) roundTrip(ctx context.Context, r *round) {
 		}
 	}
 	s.run(ctx, client, r.used, "evalsha", script.Hash())
-	// Redis forgets scripts (restart, SCRIPT FLUSH, fail-over). It has run nothing then, so sending again is safe; EVAL brings
-	// the source, and loads it, in the same trip and to the right node of a Cluster, where SCRIPT LOAD would take one more.
+	// Redis forgets scripts (restart, SCRIPT FLUSH, fail-over). It has run nothing then, so sending again is safe; EVAL
+	// brings the source, and loads it, in the same trip and to the right node of a Cluster, where SCRIPT LOAD would
+	// take one more.
 	var again []*call
 	for _, c := range r.used {
 		if redis.HasErrorPrefix(c.reply.Err(), "NOSCRIPT") {
@@ -213,9 +215,9 @@ func (s *Sink) roundTrip(ctx context.Context, r *round) {
 	}
 }
 
-// apart returns a client for one large call to where the lane is. Redis keeps a buffer of the call's size for the connection's next
-// one, for two seconds (measured: with 25 MB at maxmemory 24mb it takes no writes meanwhile), unless the connection is
-// closed. It is nil where the client is of somebody else's making.
+// apart returns a client for one large call to where the lane is. Redis keeps a buffer of the call's size for the
+// connection's next one, for two seconds (measured: with 25 MB at maxmemory 24mb it takes no writes meanwhile), unless
+// the connection is closed. It is nil where the client is of somebody else's making.
 func (s *Sink) apart(ctx context.Context, lane int) (*redis.Client, error) {
 	var options redis.Options
 	switch client := s.client.(type) {

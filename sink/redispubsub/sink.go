@@ -27,11 +27,11 @@
 //
 // # What it costs
 //
-// About 4.7 µs of Redis's one core for an event with 500 bytes of payload (a message of 830; PUBLISH alone is 0.9, and Lua's
-// hashing of every message another 1.1), and 80 bytes of its memory for a window and at most a period: at 1000 events/s and the default
-// window up to 20 MB. A window of an hour costs 1.1 times the time, and the memory of up to 92 minutes. One script call handles at
-// most 1000 deliveries and keeps Redis busy for some 5 ms. At 50,000 events/s the sets grow to 100,000 members, and freeing
-// one takes 14 ms: set lazyfree-lazy-expire there.
+// About 4.7 µs of Redis's one core for an event with 500 bytes of payload (a message of 830; PUBLISH alone is 0.9, and
+// Lua's hashing of every message another 1.1), and 80 bytes of its memory for a window and at most a period: at 1000
+// events/s and the default window up to 20 MB. A window of an hour costs 1.1 times the time, and the memory of up to 92
+// minutes. One script call handles at most 1000 deliveries and keeps Redis busy for some 5 ms. At 50,000 events/s the
+// sets grow to 100,000 members, and freeing one takes 14 ms: set lazyfree-lazy-expire there.
 //
 // # What it needs
 //
@@ -62,8 +62,8 @@ type Config struct {
 	// Window is how long a copy of a delivery is refused at least (2 min). Negative remembers nothing. It must outlast
 	// whatever can lie between two attempts: the relay's PublishTimeout, DatabaseTimeout, LeaseTTL, a restart.
 	Window time.Duration
-	// Prefix is what the names of the keys begin with ("outbox:seen:"). Relays with different ones know nothing of each other. No
-	// braces: the hash tag follows.
+	// Prefix is what the names of the keys begin with ("outbox:seen:"). Relays with different ones know nothing of each
+	// other. No braces: the hash tag follows.
 	Prefix string
 	// Envelope builds the message (outbox.CloudEvent).
 	Envelope outbox.Envelope
@@ -132,8 +132,8 @@ func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
 	return newSink(client, cfg), nil
 }
 
-// shortestPeriod is the first of the periods of publish.lua, for all relays of a Redis: one with another would not find what
-// the others remember.
+// shortestPeriod is the first of the periods of publish.lua, for all relays of a Redis: one with another would not find
+// what the others remember.
 const shortestPeriod = 2 * time.Minute
 
 func newSink(client redis.UniversalClient, cfg Config) *Sink {

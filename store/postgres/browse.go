@@ -17,7 +17,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. It is safe for concurrent use.
+// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. It is safe
+// for concurrent use.
 type Browser struct {
 	pool       *pgxpool.Pool
 	layout     tables.Layout
@@ -28,8 +29,9 @@ type Browser struct {
 
 var _ tables.Browser = (*Browser)(nil)
 
-// OpenBrowser returns a browser of a table after checking that the table fits the layout. pool should not be from Connect, whose sessions
-// are made for relays. A table that is missing or older than the layout needs is an *tables.SchemaError.
+// OpenBrowser returns a browser of a table after checking that the table fits the layout. pool should not be from
+// Connect, whose sessions are made for relays. A table that is missing or older than the layout needs is an
+// *tables.SchemaError.
 func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Browser, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
@@ -111,8 +113,8 @@ func (b *Browser) Statuses() []string {
 
 // List returns a page of rows, newest first, and where the next page starts, or "" after the last.
 //
-// Newest means the highest position where an index gives that order, else the highest Layout.TimeID or event id: for a UUIDv7 that
-// is the time at which it was made, for another UUID it is an order, but not of time.
+// Newest means the highest position where an index gives that order, else the highest Layout.TimeID or event id: for a
+// UUIDv7 that is the time at which it was made, for another UUID it is an order, but not of time.
 func (b *Browser) List(ctx context.Context, f tables.Filter) (rows []tables.EventRow, next string, err error) {
 	statuses, err := b.check(f)
 	if err != nil {

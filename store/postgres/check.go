@@ -90,8 +90,8 @@ func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout)
 	return nil
 }
 
-// checkAllowed finds out whether this role may read the table and write down what became of its events. Tables of the migration sets
-// are granted by roles.sql; nobody but their owner can grant a mapped one.
+// checkAllowed finds out whether this role may read the table and write down what became of its events. Tables of the
+// migration sets are granted by roles.sql; nobody but their owner can grant a mapped one.
 func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l tables.Layout) error {
 	var sets []string
 	for _, c := range []string{l.Status, l.DeliveredAt, l.Attempts, l.NextRetryAt, l.LastError, l.ErrorHistory, l.DeliveredTo} {

@@ -26,8 +26,8 @@ type needed struct {
 	columns []string
 }
 
-// CheckGateway finds out whether the pool's role may do what a gateway does with runs: tables.ErrNotAllowed, or tables.ErrRowsHidden. Else it would say that it is ready
-// and answer every request with 500.
+// CheckGateway finds out whether the pool's role may do what a gateway does with runs: tables.ErrNotAllowed, or
+// tables.ErrRowsHidden. Else it would say that it is ready and answer every request with 500.
 func (r *Runs) CheckGateway(ctx context.Context) error {
 	sets := []string{"status", "started_at", "completed_at", "cancelled_at", "error_message", "lease_owner", "lease_expires_at"}
 	if err := checkPart(ctx, r.pool, part{"gateway", append(appending(), needed{"crawl_runs", []string{"SELECT", "INSERT"}, sets})}); err != nil {
@@ -46,7 +46,8 @@ func (r *Runs) CheckWorker(ctx context.Context) error {
 	return checkRunsVisible(ctx, r.pool, "worker", "check_visible")
 }
 
-// CheckGateway finds out whether the pool's role may do what a gateway does with tokens and tickets: else tables.ErrNotAllowed.
+// CheckGateway finds out whether the pool's role may do what a gateway does with tokens and tickets: else
+// tables.ErrNotAllowed.
 func (s *Tokens) CheckGateway(ctx context.Context) error {
 	return checkPart(ctx, s.pool, part{"gateway", []needed{
 		{"outbox_tokens", []string{"SELECT"}, nil},
@@ -62,7 +63,8 @@ func appending() []needed {
 	}
 }
 
-// checkPart reports everything that the role lacks at once: whoever grants table by table would else start the process six times.
+// checkPart reports everything that the role lacks at once: whoever grants table by table would else start the process
+// six times.
 func checkPart(ctx context.Context, pool *pgxpool.Pool, p part) error {
 	var problems []string
 	for _, n := range p.needs {
@@ -80,8 +82,8 @@ func checkPart(ctx context.Context, pool *pgxpool.Pool, p part) error {
 	return fmt.Errorf("serve as %s: %w: %s: %s", p.name, tables.ErrNotAllowed, strings.Join(problems, "; "), grantPart(p.name))
 }
 
-// checkRunsVisible: with privileges of its own and none of the roles, a login sees no run once roles.sql has been run, and can make none. A policy that is for
-// one tenant at a time is good enough for a gateway.
+// checkRunsVisible: with privileges of its own and none of the roles, a login sees no run once roles.sql has been run,
+// and can make none. A policy that is for one tenant at a time is good enough for a gateway.
 func checkRunsVisible(ctx context.Context, pool *pgxpool.Pool, name, statement string) error {
 	sql, err := plain(statement)
 	if err != nil {
@@ -101,7 +103,8 @@ func grantPart(name string) string {
 	return fmt.Sprintf("run: outbox migrate roles, then GRANT outbox_%s TO the %s's login", name, name)
 }
 
-// Readable tells whether the runs can be read: a server that answers is not enough for a gateway to be ready. It costs one probe of the primary key.
+// Readable tells whether the runs can be read: a server that answers is not enough for a gateway to be ready. It costs
+// one probe of the primary key.
 func (r *Runs) Readable(ctx context.Context) error {
 	if _, err := r.GetRun(ctx, crawl.DefaultTenant, uuid.Nil); !errors.Is(err, crawl.ErrNotFound) {
 		return err

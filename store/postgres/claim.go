@@ -28,9 +28,10 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 
 // claimOldest claims without regard to whose rows they are.
 //
-// A row that the database cannot hand out (a number of 130,000 digits in eight bytes, repeated until the text is longer than a gigabyte; a
-// damaged page) ends the query at every attempt. What was read before it is returned; once it is the first, it comes without its payload and
-// with a Defect, so that it costs its own key a dead letter and the others nothing.
+// A row that the database cannot hand out (a number of 130,000 digits in eight bytes, repeated until the text is longer
+// than a gigabyte; a damaged page) ends the query at every attempt. What was read before it is returned; once it is the
+// first, it comes without its payload and with a Defect, so that it costs its own key a dead letter and the others
+// nothing.
 func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	numbers, _ := splitLanes(lanes)
 	keys, ids := without(limit)
@@ -48,7 +49,8 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 	case len(records) > 0:
 		return records, nil
 	}
-	// None came before it, so it is the first; but not where the rows are sorted, because all of them are computed before. There they are asked for one by one.
+	// None came before it, so it is the first; but not where the rows are sorted, because all of them are computed
+	// before. There they are asked for one by one.
 	sorted, explained := s.sorts(ctx, sql.claim, args...)
 	if explained != nil {
 		return nil, explained
@@ -94,8 +96,8 @@ func likes(patterns []string) []string {
 
 var likeEscapes = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
 
-// sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read: such a row may take seconds to find out
-// about, and to do so twice would be longer than a claim may take.
+// sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read:
+// such a row may take seconds to find out about, and to do so twice would be longer than a claim may take.
 func (s *Store) sorts(ctx context.Context, claim string, args ...any) (bool, error) {
 	rows, err := s.pool.Query(ctx, "EXPLAIN "+claim, args...)
 	if err != nil {
@@ -110,7 +112,8 @@ func (s *Store) sorts(ctx context.Context, claim string, args ...any) (bool, err
 
 // read runs a claim of at most ask rows. With an error it returns the rows that came before it.
 //
-// The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty columns cost more than the query.
+// The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty
+// columns cost more than the query.
 func (s *Store) read(ctx context.Context, sql string, ask int, limit outbox.ClaimLimit, args ...any) ([]*outbox.Record, error) {
 	rows, err := s.pool.Query(ctx, sql, append([]any{claimFormats}, args...)...)
 	if err != nil {
@@ -265,7 +268,8 @@ func splitLanes(lanes []outbox.Lane) (numbers []int16, epochs []int64) {
 	return numbers, epochs
 }
 
-// arena keeps copies of many small byte slices in few allocations. Slices given out stay valid: a full chunk is left to them.
+// arena keeps copies of many small byte slices in few allocations. Slices given out stay valid: a full chunk is left to
+// them.
 type arena struct{ chunk []byte }
 
 func (a *arena) keep(b []byte) []byte {
@@ -300,11 +304,12 @@ func (in *interner) string(b []byte) string {
 	return s
 }
 
-// claimSize lowers the number of rows asked for when payloads are large, so that what one claim may not keep is not sent either.
+// claimSize lowers the number of rows asked for when payloads are large, so that what one claim may not keep is not
+// sent either.
 type claimSize struct{ average atomic.Int64 } // bytes of payload per row, as last seen
 
-// firstGuess is the payload's size before any was seen, in bytes: large, because a first claim of thousands of large rows would be read from the
-// network only to be dropped.
+// firstGuess is the payload's size before any was seen, in bytes: large, because a first claim of thousands of large
+// rows would be read from the network only to be dropped.
 const firstGuess = 8 << 10
 
 func (c *claimSize) limit(l outbox.ClaimLimit) int {

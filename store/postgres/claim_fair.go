@@ -16,7 +16,8 @@ import (
 const (
 	// tenantsPerClaim is how many tenants share a fair claim; where there are more, the next one begins behind them.
 	tenantsPerClaim = 64
-	// looksPerClaim is how many rows a fair claim looks at, all tenants together, when it finds none that is due: 40 ms, measured.
+	// looksPerClaim is how many rows a fair claim looks at, all tenants together, when it finds none that is due: 40
+	// ms, measured.
 	looksPerClaim = 40_000
 )
 
@@ -24,14 +25,14 @@ const (
 type fairness struct {
 	tenants, claim string // statements
 
-	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own: taking turns at one circle, one of two
-	// workers would meet the same half of the tenants for ever.
+	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own:
+	// taking turns at one circle, one of two workers would meet the same half of the tenants for ever.
 	mu   sync.Mutex
 	last map[int16]string
 }
 
-// findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index must give each one's undelivered
-// rows in their order. Without the index a claim would sort all that is undelivered.
+// findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index
+// must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.
 func (s *Store) findFairness(ctx context.Context) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set
 	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
@@ -81,8 +82,9 @@ func (s *Store) findFairness(ctx context.Context) error {
 	return nil
 }
 
-// claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that leaves to the oldest rows of all. The shares come first and
-// interleaved, so that a few rows behind a flood are in the first batch that is published, not in the last.
+// claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that leaves to the oldest
+// rows of all. The shares come first and interleaved, so that a few rows behind a flood are in the first batch that is
+// published, not in the last.
 //
 // Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
 func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {

@@ -61,7 +61,8 @@ func lease(t *testing.T, s *Store, owner uuid.UUID, ttl time.Duration) []outbox.
 	return leased.Lanes
 }
 
-// succeed takes the lanes of a relay that has vanished, which a server allows once it has been up for the second of this lease.
+// succeed takes the lanes of a relay that has vanished, which a server allows once it has been up for the second of
+// this lease.
 func succeed(t *testing.T, s *Store, owner uuid.UUID) (lanes []outbox.Lane) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); len(lanes) != outbox.Lanes; time.Sleep(20 * time.Millisecond) {
@@ -365,8 +366,8 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 	}
 }
 
-// The lane is the key's, whichever row and whatever is beside it; tenants and types are kept apart, and so are keys whose parts run together the same way.
-// Rows without a key spread over the lanes by their id.
+// The lane is the key's, whichever row and whatever is beside it; tenants and types are kept apart, and so are keys
+// whose parts run together the same way. Rows without a key spread over the lanes by their id.
 func TestClaimLanesAndKeys(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

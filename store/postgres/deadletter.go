@@ -34,14 +34,16 @@ var (
 
 // DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
 type DeadLettersConfig struct {
-	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters are skipped.
+	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters
+	// are skipped.
 	Layouts []tables.Layout
 	// ReplayJob puts jobs back; nil: their letters are skipped.
 	ReplayJob JobReplayer
 }
 
-// JobReplayer gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or neither. An error, whose text
-// the operator is shown, leaves this letter as it is, undoes what was done in tx for it, and does not stop the others.
+// JobReplayer gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or
+// neither. An error, whose text the operator is shown, leaves this letter as it is, undoes what was done in tx for it,
+// and does not stop the others.
 type JobReplayer func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) error
 
 // deadTable is an outbox table that letters come from.
@@ -51,8 +53,8 @@ type deadTable struct {
 	hidden  bool
 }
 
-// OpenDeadLetters returns the dead letters of a database after checking that its tables fit. pool should not be from Connect, whose sessions are
-// made for relays. A table that is older than this program needs is an *tables.SchemaError.
+// OpenDeadLetters returns the dead letters of a database after checking that its tables fit. pool should not be from
+// Connect, whose sessions are made for relays. A table that is older than this program needs is an *tables.SchemaError.
 func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersConfig) (*DeadLetters, error) {
 	d := &DeadLetters{pool: pool, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
 	if err := checkTable(ctx, pool, "job_dlq", []string{"position", "origin"}); err != nil {
@@ -157,8 +159,8 @@ type letterQuery struct {
 	args []any
 }
 
-// Call implements sqlfile.Caller: arg adds a value to the arguments of the statement and returns the parameter that stands for it, first_id returns the
-// least UUIDv7 of a time.
+// Call implements sqlfile.Caller: arg adds a value to the arguments of the statement and returns the parameter that
+// stands for it, first_id returns the least UUIDv7 of a time.
 func (q *letterQuery) Call(function string, operand any) (any, error) {
 	at, isTime := operand.(time.Time)
 	switch {
@@ -209,8 +211,8 @@ func (t deadTable) query(q letterQuery) letterQuery {
 	return q
 }
 
-// inTx runs fn in a transaction, as the tenant where row-level security asks for one. Read committed, whatever the session's default: what a page
-// waited for must be seen as it has become.
+// inTx runs fn in a transaction, as the tenant where row-level security asks for one. Read committed, whatever the
+// session's default: what a page waited for must be seen as it has become.
 func (d *DeadLetters) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
 	if d.hidden && tenant == "" {
 		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it (made by: outbox migrate roles)", tables.ErrRowsHidden)

@@ -109,9 +109,10 @@ type Queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// JobLetters keeps the letters of jobs, and of events that consumers give up, in job_dlq: deadletter.Record(ctx, postgres.JobLetters{DB: tx}, job). With a transaction for DB the letter is part
-// of it, with a pool it is stored at once. The role needs INSERT and SELECT on job_dlq and apps, as outbox_relay has; without a
-// policy for all tenants, the transaction must speak for the job's (app.current_tenant).
+// JobLetters keeps the letters of jobs, and of events that consumers give up, in job_dlq: deadletter.Record(ctx,
+// postgres.JobLetters{DB: tx}, job). With a transaction for DB the letter is part of it, with a pool it is stored at
+// once. The role needs INSERT and SELECT on job_dlq and apps, as outbox_relay has; without a policy for all tenants,
+// the transaction must speak for the job's (app.current_tenant).
 type JobLetters struct{ DB Queryer }
 
 var _ deadletter.Recorder = JobLetters{}

@@ -97,7 +97,8 @@ func dated(letters []deadletter.Letter) []deadletter.Letter {
 	return letters
 }
 
-// Stats counts the letters that a filter matches, whatever their state, and groups those of the filter's state by the fingerprint of their error.
+// Stats counts the letters that a filter matches, whatever their state, and groups those of the filter's state by the
+// fingerprint of their error.
 func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadletter.Stats, error) {
 	q, err := listed(f)
 	if err != nil {

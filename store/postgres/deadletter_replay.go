@@ -29,8 +29,9 @@ type replaying struct {
 	done    []uuid.UUID // letters
 }
 
-// ReplayPage implements deadletter.Replayer. What it changes is one transaction: the rows it puts back, the letters' replayed_at, and the record of
-// the action. It does not wake relays: who calls it knows from the page which tables have something to deliver.
+// ReplayPage implements deadletter.Replayer. What it changes is one transaction: the rows it puts back, the letters'
+// replayed_at, and the record of the action. It does not wake relays: who calls it knows from the page which tables
+// have something to deliver.
 func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayRequest) (deadletter.ReplayPage, error) {
 	q, err := selected(request.Selection)
 	if err != nil {
@@ -55,8 +56,9 @@ func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayR
 	}
 }
 
-// replayAttempts is how often a page is begun anew that lost a deadlock: relays and retention lock rows in the order of positions, and another replay those of other letters of the
-// same events, in whatever order the planner has chosen. (Seen once in a storm of all of them on a busy machine.)
+// replayAttempts is how often a page is begun anew that lost a deadlock: relays and retention lock rows in the order of
+// positions, and another replay those of other letters of the same events, in whatever order the planner has chosen.
+// (Seen once in a storm of all of them on a busy machine.)
 const replayAttempts = 5
 
 // deadlocked tells whether the server ended the transaction for another's sake, so that the same may well succeed now.
@@ -202,8 +204,9 @@ func idsOf(letters []letterPlace) []uuid.UUID {
 	return ids
 }
 
-// attempt puts the events of letters back and returns which it could. If the server refuses what one of them contains (a run that was
-// deleted meanwhile, a payload that a constraint forbids) it goes on in halves until that one is alone, and skips it.
+// attempt puts the events of letters back and returns which it could. If the server refuses what one of them contains
+// (a run that was deleted meanwhile, a payload that a constraint forbids) it goes on in halves until that one is alone,
+// and skips it.
 func (r *replaying) attempt(ctx context.Context, t deadTable, letters []letterPlace) (revived map[uuid.UUID]bool, err error) {
 	err = pgx.BeginFunc(ctx, r.tx, func(tx pgx.Tx) error { // a savepoint
 		revived, err = r.revive(ctx, tx, t, letters)

@@ -134,7 +134,8 @@ func TestReplayOfSeveralDestinations(t *testing.T) {
 	}
 }
 
-// A settle whose reply was lost is sent again. What an operator has put back in between is another generation, which nobody has published.
+// A settle whose reply was lost is sent again. What an operator has put back in between is another generation, which
+// nobody has published.
 func TestSettleSentAgainAfterAReplay(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -209,7 +210,8 @@ func TestReplayPutsRowsBack(t *testing.T) {
 	}
 }
 
-// A table of the user's own that lets dead rows go, with what makes putting them back hard: columns that may not be given, several destinations, json.
+// A table of the user's own that lets dead rows go, with what makes putting them back hard: columns that may not be
+// given, several destinations, json.
 func TestReplayIntoAMappedTable(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)

@@ -1,10 +1,12 @@
-// Package postgres keeps outboxes in PostgreSQL: it writes events inside the caller's transaction and is the Store that a relay reads from.
+// Package postgres keeps outboxes in PostgreSQL: it writes events inside the caller's transaction and is the Store that
+// a relay reads from.
 //
-// It guarantees that an event exists exactly if the transaction that wrote it committed; that a claim sees every committed
-// undelivered row, whatever order the commits had; and that a settle changes nothing on a lane that has gone to another relay.
+// It guarantees that an event exists exactly if the transaction that wrote it committed; that a claim sees every
+// committed undelivered row, whatever order the commits had; and that a settle changes nothing on a lane that has gone
+// to another relay.
 //
-// It does not create tables: package store/postgres/migrations does, or your own migration tool with the same SQL files. Tables of another shape are
-// served through a [tables.Layout]. Tested with PostgreSQL 15.
+// It does not create tables: package store/postgres/migrations does, or your own migration tool with the same SQL
+// files. Tables of another shape are served through a [tables.Layout]. Tested with PostgreSQL 15.
 //
 // Every statement is a file in sql/, named by its verb, with its locks and the index that serves it in its header.
 package postgres

@@ -22,9 +22,9 @@ type (
 	SQLEventBus = EventBusOf[outbox.SQLTx]
 )
 
-// EventBusOf is the repository of table event_outbox (docs/seeds.md, 05-01): for producers, and for consumers that publish by
-// themselves instead of running a relay. Tx is pgx.Tx or outbox.SQLTx, and nothing else. The zero value is ready and
-// safe for concurrent use.
+// EventBusOf is the repository of table event_outbox (docs/seeds.md, 05-01): for producers, and for consumers that
+// publish by themselves instead of running a relay. Tx is pgx.Tx or outbox.SQLTx, and nothing else. The zero value is
+// ready and safe for concurrent use.
 //
 // Every method works inside the caller's transaction and sees what row-level security shows it. A role that the policy
 // of the relay does not cover must call SetTenant first; without it nothing can be offered, and there seem to be no

@@ -18,7 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// TestEventBusByTransaction goes once through all methods with each kind of transaction. (Another driver: internal/integration.)
+// TestEventBusByTransaction goes once through all methods with each kind of transaction. (Another driver:
+// internal/integration.)
 func TestEventBusByTransaction(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		b := newBus(t)

@@ -66,7 +66,8 @@ func TestEventBusSeparatesTenants(t *testing.T) {
 		ok(t, b.Offer(t.Context(), tx, b.event("a.second", "")))
 	})
 
-	// The pool's one connection is used again: nothing of the tenant is left on it, but the setting now reads '' instead of NULL.
+	// The pool's one connection is used again: nothing of the tenant is left on it, but the setting now reads ''
+	// instead of NULL.
 	refused := func(appID uuid.UUID, tenant uuid.UUID) {
 		t.Helper()
 		tx := b.begin(t)

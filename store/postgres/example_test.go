@@ -96,7 +96,8 @@ func ExampleWriter_invalidEvent() {
 	// <nil>
 }
 
-// exampleServer is a private PostgreSQL server with the schema and a table of orders. It stops when the test binary ends.
+// exampleServer is a private PostgreSQL server with the schema and a table of orders. It stops when the test binary
+// ends.
 var exampleServer = sync.OnceValue(func() string {
 	ctx := context.Background()
 	server, err := testenv.StartPostgres(ctx, testenv.PostgresConfig{})

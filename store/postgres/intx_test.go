@@ -367,7 +367,8 @@ func TestInTxRoundTrips(t *testing.T) {
 	}
 }
 
-// The unknown outcome of a commit: the connection dies under it. InTx says so, and repeating with the same ids is safe in both cases.
+// The unknown outcome of a commit: the connection dies under it. InTx says so, and repeating with the same ids is safe
+// in both cases.
 func TestInTxConnectionCutDuringCommit(t *testing.T) {
 	var w wire
 	s := newShop(t, w.dial)

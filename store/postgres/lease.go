@@ -11,12 +11,14 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Lease implements outbox.LaneStore. The commit is synchronous, unlike the relay's others: after a crash of the server two relays
-// must not both believe that they hold a lane. When nothing is due nothing is written, and there is nothing to wait for.
+// Lease implements outbox.LaneStore. The commit is synchronous, unlike the relay's others: after a crash of the server
+// two relays must not both believe that they hold a lane. When nothing is due nothing is written, and there is nothing
+// to wait for.
 func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.Leased, error) {
 	leased, rows, err := s.lease(ctx, request)
 	if err == nil && rows < outbox.Lanes {
-		// Lanes whose rows are gone (restored tables, TRUNCATE) nobody could serve, and every relay would look as if it stood by.
+		// Lanes whose rows are gone (restored tables, TRUNCATE) nobody could serve, and every relay would look as if it
+		// stood by.
 		if _, err = s.pool.Exec(ctx, s.sql.leaseRows, s.name, outbox.Lanes); err == nil {
 			leased, _, err = s.lease(ctx, request)
 		}
@@ -57,8 +59,9 @@ func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	return leased, rows, err
 }
 
-// begun returns a transaction that commit sends to its end in one go. With a round trip before COMMIT, a relay that is stopped in it (SIGSTOP, a frozen machine, a network that is cut)
-// would keep the lanes' rows locked, and the others could not take them over: until the server ended the session, after a minute.
+// begun returns a transaction that commit sends to its end in one go. With a round trip before COMMIT, a relay that is
+// stopped in it (SIGSTOP, a frozen machine, a network that is cut) would keep the lanes' rows locked, and the others
+// could not take them over: until the server ended the session, after a minute.
 func begun() *pgx.Batch {
 	batch := new(pgx.Batch)
 	batch.Queue("BEGIN")

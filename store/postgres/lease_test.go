@@ -161,7 +161,8 @@ func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 	}
 }
 
-// A lane taken over from a relay that vanished counts a crash, one that was given up does not; a mark replaces the count, if the lane is still held.
+// A lane taken over from a relay that vanished counts a crash, one that was given up does not; a mark replaces the
+// count, if the lane is still held.
 func TestLeaseCountsCrashes(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -325,7 +326,8 @@ func explain(t *testing.T, s *Store, sql string, args []any) string {
 	return plan.String()
 }
 
-// Lanes whose rows were deleted under running relays come back: otherwise every relay would stand by for ever, and look healthy.
+// Lanes whose rows were deleted under running relays come back: otherwise every relay would stand by for ever, and look
+// healthy.
 func TestLeaseMakesLostLanesAgain(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

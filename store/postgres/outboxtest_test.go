@@ -182,7 +182,8 @@ func placeOrder(ctx context.Context, tx pgx.Tx, w *postgres.Writer, id string) e
 	return w.Write(ctx, tx, placed)
 }
 
-// In a test of a service, t is the test's own. This test begins a transaction, has the service's code write in it, looks at what it has written, and rolls back.
+// In a test of a service, t is the test's own. This test begins a transaction, has the service's code write in it,
+// looks at what it has written, and rolls back.
 func Example_requireWritten() {
 	t, pool, writer := exampleTest()
 	defer t.end()

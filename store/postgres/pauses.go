@@ -11,7 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// Pauses are what operators have paused. They need the rights of outbox_operator; reading is also outbox_reader's. It is safe for concurrent use.
+// Pauses are what operators have paused. They need the rights of outbox_operator; reading is also outbox_reader's. It
+// is safe for concurrent use.
 type Pauses struct{ pool *pgxpool.Pool }
 
 var _ tables.Pauses = (*Pauses)(nil)

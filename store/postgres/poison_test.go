@@ -11,7 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// loose makes a table as somebody might have it: everything that may be NULL may be NULL, and nothing has an index but the key.
+// loose makes a table as somebody might have it: everything that may be NULL may be NULL, and nothing has an index but
+// the key.
 func loose(t *testing.T, pool *pgxpool.Pool) tables.Layout {
 	t.Helper()
 	exec(t, pool, `CREATE TABLE loose (n bigserial PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer text, region text, gen smallint, version int,
@@ -44,8 +45,9 @@ func TestNullsEverywhere(t *testing.T) {
 	}
 }
 
-// jsonb takes a number of 131,072 digits as eight bytes. As text, 10,000 of them are longer than PostgreSQL's limit of a gigabyte, and the query
-// that asks for the row fails, every time. The row becomes a dead letter, the others are delivered.
+// jsonb takes a number of 131,072 digits as eight bytes. As text, 10,000 of them are longer than PostgreSQL's limit of
+// a gigabyte, and the query that asks for the row fails, every time. The row becomes a dead letter, the others are
+// delivered.
 func TestUnreadableRowIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -100,7 +102,8 @@ func TestValueOfTheWrongTypeIsADeadLetter(t *testing.T) {
 	deliver(t, s, owner, lanes, 1)
 }
 
-// Where no index gives the order, the rows are sorted, and the one that cannot be read ends the query before the first is out. It is not taken for the first.
+// Where no index gives the order, the rows are sorted, and the one that cannot be read ends the query before the first
+// is out. It is not taken for the first.
 func TestUnreadableRowBehindOthersWithoutAnIndex(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -115,8 +118,8 @@ func TestUnreadableRowBehindOthersWithoutAnIndex(t *testing.T) {
 	}
 }
 
-// A dead letter that job_dlq does not take (json allows what jsonb does not), and an error text that a mapped column does not, hold back their own
-// key and nothing else.
+// A dead letter that job_dlq does not take (json allows what jsonb does not), and an error text that a mapped column
+// does not, hold back their own key and nothing else.
 func TestSettleIsolatesWhatTheServerRefuses(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -191,8 +194,9 @@ func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
 	}
 }
 
-// 10,000 keys whose head waits for a retry cost the claim of the others the walk over their index entries (1.7 ms on two cores) and nothing a
-// key: no more pages than there are of the index and the heap, and no probe of the waiting ones.
+// 10,000 keys whose head waits for a retry cost the claim of the others the walk over their index entries (1.7 ms on
+// two cores) and nothing a key: no more pages than there are of the index and the heap, and no probe of the waiting
+// ones.
 func TestTenThousandWaitingKeysCostOneWalk(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

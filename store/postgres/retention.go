@@ -15,7 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// sweepPages is how many pages of a table one search of a sweep reads: 2 MB. Larger ones make it faster by little and the pauses between them longer.
+// sweepPages is how many pages of a table one search of a sweep reads: 2 MB. Larger ones make it faster by little and
+// the pauses between them longer.
 const sweepPages = 256
 
 // Retention is a table that old rows can be removed from. It is safe for concurrent use.
@@ -28,7 +29,8 @@ type Retention struct {
 
 var _ retention.Store = (*Retention)(nil)
 
-// walkOrder is the column whose index gives rows in the order in which they grow old. None: there is no such index, and only sweeps find rows.
+// walkOrder is the column whose index gives rows in the order in which they grow old. None: there is no such index, and
+// only sweeps find rows.
 type walkOrder struct{ column, kind string }
 
 // retentionNames is what the templates need beside the layout.
@@ -37,8 +39,9 @@ type retentionNames struct {
 	ByColumn, ByType string
 }
 
-// OpenRetention returns the retention of an outbox table after checking that this role may remove its rows and sees them all. pool should come from
-// Connect. Errors are an *tables.SchemaError, tables.ErrNoAge, tables.ErrRowsHidden or tables.ErrNotAllowed if waiting does not cure them.
+// OpenRetention returns the retention of an outbox table after checking that this role may remove its rows and sees
+// them all. pool should come from Connect. Errors are an *tables.SchemaError, tables.ErrNoAge, tables.ErrRowsHidden or
+// tables.ErrNotAllowed if waiting does not cure them.
 func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Retention, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
@@ -49,7 +52,8 @@ func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout
 	return openRetention(ctx, pool, layout, walkOrder{layout.Position, "bigint"}, walkOrder{layout.ID, "uuid"})
 }
 
-// OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as OpenRetention.
+// OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as
+// OpenRetention.
 func OpenLetterRetention(ctx context.Context, pool *pgxpool.Pool) (*Retention, error) {
 	// The index of replay times is core/005's. Letters with the time of the page's last one may wait for the next run.
 	r, err := openRetention(ctx, pool, tables.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"})
@@ -107,7 +111,8 @@ func checkRemovable(ctx context.Context, pool *pgxpool.Pool, l tables.Layout) er
 	return allowed(ctx, pool, "remove rows of", l.Table, "retention_allowed")
 }
 
-// prepare fills the statements in, and has the server check them: a column of a mapped table may not be of the type that its part asks for.
+// prepare fills the statements in, and has the server check them: a column of a mapped table may not be of the type
+// that its part asks for.
 func (r *Retention) prepare(ctx context.Context) error {
 	t, err := parseSQL()
 	if err != nil {
@@ -204,15 +209,16 @@ func (r *Retention) walk(ctx context.Context, search retention.Search, row func(
 	if err := rows.Err(); err != nil {
 		return "", err
 	}
-	// Nothing bounds positions by time. After a page without anything old, what follows is newer still; where it is not, a later run or the
-	// next sweep gets to it. Ids and times are bounded by the statement.
+	// Nothing bounds positions by time. After a page without anything old, what follows is newer still; where it is
+	// not, a later run or the next sweep gets to it. Ids and times are bounded by the statement.
 	if seen < search.Limit || r.by.kind == "bigint" && !someOld {
 		return "", nil
 	}
 	return place, nil
 }
 
-// sweepPlace is where a search of a sweep begins. The number of pages is fixed at the beginning: what is written later is not old.
+// sweepPlace is where a search of a sweep begins. The number of pages is fixed at the beginning: what is written later
+// is not old.
 type sweepPlace struct {
 	page, offset, part, pages int64
 }

@@ -106,7 +106,8 @@ func TestRetentionOfRowsWithoutATimeOfDelivery(t *testing.T) {
 	}
 }
 
-// An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or discarded: only its row can be put back.
+// An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or
+// discarded: only its row can be put back.
 func TestRetentionLeavesWhatALetterNeeds(t *testing.T) {
 	t.Parallel()
 	o := newOld(t, "outbox_events", 0)
@@ -134,7 +135,8 @@ func (takeAll) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Resu
 	return make([]outbox.Result, len(batch))
 }
 
-// A relay that drains the table at the same time loses nothing to retention, and retention nothing to it. Here rows are old a moment after delivery.
+// A relay that drains the table at the same time loses nothing to retention, and retention nothing to it. Here rows are
+// old a moment after delivery.
 func TestRetentionBesideARelay(t *testing.T) {
 	t.Parallel()
 	o := newOld(t, "outbox_events", 0)

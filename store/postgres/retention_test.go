@@ -27,8 +27,9 @@ import (
 
 const week = 168 * time.Hour
 
-// oldTables are the tables that retention knows, each with a statement that inserts $1 rows of random state and age, half of them old, and the
-// condition for what must go. Their ids are UUIDv7 of the time at which they were written; a row is delivered up to three days later.
+// oldTables are the tables that retention knows, each with a statement that inserts $1 rows of random state and age,
+// half of them old, and the condition for what must go. Their ids are UUIDv7 of the time at which they were written; a
+// row is delivered up to three days later.
 var oldTables = map[string]struct {
 	layout       tables.Layout
 	before, fill string

@@ -18,8 +18,9 @@ import (
 
 // Runs keeps crawl runs, their log and their outbox in the tables of set crawl. It is safe for concurrent use.
 //
-// Every statement names its tenant, and every transaction names it to row-level security too (app.current_namespace), which binds the role
-// outbox_gateway. ClaimRun, RenewRun and ReleaseRun are for the runs of all tenants and need outbox_worker.
+// Every statement names its tenant, and every transaction names it to row-level security too (app.current_namespace),
+// which binds the role outbox_gateway. ClaimRun, RenewRun and ReleaseRun are for the runs of all tenants and need
+// outbox_worker.
 type Runs struct {
 	pool  *pgxpool.Pool
 	sql   runStatements
@@ -42,8 +43,8 @@ type filtered struct {
 	App    bool
 }
 
-// OpenRuns returns the runs of a database after checking its tables: if they are missing or older than it needs the error is an *tables.SchemaError. pool should not be
-// from Connect, whose sessions are made for relays.
+// OpenRuns returns the runs of a database after checking its tables: if they are missing or older than it needs the
+// error is an *tables.SchemaError. pool should not be from Connect, whose sessions are made for relays.
 func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 	for _, t := range []struct {
 		table   string
@@ -134,8 +135,8 @@ func (r *Runs) GetRun(ctx context.Context, tenant string, id uuid.UUID) (run cra
 	return run, nil
 }
 
-// ListRuns implements crawl.Store. A page ends where its runs reach crawl.PageBytes. The database counts the bytes as stored, which compression makes fewer,
-// so they are counted again as they are read; what was sent beyond is discarded.
+// ListRuns implements crawl.Store. A page ends where its runs reach crawl.PageBytes. The database counts the bytes as
+// stored, which compression makes fewer, so they are counted again as they are read; what was sent beyond is discarded.
 func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (runs []crawl.Run, more bool, err error) {
 	before, id := pgtype.Timestamptz{Time: f.Before.CreatedAt, Valid: true}, f.Before.ID
 	if f.Before == (crawl.Cursor{}) {
@@ -171,8 +172,9 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 
 // ListEvents implements crawl.Store.
 //
-// A page ends where its payloads, as text, reach crawl.PageBytes: only what is read tells, since a megabyte may be stored in 12 KB. What was asked for beyond is
-// discarded, so fewer are asked for after large ones, and the rest only if there was room.
+// A page ends where its payloads, as text, reach crawl.PageBytes: only what is read tells, since a megabyte may be
+// stored in 12 KB. What was asked for beyond is discarded, so fewer are asked for after large ones, and the rest only
+// if there was room.
 func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
 	bytes := 0
 	for more := true; more && len(events) < limit && bytes < crawl.PageBytes; {
@@ -208,8 +210,8 @@ func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, aft
 	return events, err
 }
 
-// pageSize is how large payloads are, by the pages seen last. It halves at most from one read to the next: runs of small events and of large ones are
-// read by turns.
+// pageSize is how large payloads are, by the pages seen last. It halves at most from one read to the next: runs of
+// small events and of large ones are read by turns.
 type pageSize struct{ average atomic.Int64 }
 
 func (p *pageSize) ask(bytes int) int { return max(1, bytes/max(1, int(p.average.Load()))) }
@@ -280,8 +282,9 @@ func uuids(ids []uuid.UUID) []pgtype.UUID {
 	return list
 }
 
-// refusedJSON makes what the database refuses about JSON, or about a text's length or bytes, a *crawl.FieldError. crawl.Service finds all of it before, so this is for
-// other callers and for servers with narrower limits (max_stack_depth).
+// refusedJSON makes what the database refuses about JSON, or about a text's length or bytes, a *crawl.FieldError.
+// crawl.Service finds all of it before, so this is for other callers and for servers with narrower limits
+// (max_stack_depth).
 func refusedJSON(err error, field string) error {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {

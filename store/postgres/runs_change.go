@@ -16,10 +16,11 @@ import (
 
 // Change implements crawl.Store, in two round trips: BEGIN, lock and look; write and COMMIT.
 //
-// Events whose ids are in the log already, with the same type and payload, are not appended again. If all of them are, and the change has no To, the run may be in
-// any status: it is a change whose reply was lost.
+// Events whose ids are in the log already, with the same type and payload, are not appended again. If all of them are,
+// and the change has no To, the run may be in any status: it is a change whose reply was lost.
 //
-// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event first, whatever becomes of c.
+// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event first, whatever
+// becomes of c.
 func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl.Change) (changed crawl.Changed, err error) {
 	c.Events, err = crawl.Identified(c.Events)
 	if err == nil {
@@ -83,8 +84,8 @@ func (r *Runs) lock(ctx context.Context, conn *pgx.Conn, tenant string, run uuid
 	return l, nil
 }
 
-// lockSettled is lock, of a run whose status agrees with its log: one that does not is given the status its log ended with, in a transaction of its own, because
-// the caller's may be refused.
+// lockSettled is lock, of a run whose status agrees with its log: one that does not is given the status its log ended
+// with, in a transaction of its own, because the caller's may be refused.
 func (r *Runs) lockSettled(ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent) (*crawl.Locked, error) {
 	l, err := r.lock(ctx, conn, tenant, run, events)
 	if err != nil || l.Forgotten() == "" {
@@ -96,8 +97,8 @@ func (r *Runs) lockSettled(ctx context.Context, conn *pgx.Conn, tenant string, r
 	return r.lock(ctx, conn, tenant, run, events)
 }
 
-// fresh returns the events that are not in the log. That those that are there are the same is asked for in a round trip of its own: it is rare, and to send every payload
-// twice for it is not worth it.
+// fresh returns the events that are not in the log. That those that are there are the same is asked for in a round trip
+// of its own: it is rare, and to send every payload twice for it is not worth it.
 func (r *Runs) fresh(ctx context.Context, conn *pgx.Conn, l *crawl.Locked, events []crawl.NewEvent) (fresh []crawl.NewEvent, err error) {
 	if len(l.Known) == 0 {
 		return events, nil
@@ -167,7 +168,8 @@ func columnsOfNew(events []crawl.NewEvent) (c newColumns) {
 	return c
 }
 
-// transaction runs fn, which begins and commits, each in a batch with its statements. Whatever it has left open is rolled back.
+// transaction runs fn, which begins and commits, each in a batch with its statements. Whatever it has left open is
+// rolled back.
 func (r *Runs) transaction(ctx context.Context, fn func(*pgx.Conn) error) error {
 	conn, err := r.pool.Acquire(ctx)
 	if err != nil {

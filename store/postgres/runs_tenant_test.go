@@ -36,8 +36,8 @@ func as(t *testing.T, pool *pgxpool.Pool, role string) *pgxpool.Pool {
 	return p
 }
 
-// The least privileges are enough for all of a gateway's and a worker's work, and row-level security stays behind the statements' own filter: without it,
-// another tenant's rows are still not to be seen.
+// The least privileges are enough for all of a gateway's and a worker's work, and row-level security stays behind the
+// statements' own filter: without it, another tenant's rows are still not to be seen.
 func TestRunsUnderRowLevelSecurity(t *testing.T) {
 	t.Parallel()
 	super := browsed(t)
@@ -127,7 +127,8 @@ func TestRunsUnderRowLevelSecurity(t *testing.T) {
 	}
 }
 
-// Rows by plain SQL, in the words of the seeds, get the tenant of their run; those of before it, and where no run has one, are the default's.
+// Rows by plain SQL, in the words of the seeds, get the tenant of their run; those of before it, and where no run has
+// one, are the default's.
 func TestPlainSQLRowsGetTheirRunsTenant(t *testing.T) {
 	t.Parallel()
 	r, pool := opened(t)

@@ -47,8 +47,8 @@ func TestSettleRetryKeepsTheStory(t *testing.T) {
 	}
 }
 
-// What a dead record becomes: outbox_events and event_outbox mark it, crawl_outbox lets it go (its log keeps it), and each has a
-// dead letter of the same transaction (SEED_FACTS §1 and §2).
+// What a dead record becomes: outbox_events and event_outbox mark it, crawl_outbox lets it go (its log keeps it), and
+// each has a dead letter of the same transaction (SEED_FACTS §1 and §2).
 func TestSettleDeadWritesLetters(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -144,7 +144,8 @@ func TestSettleOfZombieChangesNothing(t *testing.T) {
 	deliver(t, s, successor, held, 3)
 }
 
-// After a failover to a lagging standby, new rows take positions that were claimed before: such a row must not be settled unpublished.
+// After a failover to a lagging standby, new rows take positions that were claimed before: such a row must not be
+// settled unpublished.
 func TestSettleComparesIDsNotOnlyPositions(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -160,8 +161,8 @@ func TestSettleComparesIDsNotOnlyPositions(t *testing.T) {
 	}
 }
 
-// A backlog that came after the statistics were taken (or before there were any): the planner believes that it is empty. What it must not do is to
-// compare every undelivered row with every settled one, which took 3 s.
+// A backlog that came after the statistics were taken (or before there were any): the planner believes that it is
+// empty. What it must not do is to compare every undelivered row with every settled one, which took 3 s.
 func TestSettleWithoutStatistics(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

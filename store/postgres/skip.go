@@ -27,8 +27,9 @@ func (b *Browser) Undelivered(ctx context.Context, s tables.Selection) (n int, e
 	return n, nil
 }
 
-// SkipPage implements tables.Browser. It needs the rights of outbox_operator. The rows die as in a relay's settle, but nobody's lease is asked for: whoever has
-// claimed them settles rows that are not undelivered any more, and changes nothing.
+// SkipPage implements tables.Browser. It needs the rights of outbox_operator. The rows die as in a relay's settle, but
+// nobody's lease is asked for: whoever has claimed them settles rows that are not undelivered any more, and changes
+// nothing.
 func (b *Browser) SkipPage(ctx context.Context, s tables.Selection, by tables.Skip, limit int) (n int, err error) {
 	if s.None() {
 		return 0, nil

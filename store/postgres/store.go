@@ -24,14 +24,16 @@ type Store struct {
 	maxPayload int    // bytes of a payload as text; a longer one is a defect
 }
 
-// maxPayload is what jsonb itself can hold. Only numbers with large exponents are longer as text, up to 15,000 times: one message of them is more
-// than Redis takes (512 MB), which it answers by closing the connection, and so the whole relay would wait for ever.
+// maxPayload is what jsonb itself can hold. Only numbers with large exponents are longer as text, up to 15,000 times:
+// one message of them is more than Redis takes (512 MB), which it answers by closing the connection, and so the whole
+// relay would wait for ever.
 const maxPayload = 256 << 20
 
 var _ tables.Store = (*Store)(nil)
 
-// Open returns the store of a table after checking that the table fits the layout, and that the caller may see its rows.
-// pool should come from Connect: one of the caller's own sends the relay's settings with every statement. A table that is missing or older than the layout needs is an *tables.SchemaError.
+// Open returns the store of a table after checking that the table fits the layout, and that the caller may see its
+// rows. pool should come from Connect: one of the caller's own sends the relay's settings with every statement. A table
+// that is missing or older than the layout needs is an *tables.SchemaError.
 func Open(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err

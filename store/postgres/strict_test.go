@@ -12,8 +12,9 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// Eight writers, three keys, commits delayed at random: for every key, positions must be in the order of the commits. That order is
-// observed by a counter per key, raised between the write and the commit: its row lock is held until the commit too.
+// Eight writers, three keys, commits delayed at random: for every key, positions must be in the order of the commits.
+// That order is observed by a counter per key, raised between the write and the commit: its row lock is held until the
+// commit too.
 func TestStrictPositionsAreInCommitOrder(t *testing.T) {
 	const writers, rounds = 8, 25
 	keys := []string{"a", "b", "c"}

@@ -14,7 +14,8 @@ import (
 
 // Tokens keeps the API's tokens and tickets in outbox_tokens and outbox_tickets. It is safe for concurrent use.
 //
-// A gateway's role can look tokens up and cannot make any: whoever breaks into a gateway does not leave with a token of his own.
+// A gateway's role can look tokens up and cannot make any: whoever breaks into a gateway does not leave with a token of
+// his own.
 type Tokens struct {
 	pool *pgxpool.Pool
 	sql  struct{ create, list, revoke, valid, validAll, ticket, redeem string }

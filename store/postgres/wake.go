@@ -17,8 +17,8 @@ import (
 
 const wakeChannel = "outbox_wake"
 
-// Notifier tells relays in other processes that a table has new events. Waking is a courtesy: one that is lost costs the
-// relay's poll interval and nothing else.
+// Notifier tells relays in other processes that a table has new events. Waking is a courtesy: one that is lost costs
+// the relay's poll interval and nothing else.
 type Notifier struct {
 	pool     *pgxpool.Pool
 	table    string
@@ -27,8 +27,8 @@ type Notifier struct {
 	due      chan struct{}
 }
 
-// NewNotifier returns a Notifier for a table; Run must be running for it to do anything. Notifications are at least interval apart
-// (0 means 2 ms), so that a busy producer does not spend its database on them.
+// NewNotifier returns a Notifier for a table; Run must be running for it to do anything. Notifications are at least
+// interval apart (0 means 2 ms), so that a busy producer does not spend its database on them.
 func NewNotifier(pool *pgxpool.Pool, table string, interval time.Duration) (*Notifier, error) {
 	if interval <= 0 {
 		interval = 2 * time.Millisecond
@@ -48,8 +48,8 @@ func (n *Notifier) Wake() {
 	}
 }
 
-// Run sends the notifications until ctx ends, and then the last one if one is due. Failures are not reported: the producer's own use of the
-// database reports them, and the relay polls anyway.
+// Run sends the notifications until ctx ends, and then the last one if one is due. Failures are not reported: the
+// producer's own use of the database reports them, and the relay polls anyway.
 func (n *Notifier) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
@@ -76,9 +76,10 @@ func (n *Notifier) send(ctx context.Context) {
 	_, _ = n.pool.Exec(ctx, n.sql, n.table) // see Run
 }
 
-// Listen calls wake with the name of a table whenever a Notifier reports new events, until ctx ends. It takes a connection out of the
-// pool for itself and reconnects when it breaks. Behind a pooler it says once that there is nothing to listen to, and waits: LISTEN would be accepted, would stay with
-// a session that others get, and would never be answered. That notifications arrive is tested at every connect all the same.
+// Listen calls wake with the name of a table whenever a Notifier reports new events, until ctx ends. It takes a
+// connection out of the pool for itself and reconnects when it breaks. Behind a pooler it says once that there is
+// nothing to listen to, and waits: LISTEN would be accepted, would stay with a session that others get, and would never
+// be answered. That notifications arrive is tested at every connect all the same.
 func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func(table string)) error {
 	sql, err := plain("wake")
 	if err != nil {

@@ -33,7 +33,8 @@ func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
 	return &Writer{Writer: outbox.NewWriter(pgxInserter{ins}, cfg), insert: ins}, nil
 }
 
-// NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, ent, sqlx, bun, sqlc), with any PostgreSQL driver.
+// NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, ent, sqlx,
+// bun, sqlc), with any PostgreSQL driver.
 func NewSQLWriter(cfg outbox.WriterConfig) (*outbox.Writer[outbox.SQLTx], error) {
 	ins, err := newInsert(cfg, true)
 	if err != nil {
@@ -42,7 +43,8 @@ func NewSQLWriter(cfg outbox.WriterConfig) (*outbox.Writer[outbox.SQLTx], error)
 	return outbox.NewWriter(sqlInserter{ins}, cfg), nil
 }
 
-// insert is the statements that write one event and many, the one that locks their keys before, and the one that asks for the connection's encoding.
+// insert is the statements that write one event and many, the one that locks their keys before, and the one that asks
+// for the connection's encoding.
 type insert struct {
 	one, many, lock, encoding string
 	returning                 bool // many returns the ids that were new; nobody asks for them when duplicates are ignored
@@ -188,7 +190,8 @@ func newIDs(result *sql.Rows, err error) (inserted []uuid.UUID, _ error) {
 	return inserted, result.Err()
 }
 
-// eventColumns is a batch of rows turned on its side: one array a parameter makes one statement text for any number of rows.
+// eventColumns is a batch of rows turned on its side: one array a parameter makes one statement text for any number of
+// rows.
 type eventColumns struct {
 	ids                                                               []pgtype.UUID // uuid.UUID: pgx's exec and simple protocol modes know no array of it
 	times                                                             []time.Time

@@ -32,8 +32,8 @@ type transaction struct {
 // A kind opens transactions of one type on a database.
 type kind func(t *testing.T, url string, count *statements) func(cfg outbox.WriterConfig) transaction
 
-// kinds are the transaction types that events can be written in. The ways in which pgx can send a statement are among them, because
-// with a transaction pooler in between the default does not work.
+// kinds are the transaction types that events can be written in. The ways in which pgx can send a statement are among
+// them, because with a transaction pooler in between the default does not work.
 var kinds = map[string]kind{
 	"pgx":                   pgxKind(pgx.QueryExecModeCacheStatement),
 	"pgx, cache describe":   pgxKind(pgx.QueryExecModeCacheDescribe),
@@ -398,7 +398,8 @@ func (w twoMethods) QueryContext(ctx context.Context, query string, args ...any)
 
 func (twoMethods) Commit() error { panic("the writer has ended its caller's transaction") }
 
-// TestSQLWriterTakesTransactions writes through what has the methods of a transaction, and refuses what would commit each event by itself.
+// TestSQLWriterTakesTransactions writes through what has the methods of a transaction, and refuses what would commit
+// each event by itself.
 func TestSQLWriterTakesTransactions(t *testing.T) {
 	pool := newPool(t, newDatabase(t))
 	db := stdlib.OpenDBFromPool(pool)

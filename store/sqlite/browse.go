@@ -17,7 +17,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. It is safe for concurrent use.
+// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. It is safe
+// for concurrent use.
 type Browser struct {
 	db     *DB
 	layout tables.Layout
@@ -27,7 +28,8 @@ type Browser struct {
 
 var _ tables.Browser = (*Browser)(nil)
 
-// OpenBrowser returns a browser of a table after checking that the table fits the layout. A table that is missing or older than the layout needs is an *tables.SchemaError.
+// OpenBrowser returns a browser of a table after checking that the table fits the layout. A table that is missing or
+// older than the layout needs is an *tables.SchemaError.
 func OpenBrowser(ctx context.Context, db *DB, layout tables.Layout) (*Browser, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
@@ -75,7 +77,8 @@ func columnNames(l tables.Layout) (names []string) {
 // arguments collects what a template gives its statement.
 type arguments struct{ args []any }
 
-// Call implements sqlfile.Caller: arg adds a value to the arguments of the statement and returns the parameter that stands for it.
+// Call implements sqlfile.Caller: arg adds a value to the arguments of the statement and returns the parameter that
+// stands for it.
 func (a *arguments) Call(function string, v any) (any, error) {
 	if function != "arg" {
 		return nil, fmt.Errorf("there is no %s of %T", function, v)
@@ -123,7 +126,8 @@ func (b *Browser) Statuses() []string {
 	return slices.Compact(all)
 }
 
-// List returns a page of rows, newest first, and where the next page starts, or "" after the last. Newest means the highest position: the order of the commits.
+// List returns a page of rows, newest first, and where the next page starts, or "" after the last. Newest means the
+// highest position: the order of the commits.
 func (b *Browser) List(ctx context.Context, f tables.Filter) (rows []tables.EventRow, next string, err error) {
 	q, err := b.query(f)
 	if err != nil {
@@ -198,7 +202,8 @@ func (b *Browser) findBehind(ctx context.Context, tx *sql.Tx, all []tables.Event
 	return rows.Err()
 }
 
-// query reports what of a filter does not fit, and returns the query of what does. Its limit is one more, which tells whether there is a next page.
+// query reports what of a filter does not fit, and returns the query of what does. Its limit is one more, which tells
+// whether there is a next page.
 func (b *Browser) query(f tables.Filter) (*browseQuery, error) {
 	refuse := func(format string, args ...any) (*browseQuery, error) {
 		return nil, fmt.Errorf("%w in %s: "+format, append([]any{tables.ErrFilter, b.layout.Table}, args...)...)
@@ -271,8 +276,8 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 	return detail, nil
 }
 
-// Known returns those of ids that are in the table already, as tx sees it: whoever writes in the same transaction and ignores duplicates can tell afterwards which events were new
-// (`outbox write` does), and nobody adds one in between.
+// Known returns those of ids that are in the table already, as tx sees it: whoever writes in the same transaction and
+// ignores duplicates can tell afterwards which events were new (`outbox write` does), and nobody adds one in between.
 func (b *Browser) Known(ctx context.Context, tx *sql.Tx, ids []uuid.UUID) (known []uuid.UUID, err error) {
 	var a arguments
 	if _, err := a.add(ids); err != nil {

@@ -80,7 +80,8 @@ func integer[T int | int64](t text) *T {
 	return &n
 }
 
-// json is the text itself where it is JSON, and else the text as a JSON string: a mapped table may hold anything, and people look at it to find out what.
+// json is the text itself where it is JSON, and else the text as a JSON string: a mapped table may hold anything, and
+// people look at it to find out what.
 func (t text) json() json.RawMessage {
 	if t.null {
 		return nil

@@ -53,8 +53,9 @@ func columnsOf(ctx context.Context, db *DB, table string) ([]column, error) {
 	return all, nil
 }
 
-// spelled returns a table's name as the schema spells it, and without the database if that is main, so that leases, letters and tables.SetOf know a table under one name:
-// outbox_events, OUTBOX_EVENTS and main.outbox_events are one, and under three would be delivered three times. The name of a table that is not there stays as it is.
+// spelled returns a table's name as the schema spells it, and without the database if that is main, so that leases,
+// letters and tables.SetOf know a table under one name: outbox_events, OUTBOX_EVENTS and main.outbox_events are one,
+// and under three would be delivered three times. The name of a table that is not there stays as it is.
 func (d *DB) spelled(ctx context.Context, table string) (string, error) {
 	text, err := plain("check_name")
 	if err != nil {
@@ -110,7 +111,8 @@ func checkTable(ctx context.Context, db *DB, table string, columns []string) ([]
 	return have, nil
 }
 
-// checkIndexes answers with a SchemaError if a table of ours lacks one of the indexes, which statements name: SQLite would refuse to prepare them.
+// checkIndexes answers with a SchemaError if a table of ours lacks one of the indexes, which statements name: SQLite
+// would refuse to prepare them.
 func checkIndexes(ctx context.Context, db *DB, table string, wanted ...string) error {
 	text, err := plain("check_indexes")
 	if err != nil {
@@ -167,8 +169,9 @@ func (s *Store) checkSchema(ctx context.Context) ([]column, error) {
 	return have, s.checkTypes(have)
 }
 
-// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first publish: a row without a position is never delivered and
-// nobody is told, and of two rows with one position the settle of one would be the other's.
+// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
+// publish: a row without a position is never delivered and nobody is told, and of two rows with one position the settle
+// of one would be the other's.
 func (s *Store) checkTypes(have []column) error {
 	of := func(name string) column { return have[slices.IndexFunc(have, named(name))] }
 	var lacks []string
@@ -185,7 +188,8 @@ func (s *Store) checkTypes(have []column) error {
 		Remedy: "a row without an id could not be told from others, and the order of delivery is that of an integer that SQLite draws and gives to one row only"}
 }
 
-// checkStatements compiles everything once where it cannot write: a table that is a view, or a name that is none, is found before anything is published.
+// checkStatements compiles everything once where it cannot write: a table that is a view, or a name that is none, is
+// found before anything is published.
 func (s *Store) checkStatements(ctx context.Context) error {
 	for _, p := range []*prepared{&s.sql.claim, &s.sql.backlog, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleLetter, &s.sql.settleDead} {
 		if err := s.db.compile(ctx, p.text); err != nil {

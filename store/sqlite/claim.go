@@ -48,8 +48,8 @@ func (s *Store) claimOldest(ctx context.Context, tx *sql.Tx, lanes int64, now st
 	return records, err
 }
 
-// read runs a claim, and returns its records and the bytes of their payloads, within limit. Rows are read as they are asked for, so that what does not fit
-// costs nothing.
+// read runs a claim, and returns its records and the bytes of their payloads, within limit. Rows are read as they are
+// asked for, so that what does not fit costs nothing.
 func (s *Store) read(ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimit, args ...any) (records []*outbox.Record, bytes int, err error) {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
@@ -158,7 +158,8 @@ func (n *number) Scan(v any) error {
 	return nil
 }
 
-// decode makes a record of a row. What cannot be used is its Defect: it costs its own key a dead letter and the others nothing.
+// decode makes a record of a row. What cannot be used is its Defect: it costs its own key a dead letter and the others
+// nothing.
 func (s *Store) decode(rec *outbox.Record, row *claimedRow) {
 	defect := func(format string, args ...any) {
 		if rec.Defect == "" {
@@ -246,7 +247,8 @@ func (s *Store) decode(rec *outbox.Record, row *claimedRow) {
 	}
 }
 
-// parseID reads an id in any of its forms, 16 bytes included. Of what is no UUID it makes one, always the same, so that the row can become a dead letter.
+// parseID reads an id in any of its forms, 16 bytes included. Of what is no UUID it makes one, always the same, so that
+// the row can become a dead letter.
 func parseID(t text) (id uuid.UUID, known bool) {
 	if t.bytes && len(t.s) == 16 {
 		copy(id[:], t.s)
@@ -259,8 +261,8 @@ func parseID(t text) (id uuid.UUID, known bool) {
 	return id, true
 }
 
-// timeOfID returns the time in a UUIDv7 as it would be stored, nothing for another UUID, and what is no UUID as it is: a table says when its rows were written by one or the
-// other.
+// timeOfID returns the time in a UUIDv7 as it would be stored, nothing for another UUID, and what is no UUID as it is:
+// a table says when its rows were written by one or the other.
 func (t text) timeOfID() text {
 	id, ok := parseID(t)
 	switch at := tables.TimeOfID(id); {

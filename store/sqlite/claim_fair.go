@@ -23,14 +23,14 @@ const (
 type fairness struct {
 	tenants, claim prepared
 
-	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own: taking turns at one circle, one of two
-	// workers would meet the same half of the tenants for ever.
+	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own:
+	// taking turns at one circle, one of two workers would meet the same half of the tenants for ever.
 	mu   sync.Mutex
 	last map[int16]any
 }
 
-// findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index must give each one's undelivered
-// rows in their order. Without the index a claim would sort all that is undelivered.
+// findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index
+// must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.
 func (s *Store) findFairness(ctx context.Context, names tableNames, rowid bool) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set
 	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
@@ -52,8 +52,9 @@ func (s *Store) findFairness(ctx context.Context, names tableNames, rowid bool) 
 	return err
 }
 
-// claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that leaves to the oldest rows of all. The shares come first and
-// interleaved, so that a few rows behind a flood are in the first batch that is published, not in the last. All is read in one state of the file, at one time.
+// claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that leaves to the oldest
+// rows of all. The shares come first and interleaved, so that a few rows behind a flood are in the first batch that is
+// published, not in the last. All is read in one state of the file, at one time.
 //
 // Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
 func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) (records []*outbox.Record, err error) {
@@ -68,7 +69,8 @@ func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox
 		if records, bytes, err = s.readShares(ctx, tx, lanes[0].Number, bits, now, limit); err != nil {
 			return err
 		}
-		// A claim that is half full is as good as full to the relay: filling it up would mostly read again what is here.
+		// A claim that is half full is as good as full to the relay: filling it up would mostly read again what is
+		// here.
 		if 2*len(records) >= limit.Records || bytes >= limit.Bytes {
 			return nil
 		}
@@ -96,8 +98,8 @@ func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox
 	return records, err
 }
 
-// readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows: the first record of every tenant, then the second of each, so that whoever
-// stops reading has served all alike.
+// readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows: the first record of every
+// tenant, then the second of each, so that whoever stops reading has served all alike.
 func (s *Store) readShares(ctx context.Context, tx *sql.Tx, lane int16, bits int64, now string, limit outbox.ClaimLimit) (records []*outbox.Record, bytes int, err error) {
 	tenants, err := s.nextTenants(ctx, tx, lane)
 	if err != nil || len(tenants) < 2 {

@@ -21,7 +21,8 @@ var (
 	ErrNoFile = errors.New("there is no such file")
 	// ErrNotSQLite says that the file is something else than an SQLite database.
 	ErrNotSQLite = errors.New("it is no SQLite database")
-	// ErrBusy says that somebody else kept the file's write lock for as long as one waits for it. Trying again helps in a new transaction, not in the one that it was answered to.
+	// ErrBusy says that somebody else kept the file's write lock for as long as one waits for it. Trying again helps in
+	// a new transaction, not in the one that it was answered to.
 	ErrBusy = errors.New("another transaction has the file's write lock")
 	// ErrReadOnly says that the file can be read but not written.
 	ErrReadOnly = errors.New("the file cannot be written to by this process")
@@ -31,12 +32,13 @@ var (
 	ErrReplaced = errors.New("the file was deleted or replaced while it was open: start every process that has it open again")
 )
 
-// busyFor is how long a transaction waits for one of another process, or of another handle of this one, before it gives up with SQLITE_BUSY: longer than a relay's settle may
-// last (10 s). Writers of one process queue in Go and do not come to that.
+// busyFor is how long a transaction waits for one of another process, or of another handle of this one, before it gives
+// up with SQLITE_BUSY: longer than a relay's settle may last (10 s). Writers of one process queue in Go and do not come
+// to that.
 const busyFor = 30 * time.Second
 
-// DB is an open file: one connection that writes, so that the writers of this process take turns in Go and not by SQLite's sleeping and trying again, and some that
-// read, which no writer holds up. It is safe for concurrent use.
+// DB is an open file: one connection that writes, so that the writers of this process take turns in Go and not by
+// SQLite's sleeping and trying again, and some that read, which no writer holds up. It is safe for concurrent use.
 type DB struct {
 	path   string // as it was given
 	full   string // absolute
@@ -52,12 +54,14 @@ type DB struct {
 	checked  bool // CheckIntegrity has passed
 }
 
-// Connect opens a file that exists, with at most readers connections that read: WAL, synchronous=FULL, foreign keys on. Errors: ErrNoFile, ErrNotSQLite, or the system's.
+// Connect opens a file that exists, with at most readers connections that read: WAL, synchronous=FULL, foreign keys on.
+// Errors: ErrNoFile, ErrNotSQLite, or the system's.
 func Connect(ctx context.Context, path string, readers int) (*DB, error) {
 	return open(ctx, path, readers, "rw")
 }
 
-// Create is Connect for a file that may not exist yet: then an empty one is made, for its owner alone (0600), as its -wal and -shm will be: it will hold payloads of all tenants.
+// Create is Connect for a file that may not exist yet: then an empty one is made, for its owner alone (0600), as its
+// -wal and -shm will be: it will hold payloads of all tenants.
 func Create(ctx context.Context, path string, readers int) (*DB, error) {
 	return open(ctx, path, readers, "rwc")
 }
@@ -83,7 +87,8 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	d := &DB{path: path, full: full, patience: busyFor}
-	// Nothing looks into the file but SQLite: whoever closes a file takes all of his process's locks on it away, also those of an application's own handle.
+	// Nothing looks into the file but SQLite: whoever closes a file takes all of his process's locks on it away, also
+	// those of an application's own handle.
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -113,7 +118,8 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 	return d, nil
 }
 
-// makeFile makes an empty file that only its owner can read. One that somebody else makes at this moment is left as it is, as is what a symbolic link leads to.
+// makeFile makes an empty file that only its owner can read. One that somebody else makes at this moment is left as it
+// is, as is what a symbolic link leads to.
 func makeFile(full string) error {
 	f, err := os.OpenFile(full, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -122,8 +128,9 @@ func makeFile(full string) error {
 	return f.Close()
 }
 
-// onlyName refuses a file that this process has open under another name, by a hard link: each name would have a WAL of its own, and commits would be lost. It also refuses one whose WAL
-// has gone under this process: SQLite would go on with what it has of the old one.
+// onlyName refuses a file that this process has open under another name, by a hard link: each name would have a WAL of
+// its own, and commits would be lost. It also refuses one whose WAL has gone under this process: SQLite would go on
+// with what it has of the old one.
 func onlyName(full string, info os.FileInfo) error {
 	name, err := filepath.EvalSymlinks(full)
 	if err != nil {
@@ -145,9 +152,10 @@ func onlyName(full string, info os.FileInfo) error {
 	return nil
 }
 
-// Source is the name under which an application, or its ORM, opens a file for itself beside a DB: sql.Open("sqlite", sqlite.Source(path)). Its transactions wait for others as
-// Begin's do, begin with BEGIN IMMEDIATE unless they are sql.TxOptions{ReadOnly: true}, and are on the disk when they have committed; foreign keys are on. The file is made if it
-// is not there.
+// Source is the name under which an application, or its ORM, opens a file for itself beside a DB: sql.Open("sqlite",
+// sqlite.Source(path)). Its transactions wait for others as Begin's do, begin with BEGIN IMMEDIATE unless they are
+// sql.TxOptions{ReadOnly: true}, and are on the disk when they have committed; foreign keys are on. The file is made if
+// it is not there.
 func Source(path string) string {
 	return source(path, "rwc", "immediate", "journal_mode(WAL)", "synchronous(FULL)")
 }
@@ -206,20 +214,23 @@ func (d *DB) Ping(ctx context.Context) error {
 // Path is the file's name as it was given.
 func (d *DB) Path() string { return d.path }
 
-// Begin begins a transaction that may write, with BEGIN IMMEDIATE: once it has begun it does not fail for another writer's sake. It waits for the writers of this process as
-// long as ctx allows, and for those of others for 30 s; relays give way to it. ErrReplaced, here or at Commit, says that nobody would ever see what is written.
+// Begin begins a transaction that may write, with BEGIN IMMEDIATE: once it has begun it does not fail for another
+// writer's sake. It waits for the writers of this process as long as ctx allows, and for those of others for 30 s;
+// relays give way to it. ErrReplaced, here or at Commit, says that nobody would ever see what is written.
 func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) {
 	return d.write.BeginTx(ctx, nil)
 }
 
-// Writes is the connection that writes, for what needs a *sql.DB, such as migrations.Up and an ORM; it is only one, so what reads through it waits for writers too, and an ORM that
-// reads much is better off with a handle of its own (Source). A transaction that is left open holds up every writer.
+// Writes is the connection that writes, for what needs a *sql.DB, such as migrations.Up and an ORM; it is only one, so
+// what reads through it waits for writers too, and an ORM that reads much is better off with a handle of its own
+// (Source). A transaction that is left open holds up every writer.
 func (d *DB) Writes() *sql.DB { return d.write }
 
 // Reads are the connections that read; they refuse to write.
 func (d *DB) Reads() *sql.DB { return d.read }
 
-// CheckIntegrity looks for damage, once a DB: a file that a disk or a copy under way has spoiled must not be served as if nothing had happened. It reads the whole file.
+// CheckIntegrity looks for damage, once a DB: a file that a disk or a copy under way has spoiled must not be served as
+// if nothing had happened. It reads the whole file.
 func (d *DB) CheckIntegrity(ctx context.Context) error {
 	d.checking.Lock()
 	defer d.checking.Unlock()
@@ -237,7 +248,8 @@ func (d *DB) CheckIntegrity(ctx context.Context) error {
 	return nil
 }
 
-// checkWritable finds a file that can only be read at the start, and not at every turn of a relay. It waits for nobody: a file that somebody else writes to can be written.
+// checkWritable finds a file that can only be read at the start, and not at every turn of a relay. It waits for nobody:
+// a file that somebody else writes to can be written.
 func (d *DB) checkWritable(ctx context.Context) (err error) {
 	text, err := plain("check_writable")
 	if err != nil {
@@ -256,10 +268,11 @@ func (d *DB) checkWritable(ctx context.Context) (err error) {
 	return nil
 }
 
-// Close ends all connections. The last process to close a file moves what is in the WAL into it and removes the WAL. Transactions must have ended.
+// Close ends all connections. The last process to close a file moves what is in the WAL into it and removes the WAL.
+// Transactions must have ended.
 //
-// Where the file or its WAL was replaced one connection stays open until the process ends, and Close says ErrReplaced: SQLite would take what it has of the old WAL for the content of the
-// new one, or remove that.
+// Where the file or its WAL was replaced one connection stays open until the process ends, and Close says ErrReplaced:
+// SQLite would take what it has of the old WAL for the content of the new one, or remove that.
 func (d *DB) Close() error {
 	var problems []error
 	ends := []*sql.DB{d.read, d.anchor, d.write} // the writer last: it is the one that moves the WAL into the file

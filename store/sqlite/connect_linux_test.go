@@ -51,8 +51,9 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Connect beside an application's own handle must not cost that one its locks. Without them an older SQLite in another process, such as Debian 12's shell (3.40), takes itself
-// for the last to close the file, removes the WAL, and what this process commits from then on is in a file without a name (measured: lost, without an error).
+// Connect beside an application's own handle must not cost that one its locks. Without them an older SQLite in another
+// process, such as Debian 12's shell (3.40), takes itself for the last to close the file, removes the WAL, and what
+// this process commits from then on is in a file without a name (measured: lost, without an error).
 func TestConnectLeavesTheLocksOfOtherHandles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "shop.db")

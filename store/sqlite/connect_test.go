@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// A handle of the application's own that is opened with Source waits for others, and one that is not is told what to do.
+// A handle of the application's own that is opened with Source waits for others, and one that is not is told what to
+// do.
 func TestSource(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -72,7 +73,8 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// Two copies of SQLite in one process damage a file. The second is this one under another name: a real one would need a C compiler.
+// Two copies of SQLite in one process damage a file. The second is this one under another name: a real one would need a
+// C compiler.
 func TestWriteRefusesAnotherLibrary(t *testing.T) {
 	t.Parallel()
 	db, other := filled(t), filled(t)

@@ -18,8 +18,9 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// DeadLetters is the table job_dlq for operators. It is safe for concurrent use. A page of a replay, a discard or a purge is one write transaction, and holds up other
-// writers as long as it takes. A filter by error or fingerprint, and Stats, read every letter that the rest of the filter leaves.
+// DeadLetters is the table job_dlq for operators. It is safe for concurrent use. A page of a replay, a discard or a
+// purge is one write transaction, and holds up other writers as long as it takes. A filter by error or fingerprint, and
+// Stats, read every letter that the rest of the filter leaves.
 type DeadLetters struct {
 	db     *DB
 	tables map[string]deadTable
@@ -30,14 +31,16 @@ var _ deadletter.Store = (*DeadLetters)(nil)
 
 // DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
 type DeadLettersConfig struct {
-	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters are skipped.
+	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters
+	// are skipped.
 	Layouts []tables.Layout
 	// ReplayJob puts jobs back; nil: their letters are skipped.
 	ReplayJob JobReplayer
 }
 
-// JobReplayer gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or neither. An error, whose text
-// the operator is shown, leaves this letter as it is, undoes what was done in tx for it, and does not stop the others.
+// JobReplayer gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or
+// neither. An error, whose text the operator is shown, leaves this letter as it is, undoes what was done in tx for it,
+// and does not stop the others.
 type JobReplayer func(ctx context.Context, tx *sql.Tx, letter deadletter.Letter) error
 
 // deadTable is an outbox table that letters come from.
@@ -46,10 +49,12 @@ type deadTable struct {
 	columns []letterColumn
 }
 
-// letterColumn is a column of a row that is kept in a letter: its name, and that name as a text, which is what the letter has it by.
+// letterColumn is a column of a row that is kept in a letter: its name, and that name as a text, which is what the
+// letter has it by.
 type letterColumn struct{ Name, Text string }
 
-// OpenDeadLetters returns the dead letters of a file after checking that its tables fit. A table that is older than this program needs is an *tables.SchemaError.
+// OpenDeadLetters returns the dead letters of a file after checking that its tables fit. A table that is older than
+// this program needs is an *tables.SchemaError.
 func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (*DeadLetters, error) {
 	if fingerprinting != nil {
 		return nil, fmt.Errorf("register fingerprint function: %w", fingerprinting)
@@ -151,8 +156,8 @@ type letterQuery struct {
 	DefaultTenant string
 }
 
-// Call implements sqlfile.Caller: arg as arguments has it, first_id returns the least UUIDv7 of a time, and text_of what a letter has the column of a
-// quoted name by.
+// Call implements sqlfile.Caller: arg as arguments has it, first_id returns the least UUIDv7 of a time, and text_of
+// what a letter has the column of a quoted name by.
 func (q *letterQuery) Call(function string, operand any) (any, error) {
 	switch of := operand.(type) {
 	case time.Time:

@@ -108,8 +108,9 @@ type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// JobLetters keeps the letters of jobs, and of events that consumers give up, in job_dlq: deadletter.Record(ctx, sqlite.JobLetters{DB: tx}, job). With a transaction for DB the letter is part
-// of it, with DB.Writes() it is stored at once.
+// JobLetters keeps the letters of jobs, and of events that consumers give up, in job_dlq: deadletter.Record(ctx,
+// sqlite.JobLetters{DB: tx}, job). With a transaction for DB the letter is part of it, with DB.Writes() it is stored at
+// once.
 type JobLetters struct{ DB Queryer }
 
 var _ deadletter.Recorder = JobLetters{}

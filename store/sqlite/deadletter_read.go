@@ -63,7 +63,8 @@ func (d *DeadLetters) List(ctx context.Context, f deadletter.Filter) (letters []
 	return letters, next, nil
 }
 
-// Show returns the letter with this id, or those of the event or the job with this id, newest first, of the tenant if one is named.
+// Show returns the letter with this id, or those of the event or the job with this id, newest first, of the tenant if
+// one is named.
 func (d *DeadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (letters []deadletter.Letter, err error) {
 	q := letterQuery{IDs: []uuid.UUID{id}, F: deadletter.Filter{Tenant: tenant}}
 	err = d.db.snapshot(ctx, func(tx *sql.Tx) (err error) {
@@ -109,7 +110,8 @@ func (q *letterQuery) letters(ctx context.Context, tx *sql.Tx, name string) (all
 	return all, err
 }
 
-// Stats counts the letters that a filter matches, whatever their state, and groups those of the filter's state by the fingerprint of their error.
+// Stats counts the letters that a filter matches, whatever their state, and groups those of the filter's state by the
+// fingerprint of their error.
 func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadletter.Stats, error) {
 	q, err := listed(f)
 	if err != nil {

@@ -30,8 +30,8 @@ type replaying struct {
 	done    []uuid.UUID // letters
 }
 
-// ReplayPage implements deadletter.Replayer. What it changes is one transaction: the rows it puts back, the letters' replayed_at, and the record of
-// the action. A relay of another process learns of it at its next poll.
+// ReplayPage implements deadletter.Replayer. What it changes is one transaction: the rows it puts back, the letters'
+// replayed_at, and the record of the action. A relay of another process learns of it at its next poll.
 func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayRequest) (deadletter.ReplayPage, error) {
 	q, err := selected(request.Selection)
 	if err != nil {
@@ -192,7 +192,8 @@ func (r *replaying) replayJobs(ctx context.Context, letters []letterPlace) error
 	return nil
 }
 
-// savepoint runs fn, and undoes what it did in the transaction if it fails; its error is refused then. err says that the transaction is lost.
+// savepoint runs fn, and undoes what it did in the transaction if it fails; its error is refused then. err says that
+// the transaction is lost.
 func (r *replaying) savepoint(ctx context.Context, fn func() error) (refused, err error) {
 	if _, err := r.tx.ExecContext(ctx, "SAVEPOINT part"); err != nil {
 		return nil, fmt.Errorf("set savepoint: %w", err)

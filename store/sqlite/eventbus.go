@@ -18,10 +18,11 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// EventBus is the repository of table event_outbox (plan 05-01): for producers, and for consumers that publish by themselves instead of running a relay. The zero value is
-// ready and safe for concurrent use.
+// EventBus is the repository of table event_outbox (plan 05-01): for producers, and for consumers that publish by
+// themselves instead of running a relay. The zero value is ready and safe for concurrent use.
 //
-// Every method works inside the caller's transaction, one of DB.Begin or of a library on a handle of sqlite.Source. There is no row-level security: AppID is what keeps applications apart.
+// Every method works inside the caller's transaction, one of DB.Begin or of a library on a handle of sqlite.Source.
+// There is no row-level security: AppID is what keeps applications apart.
 //
 // Do not take from a table that a relay serves: both would publish.
 type EventBus struct {
@@ -37,8 +38,9 @@ func (b EventBus) app() string {
 	return b.AppID.String()
 }
 
-// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an *outbox.FieldError and one whose
-// EventID is there already outbox.ErrDuplicateEvent; tx stays usable after every error but those of its end.
+// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an
+// *outbox.FieldError and one whose EventID is there already outbox.ErrDuplicateEvent; tx stays usable after every error
+// but those of its end.
 func (b EventBus) Offer(ctx context.Context, tx outbox.SQLTx, e tables.BusEvent) error {
 	e.AppID = cmp.Or(e.AppID, b.AppID)
 	if b.AppID != uuid.Nil && e.AppID != b.AppID {
@@ -57,17 +59,20 @@ func (b EventBus) Offer(ctx context.Context, tx outbox.SQLTx, e tables.BusEvent)
 	return nil
 }
 
-// TakePending returns up to limit pending events (tables.DefaultTake if limit is not positive), oldest first, and keeps them from other takers until tx
-// ends: tx is the file's only write transaction. So publish them quickly, call MarkPublished and commit. If one fails and is to be tried again, mark no later event of its key
-// either. A crash before the commit gives them all out again, so whoever receives them must expect copies.
+// TakePending returns up to limit pending events (tables.DefaultTake if limit is not positive), oldest first, and keeps
+// them from other takers until tx ends: tx is the file's only write transaction. So publish them quickly, call
+// MarkPublished and commit. If one fails and is to be tried again, mark no later event of its key either. A crash
+// before the commit gives them all out again, so whoever receives them must expect copies.
 //
-// What follows an event that waits for a retry in its key waits too. So there may be fewer than limit events, or none, although CountPending is not zero.
+// What follows an event that waits for a retry in its key waits too. So there may be fewer than limit events, or none,
+// although CountPending is not zero.
 func (b EventBus) TakePending(ctx context.Context, tx outbox.SQLTx, limit int) ([]tables.BusEvent, error) {
 	return readBus(ctx, tx, "take pending events", "bus_take_pending", b.app(), stamp(time.Now()), tables.TakeLimit(limit))
 }
 
-// ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not positive) whose row ids follow after,
-// in the order of row ids. uuid.Nil gives the first page, the last ID of a page the next one.
+// ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not
+// positive) whose row ids follow after, in the order of row ids. uuid.Nil gives the first page, the last ID of a page
+// the next one.
 func (b EventBus) ListPending(ctx context.Context, tx outbox.SQLTx, after uuid.UUID, limit int) ([]tables.BusEvent, error) {
 	return readBus(ctx, tx, "list pending events", "bus_list_pending", b.app(), after.String(), tables.TakeLimit(limit))
 }
@@ -100,8 +105,8 @@ func (b EventBus) ByEventID(ctx context.Context, tx outbox.SQLTx, eventID uuid.U
 	return found[0], nil
 }
 
-// MarkPublished makes pending events published, now. ids are row ids (tables.BusEvent.ID). It returns how many changed; others are left as they
-// are.
+// MarkPublished makes pending events published, now. ids are row ids (tables.BusEvent.ID). It returns how many changed;
+// others are left as they are.
 func (b EventBus) MarkPublished(ctx context.Context, tx outbox.SQLTx, ids ...uuid.UUID) (int, error) {
 	n, err := b.mark(ctx, tx, "bus_mark_published", ids, stamp(time.Now()))
 	if err != nil {
@@ -115,8 +120,9 @@ func (b EventBus) MarkFailed(ctx context.Context, tx outbox.SQLTx, ids ...uuid.U
 	return b.Fail(ctx, tx, outbox.Failure{}, ids...)
 }
 
-// Fail makes pending events failed and keeps a dead letter of each, with why it failed: they are final unless an operator replays the letter, which makes the event
-// pending again. What follows them in their keys goes on. ids are row ids. It returns how many changed; others are left as they are.
+// Fail makes pending events failed and keeps a dead letter of each, with why it failed: they are final unless an
+// operator replays the letter, which makes the event pending again. What follows them in their keys goes on. ids are
+// row ids. It returns how many changed; others are left as they are.
 //
 // An empty Reason is outbox.ReasonDeliveryFailed, and one that events cannot have a *deadletter.ReasonError.
 func (b EventBus) Fail(ctx context.Context, tx outbox.SQLTx, why outbox.Failure, ids ...uuid.UUID) (failed int, err error) {

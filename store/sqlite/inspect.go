@@ -8,8 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Tables lists the tables of a file that exists, for whoever wants to know whose it is before Connect turns it into a file with a WAL: it changes nothing, but that SQLite
-// repairs what a crash has left, as at every opening. Errors: ErrNotSQLite, or the system's.
+// Tables lists the tables of a file that exists, for whoever wants to know whose it is before Connect turns it into a
+// file with a WAL: it changes nothing, but that SQLite repairs what a crash has left, as at every opening. Errors:
+// ErrNotSQLite, or the system's.
 func Tables(ctx context.Context, path string) (names []string, err error) {
 	defer func() {
 		if err != nil {

@@ -14,14 +14,15 @@ import (
 // relaysKept is how long a relay that has gone is remembered.
 const relaysKept = time.Minute
 
-// farthest is the latest end of a lease that anybody can have asked for. Nothing bounds a lease's time, and others may ask for another than the caller; nobody is likely to ask for
-// ten times as much, or for more than ten minutes. What ends later was written before the clock was set back.
+// farthest is the latest end of a lease that anybody can have asked for. Nothing bounds a lease's time, and others may
+// ask for another than the caller; nobody is likely to ask for ten times as much, or for more than ten minutes. What
+// ends later was written before the clock was set back.
 func farthest(now time.Time, ttl time.Duration) time.Time {
 	return now.Add(max(10*ttl, 10*time.Minute))
 }
 
-// Lease implements outbox.LaneStore. It asks before it waits for the file's write lock, and mostly there is nothing to write. The clock is the machine's: the database has no
-// other, and all who may serve the file share it.
+// Lease implements outbox.LaneStore. It asks before it waits for the file's write lock, and mostly there is nothing to
+// write. The clock is the machine's: the database has no other, and all who may serve the file share it.
 func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
 	var due bool
 	if err := s.db.check(); err != nil { // the one thing that every relay asks all the time
@@ -69,7 +70,8 @@ func (a leaseArgs) args() []any {
 
 // take writes what is due.
 func (s *Store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.LeaseRequest) error {
-	// Each time: lanes whose rows are gone (a file put together by hand) nobody could serve, and every relay would look as if it stood by.
+	// Each time: lanes whose rows are gone (a file put together by hand) nobody could serve, and every relay would look
+	// as if it stood by.
 	if _, err := tx.ExecContext(ctx, s.sql.leaseRows, at.table, outbox.Lanes); err != nil {
 		return err
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/sqltx"
 )
 
-// ErrTwoLibraries is the answer to a transaction of another copy of SQLite than this package's, on a file that this process has open as a DB. The system's locks on a file
-// belong to the process: two copies in it undo each other's, and the file is damaged (sqlite.org/howtocorrupt.html, 2.2.1; measured: malformed after 800 commits).
+// ErrTwoLibraries is the answer to a transaction of another copy of SQLite than this package's, on a file that this
+// process has open as a DB. The system's locks on a file belong to the process: two copies in it undo each other's, and
+// the file is damaged (sqlite.org/howtocorrupt.html, 2.2.1; measured: malformed after 800 commits).
 var ErrTwoLibraries = errors.New("this process has the file open through two SQLite libraries, which would damage it: " +
 	"take the transaction from sql.Open(\"sqlite\", sqlite.Source(path)) or the DB, or run the relay as a process of its own")
 
@@ -52,7 +53,8 @@ func (d *DB) discharge() {
 	delete(opened.all, d)
 }
 
-// checkLibrary is asked at the first Write, and again once a further DB was opened. It refuses only what is certain: a transaction that cannot be asked is left alone.
+// checkLibrary is asked at the first Write, and again once a further DB was opened. It refuses only what is certain: a
+// transaction that cannot be asked is left alone.
 func (in *inserter) checkLibrary(ctx context.Context, tx outbox.SQLTx) error {
 	count := opened.count.Load()
 	if in.kept != nil || in.asked.Load() == count {

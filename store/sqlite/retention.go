@@ -17,10 +17,12 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// sweepRows is how many rows one search of a sweep reads. More make it faster by little and the pauses between them longer.
+// sweepRows is how many rows one search of a sweep reads. More make it faster by little and the pauses between them
+// longer.
 const sweepRows = 5000
 
-// Retention is a table that old rows can be removed from. It is safe for concurrent use. A removal is one write transaction, and holds up other writers as long as it takes.
+// Retention is a table that old rows can be removed from. It is safe for concurrent use. A removal is one write
+// transaction, and holds up other writers as long as it takes.
 //
 // What it frees is used again by later rows; the file does not shrink before somebody runs VACUUM.
 type Retention struct {
@@ -47,8 +49,8 @@ type retentionNames struct {
 	WrittenOr string // the time of writing, or else of delivery
 }
 
-// OpenRetention returns the retention of an outbox table, whose rows grow old in the order of their positions. Errors are an *tables.SchemaError or tables.ErrNoAge if waiting
-// does not cure them. A table WITHOUT ROWID has none.
+// OpenRetention returns the retention of an outbox table, whose rows grow old in the order of their positions. Errors
+// are an *tables.SchemaError or tables.ErrNoAge if waiting does not cure them. A table WITHOUT ROWID has none.
 func OpenRetention(ctx context.Context, db *DB, layout tables.Layout) (*Retention, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
@@ -59,7 +61,8 @@ func OpenRetention(ctx context.Context, db *DB, layout tables.Layout) (*Retentio
 	return openRetention(ctx, db, layout, layout.Position, false)
 }
 
-// OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as OpenRetention.
+// OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as
+// OpenRetention.
 func OpenLetterRetention(ctx context.Context, db *DB) (*Retention, error) {
 	// Letters with the time of the page's last one may wait for the next run.
 	return openRetention(ctx, db, tables.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"}, "replayed_at", true)
@@ -219,7 +222,8 @@ func (r *Retention) find(ctx context.Context, statement string, limit int, searc
 	if err := rows.Err(); err != nil {
 		return "", err
 	}
-	// After a page of a walk without anything old, what follows is newer still; where it is not, a later run or the next sweep gets to it. Times are bounded by the statement.
+	// After a page of a walk without anything old, what follows is newer still; where it is not, a later run or the
+	// next sweep gets to it. Times are bounded by the statement.
 	if seen < limit || !search.Sweep && !r.byTime && !someOld {
 		return "", nil
 	}

@@ -45,7 +45,8 @@ func TestRetentionPlans(t *testing.T) {
 	}
 }
 
-// Times that plain SQL wrote in another of SQLite's forms count as what they are, what is no time never grows old, and ids may have any form.
+// Times that plain SQL wrote in another of SQLite's forms count as what they are, what is no time never grows old, and
+// ids may have any form.
 func TestRetentionOfOtherTimesAndIDs(t *testing.T) {
 	t.Parallel()
 	db := filled(t,

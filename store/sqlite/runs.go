@@ -20,8 +20,8 @@ import (
 
 // Runs keeps crawl runs, their log and their outbox in the tables of set crawl. It is safe for concurrent use.
 //
-// Every statement names its tenant, but for those of a worker, which are for the runs of all. What jsonb would refuse is refused here too, so that what was tried
-// on a file works in production.
+// Every statement names its tenant, but for those of a worker, which are for the runs of all. What jsonb would refuse
+// is refused here too, so that what was tried on a file works in production.
 type Runs struct {
 	db     *DB
 	reads  struct{ get, events, lastSeqs, next *sql.Stmt }
@@ -38,8 +38,8 @@ type filtered struct{ Status, App bool }
 
 var _ crawl.Store = (*Runs)(nil)
 
-// OpenRuns returns the runs of a file after checking its tables: if they are missing or older than it needs the error is an *tables.SchemaError;
-// if the file can only be read, ErrReadOnly. It waits for a transaction that writes.
+// OpenRuns returns the runs of a file after checking its tables: if they are missing or older than it needs the error
+// is an *tables.SchemaError; if the file can only be read, ErrReadOnly. It waits for a transaction that writes.
 func OpenRuns(ctx context.Context, db *DB) (*Runs, error) {
 	for table, columns := range map[string][]string{
 		"crawl_runs":   {"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at", "next_node", "node_state", "steps_done", "node_attempts"},
@@ -83,7 +83,8 @@ func OpenRuns(ctx context.Context, db *DB) (*Runs, error) {
 	return r, nil
 }
 
-// compile prepares statements for as long as the DB is open. In a transaction on the only connection that writes it would be too late.
+// compile prepares statements for as long as the DB is open. In a transaction on the only connection that writes it
+// would be too late.
 func compile(ctx context.Context, db *sql.DB, data any, statements map[string]**sql.Stmt) error {
 	t, err := parseSQL()
 	if err != nil {
@@ -146,7 +147,8 @@ func (r *Runs) GetRun(ctx context.Context, tenant string, id uuid.UUID) (run cra
 	return run, nil
 }
 
-// Readable tells whether the runs can be read, which takes more than a file that is open. It costs one probe of the primary key.
+// Readable tells whether the runs can be read, which takes more than a file that is open. It costs one probe of the
+// primary key.
 func (r *Runs) Readable(ctx context.Context) error {
 	if err := r.db.check(); err != nil {
 		return err
@@ -192,7 +194,8 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 	return runs, more, nil
 }
 
-// ListEvents implements crawl.Store. A page ends where its payloads reach crawl.PageBytes; what comes after is not read.
+// ListEvents implements crawl.Store. A page ends where its payloads reach crawl.PageBytes; what comes after is not
+// read.
 func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
 	bytes := 0
 	err = query(ctx, r.reads.events, func(rows *sql.Rows) (err error) {
@@ -288,8 +291,8 @@ func jsonList[T string | uuid.UUID](list []T) string {
 	return string(b)
 }
 
-// checkJSON reports what PostgreSQL's jsonb would refuse, as a *crawl.FieldError. SQLite takes more, and in a column all of it. crawl.Service finds it before, so this is
-// for other callers.
+// checkJSON reports what PostgreSQL's jsonb would refuse, as a *crawl.FieldError. SQLite takes more, and in a column
+// all of it. crawl.Service finds it before, so this is for other callers.
 func checkJSON(field string, b json.RawMessage) error {
 	if b == nil {
 		return nil

@@ -14,10 +14,11 @@ import (
 
 // Change implements crawl.Store, in one transaction.
 //
-// Events whose ids are in the log already, with the same type and payload, are not appended again. If all of them are, and the change has no To, the run may be in
-// any status: it is a change whose reply was lost.
+// Events whose ids are in the log already, with the same type and payload, are not appended again. If all of them are,
+// and the change has no To, the run may be in any status: it is a change whose reply was lost.
 //
-// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event first, whatever becomes of c.
+// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event first, whatever
+// becomes of c.
 func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl.Change) (changed crawl.Changed, err error) {
 	c.Events, err = crawl.Identified(c.Events)
 	if err == nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/outboxrelay/outbox/crawl"
 )
 
-// ClaimRun implements crawl.Store. Of a run that becomes RUNNING nothing is to be seen before its events are. There is no run that another transaction has locked: this one
-// takes its turn, and only where a run waits.
+// ClaimRun implements crawl.Store. Of a run that becomes RUNNING nothing is to be seen before its events are. There is
+// no run that another transaction has locked: this one takes its turn, and only where a run waits.
 //
-// Among tenants of whose runs as many are held this store goes round. Stores that claim beside it go round on their own.
+// Among tenants of whose runs as many are held this store goes round. Stores that claim beside it go round on their
+// own.
 //
-// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event and is passed over. It is often the oldest, and would be claimed,
-// and its first event refused, before every other run for ever.
+// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event and is passed
+// over. It is often the oldest, and would be claimed, and its first event refused, before every other run for ever.
 func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
 	names := jsonList(crawlers)
 	_, err := r.next(ctx, r.reads.next, names, ttl)
@@ -56,7 +57,8 @@ func (r *Runs) next(ctx context.Context, stmt *sql.Stmt, crawlers string, ttl ti
 	return w, err
 }
 
-// claim claims a run, unless its log is over, or its lease is from before the clock was set back: then it puts that right, and asks to be called again.
+// claim claims a run, unless its log is over, or its lease is from before the clock was set back: then it puts that
+// right, and asks to be called again.
 func (r *Runs) claim(ctx context.Context, tx *sql.Tx, owner uuid.UUID, crawlers string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (c crawl.Claim, again bool, err error) {
 	w, err := r.next(ctx, tx.StmtContext(ctx, r.writes.next), crawlers, ttl)
 	if err != nil {

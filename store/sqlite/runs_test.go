@@ -111,7 +111,8 @@ func TestTheFileKeepsTheLog(t *testing.T) {
 	}
 }
 
-// Several processes append to one run and claim runs of one file: each change is whole, numbers have no gap, a run is one claimer's.
+// Several processes append to one run and claim runs of one file: each change is whole, numbers have no gap, a run is
+// one claimer's.
 func TestRunsOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	db := runsFile(t)
@@ -219,7 +220,8 @@ func TestRunPlans(t *testing.T) {
 				}
 			}
 			for line := range strings.Lines(plan) {
-				// json_each is the list of what is asked for; run_next goes from tenant to tenant, sorts them, and run_create counts a few rows that are named so.
+				// json_each is the list of what is asked for; run_next goes from tenant to tenant, sorts them, and
+				// run_create counts a few rows that are named so.
 				scan := strings.Contains(line, "SCAN") && !strings.Contains(line, "VIRTUAL TABLE") &&
 					(name != "run_next" || !strings.Contains(line, "SCAN t")) && name != "run_create"
 				if scan || strings.Contains(line, "TEMP B-TREE") && name != "run_next" {

@@ -22,8 +22,9 @@ const unsettledRetry = time.Hour
 
 // Settle implements outbox.EventStore. All outcomes are one transaction, and one fsync.
 //
-// If the file refuses one of them (a check of a mapped table, somebody's trigger) the others are settled. Its row then waits, with the refusal as its error; what the file does not even
-// take that for is returned as refused. Without this the lanes would stand still until somebody removed the row.
+// If the file refuses one of them (a check of a mapped table, somebody's trigger) the others are settled. Its row then
+// waits, with the refusal as its error; what the file does not even take that for is returned as refused. Without this
+// the lanes would stand still until somebody removed the row.
 func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
 	settled, refusal, err := s.settle(ctx, owner, lanes, outcomes)
 	if err != nil {
@@ -47,8 +48,9 @@ func (s *Store) settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane
 		if err != nil || held == 0 {
 			return err
 		}
-		// A statement a row. One for all, over json_each, takes 10 rather than 13 µs a row, but it is a join, and with statistics from before a backlog the planner may begin it
-		// at the wrong end. Not cancelled by ctx, statement by statement: the driver would start a goroutine for each.
+		// A statement a row. One for all, over json_each, takes 10 rather than 13 µs a row, but it is a join, and with
+		// statistics from before a backlog the planner may begin it at the wrong end. Not cancelled by ctx, statement
+		// by statement: the driver would start a goroutine for each.
 		t := settling{Store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now()} // not sooner: it may have waited
 		t.stamp = stamp(t.now)
 		for i := range outcomes {
@@ -71,7 +73,8 @@ func (s *Store) settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane
 	return settled, refusal, nil
 }
 
-// heldNow returns those of the lanes that owner holds at the epoch it knows, a bit each. They cannot change hands before the transaction ends.
+// heldNow returns those of the lanes that owner holds at the epoch it knows, a bit each. They cannot change hands
+// before the transaction ends.
 func (s *Store) heldNow(ctx context.Context, tx *sql.Tx, owner uuid.UUID, lanes []outbox.Lane) (held int64, err error) {
 	stmt, err := s.sql.settleHeld.on(ctx, s.db.write)
 	if err != nil {
@@ -191,8 +194,9 @@ func (t *settling) refuse(o *outbox.Outcome, refusal error) {
 	}
 }
 
-// ended returns the refusal of a row if the whole transaction has ended with it, as raise(ROLLBACK) in somebody's trigger does, and a constraint that says ON CONFLICT ROLLBACK.
-// The rows after it would be settled one by one, and without the guard of the lease. Only where there is no transaction another can begin; it is rolled back with ours.
+// ended returns the refusal of a row if the whole transaction has ended with it, as raise(ROLLBACK) in somebody's
+// trigger does, and a constraint that says ON CONFLICT ROLLBACK. The rows after it would be settled one by one, and
+// without the guard of the lease. Only where there is no transaction another can begin; it is rolled back with ours.
 func (t *settling) ended(refusal error) error {
 	if _, err := t.tx.ExecContext(t.ctx, "BEGIN"); err == nil {
 		return fmt.Errorf("nothing is settled, a trigger or a constraint of the table rolls the transaction back instead of refusing one row (raise(ABORT) would): %w", refusal)
@@ -232,7 +236,8 @@ func (t *settling) retry(o *outbox.Outcome) (bool, error) {
 	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)), tables.ErrorText(strings.Join(texts, "; ")), served)
 }
 
-// dead writes one letter a failed destination and marks or removes the row; all of it or, if the file refuses a part, nothing.
+// dead writes one letter a failed destination and marks or removes the row; all of it or, if the file refuses a part,
+// nothing.
 func (t *settling) dead(o *outbox.Outcome) (changed bool, err error) {
 	tenant := o.Record.TenantID
 	if tenant == "" {

@@ -159,7 +159,8 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A trigger that ends the transaction ends the settle: what came after it would be settled without the lease's guard, and what came before it is undone.
+// A trigger that ends the transaction ends the settle: what came after it would be settled without the lease's guard,
+// and what came before it is undone.
 func TestSettleEndsWithItsTransaction(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

@@ -21,13 +21,14 @@ type Store struct {
 	maxPayload int    // bytes; a longer one is a defect
 }
 
-// maxPayload is below what a broker answers by closing the connection, and so the whole relay would wait for ever (Redis: 512 MB).
+// maxPayload is below what a broker answers by closing the connection, and so the whole relay would wait for ever
+// (Redis: 512 MB).
 const maxPayload = 256 << 20
 
 var _ tables.Store = (*Store)(nil)
 
-// Open returns the store of a table after checking that the file is whole and that the table fits the layout. A table that is missing or older than
-// the layout needs is an *tables.SchemaError; a file that can only be read ErrReadOnly.
+// Open returns the store of a table after checking that the file is whole and that the table fits the layout. A table
+// that is missing or older than the layout needs is an *tables.SchemaError; a file that can only be read ErrReadOnly.
 func Open(ctx context.Context, db *DB, layout tables.Layout) (*Store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err

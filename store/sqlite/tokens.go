@@ -21,7 +21,8 @@ type Tokens struct {
 
 var _ token.Store = (*Tokens)(nil)
 
-// OpenTokens returns the tokens of a file after checking that it has the tables: if not, an *tables.SchemaError. It waits for a transaction that writes.
+// OpenTokens returns the tokens of a file after checking that it has the tables: if not, an *tables.SchemaError. It
+// waits for a transaction that writes.
 func OpenTokens(ctx context.Context, db *DB) (*Tokens, error) {
 	for table, column := range map[string]string{"outbox_tokens": "sha256", "outbox_tickets": "token_id"} {
 		if _, err := checkTable(ctx, db, table, []string{column}); err != nil {
@@ -177,7 +178,8 @@ func (s *Tokens) CreateTicket(ctx context.Context, p token.Principal, sum [32]by
 	return expires, nil
 }
 
-// RedeemTicket fulfils token.Store. What a ticket allows is what its token allows too: whoever can make tickets could else name any scope.
+// RedeemTicket fulfils token.Store. What a ticket allows is what its token allows too: whoever can make tickets could
+// else name any scope.
 func (s *Tokens) RedeemTicket(ctx context.Context, sum [32]byte) (p token.Principal, err error) {
 	err = s.db.inTx(ctx, func(tx *sql.Tx) error {
 		var id, scopes string

@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// inTx runs fn in a transaction that may write, and commits it. What it has read cannot change before it commits: nobody else writes meanwhile.
+// inTx runs fn in a transaction that may write, and commits it. What it has read cannot change before it commits:
+// nobody else writes meanwhile.
 func (d *DB) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 	tx, err := d.Begin(ctx)
 	if err != nil {

@@ -22,7 +22,8 @@ func someEvents(n int) []outbox.Event {
 	return events
 }
 
-// A call of several statements is in the transaction wholly or not at all, although SQLite, unlike PostgreSQL, lets a transaction go on after an error.
+// A call of several statements is in the transaction wholly or not at all, although SQLite, unlike PostgreSQL, lets a
+// transaction go on after an error.
 func TestWriteOfManyStatementsIsAtomic(t *testing.T) {
 	t.Parallel()
 	db := filled(t, `CREATE TRIGGER picky BEFORE INSERT ON outbox_events WHEN NEW.event_topic = 'never' BEGIN SELECT raise(ABORT, 'it may not'); END`)

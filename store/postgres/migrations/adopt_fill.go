@@ -14,8 +14,8 @@ const (
 	fillBatch = 2000 // rows a commit: some 50 ms, for which an application may wait for one of them
 	fillLeast = 50   // where rows are locked all the time
 
-	// fewLeft is how many rows of the log may be left for the transaction that keeps writers out, and soon how long they
-	// may take. A machine that is too busy for that is given some rounds to become less so.
+	// fewLeft is how many rows of the log may be left for the transaction that keeps writers out, and soon how long
+	// they may take. A machine that is too busy for that is given some rounds to become less so.
 	fewLeft = 300
 	soon    = 300 * time.Millisecond
 	rounds  = 20
@@ -57,7 +57,8 @@ func (w *work) filling(c column) *filling {
 }
 
 // next fills the next rows in one transaction and says how many. A row that somebody holds locked fails it at once
-// (NOWAIT): to wait for one while holding others is how deadlocks come about, of which the application might be the victim.
+// (NOWAIT): to wait for one while holding others is how deadlocks come about, of which the application might be the
+// victim.
 func (f *filling) next(ctx context.Context, tx pgx.Tx, size int) (filled int64, err error) {
 	if _, err := tx.Exec(ctx, briefly+templated("pin", nil)); err != nil {
 		return 0, err
@@ -141,8 +142,8 @@ func (w *work) numbers() bool {
 }
 
 // fillLog numbers the events of each run without a gap in the order of their ids. An application goes on writing, and a
-// lower id may be committed after a higher one: so it goes up to the newest row of a moment at which no writer was under
-// way, again and again until few rows are left; those are numbered while no writer comes in, and then the trigger
+// lower id may be committed after a higher one: so it goes up to the newest row of a moment at which no writer was
+// under way, again and again until few rows are left; those are numbered while no writer comes in, and then the trigger
 // numbers all that follow.
 func (a *adoption) fillLog(ctx context.Context, w *work) error {
 	f := w.filling(column{Name: "seq"})
@@ -249,8 +250,8 @@ func (a *adoption) validate(ctx context.Context, w *work, name string) error {
 	return a.step(ctx, w.table, nil, fmt.Sprintf("ALTER TABLE %s VALIDATE CONSTRAINT %s", w.table, name))
 }
 
-// notNull makes a filled column NOT NULL, for which the validated check spares reading the table, and an identity column
-// of one that is numbered by a sequence.
+// notNull makes a filled column NOT NULL, for which the validated check spares reading the table, and an identity
+// column of one that is numbered by a sequence.
 func (a *adoption) notNull(ctx context.Context, w *work, c column) error {
 	statements := []string{fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", w.table),
 		fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", w.table, c.Name),

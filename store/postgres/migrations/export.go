@@ -53,8 +53,8 @@ type ExportedFile struct {
 // all sets where none is.
 //
 // The steps that are in the folder are found by their names and left alone, whatever is in them. Those that are not get
-// the numbers after the highest one in it, be that of a step or of a migration of the user's: so no number ever changes,
-// and two runs of one build make the same files. The folder is made if it is missing.
+// the numbers after the highest one in it, be that of a step or of a migration of the user's: so no number ever
+// changes, and two runs of one build make the same files. The folder is made if it is missing.
 //
 // The error is ErrFolder where the folder has files that the tool would not understand, or only a part of the steps,
 // and ErrCoreMissing for a set without core. Nothing is written then; nor is anything left behind where writing fails.

@@ -122,8 +122,8 @@ func otherwise(t *testing.T, dir string, format migrations.Format) string {
 	return dir
 }
 
-// An older release had fewer steps. What is new comes after all that is there, the user's own migrations too, and what is
-// there keeps its number and its text.
+// An older release had fewer steps. What is new comes after all that is there, the user's own migrations too, and what
+// is there keeps its number and its text.
 func TestExportContinuesAFolder(t *testing.T) {
 	t.Parallel()
 	for format, own := range map[migrations.Format]string{

@@ -23,8 +23,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// golangMigrate runs a folder as golang-migrate's command does, or as Encore does, which is golang-migrate with the record
-// of a version in the same simple query as its file.
+// golangMigrate runs a folder as golang-migrate's command does, or as Encore does, which is golang-migrate with the
+// record of a version in the same simple query as its file.
 func golangMigrate(t *testing.T, url, dir string, format migrations.Format) *migrate.Migrate {
 	t.Helper()
 	files := fstest.MapFS{}

@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// ADR-004's indexes are there as it writes them, can be made lean and back while somebody writes, and serve its queries on delivered rows.
+// ADR-004's indexes are there as it writes them, can be made lean and back while somebody writes, and serve its queries
+// on delivered rows.
 func TestSwitchIndexes(t *testing.T) {
 	t.Parallel()
 	url, conn := database(t)

@@ -30,13 +30,14 @@ type LegacyReport struct {
 // serve it as a mapped table. No row is lost and no value of one, but that ERR becomes DEAD; the column type stays
 // beside its copy event_topic. An aggregate_id of type uuid becomes VARCHAR(128), as ADR-004 has it.
 //
-// It works in three steps. The columns are added and two renamed: one short transaction. Rows are filled oldest
-// first in batches with a commit each, which readers and writers hardly notice. Last, in one transaction under an
-// ACCESS EXCLUSIVE lock, the constraints and indexes are added, for which the table is read but not rewritten.
-// (500,000 rows of 500 bytes on two cores: 30 s, the last 1.5 s of it under the lock.) Only where a column changes its type
-// (aggregate_id from uuid; a bare TIMESTAMP, unless the session's time zone is UTC) is it rewritten there: 3.5 to 4.5 s. Filling a row
-// leaves its old version behind, so as much free disk again is needed; without a rewrite the table stays that large
-// (there 244 MB became 523) and autovacuum makes the room usable. Stop whoever writes the old column names before the first step.
+// It works in three steps. The columns are added and two renamed: one short transaction. Rows are filled oldest first
+// in batches with a commit each, which readers and writers hardly notice. Last, in one transaction under an ACCESS
+// EXCLUSIVE lock, the constraints and indexes are added, for which the table is read but not rewritten. (500,000 rows
+// of 500 bytes on two cores: 30 s, the last 1.5 s of it under the lock.) Only where a column changes its type
+// (aggregate_id from uuid; a bare TIMESTAMP, unless the session's time zone is UTC) is it rewritten there: 3.5 to 4.5
+// s. Filling a row leaves its old version behind, so as much free disk again is needed; without a rewrite the table
+// stays that large (there 244 MB became 523) and autovacuum makes the room usable. Stop whoever writes the old column
+// names before the first step.
 //
 // Killed or cancelled at any point it can be called again and goes on where it stopped; on an upgraded table it does
 // nothing. A table that does not fit (a missing column, another type, a topic over 150 characters, an unknown
@@ -111,7 +112,8 @@ func (t *legacyTable) upgrade(ctx context.Context, conn *pgx.Conn, options Legac
 			options.Progress(report.Upgraded, max(report.Rows, report.Upgraded)) // rows may have come in meanwhile
 		}
 	}
-	// Rows that came in during the batches, also with an older created_at than the last batch's, are filled under the lock.
+	// Rows that came in during the batches, also with an older created_at than the last batch's, are filled under the
+	// lock.
 	err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if err := t.exec(ctx, tx.Conn(), "lock"); err != nil {
 			return err

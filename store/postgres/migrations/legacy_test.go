@@ -18,8 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// legacyTable is the table of before ADR-004, as seed 004 names its columns (lines 55-61 and 75-79): with the ids of its day (random),
-// a bare TIMESTAMP, a status too short for FAILED and a check that knows no DEAD.
+// legacyTable is the table of before ADR-004, as seed 004 names its columns (lines 55-61 and 75-79): with the ids of
+// its day (random), a bare TIMESTAMP, a status too short for FAILED and a check that knows no DEAD.
 const legacyTable = `
 CREATE TABLE outbox (
     id           UUID PRIMARY KEY,
@@ -164,7 +164,8 @@ func TestLegacyGoesOnAfterACancel(t *testing.T) {
 		t.Errorf("%d rows are filled, want 4 batches", n)
 	}
 
-	// Half-way is also where the batch statement has most dead entries behind it: it must not walk over them, nor read the table.
+	// Half-way is also where the batch statement has most dead entries behind it: it must not walk over them, nor read
+	// the table.
 	pin, err := os.ReadFile("legacy/pin.sql")
 	if err != nil {
 		t.Fatal(err)
@@ -289,7 +290,8 @@ func TestLegacyFromTwoProcessesAtOnce(t *testing.T) {
 	checkUpgraded(t, url, conn)
 }
 
-// Somebody ran the seed's own SQL already (lines 112-127). Its TIMESTAMPs become TIMESTAMPTZ, and what was filled since is kept.
+// Somebody ran the seed's own SQL already (lines 112-127). Its TIMESTAMPs become TIMESTAMPTZ, and what was filled since
+// is kept.
 func TestLegacyAfterTheSeedsOwnSQL(t *testing.T) {
 	t.Parallel()
 	url, conn := legacyDatabase(t)
@@ -395,8 +397,8 @@ func TestLegacyRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// ADR-004, seed 004, line 21: aggregate_id holds uuids and other keys alike. A table that had it as uuid takes what today's writers insert, and
-// old keys are the text that new events of theirs have, so they share a lane.
+// ADR-004, seed 004, line 21: aggregate_id holds uuids and other keys alike. A table that had it as uuid takes what
+// today's writers insert, and old keys are the text that new events of theirs have, so they share a lane.
 func TestLegacyWithUUIDKeys(t *testing.T) {
 	t.Parallel()
 	url, conn := legacyDatabase(t)

@@ -150,8 +150,8 @@ func (t *legacyTable) misfits() (problems []error) {
 
 func (t *legacyTable) has(column string) bool { _, ok := t.columns[column]; return ok }
 
-// done reports whether the upgrade is complete: its last transaction makes both NOT NULL. Position alone would take a table that had
-// such a column of its own for an upgraded one.
+// done reports whether the upgrade is complete: its last transaction makes both NOT NULL. Position alone would take a
+// table that had such a column of its own for an upgraded one.
 func (t *legacyTable) done() bool {
 	return t.columns["position"].notNull && t.columns["event_topic"].notNull
 }

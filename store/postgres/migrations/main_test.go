@@ -131,8 +131,8 @@ func refused(t *testing.T, db beginner, code, sql string, args ...any) {
 	_ = refusal(t, db, code, sql, args...) // it has checked the code
 }
 
-// refusal is refused and returns the error. The statement runs in a transaction of its own, or below a savepoint, so that the caller's can
-// go on.
+// refusal is refused and returns the error. The statement runs in a transaction of its own, or below a savepoint, so
+// that the caller's can go on.
 func refusal(t *testing.T, db beginner, code, sql string, args ...any) *pgconn.PgError {
 	t.Helper()
 	tx, err := db.Begin(t.Context())

@@ -29,8 +29,8 @@ func (a *adoption) renamed(to string) *rename {
 	return nil
 }
 
-// findRenamed finds the tables run_outbox and run_events, and through their foreign keys that of runs. It adds what they
-// will be like to the shapes, and a problem where they cannot be renamed.
+// findRenamed finds the tables run_outbox and run_events, and through their foreign keys that of runs. It adds what
+// they will be like to the shapes, and a problem where they cannot be renamed.
 func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) error {
 	found, err := readShapes(ctx, a.conn, a.schema, []string{"run_outbox", "run_events"})
 	if err != nil {

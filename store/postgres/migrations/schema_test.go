@@ -136,7 +136,8 @@ func TestColumnsAreTheSeeds(t *testing.T) {
 	}
 }
 
-// Seed 000, lines 56-57; seed 001, lines 86-87; seed 002, line 62; seed 004, lines 45-49; and SEED_FACTS 2 for what seed 002 leaves unsaid.
+// Seed 000, lines 56-57; seed 001, lines 86-87; seed 002, line 62; seed 004, lines 45-49; and SEED_FACTS 2 for what
+// seed 002 leaves unsaid.
 func TestIndexesAreTheSeeds(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -230,7 +231,8 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 	}
 }
 
-// FR-006 and FR-007: crawl_id goes with its run (ON DELETE CASCADE). SEED_FACTS 2: an application with events cannot be removed.
+// FR-006 and FR-007: crawl_id goes with its run (ON DELETE CASCADE). SEED_FACTS 2: an application with events cannot be
+// removed.
 func TestForeignKeysAreTheSeeds(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)

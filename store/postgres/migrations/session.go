@@ -92,9 +92,10 @@ func locked(ctx context.Context, databaseURL string, change func(session) error)
 	return change(session{conn, databaseURL, true})
 }
 
-// take asks for the schema lock until it gets it. It does not wait in the server: CREATE INDEX CONCURRENTLY waits for all
-// statements that began before it, and so for one that waits for the lock of who builds the index. The protocol is the
-// simple one, because the other leaves a portal open in the lock's transaction, and with it a snapshot to be waited for.
+// take asks for the schema lock until it gets it. It does not wait in the server: CREATE INDEX CONCURRENTLY waits for
+// all statements that began before it, and so for one that waits for the lock of who builds the index. The protocol is
+// the simple one, because the other leaves a portal open in the lock's transaction, and with it a snapshot to be waited
+// for.
 func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 	for {
 		var taken bool

@@ -20,8 +20,8 @@ var versionSQL string
 const undefinedTable = "42P01"
 
 // Status reads the state of every set, in the order of Sets: what Up has recorded, or, where it has recorded nothing,
-// what is there in the catalog, and who has applied it as far as that is known. It changes nothing and takes no lock, so
-// while another process migrates it may see Dirty.
+// what is there in the catalog, and who has applied it as far as that is known. It changes nothing and takes no lock,
+// so while another process migrates it may see Dirty.
 func Status(ctx context.Context, databaseURL string) ([]tables.SetStatus, error) {
 	conn, _, err := connect(ctx, databaseURL)
 	if err != nil {

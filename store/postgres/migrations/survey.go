@@ -211,7 +211,8 @@ func (a *adoption) checkRights(w *work) {
 // fillable are the columns that must not be NULL, have no default, and are filled all the same.
 var fillable = map[string]string{"crawl_events": "seq"}
 
-// given are the columns of tables into which Outbox itself inserts: apps (settle_apps.sql) and job_dlq (settle_dead.sql).
+// given are the columns of tables into which Outbox itself inserts: apps (settle_apps.sql) and job_dlq
+// (settle_dead.sql).
 var given = map[string][]string{
 	"apps": {"name", "namespace"},
 	"job_dlq": {"source", "original_job_id", "app_id", "type", "payload", "error_reason", "attempts", "error_history",

@@ -166,7 +166,8 @@ func (a *adoption) checkSizes(ctx context.Context, w *work) error {
 	return nil
 }
 
-// checkWriters finds the roles that insert today and could not any more, because the triggers read the run, and lock it.
+// checkWriters finds the roles that insert today and could not any more, because the triggers read the run, and lock
+// it.
 func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	if w.table != "crawl_events" && w.table != "crawl_outbox" {
 		return nil

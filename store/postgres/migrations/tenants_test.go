@@ -23,7 +23,8 @@ const (
 		VALUES ('event', gen_random_uuid(), $1, 'order.placed', '{}', 'DeliveryFailed', 3, '[]')`
 )
 
-// Seed 002, line 62: row-level security. Forced, so that it holds for the owner too, whom applications often connect as.
+// Seed 002, line 62: row-level security. Forced, so that it holds for the owner too, whom applications often connect
+// as.
 func TestRowLevelSecurityKeepsTenantsApart(t *testing.T) {
 	t.Parallel()
 	url, super := database(t)
@@ -85,8 +86,8 @@ func TestRowLevelSecurityKeepsTenantsApart(t *testing.T) {
 	}
 }
 
-// Seed 002, line 62: the purge function. Whoever calls it, it must do the same: under FORCE a bare DELETE by the owner would delete
-// nothing and say nothing.
+// Seed 002, line 62: the purge function. Whoever calls it, it must do the same: under FORCE a bare DELETE by the owner
+// would delete nothing and say nothing.
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	url, super := database(t)

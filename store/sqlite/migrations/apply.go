@@ -26,8 +26,9 @@ var ErrCoreNeeded = errors.New("core is still needed")
 // ErrNewer says that the file's schema is newer than this build.
 var ErrNewer = errors.New("the file was migrated by a newer program")
 
-// Up brings the sets (none: all of them) to the newest embedded version, core first, in one transaction. It is safe to call from many processes at once, and where
-// there is nothing to do. db is a database whose transactions begin with BEGIN IMMEDIATE: sqlite.DB's Begin does.
+// Up brings the sets (none: all of them) to the newest embedded version, core first, in one transaction. It is safe to
+// call from many processes at once, and where there is nothing to do. db is a database whose transactions begin with
+// BEGIN IMMEDIATE: sqlite.DB's Begin does.
 //
 // When ctx ends, nothing is changed.
 func Up(ctx context.Context, db *sql.DB, sets ...string) error {
@@ -76,8 +77,8 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 	})
 }
 
-// Down takes the newest steps applied migrations of one set away, with the data in their tables, in one transaction; All takes the set away. More steps than
-// are applied is the same as All. Core cannot go below a set that stands on it.
+// Down takes the newest steps applied migrations of one set away, with the data in their tables, in one transaction;
+// All takes the set away. More steps than are applied is the same as All. Core cannot go below a set that stands on it.
 func Down(ctx context.Context, db *sql.DB, steps int, set string) error {
 	if _, err := tables.OrderSets([]string{set}); err != nil {
 		return fmt.Errorf("migrate down: %w", err)

@@ -12,8 +12,9 @@ import (
 
 // driver is golang-migrate's view of one set's version table, within a transaction of Up or Down.
 //
-// golang-migrate has a driver for SQLite. It locks against other goroutines of its process and no more, and commits version and file apart, so that a
-// process that dies leaves a mark that somebody has to repair. Here both are in the caller's transaction, which BEGIN IMMEDIATE has given the file's write lock.
+// golang-migrate has a driver for SQLite. It locks against other goroutines of its process and no more, and commits
+// version and file apart, so that a process that dies leaves a mark that somebody has to repair. Here both are in the
+// caller's transaction, which BEGIN IMMEDIATE has given the file's write lock.
 type driver struct {
 	ctx   context.Context // golang-migrate's methods take none
 	conn  *sql.Conn
