@@ -32,8 +32,9 @@ type Result struct {
 
 // Sink publishes a batch and answers per delivery. It must
 //
-//   - keep the order of deliveries that have the same OrderKey (and Keyed set), and after one of them failed publish no later
-//     event of that key: those are answered with ErrNotAttempted. The same event's other destinations still go out;
+//   - keep the order of deliveries that have the same OrderKey (and Keyed set), and after one of them failed publish no
+//     later event of that key: those are answered with ErrNotAttempted. The same event's other destinations still go
+//     out;
 //   - answer every delivery: the result has the length of the batch;
 //   - treat an unknown outcome (timeout, lost reply) as a failure and switch off its client's silent retries;
 //   - class its errors with Permanent, RetryAfter and Unavailable;

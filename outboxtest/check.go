@@ -64,11 +64,11 @@ type History struct {
 // Check compares what was received with what was written, and finds
 //
 //   - lost: acknowledged, and at one of its destinations neither received nor a dead letter;
-//   - invented: received or dead although it was rolled back or never written, received at a destination or under a key that is not the
-//     event's;
+//   - invented: received or dead although it was rolled back or never written, received at a destination or under a key
+//     that is not the event's;
 //   - duplicated: received more than once at a destination. Each copy counts;
-//   - out of order: received after a later event of the same key at the same destination. A dead letter that arrives all the same was replayed,
-//     and a replay is out of order by its nature: it does not count;
+//   - out of order: received after a later event of the same key at the same destination. A dead letter that arrives
+//     all the same was replayed, and a replay is out of order by its nature: it does not count;
 //   - stale: received more than MaxAge after the producer's answer.
 //
 // It takes about a second for a million events. Memory is that of h again, roughly.

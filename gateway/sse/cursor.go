@@ -12,7 +12,8 @@ import (
 // Cursor returns the number of the last event that a client has: it is to be sent what comes after. It looks in this
 // order and takes the first it finds:
 //
-//   - the header Last-Event-ID: an EventSource that connects again sends it, to the URL it was made with, so it knows better than the URL
+//   - the header Last-Event-ID: an EventSource that connects again sends it, to the URL it was made with, so it knows
+//     better than the URL
 //   - the query parameter lastEventId: for who cannot set a header, such as a page that was loaded again
 //   - the query parameter fromSeq: begin with this event, counted from 1
 //

@@ -4,16 +4,21 @@
 // # What is guaranteed
 //
 //   - A delivery that was answered without error was handed to every listener of its channel, before the answer.
-//   - A second copy of a delivery (same event id, destination and generation) within Config.Window of the first is refused, whichever relay of this process
-//     sends it, unless Config.MaxPerWindow others came in between. An operator's replay raises the generation and gets through.
-//   - Deliveries of one Publish go out in the order of the batch. All listeners of a channel hear its messages in one order.
+//   - A second copy of a delivery (same event id, destination and generation) within Config.Window of the first is
+//     refused, whichever relay of this process sends it, unless Config.MaxPerWindow others came in between. An
+//     operator's replay raises the generation and gets through.
+//   - Deliveries of one Publish go out in the order of the batch. All listeners of a channel hear its messages in one
+//     order.
 //
 // # What is not
 //
-//   - It ends with the process. The relay and who listens must be in the same one (outbox serve, outbox dev, or a program of yours): what another process
-//     relays is heard by nobody here. Several relays that share a database need a broker.
-//   - Nothing is kept. As with Redis Pub/Sub, a message reaches whoever listens at that moment, and one that nobody hears is delivered all the same.
-//   - What was published is forgotten with the process. Copies of what it published before are let through after a restart; those who had heard it are gone too.
+//   - It ends with the process. The relay and who listens must be in the same one (outbox serve, outbox dev, or a
+//     program of yours): what another process relays is heard by nobody here. Several relays that share a database need
+//     a broker.
+//   - Nothing is kept. As with Redis Pub/Sub, a message reaches whoever listens at that moment, and one that nobody
+//     hears is delivered all the same.
+//   - What was published is forgotten with the process. Copies of what it published before are let through after a
+//     restart; those who had heard it are gone too.
 //
 // # What it costs
 //

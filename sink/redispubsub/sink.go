@@ -2,26 +2,28 @@
 //
 // # What is guaranteed
 //
-//   - A delivery that was answered without error was published by a Redis that takes writes. A read-only replica, a server that
-//     is out of memory or lacks replicas answers a bare PUBLISH with 0 and no error; here it is an error.
-//   - A second copy of a delivery (same origin, event id, destination and generation) within Config.Window of the first is refused,
-//     whichever relay sends it: the script publish.lua remembers and publishes in one step, by Redis's clock. So a batch whose reply
-//     was lost is simply sent again. An operator's replay raises the generation and gets through. Two relays with different
-//     windows refuse each other's copies for the shorter of the two; changing the window forgets nothing.
-//   - An event that Redis does not take (too large for its memory or one of its limits, or for a proxy) fails alone: what else is in its
-//     call goes out, and the event fails with the reason. A Redis that takes nothing is no event's failure.
+//   - A delivery that was answered without error was published by a Redis that takes writes. A read-only replica, a
+//     server that is out of memory or lacks replicas answers a bare PUBLISH with 0 and no error; here it is an error.
+//   - A second copy of a delivery (same origin, event id, destination and generation) within Config.Window of the first
+//     is refused, whichever relay sends it: the script publish.lua remembers and publishes in one step, by Redis's
+//     clock. So a batch whose reply was lost is simply sent again. An operator's replay raises the generation and gets
+//     through. Two relays with different windows refuse each other's copies for the shorter of the two; changing the
+//     window forgets nothing.
+//   - An event that Redis does not take (too large for its memory or one of its limits, or for a proxy) fails alone:
+//     what else is in its call goes out, and the event fails with the reason. A Redis that takes nothing is no event's
+//     failure.
 //   - Deliveries of one ordering key go out in the order of the batch, and none after a failed event of its key.
 //   - No password reaches an error.
 //
 // # What is not
 //
-//   - Pub/Sub reaches whoever is subscribed at that moment. Delivered means that Redis took the message, not that anybody
-//     listened.
-//   - The memory of what was published is Redis's own. It is lost with FLUSHDB, with a restart of a server that saves nothing,
-//     with eviction, and in part with a failover to a replica that lagged; a clock set back forgets too. Copies from around
-//     that moment pass.
-//   - With the window off nothing is remembered, so copies pass, and a server that takes no writes looks like one that does. A call
-//     whose reply was lost is sent again at once.
+//   - Pub/Sub reaches whoever is subscribed at that moment. Delivered means that Redis took the message, not that
+//     anybody listened.
+//   - The memory of what was published is Redis's own. It is lost with FLUSHDB, with a restart of a server that saves
+//     nothing, with eviction, and in part with a failover to a replica that lagged; a clock set back forgets too.
+//     Copies from around that moment pass.
+//   - With the window off nothing is remembered, so copies pass, and a server that takes no writes looks like one that
+//     does. A call whose reply was lost is sent again at once.
 //   - In a Cluster the order between keys is lost (one script call a lane), and a lane whose slot is being migrated is
 //     unavailable until that is done.
 //

@@ -1,6 +1,8 @@
--- browse: a page of a table's rows for people, newest first. $1 statuses, $2 tenant, $3 key, $4 topic, $5 where the previous page ended; NULL
--- for no such condition; $6 limit. Locks nothing. A condition that is NULL is folded away when the statement is planned with its values.
--- Index: that of the column it is ordered by (browse_order.sql), or for few rows of a rare status that status's partial one.
+-- browse: a page of a table's rows for people, newest first. $1 statuses, $2 tenant, $3 key, $4 topic, $5 where the
+-- previous page ended; NULL for no such condition; $6 limit. Locks nothing. A condition that is NULL is folded away
+-- when the statement is planned with its values.
+-- Index: that of the column it is ordered by (browse_order.sql), or for few rows of a rare status that status's partial
+-- one.
 SELECT {{template "browse_columns" .}}
   FROM {{.Table}} e
  WHERE ($1::text[] IS NULL OR {{template "browse_in_status" .}})

@@ -1,5 +1,5 @@
--- browse: is there an index that gives a table's rows in the order of a column? $1 table, $2 column. outbox_events has none on its position: it
--- would be paid at every insert and every settle.
+-- browse: is there an index that gives a table's rows in the order of a column? $1 table, $2 column. outbox_events has
+-- none on its position: it would be paid at every insert and every settle.
 SELECT EXISTS (
     SELECT FROM pg_index i
       JOIN pg_class c ON c.oid = i.indexrelid

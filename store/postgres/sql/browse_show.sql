@@ -1,5 +1,6 @@
 -- browse: one row with everything about it. $1 its event id or its position. Locks nothing.
--- Index: that of the column, where the table has one; crawl_outbox has one on its position only, outbox_events on its id only.
+-- Index: that of the column, where the table has one; crawl_outbox has one on its position only, outbox_events on its
+-- id only.
 SELECT {{template "browse_columns" .}},
        {{if .OccurredAt}}e.{{.OccurredAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS occurred_at,
        {{if .SchemaID}}e.{{.SchemaID}}::text{{else}}NULL::text{{end}} AS schema_id,

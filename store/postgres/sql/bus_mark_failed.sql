@@ -1,4 +1,5 @@
--- bus: events that will never be delivered, and a dead letter of each, as settle_dead.sql has them. $1 row ids, $2 reason, $3 error, $4 destination ('' for all).
+-- bus: events that will never be delivered, and a dead letter of each, as settle_dead.sql has them. $1 row ids, $2
+-- reason, $3 error, $4 destination ('' for all).
 -- Only pending ones change. Locks the rows. Index: idx_event_outbox_pending or the primary key.
 WITH failed AS (
     UPDATE event_outbox

@@ -1,8 +1,8 @@
 -- bus: the oldest pending events, locked until the transaction ends. $1 limit.
--- Skips what another taker has locked. That alone would let this one publish a key's second event while the other still has its first, so
--- what follows a pending event of its key that is not ours is locked but not returned.
--- Index: event_outbox_undelivered in order, so that LIMIT stops it, and again for the rows up to the last one taken; event_outbox_waiting
--- for the keys that wait for a retry (of a relay that served the table before).
+-- Skips what another taker has locked. That alone would let this one publish a key's second event while the other still
+-- has its first, so what follows a pending event of its key that is not ours is locked but not returned.
+-- Index: event_outbox_undelivered in order, so that LIMIT stops it, and again for the rows up to the last one taken;
+-- event_outbox_waiting for the keys that wait for a retry (of a relay that served the table before).
 WITH taken AS MATERIALIZED (
     SELECT e.position, e.id, e.app_id, e.event_id, e.event_type, e.payload, e.event_key, e.status, e.published_at
       FROM event_outbox e

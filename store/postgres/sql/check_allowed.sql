@@ -1,5 +1,5 @@
--- check: which privileges a part needs on a table, or a sequence, and this role lacks. $1 its name, quoted; $2 those on all of it; $3 the columns that it
--- sets. Asked by privilege and not by role, so that rights of any origin count.
+-- check: which privileges a part needs on a table, or a sequence, and this role lacks. $1 its name, quoted; $2 those on
+-- all of it; $3 the columns that it sets. Asked by privilege and not by role, so that rights of any origin count.
 -- INSERT may be on some columns only, as roles.sql has it for tickets. A sequence
 -- that does not exist is not needed: the column is an identity, or has one of another name.
 SELECT p FROM unnest($2::text[]) p

@@ -1,5 +1,6 @@
 -- check: whether row-level security shows this role no row of a table, for any tenant. $1 its name, quoted.
--- It does unless it is not active for the role, or there is a policy for the role, as roles.sql makes one for outbox_gateway.
+-- It does unless it is not active for the role, or there is a policy for the role, as roles.sql makes one for
+-- outbox_gateway.
 SELECT row_security_active(c.oid)
        AND NOT EXISTS (
            SELECT FROM pg_policy p

@@ -1,5 +1,6 @@
 -- check: whether row-level security hides a table's rows from this role. $1 its name, quoted.
--- It does unless it is not active for the role, or a policy for reading is plainly true for it, as roles.sql makes one for outbox_relay.
+-- It does unless it is not active for the role, or a policy for reading is plainly true for it, as roles.sql makes one
+-- for outbox_relay.
 SELECT row_security_active(c.oid)
        AND NOT EXISTS (
            SELECT FROM pg_policy p

@@ -1,5 +1,6 @@
--- claim: the partial indexes of a table that begin with two columns, as EXPLAIN names them, with the type of the first and the collation to ask with. $1 table,
--- $2 and $3 columns. Reads the catalog only. Whether the planner takes one, whose predicate may be another, is asked by EXPLAIN.
+-- claim: the partial indexes of a table that begin with two columns, as EXPLAIN names them, with the type of the first
+-- and the collation to ask with. $1 table, $2 and $3 columns. Reads the catalog only. Whether the planner takes one,
+-- whose predicate may be another, is asked by EXPLAIN.
 -- The type with -1: with NULL a char(10) is called character, and a cast to that cuts to one letter.
 SELECT quote_ident(c.relname), format_type(a.atttypid, -1),
        coalesce((SELECT format(' COLLATE %I.%I', n.nspname, o.collname)

@@ -1,6 +1,7 @@
 -- claim: the tenants that have undelivered rows, in a circle from the one behind $1 (NULL: from the first), at most $2.
--- Locks nothing. Goes from tenant to tenant, not from row to row: an index probe each, whatever a tenant has queued. UNION drops a tenant that was seen before, and so
--- ends the circle; LIMIT ends it sooner, because a row is only made when it is asked for.
+-- Locks nothing. Goes from tenant to tenant, not from row to row: an index probe each, whatever a tenant has queued.
+-- UNION drops a tenant that was seen before, and so ends the circle; LIMIT ends it sooner, because a row is only made
+-- when it is asked for.
 -- Index: that of undelivered rows by tenant and position, found by claim_index.sql.
 WITH RECURSIVE tenant (id) AS (
     SELECT coalesce((SELECT e.{{.By}} FROM {{.Table}} e WHERE e.{{template "undelivered" .}} AND e.{{.By}}{{.Collate}} > $1::text::{{.Type}}

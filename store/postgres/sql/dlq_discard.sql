@@ -1,5 +1,5 @@
--- dlq: marks a page of pending letters as discarded. Locks them, in the order of dlq_lock.sql, so that it and a replay cannot wait for each
--- other in a circle. Index: as there.
+-- dlq: marks a page of pending letters as discarded. Locks them, in the order of dlq_lock.sql, so that it and a replay
+-- cannot wait for each other in a circle. Index: as there.
 UPDATE job_dlq
    SET discarded_at = now(), discard_reason = {{arg .Reason}}
  WHERE id = ANY (ARRAY(

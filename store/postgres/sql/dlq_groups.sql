@@ -1,5 +1,6 @@
--- dlq: letters by the fingerprint of their error, the largest groups first. Locks nothing. Reads every letter that the filter leaves: a fingerprint is
--- computed (12 microseconds) and not stored, so that the rule can change. max() takes no uuid in PostgreSQL 15, hence the texts.
+-- dlq: letters by the fingerprint of their error, the largest groups first. Locks nothing. Reads every letter that the
+-- filter leaves: a fingerprint is computed (12 microseconds) and not stored, so that the rule can change. max() takes
+-- no uuid in PostgreSQL 15, hence the texts.
 SELECT g.fingerprint, g.source, g.reason, g.type, g.count, g.oldest::uuid AS oldest_id, g.newest::uuid AS newest_id,
        (SELECT {{template "last_error"}} FROM job_dlq l WHERE l.id = g.newest::uuid) AS sample
   FROM (SELECT {{template "fingerprint"}} AS fingerprint, l.source, l.error_reason AS reason, l.type, count(*) AS count,

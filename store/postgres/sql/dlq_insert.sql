@@ -1,6 +1,8 @@
--- dlq: puts rows that left their table when they died back into it, as they were, at their old position. $1 ids of letters, $2 a payload instead of
--- the letter's. Locks the rows it inserts, and what they refer to against deletion. Returns the events it put back.
--- Index: that of the position. The id is not looked for: crawl_outbox has no index on it, and a row of the same event stands at the same position.
+-- dlq: puts rows that left their table when they died back into it, as they were, at their old position. $1 ids of
+-- letters, $2 a payload instead of the letter's. Locks the rows it inserts, and what they refer to against deletion.
+-- Returns the events it put back.
+-- Index: that of the position. The id is not looked for: crawl_outbox has no index on it, and a row of the same event
+-- stands at the same position.
 WITH chosen AS MATERIALIZED (
     {{template "dlq_chosen"}}
 ), newest AS MATERIALIZED (

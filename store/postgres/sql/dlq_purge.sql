@@ -1,5 +1,6 @@
--- dlq: deletes a batch of letters that were {{.Since}} long enough ago; {{.Since}} is a column: replayed_at or discarded_at. Locks them, and leaves those that
--- somebody else has locked. Index: job_dlq_replayed or job_dlq_discarded.
+-- dlq: deletes a batch of letters that were {{.Since}} long enough ago; {{.Since}} is a column: replayed_at or
+-- discarded_at. Locks them, and leaves those that somebody else has locked. Index: job_dlq_replayed or
+-- job_dlq_discarded.
 DELETE FROM job_dlq
  WHERE id = ANY (ARRAY(
         SELECT l.id FROM job_dlq l

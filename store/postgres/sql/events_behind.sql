@@ -1,5 +1,7 @@
--- events: which of some rows wait behind another of their key that is being retried, and until when. $1 positions. Of several the one that is tried last. Locks nothing.
--- The keys that wait are found and hashed once, as a claim does it (claim_row.sql). Index: that of the waiting rows, and that of undelivered positions.
+-- events: which of some rows wait behind another of their key that is being retried, and until when. $1 positions. Of
+-- several the one that is tried last. Locks nothing.
+-- The keys that wait are found and hashed once, as a claim does it (claim_row.sql). Index: that of the waiting rows,
+-- and that of undelivered positions.
 WITH waiting AS MATERIALIZED (
     SELECT DISTINCT ON (1) {{template "order_key" .}} AS key, e.{{.ID}} AS id, e.{{.NextRetryAt}}::timestamptz AS until
       FROM {{.Table}} e

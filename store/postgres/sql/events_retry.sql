@@ -1,5 +1,7 @@
--- events: makes events due that wait for their next attempt, for an operator. $1 ids, $2 tenant, $3 key, $4 topic; NULL for no such condition.
--- Locks the rows that it changes. A relay cannot have them in hand: it does not claim what is not due. Index: that of the waiting rows.
+-- events: makes events due that wait for their next attempt, for an operator. $1 ids, $2 tenant, $3 key, $4 topic; NULL
+-- for no such condition.
+-- Locks the rows that it changes. A relay cannot have them in hand: it does not claim what is not due. Index: that of
+-- the waiting rows.
 UPDATE {{.Table}} e
    SET {{.NextRetryAt}} = now()
  WHERE e.{{.NextRetryAt}} > now()

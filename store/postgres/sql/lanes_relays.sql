@@ -1,4 +1,5 @@
--- lanes: the relays of a table and what each should hold, as lease_held.sql reckons it. $1 table, $2 number of lanes. The share of one that is gone is 0. Locks nothing.
+-- lanes: the relays of a table and what each should hold, as lease_held.sql reckons it. $1 table, $2 number of lanes.
+-- The share of one that is gone is 0. Locks nothing.
 -- Index: the primary keys.
 SELECT r.owner, r.name, r.joined_at, extract(epoch FROM r.expires_at - clock_timestamp())::float8 AS expires,
        (SELECT count(*) FROM outbox_lanes l WHERE l.table_name = $1 AND l.owner = r.owner AND greatest(l.expires_at, r.expires_at) > clock_timestamp()) AS lanes,

@@ -1,6 +1,6 @@
 -- lease: enrols the caller among the relays of a table. $1 table, $2 owner, $3 name, $4 time to live in microseconds.
--- Writes only when less than two thirds of its time are left, so that asking often costs nothing, or more than all of it (see lease_take.sql). Locks the caller's row. Only the database's
--- clock counts. Index: the primary key.
+-- Writes only when less than two thirds of its time are left, so that asking often costs nothing, or more than all of
+-- it (see lease_take.sql). Locks the caller's row. Only the database's clock counts. Index: the primary key.
 INSERT INTO outbox_relays AS r (table_name, owner, name, expires_at)
 VALUES ($1, $2, $3, clock_timestamp() + $4::bigint * interval '1 microsecond')
 ON CONFLICT (table_name, owner) DO UPDATE SET expires_at = excluded.expires_at

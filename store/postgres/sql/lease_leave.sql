@@ -1,4 +1,5 @@
--- lease: gives every lane of the caller up, ends its enrolment, and returns how many lanes are left. $1 table, $2 owner.
+-- lease: gives every lane of the caller up, ends its enrolment, and returns how many lanes are left. $1 table, $2
+-- owner.
 -- The epochs stay: the next owners raise them. Whoever gives a lane up has survived what it was trying there. One whose
 -- row somebody holds locked is not waited for, and left.
 WITH gone AS (

@@ -1,4 +1,5 @@
--- lease: what is known of suspect lanes. $1 table, $2 owner, $3 lanes, $4 epochs, $5 crashes, $6 sizes of the trials, $7 their events (NULL for none).
+-- lease: what is known of suspect lanes. $1 table, $2 owner, $3 lanes, $4 epochs, $5 crashes, $6 sizes of the trials,
+-- $7 their events (NULL for none).
 -- Changes only lanes that the caller still holds. Index: the primary key.
 UPDATE outbox_lanes l
    SET crashes = mark.crashes, trial_size = mark.size, trial_event = mark.event

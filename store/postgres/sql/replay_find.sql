@@ -1,6 +1,8 @@
--- replay: the delivered events that are chosen, in the order of their positions, from the table and from the archive. $1 since, $2 until, $3 topic as LIKE has it, $4 key, $5 tenant,
--- $6 destination; NULL for no such condition; $7 the table as the archive has it. Locks nothing.
--- Index: that of topics or of the key, where the table has one on delivered rows; it reads the table once otherwise, since no index has the time of delivery (ADR 13).
+-- replay: the delivered events that are chosen, in the order of their positions, from the table and from the archive.
+-- $1 since, $2 until, $3 topic as LIKE has it, $4 key, $5 tenant, $6 destination; NULL for no such condition; $7 the
+-- table as the archive has it. Locks nothing.
+-- Index: that of topics or of the key, where the table has one on delivered rows; it reads the table once otherwise,
+-- since no index has the time of delivery (ADR 13).
 WITH newest AS (
     SELECT DISTINCT ON (a.id, a.position) a.row
       FROM outbox_archive a

@@ -1,5 +1,6 @@
--- replay: puts archived rows back into their table, as they were, at their old positions, undelivered. $1 positions, $2 ids, $3 until, $4 destination or NULL, $5 the table as
--- the archive has it. Locks the rows it inserts. The archive keeps its row. Index: outbox_archive's primary key; that of the position or of the id.
+-- replay: puts archived rows back into their table, as they were, at their old positions, undelivered. $1 positions, $2
+-- ids, $3 until, $4 destination or NULL, $5 the table as the archive has it. Locks the rows it inserts. The archive
+-- keeps its row. Index: outbox_archive's primary key; that of the position or of the id.
 WITH newest AS (
     SELECT DISTINCT ON (a.id, a.position) a.row
       FROM unnest($1::bigint[], $2::uuid[]) AS c (position, id)

@@ -1,5 +1,7 @@
--- replay: makes delivered rows undelivered again, where they stand. $1 positions, $2 ids, $3 until, $4 destination or NULL. Locks them. Index: that of the id or of the position.
--- What was delivered later, or is not delivered, is left as it is: it was put back since. The generation rises, or the sink would refuse the event as a copy.
+-- replay: makes delivered rows undelivered again, where they stand. $1 positions, $2 ids, $3 until, $4 destination or
+-- NULL. Locks them. Index: that of the id or of the position.
+-- What was delivered later, or is not delivered, is left as it is: it was put back since. The generation rises, or the
+-- sink would refuse the event as a copy.
 UPDATE {{.Table}} e
    SET {{if .Status}}{{.Status}} = {{.Pending}}, {{end}}{{.Attempts}} = 0, {{.NextRetryAt}} = NULL, {{.DeliveredAt}} = NULL
        {{- if .Generation}}, {{.Generation}} = coalesce(e.{{.Generation}}, 0) + 1{{end}}

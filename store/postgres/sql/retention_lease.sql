@@ -1,5 +1,6 @@
--- retention: takes a table's maintenance, or keeps it. $1 table, $2 owner, $3 time to live in microseconds, $4 how long ago the last run must have begun,
--- in microseconds. No row: somebody else has it, or has just had it. Locks the row; clock_timestamp, because now() would be from before the wait for it.
+-- retention: takes a table's maintenance, or keeps it. $1 table, $2 owner, $3 time to live in microseconds, $4 how long
+-- ago the last run must have begun, in microseconds. No row: somebody else has it, or has just had it. Locks the row;
+-- clock_timestamp, because now() would be from before the wait for it.
 -- Index: the primary key.
 INSERT INTO outbox_maintenance AS m (table_name, owner, expires_at, ran_at)
 VALUES ($1, $2, clock_timestamp() + $3::bigint * interval '1 microsecond', clock_timestamp())

@@ -1,5 +1,6 @@
--- retention: removes rows that were found, if they are still due and the caller holds the table's maintenance. $1 microseconds since delivery, $2 table, $3 owner,
--- $4 places (tids), $5 parts (tableoids), $6 ids, $7 whether into the archive table. Locks the rows. Returns how many.
+-- retention: removes rows that were found, if they are still due and the caller holds the table's maintenance. $1
+-- microseconds since delivery, $2 table, $3 owner, $4 places (tids), $5 parts (tableoids), $6 ids, $7 whether into the
+-- archive table. Locks the rows. Returns how many.
 -- A row that cannot be stored fails the statement: it would be gone.
 -- By place, so without an index; by id as well, because after a vacuum another row may stand there.
 WITH gone AS (

@@ -1,8 +1,10 @@
 -- retention: a page of rows in the order in which they usually grow old, with whether each is due, and whether it was
 -- written so long ago that it can be. $1 microseconds since delivery, $2 the last place of the page
 -- before, or NULL, $3 limit, $4 whether to return the rows' content. Locks nothing.
--- The page is cut before it is filtered, so that a statement never reads more than the limit, whatever stands in front of what is due.
--- Index: the b-tree of that order, which is there for another purpose. An index of delivery times of our own would be paid at every settle (ADR 4).
+-- The page is cut before it is filtered, so that a statement never reads more than the limit, whatever stands in front
+-- of what is due.
+-- Index: the b-tree of that order, which is there for another purpose. An index of delivery times of our own would be
+-- paid at every settle (ADR 4).
 SELECT e.ctid::text, e.tableoid, e.{{.ID}}, {{if .Position}}e.{{.Position}}::bigint{{else}}0::bigint{{end}},
        CASE WHEN $4::boolean AND {{template "removable" .}} THEN to_jsonb(e)::text END,
        e.{{.ByColumn}}::text,

@@ -1,5 +1,6 @@
--- run: gives a locked run another status. $1 tenant, $2 run, $3 status ('': as it is), $4 error of FAILED. With Progress saves where its worker stands: $5 next
--- node, $6 its state, $7 steps done. Without, those columns are not named: setting them takes privileges that a gateway does not have.
+-- run: gives a locked run another status. $1 tenant, $2 run, $3 status ('': as it is), $4 error of FAILED. With
+-- Progress saves where its worker stands: $5 next node, $6 its state, $7 steps done. Without, those columns are not
+-- named: setting them takes privileges that a gateway does not have.
 -- A run that ends is nobody's. Index: the primary key.
 UPDATE crawl_runs r
    SET status = coalesce(nullif($3::text, '')::crawl_status, r.status),

@@ -1,7 +1,10 @@
--- run: a page of a run's log. $1 tenant, $2 run, $3 number after which it begins, $4 limit, $5 bytes: the first event comes whatever its size, no further one
--- once those before it take so much. Bytes as stored: to know them as text, or uncompressed, would be to read them; Runs.ListEvents stops by those. Locks nothing.
--- Index: the unique one on (crawl_id, seq), in order. The payload is text, as the relay reads it: jsonb is spelled out once, by the server.
--- The event's own size is subtracted, not excluded from the frame: with EXCLUDE CURRENT ROW each row sums the page anew.
+-- run: a page of a run's log. $1 tenant, $2 run, $3 number after which it begins, $4 limit, $5 bytes: the first event
+-- comes whatever its size, no further one once those before it take so much. Bytes as stored: to know them as text, or
+-- uncompressed, would be to read them; Runs.ListEvents stops by those. Locks nothing.
+-- Index: the unique one on (crawl_id, seq), in order. The payload is text, as the relay reads it: jsonb is spelled out
+-- once, by the server.
+-- The event's own size is subtracted, not excluded from the frame: with EXCLUDE CURRENT ROW each row sums the page
+-- anew.
 SELECT e.seq, e.event_id, e.event_type, e.created_at, e.payload::text
   FROM (
         SELECT l.*, sum(pg_column_size(l.payload)) OVER (ORDER BY l.seq ROWS UNBOUNDED PRECEDING) - pg_column_size(l.payload) AS before

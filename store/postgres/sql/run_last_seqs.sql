@@ -1,4 +1,5 @@
--- run: the numbers of the last events of many runs. $1 tenant, $2 runs. Locks nothing. Index: one probe a run of the unique one on (crawl_id, seq).
+-- run: the numbers of the last events of many runs. $1 tenant, $2 runs. Locks nothing. Index: one probe a run of the
+-- unique one on (crawl_id, seq).
 -- The tenant is compared outside: inside, a run of another one would be searched from its end to its beginning.
 SELECT e.crawl_id, e.seq
   FROM unnest($2::uuid[]) AS run (id)

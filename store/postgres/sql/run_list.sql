@@ -1,9 +1,11 @@
--- run: a page of a tenant's runs, newest first. $1 tenant, $2 status and $3 app, '' for any; $4 and $5 time and id that the page before ended with,
--- before the first the greatest there are: with NULL for none the index would give the order, but not the place. $6 limit. $7 bytes: the first run comes whatever
--- its size, no further one once those before it take so much; found tells how many there are within the limit. Bytes of texts are those of the text, which costs no
--- reading of it, bytes of JSON as stored; Runs.ListRuns counts again.
--- Locks nothing. Index: that of (tenant_id, created_at DESC, id DESC), or of those and what is asked for. A text of its own for each filter, because "any or this one"
--- is a condition that no index knows, and a status that no run has would be looked for in all of them. The status is one of crawl.Statuses.
+-- run: a page of a tenant's runs, newest first. $1 tenant, $2 status and $3 app, '' for any; $4 and $5 time and id that
+-- the page before ended with, before the first the greatest there are: with NULL for none the index would give the
+-- order, but not the place. $6 limit. $7 bytes: the first run comes whatever its size, no further one once those before
+-- it take so much; found tells how many there are within the limit. Bytes of texts are those of the text, which costs
+-- no reading of it, bytes of JSON as stored; Runs.ListRuns counts again.
+-- Locks nothing. Index: that of (tenant_id, created_at DESC, id DESC), or of those and what is asked for. A text of its
+-- own for each filter, because "any or this one" is a condition that no index knows, and a status that no run has would
+-- be looked for in all of them. The status is one of crawl.Statuses.
 SELECT {{template "run_columns"}},
        r.last_seq,
        r.found

@@ -1,4 +1,5 @@
--- run: extends a lease. $1 run, $2 owner, $3 epoch, $4 time to live in microseconds. One that has lapsed is extended too, if nobody has claimed the run since.
+-- run: extends a lease. $1 run, $2 owner, $3 epoch, $4 time to live in microseconds. One that has lapsed is extended
+-- too, if nobody has claimed the run since.
 -- Waits for a change that is under way. Changes no indexed column. Index: the primary key.
 UPDATE crawl_runs r
    SET lease_expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond'

@@ -6,7 +6,8 @@
 -- entries; pinned, p50 latency went from 1.86 to 0.64 ms. work_mem: the keys whose head waits are hashed at every
 -- claim; a set that is thought not to fit would be read again for every row. lock_timeout:
 -- nothing waits long for what somebody else holds locked; a settle passes over such rows, a lease does without.
--- synchronous_commit=off is safe for a settle: one lost in a crash of the server is a second publish, which the sink refuses.
+-- synchronous_commit=off is safe for a settle: one lost in a crash of the server is a second publish, which the sink
+-- refuses.
 SELECT set_config('enable_seqscan', 'off', $1),
        set_config('enable_bitmapscan', 'off', $1),
        set_config('enable_sort', 'off', $1),

@@ -1,6 +1,9 @@
--- settle: rows that cannot arrive. Marks (or, where the layout says so, removes) them and writes one dead letter a failed destination, in one statement.
--- $1 table, $2 owner, $3 lanes, $4 epochs; one entry a failure: $5 positions, ascending, $6 ids, $7 generations, $8 attempts, $9 errors, $10 reasons, $11 destinations;
--- $12 default tenant, $13 the table as the layout names it. Locks the rows it changes; guarded as in settle_delivered.sql. The applications exist: settle_apps.sql ran before.
+-- settle: rows that cannot arrive. Marks (or, where the layout says so, removes) them and writes one dead letter a
+-- failed destination, in one statement.
+-- $1 table, $2 owner, $3 lanes, $4 epochs; one entry a failure: $5 positions, ascending, $6 ids, $7 generations, $8
+-- attempts, $9 errors, $10 reasons, $11 destinations;
+-- $12 default tenant, $13 the table as the layout names it. Locks the rows it changes; guarded as in
+-- settle_delivered.sql. The applications exist: settle_apps.sql ran before.
 WITH held AS MATERIALIZED (
     {{template "held"}}
 ), failure AS MATERIALIZED (

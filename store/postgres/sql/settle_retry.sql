@@ -1,6 +1,8 @@
--- settle: rows to try again. $1 table, $2 owner, $3 lanes, $4 epochs, $5 positions, ascending, $6 ids, $7 generations, $8 attempts, $9 delays in microseconds,
--- $10 errors ('' for none), $11 destinations already served (a JSON array, or '').
--- Locks the rows it updates; guarded as in settle_delivered.sql. The delay counts from the database's now, so that no relay's clock matters.
+-- settle: rows to try again. $1 table, $2 owner, $3 lanes, $4 epochs, $5 positions, ascending, $6 ids, $7 generations,
+-- $8 attempts, $9 delays in microseconds, $10 errors ('' for none), $11 destinations already served (a JSON array, or
+-- '').
+-- Locks the rows it updates; guarded as in settle_delivered.sql. The delay counts from the database's now, so that no
+-- relay's clock matters.
 WITH held AS MATERIALIZED (
     {{template "held"}}
 )

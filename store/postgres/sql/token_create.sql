@@ -1,5 +1,5 @@
--- token: inserts one, and the record of it. $1 id, $2 name, $3 tenant, $4 scopes, $5 SHA-256 of its secret, $6 seconds until it expires, NULL: never; $7 actor. Locks
--- nothing else. Index: the primary key.
+-- token: inserts one, and the record of it. $1 id, $2 name, $3 tenant, $4 scopes, $5 SHA-256 of its secret, $6 seconds
+-- until it expires, NULL: never; $7 actor. Locks nothing else. Index: the primary key.
 WITH made AS (
     INSERT INTO outbox_tokens (id, name, tenant_id, scopes, sha256, expires_at)
     VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $6))

@@ -1,4 +1,5 @@
--- token: all of a tenant, or all for NULL, newest first. $1 tenant. Locks nothing. Index: none; an installation has some dozens of them.
+-- token: all of a tenant, or all for NULL, newest first. $1 tenant. Locks nothing. Index: none; an installation has
+-- some dozens of them.
 SELECT id, name, tenant_id, scopes, created_at, expires_at, revoked_at
   FROM outbox_tokens
  WHERE $1::text IS NULL OR tenant_id = $1

@@ -1,9 +1,12 @@
--- write: events of one call, in their order, inside the caller's transaction. $1 ids, $2 topics, $3 times, $4 schema ids, $5 schema versions,
--- $6 aggregate ids, $7 aggregate types, $8 tenants, $9 sources, $10 destinations, $11 payloads, $12 metadata; '' stands for NULL where that is allowed, and
--- a NULL array for a column of NULLs (unnest fills the shorter columns up).
--- Takes no lock but the inserted rows'; an id being written by an open transaction is waited for. The identity column is drawn row by row as the
--- function scan gives them, so positions follow the order of the call. ON CONFLICT needs SELECT on id. RETURNING only where somebody asks which ids were new.
--- Checked is for database/sql, where nobody can tell the connection's encoding before: in another than UTF-8 it inserts nothing.
+-- write: events of one call, in their order, inside the caller's transaction. $1 ids, $2 topics, $3 times, $4 schema
+-- ids, $5 schema versions, $6 aggregate ids, $7 aggregate types, $8 tenants, $9 sources, $10 destinations, $11
+-- payloads, $12 metadata; '' stands for NULL where that is allowed, and a NULL array for a column of NULLs (unnest
+-- fills the shorter columns up).
+-- Takes no lock but the inserted rows'; an id being written by an open transaction is waited for. The identity column
+-- is drawn row by row as the function scan gives them, so positions follow the order of the call. ON CONFLICT needs
+-- SELECT on id. RETURNING only where somebody asks which ids were new.
+-- Checked is for database/sql, where nobody can tell the connection's encoding before: in another than UTF-8 it inserts
+-- nothing.
 INSERT INTO {{.Table}} (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type,
                         tenant_id, source_bc, destination_topics, payload, metadata)
 SELECT r.id, r.topic, r.occurred_at, nullif(r.schema_id, ''), r.schema_version, nullif(r.aggregate_id, ''), nullif(r.aggregate_type, ''),

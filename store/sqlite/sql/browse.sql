@@ -1,4 +1,5 @@
--- browse: a page of a table's rows for people, newest first. Locks nothing. Conditions that nobody asked for are left out: SQLite plans a statement before it knows its values.
+-- browse: a page of a table's rows for people, newest first. Locks nothing. Conditions that nobody asked for are left
+-- out: SQLite plans a statement before it knows its values.
 -- Index: the position's gives the order; for the few rows of a rare status the partial one of that status, and a sort,
 -- which the + asks for. A partial index is chosen by the very words of its WHERE, which browse_in_status adds.
 SELECT {{template "browse_columns" .}}

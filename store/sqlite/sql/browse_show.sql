@@ -1,4 +1,5 @@
--- browse: one row with everything about it. ?1 its event id, in the spellings that tables have, or its position; ?2 tenant, or ''. Locks nothing.
+-- browse: one row with everything about it. ?1 its event id, in the spellings that tables have, or its position; ?2
+-- tenant, or ''. Locks nothing.
 -- Index: that of the column; crawl_outbox and tables of others may have none on the event id.
 SELECT {{template "browse_columns" .}},
        {{if .OccurredAt}}CAST(e.{{.OccurredAt}} AS TEXT){{else}}NULL{{end}},

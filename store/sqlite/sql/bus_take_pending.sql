@@ -1,6 +1,8 @@
--- bus: the oldest pending events, in a write transaction, which keeps all other takers away until it ends. ?1 app id, '' for all; ?2 now, ?3 limit.
--- Index: event_outbox_undelivered in order, so that LIMIT stops it; SQLite is told so, or it would take idx_event_outbox_pending for the status and sort. And
--- event_outbox_waiting for the keys that wait for a retry (of a relay that served the table before).
+-- bus: the oldest pending events, in a write transaction, which keeps all other takers away until it ends. ?1 app id,
+-- '' for all; ?2 now, ?3 limit.
+-- Index: event_outbox_undelivered in order, so that LIMIT stops it; SQLite is told so, or it would take
+-- idx_event_outbox_pending for the status and sort. And event_outbox_waiting for the keys that wait for a retry (of a
+-- relay that served the table before).
 SELECT e.id, e.app_id, e.event_id, e.event_type, e.payload, coalesce(e.event_key, ''), e.status, e.published_at
   FROM event_outbox AS e INDEXED BY event_outbox_undelivered
  WHERE e.status = 'pending' AND (?1 = '' OR e.app_id = ?1)

@@ -1,4 +1,5 @@
--- dlq: marks a page of pending letters as discarded, in a write transaction. The order has it go through the pending letters and no others. Index: as dlq_lock.sql.
+-- dlq: marks a page of pending letters as discarded, in a write transaction. The order has it go through the pending
+-- letters and no others. Index: as dlq_lock.sql.
 UPDATE job_dlq
    SET discarded_at = {{arg .Now}}, discard_reason = {{arg .Reason}}
  WHERE id IN (

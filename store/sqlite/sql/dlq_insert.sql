@@ -1,6 +1,8 @@
--- dlq: puts rows that left their table when they died back into it, as they were, at their old position. ?1 a JSON array of ids of letters, ?2 a payload instead of the letter's,
--- or NULL. In a write transaction. Returns the events it put back.
--- Index: that of the position. The id is not looked for: crawl_outbox has no index on it, and a row of the same event stands at the same position.
+-- dlq: puts rows that left their table when they died back into it, as they were, at their old position. ?1 a JSON
+-- array of ids of letters, ?2 a payload instead of the letter's, or NULL. In a write transaction. Returns the events it
+-- put back.
+-- Index: that of the position. The id is not looked for: crawl_outbox has no index on it, and a row of the same event
+-- stands at the same position.
 WITH chosen AS MATERIALIZED (
     {{template "dlq_chosen"}}
 ), ranked AS MATERIALIZED (

@@ -1,4 +1,5 @@
--- dlq: deletes a batch of letters that were {{.Since}} long enough ago; {{.Since}} is a column: replayed_at or discarded_at. In a write transaction.
+-- dlq: deletes a batch of letters that were {{.Since}} long enough ago; {{.Since}} is a column: replayed_at or
+-- discarded_at. In a write transaction.
 -- Index: job_dlq_replayed or job_dlq_discarded.
 DELETE FROM job_dlq
  WHERE id IN (

@@ -1,6 +1,9 @@
--- dlq: puts dead rows back into their queue, at the place they have. ?1 a JSON array of ids of letters, ?2 a payload instead of the row's, or NULL.
--- In a write transaction. Returns the events it put back; the rest is not in a state to be put back. Index: that of the position.
--- The generation rises, or the sink would refuse the event as a copy. Of several destinations only those of the letters are served again.
+-- dlq: puts dead rows back into their queue, at the place they have. ?1 a JSON array of ids of letters, ?2 a payload
+-- instead of the row's, or NULL.
+-- In a write transaction. Returns the events it put back; the rest is not in a state to be put back. Index: that of the
+-- position.
+-- The generation rises, or the sink would refuse the event as a copy. Of several destinations only those of the letters
+-- are served again.
 WITH chosen AS MATERIALIZED (
     {{template "dlq_chosen"}}
 )

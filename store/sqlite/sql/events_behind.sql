@@ -1,5 +1,7 @@
--- events: which of some rows wait behind another of their key that is being retried, and until when. ?1 a JSON array of positions, ?2 now. Of several the one that is tried last:
--- with max(), SQLite takes the other columns from the row that has it. Locks nothing. Index: that of the waiting rows, and that of the position.
+-- events: which of some rows wait behind another of their key that is being retried, and until when. ?1 a JSON array of
+-- positions, ?2 now. Of several the one that is tried last:
+-- with max(), SQLite takes the other columns from the row that has it. Locks nothing. Index: that of the waiting rows,
+-- and that of the position.
 WITH waiting AS MATERIALIZED (
     SELECT {{template "key_text" .}} AS key, e.{{.ID}} AS id, max({{template "retry_at" .}}) AS until
       FROM {{.Table}} AS e

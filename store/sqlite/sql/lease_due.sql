@@ -1,5 +1,7 @@
--- lease: whether lease_rows, lease_cut, lease_join, lease_quit or lease_take would write anything: the caller reads this before it waits for the file's write lock. ?1 table, ?2 owner,
--- ?3 now, ?4 what it has must last beyond, ?5 now and its time to live, ?6 number of lanes, ?7 whether it is leaving, ?8 the latest that somebody can have asked for. Locks nothing.
+-- lease: whether lease_rows, lease_cut, lease_join, lease_quit or lease_take would write anything: the caller reads
+-- this before it waits for the file's write lock. ?1 table, ?2 owner, ?3 now, ?4 what it has must last beyond, ?5 now
+-- and its time to live, ?6 number of lanes, ?7 whether it is leaving, ?8 the latest that somebody can have asked for.
+-- Locks nothing.
 -- Index: the primary keys.
 WITH {{template "share"}}, lane AS (
     SELECT owner, expires_at FROM outbox_lanes WHERE table_name = ?1

@@ -1,5 +1,7 @@
--- lease: enrols the caller among the relays of a table, or keeps it enrolled. ?1 table, ?2 owner, ?3 now, ?4 what it has must last beyond, ?5 now and its time to live, ?6 name.
--- Writes only when less than two thirds of its time are left, or more than all of it: the clock was set back. Index: the primary key.
+-- lease: enrols the caller among the relays of a table, or keeps it enrolled. ?1 table, ?2 owner, ?3 now, ?4 what it
+-- has must last beyond, ?5 now and its time to live, ?6 name.
+-- Writes only when less than two thirds of its time are left, or more than all of it: the clock was set back. Index:
+-- the primary key.
 INSERT INTO outbox_relays AS r (table_name, owner, name, joined_at, expires_at)
 VALUES (?1, ?2, ?6, ?3, ?5)
 ON CONFLICT (table_name, owner) DO UPDATE SET expires_at = excluded.expires_at

@@ -1,4 +1,5 @@
--- replay: puts archived rows back into their table, as they were, at their old positions, undelivered. In a write transaction. The archive keeps its row.
+-- replay: puts archived rows back into their table, as they were, at their old positions, undelivered. In a write
+-- transaction. The archive keeps its row.
 -- Index: that of the position.
 INSERT INTO {{.Table}} ({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Name}}{{end}})
 SELECT {{range $i, $c := .Columns}}{{if $i}}, {{end}}

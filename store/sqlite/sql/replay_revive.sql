@@ -1,5 +1,6 @@
 -- replay: makes delivered rows undelivered again, where they stand. In a write transaction. Index: the position's.
--- What was delivered later, or is not delivered, is left as it is: it was put back since. The generation rises, or the sink would refuse the event as a copy.
+-- What was delivered later, or is not delivered, is left as it is: it was put back since. The generation rises, or the
+-- sink would refuse the event as a copy.
 UPDATE {{.Table}} AS e
    SET {{if .Status}}{{.Status}} = {{.Pending}}, {{end}}{{.Attempts}} = 0, {{.NextRetryAt}} = NULL, {{.DeliveredAt}} = NULL
        {{- if .Generation}}, {{.Generation}} = coalesce(e.{{.Generation}}, 0) + 1{{end}}

@@ -1,6 +1,8 @@
--- retention: a page of rows in the order in which they grow old (.Sweep: in which they are stored), with whether each is due, and whether it was written so long ago that it
--- can be. ?1 before when they were delivered, ?2 the last place of the page before, or NULL, ?3 limit, ?4 whether to return the rows' content. Locks nothing.
--- The page is cut before it is filtered, so that a statement never reads more than the limit, whatever stands in front of what is due.
+-- retention: a page of rows in the order in which they grow old (.Sweep: in which they are stored), with whether each
+-- is due, and whether it was written so long ago that it can be. ?1 before when they were delivered, ?2 the last place
+-- of the page before, or NULL, ?3 limit, ?4 whether to return the rows' content. Locks nothing.
+-- The page is cut before it is filtered, so that a statement never reads more than the limit, whatever stands in front
+-- of what is due.
 -- Index: the position's, which is the rowid of our tables; job_dlq_replayed for letters; the rowid for a sweep.
 SELECT e.{{.ID}}, {{template "retention_position" .}},
        CASE WHEN ?4 AND {{template "removable" .}} THEN {{template "whole_row" .}} END,

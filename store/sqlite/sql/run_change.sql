@@ -1,5 +1,6 @@
--- run: gives a locked run another status. ?1 tenant, ?2 run, ?3 status ('': as it is), ?4 error of FAILED, ?5 now. With Progress saves where its worker stands: ?6 next
--- node, ?7 its state, ?8 steps done. A run that ends is nobody's. Index: the primary key.
+-- run: gives a locked run another status. ?1 tenant, ?2 run, ?3 status ('': as it is), ?4 error of FAILED, ?5 now. With
+-- Progress saves where its worker stands: ?6 next node, ?7 its state, ?8 steps done. A run that ends is nobody's.
+-- Index: the primary key.
 UPDATE crawl_runs
    SET status = coalesce(nullif(?3, ''), status),
        started_at = CASE WHEN ?3 = 'RUNNING' THEN coalesce(started_at, ?5) ELSE started_at END,

@@ -1,4 +1,5 @@
--- settle: marks (or, where the layout says so, removes) a row that cannot arrive, after settle_letter.sql. ?1 position, ?2 id, ?3 generation, ?4 now, ?5 attempts, ?6 error.
+-- settle: marks (or, where the layout says so, removes) a row that cannot arrive, after settle_letter.sql. ?1 position,
+-- ?2 id, ?3 generation, ?4 now, ?5 attempts, ?6 error.
 -- Guarded as settle_delivered.sql. Index: the position's.
 {{if .DeleteDead -}}
 DELETE FROM {{.Table}} AS e

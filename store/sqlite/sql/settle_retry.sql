@@ -1,5 +1,6 @@
--- settle: a row to try again. ?1 position, ?2 id, ?3 generation, ?4 now, ?5 attempts, ?6 when it is due, ?7 error ('' for none), ?8 destinations already served (a JSON array,
--- or NULL). Guarded as settle_delivered.sql. Index: the position's.
+-- settle: a row to try again. ?1 position, ?2 id, ?3 generation, ?4 now, ?5 attempts, ?6 when it is due, ?7 error (''
+-- for none), ?8 destinations already served (a JSON array, or NULL). Guarded as settle_delivered.sql. Index: the
+-- position's.
 -- A table may have no columns for some of them, but a statement must name all its parameters.
 UPDATE {{.Table}} AS e
    SET {{if .Status}}{{.Status}} = {{.Retrying}},{{end}}

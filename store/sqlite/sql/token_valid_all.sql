@@ -1,5 +1,6 @@
--- token: those of some that are neither expired nor revoked. ?1 ids as a JSON array, ?2 now. Locks nothing. Index: the primary key. A gateway asks it every few
--- seconds, for the tokens of its open streams. CROSS JOIN keeps the order: with statistics the planner would read all tokens.
+-- token: those of some that are neither expired nor revoked. ?1 ids as a JSON array, ?2 now. Locks nothing. Index: the
+-- primary key. A gateway asks it every few seconds, for the tokens of its open streams. CROSS JOIN keeps the order:
+-- with statistics the planner would read all tokens.
 SELECT outbox_tokens.id
   FROM json_each(?1) i
  CROSS JOIN outbox_tokens ON outbox_tokens.id = i.value

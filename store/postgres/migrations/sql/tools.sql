@@ -1,5 +1,5 @@
--- migrate: the tables in which other migration tools keep what they have applied. Others than golang-migrate call theirs
--- schema_migrations too, but have no column dirty.
+-- migrate: the tables in which other migration tools keep what they have applied. Others than golang-migrate call
+-- theirs schema_migrations too, but have no column dirty.
 SELECT tool
   FROM (VALUES (1, 'golang-migrate or Encore', 'schema_migrations', 'dirty'),
                (2, 'goose', 'goose_db_version', 'is_applied'),
