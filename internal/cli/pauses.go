@@ -42,7 +42,7 @@ func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, t
 		return usagef("say what: --table, --topic, or both")
 	}
 	by := f.operator()
-	f.Pause.Actor, f.Pause.Reason = by.Actor, strings.TrimSpace(by.Reason)
+	f.Actor, f.Reason = by.Actor, strings.TrimSpace(by.Reason)
 	c, err := a.settings(config.Database, f.mapping)
 	if err != nil {
 		return err

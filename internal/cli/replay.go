@@ -92,7 +92,7 @@ is at, and prints the --until with which the same command goes on: what was put 
 	cmd.Flags().StringVar(&f.table, "table", "outbox_events", "`table` of the events")
 	cmd.Flags().IntVar(&f.rate, "rate", 0, "`events` a second (default: as fast as it goes)")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do it, instead of saying how many events there are")
-	f.operatorFlags.addTo(cmd.Flags(), "")
+	f.addTo(cmd.Flags(), "")
 	cmd.Flags().AddFlagSet(mapping)
 	cmd.Flags().SortFlags = false
 	return cmd
