@@ -92,7 +92,8 @@ func (b *Breaker) enter(alone bool) *ticket {
 	}
 	b.turns++
 	b.alone, b.probing, b.failed = alone, b.open, false
-	return &ticket{probe: b.open, limit: b.records, outage: b.outages, fresh: now.Sub(b.closed) < 2*partRetry, alone: alone}
+	fresh := now.Sub(b.closed) < 2*partRetry
+	return &ticket{probe: b.open, limit: b.records, outage: b.outages, fresh: fresh, alone: alone}
 }
 
 // leave ends a turn; one that published nothing leaves the breaker as it was.

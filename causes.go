@@ -77,12 +77,13 @@ func (r *Relay) logFailures(outcomes, refused []Outcome) {
 			continue
 		}
 		for _, f := range o.Failures {
-			attrs := []any{"table", r.cfg.Name, "destination", f.Destination, "event", o.Record.ID, "topic", o.Record.Topic,
-				"attempts", o.Attempts, "error", f.Error}
+			attrs := []any{"table", r.cfg.Name, "destination", f.Destination, "event", o.Record.ID,
+				"topic", o.Record.Topic, "attempts", o.Attempts, "error", f.Error}
 			if o.State == Dead {
 				r.cfg.Logger.Warn("dead letter", append(attrs, "reason", f.Reason)...)
 			} else if n := r.causes.failure(cause{f.Destination, f.Error}, now); n > 0 {
-				r.cfg.Logger.Warn("delivery failed", append(attrs, "retry_in", o.RetryIn.Round(time.Millisecond).String(), "count", n)...)
+				attrs = append(attrs, "retry_in", o.RetryIn.Round(time.Millisecond).String(), "count", n)
+				r.cfg.Logger.Warn("delivery failed", attrs...)
 			}
 		}
 	}

@@ -34,9 +34,10 @@ const (
 )
 
 const (
-	probeRecords   = 10                     // first try whether a sink is there again
-	probeTime      = 100 * time.Millisecond // a sink that refuses quicker than this is shown the next batch of a probe too
-	recoveryClaims = 10                     // a second, at least, while a backlog drains at RecoveryRate
+	probeRecords = 10 // first try whether a sink is there again
+	// A sink that refuses quicker than this is shown the next batch of a probe too.
+	probeTime      = 100 * time.Millisecond
+	recoveryClaims = 10 // a second, at least, while a backlog drains at RecoveryRate
 )
 
 // limit is what the next claim may bring.
@@ -45,7 +46,8 @@ func (w *worker) limit(pass *ticket) ClaimLimit {
 	switch {
 	case pass.probe:
 		limit = ClaimLimit{Records: min(pass.limit, maxBatchesPerClaim*w.cfg.BatchRecords), Bytes: w.cfg.BatchBytes}
-	case w.outage != pass.outage && w.cfg.RecoveryRate > 0: // what is claimed goes out in one go, and the pause comes after it
+	case w.outage != pass.outage && w.cfg.RecoveryRate > 0:
+		// What is claimed goes out in one go, and the pause comes after it.
 		limit.Records = min(limit.Records, max(w.cfg.RecoveryRate/recoveryClaims, 1))
 	}
 	return limit

@@ -22,8 +22,10 @@ type RelayConfig struct {
 
 	// Workers is how many loops share the lanes (2): while one waits for the sink another has the database work.
 	// Publish is called by as many at a time.
-	Workers      int
-	BatchRecords int // records a publish and a settle (1000; ADR 4 has the measurement); a claim brings up to four batches
+	Workers int
+	// BatchRecords is how many records a publish and a settle have (1000; ADR 4 has the measurement). A claim brings up
+	// to four batches.
+	BatchRecords int
 	BatchBytes   int // bytes of payload a claim (8 MiB)
 
 	PollMin time.Duration // pause after a batch that was not full (5 ms)
@@ -32,8 +34,10 @@ type RelayConfig struct {
 	LeaseTTL    time.Duration // how long lanes stay reserved for a relay that died (10 s); renewed every third of it
 	LeaseMargin time.Duration // no publish in the last part of a lease (a tenth of LeaseTTL)
 
-	PublishTimeout  time.Duration // for one batch (5 s); an unanswered delivery is published again
-	DatabaseTimeout time.Duration // for one claim or one attempt to settle (10 s); a claim that ran out of it gets more at the next try, up to 8 times
+	PublishTimeout time.Duration // for one batch (5 s); an unanswered delivery is published again
+	// DatabaseTimeout is for one claim or one attempt to settle (10 s). A claim that ran out of it gets more at the
+	// next try, up to 8 times as much.
+	DatabaseTimeout time.Duration
 	DrainTimeout    time.Duration // for the batch in flight when Run is told to stop (30 s)
 
 	MaxAttempts int           // failed attempts before a record is dead (5)
@@ -89,7 +93,8 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 		c.RecoveryRate = 20_000
 	}
 	if len(c.Destination.parts) == 0 {
-		c.Destination = Template{text: "{topic}", parts: []templatePart{{field: templateFields["topic"], name: "topic"}}}
+		topic := templatePart{field: templateFields["topic"], name: "topic"}
+		c.Destination = Template{text: "{topic}", parts: []templatePart{topic}}
 	}
 	count("Workers", &c.Workers, 2)
 	count("BatchRecords", &c.BatchRecords, 1000)
@@ -112,7 +117,8 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 		problems = append(problems, fmt.Errorf("PollMin (%s) is above PollMax (%s)", c.PollMin, c.PollMax))
 	}
 	if c.LeaseMargin*3 > c.LeaseTTL {
-		problems = append(problems, fmt.Errorf("LeaseMargin (%s) is more than a third of LeaseTTL (%s): a late renewal would stop the relay", c.LeaseMargin, c.LeaseTTL))
+		problems = append(problems, fmt.Errorf("LeaseMargin (%s) is more than a third of LeaseTTL (%s): "+
+			"a late renewal would stop the relay", c.LeaseMargin, c.LeaseTTL))
 	}
 	return c, errors.Join(problems...)
 }

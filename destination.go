@@ -47,7 +47,8 @@ func ParseTemplate(text string) (Template, error) {
 		name := rest[1:end]
 		field, ok := templateFields[name]
 		if !ok {
-			return Template{}, fmt.Errorf("parse destination %q: unknown placeholder {%s} (known: {topic}, {key}, {type}, {tenant}, {source})", text, name)
+			return Template{}, fmt.Errorf("parse destination %q: unknown placeholder {%s} "+
+				"(known: {topic}, {key}, {type}, {tenant}, {source})", text, name)
 		}
 		t.parts = append(t.parts, templatePart{field: field, name: name})
 		rest = rest[end+1:]

@@ -124,7 +124,8 @@ func (e *Event) Validate(maxPayload int) error {
 		return &FieldError{Field: "Payload", Problem: "is required (use null for an event without data)"}
 	}
 	if len(e.Payload) > maxPayload {
-		return &FieldError{Field: "Payload", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(e.Payload), maxPayload), Err: ErrPayloadTooLarge}
+		problem := fmt.Sprintf("has %d bytes, the limit is %d", len(e.Payload), maxPayload)
+		return &FieldError{Field: "Payload", Problem: problem, Err: ErrPayloadTooLarge}
 	}
 	return checkJSON("Payload", e.Payload, maxPayload)
 }

@@ -57,7 +57,8 @@ func checkJSON(field string, b []byte, maxBytes int) error {
 			}
 			if more := digits - (end - i); more > 0 {
 				if expansion += more; expansion > room {
-					problem := fmt.Sprintf("has %d bytes, and numbers that jsonb spells out to over %d digits more: too many (at byte %d)", len(b), max(0, room), i)
+					problem := fmt.Sprintf("has %d bytes, and numbers that jsonb spells out to over %d digits more: "+
+						"too many (at byte %d)", len(b), max(0, room), i)
 					return &FieldError{Field: field, Problem: problem, Err: ErrPayloadTooLarge}
 				}
 			}

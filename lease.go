@@ -74,7 +74,7 @@ func (k *leaseKeeper) extended(lanes []Lane, until time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range lanes {
-		if !slices.ContainsFunc(k.lanes, func(held Lane) bool { return held.Number == l.Number && held.Epoch == l.Epoch }) {
+		if !slices.ContainsFunc(k.lanes, l.same) {
 			return until
 		}
 	}
@@ -150,7 +150,7 @@ func (k *leaseKeeper) keep(surplus []Lane) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if slices.ContainsFunc(surplus, func(l Lane) bool {
-		return slices.ContainsFunc(k.lanes, func(held Lane) bool { return held.Number == l.Number && held.Epoch == l.Epoch })
+		return slices.ContainsFunc(k.lanes, l.same)
 	}) {
 		k.share = len(k.lanes)
 	}
@@ -225,7 +225,8 @@ func (k *leaseKeeper) failed(ctx context.Context, err error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if ctx.Err() == nil && k.lastErr == nil {
-		cfg.Logger.Warn("cannot renew lease", "table", cfg.Name, "error", err, "valid_for", max(time.Until(k.until), 0).Round(time.Millisecond).String())
+		left := max(time.Until(k.until), 0).Round(time.Millisecond)
+		cfg.Logger.Warn("cannot renew lease", "table", cfg.Name, "error", err, "valid_for", left.String())
 	}
 	k.lastErr = err
 	return err

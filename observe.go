@@ -68,7 +68,10 @@ func (h Health) Ready(now time.Time, ttl, stall time.Duration) (bool, string) {
 // ago: half of the keys standing still is not healthy.
 func (r *Relay) Health() Health {
 	r.keeper.mu.Lock()
-	h := Health{Lanes: len(r.keeper.lanes), Renewed: r.keeper.renewed, Paused: r.keeper.pauses.table, Topics: r.keeper.pauses.topics}
+	h := Health{
+		Lanes: len(r.keeper.lanes), Renewed: r.keeper.renewed,
+		Paused: r.keeper.pauses.table, Topics: r.keeper.pauses.topics,
+	}
 	if r.keeper.lastErr != nil {
 		h.LastError = r.keeper.lastErr.Error()
 	}
@@ -93,7 +96,8 @@ func (w *worker) failed(err error) {
 	w.lastError = err.Error()
 	w.mu.Unlock()
 	if first {
-		w.cfg.Logger.Error("relay cannot make progress, trying again", "table", w.cfg.Name, "worker", w.number, "error", err)
+		w.cfg.Logger.Error("relay cannot make progress, trying again",
+			"table", w.cfg.Name, "worker", w.number, "error", err)
 	}
 }
 
@@ -159,7 +163,10 @@ func (t *tally) flush(ctx context.Context, log *slog.Logger, table string) {
 	for _, c := range []struct {
 		name string
 		n    int
-	}{{"retried", s.Retried}, {"dead", s.Dead}, {"lost", s.Lost}, {"duplicates_refused", dups}, {"settled_again", recalled}} {
+	}{
+		{"retried", s.Retried}, {"dead", s.Dead}, {"lost", s.Lost},
+		{"duplicates_refused", dups}, {"settled_again", recalled},
+	} {
 		if c.n > 0 {
 			attrs = append(attrs, c.name, c.n)
 		}

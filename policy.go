@@ -21,7 +21,8 @@ func (p *RetryPolicy) complete(field string, c *RelayConfig, problems *[]error) 
 		*problems = append(*problems, fmt.Errorf(field+"."+format, args...))
 	}
 	if _, err := path.Match(p.Destination, ""); err != nil || p.Destination == "" {
-		add("Destination is %q: %w", p.Destination, errors.Join(err, errors.New("want a name or a pattern such as orders.*")))
+		wanted := errors.New("want a name or a pattern such as orders.*")
+		add("Destination is %q: %w", p.Destination, errors.Join(err, wanted))
 	}
 	if p.MaxAttempts == 0 {
 		p.MaxAttempts = c.MaxAttempts

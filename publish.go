@@ -13,7 +13,7 @@ type Delivery struct {
 	*Record
 	Destination string   // channel, topic, subject, queue or URL
 	Envelope    Envelope // of its table; nil: the sink's own
-	Origin      uint64   // hash that names the database and table the event comes from; sinks make it part of their duplicate key
+	Origin      uint64   // hash of the database and table that the event comes from, a part of sinks' duplicate keys
 }
 
 // AppendMessage appends what subscribers receive: by the delivery's own envelope, or by the sink's.
@@ -112,7 +112,8 @@ func (r *Relay) reserved(destinations []string) *Failure {
 	}
 	for _, d := range destinations {
 		if r.cfg.Reserved(d) {
-			return &Failure{Destination: d, Reason: ReasonHandlerMissing, Error: fmt.Sprintf("destination %q is reserved for the events of another table", d)}
+			problem := fmt.Sprintf("destination %q is reserved for the events of another table", d)
+			return &Failure{Destination: d, Reason: ReasonHandlerMissing, Error: problem}
 		}
 	}
 	return nil
@@ -177,7 +178,8 @@ func (r *Relay) publishOnce(ctx context.Context, batch []Delivery) (results []Re
 	}
 	results = r.sink.Publish(ctx, batch)
 	if len(results) != len(batch) {
-		return failAll(batch, Unavailable(fmt.Errorf("publish: sink answered %d of %d deliveries", len(results), len(batch)))), nil
+		err := fmt.Errorf("publish: sink answered %d of %d deliveries", len(results), len(batch))
+		return failAll(batch, Unavailable(err)), nil
 	}
 	return results, nil
 }

@@ -12,8 +12,9 @@ import (
 // letter. Otherwise it waits by itself.
 const (
 	reduceCalls = 64 // for one batch; some 20 find one event among 1000
-	blindDepth  = 3  // how often a batch is halved although no part of it has been taken: there may be several such events
-	blamedAfter = 3  // failures of an event alone, because a connection may break at anything
+	// How often a batch is halved although no part of it has been taken: there may be several such events.
+	blindDepth  = 3
+	blamedAfter = 3 // failures of an event alone, because a connection may break at anything
 )
 
 // Prober is a Sink that can tell whether its broker takes messages at this moment. To answer a ping is not enough: a
@@ -57,7 +58,8 @@ func (r *Relay) reduce(ctx context.Context, batch []Delivery, results []Result) 
 	if sink, ok := r.sink.(Prober); ok && len(work.lone) > 0 && sink.Probe(ctx) == nil {
 		for _, i := range work.lone {
 			// Not wrapped: it is no outage.
-			results[i].Err = errors.New("the sink takes others, but fails at this event alone: " + results[i].Err.Error())
+			results[i].Err = errors.New("the sink takes others, but fails at this event alone: " +
+				results[i].Err.Error())
 		}
 	}
 }

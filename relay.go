@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -42,7 +41,7 @@ type worker struct {
 	outage  int  // the last one of the sink whose backlog this worker has drained
 	alone   bool // whether the next turn is for trials of single events
 
-	rest      time.Duration // that the last claim needs before the next, because it walked over the backlog of paused topics for nothing
+	rest      time.Duration // before the next claim: the last walked over the backlog of paused topics for nothing
 	patience  int           // how often the last claims in a row have run out of time
 	modesty   int           // by how many bits the next claim asks for less because of that
 	fulfilled int           // full claims since
@@ -68,7 +67,8 @@ func NewRelay(store Store, sink Sink, cfg RelayConfig) (*Relay, error) {
 	r := &Relay{store: store, sink: sink, cfg: cfg, owner: owner}
 	r.keeper = newLeaseKeeper(r)
 	for n := range cfg.Workers {
-		r.workers = append(r.workers, &worker{Relay: r, number: n, wake: make(chan struct{}, 1), batches: batchesPerClaim})
+		w := &worker{Relay: r, number: n, wake: make(chan struct{}, 1), batches: batchesPerClaim}
+		r.workers = append(r.workers, w)
 	}
 	return r, nil
 }
@@ -121,7 +121,8 @@ func (r *Relay) Run(ctx context.Context) error {
 		r.cfg.Logger.Warn("relay stopped without releasing its lanes", "table", r.cfg.Name, "error", err)
 	}
 	if hardStop.Err() != nil {
-		return fmt.Errorf("stop relay of %s: %w", r.cfg.Name, errors.New("the batch in flight did not finish in time; it will be published again"))
+		return fmt.Errorf("stop relay of %s: the batch in flight did not finish in time; "+
+			"it will be published again", r.cfg.Name)
 	}
 	return nil
 }
@@ -187,7 +188,9 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 
 // turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane. until is when
 // publishing must have ended.
-func (w *worker) turn(ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time) (claimed int, err error) {
+func (w *worker) turn(
+	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time,
+) (claimed int, err error) {
 	if err := w.settleAgain(hardStop, lanes); err != nil {
 		return 0, err
 	}
@@ -224,7 +227,9 @@ func (w *worker) turn(ctx, hardStop context.Context, pass *ticket, lanes []Lane,
 	return claimed, nil
 }
 
-func (w *worker) turnTrusted(ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time) (claimed int, err error) {
+func (w *worker) turnTrusted(
+	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time,
+) (claimed int, err error) {
 	t0 := time.Now()
 	records, err := w.claim(ctx, lanes, w.limit(pass))
 	if err != nil || len(records) == 0 {
@@ -232,9 +237,11 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass *ticket, lanes 
 	}
 	fault.Hit(fault.AfterClaim)
 	took := time.Since(t0)
-	until = w.keeper.extended(lanes, until) // or a claim that takes longer than what was left of the lease would be thrown away, and again, for ever
-	if over(until) {                        // another relay may hold the lanes before the sink has answered
-		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish", took.Round(time.Millisecond))
+	// Without it, a claim that takes longer than what was left of the lease would be thrown away, and again, for ever.
+	until = w.keeper.extended(lanes, until)
+	if over(until) { // another relay may hold the lanes before the sink has answered
+		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish",
+			took.Round(time.Millisecond))
 	}
 	claimedAt, cost, full := time.Now(), took, w.full(records)
 	defer func() { w.adapt(full, cost, time.Since(claimedAt)) }()
@@ -254,7 +261,8 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass *ticket, lanes 
 		took = 0
 		// The rest is claimed again by whoever holds its lanes then, and after a probe that got through at the rate of
 		// a recovery.
-		if lost || ctx.Err() != nil || over(until) || w.keeper.paused().changes != changes || pass.probe && w.cfg.Breaker.recovered() {
+		paused := w.keeper.paused().changes != changes
+		if lost || ctx.Err() != nil || over(until) || paused || pass.probe && w.cfg.Breaker.recovered() {
 			break
 		}
 	}
@@ -266,7 +274,10 @@ func (w *worker) turnTrusted(ctx, hardStop context.Context, pass *ticket, lanes 
 
 // deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are
 // added to held, and their later records are left for the next claim. lost says that a lane has gone to another relay.
-func (w *worker) deliver(hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys, took time.Duration) (lost bool, err error) {
+func (w *worker) deliver(
+	hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys,
+	took time.Duration,
+) (lost bool, err error) {
 	t1 := time.Now()
 	batch, owner, defects := w.route(records, held)
 	batch, owner, recalled := w.recall.strike(batch, owner)
@@ -306,8 +317,9 @@ func (w *worker) deliver(hardStop context.Context, pass *ticket, lanes []Lane, u
 	}
 
 	b := BatchReport{
-		Table: w.cfg.Name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Recalled: recalled, Unavailable: v.unavailable != nil,
-		Claim: took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
+		Table: w.cfg.Name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Recalled: recalled,
+		Unavailable: v.unavailable != nil,
+		Claim:       took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
 	}
 	for i := range v.outcomes {
 		if o := &v.outcomes[i]; o.State == Delivered && !o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
@@ -323,7 +335,8 @@ func (w *worker) deliver(hardStop context.Context, pass *ticket, lanes []Lane, u
 	case len(v.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
 		// The next claim brings the same records: without a pause they would be published again as fast as the loop
 		// turns.
-		return false, fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, something else settled them, or this role may not update them", len(records))
+		return false, fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, "+
+			"something else settled them, or this role may not update them", len(records))
 	}
 	return settled.Lost > 0, nil
 }

@@ -19,7 +19,9 @@ type verdict struct {
 // ascends. Records without an outcome are left as they are and come again with a later claim. With isolate, what the
 // sink could not take waits in the table, uncounted, because the rest of the sink works and the claims are needed for
 // that.
-func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results []Result, defects map[int]Failure, isolate bool) verdict {
+func (r *Relay) judge(
+	records []*Record, batch []Delivery, owner []int, results []Result, defects map[int]Failure, isolate bool,
+) verdict {
 	v := verdict{outcomes: make([]Outcome, 0, len(records))}
 	names := make([]string, len(batch)) // of all destinations, so that an outcome's own need no memory
 	for i := range batch {
@@ -35,7 +37,10 @@ func (r *Relay) judge(records []*Record, batch []Delivery, owner []int, results 
 	}
 	for i, rec := range records {
 		if f, ok := defects[i]; ok {
-			v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Dead, Attempts: rec.Attempts + 1, Failures: []Failure{f}, DeliveredTo: rec.DeliveredTo})
+			v.outcomes = append(v.outcomes, Outcome{
+				Record: rec, State: Dead, Attempts: rec.Attempts + 1,
+				Failures: []Failure{f}, DeliveredTo: rec.DeliveredTo,
+			})
 		} else if len(rec.DeliveredTo) > 0 {
 			// Nothing may be left of a list that somebody shortened meanwhile, or that names a destination twice.
 			// Without an outcome the record would be claimed for ever.
@@ -73,7 +78,8 @@ func (r *Relay) judgeRecord(v *verdict, rec *Record, destinations []string, resu
 		policy := r.cfg.policy(destinations[i])
 		wait = max(wait, after, policy.Backoff.Delay(rec.Attempts+1))
 		exhausted = exhausted && (class == ClassPermanent || rec.Attempts+1 >= policy.MaxAttempts)
-		out.Failures = append(out.Failures, Failure{Destination: destinations[i], Reason: ReasonDeliveryFailed, Error: res.Err.Error()})
+		f := Failure{Destination: destinations[i], Reason: ReasonDeliveryFailed, Error: res.Err.Error()}
+		out.Failures = append(out.Failures, f)
 	}
 	if served == len(results) {
 		if len(rec.DeliveredTo) > 0 {

@@ -88,6 +88,9 @@ type Lane struct {
 	Trial   Trial
 }
 
+// same tells whether two are one lease: of a lane, and since the same take-over.
+func (l Lane) same(held Lane) bool { return l.Number == held.Number && l.Epoch == held.Epoch }
+
 // Trial is a small batch of a suspect lane that was begun and has not been finished. The zero value is none.
 type Trial struct {
 	// Size is how many of the lane's oldest records are being tried. If Event is set, one record is, and Size counts

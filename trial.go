@@ -78,7 +78,9 @@ func (r *laneRecord) judge(l Lane, cfg *RelayConfig) {
 	delete(r.unproven, l.Number)
 	switch trial := l.Trial; {
 	case trial.Event != uuid.Nil: // others may have been committed in front of it since
-		r.suspects[l.Number] = &suspicion{lane: l, size: 1, left: trialRecords, culprit: trial.Event, deaths: trial.Size}
+		r.suspects[l.Number] = &suspicion{
+			lane: l, size: 1, left: trialRecords, culprit: trial.Event, deaths: trial.Size,
+		}
 	case trial.Size > 0:
 		r.suspects[l.Number] = &suspicion{lane: l, size: max(1, trial.Size/trialFactor), left: trial.Size}
 	case l.Crashes >= suspectAfter:
@@ -87,7 +89,8 @@ func (r *laneRecord) judge(l Lane, cfg *RelayConfig) {
 		r.unproven[l.Number] = true
 	}
 	if s := r.suspects[l.Number]; s != nil {
-		cfg.Logger.Warn("relays died at this lane, trying its events in small batches", "table", cfg.Name, "lane", l.Number, "crashes", l.Crashes, "batch", s.size)
+		cfg.Logger.Warn("relays died at this lane, trying its events in small batches",
+			"table", cfg.Name, "lane", l.Number, "crashes", l.Crashes, "batch", s.size)
 	}
 }
 
@@ -107,7 +110,9 @@ func (r *laneRecord) proven(lanes []Lane) (proven []Lane) {
 
 // try serves a suspect lane once. Before each step at which the process may die, what it is about to do is written
 // down.
-func (w *worker) try(ctx, hardStop context.Context, pass *ticket, s *suspicion, until time.Time) (claimed int, err error) {
+func (w *worker) try(
+	ctx, hardStop context.Context, pass *ticket, s *suspicion, until time.Time,
+) (claimed int, err error) {
 	mark := func(ctx context.Context, crashes int, trial Trial) error {
 		return w.keeper.mark(ctx, Lane{Number: s.lane.Number, Epoch: s.lane.Epoch, Crashes: crashes, Trial: trial})
 	}
@@ -126,7 +131,8 @@ func (w *worker) try(ctx, hardStop context.Context, pass *ticket, s *suspicion, 
 	records, err := w.claim(ctx, lanes, ClaimLimit{Records: s.size, Bytes: w.cfg.BatchBytes})
 	if err == nil && len(records) > 0 {
 		fault.Hit(fault.AfterClaim)
-		err = w.tryRecords(hardStop, pass, s, lanes, until, records, func(t Trial) error { return mark(hardStop, crashes, t) })
+		err = w.tryRecords(hardStop, pass, s, lanes, until, records,
+			func(t Trial) error { return mark(hardStop, crashes, t) })
 	}
 	// An outage may have put off what is looked for. And fewer records than asked for may be as many as BatchBytes lets
 	// through: only none are the end.
@@ -143,7 +149,10 @@ func (w *worker) try(ctx, hardStop context.Context, pass *ticket, s *suspicion, 
 	return len(records), mark(survived, 0, Trial{})
 }
 
-func (w *worker) tryRecords(hardStop context.Context, pass *ticket, s *suspicion, lanes []Lane, until time.Time, records []*Record, mark func(Trial) error) error {
+func (w *worker) tryRecords(
+	hardStop context.Context, pass *ticket, s *suspicion, lanes []Lane, until time.Time, records []*Record,
+	mark func(Trial) error,
+) error {
 	if s.single() {
 		trial := Trial{Size: 1, Event: records[0].ID}
 		if trial.Event == s.culprit {
@@ -166,7 +175,8 @@ func (w *worker) tryRecords(hardStop context.Context, pass *ticket, s *suspicion
 
 // bury makes a dead letter of an event that a relay died of.
 func (w *worker) bury(hardStop context.Context, lanes []Lane, rec *Record) error {
-	what := fmt.Sprintf("the relay died while it published this event and nothing else, %d times; %d relays in a row had died at its lane", buriedAfter, lanes[0].Crashes)
+	what := fmt.Sprintf("the relay died while it published this event and nothing else, %d times; "+
+		"%d relays in a row had died at its lane", buriedAfter, lanes[0].Crashes)
 	destinations, defect := w.destinations(rec)
 	if defect != nil {
 		destinations = []string{""}
@@ -175,7 +185,8 @@ func (w *worker) bury(hardStop context.Context, lanes []Lane, rec *Record) error
 	for _, d := range destinations {
 		out.Failures = append(out.Failures, Failure{Destination: d, Reason: ReasonDeliveryFailed, Error: what})
 	}
-	w.cfg.Logger.Error("poison event found, it becomes a dead letter", "table", w.cfg.Name, "event", rec.ID, "lane", rec.Lane, "crashes", lanes[0].Crashes)
+	w.cfg.Logger.Error("poison event found, it becomes a dead letter",
+		"table", w.cfg.Name, "event", rec.ID, "lane", rec.Lane, "crashes", lanes[0].Crashes)
 	settled, _, err := w.settle(hardStop, lanes, []Outcome{out})
 	w.report(BatchReport{Table: w.cfg.Name, Claimed: 1, Settled: settled})
 	return err

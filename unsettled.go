@@ -14,7 +14,8 @@ import (
 const (
 	firstUnsettledRetry = time.Second
 	maxUnsettledRetry   = 5 * time.Second
-	unsettledBatches    = 8 // of outcomes that may wait, before nothing more is claimed: each may be a message that was sent
+	// Of outcomes that may wait, before nothing more is claimed: each may be a message that was sent.
+	unsettledBatches = 8
 )
 
 // unsettled are the outcomes that wait in one worker.
@@ -45,7 +46,7 @@ func (u *unsettled) add(refused []Outcome, lanes []Lane, now time.Time) {
 // due takes out what is to be tried again, and drops what was published under a lane that is held no more.
 func (u *unsettled) due(lanes []Lane, now time.Time) (again []Outcome) {
 	u.waiting = slices.DeleteFunc(u.waiting, func(w waitingOutcome) bool {
-		if !slices.ContainsFunc(lanes, func(l Lane) bool { return l.Number == w.lane.Number && l.Epoch == w.lane.Epoch }) {
+		if !slices.ContainsFunc(lanes, w.lane.same) {
 			return true
 		}
 		if now.Before(w.due) {
@@ -81,8 +82,10 @@ func (w *worker) refused(refusal *RefusedError, lanes []Lane) {
 	}
 	w.unsettled.logged = now
 	rec := refusal.Outcomes[0].Record
-	w.cfg.Logger.Warn("the database does not record what became of some events; they and their keys wait, the others go on",
-		"table", w.cfg.Name, "worker", w.number, "waiting", len(w.unsettled.waiting), "event", rec.ID, "key", rec.AggregateID, "error", refusal.Err)
+	w.cfg.Logger.Warn("the database does not record what became of some events; they and their keys wait, "+
+		"the others go on",
+		"table", w.cfg.Name, "worker", w.number, "waiting", len(w.unsettled.waiting), "event", rec.ID,
+		"key", rec.AggregateID, "error", refusal.Err)
 }
 
 // settleAgain tries what the database refused before and is due. Nothing is published for it.
@@ -106,7 +109,8 @@ func (w *worker) settleAgain(ctx context.Context, lanes []Lane) error {
 		w.report(BatchReport{Table: w.cfg.Name, Settled: settled})
 	}
 	if len(w.unsettled.waiting) >= unsettledBatches*w.cfg.BatchRecords {
-		return errors.New("settle: too many outcomes that the database does not record, so nothing is claimed; the log has why")
+		return errors.New("settle: too many outcomes that the database does not record, so nothing is claimed; " +
+			"the log has why")
 	}
 	return nil
 }

@@ -47,7 +47,8 @@ func isURIReference(s string) bool {
 		}
 	}
 	u, err := url.Parse(s)
-	if err != nil || strings.Count(s, "#") > 1 || u.String() == "" { // two slashes and nothing after them, which decoders lose
+	// Of two slashes and nothing after them decoders make nothing.
+	if err != nil || strings.Count(s, "#") > 1 || u.String() == "" {
 		return false
 	}
 	// Brackets are for an address in the host, and nowhere else.

@@ -183,7 +183,8 @@ func (w *Writer[Tx]) prepare(ctx context.Context, e Event) (Row, error) {
 			return Row{}, err
 		}
 		if len(row.MetadataJSON) > w.cfg.MaxPayload {
-			return Row{}, &FieldError{Field: "Metadata", Problem: fmt.Sprintf("has %d bytes of JSON, the limit is %d", len(row.MetadataJSON), w.cfg.MaxPayload)}
+			problem := fmt.Sprintf("has %d bytes of JSON, the limit is %d", len(row.MetadataJSON), w.cfg.MaxPayload)
+			return Row{}, &FieldError{Field: "Metadata", Problem: problem}
 		}
 	}
 	return row, nil
