@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,9 @@ func TestWaitingPlans(t *testing.T) {
 		args    []any
 		indexes []string
 	}{
-		{b.sql.undelivered, []any{nil, nil, "7", nil}, []string{"outbox_events_undelivered|outbox_events_tenants"}},
+		// PostgreSQL 18 finds an aggregate's id without its type, by a skip scan.
+		{b.sql.undelivered, []any{nil, nil, "7", nil},
+			[]string{"outbox_events_undelivered|outbox_events_tenants|idx_outbox_aggregate"}},
 		{b.sql.skip, []any{nil, nil, nil, "t", 10}, []string{"outbox_events_undelivered"}},
 		{revive, []any{[]int64{1}, []uuid.UUID{uuid.New()}, time.Now(), nil}, []string{"outbox_events_pkey"}},
 		{b.sql.behind, []any{[]int64{49001, 49002, 49003}}, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
@@ -57,8 +60,8 @@ func TestWaitingPlans(t *testing.T) {
 		}
 		plan := strings.Join(lines, "\n")
 		for _, names := range c.indexes {
-			one, other, _ := strings.Cut(names, "|")
-			if strings.Contains(plan, "Seq Scan on") || !strings.Contains(plan, one) && (other == "" || !strings.Contains(plan, other)) {
+			served := slices.ContainsFunc(strings.Split(names, "|"), func(n string) bool { return strings.Contains(plan, n) })
+			if strings.Contains(plan, "Seq Scan on") || !served {
 				t.Errorf("not served by %s:\n%s", names, plan)
 			}
 		}
