@@ -9,8 +9,7 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// The event types that the system around the seeds knows (SEED_FACTS section 1). Those a run's changes append by
-// themselves cannot be appended by hand: RunStarted and the three terminal ones.
+// The event types of runs. Those a run's changes append by themselves cannot be appended by hand: RunStarted and the three terminal ones.
 const (
 	RunStarted         = "RUN_STARTED"
 	NodeStart          = "NODE_START"

@@ -13,7 +13,7 @@ type Delivered struct {
 	Topic       string    `json:"topic,omitempty"` // a name, or a pattern in which * stands for any text
 	Key         string    `json:"key,omitempty"`
 	Tenant      string    `json:"tenant,omitempty"`
-	Destination string    `json:"destination,omitempty"` // of events with destinations of their own: it alone is served again
+	Destination string    `json:"destination,omitempty"` // of events with several: it alone is served again
 	Since       time.Time `json:"since,omitzero"`        // when they were delivered: inclusive
 	Until       time.Time `json:"until,omitzero"`        // exclusive; zero, and what is to come: now
 }
@@ -47,11 +47,13 @@ type Replayer interface {
 func (d Delivered) Check(l Layout) error {
 	switch {
 	case l.DeliveredAt == "":
-		return fmt.Errorf("%w in %s: its layout names no delivered_at, so nothing tells when an event was delivered", ErrFilter, l.Table)
+		return fmt.Errorf("%w in %s: its layout names no delivered_at, so nothing tells when an event was delivered",
+			ErrFilter, l.Table)
 	case d.Since.IsZero():
 		return fmt.Errorf("%w in %s: say since when", ErrFilter, l.Table)
 	case d.Destination != "" && (l.Destinations == "" || l.DeliveredTo == ""):
-		return fmt.Errorf("%w in %s: its events have no destinations of their own, so all of them go where they went", ErrFilter, l.Table)
+		return fmt.Errorf("%w in %s: its events have no destinations of their own, so all of them go where they went",
+			ErrFilter, l.Table)
 	}
 	return nil
 }

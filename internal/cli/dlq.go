@@ -97,10 +97,8 @@ func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 }
 
 func (f *letterFlags) filter() (deadletter.Filter, error) {
-	for _, name := range f.given() {
-		if f.set.Lookup(name).Value.String() == "" { // a variable that is not set, most likely; it must not mean every letter
-			return f.Filter, usagef("--%s is empty: give it a value, or leave it out", name)
-		}
+	if err := notEmpty(f.set, f.given()...); err != nil {
+		return f.Filter, err
 	}
 	if strings.Contains(f.Type, "*") {
 		return f.Filter, usagef("--type is %q and takes no pattern: give one type, as outbox dlq stats prints it", f.Type)
@@ -180,6 +178,17 @@ func (f *operatorFlags) operator() deadletter.Operator {
 		f.Actor = wire.Actor()
 	}
 	return f.Operator
+}
+
+// notEmpty refuses flags that are given without a value: a variable that is not set, most likely, which must not choose
+// everything.
+func notEmpty(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
+			return usagef("--%s is empty: give it a value, or leave it out", name)
+		}
+	}
+	return nil
 }
 
 // parseMoment takes a time, or an age.

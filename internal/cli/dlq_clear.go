@@ -76,8 +76,8 @@ A relay does the same for replayed letters bit by bit (see outbox purge --help);
 			if purge.OlderThan, err = parseAge(age); err != nil {
 				return usagef("--older-than is %q, want an age such as 30d or 12h", age)
 			}
-			if cmd.Flags().Changed("tenant") && purge.Tenant == "" {
-				return usagef("--tenant is empty: give it a value, or leave it out")
+			if err := notEmpty(cmd.Flags(), "tenant"); err != nil {
+				return err
 			}
 			c, err := a.settings(config.Database, mapping)
 			if err != nil {

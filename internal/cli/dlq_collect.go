@@ -15,9 +15,10 @@ func (a *app) collectLetters(mapping *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "collect",
 		Short: "Write the letters of dead events that have none",
-		Long: `collect writes a letter for every dead row that has none: one that was set dead with plain SQL, or that was dead before
-a relay served its table, as after outbox migrate legacy. The letters can then be listed, replayed and discarded like
-all others. It changes no row of the table, and run again it finds what is new. The table is read once.`,
+		Long: `collect writes a letter for every dead row that has none: one that was set dead with
+plain SQL, or that was dead before a relay served its table, as after outbox migrate legacy. The letters can
+then be listed, replayed and discarded like all others. It changes no row of the table, and run again it finds
+what is new. The table is read once.`,
 		Example: `  outbox dlq collect
   outbox dlq collect --table outbox --layout legacy.yaml --reason 'taken over from the old relay'
   outbox dlq list --error 'set dead by hand'`,

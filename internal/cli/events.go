@@ -29,15 +29,18 @@ func (a *app) events() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
 		Short: "List the events of a table",
-		Long: `events lists a table's events, the newest first, with their state: by position in a table with an index of
-positions, as crawl_outbox, else by event id. There, ids that are no UUIDv7 tell no time and stand anywhere in the list.
-Where there are more, it prints how to see the next page. outbox events show ID prints one with its payload and every error it met.
+		Long: `events lists a table's events, the newest first, with their state: by position in a
+table with an index of positions, as crawl_outbox, else by event id. There, ids that are no UUIDv7 tell no
+time and stand anywhere in the list. Where there are more, it prints how to see the next page. outbox events
+show ID prints one with its payload and every error it met.
 
 The states are the table's own: NEW, FAILED (will be retried), SENT and DEAD in outbox_events; pending, published and
 failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, whose dead events are in job_dlq.
 
-NEXT TRY says when an event that failed is tried again. An event behind it in its key waits until then: it has the same time, and WAITS
-BEHIND names the one that is retried. It is "paused" where an operator has paused the topic or the table (outbox pauses). outbox events retry tries it now, outbox events show ID says why it failed.`,
+NEXT TRY says when an event that failed is tried again. An event behind it in its key waits until
+then: it has the same time, and WAITS BEHIND names the one that is retried. It is "paused" where an operator
+has paused the topic or the table (outbox pauses). outbox events retry tries it now, outbox events show ID
+says why it failed.`,
 		Example: `  outbox events
   outbox events --status FAILED,DEAD --tenant acme
   outbox events --table crawl_outbox --key 6fa7… --limit 10 -o json`,
@@ -134,8 +137,8 @@ func (a *app) showEvent(table, tenant *string, mapping *pflag.FlagSet) *cobra.Co
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Print one event with its payload and errors",
-		Long: `show prints everything about one event, found by its id or by its position in the table. In crawl_outbox the position
-is the faster way, since event ids have no index there.`,
+		Long: `show prints everything about one event, found by its id or by its position in the
+table. In crawl_outbox the position is the faster way, since event ids have no index there.`,
 		Example: `  outbox events show 01890a5d-ac96-774b-bcce-b302099a8057
   outbox events show 4711 --table crawl_outbox -o json`,
 		Args: cobra.ExactArgs(1),

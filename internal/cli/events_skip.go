@@ -30,14 +30,17 @@ func (a *app) skipEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.C
 	cmd := &cobra.Command{
 		Use:   "skip (ID... | --key KEY | --topic TOPIC | --tenant TENANT | --all) [--yes --reason TEXT]",
 		Short: "Make events dead letters instead of delivering them",
-		Long: `skip takes undelivered events out of delivery: each becomes a dead letter whose error says who skipped it and why, and its key goes on
-with the next event. Nothing is lost: outbox dlq replay puts an event back, at its place. What is chosen by several flags must match all of them.
+		Long: `skip takes undelivered events out of delivery: each becomes a dead letter whose
+error says who skipped it and why, and its key goes on with the next event. Nothing is lost: outbox dlq replay
+puts an event back, at its place. What is chosen by several flags must match all of them.
 
-Without --yes it only says how many events there are. With it, it works in transactions of 500, the oldest first, and is recorded (outbox dlq audit).
+Without --yes it only says how many events there are. With it, it works in transactions of 500, the
+oldest first, and is recorded (outbox dlq audit).
 
-A relay may be publishing an event at this moment; it takes no lock that would show it. If the relay's record comes first, the event is
-delivered and not skipped: you are told. If the skip comes first, the event is a dead letter and may have arrived as well; a replay would deliver it
-twice, under one event id. It is never neither. An event that waits for its next try (NEXT TRY in outbox events) is in no relay's hands.`,
+A relay may be publishing an event at this moment; it takes no lock that would show it. If the
+relay's record comes first, the event is delivered and not skipped: you are told. If the skip comes first, the
+event is a dead letter and may have arrived as well; a replay would deliver it twice, under one event id. It
+is never neither. An event that waits for its next try (NEXT TRY in outbox events) is in no relay's hands.`,
 		Example: `  outbox events --status FAILED
   outbox events skip 01890a5d-ac96-774b-bcce-b302099a8057
   outbox events skip 01890a5d-ac96-774b-bcce-b302099a8057 --yes --reason 'order was cancelled by hand'
@@ -60,15 +63,18 @@ twice, under one event id. It is never neither. An event that waits for its next
 				return err
 			}
 			done, operator := skipped{Table: *table, DryRun: !yes}, by.operator()
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
-				if done.Events, err = b.Undelivered(ctx, chosen); err != nil || !yes {
+			skip := tables.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: run}
+			err = browse(cmd.Context(), c, *table,
+				func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
+					if done.Events, err = b.Undelivered(ctx, chosen); err != nil || !yes {
+						return err
+					}
+					done.Events, err = skipAll(ctx, b, chosen, skip, done.Events)
 					return err
-				}
-				done.Events, err = skipAll(ctx, b, chosen, tables.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: run}, done.Events)
-				return err
-			})
+				})
 			if err != nil && done.Events > 0 {
-				err = fmt.Errorf("%w; %s skipped before, the same command goes on from there", err, counted(done.Events, "event"))
+				err = fmt.Errorf("%w; %s skipped before, the same command goes on from there", err,
+					counted(done.Events, "event"))
 			}
 			return firstOf(a.printSkipped(c.Output, done, len(chosen.IDs), err), err)
 		},
@@ -80,7 +86,9 @@ twice, under one event id. It is never neither. An event that waits for its next
 }
 
 // skipAll skips as many events as there were when it began: producers go on. Pages are not broken off by ctx.
-func skipAll(ctx context.Context, b tables.Browser, s tables.Selection, by tables.Skip, total int) (done int, err error) {
+func skipAll(
+	ctx context.Context, b tables.Browser, s tables.Selection, by tables.Skip, total int,
+) (done int, err error) {
 	for done < total {
 		if ctx.Err() != nil {
 			return done, ctx.Err()
@@ -114,12 +122,15 @@ func (a *app) printSkipped(form string, done skipped, named int, failed error) e
 	case done.Events == 0:
 		fmt.Fprintf(a.Out, "no undelivered events of %s are chosen\n", done.Table)
 	case done.DryRun:
-		fmt.Fprintf(a.Out, "%s of %s would become dead letters instead of being delivered: add --yes --reason TEXT\n", counted(done.Events, "undelivered event"), done.Table)
+		fmt.Fprintf(a.Out, "%s of %s would become dead letters instead of being delivered: add --yes --reason TEXT\n",
+			counted(done.Events, "undelivered event"), done.Table)
 	default:
-		fmt.Fprintf(a.Out, "skipped %s of %s: see outbox dlq list --error 'skipped by'\n", counted(done.Events, "event"), done.Table)
+		fmt.Fprintf(a.Out, "skipped %s of %s: see outbox dlq list --error 'skipped by'\n",
+			counted(done.Events, "event"), done.Table)
 	}
 	if failed == nil && done.Events < named {
-		return fmt.Errorf("%d of %s not undelivered: see outbox events show ID", named-done.Events, counted(named, "event"))
+		return fmt.Errorf("%d of %s not undelivered: see outbox events show ID",
+			named-done.Events, counted(named, "event"))
 	}
 	return nil
 }

@@ -23,14 +23,16 @@ func (a *app) lanes() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lanes",
 		Short: "Show which relay serves what of a table, and how far behind it is",
-		Long: `lanes shows who serves a table. Every event falls into one of 64 lanes, by a hash of its key, so all events of a key are in
-one. A relay holds a lease on some lanes and delivers only those; that is what keeps the order of a key with many relays. The lease is
-renewed all the time. When its relay dies it lapses, after --lease-ttl (10 s), and another relay takes the lane over. The epoch counts the
-owners: whatever a former one still wants to write is refused.
+		Long: `lanes shows who serves a table. Every event falls into one of 64 lanes, by a hash of
+its key, so all events of a key are in one. A relay holds a lease on some lanes and delivers only those; that
+is what keeps the order of a key with many relays. The lease is renewed all the time. When its relay dies it
+lapses, after --lease-ttl (10 s), and another relay takes the lane over. The epoch counts the owners: whatever
+a former one still wants to write is refused.
 
-LEASE is how long the first of the lanes is still reserved, by the database's clock. BACKLOG counts undelivered events, OLDEST is the age
-of the first. Of them RETRYING failed and wait for their next try, and HELD wait behind those: so many events of so many keys. Above
-100,000 undelivered events only the oldest 100,000 are counted.
+LEASE is how long the first of the lanes is still reserved, by the database's clock. BACKLOG counts
+undelivered events, OLDEST is the age of the first. Of them RETRYING failed and wait for their next try, and
+HELD wait behind those: so many events of so many keys. Above 100,000 undelivered events only the oldest
+100,000 are counted.
 
 Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a few seconds. Otherwise:
   no relay     nobody serves these lanes: start outbox relay, or see its log and /readyz. For a second or so it is normal.

@@ -25,7 +25,8 @@ type pauseFlags struct {
 func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 	f.mapping = config.Mapping()
 	cmd.Flags().StringVar(&f.Table, "table", "", "`table` of the events (default: every one)")
-	cmd.Flags().StringVar(&f.Topic, "topic", "", "`topic` of the events, or a pattern in which * stands for any text (default: every one)")
+	cmd.Flags().StringVar(&f.Topic, "topic", "",
+		"`topic` of the events, or a pattern in which * stands for any text (default: every one)")
 	f.operatorFlags.addTo(cmd.Flags(), required)
 	cmd.Flags().AddFlagSet(f.mapping)
 	cmd.Flags().SortFlags = false
@@ -33,10 +34,8 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 
 // open checks what is named and opens the pauses.
 func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, tables.Pauses) error) error {
-	for _, name := range []string{"table", "topic"} {
-		if cmd.Flags().Changed(name) && cmd.Flags().Lookup(name).Value.String() == "" {
-			return usagef("--%s is empty: give it a value, or leave it out", name)
-		}
+	if err := notEmpty(cmd.Flags(), "table", "topic"); err != nil {
+		return err
 	}
 	if f.Table == "" && f.Topic == "" {
 		return usagef("say what: --table, --topic, or both")
@@ -75,12 +74,15 @@ func (a *app) pause() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pause (--table TABLE | --topic PATTERN) --reason TEXT",
 		Short: "Let events of a table or topic wait",
-		Long: `pause keeps every relay from delivering the events of a table, of a topic, or of a topic of one table. They stay undelivered in their table, in their
-order, and no attempt is counted; producers notice nothing. What is behind a paused event in its key waits with it, whatever its topic: the order of a
-key holds. Running relays obey within a second, after the batch in flight, and log it. outbox resume ends it, and nothing else does.
+		Long: `pause keeps every relay from delivering the events of a table, of a topic, or of a
+topic of one table. They stay undelivered in their table, in their order, and no attempt is counted; producers
+notice nothing. What is behind a paused event in its key waits with it, whatever its topic: the order of a key
+holds. Running relays obey within a second, after the batch in flight, and log it. outbox resume ends it, and
+nothing else does.
 
-While a topic is paused, each claim reads over all that is undelivered: 0.4 s of the database for 100,000 events, and a claim that brings nothing is
-not made again before ten times as long, 5 s at most. Where a whole table is meant, pause the table, which costs nothing.`,
+While a topic is paused, each claim reads over all that is undelivered: 0.4 s of the database for
+100,000 events, and a claim that brings nothing is not made again before ten times as long, 5 s at most. Where
+a whole table is meant, pause the table, which costs nothing.`,
 		Example: `  outbox pause --topic 'invoice.*' --reason 'billing is migrated until 14:00'
   outbox pause --table event_outbox --reason 'INC-4711'
   outbox pause --table outbox_events --topic order.placed --reason 'double orders'`,
@@ -107,8 +109,9 @@ func (a *app) resume() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume (--table TABLE | --topic PATTERN)",
 		Short: "End a pause",
-		Long: `resume ends a pause: name the table and the topic as outbox pauses lists them. Relays deliver what has gathered within a second, oldest first.
-An event that another pause concerns as well goes on waiting.`,
+		Long: `resume ends a pause: name the table and the topic as outbox pauses lists them.
+Relays deliver what has gathered within a second, oldest first. An event that another pause concerns as well
+goes on waiting.`,
 		Example: `  outbox pauses
   outbox resume --topic 'invoice.*' --reason 'billing is migrated'`,
 		Args: cobra.NoArgs,
@@ -119,7 +122,8 @@ An event that another pause concerns as well goes on waiting.`,
 					return err
 				}
 				if !found {
-					return fmt.Errorf("resume %s: it is not paused by these names, see outbox pauses", whatPaused(f.Pause))
+					return fmt.Errorf("resume %s: it is not paused by these names, see outbox pauses",
+						whatPaused(f.Pause))
 				}
 				fmt.Fprintf(a.Out, "resumed %s\n", whatPaused(f.Pause))
 				return nil
@@ -132,9 +136,10 @@ An event that another pause concerns as well goes on waiting.`,
 
 func (a *app) pauses() *cobra.Command {
 	return &cobra.Command{
-		Use:     "pauses",
-		Short:   "List what is paused",
-		Long:    `pauses lists what operators have paused, since when, who and why. outbox dlq audit has pauses that were ended.`,
+		Use:   "pauses",
+		Short: "List what is paused",
+		Long: `pauses lists what operators have paused, since when, who and why. outbox dlq audit
+has pauses that were ended.`,
 		Example: `  outbox pauses -o json | jq '.items[].topic'`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -199,7 +204,8 @@ func pausesOf(ctx context.Context, db wire.Database, table string) ([]tables.Pau
 		return nil, nil //nolint:nilerr // a reader of one table need not have rights on this one
 	}
 	return slices.DeleteFunc(all, func(p tables.Pause) bool {
-		return p.Table != "" && p.Table != table && !strings.HasSuffix(p.Table, "."+table) && !strings.HasSuffix(table, "."+p.Table)
+		return p.Table != "" && p.Table != table &&
+			!strings.HasSuffix(p.Table, "."+table) && !strings.HasSuffix(table, "."+p.Table)
 	}), nil
 }
 
@@ -212,7 +218,8 @@ func markPaused(ctx context.Context, c config.Config, db wire.Database, table st
 	pauses, err := pausesOf(ctx, db, t.Layout.Table)
 	for i := range rows {
 		r := &rows[i]
-		r.Paused = r.Undelivered(t.Layout) && slices.ContainsFunc(pauses, func(p tables.Pause) bool { return p.Topic == "" || tables.TopicFits(p.Topic, r.Topic) })
+		concerns := func(p tables.Pause) bool { return p.Topic == "" || tables.TopicFits(p.Topic, r.Topic) }
+		r.Paused = r.Undelivered(t.Layout) && slices.ContainsFunc(pauses, concerns)
 	}
 	return err
 }

@@ -41,15 +41,20 @@ func (a *app) replayDelivered() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay --since TIME [--topic PATTERN] [--yes]",
 		Short: "Deliver events again that were delivered before",
-		Long: `replay puts events back that were delivered, for a consumer that lost its state: relays deliver them again under their own ids, in their order within a
-key, from the table and from outbox_archive. (What could not be delivered is a dead letter: outbox dlq replay. An archive of files, and what was deleted, it cannot reach.)
+		Long: `replay puts events back that were delivered, for a consumer that lost its state:
+relays deliver them again under their own ids, in their order within a key, from the table and from
+outbox_archive. (What could not be delivered is a dead letter: outbox dlq replay. An archive of files, and
+what was deleted, it cannot reach.)
 
-It goes by the time of delivery, --since inclusive to --until exclusive. An event with destinations of its own goes to all of them again, or to --destination alone;
-one without goes where the relay sends it. Its generation rises, so no sink refuses it as a copy: every subscriber there receives it again, and those
-that did not lose their state need an inbox that knows its id. Newer events of a key that are not delivered yet wait behind those that are put back.
+It goes by the time of delivery, --since inclusive to --until exclusive. An event with destinations
+of its own goes to all of them again, or to --destination alone; one without goes where the relay sends it.
+Its generation rises, so no sink refuses it as a copy: every subscriber there receives it again, and those
+that did not lose their state need an inbox that knows its id. Newer events of a key that are not delivered
+yet wait behind those that are put back.
 
-Without --yes it says how many there are. With it, it works in transactions of 500, at --rate, and is one line of outbox dlq audit. Interrupted, it finishes the one it
-is at, and prints the --until with which the same command goes on: what was put back is delivered later than that. It reads the table once, and keeps
+Without --yes it says how many there are. With it, it works in transactions of 500, at --rate, and
+is one line of outbox dlq audit. Interrupted, it finishes the one it is at, and prints the --until with which
+the same command goes on: what was put back is delivered later than that. It reads the table once, and keeps
 40 bytes for each event that is chosen.`,
 		Example: `  outbox replay --topic 'order.*' --since 6h
   outbox replay --topic 'order.*' --since 6h --yes --rate 500 --reason 'search index lost'
@@ -63,10 +68,8 @@ is at, and prints the --until with which the same command goes on: what was put 
 			if f.rate < 0 {
 				return usagef("--rate is %d, must be positive", f.rate)
 			}
-			for _, name := range []string{"topic", "key", "destination", "tenant"} {
-				if cmd.Flags().Changed(name) && cmd.Flags().Lookup(name).Value.String() == "" {
-					return usagef("--%s is empty: give it a value, or leave it out", name)
-				}
+			if err := notEmpty(cmd.Flags(), "topic", "key", "destination", "tenant"); err != nil {
+				return err
 			}
 			if f.Since, err = parseMoment("since", f.since); err != nil {
 				return err
@@ -78,17 +81,20 @@ is at, and prints the --until with which the same command goes on: what was put 
 			if err != nil {
 				return err
 			}
-			return browse(cmd.Context(), c, f.table, func(ctx context.Context, db wire.Database, b tables.Browser) error {
-				return a.replayChosen(ctx, db, b, c.Output, f)
-			})
+			return browse(cmd.Context(), c, f.table,
+				func(ctx context.Context, db wire.Database, b tables.Browser) error {
+					return a.replayChosen(ctx, db, b, c.Output, f)
+				})
 		},
 	}
-	cmd.Flags().StringVar(&f.since, "since", "", "`time` from which on they were delivered: RFC 3339, or how long ago, as 90m or 7d (required)")
+	cmd.Flags().StringVar(&f.since, "since", "",
+		"`time` from which on they were delivered: RFC 3339, or how long ago, as 90m or 7d (required)")
 	cmd.Flags().StringVar(&f.until, "until", "", "`time` before which, likewise (default: now)")
 	cmd.Flags().StringVar(&f.Topic, "topic", "", "`topic` of the events, or a pattern in which * stands for any text")
 	cmd.Flags().StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
 	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "`tenant` of the events")
-	cmd.Flags().StringVar(&f.Destination, "destination", "", "the one `channel` of events with several that they go to again")
+	cmd.Flags().StringVar(&f.Destination, "destination", "",
+		"the one `channel` of events with several that they go to again")
 	cmd.Flags().StringVar(&f.table, "table", "outbox_events", "`table` of the events")
 	cmd.Flags().IntVar(&f.rate, "rate", 0, "`events` a second (default: as fast as it goes)")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do it, instead of saying how many events there are")
@@ -98,7 +104,9 @@ is at, and prints the --until with which the same command goes on: what was put 
 	return cmd
 }
 
-func (a *app) replayChosen(ctx context.Context, db wire.Database, b tables.Browser, form string, f deliveredFlags) error {
+func (a *app) replayChosen(
+	ctx context.Context, db wire.Database, b tables.Browser, form string, f deliveredFlags,
+) error {
 	places, until, err := b.Replayable(ctx, f.Delivered)
 	if err != nil {
 		return err
@@ -119,16 +127,20 @@ func (a *app) replayChosen(ctx context.Context, db wire.Database, b tables.Brows
 	r := tables.Replay{Delivered: f.Delivered, Run: run, Reason: f.Reason, Actor: f.operator().Actor}
 	r.Until = until
 	err = a.replayPages(ctx, db, b, r, places, f.rate, &done)
+	back, bound := counted(done.Events, "event"), until.UTC().Format(time.RFC3339Nano)
 	if errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("interrupted after %s: the same command goes on from there with --until %s", counted(done.Events, "event"), until.UTC().Format(time.RFC3339Nano))
+		err = fmt.Errorf("interrupted after %s: the same command goes on from there with --until %s", back, bound)
 	} else if err != nil {
-		err = fmt.Errorf("%w; %s put back before, go on with --until %s", err, counted(done.Events, "event"), until.UTC().Format(time.RFC3339Nano))
+		err = fmt.Errorf("%w; %s put back before, go on with --until %s", err, back, bound)
 	}
 	return firstOf(a.printReplayable(form, done), err)
 }
 
 // replayPages puts events back page by page, and counts in done.
-func (a *app) replayPages(ctx context.Context, db wire.Database, b tables.Browser, r tables.Replay, places []tables.Place, rate int, done *replayed) error {
+func (a *app) replayPages(
+	ctx context.Context, db wire.Database, b tables.Browser, r tables.Replay, places []tables.Place, rate int,
+	done *replayed,
+) error {
 	wake := newWaker(ctx, db)
 	defer wake.close()
 	bar := newProgress(a.Err)
@@ -169,8 +181,10 @@ func (a *app) printReplayable(form string, r replayed) error {
 	}
 	switch {
 	case r.DryRun && r.Events > 0:
-		fmt.Fprintf(a.Out, "%s of %s would be delivered again, %d of them from the archive: add --yes\n", counted(r.Events, "event"), r.Table, r.Archived)
-		fmt.Fprintln(a.Out, "No sink refuses them as copies: every subscriber receives them again, under the same event ids.")
+		fmt.Fprintf(a.Out, "%s of %s would be delivered again, %d of them from the archive: add --yes\n",
+			counted(r.Events, "event"), r.Table, r.Archived)
+		fmt.Fprintln(a.Out,
+			"No sink refuses them as copies: every subscriber receives them again, under the same event ids.")
 	case r.Events+r.Gone == 0:
 		fmt.Fprintf(a.Out, "no delivered events of %s are chosen\n", r.Table)
 	default:

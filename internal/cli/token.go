@@ -124,8 +124,8 @@ func (a *app) listTokens() *cobra.Command {
   outbox token list -o json | jq -r '.items[] | select(.revokedAt == null) | .id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if cmd.Flags().Changed("tenant") && tenant == "" {
-				return usagef("--tenant is empty: give it a value, or leave it out")
+			if err := notEmpty(cmd.Flags(), "tenant"); err != nil {
+				return err
 			}
 			return a.tokens(cmd.Context(), func(c config.Config, s token.Store) error {
 				tokens, err := s.ListTokens(cmd.Context(), tenant)

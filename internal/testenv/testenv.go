@@ -9,7 +9,7 @@
 // password); that two servers started with the same settings perform alike on a busy machine.
 //
 // The package has no Redis client among its imports: it is reached by the tests beside store/postgres, and whatever
-// those reach is charged to every user of store/postgres as go.sum lines (DESIGN §4).
+// those reach is charged to every user of store/postgres as go.sum lines.
 package testenv
 
 import (

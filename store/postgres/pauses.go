@@ -67,7 +67,9 @@ func (p *Pauses) Resume(ctx context.Context, pause tables.Pause) (bool, error) {
 }
 
 // change runs a statement for a table and a topic, and records it if it changed something.
-func (p *Pauses) change(ctx context.Context, action, statement string, pause tables.Pause, args ...any) (changed bool, err error) {
+func (p *Pauses) change(
+	ctx context.Context, action, statement string, pause tables.Pause, args ...any,
+) (changed bool, err error) {
 	sql, err := plain(statement)
 	if err != nil {
 		return false, err
@@ -83,7 +85,8 @@ func (p *Pauses) change(ctx context.Context, action, statement string, pause tab
 		if changed = tag.RowsAffected() > 0; err != nil || !changed {
 			return err
 		}
-		return audit(ctx, tx, deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}, action, 0, map[string]string{"table": name, "topic": pause.Topic}, nil)
+		by := deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}
+		return audit(ctx, tx, by, action, 0, map[string]string{"table": name, "topic": pause.Topic}, nil)
 	})
 	return changed, err
 }

@@ -41,7 +41,9 @@ func (b *Browser) checkDelivered(d tables.Delivered) error {
 }
 
 // Replayable implements tables.Replayer. It needs SELECT on outbox_archive.
-func (b *Browser) Replayable(ctx context.Context, d tables.Delivered) (places []tables.Place, until time.Time, err error) {
+func (b *Browser) Replayable(
+	ctx context.Context, d tables.Delivered,
+) (places []tables.Place, until time.Time, err error) {
 	if err := b.checkDelivered(d); err != nil {
 		return nil, until, err
 	}
@@ -101,7 +103,9 @@ func (b *Browser) ReplayPage(ctx context.Context, r tables.Replay, places []tabl
 	}
 }
 
-func (b *Browser) replayPage(ctx context.Context, tx pgx.Tx, r tables.Replay, places []tables.Place) (n int, err error) {
+func (b *Browser) replayPage(
+	ctx context.Context, tx pgx.Tx, r tables.Replay, places []tables.Place,
+) (n int, err error) {
 	name, err := leaseName(ctx, tx, b.layout.Table)
 	if err != nil {
 		return 0, err
@@ -134,5 +138,6 @@ func (b *Browser) replayPage(ctx context.Context, tx pgx.Tx, r tables.Replay, pl
 	if n == 0 {
 		return 0, nil
 	}
-	return n, audit(ctx, tx, deadletter.Operator{Actor: r.Actor, Reason: r.Reason}, "replay", n, r.Delivered, map[string]any{"table": name, "run": r.Run, "delivered": true})
+	return n, audit(ctx, tx, deadletter.Operator{Actor: r.Actor, Reason: r.Reason}, "replay", n, r.Delivered,
+		map[string]any{"table": name, "run": r.Run, "delivered": true})
 }

@@ -20,7 +20,9 @@ func (b *Browser) Undelivered(ctx context.Context, s tables.Selection) (n int, e
 	if _, err := b.check(tables.Filter{Tenant: s.Tenant, Key: s.Key}); err != nil {
 		return 0, err
 	}
-	err = b.read(ctx, s.Tenant, func(tx pgx.Tx) error { return tx.QueryRow(ctx, b.sql.undelivered, chosen(s)...).Scan(&n) })
+	err = b.read(ctx, s.Tenant, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, b.sql.undelivered, chosen(s)...).Scan(&n)
+	})
 	if err != nil {
 		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Table, err)
 	}
@@ -47,7 +49,9 @@ func (b *Browser) SkipPage(ctx context.Context, s tables.Selection, by tables.Sk
 	return n, nil
 }
 
-func (b *Browser) skip(ctx context.Context, tx pgx.Tx, s tables.Selection, by tables.Skip, limit int) (n int, err error) {
+func (b *Browser) skip(
+	ctx context.Context, tx pgx.Tx, s tables.Selection, by tables.Skip, limit int,
+) (n int, err error) {
 	rows, err := tx.Query(ctx, b.sql.skip, append(chosen(s), limit)...)
 	if err != nil {
 		return 0, err
@@ -55,7 +59,8 @@ func (b *Browser) skip(ctx context.Context, tx pgx.Tx, s tables.Selection, by ta
 	var dead deaths
 	var rec outbox.Record
 	failure := []outbox.Failure{by.Failure()}
-	_, err = pgx.ForEachRow(rows, []any{&rec.Position, &rec.ID, &rec.Generation, &rec.Attempts, &rec.TenantID}, func() error {
+	into := []any{&rec.Position, &rec.ID, &rec.Generation, &rec.Attempts, &rec.TenantID}
+	_, err = pgx.ForEachRow(rows, into, func() error {
 		dead.add(&outbox.Outcome{Record: &rec, State: outbox.Dead, Attempts: rec.Attempts, Failures: failure})
 		return nil
 	})
@@ -71,13 +76,14 @@ func (b *Browser) skip(ctx context.Context, tx pgx.Tx, s tables.Selection, by ta
 			return 0, err
 		}
 	}
-	err = tx.QueryRow(ctx, b.sql.skipDead, "", uuid.Nil, []int16{}, []int64{}, dead.positions, dead.ids, dead.generations, dead.attempts, dead.errors, dead.reasons,
-		dead.destinations, outbox.DefaultTenant, b.layout.Table).Scan(&n)
+	err = tx.QueryRow(ctx, b.sql.skipDead, "", uuid.Nil, []int16{}, []int64{}, dead.positions, dead.ids,
+		dead.generations, dead.attempts, dead.errors, dead.reasons, dead.destinations, outbox.DefaultTenant, b.layout.Table).Scan(&n)
 	if err != nil {
 		return 0, err
 	}
 	if n != dead.records { // they are locked
 		return 0, fmt.Errorf("%d of %d rows died", n, dead.records)
 	}
-	return n, audit(ctx, tx, deadletter.Operator{Actor: by.Actor, Reason: by.Reason}, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
+	operator := deadletter.Operator{Actor: by.Actor, Reason: by.Reason}
+	return n, audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// EventBus is the repository of table event_outbox (plan 05-01): for producers, and for consumers that publish by
+// EventBus is the repository of table event_outbox (docs/seeds.md): for producers, and for consumers that publish by
 // themselves instead of running a relay. The zero value is ready and safe for concurrent use.
 //
 // Every method works inside the caller's transaction, one of DB.Begin or of a library on a handle of sqlite.Source.

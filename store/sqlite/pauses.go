@@ -78,7 +78,9 @@ func (p *Pauses) Resume(ctx context.Context, pause tables.Pause) (bool, error) {
 }
 
 // change runs a statement for a table and a topic, and records it if it changed something.
-func (p *Pauses) change(ctx context.Context, action, statement string, pause tables.Pause, args ...any) (changed bool, err error) {
+func (p *Pauses) change(
+	ctx context.Context, action, statement string, pause tables.Pause, args ...any,
+) (changed bool, err error) {
 	text, err := plain(statement)
 	if err != nil {
 		return false, err
@@ -97,7 +99,8 @@ func (p *Pauses) change(ctx context.Context, action, statement string, pause tab
 		if changed = n > 0; err != nil || !changed {
 			return err
 		}
-		return audit(ctx, tx, deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}, action, 0, map[string]string{"table": pause.Table, "topic": pause.Topic}, nil)
+		by := deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}
+		return audit(ctx, tx, by, action, 0, map[string]string{"table": pause.Table, "topic": pause.Topic}, nil)
 	})
 	return changed, err
 }

@@ -46,7 +46,9 @@ func (b *Browser) replayQuery(ctx context.Context, d tables.Delivered) (*replayQ
 var globEscapes = strings.NewReplacer("[", "[[]", "?", "[?]")
 
 // Replayable implements tables.Replayer.
-func (b *Browser) Replayable(ctx context.Context, d tables.Delivered) (places []tables.Place, until time.Time, err error) {
+func (b *Browser) Replayable(
+	ctx context.Context, d tables.Delivered,
+) (places []tables.Place, until time.Time, err error) {
 	until = time.Now()
 	if !d.Until.IsZero() && d.Until.Before(until) {
 		until = d.Until
@@ -112,7 +114,9 @@ func (b *Browser) ReplayPage(ctx context.Context, r tables.Replay, places []tabl
 }
 
 // putBack puts those of places back that are in the archive, or those that are not.
-func (b *Browser) putBack(ctx context.Context, tx *sql.Tx, d tables.Delivered, places []tables.Place, archived bool) (int, error) {
+func (b *Browser) putBack(
+	ctx context.Context, tx *sql.Tx, d tables.Delivered, places []tables.Place, archived bool,
+) (int, error) {
 	var positions []int64
 	for _, p := range places {
 		if p.Archived == archived {

@@ -48,11 +48,13 @@ func (b *Browser) SkipPage(ctx context.Context, s tables.Selection, by tables.Sk
 	if err != nil {
 		return 0, err
 	}
-	if err := store.sql.prepare(tableNames{quotedLayout: b.quoted, Columns: quotedColumns(columns, b.layout.Payload)}); err != nil {
+	names := tableNames{quotedLayout: b.quoted, Columns: quotedColumns(columns, b.layout.Payload)}
+	if err := store.sql.prepare(names); err != nil {
 		return 0, err
 	}
 	defer store.sql.close()
-	if err := store.sql.compileDead(ctx, b.db.write); err != nil { // there is one connection, which the transaction takes
+	// Before the transaction, which takes the one connection.
+	if err := store.sql.compileDead(ctx, b.db.write); err != nil {
 		return 0, err
 	}
 	err = b.db.inTx(ctx, func(tx *sql.Tx) error {
@@ -65,7 +67,9 @@ func (b *Browser) SkipPage(ctx context.Context, s tables.Selection, by tables.Sk
 	return n, nil
 }
 
-func (b *Browser) skip(ctx context.Context, tx *sql.Tx, store *Store, s tables.Selection, by tables.Skip, limit int) (n int, err error) {
+func (b *Browser) skip(
+	ctx context.Context, tx *sql.Tx, store *Store, s tables.Selection, by tables.Skip, limit int,
+) (n int, err error) {
 	found, err := b.undelivered(ctx, tx, s, limit)
 	if err != nil || len(found) == 0 {
 		return 0, err
@@ -85,11 +89,14 @@ func (b *Browser) skip(ctx context.Context, tx *sql.Tx, store *Store, s tables.S
 	if n != len(found) { // nobody else writes meanwhile
 		return 0, fmt.Errorf("%d of %d rows died", n, len(found))
 	}
-	return n, audit(ctx, tx, deadletter.Operator{Actor: by.Actor, Reason: by.Reason}, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
+	operator := deadletter.Operator{Actor: by.Actor, Reason: by.Reason}
+	return n, audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
 }
 
 // undelivered returns what a settle needs to know of the rows.
-func (b *Browser) undelivered(ctx context.Context, tx *sql.Tx, s tables.Selection, limit int) (found []*outbox.Record, err error) {
+func (b *Browser) undelivered(
+	ctx context.Context, tx *sql.Tx, s tables.Selection, limit int,
+) (found []*outbox.Record, err error) {
 	t, err := parseSQL()
 	if err != nil {
 		return nil, err

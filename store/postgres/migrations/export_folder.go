@@ -51,7 +51,8 @@ func readFolder(dir string, s style) (*folder, error) {
 	}
 	for _, entry := range entries {
 		name := entry.Name()
-		code := !s.pairs && !s.sum && filepath.Ext(name) == ".go" && numberedFile.MatchString(name) // goose runs those too
+		// goose runs Go files too.
+		code := !s.pairs && !s.sum && filepath.Ext(name) == ".go" && numberedFile.MatchString(name)
 		if entry.IsDir() || filepath.Ext(name) != ".sql" && !code {
 			continue
 		}
@@ -72,7 +73,8 @@ func readFolder(dir string, s style) (*folder, error) {
 			return nil, err
 		}
 		if !bytes.Equal(sum, now) {
-			return nil, f.refuse("%s does not fit the files beside it: run `atlas migrate hash` when they are as you want them", atlasSumName)
+			return nil, f.refuse("%s does not fit the files beside it: run `atlas migrate hash` when they are as you want them",
+				atlasSumName)
 		}
 	}
 	return f, nil
@@ -84,7 +86,8 @@ func (f *folder) empty() bool { return len(f.names) == 0 }
 func (f *folder) add(name string, s step) error {
 	pair := strings.HasSuffix(name, ".up.sql") || strings.HasSuffix(name, ".down.sql")
 	if pair != f.pairs {
-		return f.refuse("%s is not named as %s names its files (%s): give --dir a folder of its own, or the --format of this one",
+		return f.refuse("%s is not named as %s names its files (%s): "+
+			"give --dir a folder of its own, or the --format of this one",
 			name, f.tool, map[bool]string{true: "1_name.up.sql", false: "00001_name.sql"}[f.pairs])
 	}
 	parsed := numberedFile.FindStringSubmatch(name)
@@ -92,7 +95,8 @@ func (f *folder) add(name string, s step) error {
 		parsed = numberedPair.FindStringSubmatch(name)
 	}
 	if parsed == nil {
-		return f.refuse("%s has no number and name that %s would read: rename it, or move it out of the folder", name, f.tool)
+		return f.refuse("%s has no number and name that %s would read: rename it, or move it out of the folder",
+			name, f.tool)
 	}
 	number, err := strconv.ParseUint(parsed[1], 10, 64)
 	if err != nil {
@@ -143,12 +147,14 @@ func (f *folder) inOrder() error {
 	if !f.gaps {
 		for number := range f.highest {
 			if _, there := f.numbers[strconv.FormatUint(number+1, 10)]; !there {
-				return f.refuse("there is no %d_….up.sql, and %s wants the numbers from 1 without a gap: renumber what no database has yet", number+1, f.tool)
+				return f.refuse("there is no %d_….up.sql, and %s wants the numbers from 1 without a gap: "+
+					"renumber what no database has yet", number+1, f.tool)
 			}
 		}
 	}
 	if f.sum && !slices.IsSorted(f.names) {
-		return f.refuse("%s goes by the names as texts, and by those %v come in another order than by their numbers: write the numbers with leading zeros", f.tool, f.names)
+		return f.refuse("%s goes by the names as texts, and by those %v come in another order than by their numbers: "+
+			"write the numbers with leading zeros", f.tool, f.names)
 	}
 	return nil
 }
@@ -188,11 +194,13 @@ func (f *folder) missing(from tables.Migrations, sets []string) (steps []step, e
 			switch {
 			case there[s.String()]:
 			case one.Version < newest[set]:
-				return nil, f.refuse("it has later steps of %s, and not %s: put that file back, from your version control", set, s)
+				return nil, f.refuse("it has later steps of %s, and not %s: put that file back, from your version control",
+					set, s)
 			case slices.Contains(sets, set):
 				steps = append(steps, s)
 			case set == "core" && len(sets) > 0:
-				return nil, fmt.Errorf("%s needs %s, which the folder lacks: name core too, --set core,%s: %w", sets[0], s, strings.Join(sets, ","), ErrCoreMissing)
+				return nil, fmt.Errorf("%s needs %s, which the folder lacks: name core too, --set core,%s: %w",
+					sets[0], s, strings.Join(sets, ","), ErrCoreMissing)
 			}
 		}
 	}
