@@ -16,7 +16,7 @@ const (
 	maxBatchesPerClaim = 16
 )
 
-// A claim without paused topics walks over their backlog, however little it brings. One that brings nothing is not made
+// A claim without what is paused walks over their backlog, however little it brings. One that brings nothing is not made
 // again before it has been idle for so many times as long as it took, and maxRest at most.
 const (
 	restsPerClaim = 10
@@ -91,7 +91,7 @@ func (w *worker) adapt(full bool, claim, rest time.Duration) {
 // it would hold its lanes for ever.
 func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
 	limit = w.unsettled.exclude(limit)
-	limit.WithoutTopics = w.keeper.paused().topics
+	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.Destination
 	limit.Records = max(limit.Records>>w.modesty, 1)
 	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
 	began := time.Now()
@@ -110,7 +110,7 @@ func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 	}
 	w.patience = 0
 	w.rest = 0
-	if len(limit.WithoutTopics) > 0 && len(records) == 0 {
+	if limit.Paused.Parts() && len(records) == 0 {
 		w.rest = min(restsPerClaim*time.Since(began), maxRest)
 	}
 	w.recall.answered(time.Now())

@@ -54,7 +54,7 @@ func (k *leaseKeeper) take(worker int) (lanes []Lane, until time.Time, ok bool) 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range k.lanes[:min(k.share, len(k.lanes))] {
-		if k.pauses.table {
+		if k.pauses.Table {
 			break // as one that stands by
 		}
 		if int(l.Number)%k.relay.cfg.Workers == worker {
@@ -206,7 +206,7 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 		k.cautious = asked.Add(cfg.LeaseTTL)
 	}
 	k.lastErr, k.renewed = nil, asked
-	if k.pauses.change(leased) {
+	if k.pauses.change(leased.Paused) {
 		k.pauses.log(cfg)
 		k.relay.Wake()
 	}

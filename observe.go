@@ -37,8 +37,7 @@ type Health struct {
 	Lanes     int       // lanes held; 0 is a relay standing by for another one
 	Renewed   time.Time // last successful lease renewal
 	Progress  time.Time // last turn that neither failed nor found the sink down
-	Paused    bool      // an operator has paused the table
-	Topics    []string  // that an operator has paused
+	Paused    Paused    // what operators have paused
 	LastError string    // of the last failed turn since Progress or renewal since Renewed, or ""
 }
 
@@ -70,7 +69,7 @@ func (r *Relay) Health() Health {
 	r.keeper.mu.Lock()
 	h := Health{
 		Lanes: len(r.keeper.lanes), Renewed: r.keeper.renewed,
-		Paused: r.keeper.pauses.table, Topics: r.keeper.pauses.topics,
+		Paused: r.keeper.pauses.Paused,
 	}
 	if r.keeper.lastErr != nil {
 		h.LastError = r.keeper.lastErr.Error()

@@ -1,31 +1,114 @@
 package outbox
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
-// pauses are what an operator has paused of the relay's table, as its last lease check found it. A pause takes effect
-// between two batches, and burns no attempt: what is paused simply waits, with what is behind it in its key.
+// Paused is what operators have paused of a table. Names may be patterns, in which * stands for any text. A pause takes
+// effect between two batches and counts no attempt: what is paused waits, with what is behind it in its key.
+type Paused struct {
+	Table        bool // all of it
+	Topics       []string
+	Destinations []string
+}
+
+// Add adds one pause of the table: of a topic, of a destination, or, with neither, of the whole table.
+func (p *Paused) Add(topic, destination string) {
+	switch {
+	case topic != "":
+		p.Topics = append(p.Topics, topic)
+	case destination != "":
+		p.Destinations = append(p.Destinations, destination)
+	default:
+		p.Table = true
+	}
+}
+
+// Any tells whether anything is paused.
+func (p Paused) Any() bool { return p.Table || p.Parts() }
+
+// Parts tells whether topics or destinations are paused.
+func (p Paused) Parts() bool { return len(p.Topics)+len(p.Destinations) > 0 }
+
+// Holds tells whether an event of a topic waits that has these destinations still to go to.
+func (p Paused) Holds(topic string, destinations []string) bool {
+	return p.Table || anyFits(p.Topics, topic) ||
+		slices.ContainsFunc(destinations, func(d string) bool { return anyFits(p.Destinations, d) })
+}
+
+func (p Paused) equal(other Paused) bool {
+	return p.Table == other.Table && slices.Equal(p.Topics, other.Topics) &&
+		slices.Equal(p.Destinations, other.Destinations)
+}
+
+func anyFits(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return fits(p, name) })
+}
+
+// fits tells whether a name is one of a pattern, in which * stands for any text.
+func fits(pattern, name string) bool {
+	first, rest, wild := strings.Cut(pattern, "*")
+	name, ok := strings.CutPrefix(name, first)
+	if !ok || !wild {
+		return ok && name == ""
+	}
+	for part := ""; ; {
+		part, rest, wild = strings.Cut(rest, "*")
+		if !wild {
+			return strings.HasSuffix(name, part)
+		}
+		at := strings.Index(name, part)
+		if at < 0 {
+			return false
+		}
+		name = name[at+len(part):]
+	}
+}
+
+// HeldBack tells whether a record is paused or behind one of its key that is. A store asks about the records of a claim
+// in their order; keys are those that are held so far.
+func (l *ClaimLimit) HeldBack(rec *Record, keys map[int64]bool) bool {
+	if rec.Keyed && keys[rec.OrderKey] {
+		return true
+	}
+	var destinations []string
+	if len(l.Paused.Destinations) > 0 && rec.Defect == "" {
+		// One without a destination is handed out: it becomes a dead letter.
+		destinations, _ = rec.outstanding(l.Destination)
+	}
+	if !l.Paused.Holds(rec.Topic, destinations) {
+		return false
+	}
+	if rec.Keyed {
+		keys[rec.OrderKey] = true
+	}
+	return true
+}
+
+// pauses are those of the relay's table, as its last lease check found them.
 type pauses struct {
-	table   bool
-	topics  []string
+	Paused
 	changes int
 }
 
 // change takes over what a lease check found, and tells whether it is something new.
-func (p *pauses) change(l Leased) bool {
-	if p.table == l.Paused && slices.Equal(p.topics, l.PausedTopics) {
+func (p *pauses) change(found Paused) bool {
+	if p.equal(found) {
 		return false
 	}
-	p.table, p.topics = l.Paused, l.PausedTopics
+	p.Paused = found
 	p.changes++
 	return true
 }
 
 func (p *pauses) log(cfg *RelayConfig) {
 	switch {
-	case p.table:
+	case p.Table:
 		cfg.Logger.Warn("table paused by an operator", "table", cfg.Name)
-	case len(p.topics) > 0:
-		cfg.Logger.Warn("topics paused by an operator", "table", cfg.Name, "topics", p.topics)
+	case p.Parts():
+		cfg.Logger.Warn("topics or destinations paused by an operator", "table", cfg.Name,
+			"topics", p.Topics, "destinations", p.Destinations)
 	default:
 		cfg.Logger.Info("resumed by an operator", "table", cfg.Name)
 	}

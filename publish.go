@@ -81,11 +81,21 @@ func (r *Relay) destinations(rec *Record) ([]string, *Failure) {
 	if rec.Defect != "" {
 		return nil, &Failure{Reason: ReasonDeserializationFailed, Error: rec.Defect}
 	}
+	left, err := rec.outstanding(r.cfg.Destination)
+	if err != nil {
+		return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error()}
+	}
+	return left, nil
+}
+
+// outstanding returns where the record still has to go: those of its own destinations, or of the one that the template
+// makes, that it was not delivered to.
+func (rec *Record) outstanding(t Template) ([]string, error) {
 	wanted := rec.Destinations
 	if len(wanted) == 0 {
-		d, err := r.cfg.Destination.Expand(rec)
+		d, err := t.Expand(rec)
 		if err != nil {
-			return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error()}
+			return nil, err
 		}
 		wanted = []string{d}
 	}

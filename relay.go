@@ -41,7 +41,7 @@ type worker struct {
 	outage  int  // the last one of the sink whose backlog this worker has drained
 	alone   bool // whether the next turn is for trials of single events
 
-	rest      time.Duration // before the next claim: the last walked over the backlog of paused topics for nothing
+	rest      time.Duration // before the next claim: the last walked over the backlog of what is paused for nothing
 	patience  int           // how often the last claims in a row have run out of time
 	modesty   int           // by how many bits the next claim asks for less because of that
 	fulfilled int           // full claims since

@@ -69,10 +69,8 @@ type Leased struct {
 	Share int
 	// Remaining is how long the first of Lanes to lapse was still held when the database answered.
 	Remaining time.Duration
-	// Paused says that an operator has paused the table, PausedTopics which topics of it: names, or patterns in which *
-	// stands for any text.
-	Paused       bool
-	PausedTopics []string
+	// Paused is what operators have paused of the table.
+	Paused Paused
 	// Origin names the database and the table: Delivery.Origin of all its events.
 	Origin uint64
 }
@@ -110,8 +108,11 @@ type ClaimLimit struct {
 	// could not record yet.
 	WithoutKeys   []int64
 	WithoutEvents []uuid.UUID
-	// WithoutTopics are paused: Leased.PausedTopics. With them a store may leave Fair aside.
-	WithoutTopics []string
+	// Paused is left out: its topics, its destinations, and what is behind them in their keys. With any a store may leave
+	// Fair aside. A paused table is not claimed from.
+	Paused Paused
+	// Destination is where events go that have no list of their own.
+	Destination Template
 }
 
 // Record is one undelivered row of an outbox table. AggregateID is its key as consumers see it.

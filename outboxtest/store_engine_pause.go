@@ -15,6 +15,7 @@ import (
 func pauseTests() []storeTest {
 	return []storeTest{
 		{name: "a claim leaves out paused topics, and what is behind them in their keys", run: claimsUnpaused},
+		{name: "a paused destination is found in events' own lists", run: claimsUnpausedLists},
 		{name: "a lease tells what is paused of its table", run: leaseTellsPauses},
 		{name: "a running relay obeys a pause and its end, and keeps the order", run: relayObeysPauses},
 	}
@@ -23,6 +24,10 @@ func pauseTests() []storeTest {
 func claimsUnpaused(t *testing.T, s *storeSuite) {
 	s.makeRun(t)
 	servers := map[string]*server{}
+	template, err := outbox.ParseTemplate("to {topic} of {source}")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, layout := range seedLayouts() {
 		r := s.serve(t, layout)
 		servers[layout.Table] = r
@@ -32,18 +37,24 @@ func claimsUnpaused(t *testing.T, s *storeSuite) {
 			s.place(t, layout.Table, e[0], e[1])
 		}
 		limit := everything
+		limit.Destination = template
 		want := "order.placed order.paid 50ax"
 		if layout.Table == "crawl_outbox" {
 			want = "order.placed"
 		}
 		for _, fair := range []bool{false, true} {
-			limit.WithoutTopics, limit.Fair = []string{"none.*", "50%_*"}, fair
-			var got []string
-			for _, rec := range r.claimLimited(r.lanes, limit) {
-				got = append(got, rec.Topic)
-			}
-			if strings.Join(got, " ") != want {
-				t.Errorf("%s, fair %t: claimed %q, want %q", layout.Table, fair, got, want)
+			for _, paused := range []outbox.Paused{
+				{Topics: []string{"none.*", "50%_*"}},
+				{Destinations: []string{"none.*", "to 50%_* of *"}},
+			} {
+				limit.Paused, limit.Fair = paused, fair
+				var got []string
+				for _, rec := range r.claimLimited(r.lanes, limit) {
+					got = append(got, rec.Topic)
+				}
+				if strings.Join(got, " ") != want {
+					t.Errorf("%s, fair %t, %+v: claimed %q, want %q", layout.Table, fair, paused, got, want)
+				}
 			}
 		}
 		if n := len(r.claim()); n != 7 {
@@ -57,9 +68,42 @@ func claimsUnpaused(t *testing.T, s *storeSuite) {
 	}
 	s.Exec(t, "UPDATE outbox_events SET aggregate_id = NULL WHERE event_topic = 'paused'")
 	last := s.place(t, "outbox_events", "last", "z")
-	found := r.claimLimited(r.lanes, outbox.ClaimLimit{Records: 50, Bytes: 1 << 20, WithoutTopics: []string{"paused"}})
-	if !slices.ContainsFunc(found, func(rec *outbox.Record) bool { return rec.ID == last }) {
-		t.Errorf("claimed %d, and not what is behind the backlog of a paused topic", len(found))
+	for _, paused := range []outbox.Paused{{Topics: []string{"paused"}}, {Destinations: []string{"*paused*"}}} {
+		limit := outbox.ClaimLimit{Records: 50, Bytes: 1 << 20, Paused: paused, Destination: template}
+		found := r.claimLimited(r.lanes, limit)
+		if !slices.ContainsFunc(found, func(rec *outbox.Record) bool { return rec.ID == last }) {
+			t.Errorf("%+v: claimed %d, and not what is behind the backlog", paused, len(found))
+		}
+	}
+}
+
+func claimsUnpausedLists(t *testing.T, s *storeSuite) {
+	r := s.serve(t, tables.OutboxEvents())
+	template, err := outbox.ParseTemplate("{topic}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, list := range map[string]string{
+		"a": `["mail", "audit"]`, "b": `["audit"]`, "c": `["mailing"]`, "d": `[]`, "e": `["say \"mail\""]`, "f": `["Größe"]`,
+	} {
+		s.place(t, "outbox_events", "topic "+key, key)
+		s.Exec(t, "UPDATE outbox_events SET destination_topics = '"+list+"' WHERE aggregate_id = '"+key+"'")
+	}
+	s.Exec(t, `UPDATE outbox_events SET delivered_to = '["mail"]' WHERE aggregate_id = 'c'`)
+	for _, c := range []struct{ paused, want string }{
+		{"mail", "bcdef"}, {"mail*", "bdef"}, {"*", ""}, {"a*t", "cdef"}, {"topic d", "abcef"}, {"topic*", "abcef"},
+		{`say "mail"`, "abcdf"}, {"Gr*e", "abcde"}, {"mail, audit", "abcdef"}, {"mail*audit", "abcdef"}, {"[a-z]*", "abcdef"},
+	} {
+		limit := everything
+		limit.Destination, limit.Paused = template, outbox.Paused{Destinations: []string{c.paused}}
+		var got []string
+		for _, rec := range r.claimLimited(r.lanes, limit) {
+			got = append(got, rec.AggregateID)
+		}
+		slices.Sort(got)
+		if strings.Join(got, "") != c.want {
+			t.Errorf("with %q paused: claimed the keys %q, want %q", c.paused, got, c.want)
+		}
 	}
 }
 
@@ -73,8 +117,9 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 	}
 	wants := func(paused bool, topics ...string) {
 		t.Helper()
-		if got := r.lease(time.Minute); got.Paused != paused || !slices.Equal(got.PausedTopics, topics) || len(got.Lanes) != outbox.Lanes {
-			t.Errorf("paused %t, topics %q, want %t, %q", got.Paused, got.PausedTopics, paused, topics)
+		got := r.lease(time.Minute)
+		if got.Paused.Table != paused || !slices.Equal(got.Paused.Topics, topics) || len(got.Lanes) != outbox.Lanes {
+			t.Errorf("paused %+v, want %t, %q", got.Paused, paused, topics)
 		}
 	}
 	wants(false)
@@ -88,6 +133,16 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 	wants(false, "a", "b.*")
 	pause("outbox_events", "")
 	wants(true, "a", "b.*")
+	there := tables.Pause{Destination: "mail", Actor: "me", Reason: "because"}
+	if err := p.Pause(t.Context(), there); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.lease(time.Minute).Paused.Destinations; !slices.Equal(got, []string{"mail"}) {
+		t.Errorf("paused destinations %q, want mail", got)
+	}
+	if found, err := p.Resume(t.Context(), there); err != nil || !found {
+		t.Errorf("resume a destination: %t, error %v", found, err)
+	}
 	all, err := p.Pauses(t.Context())
 	if err != nil || len(all) != 6 || all[0].Table != "" || all[0].Topic != "b.*" || all[0].Reason != "because" || time.Since(all[0].At).Abs() > time.Minute {
 		t.Errorf("pauses %+v, error %v", all, err)
@@ -106,8 +161,8 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 	}
 	wants(false, "a", "b.*")
 	actions, _, err := s.letters(t).Actions(t.Context(), deadletter.ActionFilter{Action: "pause"})
-	if err != nil || len(actions) != 7 || *actions[0].Reason != "because" || actions[0].Actor != "me" {
-		t.Errorf("the record has %d pauses, error %v, want 7", len(actions), err)
+	if err != nil || len(actions) != 8 || *actions[0].Reason != "because" || actions[0].Actor != "me" {
+		t.Errorf("the record has %d pauses, error %v, want 8", len(actions), err)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // What callers of a Browser branch on.
@@ -31,10 +33,12 @@ type EventRow struct {
 	Attempts      int        `json:"attempts"`              // failed ones
 	NextRetryAt   *time.Time `json:"nextRetryAt,omitempty"` // when it is tried next; of one that waits behind another, when that one is
 	LastError     *string    `json:"lastError,omitempty"`
+	// Destinations is the event's own list, a JSON array of strings; nil where the relay's template says where it goes.
+	Destinations json.RawMessage `json:"destinations,omitempty"`
 	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of several, the one that is
 	// tried last.
 	WaitsBehind *uuid.UUID `json:"waitsBehind,omitempty" db:"-"`
-	// Paused is for whoever knows the pauses: it waits until an operator resumes its topic or table. A Browser leaves
+	// Paused is for whoever knows the pauses: it waits until an operator resumes its table, topic or destination. A Browser leaves
 	// it false.
 	Paused bool `json:"paused,omitempty" db:"-"`
 }
@@ -48,7 +52,6 @@ type EventDetail struct {
 	Lane          int             `json:"lane"`
 	Sequence      *int64          `json:"sequence,omitempty"`
 	Generation    int             `json:"generation"`
-	Destinations  json.RawMessage `json:"destinations,omitempty"`
 	DeliveredTo   json.RawMessage `json:"deliveredTo,omitempty"`
 	ErrorHistory  json.RawMessage `json:"errorHistory,omitempty"`
 	Metadata      json.RawMessage `json:"metadata,omitempty"`
@@ -103,6 +106,26 @@ func (r *EventRow) Undelivered(l Layout) bool {
 		return r.DeliveredAt == nil
 	}
 	return r.Status == l.Pending || l.Retrying != "" && r.Status == l.Retrying
+}
+
+// GoesTo returns the row's destinations: its own list, or what the relay's template makes of it.
+func (r *EventRow) GoesTo(l Layout, t outbox.Template) []string {
+	var names []string
+	if json.Unmarshal(r.Destinations, &names) == nil && len(names) > 0 {
+		return names
+	}
+	of := outbox.Record{Event: outbox.Event{Topic: r.Topic, Source: l.Table}}
+	for dst, src := range map[*string]*string{
+		&of.AggregateID: r.Key, &of.AggregateType: r.AggregateType, &of.TenantID: r.Tenant, &of.Source: r.Source,
+	} {
+		if src != nil {
+			*dst = *src
+		}
+	}
+	if name, err := t.Expand(&of); err == nil {
+		return []string{name}
+	}
+	return nil // it becomes a dead letter
 }
 
 // Wait notes that the row waits behind an event until a time.

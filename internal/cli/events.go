@@ -39,7 +39,7 @@ failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, who
 
 NEXT TRY says when an event that failed is tried again. An event behind it in its key waits until
 then: it has the same time, and WAITS BEHIND names the one that is retried. It is "paused" where an operator
-has paused the topic or the table (outbox pauses). outbox events retry tries it now, outbox events show ID
+has paused the table, the topic or the destination (outbox pauses). outbox events retry tries it now, outbox events show ID
 says why it failed.`,
 		Example: `  outbox events
   outbox events --status FAILED,DEAD --tenant acme

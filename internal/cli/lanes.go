@@ -39,7 +39,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
   lapsed       the relay died or lost the database. Another one takes the lanes over within a second; if none does, none runs.
   LANES other than SHARE for longer than the lease: a relay that joined or left has not been seen by the others.
   HELD         outbox events --status FAILED lists what is retried, and when; outbox events retry tries it now.
-  paused       an operator has paused the table or topics of it: these events are in BACKLOG and wait (outbox pauses).
+  paused       an operator has paused the table, or topics or destinations of it: these events are in BACKLOG and wait (outbox pauses).
   suspect      relays died while they served this lane. Its events are tried in small batches until the one that kills is found;
                that becomes a dead letter.
 

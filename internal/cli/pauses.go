@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/tables"
@@ -27,6 +28,8 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 	cmd.Flags().StringVar(&f.Table, "table", "", "`table` of the events (default: every one)")
 	cmd.Flags().StringVar(&f.Topic, "topic", "",
 		"`topic` of the events, or a pattern in which * stands for any text (default: every one)")
+	cmd.Flags().StringVar(&f.Destination, "destination", "",
+		"`destination` of the events, or a pattern in which * stands for any text (default: every one)")
 	f.operatorFlags.addTo(cmd.Flags(), required)
 	cmd.Flags().AddFlagSet(f.mapping)
 	cmd.Flags().SortFlags = false
@@ -34,11 +37,14 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 
 // open checks what is named and opens the pauses.
 func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, tables.Pauses) error) error {
-	if err := notEmpty(cmd.Flags(), "table", "topic"); err != nil {
+	if err := notEmpty(cmd.Flags(), "table", "topic", "destination"); err != nil {
 		return err
 	}
-	if f.Table == "" && f.Topic == "" {
-		return usagef("say what: --table, --topic, or both")
+	switch {
+	case f.Table == "" && f.Topic == "" && f.Destination == "":
+		return usagef("say what: --table, --topic or --destination, or one of the last two with a --table")
+	case f.Topic != "" && f.Destination != "":
+		return usagef("--topic and --destination: pause the one or the other, or each by itself")
 	}
 	by := f.operator()
 	f.Actor, f.Reason = by.Actor, strings.TrimSpace(by.Reason)
@@ -72,18 +78,20 @@ func openPauses(ctx context.Context, c config.Config, fn func(context.Context, t
 func (a *app) pause() *cobra.Command {
 	var f pauseFlags
 	cmd := &cobra.Command{
-		Use:   "pause (--table TABLE | --topic PATTERN) --reason TEXT",
-		Short: "Let events of a table or topic wait",
+		Use:   "pause (--table TABLE | --topic PATTERN | --destination PATTERN) --reason TEXT",
+		Short: "Let events of a table, topic or destination wait",
 		Long: `pause keeps every relay from delivering the events of a table, of a topic, or of a
-topic of one table. They stay undelivered in their table, in their order, and no attempt is counted; producers
-notice nothing. What is behind a paused event in its key waits with it, whatever its topic: the order of a key
-holds. Running relays obey within a second, after the batch in flight, and log it. outbox resume ends it, and
+destination; of a topic or destination in one table, with --table. They stay undelivered in their table, in their
+order, and no attempt is counted; producers notice nothing. What is behind a paused event in its key waits with it,
+whatever its topic: the order of a key holds. An event with several destinations waits as soon as one of them is
+paused. Running relays obey within a second, after the batch in flight, and log it. outbox resume ends it, and
 nothing else does.
 
-While a topic is paused, each claim reads over all that is undelivered: 0.4 s of the database for
-100,000 events, and a claim that brings nothing is not made again before ten times as long, 5 s at most. Where
+While a topic or a destination is paused, each claim reads over all that is undelivered: for 100,000 events 0.4 s
+of the database for a topic and 0.6 to 0.9 s for a destination. A claim that brings nothing is not made again before ten times as long, 5 s at most. Where
 a whole table is meant, pause the table, which costs nothing.`,
 		Example: `  outbox pause --topic 'invoice.*' --reason 'billing is migrated until 14:00'
+  outbox pause --destination billing --reason 'its consumer is broken'
   outbox pause --table event_outbox --reason 'INC-4711'
   outbox pause --table outbox_events --topic order.placed --reason 'double orders'`,
 		Args: cobra.NoArgs,
@@ -107,9 +115,9 @@ a whole table is meant, pause the table, which costs nothing.`,
 func (a *app) resume() *cobra.Command {
 	var f pauseFlags
 	cmd := &cobra.Command{
-		Use:   "resume (--table TABLE | --topic PATTERN)",
+		Use:   "resume (--table TABLE | --topic PATTERN | --destination PATTERN)",
 		Short: "End a pause",
-		Long: `resume ends a pause: name the table and the topic as outbox pauses lists them.
+		Long: `resume ends a pause: name the table, topic and destination as outbox pauses lists them.
 Relays deliver what has gathered within a second, oldest first. An event that another pause concerns as well
 goes on waiting.`,
 		Example: `  outbox pauses
@@ -160,12 +168,12 @@ has pauses that were ended.`,
 			}
 			var rows [][]string
 			for _, p := range all {
-				rows = append(rows, []string{anyOr(p.Table), anyOr(p.Topic), moment(&p.At), p.Actor, p.Reason})
+				rows = append(rows, []string{anyOr(p.Table), anyOr(p.Topic), anyOr(p.Destination), moment(&p.At), p.Actor, p.Reason})
 			}
 			if len(rows) == 0 {
 				fmt.Fprintln(a.Err, "nothing is paused")
 			}
-			return printTable(a.Out, []string{"TABLE", "TOPIC", "SINCE", "ACTOR", "REASON"}, rows)
+			return printTable(a.Out, []string{"TABLE", "TOPIC", "DESTINATION", "SINCE", "ACTOR", "REASON"}, rows)
 		},
 	}
 }
@@ -179,13 +187,17 @@ func anyOr(name string) string {
 
 // whatPaused names a pause's events.
 func whatPaused(p tables.Pause) string {
+	part := "topic " + p.Topic
+	if p.Destination != "" {
+		part = "destination " + p.Destination
+	}
 	switch {
-	case p.Topic == "":
+	case p.Topic == "" && p.Destination == "":
 		return "table " + p.Table
 	case p.Table == "":
-		return fmt.Sprintf("topic %s of every table", p.Topic)
+		return part + " of every table"
 	}
-	return fmt.Sprintf("topic %s of table %s", p.Topic, p.Table)
+	return part + " of table " + p.Table
 }
 
 // pausesOf returns the pauses that concern a table. A database that has none yet, and a role that may not see them, has
@@ -215,11 +227,18 @@ func markPaused(ctx context.Context, c config.Config, db wire.Database, table st
 	if err != nil {
 		return err
 	}
+	template, err := outbox.ParseTemplate(t.Destination)
+	if err != nil {
+		return err
+	}
 	pauses, err := pausesOf(ctx, db, t.Layout.Table)
+	var paused outbox.Paused
+	for _, p := range pauses {
+		paused.Add(p.Topic, p.Destination)
+	}
 	for i := range rows {
 		r := &rows[i]
-		concerns := func(p tables.Pause) bool { return p.Topic == "" || tables.TopicFits(p.Topic, r.Topic) }
-		r.Paused = r.Undelivered(t.Layout) && slices.ContainsFunc(pauses, concerns)
+		r.Paused = r.Undelivered(t.Layout) && paused.Holds(r.Topic, r.GoesTo(t.Layout, template))
 	}
 	return err
 }

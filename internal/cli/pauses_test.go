@@ -21,7 +21,8 @@ func testPauses(t *testing.T, e env) {
 		{"pauses", "nothing is paused", 0},
 		{"pauses -o json", `"items": []`, 0},
 		{"pause --topic invoice.*", "--reason is required", 2},
-		{"pause --reason r", "--table, --topic, or both", 2},
+		{"pause --reason r", "--table, --topic or --destination", 2},
+		{"pause --reason r --topic a --destination b", "--topic and --destination", 2},
 		{"pause --reason r --table nothing", "nothing", 2},
 		{"pause --reason INC-1 --topic invoice.*", "paused topic invoice.* of every table", 0},
 		{"pause --reason INC-2 --table event_outbox", "paused table event_outbox", 0},
@@ -48,7 +49,7 @@ func testPauses(t *testing.T, e env) {
 	}
 	e.redis = testenv.RedisServer(t).URL()
 	relay, url := e.relaying("--table", "outbox_events")
-	relay.await(relay.err, `"topics paused by an operator"`)
+	relay.await(relay.err, `"topics or destinations paused by an operator"`)
 	sent := func(want string) {
 		t.Helper()
 		var got string
@@ -68,7 +69,18 @@ func testPauses(t *testing.T, e env) {
 		t.Errorf("a relay with a pause is not ready: %s", ready)
 	}
 	e.ok("", "resume", "--topic", "invoice.*", "--reason", "done")
-	relay.await(relay.err, `"resumed by an operator"`)
 	sent("order.placed2")
+	e.ok("", "pause", "--destination", "refund.*", "--reason", "INC-3")
+	relay.await(relay.err, `"destinations":["refund.*"]`)
+	e.ok("3", "write", "--topic", "refund.paid", "--source", "shop", "--key", "9")
+	e.ok("4", "write", "--topic", "order.placed", "--source", "shop", "--key", "10")
+	sent("order.placed3")
+	contains(t, e.ok("", "events", "--topic", "refund.paid"), "paused")
+	contains(t, e.ok("", "pauses"), "refund.*", "INC-3")
+	_, ready = get(t, url+"/readyz")
+	contains(t, ready, `"pausedDestinations":["refund.*"]`)
+	e.ok("", "resume", "--destination", "refund.*")
+	relay.await(relay.err, `"resumed by an operator"`)
+	sent("refund.paid4")
 	contains(t, e.ok("", "dlq", "audit"), "pause", "resume", "INC-1", "done", "invoice.*")
 }

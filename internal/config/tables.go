@@ -42,13 +42,27 @@ func (c Config) Known() []Table {
 	return all
 }
 
-// Find returns the known table of that name.
+// Find returns the known table of that name, as it is served.
 func (c Config) Find(name string) (Table, error) {
 	t, ok := find(c.Known(), name)
 	if !ok {
 		return Table{}, &Error{Problems: []string{unknownTable("table", name, c.Known())}}
 	}
-	return t, nil
+	return c.served(t), nil
+}
+
+// served returns a table with what the settings say of it.
+func (c Config) served(t Table) Table {
+	if d, ok := c.Destination[t.Name()]; ok {
+		t.Destination = d
+	}
+	if c.MaxAttempts != 0 {
+		t.MaxAttempts = c.MaxAttempts
+	}
+	if c.BackoffBase != 0 {
+		t.BackoffBase = c.BackoffBase
+	}
+	return t
 }
 
 // Tables returns the tables for the relay to serve: those of --table, or all known ones.
@@ -77,15 +91,7 @@ func (c Config) Tables() ([]Table, error) {
 		}
 	}
 	for i := range served {
-		if d, ok := c.Destination[served[i].Name()]; ok {
-			served[i].Destination = d
-		}
-		if c.MaxAttempts != 0 {
-			served[i].MaxAttempts = c.MaxAttempts
-		}
-		if c.BackoffBase != 0 {
-			served[i].BackoffBase = c.BackoffBase
-		}
+		served[i] = c.served(served[i])
 	}
 	return served, problems.orNil()
 }

@@ -65,7 +65,7 @@ func New() *Metrics {
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
 
 	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.")
-	gauge(&m.paused, "paused", "1 while an operator has paused the table or topics of it, else 0.")
+	gauge(&m.paused, "paused", "1 while an operator has paused the table, or topics or destinations of it, else 0.")
 	gauge(&m.backlog, "backlog_events", fmt.Sprintf("Undelivered events in the table; counting stops at %d.", BacklogLimit))
 	gauge(&m.oldest, "oldest_undelivered_seconds", "Age of the oldest undelivered event, 0 without one.")
 	m.retention = newRetentionMetrics(m.Registry)

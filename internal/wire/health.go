@@ -79,9 +79,10 @@ type TableReport struct {
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 	Lanes  int    `json:"lanes"` // 0: standing by for the relay that holds them
-	// Paused says that an operator has paused the table, PausedTopics which topics. It is ready all the same.
-	Paused       bool     `json:"paused,omitempty"`
-	PausedTopics []string `json:"pausedTopics,omitempty"`
+	// Paused says that operators have paused the table, the others which parts of it. It is ready all the same.
+	Paused             bool     `json:"paused,omitempty"`
+	PausedTopics       []string `json:"pausedTopics,omitempty"`
+	PausedDestinations []string `json:"pausedDestinations,omitempty"`
 }
 
 // untold stands for a reason, in which an address of the network or the name of a role may be.
@@ -186,7 +187,7 @@ func (h *Health) countLanes() {
 	for _, t := range h.tables {
 		state := t.relay.Health()
 		t.metrics.SetLanes(state.Lanes)
-		t.metrics.SetPaused(state.Paused || len(state.Topics) > 0)
+		t.metrics.SetPaused(state.Paused.Any())
 	}
 }
 
@@ -227,7 +228,10 @@ func (h *Health) Report(now time.Time) Report {
 		if ready && t.backlogErr != nil {
 			ready, reason = false, t.backlogErr.Error()
 		}
-		r.Tables[t.name] = TableReport{Ready: ready, Reason: reason, Lanes: state.Lanes, Paused: state.Paused, PausedTopics: state.Topics}
+		r.Tables[t.name] = TableReport{
+			Ready: ready, Reason: reason, Lanes: state.Lanes, Paused: state.Paused.Table,
+			PausedTopics: state.Paused.Topics, PausedDestinations: state.Paused.Destinations,
+		}
 		if !ready {
 			behind = fmt.Sprintf("%s: %s", t.name, reason)
 		}

@@ -26,7 +26,7 @@ func (s *Store) checkSchema(ctx context.Context) error {
 		{"outbox_relays", []string{"owner", "name", "expires_at"}},
 		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation", "position", "origin"}},
 		{"apps", []string{"namespace"}},
-		{"outbox_pauses", []string{"topic"}},
+		{"outbox_pauses", []string{"destination"}},
 	} {
 		if err := checkTable(ctx, s.pool.Pool, t.table, t.columns); err != nil {
 			return err

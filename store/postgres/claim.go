@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +21,7 @@ import (
 
 // Claim implements outbox.EventStore.
 func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
-	if limit.Fair && len(limit.WithoutTopics) == 0 && s.fair.claim != "" && len(lanes) > 0 {
+	if limit.Fair && !limit.Paused.Parts() && s.fair.claim != "" && len(lanes) > 0 {
 		return s.claimFair(ctx, lanes, limit)
 	}
 	return s.claimOldest(ctx, lanes, limit)
@@ -37,8 +38,8 @@ func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outb
 	keys, ids := without(limit)
 	ask := s.claims.limit(limit)
 	sql, args := &s.sql.claimStatements, []any{numbers, ask, keys, ids}
-	if len(limit.WithoutTopics) > 0 {
-		sql, args = &s.sql.claimPausing, append(args, likes(limit.WithoutTopics))
+	if p := limit.Paused; p.Parts() {
+		sql, args = &s.sql.claimPausing, append(args, likes(p.Topics), quotedNames(p.Destinations), s.template(limit))
 	}
 	records, err := s.read(ctx, sql.claim, ask, limit, args...)
 	switch {
@@ -94,6 +95,28 @@ func likes(patterns []string) []string {
 	return all
 }
 
+// quotedNames are patterns of destinations as regular expressions of a whole name in a JSON array. A quote within one
+// has a backslash before it.
+func quotedNames(patterns []string) []string {
+	all := make([]string, len(patterns))
+	for i, p := range patterns {
+		quoted, err := json.Marshal(p)
+		if err != nil {
+			continue // no string fails
+		}
+		all[i] = `(?:^|[\[,] ?)` + strings.ReplaceAll(regexp.QuoteMeta(string(quoted)), `\*`, `(?:[^"\\]|\\.)*`)
+	}
+	return all
+}
+
+// template is where events go that have no list of their own, as claim_row.sql fills it in.
+func (s *Store) template(limit outbox.ClaimLimit) string {
+	if s.layout.Source == "" {
+		return strings.ReplaceAll(limit.Destination.String(), "{source}", s.layout.Table)
+	}
+	return limit.Destination.String()
+}
+
 var likeEscapes = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
 
 // sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read:
@@ -125,7 +148,8 @@ func (s *Store) read(ctx context.Context, sql string, ask int, limit outbox.Clai
 		records = make([]*outbox.Record, 0, ask)
 		payload arena
 		bytes   int
-		held    map[int64]bool // keys that a paused topic holds
+		pausing = limit.Paused.Parts()
+		held    = map[int64]bool{} // keys that something paused holds
 	)
 	for rows.Next() {
 		raw := rows.RawValues()
@@ -142,7 +166,7 @@ func (s *Store) read(ctx context.Context, sql string, ask int, limit outbox.Clai
 		if err := s.decode(rec, raw, &payload); err != nil {
 			return nil, fmt.Errorf("decode a row of %s: %w", s.layout.Table, err)
 		}
-		if len(limit.WithoutTopics) > 0 && tables.HeldBack(limit.WithoutTopics, rec, &held) {
+		if pausing && limit.HeldBack(rec, held) {
 			continue
 		}
 		records = append(records, rec)

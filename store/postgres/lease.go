@@ -46,12 +46,11 @@ func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 		return err
 	})
 	batch.Queue(s.sql.leasePauses, s.name).Query(func(found pgx.Rows) error {
-		topics, err := pgx.CollectRows(found, pgx.RowTo[string])
-		for _, topic := range topics {
-			if leased.Paused = leased.Paused || topic == ""; topic != "" {
-				leased.PausedTopics = append(leased.PausedTopics, topic)
-			}
-		}
+		var topic, destination string
+		_, err := pgx.ForEachRow(found, []any{&topic, &destination}, func() error {
+			leased.Paused.Add(topic, destination)
+			return nil
+		})
 		return err
 	})
 	batch.Queue(s.sql.leaseSweep, s.name, r.Owner, ttl)

@@ -66,7 +66,7 @@ func (p *Pauses) Resume(ctx context.Context, pause tables.Pause) (bool, error) {
 	return found, nil
 }
 
-// change runs a statement for a table and a topic, and records it if it changed something.
+// change runs a statement for what a pause names, and records it if it changed something.
 func (p *Pauses) change(
 	ctx context.Context, action, statement string, pause tables.Pause, args ...any,
 ) (changed bool, err error) {
@@ -75,18 +75,17 @@ func (p *Pauses) change(
 		return false, err
 	}
 	err = pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
-		name := pause.Table
-		if name != "" {
-			if name, err = leaseName(ctx, tx, name); err != nil {
+		if pause.Table != "" {
+			if pause.Table, err = leaseName(ctx, tx, pause.Table); err != nil {
 				return err
 			}
 		}
-		tag, err := tx.Exec(ctx, sql, append([]any{name, pause.Topic}, args...)...)
+		tag, err := tx.Exec(ctx, sql, append([]any{pause.Table, pause.Topic, pause.Destination}, args...)...)
 		if changed = tag.RowsAffected() > 0; err != nil || !changed {
 			return err
 		}
 		by := deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}
-		return audit(ctx, tx, by, action, 0, map[string]string{"table": name, "topic": pause.Topic}, nil)
+		return audit(ctx, tx, by, action, 0, pause.Names(), nil)
 	})
 	return changed, err
 }

@@ -14,7 +14,7 @@ var sqlFiles embed.FS
 // statements are the texts of sql/ with a layout's names filled in.
 type statements struct {
 	claimStatements
-	claimPausing                                                      claimStatements // without topics that are paused
+	claimPausing                                                      claimStatements // without what is paused
 	leasePauses                                                       string
 	settle, settlePassing                                             settleStatements // the second passes over rows that are locked
 	settleApps, settleLeft                                            string

@@ -14,11 +14,14 @@ type browsedRow struct {
 	status, topic, key, aggregateType, tenant, source text
 	writtenAt, deliveredAt                            text
 	attempts                                          number
-	nextRetryAt, lastError                            text
+	nextRetryAt, lastError, destinations              text
 }
 
 func (r *browsedRow) columns() []any {
-	return []any{&r.id, &r.position, &r.status, &r.topic, &r.key, &r.aggregateType, &r.tenant, &r.source, &r.writtenAt, &r.deliveredAt, &r.attempts, &r.nextRetryAt, &r.lastError}
+	return []any{
+		&r.id, &r.position, &r.status, &r.topic, &r.key, &r.aggregateType, &r.tenant, &r.source, &r.writtenAt,
+		&r.deliveredAt, &r.attempts, &r.nextRetryAt, &r.lastError, &r.destinations,
+	}
 }
 
 func (r *browsedRow) row() tables.EventRow {
@@ -26,6 +29,7 @@ func (r *browsedRow) row() tables.EventRow {
 	row := tables.EventRow{
 		ID: id, Position: r.position, Status: r.status.s, Topic: r.topic.s, Key: r.key.pointer(), AggregateType: r.aggregateType.pointer(), Tenant: r.tenant.pointer(), Source: r.source.pointer(),
 		WrittenAt: r.writtenAt.timeOfID().moment(), DeliveredAt: r.deliveredAt.moment(), Attempts: int(r.attempts.n), NextRetryAt: r.nextRetryAt.moment(), LastError: r.lastError.pointer(),
+		Destinations: r.destinations.json(),
 	}
 	row.DateByID()
 	return row
@@ -34,21 +38,21 @@ func (r *browsedRow) row() tables.EventRow {
 // browsedDetail is a row as browse_show.sql gives it.
 type browsedDetail struct {
 	browsedRow
-	occurredAt, schemaID, schemaVersion               text
-	lane                                              int
-	sequence                                          text
-	generation                                        number
-	destinations, deliveredTo, history, meta, payload text
+	occurredAt, schemaID, schemaVersion text
+	lane                                int
+	sequence                            text
+	generation                          number
+	deliveredTo, history, meta, payload text
 }
 
 func (r *browsedDetail) columns() []any {
-	return append(r.browsedRow.columns(), &r.occurredAt, &r.schemaID, &r.schemaVersion, &r.lane, &r.sequence, &r.generation, &r.destinations, &r.deliveredTo, &r.history, &r.meta, &r.payload)
+	return append(r.browsedRow.columns(), &r.occurredAt, &r.schemaID, &r.schemaVersion, &r.lane, &r.sequence, &r.generation, &r.deliveredTo, &r.history, &r.meta, &r.payload)
 }
 
 func (r *browsedDetail) detail() tables.EventDetail {
 	d := tables.EventDetail{
 		EventRow: r.row(), OccurredAt: r.occurredAt.moment(), SchemaID: r.schemaID.pointer(), Lane: r.lane, Sequence: integer[int64](r.sequence), SchemaVersion: integer[int](r.schemaVersion),
-		Generation: int(r.generation.n), Destinations: r.destinations.json(), DeliveredTo: r.deliveredTo.json(), ErrorHistory: r.history.json(), Metadata: r.meta.json(), Payload: r.payload.json(),
+		Generation: int(r.generation.n), DeliveredTo: r.deliveredTo.json(), ErrorHistory: r.history.json(), Metadata: r.meta.json(), Payload: r.payload.json(),
 	}
 	if d.Payload == nil {
 		d.Payload = json.RawMessage("null")

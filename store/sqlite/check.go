@@ -152,7 +152,7 @@ func (s *Store) checkSchema(ctx context.Context) ([]column, error) {
 		"outbox_relays": {"owner", "name", "expires_at"},
 		"job_dlq":       {"destination", "outbox_table", "event_key", "generation", "position", "origin"},
 		"apps":          {"namespace"},
-		"outbox_pauses": {"topic"},
+		"outbox_pauses": {"destination"},
 	} {
 		if _, err := checkTable(ctx, s.db, table, columns); err != nil {
 			return nil, err

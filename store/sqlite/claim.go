@@ -17,7 +17,7 @@ import (
 
 // Claim implements outbox.EventStore.
 func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) (records []*outbox.Record, err error) {
-	if limit.Fair && len(limit.WithoutTopics) == 0 && s.fair.claim.text != "" && len(lanes) > 0 {
+	if limit.Fair && !limit.Paused.Parts() && s.fair.claim.text != "" && len(lanes) > 0 {
 		records, err = s.claimFair(ctx, lanes, limit)
 	} else {
 		records, err = s.claimOldest(ctx, nil, laneBits(lanes), stamp(time.Now()), limit)
@@ -41,7 +41,7 @@ func (s *Store) claimOldest(ctx context.Context, tx *sql.Tx, lanes int64, now st
 		stmt = tx.StmtContext(ctx, stmt)
 	}
 	ask := limit.Records
-	if len(limit.WithoutKeys)+len(limit.WithoutEvents)+len(limit.WithoutTopics) > 0 {
+	if len(limit.WithoutKeys)+len(limit.WithoutEvents) > 0 || limit.Paused.Parts() {
 		ask = -1 // no limit: what is left out may be more than that, and is passed over row by row
 	}
 	records, _, err := s.read(ctx, stmt, limit, lanes, now, ask)
@@ -57,7 +57,7 @@ func (s *Store) read(ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimi
 	}
 	defer func() { _ = rows.Close() }()
 	heldKeys, heldEvents := setOf(limit.WithoutKeys), setOf(limit.WithoutEvents)
-	var paused map[int64]bool // keys that a paused topic holds
+	pausing, paused := limit.Paused.Parts(), map[int64]bool{} // keys that something paused holds
 	var row claimedRow
 	columns := row.columns()
 	for rows.Next() {
@@ -70,7 +70,7 @@ func (s *Store) read(ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimi
 		}
 		rec := new(outbox.Record)
 		s.decode(rec, &row)
-		if rec.Keyed && heldKeys[rec.OrderKey] || heldEvents[rec.ID] || len(limit.WithoutTopics) > 0 && tables.HeldBack(limit.WithoutTopics, rec, &paused) {
+		if rec.Keyed && heldKeys[rec.OrderKey] || heldEvents[rec.ID] || pausing && limit.HeldBack(rec, paused) {
 			continue
 		}
 		bytes += size

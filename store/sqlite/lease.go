@@ -143,13 +143,11 @@ func (s *Store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) e
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var topic string
-		if err := rows.Scan(&topic); err != nil {
+		var topic, destination string
+		if err := rows.Scan(&topic, &destination); err != nil {
 			return err
 		}
-		if leased.Paused = leased.Paused || topic == ""; topic != "" {
-			leased.PausedTopics = append(leased.PausedTopics, topic)
-		}
+		leased.Paused.Add(topic, destination)
 	}
 	return rows.Err()
 }

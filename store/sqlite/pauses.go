@@ -49,7 +49,7 @@ func readPauses(ctx context.Context, tx *sql.Tx, table any) (all []tables.Pause,
 	for rows.Next() {
 		var one tables.Pause
 		var at string
-		if err := rows.Scan(&one.Table, &one.Topic, &one.Reason, &one.Actor, &at); err != nil {
+		if err := rows.Scan(&one.Table, &one.Topic, &one.Destination, &one.Reason, &one.Actor, &at); err != nil {
 			return nil, err
 		}
 		if one.At, err = parseTime(at); err != nil {
@@ -77,7 +77,7 @@ func (p *Pauses) Resume(ctx context.Context, pause tables.Pause) (bool, error) {
 	return found, nil
 }
 
-// change runs a statement for a table and a topic, and records it if it changed something.
+// change runs a statement for what a pause names, and records it if it changed something.
 func (p *Pauses) change(
 	ctx context.Context, action, statement string, pause tables.Pause, args ...any,
 ) (changed bool, err error) {
@@ -91,7 +91,7 @@ func (p *Pauses) change(
 		}
 	}
 	err = p.db.inTx(ctx, func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, text, append([]any{pause.Table, pause.Topic}, args...)...)
+		result, err := tx.ExecContext(ctx, text, append([]any{pause.Table, pause.Topic, pause.Destination}, args...)...)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (p *Pauses) change(
 			return err
 		}
 		by := deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}
-		return audit(ctx, tx, by, action, 0, map[string]string{"table": pause.Table, "topic": pause.Topic}, nil)
+		return audit(ctx, tx, by, action, 0, pause.Names(), nil)
 	})
 	return changed, err
 }

@@ -2,6 +2,7 @@ package migrations_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -66,11 +67,19 @@ func take(t *testing.T, dir, pattern string) {
 
 func TestExportNamesItsFilesAsTheToolDoes(t *testing.T) {
 	t.Parallel()
+	events := migrations.Required("core") + 1 // the number of the set's first step; core's come before it
+	crawl := events + migrations.Required("events")
+	name := fmt.Sprintf
 	for format, want := range map[migrations.Format][]string{
-		migrations.Encore:        {"1_outbox_core_001_apps.up.sql", "17_outbox_crawl_004_fair_runs.up.sql"},
-		migrations.GolangMigrate: {"000001_outbox_core_001_apps.up.sql", "000001_outbox_core_001_apps.down.sql", "000017_outbox_crawl_004_fair_runs.down.sql"},
-		migrations.Goose:         {"00001_outbox_core_001_apps.sql", "00012_outbox_events_001_event_outbox.sql"},
-		migrations.Atlas:         {"00001_outbox_core_001_apps.sql", "00014_outbox_crawl_001_crawl_schema.sql", "atlas.sum"},
+		migrations.Encore: {"1_outbox_core_001_apps.up.sql", name("%d_outbox_crawl_004_fair_runs.up.sql", crawl+3)},
+		migrations.GolangMigrate: {
+			"000001_outbox_core_001_apps.up.sql", "000001_outbox_core_001_apps.down.sql",
+			name("%06d_outbox_crawl_004_fair_runs.down.sql", crawl+3),
+		},
+		migrations.Goose: {"00001_outbox_core_001_apps.sql", name("%05d_outbox_events_001_event_outbox.sql", events)},
+		migrations.Atlas: {
+			"00001_outbox_core_001_apps.sql", name("%05d_outbox_crawl_001_crawl_schema.sql", crawl), "atlas.sum",
+		},
 	} {
 		dir := filepath.Join(t.TempDir(), "new", "folder")
 		files := exported(t, dir, format)
@@ -126,15 +135,16 @@ func otherwise(t *testing.T, dir string, format migrations.Format) string {
 // is there keeps its number and its text.
 func TestExportContinuesAFolder(t *testing.T) {
 	t.Parallel()
+	core := migrations.Required("core") // the user's own migration stands where its last step would
 	for format, own := range map[migrations.Format]string{
-		migrations.Encore:        "11_shop.up.sql",
+		migrations.Encore:        fmt.Sprintf("%d_shop.up.sql", core),
 		migrations.GolangMigrate: "20250102030405_shop.up.sql",
-		migrations.Goose:         "00011_shop.sql",
+		migrations.Goose:         fmt.Sprintf("%05d_shop.sql", core),
 		migrations.Atlas:         "20250102030405_shop.sql", // as Atlas' own command numbers it
 	} {
 		dir := t.TempDir()
 		exported(t, dir, format, "core")
-		take(t, dir, "*_outbox_core_011_*")
+		take(t, dir, fmt.Sprintf("*_outbox_core_%03d_*", core))
 		put(t, dir, own, "-- +goose Up\nCREATE TABLE shop (id int);\n")
 		put(t, dir, "README.md", "not a migration")
 		if format == migrations.Atlas {
@@ -158,10 +168,14 @@ func TestExportContinuesAFolder(t *testing.T) {
 			}
 		}
 		want := map[migrations.Format]string{
-			migrations.Encore:        `^12_outbox_core_011_\S+ 13_outbox_crawl_001_\S+ .* 16_outbox_crawl_004`,
-			migrations.GolangMigrate: `^20250102030406_outbox_core_011_\S+ \S+ 20250102030407_outbox_crawl_001.* 20250102030410_outbox_crawl_004`,
-			migrations.Goose:         `^00012_outbox_core_011_\S+ 00013_outbox_crawl_001_\S+ .* 00016_outbox_crawl_004`,
-			migrations.Atlas:         `^20250102030406_outbox_core_011_\S+ 20250102030407_outbox_crawl_001_\S+ .* 20250102030410_outbox_crawl_004`,
+			migrations.Encore: fmt.Sprintf(`^%d_outbox_core_%03d_\S+ %d_outbox_crawl_001_\S+ .* %d_outbox_crawl_004`,
+				core+1, core, core+2, core+5),
+			migrations.GolangMigrate: fmt.Sprintf(`^20250102030406_outbox_core_%03d_\S+ \S+ `+
+				`20250102030407_outbox_crawl_001.* 20250102030410_outbox_crawl_004`, core),
+			migrations.Goose: fmt.Sprintf(`^%05d_outbox_core_%03d_\S+ %05d_outbox_crawl_001_\S+ .* %05d_outbox_crawl_004`,
+				core+1, core, core+2, core+5),
+			migrations.Atlas: fmt.Sprintf(`^20250102030406_outbox_core_%03d_\S+ `+
+				`20250102030407_outbox_crawl_001_\S+ .* 20250102030410_outbox_crawl_004`, core),
 		}[format]
 		if got := strings.Join(added, " "); !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s: got %s, want %s", format, got, want)

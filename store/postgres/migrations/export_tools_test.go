@@ -79,7 +79,7 @@ func by(t *testing.T, url string) (text string) {
 	return text
 }
 
-const byGolangMigrate = `core=11 by "golang-migrate or Encore"; events=2 by "golang-migrate or Encore"; crawl=4 by "golang-migrate or Encore"; `
+const byGolangMigrate = `core=12 by "golang-migrate or Encore"; events=2 by "golang-migrate or Encore"; crawl=4 by "golang-migrate or Encore"; `
 
 // withoutRecords is the catalog but for what migration tools keep for themselves.
 func withoutRecords(t *testing.T, conn *pgx5.Conn) (all []string) {
@@ -103,14 +103,19 @@ func TestExportedFolderMakesTheSameTables(t *testing.T) {
 			conn := connect(t, url)
 			// The folder grows, and the user's own migration stands in it.
 			exported(t, dir, format, "core")
-			take(t, dir, "*_outbox_core_011_*")
-			put(t, dir, map[migrations.Format]string{migrations.GolangMigrate: "000011_shop.up.sql", migrations.Encore: "11_shop.up.sql"}[format],
+			core := migrations.Required("core") // the user's own migration stands where its last step would
+			take(t, dir, fmt.Sprintf("*_outbox_core_%03d_*", core))
+			put(t, dir, map[migrations.Format]string{
+				migrations.GolangMigrate: fmt.Sprintf("%06d_shop.up.sql", core), migrations.Encore: fmt.Sprintf("%d_shop.up.sql", core),
+			}[format],
 				"CREATE TABLE shop (id int);\nDROP TABLE shop;\n")
-			put(t, dir, map[migrations.Format]string{migrations.GolangMigrate: "000011_shop.down.sql", migrations.Encore: "11_shop.down.sql"}[format], "SELECT 1;\n")
+			put(t, dir, map[migrations.Format]string{
+				migrations.GolangMigrate: fmt.Sprintf("%06d_shop.down.sql", core), migrations.Encore: fmt.Sprintf("%d_shop.down.sql", core),
+			}[format], "SELECT 1;\n")
 			if err := golangMigrate(t, url, dir, format).Up(); err != nil {
 				t.Fatal(err)
 			}
-			if got := by(t, url); !strings.HasPrefix(got, `core=10 by "golang-migrate or Encore"; events=0 by ""`) {
+			if got := by(t, url); !strings.HasPrefix(got, fmt.Sprintf(`core=%d by "golang-migrate or Encore"; events=0 by ""`, core-1)) {
 				t.Error(got)
 			}
 			exported(t, dir, format, migrations.Sets...)
@@ -201,7 +206,7 @@ func TestUpLeavesTheTablesOfAnotherTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	up(t, url)
-	if got := by(t, url); got != `core=11 by ""; events=2 by ""; crawl=4 by ""; ` {
+	if got := by(t, url); got != `core=12 by ""; events=2 by ""; crawl=4 by ""; ` {
 		t.Error("taken over:", got)
 	}
 	if err := migrations.TakeOver(t.Context(), url); err != nil {
@@ -229,7 +234,11 @@ func TestHandOverToAnotherTool(t *testing.T) {
 	dir := t.TempDir()
 	exported(t, dir, migrations.GolangMigrate)
 	m := golangMigrate(t, url, dir, migrations.GolangMigrate)
-	if err := m.Force(17); err != nil {
+	var steps uint
+	for _, set := range migrations.Sets {
+		steps += migrations.Required(set)
+	}
+	if err := m.Force(int(steps)); err != nil {
 		t.Fatal(err)
 	}
 	run(t, conn, "DROP TABLE outbox_migrations_core, outbox_migrations_events, outbox_migrations_crawl")
@@ -355,7 +364,8 @@ func TestExportedFolderKeepsTenants(t *testing.T) {
 		t.Fatalf("down: %v", err)
 	}
 	run(t, conn, "DELETE FROM crawl_runs")
-	if err := m.Force(15); err != nil {
+	third := migrations.Required("core") + migrations.Required("events") + 3
+	if err := m.Force(int(third)); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Steps(-1); err != nil {

@@ -48,6 +48,7 @@ var traces = []trace{
 	{"core", 9, "outbox_tokens", "", ""},
 	{"core", 10, "outbox_archive_pkey", "archived_at", ""},
 	{"core", 11, "outbox_pauses", "", ""},
+	{"core", 12, "outbox_pauses", "destination", ""},
 	{"events", 1, "event_outbox", "position", "event_outbox"},
 	{"events", 2, "event_outbox_tenants", "", ""},
 	{"crawl", 1, "crawl_events", "seq", "crawl_events"},

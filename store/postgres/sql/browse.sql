@@ -30,7 +30,8 @@ SELECT {{template "browse_columns" .}}
        {{if .DeliveredAt}}e.{{.DeliveredAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS delivered_at,
        coalesce(e.{{.Attempts}}, 0)::int AS attempts,
        e.{{.NextRetryAt}}::timestamptz AS next_retry_at,
-       {{if .LastError}}e.{{.LastError}}::text{{else}}NULL::text{{end}} AS last_error
+       {{if .LastError}}e.{{.LastError}}::text{{else}}NULL::text{{end}} AS last_error,
+       {{if .Destinations}}to_jsonb(e.{{.Destinations}}){{else}}NULL::jsonb{{end}} AS destinations
 {{- end}}
 
 {{- /* A table without a status column has three states all the same. */ -}}

@@ -18,7 +18,7 @@ without that index (measured: 6.6 s for 1000 undelivered rows of 30,000).
     e.{{.Topic}}::text,
     {{if .AggregateType}}e.{{.AggregateType}}::text{{else}}NULL::text{{end}},
     {{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}},
-    {{if .Tenant}}e.{{.Tenant}}::text{{else if .App}}(SELECT a.namespace::text FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL::text{{end}},
+    {{template "tenant_name" .}},
     {{if .Source}}e.{{.Source}}::text{{else}}NULL::text{{end}},
     {{if .SchemaID}}e.{{.SchemaID}}::text{{else}}NULL::text{{end}},
     {{if and .SchemaVersion (not .Unreadable)}}coalesce(e.{{.SchemaVersion}}, 1)::int{{else}}1{{end}},
@@ -47,10 +47,18 @@ without that index (measured: 6.6 s for 1000 undelivered rows of 30,000).
    {{- if .Pausing}}{{template "unpaused" .}}{{end}}
 {{- end}}
 
-{{- /* Not what is paused, $5 patterns: no row without a key that is, and no key whose first row is. A paused row behind another of its key is read and left out by the caller, with all
-behind it. All undelivered rows are read for it, so claim.sql asks only where something is paused (measured: 0.4 s for 100,000 rows of 50,000 keys). */ -}}
+{{define "tenant_name"}}
+    {{- if .Tenant}}e.{{.Tenant}}::text
+    {{- else if .App}}(SELECT a.namespace::text FROM apps a WHERE a.id = e.{{.App}})
+    {{- else}}NULL::text{{end}}
+{{- end}}
+
+{{- /* Not what is paused: no row without a key that is, and no key whose first row is. A paused row behind another of
+its key is read and left out by the caller, with all behind it; so is one that paused does not see, for a character in
+a name that JSON writes in several ways. All undelivered rows are read for it, so claim.sql asks only where something
+is paused (measured: 0.4 s for 100,000 rows of 50,000 keys for a topic, 0.6 to 0.9 for a destination). */ -}}
 {{define "unpaused"}}
-   AND ({{if .Key}}e.{{.Key}} IS NOT NULL OR {{end}}NOT e.{{.Topic}}::text LIKE ANY ($5::text[]))
+   AND ({{if .Key}}e.{{.Key}} IS NOT NULL OR {{end}}NOT {{template "paused" .}})
    {{- if .Key}}
    AND (e.{{.Key}} IS NULL OR {{template "order_key" .}} NOT IN (
            SELECT {{template "order_key" .}}
@@ -58,6 +66,23 @@ behind it. All undelivered rows are read for it, so claim.sql asks only where so
             WHERE e.{{template "undelivered" .}}
               AND e.{{.Key}} IS NOT NULL
             GROUP BY 1
-           HAVING min(e.{{.Position}}) = min(e.{{.Position}}) FILTER (WHERE e.{{.Topic}}::text LIKE ANY ($5::text[]))))
+           HAVING min(e.{{.Position}}) = min(e.{{.Position}}) FILTER (WHERE {{template "paused" .}})))
    {{- end}}
+{{- end}}
+
+{{- /* $5 topics, $6 destinations as expressions of a name in quotes, $7 the template of destinations. */ -}}
+{{define "paused" -}}
+(e.{{.Topic}}::text LIKE ANY ($5::text[]) OR {{template "goes_to" .}} ~ ANY ($6::text[]))
+{{- end}}
+
+{{- /* Where an event goes, as a JSON array or as the one name in quotes. The key comes last: it may contain anything. */ -}}
+{{define "goes_to" -}}
+{{if .Destinations}}coalesce(nullif(nullif(e.{{.Destinations}}::text, '[]'), 'null'), {{end}}
+       '"' || replace(replace(replace(replace(replace($7::text,
+           '{topic}', e.{{.Topic}}::text),
+           '{type}', {{if .AggregateType}}coalesce(e.{{.AggregateType}}::text, ''){{else}}''{{end}}),
+           '{tenant}', coalesce({{template "tenant_name" .}}, '')),
+           '{source}', {{if .Source}}coalesce(e.{{.Source}}::text, ''){{else}}''{{end}}),
+           '{key}', {{if .Key}}coalesce(e.{{.Key}}::text, ''){{else}}''{{end}}) || '"'
+{{- if .Destinations}}){{end}}
 {{- end}}

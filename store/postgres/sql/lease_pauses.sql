@@ -1,3 +1,3 @@
--- lease: which topics of a table are paused; '' is all of them. $1 table. Locks nothing. Index: outbox_pauses's primary
--- key; the table has a few rows, or none.
-SELECT DISTINCT topic FROM outbox_pauses WHERE table_name IN ('', $1) ORDER BY topic
+-- lease: what is paused of a table: topics, destinations, or, with neither, all of it. $1 table. Locks nothing. Index:
+-- outbox_pauses's primary key; the table has a few rows, or none.
+SELECT DISTINCT topic, destination FROM outbox_pauses WHERE table_name IN ('', $1) ORDER BY topic, destination

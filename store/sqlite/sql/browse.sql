@@ -23,7 +23,8 @@ SELECT {{template "browse_columns" .}}
        {{if .DeliveredAt}}CAST(e.{{.DeliveredAt}} AS TEXT){{else}}NULL{{end}},
        coalesce(e.{{.Attempts}}, 0),
        CAST(e.{{.NextRetryAt}} AS TEXT),
-       {{if .LastError}}e.{{.LastError}}{{else}}NULL{{end}}
+       {{if .LastError}}e.{{.LastError}}{{else}}NULL{{end}},
+       {{if .Destinations}}e.{{.Destinations}}{{else}}NULL{{end}}
 {{- end}}
 
 {{- /* A table without a status column has three states all the same. */ -}}
