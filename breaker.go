@@ -58,6 +58,9 @@ const (
 	partialOutage = time.Minute
 	maxPartProbe  = 250 * time.Millisecond
 	wholeClaim    = math.MaxInt32
+	// A probe brings so few records at first. A sink that refuses quicker than probeTime is shown its next batch too.
+	probeRecords = 10
+	probeTime    = 100 * time.Millisecond
 	// aloneWait is how often to ask for a turn while somebody wants to be alone.
 	aloneWait = 5 * time.Millisecond
 )
@@ -73,7 +76,7 @@ type ticket struct {
 	rests  bool          // it has been given back for a while
 }
 
-// enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see trial.go).
+// enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see quarantine.go).
 // One with wait 0 is ended by leave.
 func (b *Breaker) enter(alone bool) *ticket {
 	b.mu.Lock()

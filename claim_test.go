@@ -15,16 +15,16 @@ func TestClaimLimits(t *testing.T) {
 	}
 	w := r.workers[0]
 	for i := range 6 {
-		if got := w.limit(&ticket{}); got.Fair != (i%2 == 1) {
+		if got := w.pacer.limit(&ticket{}, &w.cfg); got.Fair != (i%2 == 1) {
 			t.Errorf("claim %d of a backlog: %+v", i, got)
 		}
-		w.adapt(true, time.Millisecond, time.Millisecond)
+		w.pacer.adapt(true, time.Millisecond, time.Millisecond)
 	}
-	w.adapt(true, time.Millisecond, time.Millisecond)
+	w.pacer.adapt(true, time.Millisecond, time.Millisecond)
 	for range 10 {
-		w.adapt(true, time.Second, time.Millisecond)
+		w.pacer.adapt(true, time.Second, time.Millisecond)
 	}
-	if got := w.limit(&ticket{}); got.Records != 100*maxBatchesPerClaim {
+	if got := w.pacer.limit(&ticket{}, &w.cfg); got.Records != 100*maxBatchesPerClaim {
 		t.Errorf("after claims that cost more than the rest: %+v", got)
 	}
 	for _, c := range []struct {
@@ -36,12 +36,12 @@ func TestClaimLimits(t *testing.T) {
 		{"a large one", ticket{probe: true, limit: wholeClaim}, 100 * maxBatchesPerClaim},
 		{"after an outage", ticket{outage: 1}, 500 / recoveryClaims},
 	} {
-		if got := w.limit(&c.pass); got.Records != c.want {
+		if got := w.pacer.limit(&c.pass, &w.cfg); got.Records != c.want {
 			t.Errorf("%s: %+v, want %d", c.what, got, c.want)
 		}
 	}
-	w.adapt(false, time.Second, 0)
-	if got := w.limit(&ticket{}); got.Fair || got.Records != 100*batchesPerClaim {
+	w.pacer.adapt(false, time.Second, 0)
+	if got := w.pacer.limit(&ticket{}, &w.cfg); got.Fair || got.Records != 100*batchesPerClaim {
 		t.Errorf("with no backlog: %+v", got)
 	}
 }

@@ -3,17 +3,24 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there are more to take,
 // and hands some over when a relay joins. What it believes to hold ends on the local clocks, counted from before the
 // request was sent, so it can only end earlier than the database's expiry, however slow the reply was.
 type leaseKeeper struct {
-	relay *Relay
-	freed chan struct{} // a worker has put lanes back that are to be handed over
+	store   LaneStore
+	cfg     leaseConfig
+	changed func()        // is called when there is something else to do than before: other lanes, another pause
+	freed   chan struct{} // a worker has put lanes back that are to be handed over
+	origin  atomic.Uint64 // Leased.Origin
 
 	mu       sync.Mutex
 	leaving  bool   // told to stop: what no worker is using is handed over
@@ -36,8 +43,20 @@ func over(until time.Time) bool {
 	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
 }
 
-func newLeaseKeeper(r *Relay) *leaseKeeper {
-	return &leaseKeeper{relay: r, freed: make(chan struct{}, 1), using: make([][]Lane, r.cfg.Workers)}
+// leaseConfig is what a keeper needs to know of its relay's RelayConfig.
+type leaseConfig struct {
+	owner           uuid.UUID
+	table, instance string
+	ttl, margin     time.Duration
+	timeout         time.Duration // of a mark
+	workers         int
+	logger          *slog.Logger
+}
+
+func newLeaseKeeper(store LaneStore, cfg leaseConfig, changed func()) *leaseKeeper {
+	return &leaseKeeper{
+		store: store, cfg: cfg, changed: changed, freed: make(chan struct{}, 1), using: make([][]Lane, cfg.workers),
+	}
 }
 
 // checksPerLease is how often in a lease's time its keeper asks the database. Asking writes nothing unless something is
@@ -57,11 +76,11 @@ func (k *leaseKeeper) take(worker int) (lanes []Lane, until time.Time, ok bool) 
 		if k.pauses.Table {
 			break // as one that stands by
 		}
-		if int(l.Number)%k.relay.cfg.Workers == worker {
+		if int(l.Number)%k.cfg.workers == worker {
 			lanes = append(lanes, l)
 		}
 	}
-	until = k.until.Add(-k.relay.cfg.LeaseMargin)
+	until = k.until.Add(-k.cfg.margin)
 	ok = len(lanes) > 0 && !over(until)
 	if ok {
 		k.using[worker] = lanes
@@ -78,7 +97,7 @@ func (k *leaseKeeper) extended(lanes []Lane, until time.Time) time.Time {
 			return until
 		}
 	}
-	if renewed := k.until.Add(-k.relay.cfg.LeaseMargin); renewed.After(until) {
+	if renewed := k.until.Add(-k.cfg.margin); renewed.After(until) {
 		return renewed
 	}
 	return until
@@ -96,9 +115,9 @@ func (k *leaseKeeper) put(worker int) {
 
 // mark makes what is known of suspect lanes outlive this process.
 func (k *leaseKeeper) mark(ctx context.Context, lanes ...Lane) error {
-	ctx, cancel := context.WithTimeout(ctx, k.relay.cfg.DatabaseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.timeout)
 	defer cancel()
-	if err := k.relay.store.Mark(ctx, k.relay.owner, lanes); err != nil {
+	if err := k.store.Mark(ctx, k.cfg.owner, lanes); err != nil {
 		return fmt.Errorf("mark lanes: %w", err)
 	}
 	return nil
@@ -110,9 +129,9 @@ func (k *leaseKeeper) mark(ctx context.Context, lanes ...Lane) error {
 // take lanes that were given up meanwhile.
 func (k *leaseKeeper) run(ctx, hardStop context.Context) {
 	for {
-		pause := min(k.relay.cfg.LeaseTTL/checksPerLease, maxCheck)
+		pause := min(k.cfg.ttl/checksPerLease, maxCheck)
 		if err := k.check(hardStop); err != nil {
-			pause = k.relay.cfg.LeaseTTL / 30
+			pause = k.cfg.ttl / 30
 		}
 		select {
 		case <-ctx.Done():
@@ -132,9 +151,9 @@ func (k *leaseKeeper) check(ctx context.Context) error {
 	if len(surplus) == 0 {
 		return nil
 	}
-	reqCtx, cancel := context.WithTimeout(ctx, k.relay.cfg.LeaseTTL/3)
+	reqCtx, cancel := context.WithTimeout(ctx, k.cfg.ttl/3)
 	defer cancel()
-	if err := k.relay.store.Release(reqCtx, k.relay.owner, surplus); err != nil {
+	if err := k.store.Release(reqCtx, k.cfg.owner, surplus); err != nil {
 		return k.failed(ctx, fmt.Errorf("hand over %d lanes: %w", len(surplus), err))
 	}
 	if err := k.renew(ctx); err != nil {
@@ -184,49 +203,47 @@ func (k *leaseKeeper) surplus() (surplus []Lane) {
 }
 
 func (k *leaseKeeper) renew(ctx context.Context) error {
-	cfg := &k.relay.cfg
 	asked := time.Now()
-	reqCtx, cancel := context.WithTimeout(ctx, cfg.LeaseTTL/3)
+	reqCtx, cancel := context.WithTimeout(ctx, k.cfg.ttl/3)
 	defer cancel()
 	k.mu.Lock()
-	request := LeaseRequest{Owner: k.relay.owner, Name: cfg.Instance, TTL: cfg.LeaseTTL, Leaving: k.leaving}
+	request := LeaseRequest{Owner: k.cfg.owner, Name: k.cfg.instance, TTL: k.cfg.ttl, Leaving: k.leaving}
 	// Once an outage: on a machine so slow that every check comes too late, nobody would ever take over.
-	away := k.lastErr != nil && !k.renewed.IsZero() && asked.Sub(k.renewed) > cfg.LeaseTTL && !k.returned
+	away := k.lastErr != nil && !k.renewed.IsZero() && asked.Sub(k.renewed) > k.cfg.ttl && !k.returned
 	request.Returning = away || asked.Before(k.cautious)
 	k.mu.Unlock()
-	leased, err := k.relay.store.Lease(reqCtx, request)
+	leased, err := k.store.Lease(reqCtx, request)
 	if err != nil {
 		return k.failed(ctx, err)
 	}
-	k.relay.origin.Store(leased.Origin)
+	k.origin.Store(leased.Origin)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.returned = away
 	if away { // the others find it back within their next check, and what they do not come for lapses again
-		k.cautious = asked.Add(cfg.LeaseTTL)
+		k.cautious = asked.Add(k.cfg.ttl)
 	}
 	k.lastErr, k.renewed = nil, asked
 	if k.pauses.change(leased.Paused) {
-		k.pauses.log(cfg)
-		k.relay.Wake()
+		k.pauses.log(k.cfg.logger, k.cfg.table)
+		k.changed()
 	}
 	before := len(k.lanes)
 	k.lanes, k.share, k.until = leased.Lanes, leased.Share, asked.Add(leased.Remaining)
 	if len(k.lanes) != before {
-		cfg.Logger.Info("lanes held", "table", cfg.Name, "lanes", len(k.lanes), "before", before, "share", k.share)
-		k.relay.Wake()
+		k.cfg.logger.Info("lanes held", "table", k.cfg.table, "lanes", len(k.lanes), "before", before, "share", k.share)
+		k.changed()
 	}
 	return nil
 }
 
 // failed notes an error, and logs the first of a row.
 func (k *leaseKeeper) failed(ctx context.Context, err error) error {
-	cfg := &k.relay.cfg
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if ctx.Err() == nil && k.lastErr == nil {
 		left := max(time.Until(k.until), 0).Round(time.Millisecond)
-		cfg.Logger.Warn("cannot renew lease", "table", cfg.Name, "error", err, "valid_for", left.String())
+		k.cfg.logger.Warn("cannot renew lease", "table", k.cfg.table, "error", err, "valid_for", left.String())
 	}
 	k.lastErr = err
 	return err
@@ -246,10 +263,10 @@ func (k *leaseKeeper) leave(ctx context.Context) error {
 	k.mu.Lock()
 	k.lanes, k.share = nil, 0
 	k.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.relay.cfg.LeaseTTL/3)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.ttl/3)
 	defer cancel()
-	if err := k.relay.store.Leave(ctx, k.relay.owner); err != nil {
-		return fmt.Errorf("release lanes (they lapse by themselves within %s): %w", k.relay.cfg.LeaseTTL, err)
+	if err := k.store.Leave(ctx, k.cfg.owner); err != nil {
+		return fmt.Errorf("release lanes (they lapse by themselves within %s): %w", k.cfg.ttl, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 )
@@ -102,15 +103,15 @@ func (p *pauses) change(found Paused) bool {
 	return true
 }
 
-func (p *pauses) log(cfg *RelayConfig) {
+func (p *pauses) log(logger *slog.Logger, table string) {
 	switch {
 	case p.Table:
-		cfg.Logger.Warn("table paused by an operator", "table", cfg.Name)
+		logger.Warn("table paused by an operator", "table", table)
 	case p.Parts():
-		cfg.Logger.Warn("topics or destinations paused by an operator", "table", cfg.Name,
+		logger.Warn("topics or destinations paused by an operator", "table", table,
 			"topics", p.Topics, "destinations", p.Destinations)
 	default:
-		cfg.Logger.Info("resumed by an operator", "table", cfg.Name)
+		logger.Info("resumed by an operator", "table", table)
 	}
 }
 

@@ -51,7 +51,7 @@ type Sink interface {
 func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner []int, defects map[int]Failure) {
 	batch = make([]Delivery, 0, len(records))
 	owner = make([]int, 0, len(records)) // owner[i] is the index in records of batch[i]
-	origin := r.origin.Load()
+	origin := r.keeper.origin.Load()
 	for i, rec := range records {
 		if held.holds(rec) {
 			continue // behind a record of this claim that was not delivered; a later claim brings it

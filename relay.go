@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,7 +24,6 @@ type Relay struct {
 	workers []*worker
 	tally   tally
 	causes  causes
-	origin  atomic.Uint64 // of all its deliveries
 }
 
 // worker turns the loop for its share of the relay's lanes, so that one has the database work while another waits for
@@ -35,19 +33,10 @@ type worker struct {
 	number int
 	wake   chan struct{}
 
-	lanes   laneRecord
-	batches int  // that the next claim may bring
-	fair    bool // whether the next claim is one for all tenants
-	outage  int  // the last one of the sink whose backlog this worker has drained
-	alone   bool // whether the next turn is for trials of single events
-
-	rest      time.Duration // before the next claim: the last walked over the backlog of what is paused for nothing
-	patience  int           // how often the last claims in a row have run out of time
-	modesty   int           // by how many bits the next claim asks for less because of that
-	fulfilled int           // full claims since
-
-	recall    recall
-	unsettled unsettled
+	pacer      pacer
+	quarantine quarantine
+	recall     recall
+	unsettled  unsettled
 
 	mu        sync.Mutex
 	progress  time.Time
@@ -65,9 +54,12 @@ func NewRelay(store Store, sink Sink, cfg RelayConfig) (*Relay, error) {
 		return nil, err
 	}
 	r := &Relay{store: store, sink: sink, cfg: cfg, owner: owner}
-	r.keeper = newLeaseKeeper(r)
+	r.keeper = newLeaseKeeper(store, leaseConfig{
+		owner: owner, table: cfg.Name, instance: cfg.Instance, ttl: cfg.LeaseTTL, margin: cfg.LeaseMargin,
+		timeout: cfg.DatabaseTimeout, workers: cfg.Workers, logger: cfg.Logger,
+	}, r.Wake)
 	for n := range cfg.Workers {
-		w := &worker{Relay: r, number: n, wake: make(chan struct{}, 1), batches: batchesPerClaim}
+		w := &worker{Relay: r, number: n, wake: make(chan struct{}, 1), pacer: newPacer()}
 		r.workers = append(r.workers, w)
 	}
 	return r, nil
@@ -131,7 +123,7 @@ func (r *Relay) Run(ctx context.Context) error {
 func (w *worker) serve(ctx, hardStop context.Context) {
 	idle, trouble := w.cfg.PollMin, time.Duration(0)
 	for ctx.Err() == nil {
-		pass := w.cfg.Breaker.enter(w.alone)
+		pass := w.cfg.Breaker.enter(w.quarantine.alone)
 		if pass.wait > 0 {
 			w.pause(ctx, pass.wait, false)
 			continue
@@ -139,7 +131,7 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 		lanes, until, ok := w.keeper.take(w.number)
 		if !ok {
 			w.cfg.Breaker.leave(pass)
-			w.alone = false
+			w.quarantine.alone = false
 			if len(lanes) == 0 {
 				w.succeeded() // standing by is what it is there for
 			}
@@ -164,8 +156,8 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 		trouble = 0
 		w.succeeded()
 		if claimed == 0 && !pass.alone && !pass.fresh {
-			w.outage = pass.outage // what had gathered meanwhile is delivered
-		} else if w.outage != pass.outage {
+			w.pacer.outage = pass.outage // what had gathered meanwhile is delivered
+		} else if w.pacer.recovering(pass) {
 			w.pause(ctx, w.cfg.Breaker.pace(claimed, w.cfg.RecoveryRate), false)
 		}
 		switch {
@@ -174,8 +166,8 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 		case claimed > 0:
 			idle = w.cfg.PollMin
 			w.pause(ctx, idle, true)
-		case w.rest > w.cfg.PollMax:
-			w.pause(ctx, w.rest, false)
+		case w.pacer.rest > w.cfg.PollMax:
+			w.pause(ctx, w.pacer.rest, false)
 		default:
 			if w.pause(ctx, idle, true) {
 				idle = w.cfg.PollMin
@@ -194,8 +186,8 @@ func (w *worker) turn(
 	if err := w.settleAgain(hardStop, lanes); err != nil {
 		return 0, err
 	}
-	trusted, suspects := w.lanes.sift(lanes, &w.cfg)
-	w.alone = !pass.alone && slices.ContainsFunc(suspects, (*suspicion).single)
+	trusted, suspects := w.quarantine.sift(lanes, &w.cfg)
+	w.quarantine.alone = !pass.alone && slices.ContainsFunc(suspects, (*suspicion).single)
 	if pass.alone {
 		trusted = nil // the other workers are waiting
 	}
@@ -203,7 +195,7 @@ func (w *worker) turn(
 		if claimed, err = w.turnTrusted(ctx, hardStop, pass, trusted, until); err != nil {
 			return claimed, err
 		}
-		if proven := w.lanes.proven(trusted); len(proven) > 0 {
+		if proven := w.quarantine.proven(trusted); len(proven) > 0 {
 			if err := w.keeper.mark(hardStop, proven...); err != nil {
 				return claimed, err
 			}
@@ -231,7 +223,7 @@ func (w *worker) turnTrusted(
 	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time,
 ) (claimed int, err error) {
 	t0 := time.Now()
-	records, err := w.claim(ctx, lanes, w.limit(pass))
+	records, err := w.claim(ctx, lanes, w.pacer.limit(pass, &w.cfg))
 	if err != nil || len(records) == 0 {
 		return 0, err
 	}
@@ -244,7 +236,7 @@ func (w *worker) turnTrusted(
 			took.Round(time.Millisecond))
 	}
 	claimedAt, cost, full := time.Now(), took, w.full(records)
-	defer func() { w.adapt(full, cost, time.Since(claimedAt)) }()
+	defer func() { w.pacer.adapt(full, cost, time.Since(claimedAt)) }()
 	held := heldKeys{}
 	changes := w.keeper.paused().changes
 	var down error

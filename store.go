@@ -81,7 +81,7 @@ type Lane struct {
 	Epoch  int64
 	// Crashes is how often in a row the lane was taken over from a relay that vanished without finishing a turn on it.
 	// Relays die of many things; of one that dies again and again at the same lane the lane may be the cause (see
-	// trial.go).
+	// quarantine.go).
 	Crashes int
 	Trial   Trial
 }

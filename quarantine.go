@@ -39,31 +39,32 @@ type suspicion struct {
 
 func (s *suspicion) single() bool { return s.size == 1 }
 
-// laneRecord is what a worker knows of its lanes. Each is judged once, when it was taken: what the database says of it
+// quarantine is what a worker knows of its lanes. Each is judged once, when it was taken: what the database says of it
 // later is of this worker's own making.
-type laneRecord struct {
+type quarantine struct {
 	seen     map[int16]int64 // epochs
 	suspects map[int16]*suspicion
 	unproven map[int16]bool // one relay died there; no turn has been finished since
+	alone    bool           // whether the next turn is for trials of single events
 }
 
 // sift divides lanes into those to be served as usual and the suspect ones.
-func (r *laneRecord) sift(lanes []Lane, cfg *RelayConfig) (trusted []Lane, suspects []*suspicion) {
-	if r.seen == nil {
-		r.seen, r.suspects, r.unproven = map[int16]int64{}, map[int16]*suspicion{}, map[int16]bool{}
+func (q *quarantine) sift(lanes []Lane, cfg *RelayConfig) (trusted []Lane, suspects []*suspicion) {
+	if q.seen == nil {
+		q.seen, q.suspects, q.unproven = map[int16]int64{}, map[int16]*suspicion{}, map[int16]bool{}
 	}
 	trusted = lanes
 	for _, l := range lanes {
-		if epoch, ok := r.seen[l.Number]; !ok || epoch != l.Epoch {
-			r.judge(l, cfg)
+		if epoch, ok := q.seen[l.Number]; !ok || epoch != l.Epoch {
+			q.judge(l, cfg)
 		}
 	}
-	if len(r.suspects) == 0 {
+	if len(q.suspects) == 0 {
 		return trusted, nil
 	}
 	trusted = nil
 	for _, l := range lanes {
-		if s, ok := r.suspects[l.Number]; ok {
+		if s, ok := q.suspects[l.Number]; ok {
 			suspects = append(suspects, s)
 		} else {
 			trusted = append(trusted, l)
@@ -72,36 +73,36 @@ func (r *laneRecord) sift(lanes []Lane, cfg *RelayConfig) (trusted []Lane, suspe
 	return trusted, suspects
 }
 
-func (r *laneRecord) judge(l Lane, cfg *RelayConfig) {
-	r.seen[l.Number] = l.Epoch
-	delete(r.suspects, l.Number)
-	delete(r.unproven, l.Number)
+func (q *quarantine) judge(l Lane, cfg *RelayConfig) {
+	q.seen[l.Number] = l.Epoch
+	delete(q.suspects, l.Number)
+	delete(q.unproven, l.Number)
 	switch trial := l.Trial; {
 	case trial.Event != uuid.Nil: // others may have been committed in front of it since
-		r.suspects[l.Number] = &suspicion{
+		q.suspects[l.Number] = &suspicion{
 			lane: l, size: 1, left: trialRecords, culprit: trial.Event, deaths: trial.Size,
 		}
 	case trial.Size > 0:
-		r.suspects[l.Number] = &suspicion{lane: l, size: max(1, trial.Size/trialFactor), left: trial.Size}
+		q.suspects[l.Number] = &suspicion{lane: l, size: max(1, trial.Size/trialFactor), left: trial.Size}
 	case l.Crashes >= suspectAfter:
-		r.suspects[l.Number] = &suspicion{lane: l, size: trialRecords, left: maxBatchesPerClaim * cfg.BatchRecords}
+		q.suspects[l.Number] = &suspicion{lane: l, size: trialRecords, left: maxBatchesPerClaim * cfg.BatchRecords}
 	case l.Crashes > 0:
-		r.unproven[l.Number] = true
+		q.unproven[l.Number] = true
 	}
-	if s := r.suspects[l.Number]; s != nil {
+	if s := q.suspects[l.Number]; s != nil {
 		cfg.Logger.Warn("relays died at this lane, trying its events in small batches",
 			"table", cfg.Name, "lane", l.Number, "crashes", l.Crashes, "batch", s.size)
 	}
 }
 
 // proven returns the lanes that a finished turn has cleared, as they are to be marked.
-func (r *laneRecord) proven(lanes []Lane) (proven []Lane) {
-	if len(r.unproven) == 0 {
+func (q *quarantine) proven(lanes []Lane) (proven []Lane) {
+	if len(q.unproven) == 0 {
 		return nil
 	}
 	for _, l := range lanes {
-		if r.unproven[l.Number] {
-			delete(r.unproven, l.Number)
+		if q.unproven[l.Number] {
+			delete(q.unproven, l.Number)
 			proven = append(proven, Lane{Number: l.Number, Epoch: l.Epoch})
 		}
 	}
@@ -144,7 +145,7 @@ func (w *worker) try(
 	if err != nil || !over {
 		return len(records), errors.Join(err, mark(survived, crashes, known))
 	}
-	delete(w.lanes.suspects, s.lane.Number)
+	delete(w.quarantine.suspects, s.lane.Number)
 	w.cfg.Logger.Info("lane is trusted again", "table", w.cfg.Name, "lane", s.lane.Number)
 	return len(records), mark(survived, 0, Trial{})
 }
