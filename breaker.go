@@ -76,8 +76,8 @@ type ticket struct {
 	rests  bool          // it has been given back for a while
 }
 
-// enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see quarantine.go).
-// One with wait 0 is ended by leave.
+// enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see
+// quarantine.go). One with wait 0 is ended by leave.
 func (b *Breaker) enter(alone bool) *ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -20,7 +21,27 @@ var (
 	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the same key failed. It
 	// costs no attempt.
 	ErrNotAttempted = errors.New("not attempted: an earlier delivery of the same key failed")
+	// ErrRowsHidden says that row-level security hides the table's rows from this role: a relay would see an empty table
+	// for ever.
+	ErrRowsHidden = errors.New("row-level security hides the rows from this role")
+	// ErrNotAllowed says that this role lacks privileges on the table: a relay would go on failing.
+	ErrNotAllowed = errors.New("this database role lacks privileges")
 )
+
+// SchemaError says that the database lacks what a layout needs, and what to do about it.
+type SchemaError struct {
+	Table   string
+	Missing []string // columns, or empty if the whole table is missing
+	Remedy  string
+}
+
+func (e *SchemaError) Error() string {
+	if len(e.Missing) == 0 {
+		return fmt.Sprintf("table %s does not exist: %s", e.Table, e.Remedy)
+	}
+	return fmt.Sprintf("table %s is not what this program needs, it lacks %s: %s",
+		e.Table, strings.Join(e.Missing, ", "), e.Remedy)
+}
 
 // RefusedError is a Store's answer to Settle when the database is well and does not record some of the outcomes: their
 // rows are held locked by somebody else, or a trigger, a policy or a time limit says no. All other outcomes are

@@ -44,7 +44,7 @@ func ExampleWriter_Write() {
 
 // A relay inside a service. examples/embed is the whole program.
 func ExampleNewRelay() {
-	var store outbox.Store // postgres.Open(ctx, pool, tables.CrawlOutbox())
+	var store outbox.Store // postgres.Open(ctx, pool, outbox.CrawlOutbox())
 	var sink outbox.Sink   // redispubsub.Open(ctx, url, redispubsub.Config{})
 
 	runs, err := outbox.ParseTemplate("run:{key}") // each run's events go to a channel of its own
@@ -63,7 +63,7 @@ func ExampleNewRelay() {
 
 // A sink for a broker that this module does not know: a function.
 func ExampleSinkFunc() {
-	var store outbox.Store // postgres.Open(ctx, pool, tables.OutboxEvents())
+	var store outbox.Store // postgres.Open(ctx, pool, outbox.OutboxEvents())
 
 	sink := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
 		body := d.AppendMessage(nil, outbox.CloudEvent)

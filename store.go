@@ -173,7 +173,7 @@ const (
 // Reason is why a delivery died; the values are those of the job_dlq table for source "event".
 type Reason string
 
-// The reasons an event can have in the dead-letter queue (plan 05-01).
+// The reasons an event can have in the dead-letter queue (05-01).
 const (
 	ReasonDeliveryFailed        Reason = "DeliveryFailed"
 	ReasonDeserializationFailed Reason = "DeserializationFailed"

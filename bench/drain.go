@@ -11,14 +11,13 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 const batch = 1000
 
 // table is an outbox table as this bench fills and drains it.
 type table struct {
-	layout      tables.Layout
+	layout      outbox.Layout
 	destination string
 	fill        string // $1 rows, payloads of about 500 bytes over 1000 keys
 	// The least statements that could drain it: no lanes, no guard, no blocked keys.
@@ -27,14 +26,14 @@ type table struct {
 
 var outboxTables = []table{
 	{
-		layout: tables.OutboxEvents(), destination: "{topic}",
+		layout: outbox.OutboxEvents(), destination: "{topic}",
 		fill: `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
 			SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i`,
 		claim:  `SELECT position, event_topic, payload::text FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY position LIMIT $1`,
 		settle: `UPDATE outbox_events SET status = 'SENT', processed_at = now() WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
 	},
 	{
-		layout: tables.CrawlOutbox(), destination: "run:{key}",
+		layout: outbox.CrawlOutbox(), destination: "run:{key}",
 		fill: `WITH runs AS (INSERT INTO crawl_runs (app_package) SELECT 'com.example' FROM generate_series(1, 1000) RETURNING id), n AS (SELECT id, row_number() OVER () - 1 AS n FROM runs)
 			INSERT INTO crawl_outbox (crawl_id, event_type, payload)
 			SELECT n.id, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i JOIN n ON n.n = i % 1000 ORDER BY i`,

@@ -15,7 +15,6 @@ import (
 	"github.com/outboxrelay/outbox/sink/memory"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // embedded measures store/sqlite with its default durability (WAL, synchronous=FULL), on a file in the folder for
@@ -161,7 +160,7 @@ func readFile(ctx context.Context, claim *sql.Stmt) (positions []int64, err erro
 // relayFile is the product, as `outbox dev` runs it.
 func relayFile(cfg outbox.RelayConfig) func(context.Context, *file, int) error {
 	return func(ctx context.Context, f *file, rows int) error {
-		store, err := sqlite.Open(ctx, f.db, tables.OutboxEvents())
+		store, err := sqlite.Open(ctx, f.db, outbox.OutboxEvents())
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/sink/memory"
 	"github.com/outboxrelay/outbox/store/sqlite"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // waits measures how long a producer waits for a file's write lock beside relays that have a backlog. Each relay and
@@ -90,7 +89,7 @@ func relayBeside(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	store, err := sqlite.Open(ctx, db, tables.OutboxEvents())
+	store, err := sqlite.Open(ctx, db, outbox.OutboxEvents())
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 // Status is where a run stands.
 type Status string
 
-// The values of crawl_status (seed 001).
+// The values of crawl_status (docs/seeds.md#fr-006).
 const (
 	Pending   Status = "PENDING"
 	Running   Status = "RUNNING"

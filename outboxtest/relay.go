@@ -29,7 +29,7 @@ type Messages struct {
 // Relay runs a relay on store until the test ends, delivering into memory, and returns what arrives. It must be the
 // only relay of the table.
 //
-//	store, err := postgres.Open(ctx, pool, tables.OutboxEvents())
+//	store, err := postgres.Open(ctx, pool, outbox.OutboxEvents())
 //	…
 //	messages := outboxtest.Relay(t, store)
 //	placeOrder(…)

@@ -35,7 +35,7 @@ type StoreFeatures struct {
 // test makes of it.
 type StoreHarness struct {
 	// Table opens a table as a relay does. A second call is a second relay's.
-	Table func(t *testing.T, layout tables.Layout) tables.Store
+	Table func(t *testing.T, layout outbox.Layout) tables.Store
 	// Write writes each batch with one call, all in one transaction, and then commits or rolls back. A batch that the
 	// writer refuses does not end the transaction; the errors come back joined.
 	Write func(ctx context.Context, cfg outbox.WriterConfig, commit bool, batches ...[]outbox.Event) error
@@ -51,19 +51,19 @@ type StoreHarness struct {
 	// Mapped makes a table of another shape than ours, called legacy, and returns its layout. Its columns are n (drawn
 	// by the database), uid, kind, body, customer, region, goes, version, done_at, tries, due, problem; but for n and
 	// uid all may be NULL and none has a default, and it has no index but that of n.
-	Mapped func(t *testing.T) tables.Layout
+	Mapped func(t *testing.T) outbox.Layout
 	// Browser, Letters and the others open what their names say.
-	Browser         func(t *testing.T, layout tables.Layout) tables.Browser
+	Browser         func(t *testing.T, layout outbox.Layout) tables.Browser
 	Pauses          func(t *testing.T) tables.Pauses
-	Letters         func(t *testing.T, layouts ...tables.Layout) deadletter.Store
+	Letters         func(t *testing.T, layouts ...outbox.Layout) deadletter.Store
 	Jobs            func(t *testing.T) deadletter.Recorder
 	Runs            func(t *testing.T) crawl.Store
 	Tokens          func(t *testing.T) token.Store
-	Retention       func(t *testing.T, layout tables.Layout) retention.Store
+	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
 	LetterRetention func(t *testing.T) retention.Store
 	// Age makes everything in the database older by d, or what a test needs of it: delivered_at and the like of a
 	// table's rows. nil: through Exec.
-	Age func(t *testing.T, layout tables.Layout, d time.Duration)
+	Age func(t *testing.T, layout outbox.Layout, d time.Duration)
 }
 
 // storeSuite is one test's harness.

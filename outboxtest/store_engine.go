@@ -31,7 +31,7 @@ type server struct {
 }
 
 // serve opens a table and takes all its lanes.
-func (s *storeSuite) serve(t *testing.T, layout tables.Layout) *server {
+func (s *storeSuite) serve(t *testing.T, layout outbox.Layout) *server {
 	t.Helper()
 	r := s.relay(t, layout)
 	r.lease(time.Minute)
@@ -43,7 +43,7 @@ func (s *storeSuite) serve(t *testing.T, layout tables.Layout) *server {
 
 // succeed serves a table whose relay has vanished. A server may keep its lanes for it until it has been up for as long
 // as a lease lasts.
-func (s *storeSuite) succeed(t *testing.T, layout tables.Layout) *server {
+func (s *storeSuite) succeed(t *testing.T, layout outbox.Layout) *server {
 	t.Helper()
 	r := s.relay(t, layout)
 	for deadline := time.Now().Add(time.Minute); len(r.lanes) != outbox.Lanes; time.Sleep(20 * time.Millisecond) {
@@ -56,7 +56,7 @@ func (s *storeSuite) succeed(t *testing.T, layout tables.Layout) *server {
 }
 
 // relay opens a table and takes nothing.
-func (s *storeSuite) relay(t *testing.T, layout tables.Layout) *server {
+func (s *storeSuite) relay(t *testing.T, layout outbox.Layout) *server {
 	t.Helper()
 	return &server{Store: s.Table(t, layout), t: t, owner: newID(t)}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func claimTests() []storeTest {
@@ -38,7 +37,7 @@ func concurrentWriters(f StoreFeatures) (string, bool) {
 }
 
 func claimsWhatCommitted(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	r.wants()
 	s.commits(t, keyed("committed", "1"))
 	if err := s.Write(t.Context(), outbox.WriterConfig{}, false, []outbox.Event{keyed("rolled back", "1")}); err != nil {
@@ -50,7 +49,7 @@ func claimsWhatCommitted(t *testing.T, s *storeSuite) {
 }
 
 func claimsNothingUncommitted(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	end := s.Hold(t, outbox.WriterConfig{}, keyed("open", "1"))
 	r.wants()
 	end(true)
@@ -62,7 +61,7 @@ func claimsNothingUncommitted(t *testing.T, s *storeSuite) {
 
 // A claim that remembered the last position would never see the first event.
 func claimsLateCommit(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	end := s.Hold(t, outbox.WriterConfig{}, keyed("first", "1"))
 	s.commits(t, keyed("second", "2"))
 	r.settles(outbox.Settled{Delivered: 1}, delivered(r.wants("second")...)...)
@@ -71,7 +70,7 @@ func claimsLateCommit(t *testing.T, s *storeSuite) {
 }
 
 func claimsOldestFirst(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	var want []string
 	for i := range 30 {
 		topic := strconv.Itoa(i)
@@ -85,7 +84,7 @@ func claimsOldestFirst(t *testing.T, s *storeSuite) {
 }
 
 func limitsClaims(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	events := numbered(10, "a")
 	for i := range events {
 		events[i].Payload = json.RawMessage(`"` + strings.Repeat("x", 998) + `"`)
@@ -107,7 +106,7 @@ func limitsClaims(t *testing.T, s *storeSuite) {
 }
 
 func claimsFromLanes(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	for i := range 200 {
 		s.place(t, "outbox_events", strconv.Itoa(i), "key "+strconv.Itoa(i%90))
 	}
@@ -129,7 +128,7 @@ func claimsFromLanes(t *testing.T, s *storeSuite) {
 }
 
 func spreadsOverLanes(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	var events []outbox.Event
 	for i := range 640 {
 		events = append(events, keyed("keyless", ""), keyed("keyed", fmt.Sprintf("order-%d", i)), keyed("keyed", fmt.Sprintf("order-%d", i)))
@@ -154,7 +153,7 @@ func spreadsOverLanes(t *testing.T, s *storeSuite) {
 }
 
 func separatesScopes(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	scoped := func(topic, tenant, aggregate, key string) outbox.Event {
 		e := keyed(topic, key)
 		e.TenantID, e.AggregateType = tenant, aggregate
@@ -178,7 +177,7 @@ func separatesScopes(t *testing.T, s *storeSuite) {
 }
 
 func waitsBehindHead(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, keyed("a1", "a"), keyed("b1", "b"), keyed("keyless", ""), keyed("a2", "a"), keyed("b2", "b"))
 	r.settles(outbox.Settled{Retried: 2}, retried(r.claim()[0]), retried(r.claim()[2]))
 	s.commits(t, keyed("a3", "a"), keyed("c1", "c"), keyed("keyless too", ""))
@@ -188,7 +187,7 @@ func waitsBehindHead(t *testing.T, s *storeSuite) {
 }
 
 func bringsEveryField(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	full := outbox.Event{
 		ID: newID(t), Topic: "order.placed", OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), SchemaID: "order", SchemaVersion: 3, AggregateType: "Order",
 		AggregateID: "42 ü \U0001F600", TenantID: "acme", Source: "shop", Destinations: []string{"a", "b c"}, Payload: json.RawMessage(`{"b": 1.50, "a": ["ü", null, 12345678901234567890]}`),
@@ -224,18 +223,18 @@ func claimsPlainSQL(t *testing.T, s *storeSuite) {
 	s.makeApp(t, "Acme")
 	id := newID(t)
 	for _, tt := range []struct {
-		layout         tables.Layout
+		layout         outbox.Layout
 		insert         string
 		args           []any
 		topic, key     string
 		tenant, source string
 		sequence       int64
 	}{
-		{tables.OutboxEvents(), "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('a.b', ?1, 'shop', '{}')", []any{time.Now()}, "a.b", "", "default", "shop", 1},
-		{tables.EventOutbox(), "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE namespace = 'Acme'), ?1, 'c.d', '{}')",
+		{outbox.OutboxEvents(), "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('a.b', ?1, 'shop', '{}')", []any{time.Now()}, "a.b", "", "default", "shop", 1},
+		{outbox.EventOutbox(), "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE namespace = 'Acme'), ?1, 'c.d', '{}')",
 			[]any{id.String()}, "c.d", "", "Acme", "event_outbox", 1},
-		{tables.CrawlOutbox(), "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES (?1, 'RUN_STARTED', '{}')", []any{crawlRun}, "RUN_STARTED", crawlRun, "default", "crawl_outbox", 0},
-		{tables.CrawlOutbox(), "INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq) VALUES (?1, 'NODE_START', '{}', 7)", []any{crawlRun}, "NODE_START", crawlRun, "default", "crawl_outbox", 7},
+		{outbox.CrawlOutbox(), "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES (?1, 'RUN_STARTED', '{}')", []any{crawlRun}, "RUN_STARTED", crawlRun, "default", "crawl_outbox", 0},
+		{outbox.CrawlOutbox(), "INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq) VALUES (?1, 'NODE_START', '{}', 7)", []any{crawlRun}, "NODE_START", crawlRun, "default", "crawl_outbox", 7},
 	} {
 		s.Exec(t, tt.insert, tt.args...)
 		r := s.serve(t, tt.layout)
@@ -252,7 +251,7 @@ func claimsPlainSQL(t *testing.T, s *storeSuite) {
 }
 
 func findsDefects(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	for i, bad := range []string{`"a"`, `{"a": 1}`, `[1]`, `["a", ""]`, `["a", null]`} {
 		s.Exec(t, "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, destination_topics) VALUES ('bad', ?1, 'shop', '{}', ?2)", time.Now(), bad)
 		if rec := r.only(); rec.Defect == "" {

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func fairTests() []storeTest {
@@ -57,7 +56,7 @@ func fairly(t *testing.T, r *server, limit outbox.ClaimLimit) (records []*outbox
 }
 
 func reachesBehindFlood(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	limit := outbox.ClaimLimit{Records: 300, Bytes: 64 << 20}
 	s.commits(t, ofTenant(2000, "flood")...)
 	s.commits(t, ofTenant(5, "trickle", "blocked")...)
@@ -83,7 +82,7 @@ func reachesBehindFlood(t *testing.T, s *storeSuite) {
 }
 
 func goesRoundTenants(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, ofTenant(500, "flood")...)
 	for i := range 100 {
 		s.commits(t, ofTenant(2, fmt.Sprintf("Tenant %d ü", i))...)
@@ -101,7 +100,7 @@ func goesRoundTenants(t *testing.T, s *storeSuite) {
 }
 
 func limitsFairClaims(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	big := ofTenant(30, "flood")
 	for i := range big {
 		big[i].Payload = json.RawMessage(`"` + strings.Repeat("x", 20_000) + `"`)

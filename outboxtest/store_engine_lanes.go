@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func laneTests() []storeTest {
@@ -34,9 +33,9 @@ func (r *server) epochs(want int64, lanes ...outbox.Lane) {
 }
 
 func sharesLanes(t *testing.T, s *storeSuite) {
-	a := s.serve(t, tables.OutboxEvents())
+	a := s.serve(t, outbox.OutboxEvents())
 	a.epochs(1, a.lanes...)
-	b := s.relay(t, tables.OutboxEvents())
+	b := s.relay(t, outbox.OutboxEvents())
 	if got := b.lease(time.Minute); len(got.Lanes) != 0 || got.Share != 32 {
 		t.Fatalf("the second relay got %d lanes, share %d; want none of the first's, and 32 to come", len(got.Lanes), got.Share)
 	}
@@ -60,7 +59,7 @@ func sharesLanes(t *testing.T, s *storeSuite) {
 }
 
 func sharesAmongThree(t *testing.T, s *storeSuite) {
-	relays := []*server{s.serve(t, tables.OutboxEvents()), s.relay(t, tables.OutboxEvents()), s.relay(t, tables.OutboxEvents())}
+	relays := []*server{s.serve(t, outbox.OutboxEvents()), s.relay(t, outbox.OutboxEvents()), s.relay(t, outbox.OutboxEvents())}
 	settle := func(want ...int) {
 		t.Helper()
 		for range 3 {
@@ -96,13 +95,13 @@ func sharesAmongThree(t *testing.T, s *storeSuite) {
 }
 
 func takesLapsedLanes(t *testing.T, s *storeSuite) {
-	a := s.relay(t, tables.OutboxEvents())
+	a := s.relay(t, outbox.OutboxEvents())
 	if got := a.lease(200 * time.Millisecond); len(got.Lanes) != 64 || got.Remaining > 200*time.Millisecond {
 		t.Fatalf("got %d lanes for %s", len(got.Lanes), got.Remaining)
 	}
 	before := a.lanes
 	s.commits(t, keyed("a", "a"))
-	b := s.relay(t, tables.OutboxEvents())
+	b := s.relay(t, outbox.OutboxEvents())
 	for deadline := time.Now().Add(patience); b.lease(time.Minute).Share < 64 || len(b.lanes) < 64; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the second relay has %d lanes", len(b.lanes))
@@ -123,7 +122,7 @@ func takesLapsedLanes(t *testing.T, s *storeSuite) {
 }
 
 func renewsWhenDue(t *testing.T, s *storeSuite) {
-	r := s.relay(t, tables.OutboxEvents())
+	r := s.relay(t, outbox.OutboxEvents())
 	first := r.lease(time.Hour).Remaining
 	written := func() string {
 		return s.Value(t, "SELECT (SELECT max(expires_at) FROM outbox_lanes) || '/' || (SELECT max(expires_at) FROM outbox_relays)")
@@ -158,13 +157,13 @@ func renewsWhenDue(t *testing.T, s *storeSuite) {
 }
 
 func keepsLanesWhileLeaving(t *testing.T, s *storeSuite) {
-	a := s.serve(t, tables.OutboxEvents())
+	a := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, keyed("a", "a"))
 	leaving := outbox.LeaseRequest{Owner: a.owner, Name: "test", TTL: time.Minute, Leaving: true}
 	if got := a.ask(leaving); len(got.Lanes) != 64 || got.Share != 0 {
 		t.Errorf("it holds %d lanes, share %d", len(got.Lanes), got.Share)
 	}
-	b := s.relay(t, tables.OutboxEvents())
+	b := s.relay(t, outbox.OutboxEvents())
 	if got := b.lease(time.Minute); len(got.Lanes) != 0 || got.Share != 64 {
 		t.Errorf("the other holds %d lanes, share %d", len(got.Lanes), got.Share)
 	}
@@ -179,7 +178,7 @@ func keepsLanesWhileLeaving(t *testing.T, s *storeSuite) {
 }
 
 func remembersSuspects(t *testing.T, s *storeSuite) {
-	a := s.serve(t, tables.OutboxEvents())
+	a := s.serve(t, outbox.OutboxEvents())
 	event := newID(t)
 	marked := []outbox.Lane{a.lanes[3], a.lanes[5], a.lanes[7]}
 	marked[0].Crashes, marked[0].Trial = 2, outbox.Trial{Size: 50}
@@ -210,11 +209,11 @@ func remembersSuspects(t *testing.T, s *storeSuite) {
 	want(a, 0)
 	s.Exec(t, "UPDATE outbox_lanes SET expires_at = ?1", time.Now().Add(-time.Second)) // a vanishes
 	s.Exec(t, "UPDATE outbox_relays SET expires_at = ?1", time.Now().Add(-time.Second))
-	want(s.succeed(t, tables.OutboxEvents()), 1)
+	want(s.succeed(t, outbox.OutboxEvents()), 1)
 }
 
 func forgetsTrials(t *testing.T, s *storeSuite) {
-	a := s.serve(t, tables.OutboxEvents())
+	a := s.serve(t, outbox.OutboxEvents())
 	a.lanes[3].Crashes, a.lanes[3].Trial = 2, outbox.Trial{Size: 1, Event: newID(t)}
 	a.lanes[4].Crashes, a.lanes[4].Trial = 2, outbox.Trial{Size: 9}
 	if err := a.Mark(t.Context(), a.owner, a.lanes[3:5]); err != nil {
@@ -224,7 +223,7 @@ func forgetsTrials(t *testing.T, s *storeSuite) {
 	if err := a.Leave(t.Context(), a.owner); err != nil {
 		t.Fatal(err)
 	}
-	b := s.serve(t, tables.OutboxEvents())
+	b := s.serve(t, outbox.OutboxEvents())
 	for _, l := range b.lanes[3:5] {
 		if l.Crashes != 2 || l.Trial != (outbox.Trial{}) || l.Epoch != 2 {
 			t.Errorf("lane %d is %+v", l.Number, l)
@@ -233,7 +232,7 @@ func forgetsTrials(t *testing.T, s *storeSuite) {
 }
 
 func separatesTables(t *testing.T, s *storeSuite) {
-	a, b := s.serve(t, tables.OutboxEvents()), s.serve(t, tables.EventOutbox())
+	a, b := s.serve(t, outbox.OutboxEvents()), s.serve(t, outbox.EventOutbox())
 	if err := a.Leave(t.Context(), a.owner); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +242,7 @@ func separatesTables(t *testing.T, s *storeSuite) {
 }
 
 func countsBacklog(t *testing.T, s *storeSuite) {
-	layout := tables.OutboxEvents()
+	layout := outbox.OutboxEvents()
 	r := s.serve(t, layout)
 	check := func(limit, count int, oldest time.Duration) {
 		t.Helper()
@@ -265,7 +264,7 @@ func countsBacklog(t *testing.T, s *storeSuite) {
 	check(100, 1, 2*time.Hour)
 	s.makeApp(t, "acme") // its table keeps no time but the ids'
 	s.place(t, "event_outbox", "x", "a")
-	other := s.serve(t, tables.EventOutbox())
+	other := s.serve(t, outbox.EventOutbox())
 	if b, err := other.Backlog(t.Context(), 10); err != nil || b.Count != 1 || b.Oldest > time.Minute {
 		t.Errorf("event_outbox: got %s, error %v", fmt.Sprint(b), err)
 	}

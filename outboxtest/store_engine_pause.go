@@ -78,7 +78,7 @@ func claimsUnpaused(t *testing.T, s *storeSuite) {
 }
 
 func claimsUnpausedLists(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	template, err := outbox.ParseTemplate("{topic}")
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func claimsUnpausedLists(t *testing.T, s *storeSuite) {
 }
 
 func leaseTellsPauses(t *testing.T, s *storeSuite) {
-	p, r := s.Pauses(t), s.serve(t, tables.OutboxEvents())
+	p, r := s.Pauses(t), s.serve(t, outbox.OutboxEvents())
 	pause := func(table, topic string) {
 		t.Helper()
 		if err := p.Pause(t.Context(), tables.Pause{Table: table, Topic: topic, Actor: "me", Reason: "because"}); err != nil {
@@ -147,7 +147,7 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 	if err != nil || len(all) != 6 || all[0].Table != "" || all[0].Topic != "b.*" || all[0].Reason != "because" || time.Since(all[0].At).Abs() > time.Minute {
 		t.Errorf("pauses %+v, error %v", all, err)
 	}
-	report, err := s.Browser(t, tables.OutboxEvents()).Lanes(t.Context(), 1)
+	report, err := s.Browser(t, outbox.OutboxEvents()).Lanes(t.Context(), 1)
 	if err != nil || len(report.Pauses) != 4 {
 		t.Errorf("the lanes report %+v, error %v, want the 4 that concern the table", report.Pauses, err)
 	}
@@ -168,7 +168,7 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 
 func relayObeysPauses(t *testing.T, s *storeSuite) {
 	p, sink := s.Pauses(t), &recorder{}
-	start(t, s.Table(t, tables.OutboxEvents()), sink, outbox.RelayConfig{Workers: 2, BatchRecords: 10})
+	start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{Workers: 2, BatchRecords: 10})
 	change := func(pause bool, table, topic string) {
 		t.Helper()
 		err := p.Pause(t.Context(), tables.Pause{Table: table, Topic: topic, Actor: "me", Reason: "because"})

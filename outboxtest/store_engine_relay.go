@@ -174,9 +174,9 @@ func deliversThroughCrash(t *testing.T, s *storeSuite) {
 		}
 	}
 	cfg := outbox.RelayConfig{LeaseTTL: time.Second, BatchRecords: 60, Workers: 2}
-	victim := &process{Store: s.Table(t, tables.OutboxEvents()), Sink: sink}
+	victim := &process{Store: s.Table(t, outbox.OutboxEvents()), Sink: sink}
 	stop := start(t, victim, victim, cfg)
-	start(t, s.Table(t, tables.OutboxEvents()), sink, cfg)
+	start(t, s.Table(t, outbox.OutboxEvents()), sink, cfg)
 	sink.until(t, 500)
 	victim.dead.Store(true)
 	stop()
@@ -198,7 +198,7 @@ func deliversEveryTable(t *testing.T, s *storeSuite) {
 		t.Fatal(err)
 	}
 	s.Exec(t, `INSERT INTO legacy (uid, kind, body, customer) VALUES (?1, 'paid', '{}', '7')`, newID(t).String())
-	for table, layout := range map[string]tables.Layout{"outbox_events": tables.OutboxEvents(), "event_outbox": tables.EventOutbox(), "crawl_outbox": tables.CrawlOutbox(), "legacy": mapped} {
+	for table, layout := range map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(), "event_outbox": outbox.EventOutbox(), "crawl_outbox": outbox.CrawlOutbox(), "legacy": mapped} {
 		if table != "legacy" {
 			s.place(t, table, "paid", "7")
 		}
@@ -225,7 +225,7 @@ func retriesThenBuries(t *testing.T, s *storeSuite) {
 		return nil
 	}}
 	s.commits(t, keyed("before", "a"), keyed("bad", "a"), keyed("after", "a"), keyed("shaky", "b"), keyed("last", "b"))
-	stop := start(t, s.Table(t, tables.OutboxEvents()), sink, outbox.RelayConfig{MaxAttempts: 3, Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
+	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{MaxAttempts: 3, Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
 	sink.until(t, 4)
 	stop()
 	if tries["bad"] != 3 || tries["shaky"] != 3 || tries["after"] != 1 || tries["last"] != 1 {
@@ -240,11 +240,11 @@ func retriesThenBuries(t *testing.T, s *storeSuite) {
 func handsOverAtStop(t *testing.T, s *storeSuite) {
 	sink := &recorder{}
 	cfg := outbox.RelayConfig{LeaseTTL: time.Minute}
-	stop := start(t, s.Table(t, tables.OutboxEvents()), sink, cfg)
+	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, cfg)
 	s.commits(t, keyed("one", "a"))
 	sink.until(t, 1)
 	stop()
-	start(t, s.Table(t, tables.OutboxEvents()), sink, cfg)
+	start(t, s.Table(t, outbox.OutboxEvents()), sink, cfg)
 	s.commits(t, keyed("two", "a"))
 	sink.until(t, 2) // long before the minute is over
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func settleTests() []storeTest {
@@ -30,7 +29,7 @@ func settleTests() []storeTest {
 }
 
 func settlesDelivered(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, numbered(3, "a", "b")...)
 	r.settles(outbox.Settled{Delivered: 2}, delivered(r.claim()[:2]...)...)
 	r.wants("a/2", "b/2", "a/3", "b/3")
@@ -49,7 +48,7 @@ func settlesDelivered(t *testing.T, s *storeSuite) {
 }
 
 func settlesRetry(t *testing.T, s *storeSuite) {
-	layout := tables.OutboxEvents()
+	layout := outbox.OutboxEvents()
 	r := s.serve(t, layout)
 	e := keyed("a1", "a")
 	e.Destinations = []string{"x", "y", "z"}
@@ -104,7 +103,7 @@ func wantHistory(t *testing.T, text string, errors ...string) {
 }
 
 func settlesDead(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	e := keyed("a1", "a")
 	e.ID, e.Destinations, e.Payload = newID(t), []string{"x", "y", "z"}, json.RawMessage(`{"n": 1.50}`)
 	s.commits(t, e, keyed("a2", "a"))
@@ -133,7 +132,7 @@ func settlesDeadRow(t *testing.T, s *storeSuite) {
 	s.makeRun(t)
 	id := s.place(t, "crawl_outbox", "NODE_START", "")
 	s.place(t, "crawl_outbox", "NODE_COMPLETE", "")
-	r := s.serve(t, tables.CrawlOutbox())
+	r := s.serve(t, outbox.CrawlOutbox())
 	r.settles(outbox.Settled{Dead: 1}, buried(r.claim()[0], "run:1"))
 	r.wants("NODE_COMPLETE")
 	if got := s.Value(t, "SELECT count(*) FROM crawl_outbox"); got != "1" {
@@ -150,7 +149,7 @@ func settlesDeadRow(t *testing.T, s *storeSuite) {
 }
 
 func settlesUnknownTenant(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	for _, tenant := range []string{"Unheard of", "unheard OF", "default"} {
 		e := keyed(tenant, "a")
 		e.TenantID = tenant
@@ -166,7 +165,7 @@ func settlesUnknownTenant(t *testing.T, s *storeSuite) {
 }
 
 func settlesRefused(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	s.Exec(t, "CREATE UNIQUE INDEX once ON job_dlq (destination) WHERE destination = 'once'")
 	s.commits(t, numbered(1, "a", "b", "c")...)
 	rec := r.claim()
@@ -180,7 +179,7 @@ func settlesRefused(t *testing.T, s *storeSuite) {
 }
 
 func settlesMixture(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, numbered(1, "a", "b", "c", "d", "e", "f", "g")...)
 	rec := r.claim()
 	outcomes := []outbox.Outcome{buried(rec[4], "x", "y"), delivered(rec[0])[0], retried(rec[1]), buried(rec[2], ""), delivered(rec[3])[0], retried(rec[5])}
@@ -192,7 +191,7 @@ func settlesMixture(t *testing.T, s *storeSuite) {
 }
 
 func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, numbered(2, "a", "b", "c")...)
 	records, before := r.claim(), r.lanes
 	old := append(append(delivered(records[:2]...), retried(records[2])), buried(records[3], ""))
@@ -203,7 +202,7 @@ func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
 	if err := r.Leave(t.Context(), r.owner); err != nil {
 		t.Fatal(err)
 	}
-	other := s.serve(t, tables.OutboxEvents())
+	other := s.serve(t, outbox.OutboxEvents())
 	if got := r.settleHolding(before, old...); got != (outbox.Settled{Lost: 4}) {
 		t.Errorf("another's lanes: settled %+v", got)
 	}
@@ -227,7 +226,7 @@ func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
 // Who holds the lanes is asked when the settle may write, not when it begins to wait. A store whose settle does not
 // wait here is done before the others have the lanes.
 func settlesAfterWaiting(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, numbered(1, "warm", "a", "b", "c")...)
 	r.settles(outbox.Settled{Delivered: 1}, delivered(r.claim()[0])...) // what a store does once it has done: that may wait too
 	records := r.claim()
@@ -259,7 +258,7 @@ func settlesAfterWaiting(t *testing.T, s *storeSuite) {
 
 // A settle whose answer was lost is sent again.
 func settlesTwice(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, numbered(1, "a", "b")...)
 	records := r.claim()
 	outcomes := []outbox.Outcome{delivered(records[0])[0], buried(records[1], "x")}
@@ -272,7 +271,7 @@ func settlesTwice(t *testing.T, s *storeSuite) {
 
 // What was put back meanwhile has not been published.
 func ignoresSettleAfterReplay(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, numbered(1, "a", "b", "c")...)
 	records := r.claim()
 	s.Exec(t, "UPDATE outbox_events SET generation = generation + 1")
@@ -286,7 +285,7 @@ func ignoresSettleAfterReplay(t *testing.T, s *storeSuite) {
 }
 
 func keepsAnyError(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	for i, text := range []string{"nul \x00 inside", "not \xff\xfe UTF-8", strings.Repeat("ü", 5000), "quotes ' \" \\ and \n\t\x01 controls", ""} {
 		s.commits(t, keyed("a", "a"))
 		again := retried(r.only())

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func writerTests() []storeTest {
@@ -31,7 +30,7 @@ func writerTests() []storeTest {
 }
 
 func ignoresDuplicates(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	e, other := keyed("first", "a"), keyed("other", "a")
 	e.ID = newID(t)
 	s.commits(t, e)
@@ -46,7 +45,7 @@ func ignoresDuplicates(t *testing.T, s *storeSuite) {
 }
 
 func refusesDuplicates(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	refuse := outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate}
 	e := keyed("first", "a")
 	e.ID = newID(t)
@@ -63,7 +62,7 @@ func refusesDuplicates(t *testing.T, s *storeSuite) {
 }
 
 func writesManyInOrder(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	events := numbered(100, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
 	var want []string
 	for i := range events {
@@ -91,7 +90,7 @@ func (s *storeSuite) refusable(t *testing.T) []outbox.Event {
 
 // More than one statement of any store takes.
 func writesAllOrNothing(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, s.refusable(t)); err == nil {
 		t.Error("there was no error")
 	}
@@ -99,7 +98,7 @@ func writesAllOrNothing(t *testing.T, s *storeSuite) {
 }
 
 func goesOnAfterError(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, numbered(1, "x"), s.refusable(t), numbered(2, "y")); err == nil {
 		t.Error("there was no error")
 	}
@@ -107,7 +106,7 @@ func goesOnAfterError(t *testing.T, s *storeSuite) {
 }
 
 func writesLargest(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	e := keyed("large", "a")
 	e.Payload = json.RawMessage(`"` + strings.Repeat("ü", outbox.DefaultMaxPayload/2-1) + `"`)
 	s.commits(t, e)
@@ -122,7 +121,7 @@ func writesLargest(t *testing.T, s *storeSuite) {
 
 // The same of every store: what one takes and another refuses would make moving between them a surprise.
 func refusesUnstorable(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	payload := func(p string) outbox.Event {
 		e := keyed("bad", "a")
 		e.Payload = json.RawMessage(p)
@@ -150,7 +149,7 @@ func refusesUnstorable(t *testing.T, s *storeSuite) {
 }
 
 func writesLongest(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	long := func(n int) string { return strings.Repeat("ü", n) }
 	e := outbox.Event{Topic: long(outbox.MaxTopic), Source: long(outbox.MaxSource), SchemaID: long(outbox.MaxSchemaID), SchemaVersion: 1<<31 - 1, AggregateType: long(outbox.MaxAggregateType),
 		AggregateID: long(outbox.MaxAggregateID), TenantID: long(outbox.MaxTenantID), Destinations: []string{long(outbox.MaxTopic)}, Payload: json.RawMessage("1"),
@@ -169,7 +168,7 @@ func writesLongest(t *testing.T, s *storeSuite) {
 }
 
 func writesConcurrently(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	const writers, each = 6, 20
 	var group sync.WaitGroup
 	for w := range writers {
@@ -196,7 +195,7 @@ func writesConcurrently(t *testing.T, s *storeSuite) {
 
 // Its position is drawn after the first has committed, so it comes behind it whenever it commits.
 func writesInStrictOrder(t *testing.T, s *storeSuite) {
-	r := s.serve(t, tables.OutboxEvents())
+	r := s.serve(t, outbox.OutboxEvents())
 	strict := outbox.WriterConfig{Order: outbox.Strict}
 	end := s.Hold(t, strict, keyed("first", "a"))
 	second := make(chan error, 1)

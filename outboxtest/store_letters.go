@@ -25,8 +25,8 @@ func letterTests() []storeTest {
 var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
 
 // seedLayouts are those of the tables that come with the store.
-func seedLayouts() []tables.Layout {
-	return []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()}
+func seedLayouts() []outbox.Layout {
+	return []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()}
 }
 
 func (s *storeSuite) letters(t *testing.T) deadletter.Store {
@@ -94,7 +94,7 @@ type undertaker struct {
 	lanes []outbox.Lane
 }
 
-func (s *storeSuite) burying(t *testing.T, layout tables.Layout) undertaker {
+func (s *storeSuite) burying(t *testing.T, layout outbox.Layout) undertaker {
 	t.Helper()
 	u := undertaker{t: t, store: s.Table(t, layout), owner: newID(t)}
 	leased, err := u.store.Lease(t.Context(), outbox.LeaseRequest{Owner: u.owner, Name: "undertaker", TTL: time.Minute})

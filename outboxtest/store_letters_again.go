@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -83,7 +84,7 @@ func deliversAgain(t *testing.T, s *storeSuite) {
 
 func deliversArchivedAgain(t *testing.T, s *storeSuite) {
 	s.makeRun(t)
-	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.CrawlOutbox()} {
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.CrawlOutbox()} {
 		u, b := s.burying(t, layout), s.Browser(t, layout)
 		for i := range 4 {
 			s.place(t, layout.Table, fmt.Sprintf("t.%d", i), "k")
@@ -116,7 +117,7 @@ func deliversArchivedAgain(t *testing.T, s *storeSuite) {
 }
 
 // archive has retention move everything delivered into the archive table.
-func archive(t *testing.T, s *storeSuite, layout tables.Layout) {
+func archive(t *testing.T, s *storeSuite, layout outbox.Layout) {
 	t.Helper()
 	time.Sleep(20 * time.Millisecond)
 	k, err := retention.New(s.Retention(t, layout), retention.Config{Table: layout.Table, OlderThan: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -129,7 +130,7 @@ func archive(t *testing.T, s *storeSuite, layout tables.Layout) {
 }
 
 func choosesDelivered(t *testing.T, s *storeSuite) {
-	u, b := s.burying(t, tables.OutboxEvents()), s.Browser(t, tables.OutboxEvents())
+	u, b := s.burying(t, outbox.OutboxEvents()), s.Browser(t, outbox.OutboxEvents())
 	s.orders(t, 3, "a", "b", "c") // of order.0 to order.2
 	s.Exec(t, `UPDATE outbox_events SET destination_topics = '["x", "y"]' WHERE event_topic = 'order.1'`)
 	s.Exec(t, "UPDATE outbox_events SET tenant_id = 'acme' WHERE aggregate_id = 'c'")
@@ -160,14 +161,14 @@ func choosesDelivered(t *testing.T, s *storeSuite) {
 	if again := u.settle(arrive); len(again) != 1 || strings.Join(again[0].DeliveredTo, " ") != "x" {
 		t.Errorf("for y alone %+v went out", again)
 	}
-	plain := tables.OutboxEvents()
+	plain := outbox.OutboxEvents()
 	plain.DeliveredTo = ""
-	undated := tables.EventOutbox()
+	undated := outbox.EventOutbox()
 	undated.DeliveredAt = ""
 	for _, c := range []struct {
-		layout tables.Layout
+		layout outbox.Layout
 		d      tables.Delivered
-	}{{plain, tables.Delivered{Since: now, Destination: "y"}}, {undated, tables.Delivered{Since: now}}, {plain, tables.Delivered{}}, {tables.EventOutbox(), tables.Delivered{Since: now, Destination: "y"}}} {
+	}{{plain, tables.Delivered{Since: now, Destination: "y"}}, {undated, tables.Delivered{Since: now}}, {plain, tables.Delivered{}}, {outbox.EventOutbox(), tables.Delivered{Since: now, Destination: "y"}}} {
 		if _, _, err := s.Browser(t, c.layout).Replayable(t.Context(), c.d); !errors.Is(err, tables.ErrFilter) {
 			t.Errorf("%+v: got %v, want ErrFilter", c.d, err)
 		}

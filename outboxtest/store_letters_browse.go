@@ -68,7 +68,7 @@ func findsEvents(t *testing.T, s *storeSuite) {
 	for topic, at := range map[string][2]any{"A": {nil, nil}, "B": {time.Now(), nil}, "C": {nil, time.Now()}} {
 		s.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES (?1, ?2, '1', ?3, ?4)", crawlRun, topic, at[0], at[1])
 	}
-	events, crawl := s.Browser(t, tables.OutboxEvents()), s.Browser(t, tables.CrawlOutbox())
+	events, crawl := s.Browser(t, outbox.OutboxEvents()), s.Browser(t, outbox.CrawlOutbox())
 	for _, c := range []struct {
 		b    tables.Browser
 		f    tables.Filter
@@ -110,7 +110,7 @@ func findsByApplication(t *testing.T, s *storeSuite) {
 	s.makeApp(t, "Acme")
 	s.place(t, "event_outbox", "default.happened", "k")
 	s.Exec(t, "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE namespace = 'Acme'), ?1, 'acme.happened', '{}')", newID(t).String())
-	b := s.Browser(t, tables.EventOutbox())
+	b := s.Browser(t, outbox.EventOutbox())
 	for _, tenant := range []string{"acme", s.Value(t, "SELECT id FROM apps WHERE namespace = 'Acme'")} {
 		rows, _, err := b.List(t.Context(), tables.Filter{Tenant: tenant})
 		if err != nil || len(rows) != 1 || rows[0].Topic != "acme.happened" || *rows[0].Tenant != "Acme" || rows[0].Status != "pending" {
@@ -128,7 +128,7 @@ func showsEvent(t *testing.T, s *storeSuite) {
 	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, metadata, destination_topics, status, retry_count, error_message, error_history, schema_id, schema_version,
 		aggregate_id, next_retry_at) VALUES (?1, 'order.placed', ?2, 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a", "b"]', 'FAILED', 2, 'no such channel', '[{"error": "no such channel"}]', 'order/1', 3, '42', ?3)`,
 		id.String(), at, at)
-	b := s.Browser(t, tables.OutboxEvents())
+	b := s.Browser(t, outbox.OutboxEvents())
 	for _, by := range []string{id.String(), strings.ToUpper(id.String()), s.Value(t, "SELECT position FROM outbox_events")} {
 		d, err := b.Show(t.Context(), by, "")
 		if err != nil {
@@ -149,15 +149,15 @@ func showsEvent(t *testing.T, s *storeSuite) {
 	}
 	s.makeRun(t)
 	row := s.place(t, "crawl_outbox", "NODE", "")
-	if d, err := s.Browser(t, tables.CrawlOutbox()).Show(t.Context(), row.String(), ""); err != nil || *d.Sequence != 7 || *d.Key != crawlRun {
+	if d, err := s.Browser(t, outbox.CrawlOutbox()).Show(t.Context(), row.String(), ""); err != nil || *d.Sequence != 7 || *d.Key != crawlRun {
 		t.Errorf("got %+v, error %v", d, err)
 	}
 }
 
 func refusesFilters(t *testing.T, s *storeSuite) {
-	plain := tables.CrawlOutbox()
+	plain := outbox.CrawlOutbox()
 	plain.Tenant, plain.Key, plain.KeyScope = "", "", nil
-	events, nameless := s.Browser(t, tables.OutboxEvents()), s.Browser(t, plain)
+	events, nameless := s.Browser(t, outbox.OutboxEvents()), s.Browser(t, plain)
 	for _, c := range []struct {
 		b    tables.Browser
 		f    tables.Filter
@@ -181,7 +181,7 @@ func refusesFilters(t *testing.T, s *storeSuite) {
 }
 
 func reportsLanes(t *testing.T, s *storeSuite) {
-	b := s.Browser(t, tables.OutboxEvents())
+	b := s.Browser(t, outbox.OutboxEvents())
 	report := func() (r tables.LaneReport, states map[string]int) {
 		t.Helper()
 		r, err := b.Lanes(t.Context(), 100)
@@ -238,7 +238,7 @@ func reportsBacklog(t *testing.T, s *storeSuite) {
 	s.Exec(t, "UPDATE outbox_events SET created_at = ?1 WHERE position = (SELECT min(position) FROM outbox_events)", time.Now().Add(-time.Hour))
 	s.Exec(t, "UPDATE crawl_outbox SET created_at = ?1", time.Now().Add(-time.Minute))
 	for table, oldest := range map[string]float64{"outbox_events": 3600, "event_outbox": 0, "crawl_outbox": 60} {
-		layout := seedLayouts()[slices.IndexFunc(seedLayouts(), func(l tables.Layout) bool { return l.Table == table })]
+		layout := seedLayouts()[slices.IndexFunc(seedLayouts(), func(l outbox.Layout) bool { return l.Table == table })]
 		want := map[int]int{}
 		u := s.burying(t, layout)
 		records, err := u.store.Claim(t.Context(), u.lanes, outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20})

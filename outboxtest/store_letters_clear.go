@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func clearTests() []storeTest {
@@ -23,7 +23,7 @@ func clearTests() []storeTest {
 }
 
 func discards(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.OutboxEvents())
+	u := s.burying(t, outbox.OutboxEvents())
 	s.orders(t, 2, "a", "b")
 	u.settle(dieAt("t"))
 	d := s.letters(t)
@@ -105,7 +105,7 @@ func purges(t *testing.T, s *storeSuite) {
 
 func records(t *testing.T, s *storeSuite) {
 	s.fixtures(t)
-	u := s.burying(t, tables.OutboxEvents())
+	u := s.burying(t, outbox.OutboxEvents())
 	event := s.place(t, "outbox_events", "t", "z")
 	u.settle(dieAt("t"))
 	d := s.letters(t)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func collectTests() []storeTest {
@@ -18,7 +18,7 @@ func collectTests() []storeTest {
 }
 
 func collects(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.OutboxEvents())
+	u := s.burying(t, outbox.OutboxEvents())
 	died := s.place(t, "outbox_events", "t", "b")
 	u.settle(dieAt("t"))
 	byHand := s.place(t, "outbox_events", "t", "a")
@@ -68,7 +68,7 @@ func collects(t *testing.T, s *storeSuite) {
 }
 
 func letterNames(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.OutboxEvents())
+	u := s.burying(t, outbox.OutboxEvents())
 	user, request := newID(t), newID(t)
 	written := map[string]string{
 		"both":   `{"user_id": "` + user.String() + `", "request_id": "` + request.String() + `"}`,

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func lookTests() []storeTest {
@@ -85,7 +85,7 @@ func tails(letters []deadletter.Letter) string {
 func findsLetters(t *testing.T, s *storeSuite) {
 	s.fixtures(t)
 	d := s.letters(t)
-	third := tables.TimeOfID(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
+	third := outbox.TimeOfID(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
 	all, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateAll})
 	if err != nil || len(all) != 6 {
 		t.Fatalf("%d letters, error %v", len(all), err)
@@ -165,7 +165,7 @@ func showsLetters(t *testing.T, s *storeSuite) {
 		}
 		l := shown[0]
 		if l.ID != first || l.OriginalID != originals[0] || l.State != deadletter.StatePending || l.Tenant != "default" || l.LastError != "refused 10.0.0.3:6379" || l.Destination != "a" || l.Table != "outbox_events" ||
-			l.Key != "42" || l.Type != "order.placed" || l.Reason != "DeliveryFailed" || !l.At.Equal(tables.TimeOfID(first)) || l.Position != nil || l.ReplayedAt != nil || string(l.Payload) != "{}" ||
+			l.Key != "42" || l.Type != "order.placed" || l.Reason != "DeliveryFailed" || !l.At.Equal(outbox.TimeOfID(first)) || l.Position != nil || l.ReplayedAt != nil || string(l.Payload) != "{}" ||
 			!sameJSON(l.ErrorHistory, []byte(`[{"error":"first TIMEOUT"},{"error":"refused 10.0.0.3:6379"}]`)) {
 			t.Errorf("show %s: got %+v", id, l)
 		}
@@ -189,7 +189,7 @@ func groupsLetters(t *testing.T, s *storeSuite) {
 	if err != nil || stats.Pending != 4 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 3 {
 		t.Fatalf("stats %+v, error %v", stats, err)
 	}
-	oldest, newest := tables.TimeOfID(uuid.MustParse("01900000-0000-7000-8000-000000000001")), tables.TimeOfID(uuid.MustParse("01900000-1000-7000-8000-000000000002"))
+	oldest, newest := outbox.TimeOfID(uuid.MustParse("01900000-0000-7000-8000-000000000001")), outbox.TimeOfID(uuid.MustParse("01900000-1000-7000-8000-000000000002"))
 	g := stats.Groups[0]
 	if g.Count != 2 || !g.Oldest.Equal(oldest) || !g.Newest.Equal(newest) || g.Sample != "refused 10.0.0.4:6379" || g.Type != "order.placed" || g.Source != deadletter.SourceEvent || g.Reason != "DeliveryFailed" {
 		t.Errorf("largest group %+v", g)
@@ -253,7 +253,7 @@ func fingerprints(t *testing.T, s *storeSuite) {
 }
 
 func leavesLetter(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.OutboxEvents())
+	u := s.burying(t, outbox.OutboxEvents())
 	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, tenant_id, payload, destination_topics, retry_count, error_history)
 		VALUES (?1, 'order.placed', ?2, 'Order', '42', 'shop', 'newcomer', '{"n": 1}', '["a", "b", "c"]', 2, '[{"error": "slow", "timestamp": "2025-01-01T00:00:00Z"}]')`, newID(t).String(), time.Now())
 	died := u.settle(dieAt("a", "c"))
@@ -280,8 +280,8 @@ func leavesLetter(t *testing.T, s *storeSuite) {
 }
 
 func previews(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.OutboxEvents())
-	crawl := s.burying(t, tables.CrawlOutbox())
+	u := s.burying(t, outbox.OutboxEvents())
+	crawl := s.burying(t, outbox.CrawlOutbox())
 	s.orders(t, 2, "clean", "overtaken", "racing", "other")
 	s.Exec(t, "UPDATE outbox_events SET tenant_id = 'acme' WHERE aggregate_id = 'other'")
 	s.makeRun(t)

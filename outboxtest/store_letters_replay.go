@@ -124,7 +124,7 @@ func putsBack(t *testing.T, s *storeSuite) {
 }
 
 func replaysAgain(t *testing.T, s *storeSuite) {
-	u, d := s.burying(t, tables.EventOutbox()), s.letters(t)
+	u, d := s.burying(t, outbox.EventOutbox()), s.letters(t)
 	s.place(t, "event_outbox", "t", "k")
 	u.settle(dieAt("t"))
 	replay(t, d, everyLetter)
@@ -136,7 +136,7 @@ func replaysAgain(t *testing.T, s *storeSuite) {
 }
 
 func replaysInOrder(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.OutboxEvents())
+	u := s.burying(t, outbox.OutboxEvents())
 	s.orders(t, 5, "a", "b")
 	died := u.settle(dieAt("t"))
 	d := s.letters(t)
@@ -164,7 +164,7 @@ func replaysInOrder(t *testing.T, s *storeSuite) {
 }
 
 func replaysOnce(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.OutboxEvents())
+	u := s.burying(t, outbox.OutboxEvents())
 	s.orders(t, 60, "a", "b")
 	u.settle(dieAt("t"))
 	sums := make([]deadletter.Replayed, 3)
@@ -196,7 +196,7 @@ func replaysOnce(t *testing.T, s *storeSuite) {
 }
 
 func replayResumes(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.OutboxEvents())
+	u := s.burying(t, outbox.OutboxEvents())
 	s.orders(t, 20, "a", "b")
 	u.settle(dieAt("t"))
 	d := s.letters(t)
@@ -219,7 +219,7 @@ func replayResumes(t *testing.T, s *storeSuite) {
 }
 
 func replaysDestinations(t *testing.T, s *storeSuite) {
-	u, d := s.burying(t, tables.OutboxEvents()), s.letters(t)
+	u, d := s.burying(t, outbox.OutboxEvents()), s.letters(t)
 	write := func() uuid.UUID {
 		id := newID(t)
 		s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b", "c"]')`, id.String(), time.Now())
@@ -282,7 +282,7 @@ func replaysMended(t *testing.T, s *storeSuite) {
 }
 
 func putsRowsBack(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.CrawlOutbox())
+	u := s.burying(t, outbox.CrawlOutbox())
 	s.makeRun(t)
 	s.Exec(t, "INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000002', 'gone')")
 	at := time.Date(2025, 1, 2, 3, 4, 5, 678901000, time.UTC)
@@ -290,7 +290,7 @@ func putsRowsBack(t *testing.T, s *storeSuite) {
 		s.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_id, event_type, payload, seq, created_at) VALUES (?1, ?2, 'NODE', ?3, ?4, ?5)", crawlRun, newID(t).String(), payload, i+101, at.Add(time.Duration(i)*time.Hour))
 	}
 	s.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000002', 'NODE', '4')")
-	b, d := s.Browser(t, tables.CrawlOutbox()), s.letters(t)
+	b, d := s.Browser(t, outbox.CrawlOutbox()), s.letters(t)
 	details := func() (all []tables.EventDetail) {
 		t.Helper()
 		rows, _, err := b.List(t.Context(), tables.Filter{Key: crawlRun})
@@ -337,7 +337,7 @@ func putsRowsBack(t *testing.T, s *storeSuite) {
 }
 
 func replaySkips(t *testing.T, s *storeSuite) {
-	u := s.burying(t, tables.OutboxEvents())
+	u := s.burying(t, outbox.OutboxEvents())
 	s.orders(t, 4, "a")
 	died := u.settle(dieAt("t"))
 	s.Exec(t, "UPDATE outbox_events SET status = 'SENT' WHERE id = ?1", died[0].ID.String())
@@ -362,7 +362,7 @@ func replaySkips(t *testing.T, s *storeSuite) {
 
 func settlesAfterReplay(t *testing.T, s *storeSuite) {
 	s.makeRun(t)
-	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.CrawlOutbox()} {
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.CrawlOutbox()} {
 		u := s.burying(t, layout)
 		s.place(t, layout.Table, "t", "k")
 		died := u.settle(dieAt("t"))

@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func retentionTests() []storeTest {
@@ -126,7 +126,7 @@ func archivesWhole(t *testing.T, s *storeSuite) {
 	}
 	// A run among others: it walks in the order in which rows grow old.
 	s.Exec(t, "INSERT INTO outbox_maintenance (table_name, swept_at) VALUES ('outbox_events', ?1)", time.Now())
-	k := keeper(t, s.Retention(t, tables.OutboxEvents()), "outbox_events", retention.Config{Every: time.Millisecond})
+	k := keeper(t, s.Retention(t, outbox.OutboxEvents()), "outbox_events", retention.Config{Every: time.Millisecond})
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	done := make(chan error)
@@ -174,7 +174,7 @@ func archivesFiles(t *testing.T, s *storeSuite) {
 	goes := s.aged(t, "crawl_outbox", 20)
 	due := s.count(t, "crawl_outbox", goes, time.Now().Add(-week))
 	dir := t.TempDir()
-	k := keeper(t, s.Retention(t, tables.CrawlOutbox()), "crawl_outbox", retention.Config{Batch: 3, FileRows: 8, Archive: retention.Archive{Dir: dir}})
+	k := keeper(t, s.Retention(t, outbox.CrawlOutbox()), "crawl_outbox", retention.Config{Batch: 3, FileRows: 8, Archive: retention.Archive{Dir: dir}})
 	report, err := k.Purge(t.Context(), 0, nil)
 	if err != nil || report.Rows != due || len(report.Files) < 2 || report.Action != retention.Archived {
 		t.Errorf("got %+v, error %v, want %d rows in several files", report, err, due)
@@ -211,14 +211,14 @@ func archivesFiles(t *testing.T, s *storeSuite) {
 // An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or
 // discarded: only its row can be put back.
 func keepsNeededRows(t *testing.T, s *storeSuite) {
-	u, d := s.burying(t, tables.OutboxEvents()), s.letters(t)
+	u, d := s.burying(t, outbox.OutboxEvents()), s.letters(t)
 	event := newID(t)
 	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b"]')`, event.String(), time.Now())
 	u.settle(dieAt("a", "b"))
 	replay(t, d, choose(s.lettersOf(t, d, event, "a")...))
 	u.settle(arrive)
 	s.Exec(t, "UPDATE outbox_events SET created_at = ?1, processed_at = ?2", time.Now().Add(-9*day), time.Now().Add(-8*day))
-	k := keeper(t, s.Retention(t, tables.OutboxEvents()), "outbox_events", retention.Config{})
+	k := keeper(t, s.Retention(t, outbox.OutboxEvents()), "outbox_events", retention.Config{})
 	if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != 0 {
 		t.Errorf("got %+v, error %v while a letter is pending", report, err)
 	}
@@ -229,7 +229,7 @@ func keepsNeededRows(t *testing.T, s *storeSuite) {
 }
 
 // due leases a table's maintenance and finds what may be removed from it.
-func (s *storeSuite) due(t *testing.T, layout tables.Layout) (store retention.Store, removal retention.Removal) {
+func (s *storeSuite) due(t *testing.T, layout outbox.Layout) (store retention.Store, removal retention.Removal) {
 	t.Helper()
 	store, removal = s.Retention(t, layout), retention.Removal{Owner: newID(t), OlderThan: week, Archive: true}
 	if l, err := store.Lease(t.Context(), retention.LeaseRequest{Owner: removal.Owner, TTL: time.Minute}); err != nil || !l.Held {
@@ -249,7 +249,7 @@ func keepsWhatChanged(t *testing.T, s *storeSuite) {
 	long := time.Now().Add(-10 * day)
 	goes, young, again := s.place(t, "outbox_events", "goes", "k"), s.place(t, "outbox_events", "young", "k"), s.place(t, "outbox_events", "again", "k")
 	s.Exec(t, "UPDATE outbox_events SET status = 'SENT', created_at = ?1, processed_at = ?1", long)
-	store, removal := s.due(t, tables.OutboxEvents())
+	store, removal := s.due(t, outbox.OutboxEvents())
 	if len(removal.Rows) != 3 {
 		t.Fatalf("found %d rows, want 3", len(removal.Rows))
 	}
@@ -269,7 +269,7 @@ func archivesTwice(t *testing.T, s *storeSuite) {
 	id := newID(t)
 	for _, payload := range []string{`"first"`, `"second"`} {
 		s.Exec(t, `INSERT INTO outbox_events (position, id, event_topic, occurred_at, source_bc, payload, status, processed_at) VALUES (1, ?1, 't', ?2, 's', ?3, 'SENT', ?2)`, id.String(), time.Now().Add(-10*day), payload)
-		store, removal := s.due(t, tables.OutboxEvents())
+		store, removal := s.due(t, outbox.OutboxEvents())
 		if n, err := store.Remove(t.Context(), removal); n != 1 || err != nil {
 			t.Fatalf("removed %d, error %v, want 1", n, err)
 		}
@@ -287,7 +287,7 @@ func archivesTwice(t *testing.T, s *storeSuite) {
 
 func leasesMaintenance(t *testing.T, s *storeSuite) {
 	s.aged(t, "outbox_events", 10)
-	dead, next := s.Retention(t, tables.OutboxEvents()), s.Retention(t, tables.OutboxEvents())
+	dead, next := s.Retention(t, outbox.OutboxEvents()), s.Retention(t, outbox.OutboxEvents())
 	owner, successor := newID(t), newID(t)
 	lease := func(store retention.Store, request retention.LeaseRequest) retention.Lease {
 		t.Helper()

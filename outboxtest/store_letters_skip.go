@@ -114,7 +114,7 @@ func skipsBesideSettle(t *testing.T, s *storeSuite) {
 }
 
 func skipsSelections(t *testing.T, s *storeSuite) {
-	b := s.Browser(t, tables.OutboxEvents())
+	b := s.Browser(t, outbox.OutboxEvents())
 	s.orders(t, 4, "a", "b", "c") // of order.0 to order.3
 	s.Exec(t, "UPDATE outbox_events SET tenant_id = 'acme' WHERE aggregate_id = 'c'")
 	skipped(t, b, tables.Selection{}, 0)
@@ -135,7 +135,7 @@ func skipsSelections(t *testing.T, s *storeSuite) {
 	if n := s.Value(t, "SELECT count(*) FROM job_dlq l JOIN apps a ON a.id = l.app_id WHERE a.namespace = 'acme'"); n != "4" {
 		t.Errorf("%s letters of acme, want 4", n)
 	}
-	plain := tables.OutboxEvents()
+	plain := outbox.OutboxEvents()
 	plain.Tenant, plain.Key, plain.KeyScope = "", "", nil
 	for _, sel := range []tables.Selection{{Tenant: "acme"}, {Key: "a"}} {
 		if _, err := s.Browser(t, plain).SkipPage(t.Context(), sel, skip, 1); !errors.Is(err, tables.ErrFilter) {
@@ -154,14 +154,14 @@ func skipsBesideRelay(t *testing.T, s *storeSuite) {
 		}
 	}
 	sink := outboxSink(func([]outbox.Delivery) { time.Sleep(2 * time.Millisecond) })
-	r, err := outbox.NewRelay(s.Table(t, tables.OutboxEvents()), sink, outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler), BatchRecords: 20})
+	r, err := outbox.NewRelay(s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler), BatchRecords: 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.Run(ctx) })
-	b := s.Browser(t, tables.OutboxEvents())
+	b := s.Browser(t, outbox.OutboxEvents())
 	total := 0
 	for i := 0; ; i++ {
 		n, err := b.SkipPage(t.Context(), tables.Selection{Topic: fmt.Sprintf("t.%d", i%3)}, skip, 5)

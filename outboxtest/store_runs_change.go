@@ -13,7 +13,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func changeTests() []storeTest {
@@ -254,7 +253,7 @@ func makesOneCloudEvent(t *testing.T, s *storeSuite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay := s.serve(t, tables.CrawlOutbox())
+	relay := s.serve(t, outbox.CrawlOutbox())
 	for _, fair := range []bool{false, true} {
 		records := relay.claimLimited(relay.lanes, outbox.ClaimLimit{Records: 10, Bytes: 1 << 20, Fair: fair})
 		if len(records) != 4 || len(logged) != 4 {

@@ -2,6 +2,7 @@ package retention
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,3 +70,7 @@ type Removal struct {
 	Rows      []Row
 	Archive   bool // into the archive table, in the same transaction
 }
+
+// ErrNoAge says that a table's layout names neither a time of delivery nor one of writing: nothing tells how old a row
+// is.
+var ErrNoAge = errors.New("nothing tells how old its rows are")

@@ -84,13 +84,13 @@ func (s Selection) None() bool {
 
 // DateByID fills WrittenAt from a UUIDv7 where the table keeps no time.
 func (r *EventRow) DateByID() {
-	if t := TimeOfID(r.ID); r.WrittenAt == nil && !t.IsZero() {
+	if t := outbox.TimeOfID(r.ID); r.WrittenAt == nil && !t.IsZero() {
 		r.WrittenAt = &t
 	}
 }
 
 // MayWait returns those of rows, by position, that are undelivered and have a key: they may wait behind another of it.
-func MayWait(l Layout, rows []EventRow) map[int64]*EventRow {
+func MayWait(l outbox.Layout, rows []EventRow) map[int64]*EventRow {
 	at := map[int64]*EventRow{}
 	for i := range rows {
 		if r := &rows[i]; r.Undelivered(l) && r.Key != nil {
@@ -101,7 +101,7 @@ func MayWait(l Layout, rows []EventRow) map[int64]*EventRow {
 }
 
 // Undelivered tells whether a row of the layout's table is still to be delivered.
-func (r *EventRow) Undelivered(l Layout) bool {
+func (r *EventRow) Undelivered(l outbox.Layout) bool {
 	if l.Status == "" {
 		return r.DeliveredAt == nil
 	}
@@ -109,7 +109,7 @@ func (r *EventRow) Undelivered(l Layout) bool {
 }
 
 // GoesTo returns the row's destinations: its own list, or what the relay's template makes of it.
-func (r *EventRow) GoesTo(l Layout, t outbox.Template) []string {
+func (r *EventRow) GoesTo(l outbox.Layout, t outbox.Template) []string {
 	var names []string
 	if json.Unmarshal(r.Destinations, &names) == nil && len(names) > 0 {
 		return names

@@ -28,7 +28,7 @@ type BusEvent struct {
 // BusStatus is the state of a row of event_outbox. It leaves BusPending once and for good.
 type BusStatus string
 
-// The states that plan 05-01 names.
+// The states that 05-01 names.
 const (
 	BusPending   BusStatus = "pending"
 	BusPublished BusStatus = "published"

@@ -1,7 +1,7 @@
-// Package tables is what every store knows of outbox tables: the layouts that say which columns play which part, what
-// people are shown of a table's rows, lanes and dead letters, and why a table cannot be served.
+// Package tables is what every store knows of outbox tables besides what a relay needs: what people are shown of a
+// table's rows, lanes and pauses, the rows of the event bus, and the migration sets.
 //
-// Guaranteed: a layout that Validate accepts names what each part needs, under names that every store can quote.
+// Guaranteed: both stores show the same of the same rows.
 //
-// Not guaranteed: that a database has such a table. A store's Open looks, and answers with a SchemaError.
+// Not guaranteed: that a database has such a table. A store's Open looks, and answers with an *outbox.SchemaError.
 package tables

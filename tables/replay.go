@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // Delivered chooses events that were delivered: those that match all of it.
@@ -44,7 +46,7 @@ type Replayer interface {
 }
 
 // Check reports what of the choice does not fit a layout, as an ErrFilter.
-func (d Delivered) Check(l Layout) error {
+func (d Delivered) Check(l outbox.Layout) error {
 	switch {
 	case l.DeliveredAt == "":
 		return fmt.Errorf("%w in %s: its layout names no delivered_at, so nothing tells when an event was delivered",

@@ -24,7 +24,6 @@ import (
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func main() {
@@ -46,7 +45,7 @@ func serve(ctx context.Context, databaseURL, redisURL string) (err error) {
 		return err
 	}
 	defer relayPool.Close()
-	store, err := postgres.Open(ctx, relayPool, tables.OutboxEvents())
+	store, err := postgres.Open(ctx, relayPool, outbox.OutboxEvents())
 	if err != nil {
 		return err
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -90,7 +90,7 @@ func applied(t *testing.T, url, tool string) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}

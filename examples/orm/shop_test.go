@@ -16,7 +16,6 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -101,7 +100,7 @@ func (s shop) try(t *testing.T, place service) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,3 +60,40 @@ func TestDocumentsPointAtWhatExists(t *testing.T) {
 		t.Errorf("found %d links and %d names of tests in %d pages: the patterns find nothing", links, names, len(pages))
 	}
 }
+
+// elsewhere are names of documents that nobody who has the repository can open: docs/seeds.md and docs/adr have what
+// they say.
+var elsewhere = regexp.MustCompile(`SEED_FACTS|DESIGN(\.md| §)|\b[Ii]ssue \d+,|\bseed 00\d|\bADR \d`)
+
+// The headers of migrations are as they were when somebody may have applied or exported them.
+func TestSourcesAreInTheRepository(t *testing.T) {
+	t.Parallel()
+	const root = "../.."
+	kinds := map[string]bool{".go": true, ".sql": true, ".md": true, ".lua": true, ".sh": true}
+	read := 0
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && entry.Name() == ".git" {
+			return filepath.SkipDir
+		}
+		kind := filepath.Ext(path)
+		migration := kind == ".sql" && strings.Contains(path, "/migrations/")
+		if !kinds[kind] || migration || strings.HasSuffix(path, "internal/arch/docs_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		read++
+		for _, found := range elsewhere.FindAllString(string(text), -1) {
+			t.Errorf("%s names %q, which is not in the repository", path, found)
+		}
+		return nil
+	})
+	if err != nil || read == 0 {
+		t.Errorf("read %d files: %v", read, err)
+	}
+}

@@ -2,7 +2,7 @@ package arch
 
 // A layer may import layers with a lower rank, and its own subtree; never a neighbour of the same rank.
 //
-//	cmd → internal/cli → internal/wire → {store, sink, gateway, admin} → {deadletter, inbox, crawl} → outbox → std
+//	cmd → internal/cli → internal/wire → {store, sink, gateway} → {deadletter, crawl} → outbox → std
 type layer struct {
 	folder string // of the repository; "/*": each folder below is a part of its own, not allowed to see its neighbours
 	rank   int
@@ -22,7 +22,6 @@ var layers = []layer{
 	{"internal/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
 	{"retention", 2, "works on an interface that a store fulfils, not on a store"},
-	{"inbox", 2, "used by consumers, who may not even run this relay"},
 	{"crawl", 2, "one application of the outbox; HTTP is the gateway's"},
 	{"stream", 2, "history, then live, for any number of readers; works on interfaces that a store and a broker fulfil"},
 	{"token", 2, "who may use the API; works on an interface that a store fulfils"},
@@ -31,7 +30,6 @@ var layers = []layer{
 	{"sink/*", 3, "a user of one broker does not compile the others, nor a database"},
 	{"outboxtest", 3, "suites that run against any store or sink, so they can name none"},
 	{"gateway", 3, "reads through interfaces; which store is behind them is decided in internal/wire"},
-	{"admin", 3, "as gateway"},
 	{"contrib/*", 4, "joins a store to a program that is not ours; a user of one compiles no other"},
 	{"internal/config", 4, "settings of the layers below, without building any of them"},
 	{"internal/metrics", 4, "watches the layers below; they know an interface of package outbox, not Prometheus"},
@@ -39,7 +37,6 @@ var layers = []layer{
 	{"internal/dev", 6, "outbox dev around the parts of wire: a page, a status, and whose a file is"},
 	{"internal/cli", 7, "commands and flags; builds nothing itself"},
 	{"cmd", 8, "main and nothing else"},
-	{"internal/demo", 8, "a program of the repository, used by nobody's code"},
 	{"examples", 8, "as a user would write them"},
 	{"internal/chaos", 8, "as internal/integration, with faults"},
 	{"internal/integration", 8, "tests that need several servers at once"},
@@ -74,13 +71,13 @@ var payers = []struct {
 	folders []string
 	reason  string
 }{
-	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream"}, "broker client"},
+	{"github.com/redis/go-redis", []string{"sink/redispubsub"}, "broker client"},
 	{"github.com/twmb/franz-go", []string{"sink/kafka"}, "broker client"},
 	{"github.com/nats-io/nats.go", []string{"sink/natsjs"}, "broker client"},
 	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq"}, "broker client"},
-	{"github.com/danielgtaylor/huma", []string{"gateway", "admin"}, "HTTP API"},
+	{"github.com/danielgtaylor/huma", []string{"gateway"}, "HTTP API"},
 	{"github.com/go-json-experiment/json", []string{"gateway"}, "HTTP API"},
-	{"github.com/rs/cors", []string{"gateway", "admin"}, "HTTP API"},
+	{"github.com/rs/cors", []string{"gateway"}, "HTTP API"},
 	{"modernc.org/sqlite", []string{"store/sqlite"}, "an SQLite in Go, 5 MB of a binary"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
 	{"github.com/lib/pq", nil, "another driver that producers use, in tests"},

@@ -15,7 +15,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 var letterFaults = []fault{
@@ -32,7 +31,7 @@ func lettersReplayed(gone bool) func(*world) int {
 		var last atomic.Int64 // milliseconds: events from then on are well
 		last.Store(math.MaxInt64)
 		w.panickyRelay(func(id uuid.UUID) bool { // one in 256
-			return id[15] == 7 && !mended.Load() && tables.TimeOfID(id).UnixMilli() < last.Load()
+			return id[15] == 7 && !mended.Load() && outbox.TimeOfID(id).UnixMilli() < last.Load()
 		})
 		w.produce()
 		eventually(w.t, "some events die", func() bool { return w.number(`SELECT count(*) FROM job_dlq`) >= 5 })
@@ -84,7 +83,7 @@ func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(pool.Close)
-	store, err := postgres.Open(ctx, pool, tables.OutboxEvents())
+	store, err := postgres.Open(ctx, pool, outbox.OutboxEvents())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func kills(short, all int) int {
 	return short
 }
 
-// Issue 5, Shows 3: SIGKILL in a loop while writing and relaying on one file. A program with the library, one with
+// SIGKILL in a loop while writing and relaying on one file. A program with the library, one with
 // plain SQL and two relays are killed at random, each only after it has done something, and started again.
 func TestSQLiteKills(t *testing.T) {
 	t.Parallel()

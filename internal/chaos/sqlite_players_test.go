@@ -20,7 +20,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/sqlite"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // What this test binary plays when it is started again, to be killed.
@@ -125,7 +124,7 @@ func (p *playing) run(ctx context.Context, role string) (err error) {
 	if role == roleLibrary {
 		return p.produce(ctx, db.Reads())
 	}
-	store, err := sqlite.Open(ctx, db, tables.OutboxEvents())
+	store, err := sqlite.Open(ctx, db, outbox.OutboxEvents())
 	if err != nil {
 		return err
 	}

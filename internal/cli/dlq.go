@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func (a *app) dlq() *cobra.Command {
@@ -55,7 +55,7 @@ func (a *app) openLetters(ctx context.Context, c config.Config, fn func(wire.Dat
 		return err
 	}
 	defer db.Close()
-	var layouts []tables.Layout
+	var layouts []outbox.Layout
 	for _, t := range c.Known() {
 		layouts = append(layouts, t.Layout)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/tables"
@@ -102,7 +103,7 @@ func browse(ctx context.Context, c config.Config, name string, fn func(context.C
 	}
 	err = fn(ctx, db, b)
 	switch {
-	case errors.Is(err, tables.ErrRowsHidden):
+	case errors.Is(err, outbox.ErrRowsHidden):
 		return usagef("%w: name it with --tenant", err)
 	case errors.Is(err, tables.ErrFilter):
 		return usageError{err}

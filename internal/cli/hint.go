@@ -8,13 +8,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // hint names the remedy where the error's own text cannot know it. command is the name of what failed.
 func hint(command string, err error) string {
-	var schema *tables.SchemaError
+	var schema *outbox.SchemaError
 	var certificate *tls.CertificateVerificationError
 	var refusal *apiError
 	var unreachable *unreachableError

@@ -203,7 +203,7 @@ func whatPaused(p tables.Pause) string {
 // pausesOf returns the pauses that concern a table. A database that has none yet, and a role that may not see them, has
 // none to show.
 func pausesOf(ctx context.Context, db wire.Database, table string) ([]tables.Pause, error) {
-	var old *tables.SchemaError
+	var old *outbox.SchemaError
 	p, err := db.Pauses(ctx)
 	if errors.As(err, &old) {
 		return nil, nil

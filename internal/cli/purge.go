@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // purge is what the command line asks for.
@@ -73,7 +73,7 @@ What was removed is recorded in outbox_audit.
 				err = fmt.Errorf("%w: a relay, probably, in a long run: try again later, or see table outbox_maintenance", err)
 			}
 			if len(reports) == 0 && len(chosen) > 0 && err == nil {
-				missing := &tables.SchemaError{Table: chosen[len(chosen)-1].Layout.Table, Remedy: "run: outbox migrate up"}
+				missing := &outbox.SchemaError{Table: chosen[len(chosen)-1].Layout.Table, Remedy: "run: outbox migrate up"}
 				err = fmt.Errorf("there is no table to purge: %w", missing)
 			}
 			if len(reports) == 0 && err != nil {
@@ -100,7 +100,7 @@ func (p purge) chosen(c config.Config) (purging []wire.Purging, err error) {
 		names = append(names, config.Letters)
 	}
 	for _, name := range names {
-		t := wire.Purging{Layout: tables.Layout{Table: config.Letters}, Required: len(p.tables) > 0}
+		t := wire.Purging{Layout: outbox.Layout{Table: config.Letters}, Required: len(p.tables) > 0}
 		if name != config.Letters {
 			known, err := c.Find(name)
 			if err != nil {

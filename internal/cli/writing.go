@@ -11,7 +11,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // commitLimit bounds a transaction. A stop does not interrupt one: its outcome would be unknown.
@@ -32,7 +31,7 @@ type pending struct {
 
 // openWriting also sees to it that the table is there.
 func openWriting(ctx context.Context, databaseURL string, f writeFlags) (*writing, error) {
-	if err := tables.CheckName(f.table); err != nil {
+	if err := outbox.CheckTableName(f.table); err != nil {
 		return nil, usagef("--table: %w", err)
 	}
 	cfg := outbox.WriterConfig{Table: f.table}
@@ -46,10 +45,10 @@ func openWriting(ctx context.Context, databaseURL string, f writeFlags) (*writin
 	w, err := db.Writing(ctx, cfg)
 	if err != nil {
 		db.Close()
-		var schema *tables.SchemaError
-		if errors.As(err, &schema) && f.table != tables.OutboxEvents().Table {
+		var schema *outbox.SchemaError
+		if errors.As(err, &schema) && f.table != outbox.OutboxEvents().Table {
 			// What the table needs to be served is not what it needs to be written here.
-			return nil, fmt.Errorf("--table: outbox write needs a table with the columns of outbox_events: %w", &tables.SchemaError{
+			return nil, fmt.Errorf("--table: outbox write needs a table with the columns of outbox_events: %w", &outbox.SchemaError{
 				Table: schema.Table, Missing: schema.Missing, Remedy: "correct --table, or insert with SQL into a table of another shape"})
 		}
 		return nil, err

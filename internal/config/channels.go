@@ -8,13 +8,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // RunChannel returns the function that names the channel of a run: where the relay sends the events of crawl_outbox.
 // Whoever subscribes has not seen an event yet, so a template that needs more than run and tenant is an error.
 func (c Config) RunChannel() (func(tenant string, run uuid.UUID) (string, error), error) {
-	table := tables.CrawlOutbox().Table
+	table := outbox.CrawlOutbox().Table
 	name := func(tenant string, run uuid.UUID) *outbox.Record {
 		return &outbox.Record{Event: outbox.Event{AggregateID: run.String(), TenantID: tenant, Source: table}}
 	}
@@ -33,7 +32,7 @@ func (c Config) ReservedChannels() func(channel string) bool {
 	}
 	run := c.runTemplate()
 	pattern := strings.NewReplacer(
-		`\{key\}`, `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, `\{tenant\}`, `.+`, `\{source\}`, regexp.QuoteMeta(tables.CrawlOutbox().Table),
+		`\{key\}`, `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, `\{tenant\}`, `.+`, `\{source\}`, regexp.QuoteMeta(outbox.CrawlOutbox().Table),
 	).Replace(regexp.QuoteMeta(run))
 	return regexp.MustCompile(`(?s)^` + pattern + `$`).MatchString
 }
@@ -41,17 +40,17 @@ func (c Config) ReservedChannels() func(channel string) bool {
 // OwnRunChannels tells whether a table's events belong on the channels of runs: because it is theirs, or because
 // somebody has given it their destination.
 func (c Config) OwnRunChannels(table, destination string) bool {
-	return table == tables.CrawlOutbox().Table || destination == c.runTemplate()
+	return table == outbox.CrawlOutbox().Table || destination == c.runTemplate()
 }
 
-func (c Config) runTemplate() string { return c.templateOf(tables.CrawlOutbox().Table) }
+func (c Config) runTemplate() string { return c.templateOf(outbox.CrawlOutbox().Table) }
 
 // TopicChannel is RunChannel for the topics of outbox_events.
 func (c Config) TopicChannel() (func(tenant, topic string) (string, error), error) {
 	name := func(tenant, topic string) *outbox.Record {
 		return &outbox.Record{Event: outbox.Event{Topic: topic, TenantID: tenant}}
 	}
-	template, err := c.channelTemplate(tables.OutboxEvents().Table, "topic (use {topic}, {tenant})", name("t", "t"))
+	template, err := c.channelTemplate(outbox.OutboxEvents().Table, "topic (use {topic}, {tenant})", name("t", "t"))
 	if err != nil {
 		return nil, err
 	}

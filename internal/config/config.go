@@ -17,37 +17,37 @@ import (
 // Config holds every setting. What it means is said where its flag is declared; keys in a file are the flags' names
 // with _ for -.
 type Config struct {
-	Database  string `koanf:"database"`
-	Redis     string `koanf:"redis"`
-	LogLevel  string `koanf:"log_level"`
-	LogFormat string `koanf:"log_format"`
-	Output    string `koanf:"output"`
+	Database  string `yaml:"database"`
+	Redis     string `yaml:"redis"`
+	LogLevel  string `yaml:"log_level"`
+	LogFormat string `yaml:"log_format"`
+	Output    string `yaml:"output"`
 
-	LayoutFile string `koanf:"layout"`
-	Layouts    []any  `koanf:"layouts"` // mapped tables written into the file of --config itself, not yet decoded
+	LayoutFile string `yaml:"layout"`
+	Layouts    []any  `yaml:"layouts"` // mapped tables written into the file of --config itself, not yet decoded
 
-	Table         []string          `koanf:"table"`
-	Destination   map[string]string `koanf:"destination"`
-	Envelope      string            `koanf:"envelope"`
-	Workers       int               `koanf:"workers"`
-	Batch         int               `koanf:"batch"`
-	BatchBytes    int               `koanf:"batch_bytes"`
-	PollMin       time.Duration     `koanf:"poll_min"`
-	PollMax       time.Duration     `koanf:"poll_max"`
-	LeaseTTL      time.Duration     `koanf:"lease_ttl"`
-	MaxAttempts   int               `koanf:"max_attempts"`
-	BackoffBase   time.Duration     `koanf:"backoff_base"`
-	BackoffFactor float64           `koanf:"backoff_factor"`
-	BackoffCap    time.Duration     `koanf:"backoff_cap"`
-	Retry         []any             `koanf:"retry"` // exceptions for destinations, not yet decoded; in the file of --config only
-	RecoveryRate  int               `koanf:"recovery_rate"`
-	DedupWindow   time.Duration     `koanf:"dedup_window"`
-	DedupPrefix   string            `koanf:"dedup_prefix"`
-	Listen        string            `koanf:"listen"`
-	Retention     Retention         `koanf:",squash"`
-	Serve         Serve             `koanf:",squash"`
-	Server        string            `koanf:"server"`
-	Token         string            `koanf:"token"`
+	Table         []string          `yaml:"table"`
+	Destination   map[string]string `yaml:"destination"`
+	Envelope      string            `yaml:"envelope"`
+	Workers       int               `yaml:"workers"`
+	Batch         int               `yaml:"batch"`
+	BatchBytes    int               `yaml:"batch_bytes"`
+	PollMin       time.Duration     `yaml:"poll_min"`
+	PollMax       time.Duration     `yaml:"poll_max"`
+	LeaseTTL      time.Duration     `yaml:"lease_ttl"`
+	MaxAttempts   int               `yaml:"max_attempts"`
+	BackoffBase   time.Duration     `yaml:"backoff_base"`
+	BackoffFactor float64           `yaml:"backoff_factor"`
+	BackoffCap    time.Duration     `yaml:"backoff_cap"`
+	Retry         []any             `yaml:"retry"` // exceptions for destinations, not yet decoded; in the file of --config only
+	RecoveryRate  int               `yaml:"recovery_rate"`
+	DedupWindow   time.Duration     `yaml:"dedup_window"`
+	DedupPrefix   string            `yaml:"dedup_prefix"`
+	Listen        string            `yaml:"listen"`
+	Retention     Retention         `yaml:",squash"`
+	Serve         Serve             `yaml:",squash"`
+	Server        string            `yaml:"server"`
+	Token         string            `yaml:"token"`
 	mappedTables  []Table
 	found         findings
 }

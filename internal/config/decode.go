@@ -39,7 +39,7 @@ func decode(from, dst any) (unused []string, known map[string]string, problems [
 
 func fill(from, dst any, meta *mapstructure.Metadata) error {
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result: dst, Metadata: meta, TagName: "koanf",
+		Result: dst, Metadata: meta, TagName: "yaml",
 		MatchName:  func(key, field string) bool { return key == field }, // a key has one spelling
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(fit, mapstructure.StringToSliceHookFunc(",")),
 	})

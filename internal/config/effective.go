@@ -20,7 +20,7 @@ type Setting struct {
 // Effective returns every setting, in the order in which they are documented.
 func (c Config) Effective() ([]Setting, error) {
 	values := map[string]any{}
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &values, TagName: "koanf"})
+	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &values, TagName: "yaml"})
 	if err == nil {
 		err = d.Decode(c)
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // envelopes reads the setting: a form for all tables, and TABLE=FORM for single ones, apart by commas. It returns what
@@ -52,6 +51,6 @@ func (c Config) EnvelopeOf(table string) (outbox.Envelope, error) {
 func (c Config) BareTopics() bool {
 	formOf, err := c.envelopes()
 	return err != nil || slices.ContainsFunc(c.Known(), func(t Table) bool {
-		return t.Name() != tables.CrawlOutbox().Table && formOf(t.Name()) == "payload"
+		return t.Name() != outbox.CrawlOutbox().Table && formOf(t.Name()) == "payload"
 	})
 }

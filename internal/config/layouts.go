@@ -6,15 +6,15 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox"
 )
 
-// mappedTable is one entry of a list of layouts: tables.Layout's keys, and what only the relay needs to know.
+// mappedTable is one entry of a list of layouts: outbox.Layout's keys, and what only the relay needs to know.
 type mappedTable struct {
-	tables.Layout `koanf:",squash"`
-	Like          string `koanf:"like"`         // start from the layout of this table of ours; other keys change it
-	Destination   string `koanf:"destination"`  // template
-	MaxAttempts   int    `koanf:"max_attempts"` // 0: the relay's default
+	outbox.Layout `yaml:",squash"`
+	Like          string `yaml:"like"`         // start from the layout of this table of ours; other keys change it
+	Destination   string `yaml:"destination"`  // template
+	MaxAttempts   int    `yaml:"max_attempts"` // 0: the relay's default
 }
 
 // readLayouts reads the file of --layout: a YAML list, alone or under the key layouts as in the file of --config.

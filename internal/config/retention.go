@@ -5,17 +5,17 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // Retention holds the settings of what becomes of old rows.
 type Retention struct {
-	OlderThan    time.Duration `koanf:"retention"`     // 0: off
-	LetterAge    time.Duration `koanf:"dlq_retention"` // 0: off
-	Archive      string        `koanf:"archive"`
-	BatchRows    int           `koanf:"retention_batch"`
-	RunEvery     time.Duration `koanf:"retention_every"`
+	OlderThan    time.Duration `yaml:"retention"`     // 0: off
+	LetterAge    time.Duration `yaml:"dlq_retention"` // 0: off
+	Archive      string        `yaml:"archive"`
+	BatchRows    int           `yaml:"retention_batch"`
+	RunEvery     time.Duration `yaml:"retention_every"`
 	parsedTarget retention.Archive
 }
 
@@ -59,7 +59,7 @@ func (r Retention) Of(table string) (time.Duration, retention.Archive) {
 	switch table {
 	case Letters:
 		return r.LetterAge, retention.Archive{None: true}
-	case tables.EventOutbox().Table:
+	case outbox.EventOutbox().Table:
 		return r.OlderThan, retention.Archive{None: true}
 	}
 	return r.OlderThan, r.parsedTarget

@@ -10,12 +10,12 @@ import (
 
 // retryEntry is one entry of the list retry in the file of --config.
 type retryEntry struct {
-	Destination   string        `koanf:"destination"` // a name or a pattern
-	Table         string        `koanf:"table"`       // "": all
-	MaxAttempts   int           `koanf:"max_attempts"`
-	BackoffBase   time.Duration `koanf:"backoff_base"`
-	BackoffFactor float64       `koanf:"backoff_factor"`
-	BackoffCap    time.Duration `koanf:"backoff_cap"`
+	Destination   string        `yaml:"destination"` // a name or a pattern
+	Table         string        `yaml:"table"`       // "": all
+	MaxAttempts   int           `yaml:"max_attempts"`
+	BackoffBase   time.Duration `yaml:"backoff_base"`
+	BackoffFactor float64       `yaml:"backoff_factor"`
+	BackoffCap    time.Duration `yaml:"backoff_cap"`
 }
 
 // retryEntries decodes and checks the list. What an entry leaves out is the table's.

@@ -12,32 +12,32 @@ import (
 
 // Serve holds the settings of outbox serve beside the relay's.
 type Serve struct {
-	Gateway bool `koanf:"gateway"`
-	Relay   bool `koanf:"relay"`
-	Worker  bool `koanf:"worker"`
-	Memory  bool `koanf:"memory"`
+	Gateway bool `yaml:"gateway"`
+	Relay   bool `yaml:"relay"`
+	Worker  bool `yaml:"worker"`
+	Memory  bool `yaml:"memory"`
 
-	HTTP      string   `koanf:"http"`
-	Auth      string   `koanf:"auth"`
-	Origins   []string `koanf:"cors_origin"`
-	PublicURL string   `koanf:"public_url"`
-	APIConns  int      `koanf:"api_conns"`
+	HTTP      string   `yaml:"http"`
+	Auth      string   `yaml:"auth"`
+	Origins   []string `yaml:"cors_origin"`
+	PublicURL string   `yaml:"public_url"`
+	APIConns  int      `yaml:"api_conns"`
 
-	Crawlers    []string      `koanf:"crawlers"` // names, and patterns of names
-	Concurrency int           `koanf:"worker_concurrency"`
-	RunLeaseTTL time.Duration `koanf:"run_lease_ttl"`
+	Crawlers    []string      `yaml:"crawlers"` // names, and patterns of names
+	Concurrency int           `yaml:"worker_concurrency"`
+	RunLeaseTTL time.Duration `yaml:"run_lease_ttl"`
 
-	RunLimitTenant int `koanf:"run_limit_tenant"`
+	RunLimitTenant int `yaml:"run_limit_tenant"`
 
-	StreamHeartbeat   time.Duration `koanf:"stream_heartbeat"`
-	StreamMaxAge      time.Duration `koanf:"stream_max_age"`
-	StreamDrain       time.Duration `koanf:"stream_drain"`
-	StreamLimit       int           `koanf:"stream_limit"`
-	StreamLimitTenant int           `koanf:"stream_limit_tenant"`
-	StreamLimitRun    int           `koanf:"stream_limit_run"`
+	StreamHeartbeat   time.Duration `yaml:"stream_heartbeat"`
+	StreamMaxAge      time.Duration `yaml:"stream_max_age"`
+	StreamDrain       time.Duration `yaml:"stream_drain"`
+	StreamLimit       int           `yaml:"stream_limit"`
+	StreamLimitTenant int           `yaml:"stream_limit_tenant"`
+	StreamLimitRun    int           `yaml:"stream_limit_run"`
 
-	StreamLimitTopics       int `koanf:"stream_limit_topics"`
-	StreamLimitTopicsTenant int `koanf:"stream_limit_topics_tenant"`
+	StreamLimitTopics       int `yaml:"stream_limit_topics"`
+	StreamLimitTopicsTenant int `yaml:"stream_limit_topics_tenant"`
 }
 
 // ServeFlags returns the flags of outbox serve beside the relay's. Their defaults are those of packages gateway and

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox"
 )
 
 // Table is an outbox table with what its relay needs to know.
 type Table struct {
-	Layout      tables.Layout
+	Layout      outbox.Layout
 	Destination string        // template
 	MaxAttempts int           // 0: the relay's default
 	BackoffBase time.Duration // 0: the relay's default
@@ -25,9 +25,9 @@ func (t Table) Name() string { return t.Layout.Table }
 // the next.
 func builtin() []Table {
 	return []Table{
-		{Layout: tables.OutboxEvents(), Destination: "{topic}"},
-		{Layout: tables.EventOutbox(), Destination: "{topic}"},
-		{Layout: tables.CrawlOutbox(), Destination: "run:{key}", MaxAttempts: 3, BackoffBase: 200 * time.Millisecond},
+		{Layout: outbox.OutboxEvents(), Destination: "{topic}"},
+		{Layout: outbox.EventOutbox(), Destination: "{topic}"},
+		{Layout: outbox.CrawlOutbox(), Destination: "run:{key}", MaxAttempts: 3, BackoffBase: 200 * time.Millisecond},
 	}
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // Run makes the tables, warns if another relay takes events that the streams here will miss, serves all parts until ctx
@@ -99,7 +99,7 @@ func otherRelay(ctx context.Context, c config.Config) (name string, err error) {
 	defer db.Close()
 	for _, t := range served {
 		b, err := db.Browser(ctx, t.Layout)
-		if _, missing := errors.AsType[*tables.SchemaError](err); missing {
+		if _, missing := errors.AsType[*outbox.SchemaError](err); missing {
 			continue // the relay says so, or leaves it out
 		}
 		if err != nil {

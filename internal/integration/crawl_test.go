@@ -198,7 +198,7 @@ func stuck(visits chan<- int) crawl.Crawler {
 	}}
 }
 
-// SEED_FACTS section 1: a running worker stops within 5 s of a cancel.
+// docs/seeds.md, FR-006: a running worker stops within 5 s of a cancel.
 func TestCrawlCancelStopsTheWorker(t *testing.T) {
 	t.Parallel()
 	w := newCrawlWorld(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// Issue 5, Shows 4: `outbox dev` behaves the same on a file and on PostgreSQL, within itself and through Redis. The
+// `outbox dev` behaves the same on a file and on PostgreSQL, within itself and through Redis. The
 // steps note what a user sees; the notes must be equal, word for word.
 func TestDevFourWays(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ const (
 	orderWriters = 8
 )
 
-// Issue 2, Shows 3; FR-005 "No duplicate publications", "Publishes events in order"; FR-005's load test of many runs.
+// FR-005 "No duplicate publications", "Publishes events in order"; FR-005's load test of many runs.
 //
 // Eight writers write 20,000 events over 200 keys. Some transactions roll back, some commit slowly, so that a lower
 // position commits after a higher one was delivered. Every committed event arrives exactly once and in order per key;
@@ -41,7 +41,7 @@ func TestEveryCommittedEventArrivesOnceInOrder(t *testing.T) {
 	}
 }
 
-// Issue 2, Shows 3: killed with SIGKILL between publish and settle, several times, then restarted: still exactly once
+// killed with SIGKILL between publish and settle, several times, then restarted: still exactly once
 // at the subscriber, because Redis refuses the second copy.
 func TestKilledBetweenPublishAndSettle(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// Issue 4, Shows 2: 50 clients for each of 4 runs disconnect at random points and come back with their cursor, by
+// 50 clients for each of 4 runs disconnect at random points and come back with their cursor, by
 // header or query, some with the bare payload, while the runs are written. Each one's joined record equals the table,
 // row by row.
 func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {

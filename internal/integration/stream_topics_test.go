@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 	gosse "github.com/tmaxmax/go-sse"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // tab is a browser tab that watches several topics over one connection.
@@ -113,7 +113,7 @@ func TestStreamOfTopics(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)
-	s.deliver(t, tables.OutboxEvents(), "{topic}")
+	s.deliver(t, outbox.OutboxEvents(), "{topic}")
 	n := s.serve(t, nil)
 	first, second := s.start(t), s.start(t)
 	b := &tab{url: n.server.URL + "/v1/stream?topics=run:" + first.String() + ",order.placed,run:" + second.String(), runs: map[string][]string{}}
@@ -223,7 +223,7 @@ func TestStreamOfTopicsEnds(t *testing.T) {
 func TestStreamOfTopicsAtAnotherGateway(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
-	s.deliver(t, tables.OutboxEvents(), "{topic}")
+	s.deliver(t, outbox.OutboxEvents(), "{topic}")
 	n, other := s.serve(t, nil), s.serve(t, nil)
 	run := s.start(t)
 	path := "/v1/stream?topics=order.placed,run:" + run.String()

@@ -24,7 +24,6 @@ import (
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/stream"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // streams is a world of its own for streams: gateways and relays in this process, as internal/wire joins them, so that
@@ -74,7 +73,7 @@ func (w waking) Change(ctx context.Context, tenant string, run uuid.UUID, c craw
 }
 
 // deliver starts a relay of a table. It runs until stop is called or the test ends.
-func (s *streams) deliver(t *testing.T, layout tables.Layout, destination string) (stop func()) {
+func (s *streams) deliver(t *testing.T, layout outbox.Layout, destination string) (stop func()) {
 	t.Helper()
 	pool, err := postgres.Connect(t.Context(), s.url, 4)
 	if err != nil {
@@ -97,7 +96,7 @@ func (s *streams) deliver(t *testing.T, layout tables.Layout, destination string
 		t.Fatal(err)
 	}
 	end := inBackground(t, relay.Run)
-	if layout.Table == tables.CrawlOutbox().Table {
+	if layout.Table == outbox.CrawlOutbox().Table {
 		s.wake.Store(relay)
 	}
 	stop = sync.OnceFunc(func() {
@@ -112,7 +111,7 @@ func (s *streams) deliver(t *testing.T, layout tables.Layout, destination string
 
 func (s *streams) deliverRuns(t *testing.T) (stop func()) {
 	t.Helper()
-	return s.deliver(t, tables.CrawlOutbox(), "run:{key}")
+	return s.deliver(t, outbox.CrawlOutbox(), "run:{key}")
 }
 
 // quiet drops what is said about the faults that these tests bring about.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Issue 2, Shows 2: rows inserted by psql, no library, are delivered from each of the three tables, each to the channel
+// rows inserted by psql, no library, are delivered from each of the three tables, each to the channel
 // its seed names (FR-005: run:{runId}).
 func TestPlainSQLRowsAreDelivered(t *testing.T) {
 	t.Parallel()
@@ -159,7 +159,7 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	}
 }
 
-// Issue 2, bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload. (bench/drain.go
+// Bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload. (bench/drain.go
 // has the backlog of 1,000,000 rows.)
 func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ import (
 // concurrent use.
 //
 // What it opens, it opens after checking that the tables are there, that they fit and that the role may do what this is
-// for. Errors that waiting does not cure are *tables.SchemaError, tables.ErrRowsHidden, tables.ErrNotAllowed and the
+// for. Errors that waiting does not cure are *outbox.SchemaError, outbox.ErrRowsHidden, outbox.ErrNotAllowed and the
 // database's own.
 type Database interface {
 	ForRelay
@@ -44,10 +44,10 @@ type Database interface {
 // ForRelay is what a relay asks of a database.
 type ForRelay interface {
 	// Table opens a table to be served.
-	Table(ctx context.Context, layout tables.Layout) (tables.Store, error)
+	Table(ctx context.Context, layout outbox.Layout) (tables.Store, error)
 	// Retention opens a table to remove old rows from, config.Letters (with no more in its layout) among them. Also
-	// tables.ErrNoAge.
-	Retention(ctx context.Context, layout tables.Layout) (Retention, error)
+	// retention.ErrNoAge.
+	Retention(ctx context.Context, layout outbox.Layout) (Retention, error)
 	// Listen calls wake with the name of a table that somebody has written into, or "" where it may be any, until ctx
 	// ends.
 	Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error
@@ -62,9 +62,9 @@ type ForParts interface {
 // ForPeople is what the commands ask of a database.
 type ForPeople interface {
 	// Browser opens a table to be looked into.
-	Browser(ctx context.Context, layout tables.Layout) (tables.Browser, error)
+	Browser(ctx context.Context, layout outbox.Layout) (tables.Browser, error)
 	// Letters opens the dead letters. Those of these tables, where they exist, can be put back.
-	Letters(ctx context.Context, layouts []tables.Layout) (deadletter.Store, error)
+	Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error)
 	// Pauses opens what operators have paused.
 	Pauses(ctx context.Context) (tables.Pauses, error)
 	// Writing opens a table with the columns of outbox_events to be written.

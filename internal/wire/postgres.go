@@ -72,11 +72,11 @@ func several(cfg *pgx.ConnConfig) bool {
 	return slices.ContainsFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
 }
 
-func (d postgresDatabase) Table(ctx context.Context, layout tables.Layout) (tables.Store, error) {
+func (d postgresDatabase) Table(ctx context.Context, layout outbox.Layout) (tables.Store, error) {
 	return postgres.Open(ctx, d.Pool, layout)
 }
 
-func (d postgresDatabase) Retention(ctx context.Context, layout tables.Layout) (Retention, error) {
+func (d postgresDatabase) Retention(ctx context.Context, layout outbox.Layout) (Retention, error) {
 	if layout.Table == config.Letters {
 		return postgres.OpenLetterRetention(ctx, d.Pool)
 	}
@@ -95,11 +95,11 @@ func (d postgresDatabase) Tokens(ctx context.Context) (Tokens, error) {
 	return postgres.OpenTokens(ctx, d.Pool)
 }
 
-func (d postgresDatabase) Browser(ctx context.Context, layout tables.Layout) (tables.Browser, error) {
+func (d postgresDatabase) Browser(ctx context.Context, layout outbox.Layout) (tables.Browser, error) {
 	return postgres.OpenBrowser(ctx, d.Pool, layout)
 }
 
-func (d postgresDatabase) Letters(ctx context.Context, layouts []tables.Layout) (deadletter.Store, error) {
+func (d postgresDatabase) Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error) {
 	return postgres.OpenDeadLetters(ctx, d.Pool, postgres.DeadLettersConfig{Layouts: layouts})
 }
 
@@ -128,7 +128,7 @@ func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) 
 	if w.writer, err = postgres.NewWriter(cfg); err != nil {
 		return nil, err
 	}
-	layout := tables.OutboxEvents()
+	layout := outbox.OutboxEvents()
 	layout.Table = cfg.Table
 	if w.browser, err = postgres.OpenBrowser(ctx, d.Pool, layout); err != nil {
 		return nil, err

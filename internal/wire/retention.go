@@ -10,14 +10,14 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // retain adds the retention of the tables, and of job_dlq, to group; it ends with ctx.
 func (r *relay) retain(ctx context.Context, group *errgroup.Group, db ForRelay, serving []served) {
-	layouts := []tables.Layout{{Table: config.Letters}}
+	layouts := []outbox.Layout{{Table: config.Letters}}
 	for _, t := range serving {
 		layouts = append(layouts, t.Layout)
 	}
@@ -30,7 +30,7 @@ func (r *relay) retain(ctx context.Context, group *errgroup.Group, db ForRelay, 
 
 // retainTable never returns an error: housekeeping that does not work, for want of a privilege for instance, is no
 // reason not to deliver.
-func (r *relay) retainTable(ctx context.Context, db ForRelay, layout tables.Layout) error {
+func (r *relay) retainTable(ctx context.Context, db ForRelay, layout outbox.Layout) error {
 	age, archive := r.cfg.Retention.Of(layout.Table)
 	observer := r.metrics.Retention(layout.Table, archive)
 	log := r.log.With("table", layout.Table)
@@ -48,7 +48,7 @@ func (r *relay) retainTable(ctx context.Context, db ForRelay, layout tables.Layo
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, tables.ErrNoAge):
+		case errors.Is(err, retention.ErrNoAge):
 			log.Warn("old rows stay in the table", "reason", err)
 			return nil
 		case !failing:
@@ -68,7 +68,7 @@ const busyFor = 15 * time.Second
 
 // Purging is one table to purge by hand.
 type Purging struct {
-	Layout    tables.Layout
+	Layout    outbox.Layout
 	OlderThan time.Duration
 	Archive   retention.Archive
 	Required  bool // named, so that its absence is an error
@@ -84,8 +84,8 @@ func Purge(ctx context.Context, cfg config.Config, purging []Purging, dryRun boo
 	defer db.Close()
 	for _, t := range purging {
 		store, err := db.Retention(ctx, t.Layout)
-		var schema *tables.SchemaError
-		if !t.Required && (errors.As(err, &schema) && schema.Table == t.Layout.Table && len(schema.Missing) == 0 || errors.Is(err, tables.ErrNoAge)) {
+		var schema *outbox.SchemaError
+		if !t.Required && (errors.As(err, &schema) && schema.Table == t.Layout.Table && len(schema.Missing) == 0 || errors.Is(err, retention.ErrNoAge)) {
 			continue
 		}
 		if err != nil {

@@ -74,11 +74,11 @@ func (d *sqliteDatabase) Close() { d.closed.Do(d.file.close) }
 
 func (d *sqliteDatabase) Ping(ctx context.Context) error { return d.db.Ping(ctx) }
 
-func (d *sqliteDatabase) Table(ctx context.Context, layout tables.Layout) (tables.Store, error) {
+func (d *sqliteDatabase) Table(ctx context.Context, layout outbox.Layout) (tables.Store, error) {
 	return sqlite.Open(ctx, d.db, layout)
 }
 
-func (d *sqliteDatabase) Retention(ctx context.Context, layout tables.Layout) (Retention, error) {
+func (d *sqliteDatabase) Retention(ctx context.Context, layout outbox.Layout) (Retention, error) {
 	if layout.Table == config.Letters {
 		return sqlite.OpenLetterRetention(ctx, d.db)
 	}
@@ -97,11 +97,11 @@ func (d *sqliteDatabase) Tokens(ctx context.Context) (Tokens, error) {
 	return sqlite.OpenTokens(ctx, d.db)
 }
 
-func (d *sqliteDatabase) Browser(ctx context.Context, layout tables.Layout) (tables.Browser, error) {
+func (d *sqliteDatabase) Browser(ctx context.Context, layout outbox.Layout) (tables.Browser, error) {
 	return sqlite.OpenBrowser(ctx, d.db, layout)
 }
 
-func (d *sqliteDatabase) Letters(ctx context.Context, layouts []tables.Layout) (deadletter.Store, error) {
+func (d *sqliteDatabase) Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error) {
 	return sqlite.OpenDeadLetters(ctx, d.db, sqlite.DeadLettersConfig{Layouts: layouts})
 }
 
@@ -133,7 +133,7 @@ func (d *sqliteDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (
 	if err != nil {
 		return nil, err
 	}
-	layout := tables.OutboxEvents()
+	layout := outbox.OutboxEvents()
 	layout.Table = cfg.Table
 	browser, err := sqlite.OpenBrowser(ctx, d.db, layout)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -52,7 +53,7 @@ func openTables(ctx context.Context, db ForRelay, wanted []config.Table) ([]serv
 	var missing []string
 	for _, t := range wanted {
 		store, err := db.Table(ctx, t.Layout)
-		var schema *tables.SchemaError
+		var schema *outbox.SchemaError
 		if errors.As(err, &schema) && schema.Table == t.Name() && len(schema.Missing) == 0 && !t.Required {
 			missing = append(missing, t.Name())
 			continue

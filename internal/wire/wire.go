@@ -14,20 +14,20 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // passing tells whether a failure to open something can go away while one waits: a server that is down, starting or out
 // of connections, and not a wrong password, an untrusted certificate or a missing column, which need somebody to act.
 func passing(err error) bool {
 	var settings *config.Error
-	var schema *tables.SchemaError
+	var schema *outbox.SchemaError
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &certificate):
 		return false
-	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, tables.ErrRowsHidden), errors.Is(err, tables.ErrNotAllowed), errors.Is(err, errNoTable), redis.IsAuthError(err):
+	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, outbox.ErrRowsHidden), errors.Is(err, outbox.ErrNotAllowed), errors.Is(err, errNoTable), redis.IsAuthError(err):
 		return false
 	}
 	for _, ask := range []func(error) (passes, ok bool){passingPostgres, passingSQLite} {

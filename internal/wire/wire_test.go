@@ -16,7 +16,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/store/sqlite"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func TestPassing(t *testing.T) {
@@ -35,9 +34,9 @@ func TestPassing(t *testing.T) {
 		{"certificate", outbox.Unavailable(fmt.Errorf("connect: %w", &tls.CertificateVerificationError{Err: errors.New("signed by unknown authority")})), false},
 		{"no such database", server("3D000"), false},
 		{"not allowed", server("42501"), false},
-		{"old schema", fmt.Errorf("open: %w", &tables.SchemaError{Table: "t"}), false},
-		{"no privileges", fmt.Errorf("open: %w", tables.ErrNotAllowed), false},
-		{"row-level security", fmt.Errorf("open: %w", tables.ErrRowsHidden), false},
+		{"old schema", fmt.Errorf("open: %w", &outbox.SchemaError{Table: "t"}), false},
+		{"no privileges", fmt.Errorf("open: %w", outbox.ErrNotAllowed), false},
+		{"row-level security", fmt.Errorf("open: %w", outbox.ErrRowsHidden), false},
 		{"settings", &config.Error{}, false},
 		{"no file", fmt.Errorf("open: %w", sqlite.ErrNoFile), false},
 		{"a damaged file", fmt.Errorf("check: %w", sqlite.ErrDamaged), false},

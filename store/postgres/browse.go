@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -21,7 +22,7 @@ import (
 // for concurrent use.
 type Browser struct {
 	pool       *pgxpool.Pool
-	layout     tables.Layout
+	layout     outbox.Layout
 	sql        struct{ list, showID, showPosition, known, retry, behind, undelivered, skip, skipDead string }
 	byPosition bool // lists are in the order of the position, not of the id
 	hidden     bool // row-level security shows this role the rows of one tenant at a time
@@ -31,8 +32,8 @@ var _ tables.Browser = (*Browser)(nil)
 
 // OpenBrowser returns a browser of a table after checking that the table fits the layout. pool should not be from
 // Connect, whose sessions are made for relays. A table that is missing or older than the layout needs is an
-// *tables.SchemaError.
-func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Browser, error) {
+// *outbox.SchemaError.
+func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*Browser, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) 
 		return nil, err
 	}
 	b := &Browser{pool: pool, layout: layout}
-	if err := checkVisible(ctx, pool, layout); errors.Is(err, tables.ErrRowsHidden) && layout.App != "" {
+	if err := checkVisible(ctx, pool, layout); errors.Is(err, outbox.ErrRowsHidden) && layout.App != "" {
 		b.hidden = true
 	} else if err != nil {
 		return nil, err
@@ -248,7 +249,7 @@ func (b *Browser) check(f tables.Filter) (statuses []string, err error) {
 	}
 	switch {
 	case b.hidden && f.Tenant == "":
-		return nil, fmt.Errorf("%w in %s: %w, which sees one tenant at a time", tables.ErrFilter, b.layout.Table, tables.ErrRowsHidden)
+		return nil, fmt.Errorf("%w in %s: %w, which sees one tenant at a time", tables.ErrFilter, b.layout.Table, outbox.ErrRowsHidden)
 	case f.Tenant != "" && b.layout.Tenant == "" && b.layout.App == "":
 		return refuse("it has no tenants")
 	case f.Key != "" && b.layout.Key == "":

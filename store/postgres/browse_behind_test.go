@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox"
 )
 
 // What an operator asks about a backlog must not read what was delivered: two million delivered rows would make it
@@ -21,12 +21,12 @@ func TestWaitingPlans(t *testing.T) {
 		SELECT 't', now(), 'Order', i % 1000, 's', '{}', CASE WHEN i <= 40000 THEN 'SENT' ELSE 'NEW' END, CASE WHEN i > 49990 THEN now() + interval '1 hour' END
 		  FROM generate_series(1, 50000) i`)
 	exec(t, pool, `ANALYZE outbox_events`)
-	b := browser(t, pool, tables.OutboxEvents())
+	b := browser(t, pool, outbox.OutboxEvents())
 	lanes, err := parseSQL()
 	if err != nil {
 		t.Fatal(err)
 	}
-	backlog, err := lanes.Statement("lanes_backlog", quote(tables.OutboxEvents()))
+	backlog, err := lanes.Statement("lanes_backlog", quote(outbox.OutboxEvents()))
 	if err != nil {
 		t.Fatal(err)
 	}

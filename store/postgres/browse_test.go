@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -28,7 +29,7 @@ func browsed(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-func browser(t *testing.T, pool *pgxpool.Pool, layout tables.Layout) *Browser {
+func browser(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) *Browser {
 	t.Helper()
 	b, err := OpenBrowser(t.Context(), pool, layout)
 	if err != nil {
@@ -50,7 +51,7 @@ func TestBrowsePages(t *testing.T) {
 			exec(t, pool, insert, fmt.Sprint(i)) // one statement each: ids of one millisecond are ordered by chance below it
 			time.Sleep(time.Millisecond)
 		}
-		layout := map[string]tables.Layout{"outbox_events": tables.OutboxEvents(), "event_outbox": tables.EventOutbox(), "crawl_outbox": tables.CrawlOutbox()}[table]
+		layout := map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(), "event_outbox": outbox.EventOutbox(), "crawl_outbox": outbox.CrawlOutbox()}[table]
 		b := browser(t, pool, layout)
 		var topics []string
 		pages, after := 0, ""
@@ -85,9 +86,9 @@ func TestBrowseFilters(t *testing.T) {
 	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES
 		('00000000-0000-0000-0000-000000000001', 'A', '1', NULL, NULL), ('00000000-0000-0000-0000-000000000001', 'B', '2', now(), NULL),
 		('00000000-0000-0000-0000-000000000001', 'C', '3', NULL, now())`)
-	tenantless := tables.CrawlOutbox()
+	tenantless := outbox.CrawlOutbox()
 	tenantless.Tenant, tenantless.KeyScope = "", nil
-	events, crawl := browser(t, pool, tables.OutboxEvents()), browser(t, pool, tables.CrawlOutbox())
+	events, crawl := browser(t, pool, outbox.OutboxEvents()), browser(t, pool, outbox.CrawlOutbox())
 	for _, c := range []struct {
 		b    *Browser
 		f    tables.Filter
@@ -141,7 +142,7 @@ func TestBrowseShow(t *testing.T) {
 		error_message, error_history, schema_id)
 		VALUES ($1, 'order.placed', now(), 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a", "b"]', 'FAILED', 2, 'no such channel',
 		'[{"error": "no such channel", "timestamp": "2025-01-01"}]', 'order/1')`, id)
-	b := browser(t, pool, tables.OutboxEvents())
+	b := browser(t, pool, outbox.OutboxEvents())
 	position := query[int64](t, pool, `SELECT position FROM outbox_events`)
 	for _, by := range []string{id.String(), fmt.Sprint(position)} {
 		d, err := b.Show(t.Context(), by, "")
@@ -187,9 +188,9 @@ func TestBrowseUnderRowLevelSecurity(t *testing.T) {
 	}
 	defer readers.Close()
 
-	b := browser(t, readers, tables.EventOutbox())
-	if _, _, err := b.List(t.Context(), tables.Filter{}); !errors.Is(err, tables.ErrRowsHidden) {
-		t.Errorf("no tenant: got %v, want tables.ErrRowsHidden", err)
+	b := browser(t, readers, outbox.EventOutbox())
+	if _, _, err := b.List(t.Context(), tables.Filter{}); !errors.Is(err, outbox.ErrRowsHidden) {
+		t.Errorf("no tenant: got %v, want outbox.ErrRowsHidden", err)
 	}
 	rows, _, err := b.List(t.Context(), tables.Filter{Tenant: "Acme"})
 	if err != nil || len(rows) != 1 || rows[0].Topic != "acme.happened" || *rows[0].Tenant != "acme" {
@@ -208,7 +209,7 @@ func TestBrowseKnown(t *testing.T) {
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`)
 	id := query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`)
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		known, err := browser(t, pool, tables.OutboxEvents()).Known(t.Context(), tx, []uuid.UUID{uuid.New(), id})
+		known, err := browser(t, pool, outbox.OutboxEvents()).Known(t.Context(), tx, []uuid.UUID{uuid.New(), id})
 		if err == nil && !slices.Equal(known, []uuid.UUID{id}) {
 			t.Errorf("got %v, want %v", known, id)
 		}
@@ -230,15 +231,15 @@ func TestBrowsePlans(t *testing.T) {
 		SELECT '00000000-0000-0000-0000-000000000001', 't', '{}', now() FROM generate_series(1, 20000) i`)
 	exec(t, pool, `ANALYZE outbox_events, crawl_outbox`)
 	for _, c := range []struct {
-		layout   tables.Layout
+		layout   outbox.Layout
 		statuses []string
 		index    string
 	}{
-		{tables.OutboxEvents(), nil, "outbox_events_pkey"},
-		{tables.OutboxEvents(), []string{"DEAD"}, "idx_outbox_status|idx_outbox_tenant_status|idx_outbox_topic|idx_outbox_aggregate"},
-		{tables.OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered"},
-		{tables.CrawlOutbox(), nil, "crawl_outbox_pkey"},
-		{tables.CrawlOutbox(), []string{"pending", "retry"}, "undelivered|unpublished"},
+		{outbox.OutboxEvents(), nil, "outbox_events_pkey"},
+		{outbox.OutboxEvents(), []string{"DEAD"}, "idx_outbox_status|idx_outbox_tenant_status|idx_outbox_topic|idx_outbox_aggregate"},
+		{outbox.OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered"},
+		{outbox.CrawlOutbox(), nil, "crawl_outbox_pkey"},
+		{outbox.CrawlOutbox(), []string{"pending", "retry"}, "undelivered|unpublished"},
 	} {
 		b := browser(t, pool, c.layout)
 		rows, err := pool.Query(t.Context(), "EXPLAIN "+b.sql.list, c.statuses, nil, nil, nil, nil, 51)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -59,7 +60,7 @@ func checkTable(ctx context.Context, pool *pgxpool.Pool, table string, columns [
 		remedy = "run: outbox migrate up --set " + set
 	}
 	if len(names) == 0 {
-		return &tables.SchemaError{Table: table, Remedy: remedy}
+		return &outbox.SchemaError{Table: table, Remedy: remedy}
 	}
 	var missing []string
 	for _, c := range columns {
@@ -69,13 +70,13 @@ func checkTable(ctx context.Context, pool *pgxpool.Pool, table string, columns [
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return &tables.SchemaError{Table: table, Missing: missing, Remedy: remedy}
+		return &outbox.SchemaError{Table: table, Missing: missing, Remedy: remedy}
 	}
 	return nil
 }
 
 // checkVisible finds out whether a policy lets this role see every tenant's rows.
-func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) error {
+func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) error {
 	sql, err := plain("check_visible")
 	if err != nil {
 		return err
@@ -85,14 +86,14 @@ func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout)
 		return fmt.Errorf("check row-level security of %s: %w", layout.Table, err)
 	}
 	if hidden {
-		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay TO CURRENT_USER)", layout.Table, tables.ErrRowsHidden)
+		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay TO CURRENT_USER)", layout.Table, outbox.ErrRowsHidden)
 	}
 	return nil
 }
 
 // checkAllowed finds out whether this role may read the table and write down what became of its events. Tables of the
 // migration sets are granted by roles.sql; nobody but their owner can grant a mapped one.
-func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l tables.Layout) error {
+func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) error {
 	var sets []string
 	for _, c := range []string{l.Status, l.DeliveredAt, l.Attempts, l.NextRetryAt, l.LastError, l.ErrorHistory, l.DeliveredTo} {
 		if c != "" {
@@ -116,7 +117,7 @@ func allowed(ctx context.Context, pool *pgxpool.Pool, purpose, table, statement 
 	if _, ours := tables.SetOf[table]; ours {
 		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
 	}
-	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, tables.ErrNotAllowed, strings.Join(lacks, ", "), remedy)
+	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, outbox.ErrNotAllowed, strings.Join(lacks, ", "), remedy)
 }
 
 func lacking(ctx context.Context, pool *pgxpool.Pool, table, statement string, args ...any) ([]string, error) {

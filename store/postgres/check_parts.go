@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // part is what roles.sql gives one of the parts of outbox serve, as far as that part cannot do without.
@@ -26,8 +26,8 @@ type needed struct {
 	columns []string
 }
 
-// CheckGateway finds out whether the pool's role may do what a gateway does with runs: tables.ErrNotAllowed, or
-// tables.ErrRowsHidden. Else it would say that it is ready and answer every request with 500.
+// CheckGateway finds out whether the pool's role may do what a gateway does with runs: outbox.ErrNotAllowed, or
+// outbox.ErrRowsHidden. Else it would say that it is ready and answer every request with 500.
 func (r *Runs) CheckGateway(ctx context.Context) error {
 	sets := []string{"status", "started_at", "completed_at", "cancelled_at", "error_message", "lease_owner", "lease_expires_at"}
 	if err := checkPart(ctx, r.pool, part{"gateway", append(appending(), needed{"crawl_runs", []string{"SELECT", "INSERT"}, sets})}); err != nil {
@@ -47,7 +47,7 @@ func (r *Runs) CheckWorker(ctx context.Context) error {
 }
 
 // CheckGateway finds out whether the pool's role may do what a gateway does with tokens and tickets: else
-// tables.ErrNotAllowed.
+// outbox.ErrNotAllowed.
 func (s *Tokens) CheckGateway(ctx context.Context) error {
 	return checkPart(ctx, s.pool, part{"gateway", []needed{
 		{"outbox_tokens", []string{"SELECT"}, nil},
@@ -79,7 +79,7 @@ func checkPart(ctx context.Context, pool *pgxpool.Pool, p part) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("serve as %s: %w: %s: %s", p.name, tables.ErrNotAllowed, strings.Join(problems, "; "), grantPart(p.name))
+	return fmt.Errorf("serve as %s: %w: %s: %s", p.name, outbox.ErrNotAllowed, strings.Join(problems, "; "), grantPart(p.name))
 }
 
 // checkRunsVisible: with privileges of its own and none of the roles, a login sees no run once roles.sql has been run,
@@ -94,7 +94,7 @@ func checkRunsVisible(ctx context.Context, pool *pgxpool.Pool, name, statement s
 		return fmt.Errorf("check row-level security of crawl_runs: %w", err)
 	}
 	if hidden {
-		return fmt.Errorf("serve as %s: table crawl_runs: %w: %s", name, tables.ErrRowsHidden, grantPart(name))
+		return fmt.Errorf("serve as %s: table crawl_runs: %w: %s", name, outbox.ErrRowsHidden, grantPart(name))
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox"
 )
 
 // A gateway or worker whose login lacks something is told all of it, with the role that cures it.
@@ -36,9 +36,9 @@ func TestPartsNameThePrivilegesThatAreMissing(t *testing.T) {
 		}
 	}
 	runs, tokens := opened("")
-	refused(runs.CheckGateway(t.Context()), tables.ErrNotAllowed, "SELECT, INSERT, UPDATE (status,", "INSERT on crawl_outbox;", "USAGE on crawl_outbox_id_seq", "GRANT outbox_gateway TO the gateway's login")
-	refused(runs.CheckWorker(t.Context()), tables.ErrNotAllowed, "node_attempts) on crawl_runs", "GRANT outbox_worker TO the worker's login")
-	refused(tokens.CheckGateway(t.Context()), tables.ErrNotAllowed, "SELECT on outbox_tokens", "DELETE, UPDATE (sha256) on outbox_tickets", "GRANT outbox_gateway")
+	refused(runs.CheckGateway(t.Context()), outbox.ErrNotAllowed, "SELECT, INSERT, UPDATE (status,", "INSERT on crawl_outbox;", "USAGE on crawl_outbox_id_seq", "GRANT outbox_gateway TO the gateway's login")
+	refused(runs.CheckWorker(t.Context()), outbox.ErrNotAllowed, "node_attempts) on crawl_runs", "GRANT outbox_worker TO the worker's login")
+	refused(tokens.CheckGateway(t.Context()), outbox.ErrNotAllowed, "SELECT on outbox_tokens", "DELETE, UPDATE (sha256) on outbox_tickets", "GRANT outbox_gateway")
 	if err := runs.Readable(t.Context()); err == nil {
 		t.Error("runs that this role may not read are readable")
 	}
@@ -48,13 +48,13 @@ func TestPartsNameThePrivilegesThatAreMissing(t *testing.T) {
 		"; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO "+pgx.Identifier{role}.Sanitize()); err != nil {
 		t.Fatal(err)
 	}
-	refused(runs.CheckGateway(t.Context()), tables.ErrRowsHidden, "GRANT outbox_gateway")
-	refused(runs.CheckWorker(t.Context()), tables.ErrRowsHidden, "GRANT outbox_worker")
+	refused(runs.CheckGateway(t.Context()), outbox.ErrRowsHidden, "GRANT outbox_gateway")
+	refused(runs.CheckWorker(t.Context()), outbox.ErrRowsHidden, "GRANT outbox_worker")
 
 	gatewayRuns, gatewayTokens := opened("outbox_gateway")
 	workerRuns := need(OpenRuns(t.Context(), as(t, super, "outbox_worker")))(t)
-	refused(gatewayRuns.CheckWorker(t.Context()), tables.ErrNotAllowed, "lease_epoch")
-	refused(workerRuns.CheckGateway(t.Context()), tables.ErrNotAllowed, "INSERT on crawl_runs")
+	refused(gatewayRuns.CheckWorker(t.Context()), outbox.ErrNotAllowed, "lease_epoch")
+	refused(workerRuns.CheckGateway(t.Context()), outbox.ErrNotAllowed, "INSERT on crawl_runs")
 	owner := need(OpenRuns(t.Context(), super))(t)
 	for what, err := range map[string]error{
 		"gateway": gatewayRuns.CheckGateway(t.Context()), "its tokens": gatewayTokens.CheckGateway(t.Context()), "its probe": gatewayRuns.Readable(t.Context()),

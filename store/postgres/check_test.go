@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // A login that may not read or settle a table is told so when the table is opened, with the GRANT that cures it: the
@@ -30,15 +30,15 @@ func TestOpenNamesThePrivilegesThatAreMissing(t *testing.T) {
 	ok(t, err)
 	grant("SELECT, INSERT, UPDATE ON outbox_lanes")
 	pool := newPool(t, url, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role })
-	queue := tables.Layout{Table: "queue", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at Last", Attempts: "tries", NextRetryAt: "retry_at"}
+	queue := outbox.Layout{Table: "queue", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at Last", Attempts: "tries", NextRetryAt: "retry_at"}
 
-	refused := func(l tables.Layout, want string) {
+	refused := func(l outbox.Layout, want string) {
 		t.Helper()
-		if _, err := postgres.Open(t.Context(), pool, l); !errors.Is(err, tables.ErrNotAllowed) || !strings.Contains(err.Error(), want) {
+		if _, err := postgres.Open(t.Context(), pool, l); !errors.Is(err, outbox.ErrNotAllowed) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want ErrNotAllowed with %q", l.Table, err, want)
 		}
 	}
-	refused(tables.OutboxEvents(), "run: outbox migrate roles")
+	refused(outbox.OutboxEvents(), "run: outbox migrate roles")
 	refused(queue, `GRANT SELECT, DELETE, UPDATE ("at Last", tries, retry_at) ON queue TO outbox_relay`)
 	grant(`SELECT, UPDATE ("at Last", tries, retry_at) ON queue`)
 	refused(queue, "GRANT DELETE ON queue")

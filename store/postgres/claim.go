@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // Claim implements outbox.EventStore.
@@ -241,7 +240,7 @@ func (s *Store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	rec.SchemaVersion = int(int32(binary.BigEndian.Uint32(raw[colSchemaVersion])))
 	rec.WrittenAt = decodeTime(raw[colWrittenAt])
 	if rec.WrittenAt.IsZero() {
-		rec.WrittenAt = tables.TimeOfID(rec.ID)
+		rec.WrittenAt = outbox.TimeOfID(rec.ID)
 	}
 	if rec.OccurredAt = decodeTime(raw[colOccurredAt]); raw[colOccurredAt] == nil {
 		rec.OccurredAt = rec.WrittenAt

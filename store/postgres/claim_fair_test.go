@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 var fairly = outbox.ClaimLimit{Records: 4000, Bytes: 64 << 20, Fair: true} // the first claim of a store takes rows for large
@@ -65,7 +64,7 @@ func prefix(t *testing.T, pool *pgxpool.Pool, records []*outbox.Record) {
 func TestFairClaimReachesBehindAFlood(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	writeFor(t, pool, 20_000, "flood")
 	writeFor(t, pool, 5, "trickle", "blocked")
 	exec(t, pool, "UPDATE outbox_events SET status = 'FAILED', next_retry_at = now() + interval '1 hour' WHERE tenant_id = 'blocked' AND aggregate_id = '1'")
@@ -122,7 +121,7 @@ func TestFairClaimReachesBehindAFlood(t *testing.T) {
 func TestFairClaimGoesRoundManyTenants(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	writeFor(t, pool, 5000, "flood")
 	var names []string
 	for i := range 199 {
@@ -166,7 +165,7 @@ func must(t *testing.T) func([]*outbox.Record, error) []*outbox.Record {
 func TestFairClaimBoundsBytes(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, source_bc, payload) SELECT 'big', now(), 'flood', 's', to_jsonb(repeat('x', 100000)) FROM generate_series(1, 50)`)
 	writeFor(t, pool, 2, "trickle")
 	limit := outbox.ClaimLimit{Records: 1000, Bytes: 1_000_000, Fair: true}
@@ -184,7 +183,7 @@ func TestFairClaimBoundsBytes(t *testing.T) {
 func TestFairClaimBoundsItsSearch(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_type, aggregate_id, source_bc, payload, status, next_retry_at)
 		SELECT 'a', now(), 'stuck', 'Order', '1', 's', '1', CASE WHEN i = 1 THEN 'FAILED' ELSE 'NEW' END, CASE WHEN i = 1 THEN now() + interval '1 hour' END FROM generate_series(1, 60000) i`)
 	writeFor(t, pool, 3, "trickle")
@@ -203,9 +202,9 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	exec(t, pool, `CREATE TABLE mine (n bigserial, uid uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer int, owner bigint, done_at timestamptz, tries int NOT NULL DEFAULT 0, due timestamptz)`)
-	mine := tables.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"owner"}, Tenant: "owner",
+	mine := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"owner"}, Tenant: "owner",
 		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
-	shared := func(l tables.Layout) bool {
+	shared := func(l outbox.Layout) bool {
 		t.Helper()
 		s, err := Open(t.Context(), pool, l)
 		if err != nil {
@@ -213,15 +212,15 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 		}
 		return s.fair.claim != ""
 	}
-	unscoped, keyless := tables.OutboxEvents(), tables.OutboxEvents()
+	unscoped, keyless := outbox.OutboxEvents(), outbox.OutboxEvents()
 	unscoped.KeyScope = []string{"aggregate_type"}
 	keyless.Key, keyless.KeyScope = "", nil
 	for _, tt := range []struct {
 		name string
-		l    tables.Layout
+		l    outbox.Layout
 		want bool
 	}{
-		{"outbox_events", tables.OutboxEvents(), true}, {"event_outbox", tables.EventOutbox(), true}, {"crawl_outbox", tables.CrawlOutbox(), true},
+		{"outbox_events", outbox.OutboxEvents(), true}, {"event_outbox", outbox.EventOutbox(), true}, {"crawl_outbox", outbox.CrawlOutbox(), true},
 		{"a key in several tenants", unscoped, false}, {"no keys", keyless, true}, {"no index", mine, false},
 	} {
 		if got := shared(tt.l); got != tt.want {
@@ -243,7 +242,7 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 		t.Errorf("got %v, want 10 of tenant 7 and the one of 8", of)
 	}
 	exec(t, pool, "DROP INDEX outbox_events_tenants")
-	if shared(tables.OutboxEvents()) {
+	if shared(outbox.OutboxEvents()) {
 		t.Error("outbox_events: shared without the index")
 	}
 }
@@ -256,7 +255,7 @@ func TestFairClaimOfBlankPaddedTenants(t *testing.T) {
 	exec(t, pool, `CREATE INDEX ON padded (owner, n) WHERE done_at IS NULL`)
 	exec(t, pool, `INSERT INTO padded (kind, body, owner) SELECT 'k', '1', 'flood' FROM generate_series(1, 100)`)
 	exec(t, pool, `INSERT INTO padded (kind, body, owner) VALUES ('k', '1', 'trickle')`)
-	s, _, lanes := serving(t, pool, tables.Layout{Table: "padded", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Tenant: "owner", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"})
+	s, _, lanes := serving(t, pool, outbox.Layout{Table: "padded", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Tenant: "owner", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"})
 	if _, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true}); of["flood"] != 10 || of["trickle"] != 1 {
 		t.Errorf("got %v, want 10 of the flood and the trickle's one", of)
 	}
@@ -272,7 +271,7 @@ func TestFairClaimPlans(t *testing.T) {
 	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, status)
 		SELECT ($1::uuid[])[1 + i % 20], gen_random_uuid(), 'a.b', '{}', CASE WHEN i <= 5000 THEN 'published' ELSE 'pending' END FROM generate_series(1, 6000) i`, apps)
 	exec(t, pool, "ANALYZE")
-	for _, l := range []tables.Layout{tables.OutboxEvents(), tables.EventOutbox()} {
+	for _, l := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox()} {
 		s, _, lanes := serving(t, pool, l)
 		numbers, _ := splitLanes(lanes)
 		tenants, err := s.nextTenants(t.Context(), 0)

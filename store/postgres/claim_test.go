@@ -14,7 +14,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 var everything = outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20}
@@ -37,7 +36,7 @@ func migrated(t *testing.T) *pgxpool.Pool {
 }
 
 // serving returns a store and the lanes that its owner holds.
-func serving(t *testing.T, pool *pgxpool.Pool, layout tables.Layout) (*Store, uuid.UUID, []outbox.Lane) {
+func serving(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) (*Store, uuid.UUID, []outbox.Lane) {
 	t.Helper()
 	s, err := Open(t.Context(), pool, layout)
 	if err != nil {
@@ -116,7 +115,7 @@ func topicsAndKeys(records []*outbox.Record) []string {
 func TestClaimDecodesEveryColumn(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	id := uuid.Must(uuid.NewV7())
 	exec(t, pool, `INSERT INTO outbox_events (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc,
 			destination_topics, payload, metadata, retry_count, generation, delivered_to, created_at)
@@ -146,15 +145,15 @@ func TestClaimTakesPlainSQLRows(t *testing.T) {
 	run := query[uuid.UUID](t, pool, "INSERT INTO crawl_runs (app_package) VALUES ('com.example') RETURNING id")
 	eventID := uuid.Must(uuid.NewV7())
 	for _, tt := range []struct {
-		layout tables.Layout
+		layout outbox.Layout
 		insert string
 		args   []any
 		topic  string
 		key    string
 	}{
-		{tables.OutboxEvents(), `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES (gen_random_uuid(), 'a.b', now(), 'shop', '{}')`, nil, "a.b", ""},
-		{tables.EventOutbox(), `INSERT INTO event_outbox (id, app_id, event_id, event_type, payload) VALUES (outbox_uuidv7(), $1, $2, 'c.d', '{}')`, []any{app, eventID}, "c.d", ""},
-		{tables.CrawlOutbox(), `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'RUN_STARTED', '{}')`, []any{run}, "RUN_STARTED", run.String()},
+		{outbox.OutboxEvents(), `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES (gen_random_uuid(), 'a.b', now(), 'shop', '{}')`, nil, "a.b", ""},
+		{outbox.EventOutbox(), `INSERT INTO event_outbox (id, app_id, event_id, event_type, payload) VALUES (outbox_uuidv7(), $1, $2, 'c.d', '{}')`, []any{app, eventID}, "c.d", ""},
+		{outbox.CrawlOutbox(), `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'RUN_STARTED', '{}')`, []any{run}, "RUN_STARTED", run.String()},
 	} {
 		exec(t, pool, tt.insert, tt.args...)
 		s, _, lanes := serving(t, pool, tt.layout)
@@ -175,7 +174,7 @@ func TestClaimTakesPlainSQLRows(t *testing.T) {
 func TestClaimOrderLimitAndLanes(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 3, "a", "b")
 	records, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 4, Bytes: 1 << 20})
 	if err != nil {
@@ -198,7 +197,7 @@ func TestClaimOrderLimitAndLanes(t *testing.T) {
 func TestClaimSeesLowerPositionThatCommitsLater(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	slow, err := pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +235,7 @@ func deliver(t *testing.T, s *Store, owner uuid.UUID, lanes []outbox.Lane, want 
 func TestClaimLeavesOutKeysThatWait(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 2, "a", "b")
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('keyless', now(), 's', '{}'), ('keyless', now(), 's', '{}')`)
 	records, err := s.Claim(t.Context(), lanes, everything)
@@ -270,7 +269,7 @@ func TestClaimLeavesOutKeysThatWait(t *testing.T) {
 func TestClaimBoundsBytes(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload)
 		SELECT 'big', now(), 's', to_jsonb(repeat('x', 100000)) FROM generate_series(1, 50)`)
 	limit := outbox.ClaimLimit{Records: 1000, Bytes: 1_000_000}
@@ -290,7 +289,7 @@ func TestClaimBoundsBytes(t *testing.T) {
 func TestClaimMarksDefectiveDestinations(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	for _, d := range []string{`{"a": 1}`, `"a"`, `[1]`, `[""]`, `["ok"]`, `[]`} {
 		exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, destination_topics, payload) VALUES ($1::text, now(), 's', $1::text::jsonb, '{}')`, d)
 	}
@@ -312,7 +311,7 @@ func TestClaimMappedTable(t *testing.T) {
 	exec(t, pool, `CREATE SCHEMA "odd ""name"`)
 	exec(t, pool, `CREATE TABLE "odd ""name"."My Outbox" ("N" bigserial PRIMARY KEY, "uid" uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer int,
 		region text, done_at timestamptz, tries int NOT NULL DEFAULT 0, due timestamptz)`)
-	layout := tables.Layout{Table: `odd "name.My Outbox`, ID: "uid", Position: "N", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"},
+	layout := outbox.Layout{Table: `odd "name.My Outbox`, ID: "uid", Position: "N", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"},
 		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
 	s, owner, lanes := serving(t, pool, layout)
 	exec(t, pool, `INSERT INTO "odd ""name"."My Outbox" (kind, body, customer, region) VALUES
@@ -343,25 +342,25 @@ func TestClaimMappedTable(t *testing.T) {
 func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	old := tables.OutboxEvents()
+	old := outbox.OutboxEvents()
 	old.Metadata = "meta_data"
 	exec(t, pool, "CREATE TABLE other (id int)")
 	for _, tt := range []struct {
 		name   string
-		layout tables.Layout
+		layout outbox.Layout
 		want   string
 	}{
 		{"column missing", old, "lacks meta_data: run: outbox migrate up --set core"},
-		{"table missing", tables.Layout{Table: "nowhere", ID: "a", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e", Attempts: "f", NextRetryAt: "g"}, "table nowhere does not exist"},
-		{"own table", tables.Layout{Table: "other", ID: "id", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e", Attempts: "f", NextRetryAt: "g"}, "lacks b, c, d, e, f, g: add the columns or correct the layout"},
-		{"layout", tables.Layout{Table: "a.b.c", Status: "s"}, "id: is required"},
+		{"table missing", outbox.Layout{Table: "nowhere", ID: "a", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e", Attempts: "f", NextRetryAt: "g"}, "table nowhere does not exist"},
+		{"own table", outbox.Layout{Table: "other", ID: "id", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e", Attempts: "f", NextRetryAt: "g"}, "lacks b, c, d, e, f, g: add the columns or correct the layout"},
+		{"layout", outbox.Layout{Table: "a.b.c", Status: "s"}, "id: is required"},
 	} {
 		if _, err := Open(t.Context(), pool, tt.layout); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got error %v, want %q in it", tt.name, err, tt.want)
 		}
 	}
 	exec(t, pool, "DROP TABLE outbox_lanes")
-	if _, err := Open(t.Context(), pool, tables.CrawlOutbox()); err == nil || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+	if _, err := Open(t.Context(), pool, outbox.CrawlOutbox()); err == nil || !strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("without lanes: got error %v", err)
 	}
 }
@@ -371,7 +370,7 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 func TestClaimLanesAndKeys(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_type, aggregate_id) VALUES
 		('same', now(), 's', '1', 't', 'Order', '42'), ('same', now(), 'other', '2', 't', 'Order', '42'),
 		('tenant', now(), 's', '1', 'u', 'Order', '42'), ('type', now(), 's', '1', 't', 'Invoice', '42'), ('no type', now(), 's', '1', 't', NULL, '42'),

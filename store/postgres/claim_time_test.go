@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // PostgreSQL's times go further than RFC 3339's. Such an event is delivered, without a time: none is better than a
@@ -21,7 +20,7 @@ func TestClaimOfTimesBeyondRFC3339(t *testing.T) {
 	for at := range want {
 		exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ($1::text, $1::text::timestamptz, 'shop', '{}')`, at)
 	}
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil || len(records) != len(want) {
 		t.Fatalf("got %d records, error %v", len(records), err)

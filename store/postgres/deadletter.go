@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // DeadLetters is the table job_dlq for operators. It is safe for concurrent use.
@@ -36,7 +36,7 @@ var (
 type DeadLettersConfig struct {
 	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters
 	// are skipped.
-	Layouts []tables.Layout
+	Layouts []outbox.Layout
 	// ReplayJob puts jobs back; nil: their letters are skipped.
 	ReplayJob JobReplayer
 }
@@ -48,13 +48,13 @@ type JobReplayer func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) 
 
 // deadTable is an outbox table that letters come from.
 type deadTable struct {
-	layout  tables.Layout
+	layout  outbox.Layout
 	columns []string // quoted: what an INSERT may name
 	hidden  bool
 }
 
 // OpenDeadLetters returns the dead letters of a database after checking that its tables fit. pool should not be from
-// Connect, whose sessions are made for relays. A table that is older than this program needs is an *tables.SchemaError.
+// Connect, whose sessions are made for relays. A table that is older than this program needs is an *outbox.SchemaError.
 func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersConfig) (*DeadLetters, error) {
 	d := &DeadLetters{pool: pool, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
 	if err := checkTable(ctx, pool, "job_dlq", []string{"position", "origin"}); err != nil {
@@ -76,7 +76,7 @@ func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersCon
 }
 
 // open adds a table, if it is there.
-func (d *DeadLetters) open(ctx context.Context, l tables.Layout) error {
+func (d *DeadLetters) open(ctx context.Context, l outbox.Layout) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (d *DeadLetters) open(ctx context.Context, l tables.Layout) error {
 		columns = append(columns, c)
 	}
 	err := checkTable(ctx, d.pool, l.Table, columns)
-	var schema *tables.SchemaError
+	var schema *outbox.SchemaError
 	if errors.As(err, &schema) && len(schema.Missing) == 0 {
 		return nil
 	} else if err != nil {
@@ -215,7 +215,7 @@ func (t deadTable) query(q letterQuery) letterQuery {
 // session's default: what a page waited for must be seen as it has become.
 func (d *DeadLetters) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
 	if d.hidden && tenant == "" {
-		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it (made by: outbox migrate roles)", tables.ErrRowsHidden)
+		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it (made by: outbox migrate roles)", outbox.ErrRowsHidden)
 	}
 	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: mode}, func(tx pgx.Tx) error {
 		if d.hidden {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	"github.com/outboxrelay/outbox/tables"
@@ -83,7 +84,7 @@ func TestRecordJobs(t *testing.T) {
 func TestDiscard(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, tables.OutboxEvents())
+	u := burying(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 2, "a", "b")
 	u.settle(dieAt("t"))
 	d := letters(t, pool)
@@ -176,7 +177,7 @@ func TestOperatorRole(t *testing.T) {
 	if err := migrations.ApplyRoles(t.Context(), pool.Config().ConnString()); err != nil {
 		t.Fatal(err)
 	}
-	events, bus, crawl := burying(t, pool, tables.OutboxEvents()), burying(t, pool, tables.EventOutbox()), burying(t, pool, tables.CrawlOutbox())
+	events, bus, crawl := burying(t, pool, outbox.OutboxEvents()), burying(t, pool, outbox.EventOutbox()), burying(t, pool, outbox.CrawlOutbox())
 	writeOrders(t, pool, 3, "a")
 	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload) SELECT id, outbox_uuidv7(), 't', '1' FROM apps`)
 	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
@@ -215,7 +216,7 @@ func TestOperatorRole(t *testing.T) {
 	if actions, _, err := d.Actions(t.Context(), deadletter.ActionFilter{}); err != nil || len(actions) != 4 {
 		t.Errorf("actions %+v, error %v", actions, err)
 	}
-	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()} { // what was replayed is undelivered again
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} { // what was replayed is undelivered again
 		n, err := browser(t, own, layout).SkipPage(t.Context(), tables.Selection{All: true}, tables.Skip{Actor: "me", Reason: "r", Run: uuid.New()}, 10)
 		if err != nil || n == 0 {
 			t.Errorf("skipped %d of %s, error %v", n, layout.Table, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // CollectPage implements deadletter.Collector. The role needs INSERT on job_dlq and apps beside what it reads with, as
-// outbox_operator has it; with one that sees one tenant at a time it is a tables.ErrRowsHidden.
+// outbox_operator has it; with one that sees one tenant at a time it is a outbox.ErrRowsHidden.
 func (d *DeadLetters) CollectPage(
 	ctx context.Context, table string, by deadletter.Operator, limit int,
 ) (n int, err error) {

@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 const defaultPage = 50
@@ -92,7 +92,7 @@ func (d *DeadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (le
 
 func dated(letters []deadletter.Letter) []deadletter.Letter {
 	for i := range letters {
-		letters[i].At = tables.TimeOfID(letters[i].ID)
+		letters[i].At = outbox.TimeOfID(letters[i].ID)
 	}
 	return letters
 }
@@ -121,7 +121,7 @@ func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadlette
 		}
 		groups, err := collect[group](ctx, tx, "dlq_groups", q)
 		for _, g := range groups {
-			g.Oldest, g.Newest = tables.TimeOfID(g.OldestID), tables.TimeOfID(g.NewestID)
+			g.Oldest, g.Newest = outbox.TimeOfID(g.OldestID), outbox.TimeOfID(g.NewestID)
 			stats.Groups = append(stats.Groups, g.Group)
 		}
 		return err

@@ -16,7 +16,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // replay replays everything pending, or what options say.
@@ -46,7 +45,7 @@ func whys(r deadletter.Replayed) string {
 func TestReplayKeepsTheEventAndTheOrderOfItsKey(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, tables.OutboxEvents())
+	u := burying(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 5, "a", "b")
 	died := u.settle(dieAt("order.placed"))
 	d := letters(t, pool)
@@ -100,7 +99,7 @@ func TestReplayKeepsTheEventAndTheOrderOfItsKey(t *testing.T) {
 func TestReplayOfSeveralDestinations(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, tables.OutboxEvents())
+	u := burying(t, pool, outbox.OutboxEvents())
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, destination_topics) VALUES ('t', now(), 's', '1', '["a", "b", "c"]')`)
 	u.settle(dieAt("a", "c"))
 	d := letters(t, pool)
@@ -139,11 +138,11 @@ func TestReplayOfSeveralDestinations(t *testing.T) {
 func TestSettleSentAgainAfterAReplay(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		layout tables.Layout
+		layout outbox.Layout
 		insert string
 	}{
-		"outbox_events": {tables.OutboxEvents(), `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`},
-		"crawl_outbox":  {tables.CrawlOutbox(), `WITH run AS (INSERT INTO crawl_runs (app_package) VALUES ('p') RETURNING id) INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 't', '1' FROM run`},
+		"outbox_events": {outbox.OutboxEvents(), `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`},
+		"crawl_outbox":  {outbox.CrawlOutbox(), `WITH run AS (INSERT INTO crawl_runs (app_package) VALUES ('p') RETURNING id) INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 't', '1' FROM run`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -172,7 +171,7 @@ func TestSettleSentAgainAfterAReplay(t *testing.T) {
 func TestReplayPutsRowsBack(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, tables.CrawlOutbox())
+	u := burying(t, pool, outbox.CrawlOutbox())
 	const run = "00000000-0000-0000-0000-000000000001"
 	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ($1, 'shop'), ('00000000-0000-0000-0000-000000000002', 'gone')`, run)
 	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq, created_at)
@@ -220,7 +219,7 @@ func TestReplayIntoAMappedTable(t *testing.T) {
 		uid uuid NOT NULL DEFAULT outbox_uuidv7(), "No" bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what text NOT NULL, body json NOT NULL, body_size int GENERATED ALWAYS AS (length(what)) STORED,
 		who text, tags text[], amount numeric, secret bytea, "at" timestamptz DEFAULT now(), sent_at timestamptz, tries int NOT NULL DEFAULT 0, next_at timestamptz,
 		dests jsonb, done jsonb, gen smallint NOT NULL DEFAULT 0)`)
-	layout := tables.Layout{Table: "billing.Out Box", ID: "uid", Position: "No", Topic: "what", Payload: "body", Key: "who", DeliveredAt: "sent_at", Attempts: "tries", NextRetryAt: "next_at",
+	layout := outbox.Layout{Table: "billing.Out Box", ID: "uid", Position: "No", Topic: "what", Payload: "body", Key: "who", DeliveredAt: "sent_at", Attempts: "tries", NextRetryAt: "next_at",
 		Destinations: "dests", DeliveredTo: "done", Generation: "gen"}
 	u := burying(t, pool, layout)
 	exec(t, pool, `INSERT INTO billing."Out Box" (what, body, who, tags, amount, secret, dests) VALUES ('paid', '{"b":1, "a":2}', 'k', '{a,"b c"}', 12345678901234567890.10, '\xdeadbeef', '["x", "y", "z"]')`)
@@ -257,7 +256,7 @@ func TestReplayIntoAMappedTable(t *testing.T) {
 func TestReplayOfTheEventBus(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, tables.EventOutbox())
+	u := burying(t, pool, outbox.EventOutbox())
 	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, event_key) SELECT id, outbox_uuidv7(), 't', '{"n": 1}', 'k' FROM apps`)
 	died := u.settle(dieAt("t"))
 	d := letters(t, pool)
@@ -291,7 +290,7 @@ func TestReplayOfTheEventBus(t *testing.T) {
 func TestReplaySkips(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, tables.OutboxEvents())
+	u := burying(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 4, "a")
 	died := u.settle(dieAt("t"))
 	exec(t, pool, `UPDATE outbox_events SET status = 'SENT' WHERE id = $1`, died[0].ID)
@@ -318,7 +317,7 @@ func TestReplaySkips(t *testing.T) {
 func TestReplayIsResumable(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, tables.OutboxEvents())
+	u := burying(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 200, "a", "b", "c")
 	u.settle(dieAt("t"))
 	d := letters(t, pool)
@@ -349,7 +348,7 @@ func TestReplayIsResumable(t *testing.T) {
 func TestReplayByTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, tables.OutboxEvents())
+	u := burying(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 300, "a", "b")
 	u.settle(dieAt("t"))
 	d := letters(t, pool)
@@ -378,8 +377,8 @@ func TestReplayByTwoAtOnce(t *testing.T) {
 func TestReplayPreview(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	u := burying(t, pool, tables.OutboxEvents())
-	crawl := burying(t, pool, tables.CrawlOutbox())
+	u := burying(t, pool, outbox.OutboxEvents())
+	crawl := burying(t, pool, outbox.CrawlOutbox())
 	writeOrders(t, pool, 2, "clean", "overtaken", "racing", "other")
 	exec(t, pool, `UPDATE outbox_events SET tenant_id = 'acme' WHERE aggregate_id = 'other'`)
 	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)

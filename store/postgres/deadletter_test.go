@@ -14,16 +14,15 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
 
 // letters opens the dead letters of a database as the command does.
-func letters(t *testing.T, pool *pgxpool.Pool, layouts ...tables.Layout) *DeadLetters {
+func letters(t *testing.T, pool *pgxpool.Pool, layouts ...outbox.Layout) *DeadLetters {
 	t.Helper()
 	if layouts == nil {
-		layouts = []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()}
+		layouts = []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()}
 	}
 	d, err := OpenDeadLetters(t.Context(), pool, DeadLettersConfig{Layouts: layouts})
 	if err != nil {
@@ -40,7 +39,7 @@ type undertaker struct {
 	lanes []outbox.Lane
 }
 
-func burying(t *testing.T, pool *pgxpool.Pool, layout tables.Layout) undertaker {
+func burying(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) undertaker {
 	t.Helper()
 	s, owner, lanes := serving(t, pool, layout)
 	return undertaker{t, s, owner, lanes}
@@ -90,7 +89,7 @@ func TestDeadLetterFilters(t *testing.T) {
 			('01900000-5000-7000-8000-000000000006', 'job', 'default', 'send_mail', 'Timeout', '[{"error": "nil pointer"}]', NULL, NULL, NULL, NULL, '2025-01-01')
 		  ) v (id, source, tenant, type, reason, history, dest, tab, key, replayed, discarded)`)
 	d := letters(t, pool)
-	third := tables.TimeOfID(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
+	third := outbox.TimeOfID(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
 	all, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateAll})
 	if err != nil || len(all) != 6 {
 		t.Fatalf("%d letters, error %v", len(all), err)
@@ -148,7 +147,7 @@ func TestDeadLetterFilters(t *testing.T) {
 		}
 	}
 	first := all[5]
-	if first.State != deadletter.StatePending || first.Tenant != "default" || first.LastError != "refused 10.0.0.3:6379" || first.Destination != "a" || !first.At.Equal(tables.TimeOfID(first.ID)) || first.Payload != nil {
+	if first.State != deadletter.StatePending || first.Tenant != "default" || first.LastError != "refused 10.0.0.3:6379" || first.Destination != "a" || !first.At.Equal(outbox.TimeOfID(first.ID)) || first.Payload != nil {
 		t.Errorf("got %+v", first)
 	}
 	for f, says := range map[deadletter.Filter]string{{State: "dead"}: "dead", {Source: "x"}: "job, event", {After: "7"}: "after"} {
@@ -241,11 +240,11 @@ func TestDeadLettersUnderRowLevelSecurity(t *testing.T) {
 	defer own.Close()
 
 	d := letters(t, own)
-	if _, _, err := d.List(t.Context(), deadletter.Filter{}); !errors.Is(err, tables.ErrRowsHidden) {
-		t.Errorf("list without a tenant: got %v, want tables.ErrRowsHidden", err)
+	if _, _, err := d.List(t.Context(), deadletter.Filter{}); !errors.Is(err, outbox.ErrRowsHidden) {
+		t.Errorf("list without a tenant: got %v, want outbox.ErrRowsHidden", err)
 	}
-	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: operator}); !errors.Is(err, tables.ErrRowsHidden) {
-		t.Errorf("replay without a tenant: got %v, want tables.ErrRowsHidden", err)
+	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: operator}); !errors.Is(err, outbox.ErrRowsHidden) {
+		t.Errorf("replay without a tenant: got %v, want outbox.ErrRowsHidden", err)
 	}
 	acme := deadletter.Filter{Tenant: "acme"}
 	if found, _, err := d.List(t.Context(), acme); err != nil || len(found) != 1 || found[0].Type != "acme.happened" {

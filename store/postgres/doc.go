@@ -6,7 +6,7 @@
 // to another relay.
 //
 // It does not create tables: package store/postgres/migrations does, or your own migration tool with the same SQL
-// files. Tables of another shape are served through a [tables.Layout]. Tested with PostgreSQL 15.
+// files. Tables of another shape are served through a [outbox.Layout]. Tested with PostgreSQL 15.
 //
 // Every statement is a file in sql/, named by its verb, with its locks and the index that serves it in its header.
 package postgres

@@ -112,7 +112,7 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 		return nil
 	}))
 
-	operator, err := postgres.OpenDeadLetters(t.Context(), b.Pool, postgres.DeadLettersConfig{Layouts: []tables.Layout{tables.EventOutbox()}})
+	operator, err := postgres.OpenDeadLetters(t.Context(), b.Pool, postgres.DeadLettersConfig{Layouts: []outbox.Layout{outbox.EventOutbox()}})
 	ok(t, err)
 	for id, want := range map[uuid.UUID][2]string{second.EventID: {"HandlerTimeout", "no answer for 30 s"}, third.EventID: {"DeliveryFailed", "marked as failed"}} {
 		shown, err := operator.Show(t.Context(), id, "")

@@ -353,7 +353,7 @@ func TestEventBusInEveryMode(t *testing.T) {
 	}
 }
 
-// DESIGN §6.5: every statement is explained on the real database, so that an index that stops serving it fails the
+// Every statement is explained on the real database, so that an index that stops serving it fails the
 // build.
 func TestEventBusPlansUseTheirIndexes(t *testing.T) {
 	b := newBus(t)

@@ -75,7 +75,7 @@ func readLanes(ctx context.Context, tx pgx.Tx, name string, r *tables.LaneReport
 	return err
 }
 
-func readBacklog(ctx context.Context, tx pgx.Tx, r *tables.LaneReport, layout tables.Layout, limit int) error {
+func readBacklog(ctx context.Context, tx pgx.Tx, r *tables.LaneReport, layout outbox.Layout, limit int) error {
 	t, err := parseSQL()
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func readBacklog(ctx context.Context, tx pgx.Tx, r *tables.LaneReport, layout ta
 	var now time.Time
 	_, err = pgx.ForEachRow(rows, []any{&lane.Lane, &lane.Rows, &written, &id, &now, &lane.Retrying, &lane.Held, &lane.HeldKeys}, func() error {
 		if written == nil {
-			since := tables.TimeOfID(id)
+			since := outbox.TimeOfID(id)
 			written = &since
 		}
 		lane.Oldest = *written

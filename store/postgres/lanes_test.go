@@ -41,7 +41,7 @@ func states(r tables.LaneReport) map[string]int {
 func TestLanesTellWhoServesThem(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, err := Open(t.Context(), pool, tables.OutboxEvents())
+	s, err := Open(t.Context(), pool, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,9 +98,9 @@ func TestLanesTellTheirBacklog(t *testing.T) {
 	writeOrders(t, pool, 10, "a", "b", "c", "d", "e", "f", "g")
 	exec(t, pool, "UPDATE outbox_events SET created_at = now() - interval '1 hour' WHERE position = 1")
 	for _, tt := range []struct {
-		layout tables.Layout
+		layout outbox.Layout
 		oldest float64
-	}{{tables.OutboxEvents(), 3600}, {tables.EventOutbox(), 0}, {tables.CrawlOutbox(), 60}} {
+	}{{outbox.OutboxEvents(), 3600}, {outbox.EventOutbox(), 0}, {outbox.CrawlOutbox(), 60}} {
 		s, _, lanes := serving(t, pool, tt.layout)
 		want := map[int16]int{}
 		for _, r := range must(t)(s.Claim(t.Context(), lanes, everything)) {
@@ -143,7 +143,7 @@ func TestLanesSayWhatIsHidden(t *testing.T) {
 	if err := migrations.ApplyRoles(t.Context(), pool.Config().ConnString()); err != nil {
 		t.Fatal(err)
 	}
-	s, _, _ := serving(t, pool, tables.EventOutbox())
+	s, _, _ := serving(t, pool, outbox.EventOutbox())
 	owners, err := Connect(t.Context(), pool.Config().ConnString()+"&role=outbox_owner", 2)
 	if err != nil {
 		t.Fatal(err)

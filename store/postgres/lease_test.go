@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // owners returns n ids in ascending order, which is the order of their shares.
@@ -28,7 +27,7 @@ func owners(n int) []uuid.UUID {
 func TestLeaseLifecycle(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, first, lanes := serving(t, pool, tables.OutboxEvents())
+	s, first, lanes := serving(t, pool, outbox.OutboxEvents())
 	second := uuid.New()
 	lease := func(owner uuid.UUID, ttl time.Duration, want, share int) []outbox.Lane {
 		t.Helper()
@@ -70,7 +69,7 @@ func TestLeaseLifecycle(t *testing.T) {
 func TestLeaseOfARelayThatIsLeaving(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, first, lanes := serving(t, pool, tables.OutboxEvents())
+	s, first, lanes := serving(t, pool, outbox.OutboxEvents())
 	second := uuid.New()
 	lease := func(owner uuid.UUID, leaving bool, want, share int) {
 		t.Helper()
@@ -95,7 +94,7 @@ func TestLeaseOfARelayThatIsLeaving(t *testing.T) {
 func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, _ := serving(t, pool, tables.OutboxEvents())
+	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, "UPDATE outbox_lanes SET expires_at = expires_at + interval '1 hour'")
 	exec(t, pool, "UPDATE outbox_relays SET expires_at = expires_at + interval '1 hour'")
 	got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
@@ -112,7 +111,7 @@ func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 // However many relays are alive, their shares are equal but for one lane and add up to all lanes.
 func TestLeaseSharesAreFair(t *testing.T) {
 	t.Parallel()
-	s, _, _ := serving(t, migrated(t), tables.CrawlOutbox())
+	s, _, _ := serving(t, migrated(t), outbox.CrawlOutbox())
 	for n := 2; n <= 70; n++ {
 		exec(t, s.pool.Pool, "TRUNCATE outbox_relays, outbox_lanes")
 		relays := owners(n)
@@ -147,7 +146,7 @@ func TestLeaseSharesAreFair(t *testing.T) {
 func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, _ := serving(t, pool, tables.OutboxEvents())
+	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
 	const written = "SELECT string_agg(xmin::text, ',' ORDER BY lane) || (SELECT xmin FROM outbox_relays) FROM outbox_lanes"
 	before := query[string](t, pool, written)
 	lease(t, s, owner, time.Minute)
@@ -166,7 +165,7 @@ func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 func TestLeaseCountsCrashes(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, _ := serving(t, pool, tables.OutboxEvents())
+	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
 	for crashes := 1; crashes <= 3; crashes++ {
 		vanish(t, pool)
 		owner = uuid.New()
@@ -206,7 +205,7 @@ func TestLeaseCountsCrashes(t *testing.T) {
 // Relays that start at the same moment share the lanes without a deadlock and without holding one twice.
 func TestLeaseConcurrent(t *testing.T) {
 	t.Parallel()
-	s, first, _ := serving(t, migrated(t), tables.OutboxEvents())
+	s, first, _ := serving(t, migrated(t), outbox.OutboxEvents())
 	if err := s.Leave(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +255,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	app := query[uuid.UUID](t, pool, "SELECT id FROM apps WHERE namespace = 'default'")
 	exec(t, pool, "INSERT INTO event_outbox (app_id, event_id, event_type, payload, status) SELECT $1, gen_random_uuid(), 'a.b', '{}', CASE WHEN i <= 5000 THEN 'published' ELSE 'pending' END FROM generate_series(1, 6000) i", app)
 	exec(t, pool, "ANALYZE")
-	for _, l := range []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()} {
+	for _, l := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
 		s, owner, lanes := serving(t, pool, l)
 		numbers, epochs := splitLanes(lanes)
 		records, err := s.Claim(t.Context(), lanes, everything)
@@ -331,7 +330,7 @@ func explain(t *testing.T, s *Store, sql string, args []any) string {
 func TestLeaseMakesLostLanesAgain(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, _ := serving(t, pool, tables.OutboxEvents())
+	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, "DELETE FROM outbox_lanes WHERE lane % 2 = 0")
 	if lanes := lease(t, s, owner, time.Minute); len(lanes) != outbox.Lanes {
 		t.Fatalf("got %d lanes, want %d", len(lanes), outbox.Lanes)

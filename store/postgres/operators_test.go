@@ -16,7 +16,6 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // moody is a sink that refuses a third of all deliveries for good, until it is told to be kind, and remembers what it
@@ -90,7 +89,7 @@ func everybody(t *testing.T, o *old, write string) {
 			t.Error(err)
 		}
 	}
-	letters, err := postgres.OpenDeadLetters(t.Context(), o.admin, postgres.DeadLettersConfig{Layouts: []tables.Layout{layout}})
+	letters, err := postgres.OpenDeadLetters(t.Context(), o.admin, postgres.DeadLettersConfig{Layouts: []outbox.Layout{layout}})
 	ok(t, err)
 	by := deadletter.Operator{Actor: "test", Reason: "stress"}
 	replay := func(f deadletter.Filter) int {

@@ -21,7 +21,6 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // told is a test that is told of its failure instead of failing.
@@ -143,7 +142,7 @@ func TestRelayOfATest(t *testing.T) {
 	pool := newPool(t, newDatabase(t))
 	w, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
 	ok(t, err)
-	store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
 	ok(t, err)
 	t.Run("delivers", func(t *testing.T) {
 		messages := outboxtest.Relay(t, store)
@@ -206,7 +205,7 @@ func Example_relayOfATest() {
 	t, pool, writer := exampleTest()
 	defer t.end()
 
-	store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}

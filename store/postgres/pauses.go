@@ -17,7 +17,7 @@ type Pauses struct{ pool *pgxpool.Pool }
 
 var _ tables.Pauses = (*Pauses)(nil)
 
-// OpenPauses answers with a *tables.SchemaError where the database has no table of pauses yet.
+// OpenPauses answers with a *outbox.SchemaError where the database has no table of pauses yet.
 func OpenPauses(ctx context.Context, pool *pgxpool.Pool) (*Pauses, error) {
 	if err := checkTable(ctx, pool, "outbox_pauses", nil); err != nil {
 		return nil, err

@@ -8,16 +8,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // loose makes a table as somebody might have it: everything that may be NULL may be NULL, and nothing has an index but
 // the key.
-func loose(t *testing.T, pool *pgxpool.Pool) tables.Layout {
+func loose(t *testing.T, pool *pgxpool.Pool) outbox.Layout {
 	t.Helper()
 	exec(t, pool, `CREATE TABLE loose (n bigserial PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer text, region text, gen smallint, version int,
 		goes jsonb, meta json, at_last timestamptz, tries int, due timestamptz, problem varchar(20), served jsonb, past jsonb)`)
-	return tables.Layout{Table: "loose", ID: "id", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"}, Generation: "gen",
+	return outbox.Layout{Table: "loose", ID: "id", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"}, Generation: "gen",
 		SchemaVersion: "version", Destinations: "goes", Metadata: "meta", DeliveredAt: "at_last", Attempts: "tries", NextRetryAt: "due", LastError: "problem",
 		DeliveredTo: "served", ErrorHistory: "past"}
 }
@@ -51,7 +50,7 @@ func TestNullsEverywhere(t *testing.T) {
 func TestUnreadableRowIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 2, "before")
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload)
 		SELECT 'poison', now(), 's', jsonb_agg('1e131071'::numeric) FROM generate_series(1, 8200)`)
@@ -84,7 +83,7 @@ func TestValueOfTheWrongTypeIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	exec(t, pool, `CREATE TABLE mixed (n bigserial PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body jsonb, made text, happened text, version bigint, number numeric, at timestamptz, tries int, due timestamptz)`)
-	s, owner, lanes := serving(t, pool, tables.Layout{Table: "mixed", ID: "id", Position: "n", Topic: "kind", Payload: "body", WrittenAt: "made", OccurredAt: "happened",
+	s, owner, lanes := serving(t, pool, outbox.Layout{Table: "mixed", ID: "id", Position: "n", Topic: "kind", Payload: "body", WrittenAt: "made", OccurredAt: "happened",
 		SchemaVersion: "version", Sequence: "number", DeliveredAt: "at", Attempts: "tries", NextRetryAt: "due"})
 	exec(t, pool, `INSERT INTO mixed (kind, body, made, happened, version, number) VALUES ('good', '1', '2025-01-31', '2025-01-31', 1, 1),
 		('written', '1', 'long ago', NULL, 1, 1), ('occurred', '1', NULL, 'tomorrow or so', 1, 1), ('version', '1', NULL, NULL, 3000000000, 1), ('sequence', '1', NULL, NULL, 1, 1e30), ('good', '1', NULL, NULL, 1, 1)`)
@@ -108,7 +107,7 @@ func TestUnreadableRowBehindOthersWithoutAnIndex(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	exec(t, pool, `CREATE TABLE bare (n bigint GENERATED ALWAYS AS IDENTITY NOT NULL, id uuid PRIMARY KEY DEFAULT gen_random_uuid(), kind text, body jsonb, at timestamptz, tries int, due timestamptz)`)
-	s, owner, lanes := serving(t, pool, tables.Layout{Table: "bare", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at", Attempts: "tries", NextRetryAt: "due"})
+	s, owner, lanes := serving(t, pool, outbox.Layout{Table: "bare", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at", Attempts: "tries", NextRetryAt: "due"})
 	exec(t, pool, `INSERT INTO bare (kind, body) VALUES ('good', '1'), ('good', '2')`)
 	exec(t, pool, `INSERT INTO bare (kind, body) SELECT 'poison', jsonb_agg('1e131071'::numeric) FROM generate_series(1, 8200)`)
 	deliver(t, s, owner, lanes, 2)
@@ -200,7 +199,7 @@ func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
 func TestTenThousandWaitingKeysCostOneWalk(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, _, lanes := serving(t, pool, tables.OutboxEvents())
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload, status, next_retry_at, retry_count)
 		SELECT 'waits', now(), i::text, 's', '{}', 'FAILED', now() + interval '1 hour', 1 FROM generate_series(1, 10000) i`)
 	writeOrders(t, pool, 5, "a", "b")

@@ -19,7 +19,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // taker takes everything.
@@ -43,7 +42,7 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	pool, err := postgres.Connect(t.Context(), pooled, 8)
 	ok(t, err)
 	t.Cleanup(pool.Close)
-	store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
 	ok(t, err)
 	relay, err := outbox.NewRelay(store, taker{}, outbox.RelayConfig{Workers: 3, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	ok(t, err)
@@ -54,7 +53,7 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	defer running.Wait()
 	defer stop()
 
-	kept, err := postgres.OpenRetention(t.Context(), pool, tables.OutboxEvents())
+	kept, err := postgres.OpenRetention(t.Context(), pool, outbox.OutboxEvents())
 	ok(t, err)
 	keeper, err := retention.New(kept, retention.Config{Table: "outbox_events", OlderThan: time.Hour, Every: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	ok(t, err)
@@ -97,7 +96,7 @@ func TestSettingsGoWithTheTransaction(t *testing.T) {
 		pool, err := postgres.Connect(t.Context(), url, 2)
 		ok(t, err)
 		t.Cleanup(pool.Close)
-		store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+		store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
 		ok(t, err)
 		// A trigger sees what a settle runs with, and one what a lease does.
 		for _, sql := range []string{

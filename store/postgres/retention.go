@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // sweepPages is how many pages of a table one search of a sweep reads: 2 MB. Larger ones make it faster by little and
@@ -22,7 +22,7 @@ const sweepPages = 256
 // Retention is a table that old rows can be removed from. It is safe for concurrent use.
 type Retention struct {
 	pool   sessions
-	layout tables.Layout
+	layout outbox.Layout
 	by     walkOrder
 	sql    struct{ lease, release, walk, sweep, pages, remove string }
 }
@@ -40,14 +40,14 @@ type retentionNames struct {
 }
 
 // OpenRetention returns the retention of an outbox table after checking that this role may remove its rows and sees
-// them all. pool should come from Connect. Errors are an *tables.SchemaError, tables.ErrNoAge, tables.ErrRowsHidden or
-// tables.ErrNotAllowed if waiting does not cure them.
-func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Retention, error) {
+// them all. pool should come from Connect. Errors are an *outbox.SchemaError, retention.ErrNoAge, outbox.ErrRowsHidden or
+// outbox.ErrNotAllowed if waiting does not cure them.
+func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*Retention, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
 	if layout.DeliveredAt == "" && layout.WrittenAt == "" {
-		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table, tables.ErrNoAge)
+		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table, retention.ErrNoAge)
 	}
 	return openRetention(ctx, pool, layout, walkOrder{layout.Position, "bigint"}, walkOrder{layout.ID, "uuid"})
 }
@@ -56,7 +56,7 @@ func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout
 // OpenRetention.
 func OpenLetterRetention(ctx context.Context, pool *pgxpool.Pool) (*Retention, error) {
 	// The index of replay times is core/005's. Letters with the time of the page's last one may wait for the next run.
-	r, err := openRetention(ctx, pool, tables.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"})
+	r, err := openRetention(ctx, pool, outbox.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func OpenLetterRetention(ctx context.Context, pool *pgxpool.Pool) (*Retention, e
 	return r, r.prepare(ctx)
 }
 
-func openRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout, orders ...walkOrder) (*Retention, error) {
+func openRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout, orders ...walkOrder) (*Retention, error) {
 	var columns []string
 	for _, c := range layout.Columns() {
 		columns = append(columns, c)
@@ -107,7 +107,7 @@ func openRetention(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout
 }
 
 // checkRemovable is checkAllowed for who removes rows.
-func checkRemovable(ctx context.Context, pool *pgxpool.Pool, l tables.Layout) error {
+func checkRemovable(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) error {
 	return allowed(ctx, pool, "remove rows of", l.Table, "retention_allowed")
 }
 

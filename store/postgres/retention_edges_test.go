@@ -16,7 +16,6 @@ import (
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func TestRetentionRefusesWhatTellsNoAge(t *testing.T) {
@@ -24,12 +23,12 @@ func TestRetentionRefusesWhatTellsNoAge(t *testing.T) {
 	o := newOld(t, "mapped", 1)
 	layout := oldTables["mapped"].layout
 	layout.WrittenAt = ""
-	if _, err := postgres.OpenRetention(t.Context(), o.admin, layout); !errors.Is(err, tables.ErrNoAge) || !strings.Contains(err.Error(), "delivered_at or written_at") {
+	if _, err := postgres.OpenRetention(t.Context(), o.admin, layout); !errors.Is(err, retention.ErrNoAge) || !strings.Contains(err.Error(), "delivered_at or written_at") {
 		t.Errorf("got error %v, want ErrNoAge with a remedy", err)
 	}
 	o.exec("DROP TABLE outbox_archive")
-	var schema *tables.SchemaError
-	if _, err := postgres.OpenRetention(t.Context(), o.admin, tables.OutboxEvents()); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+	var schema *outbox.SchemaError
+	if _, err := postgres.OpenRetention(t.Context(), o.admin, outbox.OutboxEvents()); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got error %v, want a SchemaError with a remedy", err)
 	}
 }
@@ -63,14 +62,14 @@ func TestRetentionUnderRowLevelSecurity(t *testing.T) {
 	ok(t, migrations.ApplyRoles(t.Context(), o.url))
 	rights := []string{"GRANT SELECT, DELETE ON job_dlq, outbox_events TO ROLE", "GRANT SELECT, INSERT, UPDATE ON outbox_maintenance TO ROLE", "GRANT INSERT ON outbox_archive TO ROLE"}
 
-	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("hidden", rights...)); !errors.Is(err, tables.ErrRowsHidden) {
+	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("hidden", rights...)); !errors.Is(err, outbox.ErrRowsHidden) {
 		t.Errorf("got error %v, want ErrRowsHidden", err)
 	}
-	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("owner", "GRANT outbox_owner TO ROLE")); !errors.Is(err, tables.ErrRowsHidden) {
+	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("owner", "GRANT outbox_owner TO ROLE")); !errors.Is(err, outbox.ErrRowsHidden) {
 		t.Errorf("got error %v as owner, want ErrRowsHidden", err)
 	}
-	_, err := postgres.OpenRetention(t.Context(), o.as("weak", "GRANT SELECT ON outbox_events TO ROLE"), tables.OutboxEvents())
-	if !errors.Is(err, tables.ErrNotAllowed) || !strings.Contains(err.Error(), "DELETE") {
+	_, err := postgres.OpenRetention(t.Context(), o.as("weak", "GRANT SELECT ON outbox_events TO ROLE"), outbox.OutboxEvents())
+	if !errors.Is(err, outbox.ErrNotAllowed) || !strings.Contains(err.Error(), "DELETE") {
 		t.Errorf("got error %v, want ErrNotAllowed with the privilege", err)
 	}
 
@@ -143,7 +142,7 @@ func TestRetentionBesideARelay(t *testing.T) {
 	pool, err := postgres.Connect(t.Context(), o.url, 6)
 	ok(t, err)
 	t.Cleanup(pool.Close)
-	s, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+	s, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
 	ok(t, err)
 	quiet := slog.New(slog.DiscardHandler)
 	relay, err := outbox.NewRelay(s, takeAll{}, outbox.RelayConfig{Logger: quiet})

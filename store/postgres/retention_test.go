@@ -20,9 +20,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 const week = 168 * time.Hour
@@ -31,20 +31,20 @@ const week = 168 * time.Hour
 // half of them old, and the condition for what must go. Their ids are UUIDv7 of the time at which they were written; a
 // row is delivered up to three days later.
 var oldTables = map[string]struct {
-	layout       tables.Layout
+	layout       outbox.Layout
 	before, fill string
 	goes         string
 }{
-	"outbox_events": {layout: tables.OutboxEvents(),
+	"outbox_events": {layout: outbox.OutboxEvents(),
 		fill: `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, status, created_at, processed_at, next_retry_at)
 			SELECT v7(written), 't', written, 'bc', jsonb_build_object('n', n, 's', E'"\\\u2028 <é>', 'd', 1e-30), s, written, CASE WHEN s = 'SENT' THEN settled END, CASE WHEN s = 'FAILED' THEN now() END
 			  FROM mix($1, ARRAY['SENT', 'SENT', 'SENT', 'NEW', 'FAILED', 'DEAD'])`,
 		goes: "status = 'SENT' AND processed_at < now() - interval '7 days'"},
-	"event_outbox": {layout: tables.EventOutbox(),
+	"event_outbox": {layout: outbox.EventOutbox(),
 		fill: `INSERT INTO event_outbox (id, app_id, event_id, event_type, payload, status, published_at)
 			SELECT v7(written), (SELECT id FROM apps LIMIT 1), v7(written), 't', '{}', s, CASE WHEN s = 'published' THEN settled END FROM mix($1, ARRAY['published', 'published', 'pending', 'failed'])`,
 		goes: "status = 'published' AND published_at < now() - interval '7 days'"},
-	"crawl_outbox": {layout: tables.CrawlOutbox(), before: "INSERT INTO crawl_runs (app_package) VALUES ('p')",
+	"crawl_outbox": {layout: outbox.CrawlOutbox(), before: "INSERT INTO crawl_runs (app_package) VALUES ('p')",
 		fill: `INSERT INTO crawl_outbox (crawl_id, event_type, payload, created_at, published_at)
 			SELECT (SELECT id FROM crawl_runs), 't', '{}', written, CASE WHEN s = 'd' THEN settled END FROM mix($1, ARRAY['d', 'd', 'n']) ORDER BY written`,
 		goes: "published_at < now() - interval '7 days'"},
@@ -53,7 +53,7 @@ var oldTables = map[string]struct {
 			SELECT v7(written), gen_random_uuid(), (SELECT id FROM apps LIMIT 1), 't', '{}', 'Panic', 1, '[]', CASE WHEN s = 'r' THEN settled END, CASE WHEN s = 'd' THEN settled END
 			  FROM mix($1, ARRAY['r', 'd', 'p'])`,
 		goes: "replayed_at < now() - interval '7 days'"},
-	"mapped": {layout: tables.Layout{Table: "mapped", ID: "event", Position: "seq", Topic: "kind", Payload: "body", Attempts: "tries", NextRetryAt: "retry_at",
+	"mapped": {layout: outbox.Layout{Table: "mapped", ID: "event", Position: "seq", Topic: "kind", Payload: "body", Attempts: "tries", NextRetryAt: "retry_at",
 		Status: "state", Pending: "new", Delivered: "done", Dead: "dead", WrittenAt: "made"},
 		before: `CREATE TABLE mapped (event uuid NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY NOT NULL, kind text, body jsonb, tries int, retry_at timestamptz, state text, made timestamptz) PARTITION BY LIST (kind);
 			CREATE TABLE mapped_a PARTITION OF mapped FOR VALUES IN ('a'); CREATE TABLE mapped_b PARTITION OF mapped FOR VALUES IN ('b')`,

@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // as returns a pool to the same database whose sessions have one of the roles.
@@ -151,14 +151,14 @@ func TestPlainSQLRowsGetTheirRunsTenant(t *testing.T) {
 func TestReplayOfALetterWithoutTenant(t *testing.T) {
 	t.Parallel()
 	r, pool := opened(t)
-	u := burying(t, pool, tables.CrawlOutbox())
+	u := burying(t, pool, outbox.CrawlOutbox())
 	run := started(t, r).ID
 	u.settle(dieAt("run:" + run.String()))
 	if got := query[string](t, pool, "SELECT a.namespace FROM job_dlq l JOIN apps a ON a.id = l.app_id"); got != acme {
 		t.Errorf("the letter is %s's", got)
 	}
 	exec(t, pool, "UPDATE job_dlq SET origin = origin - 'tenant_id'")
-	d, err := OpenDeadLetters(t.Context(), as(t, pool, "outbox_operator"), DeadLettersConfig{Layouts: []tables.Layout{tables.CrawlOutbox()}})
+	d, err := OpenDeadLetters(t.Context(), as(t, pool, "outbox_operator"), DeadLettersConfig{Layouts: []outbox.Layout{outbox.CrawlOutbox()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestReplayOfALetterWithoutTenant(t *testing.T) {
 	}
 }
 
-// DESIGN §6.5: every statement is explained on the real database, as the role that runs it.
+// Every statement is explained on the real database, as the role that runs it.
 func TestRunPlans(t *testing.T) {
 	t.Parallel()
 	super := browsed(t)

@@ -11,10 +11,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 const acme = "acme"
@@ -76,7 +76,7 @@ func TestOpenRunsNamesTheMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	var schema *tables.SchemaError
+	var schema *outbox.SchemaError
 	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || schema.Table != "crawl_runs" || !strings.Contains(err.Error(), "outbox migrate up --set crawl") {
 		t.Errorf("nothing there: got %v", err)
 	}

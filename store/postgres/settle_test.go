@@ -16,7 +16,7 @@ import (
 func TestSettleRetryKeepsTheStory(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 1, "a")
 	for attempt := 1; attempt <= 2; attempt++ {
 		records, err := s.Claim(t.Context(), lanes, everything)
@@ -48,7 +48,7 @@ func TestSettleRetryKeepsTheStory(t *testing.T) {
 }
 
 // What a dead record becomes: outbox_events and event_outbox mark it, crawl_outbox lets it go (its log keeps it), and
-// each has a dead letter of the same transaction (SEED_FACTS §1 and §2).
+// each has a dead letter of the same transaction (docs/seeds.md#05-01).
 func TestSettleDeadWritesLetters(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -58,14 +58,14 @@ func TestSettleDeadWritesLetters(t *testing.T) {
 	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'c.d', '{"n": 1}')`, app)
 	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'ERROR', '{"n": 1}')`, run)
 	for _, tt := range []struct {
-		layout    tables.Layout
+		layout    outbox.Layout
 		stateSQL  string
 		want      string
 		namespace string
 	}{
-		{tables.OutboxEvents(), "SELECT status || ' ' || retry_count FROM outbox_events", "DEAD 3", "never-registered"},
-		{tables.EventOutbox(), "SELECT status || ' ' || retry_count FROM event_outbox", "failed 3", "acme"},
-		{tables.CrawlOutbox(), "SELECT count(*)::text FROM crawl_outbox", "0", "default"},
+		{outbox.OutboxEvents(), "SELECT status || ' ' || retry_count FROM outbox_events", "DEAD 3", "never-registered"},
+		{outbox.EventOutbox(), "SELECT status || ' ' || retry_count FROM event_outbox", "failed 3", "acme"},
+		{outbox.CrawlOutbox(), "SELECT count(*)::text FROM crawl_outbox", "0", "default"},
 	} {
 		s, owner, lanes := serving(t, pool, tt.layout)
 		records, err := s.Claim(t.Context(), lanes, everything)
@@ -106,7 +106,7 @@ func TestSettleDeadWritesLetters(t *testing.T) {
 func TestSettleOfZombieChangesNothing(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, zombie, old := serving(t, pool, tables.OutboxEvents())
+	s, zombie, old := serving(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 1, "a", "b", "c")
 	records, err := s.Claim(t.Context(), old, everything)
 	if err != nil {
@@ -149,7 +149,7 @@ func TestSettleOfZombieChangesNothing(t *testing.T) {
 func TestSettleComparesIDsNotOnlyPositions(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 1, "a")
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil {
@@ -166,7 +166,7 @@ func TestSettleComparesIDsNotOnlyPositions(t *testing.T) {
 func TestSettleWithoutStatistics(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, "ANALYZE outbox_events")
 	writeOrders(t, pool, 2000, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
 	records, err := s.Claim(t.Context(), lanes, everything)

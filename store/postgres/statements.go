@@ -4,8 +4,8 @@ import (
 	"embed"
 	"sync"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 //go:embed sql/*.sql
@@ -42,7 +42,7 @@ func plain(name string) (string, error) {
 	return t.Statement(name, nil)
 }
 
-func statementsOf(l tables.Layout) (statements, error) {
+func statementsOf(l outbox.Layout) (statements, error) {
 	var s statements
 	t, err := parseSQL()
 	if err != nil {

@@ -8,13 +8,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 // Store is an outbox table that a relay can serve. It is safe for concurrent use.
 type Store struct {
 	pool       sessions
-	layout     tables.Layout
+	layout     outbox.Layout
 	sql        statements
 	intern     interner
 	claims     claimSize
@@ -33,8 +34,8 @@ var _ tables.Store = (*Store)(nil)
 
 // Open returns the store of a table after checking that the table fits the layout, and that the caller may see its
 // rows. pool should come from Connect: one of the caller's own sends the relay's settings with every statement. A table
-// that is missing or older than the layout needs is an *tables.SchemaError.
-func Open(ctx context.Context, pool *pgxpool.Pool, layout tables.Layout) (*Store, error) {
+// that is missing or older than the layout needs is an *outbox.SchemaError.
+func Open(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*Store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (s *Store) Backlog(ctx context.Context, limit int) (tables.Backlog, error) 
 		return tables.Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, err)
 	}
 	if written == nil && id != nil {
-		if t := tables.TimeOfID(*id); !t.IsZero() {
+		if t := outbox.TimeOfID(*id); !t.IsZero() {
 			written = &t
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // settleAll claims everything and settles it as delivered.
@@ -50,7 +49,7 @@ func TestSettleIsolatesAnyRefusal(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			pool := migrated(t)
-			s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+			s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 			exec(t, pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.aggregate_id = 'never' THEN `+tt.body+`; END IF; RETURN NEW; END $$`)
 			exec(t, pool, `CREATE TRIGGER refuse BEFORE UPDATE ON outbox_events FOR EACH ROW EXECUTE FUNCTION refuse()`)
 			writeOrders(t, pool, 20, "a", "never", "b")
@@ -76,7 +75,7 @@ func TestSettleIsolatesAnyRefusal(t *testing.T) {
 func TestRefusedMarkIsNoted(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, `ALTER TABLE outbox_events ADD CONSTRAINT never_sent CHECK (status <> 'SENT' OR aggregate_id <> 'never')`)
 	writeOrders(t, pool, 1, "a", "never")
 	settled, refusal := settleAll(t, s, owner, lanes)
@@ -117,7 +116,7 @@ func TestSettlePassesOverLockedRows(t *testing.T) {
 		t.Run(lock[:6], func(t *testing.T) {
 			t.Parallel()
 			pool := migrated(t)
-			s, owner, lanes := serving(t, pool, tables.OutboxEvents())
+			s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 			writeOrders(t, pool, 20, "a", "locked", "b")
 			release := hold(t, pool, lock)
 			settled, refusal := settleAll(t, s, owner, lanes)
@@ -147,7 +146,7 @@ func TestSettlePassesOverLockedRows(t *testing.T) {
 func TestLeaseWhileTheLanesAreLocked(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, _ := serving(t, pool, tables.OutboxEvents())
+	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
 	const ttl = 2 * time.Second
 	lease(t, s, owner, ttl) // the clock looks as if it had been set back, and all leases end in two seconds
 	release := hold(t, pool, "SELECT FROM outbox_lanes FOR UPDATE")
@@ -181,7 +180,7 @@ func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	s, owner, _ := serving(t, pool, tables.OutboxEvents())
+	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
 	vanish(t, pool)
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
@@ -217,8 +216,8 @@ func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 func TestNamesOfOneTable(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, tables.OutboxEvents())
-	layout := tables.OutboxEvents()
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
+	layout := outbox.OutboxEvents()
 	layout.Table = "public.outbox_events"
 	qualified, err := Open(t.Context(), pool, layout)
 	if err != nil {
@@ -233,8 +232,8 @@ func TestNamesOfOneTable(t *testing.T) {
 	if s.origin == 0 || s.origin != qualified.origin {
 		t.Errorf("origins %x and %x of one table", s.origin, qualified.origin)
 	}
-	crawl, _, _ := serving(t, pool, tables.CrawlOutbox())
-	elsewhere, _, _ := serving(t, migrated(t), tables.OutboxEvents())
+	crawl, _, _ := serving(t, pool, outbox.CrawlOutbox())
+	elsewhere, _, _ := serving(t, migrated(t), outbox.OutboxEvents())
 	if crawl.origin == s.origin || elsewhere.origin == s.origin {
 		t.Error("another table, or another database, has the same origin")
 	}

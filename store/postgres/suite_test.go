@@ -66,7 +66,7 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 		}
 	}
 	return outboxtest.StoreHarness{
-		Table: func(t *testing.T, layout tables.Layout) tables.Store {
+		Table: func(t *testing.T, layout outbox.Layout) tables.Store {
 			t.Helper()
 			s, err := postgres.Open(t.Context(), relays, layout)
 			ok(t, err)
@@ -103,13 +103,13 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 			t.Helper()
 			return one[string](t, pool, "SELECT coalesce(("+numbered(sql)+")::text, '')", args...)
 		},
-		Mapped: func(t *testing.T) tables.Layout {
+		Mapped: func(t *testing.T) outbox.Layout {
 			t.Helper()
 			exec(t, `CREATE TABLE legacy (n bigserial PRIMARY KEY, uid uuid NOT NULL, kind text, body json, customer text, region text, goes jsonb, version int,
 				done_at timestamptz, tries int, due timestamptz, problem text)`)
 			return legacy()
 		},
-		Browser: func(t *testing.T, layout tables.Layout) tables.Browser {
+		Browser: func(t *testing.T, layout outbox.Layout) tables.Browser {
 			t.Helper()
 			b, err := postgres.OpenBrowser(t.Context(), pool, layout)
 			ok(t, err)
@@ -121,7 +121,7 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 			ok(t, err)
 			return p
 		},
-		Letters: func(t *testing.T, layouts ...tables.Layout) deadletter.Store {
+		Letters: func(t *testing.T, layouts ...outbox.Layout) deadletter.Store {
 			t.Helper()
 			d, err := postgres.OpenDeadLetters(t.Context(), pool, postgres.DeadLettersConfig{Layouts: layouts})
 			ok(t, err)
@@ -140,7 +140,7 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 			ok(t, err)
 			return s
 		},
-		Retention: func(t *testing.T, layout tables.Layout) retention.Store {
+		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
 			t.Helper()
 			r, err := postgres.OpenRetention(t.Context(), pool, layout)
 			ok(t, err)
@@ -152,7 +152,7 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 			ok(t, err)
 			return r
 		},
-		Age: func(t *testing.T, layout tables.Layout, d time.Duration) {
+		Age: func(t *testing.T, layout outbox.Layout, d time.Duration) {
 			t.Helper()
 			for table, columns := range aging(layout) {
 				for _, c := range columns {
@@ -164,15 +164,15 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 }
 
 // legacy is the layout of what Mapped makes.
-func legacy() tables.Layout {
-	return tables.Layout{
+func legacy() outbox.Layout {
+	return outbox.Layout{
 		Table: "legacy", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"}, Tenant: "region",
 		Destinations: "goes", SchemaVersion: "version", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due", LastError: "problem",
 	}
 }
 
 // aging names the columns that tell how old something is.
-func aging(l tables.Layout) map[string][]string {
+func aging(l outbox.Layout) map[string][]string {
 	columns := map[string][]string{
 		"job_dlq": {"replayed_at", "discarded_at"}, "outbox_maintenance": {"ran_at", "swept_at", "expires_at"},
 	}

@@ -23,7 +23,7 @@ type Tokens struct {
 
 var _ token.Store = (*Tokens)(nil)
 
-// OpenTokens returns the tokens of a database after checking that it has the tables: if not, an *tables.SchemaError.
+// OpenTokens returns the tokens of a database after checking that it has the tables: if not, an *outbox.SchemaError.
 func OpenTokens(ctx context.Context, pool *pgxpool.Pool) (*Tokens, error) {
 	for table, column := range map[string]string{"outbox_tokens": "sha256", "outbox_tickets": "token_id"} {
 		if err := checkTable(ctx, pool, table, []string{column}); err != nil {

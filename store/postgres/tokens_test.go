@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 	"github.com/outboxrelay/outbox/token"
 )
 
@@ -51,7 +51,7 @@ func TestOpenTokensNamesTheMigration(t *testing.T) {
 	pool := migrated(t)
 	exec(t, pool, "DROP TABLE outbox_tickets")
 	_, err := OpenTokens(t.Context(), pool)
-	var schema *tables.SchemaError
+	var schema *outbox.SchemaError
 	if !errors.As(err, &schema) || schema.Table != "outbox_tickets" || !strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got %v", err)
 	}

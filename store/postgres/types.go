@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox"
 )
 
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
@@ -27,7 +27,7 @@ func (s *Store) checkTypes(ctx context.Context) error {
 		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
 	}
 	if len(nullable) > 0 {
-		return &tables.SchemaError{Table: s.layout.Table, Missing: []string{"NOT NULL on " + strings.Join(nullable, " and ")},
+		return &outbox.SchemaError{Table: s.layout.Table, Missing: []string{"NOT NULL on " + strings.Join(nullable, " and ")},
 			Remedy: "a row without it could not be delivered: ALTER TABLE … ALTER COLUMN … SET NOT NULL"}
 	}
 	conn, err := s.pool.Acquire(ctx)

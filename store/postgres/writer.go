@@ -15,7 +15,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqltx"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // Writer writes events inside a pgx.Tx. See outbox.Writer for what Write guarantees; InTx also commits.
@@ -54,9 +53,9 @@ type insert struct {
 func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	table := cfg.Table
 	if table == "" {
-		table = tables.OutboxEvents().Table
+		table = outbox.OutboxEvents().Table
 	}
-	if err := tables.CheckName(table); err != nil {
+	if err := outbox.CheckTableName(table); err != nil {
 		return insert{}, fmt.Errorf("configure writer: table: %w", err)
 	}
 	t, err := parseSQL()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -21,7 +22,7 @@ import (
 // for concurrent use.
 type Browser struct {
 	db     *DB
-	layout tables.Layout
+	layout outbox.Layout
 	quoted quotedLayout
 	sql    struct{ showID, showPosition, known, behind string }
 }
@@ -29,8 +30,8 @@ type Browser struct {
 var _ tables.Browser = (*Browser)(nil)
 
 // OpenBrowser returns a browser of a table after checking that the table fits the layout. A table that is missing or
-// older than the layout needs is an *tables.SchemaError.
-func OpenBrowser(ctx context.Context, db *DB, layout tables.Layout) (*Browser, error) {
+// older than the layout needs is an *outbox.SchemaError.
+func OpenBrowser(ctx context.Context, db *DB, layout outbox.Layout) (*Browser, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func OpenBrowser(ctx context.Context, db *DB, layout tables.Layout) (*Browser, e
 	return b, nil
 }
 
-func columnNames(l tables.Layout) (names []string) {
+func columnNames(l outbox.Layout) (names []string) {
 	for _, c := range l.Columns() {
 		names = append(names, c)
 	}

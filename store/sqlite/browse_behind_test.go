@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox"
 )
 
 // What an operator asks about a backlog must not read what was delivered. Plans are those of a file that nobody has
@@ -13,7 +13,7 @@ func TestWaitingPlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	backlogs := map[string]string{"outbox_events": "outbox_events_undelivered", "event_outbox": "idx_event_outbox_pending", "crawl_outbox": "idx_crawl_outbox_unpublished"}
-	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()} {
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
 		b, err := OpenBrowser(t.Context(), db, layout)
 		if err != nil {
 			t.Fatal(err)

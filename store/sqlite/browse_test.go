@@ -9,10 +9,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
-func browser(t *testing.T, db *DB, layout tables.Layout) *Browser {
+func browser(t *testing.T, db *DB, layout outbox.Layout) *Browser {
 	t.Helper()
 	b, err := OpenBrowser(t.Context(), db, layout)
 	if err != nil {
@@ -26,22 +27,22 @@ func TestBrowsePlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	for _, c := range []struct {
-		layout tables.Layout
+		layout outbox.Layout
 		f      tables.Filter
 		index  string
 		sorts  bool // the few rows of a rare status
 	}{
-		{tables.OutboxEvents(), tables.Filter{}, "SCAN e", false},
-		{tables.OutboxEvents(), tables.Filter{After: "7"}, "SEARCH e USING INTEGER PRIMARY KEY (rowid<?)", false},
-		{tables.OutboxEvents(), tables.Filter{Statuses: []string{"DEAD"}}, "idx_outbox_status (status=?)", true},
-		{tables.OutboxEvents(), tables.Filter{Statuses: []string{"DEAD", "failed"}}, "idx_outbox_status (status=?)", true},
-		{tables.OutboxEvents(), tables.Filter{Statuses: []string{"NEW"}}, "outbox_events_undelivered", false},
-		{tables.OutboxEvents(), tables.Filter{Statuses: []string{"new", "FAILED"}, After: "7"}, "outbox_events_undelivered (position<?)", false},
-		{tables.OutboxEvents(), tables.Filter{Statuses: []string{"NEW"}, Tenant: "acme"}, "outbox_events_tenants (tenant_id=?)", false},
-		{tables.EventOutbox(), tables.Filter{Statuses: []string{"pending"}}, "event_outbox_", true},
-		{tables.EventOutbox(), tables.Filter{Statuses: []string{"failed"}}, "idx_event_outbox_failed", true},
-		{tables.CrawlOutbox(), tables.Filter{}, "SCAN e", false},
-		{tables.CrawlOutbox(), tables.Filter{Statuses: []string{"pending", "retry"}}, "crawl_outbox_un", false},
+		{outbox.OutboxEvents(), tables.Filter{}, "SCAN e", false},
+		{outbox.OutboxEvents(), tables.Filter{After: "7"}, "SEARCH e USING INTEGER PRIMARY KEY (rowid<?)", false},
+		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"DEAD"}}, "idx_outbox_status (status=?)", true},
+		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"DEAD", "failed"}}, "idx_outbox_status (status=?)", true},
+		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"NEW"}}, "outbox_events_undelivered", false},
+		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"new", "FAILED"}, After: "7"}, "outbox_events_undelivered (position<?)", false},
+		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"NEW"}, Tenant: "acme"}, "outbox_events_tenants (tenant_id=?)", false},
+		{outbox.EventOutbox(), tables.Filter{Statuses: []string{"pending"}}, "event_outbox_", true},
+		{outbox.EventOutbox(), tables.Filter{Statuses: []string{"failed"}}, "idx_event_outbox_failed", true},
+		{outbox.CrawlOutbox(), tables.Filter{}, "SCAN e", false},
+		{outbox.CrawlOutbox(), tables.Filter{Statuses: []string{"pending", "retry"}}, "crawl_outbox_un", false},
 	} {
 		b := browser(t, db, c.layout)
 		q, err := b.query(c.f)
@@ -62,7 +63,7 @@ func TestBrowsePlans(t *testing.T) {
 		}
 	}
 	for layout, index := range map[string]string{"outbox_events": "sqlite_autoindex_outbox_events_1 (id=?)", "event_outbox": "sqlite_autoindex_event_outbox_2 (event_id=?)"} {
-		b := browser(t, db, map[string]tables.Layout{"outbox_events": tables.OutboxEvents(), "event_outbox": tables.EventOutbox()}[layout])
+		b := browser(t, db, map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(), "event_outbox": outbox.EventOutbox()}[layout])
 		for _, statement := range []string{b.sql.showID, b.sql.known} {
 			if plan := planOf(t, db, statement); !strings.Contains(plan, index) {
 				t.Errorf("%s is not served by %s:\n%s", layout, index, plan)
@@ -76,7 +77,7 @@ func TestBrowsePlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.CrawlOutbox()} {
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.CrawlOutbox()} {
 		statement, err := templates.Statement("lanes_backlog", tableNames{quotedLayout: quote(layout)})
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +97,7 @@ func TestBrowseShowsWhatIsThere(t *testing.T) {
 		`INSERT INTO mine VALUES (1, '01900000-0000-7000-8000-00000000000A', 't', '{"a":1}', 2, '2025-01-02 03:04:05', '2025-01-02 03:04:05', NULL, 'no json')`,
 		`INSERT INTO mine VALUES (2, x'`+strings.Replace(id, "0a", "0b", 1)+`', 7, x'00ff', 'many', 'soon', NULL, NULL, NULL)`,
 		`INSERT INTO mine VALUES (3, 'seven', NULL, NULL, NULL, NULL, NULL, CURRENT_TIMESTAMP, NULL)`)
-	b := browser(t, db, tables.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", WrittenAt: "at", DeliveredAt: "done", Metadata: "meta"})
+	b := browser(t, db, outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", WrittenAt: "at", DeliveredAt: "done", Metadata: "meta"})
 	rows, _, err := b.List(t.Context(), tables.Filter{})
 	if err != nil || len(rows) != 3 || rows[0].Status != "delivered" || rows[1].Topic != "7" || rows[2].Attempts != 2 || rows[2].Status != "retry" || rows[2].NextRetryAt.Year() != 2025 {
 		t.Fatalf("got %+v, error %v", rows, err)
@@ -116,8 +117,8 @@ func TestBrowseShowsWhatIsThere(t *testing.T) {
 	if d, err := b.Show(t.Context(), "3", ""); err != nil || string(d.Payload) != "null" {
 		t.Errorf("got %+v, error %v", d, err)
 	}
-	var schema *tables.SchemaError
-	if _, err := OpenBrowser(t.Context(), db, tables.Layout{Table: "mine", ID: "id", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", DeliveredAt: "done"}); !errors.As(err, &schema) || !slices.Equal(schema.Missing, []string{"id"}) {
+	var schema *outbox.SchemaError
+	if _, err := OpenBrowser(t.Context(), db, outbox.Layout{Table: "mine", ID: "id", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", DeliveredAt: "done"}); !errors.As(err, &schema) || !slices.Equal(schema.Missing, []string{"id"}) {
 		t.Errorf("got %v, want a SchemaError that names id", err)
 	}
 }
@@ -126,7 +127,7 @@ func TestBrowseKnownAndOfATenant(t *testing.T) {
 	t.Parallel()
 	const id = "01900000-0000-7000-8000-000000000001"
 	db := filled(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ('`+id+`', 't', '2025-01-01T00:00:00.000000Z', 's', '1')`)
-	b := browser(t, db, tables.OutboxEvents())
+	b := browser(t, db, outbox.OutboxEvents())
 	if _, err := b.Show(t.Context(), id, "default"); err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -96,7 +97,7 @@ func checkTable(ctx context.Context, db *DB, table string, columns []string) ([]
 		remedy = "run: outbox migrate up --set " + set
 	}
 	if len(have) == 0 {
-		return nil, &tables.SchemaError{Table: table, Remedy: remedy}
+		return nil, &outbox.SchemaError{Table: table, Remedy: remedy}
 	}
 	var missing []string
 	for _, c := range columns {
@@ -106,7 +107,7 @@ func checkTable(ctx context.Context, db *DB, table string, columns []string) ([]
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return nil, &tables.SchemaError{Table: table, Missing: missing, Remedy: remedy}
+		return nil, &outbox.SchemaError{Table: table, Missing: missing, Remedy: remedy}
 	}
 	return have, nil
 }
@@ -135,7 +136,7 @@ func checkIndexes(ctx context.Context, db *DB, table string, wanted ...string) e
 		return fmt.Errorf("check the indexes of %s: %w", table, explain(err))
 	}
 	if len(missing) > 0 {
-		return &tables.SchemaError{Table: table, Missing: missing, Remedy: "run: outbox migrate up --set " + tables.SetOf[table]}
+		return &outbox.SchemaError{Table: table, Missing: missing, Remedy: "run: outbox migrate up --set " + tables.SetOf[table]}
 	}
 	return nil
 }
@@ -184,7 +185,7 @@ func (s *Store) checkTypes(have []column) error {
 	if len(lacks) == 0 {
 		return nil
 	}
-	return &tables.SchemaError{Table: s.layout.Table, Missing: lacks,
+	return &outbox.SchemaError{Table: s.layout.Table, Missing: lacks,
 		Remedy: "a row without an id could not be told from others, and the order of delivery is that of an integer that SQLite draws and gives to one row only"}
 }
 

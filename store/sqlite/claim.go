@@ -12,7 +12,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // Claim implements outbox.EventStore.
@@ -205,7 +204,7 @@ func (s *Store) decode(rec *outbox.Record, row *claimedRow) {
 	rec.SchemaID = row.schemaID.s
 	rec.SchemaVersion = int(integer("schema version", row.schemaVersion, 0, most))
 	if rec.WrittenAt = moment("the time of writing", row.writtenAt.timeOfID()); rec.WrittenAt.IsZero() {
-		rec.WrittenAt = tables.TimeOfID(rec.ID)
+		rec.WrittenAt = outbox.TimeOfID(rec.ID)
 	}
 	if rec.OccurredAt = moment("the time of the event", row.occurredAt); rec.OccurredAt.IsZero() {
 		rec.OccurredAt = rec.WrittenAt
@@ -265,7 +264,7 @@ func parseID(t text) (id uuid.UUID, known bool) {
 // a table says when its rows were written by one or the other.
 func (t text) timeOfID() text {
 	id, ok := parseID(t)
-	switch at := tables.TimeOfID(id); {
+	switch at := outbox.TimeOfID(id); {
 	case t.null || !ok:
 		return t
 	case at.IsZero():

@@ -10,13 +10,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 var everything = outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20}
 
 // serving returns a store and the lanes that its owner holds.
-func serving(t *testing.T, db *DB, layout tables.Layout) (*Store, uuid.UUID, []outbox.Lane) {
+func serving(t *testing.T, db *DB, layout outbox.Layout) (*Store, uuid.UUID, []outbox.Lane) {
 	t.Helper()
 	s, err := Open(t.Context(), db, layout)
 	if err != nil {
@@ -65,7 +64,7 @@ func TestEnginePlans(t *testing.T) {
 	db := filled(t)
 	check := func(state string) {
 		t.Helper()
-		for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()} {
+		for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
 			s, owner, _ := serving(t, db, layout)
 			if s.fair.claim.text == "" {
 				t.Fatalf("%s, %s: claims cannot be shared", layout.Table, state)
@@ -130,7 +129,7 @@ func TestEnginePlans(t *testing.T) {
 func TestClaimIsCompiledOnce(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	s, _, lanes := serving(t, db, tables.OutboxEvents())
+	s, _, lanes := serving(t, db, outbox.OutboxEvents())
 	claim, compile := time.Hour, time.Hour
 	for range 50 {
 		start := time.Now()
@@ -153,7 +152,7 @@ func TestClaimIsCompiledOnce(t *testing.T) {
 func TestLanesAreFixed(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	s, _, lanes := serving(t, db, tables.OutboxEvents())
+	s, _, lanes := serving(t, db, outbox.OutboxEvents())
 	for i, key := range []string{"", "1", "42", "order-1234567", "ü", "ключ", "a1b2c3d4-0000-7000-8000-0123456789ab"} {
 		exec(t, db, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, aggregate_id) VALUES (?1, '2026-01-02T03:04:05.000000Z', 's', '1', ?1)`, key)
 		records, err := s.Claim(t.Context(), lanes, everything)
@@ -182,7 +181,7 @@ func TestLanesAreFixed(t *testing.T) {
 func TestFairClaimBoundsItsSearch(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	s, _, lanes := serving(t, db, tables.OutboxEvents())
+	s, _, lanes := serving(t, db, outbox.OutboxEvents())
 	exec(t, db, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload)
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT 'a', '2026-01-02T03:04:05.000000Z', 'stuck', '1', 's', '1' FROM n`, looksPerClaim/2+100)
 	exec(t, db, "UPDATE outbox_events SET status = 'FAILED', next_retry_at = '9999-01-01T00:00:00.000000Z' WHERE position = 1")
@@ -207,9 +206,9 @@ func TestFairClaimBoundsItsSearch(t *testing.T) {
 func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 	t.Parallel()
 	db := filled(t, `CREATE TABLE mine (n INTEGER PRIMARY KEY, uid TEXT NOT NULL, kind, body, customer INT, owner INT, done_at DATETIME, tries INT, due DATETIME)`)
-	mine := tables.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"owner"}, Tenant: "owner",
+	mine := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"owner"}, Tenant: "owner",
 		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
-	shared := func(l tables.Layout) bool {
+	shared := func(l outbox.Layout) bool {
 		t.Helper()
 		s, err := Open(t.Context(), db, l)
 		if err != nil {
@@ -217,7 +216,7 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 		}
 		return s.fair.claim.text != ""
 	}
-	unscoped, keyless := tables.OutboxEvents(), tables.OutboxEvents()
+	unscoped, keyless := outbox.OutboxEvents(), outbox.OutboxEvents()
 	unscoped.KeyScope = []string{"aggregate_type"}
 	keyless.Key, keyless.KeyScope = "", nil
 	if shared(unscoped) || !shared(keyless) || shared(mine) {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -40,13 +41,13 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	if _, err := Open(t.Context(), db, tables.OutboxEvents()); !errors.Is(err, ErrReadOnly) {
+	if _, err := Open(t.Context(), db, outbox.OutboxEvents()); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("open: got error %v, want ErrReadOnly", err)
 	}
 	if _, err := OpenRuns(t.Context(), db); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("open runs: got error %v, want ErrReadOnly", err)
 	}
-	if _, _, err := browser(t, db, tables.OutboxEvents()).List(t.Context(), tables.Filter{}); err != nil {
+	if _, _, err := browser(t, db, outbox.OutboxEvents()).List(t.Context(), tables.Filter{}); err != nil {
 		t.Errorf("browse: %v", err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // A handle of the application's own that is opened with Source waits for others, and one that is not is told what to
@@ -135,7 +134,7 @@ func TestDamagedFile(t *testing.T) {
 	_, looking := Tables(t.Context(), path)
 	db, opening := Connect(t.Context(), path, 1)
 	if opening == nil {
-		_, opening = Open(t.Context(), db, tables.OutboxEvents())
+		_, opening = Open(t.Context(), db, outbox.OutboxEvents())
 		_ = db.Close()
 	}
 	for _, err := range []error{looking, opening} {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // DeadLetters is the table job_dlq for operators. It is safe for concurrent use. A page of a replay, a discard or a
@@ -33,7 +32,7 @@ var _ deadletter.Store = (*DeadLetters)(nil)
 type DeadLettersConfig struct {
 	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters
 	// are skipped.
-	Layouts []tables.Layout
+	Layouts []outbox.Layout
 	// ReplayJob puts jobs back; nil: their letters are skipped.
 	ReplayJob JobReplayer
 }
@@ -45,7 +44,7 @@ type JobReplayer func(ctx context.Context, tx *sql.Tx, letter deadletter.Letter)
 
 // deadTable is an outbox table that letters come from.
 type deadTable struct {
-	layout  tables.Layout
+	layout  outbox.Layout
 	columns []letterColumn
 }
 
@@ -54,7 +53,7 @@ type deadTable struct {
 type letterColumn struct{ Name, Text string }
 
 // OpenDeadLetters returns the dead letters of a file after checking that its tables fit. A table that is older than
-// this program needs is an *tables.SchemaError.
+// this program needs is an *outbox.SchemaError.
 func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (*DeadLetters, error) {
 	if fingerprinting != nil {
 		return nil, fmt.Errorf("register fingerprint function: %w", fingerprinting)
@@ -75,7 +74,7 @@ func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (*DeadL
 }
 
 // open adds a table, if it is there.
-func (d *DeadLetters) open(ctx context.Context, l tables.Layout) error {
+func (d *DeadLetters) open(ctx context.Context, l outbox.Layout) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
@@ -84,7 +83,7 @@ func (d *DeadLetters) open(ctx context.Context, l tables.Layout) error {
 		return err
 	}
 	_, err = checkTable(ctx, d.db, l.Table, columnNames(l))
-	var schema *tables.SchemaError
+	var schema *outbox.SchemaError
 	if errors.As(err, &schema) && len(schema.Missing) == 0 {
 		return nil
 	} else if err != nil {
@@ -99,7 +98,7 @@ func (d *DeadLetters) open(ctx context.Context, l tables.Layout) error {
 }
 
 // storedColumns are those that a row is kept by. Names are spelled as in the layout, where it has them.
-func storedColumns(ctx context.Context, db *DB, l tables.Layout) (all []letterColumn, err error) {
+func storedColumns(ctx context.Context, db *DB, l outbox.Layout) (all []letterColumn, err error) {
 	statement, err := plain("dlq_columns")
 	if err != nil {
 		return nil, err

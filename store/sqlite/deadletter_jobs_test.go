@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func failedJob(kind string) deadletter.Job {
@@ -102,7 +102,7 @@ func TestReplayOfOtherTables(t *testing.T) {
 		`CREATE TABLE "left ""it" ("No" INTEGER PRIMARY KEY, uid NOT NULL, what, "Body", tries, due, sent DATETIME, secret BLOB, amount REAL, twice AS ("No" * 2), note)`,
 		letter+`a', 'marked', 1, NULL FROM apps`, letter+`b', 'marked', 2, NULL FROM apps`, letter+`c', 'marked', 3, NULL FROM apps`,
 		letter+`a', 'left "it', 7, json_object('No', 7, 'uid', '01900000-0000-7000-8000-00000000000a', 'what', 't', 'Body', NULL, 'tries', 5, 'due', NULL, 'sent', NULL, 'secret', json('{"blob":"BEEF"}'), 'amount', 0.1, 'twice', 14, 'note', 'a') FROM apps`)
-	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []tables.Layout{
+	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []outbox.Layout{
 		{Table: "marked", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", Status: "state", Pending: "new", Delivered: "done", Dead: "dead"},
 		{Table: `left "it`, ID: "uid", Position: "no", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", DeliveredAt: "sent"},
 	}})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // A row that left its table when it died comes back with the values that it had and of the classes that they had,
@@ -26,9 +25,9 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 		lanes []outbox.Lane
 	}
 	relays := map[string]relay{}
-	var layouts []tables.Layout
+	var layouts []outbox.Layout
 	for _, table := range []string{"mine", "tight"} {
-		l := tables.Layout{Table: table, ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "k", DeliveredAt: "done", Attempts: "tries", NextRetryAt: "due"}
+		l := outbox.Layout{Table: table, ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "k", DeliveredAt: "done", Attempts: "tries", NextRetryAt: "due"}
 		s, owner, lanes := serving(t, db, l)
 		layouts, relays[table] = append(layouts, l), relay{s, owner, lanes}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 const defaultPage = 50
@@ -103,7 +103,7 @@ func (q *letterQuery) letters(ctx context.Context, tx *sql.Tx, name string) (all
 		if l.DiscardedAt, err = timePointer(discarded); err != nil {
 			return err
 		}
-		l.At, l.ErrorHistory, l.Payload = tables.TimeOfID(l.ID), history.json(), payload.json()
+		l.At, l.ErrorHistory, l.Payload = outbox.TimeOfID(l.ID), history.json(), payload.json()
 		all = append(all, l)
 		return nil
 	})
@@ -132,7 +132,7 @@ func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadlette
 			if err := rows.Scan(&g.Fingerprint, &g.Source, &g.Reason, &g.Type, &g.Count, &oldest, &newest, &g.Sample); err != nil {
 				return err
 			}
-			g.Oldest, g.Newest = tables.TimeOfID(oldest), tables.TimeOfID(newest)
+			g.Oldest, g.Newest = outbox.TimeOfID(oldest), outbox.TimeOfID(newest)
 			stats.Groups = append(stats.Groups, g)
 			return nil
 		})

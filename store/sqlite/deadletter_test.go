@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // filled returns a file with all tables.
@@ -66,7 +66,7 @@ func planOf(t *testing.T, db *DB, statement string, args ...any) string {
 func TestDeadLetterPlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()}})
+	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,5 +22,5 @@
 // Payloads are kept as they were written, byte for byte, where PostgreSQL's jsonb has its own spelling.
 //
 // It does not create tables: package store/sqlite/migrations does. Tables of another shape are served through a
-// [tables.Layout]. Every statement is a file in sql/, named by its verb as PostgreSQL's are.
+// [outbox.Layout]. Every statement is a file in sql/, named by its verb as PostgreSQL's are.
 package sqlite

@@ -225,7 +225,7 @@ func TestEventBusFailKeepsLetters(t *testing.T) {
 	if _, err := ours.CountPending(t.Context(), db.Writes()); !errors.Is(err, outbox.ErrNoTransaction) {
 		t.Errorf("of a pool: %v, want ErrNoTransaction", err)
 	}
-	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []tables.Layout{tables.EventOutbox()}})
+	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []outbox.Layout{outbox.EventOutbox()}})
 	if err != nil {
 		t.Fatal(err)
 	}

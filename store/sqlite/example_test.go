@@ -11,7 +11,6 @@ import (
 	"github.com/outboxrelay/outbox/sink/memory"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // A service, its file and its relay in one process: an order is placed, and who listens is told of it once it is
@@ -32,7 +31,7 @@ func Example() {
 	arrived := make(chan string, 10)
 	hub := memory.New(memory.Config{Envelope: outbox.PayloadOnly})
 	hub.Subscribe(ctx, "order.placed", memory.Func(func(message []byte) { arrived <- string(message) }))
-	store, err := sqlite.Open(ctx, db, tables.OutboxEvents())
+	store, err := sqlite.Open(ctx, db, outbox.OutboxEvents())
 	must(err)
 	relay, err := outbox.NewRelay(store, hub, outbox.RelayConfig{Name: "shop"})
 	must(err)

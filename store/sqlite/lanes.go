@@ -121,7 +121,7 @@ func (r *laneReport) backlog(rows *sql.Rows) error {
 	oldest := written.moment()
 	if oldest == nil {
 		event, _ := parseID(id)
-		since := tables.TimeOfID(event)
+		since := outbox.TimeOfID(event)
 		oldest = &since
 	}
 	lane.Oldest = *oldest

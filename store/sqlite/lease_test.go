@@ -11,7 +11,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // leased asks once.
@@ -29,7 +28,7 @@ func leased(t *testing.T, s *Store, owner uuid.UUID, ttl time.Duration) outbox.L
 func TestLeasesFromBeforeAClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	s, alive, lanes := serving(t, db, tables.OutboxEvents())
+	s, alive, lanes := serving(t, db, outbox.OutboxEvents())
 	const ttl = 300 * time.Millisecond
 	setBack := func() {
 		for _, table := range []string{"outbox_lanes", "outbox_relays"} {
@@ -114,8 +113,8 @@ func TestRelaysThatLapsedTogetherKeepTheirLanes(t *testing.T) {
 	if err := upAll(t, a); err != nil {
 		t.Fatal(err)
 	}
-	first, one, lanes := serving(t, a, tables.OutboxEvents())
-	second, err := Open(t.Context(), b, tables.OutboxEvents())
+	first, one, lanes := serving(t, a, outbox.OutboxEvents())
+	second, err := Open(t.Context(), b, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,9 +153,9 @@ func TestOneTableUnderSeveralNames(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	manyEvents(t, db, 1, "a")
-	_, owner, lanes := serving(t, db, tables.OutboxEvents())
+	_, owner, lanes := serving(t, db, outbox.OutboxEvents())
 	for _, name := range []string{"OUTBOX_EVENTS", "main.outbox_events", "MAIN.Outbox_Events"} {
-		layout := tables.OutboxEvents()
+		layout := outbox.OutboxEvents()
 		layout.Table = name
 		other, err := Open(t.Context(), db, layout)
 		if err != nil {
@@ -172,7 +171,7 @@ func TestOneTableUnderSeveralNames(t *testing.T) {
 			t.Errorf("%s is not known to be ours", name)
 		}
 	}
-	layout := tables.OutboxEvents()
+	layout := outbox.OutboxEvents()
 	layout.Table = "Main.OUTBOX_events"
 	other, err := Open(t.Context(), db, layout)
 	if err != nil {

@@ -15,7 +15,7 @@ type Pauses struct{ db *DB }
 
 var _ tables.Pauses = (*Pauses)(nil)
 
-// OpenPauses answers with a *tables.SchemaError where the file has no table of pauses yet.
+// OpenPauses answers with a *outbox.SchemaError where the file has no table of pauses yet.
 func OpenPauses(ctx context.Context, db *DB) (*Pauses, error) {
 	if _, err := checkTable(ctx, db, "outbox_pauses", nil); err != nil {
 		return nil, err

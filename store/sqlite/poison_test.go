@@ -9,15 +9,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // anything makes a table as somebody might have it: SQLite keeps any value in any column of it.
-func anything(t *testing.T, db *DB) tables.Layout {
+func anything(t *testing.T, db *DB) outbox.Layout {
 	t.Helper()
 	exec(t, db, `CREATE TABLE anything (n INTEGER PRIMARY KEY, id NOT NULL, kind VARCHAR(20), body JSON, customer TEXT, gen INT, version INT, number BIGINT, goes JSON, meta JSON,
 		made DATETIME, happened TIMESTAMP, at_last DATETIME, tries INT, due DATETIME, problem VARCHAR(20) CHECK (length(problem) <= 20), served JSON, past JSON)`)
-	return tables.Layout{Table: "anything", ID: "id", Position: "n", Topic: "kind", Payload: "body", Key: "customer", Generation: "gen", SchemaVersion: "version", Sequence: "number",
+	return outbox.Layout{Table: "anything", ID: "id", Position: "n", Topic: "kind", Payload: "body", Key: "customer", Generation: "gen", SchemaVersion: "version", Sequence: "number",
 		Destinations: "goes", Metadata: "meta", WrittenAt: "made", OccurredAt: "happened", DeliveredAt: "at_last", Attempts: "tries", NextRetryAt: "due", LastError: "problem",
 		DeliveredTo: "served", ErrorHistory: "past"}
 }
@@ -146,7 +145,7 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	const rest = ", kind, body, at_last, tries, due)"
-	layout := tables.Layout{Table: "t", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at_last", Attempts: "tries", NextRetryAt: "due"}
+	layout := outbox.Layout{Table: "t", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at_last", Attempts: "tries", NextRetryAt: "due"}
 	for _, tt := range []struct{ create, want string }{
 		{"", "does not exist"},
 		{"CREATE TABLE t (n INTEGER PRIMARY KEY, id TEXT NOT NULL, kind)", "lacks at_last, body, due, tries"},
@@ -163,7 +162,7 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 			exec(t, db, tt.create)
 		}
 		_, err := Open(t.Context(), db, layout)
-		var schema *tables.SchemaError
+		var schema *outbox.SchemaError
 		if tt.want == "" && err != nil || tt.want != "" && (!errors.As(err, &schema) || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: got error %v, want %q in it", tt.create, err, tt.want)
 		}
@@ -172,7 +171,7 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 		}
 	}
 	exec(t, db, "DROP TABLE outbox_relays")
-	if _, err := Open(t.Context(), db, tables.OutboxEvents()); err == nil || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+	if _, err := Open(t.Context(), db, outbox.OutboxEvents()); err == nil || !strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("without relays: got error %v", err)
 	}
 	layout.Attempts = ""
@@ -185,7 +184,7 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 func TestOddNames(t *testing.T) {
 	t.Parallel()
 	db := filled(t, `CREATE TABLE "the ""table""; '" ("n o" INTEGER PRIMARY KEY, "select" TEXT NOT NULL, "k'" TEXT, "b" JSON, "done at" DATETIME, "tries" INT, "due" DATETIME)`)
-	layout := tables.Layout{Table: `the "table"; '`, ID: "select", Position: "n o", Topic: "k'", Payload: "b", DeliveredAt: "done at", Attempts: "tries", NextRetryAt: "due"}
+	layout := outbox.Layout{Table: `the "table"; '`, ID: "select", Position: "n o", Topic: "k'", Payload: "b", DeliveredAt: "done at", Attempts: "tries", NextRetryAt: "due"}
 	s, owner, lanes := serving(t, db, layout)
 	exec(t, db, `INSERT INTO "the ""table""; '" ("select", "k'", "b") VALUES (`+goodID+`, 'k', '1')`)
 	records, err := s.Claim(t.Context(), lanes, everything)

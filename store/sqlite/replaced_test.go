@@ -13,7 +13,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // SQLite goes on with a file that was deleted, and a writer would never know that nobody reads what it writes.
@@ -32,7 +31,7 @@ func TestFileReplaced(t *testing.T) {
 		return db
 	}
 	old := create()
-	store, err := Open(t.Context(), old, tables.OutboxEvents())
+	store, err := Open(t.Context(), old, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +77,7 @@ func TestWALRemoved(t *testing.T) {
 			if err := upAll(t, db); err != nil {
 				t.Fatal(err)
 			}
-			store, owner, lanes := serving(t, db, tables.OutboxEvents())
+			store, owner, lanes := serving(t, db, outbox.OutboxEvents())
 			w, err := NewWriter(outbox.WriterConfig{})
 			if err != nil {
 				t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // sweepRows is how many rows one search of a sweep reads. More make it faster by little and the pauses between them
@@ -27,7 +26,7 @@ const sweepRows = 5000
 // What it frees is used again by later rows; the file does not shrink before somebody runs VACUUM.
 type Retention struct {
 	db     *DB
-	layout tables.Layout
+	layout outbox.Layout
 	byTime bool // a walk stops by itself at what is not old
 	sql    struct{ lease, release, held, walk, sweep, keep, remove string }
 }
@@ -50,13 +49,13 @@ type retentionNames struct {
 }
 
 // OpenRetention returns the retention of an outbox table, whose rows grow old in the order of their positions. Errors
-// are an *tables.SchemaError or tables.ErrNoAge if waiting does not cure them. A table WITHOUT ROWID has none.
-func OpenRetention(ctx context.Context, db *DB, layout tables.Layout) (*Retention, error) {
+// are an *outbox.SchemaError or retention.ErrNoAge if waiting does not cure them. A table WITHOUT ROWID has none.
+func OpenRetention(ctx context.Context, db *DB, layout outbox.Layout) (*Retention, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
 	if layout.DeliveredAt == "" && layout.WrittenAt == "" {
-		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table, tables.ErrNoAge)
+		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table, retention.ErrNoAge)
 	}
 	return openRetention(ctx, db, layout, layout.Position, false)
 }
@@ -65,10 +64,10 @@ func OpenRetention(ctx context.Context, db *DB, layout tables.Layout) (*Retentio
 // OpenRetention.
 func OpenLetterRetention(ctx context.Context, db *DB) (*Retention, error) {
 	// Letters with the time of the page's last one may wait for the next run.
-	return openRetention(ctx, db, tables.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"}, "replayed_at", true)
+	return openRetention(ctx, db, outbox.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"}, "replayed_at", true)
 }
 
-func openRetention(ctx context.Context, db *DB, layout tables.Layout, by string, byTime bool) (_ *Retention, err error) {
+func openRetention(ctx context.Context, db *DB, layout outbox.Layout, by string, byTime bool) (_ *Retention, err error) {
 	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}

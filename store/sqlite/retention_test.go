@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func TestRetentionPlans(t *testing.T) {
@@ -23,7 +23,7 @@ func TestRetentionPlans(t *testing.T) {
 		letters.sql.walk: "SEARCH e USING INDEX job_dlq_replayed (replayed_at>? AND replayed_at<?)", letters.sql.sweep: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
 		letters.sql.keep: "sqlite_autoindex_job_dlq_1 (id=?)", letters.sql.remove: "sqlite_autoindex_job_dlq_1 (id=?)", letters.sql.held: "SEARCH m USING PRIMARY KEY",
 	}}
-	for _, layout := range []tables.Layout{tables.OutboxEvents(), tables.EventOutbox(), tables.CrawlOutbox()} {
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
 		r, err := OpenRetention(t.Context(), db, layout)
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestRetentionOfOtherTimesAndIDs(t *testing.T) {
 		`CREATE TABLE mine (n INTEGER PRIMARY KEY, uid NOT NULL, what, body, tries, due, done, secret BLOB, twice AS (n * 2))`,
 		`INSERT INTO mine (n, uid, done, secret) VALUES (1, 'A', datetime('now', '-8 days'), x'beef'), (2, x'00', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-8 days'), NULL), (3, 'C', datetime('now', '-6 days'), NULL),
 			(4, 'D', 'long ago', NULL), (5, 'E', NULL, NULL), (6, 'F', julianday('now', '-8 days'), NULL)`)
-	layout := tables.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", DeliveredAt: "done"}
+	layout := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", DeliveredAt: "done"}
 	r, err := OpenRetention(t.Context(), db, layout)
 	if err != nil {
 		t.Fatal(err)
@@ -88,8 +88,8 @@ func TestRetentionOfOtherTimesAndIDs(t *testing.T) {
 func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 	t.Parallel()
 	db := filled(t, `CREATE TABLE bare (n INTEGER PRIMARY KEY, uid, what, body, tries, due, state, done) WITHOUT ROWID`)
-	layout := tables.Layout{Table: "bare", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", Status: "state", Pending: "new", Delivered: "done", Dead: "dead"}
-	if _, err := OpenRetention(t.Context(), db, layout); !errors.Is(err, tables.ErrNoAge) || !strings.Contains(err.Error(), "delivered_at or written_at") {
+	layout := outbox.Layout{Table: "bare", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", Status: "state", Pending: "new", Delivered: "done", Dead: "dead"}
+	if _, err := OpenRetention(t.Context(), db, layout); !errors.Is(err, retention.ErrNoAge) || !strings.Contains(err.Error(), "delivered_at or written_at") {
 		t.Errorf("got %v, want ErrNoAge with a remedy", err)
 	}
 	layout.DeliveredAt = "done"
@@ -99,8 +99,8 @@ func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 	if _, err := db.write.ExecContext(t.Context(), "DROP TABLE outbox_archive"); err != nil {
 		t.Fatal(err)
 	}
-	var schema *tables.SchemaError
-	if _, err := OpenRetention(t.Context(), db, tables.OutboxEvents()); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+	var schema *outbox.SchemaError
+	if _, err := OpenRetention(t.Context(), db, outbox.OutboxEvents()); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got %v, want a SchemaError with a remedy", err)
 	}
 }
@@ -109,7 +109,7 @@ func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 func TestRetentionAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	r, err := OpenRetention(t.Context(), db, tables.OutboxEvents())
+	r, err := OpenRetention(t.Context(), db, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestRetentionOfATableUnderOtherNames(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	for i, name := range []string{"outbox_events", "OUTBOX_EVENTS", "main.Outbox_Events"} {
-		layout := tables.OutboxEvents()
+		layout := outbox.OutboxEvents()
 		layout.Table = name
 		r, err := OpenRetention(t.Context(), db, layout)
 		if err != nil {
@@ -150,7 +150,7 @@ func TestRetentionOfATableUnderOtherNames(t *testing.T) {
 		if l, err := r.Lease(t.Context(), retention.LeaseRequest{Owner: uuid.New(), TTL: time.Minute}); err != nil || l.Held != (i == 0) {
 			t.Errorf("%s: held %t, error %v", name, l.Held, err)
 		}
-		d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []tables.Layout{layout}})
+		d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []outbox.Layout{layout}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 const acme = "acme"
@@ -72,7 +72,7 @@ func startedRun(t testing.TB, r *Runs) uuid.UUID {
 func TestOpenRunsNamesTheMigration(t *testing.T) {
 	t.Parallel()
 	db := reopened(t, filepath.Join(t.TempDir(), "outbox.db"))
-	var schema *tables.SchemaError
+	var schema *outbox.SchemaError
 	if _, err := OpenRuns(t.Context(), db); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set crawl") {
 		t.Errorf("runs: got %v", err)
 	}
@@ -162,7 +162,7 @@ func TestRunsOfSeveralProcesses(t *testing.T) {
 	}
 }
 
-// DESIGN §6.5: every statement is explained on a file with rows.
+// Every statement is explained on a file with rows.
 func TestRunPlans(t *testing.T) {
 	t.Parallel()
 	db := runsFile(t)

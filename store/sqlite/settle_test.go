@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // Whoever waited in vain for another process is told so.
@@ -22,7 +21,7 @@ func TestBusyIsExplained(t *testing.T) {
 	if err := upAll(t, own); err != nil {
 		t.Fatal(err)
 	}
-	s, owner, lanes := serving(t, own, tables.OutboxEvents())
+	s, owner, lanes := serving(t, own, outbox.OutboxEvents())
 	manyEvents(t, own, 1, "a")
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil || len(records) != 1 {
@@ -57,9 +56,9 @@ func TestTwoProcessesShareAFile(t *testing.T) {
 	if err := upAll(t, a); err != nil {
 		t.Fatal(err)
 	}
-	s, owner, lanes := serving(t, a, tables.OutboxEvents())
+	s, owner, lanes := serving(t, a, outbox.OutboxEvents())
 	manyEvents(t, b, 10, "a")
-	other, err := Open(t.Context(), b, tables.OutboxEvents())
+	other, err := Open(t.Context(), b, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +113,7 @@ func TestOneReaderIsEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	manyEvents(t, db, 5, "a", "b")
-	s, owner, lanes := serving(t, db, tables.OutboxEvents())
+	s, owner, lanes := serving(t, db, outbox.OutboxEvents())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	fair := everything
@@ -136,7 +135,7 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	manyEvents(t, db, 3, "a")
-	s, owner, lanes := serving(t, db, tables.OutboxEvents())
+	s, owner, lanes := serving(t, db, outbox.OutboxEvents())
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil || len(records) != 3 {
 		t.Fatalf("%d records, error %v", len(records), err)
@@ -165,7 +164,7 @@ func TestSettleEndsWithItsTransaction(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	manyEvents(t, db, 5, "a")
-	s, owner, lanes := serving(t, db, tables.OutboxEvents())
+	s, owner, lanes := serving(t, db, outbox.OutboxEvents())
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil || len(records) != 5 {
 		t.Fatalf("%d records, error %v", len(records), err)

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 // Store is an outbox table that a relay can serve. It is safe for concurrent use.
 type Store struct {
 	db         *DB
-	layout     tables.Layout
+	layout     outbox.Layout
 	sql        statements
 	fair       fairness
 	origin     uint64 // see outbox.Delivery
@@ -28,8 +29,8 @@ const maxPayload = 256 << 20
 var _ tables.Store = (*Store)(nil)
 
 // Open returns the store of a table after checking that the file is whole and that the table fits the layout. A table
-// that is missing or older than the layout needs is an *tables.SchemaError; a file that can only be read ErrReadOnly.
-func Open(ctx context.Context, db *DB, layout tables.Layout) (*Store, error) {
+// that is missing or older than the layout needs is an *outbox.SchemaError; a file that can only be read ErrReadOnly.
+func Open(ctx context.Context, db *DB, layout outbox.Layout) (*Store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (s *Store) backlog(ctx context.Context, limit int) (b tables.Backlog, err e
 	oldest, err := parseTime(written.String)
 	if err != nil { // none, or what is no time: the claim says so
 		parsed, _ := parseID(id)
-		oldest = tables.TimeOfID(parsed)
+		oldest = outbox.TimeOfID(parsed)
 	}
 	if !oldest.IsZero() {
 		b.Oldest = max(time.Since(oldest), 0)

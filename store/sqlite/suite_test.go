@@ -43,7 +43,7 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 		}
 	}
 	return outboxtest.StoreHarness{
-		Table: func(t *testing.T, layout tables.Layout) tables.Store {
+		Table: func(t *testing.T, layout outbox.Layout) tables.Store {
 			t.Helper()
 			s, err := sqlite.Open(t.Context(), db, layout)
 			ok(t, err)
@@ -83,7 +83,7 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 			}
 			return value
 		},
-		Mapped: func(t *testing.T) tables.Layout {
+		Mapped: func(t *testing.T) outbox.Layout {
 			t.Helper()
 			exec(t, `CREATE TABLE legacy (n INTEGER PRIMARY KEY AUTOINCREMENT, uid TEXT NOT NULL, kind VARCHAR(50), body JSON, customer VARCHAR(50), region VARCHAR(50), goes JSON, version INT,
 				done_at DATETIME, tries INT, due DATETIME, problem TEXT)`)
@@ -101,7 +101,7 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 			ok(t, err)
 			return s
 		},
-		Browser: func(t *testing.T, layout tables.Layout) tables.Browser {
+		Browser: func(t *testing.T, layout outbox.Layout) tables.Browser {
 			t.Helper()
 			b, err := sqlite.OpenBrowser(t.Context(), db, layout)
 			ok(t, err)
@@ -113,14 +113,14 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 			ok(t, err)
 			return p
 		},
-		Letters: func(t *testing.T, layouts ...tables.Layout) deadletter.Store {
+		Letters: func(t *testing.T, layouts ...outbox.Layout) deadletter.Store {
 			t.Helper()
 			d, err := sqlite.OpenDeadLetters(t.Context(), db, sqlite.DeadLettersConfig{Layouts: layouts})
 			ok(t, err)
 			return d
 		},
 		Jobs: func(*testing.T) deadletter.Recorder { return sqlite.JobLetters{DB: db.Writes()} },
-		Retention: func(t *testing.T, layout tables.Layout) retention.Store {
+		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
 			t.Helper()
 			r, err := sqlite.OpenRetention(t.Context(), db, layout)
 			ok(t, err)
@@ -133,7 +133,7 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 			return r
 		},
 		// Each part's own field is set where its tests are.
-		Age: func(t *testing.T, layout tables.Layout, d time.Duration) {
+		Age: func(t *testing.T, layout outbox.Layout, d time.Duration) {
 			t.Helper()
 			for table, columns := range aging(layout) {
 				for _, c := range columns {
@@ -145,15 +145,15 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 }
 
 // legacy is the layout of what Mapped makes.
-func legacy() tables.Layout {
-	return tables.Layout{
+func legacy() outbox.Layout {
+	return outbox.Layout{
 		Table: "legacy", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"}, Tenant: "region",
 		Destinations: "goes", SchemaVersion: "version", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due", LastError: "problem",
 	}
 }
 
 // aging names the columns that tell how old something is.
-func aging(l tables.Layout) map[string][]string {
+func aging(l outbox.Layout) map[string][]string {
 	columns := map[string][]string{
 		"job_dlq": {"replayed_at", "discarded_at"}, "outbox_maintenance": {"ran_at", "swept_at", "expires_at"},
 	}

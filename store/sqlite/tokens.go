@@ -21,7 +21,7 @@ type Tokens struct {
 
 var _ token.Store = (*Tokens)(nil)
 
-// OpenTokens returns the tokens of a file after checking that it has the tables: if not, an *tables.SchemaError. It
+// OpenTokens returns the tokens of a file after checking that it has the tables: if not, an *outbox.SchemaError. It
 // waits for a transaction that writes.
 func OpenTokens(ctx context.Context, db *DB) (*Tokens, error) {
 	for table, column := range map[string]string{"outbox_tokens": "sha256", "outbox_tickets": "token_id"} {

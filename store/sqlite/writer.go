@@ -14,7 +14,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/internal/sqltx"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // rowsPerInsert is how many events one statement takes. With twelve parameters each they stay far below the 32,766 that
@@ -61,9 +60,9 @@ func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (*outbox.Wr
 func newInserter(cfg outbox.WriterConfig) (*inserter, error) {
 	table := cfg.Table
 	if table == "" {
-		table = tables.OutboxEvents().Table
+		table = outbox.OutboxEvents().Table
 	}
-	if err := tables.CheckName(table); err != nil {
+	if err := outbox.CheckTableName(table); err != nil {
 		return nil, fmt.Errorf("configure writer: table: %w", err)
 	}
 	t, err := parseSQL()

@@ -11,7 +11,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // Place inserts an order, and the event about it, in the caller's transaction.
@@ -39,7 +38,7 @@ type Message struct{ ID, Topic, Payload string }
 
 // Run delivers the events of the pool's database to publish until ctx ends. An error of publish is tried again later.
 func Run(ctx context.Context, pool *pgxpool.Pool, publish func(context.Context, Message) error) error {
-	store, err := postgres.Open(ctx, pool, tables.OutboxEvents())
+	store, err := postgres.Open(ctx, pool, outbox.OutboxEvents())
 	if err != nil {
 		return err
 	}

@@ -27,10 +27,10 @@ func TestAdoptRefuses(t *testing.T) {
 		"a name":            {"ADR-004", "CREATE TABLE outbox_events_undelivered ()", "the name outbox_events_undelivered, which an index of outbox_events needs, is taken"},
 		"a view":            {"ADR-004", "ALTER TABLE outbox_events RENAME TO other; CREATE VIEW outbox_events AS SELECT * FROM other", "outbox_events is not an ordinary table"},
 		"not ours":          {"ADR-004", "CREATE TABLE outbox_tokens (token text)", "a table outbox_tokens exists that is not Outbox's"},
-		"two of a name":     {"plan 05-01", "DROP INDEX idx_apps_namespace; INSERT INTO apps (id, name, namespace) VALUES (gen_random_uuid(), 'x', 'SHOP')", "index apps_namespace_key makes (lower(namespace)) unique"},
-		"apps with more":    {"plan 05-01", "ALTER TABLE apps ADD COLUMN plan TEXT NOT NULL DEFAULT 'x'; ALTER TABLE apps ALTER COLUMN plan DROP DEFAULT", "column plan of apps must not be NULL and has no default"},
-		"letters with more": {"plan 05-01", "ALTER TABLE job_dlq ALTER COLUMN user_id SET NOT NULL", "column user_id of job_dlq must not be NULL and has no default"},
-		"jobs only":         {"plan 05-01", "ALTER TABLE job_dlq ADD CHECK (error_reason <> 'DeliveryFailed')", "refuses what Outbox writes there"},
+		"two of a name":     {"05-01", "DROP INDEX idx_apps_namespace; INSERT INTO apps (id, name, namespace) VALUES (gen_random_uuid(), 'x', 'SHOP')", "index apps_namespace_key makes (lower(namespace)) unique"},
+		"apps with more":    {"05-01", "ALTER TABLE apps ADD COLUMN plan TEXT NOT NULL DEFAULT 'x'; ALTER TABLE apps ALTER COLUMN plan DROP DEFAULT", "column plan of apps must not be NULL and has no default"},
+		"letters with more": {"05-01", "ALTER TABLE job_dlq ALTER COLUMN user_id SET NOT NULL", "column user_id of job_dlq must not be NULL and has no default"},
+		"jobs only":         {"05-01", "ALTER TABLE job_dlq ADD CHECK (error_reason <> 'DeliveryFailed')", "refuses what Outbox writes there"},
 		"orphans": {"FR-006 and FR-007", "ALTER TABLE crawl_outbox DROP CONSTRAINT crawl_outbox_crawl_id_fkey; UPDATE crawl_outbox SET crawl_id = gen_random_uuid() WHERE id < 4",
 			"3 rows of crawl_outbox break the constraint crawl_outbox_crawl_id_fkey"},
 		"a later column":   {"FR-006 and FR-007", "ALTER TABLE crawl_runs ADD COLUMN tenant_id VARCHAR(64) NOT NULL DEFAULT 'x'", "crawl_runs has a column tenant_id of its own"},
@@ -61,7 +61,7 @@ func TestAdoptRefuses(t *testing.T) {
 // Who may not see or change all of a table is told whom to be.
 func TestAdoptNeedsRights(t *testing.T) {
 	t.Parallel()
-	url, conn := seeds()["plan 05-01"].before(t, 20)
+	url, conn := seeds()["05-01"].before(t, 20)
 	name := one[string](t, conn, "SELECT current_database()")
 	run(t, conn, "CREATE ROLE app_"+name+" LOGIN; CREATE ROLE other_"+name+" LOGIN; GRANT CREATE ON DATABASE "+name+" TO app_"+name+", other_"+name)
 	run(t, conn, "GRANT CREATE ON SCHEMA public TO app_"+name+", other_"+name)

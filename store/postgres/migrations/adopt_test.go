@@ -19,7 +19,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // adoptRows is how many rows a table of before has; OUTBOX_ADOPT_ROWS says otherwise.
@@ -43,7 +42,7 @@ type seed struct {
 	write  []string // one transaction; $1 the next number
 	outbox string   // as the application calls it
 	keep   string   // rows that must stay as they are, as text
-	layout tables.Layout
+	layout outbox.Layout
 }
 
 const runs = "SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid FROM generate_series(0, 49) i"
@@ -62,9 +61,9 @@ func seeds() map[string]seed {
 				VALUES (gen_random_uuid(), 'order.placed', now(), ($1::int % 50)::text, 'Order', 'shop', NULL, jsonb_build_object('n', $1::int), '{"user_id": "u"}')`},
 			outbox: "outbox_events",
 			keep:   "SELECT concat_ws('|', id, event_topic, occurred_at, aggregate_id, status, payload, created_at) FROM outbox_events WHERE id IN (SELECT id FROM kept) ORDER BY id",
-			layout: tables.OutboxEvents(),
+			layout: outbox.OutboxEvents(),
 		},
-		"plan 05-01": {
+		"05-01": {
 			ddl:    []string{"plan0501"},
 			parent: "INSERT INTO apps (id, name, namespace) SELECT gen_random_uuid(), 'Shop', 'shop'",
 			rows: `INSERT INTO event_outbox (id, app_id, event_id, event_type, payload, status)
@@ -76,7 +75,7 @@ func seeds() map[string]seed {
 				        gen_random_uuid(), 'order.placed', jsonb_build_object('n', $1::int), 'pending', NULL)`},
 			outbox: "event_outbox",
 			keep:   "SELECT concat_ws('|', id, event_id, event_type, status, payload) FROM event_outbox WHERE id IN (SELECT id FROM kept) ORDER BY id",
-			layout: tables.EventOutbox(),
+			layout: outbox.EventOutbox(),
 		},
 		"FR-006 and FR-007": {
 			ddl:    []string{"fr006", "fr007"},
@@ -91,7 +90,7 @@ func seeds() map[string]seed {
 			},
 			outbox: "crawl_outbox",
 			keep:   "SELECT concat_ws('|', id, crawl_id, event_type, payload, created_at, published_at) FROM crawl_outbox WHERE id IN (SELECT id FROM kept) ORDER BY id",
-			layout: tables.CrawlOutbox(),
+			layout: outbox.CrawlOutbox(),
 		},
 		"FR-005": {
 			ddl:    []string{"fr005"},
@@ -107,7 +106,7 @@ func seeds() map[string]seed {
 			},
 			outbox: "run_outbox",
 			keep:   "SELECT concat_ws('|', id, run_id, event_type, payload, created_at, published_at) FROM run_outbox WHERE id IN (SELECT id FROM kept) ORDER BY id",
-			layout: tables.CrawlOutbox(),
+			layout: outbox.CrawlOutbox(),
 		},
 	}
 }
@@ -209,7 +208,7 @@ func (r *recorder) count() int {
 }
 
 // deliver runs a relay until want events have come.
-func deliver(t *testing.T, url string, layout tables.Layout, want func() int) {
+func deliver(t *testing.T, url string, layout outbox.Layout, want func() int) {
 	t.Helper()
 	pool, err := postgres.Connect(t.Context(), url, 4)
 	if err != nil {

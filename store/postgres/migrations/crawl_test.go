@@ -19,7 +19,7 @@ func newRun(t *testing.T, conn *pgx.Conn) string {
 	return one[string](t, conn, "INSERT INTO crawl_runs (app_package) VALUES ('com.example.app') RETURNING id::text")
 }
 
-// FR-006, seed 001, line 51: "Insert crawl run and query back".
+// FR-006: "Insert crawl run and query back".
 func TestInsertCrawlRunAndQueryBack(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -38,7 +38,7 @@ func TestInsertCrawlRunAndQueryBack(t *testing.T) {
 	refused(t, conn, "22P02", "INSERT INTO crawl_runs (app_package, status) VALUES ('p', 'PAUSED')")
 }
 
-// FR-006, seed 001, line 52: "Insert 1000 events and verify sequential IDs". In one statement and one by one.
+// FR-006: "Insert 1000 events and verify sequential IDs". In one statement and one by one.
 func TestInsert1000EventsAndVerifySequentialIDs(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -106,7 +106,7 @@ func TestConcurrentWritersOfOneRunLeaveNoGap(t *testing.T) {
 
 var errRollback = errors.New("rolled back on purpose")
 
-// FR-006, seed 001, line 53: "Foreign key constraint prevents orphaned events".
+// FR-006: "Foreign key constraint prevents orphaned events".
 func TestForeignKeyConstraintPreventsOrphanedEvents(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -128,7 +128,7 @@ func TestForeignKeyConstraintPreventsOrphanedEvents(t *testing.T) {
 	}
 }
 
-// SEED_FACTS 1: exactly one terminal event a run, the last; enforced by the database.
+// docs/seeds.md#fr-006: exactly one terminal event a run, the last; enforced by the database.
 func TestNothingAfterTheTerminalEvent(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -188,7 +188,7 @@ func TestAStaleSnapshotCannotForkTheLog(t *testing.T) {
 	}
 }
 
-// FR-007, seed 000, line 37: "Insert event and query unpublished events".
+// FR-007: "Insert event and query unpublished events".
 func TestInsertEventAndQueryUnpublishedEvents(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -203,7 +203,7 @@ func TestInsertEventAndQueryUnpublishedEvents(t *testing.T) {
 	}
 }
 
-// FR-007, seed 000, line 38: "Update published_at after processing". And FR-005, seed 003, lines 55 and 61, on its own
+// FR-007: "Update published_at after processing". And FR-005, on its own
 // name of the table: both statements word for word, but that PostgreSQL writes ? as $1.
 func TestUpdatePublishedAtAfterProcessing(t *testing.T) {
 	t.Parallel()
@@ -277,7 +277,7 @@ func explain(t *testing.T, conn *pgx.Conn, sql string, args ...any) (plan, float
 	return answer[0].Plan, answer[0].Time
 }
 
-// FR-006, seed 001, line 54: "Performance test: Query 10K events by crawl_id < 100ms". The plan is asserted, not the
+// FR-006: "Performance test: Query 10K events by crawl_id < 100ms". The plan is asserted, not the
 // clock, which on a shared machine says little; `make bench-seeds` shows it.
 func TestQuery10KEventsByCrawlID(t *testing.T) {
 	t.Parallel()
@@ -308,7 +308,7 @@ func TestQuery10KEventsByCrawlID(t *testing.T) {
 	}
 }
 
-// FR-007, seed 000, line 39: "Performance test: Poll query on 100K rows < 50ms"; also right after that backlog has been
+// FR-007: "Performance test: Poll query on 100K rows < 50ms"; also right after that backlog has been
 // drained, before any vacuum, where the seed's own index took 79-235 ms.
 func TestPollQueryOn100KRows(t *testing.T) {
 	t.Parallel()

@@ -16,11 +16,11 @@ import (
 	pgx5 "github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // golangMigrate runs a folder as golang-migrate's command does, or as Encore does, which is golang-migrate with the
@@ -163,7 +163,7 @@ func delivers(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store, err := postgres.Open(t.Context(), pool, tables.OutboxEvents())
+	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}

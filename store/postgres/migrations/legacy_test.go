@@ -18,7 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// legacyTable is the table of before ADR-004, as seed 004 names its columns (lines 55-61 and 75-79): with the ids of
+// legacyTable is the table of before ADR-004, as docs/seeds.md#adr-004 has it: with the ids of
 // its day (random), a bare TIMESTAMP, a status too short for FAILED and a check that knows no DEAD.
 const legacyTable = `
 CREATE TABLE outbox (
@@ -103,7 +103,7 @@ func checkUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 	}
 }
 
-// ADR-004, seed 004, lines 109-128.
+// ADR-004.
 func TestLegacyUpgrade(t *testing.T) {
 	t.Parallel()
 	url, conn := legacyDatabase(t)
@@ -397,7 +397,7 @@ func TestLegacyRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// ADR-004, seed 004, line 21: aggregate_id holds uuids and other keys alike. A table that had it as uuid takes what
+// ADR-004: aggregate_id holds uuids and other keys alike. A table that had it as uuid takes what
 // today's writers insert, and old keys are the text that new events of theirs have, so they share a lane.
 func TestLegacyWithUUIDKeys(t *testing.T) {
 	t.Parallel()

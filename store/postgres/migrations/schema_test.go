@@ -10,7 +10,7 @@ import (
 // seedColumns are the columns of the seed documents, in their order: type, "not null" or "null", default. Only the bare
 // TIMESTAMP of the seeds is TIMESTAMPTZ throughout.
 var seedColumns = map[string]string{
-	// FR-006, seed 001, lines 64-76
+	// FR-006
 	"crawl_runs": `
 id             uuid                     not null gen_random_uuid()
 status         crawl_status             not null 'PENDING'::crawl_status
@@ -23,14 +23,14 @@ started_at     timestamp with time zone null     -
 completed_at   timestamp with time zone null     -
 cancelled_at   timestamp with time zone null     -
 error_message  text                     null     -`,
-	// FR-006, seed 001, lines 78-84
+	// FR-006
 	"crawl_events": `
 id             bigint                   not null nextval('crawl_events_id_seq'::regclass)
 crawl_id       uuid                     not null -
 event_type     character varying(50)    not null -
 payload        jsonb                    not null -
 created_at     timestamp with time zone not null now()`,
-	// FR-007, seed 000, lines 47-54
+	// FR-007
 	"crawl_outbox": `
 id             bigint                   not null nextval('crawl_outbox_id_seq'::regclass)
 crawl_id       uuid                     not null -
@@ -38,7 +38,7 @@ event_type     character varying(50)    not null -
 payload        jsonb                    not null -
 created_at     timestamp with time zone not null now()
 published_at   timestamp with time zone null     -`,
-	// FR-005, seed 003, lines 55-61: the names it uses
+	// FR-005: the names it uses
 	"run_outbox": `
 id             bigint                   null     -
 run_id         uuid                     null     -
@@ -46,7 +46,7 @@ event_type     character varying(50)    null     -
 payload        jsonb                    null     -
 created_at     timestamp with time zone null     -
 published_at   timestamp with time zone null     -`,
-	// ADR-004, seed 004, lines 10-42; the default of id is additive
+	// ADR-004; the default of id is additive
 	"outbox_events": `
 id                 uuid                     not null outbox_uuidv7()
 event_topic        character varying(150)   not null -
@@ -66,7 +66,7 @@ next_retry_at      timestamp with time zone null     -
 error_message      text                     null     -
 created_at         timestamp with time zone not null now()
 processed_at       timestamp with time zone null     -`,
-	// plan 05-01, seed 002, line 61, and what is known around it
+	// 05-01, and what is known around it
 	"event_outbox": `
 id             uuid                     not null outbox_uuidv7()
 app_id         uuid                     not null -
@@ -75,7 +75,7 @@ event_type     text                     not null -
 payload        jsonb                    not null -
 status         text                     not null 'pending'::text
 published_at   timestamp with time zone null     -`,
-	// plan 05-01, seed 002, lines 60 and 81-83
+	// 05-01
 	"job_dlq": `
 id              uuid                     not null outbox_uuidv7()
 source          text                     not null 'job'::text
@@ -108,7 +108,7 @@ var additiveColumns = map[string][]string{
 	"job_dlq":       {"destination", "outbox_table", "event_key", "discarded_at", "discard_reason", "generation", "position", "origin"},
 }
 
-// FR-005, 006, 007, plan 05-01 and ADR-004: the line of its seed stands at each table above.
+// FR-005, FR-006, FR-007, 05-01 and ADR-004 (docs/seeds.md): each table above names its document.
 func TestColumnsAreTheSeeds(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -136,32 +136,31 @@ func TestColumnsAreTheSeeds(t *testing.T) {
 	}
 }
 
-// Seed 000, lines 56-57; seed 001, lines 86-87; seed 002, line 62; seed 004, lines 45-49; and SEED_FACTS 2 for what
-// seed 002 leaves unsaid.
+// The indexes that the documents of docs/seeds.md write, and those that 05-01 leaves unsaid.
 func TestIndexesAreTheSeeds(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
 	want := map[string]string{
-		// FR-006, seed 001, lines 86-87
+		// FR-006
 		"idx_crawl_events_crawl_id": "crawl_events USING btree (crawl_id, id)",
 		"idx_crawl_runs_created_at": "crawl_runs USING btree (created_at DESC)",
-		// FR-007, seed 000, lines 56-57
+		// FR-007
 		"idx_crawl_outbox_unpublished": "crawl_outbox USING btree (published_at, id) WHERE (published_at IS NULL)",
 		"idx_crawl_outbox_crawl_id":    "crawl_outbox USING btree (crawl_id)",
-		// ADR-004, seed 004, lines 45-49; partial or BRIN as core/002_outbox_events explains
+		// ADR-004; partial or BRIN as core/002_outbox_events explains
 		"idx_outbox_status":        "outbox_events USING btree (status, next_retry_at)",
 		"idx_outbox_tenant_status": "outbox_events USING btree (tenant_id, status)",
 		"idx_outbox_created":       "outbox_events USING btree (created_at)",
 		"idx_outbox_aggregate":     "outbox_events USING btree (aggregate_type, aggregate_id)",
 		"idx_outbox_topic":         "outbox_events USING btree (event_topic)",
-		// plan 05-01, seed 002, line 62: BRIN and partial indexes
+		// 05-01: BRIN and partial indexes
 		"idx_event_outbox_id_brin":    "event_outbox USING brin (id)",
 		"idx_event_outbox_pending":    "event_outbox USING btree (status, id) INCLUDE (app_id, event_type) WHERE (status = 'pending'::text)",
 		"idx_event_outbox_failed":     "event_outbox USING btree (event_type, id DESC) WHERE (status = 'failed'::text)",
 		"idx_event_outbox_app_id":     "event_outbox USING btree (app_id)",
 		"event_outbox_event_id_key":   "event_outbox USING btree (event_id)",
 		"idx_job_dlq_id_brin":         "job_dlq USING brin (id)",
-		"idx_job_dlq_pending_source":  "job_dlq USING btree (source, error_reason) WHERE (replayed_at IS NULL)", // seed 002, line 75
+		"idx_job_dlq_pending_source":  "job_dlq USING btree (source, error_reason) WHERE (replayed_at IS NULL)",
 		"idx_job_dlq_pending_type":    "job_dlq USING btree (type, error_reason) WHERE (replayed_at IS NULL)",
 		"idx_job_dlq_pending_app":     "job_dlq USING btree (app_id, id DESC) WHERE (replayed_at IS NULL)",
 		"idx_job_dlq_original_job_id": "job_dlq USING btree (original_job_id)",
@@ -231,16 +230,15 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 	}
 }
 
-// FR-006 and FR-007: crawl_id goes with its run (ON DELETE CASCADE). SEED_FACTS 2: an application with events cannot be
-// removed.
+// FR-006 and FR-007: crawl_id goes with its run (ON DELETE CASCADE). An application with events cannot be removed.
 func TestForeignKeysAreTheSeeds(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
 	got := query[string](t, conn, `SELECT format('%s: %s', conrelid::regclass, pg_get_constraintdef(oid))
 		FROM pg_constraint WHERE contype = 'f' AND connamespace = 'public'::regnamespace ORDER BY 1`)
 	want := []string{
-		"crawl_events: FOREIGN KEY (crawl_id) REFERENCES crawl_runs(id) ON DELETE CASCADE", // seed 001, line 80
-		"crawl_outbox: FOREIGN KEY (crawl_id) REFERENCES crawl_runs(id) ON DELETE CASCADE", // seed 000, line 49
+		"crawl_events: FOREIGN KEY (crawl_id) REFERENCES crawl_runs(id) ON DELETE CASCADE",
+		"crawl_outbox: FOREIGN KEY (crawl_id) REFERENCES crawl_runs(id) ON DELETE CASCADE",
 		"event_outbox: FOREIGN KEY (app_id) REFERENCES apps(id) ON DELETE RESTRICT",
 		"job_dlq: FOREIGN KEY (app_id) REFERENCES apps(id) ON DELETE RESTRICT",
 		"outbox_tickets: FOREIGN KEY (token_id) REFERENCES outbox_tokens(id) ON DELETE CASCADE", // additive
@@ -249,7 +247,7 @@ func TestForeignKeysAreTheSeeds(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if got, want := query[string](t, conn, "SELECT enumlabel::text FROM pg_enum WHERE enumtypid = 'crawl_status'::regtype ORDER BY enumsortorder"),
-		[]string{"PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"}; !slices.Equal(got, want) { // seed 001, line 62
+		[]string{"PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"}; !slices.Equal(got, want) {
 		t.Errorf("crawl_status is %v, want %v", got, want)
 	}
 }

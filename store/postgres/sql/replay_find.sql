@@ -2,7 +2,7 @@
 -- $1 since, $2 until, $3 topic as LIKE has it, $4 key, $5 tenant, $6 destination; NULL for no such condition; $7 the
 -- table as the archive has it. Locks nothing.
 -- Index: that of topics or of the key, where the table has one on delivered rows; it reads the table once otherwise,
--- since no index has the time of delivery (ADR 13).
+-- since no index has the time of delivery (docs/adr/0013).
 WITH newest AS (
     SELECT DISTINCT ON (a.id, a.position) a.row
       FROM outbox_archive a

@@ -4,7 +4,7 @@
 -- The page is cut before it is filtered, so that a statement never reads more than the limit, whatever stands in front
 -- of what is due.
 -- Index: the b-tree of that order, which is there for another purpose. An index of delivery times of our own would be
--- paid at every settle (ADR 4).
+-- paid at every settle (docs/adr/0004).
 SELECT e.ctid::text, e.tableoid, e.{{.ID}}, {{if .Position}}e.{{.Position}}::bigint{{else}}0::bigint{{end}},
        CASE WHEN $4::boolean AND {{template "removable" .}} THEN to_jsonb(e)::text END,
        e.{{.ByColumn}}::text,

@@ -1,4 +1,4 @@
--- The tables of plan 05-01 as docs/seeds.md has them; the seed itself names columns only.
+-- The tables of 05-01 as docs/seeds.md has them; the seed itself names columns only.
 CREATE TABLE apps (
   id UUID PRIMARY KEY,
   name TEXT NOT NULL,

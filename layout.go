@@ -1,0 +1,239 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Layout says which columns of a table play which part. Fields are names of columns but for Table and what is marked
+// otherwise; an empty one means that the table has no such column. Names are validated and quoted once, when the Store
+// is opened. The keys are those of a file of layouts.
+//
+// The types below are PostgreSQL's. SQLite looks at values; what a column was declared with matters only for position.
+// There
+//
+//	uuid        is a text in any spelling of a UUID, or a blob of 16 bytes; app is the text that apps has, lower case
+//	timestamp   is a text, UTC where it names no zone: written as 2006-01-02T15:04:05.000000Z, read also with a space
+//	            for the T, with another number of digits or none, and with an offset (+02:00)
+//	bigint      is an integer; position is the INTEGER PRIMARY KEY, or in a STRICT table an INTEGER that is NOT NULL
+//	            and UNIQUE
+//	json, jsonb is a text that is JSON, not a blob
+//
+// A row with a value that is none of these becomes a dead letter, and the others go on.
+type Layout struct {
+	// Table may be schema-qualified: "billing.outbox". On SQLite the schema is an attached database.
+	Table string `yaml:"table"`
+
+	ID       string `yaml:"id"`       // uuid NOT NULL: the event id, the duplicate key at sinks (required)
+	Position string `yaml:"position"` // bigint NOT NULL drawn by the database at insert, the order within a key (required)
+	Topic    string `yaml:"topic"`    // what happened (required)
+	Payload  string `yaml:"payload"`  // json or jsonb (required)
+
+	Key      string   `yaml:"key"`       // what must stay in order, as consumers see it; empty: nothing is ordered
+	KeyScope []string `yaml:"key_scope"` // columns within whose values Key means something: tenant, aggregate type
+
+	// KeylessScope is a column within whose values rows without a key go out in their order, as long as none of them
+	// fails. Empty: they go out side by side.
+	KeylessScope string `yaml:"keyless_scope"`
+
+	AggregateType string `yaml:"aggregate_type"`
+	Tenant        string `yaml:"tenant"` // a namespace of table apps
+	App           string `yaml:"app"`    // uuid: an id of table apps, instead of Tenant
+	Source        string `yaml:"source"`
+	SchemaID      string `yaml:"schema_id"`
+	SchemaVersion string `yaml:"schema_version"`
+	Destinations  string `yaml:"destinations"` // jsonb: null or an array of strings
+	Metadata      string `yaml:"metadata"`
+
+	// Sequence is a bigint: the number within the key that consumers see, instead of Position. A row without one has
+	// none.
+	Sequence   string `yaml:"sequence"`
+	OccurredAt string `yaml:"occurred_at"`
+	WrittenAt  string `yaml:"written_at"`
+	TimeID     string `yaml:"time_id"`    // uuid: where there is no WrittenAt, the column whose UUIDv7 tells it (ID)
+	Generation string `yaml:"generation"` // smallint: how often the row was replayed
+
+	// State: either a status column with its values, or a timestamp that is null until delivery, or both.
+	Status      string `yaml:"status"`
+	Pending     string `yaml:"pending"`      // value of Status
+	Retrying    string `yaml:"retrying"`     // value of Status while a retry is due; empty: Pending
+	Delivered   string `yaml:"delivered"`    // value of Status
+	Dead        string `yaml:"dead"`         // value of Status; empty: a dead row leaves the table
+	DeliveredAt string `yaml:"delivered_at"` // timestamp set at delivery
+
+	Attempts     string `yaml:"attempts"`      // integer: failed attempts so far (required)
+	NextRetryAt  string `yaml:"next_retry_at"` // timestamptz, null unless a retry waits (required)
+	LastError    string `yaml:"last_error"`    // text
+	ErrorHistory string `yaml:"error_history"` // jsonb: array of {error, timestamp}
+	DeliveredTo  string `yaml:"delivered_to"`  // jsonb: destinations served while others are retried
+}
+
+// OutboxEvents is the table outbox_events (docs/seeds.md, ADR-004).
+func OutboxEvents() Layout {
+	return Layout{
+		Table: "outbox_events",
+		ID:    "id", Position: "position", Topic: "event_topic", Payload: "payload",
+		Key: "aggregate_id", KeyScope: []string{"tenant_id", "aggregate_type"},
+		AggregateType: "aggregate_type", Tenant: "tenant_id", Source: "source_bc",
+		SchemaID: "schema_id", SchemaVersion: "schema_version",
+		Destinations: "destination_topics", Metadata: "metadata",
+		OccurredAt: "occurred_at", WrittenAt: "created_at", Generation: "generation",
+		Status: "status", Pending: "NEW", Retrying: "FAILED", Delivered: "SENT", Dead: "DEAD", DeliveredAt: "processed_at",
+		Attempts: "retry_count", NextRetryAt: "next_retry_at", LastError: "error_message",
+		ErrorHistory: "error_history", DeliveredTo: "delivered_to",
+	}
+}
+
+// EventOutbox is the table event_outbox (docs/seeds.md, 05-01). Its time is read from the rows' UUIDv7. Rows without a
+// key, as the seed writes them, keep their order within an application: it is a FIFO.
+func EventOutbox() Layout {
+	return Layout{
+		Table: "event_outbox",
+		ID:    "event_id", Position: "position", Topic: "event_type", Payload: "payload",
+		Key: "event_key", KeyScope: []string{"app_id"}, KeylessScope: "app_id",
+		TimeID: "id", App: "app_id", Generation: "generation",
+		Status: "status", Pending: "pending", Delivered: "published", Dead: "failed", DeliveredAt: "published_at",
+		Attempts: "retry_count", NextRetryAt: "next_retry_at", LastError: "error_message",
+		ErrorHistory: "error_history", DeliveredTo: "delivered_to",
+	}
+}
+
+// CrawlOutbox is the table crawl_outbox (docs/seeds.md, FR-007), which FR-005 calls run_outbox. A dead row leaves it:
+// the log, crawl_events, keeps the event. What FR-005 asks of its relay besides is RelayConfig's: Destination
+// run:{key}, and MaxAttempts 3.
+func CrawlOutbox() Layout {
+	return Layout{
+		Table: "crawl_outbox",
+		ID:    "event_id", Position: "id", Topic: "event_type", Payload: "payload",
+		Key: "crawl_id", KeyScope: []string{"tenant_id"}, // a run has one tenant; the scope says so, and claims can be shared
+		Tenant: "tenant_id", Sequence: "seq",
+		OccurredAt: "created_at", WrittenAt: "created_at", Generation: "generation",
+		DeliveredAt: "published_at",
+		Attempts:    "retry_count", NextRetryAt: "next_retry_at", LastError: "error_message",
+		ErrorHistory: "error_history", DeliveredTo: "delivered_to",
+	}
+}
+
+// Validate reports every problem of the layout at once.
+func (l Layout) Validate() error {
+	var problems []error
+	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	for _, r := range []struct{ field, value string }{
+		{"table", l.Table}, {"id", l.ID}, {"position", l.Position}, {"topic", l.Topic}, {"payload", l.Payload},
+		{"attempts", l.Attempts}, {"next_retry_at", l.NextRetryAt},
+	} {
+		if r.value == "" {
+			add("%s: is required", r.field)
+		}
+	}
+	if l.Status == "" && l.DeliveredAt == "" {
+		add("status, delivered_at: one of them is required, it tells what is delivered")
+	}
+	if l.Status != "" && (l.Pending == "" || l.Delivered == "" || l.Dead == "") {
+		add("pending, delivered, dead: are required with status, they are its values")
+	}
+	if l.Status == "" && (l.Pending != "" || l.Retrying != "" || l.Delivered != "" || l.Dead != "") {
+		add("pending, retrying, delivered, dead: are values of status, which is not set")
+	}
+	if l.Key == "" && len(l.KeyScope) > 0 {
+		add("key_scope: needs key")
+	}
+	if l.Tenant != "" && l.App != "" {
+		add("tenant, app: only one of them can name the owner")
+	}
+	for name, column := range l.Columns() {
+		if err := checkIdentifier(column); err != nil {
+			add("%s: %w", name, err)
+		}
+	}
+	if err := CheckTableName(l.Table); err != nil && l.Table != "" {
+		add("table: %w", err)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("layout of table %q: %w", l.Table, err)
+	}
+	return nil
+}
+
+// parts are the layout's texts by the names of their keys in a file of layouts, values of Status among them.
+func (l *Layout) parts() iter.Seq2[string, *string] {
+	return func(yield func(string, *string) bool) {
+		v := reflect.ValueOf(l).Elem()
+		for i := range v.NumField() {
+			if text, ok := v.Field(i).Addr().Interface().(*string); ok && !yield(v.Type().Field(i).Tag.Get("yaml"), text) {
+				return
+			}
+		}
+	}
+}
+
+// statusValues are the parts that are values of Status and no columns.
+var statusValues = map[string]bool{"pending": true, "retrying": true, "delivered": true, "dead": true}
+
+// Columns returns the layout's columns by the name of their part.
+func (l Layout) Columns() map[string]string {
+	m := map[string]string{}
+	for name, text := range l.parts() {
+		if *text != "" && name != "table" && !statusValues[name] {
+			m[name] = *text
+		}
+	}
+	for i, column := range l.KeyScope {
+		m[fmt.Sprintf("key_scope[%d]", i)] = column
+	}
+	return m
+}
+
+// Quoted returns the layout as a store writes it into statements: the table, the columns there are and the values of
+// Status quoted, Retrying filled in.
+func (l Layout) Quoted(table, column, value func(string) string) Layout {
+	if l.Retrying == "" {
+		l.Retrying = l.Pending
+	}
+	for name, text := range l.parts() {
+		switch {
+		case name == "table":
+			*text = table(*text)
+		case statusValues[name]:
+			*text = value(*text)
+		case *text != "":
+			*text = column(*text)
+		}
+	}
+	l.KeyScope = slices.Clone(l.KeyScope)
+	for i, c := range l.KeyScope {
+		l.KeyScope[i] = column(c)
+	}
+	return l
+}
+
+// CheckTableName refuses what can be no name of a table, alone or with a schema before it.
+func CheckTableName(table string) error {
+	parts := strings.Split(table, ".")
+	if len(parts) > 2 {
+		return fmt.Errorf("%q has more than a schema and a name", table)
+	}
+	for _, p := range parts {
+		if err := checkIdentifier(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkIdentifier refuses what PostgreSQL would cut or cannot hold. Anything else is safe, because it is quoted.
+func checkIdentifier(s string) error {
+	switch {
+	case s == "":
+		return errors.New("is empty")
+	case len(s) > 63:
+		return fmt.Errorf("%q is longer than PostgreSQL's 63 bytes for a name", s)
+	case strings.ContainsRune(s, 0):
+		return fmt.Errorf("%q contains NUL", s)
+	}
+	return nil
+}
