@@ -15,6 +15,7 @@ func settleTests() []storeTest {
 	return []storeTest{
 		{name: "a delivered event is not claimed again", run: settlesDelivered},
 		{name: "a retry waits, and comes back with its attempts, its errors and what was served", run: settlesRetry},
+		{name: "what was refused before is settled, whatever it is to become", run: settlesAgain},
 		{name: "a dead event becomes a letter for each failed destination, with its history", run: settlesDead},
 		{name: "a dead row of crawl_outbox leaves its table, and its letter knows it", run: settlesDeadRow},
 		{name: "a dead letter needs no registered tenant", run: settlesUnknownTenant},
@@ -80,6 +81,26 @@ func settlesRetry(t *testing.T, s *storeSuite) {
 	wantHistory(t, s.Value(t, "SELECT error_history FROM outbox_events WHERE event_topic = 'a1'"), "y: refused; z: no route", "again")
 	if got := s.Value(t, "SELECT status FROM outbox_events WHERE event_topic = 'a1'"); got != "FAILED" {
 		t.Errorf("status %s", got)
+	}
+}
+
+// A store that passes over locked rows for an outcome that it refused before must not take its own change for one.
+func settlesAgain(t *testing.T, s *storeSuite) {
+	s.makeRun(t)
+	for _, layout := range seedLayouts() {
+		r := s.serve(t, layout)
+		for _, key := range []string{"a", "b", "c"} {
+			s.place(t, layout.Table, "order.placed", key)
+		}
+		records := r.claim()
+		if len(records) != 3 {
+			t.Fatalf("%s: claimed %d, want 3", layout.Table, len(records))
+		}
+		failed := []outbox.Failure{{Reason: outbox.ReasonDeliveryFailed, Error: "no route"}}
+		r.settles(outbox.Settled{Delivered: 1, Retried: 1, Dead: 1},
+			outbox.Outcome{Record: records[0], State: outbox.Delivered, Refused: 1},
+			outbox.Outcome{Record: records[1], State: outbox.Retry, Attempts: 1, RetryIn: time.Hour, Failures: failed, Refused: 2},
+			outbox.Outcome{Record: records[2], State: outbox.Dead, Attempts: 5, Failures: failed, Refused: 1})
 	}
 }
 

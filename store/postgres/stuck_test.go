@@ -89,6 +89,26 @@ func TestRefusedMarkIsNoted(t *testing.T) {
 	}
 }
 
+// What refuses a mark may end between that and the note of it. The note is kept then, and the row is not taken for one
+// that somebody holds locked: it would be noted again, and wait, for ever.
+func TestRefusedMarkIsNotedOnce(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
+	exec(t, pool, `ALTER TABLE outbox_events ADD CONSTRAINT never_sent CHECK (status <> 'SENT')`)
+	writeOrders(t, pool, 1, "a")
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 1 {
+		t.Fatalf("claimed %d, error %v", len(records), err)
+	}
+	settled, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{
+		{Record: records[0], State: outbox.Delivered, DeliveredTo: []string{"x"}, Refused: 3},
+	})
+	if err != nil || settled != (outbox.Settled{Retried: 1}) {
+		t.Errorf("settled %+v, error %v, want one that waits and none refused", settled, err)
+	}
+}
+
 // hold runs a statement in a transaction of another session, and returns what ends it.
 func hold(t *testing.T, pool *pgxpool.Pool, sql string) (release func()) {
 	t.Helper()
