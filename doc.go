@@ -28,4 +28,20 @@
 // Events without a key have no order. Delivery to Redis Pub/Sub reaches whoever is subscribed at that moment.
 //
 // This package knows no database and no broker: package store/postgres is a [Store], packages below sink are Sinks.
+//
+// # Words
+//
+//	lane        a partition, or shard: one of 64 into which the keys of a table fall; one relay serves it at a time
+//	lease       the right to serve lanes until a time; taken and renewed in the database
+//	epoch       a fencing token: the number of a lane's takeovers, which every settle must know
+//	claim       to read the next records of one's lanes; what others call fetch or poll
+//	settle      to record what became of published records; what brokers call acknowledge
+//	position    the order of rows in a table; within a key it is the order of delivery
+//	key         what must stay in order, such as an aggregate's id
+//	destination the name at the sink: channel, topic, subject, queue or URL
+//	sink        what publishes to a broker or endpoint
+//	letter      a dead letter: a delivery that was given up, with its errors
+//	replay      to deliver again what is dead, or what was delivered before
+//	generation  how often an event was replayed; a part of its duplicate key
+//	trial       quarantine: events of a lane at which relays died, published in small batches, at last one by one
 package outbox

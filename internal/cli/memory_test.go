@@ -27,7 +27,7 @@ func testServeMemory(t *testing.T, e env) {
 	}
 	complete(t, e, strings.TrimPrefix(strings.TrimSpace(r.err), "run "), strings.Split(strings.TrimSpace(r.out), "\n"))
 	_, text := get(t, url+"/metrics")
-	contains(t, text, "outbox_stream_redis_up 1")
+	contains(t, text, "outbox_stream_broker_up 1")
 	if strings.Contains(text, "outbox_stream_live_total 0\n") {
 		t.Error("no event came live")
 	}

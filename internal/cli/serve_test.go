@@ -131,7 +131,7 @@ func testServeEndToEnd(t *testing.T, e env) {
 
 	_, text := get(t, url+"/metrics")
 	contains(t, text, `outbox_http_requests_total{route="POST /v1/runs",status="201"} 1`, `outbox_http_requests_total{route="GET /v1/runs",status="401"} 1`,
-		"outbox_streams_open 0", "outbox_stream_redis_up 1", fmt.Sprintf("outbox_stream_events_total %d\n", len(lines)), `outbox_runs_ended_total{status="COMPLETED"} 1`, "outbox_runs_crawling 0")
+		"outbox_streams_open 0", "outbox_stream_broker_up 1", fmt.Sprintf("outbox_stream_events_total %d\n", len(lines)), `outbox_runs_ended_total{status="COMPLETED"} 1`, "outbox_runs_crawling 0")
 
 	g.signal(syscall.SIGTERM)
 	if code := g.wait(); code != 0 {
