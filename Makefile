@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers test test-database race suite lint vuln build bench bench-seeds orms migrators fuzz chaos soak snapshot
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-seeds orms migrators fuzz chaos soak snapshot
 
 FUZZTIME ?= 20s
 
@@ -38,6 +38,10 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 	go test $(RACE) -timeout 15m $$(go list ./... | grep -Ev '/internal/chaos$$|$(DRIVERS)')
 	go test -p 1 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
 	go test -timeout 10m ./internal/chaos
+
+quick: ## vet, and the tests of what needs no PostgreSQL and no process to be killed: SQLite, the engine, the sinks
+	go vet ./...
+	go test $$(go list ./... | grep -Ev '/store/postgres|/internal/(cli|integration|chaos|wire)|/contrib/|/examples/')
 
 test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
 	go test -p 1 -timeout 10m -run '$(DATABASE)' ./store/postgres/migrations ./store/postgres

@@ -84,7 +84,7 @@ func claimsUnpausedLists(t *testing.T, s *storeSuite) {
 		t.Fatal(err)
 	}
 	for key, list := range map[string]string{
-		"a": `["mail", "audit"]`, "b": `["audit"]`, "c": `["mailing"]`, "d": `[]`, "e": `["say \"mail\""]`, "f": `["Größe"]`,
+		"a": `["mail", "audit"]`, "b": `["audit"]`, "c": `["mailing"]`, "d": `[]`, "e": `["say \"mail\""]`, "f": `["Größe", "R&D <1>"]`,
 	} {
 		s.place(t, "outbox_events", "topic "+key, key)
 		s.Exec(t, "UPDATE outbox_events SET destination_topics = '"+list+"' WHERE aggregate_id = '"+key+"'")
@@ -93,6 +93,7 @@ func claimsUnpausedLists(t *testing.T, s *storeSuite) {
 	for _, c := range []struct{ paused, want string }{
 		{"mail", "bcdef"}, {"mail*", "bdef"}, {"*", ""}, {"a*t", "cdef"}, {"topic d", "abcef"}, {"topic*", "abcef"},
 		{`say "mail"`, "abcdf"}, {"Gr*e", "abcde"}, {"mail, audit", "abcdef"}, {"mail*audit", "abcdef"}, {"[a-z]*", "abcdef"},
+		{"R&D <1>", "abcde"},
 	} {
 		limit := everything
 		limit.Destination, limit.Paused = template, outbox.Paused{Destinations: []string{c.paused}}

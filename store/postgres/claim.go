@@ -97,13 +97,16 @@ func likes(patterns []string) []string {
 // quotedNames are patterns of destinations as regular expressions of a whole name in a JSON array. A quote within one
 // has a backslash before it.
 func quotedNames(patterns []string) []string {
-	all := make([]string, len(patterns))
-	for i, p := range patterns {
-		quoted, err := json.Marshal(p)
-		if err != nil {
+	all := []string{} // not NULL
+	for _, p := range patterns {
+		var quoted strings.Builder
+		encoder := json.NewEncoder(&quoted)
+		encoder.SetEscapeHTML(false) // as the server writes it
+		if encoder.Encode(p) != nil {
 			continue // no string fails
 		}
-		all[i] = `(?:^|[\[,] ?)` + strings.ReplaceAll(regexp.QuoteMeta(string(quoted)), `\*`, `(?:[^"\\]|\\.)*`)
+		name := regexp.QuoteMeta(strings.TrimSuffix(quoted.String(), "\n"))
+		all = append(all, `(?:^|[\[,] ?)`+strings.ReplaceAll(name, `\*`, `(?:[^"\\]|\\.)*`))
 	}
 	return all
 }
