@@ -27,7 +27,8 @@ func TestBackoffJitterSpreadsBothWays(t *testing.T) {
 		low, high = min(low, d), max(high, d)
 	}
 	// A thousand even draws all missing the outer quarter of one side: 0.875^1000, never.
-	if low < 800*time.Millisecond || low > 850*time.Millisecond || high > 1200*time.Millisecond || high < 1150*time.Millisecond {
+	if low < 800*time.Millisecond || low > 850*time.Millisecond || high > 1200*time.Millisecond ||
+		high < 1150*time.Millisecond {
 		t.Errorf("delays from %s to %s, want them to fill 0.8 s to 1.2 s", low, high)
 	}
 }

@@ -28,7 +28,8 @@ type weather struct {
 }
 
 func newWeather() *weather {
-	w := &weather{memory: &memory{due: map[uuid.UUID]time.Time{}}, at: map[uuid.UUID]time.Duration{}, slow: 20 * time.Millisecond}
+	w := &weather{memory: &memory{due: map[uuid.UUID]time.Time{}}, at: map[uuid.UUID]time.Duration{},
+		slow: 20 * time.Millisecond}
 	w.publishHook = w.publish
 	return w
 }
@@ -294,7 +295,8 @@ func TestPartialOutage(t *testing.T) {
 				t.Parallel()
 				w := newWeather()
 				row := func(key int64) *Record {
-					r := &Record{Event: Event{ID: uuid.New(), Topic: "t"}, Position: int64(len(w.settled) + len(w.records) + 1), Keyed: true, OrderKey: key}
+					r := &Record{Event: Event{ID: uuid.New(), Topic: "t"}, Position: int64(len(w.settled) + len(w.records) + 1),
+						Keyed: true, OrderKey: key}
 					w.records = append(w.records, r)
 					return r
 				}
@@ -406,7 +408,8 @@ func TestPace(t *testing.T) {
 			t.Errorf("pace is %s", got)
 		}
 		b.paced = time.Time{}
-		time.Sleep(150 * time.Second) // three minutes after the outage; with more than the rate being written all the time the backlog would never end
+		// Three minutes after the outage; with more than the rate being written all the time the backlog would never end.
+		time.Sleep(150 * time.Second)
 		if got := b.pace(1000, 1000); got != time.Second/8 {
 			t.Errorf("pace is %s after three minutes, want an eighth of a second", got)
 		}

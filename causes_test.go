@@ -18,7 +18,8 @@ func TestCausesAreLoggedOnceAMinute(t *testing.T) {
 		after time.Duration
 		want  int
 	}{
-		{full, 0, 1}, {full, time.Second, 0}, {full, time.Second, 0}, {refused, 0, 1}, {full, 58 * time.Second, 3}, {full, 0, 0},
+		{full, 0, 1}, {full, time.Second, 0}, {full, time.Second, 0}, {refused, 0, 1}, {full, 58 * time.Second, 3},
+		{full, 0, 0},
 		{refused, 10 * time.Minute, 1},
 	} {
 		now = now.Add(step.after)
@@ -54,11 +55,15 @@ func TestFailuresAreLogged(t *testing.T) {
 	var log bytes.Buffer
 	r := &Relay{cfg: RelayConfig{Name: "orders", Logger: slog.New(slog.NewTextHandler(&log, nil))}}
 	record := &Record{Event: Event{Topic: "order.placed"}}
-	failed := Outcome{Record: record, State: Retry, Attempts: 1, RetryIn: time.Second, Failures: []Failure{{Destination: "a", Error: "no"}}}
-	dead := Outcome{Record: record, State: Dead, Attempts: 5, Failures: []Failure{{Destination: "a", Error: "no", Reason: ReasonDeliveryFailed}}}
-	r.logFailures([]Outcome{failed, failed, {Record: record, State: Delivered}, {Record: record, State: Retry}, dead, dead}, nil)
+	failed := Outcome{Record: record, State: Retry, Attempts: 1, RetryIn: time.Second,
+		Failures: []Failure{{Destination: "a", Error: "no"}}}
+	dead := Outcome{Record: record, State: Dead, Attempts: 5,
+		Failures: []Failure{{Destination: "a", Error: "no", Reason: ReasonDeliveryFailed}}}
+	r.logFailures([]Outcome{failed, failed, {Record: record, State: Delivered}, {Record: record, State: Retry}, dead,
+		dead}, nil)
 	if text := log.String(); strings.Count(text, "delivery failed") != 1 || strings.Count(text, `"dead letter"`) != 2 ||
-		!strings.Contains(text, `destination=a`) || !strings.Contains(text, "error=no") || !strings.Contains(text, "reason=DeliveryFailed") {
+		!strings.Contains(text, `destination=a`) || !strings.Contains(text, "error=no") ||
+		!strings.Contains(text, "reason=DeliveryFailed") {
 		t.Errorf("logged\n%s", text)
 	}
 }

@@ -11,7 +11,8 @@ func TestRelayConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Name != "outbox" || c.BatchRecords != 1000 || c.BatchBytes != 8<<20 || c.MaxAttempts != 5 || c.Logger == nil || c.Observer != nil {
+	if c.Name != "outbox" || c.BatchRecords != 1000 || c.BatchBytes != 8<<20 || c.MaxAttempts != 5 || c.Logger == nil ||
+		c.Observer != nil {
 		t.Errorf("got %+v", c)
 	}
 	for name, d := range map[string][2]time.Duration{
@@ -47,13 +48,15 @@ func TestRelayConfigKeepsWhatIsSet(t *testing.T) {
 func TestRelayConfigReportsEveryProblem(t *testing.T) {
 	bad := RelayConfig{
 		BatchRecords: -1, BatchBytes: -1, MaxAttempts: -1, PollMin: time.Second, LeaseMargin: 4 * time.Second,
-		PublishTimeout: -1, DatabaseTimeout: -1, DrainTimeout: -1, Backoff: Backoff{Base: -1, Factor: 0.5, Cap: -1, Jitter: 1.5},
+		PublishTimeout: -1, DatabaseTimeout: -1, DrainTimeout: -1,
+		Backoff: Backoff{Base: -1, Factor: 0.5, Cap: -1, Jitter: 1.5},
 	}
 	_, err := NewRelay(nil, nil, bad)
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, field := range []string{"BatchRecords", "BatchBytes", "MaxAttempts", "PollMin (1s)", "LeaseMargin (4s)", "PublishTimeout", "DatabaseTimeout",
+	for _, field := range []string{"BatchRecords", "BatchBytes", "MaxAttempts", "PollMin (1s)", "LeaseMargin (4s)",
+		"PublishTimeout", "DatabaseTimeout",
 		"DrainTimeout", "Backoff.Base", "Backoff.Factor", "Backoff.Cap", "Backoff.Jitter"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%q is not among the problems:\n%v", field, err)

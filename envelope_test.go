@@ -80,7 +80,8 @@ func TestCloudEvent(t *testing.T) {
 		t.Errorf("a row without a number has a sequence: %s", text)
 	}
 	ce := decode(t, CloudEvent(nil, &least))
-	if ce.Subject != nil || ce.Time != nil || ce.PartitionKey != nil || ce.TenantID != nil || ce.SchemaID != nil || ce.SchemaVersion != nil || ce.Traceparent != nil {
+	if ce.Subject != nil || ce.Time != nil || ce.PartitionKey != nil || ce.TenantID != nil || ce.SchemaID != nil ||
+		ce.SchemaVersion != nil || ce.Traceparent != nil {
 		t.Errorf("attributes without a value: %+v", ce)
 	}
 }
@@ -116,7 +117,8 @@ func TestMetadataTravelsWhole(t *testing.T) {
 	} {
 		d := Delivery{Record: &Record{Event: Event{Payload: json.RawMessage("1")}, RawMetadata: json.RawMessage(metadata)}}
 		got := string(CloudEvent(nil, &d))
-		got = strings.TrimPrefix(got, `{"specversion":"1.0","id":"00000000-0000-0000-0000-000000000000","source":"","type":"","datacontenttype":"application/json"`)
+		got = strings.TrimPrefix(got,
+			`{"specversion":"1.0","id":"00000000-0000-0000-0000-000000000000","source":"","type":"","datacontenttype":"application/json"`)
 		if got = strings.TrimSuffix(got, `,"data":1}`); got != want {
 			t.Errorf("metadata %s:\ngot  %s\nwant %s", metadata, got, want)
 		}
@@ -126,11 +128,15 @@ func TestMetadataTravelsWhole(t *testing.T) {
 // Whatever a bounded context is called, the source is a URI-reference, and what is one stays as it is.
 func TestSourceIsURIReference(t *testing.T) {
 	for source, want := range map[string]string{
-		"shop": "shop", "orders/v1": "orders/v1", "a-b_c.d~e": "a-b_c.d~e", "urn:shop:1": "urn:shop:1", "//host/x": "//host/x",
-		"https://shop.example:8080/a%20b?c=d#e": "https://shop.example:8080/a%20b?c=d#e", "http://[::1]:80/": "http://[::1]:80/",
-		"Order Service": "Order%20Service", "shöp": "sh%C3%B6p", "100%": "100%25", "%zz": "%25zz", "1:x": "1%3Ax", ":x": "%3Ax",
+		"shop": "shop", "orders/v1": "orders/v1", "a-b_c.d~e": "a-b_c.d~e", "urn:shop:1": "urn:shop:1",
+		"//host/x":                              "//host/x",
+		"https://shop.example:8080/a%20b?c=d#e": "https://shop.example:8080/a%20b?c=d#e",
+		"http://[::1]:80/":                      "http://[::1]:80/",
+		"Order Service":                         "Order%20Service", "shöp": "sh%C3%B6p", "100%": "100%25", "%zz": "%25zz",
+		"1:x": "1%3Ax", ":x": "%3Ax",
 		"http://[::1": "http%3A//%5B%3A%3A1", "a[0]": "a%5B0%5D", "http://[::1]/[": "http%3A//%5B%3A%3A1%5D/%5B",
-		"a#b#c": "a%23b%23c", "//a b/c": "%2F%2Fa%20b%2Fc", "a\x00": "a%00", "<x>": "%3Cx%3E", "//": "%2F%2F", "#": "%23", "": "",
+		"a#b#c": "a%23b%23c", "//a b/c": "%2F%2Fa%20b%2Fc", "a\x00": "a%00", "<x>": "%3Cx%3E", "//": "%2F%2F", "#": "%23",
+		"": "",
 	} {
 		if got := uriReference(source); got != want || !isURIReference(got) {
 			t.Errorf("%q becomes %q, want %q", source, got, want)
@@ -162,8 +168,10 @@ func FuzzCloudEvent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, source, topic, kind, key, tenant, schema, metadata string, sequence int64) {
 		d := Delivery{Record: &Record{
 			Event: Event{
-				ID: uuid.New(), Source: source, Topic: topic, AggregateType: kind, AggregateID: key, TenantID: tenant, SchemaID: schema,
-				SchemaVersion: int(int32(sequence)), OccurredAt: time.UnixMicro(sequence % 1e15).UTC(), Payload: json.RawMessage(`{"a":[1]}`),
+				ID: uuid.New(), Source: source, Topic: topic, AggregateType: kind, AggregateID: key, TenantID: tenant,
+				SchemaID:      schema,
+				SchemaVersion: int(int32(sequence)), OccurredAt: time.UnixMicro(sequence % 1e15).UTC(),
+				Payload: json.RawMessage(`{"a":[1]}`),
 			},
 			Sequence: sequence, RawMetadata: json.RawMessage(metadata),
 		}}
@@ -180,11 +188,13 @@ func FuzzCloudEvent(f *testing.F) {
 		if key != "" && kind != "" {
 			subject = kind + "/" + key
 		}
-		if plain, err := url.PathUnescape(ce.Source); !isURIReference(ce.Source) || err != nil || ce.Source != written && plain != written {
+		if plain, err := url.PathUnescape(ce.Source); !isURIReference(ce.Source) || err != nil || ce.Source != written &&
+			plain != written {
 			t.Fatalf("source %q of %q", ce.Source, source)
 		}
 		if ce.ID != d.ID.String() || ce.Type != topic || !is(ce.Subject, subject) || !is(ce.PartitionKey, key) ||
-			!is(ce.TenantID, tenant) || !is(ce.SchemaID, schema) || ce.Time == nil || !ce.Time.Equal(d.OccurredAt) || string(ce.Data) != `{"a":[1]}` {
+			!is(ce.TenantID, tenant) || !is(ce.SchemaID, schema) || ce.Time == nil || !ce.Time.Equal(d.OccurredAt) ||
+			string(ce.Data) != `{"a":[1]}` {
 			t.Fatalf("got %+v of %+v", ce, d.Record)
 		}
 		if want := fmt.Sprintf("%019d", sequence); sequence <= 0 && ce.Sequence != "" || sequence > 0 && ce.Sequence != want {

@@ -96,7 +96,8 @@ func answer(status int) error {
 // What a Sink answers decides what becomes of an event.
 func ExampleClassify() {
 	fate := map[outbox.Class]string{
-		outbox.ClassRetryable: "tried again", outbox.ClassRetryAfter: "tried again after", outbox.ClassPermanent: "dead", outbox.ClassUnavailable: "waits for the receiver",
+		outbox.ClassRetryable: "tried again", outbox.ClassRetryAfter: "tried again after", outbox.ClassPermanent: "dead",
+		outbox.ClassUnavailable: "waits for the receiver",
 	}
 	for _, status := range []int{400, 410, 429, 503} {
 		class, after := outbox.Classify(answer(status))

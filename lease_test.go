@@ -240,7 +240,8 @@ func TestHealthNamesWhyLeasesAreNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, stop := start(t, m, RelayConfig{})
 		pass(time.Minute)
-		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); ok || !strings.Contains(why, "permission denied for table outbox_lanes") {
+		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); ok ||
+			!strings.Contains(why, "permission denied for table outbox_lanes") {
 			t.Errorf("ready %t, %q", ok, why)
 		}
 		if err := stop(); err != nil {
@@ -281,7 +282,8 @@ func (m *memory) produce(d time.Duration) (written int) {
 	for began := time.Now(); time.Since(began) < d; time.Sleep(50 * time.Millisecond) {
 		m.locked(func() {
 			for lane := range int16(Lanes) {
-				m.records = append(m.records, &Record{Event: Event{ID: uuid.New(), Topic: "t"}, Lane: lane, OrderKey: int64(lane), Keyed: true,
+				m.records = append(m.records, &Record{Event: Event{ID: uuid.New(), Topic: "t"}, Lane: lane, OrderKey: int64(lane),
+					Keyed:    true,
 					Position: time.Since(m.started).Milliseconds() + 1})
 				written++
 			}

@@ -14,7 +14,8 @@ func TestPolicyOfADestination(t *testing.T) {
 		{Destination: "orders.*", MaxAttempts: 9, Backoff: Backoff{Base: time.Minute}},
 		{Destination: "https://*/hook", Backoff: Backoff{Jitter: -1, Cap: time.Hour}},
 	}
-	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Factor: 3, Cap: time.Minute, Jitter: 0.1}, Policies: given})
+	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 3,
+		Backoff: Backoff{Base: time.Second, Factor: 3, Cap: time.Minute, Jitter: 0.1}, Policies: given})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +50,8 @@ func TestPolicyProblemsAreReportedAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"Policies[0].Destination", "Policies[1].Destination", "Policies[1].MaxAttempts", "Policies[2].Backoff.Base", "Policies[2].Backoff.Cap",
+	for _, want := range []string{"Policies[0].Destination", "Policies[1].Destination", "Policies[1].MaxAttempts",
+		"Policies[2].Backoff.Base", "Policies[2].Backoff.Cap",
 		"Policies[2].Backoff.Factor", "Policies[2].Backoff.Jitter"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %s in: %v", want, err)
@@ -60,10 +62,11 @@ func TestPolicyProblemsAreReportedAtOnce(t *testing.T) {
 // Of several destinations the longest wait counts, and the record lives as long as one of them may be tried again.
 func TestJudgeBySeveralPolicies(t *testing.T) {
 	t.Parallel()
-	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 5, Backoff: Backoff{Base: time.Second, Jitter: -1}, Policies: []RetryPolicy{
-		{Destination: "once", MaxAttempts: 1},
-		{Destination: "slow", MaxAttempts: 2, Backoff: Backoff{Base: time.Minute}},
-	}})
+	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 5, Backoff: Backoff{Base: time.Second, Jitter: -1},
+		Policies: []RetryPolicy{
+			{Destination: "once", MaxAttempts: 1},
+			{Destination: "slow", MaxAttempts: 2, Backoff: Backoff{Base: time.Minute}},
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +92,8 @@ func TestJudgeBySeveralPolicies(t *testing.T) {
 			results[i] = failed
 		}
 		v := r.judge([]*Record{rec}, batch, owner, results, nil, false)
-		if len(v.outcomes) != 1 || v.outcomes[0].State != c.want || v.outcomes[0].RetryIn != c.wait || len(v.outcomes[0].Failures) != len(c.to) {
+		if len(v.outcomes) != 1 || v.outcomes[0].State != c.want || v.outcomes[0].RetryIn != c.wait ||
+			len(v.outcomes[0].Failures) != len(c.to) {
 			t.Errorf("%v after %d attempts: %+v", c.to, c.attempts, v.outcomes)
 		}
 	}

@@ -77,7 +77,8 @@ var errDead = errors.New("this process is dead")
 // process starts a relay on m.
 func (m *memory) process(t *testing.T, cfg RelayConfig, strike func(string, *Delivery) bool) *process {
 	t.Helper()
-	p := &process{memory: m, strike: strike, slow: 3 * time.Millisecond, dead: make(chan struct{}), gone: make(chan struct{})}
+	p := &process{memory: m, strike: strike, slow: 3 * time.Millisecond, dead: make(chan struct{}),
+		gone: make(chan struct{})}
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	relay, err := NewRelay(p, p, cfg)
 	if err != nil {

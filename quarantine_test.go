@@ -88,7 +88,8 @@ func TestPoisonIsFound(t *testing.T) {
 						first := len(m.records)
 						m.fill([]int16{5}, 4000)
 						events, poison := len(m.records), m.records[first+index].ID
-						deaths := m.survive(t, RelayConfig{Workers: workers}, func(_ string, d *Delivery) bool { return d != nil && d.ID == poison })
+						deaths := m.survive(t, RelayConfig{Workers: workers},
+							func(_ string, d *Delivery) bool { return d != nil && d.ID == poison })
 						if deaths > 8 {
 							t.Errorf("%d processes died of it", deaths)
 						}
@@ -182,10 +183,12 @@ func chaos(t *testing.T, seed uint64) {
 				}
 			})
 		case 3:
-			if late < 50 { // committed late: in front of everything else, without a key because nothing guards the order of those
+			// Committed late: in front of everything else, without a key because nothing guards the order of those.
+			if late < 50 {
 				late++
 				m.locked(func() {
-					row := &Record{Event: Event{ID: uuid.New(), Topic: "late"}, Position: -int64(late), Lane: []int16{5, 6, 7, 40}[random.IntN(4)]}
+					row := &Record{Event: Event{ID: uuid.New(), Topic: "late"}, Position: -int64(late),
+						Lane: []int16{5, 6, 7, 40}[random.IntN(4)]}
 					m.records = slices.Insert(m.records, 0, row)
 				})
 			}
@@ -200,7 +203,8 @@ func chaos(t *testing.T, seed uint64) {
 	for _, p := range all {
 		p.bury()
 	}
-	t.Logf("the poison killed %d, chance %d; %d stood still, %d stopped, %d rows came late", found, killed, frozen, stopped, late)
+	t.Logf("the poison killed %d, chance %d; %d stood still, %d stopped, %d rows came late", found, killed, frozen,
+		stopped, late)
 	if found == 0 || killed == 0 {
 		t.Error("nothing was killed")
 	}
@@ -260,7 +264,8 @@ func TestRowsInFrontOfTheSuspect(t *testing.T) {
 			for i := range n {
 				m.records = slices.Insert(m.records, 0, &Record{Event: Event{ID: uuid.New(), Topic: "late"}, Position: -int64(i)})
 			}
-			if deaths := m.survive(t, RelayConfig{}, func(_ string, d *Delivery) bool { return d != nil && d.ID == poison }); deaths > 0 {
+			if deaths := m.survive(t, RelayConfig{},
+				func(_ string, d *Delivery) bool { return d != nil && d.ID == poison }); deaths > 0 {
 				t.Errorf("%d more died of an event of which two had died already", deaths)
 			}
 			m.check(t, 100+n, poison)
@@ -303,7 +308,8 @@ func TestLaneRecordJudgesEveryEpochOnce(t *testing.T) {
 		{"taken from one that left", lane(3, 1, 0, Trial{}), false, 0, false},
 		{"taken from one that died", lane(3, 2, 1, Trial{}), false, 0, true},
 		{"from a second one", lane(3, 3, 2, Trial{}), true, trialRecords, false},
-		{"the same, read from the database in the middle of a trial", lane(3, 3, 2, Trial{Size: 1, Event: event}), true, trialRecords, false},
+		{"the same, read from the database in the middle of a trial", lane(3, 3, 2, Trial{Size: 1, Event: event}), true,
+			trialRecords, false},
 		{"from one that died in a trial", lane(3, 4, 3, Trial{Size: 64}), true, 16, false},
 		{"in a small one", lane(3, 5, 4, Trial{Size: 3}), true, 1, false},
 		{"alone with an event", lane(3, 6, 5, Trial{Size: 1, Event: event}), true, 1, false},

@@ -57,7 +57,8 @@ func TestACallThatFailsIsMadeSmaller(t *testing.T) {
 					if slices.Contains(places, i) {
 						topic = "poison"
 					}
-					s.records = append(s.records, &Record{Event: Event{ID: uuid.New(), Topic: topic}, Position: int64(i), OrderKey: int64(i % 1500), Keyed: true})
+					s.records = append(s.records, &Record{Event: Event{ID: uuid.New(), Topic: topic}, Position: int64(i),
+						OrderKey: int64(i % 1500), Keyed: true})
 				}
 				stop := s.run(t, RelayConfig{MaxAttempts: 2})
 				pass(2 * time.Second)

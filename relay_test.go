@@ -279,7 +279,8 @@ func TestRelayStopFinishesTheBatch(t *testing.T) {
 	}
 	inBubble(t, m, RelayConfig{BatchRecords: 2}, func(t *testing.T, _ *Relay) { pass(time.Second) })
 	if len(m.settled) != 2 || len(m.claims) != 1 {
-		t.Errorf("%d records settled by %d claims, want the batch of 2 that was in flight and no other", len(m.settled), len(m.claims))
+		t.Errorf("%d records settled by %d claims, want the batch of 2 that was in flight and no other", len(m.settled),
+			len(m.claims))
 	}
 }
 
@@ -408,7 +409,8 @@ func TestRelaySettlesUntilItSucceeds(t *testing.T) {
 	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *Relay) {
 		pass(5 * time.Second)
 		if len(m.published) != 1 || len(m.settled) != 1 || m.settles != 5 {
-			t.Errorf("published %d times, settled %d records in %d tries, want 1, 1, 5", len(m.published), len(m.settled), m.settles)
+			t.Errorf("published %d times, settled %d records in %d tries, want 1, 1, 5", len(m.published), len(m.settled),
+				m.settles)
 		}
 	})
 }
@@ -476,7 +478,8 @@ func TestRelayBacksOffFromWhatItCannotSettle(t *testing.T) {
 				t.Errorf("published %d times in 20 s, want a few", n)
 			}
 		})
-		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); ok || !strings.Contains(why, "none of 2 records") {
+		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); ok ||
+			!strings.Contains(why, "none of 2 records") {
 			t.Errorf("ready %t, %q", ok, why)
 		}
 		m.locked(func() { m.lose = false })
@@ -507,10 +510,12 @@ func TestRelayHoldsAKeyOverTheBatchesOfAClaim(t *testing.T) {
 		}
 		return results
 	}
-	inBubble(t, m, RelayConfig{BatchRecords: 2, Backoff: Backoff{Base: time.Second, Jitter: -1}}, func(t *testing.T, _ *Relay) {
-		synctest.Wait()
-		if want := []string{"a1", "b1", "a2", "b2", "b3", "b4", "a2", "a3", "a4"}; !slices.Equal(published, want) || len(m.claims) < 2 {
-			t.Errorf("published %v, want %v: nothing of a after a2 failed, until the next claim", published, want)
-		}
-	})
+	inBubble(t, m, RelayConfig{BatchRecords: 2, Backoff: Backoff{Base: time.Second, Jitter: -1}},
+		func(t *testing.T, _ *Relay) {
+			synctest.Wait()
+			if want := []string{"a1", "b1", "a2", "b2", "b3", "b4", "a2", "a3", "a4"}; !slices.Equal(published, want) ||
+				len(m.claims) < 2 {
+				t.Errorf("published %v, want %v: nothing of a after a2 failed, until the next claim", published, want)
+			}
+		})
 }

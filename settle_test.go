@@ -28,7 +28,8 @@ func TestReservedDestinationsAreDead(t *testing.T) {
 	}
 	v := r.judge(records, batch, owner, make([]Result, 1), defects, false)
 	for i, o := range v.outcomes[1:] {
-		if o.State != Dead || len(o.Failures) != 1 || !strings.Contains(o.Failures[0].Error, fmt.Sprintf(`destination "run:%d" is reserved`, i+1)) {
+		if o.State != Dead || len(o.Failures) != 1 ||
+			!strings.Contains(o.Failures[0].Error, fmt.Sprintf(`destination "run:%d" is reserved`, i+1)) {
 			t.Errorf("got %+v", o)
 		}
 	}
@@ -40,7 +41,8 @@ func TestJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("broken")
-	ok, copied, fails, waits, never, down, heldBack := Result{}, Result{Duplicate: true}, Result{Err: broken}, Result{Err: RetryAfter(broken, time.Minute)},
+	ok, copied, fails, waits, never, down, heldBack := Result{}, Result{Duplicate: true}, Result{Err: broken},
+		Result{Err: RetryAfter(broken, time.Minute)},
 		Result{Err: Permanent(broken)}, Result{Err: Unavailable(broken)}, Result{Err: ErrNotAttempted}
 	none := Outcome{State: -1} // the record is left as it is
 
@@ -55,26 +57,35 @@ func TestJudge(t *testing.T) {
 	}{
 		{name: "delivered", results: []Result{ok}, want: Outcome{State: Delivered, DeliveredTo: []string{"a"}}},
 		{name: "refused as a copy", results: []Result{copied}, want: Outcome{State: Delivered, DeliveredTo: []string{"a"}}},
-		{name: "delivered after failures", attempts: 2, results: []Result{ok}, want: Outcome{State: Delivered, DeliveredTo: []string{"a"}}},
-		{name: "first failure", results: []Result{fails}, want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Second}, failed: []string{"a"}},
-		{name: "second failure", attempts: 1, results: []Result{fails}, want: Outcome{State: Retry, Attempts: 2, RetryIn: 2 * time.Second}, failed: []string{"a"}},
-		{name: "last failure", attempts: 2, results: []Result{fails}, want: Outcome{State: Dead, Attempts: 3}, failed: []string{"a"}},
+		{name: "delivered after failures", attempts: 2, results: []Result{ok},
+			want: Outcome{State: Delivered, DeliveredTo: []string{"a"}}},
+		{name: "first failure", results: []Result{fails}, want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Second},
+			failed: []string{"a"}},
+		{name: "second failure", attempts: 1, results: []Result{fails},
+			want: Outcome{State: Retry, Attempts: 2, RetryIn: 2 * time.Second}, failed: []string{"a"}},
+		{name: "last failure", attempts: 2, results: []Result{fails}, want: Outcome{State: Dead, Attempts: 3},
+			failed: []string{"a"}},
 		{name: "permanent", results: []Result{never}, want: Outcome{State: Dead, Attempts: 1}, failed: []string{"a"}},
-		{name: "the receiver asks for longer", results: []Result{waits}, want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Minute}, failed: []string{"a"}},
-		{name: "asking does not save from the last", attempts: 2, results: []Result{waits}, want: Outcome{State: Dead, Attempts: 3}, failed: []string{"a"}},
+		{name: "the receiver asks for longer", results: []Result{waits},
+			want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Minute}, failed: []string{"a"}},
+		{name: "asking does not save from the last", attempts: 2, results: []Result{waits},
+			want: Outcome{State: Dead, Attempts: 3}, failed: []string{"a"}},
 		{name: "unavailable burns nothing", attempts: 2, results: []Result{down}, want: none, down: true},
 		{name: "not attempted burns nothing", attempts: 2, results: []Result{heldBack}, want: none},
 
 		{name: "one of two failed", results: []Result{ok, fails},
 			want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Second, DeliveredTo: []string{"a"}}, failed: []string{"b"}},
 		{name: "what was served before is kept", attempts: 1, served: []string{"z"}, results: []Result{ok, fails},
-			want: Outcome{State: Retry, Attempts: 2, RetryIn: 2 * time.Second, DeliveredTo: []string{"z", "a"}}, failed: []string{"b"}},
+			want:   Outcome{State: Retry, Attempts: 2, RetryIn: 2 * time.Second, DeliveredTo: []string{"z", "a"}},
+			failed: []string{"b"}},
 		{name: "one of two died", attempts: 2, results: []Result{ok, fails},
 			want: Outcome{State: Dead, Attempts: 3, DeliveredTo: []string{"a"}}, failed: []string{"b"}},
 		{name: "permanent beside retryable gets its retries", results: []Result{never, fails},
 			want: Outcome{State: Retry, Attempts: 1, RetryIn: time.Second}, failed: []string{"a", "b"}},
-		{name: "all permanent", results: []Result{never, never}, want: Outcome{State: Dead, Attempts: 1}, failed: []string{"a", "b"}},
-		{name: "one served, one down", attempts: 2, results: []Result{ok, down}, want: Outcome{State: Retry, Attempts: 2, DeliveredTo: []string{"a"}}, down: true},
+		{name: "all permanent", results: []Result{never, never}, want: Outcome{State: Dead, Attempts: 1},
+			failed: []string{"a", "b"}},
+		{name: "one served, one down", attempts: 2, results: []Result{ok, down},
+			want: Outcome{State: Retry, Attempts: 2, DeliveredTo: []string{"a"}}, down: true},
 		{name: "nobody dies while a destination is down", attempts: 2, results: []Result{never, down},
 			want: Outcome{State: Retry, Attempts: 3, RetryIn: 4 * time.Second}, failed: []string{"a"}, down: true},
 		{name: "nor while one was held back", attempts: 2, results: []Result{fails, heldBack},
@@ -144,7 +155,8 @@ func TestJudgeKeepsRecordsApart(t *testing.T) {
 			t.Errorf("the record without a destination: %+v", o)
 		}
 	}
-	want := map[*Record]State{records[0]: Delivered, records[1]: Retry, records[2]: Dead, records[4]: Delivered, records[5]: Delivered}
+	want := map[*Record]State{records[0]: Delivered, records[1]: Retry, records[2]: Dead, records[4]: Delivered,
+		records[5]: Delivered}
 	if !reflect.DeepEqual(states, want) || len(v.outcomes) != len(want) {
 		t.Errorf("got %v, want %v", states, want)
 	}
@@ -158,7 +170,8 @@ func TestJudgeIsolates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ok, away, later, broken := Result{}, Result{Err: Unavailable(errDown)}, Result{Err: ErrNotAttempted}, Result{Err: errors.New("broken")}
+	ok, away, later, broken := Result{}, Result{Err: Unavailable(errDown)}, Result{Err: ErrNotAttempted},
+		Result{Err: errors.New("broken")}
 	for _, c := range []struct {
 		results  []Result
 		left     bool // as it is
@@ -183,7 +196,8 @@ func TestJudgeIsolates(t *testing.T) {
 		}
 		if len(v.outcomes) != 1 {
 			t.Errorf("%v: %d outcomes", c.results, len(v.outcomes))
-		} else if o := v.outcomes[0]; o.State != Retry || o.Attempts != c.attempts || o.RetryIn != c.wait || !slices.Equal(o.DeliveredTo, c.served) {
+		} else if o := v.outcomes[0]; o.State != Retry || o.Attempts != c.attempts || o.RetryIn != c.wait ||
+			!slices.Equal(o.DeliveredTo, c.served) {
 			t.Errorf("%v: %+v", c.results, o)
 		}
 	}

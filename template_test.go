@@ -6,7 +6,8 @@ import (
 )
 
 func TestTemplate(t *testing.T) {
-	full := &Record{Event: Event{Topic: "order.placed", AggregateID: "42", AggregateType: "Order", TenantID: "acme", Source: "shop"}}
+	full := &Record{Event: Event{Topic: "order.placed", AggregateID: "42", AggregateType: "Order", TenantID: "acme",
+		Source: "shop"}}
 	for _, c := range []struct {
 		template string
 		rec      *Record
@@ -66,7 +67,8 @@ func FuzzTemplate(f *testing.F) {
 		if err != nil {
 			t.Fatalf("expand %q: %v", text, err)
 		}
-		want := strings.NewReplacer("{key}", key, "{topic}", topic, "{type}", "T", "{tenant}", "n", "{source}", "s").Replace(text)
+		want := strings.NewReplacer("{key}", key, "{topic}", topic, "{type}", "T", "{tenant}", "n", "{source}",
+			"s").Replace(text)
 		if got != want {
 			t.Fatalf("expand %q: got %q, want %q", text, got, want)
 		}

@@ -15,7 +15,8 @@ import (
 func (m *memory) keyed(key int64, n int) {
 	m.locked(func() {
 		for range n {
-			m.records = append(m.records, &Record{Event: Event{ID: uuid.New(), Topic: fmt.Sprint(key)}, Position: int64(len(m.records)), OrderKey: key, Keyed: true})
+			m.records = append(m.records, &Record{Event: Event{ID: uuid.New(), Topic: fmt.Sprint(key)},
+				Position: int64(len(m.records)), OrderKey: key, Keyed: true})
 		}
 	})
 }
@@ -88,7 +89,8 @@ func TestRelayStopsClaimingWhenNothingIsSettled(t *testing.T) {
 		pass(time.Minute)
 		m.locked(func() {
 			if n := len(m.published); n < unsettledBatches*2 || n > (unsettledBatches+maxBatchesPerClaim)*2 {
-				t.Errorf("%d events were published, want %d batches of 2 and what was claimed with the last of them", n, unsettledBatches)
+				t.Errorf("%d events were published, want %d batches of 2 and what was claimed with the last of them", n,
+					unsettledBatches)
 			}
 		})
 		if ready, _ := r.Health().Ready(time.Now(), 10*time.Second, 30*time.Second); ready {
@@ -147,13 +149,15 @@ func TestRecallTellsDeliveriesApart(t *testing.T) {
 	for _, tt := range []struct {
 		d    Delivery
 		want bool
-	}{{sent, true}, {Delivery{Record: rec, Destination: "b"}, false}, {Delivery{Record: again, Destination: "a"}, false}, {Delivery{Record: again, Destination: "b"}, false}} {
+	}{{sent, true}, {Delivery{Record: rec, Destination: "b"}, false}, {Delivery{Record: again, Destination: "a"}, false},
+		{Delivery{Record: again, Destination: "b"}, false}} {
 		if got := r.knows(&tt.d); got != tt.want {
 			t.Errorf("generation %d at %s: %v, want %v", tt.d.Generation, tt.d.Destination, got, tt.want)
 		}
 	}
 	batch, owner, struck := r.strike([]Delivery{sent, {Record: rec, Destination: "b"}}, []int{0, 0})
-	if struck != 1 || len(batch) != 1 || batch[0].Destination != "b" || len(owner) != 1 || !slices.Equal(rec.DeliveredTo, []string{"a"}) {
+	if struck != 1 || len(batch) != 1 || batch[0].Destination != "b" || len(owner) != 1 ||
+		!slices.Equal(rec.DeliveredTo, []string{"a"}) {
 		t.Errorf("%d struck, left %v of %v, delivered to %v", struck, batch, owner, rec.DeliveredTo)
 	}
 }

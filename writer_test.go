@@ -32,11 +32,13 @@ func TestPrepareCompletesEvents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := rows[0]; r.ID.Version() != 7 || r.Source != "shop" || r.TenantID != "acme" || r.SchemaVersion != 1 || time.Since(r.OccurredAt) > time.Minute ||
+	if r := rows[0]; r.ID.Version() != 7 || r.Source != "shop" || r.TenantID != "acme" || r.SchemaVersion != 1 ||
+		time.Since(r.OccurredAt) > time.Minute ||
 		r.DestinationsJSON != nil || string(r.MetadataJSON) != `{"user_id":"u1"}` {
 		t.Errorf("defaults: got %+v", r)
 	}
-	if r := rows[1]; r.ID != given[1].ID || r.Source != "other" || r.TenantID != "mine" || r.SchemaVersion != 3 || !r.OccurredAt.Equal(time.Unix(1, 0)) ||
+	if r := rows[1]; r.ID != given[1].ID || r.Source != "other" || r.TenantID != "mine" || r.SchemaVersion != 3 ||
+		!r.OccurredAt.Equal(time.Unix(1, 0)) ||
 		string(r.DestinationsJSON) != `["x","\"y"]` {
 		t.Errorf("what is set: got %+v", r)
 	}
@@ -67,7 +69,8 @@ func TestPrepareNamesTheEventAndField(t *testing.T) {
 		}
 	}
 	for _, value := range []any{make(chan int), math.NaN(), "longer than MaxPayload allows"} {
-		_, err := w.Prepare(t.Context(), []Event{{Topic: "a", Payload: json.RawMessage("1"), Metadata: map[string]any{"a": value}}})
+		_, err := w.Prepare(t.Context(),
+			[]Event{{Topic: "a", Payload: json.RawMessage("1"), Metadata: map[string]any{"a": value}}})
 		wantFieldError(t, err, "Metadata")
 	}
 }

@@ -44,7 +44,8 @@ func (s *servers) cpu() cpu {
 // per returns the processor seconds since before, per 100,000 events, as PEERS.md has them.
 func (c cpu) per(before cpu, events int) string {
 	f := 100_000 / float64(events)
-	return fmt.Sprintf("%.2f / %.2f / %.2f", (c.postgres-before.postgres)*f, (c.redis-before.redis)*f, (c.self-before.self)*f)
+	return fmt.Sprintf("%.2f / %.2f / %.2f", (c.postgres-before.postgres)*f, (c.redis-before.redis)*f,
+		(c.self-before.self)*f)
 }
 
 // perCall returns the processor microseconds of the database and of this process since before, a call.

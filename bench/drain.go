@@ -44,7 +44,8 @@ var outboxTables = []table{
 
 // drain compares the relay with two loops around the same table in the same run.
 func drain(ctx context.Context, s *servers, o options) error {
-	fmt.Printf("%-14s %-46s %12s %8s   %s\n", "table", "loop", "events/s", "ratio", "CPU s per 100k: PostgreSQL / Redis / relay and subscriber")
+	fmt.Printf("%-14s %-46s %12s %8s   %s\n", "table", "loop", "events/s", "ratio",
+		"CPU s per 100k: PostgreSQL / Redis / relay and subscriber")
 	for _, t := range outboxTables {
 		loops := []struct {
 			name string
@@ -74,9 +75,11 @@ func drain(ctx context.Context, s *servers, o options) error {
 		}
 		base := median(rates[0])
 		for i, l := range loops {
-			fmt.Printf("%-14s %-46s %12.0f %8.2f   %s\n", t.layout.Table, l.name, median(rates[i]), median(rates[i])/base, spent[i])
+			fmt.Printf("%-14s %-46s %12.0f %8.2f   %s\n", t.layout.Table, l.name, median(rates[i]), median(rates[i])/base,
+				spent[i])
 		}
-		fmt.Printf("%-14s %-46s %12s %8.2f  (wanted: 0.70)\n", t.layout.Table, "relay, 2 workers : the same statements", "", median(rates[3])/median(rates[1]))
+		fmt.Printf("%-14s %-46s %12s %8.2f  (wanted: 0.70)\n", t.layout.Table, "relay, 2 workers : the same statements", "",
+			median(rates[3])/median(rates[1]))
 	}
 	return nil
 }
@@ -247,7 +250,8 @@ func flat(ctx context.Context, s *servers, o options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%-60s %12.0f %8.2f   %s  (wanted: 0.80)\n", fmt.Sprintf("backlog of %d, empty table", o.backlog), large, large/base, s.cpu().per(before, o.backlog))
+	fmt.Printf("%-60s %12.0f %8.2f   %s  (wanted: 0.80)\n", fmt.Sprintf("backlog of %d, empty table", o.backlog), large,
+		large/base, s.cpu().per(before, o.backlog))
 	if err := s.refill(ctx, t, o.backlog); err != nil {
 		return err
 	}
@@ -277,6 +281,7 @@ func flat(ctx context.Context, s *servers, o options) error {
 		}
 		rates = append(rates, rate)
 	}
-	fmt.Printf("%-60s %12.0f %8.2f  (wanted: 0.80)\n", fmt.Sprintf("backlog of %d, %d delivered rows in the table", o.rows, o.delivered), median(rates), median(rates)/base)
+	fmt.Printf("%-60s %12.0f %8.2f  (wanted: 0.80)\n",
+		fmt.Sprintf("backlog of %d, %d delivered rows in the table", o.rows, o.delivered), median(rates), median(rates)/base)
 	return s.exec(ctx, "TRUNCATE outbox_events")
 }

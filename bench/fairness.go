@@ -15,10 +15,12 @@ import (
 // from commit to subscriber. Without the index by tenant a relay claims by age alone.
 func fairness(ctx context.Context, s *servers, o options) error {
 	var index string
-	if err := s.app.QueryRow(ctx, "SELECT indexdef FROM pg_indexes WHERE indexname = 'outbox_events_tenants'").Scan(&index); err != nil {
+	if err := s.app.QueryRow(ctx,
+		"SELECT indexdef FROM pg_indexes WHERE indexname = 'outbox_events_tenants'").Scan(&index); err != nil {
 		return fmt.Errorf("look for the index by tenant: %w", err)
 	}
-	fmt.Printf("%-52s %9s %9s %9s %9s %14s\n", "a tenant that writes 10 events a second", "p50 ms", "p99 ms", "max ms", "events", "flood events/s")
+	fmt.Printf("%-52s %9s %9s %9s %9s %14s\n", "a tenant that writes 10 events a second", "p50 ms", "p99 ms", "max ms",
+		"events", "flood events/s")
 	if err := trickle(ctx, s, "alone", 0); err != nil {
 		return err
 	}
@@ -77,7 +79,8 @@ func trickle(ctx context.Context, s *servers, name string, flood int) error {
 			return fmt.Errorf("write: %w", err)
 		}
 		committed = append(committed, time.Now())
-		if d := time.Since(start); flood > 0 && s.subscriber.count.Load()-from >= int64(flood) || d > 5*time.Minute || flood == 0 && d > 20*time.Second {
+		if d := time.Since(start); flood > 0 && s.subscriber.count.Load()-from >= int64(flood) || d > 5*time.Minute ||
+			flood == 0 && d > 20*time.Second {
 			drained = d
 		}
 	}
@@ -96,6 +99,7 @@ func trickle(ctx context.Context, s *servers, name string, flood int) error {
 	}
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	fmt.Printf("%-52s %9.2f %9.2f %9.2f %9d %14.0f\n", name, ms(percentile(took, 0.5)), ms(percentile(took, 0.99)), ms(took[len(took)-1]), len(took), float64(flood)/drained.Seconds())
+	fmt.Printf("%-52s %9.2f %9.2f %9.2f %9d %14.0f\n", name, ms(percentile(took, 0.5)), ms(percentile(took, 0.99)),
+		ms(took[len(took)-1]), len(took), float64(flood)/drained.Seconds())
 	return nil
 }

@@ -22,7 +22,8 @@ func scale(ctx context.Context, s *servers, o options) error {
 	cases := []struct {
 		name            string
 		relays, workers int
-	}{{"one relay, 1 worker", 1, 1}, {"two relays, 1 worker each", 2, 1}, {"one relay, 2 workers (default)", 1, 2}, {"two relays, 2 workers each", 2, 2}}
+	}{{"one relay, 1 worker", 1, 1}, {"two relays, 1 worker each", 2, 1}, {"one relay, 2 workers (default)", 1, 2},
+		{"two relays, 2 workers each", 2, 2}}
 	rates := make([][]float64, len(cases))
 	for range o.rounds {
 		for i, c := range cases {
@@ -91,10 +92,12 @@ func failing(ctx context.Context, s *servers, o options) error {
 	healthy.fill = `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
 		SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475))
 		  FROM generate_series(1, $1::int * 10 / 9) i WHERE i % 10 <> 0`
-	if err := s.client.Do(ctx, "ACL", "SETUSER", "bench", "reset", "on", "nopass", "~*", "+@all", "resetchannels", "&order.*").Err(); err != nil {
+	if err := s.client.Do(ctx, "ACL", "SETUSER", "bench", "reset", "on", "nopass", "~*", "+@all", "resetchannels",
+		"&order.*").Err(); err != nil {
 		return err
 	}
-	client := redis.NewClient(&redis.Options{Network: "unix", Addr: s.redis.Socket(), Username: "bench", Password: "any", MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Network: "unix", Addr: s.redis.Socket(), Username: "bench", Password: "any",
+		MaxRetries: -1})
 	defer func() { _ = client.Close() }()
 	sink, err := redispubsub.New(client, redispubsub.Config{})
 	if err != nil {
@@ -121,7 +124,8 @@ func failing(ctx context.Context, s *servers, o options) error {
 	}
 	fmt.Printf("%-52s %12s %8s\n", "events of the other keys", "events/s", "ratio")
 	fmt.Printf("%-52s %12.0f %8.2f\n", fmt.Sprintf("%d events, nothing else", o.rows*9/10), median(without), 1.0)
-	fmt.Printf("%-52s %12.0f %8.2f  (wanted: 0.85)\n", "the same, between them those of a tenth of the keys fail", median(with), median(with)/median(without))
+	fmt.Printf("%-52s %12.0f %8.2f  (wanted: 0.85)\n", "the same, between them those of a tenth of the keys fail",
+		median(with), median(with)/median(without))
 	return errors.Join(blocked(ctx, &own, o), sink.Close())
 }
 
@@ -131,7 +135,8 @@ func blocked(ctx context.Context, s *servers, o options) error {
 	const keys = 10_000
 	t := outboxTables[0]
 	base := 0.0
-	fmt.Printf("%-52s %12s %8s\n", fmt.Sprintf("%d events behind what %d blocked keys have waiting", o.rows, keys), "events/s", "ratio")
+	fmt.Printf("%-52s %12s %8s\n", fmt.Sprintf("%d events behind what %d blocked keys have waiting", o.rows, keys),
+		"events/s", "ratio")
 	for _, each := range []int{0, 1, 2, 11} {
 		var rates []float64
 		for range o.rounds {

@@ -91,7 +91,8 @@ func held(ctx context.Context, s *servers, o options) error {
 		if err := own.exec(ctx, h.end...); err != nil {
 			return err
 		}
-		fmt.Printf("%-44s %12.0f %12.0f %8.2f  (wanted: 0.90)\n", h.name, median(without), median(with), median(with)/median(without))
+		fmt.Printf("%-44s %12.0f %12.0f %8.2f  (wanted: 0.90)\n", h.name, median(without), median(with),
+			median(with)/median(without))
 	}
 	return s.exec(ctx, "TRUNCATE outbox_events")
 }
@@ -116,7 +117,8 @@ func (s *servers) drainBeside(ctx context.Context, h hindrance, rows int, with b
 		}
 		defer func() { err = errors.Join(err, tx.Rollback(context.WithoutCancel(ctx))) }()
 		var position int64
-		if err := tx.QueryRow(ctx, "SELECT position FROM outbox_events WHERE aggregate_id = 'held' "+h.hold).Scan(&position); err != nil {
+		if err := tx.QueryRow(ctx, "SELECT position FROM outbox_events WHERE aggregate_id = 'held' "+
+			h.hold).Scan(&position); err != nil {
 			return 0, err
 		}
 	}

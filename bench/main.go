@@ -50,7 +50,9 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; the median is printed")
 	flag.IntVar(&o.seconds, "seconds", 60, "length of the latency run")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|drain|flat|batch|latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|seeds")
+		fmt.Fprintln(flag.CommandLine.Output(),
+			"usage: bench [flags] "+
+				"all|drain|flat|batch|latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -58,7 +60,9 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context, *servers, options) error
 	}
-	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"held", held}, {"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"indexes", indexes}, {"seeds", seeds}}
+	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches},
+		{"scale", scale}, {"failing", failing}, {"held", held}, {"takeover", takeover}, {"fairness", fairness},
+		{"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"indexes", indexes}, {"seeds", seeds}}
 	which := flag.Arg(0)
 	if which == "all" {
 		benches = benches[:len(benches)-1]
@@ -78,7 +82,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer s.stop()
-	fmt.Printf("%d CPUs, %s, PostgreSQL %s (default durability), Redis %s\n", runtime.NumCPU(), runtime.Version(), s.postgresVersion, s.redisVersion)
+	fmt.Printf("%d CPUs, %s, PostgreSQL %s (default durability), Redis %s\n", runtime.NumCPU(), runtime.Version(),
+		s.postgresVersion, s.redisVersion)
 	for _, b := range benches {
 		fmt.Printf("\n== %s\n", b.name)
 		if err := b.run(ctx, s, o); err != nil {

@@ -18,7 +18,8 @@ const businessInsert = "INSERT INTO orders (customer, total) VALUES ($1, $2)"
 // producer measures a business transaction of one INSERT by 16 writers, without and with an event, and many events in
 // one call.
 func producer(ctx context.Context, s *servers, o options) error {
-	if err := s.exec(ctx, "CREATE TABLE IF NOT EXISTS orders (id BIGSERIAL PRIMARY KEY, customer INT, total NUMERIC)"); err != nil {
+	if err := s.exec(ctx,
+		"CREATE TABLE IF NOT EXISTS orders (id BIGSERIAL PRIMARY KEY, customer INT, total NUMERIC)"); err != nil {
 		return err
 	}
 	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
@@ -139,7 +140,9 @@ func hammer(n int, length time.Duration, run func(int64) error) (float64, error)
 	}
 }
 
-func manyInOneCall(ctx context.Context, s *servers, o options, w *postgres.Writer, event func(int64) (outbox.Event, error)) error {
+func manyInOneCall(
+	ctx context.Context, s *servers, o options, w *postgres.Writer, event func(int64) (outbox.Event, error),
+) error {
 	const events, calls = 100, 200
 	var per []float64
 	for range o.rounds {

@@ -17,17 +17,21 @@ func seeds(ctx context.Context, s *servers, o options) error {
 		return err
 	}
 	var run uuid.UUID
-	if err := s.app.QueryRow(ctx, "INSERT INTO crawl_runs (app_package) VALUES ('com.example') RETURNING id").Scan(&run); err != nil {
+	if err := s.app.QueryRow(ctx,
+		"INSERT INTO crawl_runs (app_package) VALUES ('com.example') RETURNING id").Scan(&run); err != nil {
 		return err
 	}
-	if _, err := s.app.Exec(ctx, "INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, 10000) i", run); err != nil {
+	if _, err := s.app.Exec(ctx,
+		"INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', jsonb_build_object('n', i, "+
+			"'pad', repeat('x', 475)) FROM generate_series(1, 10000) i", run); err != nil {
 		return err
 	}
 	fmt.Printf("%-76s %10s %10s\n", "query", "ms", "limit ms")
 	row := func(name string, limit int, took time.Duration) {
 		fmt.Printf("%-76s %10.2f %10d\n", name, float64(took.Microseconds())/1000, limit)
 	}
-	took, err := timeQuery(ctx, s, "SELECT id, seq, event_type, payload, created_at FROM crawl_events WHERE crawl_id = $1 ORDER BY id", 10_000, run)
+	took, err := timeQuery(ctx, s,
+		"SELECT id, seq, event_type, payload, created_at FROM crawl_events WHERE crawl_id = $1 ORDER BY id", 10_000, run)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,8 @@ func startServers(ctx context.Context) (s *servers, err error) {
 			s.stop()
 		}
 	}()
-	if s.postgres, err = testenv.StartPostgres(ctx, testenv.PostgresConfig{Fsync: true, Settings: map[string]string{"max_wal_size": "4GB"}}); err != nil {
+	if s.postgres, err = testenv.StartPostgres(ctx,
+		testenv.PostgresConfig{Fsync: true, Settings: map[string]string{"max_wal_size": "4GB"}}); err != nil {
 		return s, err
 	}
 	if s.redis, err = testenv.StartRedis(ctx, testenv.RedisConfig{}); err != nil {

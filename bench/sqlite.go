@@ -77,7 +77,8 @@ func embeddedDrain(ctx context.Context, o options) error {
 			rates[i], spent[i] = append(rates[i], rate), cpu
 		}
 	}
-	fmt.Printf("%-56s %12s %8s   %s\n", fmt.Sprintf("drain of %d outbox_events", o.rows), "events/s", "ratio", "CPU µs an event")
+	fmt.Printf("%-56s %12s %8s   %s\n", fmt.Sprintf("drain of %d outbox_events", o.rows), "events/s", "ratio",
+		"CPU µs an event")
 	for i, l := range loops {
 		fmt.Printf("%-56s %12.0f %8.2f   %.1f\n", l.name, median(rates[i]), median(rates[i])/median(rates[0]), spent[i])
 	}
@@ -86,7 +87,9 @@ func embeddedDrain(ctx context.Context, o options) error {
 }
 
 // drainFile returns events per second, and the CPU microseconds of one.
-func drainFile(ctx context.Context, rows int, run func(context.Context, *file, int) error) (rate, spent float64, err error) {
+func drainFile(
+	ctx context.Context, rows int, run func(context.Context, *file, int) error,
+) (rate, spent float64, err error) {
 	f, err := newFile(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -101,7 +104,8 @@ func drainFile(ctx context.Context, rows int, run func(context.Context, *file, i
 	}
 	took := time.Since(start)
 	var left int
-	if err := f.db.Reads().QueryRowContext(ctx, "SELECT count(*) FROM outbox_events WHERE status <> 'SENT'").Scan(&left); err != nil || left > 0 {
+	if err := f.db.Reads().QueryRowContext(ctx,
+		"SELECT count(*) FROM outbox_events WHERE status <> 'SENT'").Scan(&left); err != nil || left > 0 {
 		return 0, 0, errors.Join(err, fmt.Errorf("%d rows are left", left))
 	}
 	return float64(rows) / took.Seconds(), (ownCPU() - before).Seconds() / float64(rows) * 1e6, nil
@@ -109,11 +113,14 @@ func drainFile(ctx context.Context, rows int, run func(context.Context, *file, i
 
 // bareFile reads and marks what there is, by batches: no lanes, no guard, no blocked keys, prepared statements.
 func bareFile(ctx context.Context, f *file, _ int) error {
-	claim, err := f.db.Reads().PrepareContext(ctx, "SELECT position, event_topic, payload FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY position LIMIT ?1")
+	claim, err := f.db.Reads().PrepareContext(ctx,
+		"SELECT position, event_topic, payload FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY "+
+			"position LIMIT ?1")
 	if err != nil {
 		return err
 	}
-	settle, err := f.db.Writes().PrepareContext(ctx, "UPDATE outbox_events SET status = 'SENT', processed_at = ?2 WHERE position = ?1 AND status IN ('NEW', 'FAILED')")
+	settle, err := f.db.Writes().PrepareContext(ctx,
+		"UPDATE outbox_events SET status = 'SENT', processed_at = ?2 WHERE position = ?1 AND status IN ('NEW', 'FAILED')")
 	if err != nil {
 		return err
 	}
@@ -252,7 +259,8 @@ func embeddedProducer(ctx context.Context, o options) (err error) {
 			if events == 0 {
 				base = median(rates)
 			}
-			fmt.Printf("%-56s %12.0f %8.2f   %.0f\n", fmt.Sprintf("%d writers, business INSERT and %d events", writers, events), median(rates), median(rates)/base, spent)
+			fmt.Printf("%-56s %12.0f %8.2f   %.0f\n", fmt.Sprintf("%d writers, business INSERT and %d events", writers, events),
+				median(rates), median(rates)/base, spent)
 		}
 	}
 	return nil

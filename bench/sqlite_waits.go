@@ -20,7 +20,8 @@ import (
 // each producer has a handle of its own, which SQLite cannot tell from a process of its own. A thousand a batch is the
 // default; a hundred means ten times as many transactions.
 func waits(ctx context.Context, _ *servers, o options) error {
-	fmt.Printf("%-40s %16s %12s %12s %12s %10s\n", "wait for the write lock, 10 s", "transactions", "p50 ms", "p99 ms", "longest ms", "failed")
+	fmt.Printf("%-40s %16s %12s %12s %12s %10s\n", "wait for the write lock, 10 s", "transactions", "p50 ms", "p99 ms",
+		"longest ms", "failed")
 	for _, relays := range []int{0, 1, 2, 4, 8} {
 		if err := waitsBeside(ctx, relays, o); err != nil {
 			return err
@@ -50,17 +51,20 @@ func waitsBeside(ctx context.Context, relays int, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	source := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "_txlock=immediate&_pragma=busy_timeout(30000)&_pragma=synchronous(FULL)"}).String()
+	source := (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
+		RawQuery: "_txlock=immediate&_pragma=busy_timeout(30000)&_pragma=synchronous(FULL)"}).String()
 	plain, err := sql.Open("sqlite", source)
 	if err != nil {
 		return err
 	}
 	for serving := 0; serving < relays; time.Sleep(10 * time.Millisecond) { // until they have shared the lanes out
-		if err := f.db.Reads().QueryRowContext(ctx, "SELECT count(DISTINCT owner) FROM outbox_lanes").Scan(&serving); err != nil {
+		if err := f.db.Reads().QueryRowContext(ctx,
+			"SELECT count(DISTINCT owner) FROM outbox_lanes").Scan(&serving); err != nil {
 			return err
 		}
 	}
-	producers := []*waiting{{name: "the library", begin: library.Begin}, {name: "plain SQL", begin: func(ctx context.Context) (*sql.Tx, error) { return plain.BeginTx(ctx, nil) }}}
+	producers := []*waiting{{name: "the library", begin: library.Begin},
+		{name: "plain SQL", begin: func(ctx context.Context) (*sql.Tx, error) { return plain.BeginTx(ctx, nil) }}}
 	var producing sync.WaitGroup
 	for _, p := range producers {
 		producing.Go(func() { p.produce(ctx, 10*time.Second) })
@@ -74,7 +78,8 @@ func waitsBeside(ctx context.Context, relays int, o options) (err error) {
 	}
 	for _, p := range producers {
 		slices.Sort(p.waits)
-		fmt.Printf("%-40s %16d %12.1f %12.1f %12.0f %10d\n", fmt.Sprintf("beside %d relays, %s", relays, p.name), len(p.waits), ms(percentile(p.waits, 0.5)), ms(percentile(p.waits, 0.99)),
+		fmt.Printf("%-40s %16d %12.1f %12.1f %12.0f %10d\n", fmt.Sprintf("beside %d relays, %s", relays, p.name),
+			len(p.waits), ms(percentile(p.waits, 0.5)), ms(percentile(p.waits, 0.99)),
 			ms(p.waits[len(p.waits)-1]), p.failed)
 	}
 	return errors.Join(err, library.Close(), plain.Close())

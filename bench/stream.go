@@ -40,7 +40,8 @@ func streams(ctx context.Context, s *servers, o options) error {
 	if err != nil {
 		return err
 	}
-	b := &streamBench{servers: s, o: o, binary: binary, service: crawl.NewService(runs, crawl.ServiceConfig{Crawlers: []string{"demo"}})}
+	b := &streamBench{servers: s, o: o, binary: binary,
+		service: crawl.NewService(runs, crawl.ServiceConfig{Crawlers: []string{"demo"}})}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop() // kills a gateway that an error has left running
 	for _, part := range []func(context.Context) error{b.commitToBrowser, b.replay, b.idle, b.cancel} {
@@ -74,7 +75,8 @@ func (b *streamBench) serve(ctx context.Context, args ...string) (*gateway, erro
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
-	flags := []string{"serve", "--database", b.url, "--redis", b.redis.URL(), "--table", "crawl_outbox", "--http", address, "--auth", "none", "--log-level", "error"}
+	flags := []string{"serve", "--database", b.url, "--redis", b.redis.URL(), "--table", "crawl_outbox", "--http", address,
+		"--auth", "none", "--log-level", "error"}
 	g := &gateway{cmd: exec.CommandContext(ctx, b.binary, append(flags, args...)...), base: "http://" + address}
 	g.cmd.Stderr = os.Stderr
 	if err := g.cmd.Start(); err != nil {
@@ -151,11 +153,13 @@ func (b *streamBench) commitToBrowser(ctx context.Context) error {
 	if b.long, err = b.longRun(ctx, 50_000); err != nil {
 		return err
 	}
-	fmt.Printf("%-52s %9s %9s %9s %9s\n", "1000 events/s over 50 runs, 200 clients", "p50 ms", "p99 ms", "max ms", "received")
+	fmt.Printf("%-52s %9s %9s %9s %9s\n", "1000 events/s over 50 runs, 200 clients", "p50 ms", "p99 ms", "max ms",
+		"received")
 	for _, c := range []struct {
 		name    string
 		stalled int
-	}{{"commit to client (wanted: p50 5, p99 20)", 0}, {"the same, beside one stalled reader", 1}, {"the same, beside 20 stalled readers", 20}} {
+	}{{"commit to client (wanted: p50 5, p99 20)", 0}, {"the same, beside one stalled reader", 1},
+		{"the same, beside 20 stalled readers", 20}} {
 		g, err := b.serve(ctx, "--worker=false")
 		if err != nil {
 			return err
@@ -210,7 +214,8 @@ func (b *streamBench) offerToClients(ctx context.Context, g *gateway, name strin
 		writers.Go(func() {
 			for n := 1; n <= total; n++ {
 				time.Sleep(time.Until(start.Add(time.Duration(i)*time.Millisecond + time.Duration(n)*50*time.Millisecond)))
-				if _, err := b.service.Append(ctx, crawl.DefaultTenant, run, crawl.NewEvent{Type: crawl.Processing, Payload: payload}); err != nil {
+				if _, err := b.service.Append(ctx, crawl.DefaultTenant, run,
+					crawl.NewEvent{Type: crawl.Processing, Payload: payload}); err != nil {
 					failed[i] = err
 					stop() // or the clients would wait for what does not come
 					return
@@ -236,7 +241,8 @@ func (b *streamBench) offerToClients(ctx context.Context, g *gateway, name strin
 	}
 	slices.Sort(took)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-	fmt.Printf("%-52s %9.2f %9.2f %9.2f %9d\n", name, ms(percentile(took, 0.5)), ms(percentile(took, 0.99)), ms(took[len(took)-1]), len(took))
+	fmt.Printf("%-52s %9.2f %9.2f %9.2f %9d\n", name, ms(percentile(took, 0.5)), ms(percentile(took, 0.99)),
+		ms(took[len(took)-1]), len(took))
 	return nil
 }
 
@@ -257,7 +263,9 @@ func (b *streamBench) replay(ctx context.Context) error {
 		began := time.Now()
 		for after := int64(0); after < events+1; {
 			var rows int64
-			r, err := b.app.Query(ctx, "SELECT seq, event_id, event_type, created_at, payload::text FROM crawl_events WHERE crawl_id = $1 AND seq > $2 ORDER BY seq LIMIT 500", run, after)
+			r, err := b.app.Query(ctx,
+				"SELECT seq, event_id, event_type, created_at, payload::text FROM crawl_events WHERE crawl_id = $1 AND seq > $2 "+
+					"ORDER BY seq LIMIT 500", run, after)
 			if err != nil {
 				return err
 			}
@@ -276,7 +284,8 @@ func (b *streamBench) replay(ctx context.Context) error {
 		}
 		stream = append(stream, events/time.Since(began).Seconds())
 	}
-	fmt.Printf("replay of %d events over one connection: %.0f events/s, median of %d (wanted: 50,000); the pages alone, read and dropped: %.0f; ratio %.2f\n",
+	fmt.Printf("replay of %d events over one connection: %.0f events/s, median of %d (wanted: 50,000); the pages alone, "+
+		"read and dropped: %.0f; ratio %.2f\n",
 		events, median(stream), b.o.rounds, median(bare), median(stream)/median(bare))
 	return g.stop()
 }
@@ -314,7 +323,8 @@ func (b *streamBench) idle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%d idle connections to %d runs: %.1f KB each (%d MB, %d MB before; wanted: 30 KB), %d subscriptions at Redis\n",
+		fmt.Printf("%d idle connections to %d runs: %.1f KB each (%d MB, %d MB before; wanted: 30 KB), %d subscriptions "+
+			"at Redis\n",
 			n, runs, float64(after-before)/float64(n)/1024, after>>20, before>>20, len(subscriptions))
 		for _, conn := range conns {
 			_ = conn.Close()
@@ -359,7 +369,8 @@ func (b *streamBench) cancel(ctx context.Context) error {
 		}
 	}
 	slices.Sort(stopped)
-	fmt.Printf("cancel until the worker has left the run and begun another, %d times: p50 %.2f s, max %.2f s (wanted: 5 s)\n",
+	fmt.Printf("cancel until the worker has left the run and begun another, %d times: p50 %.2f s, max %.2f s "+
+		"(wanted: 5 s)\n",
 		len(stopped), percentile(stopped, 0.5).Seconds(), stopped[len(stopped)-1].Seconds())
 	return g.stop()
 }

@@ -58,7 +58,8 @@ func (b *streamBench) dial(ctx context.Context, g *gateway, run uuid.UUID, after
 	if err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintf(conn, "GET /v1/runs/%s/stream HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %d\r\n\r\n", run, after); err != nil {
+	if _, err := fmt.Fprintf(conn, "GET /v1/runs/%s/stream HTTP/1.1\r\nHost: localhost\r\nLast-Event-ID: %d\r\n\r\n", run,
+		after); err != nil {
 		return nil, err
 	}
 	head := make([]byte, 12)

@@ -63,8 +63,10 @@ func takeover(ctx context.Context, s *servers, o options) error {
 		limit string
 	}{{"SIGKILL", kills, "12 s"}, {"SIGTERM", stops, "1 s"}} {
 		slices.Sort(c.took)
-		fmt.Printf("%s of one of two relays, lease of 10 s, %d times: until the last key is served again p50 %.2f s, p99 %.2f s, max %.2f s  (wanted: %s)\n",
-			c.what, len(c.took), percentile(c.took, 0.5).Seconds(), percentile(c.took, 0.99).Seconds(), c.took[len(c.took)-1].Seconds(), c.limit)
+		fmt.Printf("%s of one of two relays, lease of 10 s, %d times: until the last key is served again p50 %.2f s, p99 "+
+			"%.2f s, max %.2f s  (wanted: %s)\n",
+			c.what, len(c.took), percentile(c.took, 0.5).Seconds(), percentile(c.took, 0.99).Seconds(),
+			c.took[len(c.took)-1].Seconds(), c.limit)
 	}
 	return nil
 }
@@ -77,7 +79,8 @@ func buildCommand(ctx context.Context) (binary string, remove func(), err error)
 	}
 	remove = func() { _ = os.RemoveAll(dir) }
 	binary = filepath.Join(dir, "outbox")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary, "./cmd/outbox").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", binary,
+		"./cmd/outbox").CombinedOutput(); err != nil {
 		remove()
 		return "", nil, fmt.Errorf("build: %w\n%s", err, out)
 	}
@@ -124,7 +127,8 @@ func (t *takeoverIn) run(ctx context.Context, rounds int, report func(syscall.Si
 	}
 	defer t.pool.Close()
 	start := func() (*exec.Cmd, error) {
-		cmd := exec.CommandContext(ctx, t.binary, "relay", "--database", url, "--redis", t.redis.URL(), "--table", "outbox_events", "--log-level", "error")
+		cmd := exec.CommandContext(ctx, t.binary, "relay", "--database", url, "--redis", t.redis.URL(), "--table",
+			"outbox_events", "--log-level", "error")
 		cmd.Stderr = os.Stderr
 		return cmd, cmd.Start()
 	}
@@ -160,7 +164,9 @@ func (t *takeoverIn) run(ctx context.Context, rounds int, report func(syscall.Si
 func (t *takeoverIn) shared(ctx context.Context) error {
 	for {
 		var even bool
-		if err := t.pool.QueryRow(ctx, "SELECT count(*) = 2 AND min(n) = 32 FROM (SELECT count(*) AS n FROM outbox_lanes WHERE owner IS NOT NULL AND expires_at > now() GROUP BY owner) o").Scan(&even); err != nil {
+		if err := t.pool.QueryRow(ctx,
+			"SELECT count(*) = 2 AND min(n) = 32 FROM (SELECT count(*) AS n FROM outbox_lanes WHERE owner IS NOT NULL AND "+
+				"expires_at > now() GROUP BY owner) o").Scan(&even); err != nil {
 			return err
 		}
 		if even {
@@ -170,7 +176,9 @@ func (t *takeoverIn) shared(ctx context.Context) error {
 	}
 }
 
-func (t *takeoverIn) strike(ctx context.Context, victim *exec.Cmd, signal syscall.Signal, source string) (time.Duration, error) {
+func (t *takeoverIn) strike(
+	ctx context.Context, victim *exec.Cmd, signal syscall.Signal, source string,
+) (time.Duration, error) {
 	const keys = 640
 	struck := time.Now()
 	if err := victim.Process.Signal(signal); err != nil {

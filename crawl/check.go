@@ -44,10 +44,12 @@ func (s *Service) checkRun(tenant string, n NewRun) error {
 		problems = append(problems, err)
 	}
 	if n.MaxSteps < 1 || n.MaxSteps > s.cfg.MaxMaxSteps {
-		problems = append(problems, &FieldError{Field: "maxSteps", Problem: fmt.Sprintf("is %d, must be between 1 and %d", n.MaxSteps, s.cfg.MaxMaxSteps)})
+		problems = append(problems, &FieldError{Field: "maxSteps",
+			Problem: fmt.Sprintf("is %d, must be between 1 and %d", n.MaxSteps, s.cfg.MaxMaxSteps)})
 	}
 	if known := s.Crawlers(); !slices.Contains(known, n.Crawler) {
-		problems = append(problems, &FieldError{Field: "crawler", Problem: fmt.Sprintf("%.50q is unknown: choose one of %s", n.Crawler, strings.Join(known, ", "))})
+		problems = append(problems, &FieldError{Field: "crawler",
+			Problem: fmt.Sprintf("%.50q is unknown: choose one of %s", n.Crawler, strings.Join(known, ", "))})
 	}
 	return errors.Join(problems...)
 }

@@ -42,8 +42,9 @@ type crawling struct {
 // crawl works on a run until it has ended, is another's, or ctx ends.
 func (w *Worker) crawl(ctx context.Context, claim Claim, asked time.Time) {
 	c := &crawling{
-		worker: w, store: w.store, cfg: &w.cfg, log: w.cfg.Logger.With("run", claim.Run.ID, "crawler", claim.Run.Crawler), crawler: w.crawlers[claim.Run.Crawler],
-		id: claim.Run.ID, tenant: claim.Run.Tenant, lease: claim.Hold, run: claim.Run, at: claim.Progress,
+		worker: w, store: w.store, cfg: &w.cfg, log: w.cfg.Logger.With("run", claim.Run.ID, "crawler", claim.Run.Crawler),
+		crawler: w.crawlers[claim.Run.Crawler],
+		id:      claim.Run.ID, tenant: claim.Run.Tenant, lease: claim.Hold, run: claim.Run, at: claim.Progress,
 	}
 	began := "claimed a run"
 	if claim.Resumed {
@@ -61,7 +62,8 @@ func (w *Worker) crawl(ctx context.Context, claim Claim, asked time.Time) {
 	if state, ok := errors.AsType[*StateError](err); ok {
 		status, err = state.Status, nil // somebody ended it
 	}
-	log := c.log.With("resumed", claim.Resumed, "status", status, "steps", c.at.Steps, "took", time.Since(asked).Round(time.Millisecond).String())
+	log := c.log.With("resumed", claim.Resumed, "status", status, "steps", c.at.Steps, "took",
+		time.Since(asked).Round(time.Millisecond).String())
 	switch {
 	case err == nil:
 		log.Info("run ended")
@@ -77,7 +79,8 @@ func (w *Worker) crawl(ctx context.Context, claim Claim, asked time.Time) {
 	c.lose(context.Canceled)
 	keeper.Wait()
 	if w.cfg.Observer != nil {
-		w.cfg.Observer.ObserveRun(RunReport{Crawler: c.run.Crawler, Resumed: claim.Resumed, Status: status, Steps: c.done, Took: time.Since(asked)})
+		w.cfg.Observer.ObserveRun(RunReport{Crawler: c.run.Crawler, Resumed: claim.Resumed, Status: status, Steps: c.done,
+			Took: time.Since(asked)})
 	}
 	c.nodes.Wait() // one that does not return keeps its place among the runs: nothing can end it
 }
@@ -258,7 +261,8 @@ func (c *crawling) commit(change Change) error {
 		}
 		_, ended := errors.AsType[*StateError](err)
 		switch {
-		case ended, errors.Is(err, ErrLeaseLost), errors.Is(err, ErrNotFound), errors.Is(err, ErrInvalid), errors.Is(err, ErrEventReused):
+		case ended, errors.Is(err, ErrLeaseLost), errors.Is(err, ErrNotFound), errors.Is(err, ErrInvalid),
+			errors.Is(err, ErrEventReused):
 			return err
 		}
 		c.doubt = true

@@ -40,7 +40,8 @@ func (e *FieldError) Unwrap() error { return ErrInvalid }
 type QuotaError struct{ Most int }
 
 func (e *QuotaError) Error() string {
-	return fmt.Sprintf("%d runs of the tenant wait already, and no more are taken: try again when some have started, or cancel some", e.Most)
+	return fmt.Sprintf("%d runs of the tenant wait already, and no more are taken: try again when some have started, or "+
+		"cancel some", e.Most)
 }
 
 // StateError says that a run cannot be changed like that in the status it has.

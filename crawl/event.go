@@ -51,7 +51,8 @@ type NewEvent struct {
 func (e *Event) Delivery() outbox.Delivery {
 	return outbox.Delivery{Record: &outbox.Record{
 		Event: outbox.Event{
-			ID: e.ID, Topic: e.Type, OccurredAt: e.CreatedAt, AggregateID: e.Run.String(), TenantID: e.Tenant, Source: Source, SchemaVersion: 1, Payload: e.Payload,
+			ID: e.ID, Topic: e.Type, OccurredAt: e.CreatedAt, AggregateID: e.Run.String(), TenantID: e.Tenant, Source: Source,
+			SchemaVersion: 1, Payload: e.Payload,
 		},
 		Sequence: e.Seq,
 	}}

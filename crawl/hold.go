@@ -67,7 +67,8 @@ func (c *crawling) release() error {
 	ctx, cancel := context.WithTimeout(c.held, c.cfg.LeaseTTL/3)
 	defer cancel()
 	if c.at.Attempts > 0 && !c.doubt {
-		if _, err := c.store.Change(ctx, c.tenant, c.id, Change{From: []Status{Running}, Hold: &c.lease, Progress: c.at}); err != nil {
+		if _, err := c.store.Change(ctx, c.tenant, c.id,
+			Change{From: []Status{Running}, Hold: &c.lease, Progress: c.at}); err != nil {
 			return err
 		}
 	}

@@ -48,7 +48,8 @@ type nodeVisit struct {
 func newEvent(eventType string, payload any) NewEvent {
 	b, err := json.Marshal(payload)
 	if err != nil {
-		panic(fmt.Sprintf("marshal the payload of %s: %v", eventType, err)) // strings and numbers of this package always marshal
+		// Strings and numbers of this package always marshal.
+		panic(fmt.Sprintf("marshal the payload of %s: %v", eventType, err))
 	}
 	return NewEvent{Type: eventType, Payload: b}
 }

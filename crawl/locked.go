@@ -56,7 +56,8 @@ func (l *Locked) Allows(c Change, fresh []NewEvent) error {
 	if c.Hold != nil && (l.Lease == nil || *l.Lease != *c.Hold) {
 		return ErrLeaseLost
 	}
-	if i := slices.IndexFunc(fresh, func(e NewEvent) bool { return Terminal(e.Type) }); i >= 0 && i < len(fresh)-1 { // something behind its own end
+	// Something behind its own end.
+	if i := slices.IndexFunc(fresh, func(e NewEvent) bool { return Terminal(e.Type) }); i >= 0 && i < len(fresh)-1 {
 		return &StateError{Run: l.Run.ID, Status: ends[fresh[i].Type], From: c.From}
 	}
 	return nil

@@ -73,8 +73,10 @@ func (m *memory) CreateRun(_ context.Context, tenant string, n NewRun, most int)
 	if most > 0 && waiting >= most {
 		return Run{}, false, &QuotaError{Most: most}
 	}
-	r := &stored{key: n.IdempotencyKey, Run: Run{ID: uuid.New(), Tenant: tenant, Status: Pending, AppPackage: n.AppPackage, DeviceConfig: n.DeviceConfig, MaxSteps: n.MaxSteps,
-		Goal: n.Goal, Crawler: n.Crawler, CreatedAt: time.Now()}}
+	r := &stored{key: n.IdempotencyKey,
+		Run: Run{ID: uuid.New(), Tenant: tenant, Status: Pending, AppPackage: n.AppPackage, DeviceConfig: n.DeviceConfig,
+			MaxSteps: n.MaxSteps,
+			Goal:     n.Goal, Crawler: n.Crawler, CreatedAt: time.Now()}}
 	m.runs = append(m.runs, r)
 	return r.Run, true, nil
 }
@@ -169,11 +171,14 @@ func (r *stored) append(events []NewEvent) {
 			e.ID = uuid.New()
 		}
 		r.LastSeq++
-		r.events = append(r.events, Event{Run: r.ID, Tenant: r.Tenant, Seq: r.LastSeq, ID: e.ID, Type: e.Type, CreatedAt: time.Now(), Payload: e.Payload})
+		r.events = append(r.events, Event{Run: r.ID, Tenant: r.Tenant, Seq: r.LastSeq, ID: e.ID, Type: e.Type,
+			CreatedAt: time.Now(), Payload: e.Payload})
 	}
 }
 
-func (m *memory) ClaimRun(_ context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(Run) []NewEvent) (Claim, error) {
+func (m *memory) ClaimRun(
+	_ context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(Run) []NewEvent,
+) (Claim, error) {
 	leave, err := m.enter("ClaimRun")
 	defer leave()
 	if err != nil {
@@ -236,7 +241,8 @@ func (m *memory) history(run uuid.UUID) string {
 // has creates a run.
 func (m *memory) has(t *testing.T, crawler string, change ...func(*stored)) Run {
 	t.Helper()
-	r, _, err := m.CreateRun(t.Context(), DefaultTenant, NewRun{AppPackage: "com.example", MaxSteps: 100, Crawler: crawler}, 0)
+	r, _, err := m.CreateRun(t.Context(), DefaultTenant,
+		NewRun{AppPackage: "com.example", MaxSteps: 100, Crawler: crawler}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -182,7 +182,8 @@ func (p *player) visit(ctx context.Context, _ Run, state json.RawMessage) (Resul
 	n := 0
 	if state != nil {
 		if err := json.Unmarshal(state, &n); err != nil || n < 0 || n >= len(p.steps) {
-			return Result{}, fmt.Errorf("play script %s: the state is %.50s, want the number of one of %d steps", p.name, state, len(p.steps))
+			return Result{}, fmt.Errorf("play script %s: the state is %.50s, want the number of one of %d steps", p.name, state,
+				len(p.steps))
 		}
 	}
 	step := p.steps[n]

@@ -107,7 +107,8 @@ func TestScriptRepeats(t *testing.T) {
 		t.Errorf("got  %v\nwant %s", got, want)
 	}
 	for _, state := range []string{`7`, `-1`, `"1"`, `{`} {
-		if r, err := c.Nodes["A"].Visit(t.Context(), Run{}, json.RawMessage(state)); err == nil || !strings.Contains(err.Error(), "one of 7 steps") {
+		if r, err := c.Nodes["A"].Visit(t.Context(), Run{}, json.RawMessage(state)); err == nil ||
+			!strings.Contains(err.Error(), "one of 7 steps") {
 			t.Errorf("with state %s it played %+v, error %v", state, r, err)
 		}
 	}
@@ -128,12 +129,14 @@ func TestScriptErrorsNameTheStep(t *testing.T) {
 		steps(`{"repeat": -1, "steps": [{}]}`): "steps[1]: repeat is -1",
 		steps(`{"repeat": 2}`):                 "steps[1].steps is empty",
 		steps(`{"wait": "1s", "steps": [{}]}`): "steps[1]: repeat and steps make it a list",
-		steps(`{"steps": [{"events": [{"type": "RUN_STARTED"}]}]}`):           "steps[1].steps[0]: events[0].type RUN_STARTED cannot be appended",
+		steps(`{"steps": [{"events": [{"type": "RUN_STARTED"}]}]}`): "steps[1].steps[0]: events[0].type " +
+			"RUN_STARTED cannot be appended",
 		steps(`{"events": [{"type": "A"}, {"type": "a", "payload": 1}]}`):     "steps[1]: events[1].type must be of",
 		steps(`{"events": [{"type": "A", "payload": "\u0000"}]}`):             "steps[1]: events[0].payload contains",
 		steps(`{"repeat": 1000, "steps": [{"repeat": 1000, "steps": [{}]}]}`): "more than 100000 steps",
 	} {
-		if c, err := Script("f.json", strings.NewReader(script), 1); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "read script f.json: ") {
+		if c, err := Script("f.json", strings.NewReader(script), 1); err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "read script f.json: ") {
 			t.Errorf("%s: got %+v, error %v, want %s", script, c, err, want)
 		}
 	}

@@ -88,7 +88,8 @@ func (s *Service) List(ctx context.Context, tenant string, f RunFilter) (runs []
 		checkPage("limit", &f.Limit, defaultRuns, maxRuns),
 	}
 	if f.Status != "" && !slices.Contains(Statuses, f.Status) {
-		problems = append(problems, &FieldError{Field: "status", Problem: fmt.Sprintf("%.50q is none of %v", f.Status, Statuses)})
+		problems = append(problems, &FieldError{Field: "status",
+			Problem: fmt.Sprintf("%.50q is none of %v", f.Status, Statuses)})
 	}
 	if err := errors.Join(problems...); err != nil {
 		return nil, Cursor{}, err
@@ -140,7 +141,8 @@ func (s *Service) Complete(ctx context.Context, tenant string, run uuid.UUID) (R
 	if err := s.checkExternal(ctx, tenant, run, "completes it"); err != nil {
 		return Run{}, err
 	}
-	return s.become(ctx, tenant, run, Change{From: []Status{Running}, To: Completed, Events: []NewEvent{newEvent(RunCompleted, reason{ReasonFinished})}})
+	return s.become(ctx, tenant, run,
+		Change{From: []Status{Running}, To: Completed, Events: []NewEvent{newEvent(RunCompleted, reason{ReasonFinished})}})
 }
 
 // Fail makes a RUNNING run FAILED for the reason message, and appends RUN_FAILED. A worker that crawls it stops. A
@@ -149,13 +151,17 @@ func (s *Service) Fail(ctx context.Context, tenant string, run uuid.UUID, messag
 	if err := checkText("error", message, MaxError, true); err != nil {
 		return Run{}, err
 	}
-	return s.become(ctx, tenant, run, Change{From: []Status{Running}, To: Failed, Error: message, Events: []NewEvent{newEvent(RunFailed, failure{message})}})
+	return s.become(ctx, tenant, run,
+		Change{From: []Status{Running}, To: Failed, Error: message,
+			Events: []NewEvent{newEvent(RunFailed, failure{message})}})
 }
 
 // Cancel makes a PENDING or RUNNING run CANCELLED and appends RUN_CANCELLED. A worker that crawls it stops within about
 // a second, and none of its events come after. A CANCELLED run is returned as it is.
 func (s *Service) Cancel(ctx context.Context, tenant string, run uuid.UUID) (Run, error) {
-	return s.become(ctx, tenant, run, Change{From: []Status{Pending, Running}, To: Cancelled, Events: []NewEvent{newEvent(RunCancelled, reason{ReasonRequested})}})
+	return s.become(ctx, tenant, run,
+		Change{From: []Status{Pending, Running}, To: Cancelled,
+			Events: []NewEvent{newEvent(RunCancelled, reason{ReasonRequested})}})
 }
 
 // become makes a change of status. That the run has the status already is the answer to a request whose reply was lost,
@@ -176,7 +182,8 @@ func (s *Service) become(ctx context.Context, tenant string, run uuid.UUID, c Ch
 // meanwhile. No payload means {}.
 func (s *Service) Append(ctx context.Context, tenant string, run uuid.UUID, events ...NewEvent) (Changed, error) {
 	if n := len(events); n == 0 || n > s.cfg.MaxEvents {
-		return Changed{}, &FieldError{Field: "events", Problem: fmt.Sprintf("has %d, must have between 1 and %d", n, s.cfg.MaxEvents)}
+		return Changed{}, &FieldError{Field: "events",
+			Problem: fmt.Sprintf("has %d, must have between 1 and %d", n, s.cfg.MaxEvents)}
 	}
 	events = slices.Clone(events)
 	if err := complete(events, s.cfg.MaxPayload); err != nil {

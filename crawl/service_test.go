@@ -36,8 +36,10 @@ func fields(t *testing.T, err error) (names []string) {
 func TestCreateFillsIn(t *testing.T) {
 	t.Parallel()
 	s := newService(&memory{})
-	r, created, err := s.Create(t.Context(), "acme", NewRun{AppPackage: "com.example", DeviceConfig: json.RawMessage(" null"), IdempotencyKey: "k"})
-	if err != nil || !created || r.Status != Pending || r.Tenant != "acme" || r.MaxSteps != 100 || r.Crawler != External || r.DeviceConfig != nil {
+	r, created, err := s.Create(t.Context(), "acme",
+		NewRun{AppPackage: "com.example", DeviceConfig: json.RawMessage(" null"), IdempotencyKey: "k"})
+	if err != nil || !created || r.Status != Pending || r.Tenant != "acme" || r.MaxSteps != 100 || r.Crawler != External ||
+		r.DeviceConfig != nil {
 		t.Errorf("created %v: %+v, error %v", created, r, err)
 	}
 	again, created, err := s.Create(t.Context(), "acme", NewRun{AppPackage: "com.example", IdempotencyKey: "k"})
@@ -53,7 +55,8 @@ func TestCreateRefuses(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	s := newService(m)
-	good := NewRun{AppPackage: "com.example", Crawler: "demo", MaxSteps: 100_000, Goal: strings.Repeat("é", MaxGoal), DeviceConfig: json.RawMessage(` {"os": "android"}`)}
+	good := NewRun{AppPackage: "com.example", Crawler: "demo", MaxSteps: 100_000, Goal: strings.Repeat("é", MaxGoal),
+		DeviceConfig: json.RawMessage(` {"os": "android"}`)}
 	for _, c := range []struct {
 		name   string
 		change func(*NewRun)
@@ -61,7 +64,8 @@ func TestCreateRefuses(t *testing.T) {
 	}{
 		{"good", func(*NewRun) {}, ""},
 		{"no app", func(n *NewRun) { n.AppPackage = "" }, "appPackage is required"},
-		{"long app", func(n *NewRun) { n.AppPackage = strings.Repeat("é", 256) }, "appPackage has 256 characters, the limit is 255"},
+		{"long app", func(n *NewRun) { n.AppPackage = strings.Repeat("é", 256) },
+			"appPackage has 256 characters, the limit is 255"},
 		{"NUL", func(n *NewRun) { n.AppPackage = "a\x00" }, "appPackage contains NUL, which PostgreSQL text cannot hold"},
 		{"no UTF-8", func(n *NewRun) { n.Goal = "\xff" }, "goal is not valid UTF-8"},
 		{"long goal", func(n *NewRun) { n.Goal += "é" }, "goal has 10001 characters, the limit is 10000"},
@@ -75,11 +79,15 @@ func TestCreateRefuses(t *testing.T) {
 		}, "deviceConfig has 16392 bytes, the limit is 16384"},
 		{"JSON that jsonb makes long", func(n *NewRun) { n.DeviceConfig = json.RawMessage(`{"a":1e20000}`) },
 			"deviceConfig has 13 bytes, and numbers that jsonb spells out to over 16371 digits more: too many (at byte 5)"},
-		{"jsonb", func(n *NewRun) { n.DeviceConfig = json.RawMessage(`{"a": "\ud800"}`) }, "deviceConfig contains a lone surrogate, which jsonb refuses (at byte 12)"},
-		{"long key", func(n *NewRun) { n.IdempotencyKey = strings.Repeat("k", 256) }, "idempotencyKey has 256 characters, the limit is 255"},
-		{"crawler", func(n *NewRun) { n.Crawler = "robot" }, `crawler "robot" is unknown: choose one of external, demo, script:checkout`},
+		{"jsonb", func(n *NewRun) { n.DeviceConfig = json.RawMessage(`{"a": "\ud800"}`) },
+			"deviceConfig contains a lone surrogate, which jsonb refuses (at byte 12)"},
+		{"long key", func(n *NewRun) { n.IdempotencyKey = strings.Repeat("k", 256) },
+			"idempotencyKey has 256 characters, the limit is 255"},
+		{"crawler", func(n *NewRun) { n.Crawler = "robot" },
+			`crawler "robot" is unknown: choose one of external, demo, script:checkout`},
 		{"all at once", func(n *NewRun) { *n = NewRun{MaxSteps: -1, Crawler: "x", Goal: "\x00"} },
-			"appPackage is required\ngoal contains NUL, which PostgreSQL text cannot hold\nmaxSteps is -1, must be between 1 and 100000\ncrawler \"x\" is unknown: choose one of external, demo, script:checkout"},
+			"appPackage is required\ngoal contains NUL, which PostgreSQL text cannot hold\nmaxSteps is -1, must be between 1 " +
+				"and 100000\ncrawler \"x\" is unknown: choose one of external, demo, script:checkout"},
 	} {
 		n := good
 		c.change(&n)
@@ -100,7 +108,8 @@ func TestCreateRefuses(t *testing.T) {
 		t.Errorf("a tenant that no column holds: %v", err)
 	}
 	unlimited := NewService(m, ServiceConfig{MaxMaxSteps: -1})
-	if _, _, err := unlimited.Create(t.Context(), DefaultTenant, NewRun{AppPackage: "a", MaxSteps: 1<<31 - 1}); err != nil {
+	if _, _, err := unlimited.Create(t.Context(), DefaultTenant,
+		NewRun{AppPackage: "a", MaxSteps: 1<<31 - 1}); err != nil {
 		t.Errorf("without a limit: %v", err)
 	}
 }
@@ -129,7 +138,8 @@ func TestStateMachine(t *testing.T) {
 		}, [5]string{refused, Processing, refused, refused, refused}, Running},
 	}
 	payloads := map[string]string{
-		RunStarted: `{"appPackage":"com.example","maxSteps":100,"crawler":"external"}`, RunCompleted: `{"reason":"finished"}`, RunFailed: `{"error":"it broke"}`,
+		RunStarted: `{"appPackage":"com.example","maxSteps":100,"crawler":"external"}`, RunCompleted: `{"reason":"finished"}`,
+		RunFailed:    `{"error":"it broke"}`,
 		RunCancelled: `{"reason":"requested"}`, Processing: `{}`,
 	}
 	for _, c := range changes {
@@ -148,7 +158,8 @@ func TestStateMachine(t *testing.T) {
 				t.Errorf("%s of %s: %+v, error %v, want %s", c.name, from, got, err, c.to)
 			case want == "" && len(after.events) != 0:
 				t.Errorf("%s of %s, which it is already: appended %s", c.name, from, m.history(run.ID))
-			case want != "" && (len(after.events) != 1 || after.events[0].Type != want || string(after.events[0].Payload) != payloads[want] || after.events[0].ID == uuid.Nil):
+			case want != "" && (len(after.events) != 1 || after.events[0].Type != want ||
+				string(after.events[0].Payload) != payloads[want] || after.events[0].ID == uuid.Nil):
 				t.Errorf("%s of %s: appended %+v, want %s %s", c.name, from, after.events, want, payloads[want])
 			}
 			if _, err := c.do(newService(m), Run{ID: run.ID, Tenant: "other"}); !errors.Is(err, ErrNotFound) {
@@ -163,7 +174,8 @@ func TestStateErrorSaysWhatToDo(t *testing.T) {
 	m := &memory{}
 	s := newService(m)
 	run := m.has(t, External)
-	if _, err := s.Complete(t.Context(), run.Tenant, run.ID); err == nil || !strings.Contains(err.Error(), "is PENDING: start it first") {
+	if _, err := s.Complete(t.Context(), run.Tenant, run.ID); err == nil ||
+		!strings.Contains(err.Error(), "is PENDING: start it first") {
 		t.Errorf("got %v", err)
 	}
 	if _, err := s.Fail(t.Context(), run.Tenant, run.ID, ""); fmt.Sprint(fields(t, err)) != "[error]" {
@@ -187,7 +199,8 @@ func TestRunsOfWorkersAreLeftToThem(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if r, err := s.Fail(t.Context(), run.Tenant, run.ID, "enough"); err != nil || r.Status != Failed || r.Error != "enough" {
+	if r, err := s.Fail(t.Context(), run.Tenant, run.ID, "enough"); err != nil || r.Status != Failed ||
+		r.Error != "enough" {
 		t.Errorf("fail: %+v, error %v", r, err)
 	}
 }
@@ -230,15 +243,18 @@ func TestAppendRefuses(t *testing.T) {
 		{[]NewEvent{{Type: "lower"}}, "events[0].type must be of A-Z, 0-9 and _"},
 		{[]NewEvent{{Type: strings.Repeat("A", 51)}}, "events[0].type has 51 characters, the limit is 50"},
 		{[]NewEvent{{Type: RunStarted}}, "events[0].type RUN_STARTED cannot be appended: start the run, which appends it"},
-		{[]NewEvent{{Type: RunCompleted}}, "events[0].type RUN_COMPLETED cannot be appended: complete the run, which appends it"},
+		{[]NewEvent{{Type: RunCompleted}},
+			"events[0].type RUN_COMPLETED cannot be appended: complete the run, which appends it"},
 		{[]NewEvent{{Type: RunFailed}}, "events[0].type RUN_FAILED cannot be appended: fail the run, which appends it"},
-		{[]NewEvent{{Type: RunCancelled}}, "events[0].type RUN_CANCELLED cannot be appended: cancel the run, which appends it"},
+		{[]NewEvent{{Type: RunCancelled}},
+			"events[0].type RUN_CANCELLED cannot be appended: cancel the run, which appends it"},
 		{payload(`{]`), "events[0].payload is not valid JSON"},
 		{payload(`"\u0000"`), `events[0].payload contains \u0000, which jsonb refuses (at byte 6)`},
 		{payload(`1e999999`), "events[0].payload has a number outside the range of PostgreSQL's numeric (at byte 0)"},
 		{payload(`"` + strings.Repeat("a", 19) + `"`), "events[0].payload has 21 bytes, the limit is 20"},
 		{[]NewEvent{{Type: "A", ID: id}, {Type: "A"}, {Type: "A", ID: id}}, "events[2].id is that of events[0]"},
-		{[]NewEvent{{Type: "A"}, {Type: "b"}, {Type: "C", Payload: json.RawMessage("x")}}, "events[1].type must be of A-Z, 0-9 and _\nevents[2].payload is not valid JSON"},
+		{[]NewEvent{{Type: "A"}, {Type: "b"}, {Type: "C", Payload: json.RawMessage("x")}},
+			"events[1].type must be of A-Z, 0-9 and _\nevents[2].payload is not valid JSON"},
 	} {
 		_, err := s.Append(t.Context(), run.Tenant, run.ID, c.events...)
 		if err == nil || err.Error() != c.want || !errors.Is(err, ErrInvalid) {
@@ -273,7 +289,8 @@ func TestListPages(t *testing.T) {
 	if fmt.Sprint(got) != "[4 3 2 1 0]" || f.Before != (Cursor{}) {
 		t.Errorf("got %v, and then %v", got, f.Before)
 	}
-	if runs, next, err := s.List(t.Context(), DefaultTenant, RunFilter{Limit: 5}); err != nil || len(runs) != 5 || next != (Cursor{}) {
+	if runs, next, err := s.List(t.Context(), DefaultTenant, RunFilter{Limit: 5}); err != nil || len(runs) != 5 ||
+		next != (Cursor{}) {
 		t.Errorf("a page that is just full: %d runs, next %v, error %v", len(runs), next, err)
 	}
 	_, _, err := s.List(t.Context(), DefaultTenant, RunFilter{Limit: 501, Status: "DONE", AppPackage: "\x00"})

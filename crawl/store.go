@@ -38,7 +38,8 @@ type Store interface {
 	// one that has lapsed: the oldest of the tenant of whose runs the fewest are held, so that nobody's queue is
 	// another's wait. Tenants with as many take turns. A PENDING run becomes RUNNING, and events are appended to it. It
 	// does not wait for a run that another transaction has locked, if the store can lock one run. No run: ErrNoRun.
-	ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(Run) []NewEvent) (Claim, error)
+	ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration,
+		events func(Run) []NewEvent) (Claim, error)
 	// RenewRun extends the lease and tells the run's status. Held is false if the lease is another's by now or the run
 	// has ended.
 	RenewRun(ctx context.Context, run uuid.UUID, hold Hold, ttl time.Duration) (status Status, held bool, err error)
@@ -61,9 +62,10 @@ type Change struct {
 
 // Changed is what a Change made.
 type Changed struct {
-	Run         Run
-	First, Last int64 // numbers of the first and last of the change's events, those that were there before included; 0: it had none
-	Appended    int   // how many of the events were new
+	Run Run
+	// Numbers of the first and last of the change's events, those that were there before included; 0: it had none.
+	First, Last int64
+	Appended    int // how many of the events were new
 }
 
 // Hold is the right to work on a run: the lease's owner, and its epoch, which rises with each claim.

@@ -81,7 +81,9 @@ func (c WorkerConfig) withDefaults() (WorkerConfig, error) {
 		problems = append(problems, fmt.Errorf("PollMin (%s) is above PollMax (%s)", c.PollMin, c.PollMax))
 	}
 	if c.LeaseMargin*3 > c.LeaseTTL {
-		problems = append(problems, fmt.Errorf("LeaseMargin (%s) is more than a third of LeaseTTL (%s): a late renewal would stop the work", c.LeaseMargin, c.LeaseTTL))
+		problems = append(problems,
+			fmt.Errorf("LeaseMargin (%s) is more than a third of LeaseTTL (%s): a late renewal would stop the work",
+				c.LeaseMargin, c.LeaseTTL))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -112,7 +114,8 @@ func NewWorker(store Store, crawlers []Crawler, cfg WorkerConfig) (*Worker, erro
 	if err != nil {
 		return nil, err
 	}
-	return &Worker{store: store, cfg: cfg, owner: owner, crawlers: byName, names: slices.Sorted(maps.Keys(byName)), outage: outage{log: cfg.Logger}}, nil
+	return &Worker{store: store, cfg: cfg, owner: owner, crawlers: byName, names: slices.Sorted(maps.Keys(byName)),
+		outage: outage{log: cfg.Logger}}, nil
 }
 
 // Run crawls until ctx ends. Then the contexts of the nodes end, the runs are released so that another worker goes on
@@ -188,7 +191,8 @@ func (h WorkerHealth) Ready(now time.Time, stall time.Duration) (bool, string) {
 	if h.FailingSince.IsZero() || now.Sub(h.FailingSince) <= stall {
 		return true, ""
 	}
-	return false, fmt.Sprintf("no look for runs has succeeded for %s: %s", now.Sub(h.FailingSince).Round(time.Second), h.LastError)
+	return false, fmt.Sprintf("no look for runs has succeeded for %s: %s", now.Sub(h.FailingSince).Round(time.Second),
+		h.LastError)
 }
 
 // Health returns the worker's state. It may be called at any time.

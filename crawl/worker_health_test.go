@@ -25,7 +25,8 @@ func TestWorkerHealth(t *testing.T) {
 		}
 		m.has(t, "chain")
 		var log bytes.Buffer
-		w, err := NewWorker(m, []Crawler{chain(takes(time.Minute, nil))}, WorkerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		w, err := NewWorker(m, []Crawler{chain(takes(time.Minute, nil))},
+			WorkerConfig{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +36,8 @@ func TestWorkerHealth(t *testing.T) {
 		ready := func(want bool) WorkerHealth {
 			t.Helper()
 			h := w.Health()
-			if ok, why := h.Ready(time.Now(), 12*time.Second); ok != want || !ok && !strings.Contains(why, ": permission denied") {
+			if ok, why := h.Ready(time.Now(), 12*time.Second); ok != want || !ok &&
+				!strings.Contains(why, ": permission denied") {
 				t.Errorf("ready %t: %s", ok, why)
 			}
 			return h
@@ -62,7 +64,8 @@ func TestWorkerHealth(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		for _, line := range []string{`msg="claimed a run"`, `msg="run ended"`, "crawler=chain resumed=false status=COMPLETED steps=1 took=1m0s"} {
+		for _, line := range []string{`msg="claimed a run"`, `msg="run ended"`,
+			"crawler=chain resumed=false status=COMPLETED steps=1 took=1m0s"} {
 			if !strings.Contains(log.String(), line) {
 				t.Errorf("%s is missing in the log:\n%s", line, &log)
 			}

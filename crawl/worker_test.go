@@ -96,7 +96,9 @@ func (m *mortal) Change(ctx context.Context, tenant string, run uuid.UUID, c Cha
 	return m.memory.Change(ctx, tenant, run, c)
 }
 
-func (m *mortal) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(Run) []NewEvent) (Claim, error) {
+func (m *mortal) ClaimRun(
+	ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(Run) []NewEvent,
+) (Claim, error) {
 	if err := m.gone(); err != nil {
 		return Claim{}, err
 	}
@@ -140,7 +142,8 @@ func TestWorkerCrawlsTheDemonstration(t *testing.T) {
 			t.Errorf("a run of nobody's is %s", r.Status)
 		}
 		payload := func(seq int) string { return string(m.get(run).events[seq-1].Payload) }
-		if payload(1) != `{"appPackage":"com.example","maxSteps":100,"crawler":"demo"}` || payload(6) != `{"milliseconds":2000}` || payload(9) != `{"action":"close","appPackage":"com.example"}` {
+		if payload(1) != `{"appPackage":"com.example","maxSteps":100,"crawler":"demo"}` ||
+			payload(6) != `{"milliseconds":2000}` || payload(9) != `{"action":"close","appPackage":"com.example"}` {
 			t.Errorf("payloads %s %s %s", payload(1), payload(6), payload(9))
 		}
 	})
@@ -202,7 +205,8 @@ func TestWorkerResumesAfterCrash(t *testing.T) {
 		if got := m.history(run.ID); got != want || visits.Load() != 2 || firsts.Load() != 1 {
 			t.Errorf("after %s, %d visits of B and %d of A: %s", time.Since(died), visits.Load(), firsts.Load(), got)
 		}
-		if r := <-reports; !r.Resumed || r.Status != Completed || r.Steps != 2 || r.Crawler != "chain" || r.Took != time.Second {
+		if r := <-reports; !r.Resumed || r.Status != Completed || r.Steps != 2 || r.Crawler != "chain" ||
+			r.Took != time.Second {
 			t.Errorf("reported %+v", r)
 		}
 	})
@@ -220,11 +224,12 @@ func TestWorkerStopsAtCancel(t *testing.T) {
 		var told time.Time
 		run := m.has(t, "chain")
 		reports := make(reported, 1)
-		start(t, m, WorkerConfig{Observer: reports}, chain(func(ctx context.Context, _ Run, _ json.RawMessage) (Result, error) {
-			<-ctx.Done()
-			told = time.Now()
-			return Result{Events: []NewEvent{{Type: Processing}}}, nil // a node that takes no notice otherwise
-		}, quick))
+		start(t, m, WorkerConfig{Observer: reports},
+			chain(func(ctx context.Context, _ Run, _ json.RawMessage) (Result, error) {
+				<-ctx.Done()
+				told = time.Now()
+				return Result{Events: []NewEvent{{Type: Processing}}}, nil // a node that takes no notice otherwise
+			}, quick))
 		pass(1500 * time.Millisecond)
 		cancelled := time.Now()
 		if _, err := newService(m).Cancel(t.Context(), run.Tenant, run.ID); err != nil {
@@ -234,7 +239,8 @@ func TestWorkerStopsAtCancel(t *testing.T) {
 		if took := told.Sub(cancelled); told.IsZero() || took > time.Second {
 			t.Errorf("the node was told after %s", took)
 		}
-		if got, want := m.history(run.ID), `RUN_STARTED NODE_START{"node":"A","step":1} RUN_CANCELLED{"reason":"requested"}`; got != want {
+		if got, want := m.history(run.ID),
+			`RUN_STARTED NODE_START{"node":"A","step":1} RUN_CANCELLED{"reason":"requested"}`; got != want {
 			t.Errorf("got %s", got)
 		}
 		if r := <-reports; r.Status != Cancelled || r.Steps != 0 {
@@ -269,11 +275,14 @@ func TestNodeErrorsFailTheRun(t *testing.T) {
 		want string
 	}{
 		{"error", returns(Result{Events: []NewEvent{{Type: "LOST"}}}, errors.New("no device\x00")), "no device\uFFFD"},
-		{"long error", returns(Result{}, errors.New(strings.Repeat("é", 20_000))), strings.Repeat("é", MaxError-len("node B (step 2): ")-1) + "…"},
+		{"long error", returns(Result{}, errors.New(strings.Repeat("é", 20_000))),
+			strings.Repeat("é", MaxError-len("node B (step 2): ")-1) + "…"},
 		{"panic", func(context.Context, Run, json.RawMessage) (Result, error) { panic("no screen") }, "panic: no screen"},
 		{"unknown next", returns(Result{Next: "Z"}, nil), `there is no node "Z" in crawler chain, which has A, B, C`},
-		{"payload", returns(Result{Events: []NewEvent{{Type: "A"}, {Type: "B", Payload: json.RawMessage(`"\u0000"`)}}}, nil), `events[1].payload contains \u0000, which jsonb refuses (at byte 6)`},
-		{"terminal event", returns(Result{Events: []NewEvent{{Type: RunCompleted}}}, nil), "events[0].type RUN_COMPLETED cannot be appended: complete the run, which appends it"},
+		{"payload", returns(Result{Events: []NewEvent{{Type: "A"}, {Type: "B", Payload: json.RawMessage(`"\u0000"`)}}}, nil),
+			`events[1].payload contains \u0000, which jsonb refuses (at byte 6)`},
+		{"terminal event", returns(Result{Events: []NewEvent{{Type: RunCompleted}}}, nil),
+			"events[0].type RUN_COMPLETED cannot be appended: complete the run, which appends it"},
 		{"state", returns(Result{State: json.RawMessage(`{`)}, nil), "state is not valid JSON"},
 		{"too slow", takes(time.Hour, nil), "it took longer than 1m0s"},
 		{"hangs", func(context.Context, Run, json.RawMessage) (Result, error) {
@@ -298,10 +307,12 @@ func TestNodeErrorsFailTheRun(t *testing.T) {
 					Step        int
 				}
 				n := len(r.events)
-				if err := errors.Join(json.Unmarshal(r.events[n-2].Payload, &e), json.Unmarshal(r.events[n-1].Payload, &failed)); err != nil {
+				if err := errors.Join(json.Unmarshal(r.events[n-2].Payload, &e),
+					json.Unmarshal(r.events[n-1].Payload, &failed)); err != nil {
 					t.Fatal(err)
 				}
-				if r.events[n-2].Type != ErrorOccurred || e.Node != "B" || e.Step != 2 || !strings.HasPrefix(e.Error, strings.TrimSuffix(c.want, "…")) {
+				if r.events[n-2].Type != ErrorOccurred || e.Node != "B" || e.Step != 2 ||
+					!strings.HasPrefix(e.Error, strings.TrimSuffix(c.want, "…")) {
 					t.Errorf("before its end: %s %.200s", r.events[n-2].Type, r.events[n-2].Payload)
 				}
 				if n != 6 || r.events[n-1].Type != RunFailed || failed.Error != message {
@@ -324,17 +335,19 @@ func TestNodeThatKillsWorkersFailsTheRun(t *testing.T) {
 		var visits atomic.Int32
 		for range 7 {
 			process := &mortal{memory: m}
-			stop := start(t, process, WorkerConfig{}, chain(quick, func(ctx context.Context, _ Run, _ json.RawMessage) (Result, error) {
-				visits.Add(1)
-				process.dead.Store(true)
-				<-ctx.Done()
-				return Result{}, ctx.Err()
-			}))
+			stop := start(t, process, WorkerConfig{},
+				chain(quick, func(ctx context.Context, _ Run, _ json.RawMessage) (Result, error) {
+					visits.Add(1)
+					process.dead.Store(true)
+					<-ctx.Done()
+					return Result{}, ctx.Err()
+				}))
 			pass(11 * time.Second)
 			stop()
 		}
 		r := m.get(run)
-		if want := "node B (step 2): workers began it 5 times in a row and none finished it"; r.Status != Failed || r.Error != want || visits.Load() != 6 {
+		if want := "node B (step 2): workers began it 5 times in a row and none finished it"; r.Status != Failed ||
+			r.Error != want || visits.Load() != 6 {
 			// One more visit than MaxAttempts: the claim that finished A went on to B.
 			t.Errorf("after %d visits it is %s: %s", visits.Load(), r.Status, r.Error)
 		}
@@ -561,17 +574,23 @@ func TestWorkerIsQuiet(t *testing.T) {
 
 func TestNewWorkerReportsEveryProblem(t *testing.T) {
 	t.Parallel()
-	_, err := NewWorker(nil, nil, WorkerConfig{Concurrency: -1, LeaseTTL: -1, LeaseMargin: -1, PollMin: 2, PollMax: 1, MaxAttempts: -1})
+	_, err := NewWorker(nil, nil, WorkerConfig{Concurrency: -1, LeaseTTL: -1, LeaseMargin: -1, PollMin: 2, PollMax: 1,
+		MaxAttempts: -1})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"Concurrency", "LeaseTTL", "LeaseMargin", "PollMin", "MaxAttempts", "there is no crawler"} {
+	for _, want := range []string{"Concurrency", "LeaseTTL", "LeaseMargin", "PollMin", "MaxAttempts",
+		"there is no crawler"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing of %s in: %v", want, err)
 		}
 	}
-	_, err = NewWorker(nil, []Crawler{Demo(0), Demo(0), {Name: External}, {Name: "x", First: "y", Nodes: map[string]Node{"z": nil}}, {}}, WorkerConfig{LeaseTTL: time.Second, LeaseMargin: time.Second})
-	for _, want := range []string{"crawlers[1] (demo): there is another", "crawlers[2] (external): Name", `crawlers[3] (x): First is "y", which is none of its nodes (z)`, "crawlers[4] (): Name is required", "more than a third"} {
+	_, err = NewWorker(nil, []Crawler{Demo(0), Demo(0), {Name: External},
+		{Name: "x", First: "y", Nodes: map[string]Node{"z": nil}}, {}},
+		WorkerConfig{LeaseTTL: time.Second, LeaseMargin: time.Second})
+	for _, want := range []string{"crawlers[1] (demo): there is another", "crawlers[2] (external): Name",
+		`crawlers[3] (x): First is "y", which is none of its nodes (z)`, "crawlers[4] (): Name is required",
+		"more than a third"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing of %s in: %v", want, err)
 		}

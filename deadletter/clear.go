@@ -31,7 +31,8 @@ func Discard(ctx context.Context, store Discarder, selection Selection, by Opera
 
 // Purge says which letters to delete.
 type Purge struct {
-	OlderThan time.Duration `json:"older_than"`          // since they were replayed, by the database's clock; purge_job_dlq's default is 30 days
+	// Since they were replayed, by the database's clock; purge_job_dlq's default is 30 days.
+	OlderThan time.Duration `json:"older_than"`
 	Discarded bool          `json:"discarded,omitempty"` // also those discarded that long ago
 	Tenant    string        `json:"tenant,omitempty"`    // of this one only
 }

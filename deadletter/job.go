@@ -40,8 +40,9 @@ const (
 
 // reasons are those that job_dlq allows for each source.
 var reasons = map[Source][]JobReason{
-	SourceJob:   {JobMaxRetries, JobValidation, JobHandlerMissing, JobRunnerUnavailable, JobTimeout, JobPanic},
-	SourceEvent: {EventDeliveryFailed, EventDeserializationFailed, EventDuplicate, EventHandlerMissing, EventHandlerTimeout},
+	SourceJob: {JobMaxRetries, JobValidation, JobHandlerMissing, JobRunnerUnavailable, JobTimeout, JobPanic},
+	SourceEvent: {EventDeliveryFailed, EventDeserializationFailed, EventDuplicate, EventHandlerMissing,
+		EventHandlerTimeout},
 }
 
 // ReasonError says that letters of a source cannot have a reason: all but HandlerMissing belong to one source.

@@ -84,7 +84,8 @@ type Filter struct {
 	Until       time.Time `json:"until,omitzero"`        // exclusive
 	Error       string    `json:"error,omitempty"`       // part of any error of the history, in any case
 	Fingerprint string    `json:"fingerprint,omitempty"` // of the last error
-	State       State     `json:"state,omitempty"`       // zero: StatePending; only pending letters are ever replayed or discarded by filter
+	// Zero: StatePending; only pending letters are ever replayed or discarded by filter.
+	State State `json:"state,omitempty"`
 
 	Limit int    `json:"-"` // of a list: 0 is 50
 	After string `json:"-"` // what the list returned with the previous page

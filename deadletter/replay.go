@@ -100,7 +100,8 @@ func Replay(ctx context.Context, store Replayer, o ReplayOptions) (Replayed, err
 	if err != nil {
 		return sum, fmt.Errorf("replay: %w", err)
 	}
-	request := ReplayRequest{Selection: o.Selection, Operator: o.Operator, Run: run, Payload: o.Payload, Limit: pageLetters}
+	request := ReplayRequest{Selection: o.Selection, Operator: o.Operator, Run: run, Payload: o.Payload,
+		Limit: pageLetters}
 	if o.Rate > 0 {
 		request.Limit = min(request.Limit, max(o.Rate/4, 1)) // four pages a second, so that it flows
 	}

@@ -50,8 +50,10 @@ func TestReplayKeepsItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pile{left: 1000, takes: 10 * time.Millisecond}
 		began := time.Now()
-		sum, err := deadletter.Replay(t.Context(), p, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Rate: 100})
-		if err != nil || sum.Letters != 900 || sum.Tables["t"] != 900 || sum.Skipped != 100 || len(sum.Reasons) != 1 || sum.Reasons[0].Count != 100 || len(sum.Reasons[0].First) != 10 {
+		sum, err := deadletter.Replay(t.Context(), p,
+			deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Rate: 100})
+		if err != nil || sum.Letters != 900 || sum.Tables["t"] != 900 || sum.Skipped != 100 || len(sum.Reasons) != 1 ||
+			sum.Reasons[0].Count != 100 || len(sum.Reasons[0].First) != 10 {
 			t.Fatalf("got %+v, error %v", sum, err)
 		}
 		// The last page needs no pause after it.
@@ -73,14 +75,17 @@ func TestReplayStopsBetweenPages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &pile{left: 2000, takes: time.Second}
-		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // in the middle of the second page, which is finished
+		// In the middle of the second page, which is finished.
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		sum, err := deadletter.Replay(ctx, p, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}})
 		if !errors.Is(err, context.DeadlineExceeded) || sum.Letters != 900 || len(p.pages) != 2 {
 			t.Errorf("got %+v after %d pages, error %v", sum, len(p.pages), err)
 		}
 		p.failing = errors.New("disk full")
-		if sum, err := deadletter.Replay(t.Context(), p, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); !errors.Is(err, p.failing) || sum.Letters != 0 {
+		if sum, err := deadletter.Replay(t.Context(), p,
+			deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); !errors.Is(err, p.failing) ||
+			sum.Letters != 0 {
 			t.Errorf("got %+v, error %v", sum, err)
 		}
 	})

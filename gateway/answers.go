@@ -37,8 +37,9 @@ func newAnswers(bytes int64) *answers {
 }
 
 var (
-	errTenantBusy = errors.New("the answers that this tenant is receiving are as large as they may be together: receive them, then ask again")
-	errBusy       = errors.New("the answers that are being received are as large as they may be together: try again")
+	errTenantBusy = errors.New("the answers that this tenant is receiving are as large as they may be together: receive " +
+		"them, then ask again")
+	errBusy = errors.New("the answers that are being received are as large as they may be together: try again")
 )
 
 // reserve waits for room for an answer of so many bytes, as long as ctx lasts.

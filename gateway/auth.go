@@ -65,7 +65,8 @@ func (g *Gateway) guard(hc huma.Context, next func(huma.Context)) {
 	// the type is checked for.
 	if sent := r.Header.Get("Content-Type"); sent != "" && hc.Operation().RequestBody != nil && r.ContentLength != 0 {
 		if media, _, err := mime.ParseMediaType(sent); err != nil || media != "application/json" {
-			g.problem(w, r, http.StatusUnsupportedMediaType, "the body must be JSON: send it with Content-Type: application/json")
+			g.problem(w, r, http.StatusUnsupportedMediaType,
+				"the body must be JSON: send it with Content-Type: application/json")
 			return
 		}
 	}

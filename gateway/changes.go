@@ -29,19 +29,26 @@ type failRequest struct {
 
 // routeChanges registers what moves a run along.
 func (g *Gateway) routeChanges() {
-	change := func(name string, scope token.Scope, summary, details string, do func(context.Context, string, uuid.UUID) (crawl.Run, error)) {
-		errs := []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType}
+	change := func(name string, scope token.Scope, summary, details string,
+		do func(context.Context, string, uuid.UUID) (crawl.Run, error)) {
+		errs := []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge,
+			http.StatusUnsupportedMediaType}
 		op := g.operation(name+"Run", http.MethodPost, "/v1/runs/{id}/"+name, scope, http.StatusOK, summary, details, errs...)
-		huma.Register(g.api, op, func(ctx context.Context, in *changeRequest) (*runReply, error) { return g.changed(ctx, in.ID, do) })
+		huma.Register(g.api, op,
+			func(ctx context.Context, in *changeRequest) (*runReply, error) { return g.changed(ctx, in.ID, do) })
 	}
 	change("start", token.Write, "Start a run",
-		"Makes a PENDING run RUNNING and appends RUN_STARTED. A RUNNING run is returned as it is; one that has ended: 409.", g.cfg.Runs.Start)
+		"Makes a PENDING run RUNNING and appends RUN_STARTED. A RUNNING run is returned as it is; one that has ended: 409.",
+		g.cfg.Runs.Start)
 	change("complete", token.Write, "Complete a run",
-		"Makes a RUNNING run COMPLETED and appends RUN_COMPLETED. A COMPLETED run is returned as it is; in any other status, or if a worker crawls the run: 409.", g.cfg.Runs.Complete)
+		"Makes a RUNNING run COMPLETED and appends RUN_COMPLETED. A COMPLETED run is returned as it is; in any other "+
+			"status, or if a worker crawls the run: 409.", g.cfg.Runs.Complete)
 	change("cancel", token.Operate, "Cancel a run",
-		"Makes a PENDING or RUNNING run CANCELLED and appends RUN_CANCELLED. A worker that crawls it stops within 5 seconds. A CANCELLED run is returned as it is; one that COMPLETED or FAILED: 400.", g.cancelRun)
+		"Makes a PENDING or RUNNING run CANCELLED and appends RUN_CANCELLED. A worker that crawls it stops within 5 "+
+			"seconds. A CANCELLED run is returned as it is; one that COMPLETED or FAILED: 400.", g.cancelRun)
 	fail := g.operation("failRun", http.MethodPost, "/v1/runs/{id}/fail", token.Write, http.StatusOK, "Fail a run",
-		"Makes a RUNNING run FAILED and appends RUN_FAILED. A FAILED run is returned as it is, with the error of the first time; in any other status: 409.",
+		"Makes a RUNNING run FAILED and appends RUN_FAILED. A FAILED run is returned as it is, with the error of the first "+
+			"time; in any other status: 409.",
 		http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	huma.Register(g.api, fail, func(ctx context.Context, in *failRequest) (*runReply, error) {
 		return g.changed(ctx, in.ID, func(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
@@ -50,7 +57,9 @@ func (g *Gateway) routeChanges() {
 	})
 }
 
-func (g *Gateway) changed(ctx context.Context, id uuid.UUID, do func(context.Context, string, uuid.UUID) (crawl.Run, error)) (*runReply, error) {
+func (g *Gateway) changed(
+	ctx context.Context, id uuid.UUID, do func(context.Context, string, uuid.UUID) (crawl.Run, error),
+) (*runReply, error) {
 	r, err := do(ctx, principalOf(ctx).Tenant, id)
 	if err != nil {
 		return nil, g.refusal(ctx, "body", workers(err))

@@ -36,7 +36,8 @@ func parseCursor(s string) (crawl.Cursor, error) {
 		return crawl.Cursor{}, errCursor
 	}
 	c := crawl.Cursor{CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b[1:]))).UTC(), ID: uuid.UUID(b[9:])}
-	if y := c.CreatedAt.Year(); y < 1 || y > 9999 { // beyond what PostgreSQL's timestamps hold it would be an error of the database
+	// Beyond what PostgreSQL's timestamps hold it would be an error of the database.
+	if y := c.CreatedAt.Year(); y < 1 || y > 9999 {
 		return crawl.Cursor{}, errCursor
 	}
 	return c, nil

@@ -33,9 +33,12 @@ func (l *long) GetRun(_ context.Context, tenant string, id uuid.UUID) (crawl.Run
 	return crawl.Run{ID: id, Tenant: tenant, Status: crawl.Running, Crawler: "external", LastSeq: l.events}, nil
 }
 
-func (l *long) ListEvents(_ context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
+func (l *long) ListEvents(
+	_ context.Context, tenant string, run uuid.UUID, after int64, limit int,
+) (events []crawl.Event, err error) {
 	for i := after + 1; i <= min(after+int64(limit), l.events); i++ {
-		events = append(events, crawl.Event{Run: run, Tenant: tenant, Seq: i, ID: uuid.New(), Type: crawl.ActionExecuted, CreatedAt: time.Now(), Payload: l.payload})
+		events = append(events, crawl.Event{Run: run, Tenant: tenant, Seq: i, ID: uuid.New(), Type: crawl.ActionExecuted,
+			CreatedAt: time.Now(), Payload: l.payload})
 	}
 	return events, nil
 }
@@ -64,7 +67,8 @@ type serving struct {
 
 func serve(t *testing.T, log *long, change func(*Config)) *serving {
 	t.Helper()
-	cfg := Config{Runs: crawl.NewService(log, crawl.ServiceConfig{}), Hub: stream.New(Log(log, 6), silent{}, stream.Config{}), Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{Runs: crawl.NewService(log, crawl.ServiceConfig{}),
+		Hub: stream.New(Log(log, 6), silent{}, stream.Config{}), Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&cfg)
 	}
@@ -118,7 +122,8 @@ func read(t *testing.T, r *bufio.Reader) (status int, body io.Reader) {
 func TestABodyThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	s := serve(t, &long{}, func(c *Config) { c.Auth, c.Timeout = &token.Authenticator{}, 200*time.Millisecond })
-	for line, status := range map[string]int{"POST /v1/runs": 401, "GET /v1/runs": 401, "GET /v1/stream?topics=a": 400, "GET /v1/runs/x/stream": 400, "POST /nothing": 404} {
+	for line, status := range map[string]int{"POST /v1/runs": 401, "GET /v1/runs": 401, "GET /v1/stream?topics=a": 400,
+		"GET /v1/runs/x/stream": 400, "POST /nothing": 404} {
 		for _, length := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
 			conn := s.dial(t, "%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%s\r\n\r\n", line, length)
 			r := bufio.NewReader(conn)
@@ -226,7 +231,8 @@ func TestAQuietStreamEndsProperly(t *testing.T) {
 	s := serve(t, &long{}, func(c *Config) {
 		c.Streams = StreamConfig{WriteTimeout: time.Second, DrainWindow: time.Millisecond, Heartbeat: time.Minute}
 	})
-	_, stream := read(t, bufio.NewReader(s.dial(t, "GET /v1/runs/%s/stream HTTP/1.1\r\nHost: localhost\r\n\r\n", uuid.New())))
+	_, stream := read(t,
+		bufio.NewReader(s.dial(t, "GET /v1/runs/%s/stream HTTP/1.1\r\nHost: localhost\r\n\r\n", uuid.New())))
 	time.Sleep(1100 * time.Millisecond)
 	go s.DrainStreams(t.Context())
 	if body, err := io.ReadAll(stream); err != nil || !strings.HasPrefix(string(body), "retry: ") {
@@ -237,7 +243,8 @@ func TestAQuietStreamEndsProperly(t *testing.T) {
 // HEAD has no stream to follow: it would be open until its age.
 func TestHeadOpensNoStream(t *testing.T) {
 	t.Parallel()
-	s := serve(t, &long{}, func(c *Config) { c.Auth = &token.Authenticator{} }) // without tokens: a ticket that was looked up would be a panic
+	// Without tokens: a ticket that was looked up would be a panic.
+	s := serve(t, &long{}, func(c *Config) { c.Auth = &token.Authenticator{} })
 	for _, path := range []string{"/v1/runs/" + uuid.NewString() + "/stream", "/v1/stream?topics=a"} {
 		path += map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")] + "ticket=obt_x"
 		answer, err := http.Head(s.URL + path)

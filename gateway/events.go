@@ -114,12 +114,15 @@ func (g *Gateway) listEvents(ctx context.Context, in *eventsRequest) (*eventsRep
 }
 
 func (g *Gateway) routeEvents() {
-	add := g.operation("appendEvents", http.MethodPost, "/v1/runs/{id}/events", token.Write, http.StatusCreated, "Append events to a run",
+	add := g.operation("appendEvents", http.MethodPost, "/v1/runs/{id}/events", token.Write, http.StatusCreated,
+		"Append events to a run",
 		`Appends events to a RUNNING run whose crawler is external. Events whose ids the run has already, with the same type and payload, are not appended again, even when it has
 ended meanwhile; with another type or payload: 409. A run that is not RUNNING, or that a worker crawls: 409.`,
 		http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	add.MaxBodyBytes = g.cfg.MaxBody + 1
 	huma.Register(g.api, add, g.appendEvents)
-	huma.Register(g.api, g.operation("listEvents", http.MethodGet, "/v1/runs/{id}/events", token.Read, http.StatusOK, "List a run's events",
-		"In their order. An event is in the list from when it is committed, and every event before it is too.", http.StatusNotFound, http.StatusTooManyRequests), g.listEvents)
+	huma.Register(g.api, g.operation("listEvents", http.MethodGet, "/v1/runs/{id}/events", token.Read, http.StatusOK,
+		"List a run's events",
+		"In their order. An event is in the list from when it is committed, and every event before it is too.",
+		http.StatusNotFound, http.StatusTooManyRequests), g.listEvents)
 }

@@ -66,7 +66,8 @@ func (c *Config) check() error {
 			refuse("AllowedOrigins: %q is no origin, want scheme://host, scheme://host:port or scheme://host:*", o)
 		}
 	}
-	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && (err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.RawQuery != "") {
+	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" &&
+		(err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.RawQuery != "") {
 		refuse("PublicURL is not a URL such as https://api.example.com") // not shown: it may hold what it should not
 	}
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && c.Auth == nil && err == nil && !loopback(u.Hostname()) {

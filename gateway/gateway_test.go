@@ -29,7 +29,8 @@ import (
 func without(t *testing.T, change ...func(*Config)) (*Gateway, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
-	cfg := Config{Runs: crawl.NewService(nil, crawl.ServiceConfig{}), Hub: stream.New(nil, nil, stream.Config{}), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	cfg := Config{Runs: crawl.NewService(nil, crawl.ServiceConfig{}), Hub: stream.New(nil, nil, stream.Config{}),
+		Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -50,7 +51,8 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 	}
 	w = httptest.NewRecorder()
 	g.Handler().ServeHTTP(w, httptest.NewRequest("GET", "http://127.0.0.1:8080/v1/runs", nil))
-	if w.Code != 500 || strings.Contains(w.Body.String(), "nil pointer") || w.Header().Get("Content-Type") != "application/problem+json" {
+	if w.Code != 500 || strings.Contains(w.Body.String(), "nil pointer") ||
+		w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
 	for _, want := range []string{"nil pointer", "stack=", "request_id=" + w.Header().Get("X-Request-Id"), "status=500"} {
@@ -67,7 +69,8 @@ func TestAPanicIsAnAnswer(t *testing.T) {
 func TestAPanicInTheMiddleCutsTheAnswerOff(t *testing.T) {
 	t.Parallel()
 	g, log := without(t)
-	server := httptest.NewServer(g.identified(g.logged(g.recovered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(g.identified(g.logged(g.recovered(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
 		if _, err := io.WriteString(w, "half"); err != nil {
 			t.Error(err)
 		}
@@ -101,11 +104,13 @@ func TestAPanicInTheMiddleCutsTheAnswerOff(t *testing.T) {
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	g, log := without(t, func(c *Config) { c.Auth = &token.Authenticator{} })
-	for _, path := range []string{"/openapi.json", "/v1/runs?limit=" + strings.Repeat("9", 300), "/v1/stream?topics=a&ticket=obt_x&x=obx_y"} {
+	for _, path := range []string{"/openapi.json", "/v1/runs?limit=" + strings.Repeat("9", 300),
+		"/v1/stream?topics=a&ticket=obt_x&x=obx_y"} {
 		g.Handler().ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", path, nil))
 	}
 	got := log.String()
-	if strings.Contains(got, "openapi") || strings.Count(got, "msg=request") != 2 || strings.Contains(got, "obt_x") || strings.Contains(got, "obx_y") || len(got) > 1200 {
+	if strings.Contains(got, "openapi") || strings.Count(got, "msg=request") != 2 || strings.Contains(got, "obt_x") ||
+		strings.Contains(got, "obx_y") || len(got) > 1200 {
 		t.Errorf("log:\n%s", got)
 	}
 }
@@ -119,7 +124,8 @@ func TestWithoutAuthenticationTheHostIsOurs(t *testing.T) {
 		auth   *token.Authenticator
 		status int
 	}{
-		{"evil.example:8080", nil, 421}, {"localhost.evil.example", nil, 421}, {"127.0.0.1.evil.example", nil, 421}, {"", nil, 421}, {"a b", nil, 421},
+		{"evil.example:8080", nil, 421}, {"localhost.evil.example", nil, 421}, {"127.0.0.1.evil.example", nil, 421},
+		{"", nil, 421}, {"a b", nil, 421},
 		{"localhost:8080", nil, 400}, {"127.0.0.1:8080", nil, 400}, {"[::1]:8080", nil, 400}, {"api.example.com", nil, 421},
 		{"evil.example:8080", &token.Authenticator{}, 401},
 	} {
@@ -147,7 +153,8 @@ func TestWithoutAuthenticationNoProxy(t *testing.T) {
 			}
 		}
 	}
-	for public, want := range map[string]bool{"https://api.example.com": false, "http://10.0.0.7:8080": false, "http://localhost:8080": true, "http://[::1]:8080/": true} {
+	for public, want := range map[string]bool{"https://api.example.com": false, "http://10.0.0.7:8080": false,
+		"http://localhost:8080": true, "http://[::1]:8080/": true} {
 		_, err := New(Config{Runs: crawl.NewService(nil, crawl.ServiceConfig{}), PublicURL: public})
 		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), "set Auth") {
 			t.Errorf("public URL %s without authentication: %v", public, err)
@@ -165,7 +172,8 @@ func TestUnavailable(t *testing.T) {
 		{fmt.Errorf("get run: %w", refused), true},
 		{fmt.Errorf("get run: %w", context.DeadlineExceeded), true},
 		{fmt.Errorf("get run: %w", io.ErrUnexpectedEOF), true},
-		{sqlState("57P01"), true}, {sqlState("57P03"), true}, {sqlState("53300"), true}, {sqlState("08006"), true}, {sqlState("40001"), true}, {sqlState("25006"), true},
+		{sqlState("57P01"), true}, {sqlState("57P03"), true}, {sqlState("53300"), true}, {sqlState("08006"), true},
+		{sqlState("40001"), true}, {sqlState("25006"), true},
 		{sqlState("42P01"), false}, {sqlState("23505"), false}, {sqlState("57014"), false},
 		{retryable(true), true}, {retryable(false), false},
 		{errors.New("other"), false},
@@ -187,7 +195,8 @@ func (r retryable) Error() string     { return "conn" }
 func (r retryable) SafeToRetry() bool { return bool(r) }
 
 func FuzzCursor(f *testing.F) {
-	f.Add(base64.RawURLEncoding.EncodeToString(append([]byte{cursorVersion, 0x40}, make([]byte, cursorSize-2)...))) // a time in the year 148108
+	// A time in the year 148108.
+	f.Add(base64.RawURLEncoding.EncodeToString(append([]byte{cursorVersion, 0x40}, make([]byte, cursorSize-2)...)))
 	f.Add(formatCursor(crawl.Cursor{CreatedAt: time.Date(2026, 11, 21, 6, 0, 0, 123456000, time.UTC), ID: uuid.New()}))
 	f.Add("")
 	f.Add("AQ==")
@@ -211,7 +220,8 @@ func FuzzCursor(f *testing.F) {
 // FuzzBody: whatever is sent, a body is taken or refused with one problem, and what is taken is what encoding/json sees
 // in it.
 func FuzzBody(f *testing.F) {
-	for _, s := range []string{`{"events":[{"type":"A","payload":{"a":1}}]}`, `{"events":[{"type":"A","id":"x"}]}`, `{"events":null}`, `{"Events":[]}`, `{"events":[],"events":[]}`, `{"events":[{"payload":1e999}]}`, "{\"a\xff\":1}"} {
+	for _, s := range []string{`{"events":[{"type":"A","payload":{"a":1}}]}`, `{"events":[{"type":"A","id":"x"}]}`,
+		`{"events":null}`, `{"Events":[]}`, `{"events":[],"events":[]}`, `{"events":[{"payload":1e999}]}`, "{\"a\xff\":1}"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -221,7 +231,8 @@ func FuzzBody(f *testing.F) {
 		}
 		refused := b.Resolve(nil)
 		if len(refused) > 0 {
-			if b.refused.Status != 400 || !strings.HasPrefix(b.refused.Errors[0].Location, "body") || b.refused.Errors[0].Message == "" {
+			if b.refused.Status != 400 || !strings.HasPrefix(b.refused.Errors[0].Location, "body") ||
+				b.refused.Errors[0].Message == "" {
 				t.Errorf("%q: %+v", data, b.refused)
 			}
 			return
@@ -236,14 +247,16 @@ func FuzzBody(f *testing.F) {
 func TestWhatIsWrongWithABody(t *testing.T) {
 	t.Parallel()
 	for sent, want := range map[string]string{
-		`[]`: "body: is an array, want an object", `7`: "body: is a number, want an object", `{"maxSteps":"7"}`: "body.maxSteps: is a string, want a whole number",
-		`{"goal":{}}`: "body.goal: is an object, want a string", `{"goal":true}`: "body.goal: is true, want a string",
+		`[]`: "body: is an array, want an object", `7`: "body: is a number, want an object",
+		`{"maxSteps":"7"}`: "body.maxSteps: is a string, want a whole number",
+		`{"goal":{}}`:      "body.goal: is an object, want a string", `{"goal":true}`: "body.goal: is true, want a string",
 	} {
 		var b body[CreateRun]
 		if err := b.UnmarshalJSON([]byte(sent)); err != nil {
 			t.Fatal(err)
 		}
-		if refused := b.Resolve(nil); len(refused) != 1 || b.refused.Errors[0].Location+": "+b.refused.Errors[0].Message != want {
+		if refused := b.Resolve(nil); len(refused) != 1 || b.refused.Errors[0].Location+": "+
+			b.refused.Errors[0].Message != want {
 			t.Errorf("%s: %v, want %q", sent, refused, want)
 		}
 	}
@@ -260,7 +273,8 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 		}
 		return w
 	}
-	if yaml := get("/openapi.yaml"); !strings.HasPrefix(yaml.Body.String(), "components:") && !strings.Contains(yaml.Body.String(), "openapi: 3.1") {
+	if yaml := get("/openapi.yaml"); !strings.HasPrefix(yaml.Body.String(), "components:") &&
+		!strings.Contains(yaml.Body.String(), "openapi: 3.1") {
 		t.Errorf("yaml: %.100s", yaml.Body)
 	}
 	var doc struct {
@@ -314,7 +328,8 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 			if op.Responses["422"].Description != "" || op.Responses["401"].Content["application/problem+json"] == nil {
 				t.Errorf("%s %s: responses %v", method, path, op.Responses)
 			}
-			if strings.Contains(path, "{id}") && (len(op.Parameters) == 0 || op.Parameters[0].Name != "id" || !op.Parameters[0].Required) {
+			if strings.Contains(path, "{id}") &&
+				(len(op.Parameters) == 0 || op.Parameters[0].Name != "id" || !op.Parameters[0].Required) {
 				t.Errorf("%s %s: parameters %v", method, path, op.Parameters)
 			}
 			// What is described is served: nobody answers with 404 for a path or 405 for a method that it has.
@@ -326,7 +341,8 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 			}
 		}
 	}
-	for _, want := range []string{"createRun", "getRun", "listRuns", "startRun", "completeRun", "failRun", "cancelRun", "appendEvents", "listEvents", "createStreamTicket"} {
+	for _, want := range []string{"createRun", "getRun", "listRuns", "startRun", "completeRun", "failRun", "cancelRun",
+		"appendEvents", "listEvents", "createStreamTicket"} {
 		if !ids[want] {
 			t.Errorf("%s is not described", want)
 		}
@@ -336,7 +352,8 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 func TestHarmless(t *testing.T) {
 	t.Parallel()
 	got := harmless(url.Values{"ticket": {"a", "b"}, "x": {"obx_1"}, "y": {"ok"}, "z": {strings.Repeat("é", 300)}})
-	if strings.Contains(got, "ticket=a") || strings.Contains(got, "obx_") || !strings.Contains(got, "y=ok") || len(got) > 500 {
+	if strings.Contains(got, "ticket=a") || strings.Contains(got, "obx_") || !strings.Contains(got, "y=ok") ||
+		len(got) > 500 {
 		t.Error(got)
 	}
 }

@@ -24,7 +24,9 @@ type runLog struct {
 
 // Page gives up waiting for its turn when ctx ends, but not reading, which only ctx's deadline bounds: a cancelled
 // query costs its connection, and clients leave in the middle of pages all the time.
-func (l runLog) Page(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]stream.Message, error) {
+func (l runLog) Page(
+	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
+) ([]stream.Message, error) {
 	select {
 	case l.pages <- struct{}{}:
 	case <-ctx.Done():
@@ -35,7 +37,9 @@ func (l runLog) Page(ctx context.Context, tenant string, run uuid.UUID, after in
 }
 
 // News reads at once.
-func (l runLog) News(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]stream.Message, error) {
+func (l runLog) News(
+	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
+) ([]stream.Message, error) {
 	events, err := l.read(ctx, tenant, run, after, limit)
 	if err != nil {
 		return nil, err
@@ -43,7 +47,9 @@ func (l runLog) News(ctx context.Context, tenant string, run uuid.UUID, after in
 	return messages(events), nil
 }
 
-func (l runLog) read(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
+func (l runLog) read(
+	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
+) (events []crawl.Event, err error) {
 	reading := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

@@ -74,7 +74,8 @@ func TestMessagesOfALargePageDoNotHoldIt(t *testing.T) {
 	t.Parallel()
 	events := make([]crawl.Event, 8)
 	for i := range events {
-		events[i] = crawl.Event{Run: uuid.New(), Tenant: "acme", Seq: int64(i + 1), ID: uuid.New(), Type: "A", CreatedAt: time.Now(), Payload: json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)}
+		events[i] = crawl.Event{Run: uuid.New(), Tenant: "acme", Seq: int64(i + 1), ID: uuid.New(), Type: "A",
+			CreatedAt: time.Now(), Payload: json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)}
 	}
 	for _, c := range []struct {
 		events int

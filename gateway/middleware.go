@@ -28,7 +28,8 @@ func requestID(ctx context.Context) string {
 func (g *Gateway) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get("X-Request-Id")
-		if id == "" || len(id) > 128 || secrets.MatchString(id) || strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		if id == "" || len(id) > 128 || secrets.MatchString(id) ||
+			strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' }) {
 			id = uuid.NewString()
 		}
 		w.Header().Set("X-Request-Id", id)
@@ -130,15 +131,19 @@ func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (g *Gateway) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun := time.Now()
-		seen := &watched{ResponseWriter: w, rc: http.NewResponseController(w), until: begun.Add(2 * g.cfg.Timeout), stall: g.cfg.WriteTimeout}
+		seen := &watched{ResponseWriter: w, rc: http.NewResponseController(w), until: begun.Add(2 * g.cfg.Timeout),
+			stall: g.cfg.WriteTimeout}
 		defer func() { // also when a stream is cut off, which is a panic
 			level := slog.LevelInfo
-			if seen.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions) {
+			if seen.status < 400 && (r.Method == http.MethodGet || r.Method == http.MethodHead ||
+				r.Method == http.MethodOptions) {
 				level = slog.LevelDebug
 			}
 			attrs := []any{
-				"method", redacted(r.Method), "path", redacted(r.URL.Path), "query", harmless(r.URL.Query()), "status", seen.status, "bytes", seen.bytes,
-				"duration_ms", float64(time.Since(begun).Microseconds()) / 1000, "remote", r.RemoteAddr, "token", seen.token, "request_id", requestID(r.Context()),
+				"method", redacted(r.Method), "path", redacted(r.URL.Path), "query", harmless(r.URL.Query()), "status", seen.status,
+				"bytes", seen.bytes,
+				"duration_ms", float64(time.Since(begun).Microseconds()) / 1000, "remote", r.RemoteAddr, "token", seen.token,
+				"request_id", requestID(r.Context()),
 			}
 			if seen.refused != "" {
 				attrs = append(attrs, "refused", seen.refused)
@@ -169,7 +174,8 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 			if v == http.ErrAbortHandler { //nolint:errorlint // it is a value that was thrown, and this is how net/http recognises it
 				panic(v)
 			}
-			g.log.ErrorContext(r.Context(), "a request panicked", "panic", redacted(fmt.Sprint(v)), "stack", string(debug.Stack()), "request_id", requestID(r.Context()))
+			g.log.ErrorContext(r.Context(), "a request panicked", "panic", redacted(fmt.Sprint(v)), "stack",
+				string(debug.Stack()), "request_id", requestID(r.Context()))
 			if seen, ok := w.(*watched); ok && seen.status != 0 {
 				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 			}
@@ -198,11 +204,13 @@ func (g *Gateway) secured(next http.Handler) http.Handler {
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		if g.cfg.Auth == nil && strings.HasPrefix(r.URL.Path, "/v1/") {
 			if !named(r.Host) {
-				g.problem(w, r, http.StatusMisdirectedRequest, "without authentication this server answers to localhost and IP addresses only")
+				g.problem(w, r, http.StatusMisdirectedRequest,
+					"without authentication this server answers to localhost and IP addresses only")
 				return
 			}
 			if proxied(r) {
-				g.problem(w, r, http.StatusForbidden, "without authentication this server answers nobody behind a proxy: serve with --auth token")
+				g.problem(w, r, http.StatusForbidden,
+					"without authentication this server answers nobody behind a proxy: serve with --auth token")
 				return
 			}
 		}

@@ -36,15 +36,18 @@ func (g *Gateway) newAPI(mux *http.ServeMux) huma.API {
 	cfg.CreateHooks = nil // $schema links
 	cfg.RejectUnknownQueryParameters = true
 	format := huma.Format{Marshal: marshal, Unmarshal: json.Unmarshal}
-	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format} // the latter: application/problem+json
+	// The latter: application/problem+json.
+	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	cfg.Transformers = []huma.Transformer{refine}
 	cfg.Info.Description = description
 	if g.cfg.PublicURL != "" {
 		cfg.Servers = []*huma.Server{{URL: g.cfg.PublicURL}}
 	}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "obx_<id>_<secret>", Description: "A token made by outbox token create."},
-		ticketScheme: {Type: "apiKey", In: "query", Name: "ticket", Description: "For streams only: a ticket from POST /v1/stream-tickets."},
+		bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "obx_<id>_<secret>",
+			Description: "A token made by outbox token create."},
+		ticketScheme: {Type: "apiKey", In: "query", Name: "ticket",
+			Description: "For streams only: a ticket from POST /v1/stream-tickets."},
 	}
 	// The adapter adds the prefix of a path in Servers to no route: a proxy is expected to take it away.
 	api := humago.New(mux, cfg)
@@ -104,7 +107,9 @@ func refine(hc huma.Context, _ string, v any) (any, error) {
 
 // operation describes one that needs a scope and answers with status, or with one of the errors besides those that all
 // have.
-func (g *Gateway) operation(id, method, path string, scope token.Scope, status int, summary, details string, errs ...int) huma.Operation {
+func (g *Gateway) operation(
+	id, method, path string, scope token.Scope, status int, summary, details string, errs ...int,
+) huma.Operation {
 	tag := "Runs"
 	if strings.Contains(path, "/events") {
 		tag = "Events"
@@ -112,9 +117,11 @@ func (g *Gateway) operation(id, method, path string, scope token.Scope, status i
 		tag = "Streams"
 	}
 	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary, Description: details, Tags: []string{tag}, DefaultStatus: status,
-		Security: []map[string][]string{{bearerScheme: {string(scope)}}},
-		Errors:   append(errs, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable),
+		OperationID: id, Method: method, Path: path, Summary: summary, Description: details, Tags: []string{tag},
+		DefaultStatus: status,
+		Security:      []map[string][]string{{bearerScheme: {string(scope)}}},
+		Errors: append(errs, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
+			http.StatusServiceUnavailable),
 		// To huma a body of exactly so many bytes is too large already. Its time to read one takes the place of
 		// limited's, so it is the same.
 		MaxBodyBytes: g.cfg.MaxRunBody + 1, BodyReadTimeout: readTimeout(g.cfg.Timeout),

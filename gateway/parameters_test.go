@@ -56,8 +56,9 @@ func TestParametersComeBeforeTheTicket(t *testing.T) {
 	ticket := "&ticket=obt_" + strings.Repeat("a", 52)
 	for path, want := range map[string]int{
 		good: 500, run: 500,
-		good + ",a": 400, good + "&fromSeq=1": 400, good + "&lastEventId=1.2": 400, good + "&x=1": 400, good + ",run:x": 400, good + "&envelope=x": 400,
-		run + "fromSeq=0": 400, run + "x=1": 400, "/v1/runs/x/stream?": 400,
+		good + ",a": 400, good + "&fromSeq=1": 400, good + "&lastEventId=1.2": 400, good + "&x=1": 400, good + ",run:x": 400,
+		good + "&envelope=x": 400,
+		run + "fromSeq=0":    400, run + "x=1": 400, "/v1/runs/x/stream?": 400,
 	} {
 		w := httptest.NewRecorder()
 		if g.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path+ticket, nil)); w.Code != want {

@@ -26,13 +26,15 @@ type problem struct {
 func (p *problem) GetHeaders() http.Header { return p.header }
 
 func newProblem(status int, detail string, errs ...*huma.ErrorDetail) *problem {
-	return &problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail, Errors: errs}, header: http.Header{}}
+	return &problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail,
+		Errors: errs}, header: http.Header{}}
 }
 
 var errNoToken = fmt.Errorf("%w: none was sent", token.ErrUnauthorized)
 
 func unauthorized(err error) *problem {
-	p := newProblem(http.StatusUnauthorized, "the token or ticket is not valid: it may have expired, or been revoked or used")
+	p := newProblem(http.StatusUnauthorized,
+		"the token or ticket is not valid: it may have expired, or been revoked or used")
 	challenge := `Bearer realm="outbox", error="invalid_token"`
 	if errors.Is(err, errNoToken) {
 		p.Detail, challenge = "send a token: Authorization: Bearer obx_…", `Bearer realm="outbox"`
@@ -69,7 +71,8 @@ func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem 
 	case errors.Is(err, crawl.ErrKeyReused):
 		return newProblem(http.StatusConflict, "the Idempotency-Key was used for a run with other content")
 	case errors.Is(err, crawl.ErrEventReused):
-		return newProblem(http.StatusConflict, "an event id is in the run's log with another type or payload: nothing was appended")
+		return newProblem(http.StatusConflict,
+			"an event id is in the run's log with another type or payload: nothing was appended")
 	case errors.Is(err, crawl.ErrInvalid):
 		return invalid(part, err)
 	case errors.Is(err, errTenantBusy):
@@ -138,7 +141,8 @@ func unavailable(err error) bool {
 	var server interface{ SQLState() string }
 	var client interface{ SafeToRetry() bool }
 	switch {
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, io.EOF),
+		errors.Is(err, io.ErrUnexpectedEOF):
 		return true
 	case errors.As(err, &server):
 		state := server.SQLState()

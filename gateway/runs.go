@@ -47,8 +47,10 @@ func anyObject(doc string) *huma.Schema {
 
 func (g *Gateway) view(r crawl.Run) Run {
 	return Run{
-		ID: r.ID, Tenant: r.Tenant, Status: r.Status, AppPackage: r.AppPackage, DeviceConfig: r.DeviceConfig, MaxSteps: r.MaxSteps, Goal: r.Goal,
-		Crawler: r.Crawler, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, CompletedAt: r.CompletedAt, CancelledAt: r.CancelledAt, Error: r.Error,
+		ID: r.ID, Tenant: r.Tenant, Status: r.Status, AppPackage: r.AppPackage, DeviceConfig: r.DeviceConfig,
+		MaxSteps: r.MaxSteps, Goal: r.Goal,
+		Crawler: r.Crawler, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, CompletedAt: r.CompletedAt,
+		CancelledAt: r.CancelledAt, Error: r.Error,
 		LastSeq: r.LastSeq, StreamURL: g.runURL(r.ID) + "/stream",
 	}
 }
@@ -88,7 +90,8 @@ type createRequest struct {
 func (in *createRequest) Resolve(hc huma.Context) []error {
 	r, _ := humago.Unwrap(hc)
 	if keys := r.Header.Values("Idempotency-Key"); len(keys) > 1 || len(keys) == 1 && keys[0] == "" {
-		return []error{&huma.ErrorDetail{Message: "must be there once, with 1 to 255 characters, or not at all", Location: "header.Idempotency-Key"}}
+		return []error{&huma.ErrorDetail{Message: "must be there once, with 1 to 255 characters, or not at all",
+			Location: "header.Idempotency-Key"}}
 	}
 	return nil
 }
@@ -106,10 +109,12 @@ type createReply struct {
 
 func (g *Gateway) createRun(ctx context.Context, in *createRequest) (*createReply, error) {
 	b := in.Body.Value
-	n := crawl.NewRun{AppPackage: b.AppPackage, DeviceConfig: b.DeviceConfig, Goal: b.Goal, Crawler: b.Crawler, IdempotencyKey: in.Key}
+	n := crawl.NewRun{AppPackage: b.AppPackage, DeviceConfig: b.DeviceConfig, Goal: b.Goal, Crawler: b.Crawler,
+		IdempotencyKey: in.Key}
 	if b.MaxSteps != nil {
 		if n.MaxSteps = *b.MaxSteps; n.MaxSteps == 0 { // to the service 0 is "not given", which it was not
-			return nil, g.refusal(ctx, "body", &crawl.FieldError{Field: "maxSteps", Problem: "is 0, must be between 1 and 100000"})
+			return nil, g.refusal(ctx, "body",
+				&crawl.FieldError{Field: "maxSteps", Problem: "is 0, must be between 1 and 100000"})
 		}
 	}
 	r, created, err := g.cfg.Runs.Create(ctx, principalOf(ctx).Tenant, n)
@@ -120,7 +125,8 @@ func (g *Gateway) createRun(ctx context.Context, in *createRequest) (*createRepl
 	if !created {
 		out.Replayed = "true"
 	}
-	out.Body.ID, out.Body.Status, out.Body.CreatedAt, out.Body.StreamURL = r.ID, r.Status, r.CreatedAt, g.runURL(r.ID)+"/stream"
+	out.Body.ID, out.Body.Status, out.Body.CreatedAt, out.Body.StreamURL = r.ID, r.Status, r.CreatedAt,
+		g.runURL(r.ID)+"/stream"
 	return out, nil
 }
 
@@ -181,7 +187,9 @@ func (g *Gateway) routeRuns() {
 the request was another one, 409. Where too many runs of the tenant wait already, 429: try again when some have started. Crawlers known here: `+strings.Join(g.cfg.Runs.Crawlers(), ", ")+`.`,
 		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests)
 	huma.Register(g.api, create, g.createRun)
-	huma.Register(g.api, g.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run", "", http.StatusNotFound, http.StatusTooManyRequests), g.getRun)
+	huma.Register(g.api, g.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run",
+		"", http.StatusNotFound, http.StatusTooManyRequests), g.getRun)
 	huma.Register(g.api, g.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
-		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages do not move the others.", http.StatusTooManyRequests), g.listRuns)
+		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages do "+
+			"not move the others.", http.StatusTooManyRequests), g.listRuns)
 }

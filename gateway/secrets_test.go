@@ -21,13 +21,19 @@ func TestNoTokenInLogOrAnswer(t *testing.T) {
 		secretPart := secret[strings.LastIndex(secret, "_")+1:]
 		g, log := without(t)
 		for _, c := range []struct{ method, path, body string }{
-			{"GET", "/v1/runs/" + secret, ""}, {"GET", "/v1/runs/%6Fb" + secret[2:], ""}, {"GET", "/v1/runs/%256Fb" + secret[2:], ""}, {"GET", "/" + secret, ""},
-			{"GET", "/v1/runs?" + secret, ""}, {"GET", "/v1/runs?" + secret + "=1", ""}, {"GET", "/v1/runs?status=" + secret, ""}, {"GET", "/v1/runs?cursor=" + strings.ToUpper(secret), ""},
-			{"GET", "/v1/runs?limit=" + secret, ""}, {"GET", "/v1/runs?x=" + secretPart, ""}, {"GET", "/v1/runs;token=" + secret, ""}, {"GET", "/v1/runs?a=b;token=" + secret, ""},
-			{"GET", "/v1/stream?" + secret, ""}, {"GET", "/v1/stream?topics=run:" + secret, ""}, {"GET", "/v1/stream?topics=a&lastEventId=" + secret, ""},
-			{"GET", "/v1/stream?topics=a&ticket=" + secret + "&x=1", ""}, {"GET", "/v1/stream?topics=a&Ticket=" + secret, ""}, {secret, "/v1/runs", ""},
+			{"GET", "/v1/runs/" + secret, ""}, {"GET", "/v1/runs/%6Fb" + secret[2:], ""},
+			{"GET", "/v1/runs/%256Fb" + secret[2:], ""}, {"GET", "/" + secret, ""},
+			{"GET", "/v1/runs?" + secret, ""}, {"GET", "/v1/runs?" + secret + "=1", ""},
+			{"GET", "/v1/runs?status=" + secret, ""}, {"GET", "/v1/runs?cursor=" + strings.ToUpper(secret), ""},
+			{"GET", "/v1/runs?limit=" + secret, ""}, {"GET", "/v1/runs?x=" + secretPart, ""},
+			{"GET", "/v1/runs;token=" + secret, ""}, {"GET", "/v1/runs?a=b;token=" + secret, ""},
+			{"GET", "/v1/stream?" + secret, ""}, {"GET", "/v1/stream?topics=run:" + secret, ""},
+			{"GET", "/v1/stream?topics=a&lastEventId=" + secret, ""},
+			{"GET", "/v1/stream?topics=a&ticket=" + secret + "&x=1", ""}, {"GET", "/v1/stream?topics=a&Ticket=" + secret, ""},
+			{secret, "/v1/runs", ""},
 			{"POST", "/v1/runs", `{"` + secret + `":1}`}, {"POST", "/v1/runs", `{"appPackage":"a","crawler":"` + secret + `"}`},
-			{"POST", "/v1/runs/" + secret + "/start", ""}, {"POST", "/v1/runs/00000000-0000-0000-0000-000000000001/events", `{"events":[{"type":"` + secret + `"}]}`},
+			{"POST", "/v1/runs/" + secret + "/start", ""},
+			{"POST", "/v1/runs/00000000-0000-0000-0000-000000000001/events", `{"events":[{"type":"` + secret + `"}]}`},
 		} {
 			r := httptest.NewRequest("GET", "http://localhost/", strings.NewReader(c.body))
 			r.Method = c.method
@@ -61,7 +67,8 @@ func TestNoTokenInLogOrAnswer(t *testing.T) {
 func TestLogOfRefusals(t *testing.T) {
 	t.Parallel()
 	g, log := without(t, func(c *Config) { c.Auth = &token.Authenticator{} })
-	for sent, want := range map[string]string{"": `refused="sent no token"`, "Bearer obx_x": "refused=malformed", "Basic obx_x": `refused="sent no token"`} {
+	for sent, want := range map[string]string{"": `refused="sent no token"`, "Bearer obx_x": "refused=malformed",
+		"Basic obx_x": `refused="sent no token"`} {
 		log.Reset()
 		r := httptest.NewRequest("GET", "/v1/runs", nil)
 		r.RemoteAddr = "192.0.2.7:4711"

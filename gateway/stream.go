@@ -163,7 +163,8 @@ func (g *Gateway) parseTopics(query url.Values) ([]topic, error) {
 		case strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c == 0x7f }):
 			return nil, errors.New("topics: a topic has no control characters")
 		case strings.Contains(name, "*"):
-			return nil, errors.New("topics: a stream takes no patterns: name each topic, such as topics=order.placed,order.shipped")
+			return nil,
+				errors.New("topics: a stream takes no patterns: name each topic, such as topics=order.placed,order.shipped")
 		case t.isRun:
 			var err error
 			if t.run, err = uuid.Parse(text); err != nil {
@@ -171,7 +172,9 @@ func (g *Gateway) parseTopics(query url.Values) ([]topic, error) {
 			}
 			t.name = runTopic + t.run.String()
 		case g.cfg.RunsOnly:
-			return nil, errors.New("topics: only runs (run:ID) can be streamed here: the relay publishes bare payloads (--envelope payload), which do not say whose they are")
+			return nil,
+				errors.New("topics: only runs (run:ID) can be streamed here: the relay publishes bare payloads (--envelope " +
+					"payload), which do not say whose they are")
 		}
 		if seen[t.name] {
 			return nil, errors.New("topics: one is given twice")

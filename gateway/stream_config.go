@@ -39,7 +39,8 @@ func (c StreamConfig) withDefaults() StreamConfig {
 		value *time.Duration
 		zero  time.Duration
 	}{
-		{&c.Heartbeat, 15 * time.Second}, {&c.WriteTimeout, 10 * time.Second}, {&c.Retry, time.Second}, {&c.MaxAge, 30 * time.Minute}, {&c.DrainWindow, 5 * time.Second},
+		{&c.Heartbeat, 15 * time.Second}, {&c.WriteTimeout, 10 * time.Second}, {&c.Retry, time.Second},
+		{&c.MaxAge, 30 * time.Minute}, {&c.DrainWindow, 5 * time.Second},
 		{&c.TokenCheck, 5 * time.Second},
 	} {
 		if *d.value <= 0 {
@@ -49,7 +50,8 @@ func (c StreamConfig) withDefaults() StreamConfig {
 	for _, n := range []struct {
 		value *int
 		zero  int
-	}{{&c.MaxPerRun, 1000}, {&c.MaxPerTenant, 5000}, {&c.MaxConnections, 20_000}, {&c.MaxTopicsPerTenant, 1000}, {&c.MaxTopicsFollowed, 4000}, {&c.MaxTopics, 50}} {
+	}{{&c.MaxPerRun, 1000}, {&c.MaxPerTenant, 5000}, {&c.MaxConnections, 20_000}, {&c.MaxTopicsPerTenant, 1000},
+		{&c.MaxTopicsFollowed, 4000}, {&c.MaxTopics, 50}} {
 		if *n.value <= 0 {
 			*n.value = n.zero
 		}

@@ -15,7 +15,8 @@ func (g *Gateway) describeStreams() {
 Last-Event-ID, lastEventId and fromSeq says what the client has. A comment is sent every 15 s.`)
 	run.Parameters = append([]*huma.Param{
 		{Name: "id", In: "path", Required: true, Schema: &huma.Schema{Type: "string", Format: "uuid"}},
-		{Name: "fromSeq", In: "query", Description: "Begin with this event, counted from 1.", Schema: &huma.Schema{Type: "integer", Format: "int64"}},
+		{Name: "fromSeq", In: "query", Description: "Begin with this event, counted from 1.",
+			Schema: &huma.Schema{Type: "integer", Format: "int64"}},
 	}, run.Parameters...)
 	g.api.OpenAPI().AddOperation(run)
 
@@ -23,7 +24,8 @@ Last-Event-ID, lastEventId and fromSeq says what the client has. A comment is se
 		`Runs (run:ID) as by themselves. Of other topics what is delivered from now on; *outbox.reset* says that some of it may have been missed. *id* has a place for each topic: send
 it back with the same list of topics.`)
 	topics.Parameters = append([]*huma.Param{
-		{Name: "topics", In: "query", Required: true, Description: "Comma-separated: run:ID, or topics such as order.placed.", Schema: &huma.Schema{Type: "string"}},
+		{Name: "topics", In: "query", Required: true, Description: "Comma-separated: run:ID, or topics such as order.placed.",
+			Schema: &huma.Schema{Type: "string"}},
 	}, topics.Parameters...)
 	g.api.OpenAPI().AddOperation(topics)
 }
@@ -33,21 +35,25 @@ func (g *Gateway) stream(id, path, summary, details string) *huma.Operation {
 		return &huma.Param{Name: name, In: in, Description: description, Schema: &huma.Schema{Type: "string"}}
 	}
 	op := &huma.Operation{
-		OperationID: id, Method: http.MethodGet, Path: path, Summary: summary, Description: details, Tags: []string{"Streams"},
+		OperationID: id, Method: http.MethodGet, Path: path, Summary: summary, Description: details,
+		Tags:     []string{"Streams"},
 		Security: []map[string][]string{{bearerScheme: {string(token.Read)}}, {ticketScheme: {}}},
 		Parameters: []*huma.Param{
 			text("Last-Event-ID", "header", "The id of the last event that the client has."),
 			text("lastEventId", "query", "The same, for who cannot send a header."),
-			{Name: "envelope", In: "query", Schema: &huma.Schema{Type: "string", Enum: []any{"cloudevents", "payload"}, Default: "cloudevents"}},
+			{Name: "envelope", In: "query",
+				Schema: &huma.Schema{Type: "string", Enum: []any{"cloudevents", "payload"}, Default: "cloudevents"}},
 		},
 		Responses: map[string]*huma.Response{
-			"200": {Description: "Server-Sent Events.", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}},
+			"200": {Description: "Server-Sent Events.",
+				Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}},
 			"204": {Description: "All runs of the stream have ended, and the client has all of them: do not come back."},
 		},
 	}
 	problem := map[string]*huma.MediaType{"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/ErrorModel"}}}
 	for status, description := range map[string]string{
-		"400": "A malformed parameter, a cursor beyond the last event, or a body", "401": "No valid token or ticket", "403": "The token lacks the scope read",
+		"400": "A malformed parameter, a cursor beyond the last event, or a body", "401": "No valid token or ticket",
+		"403": "The token lacks the scope read",
 		"404": "There is no such run", "429": "Too many streams are open", "503": "The database does not answer",
 	} {
 		op.Responses[status] = &huma.Response{Description: description, Content: problem}

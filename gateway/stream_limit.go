@@ -30,8 +30,9 @@ type connections struct {
 func newConnections(cfg StreamConfig) *connections {
 	empty := make(chan struct{})
 	return &connections{
-		cfg: cfg, open: map[*connection]struct{}{}, tenants: map[string]int{}, runs: map[uuid.UUID]int{}, topics: map[string]map[string]int{},
-		empty: empty, emptied: sync.OnceFunc(func() { close(empty) }),
+		cfg: cfg, open: map[*connection]struct{}{}, tenants: map[string]int{}, runs: map[uuid.UUID]int{},
+		topics: map[string]map[string]int{},
+		empty:  empty, emptied: sync.OnceFunc(func() { close(empty) }),
 	}
 }
 
@@ -86,9 +87,11 @@ func (c *connections) refuseTopics(tenant string, sources []stream.Start) (refus
 	case added == 0:
 		return ""
 	case len(followed)+added > c.cfg.MaxTopicsPerTenant:
-		return fmt.Sprintf("%d different topics are followed, and %d more would pass the limit of %d", len(followed), added, c.cfg.MaxTopicsPerTenant)
+		return fmt.Sprintf("%d different topics are followed, and %d more would pass the limit of %d", len(followed), added,
+			c.cfg.MaxTopicsPerTenant)
 	case c.followed+added > c.cfg.MaxTopicsFollowed:
-		return fmt.Sprintf("this server follows %d different topics, and %d more would pass its limit of %d", c.followed, added, c.cfg.MaxTopicsFollowed)
+		return fmt.Sprintf("this server follows %d different topics, and %d more would pass its limit of %d", c.followed,
+			added, c.cfg.MaxTopicsFollowed)
 	}
 	return ""
 }

@@ -57,7 +57,8 @@ func (g *Gateway) checkTokens(ctx context.Context) error {
 			delete(over, id)
 		}
 		for id := range over {
-			g.log.InfoContext(ctx, "ending the streams of a token that is not valid any more", "token", id, "streams", len(open[id]))
+			g.log.InfoContext(ctx, "ending the streams of a token that is not valid any more", "token", id, "streams",
+				len(open[id]))
 			for _, c := range open[id] {
 				c.end()
 			}

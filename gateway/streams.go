@@ -38,7 +38,8 @@ type StreamStats struct {
 // StreamStats returns what happened so far.
 func (g *Gateway) StreamStats() StreamStats {
 	s := g.streams
-	return StreamStats{Connections: s.connections.count(), Sent: s.sent.Load(), Slow: s.slow.Load(), Refused: s.refused.Load()}
+	return StreamStats{Connections: s.connections.count(), Sent: s.sent.Load(), Slow: s.slow.Load(),
+		Refused: s.refused.Load()}
 }
 
 // DrainStreams ends all streams, spread over StreamConfig.DrainWindow, each after the event it is sending, and waits
@@ -84,7 +85,8 @@ func (g *Gateway) streamer(w http.ResponseWriter, r *http.Request, invalid error
 // would not fail, but stream from the beginning.
 func known(query url.Values, parameters ...string) error {
 	for name := range query {
-		if !slices.Contains(parameters, name) && !slices.Contains([]string{"lastEventId", "fromSeq", "envelope", ticketScheme}, name) {
+		if !slices.Contains(parameters, name) &&
+			!slices.Contains([]string{"lastEventId", "fromSeq", "envelope", ticketScheme}, name) {
 			return fmt.Errorf("query.%.40s is no parameter of this stream", redacted(name))
 		}
 	}
@@ -101,5 +103,6 @@ func (g *Gateway) run(ctx context.Context, tenant string, id uuid.UUID) (run cra
 
 // beyond tells a client that it has seen what the run does not have.
 func beyond(after int64, run crawl.Run) string {
-	return fmt.Sprintf("the last event id is %d, but run %s has only %d events: begin again without one", after, run.ID, run.LastSeq)
+	return fmt.Sprintf("the last event id is %d, but run %s has only %d events: begin again without one", after, run.ID,
+		run.LastSeq)
 }

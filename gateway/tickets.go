@@ -37,7 +37,8 @@ func (g *Gateway) createTicket(ctx context.Context, _ *ticketRequest) (*ticketRe
 }
 
 func (g *Gateway) routeTickets() {
-	huma.Register(g.api, g.operation("createStreamTicket", http.MethodPost, "/v1/stream-tickets", token.Read, http.StatusCreated, "Make a ticket for a stream",
+	huma.Register(g.api, g.operation("createStreamTicket", http.MethodPost, "/v1/stream-tickets", token.Read,
+		http.StatusCreated, "Make a ticket for a stream",
 		`An EventSource of a browser cannot send a header. Give it a ticket in the URL instead: it opens one stream, once, within 30 seconds, with the rights of the token that made
 it. A URL ends up in logs and histories; a ticket is worth nothing there. To reconnect, make another.`,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), g.createTicket)

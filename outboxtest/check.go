@@ -171,10 +171,12 @@ func (c *checker) receive(n int, r *Received) {
 		c.report.Invented.add("event %s arrived (message %d, %s) and was rolled back", r.ID, n, at(r.Destination))
 		return
 	case r.Key != "" && r.Key != e.Key:
-		c.report.Invented.add("event %s arrived (message %d, %s) under key %q, its key is %q", r.ID, n, at(r.Destination), r.Key, e.Key)
+		c.report.Invented.add("event %s arrived (message %d, %s) under key %q, its key is %q", r.ID, n, at(r.Destination),
+			r.Key, e.Key)
 		return
 	case len(e.Destinations) > 0 && !slices.Contains(e.Destinations, r.Destination):
-		c.report.Invented.add("event %s arrived (message %d) at %s, it was written for %q", r.ID, n, r.Destination, e.Destinations)
+		c.report.Invented.add("event %s arrived (message %d) at %s, it was written for %q", r.ID, n, r.Destination,
+			e.Destinations)
 		return
 	}
 	if c.arrive(i, r.Destination) > 1 {
@@ -182,7 +184,8 @@ func (c *checker) receive(n int, r *Received) {
 		return
 	}
 	if c.maxAge > 0 && e.Outcome == Acknowledged && !e.At.IsZero() && !r.At.IsZero() && r.At.Sub(e.At) > c.maxAge {
-		c.report.Stale.add("event %s arrived (message %d, %s) %s after it was acknowledged, the limit is %s", r.ID, n, at(r.Destination),
+		c.report.Stale.add("event %s arrived (message %d, %s) %s after it was acknowledged, the limit is %s", r.ID, n,
+			at(r.Destination),
 			r.At.Sub(e.At).Round(time.Millisecond), c.maxAge)
 	}
 	if e.Key == "" || c.isDead(i, r.Destination) {
@@ -191,7 +194,8 @@ func (c *checker) receive(n int, r *Received) {
 	l := lane{e.Key, r.Destination}
 	furthest, known := c.furthest[l]
 	if known && e.Order < furthest {
-		c.report.OutOfOrder.add("event %s, number %d of key %q, arrived (message %d, %s) after number %d", r.ID, e.Order, e.Key, n, at(r.Destination), furthest)
+		c.report.OutOfOrder.add("event %s, number %d of key %q, arrived (message %d, %s) after number %d", r.ID, e.Order,
+			e.Key, n, at(r.Destination), furthest)
 		return
 	}
 	c.furthest[l] = e.Order
@@ -231,7 +235,8 @@ func (c *checker) findLost() {
 		}
 		for _, d := range e.Destinations {
 			if c.arrivals[place{i, d}] == 0 && !c.isDead(i, d) {
-				c.report.Lost.add("event %s, number %d of key %q, was acknowledged and never arrived at %s", e.ID, e.Order, e.Key, d)
+				c.report.Lost.add("event %s, number %d of key %q, was acknowledged and never arrived at %s", e.ID, e.Order, e.Key,
+					d)
 			}
 		}
 	}

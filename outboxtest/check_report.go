@@ -33,8 +33,10 @@ func (f *Finding) add(format string, args ...any) {
 
 // String is one line with all counts. Stale is named only where there is some: most histories set no MaxAge.
 func (r Report) String() string {
-	line := fmt.Sprintf("acknowledged %d  rolled back %d  unknown %d  received %d  dead %d  lost %d  invented %d  duplicated %d  out of order %d",
-		r.Acknowledged, r.RolledBack, r.Unknown, r.Received, r.Dead, r.Lost.Count, r.Invented.Count, r.Duplicated.Count, r.OutOfOrder.Count)
+	line := fmt.Sprintf("acknowledged %d  rolled back %d  unknown %d  received %d  dead %d  lost %d  invented %d  "+
+		"duplicated %d  out of order %d",
+		r.Acknowledged, r.RolledBack, r.Unknown, r.Received, r.Dead, r.Lost.Count, r.Invented.Count, r.Duplicated.Count,
+		r.OutOfOrder.Count)
 	if r.Stale.Count > 0 {
 		line += fmt.Sprintf("  stale %d", r.Stale.Count)
 	}
@@ -49,7 +51,8 @@ func (r Report) Err() error {
 	for _, kind := range []struct {
 		name string
 		Finding
-	}{{"lost", r.Lost}, {"invented", r.Invented}, {"duplicated", r.Duplicated}, {"out of order", r.OutOfOrder}, {"stale", r.Stale}} {
+	}{{"lost", r.Lost}, {"invented", r.Invented}, {"duplicated", r.Duplicated}, {"out of order", r.OutOfOrder},
+		{"stale", r.Stale}} {
 		violations += kind.Count
 		for _, example := range kind.Examples {
 			fmt.Fprintf(&b, "\n%s: %s", kind.name, example)

@@ -29,35 +29,64 @@ func TestCheckFindsEachViolation(t *testing.T) {
 		want counts
 		says string
 	}{
-		"clean":                {History{Written: []Written{wrote("a", 1, Acknowledged), wrote("b", 2, Acknowledged)}, Received: []Received{got("a"), got("b")}}, counts{}, ""},
-		"unknown, arrived":     {History{Written: []Written{wrote("a", 1, Unknown)}, Received: []Received{got("a")}}, counts{}, ""},
-		"unknown, not":         {History{Written: []Written{wrote("a", 1, Unknown)}}, counts{}, ""},
-		"rolled back, not":     {History{Written: []Written{wrote("a", 1, RolledBack)}}, counts{}, ""},
-		"lost":                 {History{Written: []Written{wrote("a", 1, Acknowledged)}}, counts{lost: 1}, `lost: event a, number 1 of key "k", was acknowledged and never arrived`},
-		"rolled back":          {History{Written: []Written{wrote("a", 1, RolledBack)}, Received: []Received{got("a")}}, counts{invented: 1}, "invented: event a arrived (message 0, no destination named) and was rolled back"},
-		"never written":        {History{Received: []Received{got("a")}}, counts{invented: 1}, "and was never written"},
-		"wrong key":            {History{Written: []Written{wrote("a", 1, Unknown)}, Received: []Received{{ID: "a", Key: "other"}}}, counts{invented: 1}, `under key "other", its key is "k"`},
-		"twice":                {History{Written: []Written{wrote("a", 1, Acknowledged)}, Received: []Received{got("a"), got("a"), got("a")}}, counts{duplicated: 2}, "duplicated: event a arrived again (message 1"},
-		"unknown twice":        {History{Written: []Written{wrote("a", 1, Unknown)}, Received: []Received{got("a"), got("a")}}, counts{duplicated: 1}, ""},
-		"two destinations":     {History{Written: []Written{wrote("a", 1, Acknowledged)}, Received: []Received{gotAt("a", "x"), gotAt("a", "y")}}, counts{duplicated: 1}, ""},
-		"order":                {History{Written: []Written{wrote("a", 1, Acknowledged), wrote("b", 2, Acknowledged)}, Received: []Received{got("b"), got("a")}}, counts{outOfOrder: 1}, `out of order: event a, number 1 of key "k", arrived (message 1, no destination named) after number 2`},
-		"equal order":          {History{Written: []Written{wrote("a", 1, Acknowledged), wrote("b", 1, Acknowledged)}, Received: []Received{got("b"), got("a")}}, counts{}, ""},
-		"stale":                {History{Written: []Written{wrote("a", 1, Acknowledged)}, Received: []Received{got("a")}, MaxAge: 999 * time.Millisecond}, counts{stale: 1}, "stale: event a arrived (message 0, no destination named) 1s after it was acknowledged, the limit is 999ms"},
-		"fresh":                {History{Written: []Written{wrote("a", 1, Acknowledged)}, Received: []Received{got("a")}, MaxAge: time.Second}, counts{}, ""},
-		"repeated write":       {History{Written: []Written{wrote("a", 1, Unknown), wrote("a", 1, Acknowledged), wrote("a", 1, RolledBack)}}, counts{lost: 1}, ""},
-		"repeated, rolled":     {History{Written: []Written{wrote("a", 1, RolledBack), wrote("a", 1, Unknown)}, Received: []Received{got("a")}}, counts{}, ""},
-		"each destination":     {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y")}, Received: []Received{gotAt("a", "x"), gotAt("a", "y")}}, counts{}, ""},
-		"one destination lost": {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y")}, Received: []Received{gotAt("a", "x")}}, counts{lost: 1}, "never arrived at y"},
-		"destination twice":    {History{Written: []Written{wrote("a", 1, Unknown, "x", "y")}, Received: []Received{gotAt("a", "x"), gotAt("a", "x")}}, counts{duplicated: 1}, ""},
-		"foreign destination":  {History{Written: []Written{wrote("a", 1, Unknown, "x")}, Received: []Received{gotAt("a", "z")}}, counts{invented: 1}, `at z, it was written for ["x"]`},
-		"order at one place": {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y"), wrote("b", 2, Acknowledged, "x", "y")},
-			Received: []Received{gotAt("a", "x"), gotAt("b", "x"), gotAt("b", "y"), gotAt("a", "y")}}, counts{outOfOrder: 1}, "(message 3, at y)"},
-		"dead":            {History{Written: []Written{wrote("a", 1, Acknowledged)}, Dead: []DeadLetter{{ID: "a"}}}, counts{}, ""},
-		"dead at one":     {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y")}, Received: []Received{gotAt("a", "x")}, Dead: []DeadLetter{{"a", "y"}}}, counts{}, ""},
-		"dead at another": {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y")}, Received: []Received{gotAt("a", "y")}, Dead: []DeadLetter{{"a", "y"}}}, counts{lost: 1}, "never arrived at x"},
-		"replayed":        {History{Written: []Written{wrote("a", 1, Acknowledged), wrote("b", 2, Acknowledged)}, Received: []Received{got("b"), got("a")}, Dead: []DeadLetter{{ID: "a"}}}, counts{}, ""},
-		"dead, invented":  {History{Dead: []DeadLetter{{ID: "a"}}}, counts{invented: 1}, "is a dead letter and was never written"},
-		"dead, rolled":    {History{Written: []Written{wrote("a", 1, RolledBack)}, Dead: []DeadLetter{{ID: "a"}}}, counts{invented: 1}, "is a dead letter and was rolled back"},
+		"clean": {History{Written: []Written{wrote("a", 1, Acknowledged), wrote("b", 2, Acknowledged)},
+			Received: []Received{got("a"), got("b")}}, counts{}, ""},
+		"unknown, arrived": {History{Written: []Written{wrote("a", 1, Unknown)}, Received: []Received{got("a")}},
+			counts{}, ""},
+		"unknown, not":     {History{Written: []Written{wrote("a", 1, Unknown)}}, counts{}, ""},
+		"rolled back, not": {History{Written: []Written{wrote("a", 1, RolledBack)}}, counts{}, ""},
+		"lost": {History{Written: []Written{wrote("a", 1, Acknowledged)}}, counts{lost: 1},
+			`lost: event a, number 1 of key "k", was acknowledged and never arrived`},
+		"rolled back": {History{Written: []Written{wrote("a", 1, RolledBack)}, Received: []Received{got("a")}},
+			counts{invented: 1}, "invented: event a arrived (message 0, no destination named) and was rolled back"},
+		"never written": {History{Received: []Received{got("a")}}, counts{invented: 1}, "and was never written"},
+		"wrong key": {History{Written: []Written{wrote("a", 1, Unknown)},
+			Received: []Received{{ID: "a", Key: "other"}}}, counts{invented: 1}, `under key "other", its key is "k"`},
+		"twice": {History{Written: []Written{wrote("a", 1, Acknowledged)},
+			Received: []Received{got("a"), got("a"), got("a")}}, counts{duplicated: 2},
+			"duplicated: event a arrived again (message 1"},
+		"unknown twice": {History{Written: []Written{wrote("a", 1, Unknown)},
+			Received: []Received{got("a"), got("a")}}, counts{duplicated: 1}, ""},
+		"two destinations": {History{Written: []Written{wrote("a", 1, Acknowledged)},
+			Received: []Received{gotAt("a", "x"), gotAt("a", "y")}}, counts{duplicated: 1}, ""},
+		"order": {History{Written: []Written{wrote("a", 1, Acknowledged), wrote("b", 2, Acknowledged)},
+			Received: []Received{got("b"), got("a")}}, counts{outOfOrder: 1},
+			`out of order: event a, number 1 of key "k", arrived (message 1, no destination named) after number 2`},
+		"equal order": {History{Written: []Written{wrote("a", 1, Acknowledged), wrote("b", 1, Acknowledged)},
+			Received: []Received{got("b"), got("a")}}, counts{}, ""},
+		"stale": {History{Written: []Written{wrote("a", 1, Acknowledged)}, Received: []Received{got("a")},
+			MaxAge: 999 * time.Millisecond}, counts{stale: 1},
+			"stale: event a arrived (message 0, no destination named) 1s after it was acknowledged, the limit is 999ms"},
+		"fresh": {History{Written: []Written{wrote("a", 1, Acknowledged)}, Received: []Received{got("a")},
+			MaxAge: time.Second}, counts{}, ""},
+		"repeated write": {History{Written: []Written{wrote("a", 1, Unknown), wrote("a", 1, Acknowledged),
+			wrote("a", 1, RolledBack)}}, counts{lost: 1}, ""},
+		"repeated, rolled": {History{Written: []Written{wrote("a", 1, RolledBack), wrote("a", 1, Unknown)},
+			Received: []Received{got("a")}}, counts{}, ""},
+		"each destination": {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y")},
+			Received: []Received{gotAt("a", "x"), gotAt("a", "y")}}, counts{}, ""},
+		"one destination lost": {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y")},
+			Received: []Received{gotAt("a", "x")}}, counts{lost: 1}, "never arrived at y"},
+		"destination twice": {History{Written: []Written{wrote("a", 1, Unknown, "x", "y")},
+			Received: []Received{gotAt("a", "x"), gotAt("a", "x")}}, counts{duplicated: 1}, ""},
+		"foreign destination": {History{Written: []Written{wrote("a", 1, Unknown, "x")},
+			Received: []Received{gotAt("a", "z")}}, counts{invented: 1}, `at z, it was written for ["x"]`},
+		"order at one place": {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y"),
+			wrote("b", 2, Acknowledged, "x", "y")},
+			Received: []Received{gotAt("a", "x"), gotAt("b", "x"), gotAt("b", "y"), gotAt("a", "y")}}, counts{outOfOrder: 1},
+			"(message 3, at y)"},
+		"dead": {History{Written: []Written{wrote("a", 1, Acknowledged)}, Dead: []DeadLetter{{ID: "a"}}}, counts{},
+			""},
+		"dead at one": {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y")},
+			Received: []Received{gotAt("a", "x")}, Dead: []DeadLetter{{"a", "y"}}}, counts{}, ""},
+		"dead at another": {History{Written: []Written{wrote("a", 1, Acknowledged, "x", "y")},
+			Received: []Received{gotAt("a", "y")}, Dead: []DeadLetter{{"a", "y"}}}, counts{lost: 1}, "never arrived at x"},
+		"replayed": {History{Written: []Written{wrote("a", 1, Acknowledged), wrote("b", 2, Acknowledged)},
+			Received: []Received{got("b"), got("a")}, Dead: []DeadLetter{{ID: "a"}}}, counts{}, ""},
+		"dead, invented": {History{Dead: []DeadLetter{{ID: "a"}}}, counts{invented: 1},
+			"is a dead letter and was never written"},
+		"dead, rolled": {History{Written: []Written{wrote("a", 1, RolledBack)}, Dead: []DeadLetter{{ID: "a"}}},
+			counts{invented: 1}, "is a dead letter and was rolled back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,10 +112,12 @@ func TestReportNamesTheFirstFew(t *testing.T) {
 		h.Written = append(h.Written, Written{ID: fmt.Sprint(i)})
 	}
 	report := Check(h)
-	if want := "acknowledged 100  rolled back 0  unknown 0  received 0  dead 0  lost 100  invented 0  duplicated 0  out of order 0"; report.String() != want {
+	if want := "acknowledged 100  rolled back 0  unknown 0  received 0  dead 0  lost 100  invented 0  duplicated 0  out " +
+		"of order 0"; report.String() != want {
 		t.Errorf("String() = %q\nwant       %q", report, want)
 	}
-	if got := strings.Count(report.Err().Error(), "\n"); got != maxExamples+1 || !strings.HasSuffix(report.Err().Error(), "lost: 95 more") {
+	if got := strings.Count(report.Err().Error(), "\n"); got != maxExamples+1 ||
+		!strings.HasSuffix(report.Err().Error(), "lost: 95 more") {
 		t.Errorf("Err() has %d lines after the first:\n%v", got, report.Err())
 	}
 }

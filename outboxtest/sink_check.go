@@ -29,10 +29,12 @@ func (s *suite) newEvent(t *testing.T, to, key string) outbox.Delivery {
 	orderKey := int64(h.Sum64())
 	return outbox.Delivery{Destination: to, Record: &outbox.Record{
 		Event: outbox.Event{
-			ID: id, Topic: "order.placed", OccurredAt: time.Now().Truncate(time.Microsecond), AggregateType: "Order", AggregateID: key,
-			TenantID: "acme", Source: "orders", SchemaVersion: 1, Payload: json.RawMessage(`{"total": 1}`),
+			ID: id, Topic: "order.placed", OccurredAt: time.Now().Truncate(time.Microsecond), AggregateType: "Order",
+			AggregateID: key,
+			TenantID:    "acme", Source: "orders", SchemaVersion: 1, Payload: json.RawMessage(`{"total": 1}`),
 		},
-		Position: s.written, Sequence: s.written, Keyed: true, OrderKey: orderKey, Lane: int16(uint64(orderKey) % outbox.Lanes),
+		Position: s.written, Sequence: s.written, Keyed: true, OrderKey: orderKey,
+		Lane: int16(uint64(orderKey) % outbox.Lanes),
 	}}
 }
 
@@ -90,7 +92,9 @@ func (s *suite) expect(t *testing.T, to string, messages <-chan []byte, want ...
 
 // expectInAnyOrder checks that exactly these events arrive, and returns their ids as they came. That no more arrive is
 // known from an event published afterwards: it comes last, because the messages of a destination stay in order.
-func (s *suite) expectInAnyOrder(t *testing.T, to string, messages <-chan []byte, want ...outbox.Delivery) (got []string) {
+func (s *suite) expectInAnyOrder(
+	t *testing.T, to string, messages <-chan []byte, want ...outbox.Delivery,
+) (got []string) {
 	t.Helper()
 	end := s.newEvent(t, to, "the end")
 	s.deliver(t, end)

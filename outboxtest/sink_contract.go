@@ -122,7 +122,8 @@ func buildsCloudEvent(t *testing.T, s *suite) {
 	}
 	for name, want := range map[string]any{
 		"specversion": "1.0", "id": d.ID.String(), "source": "orders", "type": "order.placed", "subject": "Order/42",
-		"datacontenttype": "application/json", "sequence": fmt.Sprintf("%019d", d.Sequence), "partitionkey": "42", "tenantid": "acme",
+		"datacontenttype": "application/json", "sequence": fmt.Sprintf("%019d", d.Sequence), "partitionkey": "42",
+		"tenantid":    "acme",
 		"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "metadata": `{"user_id":7}`,
 	} {
 		if got[name] != want {
@@ -176,10 +177,12 @@ func letsReplayThrough(t *testing.T, s *suite) {
 
 func holdsKeyBehindFailure(t *testing.T, s *suite) {
 	to, messages := s.Listen(t)
-	first, bad, later, other := s.newEvent(t, to, "1"), s.newEvent(t, s.Refusing, "1"), s.newEvent(t, to, "1"), s.newEvent(t, to, "2")
+	first, bad, later, other := s.newEvent(t, to, "1"), s.newEvent(t, s.Refusing, "1"), s.newEvent(t, to, "1"),
+		s.newEvent(t, to, "2")
 	freeBad, free := s.newEvent(t, s.Refusing, "1"), s.newEvent(t, to, "1")
 	freeBad.Keyed, free.Keyed = false, false // the same numbers, but no order among them
-	got := s.Sink.Publish(t.Context(), []outbox.Delivery{first, bad, later, toward(later, s.Refusing), other, freeBad, free})
+	got := s.Sink.Publish(t.Context(),
+		[]outbox.Delivery{first, bad, later, toward(later, s.Refusing), other, freeBad, free})
 	s.failedAlone(t, got[1])
 	s.failedAlone(t, got[5])
 	for _, i := range []int{2, 3} {

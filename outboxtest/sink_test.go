@@ -122,7 +122,8 @@ func (b *board) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.R
 func (b *board) publish(d *outbox.Delivery, held map[int64]string) outbox.Result {
 	event := d.ID.String()
 	member := strings.Join([]string{event, d.Destination, strconv.Itoa(d.Generation)}, " ")
-	if first, ok := held[d.OrderKey]; ok && d.Keyed && b.defect != "goes on" && (first != event || b.defect == "holds the event") {
+	if first, ok := held[d.OrderKey]; ok && d.Keyed && b.defect != "goes on" &&
+		(first != event || b.defect == "holds the event") {
 		b.seen[member] = b.defect == "remembers held"
 		return outbox.Result{Err: outbox.ErrNotAttempted}
 	}

@@ -158,7 +158,8 @@ func retried(r *outbox.Record) outbox.Outcome {
 func buried(r *outbox.Record, destinations ...string) outbox.Outcome {
 	o := outbox.Outcome{Record: r, State: outbox.Dead, Attempts: r.Attempts + 1}
 	for _, d := range destinations {
-		o.Failures = append(o.Failures, outbox.Failure{Destination: d, Reason: outbox.ReasonDeliveryFailed, Error: "refused by " + d})
+		o.Failures = append(o.Failures,
+			outbox.Failure{Destination: d, Reason: outbox.ReasonDeliveryFailed, Error: "refused by " + d})
 	}
 	return o
 }
@@ -173,7 +174,8 @@ func topics(records []*outbox.Record) []string {
 
 // keyed is an event of a key; each of the tests' events has its own topic, by which it is told.
 func keyed(topic, key string) outbox.Event {
-	return outbox.Event{Topic: topic, Source: "shop", AggregateType: "Order", AggregateID: key, Payload: json.RawMessage(`{"n": 1}`)}
+	return outbox.Event{Topic: topic, Source: "shop", AggregateType: "Order", AggregateID: key,
+		Payload: json.RawMessage(`{"n": 1}`)}
 }
 
 // commits writes events in one transaction with one call.

@@ -18,7 +18,8 @@ func claimTests() []storeTest {
 	return []storeTest{
 		{name: "a committed event is claimed, a rolled-back one never", run: claimsWhatCommitted},
 		{name: "an event is not claimed before its transaction commits", run: claimsNothingUncommitted},
-		{name: "an event that commits late, behind later positions, is claimed", run: claimsLateCommit, needs: concurrentWriters},
+		{name: "an event that commits late, behind later positions, is claimed", run: claimsLateCommit,
+			needs: concurrentWriters},
 		{name: "the oldest events are claimed first", run: claimsOldestFirst},
 		{name: "a claim is limited in records and bytes, but for its first event", run: limitsClaims},
 		{name: "a relay claims from its own lanes, and all lanes together bring every event once", run: claimsFromLanes},
@@ -117,7 +118,8 @@ func claimsFromLanes(t *testing.T, s *storeSuite) {
 	for n := range r.lanes {
 		for _, rec := range r.claimLimited(r.lanes[n:n+1], everything) {
 			if rec.Lane != r.lanes[n].Number || seen[rec.Topic] {
-				t.Fatalf("%s of lane %d came with lane %d, seen before: %t", rec.Topic, rec.Lane, r.lanes[n].Number, seen[rec.Topic])
+				t.Fatalf("%s of lane %d came with lane %d, seen before: %t", rec.Topic, rec.Lane, r.lanes[n].Number,
+					seen[rec.Topic])
 			}
 			seen[rec.Topic] = true
 		}
@@ -131,7 +133,8 @@ func spreadsOverLanes(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	var events []outbox.Event
 	for i := range 640 {
-		events = append(events, keyed("keyless", ""), keyed("keyed", fmt.Sprintf("order-%d", i)), keyed("keyed", fmt.Sprintf("order-%d", i)))
+		events = append(events, keyed("keyless", ""), keyed("keyed", fmt.Sprintf("order-%d", i)),
+			keyed("keyed", fmt.Sprintf("order-%d", i)))
 	}
 	s.commits(t, events...)
 	ofKey, used := map[string]int16{}, map[string]map[int16]bool{"keyless": {}, "keyed": {}}
@@ -159,7 +162,8 @@ func separatesScopes(t *testing.T, s *storeSuite) {
 		e.TenantID, e.AggregateType = tenant, aggregate
 		return e
 	}
-	s.commits(t, scoped("head", "t", "Order", "42"), scoped("tenant", "u", "Order", "42"), scoped("type", "t", "Invoice", "42"), scoped("no type", "t", "", "42"),
+	s.commits(t, scoped("head", "t", "Order", "42"), scoped("tenant", "u", "Order", "42"),
+		scoped("type", "t", "Invoice", "42"), scoped("no type", "t", "", "42"),
 		scoped("runs together", "tO", "rder", "42"), scoped("behind", "t", "Order", "42"))
 	records := r.claim()
 	keys := map[int64]string{}
@@ -189,8 +193,10 @@ func waitsBehindHead(t *testing.T, s *storeSuite) {
 func bringsEveryField(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	full := outbox.Event{
-		ID: newID(t), Topic: "order.placed", OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), SchemaID: "order", SchemaVersion: 3, AggregateType: "Order",
-		AggregateID: "42 ü \U0001F600", TenantID: "acme", Source: "shop", Destinations: []string{"a", "b c"}, Payload: json.RawMessage(`{"b": 1.50, "a": ["ü", null, 12345678901234567890]}`),
+		ID: newID(t), Topic: "order.placed", OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC),
+		SchemaID: "order", SchemaVersion: 3, AggregateType: "Order",
+		AggregateID: "42 ü \U0001F600", TenantID: "acme", Source: "shop", Destinations: []string{"a", "b c"},
+		Payload:  json.RawMessage(`{"b": 1.50, "a": ["ü", null, 12345678901234567890]}`),
 		Metadata: map[string]any{"trace_id": "t", "n": 1.5},
 	}
 	least := outbox.Event{Topic: "least", Source: "shop", Payload: json.RawMessage("null")}
@@ -198,20 +204,24 @@ func bringsEveryField(t *testing.T, s *storeSuite) {
 	s.commits(t, full, least)
 	records := r.wants("order.placed", "least")
 	got := *records[0]
-	if !s.sameContent(full.Payload, got.Payload) || !sameJSON(got.RawMetadata, []byte(`{"trace_id": "t", "n": 1.5}`)) || got.Metadata != nil {
+	if !s.sameContent(full.Payload, got.Payload) || !sameJSON(got.RawMetadata, []byte(`{"trace_id": "t", "n": 1.5}`)) ||
+		got.Metadata != nil {
 		t.Errorf("payload %s, metadata %s", got.Payload, got.RawMetadata)
 	}
-	if !got.OccurredAt.Equal(full.OccurredAt) || got.WrittenAt.Before(before) || got.WrittenAt.After(time.Now().Add(time.Second)) {
+	if !got.OccurredAt.Equal(full.OccurredAt) || got.WrittenAt.Before(before) ||
+		got.WrittenAt.After(time.Now().Add(time.Second)) {
 		t.Errorf("occurred %s, written %s", got.OccurredAt, got.WrittenAt)
 	}
-	if !got.Keyed || got.Position <= 0 || got.Sequence != got.Position || got.Attempts != 0 || got.Generation != 0 || got.DeliveredTo != nil || got.Defect != "" {
+	if !got.Keyed || got.Position <= 0 || got.Sequence != got.Position || got.Attempts != 0 || got.Generation != 0 ||
+		got.DeliveredTo != nil || got.Defect != "" {
 		t.Errorf("got %+v", got)
 	}
 	got.OccurredAt, got.Payload, full.OccurredAt, full.Payload, full.Metadata = time.Time{}, nil, time.Time{}, nil, nil
 	if have, want := fmt.Sprintf("%+v", got.Event), fmt.Sprintf("%+v", full); have != want {
 		t.Errorf("got  %s\nwant %s", have, want)
 	}
-	if l := records[1]; l.ID == uuid.Nil || l.Keyed || l.TenantID != outbox.DefaultTenant || l.SchemaVersion != 1 || l.RawMetadata != nil || l.Destinations != nil || string(l.Payload) != "null" ||
+	if l := records[1]; l.ID == uuid.Nil || l.Keyed || l.TenantID != outbox.DefaultTenant || l.SchemaVersion != 1 ||
+		l.RawMetadata != nil || l.Destinations != nil || string(l.Payload) != "null" ||
 		l.AggregateType+l.AggregateID+l.SchemaID != "" || time.Since(l.OccurredAt) > time.Minute {
 		t.Errorf("the least event: got %+v", *l)
 	}
@@ -230,16 +240,24 @@ func claimsPlainSQL(t *testing.T, s *storeSuite) {
 		tenant, source string
 		sequence       int64
 	}{
-		{outbox.OutboxEvents(), "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('a.b', ?1, 'shop', '{}')", []any{time.Now()}, "a.b", "", "default", "shop", 1},
-		{outbox.EventOutbox(), "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE namespace = 'Acme'), ?1, 'c.d', '{}')",
+		{outbox.OutboxEvents(),
+			"INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('a.b', ?1, 'shop', '{}')",
+			[]any{time.Now()}, "a.b", "", "default", "shop", 1},
+		{outbox.EventOutbox(),
+			"INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE namespace = " +
+				"'Acme'), ?1, 'c.d', '{}')",
 			[]any{id.String()}, "c.d", "", "Acme", "event_outbox", 1},
-		{outbox.CrawlOutbox(), "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES (?1, 'RUN_STARTED', '{}')", []any{crawlRun}, "RUN_STARTED", crawlRun, "default", "crawl_outbox", 0},
-		{outbox.CrawlOutbox(), "INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq) VALUES (?1, 'NODE_START', '{}', 7)", []any{crawlRun}, "NODE_START", crawlRun, "default", "crawl_outbox", 7},
+		{outbox.CrawlOutbox(), "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES (?1, 'RUN_STARTED', '{}')",
+			[]any{crawlRun}, "RUN_STARTED", crawlRun, "default", "crawl_outbox", 0},
+		{outbox.CrawlOutbox(),
+			"INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq) VALUES (?1, 'NODE_START', '{}', 7)", []any{crawlRun},
+			"NODE_START", crawlRun, "default", "crawl_outbox", 7},
 	} {
 		s.Exec(t, tt.insert, tt.args...)
 		r := s.serve(t, tt.layout)
 		rec := r.only()
-		if rec.Topic != tt.topic || rec.AggregateID != tt.key || rec.Keyed != (tt.key != "") || rec.TenantID != tt.tenant || rec.Source != tt.source || rec.Sequence != tt.sequence ||
+		if rec.Topic != tt.topic || rec.AggregateID != tt.key || rec.Keyed != (tt.key != "") || rec.TenantID != tt.tenant ||
+			rec.Source != tt.source || rec.Sequence != tt.sequence ||
 			string(rec.Payload) != "{}" || rec.ID == uuid.Nil || rec.WrittenAt.IsZero() || rec.OccurredAt.IsZero() {
 			t.Errorf("%s: got %+v", tt.layout.Table, *rec)
 		}
@@ -253,7 +271,9 @@ func claimsPlainSQL(t *testing.T, s *storeSuite) {
 func findsDefects(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	for i, bad := range []string{`"a"`, `{"a": 1}`, `[1]`, `["a", ""]`, `["a", null]`} {
-		s.Exec(t, "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, destination_topics) VALUES ('bad', ?1, 'shop', '{}', ?2)", time.Now(), bad)
+		s.Exec(t,
+			"INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, destination_topics) VALUES ('bad', ?1, "+
+				"'shop', '{}', ?2)", time.Now(), bad)
 		if rec := r.only(); rec.Defect == "" {
 			t.Errorf("%s: no defect, destinations %q", bad, rec.Destinations)
 		} else {
@@ -264,7 +284,9 @@ func findsDefects(t *testing.T, s *storeSuite) {
 		}
 	}
 	for _, good := range []string{"null", "[]"} {
-		s.Exec(t, "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, destination_topics) VALUES ('good', ?1, 'shop', '{}', ?2)", time.Now(), good)
+		s.Exec(t,
+			"INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, destination_topics) VALUES ('good', ?1, "+
+				"'shop', '{}', ?2)", time.Now(), good)
 		rec := r.only()
 		if rec.Defect != "" || len(rec.Destinations) != 0 {
 			t.Errorf("%s: defect %q, destinations %q", good, rec.Defect, rec.Destinations)
@@ -277,10 +299,13 @@ func servesMappedTable(t *testing.T, s *storeSuite) {
 	layout := s.Mapped(t)
 	r := s.serve(t, layout)
 	id := newID(t)
-	s.Exec(t, `INSERT INTO legacy (uid, kind, body, customer, region, goes, version, tries) VALUES (?1, 'paid', '{"a": 1}', '7', 'north', '["x"]', 2, 0)`, id.String())
+	s.Exec(t,
+		`INSERT INTO legacy (uid, kind, body, customer, region, goes, version, tries) VALUES (?1, 'paid', '{"a": 1}', '7', 'north', '["x"]', 2, 0)`, id.String())
 	rec := r.only()
-	if rec.ID != id || rec.Topic != "paid" || string(rec.Payload) != `{"a": 1}` || rec.AggregateID != "7" || rec.TenantID != "north" || !rec.Keyed || rec.SchemaVersion != 2 ||
-		!slices.Equal(rec.Destinations, []string{"x"}) || rec.Source != "legacy" || rec.Defect != "" || rec.WrittenAt.IsZero() {
+	if rec.ID != id || rec.Topic != "paid" || string(rec.Payload) != `{"a": 1}` || rec.AggregateID != "7" ||
+		rec.TenantID != "north" || !rec.Keyed || rec.SchemaVersion != 2 ||
+		!slices.Equal(rec.Destinations, []string{"x"}) || rec.Source != "legacy" || rec.Defect != "" ||
+		rec.WrittenAt.IsZero() {
 		t.Errorf("got %+v", *rec)
 	}
 	r.settles(outbox.Settled{Retried: 1}, retried(rec))
@@ -302,7 +327,8 @@ func servesMappedTable(t *testing.T, s *storeSuite) {
 		s.Exec(t, "DELETE FROM legacy")
 		s.Exec(t, "INSERT INTO legacy (uid) VALUES (?1)", newID(t).String())
 		rec := r.only()
-		if string(rec.Payload) != "null" || rec.Topic != "" || rec.Keyed || rec.SchemaVersion != 1 || rec.Attempts != 0 || rec.Defect != "" {
+		if string(rec.Payload) != "null" || rec.Topic != "" || rec.Keyed || rec.SchemaVersion != 1 || rec.Attempts != 0 ||
+			rec.Defect != "" {
 			t.Errorf("a row of NULLs: got %+v", *rec)
 		}
 		if got := r.settle(settle(rec)); got.Lost != 0 {

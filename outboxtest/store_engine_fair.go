@@ -66,7 +66,8 @@ func reachesBehindFlood(t *testing.T, s *storeSuite) {
 	}
 	records, of := fairly(t, r, limit)
 	if of["trickle"] != 5 || of["blocked"] != 4 || of["flood"] < 100 {
-		t.Errorf("got %v, want the 5 of trickle, the 4 of blocked whose key does not wait, and a third or more for the flood", of)
+		t.Errorf("got %v, want the 5 of trickle, the 4 of blocked whose key does not wait, and a third or more for the flood",
+			of)
 	}
 	for i, rec := range records {
 		if rec.TenantID != "flood" && i > 20 {

@@ -37,11 +37,13 @@ func sharesLanes(t *testing.T, s *storeSuite) {
 	a.epochs(1, a.lanes...)
 	b := s.relay(t, outbox.OutboxEvents())
 	if got := b.lease(time.Minute); len(got.Lanes) != 0 || got.Share != 32 {
-		t.Fatalf("the second relay got %d lanes, share %d; want none of the first's, and 32 to come", len(got.Lanes), got.Share)
+		t.Fatalf("the second relay got %d lanes, share %d; want none of the first's, and 32 to come", len(got.Lanes),
+			got.Share)
 	}
 	got := a.lease(time.Minute)
 	if len(got.Lanes) != 64 || got.Share != 32 {
-		t.Fatalf("the first relay holds %d lanes, share %d; want 64 until it hands some over, and 32", len(got.Lanes), got.Share)
+		t.Fatalf("the first relay holds %d lanes, share %d; want 64 until it hands some over, and 32", len(got.Lanes),
+			got.Share)
 	}
 	a.release(got.Lanes[32:])
 	b.lease(time.Minute)
@@ -59,7 +61,8 @@ func sharesLanes(t *testing.T, s *storeSuite) {
 }
 
 func sharesAmongThree(t *testing.T, s *storeSuite) {
-	relays := []*server{s.serve(t, outbox.OutboxEvents()), s.relay(t, outbox.OutboxEvents()), s.relay(t, outbox.OutboxEvents())}
+	relays := []*server{s.serve(t, outbox.OutboxEvents()), s.relay(t, outbox.OutboxEvents()),
+		s.relay(t, outbox.OutboxEvents())}
 	settle := func(want ...int) {
 		t.Helper()
 		for range 3 {
@@ -102,7 +105,8 @@ func takesLapsedLanes(t *testing.T, s *storeSuite) {
 	before := a.lanes
 	s.commits(t, keyed("a", "a"))
 	b := s.relay(t, outbox.OutboxEvents())
-	for deadline := time.Now().Add(patience); b.lease(time.Minute).Share < 64 || len(b.lanes) < 64; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); b.lease(time.Minute).Share < 64 ||
+		len(b.lanes) < 64; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the second relay has %d lanes", len(b.lanes))
 		}
@@ -125,7 +129,8 @@ func renewsWhenDue(t *testing.T, s *storeSuite) {
 	r := s.relay(t, outbox.OutboxEvents())
 	first := r.lease(time.Hour).Remaining
 	written := func() string {
-		return s.Value(t, "SELECT (SELECT max(expires_at) FROM outbox_lanes) || '/' || (SELECT max(expires_at) FROM outbox_relays)")
+		return s.Value(t,
+			"SELECT (SELECT max(expires_at) FROM outbox_lanes) || '/' || (SELECT max(expires_at) FROM outbox_relays)")
 	}
 	before := written()
 	time.Sleep(20 * time.Millisecond)
@@ -151,7 +156,8 @@ func renewsWhenDue(t *testing.T, s *storeSuite) {
 	if got := r.lease(time.Hour); got.Remaining > time.Hour {
 		t.Errorf("%s remain of an hour", got.Remaining)
 	}
-	if got := s.Value(t, "SELECT count(*) FROM outbox_lanes WHERE expires_at > ?1", time.Now().Add(2*time.Hour)); got != "0" {
+	if got := s.Value(t, "SELECT count(*) FROM outbox_lanes WHERE expires_at > ?1",
+		time.Now().Add(2*time.Hour)); got != "0" {
 		t.Errorf("%s lanes are kept for hours", got)
 	}
 }
@@ -248,7 +254,8 @@ func countsBacklog(t *testing.T, s *storeSuite) {
 		t.Helper()
 		b, err := r.Backlog(t.Context(), limit)
 		if err != nil || b.Count != count || b.Oldest < oldest || b.Oldest > oldest+time.Minute {
-			t.Errorf("limit %d: got %d, the oldest of %s, error %v; want %d and %s", limit, b.Count, b.Oldest, err, count, oldest)
+			t.Errorf("limit %d: got %d, the oldest of %s, error %v; want %d and %s", limit, b.Count, b.Oldest, err, count,
+				oldest)
 		}
 	}
 	check(100, 0, 0)

@@ -33,7 +33,8 @@ func claimsUnpaused(t *testing.T, s *storeSuite) {
 		servers[layout.Table] = r
 		// a: goes, waits, waits behind that. b: waits whole. c: goes whole. A run has one key: what is behind its first
 		// paused event waits.
-		for _, e := range [][2]string{{"order.placed", "a"}, {"50%_x", "b"}, {"order.paid", "c"}, {"50%_x", "a"}, {"order.packed", "a"}, {"order.placed", "b"}, {"50ax", "c"}} {
+		for _, e := range [][2]string{{"order.placed", "a"}, {"50%_x", "b"}, {"order.paid", "c"}, {"50%_x", "a"},
+			{"order.packed", "a"}, {"order.placed", "b"}, {"50ax", "c"}} {
 			s.place(t, layout.Table, e[0], e[1])
 		}
 		limit := everything
@@ -84,7 +85,8 @@ func claimsUnpausedLists(t *testing.T, s *storeSuite) {
 		t.Fatal(err)
 	}
 	for key, list := range map[string]string{
-		"a": `["mail", "audit"]`, "b": `["audit"]`, "c": `["mailing"]`, "d": `[]`, "e": `["say \"mail\""]`, "f": `["Größe", "R&D <1>"]`,
+		"a": `["mail", "audit"]`, "b": `["audit"]`, "c": `["mailing"]`, "d": `[]`, "e": `["say \"mail\""]`,
+		"f": `["Größe", "R&D <1>"]`,
 	} {
 		s.place(t, "outbox_events", "topic "+key, key)
 		s.Exec(t, "UPDATE outbox_events SET destination_topics = '"+list+"' WHERE aggregate_id = '"+key+"'")
@@ -145,7 +147,8 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 		t.Errorf("resume a destination: %t, error %v", found, err)
 	}
 	all, err := p.Pauses(t.Context())
-	if err != nil || len(all) != 6 || all[0].Table != "" || all[0].Topic != "b.*" || all[0].Reason != "because" || time.Since(all[0].At).Abs() > time.Minute {
+	if err != nil || len(all) != 6 || all[0].Table != "" || all[0].Topic != "b.*" || all[0].Reason != "because" ||
+		time.Since(all[0].At).Abs() > time.Minute {
 		t.Errorf("pauses %+v, error %v", all, err)
 	}
 	report, err := s.Browser(t, outbox.OutboxEvents()).Lanes(t.Context(), 1)
@@ -156,7 +159,8 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 		topic string
 		found bool
 	}{{"", true}, {"", false}, {"c", false}} {
-		if found, err := p.Resume(t.Context(), tables.Pause{Table: "outbox_events", Topic: c.topic, Actor: "me"}); err != nil || found != c.found {
+		if found, err := p.Resume(t.Context(),
+			tables.Pause{Table: "outbox_events", Topic: c.topic, Actor: "me"}); err != nil || found != c.found {
 			t.Errorf("resume %q: %t, error %v, want %t", c.topic, found, err, c.found)
 		}
 	}
@@ -204,7 +208,8 @@ func relayObeysPauses(t *testing.T, s *storeSuite) {
 	if n := sink.count(); n != 5 {
 		t.Fatalf("%d events arrived while the table is paused, want 5 still", n)
 	}
-	if n := s.count(t, "outbox_events", "status <> 'NEW' AND status <> 'SENT' OR retry_count > 0 OR next_retry_at IS NOT NULL"); n != 0 {
+	if n := s.count(t, "outbox_events",
+		"status <> 'NEW' AND status <> 'SENT' OR retry_count > 0 OR next_retry_at IS NOT NULL"); n != 0 {
 		t.Errorf("%d events were touched by a pause", n)
 	}
 	change(false, "outbox_events", "")

@@ -57,7 +57,8 @@ func (k *recorder) Publish(_ context.Context, batch []outbox.Delivery) []outbox.
 			k.seen = map[string]bool{}
 		}
 		k.seen[id] = true
-		k.received = append(k.received, Received{ID: d.ID.String(), Key: d.AggregateID, Destination: d.Destination, At: time.Now()})
+		k.received = append(k.received,
+			Received{ID: d.ID.String(), Key: d.AggregateID, Destination: d.Destination, At: time.Now()})
 	}
 	return results
 }
@@ -105,7 +106,9 @@ func (p *process) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.C
 	return p.Store.Claim(ctx, lanes, limit)
 }
 
-func (p *process) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
+func (p *process) Settle(
+	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
+) (outbox.Settled, error) {
 	if p.dead.Load() {
 		return outbox.Settled{}, errVanished
 	}
@@ -198,7 +201,8 @@ func deliversEveryTable(t *testing.T, s *storeSuite) {
 		t.Fatal(err)
 	}
 	s.Exec(t, `INSERT INTO legacy (uid, kind, body, customer) VALUES (?1, 'paid', '{}', '7')`, newID(t).String())
-	for table, layout := range map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(), "event_outbox": outbox.EventOutbox(), "crawl_outbox": outbox.CrawlOutbox(), "legacy": mapped} {
+	for table, layout := range map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(),
+		"event_outbox": outbox.EventOutbox(), "crawl_outbox": outbox.CrawlOutbox(), "legacy": mapped} {
 		if table != "legacy" {
 			s.place(t, table, "paid", "7")
 		}
@@ -225,7 +229,8 @@ func retriesThenBuries(t *testing.T, s *storeSuite) {
 		return nil
 	}}
 	s.commits(t, keyed("before", "a"), keyed("bad", "a"), keyed("after", "a"), keyed("shaky", "b"), keyed("last", "b"))
-	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{MaxAttempts: 3, Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
+	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink,
+		outbox.RelayConfig{MaxAttempts: 3, Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
 	sink.until(t, 4)
 	stop()
 	if tries["bad"] != 3 || tries["shaky"] != 3 || tries["after"] != 1 || tries["last"] != 1 {

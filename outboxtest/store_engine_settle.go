@@ -34,7 +34,8 @@ func settlesDelivered(t *testing.T, s *storeSuite) {
 	s.commits(t, numbered(3, "a", "b")...)
 	r.settles(outbox.Settled{Delivered: 2}, delivered(r.claim()[:2]...)...)
 	r.wants("a/2", "b/2", "a/3", "b/3")
-	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND processed_at >= created_at AND retry_count = 0"); got != "2" {
+	if got := s.Value(t,
+		"SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND processed_at >= created_at AND retry_count = 0"); got != "2" {
 		t.Errorf("%s rows are marked as sent, want 2", got)
 	}
 	r.settles(outbox.Settled{})
@@ -43,7 +44,8 @@ func settlesDelivered(t *testing.T, s *storeSuite) {
 	again.RetryIn = 0
 	r.settles(outbox.Settled{Retried: 1}, again)
 	r.settles(outbox.Settled{Delivered: 1}, delivered(r.claim()[0])...)
-	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count = 1 AND next_retry_at IS NULL"); got != "1" {
+	if got := s.Value(t,
+		"SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count = 1 AND next_retry_at IS NULL"); got != "1" {
 		t.Errorf("%s rows were sent after a retry and have no time of another, want 1", got)
 	}
 }
@@ -55,8 +57,11 @@ func settlesRetry(t *testing.T, s *storeSuite) {
 	e.Destinations = []string{"x", "y", "z"}
 	s.commits(t, e, keyed("a2", "a"))
 	rec := r.claim()[0]
-	r.settles(outbox.Settled{Retried: 1}, outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 1, RetryIn: time.Hour, DeliveredTo: []string{"x"}, Failures: []outbox.Failure{
-		{Destination: "y", Reason: outbox.ReasonDeliveryFailed, Error: "refused"}, {Destination: "z", Reason: outbox.ReasonDeliveryFailed, Error: "no route"}}})
+	r.settles(outbox.Settled{Retried: 1},
+		outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 1, RetryIn: time.Hour, DeliveredTo: []string{"x"},
+			Failures: []outbox.Failure{
+				{Destination: "y", Reason: outbox.ReasonDeliveryFailed, Error: "refused"},
+				{Destination: "z", Reason: outbox.ReasonDeliveryFailed, Error: "no route"}}})
 	r.wants()
 	s.Age(t, layout, 59*time.Minute)
 	r.wants()
@@ -65,20 +70,25 @@ func settlesRetry(t *testing.T, s *storeSuite) {
 	if rec.Attempts != 1 || fmt.Sprint(rec.DeliveredTo) != "[x]" || len(rec.Destinations) != 3 {
 		t.Errorf("got %d attempts, delivered to %v of %v", rec.Attempts, rec.DeliveredTo, rec.Destinations)
 	}
-	if got := s.Value(t, "SELECT error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "y: refused; z: no route" {
+	if got := s.Value(t,
+		"SELECT error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "y: refused; z: no route" {
 		t.Errorf("the error is %q", got)
 	}
 	// What was not attempted, for the broker's sake, waits without an error and loses none.
-	r.settles(outbox.Settled{Retried: 1}, outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 1, DeliveredTo: []string{"x", "y"}})
+	r.settles(outbox.Settled{Retried: 1},
+		outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 1, DeliveredTo: []string{"x", "y"}})
 	rec = r.claim()[0]
 	if rec.Attempts != 1 || len(rec.DeliveredTo) != 2 {
 		t.Errorf("got %d attempts, delivered to %v", rec.Attempts, rec.DeliveredTo)
 	}
-	if got := s.Value(t, "SELECT error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "y: refused; z: no route" {
+	if got := s.Value(t,
+		"SELECT error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "y: refused; z: no route" {
 		t.Errorf("the error is now %q", got)
 	}
-	r.settles(outbox.Settled{Retried: 1}, outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 2, Failures: []outbox.Failure{{Error: "again"}}})
-	wantHistory(t, s.Value(t, "SELECT error_history FROM outbox_events WHERE event_topic = 'a1'"), "y: refused; z: no route", "again")
+	r.settles(outbox.Settled{Retried: 1},
+		outbox.Outcome{Record: rec, State: outbox.Retry, Attempts: 2, Failures: []outbox.Failure{{Error: "again"}}})
+	wantHistory(t, s.Value(t, "SELECT error_history FROM outbox_events WHERE event_topic = 'a1'"),
+		"y: refused; z: no route", "again")
 	if got := s.Value(t, "SELECT status FROM outbox_events WHERE event_topic = 'a1'"); got != "FAILED" {
 		t.Errorf("status %s", got)
 	}
@@ -99,7 +109,8 @@ func settlesAgain(t *testing.T, s *storeSuite) {
 		failed := []outbox.Failure{{Reason: outbox.ReasonDeliveryFailed, Error: "no route"}}
 		r.settles(outbox.Settled{Delivered: 1, Retried: 1, Dead: 1},
 			outbox.Outcome{Record: records[0], State: outbox.Delivered, Refused: 1},
-			outbox.Outcome{Record: records[1], State: outbox.Retry, Attempts: 1, RetryIn: time.Hour, Failures: failed, Refused: 2},
+			outbox.Outcome{Record: records[1], State: outbox.Retry, Attempts: 1, RetryIn: time.Hour, Failures: failed,
+				Refused: 2},
 			outbox.Outcome{Record: records[2], State: outbox.Dead, Attempts: 5, Failures: failed, Refused: 1})
 	}
 }
@@ -135,18 +146,21 @@ func settlesDead(t *testing.T, s *storeSuite) {
 	dead.Attempts, dead.DeliveredTo = 5, []string{"y"}
 	r.settles(outbox.Settled{Dead: 1}, dead)
 	r.wants("a2") // the key goes on
-	if got := s.Value(t, "SELECT status || retry_count || error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "DEAD5refused by x; refused by z" {
+	if got := s.Value(t,
+		"SELECT status || retry_count || error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "DEAD5refused by x; refused by z" {
 		t.Errorf("the row is %s", got)
 	}
 	const letter = ` FROM job_dlq WHERE source = 'event' AND error_reason = 'DeliveryFailed' AND attempts = 5 AND outbox_table = 'outbox_events' AND event_key = 'a' AND type = 'a1'
 		AND generation = 0 AND replayed_at IS NULL AND origin IS NULL AND position IS NOT NULL AND app_id = (SELECT id FROM apps WHERE namespace = 'default')`
-	if got := s.Value(t, "SELECT count(DISTINCT destination)"+letter+" AND original_job_id = ?1", e.ID.String()); got != "2" {
+	if got := s.Value(t, "SELECT count(DISTINCT destination)"+letter+" AND original_job_id = ?1",
+		e.ID.String()); got != "2" {
 		t.Errorf("%s letters, want one for x and one for z", got)
 	}
 	if got := s.Value(t, "SELECT payload"+letter+" AND destination = 'x'"); !s.sameContent([]byte(got), e.Payload) {
 		t.Errorf("payload %s", got)
 	}
-	wantHistory(t, s.Value(t, "SELECT error_history"+letter+" AND destination = 'z'"), "connection refused", "refused by x; refused by z")
+	wantHistory(t, s.Value(t, "SELECT error_history"+letter+" AND destination = 'z'"), "connection refused",
+		"refused by x; refused by z")
 }
 
 func settlesDeadRow(t *testing.T, s *storeSuite) {
@@ -159,12 +173,14 @@ func settlesDeadRow(t *testing.T, s *storeSuite) {
 	if got := s.Value(t, "SELECT count(*) FROM crawl_outbox"); got != "1" {
 		t.Errorf("%s rows, want the other one", got)
 	}
-	wantHistory(t, s.Value(t, "SELECT error_history FROM job_dlq WHERE original_job_id = ?1", id.String()), "refused by run:1")
+	wantHistory(t, s.Value(t, "SELECT error_history FROM job_dlq WHERE original_job_id = ?1", id.String()),
+		"refused by run:1")
 	var origin map[string]any
 	if err := json.Unmarshal([]byte(s.Value(t, "SELECT origin FROM job_dlq")), &origin); err != nil {
 		t.Fatal(err)
 	}
-	if origin["crawl_id"] != crawlRun || origin["event_type"] != "NODE_START" || origin["seq"] != 7.0 || origin["payload"] != nil || origin["published_at"] != nil {
+	if origin["crawl_id"] != crawlRun || origin["event_type"] != "NODE_START" || origin["seq"] != 7.0 ||
+		origin["payload"] != nil || origin["published_at"] != nil {
 		t.Errorf("the letter remembers %v", origin)
 	}
 }
@@ -177,7 +193,8 @@ func settlesUnknownTenant(t *testing.T, s *storeSuite) {
 		s.commits(t, e)
 		r.settles(outbox.Settled{Dead: 1}, buried(r.only(), ""))
 	}
-	if got := s.Value(t, "SELECT count(*) FROM job_dlq d JOIN apps a ON a.id = d.app_id WHERE lower(a.namespace) = 'unheard of'"); got != "2" {
+	if got := s.Value(t,
+		"SELECT count(*) FROM job_dlq d JOIN apps a ON a.id = d.app_id WHERE lower(a.namespace) = 'unheard of'"); got != "2" {
 		t.Errorf("%s letters of the new tenant, want 2", got)
 	}
 	if got := s.Value(t, "SELECT count(*) FROM apps"); got != "2" {
@@ -190,11 +207,14 @@ func settlesRefused(t *testing.T, s *storeSuite) {
 	s.Exec(t, "CREATE UNIQUE INDEX once ON job_dlq (destination) WHERE destination = 'once'")
 	s.commits(t, numbered(1, "a", "b", "c")...)
 	rec := r.claim()
-	r.settles(outbox.Settled{Delivered: 1, Dead: 1, Retried: 1}, buried(rec[0], "once"), buried(rec[1], "x", "once"), delivered(rec[2])[0])
+	r.settles(outbox.Settled{Delivered: 1, Dead: 1, Retried: 1}, buried(rec[0], "once"), buried(rec[1], "x", "once"),
+		delivered(rec[2])[0])
 	if got := s.Value(t, "SELECT count(*) FROM job_dlq"); got != "1" {
 		t.Errorf("%s letters, want that of the first", got)
 	}
-	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE event_topic = 'b/1' AND status = 'FAILED' AND error_message <> '' AND next_retry_at > ?1", time.Now().Add(30*time.Minute)); got != "1" {
+	if got := s.Value(t,
+		"SELECT count(*) FROM outbox_events WHERE event_topic = 'b/1' AND status = 'FAILED' AND error_message <> '' AND "+
+			"next_retry_at > ?1", time.Now().Add(30*time.Minute)); got != "1" {
 		t.Errorf("%s rows wait with the refusal as their error, want 1", got)
 	}
 }
@@ -203,7 +223,8 @@ func settlesMixture(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, numbered(1, "a", "b", "c", "d", "e", "f", "g")...)
 	rec := r.claim()
-	outcomes := []outbox.Outcome{buried(rec[4], "x", "y"), delivered(rec[0])[0], retried(rec[1]), buried(rec[2], ""), delivered(rec[3])[0], retried(rec[5])}
+	outcomes := []outbox.Outcome{buried(rec[4], "x", "y"), delivered(rec[0])[0], retried(rec[1]), buried(rec[2], ""),
+		delivered(rec[3])[0], retried(rec[5])}
 	r.settles(outbox.Settled{Delivered: 2, Retried: 2, Dead: 2}, outcomes...)
 	r.wants("g/1")
 	if got := s.Value(t, "SELECT count(*) FROM job_dlq"); got != "3" {
@@ -249,12 +270,14 @@ func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
 func settlesAfterWaiting(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, numbered(1, "warm", "a", "b", "c")...)
-	r.settles(outbox.Settled{Delivered: 1}, delivered(r.claim()[0])...) // what a store does once it has done: that may wait too
+	// What a store does once it has done: that may wait too.
+	r.settles(outbox.Settled{Delivered: 1}, delivered(r.claim()[0])...)
 	records := r.claim()
 	end := s.HoldExec(t, "UPDATE outbox_lanes SET owner = ?1, epoch = epoch + 1", newID(t).String())
 	done := make(chan outbox.Settled, 1)
 	go func() {
-		settled, err := r.Settle(t.Context(), r.owner, r.lanes, []outbox.Outcome{delivered(records[0])[0], retried(records[1]), buried(records[2], "")})
+		settled, err := r.Settle(t.Context(), r.owner, r.lanes,
+			[]outbox.Outcome{delivered(records[0])[0], retried(records[1]), buried(records[2], "")})
 		if err != nil {
 			t.Error(err)
 		}
@@ -307,7 +330,8 @@ func ignoresSettleAfterReplay(t *testing.T, s *storeSuite) {
 
 func keepsAnyError(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
-	for i, text := range []string{"nul \x00 inside", "not \xff\xfe UTF-8", strings.Repeat("ü", 5000), "quotes ' \" \\ and \n\t\x01 controls", ""} {
+	for i, text := range []string{"nul \x00 inside", "not \xff\xfe UTF-8", strings.Repeat("ü", 5000),
+		"quotes ' \" \\ and \n\t\x01 controls", ""} {
 		s.commits(t, keyed("a", "a"))
 		again := retried(r.only())
 		again.Failures[0].Error, again.RetryIn = text, 0

@@ -16,7 +16,8 @@ import (
 func writerTests() []storeTest {
 	return []storeTest{
 		{name: "an event that is written again is ignored", run: ignoresDuplicates},
-		{name: "where duplicates are refused the transaction stays usable, with the call's other events", run: refusesDuplicates},
+		{name: "where duplicates are refused the transaction stays usable, with the call's other events",
+			run: refusesDuplicates},
 		{name: "many events of one call keep their order", run: writesManyInOrder},
 		{name: "a call whose last event the database refuses leaves nothing", run: writesAllOrNothing},
 		{name: "after an error of the database the transaction goes on", run: goesOnAfterError,
@@ -38,7 +39,8 @@ func ignoresDuplicates(t *testing.T, s *storeSuite) {
 	s.commits(t, e)
 	s.commits(t, other, e, keyed("third", "a"))
 	r.wants("first", "other", "third")
-	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, []outbox.Event{e}, []outbox.Event{keyed("fourth", "a"), e}); err != nil {
+	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, []outbox.Event{e},
+		[]outbox.Event{keyed("fourth", "a"), e}); err != nil {
 		t.Fatal(err)
 	}
 	r.wants("first", "other", "third", "fourth")
@@ -54,7 +56,8 @@ func refusesDuplicates(t *testing.T, s *storeSuite) {
 	if err := s.Write(t.Context(), refuse, true, []outbox.Event{e}, numbered(2, "b")); err != nil {
 		t.Fatal(err)
 	}
-	err := s.Write(t.Context(), refuse, true, []outbox.Event{e}, []outbox.Event{keyed("second", "a")}, []outbox.Event{keyed("third", "a"), e}, []outbox.Event{twice, twice})
+	err := s.Write(t.Context(), refuse, true, []outbox.Event{e}, []outbox.Event{keyed("second", "a")},
+		[]outbox.Event{keyed("third", "a"), e}, []outbox.Event{twice, twice})
 	if !errors.Is(err, outbox.ErrDuplicateEvent) || strings.Count(err.Error(), outbox.ErrDuplicateEvent.Error()) != 3 {
 		t.Errorf("got error %v, want three duplicates", err)
 	}
@@ -73,7 +76,8 @@ func writesManyInOrder(t *testing.T, s *storeSuite) {
 	}
 	s.commits(t, events...)
 	for i, rec := range r.wants(want...) {
-		if meta := string(rec.RawMetadata); (meta != "") != (i%3 == 0) || meta != "" && !sameJSON(rec.RawMetadata, fmt.Appendf(nil, `{"i": %d}`, i)) {
+		if meta := string(rec.RawMetadata); (meta != "") != (i%3 == 0) || meta != "" &&
+			!sameJSON(rec.RawMetadata, fmt.Appendf(nil, `{"i": %d}`, i)) {
 			t.Fatalf("%s has metadata %q", rec.Topic, meta)
 		}
 	}
@@ -99,7 +103,8 @@ func writesAllOrNothing(t *testing.T, s *storeSuite) {
 
 func goesOnAfterError(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
-	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, numbered(1, "x"), s.refusable(t), numbered(2, "y")); err == nil {
+	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, numbered(1, "x"), s.refusable(t),
+		numbered(2, "y")); err == nil {
 		t.Error("there was no error")
 	}
 	r.wants("once", "x/1", "y/1", "y/2")
@@ -114,7 +119,8 @@ func writesLargest(t *testing.T, s *storeSuite) {
 		t.Errorf("%d bytes came back of %d", len(got.Payload), len(e.Payload))
 	}
 	e.Payload = json.RawMessage(`"` + strings.Repeat("ü", outbox.DefaultMaxPayload/2-1) + `x"`)
-	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, []outbox.Event{e}); !errors.Is(err, outbox.ErrPayloadTooLarge) {
+	if err := s.Write(t.Context(), outbox.WriterConfig{}, true, []outbox.Event{e}); !errors.Is(err,
+		outbox.ErrPayloadTooLarge) {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -135,11 +141,14 @@ func refusesUnstorable(t *testing.T, s *storeSuite) {
 		field string
 		event outbox.Event
 	}{
-		{"Payload", payload("")}, {"Payload", payload("{")}, {"Payload", payload(`"\u0000"`)}, {"Payload", payload(`"\ud800"`)}, {"Payload", payload("\"\xff\"")},
-		{"Payload", payload("1e999999")}, {"Payload", payload("{} {}")}, {"Topic", topic}, {"Topic", keyed("", "a")}, {"Topic", keyed(strings.Repeat("t", 151), "a")}, {"Source", source},
+		{"Payload", payload("")}, {"Payload", payload("{")}, {"Payload", payload(`"\u0000"`)},
+		{"Payload", payload(`"\ud800"`)}, {"Payload", payload("\"\xff\"")},
+		{"Payload", payload("1e999999")}, {"Payload", payload("{} {}")}, {"Topic", topic}, {"Topic", keyed("", "a")},
+		{"Topic", keyed(strings.Repeat("t", 151), "a")}, {"Source", source},
 		{"OccurredAt", when}, {"Metadata", metadata}, {"Destinations[1]", destination}, {"AggregateID", keyed("key", "\xff")},
 	} {
-		err := s.Write(t.Context(), outbox.WriterConfig{}, true, []outbox.Event{keyed("beside", "a"), tt.event}, []outbox.Event{keyed("good", "a")})
+		err := s.Write(t.Context(), outbox.WriterConfig{}, true, []outbox.Event{keyed("beside", "a"), tt.event},
+			[]outbox.Event{keyed("good", "a")})
 		var field *outbox.FieldError
 		if !errors.As(err, &field) || field.Field != tt.field || field.Event != 1 {
 			t.Errorf("%s %.30q: got error %v", tt.field, tt.event.Payload, err)
@@ -151,14 +160,17 @@ func refusesUnstorable(t *testing.T, s *storeSuite) {
 func writesLongest(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	long := func(n int) string { return strings.Repeat("ü", n) }
-	e := outbox.Event{Topic: long(outbox.MaxTopic), Source: long(outbox.MaxSource), SchemaID: long(outbox.MaxSchemaID), SchemaVersion: 1<<31 - 1, AggregateType: long(outbox.MaxAggregateType),
-		AggregateID: long(outbox.MaxAggregateID), TenantID: long(outbox.MaxTenantID), Destinations: []string{long(outbox.MaxTopic)}, Payload: json.RawMessage("1"),
+	e := outbox.Event{Topic: long(outbox.MaxTopic), Source: long(outbox.MaxSource), SchemaID: long(outbox.MaxSchemaID),
+		SchemaVersion: 1<<31 - 1, AggregateType: long(outbox.MaxAggregateType),
+		AggregateID: long(outbox.MaxAggregateID), TenantID: long(outbox.MaxTenantID),
+		Destinations: []string{long(outbox.MaxTopic)}, Payload: json.RawMessage("1"),
 		OccurredAt: time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)}
 	early := keyed("early", "a")
 	early.OccurredAt = time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC)
 	s.commits(t, e, early)
 	records := r.wants(e.Topic, "early")
-	if got := records[0]; got.AggregateID != e.AggregateID || got.SchemaVersion != e.SchemaVersion || got.TenantID != e.TenantID || !got.OccurredAt.Equal(e.OccurredAt) {
+	if got := records[0]; got.AggregateID != e.AggregateID || got.SchemaVersion != e.SchemaVersion ||
+		got.TenantID != e.TenantID || !got.OccurredAt.Equal(e.OccurredAt) {
 		t.Errorf("got %+v", *got)
 	}
 	if !records[1].OccurredAt.Equal(early.OccurredAt) {
@@ -175,7 +187,8 @@ func writesConcurrently(t *testing.T, s *storeSuite) {
 		group.Go(func() {
 			for i := range each {
 				key := fmt.Sprint(w)
-				if err := s.Write(t.Context(), outbox.WriterConfig{}, i%5 != 4, []outbox.Event{keyed(fmt.Sprintf("%s/%02d", key, i), key)}); err != nil {
+				if err := s.Write(t.Context(), outbox.WriterConfig{}, i%5 != 4,
+					[]outbox.Event{keyed(fmt.Sprintf("%s/%02d", key, i), key)}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -17,7 +17,8 @@ import (
 
 // letterTests are what people see of a table and of what could not arrive, what they do about it, and how old rows go.
 func letterTests() []storeTest {
-	return slices.Concat(browseTests(), skipTests(), againTests(), lookTests(), replayTests(), clearTests(), collectTests(),
+	return slices.Concat(browseTests(), skipTests(), againTests(), lookTests(), replayTests(), clearTests(),
+		collectTests(),
 		retentionTests(), mappedTests())
 }
 
@@ -63,13 +64,17 @@ func (s *storeSuite) place(t *testing.T, table, topic, key string) uuid.UUID {
 	id := newID(t)
 	switch table {
 	case "outbox_events":
-		s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload) VALUES (?1, ?2, ?3, 'Order', ?4, 'shop', '{"n": 1}')`,
+		s.Exec(t,
+			`INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload) VALUES (?1, ?2, ?3, 'Order', ?4, 'shop', '{"n": 1}')`,
 			id.String(), topic, time.Now(), key)
 	case "event_outbox":
-		s.Exec(t, `INSERT INTO event_outbox (id, app_id, event_id, event_type, event_key, payload) VALUES (?1, (SELECT id FROM apps WHERE namespace = 'default'), ?2, ?3, ?4, '{"n": 1}')`,
+		s.Exec(t,
+			`INSERT INTO event_outbox (id, app_id, event_id, event_type, event_key, payload) VALUES (?1, (SELECT id FROM apps WHERE namespace = 'default'), ?2, ?3, ?4, '{"n": 1}')`,
 			newID(t).String(), id.String(), topic, key)
 	case "crawl_outbox":
-		s.Exec(t, `INSERT INTO crawl_outbox (crawl_id, event_id, event_type, payload, seq) VALUES (?1, ?2, ?3, '{"n": 1}', 7)`, crawlRun, id.String(), topic)
+		s.Exec(t,
+			`INSERT INTO crawl_outbox (crawl_id, event_id, event_type, payload, seq) VALUES (?1, ?2, ?3, '{"n": 1}', 7)`,
+			crawlRun, id.String(), topic)
 	default:
 		t.Fatalf("no way to fill %s", table)
 	}
@@ -118,11 +123,13 @@ func (u undertaker) settle(fails func(*outbox.Record) []string) []*outbox.Record
 		o := outbox.Outcome{Record: r, State: outbox.Delivered, Attempts: r.Attempts + 1}
 		for _, d := range fails(r) {
 			o.State = outbox.Dead
-			o.Failures = append(o.Failures, outbox.Failure{Destination: d, Reason: outbox.ReasonDeliveryFailed, Error: "connection refused by " + d})
+			o.Failures = append(o.Failures,
+				outbox.Failure{Destination: d, Reason: outbox.ReasonDeliveryFailed, Error: "connection refused by " + d})
 		}
 		outcomes = append(outcomes, o)
 	}
-	if got, err := u.store.Settle(u.t.Context(), u.owner, u.lanes, outcomes); err != nil || got.Delivered+got.Dead != len(records) {
+	if got, err := u.store.Settle(u.t.Context(), u.owner, u.lanes, outcomes); err != nil ||
+		got.Delivered+got.Dead != len(records) {
 		u.t.Fatalf("settled %+v of %d, error %v", got, len(records), err)
 	}
 	slices.SortFunc(records, func(a, b *outbox.Record) int { return int(a.Position - b.Position) })

@@ -72,7 +72,8 @@ func deliversAgain(t *testing.T, s *storeSuite) {
 		}
 		for i, a := range again {
 			was := first[i]
-			if a.ID != was.ID || a.Position != was.Position || a.Generation != was.Generation+1 || a.Attempts != 0 || string(a.Payload) != string(was.Payload) || a.Sequence != was.Sequence {
+			if a.ID != was.ID || a.Position != was.Position || a.Generation != was.Generation+1 || a.Attempts != 0 ||
+				string(a.Payload) != string(was.Payload) || a.Sequence != was.Sequence {
 				t.Errorf("%s: event %d came back as %+v, it was %+v", layout.Table, i, a, was)
 			}
 		}
@@ -106,8 +107,10 @@ func deliversArchivedAgain(t *testing.T, s *storeSuite) {
 			}
 			for i, a := range again[:4] {
 				was := first[i]
-				if a.ID != was.ID || a.Position != was.Position || a.Generation != round || !sameJSON(a.Payload, was.Payload) || a.AggregateID != was.AggregateID || a.Topic != was.Topic ||
-					a.TenantID != was.TenantID || !a.OccurredAt.Equal(was.OccurredAt) || a.Sequence != was.Sequence || string(a.RawMetadata) != string(was.RawMetadata) || len(a.Destinations) != 0 {
+				if a.ID != was.ID || a.Position != was.Position || a.Generation != round || !sameJSON(a.Payload, was.Payload) ||
+					a.AggregateID != was.AggregateID || a.Topic != was.Topic ||
+					a.TenantID != was.TenantID || !a.OccurredAt.Equal(was.OccurredAt) || a.Sequence != was.Sequence ||
+					string(a.RawMetadata) != string(was.RawMetadata) || len(a.Destinations) != 0 {
 					t.Errorf("%s: event %d came back as %+v, it was %+v", layout.Table, i, a, was)
 				}
 			}
@@ -120,7 +123,8 @@ func deliversArchivedAgain(t *testing.T, s *storeSuite) {
 func archive(t *testing.T, s *storeSuite, layout outbox.Layout) {
 	t.Helper()
 	time.Sleep(20 * time.Millisecond)
-	k, err := retention.New(s.Retention(t, layout), retention.Config{Table: layout.Table, OlderThan: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	k, err := retention.New(s.Retention(t, layout),
+		retention.Config{Table: layout.Table, OlderThan: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +172,8 @@ func choosesDelivered(t *testing.T, s *storeSuite) {
 	for _, c := range []struct {
 		layout outbox.Layout
 		d      tables.Delivered
-	}{{plain, tables.Delivered{Since: now, Destination: "y"}}, {undated, tables.Delivered{Since: now}}, {plain, tables.Delivered{}}, {outbox.EventOutbox(), tables.Delivered{Since: now, Destination: "y"}}} {
+	}{{plain, tables.Delivered{Since: now, Destination: "y"}}, {undated, tables.Delivered{Since: now}},
+		{plain, tables.Delivered{}}, {outbox.EventOutbox(), tables.Delivered{Since: now, Destination: "y"}}} {
 		if _, _, err := s.Browser(t, c.layout).Replayable(t.Context(), c.d); !errors.Is(err, tables.ErrFilter) {
 			t.Errorf("%+v: got %v, want ErrFilter", c.d, err)
 		}

@@ -60,13 +60,17 @@ func listsNewestFirst(t *testing.T, s *storeSuite) {
 }
 
 func findsEvents(t *testing.T, s *storeSuite) {
-	for _, r := range [][4]string{{"order.placed", "acme", "42", "NEW"}, {"order.paid", "acme", "42", "FAILED"}, {"order.placed", "acme", "43", "SENT"}, {"order.placed", "umbrella", "42", "DEAD"}} {
-		s.Exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_id, status) VALUES (?1, ?2, 'shop', '1', ?3, ?4, ?5)`,
+	for _, r := range [][4]string{{"order.placed", "acme", "42", "NEW"}, {"order.paid", "acme", "42", "FAILED"},
+		{"order.placed", "acme", "43", "SENT"}, {"order.placed", "umbrella", "42", "DEAD"}} {
+		s.Exec(t,
+			`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_id, status) VALUES (?1, ?2, 'shop', '1', ?3, ?4, ?5)`,
 			r[0], time.Now(), r[1], r[2], r[3])
 	}
 	s.makeRun(t)
 	for topic, at := range map[string][2]any{"A": {nil, nil}, "B": {time.Now(), nil}, "C": {nil, time.Now()}} {
-		s.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES (?1, ?2, '1', ?3, ?4)", crawlRun, topic, at[0], at[1])
+		s.Exec(t,
+			"INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES (?1, ?2, '1', ?3, ?4)",
+			crawlRun, topic, at[0], at[1])
 	}
 	events, crawl := s.Browser(t, outbox.OutboxEvents()), s.Browser(t, outbox.CrawlOutbox())
 	for _, c := range []struct {
@@ -109,11 +113,14 @@ func findsEvents(t *testing.T, s *storeSuite) {
 func findsByApplication(t *testing.T, s *storeSuite) {
 	s.makeApp(t, "Acme")
 	s.place(t, "event_outbox", "default.happened", "k")
-	s.Exec(t, "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE namespace = 'Acme'), ?1, 'acme.happened', '{}')", newID(t).String())
+	s.Exec(t,
+		"INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE namespace = "+
+			"'Acme'), ?1, 'acme.happened', '{}')", newID(t).String())
 	b := s.Browser(t, outbox.EventOutbox())
 	for _, tenant := range []string{"acme", s.Value(t, "SELECT id FROM apps WHERE namespace = 'Acme'")} {
 		rows, _, err := b.List(t.Context(), tables.Filter{Tenant: tenant})
-		if err != nil || len(rows) != 1 || rows[0].Topic != "acme.happened" || *rows[0].Tenant != "Acme" || rows[0].Status != "pending" {
+		if err != nil || len(rows) != 1 || rows[0].Topic != "acme.happened" || *rows[0].Tenant != "Acme" ||
+			rows[0].Status != "pending" {
 			t.Errorf("tenant %s: got %+v, error %v", tenant, rows, err)
 		}
 	}
@@ -129,16 +136,20 @@ func showsEvent(t *testing.T, s *storeSuite) {
 		aggregate_id, next_retry_at) VALUES (?1, 'order.placed', ?2, 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a", "b"]', 'FAILED', 2, 'no such channel', '[{"error": "no such channel"}]', 'order/1', 3, '42', ?3)`,
 		id.String(), at, at)
 	b := s.Browser(t, outbox.OutboxEvents())
-	for _, by := range []string{id.String(), strings.ToUpper(id.String()), s.Value(t, "SELECT position FROM outbox_events")} {
+	for _, by := range []string{id.String(), strings.ToUpper(id.String()),
+		s.Value(t, "SELECT position FROM outbox_events")} {
 		d, err := b.Show(t.Context(), by, "")
 		if err != nil {
 			t.Fatalf("%s: %v", by, err)
 		}
-		if d.ID != id || d.Status != "FAILED" || *d.Key != "42" || d.Attempts != 2 || *d.LastError != "no such channel" || *d.SchemaID != "order/1" || *d.SchemaVersion != 3 || d.Generation != 0 ||
-			!d.OccurredAt.Equal(at) || !d.NextRetryAt.Equal(at) || d.DeliveredAt != nil || d.Sequence != nil || d.Lane < 0 || d.Lane >= outbox.Lanes {
+		if d.ID != id || d.Status != "FAILED" || *d.Key != "42" || d.Attempts != 2 || *d.LastError != "no such channel" ||
+			*d.SchemaID != "order/1" || *d.SchemaVersion != 3 || d.Generation != 0 ||
+			!d.OccurredAt.Equal(at) || !d.NextRetryAt.Equal(at) || d.DeliveredAt != nil || d.Sequence != nil || d.Lane < 0 ||
+			d.Lane >= outbox.Lanes {
 			t.Errorf("%s: got %+v", by, d)
 		}
-		for _, c := range [][2]string{{string(d.Payload), `{"n":1}`}, {string(d.Metadata), `{"trace_id":"t"}`}, {string(d.Destinations), `["a","b"]`}, {string(d.ErrorHistory), `[{"error":"no such channel"}]`}} {
+		for _, c := range [][2]string{{string(d.Payload), `{"n":1}`}, {string(d.Metadata), `{"trace_id":"t"}`},
+			{string(d.Destinations), `["a","b"]`}, {string(d.ErrorHistory), `[{"error":"no such channel"}]`}} {
 			if !sameJSON([]byte(c[0]), []byte(c[1])) {
 				t.Errorf("got %s, want %s", c[0], c[1])
 			}
@@ -149,7 +160,8 @@ func showsEvent(t *testing.T, s *storeSuite) {
 	}
 	s.makeRun(t)
 	row := s.place(t, "crawl_outbox", "NODE", "")
-	if d, err := s.Browser(t, outbox.CrawlOutbox()).Show(t.Context(), row.String(), ""); err != nil || *d.Sequence != 7 || *d.Key != crawlRun {
+	if d, err := s.Browser(t, outbox.CrawlOutbox()).Show(t.Context(), row.String(), ""); err != nil || *d.Sequence != 7 ||
+		*d.Key != crawlRun {
 		t.Errorf("got %+v, error %v", d, err)
 	}
 }
@@ -169,11 +181,13 @@ func refusesFilters(t *testing.T, s *storeSuite) {
 		{nameless, tables.Filter{Tenant: "acme"}, "no tenants"},
 		{nameless, tables.Filter{Key: "42"}, "no keys"},
 	} {
-		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, tables.ErrFilter) || !strings.Contains(err.Error(), c.says) {
+		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, tables.ErrFilter) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: got error %v, want ErrFilter that says %q", c.f, err, c.says)
 		}
 	}
-	for what, want := range map[string]error{uuid.NewString(): tables.ErrNoEvent, "123456": tables.ErrNoEvent, "first": tables.ErrFilter} {
+	for what, want := range map[string]error{uuid.NewString(): tables.ErrNoEvent, "123456": tables.ErrNoEvent,
+		"first": tables.ErrFilter} {
 		if _, err := events.Show(t.Context(), what, ""); !errors.Is(err, want) {
 			t.Errorf("show %s: got %v, want %v", what, err, want)
 		}
@@ -206,24 +220,33 @@ func reportsLanes(t *testing.T, s *storeSuite) {
 		name string
 		ends time.Duration
 	}{{first, "one", time.Minute}, {second, "two", time.Hour}, {vanished, "three", -3 * time.Second}} {
-		s.Exec(t, "INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) VALUES ('outbox_events', ?1, ?2, ?3, ?4)", relay.id.String(), relay.name, time.Now(), time.Now().Add(relay.ends))
+		s.Exec(t,
+			"INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) VALUES ('outbox_events', ?1, ?2, ?3, ?4)", relay.id.String(), relay.name, time.Now(), time.Now().Add(relay.ends))
 		for lane := i * 20; lane < i*20+20; lane++ {
-			s.Exec(t, "INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at) VALUES ('outbox_events', ?1, ?2, 3, ?3)", lane, relay.id.String(), time.Now().Add(relay.ends))
+			s.Exec(t,
+				"INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at) VALUES ('outbox_events', ?1, ?2, 3, ?3)",
+				lane, relay.id.String(), time.Now().Add(relay.ends))
 		}
 	}
-	s.Exec(t, "INSERT INTO outbox_lanes (table_name, lane, epoch, crashes, trial_size, trial_event) VALUES ('outbox_events', 63, 9, 2, 1, ?1)", first.String())
+	s.Exec(t,
+		"INSERT INTO outbox_lanes (table_name, lane, epoch, crashes, trial_size, trial_event) VALUES ('outbox_events', 63, "+
+			"9, 2, 1, ?1)", first.String())
 	r, states := report()
 	if states["held"] != 40 || states["lapsed"] != 20 || states["free"] != 4 {
 		t.Errorf("got %v", states)
 	}
-	if len(r.Relays) != 3 || r.Relays[0].Owner != first || r.Relays[0].Name != "one" || r.Relays[0].Share != 32 || r.Relays[1].Share != 32 || r.Relays[2].Share != 0 ||
-		r.Relays[1].Lanes != 20 || r.Relays[2].Lanes != 0 || r.Relays[2].ExpiresIn > -3 || r.Relays[2].ExpiresIn < -60 || time.Since(r.Relays[0].JoinedAt).Abs() > time.Minute {
+	if len(r.Relays) != 3 || r.Relays[0].Owner != first || r.Relays[0].Name != "one" || r.Relays[0].Share != 32 ||
+		r.Relays[1].Share != 32 || r.Relays[2].Share != 0 ||
+		r.Relays[1].Lanes != 20 || r.Relays[2].Lanes != 0 || r.Relays[2].ExpiresIn > -3 || r.Relays[2].ExpiresIn < -60 ||
+		time.Since(r.Relays[0].JoinedAt).Abs() > time.Minute {
 		t.Errorf("relays %+v", r.Relays)
 	}
-	if l := r.Lanes[20]; *l.Owner != second || *l.Name != "two" || l.Epoch != 3 || *l.ExpiresIn < 3500 || *l.ExpiresIn > 3600 || l.Suspect {
+	if l := r.Lanes[20]; *l.Owner != second || *l.Name != "two" || l.Epoch != 3 || *l.ExpiresIn < 3500 ||
+		*l.ExpiresIn > 3600 || l.Suspect {
 		t.Errorf("lane 20: %+v", l)
 	}
-	if l := r.Lanes[63]; l.State != "free" || l.Epoch != 9 || !l.Suspect || l.Crashes != 2 || l.TrialSize != 1 || *l.TrialEvent != first {
+	if l := r.Lanes[63]; l.State != "free" || l.Epoch != 9 || !l.Suspect || l.Crashes != 2 || l.TrialSize != 1 ||
+		*l.TrialEvent != first {
 		t.Errorf("lane 63: %+v", l)
 	}
 }
@@ -235,7 +258,8 @@ func reportsBacklog(t *testing.T, s *storeSuite) {
 			s.place(t, layout.Table, "t", fmt.Sprint(i%7))
 		}
 	}
-	s.Exec(t, "UPDATE outbox_events SET created_at = ?1 WHERE position = (SELECT min(position) FROM outbox_events)", time.Now().Add(-time.Hour))
+	s.Exec(t, "UPDATE outbox_events SET created_at = ?1 WHERE position = (SELECT min(position) FROM outbox_events)",
+		time.Now().Add(-time.Hour))
 	s.Exec(t, "UPDATE crawl_outbox SET created_at = ?1", time.Now().Add(-time.Minute))
 	for table, oldest := range map[string]float64{"outbox_events": 3600, "event_outbox": 0, "crawl_outbox": 60} {
 		layout := seedLayouts()[slices.IndexFunc(seedLayouts(), func(l outbox.Layout) bool { return l.Table == table })]
@@ -273,7 +297,8 @@ func reportsBacklog(t *testing.T, s *storeSuite) {
 
 func tellsWhatItWaitsBehind(t *testing.T, s *storeSuite) {
 	s.makeRun(t)
-	soon, later := time.Now().Add(time.Minute).Truncate(time.Millisecond), time.Now().Add(time.Hour).Truncate(time.Millisecond)
+	soon, later := time.Now().Add(time.Minute).Truncate(time.Millisecond),
+		time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	for _, layout := range seedLayouts() {
 		for i := range 9 {
 			s.place(t, layout.Table, fmt.Sprintf("t.%d", i), fmt.Sprint(i%3))
@@ -302,7 +327,8 @@ func tellsWhatItWaitsBehind(t *testing.T, s *storeSuite) {
 		behind := map[string]string{"t.3": "t.0", "t.6": "t.0", "t.7": "t.4"}
 		if layout.Table == "crawl_outbox" {
 			put("t.4", nil)
-			behind = map[string]string{"t.2": "t.0", "t.3": "t.0", "t.4": "t.0", "t.5": "t.0", "t.6": "t.0", "t.7": "t.0", "t.8": "t.0"}
+			behind = map[string]string{"t.2": "t.0", "t.3": "t.0", "t.4": "t.0", "t.5": "t.0", "t.6": "t.0", "t.7": "t.0",
+				"t.8": "t.0"}
 			if rows, _, err = b.List(t.Context(), tables.Filter{}); err != nil {
 				t.Fatal(err)
 			}
@@ -320,7 +346,8 @@ func tellsWhatItWaitsBehind(t *testing.T, s *storeSuite) {
 					}
 					continue
 				}
-				if got.WaitsBehind == nil || *got.WaitsBehind != ids[head] || got.NextRetryAt == nil || got.NextRetryAt.Sub(later).Abs() > time.Millisecond {
+				if got.WaitsBehind == nil || *got.WaitsBehind != ids[head] || got.NextRetryAt == nil ||
+					got.NextRetryAt.Sub(later).Abs() > time.Millisecond {
 					t.Errorf("%s, %s: %s waits behind %s until %v, want %s (%s) until %s",
 						layout.Table, what, r.Topic, value(got.WaitsBehind), got.NextRetryAt, ids[head], head, later)
 				}
@@ -339,7 +366,8 @@ func tellsWhatItWaitsBehind(t *testing.T, s *storeSuite) {
 			want = [3]int{2, 1, 7}
 		}
 		if got := [3]int{retrying, heldKeys, held}; got != want {
-			t.Errorf("%s: lanes report %v events that are retried, keys and events that are held, want %v", layout.Table, got, want)
+			t.Errorf("%s: lanes report %v events that are retried, keys and events that are held, want %v", layout.Table, got,
+				want)
 		}
 	}
 }

@@ -38,7 +38,8 @@ func discards(t *testing.T, s *storeSuite) {
 		t.Errorf("replayed %+v, want the two that are not discarded", sum)
 	}
 	discarded, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateDiscarded})
-	if err != nil || len(discarded) != 2 || discarded[0].DiscardReason != "because" || time.Since(*discarded[0].DiscardedAt).Abs() > time.Minute {
+	if err != nil || len(discarded) != 2 || discarded[0].DiscardReason != "because" ||
+		time.Since(*discarded[0].DiscardedAt).Abs() > time.Minute {
 		t.Fatalf("got %+v, error %v", discarded, err)
 	}
 	o := choose(discarded[0].ID)
@@ -52,7 +53,9 @@ func discards(t *testing.T, s *storeSuite) {
 	if l, err := d.Show(t.Context(), discarded[0].ID, ""); err != nil || l[0].State != deadletter.StateReplayed {
 		t.Errorf("discarded and replayed after all: %+v, error %v", l, err)
 	}
-	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{Discarded: true, All: true}}); !errors.Is(err, deadletter.ErrFilter) {
+	if _, err := deadletter.Replay(t.Context(), d,
+		deadletter.ReplayOptions{Selection: deadletter.Selection{Discarded: true, All: true}}); !errors.Is(err,
+		deadletter.ErrFilter) {
 		t.Errorf("all that were discarded: got %v, want ErrFilter", err)
 	}
 }
@@ -64,7 +67,8 @@ func purges(t *testing.T, s *storeSuite) {
 	for _, tenant := range []string{"default", "acme"} {
 		for _, age := range []time.Duration{day, 29 * day, 31 * day} {
 			at, long := time.Now().Add(-age), time.Now().Add(-100*day)
-			for _, l := range []letter{{kind: "pending"}, {kind: "replayed", replayed: at}, {kind: "discarded", discarded: long}, {kind: "both", replayed: at, discarded: long}} {
+			for _, l := range []letter{{kind: "pending"}, {kind: "replayed", replayed: at}, {kind: "discarded", discarded: long},
+				{kind: "both", replayed: at, discarded: long}} {
 				l.source, l.tenant, l.reason, l.history = "job", tenant, "Panic", "[]"
 				s.put(t, l)
 			}
@@ -94,7 +98,8 @@ func purges(t *testing.T, s *storeSuite) {
 	}
 	// A page deletes at most its limit.
 	for range 3 {
-		s.put(t, letter{source: "job", tenant: "default", kind: "t", reason: "Panic", history: "[]", replayed: time.Now().Add(-day)})
+		s.put(t, letter{source: "job", tenant: "default", kind: "t", reason: "Panic", history: "[]",
+			replayed: time.Now().Add(-day)})
 	}
 	for _, want := range []int{2, 1, 0} {
 		if n, err := d.PurgePage(t.Context(), deadletter.Purge{}, operator, 2); err != nil || n != want {
@@ -110,12 +115,14 @@ func records(t *testing.T, s *storeSuite) {
 	u.settle(dieAt("t"))
 	d := s.letters(t)
 	began := time.Now()
-	if _, err := deadletter.Discard(t.Context(), d, deadletter.Selection{Filter: deadletter.Filter{Key: "42"}}, operator); err != nil {
+	if _, err := deadletter.Discard(t.Context(), d, deadletter.Selection{Filter: deadletter.Filter{Key: "42"}},
+		operator); err != nil {
 		t.Fatal(err)
 	}
 	letters := s.lettersOf(t, d, event)
 	replay(t, d, choose(letters...))
-	if _, err := (deadletter.Purge{Tenant: "default"}).Run(t.Context(), d, deadletter.Operator{Actor: "cron"}); err != nil {
+	if _, err := (deadletter.Purge{Tenant: "default"}).Run(t.Context(), d,
+		deadletter.Operator{Actor: "cron"}); err != nil {
 		t.Fatal(err)
 	}
 	all, next, err := d.Actions(t.Context(), deadletter.ActionFilter{})
@@ -123,7 +130,9 @@ func records(t *testing.T, s *storeSuite) {
 		t.Fatalf("got %+v, %q, error %v", all, next, err)
 	}
 	purged, replayed, discarded := all[0], all[1], all[2]
-	if purged.Action != "purge" || purged.Actor != "cron" || purged.Letters != 2 || purged.Reason != nil || !sameJSON(purged.Filter, []byte(`{"older_than":0,"tenant":"default"}`)) || !sameJSON(purged.Detail, []byte(`{"state":"replayed"}`)) {
+	if purged.Action != "purge" || purged.Actor != "cron" || purged.Letters != 2 || purged.Reason != nil ||
+		!sameJSON(purged.Filter, []byte(`{"older_than":0,"tenant":"default"}`)) ||
+		!sameJSON(purged.Detail, []byte(`{"state":"replayed"}`)) {
 		t.Errorf("purge: %+v, filter %s, detail %s", purged, purged.Filter, purged.Detail)
 	}
 	var detail struct {
@@ -132,25 +141,31 @@ func records(t *testing.T, s *storeSuite) {
 		Skipped int
 		Payload bool `json:"payload_replaced"`
 	}
-	if err := json.Unmarshal(replayed.Detail, &detail); err != nil || detail.Run == uuid.Nil || detail.Tables["outbox_events"] != 1 || detail.Skipped != 0 || detail.Payload {
+	if err := json.Unmarshal(replayed.Detail, &detail); err != nil || detail.Run == uuid.Nil ||
+		detail.Tables["outbox_events"] != 1 || detail.Skipped != 0 || detail.Payload {
 		t.Errorf("replay: detail %s, error %v", replayed.Detail, err)
 	}
-	if replayed.Action != "replay" || replayed.Actor != "test@here" || replayed.Letters != 1 || *replayed.Reason != "because" || !strings.Contains(string(replayed.Filter), letters[0].String()) {
+	if replayed.Action != "replay" || replayed.Actor != "test@here" || replayed.Letters != 1 ||
+		*replayed.Reason != "because" || !strings.Contains(string(replayed.Filter), letters[0].String()) {
 		t.Errorf("replay: %+v, filter %s", replayed, replayed.Filter)
 	}
-	if discarded.Action != "discard" || discarded.Letters != 2 || *discarded.Reason != "because" || !sameJSON(discarded.Filter, []byte(`{"key":"42"}`)) || discarded.At.Before(began.Add(-time.Minute)) || discarded.At.After(time.Now().Add(time.Minute)) {
+	if discarded.Action != "discard" || discarded.Letters != 2 || *discarded.Reason != "because" ||
+		!sameJSON(discarded.Filter, []byte(`{"key":"42"}`)) || discarded.At.Before(began.Add(-time.Minute)) ||
+		discarded.At.After(time.Now().Add(time.Minute)) {
 		t.Errorf("discard: %+v, filter %s", discarded, discarded.Filter)
 	}
 	first, next, err := d.Actions(t.Context(), deadletter.ActionFilter{Limit: 1})
 	if err != nil || len(first) != 1 || first[0].ID != purged.ID {
 		t.Fatalf("first page %+v, error %v", first, err)
 	}
-	if rest, next, err := d.Actions(t.Context(), deadletter.ActionFilter{After: next}); err != nil || len(rest) != 2 || rest[0].ID != replayed.ID || next != "" {
+	if rest, next, err := d.Actions(t.Context(), deadletter.ActionFilter{After: next}); err != nil || len(rest) != 2 ||
+		rest[0].ID != replayed.ID || next != "" {
 		t.Errorf("after it %+v, %q, error %v", rest, next, err)
 	}
 	for f, want := range map[deadletter.ActionFilter]int{
 		{Action: "discard", Actor: "test@here", Since: began.Add(-time.Hour), Until: time.Now().Add(time.Hour)}: 1,
-		{Actor: "test@here"}: 2, {Action: "discard", Actor: "cron"}: 0, {Since: time.Now().Add(time.Hour)}: 0, {Until: began.Add(-time.Hour)}: 0,
+		{Actor: "test@here"}: 2, {Action: "discard", Actor: "cron"}: 0, {Since: time.Now().Add(time.Hour)}: 0,
+		{Until: began.Add(-time.Hour)}: 0,
 	} {
 		if found, _, err := d.Actions(t.Context(), f); err != nil || len(found) != want {
 			t.Errorf("%+v: %d actions, error %v, want %d", f, len(found), err, want)
@@ -163,9 +178,11 @@ func records(t *testing.T, s *storeSuite) {
 
 func recordsJobs(t *testing.T, s *storeSuite) {
 	jobs, d := s.Jobs(t), s.letters(t)
-	job := deadletter.Job{ID: newID(t), Tenant: "newcomer", UserID: newID(t), RequestID: newID(t), Type: "mail", Payload: json.RawMessage(`{"to": "x"}`), Attempts: 3,
+	job := deadletter.Job{ID: newID(t), Tenant: "newcomer", UserID: newID(t), RequestID: newID(t), Type: "mail",
+		Payload: json.RawMessage(`{"to": "x"}`), Attempts: 3,
 		Errors: []deadletter.Failure{{Error: "first", Timestamp: time.Now()}, {Error: "bad\x00 last", Timestamp: time.Now()}}}
-	for _, reason := range []deadletter.JobReason{deadletter.JobValidation, deadletter.JobHandlerMissing, deadletter.JobRunnerUnavailable, deadletter.JobTimeout, deadletter.JobPanic} {
+	for _, reason := range []deadletter.JobReason{deadletter.JobValidation, deadletter.JobHandlerMissing,
+		deadletter.JobRunnerUnavailable, deadletter.JobTimeout, deadletter.JobPanic} {
 		other := job
 		other.ID, other.Reason, other.Tenant, other.UserID, other.RequestID = newID(t), reason, "", uuid.Nil, uuid.Nil
 		id, err := deadletter.Record(t.Context(), jobs, other)
@@ -173,7 +190,8 @@ func recordsJobs(t *testing.T, s *storeSuite) {
 			t.Errorf("%s: %v", reason, err)
 			continue
 		}
-		if shown, err := d.Show(t.Context(), id, ""); err != nil || shown[0].Tenant != "default" || shown[0].Reason != string(reason) || shown[0].UserID != nil || shown[0].RequestID != nil {
+		if shown, err := d.Show(t.Context(), id, ""); err != nil || shown[0].Tenant != "default" ||
+			shown[0].Reason != string(reason) || shown[0].UserID != nil || shown[0].RequestID != nil {
 			t.Errorf("%s: got %+v, error %v", reason, shown, err)
 		}
 	}
@@ -199,7 +217,8 @@ func recordsJobs(t *testing.T, s *storeSuite) {
 		t.Fatalf("%d letters, error %v", len(shown), err)
 	}
 	l := shown[0]
-	if l.OriginalID != job.ID || l.Source != deadletter.SourceJob || l.Tenant != "newcomer" || *l.UserID != job.UserID || *l.RequestID != job.RequestID || l.Reason != "MaxRetries" || l.Attempts != 3 ||
+	if l.OriginalID != job.ID || l.Source != deadletter.SourceJob || l.Tenant != "newcomer" || *l.UserID != job.UserID ||
+		*l.RequestID != job.RequestID || l.Reason != "MaxRetries" || l.Attempts != 3 ||
 		l.LastError != "bad last" || !sameJSON(l.Payload, job.Payload) || l.Position != nil || l.Table != "" {
 		t.Errorf("got %+v", l)
 	}

@@ -40,7 +40,8 @@ func collects(t *testing.T, s *storeSuite) {
 			t.Fatalf("letters of %s: %+v, error %v", c.event, found, err)
 		}
 		l := found[0]
-		if l.Source != deadletter.SourceEvent || l.Type != "t" || l.Key != "a" || l.Tenant != c.tenant || l.LastError != c.error ||
+		if l.Source != deadletter.SourceEvent || l.Type != "t" || l.Key != "a" || l.Tenant != c.tenant ||
+			l.LastError != c.error ||
 			l.Reason != "DeliveryFailed" || l.Attempts != 1 || string(l.Payload) == "" || l.Table != "outbox_events" {
 			t.Errorf("letter of %s: %+v", c.event, l)
 		}
@@ -92,10 +93,12 @@ func letterNames(t *testing.T, s *storeSuite) {
 		}
 	}
 	found, _, err = d.List(t.Context(), deadletter.Filter{RequestID: request})
-	if err != nil || !slices.EqualFunc(found, []string{"both"}, func(l deadletter.Letter, topic string) bool { return l.Type == topic }) {
+	if err != nil || !slices.EqualFunc(found, []string{"both"},
+		func(l deadletter.Letter, topic string) bool { return l.Type == topic }) {
 		t.Errorf("letters of the request: %+v, error %v", found, err)
 	}
-	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{Filter: deadletter.Filter{RequestID: request}}}); sum.Letters != 1 {
+	if sum := replay(t, d,
+		deadletter.ReplayOptions{Selection: deadletter.Selection{Filter: deadletter.Filter{RequestID: request}}}); sum.Letters != 1 {
 		t.Errorf("replayed %+v, want the letter of the request", sum)
 	}
 }

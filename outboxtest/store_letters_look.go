@@ -52,7 +52,8 @@ func (s *storeSuite) put(t *testing.T, l letter) uuid.UUID {
 	}
 	s.Exec(t, `INSERT INTO job_dlq (id, source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, destination, outbox_table, event_key, replayed_at, discarded_at)
 		VALUES (?1, ?2, ?3, (SELECT id FROM apps WHERE namespace = ?4), ?5, '{}', ?6, 1, ?7, ?8, ?9, ?10, ?11, ?12)`,
-		l.id, l.source, original.String(), l.tenant, l.kind, l.reason, l.history, text(l.destination), text(l.table), text(l.key), at(l.replayed), at(l.discarded))
+		l.id, l.source, original.String(), l.tenant, l.kind, l.reason, l.history, text(l.destination), text(l.table),
+		text(l.key), at(l.replayed), at(l.discarded))
 	return original
 }
 
@@ -61,12 +62,19 @@ func (s *storeSuite) fixtures(t *testing.T) (originals []uuid.UUID) {
 	t.Helper()
 	s.makeApp(t, "acme")
 	for _, l := range []letter{
-		{"01900000-0000-7000-8000-000000000001", "event", "default", "order.placed", "DeliveryFailed", `[{"error": "first TIMEOUT"}, {"error": "refused 10.0.0.3:6379"}]`, "a", "outbox_events", "42", time.Time{}, time.Time{}},
-		{"01900000-1000-7000-8000-000000000002", "event", "acme", "order.placed", "DeliveryFailed", `[{"error": "refused 10.0.0.4:6379"}]`, "b", "outbox_events", "42", time.Time{}, time.Time{}},
-		{"01900000-2000-7000-8000-000000000003", "event", "acme", "order.paid", "HandlerMissing", `[]`, "", "crawl_outbox", "43", time.Time{}, time.Time{}},
-		{"01900000-3000-7000-8000-000000000004", "job", "acme", "send_mail", "Panic", `[{"error": "nil pointer"}]`, "", "", "", time.Time{}, time.Time{}},
-		{"01900000-4000-7000-8000-000000000005", "job", "default", "send_mail", "Timeout", `[{"error": "nil pointer"}]`, "", "", "", time.Now(), time.Time{}},
-		{"01900000-5000-7000-8000-000000000006", "job", "default", "send_mail", "Timeout", `[{"error": "nil pointer"}]`, "", "", "", time.Time{}, time.Now()},
+		{"01900000-0000-7000-8000-000000000001", "event", "default", "order.placed", "DeliveryFailed",
+			`[{"error": "first TIMEOUT"}, {"error": "refused 10.0.0.3:6379"}]`, "a", "outbox_events", "42", time.Time{},
+			time.Time{}},
+		{"01900000-1000-7000-8000-000000000002", "event", "acme", "order.placed", "DeliveryFailed",
+			`[{"error": "refused 10.0.0.4:6379"}]`, "b", "outbox_events", "42", time.Time{}, time.Time{}},
+		{"01900000-2000-7000-8000-000000000003", "event", "acme", "order.paid", "HandlerMissing", `[]`, "", "crawl_outbox",
+			"43", time.Time{}, time.Time{}},
+		{"01900000-3000-7000-8000-000000000004", "job", "acme", "send_mail", "Panic", `[{"error": "nil pointer"}]`, "", "",
+			"", time.Time{}, time.Time{}},
+		{"01900000-4000-7000-8000-000000000005", "job", "default", "send_mail", "Timeout", `[{"error": "nil pointer"}]`, "",
+			"", "", time.Now(), time.Time{}},
+		{"01900000-5000-7000-8000-000000000006", "job", "default", "send_mail", "Timeout", `[{"error": "nil pointer"}]`, "",
+			"", "", time.Time{}, time.Now()},
 	} {
 		originals = append(originals, s.put(t, l))
 	}
@@ -141,15 +149,20 @@ func findsLetters(t *testing.T, s *storeSuite) {
 			}
 		}
 	}
-	for f, says := range map[deadletter.Filter]string{{State: "dead"}: "dead", {Source: "x"}: "job, event", {After: "7"}: "after"} {
-		if _, _, err := d.List(t.Context(), f); !errors.Is(err, deadletter.ErrFilter) || !strings.Contains(err.Error(), says) {
+	for f, says := range map[deadletter.Filter]string{{State: "dead"}: "dead", {Source: "x"}: "job, event",
+		{After: "7"}: "after"} {
+		if _, _, err := d.List(t.Context(), f); !errors.Is(err, deadletter.ErrFilter) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: got %v, want ErrFilter that says %q", f, err, says)
 		}
 	}
-	if n, err := d.Count(t.Context(), deadletter.Selection{IDs: []uuid.UUID{all[5].ID, all[1].ID, newID(t)}}); err != nil || n != 1 {
+	if n, err := d.Count(t.Context(),
+		deadletter.Selection{IDs: []uuid.UUID{all[5].ID, all[1].ID, newID(t)}}); err != nil || n != 1 {
 		t.Errorf("of a pending, a replayed and an unknown letter a selection takes %d, error %v", n, err)
 	}
-	if _, err := d.Count(t.Context(), deadletter.Selection{Filter: deadletter.Filter{State: deadletter.StateReplayed}}); !errors.Is(err, deadletter.ErrFilter) {
+	if _, err := d.Count(t.Context(),
+		deadletter.Selection{Filter: deadletter.Filter{State: deadletter.StateReplayed}}); !errors.Is(err,
+		deadletter.ErrFilter) {
 		t.Errorf("a selection of replayed letters: got %v, want ErrFilter", err)
 	}
 }
@@ -164,14 +177,18 @@ func showsLetters(t *testing.T, s *storeSuite) {
 			t.Fatalf("show %s: %d letters, error %v", id, len(shown), err)
 		}
 		l := shown[0]
-		if l.ID != first || l.OriginalID != originals[0] || l.State != deadletter.StatePending || l.Tenant != "default" || l.LastError != "refused 10.0.0.3:6379" || l.Destination != "a" || l.Table != "outbox_events" ||
-			l.Key != "42" || l.Type != "order.placed" || l.Reason != "DeliveryFailed" || !l.At.Equal(outbox.TimeOfID(first)) || l.Position != nil || l.ReplayedAt != nil || string(l.Payload) != "{}" ||
+		if l.ID != first || l.OriginalID != originals[0] || l.State != deadletter.StatePending || l.Tenant != "default" ||
+			l.LastError != "refused 10.0.0.3:6379" || l.Destination != "a" || l.Table != "outbox_events" ||
+			l.Key != "42" || l.Type != "order.placed" || l.Reason != "DeliveryFailed" || !l.At.Equal(outbox.TimeOfID(first)) ||
+			l.Position != nil || l.ReplayedAt != nil || string(l.Payload) != "{}" ||
 			!sameJSON(l.ErrorHistory, []byte(`[{"error":"first TIMEOUT"},{"error":"refused 10.0.0.3:6379"}]`)) {
 			t.Errorf("show %s: got %+v", id, l)
 		}
 	}
-	s.Exec(t, "UPDATE job_dlq SET original_job_id = ?1 WHERE id = ?2", originals[0].String(), "01900000-4000-7000-8000-000000000005")
-	if shown, err := d.Show(t.Context(), originals[0], ""); err != nil || tails(shown) != "51" || shown[0].State != deadletter.StateReplayed || time.Since(*shown[0].ReplayedAt).Abs() > time.Minute {
+	s.Exec(t, "UPDATE job_dlq SET original_job_id = ?1 WHERE id = ?2", originals[0].String(),
+		"01900000-4000-7000-8000-000000000005")
+	if shown, err := d.Show(t.Context(), originals[0], ""); err != nil || tails(shown) != "51" ||
+		shown[0].State != deadletter.StateReplayed || time.Since(*shown[0].ReplayedAt).Abs() > time.Minute {
 		t.Errorf("both letters of one event: got %q, error %v", tails(shown), err)
 	}
 	if _, err := d.Show(t.Context(), originals[0], "nobody"); !errors.Is(err, deadletter.ErrNoLetter) {
@@ -189,16 +206,21 @@ func groupsLetters(t *testing.T, s *storeSuite) {
 	if err != nil || stats.Pending != 4 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 3 {
 		t.Fatalf("stats %+v, error %v", stats, err)
 	}
-	oldest, newest := outbox.TimeOfID(uuid.MustParse("01900000-0000-7000-8000-000000000001")), outbox.TimeOfID(uuid.MustParse("01900000-1000-7000-8000-000000000002"))
+	oldest, newest := outbox.TimeOfID(uuid.MustParse("01900000-0000-7000-8000-000000000001")),
+		outbox.TimeOfID(uuid.MustParse("01900000-1000-7000-8000-000000000002"))
 	g := stats.Groups[0]
-	if g.Count != 2 || !g.Oldest.Equal(oldest) || !g.Newest.Equal(newest) || g.Sample != "refused 10.0.0.4:6379" || g.Type != "order.placed" || g.Source != deadletter.SourceEvent || g.Reason != "DeliveryFailed" {
+	if g.Count != 2 || !g.Oldest.Equal(oldest) || !g.Newest.Equal(newest) || g.Sample != "refused 10.0.0.4:6379" ||
+		g.Type != "order.placed" || g.Source != deadletter.SourceEvent || g.Reason != "DeliveryFailed" {
 		t.Errorf("largest group %+v", g)
 	}
-	if found, _, err := d.List(t.Context(), deadletter.Filter{Fingerprint: g.Fingerprint}); err != nil || tails(found) != "21" {
+	if found, _, err := d.List(t.Context(), deadletter.Filter{Fingerprint: g.Fingerprint}); err != nil ||
+		tails(found) != "21" {
 		t.Errorf("its letters are %q, error %v", tails(found), err)
 	}
-	stats, err = d.Stats(t.Context(), deadletter.Filter{Source: deadletter.SourceJob, State: deadletter.StateAll, Limit: 1})
-	if err != nil || stats.Pending != 1 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 1 || stats.Groups[0].Count != 2 || stats.Groups[0].Reason != "Timeout" {
+	stats, err = d.Stats(t.Context(),
+		deadletter.Filter{Source: deadletter.SourceJob, State: deadletter.StateAll, Limit: 1})
+	if err != nil || stats.Pending != 1 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 1 ||
+		stats.Groups[0].Count != 2 || stats.Groups[0].Reason != "Timeout" {
 		t.Errorf("jobs, the largest group: %+v, error %v", stats, err)
 	}
 }
@@ -215,7 +237,8 @@ func fingerprints(t *testing.T, s *storeSuite) {
 		{"commit 9fceb02d0ae598e95dc970b74767f19372d61af8", "commit 0a0b0c0d"},
 		{"timeout after 1m30s", "timeout after 500ms", "timeout after 2"},
 	}
-	different := []string{"", "connection refused 10.0.0.3:6379", "connection reset 10.0.0.3:6379", `no channel "a"`, "no channel a", "defaced", "can't send to host's port", "can't send", "5 messages", "5 minutes", "5minutes"}
+	different := []string{"", "connection refused 10.0.0.3:6379", "connection reset 10.0.0.3:6379", `no channel "a"`,
+		"no channel a", "defaced", "can't send to host's port", "can't send", "5 messages", "5 minutes", "5minutes"}
 	for _, text := range append(different, "é 'x'y'") {
 		same = append(same, []string{text})
 	}
@@ -245,7 +268,8 @@ func fingerprints(t *testing.T, s *storeSuite) {
 	}
 	// The same in every store: the first twelve digits of the SHA-256 of "connection refused ?:?" and "timeout after
 	// ?".
-	for text, want := range map[string]string{"connection refused 10.0.0.3:6379": "e282bcc33dbc", "timeout after 1m30s": "30ab13e927c2"} {
+	for text, want := range map[string]string{"connection refused 10.0.0.3:6379": "e282bcc33dbc",
+		"timeout after 1m30s": "30ab13e927c2"} {
 		if of[text] != want {
 			t.Errorf("%q has the fingerprint %s, want %s", text, of[text], want)
 		}
@@ -266,11 +290,15 @@ func leavesLetter(t *testing.T, s *storeSuite) {
 	for _, l := range shown {
 		seen[l.Destination] = true
 		var history []deadletter.Failure
-		if err := json.Unmarshal(l.ErrorHistory, &history); err != nil || len(history) < 2 || history[0].Error != "slow" || time.Since(history[len(history)-1].Timestamp).Abs() > time.Minute {
+		if err := json.Unmarshal(l.ErrorHistory, &history); err != nil || len(history) < 2 || history[0].Error != "slow" ||
+			time.Since(history[len(history)-1].Timestamp).Abs() > time.Minute {
 			t.Errorf("history %s, error %v", l.ErrorHistory, err)
 		}
-		if l.Source != deadletter.SourceEvent || l.State != deadletter.StatePending || l.Tenant != "newcomer" || l.Type != "order.placed" || l.Reason != "DeliveryFailed" || l.Attempts != 3 || l.Table != "outbox_events" ||
-			l.Key != "42" || *l.Position != died[0].Position || l.Generation != 0 || !strings.Contains(l.LastError, "refused by "+l.Destination) || !sameJSON(l.Payload, []byte(`{"n":1}`)) || time.Since(l.At).Abs() > time.Minute {
+		if l.Source != deadletter.SourceEvent || l.State != deadletter.StatePending || l.Tenant != "newcomer" ||
+			l.Type != "order.placed" || l.Reason != "DeliveryFailed" || l.Attempts != 3 || l.Table != "outbox_events" ||
+			l.Key != "42" || *l.Position != died[0].Position || l.Generation != 0 ||
+			!strings.Contains(l.LastError, "refused by "+l.Destination) || !sameJSON(l.Payload, []byte(`{"n":1}`)) ||
+			time.Since(l.At).Abs() > time.Minute {
 			t.Errorf("got %+v", l)
 		}
 	}
@@ -294,7 +322,8 @@ func previews(t *testing.T, s *storeSuite) {
 	s.orders(t, 1, "overtaken")
 	u.settle(arrive)
 	s.orders(t, 1, "racing", "other") // the same key of another tenant is another key
-	s.put(t, letter{id: "01900000-0000-7000-8000-000000000001", source: "job", tenant: "default", kind: "mail", reason: "Panic", history: "[]"})
+	s.put(t, letter{id: "01900000-0000-7000-8000-000000000001", source: "job", tenant: "default", kind: "mail",
+		reason: "Panic", history: "[]"})
 	d := s.letters(t)
 	check := func(s deadletter.Selection, want string) {
 		t.Helper()
@@ -312,16 +341,23 @@ func previews(t *testing.T, s *storeSuite) {
 	}
 	const none = `{"count":0}`
 	part := func(table string, letters, stuck int, overtaken, racing, behind string) string {
-		return fmt.Sprintf(`{"table":%q,"letters":%d,"stuck":%d,"overtaken":%s,"racing":%s,"leftBehind":%s}`, table, letters, stuck, overtaken, racing, behind)
+		return fmt.Sprintf(`{"table":%q,"letters":%d,"stuck":%d,"overtaken":%s,"racing":%s,"leftBehind":%s}`, table, letters,
+			stuck, overtaken, racing, behind)
 	}
 	check(deadletter.Selection{All: true}, `{"letters":11,"tables":[`+strings.Join([]string{
 		part("crawl_outbox", 2, 0, `{"count":1,"first":["`+crawlRun+`"]}`, none, none),
 		part("outbox_events", 8, 0, `{"count":1,"first":["overtaken"]}`, `{"count":1,"first":["racing"]}`, none),
 		part("", 1, 1, none, none, none),
 	}, ",")+`],"outsideWindow":1}`)
-	check(deadletter.Selection{IDs: s.lettersOf(t, d, rows[2].ID)}, `{"letters":1,"tables":[`+part("crawl_outbox", 1, 0, none, none, `{"count":1,"first":["`+crawlRun+`"]}`)+`],"outsideWindow":0}`)
-	later := uuid.MustParse(s.Value(t, "SELECT id FROM outbox_events WHERE position = (SELECT max(position) FROM outbox_events WHERE aggregate_id = 'clean')"))
-	check(deadletter.Selection{IDs: s.lettersOf(t, d, later)}, `{"letters":1,"tables":[`+part("outbox_events", 1, 0, none, none, `{"count":1,"first":["clean"]}`)+`],"outsideWindow":0}`)
+	check(deadletter.Selection{IDs: s.lettersOf(t, d, rows[2].ID)},
+		`{"letters":1,"tables":[`+part("crawl_outbox", 1, 0, none, none, `{"count":1,"first":["`+crawlRun+`"]}`)+
+			`],"outsideWindow":0}`)
+	later := uuid.MustParse(s.Value(t,
+		"SELECT id FROM outbox_events WHERE position = (SELECT max(position) FROM outbox_events WHERE aggregate_id = 'clean')"))
+	check(deadletter.Selection{IDs: s.lettersOf(t, d, later)},
+		`{"letters":1,"tables":[`+part("outbox_events", 1, 0, none, none, `{"count":1,"first":["clean"]}`)+
+			`],"outsideWindow":0}`)
 	s.Exec(t, "DELETE FROM outbox_events WHERE aggregate_id = 'clean'")
-	check(deadletter.Selection{Filter: deadletter.Filter{Key: "clean"}}, `{"letters":2,"tables":[`+part("outbox_events", 2, 2, none, none, none)+`],"outsideWindow":0}`)
+	check(deadletter.Selection{Filter: deadletter.Filter{Key: "clean"}},
+		`{"letters":2,"tables":[`+part("outbox_events", 2, 2, none, none, none)+`],"outsideWindow":0}`)
 }

@@ -25,7 +25,8 @@ func mappedTests() []storeTest {
 func (s *storeSuite) legacy(t *testing.T, kind, customer string) uuid.UUID {
 	t.Helper()
 	id := newID(t)
-	s.Exec(t, `INSERT INTO legacy (uid, kind, body, customer, region, goes, version, tries) VALUES (?1, ?2, '{"b":1, "a":[2]}', ?3, 'eu', '["x", "y"]', 4, 0)`, id.String(), kind, customer)
+	s.Exec(t,
+		`INSERT INTO legacy (uid, kind, body, customer, region, goes, version, tries) VALUES (?1, ?2, '{"b":1, "a":[2]}', ?3, 'eu', '["x", "y"]', 4, 0)`, id.String(), kind, customer)
 	return id
 }
 
@@ -37,10 +38,14 @@ func browsesMapped(t *testing.T, s *storeSuite) {
 	bare := newID(t)
 	s.Exec(t, "INSERT INTO legacy (uid, kind, tries, done_at) VALUES (?1, 'done', NULL, ?2)", bare.String(), time.Now())
 	b := s.Browser(t, layout)
-	if rows, next, err := b.List(t.Context(), tables.Filter{Statuses: []string{"pending"}, Key: "k", Tenant: "eu", Topic: "t.1"}); err != nil || len(rows) != 1 || next != "" || rows[0].Topic != "t.1" || *rows[0].Key != "k" || *rows[0].Tenant != "eu" {
+	if rows, next, err := b.List(t.Context(),
+		tables.Filter{Statuses: []string{"pending"}, Key: "k", Tenant: "eu", Topic: "t.1"}); err != nil || len(rows) != 1 ||
+		next != "" || rows[0].Topic != "t.1" || *rows[0].Key != "k" || *rows[0].Tenant != "eu" {
 		t.Errorf("got %+v, %q, error %v", rows, next, err)
 	}
-	if rows, _, err := b.List(t.Context(), tables.Filter{Statuses: []string{"delivered"}}); err != nil || len(rows) != 1 || rows[0].ID != bare || rows[0].Key != nil || rows[0].Attempts != 0 || time.Since(*rows[0].WrittenAt).Abs() > time.Minute {
+	if rows, _, err := b.List(t.Context(), tables.Filter{Statuses: []string{"delivered"}}); err != nil || len(rows) != 1 ||
+		rows[0].ID != bare || rows[0].Key != nil || rows[0].Attempts != 0 ||
+		time.Since(*rows[0].WrittenAt).Abs() > time.Minute {
 		t.Errorf("delivered: %+v, error %v", rows, err)
 	}
 	if r, err := b.Lanes(t.Context(), 100); err != nil || r.Counted != 3 {
@@ -60,7 +65,8 @@ func replaysMapped(t *testing.T, s *storeSuite) {
 	if n := s.count(t, "legacy", "1 = 1"); n != 0 {
 		t.Fatalf("%d rows are left", n)
 	}
-	if p, err := d.Preview(t.Context(), deadletter.Selection{All: true}, time.Minute); err != nil || p.Letters != 1 || p.Tables[0].Table != "legacy" || p.Tables[0].Stuck != 0 {
+	if p, err := d.Preview(t.Context(), deadletter.Selection{All: true}, time.Minute); err != nil || p.Letters != 1 ||
+		p.Tables[0].Table != "legacy" || p.Tables[0].Stuck != 0 {
 		t.Errorf("preview %+v, error %v", p, err)
 	}
 	if sum := replay(t, d, everyLetter); sum.Letters != 1 || sum.Skipped != 0 {
@@ -77,7 +83,8 @@ func replaysMapped(t *testing.T, s *storeSuite) {
 	if is, err := json.Marshal(after); err != nil || !sameJSON(is, was) {
 		t.Errorf("got\n%s\nwant\n%s\nerror %v", is, was, err)
 	}
-	if again := u.settle(arrive); len(again) != 1 || again[0].SchemaVersion != 4 || again[0].TenantID != "eu" || again[0].AggregateID != "k" {
+	if again := u.settle(arrive); len(again) != 1 || again[0].SchemaVersion != 4 || again[0].TenantID != "eu" ||
+		again[0].AggregateID != "k" {
 		t.Errorf("came back as %+v", again)
 	}
 }
@@ -106,7 +113,8 @@ func cleansMapped(t *testing.T, s *storeSuite) {
 		Version int
 	}
 	text := s.Value(t, "SELECT row FROM outbox_archive WHERE id = ?1", old[0].String())
-	if err := json.Unmarshal([]byte(text), &row); err != nil || row.UID != old[0] || row.Version != 4 || !sameJSON(row.Body, []byte(`{"a":[2],"b":1}`)) {
+	if err := json.Unmarshal([]byte(text), &row); err != nil || row.UID != old[0] || row.Version != 4 ||
+		!sameJSON(row.Body, []byte(`{"a":[2],"b":1}`)) {
 		t.Errorf("archived as %s, error %v", text, err)
 	}
 }

@@ -43,7 +43,9 @@ func arriveOnly(id string) func(*outbox.Record) []string {
 	}
 }
 
-func (s *storeSuite) lettersOf(t *testing.T, d deadletter.Store, event uuid.UUID, destinations ...string) (ids []uuid.UUID) {
+func (s *storeSuite) lettersOf(
+	t *testing.T, d deadletter.Store, event uuid.UUID, destinations ...string,
+) (ids []uuid.UUID) {
 	t.Helper()
 	shown, err := d.Show(t.Context(), event, "")
 	if err != nil {
@@ -103,17 +105,21 @@ func putsBack(t *testing.T, s *storeSuite) {
 			}
 			for i, r := range again {
 				was := died[i]
-				if r.ID != was.ID || r.Position != was.Position || r.Sequence != was.Sequence || r.Topic != was.Topic || r.AggregateID != was.AggregateID || r.TenantID != was.TenantID || r.Lane != was.Lane ||
-					!r.OccurredAt.Equal(was.OccurredAt) || !r.WrittenAt.Equal(was.WrittenAt) || string(r.Payload) != string(was.Payload) || r.Generation != 1 || r.Attempts != 0 || len(r.DeliveredTo) != 0 {
+				if r.ID != was.ID || r.Position != was.Position || r.Sequence != was.Sequence || r.Topic != was.Topic ||
+					r.AggregateID != was.AggregateID || r.TenantID != was.TenantID || r.Lane != was.Lane ||
+					!r.OccurredAt.Equal(was.OccurredAt) || !r.WrittenAt.Equal(was.WrittenAt) ||
+					string(r.Payload) != string(was.Payload) || r.Generation != 1 || r.Attempts != 0 || len(r.DeliveredTo) != 0 {
 					t.Errorf("event %d came back as %+v, it was %+v", i, r, was)
 				}
 			}
 			b := s.Browser(t, layout)
-			if shown, err := b.Show(t.Context(), died[0].ID.String(), ""); err != nil || !strings.Contains(string(shown.ErrorHistory), "connection refused by t") || shown.DeliveredAt == nil {
+			if shown, err := b.Show(t.Context(), died[0].ID.String(), ""); err != nil ||
+				!strings.Contains(string(shown.ErrorHistory), "connection refused by t") || shown.DeliveredAt == nil {
 				t.Errorf("its row is %+v, error %v, want it delivered, its history kept", shown, err)
 			}
 			letters, err := d.Show(t.Context(), died[0].ID, "")
-			if err != nil || len(letters) != 1 || letters[0].State != deadletter.StateReplayed || time.Since(*letters[0].ReplayedAt).Abs() > time.Minute {
+			if err != nil || len(letters) != 1 || letters[0].State != deadletter.StateReplayed ||
+				time.Since(*letters[0].ReplayedAt).Abs() > time.Minute {
 				t.Errorf("its letter is %+v, error %v", letters, err)
 			}
 			if sum := replay(t, d, o); sum.Letters+sum.Skipped != 0 {
@@ -158,7 +164,8 @@ func replaysInOrder(t *testing.T, s *storeSuite) {
 			t.Fatalf("event %d to come back is %s, want %s", i, id, died[i].ID)
 		}
 	}
-	if _, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{After: "there", Limit: 1}); !errors.Is(err, deadletter.ErrFilter) {
+	if _, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{After: "there", Limit: 1}); !errors.Is(err,
+		deadletter.ErrFilter) {
 		t.Errorf("after nowhere: got %v, want ErrFilter", err)
 	}
 }
@@ -202,11 +209,13 @@ func replayResumes(t *testing.T, s *storeSuite) {
 	d := s.letters(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	sum, err := deadletter.Replay(ctx, d, deadletter.ReplayOptions{Selection: everyLetter.Selection, Operator: operator, Rate: 40, Progress: func(sum deadletter.Replayed, _ deadletter.ReplayPage) {
-		if sum.Letters >= 20 {
-			stop()
-		}
-	}})
+	sum, err := deadletter.Replay(ctx, d,
+		deadletter.ReplayOptions{Selection: everyLetter.Selection, Operator: operator, Rate: 40,
+			Progress: func(sum deadletter.Replayed, _ deadletter.ReplayPage) {
+				if sum.Letters >= 20 {
+					stop()
+				}
+			}})
 	if !errors.Is(err, context.Canceled) || sum.Letters != 20 {
 		t.Fatalf("stopped after %+v, error %v", sum, err)
 	}
@@ -222,7 +231,8 @@ func replaysDestinations(t *testing.T, s *storeSuite) {
 	u, d := s.burying(t, outbox.OutboxEvents()), s.letters(t)
 	write := func() uuid.UUID {
 		id := newID(t)
-		s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b", "c"]')`, id.String(), time.Now())
+		s.Exec(t,
+			`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b", "c"]')`, id.String(), time.Now())
 		return id
 	}
 	event := write()
@@ -232,23 +242,27 @@ func replaysDestinations(t *testing.T, s *storeSuite) {
 		t.Fatalf("a: %+v", sum)
 	}
 	// A relay may have read it already, for a alone.
-	if sum := replay(t, d, c); sum.Letters != 0 || !strings.Contains(whys(sum), "outbox_events is NEW, not DEAD: it is being delivered") {
+	if sum := replay(t, d, c); sum.Letters != 0 ||
+		!strings.Contains(whys(sum), "outbox_events is NEW, not DEAD: it is being delivered") {
 		t.Errorf("c while a is on its way: %+v", sum)
 	}
 	served := func(r *outbox.Record) []string { return slices.Sorted(slices.Values(r.DeliveredTo)) }
-	if got := u.settle(arrive); len(got) != 1 || !slices.Equal(served(got[0]), []string{"b", "c"}) || got[0].Generation != 1 {
+	if got := u.settle(arrive); len(got) != 1 || !slices.Equal(served(got[0]), []string{"b", "c"}) ||
+		got[0].Generation != 1 {
 		t.Fatalf("for a came %+v", got)
 	}
 	if sum := replay(t, d, c); sum.Letters != 1 {
 		t.Fatalf("c after a: %+v", sum)
 	}
-	if got := u.settle(arrive); len(got) != 1 || !slices.Equal(served(got[0]), []string{"a", "b"}) || got[0].Generation != 2 {
+	if got := u.settle(arrive); len(got) != 1 || !slices.Equal(served(got[0]), []string{"a", "b"}) ||
+		got[0].Generation != 2 {
 		t.Errorf("for c came %+v", got)
 	}
 	// All together are one event, also where a page would part them.
 	write()
 	u.settle(dieAt("a", "b", "c"))
-	page, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{Selection: everyLetter.Selection, Operator: operator, Limit: 1})
+	page, err := d.ReplayPage(t.Context(),
+		deadletter.ReplayRequest{Selection: everyLetter.Selection, Operator: operator, Limit: 1})
 	if err != nil || page.Replayed["outbox_events"] != 3 || len(page.Skipped) != 0 {
 		t.Errorf("all of an event: %+v, error %v", page, err)
 	}
@@ -287,9 +301,13 @@ func putsRowsBack(t *testing.T, s *storeSuite) {
 	s.Exec(t, "INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000002', 'gone')")
 	at := time.Date(2025, 1, 2, 3, 4, 5, 678901000, time.UTC)
 	for i, payload := range []string{`{"b": 1, "a": "é\n\u2028"}`, "null", `"text"`} {
-		s.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_id, event_type, payload, seq, created_at) VALUES (?1, ?2, 'NODE', ?3, ?4, ?5)", crawlRun, newID(t).String(), payload, i+101, at.Add(time.Duration(i)*time.Hour))
+		s.Exec(t,
+			"INSERT INTO crawl_outbox (crawl_id, event_id, event_type, payload, seq, created_at) VALUES (?1, ?2, 'NODE', "+
+				"?3, ?4, ?5)", crawlRun, newID(t).String(), payload, i+101, at.Add(time.Duration(i)*time.Hour))
 	}
-	s.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000002', 'NODE', '4')")
+	s.Exec(t,
+		"INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000002', "+
+			"'NODE', '4')")
 	b, d := s.Browser(t, outbox.CrawlOutbox()), s.letters(t)
 	details := func() (all []tables.EventDetail) {
 		t.Helper()
@@ -325,7 +343,8 @@ func putsRowsBack(t *testing.T, s *storeSuite) {
 		t.Errorf("got\n%s\nwant\n%s\nerror %v", after, before, err)
 	}
 	s.Exec(t, "UPDATE job_dlq SET replayed_at = NULL") // as if somebody had meddled
-	if sum := replay(t, d, everyLetter); sum.Letters != 0 || !strings.Contains(whys(sum), "its row is in crawl_outbox again and is being delivered") {
+	if sum := replay(t, d, everyLetter); sum.Letters != 0 ||
+		!strings.Contains(whys(sum), "its row is in crawl_outbox again and is being delivered") {
 		t.Errorf("rows that are there: %+v", sum)
 	}
 	if again := u.settle(arrive); len(again) != 3 || again[1].Generation != 1 || again[2].Sequence != 103 {
@@ -349,13 +368,15 @@ func replaySkips(t *testing.T, s *storeSuite) {
 	if sum.Letters != 1 || sum.Skipped != 4 {
 		t.Errorf("got %+v, want 1 replayed and 4 skipped", sum)
 	}
-	for _, says := range []string{"is SENT, not DEAD", "no longer in outbox_events", "no table elsewhere", "--layout", "program that runs the jobs"} {
+	for _, says := range []string{"is SENT, not DEAD", "no longer in outbox_events", "no table elsewhere", "--layout",
+		"program that runs the jobs"} {
 		if !strings.Contains(whys(sum), says) {
 			t.Errorf("%q is missing in: %s", says, whys(sum))
 		}
 	}
 	fourth := s.lettersOf(t, d, died[3].ID)
-	if sum := replay(t, d, choose(fourth[0], newID(t))); sum.Letters != 0 || sum.Skipped != 2 || !strings.Contains(whys(sum), "replayed already; there is no letter") {
+	if sum := replay(t, d, choose(fourth[0], newID(t))); sum.Letters != 0 || sum.Skipped != 2 ||
+		!strings.Contains(whys(sum), "replayed already; there is no letter") {
 		t.Errorf("by id: %+v", sum)
 	}
 }
@@ -370,8 +391,9 @@ func settlesAfterReplay(t *testing.T, s *storeSuite) {
 			t.Fatalf("%s: %+v", layout.Table, sum)
 		}
 		for _, state := range []outbox.State{outbox.Dead, outbox.Retry, outbox.Delivered} {
-			settled, err := u.store.Settle(t.Context(), u.owner, u.lanes, []outbox.Outcome{{Record: died[0], State: state, Attempts: 1, RetryIn: time.Hour,
-				Failures: []outbox.Failure{{Destination: "t", Reason: outbox.ReasonDeliveryFailed, Error: "refused"}}}})
+			settled, err := u.store.Settle(t.Context(), u.owner, u.lanes,
+				[]outbox.Outcome{{Record: died[0], State: state, Attempts: 1, RetryIn: time.Hour,
+					Failures: []outbox.Failure{{Destination: "t", Reason: outbox.ReasonDeliveryFailed, Error: "refused"}}}})
 			if err != nil || settled.Lost != 1 {
 				t.Errorf("%s: state %d: settled %+v, error %v, want it to change nothing", layout.Table, state, settled, err)
 			}

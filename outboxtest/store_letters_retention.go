@@ -60,14 +60,16 @@ func (s *storeSuite) aged(t *testing.T, table string, times int) (goes string) {
 		}
 		switch table {
 		case "outbox_events":
-			s.Exec(t, "UPDATE outbox_events SET status = ?1, created_at = ?2, processed_at = ?3 WHERE id = ?4", state, written, at, id.String())
+			s.Exec(t, "UPDATE outbox_events SET status = ?1, created_at = ?2, processed_at = ?3 WHERE id = ?4", state, written,
+				at, id.String())
 		case "event_outbox":
 			s.Exec(t, "UPDATE event_outbox SET status = ?1, published_at = ?2 WHERE event_id = ?3", state, at, id.String())
 		case "crawl_outbox":
 			s.Exec(t, "UPDATE crawl_outbox SET created_at = ?1, published_at = ?2 WHERE event_id = ?3", written, at, id.String())
 		}
 	}
-	states := map[string][]string{"outbox_events": {"SENT", "NEW", "FAILED", "DEAD"}, "event_outbox": {"published", "pending", "failed"}, "crawl_outbox": {"delivered", "waiting"}}[table]
+	states := map[string][]string{"outbox_events": {"SENT", "NEW", "FAILED", "DEAD"},
+		"event_outbox": {"published", "pending", "failed"}, "crawl_outbox": {"delivered", "waiting"}}[table]
 	for range times {
 		for _, state := range states {
 			row(state, long, long)
@@ -77,7 +79,8 @@ func (s *storeSuite) aged(t *testing.T, table string, times int) (goes string) {
 	for _, state := range states {
 		row(state, now, now)
 	}
-	return map[string]string{"outbox_events": "status = 'SENT' AND processed_at < ?1", "event_outbox": "status = 'published' AND published_at < ?1", "crawl_outbox": "published_at < ?1"}[table]
+	return map[string]string{"outbox_events": "status = 'SENT' AND processed_at < ?1",
+		"event_outbox": "status = 'published' AND published_at < ?1", "crawl_outbox": "published_at < ?1"}[table]
 }
 
 func (s *storeSuite) count(t *testing.T, table, where string, args ...any) int64 {
@@ -98,15 +101,19 @@ func removesOldRows(t *testing.T, s *storeSuite) {
 		if due != 25 {
 			t.Fatalf("%s: %d of %d rows are due: the mix proves nothing", layout.Table, due, all)
 		}
-		k := keeper(t, s.Retention(t, layout), layout.Table, retention.Config{Batch: 7, Archive: retention.Archive{None: true}})
-		if counted, err := k.Count(t.Context(), nil); err != nil || counted.Rows != due || !counted.DryRun || s.count(t, layout.Table, "1 = 1") != all {
+		k := keeper(t, s.Retention(t, layout), layout.Table,
+			retention.Config{Batch: 7, Archive: retention.Archive{None: true}})
+		if counted, err := k.Count(t.Context(), nil); err != nil || counted.Rows != due || !counted.DryRun ||
+			s.count(t, layout.Table, "1 = 1") != all {
 			t.Errorf("%s: a dry run counted %+v, error %v, want %d rows, and all still there", layout.Table, counted, err, due)
 		}
-		if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != due || report.Action != retention.Deleted {
+		if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != due ||
+			report.Action != retention.Deleted {
 			t.Errorf("%s: got %+v, error %v, want %d rows", layout.Table, report, err, due)
 		}
 		if left := s.count(t, layout.Table, goes, cut); left != 0 || s.count(t, layout.Table, "1 = 1") != all-due {
-			t.Errorf("%s: %d rows that are due are left, %d in all, want 0 and %d", layout.Table, left, s.count(t, layout.Table, "1 = 1"), all-due)
+			t.Errorf("%s: %d rows that are due are left, %d in all, want 0 and %d", layout.Table, left,
+				s.count(t, layout.Table, "1 = 1"), all-due)
 		}
 	}
 	if n := s.count(t, "outbox_archive", "1 = 1"); n != 0 {
@@ -121,7 +128,8 @@ func archivesWhole(t *testing.T, s *storeSuite) {
 		VALUES (?1, 'order.placed', ?2, 'Order', 'a"b', 'acme', 'shop', '{"b": 1, "a": ["é\n\u2028", 1e-7, null]}', '{"trace_id": "t"}', 'SENT', ?3, ?4, 2)`, id.String(), at, at, at)
 	s.place(t, "outbox_events", "stays", "k")
 	var position int64
-	if _, err := fmt.Sscan(s.Value(t, "SELECT position FROM outbox_events WHERE id = ?1", id.String()), &position); err != nil {
+	if _, err := fmt.Sscan(s.Value(t, "SELECT position FROM outbox_events WHERE id = ?1", id.String()),
+		&position); err != nil {
 		t.Fatal(err)
 	}
 	// A run among others: it walks in the order in which rows grow old.
@@ -156,15 +164,20 @@ func archivesWhole(t *testing.T, s *storeSuite) {
 	if err := json.Unmarshal([]byte(text), &row); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	if row.ID != id.String() || row.Position != position || row.EventTopic != "order.placed" || !row.OccurredAt.Equal(at) || row.AggregateID != `a"b` || row.TenantID != "acme" || row.Status != "SENT" || row.RetryCount != 2 ||
-		!row.ProcessedAt.Equal(at) || row.ErrorMessage != nil || !sameJSON(row.Payload, []byte(`{"a":["é\n\u2028",1e-7,null],"b":1}`)) || !sameJSON(row.Metadata, []byte(`{"trace_id":"t"}`)) {
+	if row.ID != id.String() || row.Position != position || row.EventTopic != "order.placed" ||
+		!row.OccurredAt.Equal(at) || row.AggregateID != `a"b` || row.TenantID != "acme" || row.Status != "SENT" ||
+		row.RetryCount != 2 ||
+		!row.ProcessedAt.Equal(at) || row.ErrorMessage != nil ||
+		!sameJSON(row.Payload, []byte(`{"a":["é\n\u2028",1e-7,null],"b":1}`)) ||
+		!sameJSON(row.Metadata, []byte(`{"trace_id":"t"}`)) {
 		t.Errorf("archived as %s", text)
 	}
 	var columns map[string]any
 	if err := json.Unmarshal([]byte(text), &columns); err != nil || len(columns) < 18 {
 		t.Errorf("%d columns are archived, error %v, want all", len(columns), err)
 	}
-	if n := s.count(t, "outbox_archive", "archived_at > ?1 AND position = ?2", time.Now().Add(-time.Minute), position); n != 1 || s.count(t, "outbox_events", "1 = 1") != 1 {
+	if n := s.count(t, "outbox_archive", "archived_at > ?1 AND position = ?2", time.Now().Add(-time.Minute),
+		position); n != 1 || s.count(t, "outbox_events", "1 = 1") != 1 {
 		t.Errorf("%d rows archived now, %d left, want 1 and 1", n, s.count(t, "outbox_events", "1 = 1"))
 	}
 }
@@ -174,7 +187,8 @@ func archivesFiles(t *testing.T, s *storeSuite) {
 	goes := s.aged(t, "crawl_outbox", 20)
 	due := s.count(t, "crawl_outbox", goes, time.Now().Add(-week))
 	dir := t.TempDir()
-	k := keeper(t, s.Retention(t, outbox.CrawlOutbox()), "crawl_outbox", retention.Config{Batch: 3, FileRows: 8, Archive: retention.Archive{Dir: dir}})
+	k := keeper(t, s.Retention(t, outbox.CrawlOutbox()), "crawl_outbox",
+		retention.Config{Batch: 3, FileRows: 8, Archive: retention.Archive{Dir: dir}})
 	report, err := k.Purge(t.Context(), 0, nil)
 	if err != nil || report.Rows != due || len(report.Files) < 2 || report.Action != retention.Archived {
 		t.Errorf("got %+v, error %v, want %d rows in several files", report, err, due)
@@ -194,7 +208,8 @@ func archivesFiles(t *testing.T, s *storeSuite) {
 		}
 		for lines := bufio.NewScanner(zip); lines.Scan(); {
 			var line retention.Line
-			if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Table != "crawl_outbox" || !strings.Contains(string(line.Row), line.ID.String()) || !strings.Contains(string(line.Row), crawlRun) {
+			if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Table != "crawl_outbox" ||
+				!strings.Contains(string(line.Row), line.ID.String()) || !strings.Contains(string(line.Row), crawlRun) {
 				t.Errorf("line %s, error %v", lines.Bytes(), err)
 			}
 			seen[line.ID.String()] = true
@@ -213,11 +228,13 @@ func archivesFiles(t *testing.T, s *storeSuite) {
 func keepsNeededRows(t *testing.T, s *storeSuite) {
 	u, d := s.burying(t, outbox.OutboxEvents()), s.letters(t)
 	event := newID(t)
-	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b"]')`, event.String(), time.Now())
+	s.Exec(t,
+		`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b"]')`, event.String(), time.Now())
 	u.settle(dieAt("a", "b"))
 	replay(t, d, choose(s.lettersOf(t, d, event, "a")...))
 	u.settle(arrive)
-	s.Exec(t, "UPDATE outbox_events SET created_at = ?1, processed_at = ?2", time.Now().Add(-9*day), time.Now().Add(-8*day))
+	s.Exec(t, "UPDATE outbox_events SET created_at = ?1, processed_at = ?2", time.Now().Add(-9*day),
+		time.Now().Add(-8*day))
 	k := keeper(t, s.Retention(t, outbox.OutboxEvents()), "outbox_events", retention.Config{})
 	if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != 0 {
 		t.Errorf("got %+v, error %v while a letter is pending", report, err)
@@ -232,13 +249,15 @@ func keepsNeededRows(t *testing.T, s *storeSuite) {
 func (s *storeSuite) due(t *testing.T, layout outbox.Layout) (store retention.Store, removal retention.Removal) {
 	t.Helper()
 	store, removal = s.Retention(t, layout), retention.Removal{Owner: newID(t), OlderThan: week, Archive: true}
-	if l, err := store.Lease(t.Context(), retention.LeaseRequest{Owner: removal.Owner, TTL: time.Minute}); err != nil || !l.Held {
+	if l, err := store.Lease(t.Context(), retention.LeaseRequest{Owner: removal.Owner, TTL: time.Minute}); err != nil ||
+		!l.Held {
 		t.Fatalf("got %+v, error %v", l, err)
 	}
-	if _, err := store.Find(t.Context(), retention.Search{Sweep: true, OlderThan: week, Limit: 100}, func(r retention.Row) error {
-		removal.Rows = append(removal.Rows, r)
-		return nil
-	}); err != nil {
+	if _, err := store.Find(t.Context(), retention.Search{Sweep: true, OlderThan: week, Limit: 100},
+		func(r retention.Row) error {
+			removal.Rows = append(removal.Rows, r)
+			return nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 	return store, removal
@@ -247,7 +266,8 @@ func (s *storeSuite) due(t *testing.T, layout outbox.Layout) (store retention.St
 // Between the search for rows and their removal may lie the writing of a file, and an operator's work.
 func keepsWhatChanged(t *testing.T, s *storeSuite) {
 	long := time.Now().Add(-10 * day)
-	goes, young, again := s.place(t, "outbox_events", "goes", "k"), s.place(t, "outbox_events", "young", "k"), s.place(t, "outbox_events", "again", "k")
+	goes, young, again := s.place(t, "outbox_events", "goes", "k"), s.place(t, "outbox_events", "young", "k"),
+		s.place(t, "outbox_events", "again", "k")
 	s.Exec(t, "UPDATE outbox_events SET status = 'SENT', created_at = ?1, processed_at = ?1", long)
 	store, removal := s.due(t, outbox.OutboxEvents())
 	if len(removal.Rows) != 3 {
@@ -258,8 +278,10 @@ func keepsWhatChanged(t *testing.T, s *storeSuite) {
 	if n, err := store.Remove(t.Context(), removal); n != 1 || err != nil {
 		t.Errorf("removed %d, error %v, want 1", n, err)
 	}
-	if n := s.count(t, "outbox_events", "id IN (?1, ?2)", young.String(), again.String()); n != 2 || s.count(t, "outbox_archive", "id = ?1", goes.String()) != 1 || s.count(t, "outbox_archive", "1 = 1") != 1 {
-		t.Errorf("%d of the 2 rows that changed are left, %d archived, want the one that did not", n, s.count(t, "outbox_archive", "1 = 1"))
+	if n := s.count(t, "outbox_events", "id IN (?1, ?2)", young.String(), again.String()); n != 2 ||
+		s.count(t, "outbox_archive", "id = ?1", goes.String()) != 1 || s.count(t, "outbox_archive", "1 = 1") != 1 {
+		t.Errorf("%d of the 2 rows that changed are left, %d archived, want the one that did not", n,
+			s.count(t, "outbox_archive", "1 = 1"))
 	}
 }
 
@@ -268,7 +290,8 @@ func keepsWhatChanged(t *testing.T, s *storeSuite) {
 func archivesTwice(t *testing.T, s *storeSuite) {
 	id := newID(t)
 	for _, payload := range []string{`"first"`, `"second"`} {
-		s.Exec(t, `INSERT INTO outbox_events (position, id, event_topic, occurred_at, source_bc, payload, status, processed_at) VALUES (1, ?1, 't', ?2, 's', ?3, 'SENT', ?2)`, id.String(), time.Now().Add(-10*day), payload)
+		s.Exec(t,
+			`INSERT INTO outbox_events (position, id, event_topic, occurred_at, source_bc, payload, status, processed_at) VALUES (1, ?1, 't', ?2, 's', ?3, 'SENT', ?2)`, id.String(), time.Now().Add(-10*day), payload)
 		store, removal := s.due(t, outbox.OutboxEvents())
 		if n, err := store.Remove(t.Context(), removal); n != 1 || err != nil {
 			t.Fatalf("removed %d, error %v, want 1", n, err)
@@ -276,7 +299,8 @@ func archivesTwice(t *testing.T, s *storeSuite) {
 		if err := store.Release(t.Context(), removal.Owner, retention.Done{Rows: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if n := s.count(t, "outbox_archive", "id = ?1 AND position = 1 AND CAST(row AS TEXT) LIKE ?2", id.String(), "%"+payload+"%"); n != 1 {
+		if n := s.count(t, "outbox_archive", "id = ?1 AND position = 1 AND CAST(row AS TEXT) LIKE ?2", id.String(),
+			"%"+payload+"%"); n != 1 {
 			t.Errorf("%d rows with %s are archived", n, payload)
 		}
 	}
@@ -301,10 +325,11 @@ func leasesMaintenance(t *testing.T, s *storeSuite) {
 		t.Fatalf("got %+v, want it held, and never swept", l)
 	}
 	var found []retention.Row
-	if _, err := dead.Find(t.Context(), retention.Search{Sweep: true, OlderThan: week, Limit: 10}, func(r retention.Row) error {
-		found = append(found, r)
-		return nil
-	}); err != nil || len(found) != 10 {
+	if _, err := dead.Find(t.Context(), retention.Search{Sweep: true, OlderThan: week, Limit: 10},
+		func(r retention.Row) error {
+			found = append(found, r)
+			return nil
+		}); err != nil || len(found) != 10 {
 		t.Fatalf("found %d rows, error %v", len(found), err)
 	}
 	removal := retention.Removal{Owner: owner, OlderThan: week, Rows: found[:5]}
@@ -317,7 +342,8 @@ func leasesMaintenance(t *testing.T, s *storeSuite) {
 	if l := lease(next, retention.LeaseRequest{Owner: successor, TTL: time.Minute}); l.Held {
 		t.Fatalf("got %+v while another holds it", l)
 	}
-	if _, err := keeper(t, next, "outbox_events", retention.Config{}).Purge(t.Context(), 0, nil); !errors.Is(err, retention.ErrBusy) {
+	if _, err := keeper(t, next, "outbox_events", retention.Config{}).Purge(t.Context(), 0, nil); !errors.Is(err,
+		retention.ErrBusy) {
 		t.Fatalf("got error %v, want ErrBusy", err)
 	}
 	s.Exec(t, "UPDATE outbox_maintenance SET expires_at = ?1", time.Now().Add(-time.Second))
@@ -360,7 +386,8 @@ func removesOldLetters(t *testing.T, s *storeSuite) {
 	// By the order in which they grow old, as by the order in which they are stored.
 	for _, sweep := range []bool{false, true} {
 		var ids []string
-		for search, more := (retention.Search{Sweep: sweep, OlderThan: week, Limit: 1, Content: true}), true; more; more = search.After != "" {
+		for search, more := (retention.Search{Sweep: sweep, OlderThan: week, Limit: 1, Content: true}),
+			true; more; more = search.After != "" {
 			var err error
 			if search.After, err = store.Find(t.Context(), search, func(r retention.Row) error {
 				if !strings.Contains(string(r.Content), `"replayed"`) {
@@ -380,7 +407,8 @@ func removesOldLetters(t *testing.T, s *storeSuite) {
 	if err != nil || report.Rows != 2 || report.Action != retention.Archived {
 		t.Errorf("got %+v, error %v, want two letters", report, err)
 	}
-	if n, kept := s.count(t, "job_dlq", "1 = 1"), s.count(t, "outbox_archive", "table_name = 'job_dlq'"); n != 7 || kept != 2 {
+	if n, kept := s.count(t, "job_dlq", "1 = 1"),
+		s.count(t, "outbox_archive", "table_name = 'job_dlq'"); n != 7 || kept != 2 {
 		t.Errorf("%d letters are left, %d archived, want 7 and 2", n, kept)
 	}
 }

@@ -26,7 +26,8 @@ func skipTests() []storeTest {
 	}
 }
 
-var skip = tables.Skip{Actor: "me@host", Reason: "test data", Run: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057")}
+var skip = tables.Skip{Actor: "me@host", Reason: "test data",
+	Run: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057")}
 
 // skipped skips what is chosen and wants so many.
 func skipped(t *testing.T, b tables.Browser, s tables.Selection, want int) {
@@ -47,9 +48,11 @@ func skipsEvents(t *testing.T, s *storeSuite) {
 			for i := range 3 {
 				ids = append(ids, s.place(t, layout.Table, fmt.Sprintf("t.%d", i), "k"))
 			}
-			s.Exec(t, "UPDATE "+layout.Table+" SET "+layout.Attempts+" = 2, "+layout.NextRetryAt+" = ?2 WHERE "+layout.ID+" = ?1", ids[0].String(), time.Now().Add(time.Hour))
+			s.Exec(t, "UPDATE "+layout.Table+" SET "+layout.Attempts+" = 2, "+layout.NextRetryAt+" = ?2 WHERE "+layout.ID+
+				" = ?1", ids[0].String(), time.Now().Add(time.Hour))
 			u, b, d := s.burying(t, layout), s.Browser(t, layout), s.letters(t)
-			if records, err := u.store.Claim(t.Context(), u.lanes, outbox.ClaimLimit{Records: 10, Bytes: 1 << 20}); err != nil || len(records) != 0 {
+			if records, err := u.store.Claim(t.Context(), u.lanes, outbox.ClaimLimit{Records: 10, Bytes: 1 << 20}); err != nil ||
+				len(records) != 0 {
 				t.Fatalf("claimed %d behind one that waits, error %v", len(records), err)
 			}
 			skipped(t, b, tables.Selection{IDs: ids[:1]}, 1)
@@ -57,7 +60,8 @@ func skipsEvents(t *testing.T, s *storeSuite) {
 			if err != nil || len(letters) != 1 {
 				t.Fatalf("letters %+v, error %v", letters, err)
 			}
-			if l := letters[0]; l.LastError != "skipped by me@host: test data" || l.State != deadletter.StatePending || l.Reason != "DeliveryFailed" || l.Attempts != 2 || l.Destination != "" {
+			if l := letters[0]; l.LastError != "skipped by me@host: test data" || l.State != deadletter.StatePending ||
+				l.Reason != "DeliveryFailed" || l.Attempts != 2 || l.Destination != "" {
 				t.Errorf("letter %+v", l)
 			}
 			var gone []uuid.UUID
@@ -75,7 +79,8 @@ func skipsEvents(t *testing.T, s *storeSuite) {
 			}
 			skipped(t, b, tables.Selection{IDs: ids}, 0)
 			actions, _, err := d.Actions(t.Context(), deadletter.ActionFilter{Action: "skip", Limit: 1})
-			if err != nil || len(actions) != 1 || actions[0].Letters != 1 || actions[0].Actor != "me@host" || *actions[0].Reason != "test data" {
+			if err != nil || len(actions) != 1 || actions[0].Letters != 1 || actions[0].Actor != "me@host" ||
+				*actions[0].Reason != "test data" {
 				t.Errorf("the record is %+v, error %v", actions, err)
 			}
 		})
@@ -95,9 +100,11 @@ func skipsBesideSettle(t *testing.T, s *storeSuite) {
 		for _, o := range []outbox.Outcome{
 			{Record: claimed[0], State: outbox.Delivered},
 			{Record: claimed[0], State: outbox.Retry, Attempts: 1, Failures: []outbox.Failure{{Error: "no"}}},
-			{Record: claimed[0], State: outbox.Dead, Attempts: 1, Failures: []outbox.Failure{{Destination: "t", Reason: outbox.ReasonDeliveryFailed, Error: "no"}}},
+			{Record: claimed[0], State: outbox.Dead, Attempts: 1,
+				Failures: []outbox.Failure{{Destination: "t", Reason: outbox.ReasonDeliveryFailed, Error: "no"}}},
 		} {
-			if got, err := u.store.Settle(t.Context(), u.owner, u.lanes, []outbox.Outcome{o}); err != nil || got != (outbox.Settled{Lost: 1}) {
+			if got, err := u.store.Settle(t.Context(), u.owner, u.lanes, []outbox.Outcome{o}); err != nil ||
+				got != (outbox.Settled{Lost: 1}) {
 				t.Errorf("%s: settled %+v after the skip, error %v, want it lost", layout.Table, got, err)
 			}
 		}
@@ -125,14 +132,18 @@ func skipsSelections(t *testing.T, s *storeSuite) {
 	if n, err := b.SkipPage(t.Context(), tables.Selection{Tenant: "acme"}, skip, 2); err != nil || n != 2 {
 		t.Fatalf("skipped %d, error %v, want 2", n, err)
 	}
-	if left := s.Value(t, "SELECT min(event_topic) FROM outbox_events WHERE status = 'NEW' AND tenant_id = 'acme'"); left != "order.3" {
+	if left := s.Value(t,
+		"SELECT min(event_topic) FROM outbox_events WHERE status = 'NEW' AND tenant_id = 'acme'"); left != "order.3" {
 		t.Errorf("the oldest of acme's that is left is %s, want order.3", left)
 	}
 	skipped(t, b, tables.Selection{All: true}, 4)
-	if n := s.Value(t, "SELECT count(*) FROM job_dlq l JOIN outbox_events e ON e.id = l.original_job_id AND e.position = l.position WHERE e.status = 'DEAD'"); n != "12" {
+	if n := s.Value(t,
+		"SELECT count(*) FROM job_dlq l JOIN outbox_events e ON e.id = l.original_job_id AND e.position = l.position WHERE "+
+			"e.status = 'DEAD'"); n != "12" {
 		t.Errorf("%s letters, want 12", n)
 	}
-	if n := s.Value(t, "SELECT count(*) FROM job_dlq l JOIN apps a ON a.id = l.app_id WHERE a.namespace = 'acme'"); n != "4" {
+	if n := s.Value(t,
+		"SELECT count(*) FROM job_dlq l JOIN apps a ON a.id = l.app_id WHERE a.namespace = 'acme'"); n != "4" {
 		t.Errorf("%s letters of acme, want 4", n)
 	}
 	plain := outbox.OutboxEvents()
@@ -154,7 +165,8 @@ func skipsBesideRelay(t *testing.T, s *storeSuite) {
 		}
 	}
 	sink := outboxSink(func([]outbox.Delivery) { time.Sleep(2 * time.Millisecond) })
-	r, err := outbox.NewRelay(s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler), BatchRecords: 20})
+	r, err := outbox.NewRelay(s.Table(t, outbox.OutboxEvents()), sink,
+		outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler), BatchRecords: 20})
 	if err != nil {
 		t.Fatal(err)
 	}

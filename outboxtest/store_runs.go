@@ -58,7 +58,8 @@ func (r runSuite) create(t *testing.T, change ...func(*crawl.NewRun)) crawl.Run 
 // start creates a run and starts it.
 func (r runSuite) start(t *testing.T) crawl.Run {
 	t.Helper()
-	return r.change(t, r.create(t).ID, crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running, Events: runEvents(crawl.RunStarted)}).Run
+	return r.change(t, r.create(t).ID,
+		crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running, Events: runEvents(crawl.RunStarted)}).Run
 }
 
 func (r runSuite) change(t *testing.T, run uuid.UUID, c crawl.Change) crawl.Changed {
@@ -79,7 +80,8 @@ func (r runSuite) wants(t *testing.T, what, want, sql string, args ...any) {
 }
 
 // runState is all that a change of the only run could change.
-const runState = "SELECT concat_ws(' ', status, lease_epoch, node_attempts, steps_done, (SELECT count(*) FROM crawl_events), (SELECT count(*) FROM crawl_outbox)) FROM crawl_runs"
+const runState = "SELECT concat_ws(' ', status, lease_epoch, node_attempts, steps_done, (SELECT count(*) FROM " +
+	"crawl_events), (SELECT count(*) FROM crawl_outbox)) FROM crawl_runs"
 
 // runEvents makes an event of each type.
 func runEvents(types ...string) (events []crawl.NewEvent) {
@@ -94,7 +96,8 @@ func createsRun(t *testing.T, s *storeSuite) {
 	run := r.create(t, func(n *crawl.NewRun) {
 		n.DeviceConfig, n.Goal, n.MaxSteps, n.Crawler = json.RawMessage(`{"os": 14}`), "log in", 7, "demo"
 	})
-	want := crawl.Run{ID: run.ID, Tenant: acme, Status: crawl.Pending, AppPackage: "com.example", DeviceConfig: json.RawMessage(`{"os": 14}`), MaxSteps: 7, Goal: "log in",
+	want := crawl.Run{ID: run.ID, Tenant: acme, Status: crawl.Pending, AppPackage: "com.example",
+		DeviceConfig: json.RawMessage(`{"os": 14}`), MaxSteps: 7, Goal: "log in",
 		Crawler: "demo", CreatedAt: run.CreatedAt}
 	got, err := r.GetRun(t.Context(), acme, run.ID)
 	for _, g := range []crawl.Run{run, got} {
@@ -105,11 +108,13 @@ func createsRun(t *testing.T, s *storeSuite) {
 	if time.Since(run.CreatedAt).Abs() > time.Hour || run.CreatedAt.Location() != time.UTC {
 		t.Errorf("created at %v", run.CreatedAt)
 	}
-	r.wants(t, "events of a run that is only created", "0 0", "SELECT concat_ws(' ', (SELECT count(*) FROM crawl_events), (SELECT count(*) FROM crawl_outbox))")
+	r.wants(t, "events of a run that is only created", "0 0",
+		"SELECT concat_ws(' ', (SELECT count(*) FROM crawl_events), (SELECT count(*) FROM crawl_outbox))")
 	if bare := r.create(t); bare.DeviceConfig != nil || bare.Goal != "" || bare.Error != "" || bare.StartedAt != nil {
 		t.Errorf("with nothing but what is required: %+v", bare)
 	}
-	for _, refused := range []crawl.NewRun{{AppPackage: "p", DeviceConfig: json.RawMessage(`{"a": "\u0000"}`)}, {AppPackage: strings.Repeat("p", 256)}} {
+	for _, refused := range []crawl.NewRun{{AppPackage: "p", DeviceConfig: json.RawMessage(`{"a": "\u0000"}`)},
+		{AppPackage: strings.Repeat("p", 256)}} {
 		if _, _, err := r.CreateRun(t.Context(), acme, refused, 0); !errors.Is(err, crawl.ErrInvalid) {
 			t.Errorf("%.30s: got %v, want ErrInvalid", refused.AppPackage, err)
 		}
@@ -118,7 +123,8 @@ func createsRun(t *testing.T, s *storeSuite) {
 
 func createsOneRunForAKey(t *testing.T, s *storeSuite) {
 	r := s.runs(t)
-	n := crawl.NewRun{AppPackage: "shop", DeviceConfig: json.RawMessage(`{"a": 1, "b": [2]}`), MaxSteps: 5, Crawler: "demo", IdempotencyKey: "k"}
+	n := crawl.NewRun{AppPackage: "shop", DeviceConfig: json.RawMessage(`{"a": 1, "b": [2]}`), MaxSteps: 5,
+		Crawler: "demo", IdempotencyKey: "k"}
 	var ids [20]uuid.UUID
 	var news [20]bool
 	together(20, func(i int) {
@@ -164,7 +170,8 @@ func createsOneRunForAKey(t *testing.T, s *storeSuite) {
 		t.Errorf("another tenant's key: %+v, created %t, error %v", others, created, err)
 	}
 	for tenant, want := range map[string]uuid.UUID{acme: ids[0], "umbrella": others.ID} {
-		if run, created, err := r.CreateRun(t.Context(), tenant, n, 0); err != nil || created || run.ID != want || run.Tenant != tenant {
+		if run, created, err := r.CreateRun(t.Context(), tenant, n, 0); err != nil || created || run.ID != want ||
+			run.Tenant != tenant {
 			t.Errorf("%s again: got %s of %s, created %t, error %v, want %s", tenant, run.ID, run.Tenant, created, err, want)
 		}
 	}
@@ -187,7 +194,8 @@ func listsRuns(t *testing.T, s *storeSuite) {
 	for _, c := range []struct {
 		f    crawl.RunFilter
 		want int
-	}{{crawl.RunFilter{}, 45}, {crawl.RunFilter{Status: crawl.Failed}, 15}, {crawl.RunFilter{AppPackage: "shop"}, 15}, {crawl.RunFilter{AppPackage: "shop", Status: crawl.Failed}, 0}} {
+	}{{crawl.RunFilter{}, 45}, {crawl.RunFilter{Status: crawl.Failed}, 15}, {crawl.RunFilter{AppPackage: "shop"}, 15},
+		{crawl.RunFilter{AppPackage: "shop", Status: crawl.Failed}, 0}} {
 		c.f.Limit = 8
 		var all []crawl.Run
 		for {
@@ -230,7 +238,8 @@ func listsEvents(t *testing.T, s *storeSuite) {
 		}
 		for _, e := range page {
 			seqs = append(seqs, e.Seq)
-			if e.Run != run.ID || e.Tenant != acme || string(e.Payload) != `{"n": 1}` || e.ID == uuid.Nil || time.Since(e.CreatedAt).Abs() > time.Hour || e.Type == "" {
+			if e.Run != run.ID || e.Tenant != acme || string(e.Payload) != `{"n": 1}` || e.ID == uuid.Nil ||
+				time.Since(e.CreatedAt).Abs() > time.Hour || e.Type == "" {
 				t.Errorf("got %+v", e)
 			}
 		}
@@ -303,7 +312,8 @@ func boundsPageOfRuns(t *testing.T, s *storeSuite) {
 	want := map[uuid.UUID]bool{}
 	for i := range 120 {
 		run := r.create(t, func(n *crawl.NewRun) {
-			n.Goal, n.DeviceConfig = strings.Repeat("\U0001F4A9", crawl.MaxGoal), fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 16_000))
+			n.Goal, n.DeviceConfig = strings.Repeat("\U0001F4A9", crawl.MaxGoal),
+				fmt.Appendf(nil, `{"a":"%s"}`, strings.Repeat("x", 16_000))
 			if i%2 == 0 {
 				n.Goal, n.DeviceConfig = "", fmt.Appendf(nil, `{"a":[%s1]}`, strings.Repeat("1,", 8_000))
 			}
@@ -357,12 +367,14 @@ func hidesRunsOfAnotherTenant(t *testing.T, s *storeSuite) {
 		t.Errorf("last numbers: %v, error %v", seqs, err)
 	}
 	before := r.Value(t, runState)
-	for _, c := range []crawl.Change{{Events: runEvents("A")}, {To: crawl.Cancelled, Events: runEvents(crawl.RunCancelled)}, {}} {
+	for _, c := range []crawl.Change{{Events: runEvents("A")},
+		{To: crawl.Cancelled, Events: runEvents(crawl.RunCancelled)}, {}} {
 		if _, err := r.Change(t.Context(), other, run.ID, c); !errors.Is(err, crawl.ErrNotFound) {
 			t.Errorf("change %+v: %v", c, err)
 		}
 	}
-	if _, err := r.Change(t.Context(), acme, uuid.New(), crawl.Change{Events: runEvents("A")}); !errors.Is(err, crawl.ErrNotFound) {
+	if _, err := r.Change(t.Context(), acme, uuid.New(), crawl.Change{Events: runEvents("A")}); !errors.Is(err,
+		crawl.ErrNotFound) {
 		t.Errorf("change of no run: %v", err)
 	}
 	r.wants(t, "the run afterwards", before, runState)
@@ -381,7 +393,8 @@ func numbersPlainSQL(t *testing.T, s *storeSuite) {
 		}
 		r.Exec(t, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES (?1, 'A', '{}')", id)
 		for _, table := range []string{"crawl_events", "crawl_outbox"} {
-			r.wants(t, "rows of another tenant in "+table, "0", "SELECT count(*) FROM "+table+" WHERE crawl_id = ?1 AND tenant_id <> ?2", id, want)
+			r.wants(t, "rows of another tenant in "+table, "0",
+				"SELECT count(*) FROM "+table+" WHERE crawl_id = ?1 AND tenant_id <> ?2", id, want)
 		}
 		events, err := r.ListEvents(t.Context(), want, id, 0, 10)
 		for i, e := range events {

@@ -48,7 +48,8 @@ func (r runSuite) inOrder(t *testing.T) {
 			  FROM (SELECT coalesce(seq = lag(seq) OVER (PARTITION BY crawl_id ORDER BY id) + 1, seq = 1) AS later FROM `+table+`) AS t
 			 WHERE NOT later`)
 	}
-	r.wants(t, "rows of the outbox that are those of the log", r.Value(t, "SELECT concat_ws(' ', count(*), count(*)) FROM crawl_events"),
+	r.wants(t, "rows of the outbox that are those of the log",
+		r.Value(t, "SELECT concat_ws(' ', count(*), count(*)) FROM crawl_events"),
 		`SELECT concat_ws(' ', count(*), (SELECT count(*) FROM crawl_outbox)) FROM crawl_events e JOIN crawl_outbox o ON o.crawl_id = e.crawl_id AND o.seq = e.seq
 		  WHERE e.event_id = o.event_id AND e.created_at = o.created_at AND e.payload = o.payload AND e.event_type = o.event_type AND e.tenant_id = o.tenant_id`)
 }
@@ -63,24 +64,31 @@ func takesRunThroughItsStates(t *testing.T, s *storeSuite) {
 		refused := func(ch crawl.Change, status crawl.Status) {
 			t.Helper()
 			var state *crawl.StateError
-			if _, err := r.Change(t.Context(), acme, run, ch); !errors.As(err, &state) || state.Status != status || state.Run != run {
+			if _, err := r.Change(t.Context(), acme, run, ch); !errors.As(err, &state) || state.Status != status ||
+				state.Run != run {
 				t.Errorf("%+v: got %v, want a *StateError with %s", ch, err, status)
 			}
 		}
 		end := crawl.Change{From: runningOnly, To: c.to, Error: "boom", Events: runEvents(c.terminal)}
 		refused(end, crawl.Pending)
-		start := r.change(t, run, crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running, Events: runEvents(crawl.RunStarted)})
-		if got := start.Run; got.Status != crawl.Running || got.StartedAt == nil || got.LastSeq != 1 || start.First != 1 || start.Last != 1 || start.Appended != 1 {
+		start := r.change(t, run, crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running,
+			Events: runEvents(crawl.RunStarted)})
+		if got := start.Run; got.Status != crawl.Running || got.StartedAt == nil || got.LastSeq != 1 || start.First != 1 ||
+			start.Last != 1 || start.Appended != 1 {
 			t.Errorf("started: %+v", start)
 		}
-		refused(crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running, Events: runEvents(crawl.RunStarted)}, crawl.Running)
+		refused(crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running, Events: runEvents(crawl.RunStarted)},
+			crawl.Running)
 		ended := r.change(t, run, end).Run
-		if ended.Status != c.to || (ended.CompletedAt != nil) != (c.to != crawl.Cancelled) || (ended.CancelledAt != nil) != (c.to == crawl.Cancelled) ||
-			(ended.Error == "boom") != (c.to == crawl.Failed) || !ended.StartedAt.Equal(*start.Run.StartedAt) || ended.LastSeq != 2 {
+		if ended.Status != c.to || (ended.CompletedAt != nil) != (c.to != crawl.Cancelled) ||
+			(ended.CancelledAt != nil) != (c.to == crawl.Cancelled) ||
+			(ended.Error == "boom") != (c.to == crawl.Failed) || !ended.StartedAt.Equal(*start.Run.StartedAt) ||
+			ended.LastSeq != 2 {
 			t.Errorf("ended: %+v", ended)
 		}
 		got, err := r.GetRun(t.Context(), acme, run)
-		if err != nil || got.Status != ended.Status || got.LastSeq != 2 || got.Error != ended.Error || !got.StartedAt.Equal(*ended.StartedAt) {
+		if err != nil || got.Status != ended.Status || got.LastSeq != 2 || got.Error != ended.Error ||
+			!got.StartedAt.Equal(*ended.StartedAt) {
 			t.Errorf("read again: %+v, error %v", got, err)
 		}
 		refused(end, c.to)
@@ -115,7 +123,8 @@ func endsRunOnce(t *testing.T, s *storeSuite) {
 	}
 	r.inOrder(t)
 	r.wants(t, "events, and ends as the run's status says", "2 1",
-		"SELECT concat_ws(' ', count(*), count(CASE WHEN event_type = concat('RUN_', (SELECT status FROM crawl_runs)) THEN 1 END)) FROM crawl_events")
+		"SELECT concat_ws(' ', count(*), count(CASE WHEN event_type = concat('RUN_', (SELECT status FROM crawl_runs)) THEN "+
+			"1 END)) FROM crawl_events")
 }
 
 func keepsAppendsInOrder(t *testing.T, s *storeSuite) {
@@ -150,7 +159,8 @@ func appendsManyEvents(t *testing.T, s *storeSuite) {
 	r.change(t, run, crawl.Change{Events: events})
 	r.inOrder(t)
 	r.wants(t, "events", "2001", "SELECT count(*) FROM crawl_events")
-	r.wants(t, "events out of their order", "0", "SELECT count(*) FROM crawl_events WHERE seq > 1 AND CAST(CAST(payload AS text) AS integer) <> seq")
+	r.wants(t, "events out of their order", "0",
+		"SELECT count(*) FROM crawl_events WHERE seq > 1 AND CAST(CAST(payload AS text) AS integer) <> seq")
 }
 
 func appendsEventOnce(t *testing.T, s *storeSuite) {
@@ -162,22 +172,26 @@ func appendsEventOnce(t *testing.T, s *storeSuite) {
 		e.Payload = json.RawMessage(payload)
 		return e
 	}
-	again := r.change(t, run, crawl.Change{From: runningOnly, Events: []crawl.NewEvent{events[1], same(events[0], `{"n":1.0}`)}})
+	again := r.change(t, run, crawl.Change{From: runningOnly,
+		Events: []crawl.NewEvent{events[1], same(events[0], `{"n":1.0}`)}})
 	if again.First != 2 || again.Last != 3 || again.Appended != 0 || again.Run.LastSeq != 3 {
 		t.Errorf("again: %+v", again)
 	}
-	mixed := r.change(t, run, crawl.Change{From: runningOnly, Events: []crawl.NewEvent{events[0], events[2], events[1], events[3]}})
+	mixed := r.change(t, run, crawl.Change{From: runningOnly,
+		Events: []crawl.NewEvent{events[0], events[2], events[1], events[3]}})
 	if mixed.First != 2 || mixed.Last != 5 || mixed.Appended != 2 || mixed.Run.LastSeq != 5 {
 		t.Errorf("mixed: %+v", mixed)
 	}
 	other := events[0]
 	other.Type = "X"
 	for name, reused := range map[string]crawl.NewEvent{"payload": same(events[0], `{"n": 2}`), "type": other} {
-		if _, err := r.Change(t.Context(), acme, run, crawl.Change{From: runningOnly, Events: append(runEvents("E"), reused)}); !errors.Is(err, crawl.ErrEventReused) {
+		if _, err := r.Change(t.Context(), acme, run,
+			crawl.Change{From: runningOnly, Events: append(runEvents("E"), reused)}); !errors.Is(err, crawl.ErrEventReused) {
 			t.Errorf("another %s: got %v, want ErrEventReused", name, err)
 		}
 	}
-	if _, err := r.Change(t.Context(), acme, run, crawl.Change{From: runningOnly, Events: []crawl.NewEvent{events[0], events[0]}}); !errors.Is(err, crawl.ErrInvalid) {
+	if _, err := r.Change(t.Context(), acme, run,
+		crawl.Change{From: runningOnly, Events: []crawl.NewEvent{events[0], events[0]}}); !errors.Is(err, crawl.ErrInvalid) {
 		t.Errorf("twice in one call: got %v, want ErrInvalid", err)
 	}
 	elsewhere := r.change(t, r.start(t).ID, crawl.Change{Events: events[:1]}) // an id belongs to its run
@@ -186,17 +200,22 @@ func appendsEventOnce(t *testing.T, s *storeSuite) {
 	}
 
 	r.change(t, run, crawl.Change{From: runningOnly, To: crawl.Completed, Events: runEvents(crawl.RunCompleted)})
-	if late := r.change(t, run, crawl.Change{From: runningOnly, Events: events[:2]}); late.First != 2 || late.Last != 3 || late.Appended != 0 || late.Run.Status != crawl.Completed {
+	if late := r.change(t, run, crawl.Change{From: runningOnly, Events: events[:2]}); late.First != 2 || late.Last != 3 ||
+		late.Appended != 0 || late.Run.Status != crawl.Completed {
 		t.Errorf("after the end: %+v", late)
 	}
 	var state *crawl.StateError
-	if _, err := r.Change(t.Context(), acme, run, crawl.Change{From: runningOnly, Events: append(runEvents("E"), events[0])}); !errors.As(err, &state) || state.Status != crawl.Completed {
+	if _, err := r.Change(t.Context(), acme, run,
+		crawl.Change{From: runningOnly, Events: append(runEvents("E"), events[0])}); !errors.As(err, &state) ||
+		state.Status != crawl.Completed {
 		t.Errorf("after the end, with a new one: got %v", err)
 	}
-	if _, err := r.Change(t.Context(), acme, run, crawl.Change{From: runningOnly, To: crawl.Cancelled, Events: events[:1]}); !errors.As(err, &state) {
+	if _, err := r.Change(t.Context(), acme, run,
+		crawl.Change{From: runningOnly, To: crawl.Cancelled, Events: events[:1]}); !errors.As(err, &state) {
 		t.Errorf("after the end, another status: got %v", err)
 	}
-	r.wants(t, "the log", "RUN_STARTED A B C D RUN_COMPLETED", "SELECT string_agg(event_type, ' ' ORDER BY seq) FROM crawl_events WHERE crawl_id = ?1", run)
+	r.wants(t, "the log", "RUN_STARTED A B C D RUN_COMPLETED",
+		"SELECT string_agg(event_type, ' ' ORDER BY seq) FROM crawl_events WHERE crawl_id = ?1", run)
 	r.inOrder(t)
 }
 
@@ -210,15 +229,19 @@ func leavesNothingOfRefusedChange(t *testing.T, s *storeSuite) {
 		return append(runEvents("A"), crawl.NewEvent{Type: "B", Payload: json.RawMessage(payload)})
 	}
 	for name, events := range map[string][]crawl.NewEvent{
-		"NUL": bad(`"\u0000"`), "surrogate": bad(`"\ud800"`), "number": bad(`1e200000`), "no JSON": bad(`{`), "UTF-8": bad("\"\xff\""),
+		"NUL": bad(`"\u0000"`), "surrogate": bad(`"\ud800"`), "number": bad(`1e200000`), "no JSON": bad(`{`),
+		"UTF-8":     bad("\"\xff\""),
 		"long type": {{Type: fmt.Sprintf("%051d", 0), Payload: json.RawMessage("1")}},
 	} {
-		if _, err := r.Change(t.Context(), acme, run, crawl.Change{To: crawl.Failed, Events: events}); !errors.Is(err, crawl.ErrInvalid) {
+		if _, err := r.Change(t.Context(), acme, run, crawl.Change{To: crawl.Failed, Events: events}); !errors.Is(err,
+			crawl.ErrInvalid) {
 			t.Errorf("%s: got %v, want ErrInvalid", name, err)
 		}
 	}
 	var ended *crawl.StateError
-	if _, err := r.Change(t.Context(), acme, run, crawl.Change{To: crawl.Failed, Events: runEvents(crawl.RunFailed, "A")}); !errors.As(err, &ended) || ended.Status != crawl.Failed {
+	if _, err := r.Change(t.Context(), acme, run,
+		crawl.Change{To: crawl.Failed, Events: runEvents(crawl.RunFailed, "A")}); !errors.As(err, &ended) ||
+		ended.Status != crawl.Failed {
 		t.Errorf("behind its own terminal event: got %v", err)
 	}
 	r.wants(t, "the run afterwards", before, runState)
@@ -233,10 +256,12 @@ func settlesForgottenStatus(t *testing.T, s *storeSuite) {
 	run := r.start(t).ID
 	r.Exec(t, "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES (?1, 'RUN_CANCELLED', '{}')", run)
 	var ended *crawl.StateError
-	if _, err := r.Change(t.Context(), acme, run, crawl.Change{From: runningOnly, Events: runEvents("A")}); !errors.As(err, &ended) || ended.Status != crawl.Cancelled {
+	if _, err := r.Change(t.Context(), acme, run, crawl.Change{From: runningOnly, Events: runEvents("A")}); !errors.As(err,
+		&ended) || ended.Status != crawl.Cancelled {
 		t.Errorf("append: got %v", err)
 	}
-	if got, err := r.GetRun(t.Context(), acme, run); err != nil || got.Status != crawl.Cancelled || got.CancelledAt == nil || got.LastSeq != 2 {
+	if got, err := r.GetRun(t.Context(), acme, run); err != nil || got.Status != crawl.Cancelled ||
+		got.CancelledAt == nil || got.LastSeq != 2 {
 		t.Errorf("its status was not settled: %+v, error %v", got, err)
 	}
 }
@@ -262,7 +287,8 @@ func makesOneCloudEvent(t *testing.T, s *storeSuite) {
 		for i, record := range records {
 			d := logged[i].Delivery()
 			got, want := string(outbox.CloudEvent(nil, &d)), string(outbox.CloudEvent(nil, &outbox.Delivery{Record: record}))
-			if got != want || !strings.Contains(got, fmt.Sprintf(`"sequence":"%019d"`, i+1)) || !strings.Contains(got, `"tenantid":"acme"`) {
+			if got != want || !strings.Contains(got, fmt.Sprintf(`"sequence":"%019d"`, i+1)) ||
+				!strings.Contains(got, `"tenantid":"acme"`) {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		}
@@ -273,7 +299,8 @@ func makesOneCloudEvent(t *testing.T, s *storeSuite) {
 	if len(records) != 5 || records[4].Sequence != 0 || records[4].Position == 0 {
 		t.Fatalf("%d records", len(records))
 	}
-	if got := string(outbox.CloudEvent(nil, &outbox.Delivery{Record: records[4]})); strings.Contains(got, "sequence") || !strings.Contains(got, `"tenantid":"acme"`) {
+	if got := string(outbox.CloudEvent(nil, &outbox.Delivery{Record: records[4]})); strings.Contains(got, "sequence") ||
+		!strings.Contains(got, `"tenantid":"acme"`) {
 		t.Errorf("plain SQL: %s", got)
 	}
 }

@@ -29,7 +29,8 @@ func demoRun(n *crawl.NewRun) { n.Crawler = "demo" }
 
 func (r runSuite) claim(t *testing.T, ttl time.Duration) crawl.Claim {
 	t.Helper()
-	c, err := r.ClaimRun(t.Context(), uuid.New(), []string{"demo", "script:x"}, ttl, func(crawl.Run) []crawl.NewEvent { return runEvents(crawl.RunStarted) })
+	c, err := r.ClaimRun(t.Context(), uuid.New(), []string{"demo", "script:x"}, ttl,
+		func(crawl.Run) []crawl.NewEvent { return runEvents(crawl.RunStarted) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +53,14 @@ func claimsOldestRun(t *testing.T, s *storeSuite) {
 	r.noneToClaim(t)
 
 	c := r.claim(t, time.Minute)
-	if c.Run.ID != older.ID || c.Run.Status != crawl.Running || c.Run.StartedAt == nil || c.Run.LastSeq != 1 || c.Run.Tenant != acme || c.Resumed ||
-		c.Hold.Epoch != 1 || c.Progress.Attempts != 1 || c.Progress.Node != "" || c.Progress.State != nil || c.Progress.Steps != 0 {
+	if c.Run.ID != older.ID || c.Run.Status != crawl.Running || c.Run.StartedAt == nil || c.Run.LastSeq != 1 ||
+		c.Run.Tenant != acme || c.Resumed ||
+		c.Hold.Epoch != 1 || c.Progress.Attempts != 1 || c.Progress.Node != "" || c.Progress.State != nil ||
+		c.Progress.Steps != 0 {
 		t.Errorf("the oldest: %+v", c)
 	}
-	r.wants(t, "the events", "RUN_STARTED 1 1", "SELECT concat_ws(' ', event_type, seq, (SELECT seq FROM crawl_outbox)) FROM crawl_events")
+	r.wants(t, "the events", "RUN_STARTED 1 1",
+		"SELECT concat_ws(' ', event_type, seq, (SELECT seq FROM crawl_outbox)) FROM crawl_events")
 	if c := r.claim(t, time.Minute); c.Run.ID != newer.ID {
 		t.Errorf("the next: %+v", c)
 	}
@@ -64,7 +68,8 @@ func claimsOldestRun(t *testing.T, s *storeSuite) {
 
 	// One that was started over the API has no lease and its RUN_STARTED.
 	byHand := r.create(t, demoRun)
-	r.change(t, byHand.ID, crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running, Events: runEvents(crawl.RunStarted)})
+	r.change(t, byHand.ID, crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running,
+		Events: runEvents(crawl.RunStarted)})
 	if c := r.claim(t, time.Minute); c.Run.ID != byHand.ID || c.Run.LastSeq != 1 || c.Resumed {
 		t.Errorf("started by hand: %+v", c)
 	}
@@ -79,7 +84,8 @@ func givesRunToOneClaimer(t *testing.T, s *storeSuite) {
 	claimed := map[uuid.UUID]int{}
 	together(8, func(int) {
 		for {
-			c, err := r.ClaimRun(t.Context(), uuid.New(), []string{"demo"}, time.Minute, func(crawl.Run) []crawl.NewEvent { return runEvents(crawl.RunStarted) })
+			c, err := r.ClaimRun(t.Context(), uuid.New(), []string{"demo"}, time.Minute,
+				func(crawl.Run) []crawl.NewEvent { return runEvents(crawl.RunStarted) })
 			if errors.Is(err, crawl.ErrNoRun) {
 				return
 			}
@@ -101,7 +107,8 @@ func givesRunToOneClaimer(t *testing.T, s *storeSuite) {
 		t.Errorf("%d runs were claimed, want 20", len(claimed))
 	}
 	r.wants(t, "runs that are not as they should be", "0",
-		"SELECT count(*) FROM crawl_runs WHERE status = 'PENDING' OR lease_epoch <> 1 OR (SELECT count(*) FROM crawl_events e WHERE e.crawl_id = crawl_runs.id) <> 1")
+		"SELECT count(*) FROM crawl_runs WHERE status = 'PENDING' OR lease_epoch <> 1 OR (SELECT count(*) FROM "+
+			"crawl_events e WHERE e.crawl_id = crawl_runs.id) <> 1")
 	r.inOrder(t)
 }
 
@@ -121,7 +128,9 @@ func refusesStaleWorker(t *testing.T, s *storeSuite) {
 	deadline := time.Now().Add(patience)
 	for second.Run.ID == uuid.Nil && time.Now().Before(deadline) {
 		var err error
-		second, err = r.ClaimRun(t.Context(), first.Hold.Owner, []string{"demo"}, time.Minute, func(crawl.Run) []crawl.NewEvent { return runEvents(crawl.RunStarted) }) // even the same process
+		// Even the same process.
+		second, err = r.ClaimRun(t.Context(), first.Hold.Owner, []string{"demo"}, time.Minute,
+			func(crawl.Run) []crawl.NewEvent { return runEvents(crawl.RunStarted) })
 		if err != nil && !errors.Is(err, crawl.ErrNoRun) {
 			t.Fatal(err)
 		}
@@ -141,7 +150,8 @@ func refusesStaleWorker(t *testing.T, s *storeSuite) {
 			t.Errorf("the stale worker's %+v: got %v, want ErrLeaseLost", c, err)
 		}
 	}
-	if status, held, err := r.RenewRun(t.Context(), id, first.Hold, time.Minute); err != nil || held || status != crawl.Running {
+	if status, held, err := r.RenewRun(t.Context(), id, first.Hold, time.Minute); err != nil || held ||
+		status != crawl.Running {
 		t.Errorf("the stale worker renews: %s, held %t, error %v", status, held, err)
 	}
 	if err := r.ReleaseRun(t.Context(), id, first.Hold); err != nil {
@@ -161,20 +171,25 @@ func countsClaims(t *testing.T, s *storeSuite) {
 		if err := r.ReleaseRun(t.Context(), id, c.Hold); err != nil {
 			t.Fatal(err)
 		}
-		if c = r.claim(t, time.Minute); c.Run.ID != id || !c.Resumed || c.Progress.Attempts != i+2 || c.Hold.Epoch != int64(i+2) {
+		if c = r.claim(t, time.Minute); c.Run.ID != id || !c.Resumed || c.Progress.Attempts != i+2 ||
+			c.Hold.Epoch != int64(i+2) {
 			t.Fatalf("claimed again: %+v", c)
 		}
 	}
-	const progress = "SELECT concat_ws(' ', next_node, coalesce(CAST(node_state AS text), '-'), steps_done, node_attempts) FROM crawl_runs"
-	r.change(t, id, crawl.Change{From: runningOnly, Hold: &c.Hold, Progress: crawl.Progress{Node: "process", State: json.RawMessage(`[7]`), Steps: 1}})
+	const progress = "SELECT concat_ws(' ', next_node, coalesce(CAST(node_state AS text), '-'), steps_done, " +
+		"node_attempts) FROM crawl_runs"
+	r.change(t, id, crawl.Change{From: runningOnly, Hold: &c.Hold,
+		Progress: crawl.Progress{Node: "process", State: json.RawMessage(`[7]`), Steps: 1}})
 	r.wants(t, "progress", "process [7] 1 0", progress)
 	r.change(t, id, crawl.Change{From: runningOnly, Hold: &c.Hold, Progress: crawl.Progress{Node: "finish", Steps: 2}})
 	r.wants(t, "progress", "finish - 2 0", progress)
-	done := r.change(t, id, crawl.Change{From: runningOnly, To: crawl.Completed, Events: runEvents(crawl.RunCompleted), Hold: &c.Hold, Progress: crawl.Progress{Steps: 3}})
+	done := r.change(t, id, crawl.Change{From: runningOnly, To: crawl.Completed, Events: runEvents(crawl.RunCompleted),
+		Hold: &c.Hold, Progress: crawl.Progress{Steps: 3}})
 	if done.Run.Status != crawl.Completed || done.Run.CompletedAt == nil {
 		t.Errorf("the end: %+v", done)
 	}
-	r.wants(t, "what is left of the lease", "0", "SELECT count(lease_owner) + count(lease_expires_at) + count(next_node) FROM crawl_runs")
+	r.wants(t, "what is left of the lease", "0",
+		"SELECT count(lease_owner) + count(lease_expires_at) + count(next_node) FROM crawl_runs")
 }
 
 func renewsRun(t *testing.T, s *storeSuite) {
@@ -187,13 +202,19 @@ func renewsRun(t *testing.T, s *storeSuite) {
 		t.Fatalf("got %s, held %t, error %v", status, held, err)
 	}
 	now := time.Now()
-	r.wants(t, "leases that end in an hour", "1", "SELECT count(*) FROM crawl_runs WHERE lease_expires_at BETWEEN ?1 AND ?2", now.Add(58*time.Minute), now.Add(61*time.Minute))
-	r.change(t, c.Run.ID, crawl.Change{From: []crawl.Status{crawl.Pending, crawl.Running}, To: crawl.Cancelled, Events: runEvents(crawl.RunCancelled)})
-	if status, held, err := r.RenewRun(t.Context(), c.Run.ID, c.Hold, time.Hour); err != nil || held || status != crawl.Cancelled {
+	r.wants(t, "leases that end in an hour", "1",
+		"SELECT count(*) FROM crawl_runs WHERE lease_expires_at BETWEEN ?1 AND ?2", now.Add(58*time.Minute),
+		now.Add(61*time.Minute))
+	r.change(t, c.Run.ID, crawl.Change{From: []crawl.Status{crawl.Pending, crawl.Running}, To: crawl.Cancelled,
+		Events: runEvents(crawl.RunCancelled)})
+	if status, held, err := r.RenewRun(t.Context(), c.Run.ID, c.Hold, time.Hour); err != nil || held ||
+		status != crawl.Cancelled {
 		t.Errorf("cancelled: got %s, held %t, error %v", status, held, err)
 	}
 	var state *crawl.StateError
-	if _, err := r.Change(t.Context(), acme, c.Run.ID, crawl.Change{From: runningOnly, Events: runEvents("A"), Hold: &c.Hold}); !errors.As(err, &state) || state.Status != crawl.Cancelled {
+	if _, err := r.Change(t.Context(), acme, c.Run.ID,
+		crawl.Change{From: runningOnly, Events: runEvents("A"), Hold: &c.Hold}); !errors.As(err, &state) ||
+		state.Status != crawl.Cancelled {
 		t.Errorf("the worker of a cancelled run goes on: %v, want a *StateError", err)
 	}
 	r.noneToClaim(t, "demo")
@@ -209,7 +230,8 @@ func leavesNothingOfRefusedClaim(t *testing.T, s *storeSuite) {
 	bad := func(crawl.Run) []crawl.NewEvent {
 		return []crawl.NewEvent{{Type: "A", Payload: json.RawMessage(`"\u0000"`)}}
 	}
-	if _, err := r.ClaimRun(t.Context(), uuid.New(), []string{"demo"}, time.Minute, bad); !errors.Is(err, crawl.ErrInvalid) {
+	if _, err := r.ClaimRun(t.Context(), uuid.New(), []string{"demo"}, time.Minute, bad); !errors.Is(err,
+		crawl.ErrInvalid) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
 	r.wants(t, "the run afterwards", "PENDING 0 0 0 0 0", runState)
@@ -233,9 +255,12 @@ func passesOverRunsThatAreOver(t *testing.T, s *storeSuite) {
 	r.noneToClaim(t, "demo")
 	for run, want := range map[uuid.UUID]string{pending.ID: "CANCELLED false true 1", running.ID: "FAILED true false 2"} {
 		got, err := r.GetRun(t.Context(), acme, run)
-		if is := fmt.Sprint(got.Status, " ", got.StartedAt != nil, " ", got.CancelledAt != nil, " ", got.LastSeq); err != nil || is != want {
+		if is := fmt.Sprint(got.Status, " ", got.StartedAt != nil, " ", got.CancelledAt != nil, " ",
+			got.LastSeq); err != nil || is != want {
 			t.Errorf("got %s, error %v, want %s", is, err, want)
 		}
-		r.wants(t, "its leases", "0", "SELECT lease_epoch + count(lease_owner) + count(lease_expires_at) FROM crawl_runs WHERE id = ?1 GROUP BY lease_epoch", run)
+		r.wants(t, "its leases", "0",
+			"SELECT lease_epoch + count(lease_owner) + count(lease_expires_at) FROM crawl_runs WHERE id = ?1 GROUP BY "+
+				"lease_epoch", run)
 	}
 }

@@ -108,7 +108,8 @@ func limitsWaitingRuns(t *testing.T, s *storeSuite) {
 	const most = 3
 	r := s.runs(t)
 	create := func(tenant, crawler, key string) (crawl.Run, bool, error) {
-		return r.CreateRun(t.Context(), tenant, crawl.NewRun{AppPackage: "p", MaxSteps: 1, Crawler: crawler, IdempotencyKey: key}, most)
+		return r.CreateRun(t.Context(), tenant,
+			crawl.NewRun{AppPackage: "p", MaxSteps: 1, Crawler: crawler, IdempotencyKey: key}, most)
 	}
 	fits := func(what, tenant, crawler, key string, wantNew bool) crawl.Run {
 		t.Helper()
@@ -162,7 +163,8 @@ func limitsWaitingRunsAtOnce(t *testing.T, s *storeSuite) {
 	var created, refused atomic.Int64
 	together(20, func(int) {
 		var quota *crawl.QuotaError
-		switch _, _, err := r.CreateRun(t.Context(), acme, crawl.NewRun{AppPackage: "p", MaxSteps: 1, Crawler: "demo"}, most); {
+		switch _, _, err := r.CreateRun(t.Context(), acme, crawl.NewRun{AppPackage: "p", MaxSteps: 1, Crawler: "demo"},
+			most); {
 		case err == nil:
 			created.Add(1)
 		case errors.As(err, &quota):

@@ -50,14 +50,18 @@ func (m *mortal) Change(ctx context.Context, tenant string, run uuid.UUID, c cra
 	return m.Store.Change(ctx, tenant, run, c)
 }
 
-func (m *mortal) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
+func (m *mortal) ClaimRun(
+	ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent,
+) (crawl.Claim, error) {
 	if err := m.alive(); err != nil {
 		return crawl.Claim{}, err
 	}
 	return m.Store.ClaimRun(ctx, owner, crawlers, ttl, events)
 }
 
-func (m *mortal) RenewRun(ctx context.Context, run uuid.UUID, hold crawl.Hold, ttl time.Duration) (crawl.Status, bool, error) {
+func (m *mortal) RenewRun(
+	ctx context.Context, run uuid.UUID, hold crawl.Hold, ttl time.Duration,
+) (crawl.Status, bool, error) {
 	if err := m.alive(); err != nil {
 		return "", false, err
 	}
@@ -129,7 +133,8 @@ func servesWorker(t *testing.T, s *storeSuite) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.work(t, crawl.WorkerConfig{PollMin: 10 * time.Millisecond, PollMax: 50 * time.Millisecond}, append(scripts, crawl.Demo(10*time.Millisecond))...)
+	r.work(t, crawl.WorkerConfig{PollMin: 10 * time.Millisecond, PollMax: 50 * time.Millisecond},
+		append(scripts, crawl.Demo(10*time.Millisecond))...)
 	demo := r.create(t, demoRun)
 	short := r.create(t, func(n *crawl.NewRun) { n.Crawler = "script:short" })
 	r.until(t, demo, crawl.Completed)
@@ -137,7 +142,8 @@ func servesWorker(t *testing.T, s *storeSuite) {
 		t.Errorf("the script: %+v", done)
 	}
 	r.wants(t, "the demonstration's log",
-		"RUN_STARTED NODE_START ACTION_EXECUTED NODE_COMPLETE NODE_START PROCESSING NODE_COMPLETE NODE_START ACTION_EXECUTED NODE_COMPLETE RUN_COMPLETED",
+		"RUN_STARTED NODE_START ACTION_EXECUTED NODE_COMPLETE NODE_START PROCESSING NODE_COMPLETE NODE_START "+
+			"ACTION_EXECUTED NODE_COMPLETE RUN_COMPLETED",
 		"SELECT string_agg(event_type, ' ' ORDER BY seq) FROM crawl_events WHERE crawl_id = ?1", demo.ID)
 	r.sound(t)
 }
@@ -155,7 +161,8 @@ func letsWorkerTakeOver(t *testing.T, s *storeSuite) {
 	}
 	cfg := crawl.WorkerConfig{LeaseTTL: time.Second, PollMax: 100 * time.Millisecond}
 	kill := r.work(t, cfg, scripts...)
-	for deadline := time.Now().Add(patience); r.Value(t, "SELECT count(*) FROM crawl_runs WHERE status = 'RUNNING' AND steps_done > 2") == "0"; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); r.Value(t,
+		"SELECT count(*) FROM crawl_runs WHERE status = 'RUNNING' AND steps_done > 2") == "0"; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the first worker has finished no nodes")
 		}
@@ -169,7 +176,8 @@ func letsWorkerTakeOver(t *testing.T, s *storeSuite) {
 		}
 	}
 	r.sound(t)
-	if taken := r.Value(t, "SELECT count(*) FROM crawl_runs WHERE lease_epoch > 1"); taken == "0" { // more than the dead one had, where a busy machine lets leases lapse
+	// More than the dead one had, where a busy machine lets leases lapse.
+	if taken := r.Value(t, "SELECT count(*) FROM crawl_runs WHERE lease_epoch > 1"); taken == "0" {
 		t.Error("nothing was taken over")
 	}
 }

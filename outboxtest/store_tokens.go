@@ -27,7 +27,9 @@ func tokenTests() []storeTest {
 }
 
 // newToken makes a token and returns what its user sends.
-func newToken(t *testing.T, s token.Store, tenant string, ttl time.Duration, scopes ...token.Scope) (token.Token, string) {
+func newToken(
+	t *testing.T, s token.Store, tenant string, ttl time.Duration, scopes ...token.Scope,
+) (token.Token, string) {
 	t.Helper()
 	made, text, sum, err := token.New(tenant, "test", scopes)
 	if err != nil {
@@ -42,7 +44,8 @@ func newToken(t *testing.T, s token.Store, tenant string, ttl time.Duration, sco
 
 func newTicket(t *testing.T, s token.Store, of token.Token) string {
 	t.Helper()
-	text, expires, err := (&token.Authenticator{Store: s}).NewTicket(t.Context(), token.Principal{Token: of.ID, Tenant: of.Tenant, Scopes: of.Scopes})
+	text, expires, err := (&token.Authenticator{Store: s}).NewTicket(t.Context(),
+		token.Principal{Token: of.ID, Tenant: of.Tenant, Scopes: of.Scopes})
 	if left := time.Until(expires); err != nil || left < 20*time.Second || left > 40*time.Second {
 		t.Fatalf("expires in %s, %v", left, err)
 	}
@@ -53,11 +56,13 @@ func keepsTokens(t *testing.T, h *storeSuite) {
 	s := h.Tokens(t)
 	auth := &token.Authenticator{Store: s}
 	made, text := newToken(t, s, "shop", time.Hour, token.Write, token.Read)
-	if left := time.Until(*made.ExpiresAt); left < 59*time.Minute || left > 61*time.Minute || made.RevokedAt != nil || time.Since(made.CreatedAt).Abs() > time.Hour {
+	if left := time.Until(*made.ExpiresAt); left < 59*time.Minute || left > 61*time.Minute || made.RevokedAt != nil ||
+		time.Since(made.CreatedAt).Abs() > time.Hour {
 		t.Errorf("made %+v", made)
 	}
 	p, err := auth.Authenticate(t.Context(), text)
-	if err != nil || p.Token != made.ID || p.Tenant != "shop" || !p.May(token.Read) || !p.May(token.Write) || p.May(token.Operate) {
+	if err != nil || p.Token != made.ID || p.Tenant != "shop" || !p.May(token.Read) || !p.May(token.Write) ||
+		p.May(token.Operate) {
 		t.Fatalf("authenticated %+v, %v", p, err)
 	}
 	other, otherText := newToken(t, s, "other", 0, token.Operate)
@@ -98,7 +103,8 @@ func keepsTokens(t *testing.T, h *storeSuite) {
 	all, allErr := s.ListTokens(t.Context(), "")
 	mine, err := s.ListTokens(t.Context(), "shop")
 	if allErr != nil || len(all) != 2 || all[0].ID != other.ID || all[0].RevokedAt == nil ||
-		err != nil || len(mine) != 1 || mine[0].ID != made.ID || !slices.Equal(mine[0].Scopes, []token.Scope{token.Read, token.Write}) || mine[0].Name != "test" {
+		err != nil || len(mine) != 1 || mine[0].ID != made.ID ||
+		!slices.Equal(mine[0].Scopes, []token.Scope{token.Read, token.Write}) || mine[0].Name != "test" {
 		t.Errorf("listed %+v, %v, and %+v, %v", all, allErr, mine, err)
 	}
 }
@@ -127,7 +133,8 @@ func saysWhyRefused(t *testing.T, h *storeSuite) {
 	}
 	wants(text, made.ID, token.Revoked)
 	ticket, _ := token.NewTicket()
-	if _, err := auth.RedeemTicket(t.Context(), ticket); !errors.Is(err, token.ErrUnauthorized) || !strings.Contains(err.Error(), token.BadTicket) {
+	if _, err := auth.RedeemTicket(t.Context(), ticket); !errors.Is(err, token.ErrUnauthorized) ||
+		!strings.Contains(err.Error(), token.BadTicket) {
 		t.Errorf("ticket: %v", err)
 	}
 }
@@ -165,12 +172,15 @@ func recordsTokens(t *testing.T, h *storeSuite) {
 		_, _ = s.RevokeToken(t.Context(), "me@here", made.ID)
 	}
 	for action, actor := range map[string]string{"token create": "test", "token revoke": "me@here"} {
-		got := h.Value(t, "SELECT count(*) FROM outbox_audit WHERE action = ?1 AND actor = ?2 AND letters = 0 AND filter->>'token' = ?3 AND detail->>'tenant' = 'shop'", action, actor, made.ID)
+		got := h.Value(t,
+			"SELECT count(*) FROM outbox_audit WHERE action = ?1 AND actor = ?2 AND letters = 0 AND filter->>'token' = ?3 AND "+
+				"detail->>'tenant' = 'shop'", action, actor, made.ID)
 		if got != "1" {
 			t.Errorf("%s entries of %s, want 1", got, action)
 		}
 	}
-	if n := h.Value(t, "SELECT count(*) FROM outbox_audit WHERE coalesce(detail, filter) IS NULL OR actor LIKE ?1", "%"+text+"%"); n != "0" {
+	if n := h.Value(t, "SELECT count(*) FROM outbox_audit WHERE coalesce(detail, filter) IS NULL OR actor LIKE ?1",
+		"%"+text+"%"); n != "0" {
 		t.Errorf("%s entries that should not be", n)
 	}
 }
@@ -199,7 +209,10 @@ func redeemsNoTicketOfOverToken(t *testing.T, h *storeSuite) {
 	s := h.Tokens(t)
 	past := time.Now().Add(-time.Second)
 	for name, end := range map[string]func(id string){
-		"its time":      func(id string) { h.Exec(t, "UPDATE outbox_tickets SET expires_at = ?1 WHERE token_id = ?2", past, id) },
+		"its time": func(id string) {
+			h.Exec(t, "UPDATE outbox_tickets SET expires_at = ?1 WHERE token_id = ?2", past,
+				id)
+		},
 		"its token":     func(id string) { h.Exec(t, "UPDATE outbox_tokens SET expires_at = ?1 WHERE id = ?2", past, id) },
 		"its token row": func(id string) { h.Exec(t, "DELETE FROM outbox_tokens WHERE id = ?1", id) },
 		"a revocation": func(id string) {
@@ -211,7 +224,8 @@ func redeemsNoTicketOfOverToken(t *testing.T, h *storeSuite) {
 		made, _ := newToken(t, s, "shop", time.Hour, token.Read)
 		ticket := newTicket(t, s, made)
 		end(made.ID)
-		if got, err := (&token.Authenticator{Store: s}).RedeemTicket(t.Context(), ticket); !errors.Is(err, token.ErrUnauthorized) {
+		if got, err := (&token.Authenticator{Store: s}).RedeemTicket(t.Context(), ticket); !errors.Is(err,
+			token.ErrUnauthorized) {
 			t.Errorf("%s: redeemed %+v, %v", name, got, err)
 		}
 	}
@@ -228,11 +242,13 @@ func givesTicketNoMore(t *testing.T, h *storeSuite) {
 		{[]token.Scope{token.Operate}, nil},
 	} {
 		_, sum := token.NewTicket()
-		if _, err := s.CreateTicket(t.Context(), token.Principal{Token: made.ID, Tenant: "other", Scopes: c.asked}, sum, time.Minute/2); err != nil {
+		if _, err := s.CreateTicket(t.Context(), token.Principal{Token: made.ID, Tenant: "other", Scopes: c.asked}, sum,
+			time.Minute/2); err != nil {
 			t.Fatal(err)
 		}
 		got, err := s.RedeemTicket(t.Context(), sum)
-		if (err == nil) != (c.want != nil) || err != nil && !errors.Is(err, token.ErrUnauthorized) || !slices.Equal(got.Scopes, c.want) || err == nil && got.Tenant != "shop" {
+		if (err == nil) != (c.want != nil) || err != nil && !errors.Is(err, token.ErrUnauthorized) ||
+			!slices.Equal(got.Scopes, c.want) || err == nil && got.Tenant != "shop" {
 			t.Errorf("asked for %v: redeemed %+v, %v", c.asked, got, err)
 		}
 	}

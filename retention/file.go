@@ -39,7 +39,8 @@ type file struct {
 // createFile begins a file whose name sorts by time. Payloads are nobody else's business: only its owner may read it.
 func createFile(dir, table string, began time.Time, number int, owner uuid.UUID) (*file, error) {
 	// The owner's last digits, because two databases with a table of that name may share the directory.
-	name := fmt.Sprintf("%s-%s-%04d-%s%s", strings.ReplaceAll(table, "/", "_"), began.UTC().Format("20060102T150405.000000Z"), number, owner.String()[28:], suffix)
+	name := fmt.Sprintf("%s-%s-%04d-%s%s", strings.ReplaceAll(table, "/", "_"),
+		began.UTC().Format("20060102T150405.000000Z"), number, owner.String()[28:], suffix)
 	path := filepath.Join(dir, name)
 	f, err := os.OpenFile(path+partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

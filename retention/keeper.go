@@ -138,7 +138,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 		case err != nil:
 			if !failing {
-				k.cfg.Logger.Error("cannot remove old rows, trying again", "table", k.cfg.Table, "error", err, "retry_in", k.cfg.Every.String())
+				k.cfg.Logger.Error("cannot remove old rows, trying again", "table", k.cfg.Table, "error", err, "retry_in",
+					k.cfg.Every.String())
 			}
 			failing = true
 			k.observe(err)

@@ -110,7 +110,8 @@ func TestRunFailureIsLoggedOnce(t *testing.T) {
 		if err := k.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if text := log.String(); strings.Count(text, "cannot remove old rows") != 1 || strings.Count(text, "can be removed again") != 1 || strings.Count(text, "\n") != 2 {
+		if text := log.String(); strings.Count(text, "cannot remove old rows") != 1 ||
+			strings.Count(text, "can be removed again") != 1 || strings.Count(text, "\n") != 2 {
 			t.Errorf("the log has:\n%s", text)
 		}
 		if len(s.leases) != 10 {
@@ -125,7 +126,8 @@ func TestPurgeWaitsForItsTurn(t *testing.T) {
 		s, k, _ := newSlow(t, 1)
 		start := time.Now()
 		s.busyTill = start.Add(4 * time.Second)
-		if _, err := k.Purge(t.Context(), 3*time.Second, nil); !errors.Is(err, ErrBusy) || time.Since(start) != 3*time.Second {
+		if _, err := k.Purge(t.Context(), 3*time.Second, nil); !errors.Is(err, ErrBusy) ||
+			time.Since(start) != 3*time.Second {
 			t.Errorf("got error %v after %s, want ErrBusy after 3s", err, time.Since(start))
 		}
 		if report, err := k.Purge(t.Context(), 3*time.Second, nil); err != nil || report.Rows != 1 {

@@ -52,7 +52,8 @@ type run struct {
 
 func (k *Keeper) newRun() *run {
 	now := time.Now()
-	return &run{Keeper: k, began: now, renewed: now, logged: now, report: Report{Table: k.cfg.Table, Action: k.cfg.Archive.Action()}}
+	return &run{Keeper: k, began: now, renewed: now, logged: now,
+		report: Report{Table: k.cfg.Table, Action: k.cfg.Archive.Action()}}
 }
 
 // run takes the lease, works and gives the lease up. The report is good also where there is an error.
@@ -89,7 +90,8 @@ func (k *Keeper) askLease(ctx context.Context, least time.Duration) (Lease, erro
 // work goes through the table page by page.
 func (r *run) work(ctx context.Context) (err error) {
 	defer func() { r.file.abandon() }() // one that was sealed is no longer r.file
-	search := Search{Sweep: r.report.Sweep, OlderThan: r.cfg.OlderThan, Limit: r.cfg.Batch, Content: r.cfg.Archive.Dir != "" && !r.report.DryRun}
+	search := Search{Sweep: r.report.Sweep, OlderThan: r.cfg.OlderThan, Limit: r.cfg.Batch,
+		Content: r.cfg.Archive.Dir != "" && !r.report.DryRun}
 	for {
 		began := time.Now()
 		var page []Row
@@ -173,7 +175,8 @@ func (r *run) remove(ctx context.Context, rows []Row) error {
 		}
 		// Without this, a policy that lets a role see rows and not delete them would look like a table with nothing to
 		// do.
-		return fmt.Errorf("remove rows of %s: none of %d found could be removed: something else removed them, or row-level security forbids it", r.cfg.Table, len(rows))
+		return fmt.Errorf("remove rows of %s: none of %d found could be removed: something else removed them, or row-level "+
+			"security forbids it", r.cfg.Table, len(rows))
 	}
 	r.report.Rows += int64(n)
 	if r.cfg.Observer != nil {

@@ -125,7 +125,8 @@ type tail interface {
 
 // New returns a hub. It does nothing until Run.
 func New(log Log, live Live, cfg Config) *Hub {
-	return &Hub{log: log, live: live, cfg: cfg.withDefaults(), tails: map[Source]tail{}, fills: make(chan *runTail, fillsWaiting)}
+	return &Hub{log: log, live: live, cfg: cfg.withDefaults(), tails: map[Source]tail{},
+		fills: make(chan *runTail, fillsWaiting)}
 }
 
 const (
@@ -227,7 +228,10 @@ func (h *Hub) news(ctx context.Context, s Source, after int64) ([]Message, error
 	return h.read(ctx, h.log.News, s, after)
 }
 
-func (h *Hub) read(ctx context.Context, ask func(context.Context, string, uuid.UUID, int64, int) ([]Message, error), s Source, after int64) ([]Message, error) {
+func (h *Hub) read(
+	ctx context.Context, ask func(context.Context, string, uuid.UUID, int64, int) ([]Message, error), s Source,
+	after int64,
+) ([]Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, h.cfg.LogTimeout)
 	defer cancel()
 	messages, err := ask(ctx, s.Tenant, s.Run, after, h.cfg.PageSize)

@@ -95,7 +95,9 @@ func (m *memory) commit(run uuid.UUID) Message {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seq := int64(len(m.log[run]) + 1)
-	event := fmt.Appendf(nil, `{"specversion":"1.0","id":"%s","type":"ACTION","sequence":"%d","partitionkey":"%s","tenantid":"a","data":{"n":%d}}`, uuid.New(), seq, run, seq)
+	event := fmt.Appendf(nil,
+		`{"specversion":"1.0","id":"%s","type":"ACTION","sequence":"%d","partitionkey":"%s","tenantid":"a","data":{"n":%d}}`,
+		uuid.New(), seq, run, seq)
 	message, ok := decodeTopic(event, "a")
 	if !ok {
 		panic("the test's own event is not decoded")
@@ -450,7 +452,8 @@ func TestForgedMessagesAreNotShown(t *testing.T) {
 		m.emit(run)
 		expect(t, r, 1)
 		for _, seq := range []string{"2", "3", "1", "0", "-1", "9223372036854775807", "x", ""} {
-			m.publish(channel, fmt.Appendf(nil, `{"type":"RUN_COMPLETED","sequence":"%s","partitionkey":"%s","tenantid":"a","data":{}}`, seq, run))
+			m.publish(channel, fmt.Appendf(nil,
+				`{"type":"RUN_COMPLETED","sequence":"%s","partitionkey":"%s","tenantid":"a","data":{}}`, seq, run))
 			nothing(t, r)
 		}
 		t0 := time.Now()

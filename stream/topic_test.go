@@ -14,7 +14,8 @@ func topic(after int64) Start {
 }
 
 func order(tenant string) []byte {
-	return fmt.Appendf(nil, `{"id":"%s","type":"order.placed","sequence":"9","tenantid":"%s","data":{}}`, uuid.Must(uuid.NewV7()), tenant)
+	return fmt.Appendf(nil, `{"id":"%s","type":"order.placed","sequence":"9","tenantid":"%s","data":{}}`,
+		uuid.Must(uuid.NewV7()), tenant)
 }
 
 func TestTopic(t *testing.T) {

@@ -30,9 +30,10 @@ type EventRow struct {
 	Source        *string    `json:"source,omitempty"`
 	WrittenAt     *time.Time `json:"writtenAt,omitempty"` // from a UUIDv7 if the table keeps no time
 	DeliveredAt   *time.Time `json:"deliveredAt,omitempty"`
-	Attempts      int        `json:"attempts"`              // failed ones
-	NextRetryAt   *time.Time `json:"nextRetryAt,omitempty"` // when it is tried next; of one that waits behind another, when that one is
-	LastError     *string    `json:"lastError,omitempty"`
+	Attempts      int        `json:"attempts"` // failed ones
+	// When it is tried next; of one that waits behind another, when that one is.
+	NextRetryAt *time.Time `json:"nextRetryAt,omitempty"`
+	LastError   *string    `json:"lastError,omitempty"`
 	// Destinations is the event's own list, a JSON array of strings; nil where the relay's template says where it goes.
 	Destinations json.RawMessage `json:"destinations,omitempty"`
 	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of several, the one that is

@@ -14,12 +14,14 @@ import (
 // BusEvent is a row of event_outbox. Offer needs AppID (of a store whose EventBus has one it may be left out),
 // EventType and Payload.
 type BusEvent struct {
-	ID        uuid.UUID       // of the row; zero makes Offer assign a UUIDv7
-	AppID     uuid.UUID       // the application it belongs to, a row of table apps
-	EventID   uuid.UUID       // what duplicates are told by; zero makes Offer assign one, so choose it where a job may be repeated
+	ID    uuid.UUID // of the row; zero makes Offer assign a UUIDv7
+	AppID uuid.UUID // the application it belongs to, a row of table apps
+	// What duplicates are told by; zero makes Offer assign one, so choose it where a job may be repeated.
+	EventID   uuid.UUID
 	EventType string          // dotted: "order.placed"; at most outbox.MaxTopic characters
 	Payload   json.RawMessage // as for outbox.Event
-	Key       string          // events of one application and key stay in order; empty: no order; at most outbox.MaxAggregateID characters
+	// Events of one application and key stay in order; empty: no order; at most outbox.MaxAggregateID characters.
+	Key string
 
 	Status      BusStatus  // as read; Offer always writes BusPending
 	PublishedAt *time.Time // as read; nil until published
@@ -60,7 +62,8 @@ func (e *BusEvent) Prepare(maxPayload int) error {
 		return err
 	}
 	if !dotted.MatchString(e.EventType) {
-		return &outbox.FieldError{Field: "EventType", Problem: `must be dotted, like "order.placed": parts of letters, digits, _ or -`}
+		return &outbox.FieldError{Field: "EventType",
+			Problem: `must be dotted, like "order.placed": parts of letters, digits, _ or -`}
 	}
 	for _, id := range []*uuid.UUID{&e.ID, &e.EventID} {
 		if *id != uuid.Nil {

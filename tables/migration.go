@@ -71,7 +71,8 @@ func (m Migrations) Print(w io.Writer, sets ...string) error {
 
 // Status says where a database with that version of a set stands.
 func (m Migrations) Status(set string, current uint, dirty bool) SetStatus {
-	s := SetStatus{Set: set, Current: current, Latest: m.Required(set), Dirty: dirty, Pending: []string{}} // an empty list in JSON, not null
+	// An empty list in JSON, not null.
+	s := SetStatus{Set: set, Current: current, Latest: m.Required(set), Dirty: dirty, Pending: []string{}}
 	for _, one := range m.List(set) {
 		if one.Version > current {
 			s.Pending = append(s.Pending, one.Name)
@@ -104,17 +105,21 @@ func VersionTable(set string) string { return "outbox_migrations_" + set }
 
 // SetStatus says where a database stands with one set.
 type SetStatus struct {
-	Set     string   `json:"set"`
-	Current uint     `json:"current"`      // 0: nothing applied
-	Latest  uint     `json:"latest"`       // newest embedded version; below Current when the database is newer than this build
-	Dirty   bool     `json:"dirty"`        // a process died while migrating; Up repairs it
-	Pending []string `json:"pending"`      // the files Up would run, oldest first; the marked one is not listed while Dirty
-	By      string   `json:"by,omitempty"` // who applied it, if not Up: another migration tool, or "hand" where none has left a record
+	Set     string `json:"set"`
+	Current uint   `json:"current"` // 0: nothing applied
+	// Newest embedded version; below Current when the database is newer than this build.
+	Latest uint `json:"latest"`
+	Dirty  bool `json:"dirty"` // a process died while migrating; Up repairs it
+	// The files Up would run, oldest first; the marked one is not listed while Dirty.
+	Pending []string `json:"pending"`
+	// Who applied it, if not Up: another migration tool, or "hand" where none has left a record.
+	By string `json:"by,omitempty"`
 }
 
 // SetOf says which set of migrations makes a table of ours.
 var SetOf = map[string]string{
-	"outbox_events": "core", "outbox_lanes": "core", "outbox_relays": "core", "job_dlq": "core", "apps": "core", "outbox_audit": "core", "outbox_pauses": "core", "event_outbox": "events", "crawl_outbox": "crawl",
+	"outbox_events": "core", "outbox_lanes": "core", "outbox_relays": "core", "job_dlq": "core", "apps": "core",
+	"outbox_audit": "core", "outbox_pauses": "core", "event_outbox": "events", "crawl_outbox": "crawl",
 	"crawl_runs": "crawl", "crawl_events": "crawl",
 	"outbox_maintenance": "core", "outbox_archive": "core", "outbox_tokens": "core", "outbox_tickets": "core",
 }

@@ -59,7 +59,8 @@ func New(tenant, name string, scopes []Scope) (t Token, text string, sum [32]byt
 // ErrUnauthorized.
 func Parse(text string) (id string, sum [32]byte, err error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
-	if !ok || len(rest) != idLength+1+secretLength || rest[idLength] != '_' || !encoded(rest[:idLength]) || !encoded(rest[idLength+1:]) {
+	if !ok || len(rest) != idLength+1+secretLength || rest[idLength] != '_' || !encoded(rest[:idLength]) ||
+		!encoded(rest[idLength+1:]) {
 		return "", sum, &Refusal{Why: Malformed}
 	}
 	return rest[:idLength], sha256.Sum256([]byte(rest[idLength+1:])), nil

@@ -49,7 +49,8 @@ func TestNewRefuses(t *testing.T) {
 		{"a", "b", nil, "no scope (known: read, write, operate)"},
 		{"a", "b", []Scope{Read, "admin"}, `unknown scope "admin" (known: read, write, operate)`},
 	} {
-		if _, text, _, err := New(c.tenant, c.name, c.scopes); err == nil || !strings.Contains(err.Error(), c.want) || text != "" {
+		if _, text, _, err := New(c.tenant, c.name, c.scopes); err == nil || !strings.Contains(err.Error(), c.want) ||
+			text != "" {
 			t.Errorf("New(%q, %q, %v): %q, %v", c.tenant, c.name, c.scopes, text, err)
 		}
 	}
@@ -61,14 +62,16 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	ticket, _ := NewTicket()
-	for _, s := range []string{text, ticket, "", "obx_", "obx__", text + "a", text[1:], strings.ToUpper(text), strings.Replace(text, "_", "-", 2), "Bearer " + text, text + "\n"} {
+	for _, s := range []string{text, ticket, "", "obx_", "obx__", text + "a", text[1:], strings.ToUpper(text),
+		strings.Replace(text, "_", "-", 2), "Bearer " + text, text + "\n"} {
 		f.Add(s)
 	}
 	token := regexp.MustCompile(`\Aobx_[a-z2-7]{12}_[a-z2-7]{52}\z`)
 	pass := regexp.MustCompile(`\Aobt_[a-z2-7]{52}\z`)
 	f.Fuzz(func(t *testing.T, s string) {
 		id, sum, err := Parse(s)
-		if ok := err == nil; ok != token.MatchString(s) || !ok && (!errors.Is(err, ErrUnauthorized) || id != "" || sum != [32]byte{}) {
+		if ok := err == nil; ok != token.MatchString(s) || !ok &&
+			(!errors.Is(err, ErrUnauthorized) || id != "" || sum != [32]byte{}) {
 			t.Errorf("Parse(%q): %q, %v", s, id, err)
 		}
 		sum, err = ParseTicket(s)

@@ -95,7 +95,8 @@ func TestCrash(t *testing.T) {
 			}
 			reaches(t, client, id, rivertype.JobStateRunning)
 			if at == dieLetter {
-				left(t, "a job that River calls running", replay(t, pool, outboxriver.Replay(client)), fmt.Sprintf("job %d is running", id))
+				left(t, "a job that River calls running", replay(t, pool, outboxriver.Replay(client)),
+					fmt.Sprintf("job %d is running", id))
 			} else if found := ofJob(t, pool, id); len(found) != 0 {
 				t.Fatalf("got %d letters of a job that nobody saw fail", len(found))
 			}

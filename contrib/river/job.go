@@ -51,8 +51,9 @@ type settings struct {
 }
 
 func encode(job *rivertype.JobRow) (json.RawMessage, error) {
-	return json.Marshal(payload{Args: object(job.EncodedArgs), River: settings{ID: job.ID, Queue: job.Queue, Priority: job.Priority,
-		MaxAttempts: job.MaxAttempts, Tags: job.Tags, Metadata: object(job.Metadata)}})
+	return json.Marshal(payload{Args: object(job.EncodedArgs),
+		River: settings{ID: job.ID, Queue: job.Queue, Priority: job.Priority,
+			MaxAttempts: job.MaxAttempts, Tags: job.Tags, Metadata: object(job.Metadata)}})
 }
 
 // object replaces what is missing: of a row that River could not decode it hands over what it could.

@@ -63,7 +63,9 @@ func New(pool *pgxpool.Pool, cfg Config) *Letters {
 
 // HandleError implements river.ErrorHandler: it records a job that will not be tried again. A letter that cannot be
 // written within 10 s is logged as an error; that the job is discarded no answer can prevent, so it is for Sweep then.
-func (l *Letters) HandleError(ctx context.Context, job *rivertype.JobRow, err error) (result *river.ErrorHandlerResult) {
+func (l *Letters) HandleError(
+	ctx context.Context, job *rivertype.JobRow, err error,
+) (result *river.ErrorHandlerResult) {
 	if l.cfg.Next != nil {
 		result = l.cfg.Next.HandleError(ctx, job, err)
 	}
@@ -74,7 +76,9 @@ func (l *Letters) HandleError(ctx context.Context, job *rivertype.JobRow, err er
 }
 
 // HandlePanic implements river.ErrorHandler, like HandleError.
-func (l *Letters) HandlePanic(ctx context.Context, job *rivertype.JobRow, value any, trace string) (result *river.ErrorHandlerResult) {
+func (l *Letters) HandlePanic(
+	ctx context.Context, job *rivertype.JobRow, value any, trace string,
+) (result *river.ErrorHandlerResult) {
 	if l.cfg.Next != nil {
 		result = l.cfg.Next.HandlePanic(ctx, job, value, trace)
 	}
@@ -125,12 +129,15 @@ func failures(job *rivertype.JobRow) []deadletter.Failure {
 }
 
 // record writes the letter of a job, or finds the one it has.
-func (l *Letters) record(ctx context.Context, job *rivertype.JobRow, reason deadletter.JobReason, errs []deadletter.Failure) (letter uuid.UUID, err error) {
+func (l *Letters) record(
+	ctx context.Context, job *rivertype.JobRow, reason deadletter.JobReason, errs []deadletter.Failure,
+) (letter uuid.UUID, err error) {
 	text, err := encode(job)
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("encode job %d: %w", job.ID, err)
 	}
-	j := deadletter.Job{ID: JobID(l.cfg.Schema, job.ID), Type: job.Kind, Payload: text, Reason: reason, Attempts: max(job.Attempt, 1), Errors: errs}
+	j := deadletter.Job{ID: JobID(l.cfg.Schema, job.ID), Type: job.Kind, Payload: text, Reason: reason,
+		Attempts: max(job.Attempt, 1), Errors: errs}
 	if l.cfg.Tenant != nil {
 		j.Tenant = l.cfg.Tenant(job)
 	}

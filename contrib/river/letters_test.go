@@ -61,9 +61,10 @@ func TestReasons(t *testing.T) {
 		reason   deadletter.JobReason
 		last     string
 	}{
-		"fails":           {job{Do: "fail"}, 3, "discarded", deadletter.JobMaxRetries, "attempt 3 failed"},
-		"panics":          {job{Do: "panic"}, 1, "discarded", deadletter.JobPanic, "out of cheese"},
-		"times out":       {job{Do: "time out"}, 1, "discarded", deadletter.JobTimeout, "call the bank: context deadline exceeded"},
+		"fails":  {job{Do: "fail"}, 3, "discarded", deadletter.JobMaxRetries, "attempt 3 failed"},
+		"panics": {job{Do: "panic"}, 1, "discarded", deadletter.JobPanic, "out of cheese"},
+		"times out": {job{Do: "time out"}, 1, "discarded", deadletter.JobTimeout,
+			"call the bank: context deadline exceeded"},
 		"no worker":       {unknown{}, 2, "discarded", deadletter.JobHandlerMissing, "unknown"},
 		"undecodable":     {misfit{Do: 1}, 1, "discarded", deadletter.JobValidation, "json: cannot unmarshal"},
 		"cancels":         {job{Do: "cancel"}, 3, "cancelled", deadletter.JobMaxRetries, "account closed"},
@@ -95,7 +96,8 @@ func TestReasons(t *testing.T) {
 					t.Fatalf("got %d letters, want 1", len(found))
 				}
 				letter := found[0]
-				if letter.Source != deadletter.SourceJob || letter.Reason != string(c.reason) || letter.Type != c.args.Kind() || letter.Attempts != row.Attempt ||
+				if letter.Source != deadletter.SourceJob || letter.Reason != string(c.reason) || letter.Type != c.args.Kind() ||
+					letter.Attempts != row.Attempt ||
 					letter.Tenant != "default" || !strings.Contains(letter.LastError, c.last) {
 					t.Errorf("got %+v, want reason %s, %d attempts, last error %q", letter, c.reason, row.Attempt, c.last)
 				}
@@ -247,11 +249,13 @@ func TestLettersDown(t *testing.T) {
 	client := start(t, pool, config(letters, fail))
 	_, err := pool.Exec(t.Context(), `ALTER TABLE job_dlq RENAME TO away`)
 	ok(t, err)
-	ids := []int64{insert(t, client, job{Do: "panic"}, &river.InsertOpts{MaxAttempts: 1}), insert(t, client, job{Do: "cancel"}, nil)}
+	ids := []int64{insert(t, client, job{Do: "panic"}, &river.InsertOpts{MaxAttempts: 1}),
+		insert(t, client, job{Do: "cancel"}, nil)}
 	reaches(t, client, ids[0], rivertype.JobStateDiscarded)
 	reaches(t, client, ids[1], rivertype.JobStateCancelled)
 	for _, id := range ids {
-		if want := fmt.Sprintf("job=%d kind=test", id); !strings.Contains(log.String(), want) || !strings.Contains(log.String(), "level=ERROR") {
+		if want := fmt.Sprintf("job=%d kind=test", id); !strings.Contains(log.String(), want) ||
+			!strings.Contains(log.String(), "level=ERROR") {
 			t.Errorf("the log does not tell of job %d: %s", id, &log)
 		}
 	}
@@ -322,7 +326,8 @@ func TestRecordedAtOnce(t *testing.T) {
 func TestJobID(t *testing.T) {
 	t.Parallel()
 	a, b := outboxriver.JobID("", 41), outboxriver.JobID("", 42)
-	if a.Version() != 8 || a.Variant() != uuid.RFC4122 || !strings.HasSuffix(b.String(), "-8000-00000000002a") || bytes.Compare(a[:], b[:]) >= 0 {
+	if a.Version() != 8 || a.Variant() != uuid.RFC4122 || !strings.HasSuffix(b.String(), "-8000-00000000002a") ||
+		bytes.Compare(a[:], b[:]) >= 0 {
 		t.Errorf("got %s and %s", a, b)
 	}
 	if outboxriver.JobID("other", 42) == b {

@@ -65,7 +65,8 @@ func config(letters *outboxriver.Letters, work func(context.Context, *river.Job[
 	river.AddWorker(workers, river.WorkFunc(work))
 	cfg := &river.Config{
 		Queues: map[string]river.QueueConfig{"default": {MaxWorkers: 1}, "second": {MaxWorkers: 1}}, Workers: workers,
-		FetchCooldown: 5 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, JobTimeout: 50 * time.Millisecond, RetryPolicy: atOnce{},
+		FetchCooldown: 5 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, JobTimeout: 50 * time.Millisecond,
+		RetryPolicy:         atOnce{},
 		SkipUnknownJobCheck: true, TestOnly: true, Logger: slog.New(slog.DiscardHandler),
 	}
 	if letters != nil {
@@ -136,7 +137,8 @@ func open(t testing.TB, pool *pgxpool.Pool, replay postgres.JobReplayer) *postgr
 // replay replays every pending letter.
 func replay(t testing.TB, pool *pgxpool.Pool, replay postgres.JobReplayer) deadletter.Replayed {
 	t.Helper()
-	sum, err := deadletter.Replay(t.Context(), open(t, pool, replay), deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}})
+	sum, err := deadletter.Replay(t.Context(), open(t, pool, replay),
+		deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}})
 	ok(t, err)
 	return sum
 }

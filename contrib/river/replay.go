@@ -79,7 +79,8 @@ func decode(id int64, letter deadletter.Letter) (args rawArgs, opts *river.Inser
 		return args, nil, fmt.Errorf("read payload: %w", err)
 	}
 	if p.Args == nil || p.River.Queue == "" {
-		return args, nil, errors.New(`its payload lacks "args" or "river": one that replaces it must have both, as the letter has`)
+		return args, nil,
+			errors.New(`its payload lacks "args" or "river": one that replaces it must have both, as the letter has`)
 	}
 	metadata := map[string]any{}
 	if p.River.Metadata != nil {
@@ -97,6 +98,7 @@ func decode(id int64, letter deadletter.Letter) (args rawArgs, opts *river.Inser
 	if err != nil {
 		return args, nil, fmt.Errorf("encode metadata: %w", err)
 	}
-	return rawArgs{letter.Type, p.Args}, &river.InsertOpts{Queue: p.River.Queue, Priority: p.River.Priority, MaxAttempts: p.River.MaxAttempts,
-		Tags: p.River.Tags, Metadata: text}, nil
+	return rawArgs{letter.Type, p.Args},
+		&river.InsertOpts{Queue: p.River.Queue, Priority: p.River.Priority, MaxAttempts: p.River.MaxAttempts,
+			Tags: p.River.Tags, Metadata: text}, nil
 }

@@ -45,8 +45,9 @@ func TestReplay(t *testing.T) {
 	client := start(t, pool, config(letters, worker.work))
 	var ids []int64
 	for n := range 12 { // past 9, so that an order by text would show
-		ids = append(ids, insert(t, client, job{N: n}, &river.InsertOpts{MaxAttempts: 1, Queue: "second", Priority: 3, Tags: []string{"monday"},
-			Metadata: []byte(`{"trace": "t-1", "cancel_attempted_at": "2026-01-01T00:00:00Z"}`)}))
+		ids = append(ids, insert(t, client, job{N: n},
+			&river.InsertOpts{MaxAttempts: 1, Queue: "second", Priority: 3, Tags: []string{"monday"},
+				Metadata: []byte(`{"trace": "t-1", "cancel_attempted_at": "2026-01-01T00:00:00Z"}`)}))
 	}
 	for _, id := range ids {
 		reaches(t, client, id, rivertype.JobStateDiscarded)
@@ -58,7 +59,8 @@ func TestReplay(t *testing.T) {
 	for i, id := range ids {
 		// Numbered after all the others, one after another.
 		row := reaches(t, client, ids[11]+1+int64(i), rivertype.JobStateCompleted)
-		if row.Queue != "second" || row.Priority != 3 || row.MaxAttempts != 1 || row.Attempt != 1 || !slices.Equal(row.Tags, []string{"monday"}) {
+		if row.Queue != "second" || row.Priority != 3 || row.MaxAttempts != 1 || row.Attempt != 1 ||
+			!slices.Equal(row.Tags, []string{"monday"}) {
 			t.Errorf("job %d lost its settings: %+v", row.ID, row)
 		}
 		var metadata struct {
@@ -71,7 +73,8 @@ func TestReplay(t *testing.T) {
 		}
 		ok(t, json.Unmarshal(row.Metadata, &metadata))
 		letter := ofJob(t, pool, id)[0]
-		if metadata.Trace != "t-1" || metadata.CancelAttemptedAt != "" || metadata.Replay.Job != id || metadata.Replay.Letter != letter.ID || letter.State != deadletter.StateReplayed {
+		if metadata.Trace != "t-1" || metadata.CancelAttemptedAt != "" || metadata.Replay.Job != id ||
+			metadata.Replay.Letter != letter.ID || letter.State != deadletter.StateReplayed {
 			t.Errorf("metadata %s, want those of job %d and letter %s; state %s", row.Metadata, id, letter.ID, letter.State)
 		}
 	}
@@ -111,7 +114,8 @@ func TestReplayLeavesAlone(t *testing.T) {
 		return errors.New("not today")
 	}), "not today")
 	if rows, err := client.JobList(t.Context(), nil); err != nil || len(rows.Jobs) != 1 || !inserted {
-		t.Errorf("after a replay that was rolled back River has %d jobs, error %v, want the one that failed", len(rows.Jobs), err)
+		t.Errorf("after a replay that was rolled back River has %d jobs, error %v, want the one that failed", len(rows.Jobs),
+			err)
 	}
 
 	strict := config(nil, worker.work)
@@ -120,7 +124,8 @@ func TestReplayLeavesAlone(t *testing.T) {
 	stranger := start(t, database(t), strict)
 	left(t, "a client without a worker for it", replay(t, pool, outboxriver.Replay(stranger)), "not registered")
 
-	replaced := deadletter.ReplayOptions{Selection: deadletter.Selection{IDs: []uuid.UUID{ofJob(t, pool, id)[0].ID}}, Payload: []byte(`{"n": 1}`)}
+	replaced := deadletter.ReplayOptions{Selection: deadletter.Selection{IDs: []uuid.UUID{ofJob(t, pool, id)[0].ID}},
+		Payload: []byte(`{"n": 1}`)}
 	sum, err := deadletter.Replay(t.Context(), open(t, pool, again), replaced)
 	ok(t, err)
 	left(t, "arguments alone", sum, `lacks "args" or "river"`)
@@ -134,14 +139,16 @@ func TestReplayLeavesAlone(t *testing.T) {
 	if found := ofJob(t, pool, id); len(found) != 2 {
 		t.Fatalf("got %d letters, want one of each end", len(found))
 	}
-	sum, err = deadletter.Replay(t.Context(), open(t, pool, again), deadletter.ReplayOptions{Selection: deadletter.Selection{IDs: []uuid.UUID{ofJob(t, pool, id)[1].ID}}})
+	sum, err = deadletter.Replay(t.Context(), open(t, pool, again),
+		deadletter.ReplayOptions{Selection: deadletter.Selection{IDs: []uuid.UUID{ofJob(t, pool, id)[1].ID}}})
 	ok(t, err)
 	left(t, "the older of two letters", sum, "failed again since: replay its letter of attempt 2")
 	worker.mended.Store(true)
 	_, err = client.JobRetry(t.Context(), id)
 	ok(t, err)
 	reaches(t, client, id, rivertype.JobStateCompleted)
-	if sum := replay(t, pool, again); sum.Letters != 0 || sum.Skipped != 2 || !strings.Contains(sum.Reasons[0].Why, "completed in River") {
+	if sum := replay(t, pool, again); sum.Letters != 0 || sum.Skipped != 2 ||
+		!strings.Contains(sum.Reasons[0].Why, "completed in River") {
 		t.Errorf("a job that was done since: got %+v", sum)
 	}
 }
@@ -152,7 +159,8 @@ func TestReplayOfOthers(t *testing.T) {
 	pool := database(t)
 	client := start(t, pool, config(nil, new(broken).work))
 	_, err := deadletter.Record(t.Context(), postgres.JobLetters{DB: pool}, deadletter.Job{ID: uuid.New(), Type: "test",
-		Payload: []byte(`{"args": {}, "river": {"queue": "default"}}`), Reason: deadletter.JobPanic, Attempts: 1, Errors: []deadletter.Failure{{Error: "x"}}})
+		Payload: []byte(`{"args": {}, "river": {"queue": "default"}}`), Reason: deadletter.JobPanic, Attempts: 1,
+		Errors: []deadletter.Failure{{Error: "x"}}})
 	ok(t, err)
 	left(t, "another runner's", replay(t, pool, outboxriver.Replay(client)), "not of a job of this River")
 }

@@ -20,15 +20,17 @@ func as(t *testing.T, super *pgxpool.Pool, group, river string) *pgxpool.Pool {
 	t.Helper()
 	cfg := super.Config()
 	login := fmt.Sprintf("river_%s_%s", group, cfg.ConnConfig.Database) // roles belong to the whole server
-	_, err := super.Exec(t.Context(), fmt.Sprintf(`CREATE ROLE %[1]s LOGIN IN ROLE %[2]s; GRANT %[3]s TO %[1]s; GRANT USAGE ON SEQUENCE river_job_id_seq TO %[1]s`,
-		login, group, river))
+	_, err := super.Exec(t.Context(),
+		fmt.Sprintf(`CREATE ROLE %[1]s LOGIN IN ROLE %[2]s; GRANT %[3]s TO %[1]s; GRANT USAGE ON SEQUENCE river_job_id_seq TO %[1]s`,
+			login, group, river))
 	ok(t, err)
 	cfg.ConnConfig.User = login
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	ok(t, err)
 	t.Cleanup(func() {
 		pool.Close()
-		if _, err := super.Exec(context.Background(), fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, login)); err != nil {
+		if _, err := super.Exec(context.Background(),
+			fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, login)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -44,7 +46,8 @@ func TestRights(t *testing.T) {
 	workers := as(t, super, "outbox_relay", all)
 	operators := as(t, super, "outbox_operator", "SELECT, INSERT, UPDATE ON river_job")
 
-	letters := outboxriver.New(workers, outboxriver.Config{Logger: quiet(), Tenant: func(j *rivertype.JobRow) string { return fmt.Sprint("tenant-", j.ID) }})
+	letters := outboxriver.New(workers,
+		outboxriver.Config{Logger: quiet(), Tenant: func(j *rivertype.JobRow) string { return fmt.Sprint("tenant-", j.ID) }})
 	cfg := config(letters, fail)
 	cfg.ErrorHandler = nil // panics are left to the sweep
 	client := start(t, workers, cfg)

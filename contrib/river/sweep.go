@@ -21,14 +21,17 @@ const sweepPage = 1000 // jobs
 // every few minutes, as one of River's periodic jobs for example, with a window of some hours; after an outage of the
 // letters with a longer one. The window must be shorter than letters are kept (30 days by default after a replay), or a
 // purged one is written again. A job that cannot be recorded as it is does not stop the others, and is in the error.
-func (l *Letters) Sweep(ctx context.Context, client *river.Client[pgx.Tx], window time.Duration) (recorded int, err error) {
+func (l *Letters) Sweep(
+	ctx context.Context, client *river.Client[pgx.Tx], window time.Duration,
+) (recorded int, err error) {
 	if schema := client.Schema(); schema != l.cfg.Schema {
 		return 0, fmt.Errorf("sweep River's jobs: the client's Schema is %q, that of the letters %q", schema, l.cfg.Schema)
 	}
 	since := time.Now().Add(-window) // finalized_at is by the clock of a client as well
 	var invalid []error
 	for _, state := range []rivertype.JobState{rivertype.JobStateDiscarded, rivertype.JobStateCancelled} {
-		page := river.NewJobListParams().States(state).OrderBy(river.JobListOrderByFinalizedAt, river.SortOrderAsc).First(sweepPage).
+		page := river.NewJobListParams().States(state).OrderBy(river.JobListOrderByFinalizedAt,
+			river.SortOrderAsc).First(sweepPage).
 			Where("finalized_at >= @since", river.NamedArgs{"since": since})
 		for {
 			found, err := client.JobList(ctx, page)
@@ -109,5 +112,6 @@ const cancelAttempted = "cancel_attempted_at"
 
 func cancelledByOthers(job *rivertype.JobRow) bool {
 	var metadata map[string]json.RawMessage
-	return job.State == rivertype.JobStateCancelled && json.Unmarshal(job.Metadata, &metadata) == nil && metadata[cancelAttempted] != nil
+	return job.State == rivertype.JobStateCancelled && json.Unmarshal(job.Metadata, &metadata) == nil &&
+		metadata[cancelAttempted] != nil
 }

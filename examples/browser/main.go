@@ -28,7 +28,8 @@ import (
 var page []byte
 
 func main() {
-	gateway := flag.String("gateway", cmp.Or(os.Getenv("OUTBOX_SERVER"), "http://127.0.0.1:8080"), "where outbox serve answers")
+	gateway := flag.String("gateway", cmp.Or(os.Getenv("OUTBOX_SERVER"), "http://127.0.0.1:8080"),
+		"where outbox serve answers")
 	listen := flag.String("listen", "127.0.0.1:8090", "where this program answers")
 	run := flag.String("run", "", "the run to show (default: a new one)")
 	flag.Parse()
@@ -69,7 +70,8 @@ func serve(gateway, listen, run, token string) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	fmt.Printf("http://%s/?run=%s\n", listener.Addr(), run)
-	server := http.Server{Handler: guarded(mux, listen), ReadHeaderTimeout: 5 * time.Second} // no WriteTimeout: a stream may last
+	// No WriteTimeout: a stream may last.
+	server := http.Server{Handler: guarded(mux, listen), ReadHeaderTimeout: 5 * time.Second}
 	return server.Serve(listener)
 }
 

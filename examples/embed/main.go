@@ -76,7 +76,8 @@ func placeOrder(ctx context.Context, databaseURL string, relay *outbox.Relay) er
 		return fmt.Errorf("open database: %w", err)
 	}
 	defer pool.Close()
-	if _, err := pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS orders (id bigserial PRIMARY KEY, total int NOT NULL)"); err != nil {
+	if _, err := pool.Exec(ctx,
+		"CREATE TABLE IF NOT EXISTS orders (id bigserial PRIMARY KEY, total int NOT NULL)"); err != nil {
 		return fmt.Errorf("make table: %w", err)
 	}
 	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})

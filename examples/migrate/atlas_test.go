@@ -34,7 +34,8 @@ func TestAtlas(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Atlas' command, which is no library, keeps its record here.
-	const record = "CREATE SCHEMA atlas_schema_revisions CREATE TABLE atlas_schema_revisions (version varchar PRIMARY KEY, applied bigint NOT NULL)"
+	const record = "CREATE SCHEMA atlas_schema_revisions CREATE TABLE atlas_schema_revisions (version varchar PRIMARY " +
+		"KEY, applied bigint NOT NULL)"
 	if _, err := db.ExecContext(t.Context(), record); err != nil {
 		t.Fatal(err)
 	}

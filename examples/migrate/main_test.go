@@ -41,7 +41,8 @@ func open(t *testing.T, url string) (*sql.DB, *pgx.Conn) {
 func catalog(t *testing.T, conn *pgx.Conn) (all []string) {
 	t.Helper()
 	for _, line := range testenv.Catalog(t, conn) {
-		if !strings.Contains(line, "outbox_migrations_") && !strings.Contains(line, "goose_db_version") && !strings.Contains(line, "atlas_schema_revisions") {
+		if !strings.Contains(line, "outbox_migrations_") && !strings.Contains(line, "goose_db_version") &&
+			!strings.Contains(line, "atlas_schema_revisions") {
 			all = append(all, line)
 		}
 	}
@@ -95,7 +96,8 @@ func applied(t *testing.T, url, tool string) {
 		t.Fatal(err)
 	}
 	messages := outboxtest.Relay(t, store)
-	const event = "INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ($1, 'order.placed', now(), 'shop', '{}')"
+	const event = "INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ($1, " +
+		"'order.placed', now(), 'shop', '{}')"
 	if _, err := conn.Exec(t.Context(), event, uuid.New()); err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,8 @@ func newShop(t *testing.T) (url string) {
 		t.Fatal(err)
 	}
 	db := openSQL(t, url)
-	if _, err := db.ExecContext(t.Context(), "CREATE TABLE orders (id text PRIMARY KEY, total bigint NOT NULL)"); err != nil {
+	if _, err := db.ExecContext(t.Context(),
+		"CREATE TABLE orders (id text PRIMARY KEY, total bigint NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
 	return url
@@ -111,7 +112,8 @@ func (s shop) try(t *testing.T, place service) {
 	}
 	slices.Sort(got) // of different keys, so in any order
 	var orders, events int
-	if err := pool.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM outbox_events)").Scan(&orders, &events); err != nil {
+	if err := pool.QueryRow(t.Context(),
+		"SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM outbox_events)").Scan(&orders, &events); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(got, []string{"1", "3"}) || orders != 2 || events != 2 {

@@ -69,7 +69,8 @@ func TestVectorCursor(t *testing.T) {
 	if got, err := VectorCursor(none, url.Values{"fromSeq": {"9"}}, 3); err != nil || got != nil {
 		t.Errorf("neither: %v, %v", got, err)
 	}
-	if _, err := VectorCursor(h, q, 2); err == nil || !strings.Contains(err.Error(), "Last-Event-ID") || !strings.Contains(err.Error(), "3 places") {
+	if _, err := VectorCursor(h, q, 2); err == nil || !strings.Contains(err.Error(), "Last-Event-ID") ||
+		!strings.Contains(err.Error(), "3 places") {
 		t.Errorf("another number of topics: %v", err)
 	}
 }
@@ -108,14 +109,16 @@ func TestParseLastEventIDRefuses(t *testing.T) {
 // FuzzCursor: accepted is exactly the spelling that a number is written in, so that there is one text for each
 // position.
 func FuzzCursor(f *testing.F) {
-	for _, text := range []string{"0", "12.7.0", "9223372036854775807", "01", "+1", "1..2", ".", "", "9223372036854775808"} {
+	for _, text := range []string{"0", "12.7.0", "9223372036854775807", "01", "+1", "1..2", ".", "",
+		"9223372036854775808"} {
 		f.Add(text, 1)
 		f.Add(text, 3)
 	}
 	f.Fuzz(func(t *testing.T, text string, n int) {
 		number, err := ParseLastEventID(text)
 		want, parseErr := strconv.ParseInt(text, 10, 64)
-		if canonical := parseErr == nil && want >= 0 && strconv.FormatInt(want, 10) == text; canonical != (err == nil) || canonical && number != want {
+		if canonical := parseErr == nil && want >= 0 && strconv.FormatInt(want, 10) == text; canonical != (err == nil) ||
+			canonical && number != want {
 			t.Errorf("%q: %d, %v", text, number, err)
 		}
 		vector, err := ParseVector(text, n)
@@ -125,7 +128,8 @@ func FuzzCursor(f *testing.F) {
 		if err == nil && n == 1 && vector[0] != number {
 			t.Errorf("%q is %v as a vector and %d alone", text, vector, number)
 		}
-		if _, err := Cursor(http.Header{"Last-Event-Id": {text}}, nil); text != "" && (err == nil) != (parseErr == nil && want >= 0 && strconv.FormatInt(want, 10) == text) {
+		if _, err := Cursor(http.Header{"Last-Event-Id": {text}}, nil); text != "" &&
+			(err == nil) != (parseErr == nil && want >= 0 && strconv.FormatInt(want, 10) == text) {
 			t.Errorf("header %q: %v", text, err)
 		}
 	})

@@ -12,7 +12,8 @@ func TestAppend(t *testing.T) {
 		event Event
 		want  string
 	}{
-		"all fields":             {Event{ID: "12", Name: "NODE_START", Data: []byte("{}"), Retry: 3 * time.Second}, "id: 12\nevent: NODE_START\nretry: 3000\ndata: {}\n\n"},
+		"all fields": {Event{ID: "12", Name: "NODE_START", Data: []byte("{}"), Retry: 3 * time.Second},
+			"id: 12\nevent: NODE_START\nretry: 3000\ndata: {}\n\n"},
 		"data alone":             {Event{Data: []byte("x")}, "data: x\n\n"},
 		"empty data is an event": {Event{Data: []byte{}}, "data: \n\n"},
 		"no data, only an id":    {Event{ID: "7"}, "id: 7\n\n"},
@@ -22,14 +23,16 @@ func TestAppend(t *testing.T) {
 		"LF":                     {Event{Data: []byte("a\nb")}, "data: a\ndata: b\n\n"},
 		"CRLF":                   {Event{Data: []byte("a\r\nb")}, "data: a\ndata: b\n\n"},
 		"CR":                     {Event{Data: []byte("a\rb")}, "data: a\ndata: b\n\n"},
-		"all of them":            {Event{Data: []byte("\n\r\r\n\na\r")}, "data: \ndata: \ndata: \ndata: \ndata: a\ndata: \n\n"},
-		"LF CR is two":           {Event{Data: []byte("a\n\rb")}, "data: a\ndata: \ndata: b\n\n"},
-		"ends with a line end":   {Event{Data: []byte("a\n")}, "data: a\ndata: \n\n"},
-		"spaces are kept":        {Event{ID: " 1", Name: " n", Data: []byte(" d")}, "id:  1\nevent:  n\ndata:  d\n\n"},
-		"fields within data":     {Event{Data: []byte("id: 9\n\ndata: x")}, "data: id: 9\ndata: \ndata: data: x\n\n"},
-		"colons are content":     {Event{ID: ":", Name: ":", Data: []byte(":")}, "id: :\nevent: :\ndata: :\n\n"},
-		"NUL in data":            {Event{Data: []byte("b\x00")}, "data: b\x00\n\n"},
-		"unicode line ends":      {Event{Data: []byte("a\u2028b\u0085c\vd")}, "data: a\u2028b\u0085c\vd\n\n"}, // are none in this format
+		"all of them": {Event{Data: []byte("\n\r\r\n\na\r")},
+			"data: \ndata: \ndata: \ndata: \ndata: a\ndata: \n\n"},
+		"LF CR is two":         {Event{Data: []byte("a\n\rb")}, "data: a\ndata: \ndata: b\n\n"},
+		"ends with a line end": {Event{Data: []byte("a\n")}, "data: a\ndata: \n\n"},
+		"spaces are kept":      {Event{ID: " 1", Name: " n", Data: []byte(" d")}, "id:  1\nevent:  n\ndata:  d\n\n"},
+		"fields within data":   {Event{Data: []byte("id: 9\n\ndata: x")}, "data: id: 9\ndata: \ndata: data: x\n\n"},
+		"colons are content":   {Event{ID: ":", Name: ":", Data: []byte(":")}, "id: :\nevent: :\ndata: :\n\n"},
+		"NUL in data":          {Event{Data: []byte("b\x00")}, "data: b\x00\n\n"},
+		// Are none in this format.
+		"unicode line ends": {Event{Data: []byte("a\u2028b\u0085c\vd")}, "data: a\u2028b\u0085c\vd\n\n"},
 	} {
 		got, err := Append([]byte("before"), tt.event)
 		if err != nil || string(got) != "before"+tt.want {
@@ -123,7 +126,8 @@ func FuzzAppend(f *testing.F) {
 			t.Fatal(err)
 		}
 		stream, err := Append(before, Event{ID: id, Name: name, Data: data, Retry: time.Duration(retry)})
-		if refused := strings.ContainsAny(id, "\x00\r\n") || strings.ContainsAny(name, "\x00\r\n") || retry < 0; refused != (err != nil) {
+		if refused := strings.ContainsAny(id, "\x00\r\n") || strings.ContainsAny(name, "\x00\r\n") ||
+			retry < 0; refused != (err != nil) {
 			t.Fatalf("refused is %v, error %v", refused, err)
 		}
 		if err != nil {
@@ -138,7 +142,8 @@ func FuzzAppend(f *testing.F) {
 		}
 		got, gotRetry := read(string(stream))
 		text := strings.ReplaceAll(strings.ReplaceAll(string(data), "\r\n", "\n"), "\r", "\n")
-		if len(got) != 3 || got[1].ID != id || got[1].Name != name || string(got[1].Data) != text || got[2].ID != id || got[2].Name != "" || string(got[2].Data) != "2" {
+		if len(got) != 3 || got[1].ID != id || got[1].Name != name || string(got[1].Data) != text || got[2].ID != id ||
+			got[2].Name != "" || string(got[2].Data) != "2" {
 			t.Fatalf("read %q", got)
 		}
 		if (retry > 0) != (gotRetry != "") || gotRetry == "0" {
@@ -151,8 +156,9 @@ func FuzzAppend(f *testing.F) {
 func BenchmarkAppend(b *testing.B) {
 	data := []byte(strings.Repeat(`{"x":1}`, 100))
 	for name, e := range map[string]Event{
-		"700 bytes":           {ID: "123456", Name: "ACTION_EXECUTED", Data: data},
-		"700 bytes, 20 lines": {ID: "123456", Name: "ACTION_EXECUTED", Data: []byte(strings.Repeat(strings.Repeat("x", 34)+"\n", 20))},
+		"700 bytes": {ID: "123456", Name: "ACTION_EXECUTED", Data: data},
+		"700 bytes, 20 lines": {ID: "123456", Name: "ACTION_EXECUTED",
+			Data: []byte(strings.Repeat(strings.Repeat("x", 34)+"\n", 20))},
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -118,7 +118,8 @@ func checkLinked(folder string, deps []string) (found []string) {
 func TestLinkedIsCaught(t *testing.T) {
 	t.Parallel()
 	deps := []string{"fmt", "text/template/parse", "text/template"}
-	for folder, caught := range map[string]bool{"": true, "store/postgres": true, "store/sqlite/migrations": true, "internal/cli": false, "gateway": false} {
+	for folder, caught := range map[string]bool{"": true, "store/postgres": true, "store/sqlite/migrations": true,
+		"internal/cli": false, "gateway": false} {
 		if found := checkLinked(folder, deps); len(found) > 0 != caught {
 			t.Errorf("%q reaching text/template: %v, want caught = %v", folder, found, caught)
 		}
@@ -151,21 +152,34 @@ func TestBreachesAreCaught(t *testing.T) {
 	const doc = "// Package x is here.\n"
 	long := strings.Repeat("//\n", maxLines) + "\n" + doc + "package x\n"
 	cases := map[string]struct{ path, source, want string }{
-		"root imports a driver":     {"a.go", doc + `package x; import _ "github.com/jackc/pgx/v5"`, "pays for all it imports"},
-		"root imports a store":      {"a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/store/postgres"`, "not below it"},
-		"store imports sink":        {"store/postgres/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/sink/kafka"`, "not below it"},
-		"sink imports sink":         {"sink/natsjs/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/sink/kafka"`, "not below it"},
-		"sink imports store":        {"sink/natsjs/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/store/postgres"`, "not below it"},
-		"store imports store":       {"store/sqlite/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/store/postgres"`, "not below it"},
-		"cli imports a sink":        {"internal/cli/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/sink/kafka"`, "one place decides"},
-		"code imports testenv":      {"internal/wire/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/internal/testenv"`, "needs servers"},
-		"a layer imports the next":  {"crawl/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/gateway"`, "not below it"},
-		"fault imports a module":    {"internal/fault/a.go", doc + `package x; import _ "github.com/google/uuid"`, "compiled into the library"},
-		"a folder without a place":  {"util/a.go", doc + `package x`, "no place in layers"},
-		"an import without a place": {"gateway/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/common"`, "no place in layers"},
-		"init":                      {"a.go", doc + `package x; func init() {}`, "importing a package must do nothing"},
-		"init under a build tag":    {"a.go", "//go:build never\n\n" + doc + `package x; func init() {}`, "importing a package must do nothing"},
-		"context of its own":        {"a.go", doc + `package x; import "context"; var c = context.TODO()`, "cannot be cancelled"},
+		"root imports a driver": {"a.go", doc + `package x; import _ "github.com/jackc/pgx/v5"`,
+			"pays for all it imports"},
+		"root imports a store": {"a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/store/postgres"`,
+			"not below it"},
+		"store imports sink": {"store/postgres/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/sink/kafka"`, "not below it"},
+		"sink imports sink": {"sink/natsjs/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/sink/kafka"`, "not below it"},
+		"sink imports store": {"sink/natsjs/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/store/postgres"`, "not below it"},
+		"store imports store": {"store/sqlite/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/store/postgres"`, "not below it"},
+		"cli imports a sink": {"internal/cli/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/sink/kafka"`, "one place decides"},
+		"code imports testenv": {"internal/wire/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/internal/testenv"`, "needs servers"},
+		"a layer imports the next": {"crawl/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/gateway"`,
+			"not below it"},
+		"fault imports a module": {"internal/fault/a.go", doc + `package x; import _ "github.com/google/uuid"`,
+			"compiled into the library"},
+		"a folder without a place": {"util/a.go", doc + `package x`, "no place in layers"},
+		"an import without a place": {"gateway/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/common"`,
+			"no place in layers"},
+		"init": {"a.go", doc + `package x; func init() {}`, "importing a package must do nothing"},
+		"init under a build tag": {"a.go", "//go:build never\n\n" + doc + `package x; func init() {}`,
+			"importing a package must do nothing"},
+		"context of its own": {"a.go", doc + `package x; import "context"; var c = context.TODO()`,
+			"cannot be cancelled"},
 		"a long file":               {"a.go", long, "more than 600"},
 		"a long median":             {"a.go", long, "more than 150"},
 		"no package comment":        {"a.go", `package x`, "0 package comments"},
@@ -190,15 +204,20 @@ func TestAllowedIsNotCaught(t *testing.T) {
 	t.Parallel()
 	const doc, imports = "// Package x is here.\npackage x; import _ \"", "github.com/outboxrelay/outbox"
 	tree := fstest.MapFS{
-		"a.go":                           {Data: []byte(doc + imports + `/internal/fault"; import _ "github.com/google/uuid"`)},
-		"a_test.go":                      {Data: []byte(`package x_test; import _ "` + imports + `/store/postgres"; import "context"; var c = context.Background()`)},
-		"store/postgres/a.go":            {Data: []byte(doc + imports + `"; import _ "` + imports + `/store/postgres/migrations"`)},
+		"a.go": {Data: []byte(doc + imports +
+			`/internal/fault"; import _ "github.com/google/uuid"`)},
+		"a_test.go": {Data: []byte(`package x_test; import _ "` + imports +
+			`/store/postgres"; import "context"; var c = context.Background()`)},
+		"store/postgres/a.go": {Data: []byte(doc + imports + `"; import _ "` + imports +
+			`/store/postgres/migrations"`)},
 		"store/postgres/migrations/a.go": {Data: []byte(doc + `embed"`)},
-		"internal/wire/a.go":             {Data: []byte(doc + imports + `/sink/kafka"; import _ "` + imports + `/store/postgres"`)},
-		"cmd/outbox/main.go":             {Data: []byte("// Command outbox runs.\npackage main; import \"context\"; var c = context.Background()")},
-		"bench/go.mod":                   {Data: []byte("module elsewhere")},
-		"bench/a.go":                     {Data: []byte("package b; func init() {}")},
-		"store/postgres/testdata/a.go":   {Data: []byte("this is no Go")},
+		"internal/wire/a.go": {Data: []byte(doc + imports + `/sink/kafka"; import _ "` + imports +
+			`/store/postgres"`)},
+		"cmd/outbox/main.go": {Data: []byte("// Command outbox runs.\npackage main; import \"context\"; var c = " +
+			"context.Background()")},
+		"bench/go.mod":                 {Data: []byte("module elsewhere")},
+		"bench/a.go":                   {Data: []byte("package b; func init() {}")},
+		"store/postgres/testdata/a.go": {Data: []byte("this is no Go")},
 	}
 	if found := breaches(t, tree); len(found) > 0 {
 		t.Errorf("caught by mistake: %q", found)

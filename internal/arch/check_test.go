@@ -121,7 +121,8 @@ func checkDocs(files []file) (found []string) {
 		}
 		docs[f.folder] = in // also when empty: a folder without a comment is what we look for
 		if f.doc != "" && !strings.HasPrefix(f.doc, "Package "+f.pkg+" ") && !strings.HasPrefix(f.doc, "Command ") {
-			found = append(found, fmt.Sprintf("%s: the package comment does not begin with \"Package %s\" or \"Command\"", f.path, f.pkg))
+			found = append(found, fmt.Sprintf("%s: the package comment does not begin with \"Package %s\" or \"Command\"",
+				f.path, f.pkg))
 		}
 	}
 	for folder, in := range docs {

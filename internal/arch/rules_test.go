@@ -18,7 +18,8 @@ var layers = []layer{
 	{"internal/testenv", 0, "starts servers for anybody's tests, so it can know nobody"},
 	{"internal/arch", 0, "reads source, runs none"},
 	{".", 1, "package outbox: the vocabulary and the engine, everything else is built on it"},
-	{"tables", 2, "what every store knows of outbox tables, so that a store and what is above it need not name each other"},
+	{"tables", 2,
+		"what every store knows of outbox tables, so that a store and what is above it need not name each other"},
 	{"internal/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
 	{"retention", 2, "works on an interface that a store fulfils, not on a store"},
@@ -48,7 +49,8 @@ var mayImport = []struct {
 	modules []string // besides the standard library and this module
 	reason  string
 }{
-	{".", []string{"github.com/google/uuid"}, "whoever imports outbox pays for all it imports; UUIDv7 is not in the standard library"},
+	{".", []string{"github.com/google/uuid"},
+		"whoever imports outbox pays for all it imports; UUIDv7 is not in the standard library"},
 	{"internal/fault", nil, "is compiled into the library"},
 	{"gateway/sse", nil, "a format of a page needs no library, and readers of a stream may want it alone"},
 }
@@ -59,7 +61,8 @@ var importers = []struct {
 	importers []string
 	reason    string
 }{
-	{"sink", []string{"internal/wire", "examples"}, "one place decides which broker is served; adding one touches no other code"},
+	{"sink", []string{"internal/wire", "examples"},
+		"one place decides which broker is served; adding one touches no other code"},
 	{"internal/testenv", nil, "needs servers on the machine and testing in the binary"},
 }
 
@@ -94,8 +97,10 @@ var unlinked = []struct {
 	reason   string
 }{
 	{[]string{"text/template", "html/template"},
-		[]string{".", "tables", "deadletter", "retention", "store/postgres", "store/postgres/migrations", "store/sqlite", "store/sqlite/migrations", "outboxtest", "sink/memory"},
-		"it calls methods by their names, so the linker keeps every exported method of the whole program: megabytes in each program that writes an event (internal/sqlfile)"},
+		[]string{".", "tables", "deadletter", "retention", "store/postgres", "store/postgres/migrations", "store/sqlite",
+			"store/sqlite/migrations", "outboxtest", "sink/memory"},
+		"it calls methods by their names, so the linker keeps every exported method of the whole program: megabytes in " +
+			"each program that writes an event (internal/sqlfile)"},
 }
 
 // freshContexts are folders outside main packages and tests that may call context.Background or context.TODO.

@@ -19,8 +19,9 @@ type fault struct {
 	redis    []string                // further arguments of its Redis
 	root     bool                    // only root can bring it about
 	load     load
-	maxAge   time.Duration // how long an acknowledged event may take; 0 where it depends on how long the test lets the fault last
-	strike   func(*world) (struck int)
+	// How long an acknowledged event may take; 0 where it depends on how long the test lets the fault last.
+	maxAge time.Duration
+	strike func(*world) (struck int)
 }
 
 // How soon everything must be served again: within the lease time and 2 s. When a broker is tried again does not depend

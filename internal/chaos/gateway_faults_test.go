@@ -39,7 +39,8 @@ var gatewayFaults = []gatewayFault{
 
 // forgeries are faults of streams: every viewer must end up with the log of its run, and nothing may disconnect it.
 var forgeries = []streamFault{
-	{name: "run-channel-forged-row", flags: []string{"--table", "outbox_events"}, view: view{stay: true}, strike: forgedRow},
+	{name: "run-channel-forged-row", flags: []string{"--table", "outbox_events"}, view: view{stay: true},
+		strike: forgedRow},
 	{name: "run-channel-forged-publish", view: view{stay: true}, strike: forgedPublish},
 }
 
@@ -62,7 +63,8 @@ func TestGatewayChaos(t *testing.T) {
 			if struck == 0 {
 				t.Error("the fault never struck")
 			}
-			fmt.Printf("%-34s struck %4d  %s  (%.0f s)%s\n", f.name, struck, about, time.Since(s.began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
+			fmt.Printf("%-34s struck %4d  %s  (%.0f s)%s\n", f.name, struck, about, time.Since(s.began).Seconds(),
+				map[bool]string{true: "  FAILED"}[t.Failed()])
 		})
 	}
 	for _, f := range forgeries {
@@ -108,9 +110,13 @@ func listNotRead(s *served) (struck int, about string) {
 	if p99 > time.Second { // 100 ms on a machine that does nothing else
 		s.t.Errorf("another tenant waited %s for a page of one run, want 100 ms", p99)
 	}
-	eventually(s.t, "each is answered or cut off", func() bool { return strings.Count(s.process.said(), `"query":"limit=500"`) == clients })
-	return clients, fmt.Sprintf("resident %d MB before, %d MB at most; another tenant's %d requests meanwhile p50 %s, p99 %s, max %s", before, s.peak(), len(took),
-		took[len(took)/2].Round(time.Millisecond/10), p99.Round(time.Millisecond/10), took[len(took)-1].Round(time.Millisecond/10))
+	eventually(s.t, "each is answered or cut off",
+		func() bool { return strings.Count(s.process.said(), `"query":"limit=500"`) == clients })
+	return clients,
+		fmt.Sprintf("resident %d MB before, %d MB at most; another tenant's %d requests meanwhile p50 %s, p99 %s, max %s",
+			before, s.peak(), len(took),
+			took[len(took)/2].Round(time.Millisecond/10), p99.Round(time.Millisecond/10),
+			took[len(took)-1].Round(time.Millisecond/10))
 }
 
 // overWithin is how long a stream may outlive its token.
@@ -169,10 +175,12 @@ func tokenRevoked(s *served) (struck int, about string) {
 		s.outbox("token", "revoke", id)
 		return time.Now()
 	})
-	if n := s.number("SELECT count(*) FROM outbox_audit WHERE action = 'token revoke' AND filter->>'token' = $1", id); n != 1 {
+	if n := s.number("SELECT count(*) FROM outbox_audit WHERE action = 'token revoke' AND filter->>'token' = $1",
+		id); n != 1 {
 		s.t.Errorf("%d entries of the revocation in outbox_audit", n)
 	}
-	if !strings.Contains(s.process.said(), fmt.Sprintf(`"token":%q`, id)) || !strings.Contains(s.process.said(), `"refused":"revoked"`) {
+	if !strings.Contains(s.process.said(), fmt.Sprintf(`"token":%q`, id)) ||
+		!strings.Contains(s.process.said(), `"refused":"revoked"`) {
 		s.t.Error("the log does not say who was refused, and why")
 	}
 	return 1, fmt.Sprintf("ended %s after the revocation, with %d events", after.Round(100*time.Millisecond), events)
@@ -203,7 +211,8 @@ func tokenOver(s *served) (struck int, about string) {
 	_, reader = s.token("acme", "read", "--expires", "6s")
 	run = s.run(writer, `{"appPackage":"a"}`)
 	expired, _ := s.untilEnd(reader, writer, run, func() time.Time { return began.Add(6 * time.Second) })
-	return 2, fmt.Sprintf("ended %s after the revocation, %s after its time", revoked.Round(100*time.Millisecond), expired.Round(100*time.Millisecond))
+	return 2, fmt.Sprintf("ended %s after the revocation, %s after its time", revoked.Round(100*time.Millisecond),
+		expired.Round(100*time.Millisecond))
 }
 
 // topicsFlood is one token that names as many topics as it is let.
@@ -268,7 +277,8 @@ func forgedPublish(s *streaming) (struck int) {
 		run := s.ids[s.rng.IntN(len(s.ids))]
 		top := s.number("SELECT max(seq) FROM crawl_events WHERE crawl_id = $1", run)
 		for ahead, of := range []string{crawl.RunCompleted, crawl.ActionExecuted, crawl.RunFailed} {
-			e := crawl.Event{Run: run, Tenant: crawl.DefaultTenant, Seq: int64(top + ahead), ID: uuid.New(), Type: of, CreatedAt: time.Now(), Payload: []byte(`{"forged": true}`)}
+			e := crawl.Event{Run: run, Tenant: crawl.DefaultTenant, Seq: int64(top + ahead), ID: uuid.New(), Type: of,
+				CreatedAt: time.Now(), Payload: []byte(`{"forged": true}`)}
 			d := e.Delivery()
 			heard, _ := s.command("PUBLISH", "run:"+run.String(), outbox.CloudEvent(nil, &d)).(int64)
 			struck += int(heard)
@@ -286,15 +296,20 @@ func tokenInLog(s *served) (struck int, about string) {
 	decode(s.t, s.must(201, text, "POST", "/v1/stream-tickets", ""), &ticket)
 	var all sync.WaitGroup
 	for _, place := range []string{
-		"GET /v1/runs/%s", "GET /v1/runs?%s", "GET /v1/runs?%s=1", "GET /v1/runs?x=%s", "GET /v1/runs?cursor=%s", "GET /v1/runs?status=%s", "GET /v1/runs;token=%s",
-		"GET /v1/runs?a=b;token=%s", "GET /%s", "GET /v1/stream?%s", "GET /v1/stream?topics=a&%s", "GET /v1/stream?topics=run:%s", "GET /v1/stream?topics=a&ticket=%s",
+		"GET /v1/runs/%s", "GET /v1/runs?%s", "GET /v1/runs?%s=1", "GET /v1/runs?x=%s", "GET /v1/runs?cursor=%s",
+		"GET /v1/runs?status=%s", "GET /v1/runs;token=%s",
+		"GET /v1/runs?a=b;token=%s", "GET /%s", "GET /v1/stream?%s", "GET /v1/stream?topics=a&%s",
+		"GET /v1/stream?topics=run:%s", "GET /v1/stream?topics=a&ticket=%s",
 		"GET /v1/stream?topics=a&lastEventId=%s", "POST /v1/runs/%s/start", "PUT /%s", "%s /v1/runs",
 	} {
-		for _, secret := range []string{text, ticket.Ticket, strings.ToUpper(text), strings.Replace(text, "obx_", "%6fbx_", 1), strings.Replace(text, "obx_", "%256fbx_", 1)} {
+		for _, secret := range []string{text, ticket.Ticket, strings.ToUpper(text),
+			strings.Replace(text, "obx_", "%6fbx_", 1), strings.Replace(text, "obx_", "%256fbx_", 1)} {
 			request := strings.Replace(place, "%s", secret, 1) + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 			all.Go(func() {
-				for _, more := range []string{"", "X-Request-Id: " + secret + "\r\n", "Authorization: Bearer " + text + "\r\nX-Request-Id: " + secret + "\r\n"} {
-					if _, answer := s.exchange(request + more + "\r\n"); strings.Contains(strings.ToLower(answer), secret[len(secret)-40:]) {
+				for _, more := range []string{"", "X-Request-Id: " + secret + "\r\n",
+					"Authorization: Bearer " + text + "\r\nX-Request-Id: " + secret + "\r\n"} {
+					if _, answer := s.exchange(request + more + "\r\n"); strings.Contains(strings.ToLower(answer),
+						secret[len(secret)-40:]) {
 						s.t.Errorf("%s: the answer has it: %s", place, answer)
 					}
 				}

@@ -14,7 +14,8 @@ import (
 var payloadFaults = []fault{
 	// The others must not wait for it; 1 GB of text takes 2 to 15 s, in which its server's DROP DATABASE waits too.
 	{name: "payload-poison", postgres: own, maxAge: time.Minute, strike: poison},
-	{name: "payload-1-mib", load: load{payload: outbox.DefaultMaxPayload - 2, perSecond: 12, keys: 10}, strike: largest}, // and two quotes
+	// And two quotes.
+	{name: "payload-1-mib", load: load{payload: outbox.DefaultMaxPayload - 2, perSecond: 12, keys: 10}, strike: largest},
 	{name: "sink-panics", strike: sinkPanics},
 }
 
@@ -40,7 +41,8 @@ func poison(w *world) int {
 		w.note(outboxtest.Written{ID: id, Outcome: outboxtest.Acknowledged, At: time.Now()})
 		w.dead++
 	}
-	w.eventually("all are dead letters with a reason", `SELECT count(*) = 5 FROM job_dlq WHERE error_reason IN ('DeserializationFailed', 'HandlerMissing')`)
+	w.eventually("all are dead letters with a reason",
+		`SELECT count(*) = 5 FROM job_dlq WHERE error_reason IN ('DeserializationFailed', 'HandlerMissing')`)
 	w.arrive(50)
 	return w.number(`SELECT count(*) FROM job_dlq`)
 }
@@ -76,7 +78,8 @@ func sinkPanics(w *world) int {
 	w.produce()
 	w.arrive(2000)
 	w.end()
-	w.eventually("everything is delivered or dead", `SELECT count(*) = 0 FROM outbox_events WHERE status IN ('NEW', 'FAILED')`)
+	w.eventually("everything is delivered or dead",
+		`SELECT count(*) = 0 FROM outbox_events WHERE status IN ('NEW', 'FAILED')`)
 	w.dead = w.number(`SELECT count(*) FROM outbox_events WHERE status = 'DEAD' AND right(id::text, 2) = '07'`)
 	return int(sink.panics.Load())
 }

@@ -108,7 +108,8 @@ func poolerReconnects(w *world) (struck int) {
 	w.relay(nil)
 	w.arrive(50)
 	for range 12 {
-		commands := [][]string{{"RECONNECT postgres"}, {"PAUSE postgres", "RESUME postgres"}, {"KILL postgres", "RESUME postgres"}}
+		commands := [][]string{{"RECONNECT postgres"}, {"PAUSE postgres", "RESUME postgres"},
+			{"KILL postgres", "RESUME postgres"}}
 		for _, command := range commands[w.rng.IntN(len(commands))] {
 			if _, err := b.Console(w.t.Context(), command); err != nil {
 				w.t.Fatalf("%s: %v", command, err)
@@ -136,7 +137,8 @@ func statementPooling(w *world) (struck int) {
 		w.t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"relay", "--redis", w.relayRedis}, {"serve", "--redis", w.relayRedis, "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0"},
+		{"relay", "--redis", w.relayRedis},
+		{"serve", "--redis", w.relayRedis, "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0"},
 		{"migrate", "up"}, {"migrate", "status"}, {"lanes"}, {"dlq", "list"}, {"events"}, {"token", "list"},
 	} {
 		r := w.process(path, nil, append(args, "--database", w.relayDatabase)...)
@@ -221,7 +223,8 @@ func passwordRotated(w *world) (struck int) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if err := os.WriteFile(hba, append([]byte("host all rotating 127.0.0.1/32 scram-sha-256\n"), rules...), 0o600); err != nil {
+	if err := os.WriteFile(hba, append([]byte("host all rotating 127.0.0.1/32 scram-sha-256\n"), rules...),
+		0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	w.exec(`CREATE ROLE rotating LOGIN SUPERUSER PASSWORD 'first'`)

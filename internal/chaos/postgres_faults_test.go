@@ -14,20 +14,25 @@ import (
 )
 
 // own is a PostgreSQL server that a test may break. Its log says who failed with what, and in which statement.
-var own = &testenv.PostgresConfig{Settings: map[string]string{"log_line_prefix": "%a %e ", "max_prepared_transactions": "5"}}
+var own = &testenv.PostgresConfig{Settings: map[string]string{"log_line_prefix": "%a %e ",
+	"max_prepared_transactions": "5"}}
 
 var postgresFaults = []fault{
 	{name: "postgres-backends-terminated", strike: backendsTerminated},
-	{name: "postgres-immediate-shutdown", postgres: own, strike: databaseDown(func(p *testenv.Postgres) error { return syscall.Kill(p.PID(), syscall.SIGQUIT) })},
+	{name: "postgres-immediate-shutdown", postgres: own,
+		strike: databaseDown(func(p *testenv.Postgres) error { return syscall.Kill(p.PID(), syscall.SIGQUIT) })},
 	{name: "postgres-killed", postgres: own, strike: databaseDown((*testenv.Postgres).Kill)},
 	{name: "postgres-restarted", postgres: own, strike: databaseDown(func(*testenv.Postgres) error { return nil })},
-	{name: "postgres-disk-full", root: true, postgres: &testenv.PostgresConfig{SmallDisk: 96, Settings: map[string]string{"max_wal_size": "16MB", "min_wal_size": "2MB"}}, strike: diskFull},
+	{name: "postgres-disk-full", root: true,
+		postgres: &testenv.PostgresConfig{SmallDisk: 96,
+			Settings: map[string]string{"max_wal_size": "16MB", "min_wal_size": "2MB"}}, strike: diskFull},
 	{name: "postgres-40001", postgres: own, strike: serializationFailures},
 	{name: "postgres-40P01", postgres: own, strike: deadlocks},
 	{name: "postgres-55P03", postgres: own, strike: lockTimeouts},
 	{name: "postgres-open-transaction", postgres: own, strike: openTransaction},
 	{name: "postgres-failover-to-lagging", postgres: own, strike: failover},
-	{name: "postgres-failover-under-load", postgres: own, load: load{perSecond: 1000, keys: 200, events: 9}, strike: failoverUnderLoad},
+	{name: "postgres-failover-under-load", postgres: own, load: load{perSecond: 1000, keys: 200, events: 9},
+		strike: failoverUnderLoad},
 	{name: "postgres-snapshot-held", postgres: own, strike: snapshotHeld},
 }
 
@@ -267,7 +272,8 @@ func openTransaction(w *world) (struck int) {
 			w.t.Fatal(err)
 		}
 		w.t.Cleanup(func() { _ = conn.Close(context.Background()) })
-		if _, err := conn.Exec(w.t.Context(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id(); SET application_name = 'left open'`); err != nil {
+		if _, err := conn.Exec(w.t.Context(),
+			`BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id(); SET application_name = 'left open'`); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -93,7 +93,8 @@ func (p *stubborn) write(t *testing.T, struck *atomic.Int64, fate int) {
 func (p *stubborn) attempt(t *testing.T, events []outbox.Event, direction string) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, "postgres://postgres@"+p.proxy.Listen+"/postgres?sslmode=disable&application_name="+p.key)
+	conn, err := pgx.Connect(ctx, "postgres://postgres@"+p.proxy.Listen+"/postgres?sslmode=disable&application_name="+
+		p.key)
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,8 @@ func (p *stubborn) attempt(t *testing.T, events []outbox.Event, direction string
 	if err != nil {
 		return err
 	}
-	const change = `INSERT INTO aggregates AS a VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET version = greatest(a.version, $2)` // may be repeated
+	// May be repeated.
+	const change = `INSERT INTO aggregates AS a VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET version = greatest(a.version, $2)`
 	if _, err := tx.Exec(ctx, change, p.key, p.version); err != nil {
 		return err
 	}

@@ -102,7 +102,9 @@ func (p *producers) transact(rng *rand.Rand) {
 	p.record(key, version, events, outcomeOf(err))
 }
 
-func (p *producers) attempt(ctx context.Context, rng *rand.Rand, key string, events []outbox.Event, version *int64) error {
+func (p *producers) attempt(
+	ctx context.Context, rng *rand.Rand, key string, events []outbox.Event, version *int64,
+) error {
 	tx, err := p.pool.Begin(ctx)
 	if err != nil {
 		return errors.Join(errBeforeCommit, err)
@@ -133,7 +135,8 @@ func outcomeOf(err error) outboxtest.Outcome {
 	case err == nil:
 		return outboxtest.Acknowledged
 	case errors.Is(err, errBeforeCommit), errors.Is(err, pgx.ErrTxCommitRollback):
-		return outboxtest.RolledBack // not where pgconn.SafeToRetry says so: through a pooler that was killed such a COMMIT had been done (measured)
+		// Not where pgconn.SafeToRetry says so: through a pooler that was killed such a COMMIT had been done (measured).
+		return outboxtest.RolledBack
 	case errors.As(err, &answer) && !strings.HasPrefix(answer.Code, "57P") && !strings.HasPrefix(answer.Code, "08"):
 		return outboxtest.RolledBack // COMMIT failed, and not because the session or the server was being ended
 	}
@@ -143,7 +146,8 @@ func outcomeOf(err error) outboxtest.Outcome {
 func (p *producers) record(key string, version int64, events []outbox.Event, outcome outboxtest.Outcome) {
 	now := time.Now()
 	for i, e := range events {
-		p.note(outboxtest.Written{ID: e.ID.String(), Key: key, Order: p.era.Load()<<40 + version - int64(len(events)-1-i), Outcome: outcome, At: now})
+		p.note(outboxtest.Written{ID: e.ID.String(), Key: key, Order: p.era.Load()<<40 + version - int64(len(events)-1-i),
+			Outcome: outcome, At: now})
 	}
 }
 

@@ -27,7 +27,8 @@ func newProxy(t *testing.T, upstream string) *proxy {
 // attribute is its one setting, with its value.
 func (p *proxy) add(t *testing.T, toxic, stream, attribute string, value int) {
 	t.Helper()
-	_, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type": %q, "stream": %q, "attributes": {%q: %d}}`, toxic, stream, attribute, value)))
+	_, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type": %q, "stream": %q, "attributes": {%q: %d}}`,
+		toxic, stream, attribute, value)))
 	if err != nil {
 		t.Fatal(err)
 	}

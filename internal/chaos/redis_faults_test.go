@@ -15,10 +15,12 @@ var redisFaults = []fault{
 	// A password does not concern connections that are there: so those of the relays are ended, and the new ones
 	// refused.
 	{name: "redis-noauth", strike: refusing("NOAUTH",
-		[]any{"CONFIG", "SET", "requirepass", "changed"}, []any{"CONFIG", "SET", "requirepass", ""}, []any{"CLIENT", "KILL", "TYPE", "normal"})},
+		[]any{"CONFIG", "SET", "requirepass", "changed"}, []any{"CONFIG", "SET", "requirepass", ""},
+		[]any{"CLIENT", "KILL", "TYPE", "normal"})},
 	{name: "redis-script-flush", strike: scriptFlush},
 	{name: "redis-slow", redis: []string{"--enable-debug-command", "yes"}, strike: slow},
-	{name: "redis-reply-lost", strike: cut(func(w *world, p *proxy) { p.add(w.t, "limit_data", "downstream", "bytes", 0) })},
+	{name: "redis-reply-lost",
+		strike: cut(func(w *world, p *proxy) { p.add(w.t, "limit_data", "downstream", "bytes", 0) })},
 	{name: "redis-cut-after-n-bytes", strike: cut(func(w *world, p *proxy) {
 		if w.rng.IntN(2) == 0 {
 			p.add(w.t, "limit_data", "upstream", "bytes", 1+w.rng.IntN(20_000)) // within a script call
@@ -152,7 +154,8 @@ func cut(toxic func(*world, *proxy)) func(*world) int {
 		w.relay(nil)
 		w.arrive(50)
 		before := w.connections()
-		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); w.pause(50*time.Millisecond, 300*time.Millisecond) {
+		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); w.pause(50*time.Millisecond,
+			300*time.Millisecond) {
 			toxic(w, p)
 			w.pause(20*time.Millisecond, 100*time.Millisecond)
 			p.heal(w.t)

@@ -28,9 +28,12 @@ import (
 
 var redisMoreFaults = []fault{
 	// The others must not wait for it. Parsing and storing 25 MB takes a busy machine some seconds.
-	{name: "redis-maxmemory-one-big-event", redis: []string{"--maxmemory", "24mb"}, maxAge: 30 * time.Second, strike: oneBigEvent("OOM")},
-	{name: "redis-bulk-limit", redis: []string{"--proto-max-bulk-len", "1mb"}, maxAge: 30 * time.Second, strike: oneBigEvent("")},
-	{name: "redis-query-buffer-limit", redis: []string{"--client-query-buffer-limit", "1mb"}, maxAge: 30 * time.Second, strike: oneBigEvent("")},
+	{name: "redis-maxmemory-one-big-event", redis: []string{"--maxmemory", "24mb"}, maxAge: 30 * time.Second,
+		strike: oneBigEvent("OOM")},
+	{name: "redis-bulk-limit", redis: []string{"--proto-max-bulk-len", "1mb"}, maxAge: 30 * time.Second,
+		strike: oneBigEvent("")},
+	{name: "redis-query-buffer-limit", redis: []string{"--client-query-buffer-limit", "1mb"}, maxAge: 30 * time.Second,
+		strike: oneBigEvent("")},
 	{name: "redis-cluster-slot-migrating", strike: slotMigrating},
 	{name: "redis-replica-promoted", strike: replicaPromoted},
 	{name: "redis-tls", strike: tlsRefused},
@@ -69,7 +72,8 @@ func slotMigrating(w *world) (struck int) {
 	var nodes []*redis.Client
 	var addresses []string
 	for range 3 {
-		server := testenv.RedisServerWith(w.t, testenv.RedisConfig{Cluster: true, Args: []string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}})
+		server := testenv.RedisServerWith(w.t,
+			testenv.RedisConfig{Cluster: true, Args: []string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}})
 		node := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket(), MaxRetries: -1})
 		w.t.Cleanup(func() { _ = node.Close() })
 		servers, nodes, addresses = append(servers, server), append(nodes, node), append(addresses, server.Addr())
@@ -88,7 +92,8 @@ func slotMigrating(w *world) (struck int) {
 	for _, node := range nodes {
 		eventually(w.t, "the cluster is whole", func() bool {
 			info := node.ClusterInfo(w.t.Context()).Val()
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3") && strings.Contains(info, "cluster_slots_ok:16384")
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3") &&
+				strings.Contains(info, "cluster_slots_ok:16384")
 		})
 	}
 	// A node passes messages on to all others; those of one key come from one node at a time.
@@ -154,14 +159,16 @@ func (w *world) migrate(servers []*testenv.Redis, nodes []*redis.Client, lane in
 //
 // The subscriber is connected to the replica, to which PUBLISH is passed on like a write.
 func replicaPromoted(w *world) (struck int) {
-	replica := testenv.RedisServerWith(w.t, testenv.RedisConfig{Args: []string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}})
+	replica := testenv.RedisServerWith(w.t,
+		testenv.RedisConfig{Args: []string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}})
 	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: replica.Socket(), MaxRetries: -1})
 	w.t.Cleanup(func() { _ = admin.Close() })
 	w.command("CONFIG", "SET", "repl-diskless-sync-delay", "0") // 5 s, waiting for more replicas
 	host, port, _ := strings.Cut(w.redis.Addr(), ":")
 	w.on(admin, "REPLICAOF", host, port)
 	replication := func(client *redis.Client) string { return client.Info(w.t.Context(), "replication").Val() }
-	eventually(w.t, "the replica is linked", func() bool { return strings.Contains(replication(admin), "master_link_status:up") })
+	eventually(w.t, "the replica is linked",
+		func() bool { return strings.Contains(replication(admin), "master_link_status:up") })
 	w.heard = subscribe(w.t, replica)
 
 	p := w.proxied()
@@ -172,7 +179,8 @@ func replicaPromoted(w *world) (struck int) {
 	// First the clients arrive at a replica that is none of theirs to write to.
 	p.Stop()
 	eventually(w.t, "the replica has all", func() bool {
-		return numberAfter(replication(admin), "slave_repl_offset:") == numberAfter(replication(w.admin), "master_repl_offset:")
+		return numberAfter(replication(admin), "slave_repl_offset:") == numberAfter(replication(w.admin),
+			"master_repl_offset:")
 	})
 	p.Upstream = replica.Addr()
 	if err := p.Start(); err != nil {
@@ -202,7 +210,8 @@ func tlsRefused(w *world) int {
 	_ = listener.Close()
 	use := func(a *authority, more ...any) {
 		cert, key := a.issue(w.t, dir)
-		w.command(append([]any{"CONFIG", "SET", "tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", a.file, "tls-auth-clients", "no"}, more...)...)
+		w.command(append([]any{"CONFIG", "SET", "tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", a.file,
+			"tls-auth-clients", "no"}, more...)...)
 		w.command("CLIENT", "KILL", "TYPE", "normal")
 	}
 	use(mine, "tls-port", port)
@@ -235,16 +244,21 @@ type authority struct {
 
 func newAuthority(t *testing.T, dir, name string) *authority {
 	a := &authority{}
-	a.file, _, a.cert, a.key = a.sign(t, dir, &x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a.file, _, a.cert, a.key = a.sign(t, dir,
+		&x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+			KeyUsage: x509.KeyUsageCertSign})
 	return a
 }
 
 func (a *authority) issue(t *testing.T, dir string) (certFile, keyFile string) {
-	certFile, keyFile, _, _ = a.sign(t, dir, &x509.Certificate{Subject: pkix.Name{CommonName: "redis"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+	certFile, keyFile, _, _ = a.sign(t, dir,
+		&x509.Certificate{Subject: pkix.Name{CommonName: "redis"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
 	return certFile, keyFile
 }
 
-func (a *authority) sign(t *testing.T, dir string, template *x509.Certificate) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
+func (a *authority) sign(
+	t *testing.T, dir string, template *x509.Certificate,
+) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -281,10 +295,12 @@ func (a *authority) sign(t *testing.T, dir string, template *x509.Certificate) (
 // aclUser has the relays be a user with the rights that docs/operations.md lists and no others, one of which is taken
 // from it and given back.
 func aclUser(w *world) int {
-	w.command("ACL", "SETUSER", "relay", "on", ">hunter2", "resetkeys", "~outbox:seen:*", "resetchannels", "&order.*", "-@all",
+	w.command("ACL", "SETUSER", "relay", "on", ">hunter2", "resetkeys", "~outbox:seen:*", "resetchannels", "&order.*",
+		"-@all",
 		"+evalsha", "+eval", "+time", "+smismember", "+exists", "+pttl", "+sadd", "+srem", "+pexpireat", "+publish", "+ping")
 	w.relayRedis = "redis://relay:hunter2@" + w.redis.Addr()
-	return refusing("NOPERM", []any{"ACL", "SETUSER", "relay", "-evalsha"}, []any{"ACL", "SETUSER", "relay", "+evalsha"})(w)
+	return refusing("NOPERM", []any{"ACL", "SETUSER", "relay", "-evalsha"},
+		[]any{"ACL", "SETUSER", "relay", "+evalsha"})(w)
 }
 
 // twoOutboxes has two databases with the same event ids, keys and topics (a copy for staging, tenants made from one
@@ -307,7 +323,8 @@ func twoOutboxes(w *world) (struck int) {
 		w.t.Fatal(err)
 	}
 	for n := range events {
-		w.note(outboxtest.Written{ID: fmt.Sprintf("00000000-0000-7000-8000-%012d", n+1), Key: fmt.Sprint("k", (n+1)%20), Order: int64(n), Outcome: outboxtest.Acknowledged, At: time.Now()})
+		w.note(outboxtest.Written{ID: fmt.Sprintf("00000000-0000-7000-8000-%012d", n+1), Key: fmt.Sprint("k", (n+1)%20),
+			Order: int64(n), Outcome: outboxtest.Acknowledged, At: time.Now()})
 	}
 	w.relay(nil)
 	w.arrive(events)
@@ -342,7 +359,8 @@ func twoOutboxes(w *world) (struck int) {
 func windowsDiffer(w *world) int {
 	w.produce()
 	for n, window := range []string{"1m", "10m", "3h"} {
-		doomed := w.relay([]string{"OUTBOX_FAULT=after-publish:" + itoa(10+w.rng.IntN(30)) + ":kill"}, "--dedup-window", window)
+		doomed := w.relay([]string{"OUTBOX_FAULT=after-publish:" + itoa(10+w.rng.IntN(30)) + ":kill"}, "--dedup-window",
+			window)
 		if n == 0 {
 			w.arrive(1)
 			w.relay(nil, "--dedup-window", "2m")

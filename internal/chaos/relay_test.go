@@ -37,7 +37,8 @@ func (w *world) relay(env []string, args ...string) *relay {
 
 func (w *world) run(path string, env []string, args ...string) *relay {
 	w.t.Helper()
-	flags := []string{"relay", "--database", w.relayDatabase, "--redis", w.relayRedis, "--table", "outbox_events", "--lease-ttl", ttl.String(), "--log-format", "json"}
+	flags := []string{"relay", "--database", w.relayDatabase, "--redis", w.relayRedis, "--table", "outbox_events",
+		"--lease-ttl", ttl.String(), "--log-format", "json"}
 	return w.process(path, env, append(flags, args...)...)
 }
 
@@ -56,7 +57,8 @@ func (w *world) process(path string, env []string, args ...string) *relay {
 		w.t.Fatal(err)
 	}
 	leash := exec.Command("/bin/sh", "-c", `read -r _; kill -9 "$1"`, "leash", itoa(r.cmd.Process.Pid))
-	_, err = leash.StdinPipe() // whose other end goes with this process, however it ends: a test that is killed leaves no relay behind
+	// Whose other end goes with this process, however it ends: a test that is killed leaves no relay behind.
+	_, err = leash.StdinPipe()
 	if err := errors.Join(err, leash.Start()); err != nil {
 		w.t.Fatal(err)
 	}
@@ -117,7 +119,8 @@ func (r *relay) terminate(t *testing.T) {
 	}
 	eventually(t, "the process is up, so that it knows what to do about a signal", func() bool {
 		said := r.said()
-		return strings.Contains(said, `"relaying"`) || strings.Contains(said, `"serving the API"`) || strings.Contains(said, `"crawling runs"`)
+		return strings.Contains(said, `"relaying"`) || strings.Contains(said, `"serving the API"`) ||
+			strings.Contains(said, `"crawling runs"`)
 	})
 	r.signal(t, syscall.SIGTERM)
 	select {
@@ -145,7 +148,8 @@ func (r *relay) killed(t *testing.T) {
 		t.Fatal("the fault point did not strike")
 	}
 	var exit *exec.ExitError
-	if !errors.As(r.err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || !strings.Contains(r.said(), "struck") {
+	if !errors.As(r.err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL ||
+		!strings.Contains(r.said(), "struck") {
 		t.Fatalf("the relay ended with %v, not by its fault point", r.err)
 	}
 }

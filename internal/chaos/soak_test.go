@@ -17,7 +17,8 @@ func TestSoak(t *testing.T) {
 	}
 	duration := *lasts
 	w := newWorld(t, fault{
-		name: "soak", postgres: &testenv.PostgresConfig{}, redis: redisOnDisk, load: load{producers: 8, perSecond: 1000, keys: 200},
+		name: "soak", postgres: &testenv.PostgresConfig{}, redis: redisOnDisk,
+		load: load{producers: 8, perSecond: 1000, keys: 200},
 	})
 	s := &soak{world: w, proxy: w.proxied(), struck: map[string]int{}}
 	for range 3 {

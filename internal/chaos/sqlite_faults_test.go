@@ -75,7 +75,8 @@ func fileDiskFull(f *file, fill func() (func() error, error)) (struck int) {
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		eventually(f.t, "transactions fail, and relays say so", func() bool { return f.refusals("full") > before+10 && f.said("is full") > complaints })
+		eventually(f.t, "transactions fail, and relays say so",
+			func() bool { return f.refusals("full") > before+10 && f.said("is full") > complaints })
 		if err := free(); err != nil {
 			f.t.Fatal(err)
 		}
@@ -220,7 +221,8 @@ func (f *file) sayReplaced() {
 	f.t.Helper()
 	const says = "the file was deleted or replaced while it was open"
 	eventually(f.t, "the program and the relays say that their file has gone", func() bool {
-		return f.refusals(says) > 0 && strings.Contains(f.relays[0].said(), says) && strings.Contains(f.relays[1].said(), says)
+		return f.refusals(says) > 0 && strings.Contains(f.relays[0].said(), says) &&
+			strings.Contains(f.relays[1].said(), says)
 	})
 }
 
@@ -265,12 +267,14 @@ func crowded(f *file, _ func() (func() error, error)) (struck int) {
 		f.relay(nil, "--batch", "20")
 	}
 	eventually(f.t, "every relay has its share of the lanes", func() bool {
-		return one[int](f, `SELECT count(DISTINCT owner) FROM outbox_lanes WHERE table_name = 'outbox_events'`) == len(f.relays)
+		return one[int](f,
+			`SELECT count(DISTINCT owner) FROM outbox_lanes WHERE table_name = 'outbox_events'`) == len(f.relays)
 	})
 	f.backlog(kills(3000, 60_000))
 	before := f.attempted.Load()
 	eventually(f.t, "the backlog is delivered, and the programs have written meanwhile", func() bool {
-		return one[int](f, `SELECT count(*) FROM outbox_events WHERE source_bc = 'backlog' AND status <> 'SENT'`) == 0 && f.attempted.Load() > before+100
+		return one[int](f, `SELECT count(*) FROM outbox_events WHERE source_bc = 'backlog' AND status <> 'SENT'`) == 0 &&
+			f.attempted.Load() > before+100
 	})
 	if n := f.refusals(""); n > 0 {
 		f.t.Errorf("%d transactions of programs failed beside the relays, the first with: %s", n, f.failures[0])

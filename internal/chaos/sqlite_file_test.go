@@ -47,7 +47,8 @@ func newFile(t *testing.T, name, dir string) *file {
 	f := &file{path: filepath.Join(dir, "outbox.db"), world: &world{t: t, rng: choices(name), began: time.Now()}}
 	f.txs = map[string]*transaction{}
 	f.create()
-	f.redis = testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}})
+	f.redis = testenv.RedisServerWith(t,
+		testenv.RedisConfig{Args: []string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}})
 	f.relayDatabase, f.relayRedis = "sqlite:"+f.path, f.redis.URL()
 	f.admin = redis.NewClient(&redis.Options{Network: "unix", Addr: f.redis.Socket(), MaxRetries: -1})
 	t.Cleanup(func() { _ = f.admin.Close() })
@@ -269,9 +270,13 @@ func (f *file) finish(name string, struck int) {
 	if *long && strings.Contains(name, "kills") && unknown == 0 {
 		t.Error("no kill fell between COMMIT and its answer")
 	}
-	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  duplicated %d  out of order %d  drained in %.2f s  (%.0f s)%s%s%s\n",
-		name, struck, report.Acknowledged, unknown, report.Received, report.Dead, report.Lost.Count, report.Invented.Count, report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
-		time.Since(f.began).Seconds(), map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], f.note, map[bool]string{true: "  FAILED"}[t.Failed()])
+	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  "+
+		"duplicated %d  out of order %d  drained in %.2f s  (%.0f s)%s%s%s\n",
+		name, struck, report.Acknowledged, unknown, report.Received, report.Dead, report.Lost.Count, report.Invented.Count,
+		report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
+		time.Since(f.began).Seconds(),
+		map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], f.note,
+		map[bool]string{true: "  FAILED"}[t.Failed()])
 }
 
 // sound looks at a file that nobody has open: all went back into it, it is whole, nobody holds anything, and no event
@@ -307,7 +312,8 @@ func (f *file) buried() (dead []outboxtest.DeadLetter) {
 	for id := range f.ids(`SELECT original_job_id FROM job_dlq`) {
 		dead = append(dead, outboxtest.DeadLetter{ID: id})
 	}
-	if n := one[int](f, `SELECT count(*) FROM job_dlq WHERE error_history NOT LIKE '%the relay died while it published this event and nothing else, 2 times%'`); n > 0 {
+	if n := one[int](f,
+		`SELECT count(*) FROM job_dlq WHERE error_history NOT LIKE '%the relay died while it published this event and nothing else, 2 times%'`); n > 0 {
 		f.t.Errorf("%d dead letters, not for the kills' sake", n)
 	}
 	return dead

@@ -43,7 +43,8 @@ func TestSQLiteKills(t *testing.T) {
 		struck++
 	}
 	for i := range 2 {
-		eventually(t, "the last programs and relays work", func() bool { return programs[i].worked() && published(relays[i]) > 0 })
+		eventually(t, "the last programs and relays work",
+			func() bool { return programs[i].worked() && published(relays[i]) > 0 })
 	}
 	f.finish("sqlite-kills", struck)
 }
@@ -74,7 +75,8 @@ func TestSQLiteKillsOfOneProcess(t *testing.T) {
 	for range kills(6, 50) {
 		whole := f.play(roleWhole)
 		number := len(f.players) - 1
-		eventually(t, "the program has committed and delivered something", func() bool { return whole.worked() && len(f.deliveredBy(number)) > 0 })
+		eventually(t, "the program has committed and delivered something",
+			func() bool { return whole.worked() && len(f.deliveredBy(number)) > 0 })
 		f.moment(func() int { return int(f.attempted.Load()) })
 		whole.kill(t)
 		lives = append(lives, life{number, f.ids(`SELECT id FROM outbox_events WHERE status = 'NEW'`)})
@@ -112,7 +114,8 @@ func (l *ledger) deliveredBy(player int) (events []told) {
 func (f *file) compare(lives []life) {
 	t := f.t
 	t.Helper()
-	eventually(t, "everything is delivered", func() bool { return one[int](f, `SELECT count(*) FROM outbox_events WHERE status = 'NEW'`) == 0 })
+	eventually(t, "everything is delivered",
+		func() bool { return one[int](f, `SELECT count(*) FROM outbox_events WHERE status = 'NEW'`) == 0 })
 	written, _ := f.written()
 	before := map[string]int{} // in which life an event was delivered last
 	f.through = []outboxtest.Received{}
@@ -138,7 +141,8 @@ func (f *file) compare(lives []life) {
 		if most := wholeRelay.Workers * wholeRelay.BatchRecords; inFlight > most {
 			t.Errorf("when life %d ended, %d events that it had delivered were not settled, want %d at most", i, inFlight, most)
 		}
-		if r := outboxtest.Check(outboxtest.History{Written: written, Received: own}); r.Duplicated.Count+r.OutOfOrder.Count+r.Invented.Count > 0 {
+		if r := outboxtest.Check(outboxtest.History{Written: written,
+			Received: own}); r.Duplicated.Count+r.OutOfOrder.Count+r.Invented.Count > 0 {
 			t.Errorf("within life %d: %v", i, r.Err())
 		}
 	}

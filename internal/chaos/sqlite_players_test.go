@@ -73,7 +73,8 @@ const discord = `SELECT (SELECT count(*) FROM (SELECT id FROM outbox_events EXCE
 
 // plainSource opens the file as any Go program does.
 func plainSource(path string) string {
-	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: "_txlock=immediate&_pragma=busy_timeout(20000)"}).String()
+	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
+		RawQuery: "_txlock=immediate&_pragma=busy_timeout(20000)"}).String()
 }
 
 // play is the whole life of a player: it ends with exit code 0 when it is told to, and with another when it finds the
@@ -166,7 +167,8 @@ func (p *playing) produce(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("compare: %w", err)
 	}
 	if homeless+missing > 0 {
-		return fmt.Errorf("there are %d events without their business row, and business rows lack %d events", homeless, missing)
+		return fmt.Errorf("there are %d events without their business row, and business rows lack %d events", homeless,
+			missing)
 	}
 	var wg sync.WaitGroup
 	for range 3 {

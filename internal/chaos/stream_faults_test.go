@@ -14,7 +14,8 @@ var streamFaults = []streamFault{
 	{name: "gateway-terminated", gateways: 2, view: view{politely: true}, strike: gatewayTerminated},
 	{name: "stream-redis-killed", view: view{stay: true}, strike: streamRedisKilled},
 	{name: "stream-redis-stopped", view: view{stay: true}, strike: streamRedisStopped},
-	{name: "stream-postgres-killed", postgres: &testenv.PostgresConfig{}, view: view{stay: true}, strike: streamPostgresKilled},
+	{name: "stream-postgres-killed", postgres: &testenv.PostgresConfig{}, view: view{stay: true},
+		strike: streamPostgresKilled},
 	{name: "stream-relay-killed", flags: []string{"--relay=false"}, view: view{stay: true}, strike: streamRelayKilled},
 	{name: "stream-byte-at-a-time", view: view{cutAfter: 25, dripping: true}, strike: byteAtATime},
 	{name: "stream-outbox-purged", view: view{cutAfter: 30}, strike: streamOutboxPurged},
@@ -133,7 +134,8 @@ func streamPostgresKilled(s *streaming) (struck int) {
 func streamRelayKilled(s *streaming) (struck int) {
 	for range 2 {
 		relay := s.serve("--gateway=false", "--worker=false")
-		s.eventually("the relay delivers", "SELECT count(*) > 0 FROM crawl_outbox WHERE published_at > now() - interval '1 second'")
+		s.eventually("the relay delivers",
+			"SELECT count(*) > 0 FROM crawl_outbox WHERE published_at > now() - interval '1 second'")
 		s.arrives(20)
 		relay.kill(s.t)
 		struck++

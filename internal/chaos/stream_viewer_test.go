@@ -93,7 +93,8 @@ var perRequest = &http.Client{Transport: &http.Transport{DisableKeepAlives: true
 func (v *viewer) connect(ctx context.Context, address string) (status int) {
 	ctx, hangUp := context.WithCancel(ctx)
 	defer hangUp()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/runs/"+v.run.String()+"/stream", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/runs/"+v.run.String()+"/stream",
+		nil)
 	if err != nil {
 		panic(err) // of parts that make a URL
 	}
@@ -218,7 +219,8 @@ func same(want logged, got seen) error {
 	if err := json.Unmarshal([]byte(got.data), &e); err != nil {
 		return fmt.Errorf("event %d: %w", got.seq, err)
 	}
-	if e.ID != want.id || e.Type != want.of || got.of != want.of || e.Sequence != fmt.Sprintf("%019d", want.seq) || string(e.Data) != want.payload {
+	if e.ID != want.id || e.Type != want.of || got.of != want.of || e.Sequence != fmt.Sprintf("%019d", want.seq) ||
+		string(e.Data) != want.payload {
 		return fmt.Errorf("event %d is %s %s, the log has %+v", got.seq, got.of, got.data, want)
 	}
 	return nil

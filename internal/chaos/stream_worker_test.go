@@ -24,7 +24,8 @@ func (s *streaming) worker() *relay {
 func (s *streaming) crawl(crawlers ...string) {
 	s.t.Helper()
 	for _, name := range crawlers {
-		run, _, err := s.runs.Create(s.t.Context(), crawl.DefaultTenant, crawl.NewRun{AppPackage: "com.example.shop", Crawler: name})
+		run, _, err := s.runs.Create(s.t.Context(), crawl.DefaultTenant,
+			crawl.NewRun{AppPackage: "com.example.shop", Crawler: name})
 		if err != nil {
 			s.t.Fatal(err)
 		}

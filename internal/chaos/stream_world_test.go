@@ -62,7 +62,8 @@ const (
 
 func newStreaming(t *testing.T, f streamFault) *streaming {
 	t.Helper()
-	s := &streaming{world: newWorld(t, fault{name: f.name, postgres: f.postgres}), fault: f, appended: map[uuid.UUID]uuid.UUID{}}
+	s := &streaming{world: newWorld(t, fault{name: f.name, postgres: f.postgres}), fault: f,
+		appended: map[uuid.UUID]uuid.UUID{}}
 	store, err := postgres.OpenRuns(t.Context(), s.pool)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,8 @@ func freeAddress(t *testing.T) string {
 // gateway starts the process of an address, for the first time or again.
 func (s *streaming) gateway(i int) {
 	s.t.Helper()
-	flags := append([]string{"--http", s.addresses[i], "--auth", "none", "--worker=false", "--stream-drain", "500ms"}, s.fault.flags...)
+	flags := append([]string{"--http", s.addresses[i], "--auth", "none", "--worker=false", "--stream-drain", "500ms"},
+		s.fault.flags...)
 	s.gateways[i] = s.serve(flags...)
 }
 
@@ -101,7 +103,8 @@ func (s *streaming) serve(flags ...string) *relay {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	args := []string{"serve", "--database", s.relayDatabase, "--redis", s.relayRedis, "--table", "crawl_outbox", "--lease-ttl", ttl.String(), "--log-format", "json"}
+	args := []string{"serve", "--database", s.relayDatabase, "--redis", s.relayRedis, "--table", "crawl_outbox",
+		"--lease-ttl", ttl.String(), "--log-format", "json"}
 	return s.process(path, nil, append(args, flags...)...)
 }
 
@@ -144,7 +147,8 @@ func (s *streaming) write(ctx context.Context, rng *rand.Rand, run uuid.UUID) {
 	for n := 0; ctx.Err() == nil; n++ {
 		events := make([]crawl.NewEvent, 1+rng.IntN(3))
 		for i := range events {
-			events[i] = crawl.NewEvent{ID: uuid.New(), Type: crawl.ActionExecuted, Payload: fmt.Appendf(nil, `{"n": %d, "text": "%0100d"}`, n, i)}
+			events[i] = crawl.NewEvent{ID: uuid.New(), Type: crawl.ActionExecuted,
+				Payload: fmt.Appendf(nil, `{"n": %d, "text": "%0100d"}`, n, i)}
 		}
 		s.insist(func(ctx context.Context) error {
 			_, err := s.runs.Append(ctx, crawl.DefaultTenant, run, events...)
@@ -239,8 +243,10 @@ func (s *streaming) finish(struck int) {
 	if struck == 0 {
 		t.Error("the fault never struck")
 	}
-	fmt.Printf("%-28s struck %4d  appended %6d  clients %3d  connections %4d  received %6d  lost %d  repeated %d  out of order %d  (%.0f s)%s\n",
-		s.fault.name, struck, appended, len(s.viewers), connections, received, lost, repeated, disordered, time.Since(s.began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
+	fmt.Printf("%-28s struck %4d  appended %6d  clients %3d  connections %4d  received %6d  lost %d  repeated %d  out "+
+		"of order %d  (%.0f s)%s\n",
+		s.fault.name, struck, appended, len(s.viewers), connections, received, lost, repeated, disordered,
+		time.Since(s.began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
 }
 
 // unlogged counts acknowledged events that are not in their run's log.
@@ -270,7 +276,8 @@ type logged struct {
 // log reads a run's log from the table, not through the product.
 func (s *streaming) log(run uuid.UUID) (rows []logged) {
 	s.t.Helper()
-	result, err := s.pool.Query(s.t.Context(), "SELECT seq, event_id, event_type, payload::text FROM crawl_events WHERE crawl_id = $1 ORDER BY id", run)
+	result, err := s.pool.Query(s.t.Context(),
+		"SELECT seq, event_id, event_type, payload::text FROM crawl_events WHERE crawl_id = $1 ORDER BY id", run)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -76,7 +76,8 @@ func (s *subscriber) record(got any) {
 		if s.bulk.take(event.ID) {
 			return
 		}
-		s.received = append(s.received, outboxtest.Received{ID: event.ID, Key: event.Key, Destination: m.Channel, At: time.Now()})
+		s.received = append(s.received,
+			outboxtest.Received{ID: event.ID, Key: event.Key, Destination: m.Channel, At: time.Now()})
 	}
 }
 

@@ -257,7 +257,8 @@ func askedFromAfar(c *tenancy) (struck int) {
 	}
 	_, port, _ := strings.Cut(freeAddress(c.t), ":")
 	relay := c.outbox(c.url, "relay", "--listen", "0.0.0.0:"+port)
-	eventually(c.t, "the relay waits for Redis", func() bool { return strings.Contains(relay.said(), "waiting for Redis") })
+	eventually(c.t, "the relay waits for Redis",
+		func() bool { return strings.Contains(relay.said(), "waiting for Redis") })
 	for _, path := range []string{"/readyz", "/readyz/relay"} {
 		status, _, body := c.ask(http.MethodGet, "http://127.0.0.1:"+port+path, "", "")
 		if status != http.StatusServiceUnavailable || !strings.Contains(body, "127.0.0.1:1") {
@@ -329,7 +330,8 @@ func rebinding(c *tenancy) (struck int) {
 	for _, header := range [][]string{
 		{"Host", "evil.example", "Origin", "http://evil.example"}, {"Host", "evil.example"},
 		{"Origin", "http://evil.example"}, {"Origin", "null", "Sec-Fetch-Site", "cross-site"},
-		{"Host", "localhost.evil.example:8090", "Origin", "http://localhost.evil.example:8090", "Sec-Fetch-Site", "same-origin"},
+		{"Host", "localhost.evil.example:8090", "Origin", "http://localhost.evil.example:8090", "Sec-Fetch-Site",
+			"same-origin"},
 	} {
 		status, _, body := c.ask(http.MethodPost, page+"/v1/stream-tickets", "", "", header...)
 		if status == http.StatusForbidden || status == http.StatusMisdirectedRequest {

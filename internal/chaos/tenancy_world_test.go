@@ -54,7 +54,8 @@ func (c *tenancy) finish(name string, struck int) {
 	if struck == 0 {
 		c.t.Error("the fault never struck")
 	}
-	fmt.Printf("%-28s struck %4d  (%.0f s)%s\n", name, struck, time.Since(c.began).Seconds(), map[bool]string{true: "  FAILED"}[c.t.Failed()])
+	fmt.Printf("%-28s struck %4d  (%.0f s)%s\n", name, struck, time.Since(c.began).Seconds(),
+		map[bool]string{true: "  FAILED"}[c.t.Failed()])
 }
 
 // outbox starts the command on a database.
@@ -156,7 +157,8 @@ func (c *tenancy) ask(method, url, bearer, body string, header ...string) (int, 
 // create makes a run.
 func (c *tenancy) create(tenant, crawler string) crawl.Run {
 	c.t.Helper()
-	run, _, err := c.runs.CreateRun(c.t.Context(), tenant, crawl.NewRun{AppPackage: "com.example." + tenant, MaxSteps: 100, Crawler: crawler}, 0)
+	run, _, err := c.runs.CreateRun(c.t.Context(), tenant,
+		crawl.NewRun{AppPackage: "com.example." + tenant, MaxSteps: 100, Crawler: crawler}, 0)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -201,7 +203,8 @@ func (c *tenancy) afar() (url, address string) {
 		return "", ""
 	}
 	var port, name string
-	if err := c.pool.QueryRow(c.t.Context(), "SELECT current_setting('port'), current_database()").Scan(&port, &name); err != nil {
+	if err := c.pool.QueryRow(c.t.Context(), "SELECT current_setting('port'), current_database()").Scan(&port,
+		&name); err != nil {
 		c.t.Fatal(err)
 	}
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())

@@ -76,7 +76,8 @@ func (p *tenant) offer(pool *pgxpool.Pool, order int64, refused *atomic.Int64) e
 	if fate == 1 {
 		owner = p.apps[(p.mine+1)%len(p.apps)]
 	}
-	e := tables.BusEvent{AppID: owner, EventID: uuid.New(), EventType: "bus.offered", Payload: []byte(`{}`), Key: fmt.Sprint("tenant", p.mine)}
+	e := tables.BusEvent{AppID: owner, EventID: uuid.New(), EventType: "bus.offered", Payload: []byte(`{}`),
+		Key: fmt.Sprint("tenant", p.mine)}
 	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
 	defer cancel()
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -86,7 +87,8 @@ func (p *tenant) offer(pool *pgxpool.Pool, order int64, refused *atomic.Int64) e
 			}
 		}
 		var others int
-		if err := tx.QueryRow(ctx, `SELECT count(*) FROM event_outbox WHERE app_id <> $1 OR $2`, p.apps[p.mine], fate == 0).Scan(&others); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM event_outbox WHERE app_id <> $1 OR $2`, p.apps[p.mine],
+			fate == 0).Scan(&others); err != nil {
 			return err
 		}
 		if others > 0 {

@@ -9,7 +9,8 @@ import (
 
 var timeFaults = []fault{
 	{name: "postgres-clock-jumps", postgres: &testenv.PostgresConfig{Clock: true}, strike: clockJumps},
-	{name: "postgres-clock-set-back-as-relay-dies", postgres: &testenv.PostgresConfig{Clock: true}, strike: setBackAsRelayDies},
+	{name: "postgres-clock-set-back-as-relay-dies", postgres: &testenv.PostgresConfig{Clock: true},
+		strike: setBackAsRelayDies},
 	{name: "relays-stopped-past-window", strike: stoppedPastWindow},
 }
 

@@ -78,7 +78,8 @@ func newWorld(t *testing.T, f fault) *world {
 	args := append([]string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}, f.redis...)
 	w.redis = testenv.RedisServerWith(t, testenv.RedisConfig{Args: args})
 	w.relayDatabase, w.relayRedis = url, w.redis.URL()
-	w.admin = redis.NewClient(&redis.Options{Network: "unix", Addr: w.redis.Socket(), MaxRetries: -1, PoolSize: 1, ReadTimeout: time.Minute})
+	w.admin = redis.NewClient(&redis.Options{Network: "unix", Addr: w.redis.Socket(), MaxRetries: -1, PoolSize: 1,
+		ReadTimeout: time.Minute})
 	t.Cleanup(func() { _ = w.admin.Close() })
 	w.heard = subscribe(t, w.redis)
 	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "chaos"})
@@ -114,7 +115,8 @@ func (w *world) finish(name string, struck int) {
 	t := w.t
 	t.Helper()
 	written := w.end()
-	w.eventually("everything is delivered or dead", `SELECT count(*) = 0 FROM outbox_events WHERE status IN ('NEW', 'FAILED')`)
+	w.eventually("everything is delivered or dead",
+		`SELECT count(*) = 0 FROM outbox_events WHERE status IN ('NEW', 'FAILED')`)
 	received, subscriptions := w.heard.quiet(300 * time.Millisecond)
 	for _, r := range w.relays {
 		if r.running() {
@@ -125,9 +127,11 @@ func (w *world) finish(name string, struck int) {
 		t.Error("the fault never struck")
 	}
 	if subscriptions != 1+w.reconnects {
-		t.Errorf("the subscriber connected %d times, want %d: it may have missed what was published", subscriptions, 1+w.reconnects)
+		t.Errorf("the subscriber connected %d times, want %d: it may have missed what was published", subscriptions,
+			1+w.reconnects)
 	}
-	history := outboxtest.History{Written: written, Received: received, Dead: w.deadLetters(), MaxAge: w.slow.Stretch(w.maxAge)}
+	history := outboxtest.History{Written: written, Received: received, Dead: w.deadLetters(),
+		MaxAge: w.slow.Stretch(w.maxAge)}
 	report := outboxtest.Check(history)
 	w.heard.bulk.add(&report)
 	if err := report.Err(); err != nil {
@@ -146,8 +150,10 @@ func (w *world) finish(name string, struck int) {
 	if n := w.number(`SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count > 0`); n > 0 {
 		t.Errorf("%d events have an attempt counted against them, though none of this was their fault", n)
 	}
-	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  duplicated %d  out of order %d  recovered in %.2f s  (%.0f s)%s\n",
-		name, struck, report.Acknowledged, report.Unknown, report.Received, report.Dead, report.Lost.Count, report.Invented.Count, report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
+	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  "+
+		"duplicated %d  out of order %d  recovered in %.2f s  (%.0f s)%s\n",
+		name, struck, report.Acknowledged, report.Unknown, report.Received, report.Dead, report.Lost.Count,
+		report.Invented.Count, report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
 		time.Since(w.began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
 }
 
@@ -226,17 +232,20 @@ func (w *world) healed(limit time.Duration) {
 	began := time.Now()
 	var slow testenv.Slow
 	var now time.Time
-	eventually(w.t, "the database answers", func() bool { return w.pool.QueryRow(w.t.Context(), "SELECT clock_timestamp()").Scan(&now) == nil })
+	eventually(w.t, "the database answers",
+		func() bool { return w.pool.QueryRow(w.t.Context(), "SELECT clock_timestamp()").Scan(&now) == nil })
 	eventually(w.t, "what was written before the fault was healed is delivered", func() bool {
 		slow.Look()
 		var left int
-		err := w.pool.QueryRow(w.t.Context(), `SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'FAILED') AND created_at < $1`, now).Scan(&left)
+		err := w.pool.QueryRow(w.t.Context(),
+			`SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'FAILED') AND created_at < $1`, now).Scan(&left)
 		return err == nil && left == 0
 	})
 	took := time.Since(began)
 	w.recovery = max(w.recovery, took)
 	if allowed := slow.Stretch(limit); took > allowed {
-		w.t.Errorf("it took %s from the healing of the fault until its backlog was delivered, the limit is %s, on this machine %s", took.Round(time.Millisecond), limit, allowed)
+		w.t.Errorf("it took %s from the healing of the fault until its backlog was delivered, the limit is %s, on this "+
+			"machine %s", took.Round(time.Millisecond), limit, allowed)
 	}
 }
 

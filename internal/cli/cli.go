@@ -53,7 +53,8 @@ func Main(ctx context.Context, args []string, streams Streams, environ []string)
 	var usage usageError
 	misused := !a.started || errors.As(err, &settings) || errors.As(err, &usage)
 	if settings != nil && len(settings.Problems) > 1 {
-		err = fmt.Errorf("%d problems with the settings:\n  - %s", len(settings.Problems), strings.Join(settings.Problems, "\n  - "))
+		err = fmt.Errorf("%d problems with the settings:\n  - %s", len(settings.Problems),
+			strings.Join(settings.Problems, "\n  - "))
 	}
 	fmt.Fprintf(a.Err, "%s: %v\n", ran.CommandPath(), err)
 	if misused {
@@ -117,7 +118,9 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 	root.SetErr(a.Err)
 	root.PersistentFlags().AddFlagSet(a.global)
 	root.PersistentFlags().SortFlags = false
-	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(), a.purge(), a.runs(), a.token(), a.dev(), a.initialize(), a.config(), a.version())
+	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.pause(),
+		a.resume(), a.pauses(), a.replayDelivered(), a.purge(), a.runs(), a.token(), a.dev(), a.initialize(), a.config(),
+		a.version())
 	return root
 }
 

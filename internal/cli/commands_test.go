@@ -88,7 +88,8 @@ func TestUsageErrors(t *testing.T) {
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	e := env{t: t}
-	for _, command := range []string{"migrate up", "migrate down", "migrate status", "migrate print", "migrate export", "migrate legacy", "migrate roles", "relay", "write", "tail", "events", "events show", "purge", "version"} {
+	for _, command := range []string{"migrate up", "migrate down", "migrate status", "migrate print", "migrate export",
+		"migrate legacy", "migrate roles", "relay", "write", "tail", "events", "events show", "purge", "version"} {
 		out := e.ok("", append(strings.Fields(command), "--help")...)
 		contains(t, out, "Examples:", "Usage:", "outbox "+command)
 	}
@@ -144,15 +145,18 @@ func TestPasswordIsNeverPrinted(t *testing.T) {
 		{1, []string{"tail", "x", "--redis", "redis://u:" + secret + "@127.0.0.1:1/0"}},
 		{2, []string{"tail", "x", "--redis", "redis://u:" + secret + "#@127.0.0.1:1/0"}},
 		{2, []string{"tail", "x", "--redis", "http://u:" + secret + "@127.0.0.1:1/0"}},
-		{2, []string{"relay", "--redis", "redis://u:" + secret + "/@h", "--database", "postgres://u:" + secret + "@h:port/d"}},
+		{2, []string{"relay", "--redis", "redis://u:" + secret + "/@h", "--database",
+			"postgres://u:" + secret + "@h:port/d"}},
 	} {
 		r := e.run("{}", c.args...)
 		if r.code != c.code || strings.Contains(r.out+r.err, secret) {
-			t.Errorf("outbox %s: exit code %d, want %d and no password:\n%s%s", strings.Join(c.args, " "), r.code, c.code, r.out, r.err)
+			t.Errorf("outbox %s: exit code %d, want %d and no password:\n%s%s", strings.Join(c.args, " "), r.code, c.code, r.out,
+				r.err)
 		}
 	}
 	// A relay that waits says for whom, again and again.
-	relay := e.start("relay", "--redis", "redis://u:"+secret+"@127.0.0.1:1/0", "--database", "postgres://u:"+secret+"@127.0.0.1:1/d", "--log-level", "debug")
+	relay := e.start("relay", "--redis", "redis://u:"+secret+"@127.0.0.1:1/0", "--database",
+		"postgres://u:"+secret+"@127.0.0.1:1/d", "--log-level", "debug")
 	relay.await(relay.err, "waiting for database d at 127.0.0.1:1")
 	if strings.Contains(relay.err.String(), secret) {
 		t.Errorf("the log has the password:\n%s", relay.err)
@@ -178,7 +182,8 @@ func testMigrate(t *testing.T, e env) {
 	if s := status(); s["core"].Current != 0 || len(s["core"].Pending) != s["core"].Latest {
 		t.Errorf("an empty database has %+v", s)
 	}
-	if r := e.run("", "migrate", "up", "--set", "crawl"); r.code != 1 || !strings.Contains(r.err, "outbox migrate up --set core,crawl") {
+	if r := e.run("", "migrate", "up", "--set", "crawl"); r.code != 1 ||
+		!strings.Contains(r.err, "outbox migrate up --set core,crawl") {
 		t.Errorf("crawl without core: exit code %d\n%s", r.code, r.err)
 	}
 	contains(t, e.ok("", "migrate", "up", "--set", "core,crawl"), "002_outbox_events", "002_crawl_outbox")
@@ -201,7 +206,8 @@ func testMigrate(t *testing.T, e env) {
 	if s := status()["crawl"]; s.Current != s.Latest-1 {
 		t.Errorf("after one step down: %+v", s)
 	}
-	if r := e.run("", "migrate", "down", "--set", "core"); r.code != 1 || !strings.Contains(r.err, "outbox migrate down --set events --all") || r.out != "" {
+	if r := e.run("", "migrate", "down", "--set", "core"); r.code != 1 ||
+		!strings.Contains(r.err, "outbox migrate down --set events --all") || r.out != "" {
 		t.Errorf("core below crawl: exit code %d\n%s", r.code, r.err)
 	}
 	contains(t, e.ok("", "migrate", "down", "--set", "crawl", "--all"), "001_crawl_schema")
@@ -232,7 +238,8 @@ func TestMigrateLegacy(t *testing.T) {
 	if err := os.WriteFile(layout, []byte("- {table: outbox, like: outbox_events}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, e.ok("", "events", "--table", "outbox", "--layout", layout, "--status", "dead", "--limit", "1"), "order.placed", "DEAD", "acme")
+	contains(t, e.ok("", "events", "--table", "outbox", "--layout", layout, "--status", "dead", "--limit", "1"),
+		"order.placed", "DEAD", "acme")
 	contains(t, e.ok("", "dlq", "collect", "--table", "outbox", "--layout", layout), "wrote 10 letters")
 	contains(t, e.ok("", "dlq", "replay", "--table", "outbox", "--layout", layout, "-y"), "replayed 10 letters")
 }
@@ -240,7 +247,8 @@ func TestMigrateLegacy(t *testing.T) {
 func TestWriteOne(t *testing.T) { onStores(t, testWriteOne) }
 
 func testWriteOne(t *testing.T, e env) {
-	id := strings.TrimSpace(e.ok(`{"total": 12}`+"\n", "write", "--topic", "order.placed", "--aggregate-type", "Order", "--key", "42", "--tenant", "acme",
+	id := strings.TrimSpace(e.ok(`{"total": 12}`+"\n", "write", "--topic", "order.placed", "--aggregate-type", "Order",
+		"--key", "42", "--tenant", "acme",
 		"--source", "shop", "--destination", "a,b", "--metadata", `{"user_id": 12345678901234567890}`))
 	row := query[string](e, `SELECT concat_ws('|', event_topic, aggregate_type, aggregate_id, tenant_id, source_bc, destination_topics, metadata, payload, status)
 		FROM outbox_events WHERE id = $1`, id)
@@ -259,7 +267,8 @@ func testWriteOne(t *testing.T, e env) {
 			t.Errorf("write %d of one id: got %+v, want duplicate %v", i+1, got, duplicate)
 		}
 	}
-	for stdin, says := range map[string]string{"": "stdin is empty", "{": "payload is not valid JSON", `"\u0000"`: `contains \u0000`,
+	for stdin, says := range map[string]string{"": "stdin is empty", "{": "payload is not valid JSON",
+		`"\u0000"`:                             `contains \u0000`,
 		`"` + strings.Repeat("x", 1<<20) + `"`: "1048578 bytes, the limit is 1048576"} {
 		if r := e.run(stdin, "write", "--topic", "a"); r.code != 1 || !strings.Contains(r.err, says) {
 			t.Errorf("payload %.20q: exit code %d, want 1 and %q:\n%s", stdin, r.code, says, r.err)
@@ -268,7 +277,8 @@ func testWriteOne(t *testing.T, e env) {
 	if n := query[int](e, `SELECT count(*) FROM outbox_events`); n != 2 {
 		t.Errorf("%d rows, want 2", n)
 	}
-	if r := e.empty().run("1", "write", "--topic", "a"); r.code != 1 || !strings.Contains(r.err, e.or("outbox migrate up --set core", "outbox migrate up")) {
+	if r := e.empty().run("1", "write", "--topic", "a"); r.code != 1 ||
+		!strings.Contains(r.err, e.or("outbox migrate up --set core", "outbox migrate up")) {
 		t.Errorf("no tables: exit code %d\n%s", r.code, r.err)
 	}
 }
@@ -286,7 +296,8 @@ func TestWriteLines(t *testing.T) { onStores(t, testWriteLines) }
 
 func testWriteLines(t *testing.T, e env) {
 	lines := numbered(1200)
-	contains(t, e.ok(strings.Join(lines, "\n"), "write", "--jsonl", "--source", "shop", "--tenant", "acme"), "wrote 1200 events")
+	contains(t, e.ok(strings.Join(lines, "\n"), "write", "--jsonl", "--source", "shop", "--tenant", "acme"),
+		"wrote 1200 events")
 	if n := query[int](e, `SELECT count(*) FROM (SELECT CAST(payload->>'n' AS integer) AS n, row_number() OVER (ORDER BY position) - 1 AS place
 		FROM outbox_events WHERE source_bc = 'shop' AND tenant_id = 'acme') x WHERE n = place`); n != 1200 {
 		t.Errorf("%d events are in the order of the lines, want 1200", n)
@@ -308,7 +319,8 @@ func testWriteLines(t *testing.T, e env) {
 		exec1(e, `DELETE FROM outbox_events`)
 		input := append(numbered(1050), "", bad, `{"topic":"b","payload":1}`)
 		r := e.run(strings.Join(input, "\n"), "write", "--jsonl", "--source", "shop")
-		if r.code != 1 || !strings.Contains(r.err, "line 1052: ") || !strings.Contains(r.err, says) || !strings.Contains(r.err, "1050 events") {
+		if r.code != 1 || !strings.Contains(r.err, "line 1052: ") || !strings.Contains(r.err, says) ||
+			!strings.Contains(r.err, "1050 events") {
 			t.Errorf("%s: exit code %d, want 1, line 1052, %q and 1050 events:\n%s", bad, r.code, says, r.err)
 		}
 		if n := query[int](e, `SELECT count(*) FROM outbox_events`); n != 1050 {
@@ -368,20 +380,24 @@ channel', error_history = '[{"error": "x"}]' WHERE CAST(payload->>'n' AS text) =
 	contains(t, table.out, "ID", "STATUS", "order.placed", "Order/k1", "NEW")
 	contains(t, table.err, "--after ")
 	contains(t, e.ok("", "events", "--status", "dead"), `"no such\nchannel"`, "Order/k3")
-	if p := decode[page](t, e.ok("", "events", "--key", "k1", "--topic", "order.placed", "-o", "json")); len(p.Items) != 2 {
+	if p := decode[page](t, e.ok("", "events", "--key", "k1", "--topic", "order.placed", "-o",
+		"json")); len(p.Items) != 2 {
 		t.Errorf("key k1 has %d events, want 2", len(p.Items))
 	}
 	dead := decode[page](t, e.ok("", "events", "--status", "DEAD", "-o", "json")).Items[0].ID
 	contains(t, e.ok("", "events", "show", dead), "payload", e.or(`{"n": 3}`, `{"n":3}`), "error history", "DEAD")
-	if shown := decode[map[string]any](t, e.ok("", "events", "show", dead, "-o", "json")); shown["payload"].(map[string]any)["n"] != 3.0 {
+	if shown := decode[map[string]any](t,
+		e.ok("", "events", "show", dead, "-o", "json")); shown["payload"].(map[string]any)["n"] != 3.0 {
 		t.Errorf("got %v", shown)
 	}
-	for args, code := range map[string]int{"events --status nope": 2, "events --after x": 2, "events show nope": 2, "events show " + uuid.NewString(): 1, "events --table crawl_outbox --tenant a": 0} {
+	for args, code := range map[string]int{"events --status nope": 2, "events --after x": 2, "events show nope": 2,
+		"events show " + uuid.NewString(): 1, "events --table crawl_outbox --tenant a": 0} {
 		if r := e.run("", strings.Fields(args)...); r.code != code {
 			t.Errorf("outbox %s: exit code %d, want %d:\n%s", args, r.code, code, r.err)
 		}
 	}
-	if r := e.empty().run("", "events"); r.code != 1 || !strings.Contains(r.err, e.or("outbox migrate up --set core", "outbox migrate up")) {
+	if r := e.empty().run("", "events"); r.code != 1 ||
+		!strings.Contains(r.err, e.or("outbox migrate up --set core", "outbox migrate up")) {
 		t.Errorf("no tables: exit code %d\n%s", r.code, r.err)
 	}
 }

@@ -113,8 +113,9 @@ func plain(value any) string {
 
 // needs are what the commands cannot do without; those that speak to the database and to nothing else are one.
 var needs = map[string]config.Need{
-	"serve": config.Parts, "relay": config.Database | config.Redis | config.Serving | config.Retaining, "purge": config.Database | config.Retaining,
-	"runs": config.Asking, "tail": config.Redis, "database": config.Database,
+	"serve": config.Parts, "relay": config.Database | config.Redis | config.Serving | config.Retaining,
+	"purge": config.Database | config.Retaining,
+	"runs":  config.Asking, "tail": config.Redis, "database": config.Database,
 }
 
 // validation is what `outbox config validate -o json` prints.
@@ -165,7 +166,8 @@ and token. It does not ask the servers; outbox serve --listen tells what they sa
 		},
 	}
 	cmd.Flags().AddFlagSet(settings)
-	cmd.Flags().StringVar(&command, "for", "serve", "`command` that is to run with them: "+strings.Join(slices.Sorted(maps.Keys(needs)), ", "))
+	cmd.Flags().StringVar(&command, "for", "serve",
+		"`command` that is to run with them: "+strings.Join(slices.Sorted(maps.Keys(needs)), ", "))
 	cmd.Flags().SortFlags = false
 	return cmd
 }

@@ -12,7 +12,8 @@ func TestInit(t *testing.T) {
 	e := env{t: t}
 	file := filepath.Join(t.TempDir(), "it's mine.yaml")
 	r := e.run("", "init", "--file", file)
-	if r.code != 0 || !strings.Contains(r.out, file) || !strings.Contains(r.err, `--config '`+strings.ReplaceAll(file, "'", `'\''`)+`'`) {
+	if r.code != 0 || !strings.Contains(r.out, file) ||
+		!strings.Contains(r.err, `--config '`+strings.ReplaceAll(file, "'", `'\''`)+`'`) {
 		t.Fatalf("exit code %d:\n%s%s", r.code, r.out, r.err)
 	}
 	info, err := os.Stat(file)
@@ -33,7 +34,8 @@ func TestInit(t *testing.T) {
 	if out := e.ok("", "config", "print"); strings.Contains(out, file+":") {
 		t.Errorf("the file was not replaced:\n%s", out)
 	}
-	if r := e.run("", "init", "--file", "/no/such/folder/outbox.yaml"); r.code != 1 || !strings.Contains(r.err, "/no/such/folder") {
+	if r := e.run("", "init", "--file", "/no/such/folder/outbox.yaml"); r.code != 1 ||
+		!strings.Contains(r.err, "/no/such/folder") {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)
 	}
 }
@@ -43,11 +45,13 @@ func TestConfigPrint(t *testing.T) {
 	e := env{t: t, database: "postgres://u:hunter2@db:1/shop", redis: "redis://:hunter2@h/0?password=hunter2"}
 	e.extra = []string{"OUTBOX_TOKEN=obx_hunter2", "OUTBOX_BATCH=7", "OUTBOX_OF_SOMEBODY=hunter2"}
 	for _, form := range []string{"table", "json"} {
-		r := e.run("", "config", "print", "--poll-max", "4s", "--destination", "crawl_outbox=x:{key}", "-o", form, "--log-format", "text")
+		r := e.run("", "config", "print", "--poll-max", "4s", "--destination", "crawl_outbox=x:{key}", "-o", form,
+			"--log-format", "text")
 		if r.code != 0 || strings.Contains(r.out+r.err, "hunter2") {
 			t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
 		}
-		contains(t, r.out, "shop at db:1", "redis://h/0", "(set, not shown)", "OUTBOX_BATCH", "--poll-max", "4s", "x:{key}", "168h", "OUTBOX_DATABASE_URL")
+		contains(t, r.out, "shop at db:1", "redis://h/0", "(set, not shown)", "OUTBOX_BATCH", "--poll-max", "4s", "x:{key}",
+			"168h", "OUTBOX_DATABASE_URL")
 		contains(t, r.err, "variable=OUTBOX_OF_SOMEBODY")
 	}
 	type setting struct {
@@ -56,7 +60,8 @@ func TestConfigPrint(t *testing.T) {
 	}
 	out := decode[struct{ Settings []setting }](t, e.ok("", "config", "print", "-o", "json"))
 	for _, s := range out.Settings {
-		if s.Name == "batch" && (s.Value != 7.0 || s.From != "OUTBOX_BATCH") || s.Name == "poll_min" && (s.Value != "5ms" || s.From != "default") {
+		if s.Name == "batch" && (s.Value != 7.0 || s.From != "OUTBOX_BATCH") || s.Name == "poll_min" &&
+			(s.Value != "5ms" || s.From != "default") {
 			t.Errorf("got %+v", s)
 		}
 	}
@@ -70,13 +75,16 @@ func TestConfigPrint(t *testing.T) {
 func TestConfigValidate(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(file, []byte("bach_bytes: 5\nlayouts:\n  - {table: a, like: outbox_events, kee: x}\nretry:\n  - {destination: a, max_atempts: 1}\n"), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("bach_bytes: 5\nlayouts:\n  - {table: a, like: outbox_events, kee: x}\nretry:\n  - {destination: a, "+
+			"max_atempts: 1}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	e := env{t: t, redis: "redis://h"}
 	args := []string{"config", "validate", "--config", file, "--workers", "0"}
 	e.extra = []string{"OUTBOX_DATABSE_URL=postgres://u:hunter2@h/d"}
-	want := []string{"OUTBOX_DATABSE_URL is not a setting: did you mean OUTBOX_DATABASE_URL?", file + `:1: unknown key "bach_bytes": did you mean batch_bytes?`, `unknown key "kee": did you mean key?`,
+	want := []string{"OUTBOX_DATABSE_URL is not a setting: did you mean OUTBOX_DATABASE_URL?",
+		file + `:1: unknown key "bach_bytes": did you mean batch_bytes?`, `unknown key "kee": did you mean key?`,
 		`unknown key "max_atempts": did you mean max_attempts?`, "workers is 0", "the database is not set"}
 	r := e.run("", args...)
 	if r.code != 2 || r.out != "" || strings.Contains(r.err, "hunter2") {
@@ -93,24 +101,31 @@ func TestConfigValidate(t *testing.T) {
 	}
 	// Another command needs other settings.
 	good := env{t: t, database: "postgres://h/d"}
-	for command, code := range map[string]int{"serve": 2, "relay": 2, "tail": 2, "database": 0, "purge": 0, "runs": 0, "nothing": 2} {
-		if r := good.run("", "config", "validate", "--for", command); r.code != code || code == 0 && strings.Count(r.out, "\n") != 1 {
+	for command, code := range map[string]int{"serve": 2, "relay": 2, "tail": 2, "database": 0, "purge": 0, "runs": 0,
+		"nothing": 2} {
+		if r := good.run("", "config", "validate", "--for", command); r.code != code || code == 0 &&
+			strings.Count(r.out, "\n") != 1 {
 			t.Errorf("--for %s: exit code %d:\n%s%s", command, r.code, r.out, r.err)
 		}
 	}
 	contains(t, good.ok("", "config", "validate", "--for", "purge", "-o", "json"), `"problems": []`)
 	// What only the parts know.
 	good.redis = "http://u:hunter2@h"
-	if r := good.run("", "config", "validate", "--crawlers", "dmo"); r.code != 2 || !strings.Contains(r.err, `there is no "dmo"`) || !strings.Contains(r.err, "not of the form redis://") || strings.Contains(r.err, "hunter2") {
+	if r := good.run("", "config", "validate", "--crawlers", "dmo"); r.code != 2 ||
+		!strings.Contains(r.err, `there is no "dmo"`) || !strings.Contains(r.err, "not of the form redis://") ||
+		strings.Contains(r.err, "hunter2") {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)
 	}
-	for url, says := range map[string]string{"redis://u:hunter2@h/x": "no valid URL", "redis://u:hunter2@h:99999": "65535"} {
-		if r := good.run("", "config", "validate", "--for", "tail", "--redis", url); r.code != 2 || !strings.Contains(r.err, says) || strings.Contains(r.err, "hunter2") {
+	for url, says := range map[string]string{"redis://u:hunter2@h/x": "no valid URL",
+		"redis://u:hunter2@h:99999": "65535"} {
+		if r := good.run("", "config", "validate", "--for", "tail", "--redis", url); r.code != 2 ||
+			!strings.Contains(r.err, says) || strings.Contains(r.err, "hunter2") {
 			t.Errorf("tail of %s: exit code %d:\n%s", url, r.code, r.err)
 		}
 	}
 	// To say which version it is, it need not be right.
-	if r := e.run("", "version", "--config", file); r.code != 0 || !strings.Contains(r.out, "VERSION") || !strings.Contains(r.err, "Warning: "+want[0]) || !strings.Contains(r.err, want[1]) {
+	if r := e.run("", "version", "--config", file); r.code != 0 || !strings.Contains(r.out, "VERSION") ||
+		!strings.Contains(r.err, "Warning: "+want[0]) || !strings.Contains(r.err, want[1]) {
 		t.Errorf("version: exit code %d:\n%s%s", r.code, r.out, r.err)
 	}
 	// A daemon is as strict.

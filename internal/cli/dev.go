@@ -162,7 +162,9 @@ func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, er
 	if host, port, err := net.SplitHostPort(s.HTTP); err == nil && host == "" {
 		s.HTTP = net.JoinHostPort("127.0.0.1", port) // --http :0 does not mean to let others in
 	} else if err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback() {
-		return c, usagef("http is %s, which other machines can reach, and dev has no authentication: listen on 127.0.0.1, for instance --http 127.0.0.1:%s, or run outbox serve", s.HTTP, port)
+		return c,
+			usagef("http is %s, which other machines can reach, and dev has no authentication: listen on 127.0.0.1, for "+
+				"instance --http 127.0.0.1:%s, or run outbox serve", s.HTTP, port)
 	}
 	if d.postgres != "" {
 		if err := dev.CheckServer(d.postgres); err != nil {
@@ -235,7 +237,8 @@ func keepCrawling(ctx context.Context, gateway *api, log *slog.Logger) error {
 		if pace.Due(time.Now()) {
 			err = crawlOne(ctx, gateway, func() { pace.Begun(time.Now()) })
 		}
-		if err != nil && ctx.Err() == nil && !refused { // once: it is the gateway's business, and looks at it every other second
+		// Once: it is the gateway's business, and looks at it every other second.
+		if err != nil && ctx.Err() == nil && !refused {
 			log.Warn("cannot see to it that a run goes on, trying again", "error", err)
 		}
 		refused = err != nil
@@ -264,7 +267,8 @@ func crawlOne(ctx context.Context, gateway *api, begun func()) error {
 		}
 	}
 	steps := 1000 // it has 333, which take a minute
-	err := gateway.call(ctx, "POST", "/v1/runs", nil, newRun{AppPackage: "com.example.shop", Crawler: crawler, MaxSteps: &steps}, &struct{}{})
+	err := gateway.call(ctx, "POST", "/v1/runs", nil,
+		newRun{AppPackage: "com.example.shop", Crawler: crawler, MaxSteps: &steps}, &struct{}{})
 	if err == nil {
 		begun()
 	}
@@ -279,7 +283,8 @@ func (d development) welcome(url string, c config.Config) string {
 	}
 	outbox, which, first := invocation(), " --database "+shellWord(c.Database), ""
 	if hasPassword(c.Database) {
-		which, first = "", "\n  export OUTBOX_DATABASE_URL=…    # the URL of --postgres: it holds a password and is not shown"
+		which, first = "",
+			"\n  export OUTBOX_DATABASE_URL=…    # the URL of --postgres: it holds a password and is not shown"
 	}
 	return fmt.Sprintf(`outbox dev: events of %s, delivered %s
 

@@ -64,7 +64,8 @@ func (e env) develop(dir string, args ...string) developing {
 	cmd := e.command(context.Background(), append([]string{"dev", "--http", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = dir
 	p := launch(e.t, cmd)
-	d := developing{env: e, process: p, dir: dir, url: regexp.MustCompile(`http://[^/]+`).FindString(p.await(p.out, "Open http://"))}
+	d := developing{env: e, process: p, dir: dir,
+		url: regexp.MustCompile(`http://[^/]+`).FindString(p.await(p.out, "Open http://"))}
 	if code, body := get(e.t, d.url+"/"); code != http.StatusOK || !strings.Contains(body, "EventSource") {
 		e.t.Errorf("status %d: %s", code, body)
 	}
@@ -201,7 +202,8 @@ func TestDevTwice(t *testing.T) {
 	relay := fmt.Sprintf("process %d", one.cmd.Process.Pid)
 	looking := e
 	looking.database = "sqlite:" + filepath.Join(dir, "it's mine.db")
-	for deadline := time.Now().Add(patience); !strings.Contains(looking.ok("", "lanes"), relay); { // the API answers before the relay has lanes
+	// The API answers before the relay has lanes.
+	for deadline := time.Now().Add(patience); !strings.Contains(looking.ok("", "lanes"), relay); {
 		if time.Now().After(deadline) {
 			t.Fatal("no relay")
 		}
@@ -226,7 +228,8 @@ func TestDevHidesPasswords(t *testing.T) {
 	e := env{t: t}
 	database := testenv.Database(t)
 	d := e.develop(t.TempDir(), "--postgres", strings.Replace(database, "postgres@", "postgres:hunter2@", 1))
-	if said := d.out.String(); strings.Contains(said, "hunter2") || !strings.Contains(said, "export OUTBOX_DATABASE_URL=") {
+	if said := d.out.String(); strings.Contains(said, "hunter2") ||
+		!strings.Contains(said, "export OUTBOX_DATABASE_URL=") {
 		t.Errorf("got %s", said)
 	}
 	d.commands = slices.Delete(d.commands, 1, 2) // the export, which one does by hand
@@ -242,14 +245,16 @@ func TestDevByGoRun(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(exe), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Link(binary, exe); err != nil { // a copy would be busy while a process that another test forked meanwhile has it open for writing
+	// A copy would be busy while a process that another test forked meanwhile has it open for writing.
+	if err := os.Link(binary, exe); err != nil {
 		t.Fatal(err)
 	}
 	cmd := e.command(context.Background(), "dev", "--temp", "--http", "127.0.0.1:0")
 	cmd.Path, cmd.Dir = exe, "../.."
 	p := launch(t, cmd)
 	p.await(p.out, "Ctrl-C stops it")
-	contains(t, p.out.String(), "| go run ./cmd/outbox write --topic order.placed --key 42 --database sqlite:/", "  go run ./cmd/outbox dlq list --database sqlite:/")
+	contains(t, p.out.String(), "| go run ./cmd/outbox write --topic order.placed --key 42 --database sqlite:/",
+		"  go run ./cmd/outbox dlq list --database sqlite:/")
 	p.signal(syscall.SIGINT)
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -279,10 +284,13 @@ func TestDevRefuses(t *testing.T) {
 		code int
 		says []string
 	}{
-		{[]string{"--file", in("taken.db"), "--http", taken.Addr().String()}, 1, []string{taken.Addr().String() + " is in use", "--http 127.0.0.1:0", "--temp or --file"}},
+		{[]string{"--file", in("taken.db"), "--http", taken.Addr().String()}, 1,
+			[]string{taken.Addr().String() + " is in use", "--http 127.0.0.1:0", "--temp or --file"}},
 		{[]string{"--http", "0.0.0.0:0"}, 2, []string{"other machines can reach", "--http 127.0.0.1:0, or run outbox serve"}},
 		{[]string{"--file", in("notes.txt")}, 1, []string{"notes.txt is no SQLite database", "--file"}},
-		{[]string{"--file", in("shop.db")}, 1, []string{"shop.db is the database of another program", "table customers", "outbox migrate up --database sqlite:" + in("shop.db")}},
+		{[]string{"--file", in("shop.db")}, 1,
+			[]string{"shop.db is the database of another program", "table customers",
+				"outbox migrate up --database sqlite:" + in("shop.db")}},
 		{[]string{"--file", in("newer.db")}, 1, []string{"newer.db was made by a newer outbox", "core is at version 99"}},
 		{[]string{"--file", in("no/such/folder.db")}, 1, []string{"no/such: no such file", "--file"}},
 		{[]string{"--file", "/sys/outbox.db"}, 1, []string{"folder /sys", "--temp"}}, // where even root cannot write
@@ -291,7 +299,8 @@ func TestDevRefuses(t *testing.T) {
 		{[]string{"--postgres", "postgres://h/d", "--temp"}, 2, []string{"contradict"}},
 		{[]string{"--postgres", "sqlite:" + in("shop.db")}, 2, []string{"say --file " + in("shop.db")}},
 		{[]string{"--postgres", ""}, 2, []string{"--postgres is empty"}},
-		{[]string{"--postgres", "postgres://127.0.0.1:1/d"}, 1, []string{"Hint: is PostgreSQL running there? The URL is that of --postgres\n"}},
+		{[]string{"--postgres", "postgres://127.0.0.1:1/d"}, 1,
+			[]string{"Hint: is PostgreSQL running there? The URL is that of --postgres\n"}},
 		{[]string{"--file", in("untouched.db"), "--redis", "foo"}, 2, []string{"--redis: the Redis URL is not of the form"}},
 		{[]string{"--database", "sqlite:x.db"}, 2, []string{"--file", "--postgres"}},
 		{[]string{"--file", ""}, 2, []string{"--file is empty"}},
@@ -413,7 +422,8 @@ const wait = setInterval(() => {
 
 	name := func(id string) string { return id[len(id)-8:] }
 	list := runs()
-	want := strings.Join([]string{name(list[0].RunID) + " " + name(ended), name(list[0].RunID) + " live", name(ended) + " ended", "focused"}, "\n")
+	want := strings.Join([]string{name(list[0].RunID) + " " + name(ended), name(list[0].RunID) + " live",
+		name(ended) + " ended", "focused"}, "\n")
 	select {
 	case got := <-said:
 		if got != want {

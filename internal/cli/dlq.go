@@ -43,7 +43,8 @@ speak for one tenant, named with --tenant.`,
 		},
 	}
 	cmd.PersistentFlags().AddFlagSet(mapping)
-	cmd.AddCommand(a.listLetters(mapping), a.showLetter(mapping), a.letterStats(mapping), a.replayLetters(mapping), a.discardLetters(mapping),
+	cmd.AddCommand(a.listLetters(mapping), a.showLetter(mapping), a.letterStats(mapping), a.replayLetters(mapping),
+		a.discardLetters(mapping),
 		a.collectLetters(mapping), a.purgeLetters(mapping), a.listActions(mapping))
 	return cmd
 }
@@ -80,11 +81,13 @@ type letterFlags struct {
 func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 	f.set = pflag.NewFlagSet("filter", pflag.ContinueOnError)
 	f.set.StringVar(&f.source, "source", "", "`what` died: event or job")
-	f.set.StringVar(&f.Reason, "error-reason", "", "`reason` code of the letters, for instance DeliveryFailed or MaxRetries")
+	f.set.StringVar(&f.Reason, "error-reason", "",
+		"`reason` code of the letters, for instance DeliveryFailed or MaxRetries")
 	f.set.StringVar(&f.Type, "type", "", "event `topic`, or type of the job")
 	f.set.StringVar(&f.Tenant, "tenant", "", "`tenant` whose letters to take: its namespace or its application's id")
 	f.set.StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
-	f.set.StringVar(&f.request, "request-id", "", "`request` that they are of: a UUID, of the job or of the event's metadata")
+	f.set.StringVar(&f.request, "request-id", "",
+		"`request` that they are of: a UUID, of the job or of the event's metadata")
 	f.set.StringVar(&f.Table, "table", "", "outbox `table` that they come from")
 	f.set.StringVar(&f.Destination, "destination", "", "`channel` that they did not reach")
 	f.set.StringVar(&f.since, "since", "", "`time` from which on they died: RFC 3339, or how long ago, as 90m or 7d")
@@ -201,7 +204,8 @@ func parseMoment(flag, text string) (time.Time, error) {
 	}
 	age, err := parseAge(text)
 	if err != nil {
-		return time.Time{}, usagef("--%s is %q, want RFC 3339 such as 2025-01-31T12:00:00Z, or how long ago, such as 90m or 7d", flag, text)
+		return time.Time{},
+			usagef("--%s is %q, want RFC 3339 such as 2025-01-31T12:00:00Z, or how long ago, such as 90m or 7d", flag, text)
 	}
 	return time.Now().Add(-age), nil
 }

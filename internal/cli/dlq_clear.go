@@ -46,7 +46,8 @@ outbox dlq replay ID --discarded replays one after all.`,
 					return usagef("--reason is required: say why these need not arrive")
 				}
 				if err == nil && n < len(selection.IDs) {
-					err = fmt.Errorf("%d of %s not discarded: there is no such letter, or it was replayed or discarded already: see outbox dlq show ID", len(selection.IDs)-n, counted(len(selection.IDs), "letter"))
+					err = fmt.Errorf("%d of %s not discarded: there is no such letter, or it was replayed or discarded already: see "+
+						"outbox dlq show ID", len(selection.IDs)-n, counted(len(selection.IDs), "letter"))
 				}
 				return a.printCleared(c.Output, "discarded %s\n", cleared{Letters: n}, err)
 			})

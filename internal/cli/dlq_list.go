@@ -66,7 +66,9 @@ Without --state it shows the pending ones. Several filters must all hold.`,
 }
 
 // letterFilter checks what list and stats are asked for.
-func (a *app) letterFilter(f *letterFlags, mapping *pflag.FlagSet) (c config.Config, filter deadletter.Filter, err error) {
+func (a *app) letterFilter(
+	f *letterFlags, mapping *pflag.FlagSet,
+) (c config.Config, filter deadletter.Filter, err error) {
 	if filter, err = f.filter(); err != nil {
 		return c, filter, err
 	}
@@ -85,10 +87,12 @@ func (a *app) printLetters(page letterPage, none string) error {
 		if l.Source == deadletter.SourceJob {
 			from = "(job)"
 		}
-		rows = append(rows, []string{l.ID.String(), moment(&l.At), string(l.State), from, l.Type, l.Key, l.Tenant, l.Destination, l.Reason,
+		rows = append(rows, []string{l.ID.String(), moment(&l.At), string(l.State), from, l.Type, l.Key, l.Tenant,
+			l.Destination, l.Reason,
 			fmt.Sprint(l.Attempts), cut(l.LastError, 60)})
 	}
-	if err := printTable(a.Out, []string{"ID", "DIED", "STATE", "FROM", "TYPE", "KEY", "TENANT", "DESTINATION", "REASON", "ATTEMPTS", "LAST ERROR"}, rows); err != nil {
+	if err := printTable(a.Out, []string{"ID", "DIED", "STATE", "FROM", "TYPE", "KEY", "TENANT", "DESTINATION", "REASON",
+		"ATTEMPTS", "LAST ERROR"}, rows); err != nil {
 		return err
 	}
 	switch {
@@ -150,11 +154,15 @@ each destination that it did not reach, and each time it died.`,
 
 func (a *app) printLetter(l deadletter.Letter) error {
 	return a.printDetails(slices.Concat([]detail{
-		{"id", l.ID.String()}, {"died", moment(&l.At)}, {"state", string(l.State)}, {"source", string(l.Source)}, {string(l.Source) + " id", l.OriginalID.String()},
-		{"type", l.Type}, {"tenant", l.Tenant}, {"user", value(l.UserID)}, {"request", value(l.RequestID)}, {"table", l.Table}, {"destination", l.Destination},
-		{"key", l.Key}, {"position", value(l.Position)}, {"reason", l.Reason}, {"attempts", fmt.Sprint(l.Attempts)}, {"replays before", fmt.Sprint(l.Generation)},
+		{"id", l.ID.String()}, {"died", moment(&l.At)}, {"state", string(l.State)}, {"source", string(l.Source)},
+		{string(l.Source) + " id", l.OriginalID.String()},
+		{"type", l.Type}, {"tenant", l.Tenant}, {"user", value(l.UserID)}, {"request", value(l.RequestID)},
+		{"table", l.Table}, {"destination", l.Destination},
+		{"key", l.Key}, {"position", value(l.Position)}, {"reason", l.Reason}, {"attempts", fmt.Sprint(l.Attempts)},
+		{"replays before", fmt.Sprint(l.Generation)},
 		{"replayed", moment(l.ReplayedAt)}, {"discarded", moment(l.DiscardedAt)}, {"discarded for", l.DiscardReason},
-		{"last error", l.LastError}, {"fingerprint", l.Fingerprint}}, history(l.ErrorHistory), []detail{{"payload", string(l.Payload)}}))
+		{"last error", l.LastError}, {"fingerprint", l.Fingerprint}}, history(l.ErrorHistory),
+		[]detail{{"payload", string(l.Payload)}}))
 }
 
 func (a *app) letterStats(mapping *pflag.FlagSet) *cobra.Command {
@@ -194,13 +202,16 @@ and discard as they are. One fingerprint may stand in several groups: --fingerpr
 			}
 			var rows [][]string
 			for _, g := range stats.Groups {
-				rows = append(rows, []string{fmt.Sprint(g.Count), g.Fingerprint, string(g.Source), g.Reason, g.Type, moment(&g.Oldest), moment(&g.Newest), cut(g.Sample, 60)})
+				rows = append(rows, []string{fmt.Sprint(g.Count), g.Fingerprint, string(g.Source), g.Reason, g.Type,
+					moment(&g.Oldest), moment(&g.Newest), cut(g.Sample, 60)})
 			}
-			return printTable(a.Out, []string{"LETTERS", "FINGERPRINT", "SOURCE", "REASON", "TYPE", "OLDEST", "NEWEST", "ERROR OF THE NEWEST"}, rows)
+			return printTable(a.Out, []string{"LETTERS", "FINGERPRINT", "SOURCE", "REASON", "TYPE", "OLDEST", "NEWEST",
+				"ERROR OF THE NEWEST"}, rows)
 		},
 	}
 	f.addTo(cmd.Flags())
-	cmd.Flags().StringVar(&f.state, "state", "pending", "`state` of the letters to group: pending, replayed, discarded or all")
+	cmd.Flags().StringVar(&f.state, "state", "pending",
+		"`state` of the letters to group: pending, replayed, discarded or all")
 	cmd.Flags().IntVar(&f.Limit, "limit", 20, "`groups` to show, the largest first")
 	return cmd
 }

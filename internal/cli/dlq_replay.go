@@ -72,7 +72,8 @@ Letters of jobs can be replayed by the program that runs the jobs. On a terminal
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing, say what would be done")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().IntVar(&f.rate, "rate", 0, "`letters` a second (default: as fast as it goes)")
-	cmd.Flags().StringVar(&f.payload, "payload", "", "`file` with a payload instead of the letter's, for a single ID; - for stdin")
+	cmd.Flags().StringVar(&f.payload, "payload", "",
+		"`file` with a payload instead of the letter's, for a single ID; - for stdin")
 	cmd.Flags().DurationVar(&f.window, "dedup-window", 2*time.Minute, "the relay's --dedup-window, for --dry-run")
 	f.operatorFlags.addTo(cmd.Flags(), "")
 	return cmd
@@ -110,7 +111,9 @@ func (f *replayFlags) options(ctx context.Context, a *app, args []string) (o dea
 	return o, nil
 }
 
-func (a *app) replay(ctx context.Context, db wire.Database, d deadletter.Store, form string, o deadletter.ReplayOptions, f replayFlags) error {
+func (a *app) replay(
+	ctx context.Context, db wire.Database, d deadletter.Store, form string, o deadletter.ReplayOptions, f replayFlags,
+) error {
 	if f.dryRun || !f.yes {
 		preview, err := d.Preview(ctx, o.Selection, f.window)
 		if err != nil {
@@ -140,7 +143,8 @@ func (a *app) replay(ctx context.Context, db wire.Database, d deadletter.Store, 
 		for table := range page.Replayed {
 			wake.wake(table)
 		}
-		bar.show("%s %d of %s, %d skipped", gauge(sum.Letters+sum.Skipped, total), sum.Letters, counted(total, "letter"), sum.Skipped)
+		bar.show("%s %d of %s, %d skipped", gauge(sum.Letters+sum.Skipped, total), sum.Letters, counted(total, "letter"),
+			sum.Skipped)
 	}
 	sum, err := deadletter.Replay(ctx, d, o)
 	bar.done()
@@ -212,7 +216,9 @@ func printPreview(w io.Writer, p deadletter.Preview, window time.Duration) error
 		fmt.Fprintf(&b, "%d died longer ago than the sink's duplicate window of %s\n", p.OutsideWindow, window)
 	}
 	if p.Letters > 0 {
-		fmt.Fprintln(&b, "No sink refuses a replayed event as a copy: a subscriber that did receive one before receives it again, under the same event id.")
+		fmt.Fprintln(&b,
+			"No sink refuses a replayed event as a copy: a subscriber that did receive one before receives it again, under "+
+				"the same event id.")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("print result: %w", err)
@@ -227,7 +233,8 @@ func (a *app) printReplayed(form string, sum deadletter.Replayed) error {
 			return err
 		}
 	} else {
-		if _, err := fmt.Fprintf(a.Out, "replayed %s, skipped %d\n", counted(sum.Letters, "letter"), sum.Skipped); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "replayed %s, skipped %d\n", counted(sum.Letters, "letter"),
+			sum.Skipped); err != nil {
 			return fmt.Errorf("print result: %w", err)
 		}
 		for _, s := range sum.Reasons {
@@ -236,7 +243,8 @@ func (a *app) printReplayed(form string, sum deadletter.Replayed) error {
 	}
 	for _, table := range slices.Sorted(maps.Keys(sum.Tables)) {
 		if table != "" {
-			fmt.Fprintf(a.Err, "%s of %s due now: see outbox events --table %s, and outbox dlq list for those that die again\n", counted(sum.Tables[table], "event"), table, table)
+			fmt.Fprintf(a.Err, "%s of %s due now: see outbox events --table %s, and outbox dlq list for those that die again\n",
+				counted(sum.Tables[table], "event"), table, table)
 		}
 	}
 	if sum.Letters == 0 && sum.Skipped > 0 {

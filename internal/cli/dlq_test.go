@@ -56,25 +56,31 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 
 	var ids []string
 	for i := range 5 {
-		ids = append(ids, strings.TrimSpace(e.ok(fmt.Sprintf(`{"n": %d}`, i), "write", "--topic", "order.placed", "--destination", "shop.orders", "--aggregate-type", "Order", "--key", "42")))
+		ids = append(ids,
+			strings.TrimSpace(e.ok(fmt.Sprintf(`{"n": %d}`, i), "write", "--topic", "order.placed", "--destination",
+				"shop.orders", "--aggregate-type", "Order", "--key", "42")))
 	}
-	for deadline := time.Now().Add(patience); query[int](e, `SELECT count(*) FROM job_dlq`) < 5; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); query[int](e,
+		`SELECT count(*) FROM job_dlq`) < 5; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the events did not die")
 		}
 	}
 
 	page := decode[dlqPage](t, e.ok("", "dlq", "list", "--table", "outbox_events", "--error", "CHANNEL", "-o", "json"))
-	if len(page.Items) != 5 || page.Items[4].OriginalID != ids[0] || page.Items[0].Attempts != 2 || page.Items[0].Reason != "DeliveryFailed" || page.Items[0].Key != "42" {
+	if len(page.Items) != 5 || page.Items[4].OriginalID != ids[0] || page.Items[0].Attempts != 2 ||
+		page.Items[0].Reason != "DeliveryFailed" || page.Items[0].Key != "42" {
 		t.Fatalf("listed %+v", page)
 	}
 	letter := func(event string) string {
 		return query[string](e, `SELECT CAST(id AS text) FROM job_dlq WHERE original_job_id = $1`, event)
 	}
-	contains(t, e.ok("", "dlq", "list", "--key", "42", "--since", "1h"), "DIED", "pending", "shop.orders", "DeliveryFailed", page.Items[0].ID)
+	contains(t, e.ok("", "dlq", "list", "--key", "42", "--since", "1h"), "DIED", "pending", "shop.orders",
+		"DeliveryFailed", page.Items[0].ID)
 	contains(t, e.ok("", "dlq", "stats"), "5 pending, 0 replayed, 0 discarded", page.Items[0].Fingerprint)
 	contains(t, e.ok("", "dlq", "show", ids[0]), "event id", ids[0], `{"n": 0}`, "error history", letter(ids[0]))
-	contains(t, e.ok("", "dlq", "replay", letter(ids[3]), "--dry-run"), "1 letter would be replayed", "an earlier letter of the key is not among these: 42", "same event id")
+	contains(t, e.ok("", "dlq", "replay", letter(ids[3]), "--dry-run"), "1 letter would be replayed",
+		"an earlier letter of the key is not among these: 42", "same event id")
 	preview := decode[struct {
 		Letters int
 		Tables  []struct{ Stuck int }
@@ -99,7 +105,8 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	}
 	contains(t, r.out, "replayed 3 letters, skipped 0")
 	contains(t, r.err, "outbox events --table outbox_events")
-	if again := e.ok("", "dlq", "replay", "--all", "-y", "-o", "json"); decode[struct{ Replayed, Skipped int }](t, again).Replayed != 0 {
+	if again := e.ok("", "dlq", "replay", "--all", "-y", "-o", "json"); decode[struct{ Replayed, Skipped int }](t,
+		again).Replayed != 0 {
 		t.Errorf("replayed again: %s", again)
 	}
 
@@ -138,7 +145,8 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	if r := e.run("", "dlq", "list", "--type", "order.*"); r.code != 2 || !strings.Contains(r.err, "takes no pattern") {
 		t.Errorf("--type order.*: %+v", r)
 	}
-	if r := e.run("", "dlq", "list", "--request-id", uuid.NewString()); r.code != 0 || !strings.Contains(r.err, "no such dead letters") {
+	if r := e.run("", "dlq", "list", "--request-id", uuid.NewString()); r.code != 0 ||
+		!strings.Contains(r.err, "no such dead letters") {
 		t.Errorf("--request-id of nobody: %+v", r)
 	}
 }
@@ -174,13 +182,16 @@ func testDeadLetterPagesAndSkips(t *testing.T, e env) {
 	contains(t, table.out, "(job)", `"E\n"`)
 	contains(t, table.err, "--after ")
 	r := e.run("", "dlq", "replay", "--source", "job", "--yes")
-	if r.code != 1 || !strings.Contains(r.out, "12 skipped") || !strings.Contains(r.out, "program that runs the jobs") || !strings.Contains(r.err, "none of the letters could be replayed") {
+	if r.code != 1 || !strings.Contains(r.out, "12 skipped") || !strings.Contains(r.out, "program that runs the jobs") ||
+		!strings.Contains(r.err, "none of the letters could be replayed") {
 		t.Errorf("replay of jobs: exit code %d\n%s%s", r.code, r.out, r.err)
 	}
-	if r := e.run("", "dlq", "show", uuid.NewString()); r.code != 1 || !strings.Contains(r.err, "outbox dlq list --state all") {
+	if r := e.run("", "dlq", "show", uuid.NewString()); r.code != 1 ||
+		!strings.Contains(r.err, "outbox dlq list --state all") {
 		t.Errorf("an unknown letter: exit code %d\n%s", r.code, r.err)
 	}
-	if r := e.empty().run("", "dlq", "list"); r.code != 1 || !strings.Contains(r.err, e.or("outbox migrate up --set core", "outbox migrate up")) {
+	if r := e.empty().run("", "dlq", "list"); r.code != 1 ||
+		!strings.Contains(r.err, e.or("outbox migrate up --set core", "outbox migrate up")) {
 		t.Errorf("no tables: exit code %d\n%s", r.code, r.err)
 	}
 	if e.onFile() {
@@ -191,8 +202,10 @@ func testDeadLetterPagesAndSkips(t *testing.T, e env) {
 	exec1(e, `GRANT SELECT ON job_dlq, outbox_audit, apps TO dlq_nobody`)
 	nobody := e
 	nobody.database = strings.Replace(e.database, "postgres://postgres@", "postgres://dlq_nobody@", 1)
-	for _, args := range [][]string{{"list"}, {"stats"}, {"show", uuid.NewString()}, {"replay", "--all", "--yes"}, {"purge"}} {
-		if r := nobody.run("", append([]string{"dlq"}, args...)...); r.code != 1 || !strings.Contains(r.err, "row-level security") || !strings.Contains(r.err, "outbox_operator") || r.out != "" {
+	for _, args := range [][]string{{"list"}, {"stats"}, {"show", uuid.NewString()}, {"replay", "--all", "--yes"},
+		{"purge"}} {
+		if r := nobody.run("", append([]string{"dlq"}, args...)...); r.code != 1 ||
+			!strings.Contains(r.err, "row-level security") || !strings.Contains(r.err, "outbox_operator") || r.out != "" {
 			t.Errorf("%v without a policy: exit code %d\n%s%s", args, r.code, r.out, r.err)
 		}
 	}
@@ -270,7 +283,8 @@ func TestDeadLetterUsage(t *testing.T) {
 		"list --after 7":     "after",
 		"audit --after 7":    "after",
 	} {
-		if r := real.run("", append([]string{"dlq"}, strings.Fields(args)...)...); r.code != 2 || !strings.Contains(r.err, says) {
+		if r := real.run("", append([]string{"dlq"}, strings.Fields(args)...)...); r.code != 2 ||
+			!strings.Contains(r.err, says) {
 			t.Errorf("outbox dlq %s: exit code %d, want 2 and %q:\n%s", args, r.code, says, r.err)
 		}
 	}
@@ -286,7 +300,8 @@ func TestListsAreOneShape(t *testing.T) { onStores(t, testListsAreOneShape) }
 
 func testListsAreOneShape(t *testing.T, e env) {
 	const empty = "{\n  \"items\": [],\n  \"nextCursor\": null\n}\n"
-	for _, command := range []string{"events", "events --key none", "dlq list", "dlq list --fingerprint none", "dlq audit", "token list", "pauses"} {
+	for _, command := range []string{"events", "events --key none", "dlq list", "dlq list --fingerprint none", "dlq audit",
+		"token list", "pauses"} {
 		if got := e.ok("", append(strings.Fields(command), "-o", "json")...); got != empty {
 			t.Errorf("outbox %s prints %s", command, got)
 		}

@@ -82,12 +82,15 @@ says why it failed.`,
 	cmd.Flags().StringVar(&filter.Topic, "topic", "", "`topic` to show")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "`events` a page")
 	cmd.Flags().StringVar(&filter.After, "after", "", "`place` where the previous page ended, as it was printed under it")
-	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping), a.retryEvents(&table, &filter.Tenant, mapping), a.skipEvents(&table, &filter.Tenant, mapping))
+	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping), a.retryEvents(&table, &filter.Tenant, mapping),
+		a.skipEvents(&table, &filter.Tenant, mapping))
 	return cmd
 }
 
 // browse opens a table for people and runs fn.
-func browse(ctx context.Context, c config.Config, name string, fn func(context.Context, wire.Database, tables.Browser) error) error {
+func browse(
+	ctx context.Context, c config.Config, name string, fn func(context.Context, wire.Database, tables.Browser) error,
+) error {
 	table, err := c.Find(name)
 	if err != nil {
 		return err
@@ -119,10 +122,12 @@ func (a *app) printEvents(page eventPage, none string) error {
 		if e.AggregateType != nil && e.Key != nil {
 			key = *e.AggregateType + "/" + key
 		}
-		rows = append(rows, []string{e.ID.String(), e.Status, e.Topic, key, value(e.Tenant), moment(e.WrittenAt), fmt.Sprint(e.Attempts), soonest(e),
+		rows = append(rows, []string{e.ID.String(), e.Status, e.Topic, key, value(e.Tenant), moment(e.WrittenAt),
+			fmt.Sprint(e.Attempts), soonest(e),
 			value(e.WaitsBehind), cut(value(e.LastError), 60)})
 	}
-	if err := printTable(a.Out, []string{"ID", "STATUS", "TOPIC", "KEY", "TENANT", "WRITTEN", "FAILURES", "NEXT TRY", "WAITS BEHIND", "LAST ERROR"}, rows); err != nil {
+	if err := printTable(a.Out, []string{"ID", "STATUS", "TOPIC", "KEY", "TENANT", "WRITTEN", "FAILURES", "NEXT TRY",
+		"WAITS BEHIND", "LAST ERROR"}, rows); err != nil {
 		return err
 	}
 	switch {
@@ -175,12 +180,15 @@ table. In crawl_outbox the position is the faster way, since event ids have no i
 func (a *app) printEvent(e tables.EventDetail) error {
 	return a.printDetails(slices.Concat([]detail{
 		{"id", e.ID.String()}, {"position", fmt.Sprint(e.Position)}, {"status", e.Status}, {"topic", e.Topic},
-		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)}, {"source", value(e.Source)},
+		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)},
+		{"source", value(e.Source)},
 		{"schema", strings.TrimSpace(value(e.SchemaID) + " " + value(e.SchemaVersion))}, {"sequence", value(e.Sequence)},
 		{"occurred", moment(e.OccurredAt)}, {"written", moment(e.WrittenAt)}, {"delivered", moment(e.DeliveredAt)},
-		{"failures", fmt.Sprint(e.Attempts)}, {"next try", nextTry(e.EventRow)}, {"waits behind", waits(e.EventRow)}, {"paused", paused(e.EventRow)}, {"last error", value(e.LastError)},
+		{"failures", fmt.Sprint(e.Attempts)}, {"next try", nextTry(e.EventRow)}, {"waits behind", waits(e.EventRow)},
+		{"paused", paused(e.EventRow)}, {"last error", value(e.LastError)},
 		{"destinations", string(e.Destinations)}, {"delivered to", string(e.DeliveredTo)}}, history(e.ErrorHistory), []detail{
-		{"replays", fmt.Sprint(e.Generation)}, {"lane", fmt.Sprint(e.Lane)}, {"metadata", string(e.Metadata)}, {"payload", string(e.Payload)},
+		{"replays", fmt.Sprint(e.Generation)}, {"lane", fmt.Sprint(e.Lane)}, {"metadata", string(e.Metadata)},
+		{"payload", string(e.Payload)},
 	}))
 }
 

@@ -47,7 +47,8 @@ of them. It is recorded (outbox dlq audit). A dead event is not waiting: outbox 
 			}
 			fmt.Fprintf(a.Out, "%s of %s will be tried now\n", counted(n, "event"), *table)
 			if n < len(waiting.IDs) {
-				return fmt.Errorf("%d of %s do not wait for an attempt: see outbox events show ID", len(waiting.IDs)-n, counted(len(waiting.IDs), "event"))
+				return fmt.Errorf("%d of %s do not wait for an attempt: see outbox events show ID", len(waiting.IDs)-n,
+					counted(len(waiting.IDs), "event"))
 			}
 			return nil
 		},

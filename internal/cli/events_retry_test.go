@@ -11,7 +11,9 @@ func TestEventsRetry(t *testing.T) { onStores(t, testEventsRetry) }
 func testEventsRetry(t *testing.T, e env) {
 	e.ok(strings.Join(numbered(12), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
 	e.ok(`{"n": 99}`, "write", "--topic", "invoice.sent", "--source", "shop", "--key", "7")
-	exec1(e, "UPDATE outbox_events SET status = 'FAILED', retry_count = 1, next_retry_at = '2999-01-01T00:00:00.000000Z' WHERE CAST(payload->>'n' AS text) <> '3'")
+	exec1(e,
+		"UPDATE outbox_events SET status = 'FAILED', retry_count = 1, next_retry_at = '2999-01-01T00:00:00.000000Z' WHERE "+
+			"CAST(payload->>'n' AS text) <> '3'")
 	waiting := func() int {
 		return query[int](e, "SELECT count(*) FROM outbox_events WHERE next_retry_at > '2998-01-01T00:00:00.000000Z'")
 	}
@@ -49,7 +51,9 @@ func testEventsBehind(t *testing.T, e env) {
 		e.ok(fmt.Sprint(n), "write", "--topic", "t", "--source", "shop", "--key", key)
 	}
 	const first = "(SELECT min(position) FROM outbox_events)"
-	exec1(e, "UPDATE outbox_events SET status = 'FAILED', retry_count = 1, next_retry_at = '2999-01-01T00:00:00.000000Z' WHERE position = "+first)
+	exec1(e,
+		"UPDATE outbox_events SET status = 'FAILED', retry_count = 1, next_retry_at = '2999-01-01T00:00:00.000000Z' WHERE "+
+			"position = "+first)
 	head := query[string](e, "SELECT CAST(id AS text) FROM outbox_events WHERE position = "+first)
 	type row struct{ ID, WaitsBehind, NextRetryAt string }
 	listed := decode[listOf[row]](t, e.ok("", "events", "-o", "json")).Items

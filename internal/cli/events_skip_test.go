@@ -36,7 +36,8 @@ func testEventsSkip(t *testing.T, e env) {
 			t.Errorf("outbox %s: exit code %d, want %d, and %q in\n%s%s", step.args, r.code, step.code, step.says, r.out, r.err)
 		}
 		if n := left(); n != step.left || n+letters() != 1201 {
-			t.Fatalf("after outbox %s %d events are undelivered, want %d, and %d have letters", step.args, n, step.left, letters())
+			t.Fatalf("after outbox %s %d events are undelivered, want %d, and %d have letters", step.args, n, step.left,
+				letters())
 		}
 	}
 	// 1199 events are three transactions, and one line for whoever reads the record.

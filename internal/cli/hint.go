@@ -23,7 +23,8 @@ func hint(command string, err error) string {
 	case errors.As(err, &own):
 		return own.Hint()
 	case errors.As(err, &certificate):
-		return "the server's certificate is not trusted: name its authority's file in SSL_CERT_FILE, or for PostgreSQL in sslrootcert of the URL"
+		return "the server's certificate is not trusted: name its authority's file in SSL_CERT_FILE, or for PostgreSQL in " +
+			"sslrootcert of the URL"
 	case errors.As(err, &unreachable):
 		return "is outbox serve running there? The address is that of --server or OUTBOX_SERVER"
 	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:

@@ -59,7 +59,8 @@ func writeNew(path, text string, replace bool) error {
 	}
 	f, err := os.OpenFile(path, how, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already and was left as it is: choose another name with --file, or replace it with --force", path)
+		return fmt.Errorf("%s is there already and was left as it is: choose another name with --file, or replace it "+
+			"with --force", path)
 	}
 	if err != nil {
 		return fmt.Errorf("write settings: %w", err)

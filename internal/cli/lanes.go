@@ -75,14 +75,16 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 
 func (a *app) printLanes(r tables.LaneReport, all bool) error {
 	if !all {
-		if err := printTable(a.Out, []string{"RELAY", "ID", "LANES", "SHARE", "WHICH", "LEASE", "BACKLOG", "OLDEST", "RETRYING", "HELD"}, groups(r)); err != nil {
+		if err := printTable(a.Out, []string{"RELAY", "ID", "LANES", "SHARE", "WHICH", "LEASE", "BACKLOG", "OLDEST",
+			"RETRYING", "HELD"}, groups(r)); err != nil {
 			return err
 		}
 	}
 	var rows [][]string
 	for _, l := range r.Lanes {
 		if all || l.Suspect {
-			rows = append(rows, []string{fmt.Sprint(l.Lane), l.State, owner(l), fmt.Sprint(l.Epoch), lease(l.ExpiresIn), backlog(r, l.Backlog), seconds(l.Oldest),
+			rows = append(rows, []string{fmt.Sprint(l.Lane), l.State, owner(l), fmt.Sprint(l.Epoch), lease(l.ExpiresIn),
+				backlog(r, l.Backlog), seconds(l.Oldest),
 				some(l.Retrying), held(l.Held, l.HeldKeys), suspicion(l)})
 		}
 	}
@@ -90,16 +92,19 @@ func (a *app) printLanes(r tables.LaneReport, all bool) error {
 		if !all {
 			fmt.Fprintln(a.Out)
 		}
-		if err := printTable(a.Out, []string{"LANE", "STATE", "RELAY", "EPOCH", "LEASE", "BACKLOG", "OLDEST", "RETRYING", "HELD", "SUSPECT"}, rows); err != nil {
+		if err := printTable(a.Out, []string{"LANE", "STATE", "RELAY", "EPOCH", "LEASE", "BACKLOG", "OLDEST", "RETRYING",
+			"HELD", "SUSPECT"}, rows); err != nil {
 			return err
 		}
 	}
 	for _, p := range r.Pauses {
-		fmt.Fprintf(a.Err, "paused since %s by %s: %s (%s)\n", moment(&p.At), p.Actor, oneLine(whatPaused(p)), oneLine(p.Reason))
+		fmt.Fprintf(a.Err, "paused since %s by %s: %s (%s)\n", moment(&p.At), p.Actor, oneLine(whatPaused(p)),
+			oneLine(p.Reason))
 	}
 	switch {
 	case r.Hidden:
-		fmt.Fprintf(a.Err, "row-level security hides the rows of %s from this role: what is undelivered is not known\n", r.Table)
+		fmt.Fprintf(a.Err, "row-level security hides the rows of %s from this role: what is undelivered is not known\n",
+			r.Table)
 	case r.Bounded:
 		fmt.Fprintf(a.Err, "only the oldest %d undelivered events were counted: any lane may have more\n", r.Counted)
 	}
@@ -142,7 +147,8 @@ func groups(r tables.LaneReport) (rows [][]string) {
 	}
 	total.expires = nil
 	for _, g := range append(found, total) {
-		rows = append(rows, []string{g.name, g.id, fmt.Sprint(len(g.lanes)), g.share, cut(ranges(g.lanes), 24), lease(g.expires), backlog(r, g.backlog), seconds(g.oldest),
+		rows = append(rows, []string{g.name, g.id, fmt.Sprint(len(g.lanes)), g.share, cut(ranges(g.lanes), 24),
+			lease(g.expires), backlog(r, g.backlog), seconds(g.oldest),
 			some(g.retrying), held(g.held, g.heldKeys)})
 	}
 	return rows

@@ -59,7 +59,8 @@ func testLanes(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	contains(t, e.ok("", "lanes"), "no relay", "0-63")
 	out := e.ok("", "lanes", "-o", "json")
-	if r := decode[laneReport](t, out); len(r.Lanes) != 64 || r.in("free")[""] != 64 || !strings.Contains(out, `"relays": []`) {
+	if r := decode[laneReport](t, out); len(r.Lanes) != 64 || r.in("free")[""] != 64 ||
+		!strings.Contains(out, `"relays": []`) {
 		t.Fatalf("got %s", out)
 	}
 

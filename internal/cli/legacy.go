@@ -33,7 +33,8 @@ at any point it can be run again and goes on where it stopped; on an upgraded ta
 				return err
 			}
 			if _, ok := config.SQLiteFile(c.Database); ok {
-				return usagef("migrate legacy is for PostgreSQL: no program has made such a table in an SQLite file; outbox migrate up makes the tables there")
+				return usagef("migrate legacy is for PostgreSQL: no program has made such a table in an SQLite file; outbox " +
+					"migrate up makes the tables there")
 			}
 			p := newProgress(a.Err)
 			options.Progress = func(done, total int64) { p.show("%s: %d of %d rows", options.Table, done, total) }
@@ -60,17 +61,22 @@ func (a *app) printLegacy(r migrations.LegacyReport, dryRun bool) {
 	case r.AlreadyUpgraded:
 		fmt.Fprintf(a.Out, "%s is upgraded already, nothing to do\n", r.Table)
 	case dryRun:
-		fmt.Fprintf(a.Out, "%s would be upgraded: %d rows, %d of them with status ERR. Nothing was changed. Steps:\n", r.Table, r.Rows, r.Errors)
+		fmt.Fprintf(a.Out, "%s would be upgraded: %d rows, %d of them with status ERR. Nothing was changed. Steps:\n",
+			r.Table, r.Rows, r.Errors)
 		for i, step := range r.Steps {
 			fmt.Fprintf(a.Out, "%3d. %s\n", i+1, step)
 		}
 	default:
-		fmt.Fprintf(a.Out, "%s is upgraded: %d rows filled, %d of them had status ERR, which is DEAD now\n", r.Table, r.Upgraded, r.Errors)
+		fmt.Fprintf(a.Out, "%s is upgraded: %d rows filled, %d of them had status ERR, which is DEAD now\n", r.Table,
+			r.Upgraded, r.Errors)
 	}
 	if !dryRun && r.Errors > 0 {
-		fmt.Fprintf(a.Out, "Its dead rows have no letters yet: outbox dlq collect --table %s --layout FILE writes them\n", r.Table)
+		fmt.Fprintf(a.Out, "Its dead rows have no letters yet: outbox dlq collect --table %s --layout FILE writes them\n",
+			r.Table)
 	}
 	if !dryRun {
-		fmt.Fprintf(a.Out, "To deliver its events, put this into a file for outbox relay --layout:\n- {table: %s, like: outbox_events}\n", r.Table)
+		fmt.Fprintf(a.Out,
+			"To deliver its events, put this into a file for outbox relay --layout:\n- {table: %s, like: outbox_events}\n",
+			r.Table)
 	}
 }

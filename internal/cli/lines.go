@@ -125,7 +125,8 @@ func (a *app) writeLines(ctx context.Context, w *writing, template outbox.Event,
 		if b.next == 1 {
 			return fmt.Errorf("%w; nothing before that was written", problem)
 		}
-		return fmt.Errorf("%w; the lines before line %d are committed (%s), go on from there with the same flags: tail -n +%d FILE | outbox write --jsonl …", problem, b.next, b.summary(), b.next)
+		return fmt.Errorf("%w; the lines before line %d are committed (%s), go on from there with the same flags: tail -n "+
+			"+%d FILE | outbox write --jsonl …", problem, b.next, b.summary(), b.next)
 	}
 	out := a.Out
 	if form == "json" {

@@ -66,7 +66,8 @@ type env struct {
 func (e env) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append([]string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + e.t.TempDir(), "OUTBOX_DATABASE_URL=" + e.database, "OUTBOX_REDIS_URL=" + e.redis,
+		"PATH=" + os.Getenv("PATH"), "HOME=" + e.t.TempDir(), "OUTBOX_DATABASE_URL=" + e.database,
+		"OUTBOX_REDIS_URL=" + e.redis,
 		"GORACE=atexit_sleep_ms=0", // else each run ends with a second of waiting for further races
 	}, e.extra...)
 	return cmd
@@ -220,7 +221,8 @@ func (p *process) await(s *stream, text string) string {
 // migrated returns the environment of a new database with all tables, and no Redis.
 func migrated(t *testing.T) env {
 	t.Helper()
-	return env{t: t, database: testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })}
+	return env{t: t, database: testenv.Prepared(t, "all",
+		func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })}
 }
 
 // onStores runs a test of what is the same whatever the database: once on each, with all tables and no Redis.
@@ -269,7 +271,8 @@ func query[T any](e env, statement string, args ...any) (v T) {
 	if e.onFile() {
 		db := e.file()
 		defer func() { _ = db.Close() }() // nothing was written
-		if err := db.QueryRowContext(e.t.Context(), parameter.ReplaceAllString(statement, "?$1"), args...).Scan(&v); err != nil {
+		if err := db.QueryRowContext(e.t.Context(), parameter.ReplaceAllString(statement, "?$1"),
+			args...).Scan(&v); err != nil {
 			e.t.Fatalf("%s: %v", statement, err)
 		}
 		return v

@@ -14,7 +14,8 @@ import (
 func TestServeMemory(t *testing.T) { onStores(t, testServeMemory) }
 
 func testServeMemory(t *testing.T, e env) {
-	g := e.serving("--memory", "--auth", "none", "--listen", "127.0.0.1:0", "--stream-drain", "500ms", "--crawlers", "script:short")
+	g := e.serving("--memory", "--auth", "none", "--listen", "127.0.0.1:0", "--stream-drain", "500ms", "--crawlers",
+		"script:short")
 	url := watching(g.process)
 	awaitReady(t, url, true, "")
 	topic := g.topic("order.placed")

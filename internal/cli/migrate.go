@@ -41,7 +41,8 @@ row-level security, and with it the commands roles, legacy and indexes.`,
 			return usagef("say what to do: up, down, status, print, export, legacy, roles or indexes")
 		},
 	}
-	cmd.AddCommand(a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(), a.migrateExport(), a.migrateLegacy(), a.migrateRoles(), a.migrateIndexes())
+	cmd.AddCommand(a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(), a.migrateExport(),
+		a.migrateLegacy(), a.migrateRoles(), a.migrateIndexes())
 	return cmd
 }
 
@@ -92,7 +93,8 @@ as its own, and goes on. That tool must not run the files any more then.`,
 				return a.printPlan(adoption, c.Output)
 			}
 			showPlan(a.Err, adoption)
-			return a.migrating(cmd.Context(), c, func(ctx context.Context, m wire.Migrations) error { return m.Up(ctx, sets...) })
+			return a.migrating(cmd.Context(), c,
+				func(ctx context.Context, m wire.Migrations) error { return m.Up(ctx, sets...) })
 		},
 	}
 	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
@@ -119,7 +121,8 @@ adoption was interrupted.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if set == "" {
-				return usagef("--set is required: name the one set whose newest migration goes, of %s", strings.Join(wire.Sets, ", "))
+				return usagef("--set is required: name the one set whose newest migration goes, of %s",
+					strings.Join(wire.Sets, ", "))
 			}
 			if steps < 1 {
 				return usagef("--steps is %d, must be 1 or more", steps)
@@ -134,7 +137,8 @@ adoption was interrupted.`,
 			if err != nil {
 				return err
 			}
-			return a.migrating(cmd.Context(), c, func(ctx context.Context, m wire.Migrations) error { return m.Down(ctx, steps, set) })
+			return a.migrating(cmd.Context(), c,
+				func(ctx context.Context, m wire.Migrations) error { return m.Down(ctx, steps, set) })
 		},
 	}
 	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events or crawl (required)")
@@ -167,7 +171,8 @@ has applied (outbox migrate export) is found by the tables, columns and indexes 
 			}
 			var rows [][]string
 			for _, s := range all {
-				rows = append(rows, []string{s.Set, fmt.Sprint(s.Current), fmt.Sprint(s.Latest), state(s), strings.Join(s.Pending, " ")})
+				rows = append(rows, []string{s.Set, fmt.Sprint(s.Current), fmt.Sprint(s.Latest), state(s),
+					strings.Join(s.Pending, " ")})
 			}
 			if file, ok := config.SQLiteFile(c.Database); ok {
 				if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {

@@ -71,7 +71,8 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 				return err
 			}
 			if file, ok := config.SQLiteFile(c.Database); ok {
-				return usagef("export writes PostgreSQL's tables, and --database is the SQLite file %s: outbox migrate up makes its tables", file)
+				return usagef("export writes PostgreSQL's tables, and --database is the SQLite file %s: outbox migrate up makes "+
+					"its tables", file)
 			}
 			files, err := migrations.Export(dir, migrations.Format(format), sets...)
 			switch {
@@ -90,8 +91,10 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` to write to (required)")
-	cmd.Flags().StringVar(&format, "format", "", fmt.Sprintf("whose `format`: %s (required)", strings.Join(formatNames(), ", ")))
-	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: those in the folder, or all)")
+	cmd.Flags().StringVar(&format, "format", "",
+		fmt.Sprintf("whose `format`: %s (required)", strings.Join(formatNames(), ", ")))
+	cmd.Flags().StringSliceVar(&sets, "set", nil,
+		"migration `sets`, of core, events and crawl (default: those in the folder, or all)")
 	return cmd
 }
 

@@ -20,16 +20,20 @@ func TestMigrateExport(t *testing.T) {
 		File, Step string
 		Written    bool
 	}
-	files := decode[struct{ Items []file }](t, e.ok("", "migrate", "export", "--format", "goose", "--dir", dir, "--set", "core", "-o", "json")).Items
+	files := decode[struct{ Items []file }](t,
+		e.ok("", "migrate", "export", "--format", "goose", "--dir", dir, "--set", "core", "-o", "json")).Items
 	if len(files) != 11 || files[1] != (file{"00002_outbox_core_002_outbox_events.sql", "core/002_outbox_events", true}) {
 		t.Fatalf("got %v", files)
 	}
-	contains(t, e.ok("", "migrate", "export", "--format", "goose", "--dir", dir, "--set", "core,crawl"), "00012_outbox_crawl_001_crawl_schema.sql", "was there", "written")
-	if r := e.run("", "migrate", "export", "--format", "encore", "--dir", dir); r.code != 1 || !strings.Contains(r.err, "is not named as Encore names") {
+	contains(t, e.ok("", "migrate", "export", "--format", "goose", "--dir", dir, "--set", "core,crawl"),
+		"00012_outbox_crawl_001_crawl_schema.sql", "was there", "written")
+	if r := e.run("", "migrate", "export", "--format", "encore", "--dir", dir); r.code != 1 ||
+		!strings.Contains(r.err, "is not named as Encore names") {
 		t.Errorf("exit code %d\n%s", r.code, r.err)
 	}
 	onFile := env{t: t, database: "sqlite:" + filepath.Join(t.TempDir(), "o.db")}
-	if r := onFile.run("", "migrate", "export", "--format", "goose", "--dir", dir); r.code != 2 || !strings.Contains(r.err, "SQLite") {
+	if r := onFile.run("", "migrate", "export", "--format", "goose", "--dir", dir); r.code != 2 ||
+		!strings.Contains(r.err, "SQLite") {
 		t.Errorf("exit code %d\n%s", r.code, r.err)
 	}
 
@@ -56,7 +60,8 @@ func TestMigrateExport(t *testing.T) {
 	contains(t, e.ok("", "migrate", "status"), "up to date, applied by goose", "absent")
 	contains(t, e.ok("", "migrate", "up"), "(nothing)")
 	contains(t, e.ok("", "migrate", "up", "--plan"), "core is up to date: goose has applied it")
-	if r := e.run("", "migrate", "up", "--set", "crawl"); r.code != 1 || !strings.Contains(r.err, "outbox migrate export --set core,crawl") {
+	if r := e.run("", "migrate", "up", "--set", "crawl"); r.code != 1 ||
+		!strings.Contains(r.err, "outbox migrate export --set core,crawl") {
 		t.Errorf("exit code %d\n%s", r.code, r.err)
 	}
 	contains(t, e.ok("", "migrate", "up", "--take-over", "--set", "core,crawl"), "001_crawl_schema")

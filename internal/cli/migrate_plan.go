@@ -54,7 +54,8 @@ func (a *app) takeOver(ctx context.Context, c config.Config, plan bool) error {
 		return usagef("--plan and --take-over contradict each other: one changes nothing, the other begins to")
 	}
 	if file, ok := config.SQLiteFile(c.Database); ok {
-		return usagef("--take-over is for PostgreSQL, and --database is the SQLite file %s: nobody else makes its tables", file)
+		return usagef("--take-over is for PostgreSQL, and --database is the SQLite file %s: nobody else makes its tables",
+			file)
 	}
 	return migrations.TakeOver(ctx, c.Database)
 }

@@ -19,7 +19,8 @@ func TestMigratePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(t.Context()) }()
-	if _, err := conn.Exec(t.Context(), "CREATE TABLE apps (id UUID PRIMARY KEY, name TEXT NOT NULL, namespace TEXT)"); err != nil {
+	if _, err := conn.Exec(t.Context(),
+		"CREATE TABLE apps (id UUID PRIMARY KEY, name TEXT NOT NULL, namespace TEXT)"); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"migrate", "up", "--plan"}, {"migrate", "up"}} {

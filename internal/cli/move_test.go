@@ -20,7 +20,8 @@ func TestMoveToAnotherDatabase(t *testing.T) {
 	tail.await(tail.err, "subscribed")
 	write := func(e env, from, to int) {
 		for n := from; n < to; n++ {
-			e.ok(fmt.Sprintf(`{"n": %d}`, n), "write", "--topic", "order.placed", "--source", "shop", "--aggregate-type", "Order", "--key", "7")
+			e.ok(fmt.Sprintf(`{"n": %d}`, n), "write", "--topic", "order.placed", "--source", "shop", "--aggregate-type",
+				"Order", "--key", "7")
 		}
 	}
 	undelivered := func(e env) int {
@@ -37,9 +38,11 @@ func TestMoveToAnotherDatabase(t *testing.T) {
 	}
 	old.ok("", "pause", "--table", "outbox_events", "--reason", "moved") // 4
 	relay.await(relay.err, `"table paused by an operator"`)
-	exec1(next, fmt.Sprintf("SELECT setval(pg_get_serial_sequence('outbox_events', 'position'), %d)", query[int](old, "SELECT max(position) FROM outbox_events"))) // 5
-	next.relaying("--table", "outbox_events")                                                                                                                      // 6
-	write(old, 90, 91)                                                                                                                                             // a producer that was forgotten
+	// 5.
+	exec1(next, fmt.Sprintf("SELECT setval(pg_get_serial_sequence('outbox_events', 'position'), %d)",
+		query[int](old, "SELECT max(position) FROM outbox_events")))
+	next.relaying("--table", "outbox_events") // 6
+	write(old, 90, 91)                        // a producer that was forgotten
 	write(next, 10, 20)
 
 	tail.await(tail.out, `"n":19`)

@@ -168,7 +168,8 @@ has pauses that were ended.`,
 			}
 			var rows [][]string
 			for _, p := range all {
-				rows = append(rows, []string{anyOr(p.Table), anyOr(p.Topic), anyOr(p.Destination), moment(&p.At), p.Actor, p.Reason})
+				rows = append(rows, []string{anyOr(p.Table), anyOr(p.Topic), anyOr(p.Destination), moment(&p.At), p.Actor,
+					p.Reason})
 			}
 			if len(rows) == 0 {
 				fmt.Fprintln(a.Err, "nothing is paused")

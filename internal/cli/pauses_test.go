@@ -54,7 +54,8 @@ func testPauses(t *testing.T, e env) {
 		t.Helper()
 		var got string
 		for start := time.Now(); time.Since(start) < patience; time.Sleep(50 * time.Millisecond) {
-			if got = query[string](e, "SELECT coalesce(max(event_topic), '') || count(*) FROM outbox_events WHERE status = 'SENT'"); got == want {
+			if got = query[string](e,
+				"SELECT coalesce(max(event_topic), '') || count(*) FROM outbox_events WHERE status = 'SENT'"); got == want {
 				return
 			}
 		}

@@ -67,7 +67,8 @@ What was removed is recorded in outbox_audit.
 				return err
 			}
 			line := newProgress(a.Err)
-			reports, err := wire.Purge(cmd.Context(), c, chosen, p.dryRun, func(r retention.Report) { line.show("%s: %d rows", r.Table, r.Rows) })
+			reports, err := wire.Purge(cmd.Context(), c, chosen, p.dryRun,
+				func(r retention.Report) { line.show("%s: %d rows", r.Table, r.Rows) })
 			line.done()
 			if errors.Is(err, retention.ErrBusy) {
 				err = fmt.Errorf("%w: a relay, probably, in a long run: try again later, or see table outbox_maintenance", err)
@@ -83,7 +84,9 @@ What was removed is recorded in outbox_audit.
 		},
 	}
 	cmd.Flags().StringSliceVar(&p.tables, "table", nil, "`tables` to purge, job_dlq among them (default: all that exist)")
-	cmd.Flags().StringVar(&age, "older-than", "", "`age` since delivery or replay, as 30d or 12h (default: what --retention and --dlq-retention are for the relay, 168h and 720h)")
+	cmd.Flags().StringVar(&age, "older-than", "",
+		"`age` since delivery or replay, as 30d or 12h (default: what --retention and --dlq-retention are for the relay, "+
+			"168h and 720h)")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "count what would go, change nothing")
 	cmd.Flags().AddFlagSet(settings)
 	cmd.Flags().SortFlags = false

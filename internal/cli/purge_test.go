@@ -28,12 +28,15 @@ func insertOldRows(e env) {
 		}
 	}
 	for _, status := range []string{"published", "failed"} {
-		exec1(e, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, status, published_at) VALUES ((SELECT id FROM apps), $1, 't', '{}', $2, $3)`, uuid.NewString(), status, daysAgo(8))
+		exec1(e,
+			`INSERT INTO event_outbox (app_id, event_id, event_type, payload, status, published_at) VALUES ((SELECT id FROM apps), $1, 't', '{}', $2, $3)`, uuid.NewString(), status, daysAgo(8))
 	}
 	run := uuid.NewString()
 	exec1(e, `INSERT INTO crawl_runs (id, app_package) VALUES ($1, 'p')`, run)
 	for _, days := range []int{8, 0} {
-		exec1(e, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, created_at, published_at) VALUES ($1, 't', '{}', $2, $3)`, run, daysAgo(9), daysAgo(days))
+		exec1(e,
+			`INSERT INTO crawl_outbox (crawl_id, event_type, payload, created_at, published_at) VALUES ($1, 't', '{}', $2, $3)`,
+			run, daysAgo(9), daysAgo(days))
 	}
 	for _, replayed := range []any{nil, daysAgo(29), daysAgo(31)} {
 		exec1(e, `INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history, replayed_at)
@@ -72,8 +75,11 @@ func testPurge(t *testing.T, e env) {
 			t.Errorf("dry run %v: there are %s rows, want %s", dry, got, left)
 		}
 	}
-	if got := query[string](e, "SELECT string_agg(action || ' ' || letters || ' ' || (filter->>'table') || ' ' || (filter->>'older_than') || ' ' || (detail->>'action'), ', ' ORDER BY at) FROM outbox_audit WHERE actor LIKE '%@%'"); got !=
-		"purge 1 outbox_events 168h0m0s archived, purge 1 event_outbox 168h0m0s deleted, purge 1 crawl_outbox 168h0m0s archived, purge 1 job_dlq 720h0m0s deleted" {
+	if got := query[string](e,
+		"SELECT string_agg(action || ' ' || letters || ' ' || (filter->>'table') || ' ' || (filter->>'older_than') || ' ' "+
+			"|| (detail->>'action'), ', ' ORDER BY at) FROM outbox_audit WHERE actor LIKE '%@%'"); got !=
+		"purge 1 outbox_events 168h0m0s archived, purge 1 event_outbox 168h0m0s deleted, purge 1 crawl_outbox 168h0m0s "+
+			"archived, purge 1 job_dlq 720h0m0s deleted" {
 		t.Errorf("outbox_audit has: %s", got)
 	}
 
@@ -116,7 +122,8 @@ func testPurgeRefuses(t *testing.T, e env) {
 	if r := e.run("", "purge", "--table", "event_outbox"); r.code != 1 {
 		t.Errorf("exit code %d for a table that does not exist\n%s", r.code, r.err)
 	}
-	if r := e.empty().run("", "purge"); r.code != 1 || r.out != "" || !strings.Contains(r.err, e.or("run: outbox migrate up", "outbox migrate up")) {
+	if r := e.empty().run("", "purge"); r.code != 1 || r.out != "" ||
+		!strings.Contains(r.err, e.or("run: outbox migrate up", "outbox migrate up")) {
 		t.Errorf("exit code %d for a database without tables\n%s%s", r.code, r.out, r.err)
 	}
 }
@@ -140,8 +147,10 @@ func testRelayRetention(t *testing.T, e env) {
 		t.Errorf("there are %s rows", got)
 	}
 	_, text := get(t, url+"/metrics")
-	contains(t, text, `outbox_retention_rows_total{action="archived",table="outbox_events"} 1`, `outbox_retention_rows_total{action="deleted",table="job_dlq"} 1`,
-		`outbox_retention_failures_total{table="crawl_outbox"} 0`, `outbox_retention_last_run_timestamp_seconds{table="event_outbox"}`)
+	contains(t, text, `outbox_retention_rows_total{action="archived",table="outbox_events"} 1`,
+		`outbox_retention_rows_total{action="deleted",table="job_dlq"} 1`,
+		`outbox_retention_failures_total{table="crawl_outbox"} 0`,
+		`outbox_retention_last_run_timestamp_seconds{table="event_outbox"}`)
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}

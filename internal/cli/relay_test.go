@@ -89,7 +89,8 @@ func testRelayEndToEnd(t *testing.T, e env) {
 	e.ok(strings.Join(numbered(events), "\n"), "write", "--jsonl")
 	e.ok("1", "write", "--topic", "audit", "--destination", "shop.audit")
 	exec1(e, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
-	exec1(e, `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000001', 'RUN_STARTED', '{}')`)
+	exec1(e,
+		`INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000001', 'RUN_STARTED', '{}')`)
 
 	if code := tail.wait(); code != 0 {
 		t.Fatalf("tail: exit code %d", code)
@@ -119,7 +120,8 @@ func testRelayEndToEnd(t *testing.T, e env) {
 	contains(t, runs.out.String(), "run:00000000-0000-0000-0000-000000000001 {", `"type":"RUN_STARTED"`, "shop.audit {")
 
 	_, text := get(t, url+"/metrics")
-	counted := []string{fmt.Sprintf("outbox_published_total{table=\"outbox_events\"} %d\n", events+1), "outbox_published_total{table=\"crawl_outbox\"} 1\n"}
+	counted := []string{fmt.Sprintf("outbox_published_total{table=\"outbox_events\"} %d\n", events+1),
+		"outbox_published_total{table=\"crawl_outbox\"} 1\n"}
 	counted = append(counted, fmt.Sprintf("outbox_delivery_latency_seconds_count{table=\"outbox_events\"} %d\n", events+1))
 	missing := func() bool {
 		return slices.ContainsFunc(counted, func(line string) bool { return !strings.Contains(text, line) })
@@ -130,8 +132,10 @@ func testRelayEndToEnd(t *testing.T, e env) {
 	}
 	contains(t, text, counted...)
 	contains(t, text, `outbox_lanes_held{table="event_outbox"} 64`,
-		`outbox_backlog_events{table="outbox_events"}`, `outbox_oldest_undelivered_seconds{table="crawl_outbox"}`, `outbox_dead_total{table="outbox_events"} 0`,
-		`outbox_delivery_latency_seconds_bucket{table="outbox_events",le="0.0005"}`, `le="60"`, "outbox_settle_seconds_sum", "go_goroutines")
+		`outbox_backlog_events{table="outbox_events"}`, `outbox_oldest_undelivered_seconds{table="crawl_outbox"}`,
+		`outbox_dead_total{table="outbox_events"} 0`,
+		`outbox_delivery_latency_seconds_bucket{table="outbox_events",le="0.0005"}`, `le="60"`, "outbox_settle_seconds_sum",
+		"go_goroutines")
 	if code, _ := get(t, url+"/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz: status %d", code)
 	}
@@ -148,7 +152,8 @@ func testRelayEndToEnd(t *testing.T, e env) {
 			t.Errorf("the log is not JSON: %s", line)
 		}
 	}
-	contains(t, relay.err.String(), `"tables":["outbox_events","event_outbox","crawl_outbox"]`, `"msg":"relayed"`, `"published":`, `"latency_p50_ms":`, `"failures":0`)
+	contains(t, relay.err.String(), `"tables":["outbox_events","event_outbox","crawl_outbox"]`, `"msg":"relayed"`,
+		`"published":`, `"latency_p50_ms":`, `"failures":0`)
 }
 
 // A relay that stands still must not look healthy, also when it has nothing to do.
@@ -258,7 +263,8 @@ func TestRelayMappedTable(t *testing.T) {
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
 	exec1(e, `CREATE SCHEMA billing`)
-	exec1(e, `CREATE TABLE billing.outbox (seq bigserial, event_id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body jsonb, invoice text, sent_at timestamptz, tries int DEFAULT 0, retry_at timestamptz)`)
+	exec1(e,
+		`CREATE TABLE billing.outbox (seq bigserial, event_id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body jsonb, invoice text, sent_at timestamptz, tries int DEFAULT 0, retry_at timestamptz)`)
 	layout := filepath.Join(t.TempDir(), "layout.yaml")
 	err := os.WriteFile(layout, []byte(`
 - {table: billing.outbox, id: event_id, position: seq, topic: kind, payload: body, key: invoice, delivered_at: sent_at,
@@ -328,7 +334,8 @@ func TestTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain.await(plain.err, "connection lost")
-	for deadline := time.Now().Add(patience); strings.Count(plain.err.String(), "subscribed to") < 2; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); strings.Count(plain.err.String(),
+		"subscribed to") < 2; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("it did not subscribe again")
 		}

@@ -13,7 +13,8 @@ func TestReplayDelivered(t *testing.T) { onStores(t, testReplayDelivered) }
 func testReplayDelivered(t *testing.T, e env) {
 	e.ok(strings.Join(numbered(1200), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
 	deliver := func() {
-		exec1(e, "UPDATE outbox_events SET status = 'SENT', processed_at = "+e.or("now()", "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')")+" WHERE status = 'NEW'")
+		exec1(e, "UPDATE outbox_events SET status = 'SENT', processed_at = "+
+			e.or("now()", "strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')")+" WHERE status = 'NEW'")
 	}
 	back := func() int {
 		return query[int](e, "SELECT count(*) FROM outbox_events WHERE status = 'NEW' AND generation = 1")
@@ -35,7 +36,8 @@ func testReplayDelivered(t *testing.T, e env) {
 	}
 	deliver()
 	time.Sleep(10 * time.Millisecond)
-	contains(t, e.ok("", "replay", "--since", "1h"), "1200 events of outbox_events would be delivered again, 0 of them from the archive")
+	contains(t, e.ok("", "replay", "--since", "1h"),
+		"1200 events of outbox_events would be delivered again, 0 of them from the archive")
 	contains(t, e.ok("", "replay", "--since", "1h", "--topic", "none.*", "-o", "json"), `"events": 0`, `"dryRun": true`)
 	if n := back(); n != 0 {
 		t.Fatalf("a dry run put %d back", n)

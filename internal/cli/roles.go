@@ -33,12 +33,15 @@ its reason, and changes nothing.`,
 				return err
 			}
 			if file, ok := config.SQLiteFile(c.Database); ok {
-				return usagef("SQLite has no roles: whoever may write the file %s and its folder may do everything, so set their permissions", file)
+				return usagef("SQLite has no roles: whoever may write the file %s and its folder may do everything, so set their "+
+					"permissions", file)
 			}
 			if err := migrations.ApplyRoles(cmd.Context(), c.Database); err != nil {
 				return err
 			}
-			fmt.Fprintln(a.Err, "The roles outbox_owner, outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway and outbox_worker are in place: GRANT them to your logins.")
+			fmt.Fprintln(a.Err,
+				"The roles outbox_owner, outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, "+
+					"outbox_gateway and outbox_worker are in place: GRANT them to your logins.")
 			return nil
 		},
 	}

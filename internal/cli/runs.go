@@ -117,7 +117,8 @@ the same content makes no second run: it answers with the first.`,
 			if c.Output == "json" {
 				return printJSON(a.Out, answer)
 			}
-			if err := a.printDetails([]detail{{"run", made.ID.String()}, {"status", string(made.Status)}, {"created", moment(&made.CreatedAt)}, {"stream", made.StreamURL}}); err != nil {
+			if err := a.printDetails([]detail{{"run", made.ID.String()}, {"status", string(made.Status)},
+				{"created", moment(&made.CreatedAt)}, {"stream", made.StreamURL}}); err != nil {
 				return err
 			}
 			fmt.Fprintf(a.Err, "see what happens in it: outbox runs follow %s\n", made.ID)
@@ -162,7 +163,8 @@ Cancelling it again changes nothing. The token needs the scope operate.`,
 		Example: `  outbox runs cancel 01890a5d-ac96-774b-bcce-b302099a8057`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.oneRun(cmd.Context(), client, args[0], http.MethodPost, "/cancel", func(_ *api, run crawl.Run) error { return a.printRun(run, nil) })
+			return a.oneRun(cmd.Context(), client, args[0], http.MethodPost, "/cancel",
+				func(_ *api, run crawl.Run) error { return a.printRun(run, nil) })
 		},
 	}
 }
@@ -171,7 +173,9 @@ func runPath(id uuid.UUID, rest string) string { return "/v1/runs/" + id.String(
 
 // oneRun asks a gateway for something that a run is the answer to. With -o json it prints that as it came, else it
 // calls print.
-func (a *app) oneRun(ctx context.Context, client *pflag.FlagSet, run, method, path string, print func(*api, crawl.Run) error) error {
+func (a *app) oneRun(
+	ctx context.Context, client *pflag.FlagSet, run, method, path string, print func(*api, crawl.Run) error,
+) error {
 	id, err := parseRun(run)
 	if err != nil {
 		return err

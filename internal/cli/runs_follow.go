@@ -181,11 +181,13 @@ func (f *following) print(event gosse.Event) error {
 		Data json.RawMessage `json:"data"`
 	}
 	if err := json.Unmarshal([]byte(event.Data), &e); err != nil {
-		return fmt.Errorf("read event %d of run %s: %w", seq, f.run, err) // the connection was cut within it; the next one brings it again
+		// The connection was cut within it; the next one brings it again.
+		return fmt.Errorf("read event %d of run %s: %w", seq, f.run, err)
 	}
 	if f.form == "json" {
 		err = printLine(f.Out, json.RawMessage(event.Data))
-	} else if _, err = fmt.Fprintln(f.Out, eventLine(crawl.Event{Seq: seq, Type: e.Type, CreatedAt: e.Time, Payload: e.Data})); err != nil {
+	} else if _, err = fmt.Fprintln(f.Out,
+		eventLine(crawl.Event{Seq: seq, Type: e.Type, CreatedAt: e.Time, Payload: e.Data})); err != nil {
 		err = fmt.Errorf("print result: %w", err)
 	}
 	if err != nil {

@@ -57,9 +57,11 @@ A run is PENDING, RUNNING, COMPLETED, FAILED or CANCELLED.`,
 			}
 			var rows [][]string
 			for _, r := range page.Items {
-				rows = append(rows, []string{r.ID.String(), string(r.Status), r.AppPackage, r.Crawler, fmt.Sprint(r.LastSeq), moment(&r.CreatedAt), moment(r.StartedAt), moment(ended(r)), cut(r.Error, 60)})
+				rows = append(rows, []string{r.ID.String(), string(r.Status), r.AppPackage, r.Crawler, fmt.Sprint(r.LastSeq),
+					moment(&r.CreatedAt), moment(r.StartedAt), moment(ended(r)), cut(r.Error, 60)})
 			}
-			if err := printTable(a.Out, []string{"RUN", "STATUS", "APP", "CRAWLER", "EVENTS", "CREATED", "STARTED", "ENDED", "ERROR"}, rows); err != nil {
+			if err := printTable(a.Out, []string{"RUN", "STATUS", "APP", "CRAWLER", "EVENTS", "CREATED", "STARTED", "ENDED",
+				"ERROR"}, rows); err != nil {
 				return err
 			}
 			switch {
@@ -123,13 +125,17 @@ func (a *app) printRun(r crawl.Run, last []crawl.Event) error {
 		}
 	}
 	return a.printDetails(slices.Concat([]detail{
-		{"run", r.ID.String()}, {"status", string(r.Status)}, {"tenant", r.Tenant}, {"app", r.AppPackage}, {"crawler", r.Crawler}, {"goal", r.Goal},
-		{"device", string(r.DeviceConfig)}, {"most steps", fmt.Sprint(r.MaxSteps)}, {"created", moment(&r.CreatedAt)}, {"started", moment(r.StartedAt)},
-		{"completed", moment(r.CompletedAt)}, {"cancelled", moment(r.CancelledAt)}, {"error", r.Error}, {"events", fmt.Sprint(r.LastSeq)},
+		{"run", r.ID.String()}, {"status", string(r.Status)}, {"tenant", r.Tenant}, {"app", r.AppPackage},
+		{"crawler", r.Crawler}, {"goal", r.Goal},
+		{"device", string(r.DeviceConfig)}, {"most steps", fmt.Sprint(r.MaxSteps)}, {"created", moment(&r.CreatedAt)},
+		{"started", moment(r.StartedAt)},
+		{"completed", moment(r.CompletedAt)}, {"cancelled", moment(r.CancelledAt)}, {"error", r.Error},
+		{"events", fmt.Sprint(r.LastSeq)},
 	}, lines))
 }
 
 // eventLine is one event for people: short, so that a screen shows what happens and not one screenshot's description.
 func eventLine(e crawl.Event) string {
-	return fmt.Sprintf("%s  %5d  %-19s  %s", moment(&e.CreatedAt), e.Seq, oneLine(e.Type), cut(oneLine(string(e.Payload)), 120))
+	return fmt.Sprintf("%s  %5d  %-19s  %s", moment(&e.CreatedAt), e.Seq, oneLine(e.Type),
+		cut(oneLine(string(e.Payload)), 120))
 }

@@ -22,7 +22,8 @@ func testRuns(t *testing.T, e env) {
 	if err := os.WriteFile(device, []byte(`{"model": "Pixel 8"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	create := []string{"runs", "create", "--app", "shop", "--goal", "buy\na book", "--max-steps", "7", "--device", device, "--idempotency-key", "k1", "-o", "json"}
+	create := []string{"runs", "create", "--app", "shop", "--goal", "buy\na book", "--max-steps", "7", "--device", device,
+		"--idempotency-key", "k1", "-o", "json"}
 	first, again := decode[runView](t, g.ok("", create...)), decode[runView](t, g.ok("", create...))
 	if first.RunID != again.RunID || first.Status != "PENDING" || !strings.HasSuffix(first.StreamURL, "/stream") {
 		t.Errorf("got %+v, then %+v", first, again)
@@ -45,10 +46,13 @@ func testRuns(t *testing.T, e env) {
 	if strings.Count(r.out, "PENDING") != 2 || !strings.Contains(r.err, "--after") {
 		t.Errorf("got:\n%s%s", r.out, r.err)
 	}
-	if out := g.ok("", "runs", "list", "--app", "other", "--limit", "2", "--after", strings.TrimSpace(after)); strings.Count(out, "PENDING") != 1 {
+	if out := g.ok("", "runs", "list", "--app", "other", "--limit", "2", "--after",
+		strings.TrimSpace(after)); strings.Count(out, "PENDING") != 1 {
 		t.Errorf("the second page:\n%s", out)
 	}
-	if page := decode[struct{ Items []runView }](t, g.ok("", "runs", "list", "--status", "CANCELLED", "-o", "json")); len(page.Items) != 1 || page.Items[0].RunID != first.RunID {
+	if page := decode[struct{ Items []runView }](t,
+		g.ok("", "runs", "list", "--status", "CANCELLED", "-o", "json")); len(page.Items) != 1 ||
+		page.Items[0].RunID != first.RunID {
 		t.Errorf("got %+v", page)
 	}
 	if r := g.run("", "runs", "list", "--app", "nobody"); r.code != 0 || !strings.Contains(r.err, "no such runs") {
@@ -97,7 +101,8 @@ func TestRunsOfTenants(t *testing.T) {
 		as.extra = append(as.extra[:1:1], "OUTBOX_TOKEN="+made.Token)
 		return as
 	}
-	shop, reader, other := with("--tenant", "shop", "--scope", "read,write"), with("--tenant", "shop", "--scope", "read"), with("--tenant", "other", "--scope", "read")
+	shop, reader, other := with("--tenant", "shop", "--scope", "read,write"), with("--tenant", "shop", "--scope", "read"),
+		with("--tenant", "other", "--scope", "read")
 	id := decode[runView](t, shop.ok("", "runs", "create", "--app", "shop", "-o", "json")).RunID
 	contains(t, reader.ok("", "runs", "list"), id)
 	nobody := g.env
@@ -152,7 +157,8 @@ func TestFollowAcrossRestarts(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	complete(t, e, run, follow.out.lines())
-	if lost, back := strings.Count(follow.err.String(), "trying again"), strings.Count(follow.err.String(), "connected again"); lost > 3 || lost != back {
+	if lost, back := strings.Count(follow.err.String(), "trying again"),
+		strings.Count(follow.err.String(), "connected again"); lost > 3 || lost != back {
 		t.Errorf("it said:\n%s", follow.err)
 	}
 }
@@ -185,7 +191,8 @@ func TestFollowEnds(t *testing.T) {
 	g.post("/v1/runs/"+run+"/fail", `{"error":"the shop\nis closed"}`)
 	for _, after := range []string{"5", "6"} { // with the last event still to come, and with nothing to come
 		r := g.run("", "runs", "follow", run, "--after", after)
-		if r.code != 1 || !strings.Contains(r.err, `failed: "the shop\nis closed"`) || strings.Contains(r.out, "RUN_FAILED") != (after == "5") {
+		if r.code != 1 || !strings.Contains(r.err, `failed: "the shop\nis closed"`) ||
+			strings.Contains(r.out, "RUN_FAILED") != (after == "5") {
 			t.Errorf("--after %s: exit code %d:\n%s%s", after, r.code, r.out, r.err)
 		}
 	}

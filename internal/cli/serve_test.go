@@ -95,7 +95,8 @@ func TestServeEndToEnd(t *testing.T) { onStores(t, testServeEndToEnd) }
 
 func testServeEndToEnd(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
-	made := decode[struct{ Token string }](t, e.ok("", "token", "create", "--tenant", "shop", "--name", "web", "--scope", "read,write,operate", "-o", "json"))
+	made := decode[struct{ Token string }](t,
+		e.ok("", "token", "create", "--tenant", "shop", "--name", "web", "--scope", "read,write,operate", "-o", "json"))
 	g := e.serving("--listen", "127.0.0.1:0", "--stream-drain", "500ms")
 	url := watching(g.process)
 	awaitReady(t, url, true, "")
@@ -112,7 +113,8 @@ func testServeEndToEnd(t *testing.T, e env) {
 	g.extra = append(g.extra, "OUTBOX_TOKEN="+made.Token)
 	tail := e.start("tail", "run:*", "-o", "json")
 	tail.await(tail.err, "subscribed")
-	r = g.run("", "runs", "create", "--app", "shop.example", "--crawler", "script:short", "--device", `{"model":"Pixel 8"}`, "--follow", "-o", "json")
+	r = g.run("", "runs", "create", "--app", "shop.example", "--crawler", "script:short", "--device",
+		`{"model":"Pixel 8"}`, "--follow", "-o", "json")
 	if r.code != 0 {
 		t.Fatalf("exit code %d:\n%s%s", r.code, r.out, r.err)
 	}
@@ -126,12 +128,15 @@ func testServeEndToEnd(t *testing.T, e env) {
 	if published := tail.out.lines(); len(published) != len(lines) {
 		t.Errorf("%d events were published, want %d", len(published), len(lines))
 	}
-	contains(t, g.ok("", "runs", "list", "--status", "completed", "--app", "shop.example"), id, "COMPLETED", "script:short")
+	contains(t, g.ok("", "runs", "list", "--status", "completed", "--app", "shop.example"), id, "COMPLETED",
+		"script:short")
 	contains(t, g.ok("", "runs", "show", id), "Pixel 8", "last events", fmt.Sprintf("%5d  RUN_COMPLETED", len(lines)))
 
 	_, text := get(t, url+"/metrics")
-	contains(t, text, `outbox_http_requests_total{route="POST /v1/runs",status="201"} 1`, `outbox_http_requests_total{route="GET /v1/runs",status="401"} 1`,
-		"outbox_streams_open 0", "outbox_stream_broker_up 1", fmt.Sprintf("outbox_stream_events_total %d\n", len(lines)), `outbox_runs_ended_total{status="COMPLETED"} 1`, "outbox_runs_crawling 0")
+	contains(t, text, `outbox_http_requests_total{route="POST /v1/runs",status="201"} 1`,
+		`outbox_http_requests_total{route="GET /v1/runs",status="401"} 1`,
+		"outbox_streams_open 0", "outbox_stream_broker_up 1", fmt.Sprintf("outbox_stream_events_total %d\n", len(lines)),
+		`outbox_runs_ended_total{status="COMPLETED"} 1`, "outbox_runs_crawling 0")
 
 	g.signal(syscall.SIGTERM)
 	if code := g.wait(); code != 0 {
@@ -159,7 +164,8 @@ func TestServeRefuses(t *testing.T) {
 	defer taken.Close()
 	anybody := e
 	anybody.database = strings.Replace(e.database, "postgres@", "serve_anybody@", 1)
-	exec1(e, `DO $$ BEGIN CREATE ROLE serve_anybody LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`)
+	exec1(e,
+		`DO $$ BEGIN CREATE ROLE serve_anybody LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`)
 	for _, c := range []struct {
 		env  env
 		args string
@@ -171,7 +177,8 @@ func TestServeRefuses(t *testing.T) {
 		{e, "--crawlers demo,script:nosuch", 2, `there is no "script:nosuch": known are demo, script:`},
 		{e, "--destination crawl_outbox={topic}", 2, "before it has seen an event"},
 		{e, "--http " + taken.Addr().String(), 1, "--http"},
-		{anybody, "--relay=false --http 127.0.0.1:0", 1, "GRANT outbox_"}, // the gateway's or the worker's, which says it first
+		// The gateway's or the worker's, which says it first.
+		{anybody, "--relay=false --http 127.0.0.1:0", 1, "GRANT outbox_"},
 		{anybody, "--relay=false --worker=false --http 127.0.0.1:0", 1, "GRANT outbox_gateway"},
 		{anybody, "--relay=false --gateway=false", 1, "GRANT outbox_worker"},
 		{empty, "--http 127.0.0.1:0", 1, "outbox migrate up"},
@@ -182,7 +189,8 @@ func TestServeRefuses(t *testing.T) {
 		if r.code != c.code || !strings.Contains(r.err, c.says) {
 			t.Errorf("%s: exit code %d, want %d and %q:\n%s", c.args, r.code, c.code, c.says, r.err)
 		}
-		if strings.Contains(c.args, taken.Addr().String()) && (strings.Contains(r.err, "crawling runs") || strings.Contains(r.err, "relaying")) {
+		if strings.Contains(c.args, taken.Addr().String()) &&
+			(strings.Contains(r.err, "crawling runs") || strings.Contains(r.err, "relaying")) {
 			t.Errorf("%s: a part began:\n%s", c.args, r.err)
 		}
 	}
@@ -200,7 +208,8 @@ func testServeWithoutRedis(t *testing.T, e env) {
 	g := e.serving("--auth", "none", "--worker=false", "--listen", "127.0.0.1:0")
 	url := watching(g.process)
 	awaitReady(t, url, false, "waiting for Redis")
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) { // it finds out by itself that Redis is away
+	// It finds out by itself that Redis is away.
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		code, body := get(t, url+"/readyz/gateway")
 		if code == http.StatusOK && strings.Contains(body, "streams are read from the database") {
 			break
@@ -243,12 +252,14 @@ func TestServePartsApart(t *testing.T) {
 	e.ok("", "migrate", "roles")
 	as := func(group string) env {
 		login := "serve_" + group
-		exec1(e, fmt.Sprintf(`DO $$ BEGIN CREATE ROLE %s LOGIN IN ROLE %s; EXCEPTION WHEN duplicate_object THEN NULL; END $$`, login, group))
+		exec1(e, fmt.Sprintf(`DO $$ BEGIN CREATE ROLE %s LOGIN IN ROLE %s; EXCEPTION WHEN duplicate_object THEN NULL; END $$`,
+			login, group))
 		one := e
 		one.database = strings.Replace(e.database, "postgres@", login+"@", 1)
 		return one
 	}
-	made := decode[struct{ Token string }](t, e.ok("", "token", "create", "--tenant", "shop", "--scope", "read,write", "-o", "json"))
+	made := decode[struct{ Token string }](t,
+		e.ok("", "token", "create", "--tenant", "shop", "--scope", "read,write", "-o", "json"))
 	g := as("outbox_gateway").serving("--relay=false", "--worker=false", "--public-url", "https://api.example.com/")
 	g.extra = append(g.extra, "OUTBOX_TOKEN="+made.Token)
 	contains(t, g.ok("", "runs", "create", "--app", "shop", "-o", "json"), `"https://api.example.com/v1/runs/`)

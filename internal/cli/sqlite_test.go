@@ -35,7 +35,8 @@ func TestSQLiteRefuses(t *testing.T) {
 		{"x.db?mode=ro", 2, "write the file's path alone"},
 		{"~/x.db", 2, "~ is not expanded"},
 	} {
-		for _, command := range []string{"serve --memory --http 127.0.0.1:0 --auth none", "relay --redis unix:///no/such", "write --topic a", "events", "lanes", "dlq list", "token list", "purge"} {
+		for _, command := range []string{"serve --memory --http 127.0.0.1:0 --auth none", "relay --redis unix:///no/such",
+			"write --topic a", "events", "lanes", "dlq list", "token list", "purge"} {
 			if f.says == "damaged" && !strings.HasPrefix(command, "serve") && !strings.HasPrefix(command, "relay") {
 				continue // only who serves a file reads all of it first
 			}
@@ -46,10 +47,12 @@ func TestSQLiteRefuses(t *testing.T) {
 		}
 	}
 	status := env{t: t, database: "sqlite:" + filepath.Join(dir, "absent.db")}
-	if r := status.run("", "migrate", "status"); r.code != 0 || !strings.Contains(r.out, "absent") || !strings.Contains(r.err, "absent.db does not exist") {
+	if r := status.run("", "migrate", "status"); r.code != 0 || !strings.Contains(r.out, "absent") ||
+		!strings.Contains(r.err, "absent.db does not exist") {
 		t.Errorf("migrate status: exit code %d:\n%s%s", r.code, r.out, r.err)
 	}
-	for path, says := range map[string]string{filepath.Join(dir, "no", "such.db"): "folder", foreign: "no SQLite database"} {
+	for path, says := range map[string]string{filepath.Join(dir, "no", "such.db"): "folder",
+		foreign: "no SQLite database"} {
 		e := env{t: t, database: "sqlite:" + path}
 		if r := e.run("", "migrate", "up"); r.code != 1 || !strings.Contains(r.err, says) {
 			t.Errorf("migrate up on %s: exit code %d, want 1 and %q:\n%s", path, r.code, says, r.err)

@@ -97,7 +97,8 @@ It expires after 90 days where --expires does not say otherwise: make its succes
 					return printJSON(a.Out, newToken{made, text})
 				}
 				if err := a.printDetails([]detail{
-					{"id", made.ID}, {"name", made.Name}, {"tenant", made.Tenant}, {"scopes", scopeList(made)}, {"expires", never(made.ExpiresAt)}, {"token", text},
+					{"id", made.ID}, {"name", made.Name}, {"tenant", made.Tenant}, {"scopes", scopeList(made)},
+					{"expires", never(made.ExpiresAt)}, {"token", text},
 				}); err != nil {
 					return err
 				}
@@ -108,7 +109,8 @@ It expires after 90 days where --expires does not say otherwise: make its succes
 	}
 	cmd.Flags().StringVar(&tenant, "tenant", crawl.DefaultTenant, "`tenant` that the token speaks for")
 	cmd.Flags().StringVar(&name, "name", "", "`name`, to tell it from others")
-	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "what it allows: `read, write, operate`, separated by commas (required)")
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil,
+		"what it allows: `read, write, operate`, separated by commas (required)")
 	cmd.Flags().StringVar(&expires, "expires", "90d", "`time` until it expires, as 720h or 30d; or never")
 	cmd.Flags().SortFlags = false
 	return cmd
@@ -137,7 +139,8 @@ func (a *app) listTokens() *cobra.Command {
 				}
 				var rows [][]string
 				for _, t := range tokens {
-					rows = append(rows, []string{t.ID, t.Name, t.Tenant, scopeList(t), moment(&t.CreatedAt), never(t.ExpiresAt), moment(t.RevokedAt)})
+					rows = append(rows, []string{t.ID, t.Name, t.Tenant, scopeList(t), moment(&t.CreatedAt), never(t.ExpiresAt),
+						moment(t.RevokedAt)})
 				}
 				return printTable(a.Out, []string{"ID", "NAME", "TENANT", "SCOPES", "CREATED", "EXPIRES", "REVOKED"}, rows)
 			})

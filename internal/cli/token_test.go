@@ -23,7 +23,9 @@ func testTokens(t *testing.T, e env) {
 		t.Error("the token is on stderr, where logs are")
 	}
 	const sameTime = "expires_at - created_at = interval '720 hours'"
-	if ok := query[bool](e, "SELECT sha256 = $2 AND "+e.or(sameTime, "round((julianday(expires_at) - julianday(created_at)) * 24, 3) = 720")+" FROM outbox_tokens WHERE id = $1", id, sum[:]); !ok {
+	if ok := query[bool](e, "SELECT sha256 = $2 AND "+
+		e.or(sameTime, "round((julianday(expires_at) - julianday(created_at)) * 24, 3) = 720")+
+		" FROM outbox_tokens WHERE id = $1", id, sum[:]); !ok {
 		t.Error("stored with another hash or time")
 	}
 
@@ -32,11 +34,13 @@ func testTokens(t *testing.T, e env) {
 		Text string `json:"token"`
 	}](t, e.ok("", "token", "create", "--scope", "operate", "-o", "json"))
 	const days = 24 * time.Hour
-	if parsed, _, err := token.Parse(second.Text); err != nil || parsed != second.ID || second.Tenant != "default" || second.ExpiresAt == nil ||
+	if parsed, _, err := token.Parse(second.Text); err != nil || parsed != second.ID || second.Tenant != "default" ||
+		second.ExpiresAt == nil ||
 		second.ExpiresAt.Sub(second.CreatedAt).Round(time.Hour) != 90*days {
 		t.Errorf("got %+v", second)
 	}
-	if lasting := decode[token.Token](t, e.ok("", "token", "create", "--scope", "read", "--expires", "never", "-o", "json")); lasting.ExpiresAt != nil {
+	if lasting := decode[token.Token](t,
+		e.ok("", "token", "create", "--scope", "read", "--expires", "never", "-o", "json")); lasting.ExpiresAt != nil {
 		t.Errorf("got %+v", lasting)
 	}
 
@@ -46,7 +50,8 @@ func testTokens(t *testing.T, e env) {
 		t.Error("list shows a secret")
 	}
 	type page = listOf[token.Token]
-	if p := decode[page](t, e.ok("", "token", "list", "--tenant", "shop", "-o", "json")); len(p.Items) != 1 || p.Items[0].ID != id || p.Items[0].RevokedAt != nil {
+	if p := decode[page](t, e.ok("", "token", "list", "--tenant", "shop", "-o", "json")); len(p.Items) != 1 ||
+		p.Items[0].ID != id || p.Items[0].RevokedAt != nil {
 		t.Errorf("got %+v", p)
 	}
 	if p := e.ok("", "token", "list", "--tenant", "nobody", "-o", "json"); !strings.Contains(p, `"items": []`) {

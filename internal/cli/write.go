@@ -75,7 +75,8 @@ key at the same time, by letting them wait for each other.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.topic, "topic", "", "what happened, for instance order.placed; also where it goes, unless --destination says")
+	flags.StringVar(&f.topic, "topic", "",
+		"what happened, for instance order.placed; also where it goes, unless --destination says")
 	flags.StringVar(&f.aggregateType, "aggregate-type", "", "`type` of the thing it happened to, for instance Order")
 	flags.StringVar(&f.key, "key", "", "`id` of the thing it happened to: its events stay in order")
 	flags.StringVar(&f.tenant, "tenant", "", "`tenant` (default: default)")
@@ -150,8 +151,10 @@ func parseMetadata(text []byte) (map[string]any, error) {
 func fieldName(field string) string {
 	name, _, _ := strings.Cut(field, "[")
 	known := map[string]string{
-		"Topic": "topic", "SchemaID": "schema_id", "SchemaVersion": "schema_version", "AggregateID": "key", "AggregateType": "aggregate_type",
-		"TenantID": "tenant", "Source": "source", "Destinations": "destination", "OccurredAt": "occurred_at", "Payload": "payload", "Metadata": "metadata",
+		"Topic": "topic", "SchemaID": "schema_id", "SchemaVersion": "schema_version", "AggregateID": "key",
+		"AggregateType": "aggregate_type",
+		"TenantID":      "tenant", "Source": "source", "Destinations": "destination", "OccurredAt": "occurred_at",
+		"Payload": "payload", "Metadata": "metadata",
 	}
 	if n, ok := known[name]; ok {
 		return n
@@ -174,7 +177,8 @@ func (a *app) writeOne(ctx context.Context, w *writing, event outbox.Event, form
 	}
 	event.Payload = bytes.TrimSpace(payload)
 	if len(event.Payload) == 0 {
-		return errors.New("stdin is empty: it is where the payload comes from, for instance: echo '{}' | outbox write --topic order.placed")
+		return errors.New("stdin is empty: it is where the payload comes from, for instance: echo '{}' | outbox write " +
+			"--topic order.placed")
 	}
 	prepared, err := w.prepare(ctx, event)
 	if err != nil {

@@ -48,8 +48,10 @@ func openWriting(ctx context.Context, databaseURL string, f writeFlags) (*writin
 		var schema *outbox.SchemaError
 		if errors.As(err, &schema) && f.table != outbox.OutboxEvents().Table {
 			// What the table needs to be served is not what it needs to be written here.
-			return nil, fmt.Errorf("--table: outbox write needs a table with the columns of outbox_events: %w", &outbox.SchemaError{
-				Table: schema.Table, Missing: schema.Missing, Remedy: "correct --table, or insert with SQL into a table of another shape"})
+			return nil, fmt.Errorf("--table: outbox write needs a table with the columns of outbox_events: %w",
+				&outbox.SchemaError{
+					Table: schema.Table, Missing: schema.Missing,
+					Remedy: "correct --table, or insert with SQL into a table of another shape"})
 		}
 		return nil, err
 	}

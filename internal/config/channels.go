@@ -32,7 +32,8 @@ func (c Config) ReservedChannels() func(channel string) bool {
 	}
 	run := c.runTemplate()
 	pattern := strings.NewReplacer(
-		`\{key\}`, `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, `\{tenant\}`, `.+`, `\{source\}`, regexp.QuoteMeta(outbox.CrawlOutbox().Table),
+		`\{key\}`, `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, `\{tenant\}`, `.+`, `\{source\}`,
+		regexp.QuoteMeta(outbox.CrawlOutbox().Table),
 	).Replace(regexp.QuoteMeta(run))
 	return regexp.MustCompile(`(?s)^` + pattern + `$`).MatchString
 }
@@ -65,7 +66,9 @@ func (c Config) channelTemplate(table, of string, known *outbox.Record) (outbox.
 		return template, err
 	}
 	if _, err := template.Expand(known); err != nil {
-		return template, fmt.Errorf("destination of %s is %q: the gateway subscribes before it has seen an event, when it knows only the %s", table, text, of)
+		return template,
+			fmt.Errorf("destination of %s is %q: the gateway subscribes before it has seen an event, when it knows only the %s",
+				table, text, of)
 	}
 	return template, nil
 }

@@ -28,7 +28,8 @@ const (
 	Asking    // a gateway's address
 )
 
-const encodeHint = "the URL (not shown, it may hold a password) has one of @ / ? # where its user or password would be: write it as %40 %2F %3F %23"
+const encodeHint = "the URL (not shown, it may hold a password) has one of @ / ? # where its user or password would " +
+	"be: write it as %40 %2F %3F %23"
 
 // Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The
 // error is an *Error.
@@ -45,7 +46,8 @@ func (c *Config) Check(needs Need) error {
 			checkFile(&problems, file)
 		} else if _, err := pgxpool.ParseConfig(c.Database); err != nil {
 			// pgx quotes the URL, and in one that it cannot parse it cannot find the password to mask.
-			problems.add("database: is no valid URL (not shown, it may hold a password): want postgres://user:password@host:5432/database, or sqlite:FILE: %s", set("database"))
+			problems.add("database: is no valid URL (not shown, it may hold a password): want "+
+				"postgres://user:password@host:5432/database, or sqlite:FILE: %s", set("database"))
 		} else if ambiguous(c.Database) {
 			problems.add("database: %s", encodeHint)
 		}
@@ -125,20 +127,23 @@ func (c *Config) checkServing(problems *Error) {
 		}
 	}
 	if c.MaxAttempts < 0 {
-		problems.add("max-attempts is %d, must be 1 or more, or 0 for the tables' defaults: %s", c.MaxAttempts, set("max-attempts"))
+		problems.add("max-attempts is %d, must be 1 or more, or 0 for the tables' defaults: %s", c.MaxAttempts,
+			set("max-attempts"))
 	}
 	for _, f := range []struct {
 		flag  string
 		d     time.Duration
 		least time.Duration
-	}{{"poll-min", c.PollMin, time.Millisecond}, {"poll-max", c.PollMax, time.Millisecond}, {"lease-ttl", c.LeaseTTL, time.Second},
+	}{{"poll-min", c.PollMin, time.Millisecond}, {"poll-max", c.PollMax, time.Millisecond},
+		{"lease-ttl", c.LeaseTTL, time.Second},
 		{"backoff-cap", c.BackoffCap, c.BackoffBase}} {
 		if f.d < f.least {
 			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
 		}
 	}
 	if c.BackoffBase != 0 && c.BackoffBase < time.Millisecond {
-		problems.add("backoff-base is %s, must be 1ms or more, or 0 for the tables' defaults: %s", c.BackoffBase, set("backoff-base"))
+		problems.add("backoff-base is %s, must be 1ms or more, or 0 for the tables' defaults: %s", c.BackoffBase,
+			set("backoff-base"))
 	}
 	if c.BackoffFactor < 1 {
 		problems.add("backoff-factor is %g, must be 1 or more: %s", c.BackoffFactor, set("backoff-factor"))
@@ -205,5 +210,6 @@ func oneOf(problems *Error, flag, value string, allowed ...string) {
 
 // set says where a setting is set.
 func set(flag string) string {
-	return fmt.Sprintf("give --%s, or set %s or %s in the file of --config", flag, strings.Join(variableNames(flag), " or "), key(flag))
+	return fmt.Sprintf("give --%s, or set %s or %s in the file of --config", flag,
+		strings.Join(variableNames(flag), " or "), key(flag))
 }

@@ -39,17 +39,18 @@ type Config struct {
 	BackoffBase   time.Duration     `yaml:"backoff_base"`
 	BackoffFactor float64           `yaml:"backoff_factor"`
 	BackoffCap    time.Duration     `yaml:"backoff_cap"`
-	Retry         []any             `yaml:"retry"` // exceptions for destinations, not yet decoded; in the file of --config only
-	RecoveryRate  int               `yaml:"recovery_rate"`
-	DedupWindow   time.Duration     `yaml:"dedup_window"`
-	DedupPrefix   string            `yaml:"dedup_prefix"`
-	Listen        string            `yaml:"listen"`
-	Retention     Retention         `yaml:",squash"`
-	Serve         Serve             `yaml:",squash"`
-	Server        string            `yaml:"server"`
-	Token         string            `yaml:"token"`
-	mappedTables  []Table
-	found         findings
+	// Exceptions for destinations, not yet decoded; in the file of --config only.
+	Retry        []any         `yaml:"retry"`
+	RecoveryRate int           `yaml:"recovery_rate"`
+	DedupWindow  time.Duration `yaml:"dedup_window"`
+	DedupPrefix  string        `yaml:"dedup_prefix"`
+	Listen       string        `yaml:"listen"`
+	Retention    Retention     `yaml:",squash"`
+	Serve        Serve         `yaml:",squash"`
+	Server       string        `yaml:"server"`
+	Token        string        `yaml:"token"`
+	mappedTables []Table
+	found        findings
 }
 
 // All returns the flags of every command that are settings, in the order in which they are documented.
@@ -67,8 +68,11 @@ func All() *pflag.FlagSet {
 func Global() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	fs.String("config", "", "YAML `file` with settings, keys as the flags are called but with _ for -")
-	fs.String("database", "", "`URL` of PostgreSQL, postgres://user:password@host:5432/database, or of a file, sqlite:outbox.db; better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not show it")
-	fs.String("redis", "", "Redis `URL`, redis://user:password@host:6379/0, rediss:// for TLS; better in OUTBOX_REDIS_URL or REDIS_URL")
+	fs.String("database", "",
+		"`URL` of PostgreSQL, postgres://user:password@host:5432/database, or of a file, sqlite:outbox.db; better in "+
+			"OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not show it")
+	fs.String("redis", "",
+		"Redis `URL`, redis://user:password@host:6379/0, rediss:// for TLS; better in OUTBOX_REDIS_URL or REDIS_URL")
 	fs.String("log-level", "info", "least `level` that is logged to stderr: debug, info, warn or error")
 	fs.String("log-format", "auto", "`form` of the log: text, json, or auto: text on a terminal, else json")
 	fs.StringP("output", "o", "table", "`form` of what goes to stdout: table or json")
@@ -94,24 +98,37 @@ func Mapping() *pflag.FlagSet {
 // shows them.
 func Relay() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("relay", pflag.ContinueOnError)
-	fs.StringSlice("table", nil, "`tables` to serve (default: those of outbox_events, event_outbox and crawl_outbox that exist, and every mapped one)")
-	fs.StringToString("destination", nil, "`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default run:{key} for crawl_outbox, {topic} for others)")
+	fs.StringSlice("table", nil,
+		"`tables` to serve (default: those of outbox_events, event_outbox and crawl_outbox that exist, and every mapped one)")
+	fs.StringToString("destination", nil,
+		"`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default "+
+			"run:{key} for crawl_outbox, {topic} for others)")
 	fs.Lookup("destination").DefValue = "" // or --help adds "(default [])"
-	fs.String("envelope", "cloudevents", "`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a single table as TABLE=FORM, after a comma")
+	fs.String("envelope", "cloudevents",
+		"`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a single table as "+
+			"TABLE=FORM, after a comma")
 	fs.Int("workers", 2, "`loops` that share a table's lanes: one publishes while another works in the database")
 	fs.Int("batch", 1000, "most `events` in one claim, publish and settle")
 	fs.Int("batch-bytes", 8<<20, "most `bytes` of payload in a batch (a single larger event still goes)")
 	fs.Duration("poll-min", 5*time.Millisecond, "`pause` between polls while events arrive")
-	fs.Duration("poll-max", 200*time.Millisecond, "`pause` that an idle relay's polling grows to; what an event waits if its wake-up is lost")
+	fs.Duration("poll-max", 200*time.Millisecond,
+		"`pause` that an idle relay's polling grows to; what an event waits if its wake-up is lost")
 	fs.Duration("lease-ttl", 10*time.Second, "how `long` the lanes of a relay that died stay reserved for it")
-	fs.Int("max-attempts", 0, "failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for others)")
-	fs.Duration("backoff-base", 0, "`wait` after an event's first failed attempt; it grows with each further one, give or take a fifth (default 200ms for crawl_outbox, 5s for others)")
+	fs.Int("max-attempts", 0,
+		"failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for others)")
+	fs.Duration("backoff-base", 0,
+		"`wait` after an event's first failed attempt; it grows with each further one, give or take a fifth (default 200ms "+
+			"for crawl_outbox, 5s for others)")
 	fs.Lookup("backoff-base").DefValue = "" // or --help adds "(default 0s)"
 	fs.Float64("backoff-factor", 2, "how many `times` longer each further wait is")
 	fs.Duration("backoff-cap", 15*time.Minute, "longest `wait` between attempts")
-	fs.Int("recovery-rate", 20_000, "most `events` a second after Redis was away for 5s or more, until what had gathered is delivered; 0: as many as possible")
-	fs.Duration("dedup-window", 2*time.Minute, "how `long` Redis, or the process with --memory, remembers event ids to refuse a second copy; 0: not at all")
-	fs.String("dedup-prefix", "outbox:seen:", "what the `names` of Redis's keys for that begin with; relays with different ones do not refuse each other's copies")
+	fs.Int("recovery-rate", 20_000,
+		"most `events` a second after Redis was away for 5s or more, until what had gathered is delivered; 0: as many "+
+			"as possible")
+	fs.Duration("dedup-window", 2*time.Minute,
+		"how `long` Redis, or the process with --memory, remembers event ids to refuse a second copy; 0: not at all")
+	fs.String("dedup-prefix", "outbox:seen:",
+		"what the `names` of Redis's keys for that begin with; relays with different ones do not refuse each other's copies")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
 	return fs
 }

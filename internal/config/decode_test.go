@@ -35,13 +35,22 @@ poll-max: 3s
 		t.Fatal(err)
 	}
 	want := []string{
-		":1: stream_limit: 1.5 is no whole number", ":2: batch: 10.9 is no whole number", `:3: workers: "2" is no whole number: leave the quotes away`, `:4: relay: "yes please" is neither true nor false`,
-		`:5: lease_ttl: "10sec" is no time such as 5ms`, `:6: retention: "7d" is no time: the largest unit is the hour, so write 168h`, ":7: dlq_retention: \"2w\" is no time: the largest unit is the hour, so write 336h",
-		":8: poll_min: a list is no time", ":9: destination: want keys with values (name: value), and not a list", ":10: table: want a list, and not keys with values",
-		":11: token: want text, and not a number: put it in quotes", ":12: listen: want text, and not true", ":13: http: want text, and not a list", ":14: retry: want a list, and not 5",
-		`:15: backoff_factor: "two" is no number`, ":16: api_conns: ", ":17: max_attempts: the text (not shown", ":18: cors_origin[0]: want text, and not a number",
-		`:19: unknown key "POLL_MAX": did you mean poll_max?`, `:20: unknown key "pollMax": did you mean poll_max?`, `:21: unknown key "poll-max": did you mean poll_max?`,
-		`OUTBOX_BACKOFF_FACTOR: "x" is no number`, "OUTBOX_BATCH_BYTES: 99999999999999999999 is too large", "OUTBOX_DEDUP_WINDOW: 5 needs a unit", `OUTBOX_GATEWAY: "maybe" is neither true nor false`, `OUTBOX_RETENTION: "7d" is no time`,
+		":1: stream_limit: 1.5 is no whole number", ":2: batch: 10.9 is no whole number",
+		`:3: workers: "2" is no whole number: leave the quotes away`, `:4: relay: "yes please" is neither true nor false`,
+		`:5: lease_ttl: "10sec" is no time such as 5ms`,
+		`:6: retention: "7d" is no time: the largest unit is the hour, so write 168h`,
+		":7: dlq_retention: \"2w\" is no time: the largest unit is the hour, so write 336h",
+		":8: poll_min: a list is no time", ":9: destination: want keys with values (name: value), and not a list",
+		":10: table: want a list, and not keys with values",
+		":11: token: want text, and not a number: put it in quotes", ":12: listen: want text, and not true",
+		":13: http: want text, and not a list", ":14: retry: want a list, and not 5",
+		`:15: backoff_factor: "two" is no number`, ":16: api_conns: ", ":17: max_attempts: the text (not shown",
+		":18: cors_origin[0]: want text, and not a number",
+		`:19: unknown key "POLL_MAX": did you mean poll_max?`, `:20: unknown key "pollMax": did you mean poll_max?`,
+		`:21: unknown key "poll-max": did you mean poll_max?`,
+		`OUTBOX_BACKOFF_FACTOR: "x" is no number`, "OUTBOX_BATCH_BYTES: 99999999999999999999 is too large",
+		"OUTBOX_DEDUP_WINDOW: 5 needs a unit", `OUTBOX_GATEWAY: "maybe" is neither true nor false`,
+		`OUTBOX_RETENTION: "7d" is no time`,
 	}
 	err = c.Check(0)
 	wantProblems(t, err, want...)
@@ -63,15 +72,20 @@ poll-max: 3s
 
 func TestValuesThatFit(t *testing.T) {
 	t.Parallel()
-	c, err := load(t, "batch: 1e3\nbatch_bytes: 10.0\nbackoff_factor: 3\nretention: 0\ndlq_retention: 90m\ntable: a,b\ndestination: {billing.outbox: x}\n---\n...\n", nil)
+	c, err := load(t,
+		"batch: 1e3\nbatch_bytes: 10.0\nbackoff_factor: 3\nretention: 0\ndlq_retention: 90m\ntable: a,b\ndestination: "+
+			"{billing.outbox: x}\n---\n...\n", nil)
 	if err == nil {
 		t.Error("a second document is taken")
 	}
-	c, err = load(t, "batch: 1e3\nbatch_bytes: 10.0\nbackoff_factor: 3\nretention: 0\ndlq_retention: 90m\ntable: a,b\ndestination: {billing.outbox: x}\n...\n", nil)
+	c, err = load(t,
+		"batch: 1e3\nbatch_bytes: 10.0\nbackoff_factor: 3\nretention: 0\ndlq_retention: 90m\ntable: a,b\ndestination: "+
+			"{billing.outbox: x}\n...\n", nil)
 	if err != nil || c.Check(0) != nil {
 		t.Fatal(err, c.Check(0))
 	}
-	if c.Batch != 1000 || c.BatchBytes != 10 || c.BackoffFactor != 3 || c.Retention.OlderThan != 0 || c.Retention.LetterAge != 90*time.Minute || len(c.Table) != 2 || c.Destination["billing.outbox"] != "x" {
+	if c.Batch != 1000 || c.BatchBytes != 10 || c.BackoffFactor != 3 || c.Retention.OlderThan != 0 ||
+		c.Retention.LetterAge != 90*time.Minute || len(c.Table) != 2 || c.Destination["billing.outbox"] != "x" {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -94,7 +108,8 @@ func TestUnreadableFiles(t *testing.T) {
 	} {
 		_, err := load(t, text, nil)
 		wantProblems(t, err, want)
-		if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "!!") || strings.Contains(err.Error(), "\n")) {
+		if err != nil && (strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "!!") ||
+			strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -108,7 +123,8 @@ func TestUnreadableFiles(t *testing.T) {
 func TestRedisPorts(t *testing.T) {
 	t.Parallel()
 	for url, bad := range map[string]bool{
-		"redis://h": false, "redis://u:p@h:6379/0": false, "redis://h1:7000,h2:7001": false, "redis://[::1]:6379": false, "unix:///run/redis.sock": false, "redis://:99999@h": false,
+		"redis://h": false, "redis://u:p@h:6379/0": false, "redis://h1:7000,h2:7001": false, "redis://[::1]:6379": false,
+		"unix:///run/redis.sock": false, "redis://:99999@h": false,
 		"redis://h:99999/0": true, "redis://h:0": true, "redis://h1:7000,h2:70001": true, "redis://u:hunter2@h:x": true,
 	} {
 		c := Config{Redis: url, LogLevel: "info", LogFormat: "auto", Output: "table"}

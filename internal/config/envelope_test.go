@@ -9,7 +9,8 @@ import (
 )
 
 func TestEnvelopeOfTables(t *testing.T) {
-	d := outbox.Delivery{Record: &outbox.Record{Event: outbox.Event{Topic: "t", Source: "s", Payload: json.RawMessage(`7`)}}}
+	d := outbox.Delivery{Record: &outbox.Record{Event: outbox.Event{Topic: "t", Source: "s",
+		Payload: json.RawMessage(`7`)}}}
 	for setting, want := range map[string]struct {
 		bare   string // tables
 		topics bool   // that have none

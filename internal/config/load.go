@@ -138,7 +138,8 @@ func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *
 			}
 			delete(raw, name)
 		case len(unused) > 0:
-			problems.add("config file %s: %s (keys are the names of flags with _ for -, layouts and retry)", at, unknownKeys([]string{name}, known))
+			problems.add("config file %s: %s (keys are the names of flags with _ for -, layouts and retry)", at,
+				unknownKeys([]string{name}, known))
 			delete(raw, name)
 		case raw[name] == nil: // "batch:" and nothing behind it
 			delete(raw, name)

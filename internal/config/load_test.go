@@ -35,8 +35,10 @@ func write(t *testing.T, text string) (path string) {
 }
 
 func TestPrecedence(t *testing.T) {
-	file := "poll_max: 4s\nbatch: 4\nlisten: file:1\ntable: [a, b]\ndestination: {billing.outbox: 'x.{topic}'}\nlog_level: warn\n"
-	environ := []string{"OUTBOX_BATCH=3", "OUTBOX_LISTEN=env:1", "OUTBOX_DEDUP_WINDOW=", "OUTBOX_TABLE=c,d", "OUTBOX_UNKNOWN=1", "PATH=/bin"}
+	file := "poll_max: 4s\nbatch: 4\nlisten: file:1\ntable: [a, b]\ndestination: {billing.outbox: " +
+		"'x.{topic}'}\nlog_level: warn\n"
+	environ := []string{"OUTBOX_BATCH=3", "OUTBOX_LISTEN=env:1", "OUTBOX_DEDUP_WINDOW=", "OUTBOX_TABLE=c,d",
+		"OUTBOX_UNKNOWN=1", "PATH=/bin"}
 	c, err := load(t, file, environ, "--listen", "flag:1")
 	if err != nil {
 		t.Fatal(err)
@@ -77,12 +79,16 @@ func TestURLVariables(t *testing.T) {
 }
 
 func TestAllProblemsAtOnce(t *testing.T) {
-	c, err := load(t, "pol_max: 4s\nlog-level: info\nbatch: many\nredis_url: redis://h\npoll_min: 5\nnonsense: 1\n", []string{"OUTBOX_POLL_MIN=soon", "OUTBOX_WORKERS=x"}, "--workers", "0")
+	c, err := load(t, "pol_max: 4s\nlog-level: info\nbatch: many\nredis_url: redis://h\npoll_min: 5\nnonsense: 1\n",
+		[]string{"OUTBOX_POLL_MIN=soon", "OUTBOX_WORKERS=x"}, "--workers", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblems(t, c.Check(Serving|Database), `outbox.yaml:1: unknown key "pol_max": did you mean poll_max?`, `outbox.yaml:2: unknown key "log-level": did you mean log_level?`, `outbox.yaml:3: batch: "many" is no whole number`,
-		`"redis_url": did you mean redis?`, "5 needs a unit", `unknown key "nonsense" (keys are`, `OUTBOX_POLL_MIN: "soon" is no time`, `OUTBOX_WORKERS: "x" is no whole number`, "the database is not set", "workers is 0")
+	wantProblems(t, c.Check(Serving|Database), `outbox.yaml:1: unknown key "pol_max": did you mean poll_max?`,
+		`outbox.yaml:2: unknown key "log-level": did you mean log_level?`, `outbox.yaml:3: batch: "many" is no whole number`,
+		`"redis_url": did you mean redis?`, "5 needs a unit", `unknown key "nonsense" (keys are`,
+		`OUTBOX_POLL_MIN: "soon" is no time`, `OUTBOX_WORKERS: "x" is no whole number`, "the database is not set",
+		"workers is 0")
 
 	_, err = load(t, "a: [", nil)
 	wantProblems(t, err, "YAML")
@@ -90,13 +96,17 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	_, err = load(t, "", nil, "--config", "/no/such/file.yaml")
 	wantProblems(t, err, "/no/such/file.yaml does not exist")
 
-	c, err = load(t, "", nil, "--poll-min", "1s", "--poll-max", "2us", "--batch", "0", "--lease-ttl", "1ms", "--max-attempts", "-1", "--envelope", "xml",
-		"--listen", "9464", "--table", "nobody,outbox_events", "--destination", "neither=x,outbox_events={oops}", "--log-format", "xml", "-o", "yaml", "--log-level", "loud")
+	c, err = load(t, "", nil, "--poll-min", "1s", "--poll-max", "2us", "--batch", "0", "--lease-ttl", "1ms",
+		"--max-attempts", "-1", "--envelope", "xml",
+		"--listen", "9464", "--table", "nobody,outbox_events", "--destination", "neither=x,outbox_events={oops}",
+		"--log-format", "xml", "-o", "yaml", "--log-level", "loud")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblems(t, c.Check(Database|Redis|Serving), "OUTBOX_DATABASE_URL or DATABASE_URL", "OUTBOX_REDIS_URL or REDIS_URL", "poll-min (1s) is above", "poll-max is 2µs",
-		"--batch, or set OUTBOX_BATCH or batch", "lease-ttl", "max-attempts", "envelope", "listen", "nobody", "neither", "unknown placeholder {oops}", "log-format", "output", "log-level")
+	wantProblems(t, c.Check(Database|Redis|Serving), "OUTBOX_DATABASE_URL or DATABASE_URL",
+		"OUTBOX_REDIS_URL or REDIS_URL", "poll-min (1s) is above", "poll-max is 2µs",
+		"--batch, or set OUTBOX_BATCH or batch", "lease-ttl", "max-attempts", "envelope", "listen", "nobody", "neither",
+		"unknown placeholder {oops}", "log-format", "output", "log-level")
 }
 
 // wantProblems also holds that there are no others.
@@ -119,11 +129,15 @@ func wantProblems(t *testing.T, err error, parts ...string) {
 
 func TestPasswordsStayHidden(t *testing.T) {
 	for _, url := range []string{
-		"postgres://u:hunter2@h:5432/db", "postgres://u:hunter2/x@h/db", "postgres://u:12/hunter2@h/db", "postgres://u:1@hunter2@h/db",
-		"postgres://u:%zzhunter2@h/db", "host=h password=hunter2 port=x", "host=h password=hunter2", "postgres://h/db?password=hunter2", "hunter2",
-		"redis://u:hunter2@h:6379/0", "redis://:12/hunter2@h", "redis://:12#hunter2@h", "redis://:a@b@hunter2@h", "redis://h/0?password=hunter2", "rediss://u:hunter2@h1,h2",
+		"postgres://u:hunter2@h:5432/db", "postgres://u:hunter2/x@h/db", "postgres://u:12/hunter2@h/db",
+		"postgres://u:1@hunter2@h/db",
+		"postgres://u:%zzhunter2@h/db", "host=h password=hunter2 port=x", "host=h password=hunter2",
+		"postgres://h/db?password=hunter2", "hunter2",
+		"redis://u:hunter2@h:6379/0", "redis://:12/hunter2@h", "redis://:12#hunter2@h", "redis://:a@b@hunter2@h",
+		"redis://h/0?password=hunter2", "rediss://u:hunter2@h1,h2",
 	} {
-		if shown := MaskDatabase(url) + MaskRedis(url); strings.Contains(strings.ReplaceAll(shown, "@hunter2@h", ""), "hunter2") {
+		if shown := MaskDatabase(url) + MaskRedis(url); strings.Contains(strings.ReplaceAll(shown, "@hunter2@h", ""),
+			"hunter2") {
 			t.Errorf("%s is shown as %s", url, shown)
 		}
 		c := Config{Database: url, Redis: url, LogLevel: "info", LogFormat: "auto", Output: "table"}
@@ -131,12 +145,14 @@ func TestPasswordsStayHidden(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	for url, want := range map[string]string{"postgres://u:p@db.internal:6543/shop": "shop at db.internal:6543", "host=/tmp/x dbname=d": "d at /tmp/x:5432"} {
+	for url, want := range map[string]string{"postgres://u:p@db.internal:6543/shop": "shop at db.internal:6543",
+		"host=/tmp/x dbname=d": "d at /tmp/x:5432"} {
 		if got := MaskDatabase(url); got != want {
 			t.Errorf("%s: got %s, want %s", url, got, want)
 		}
 	}
-	for url, want := range map[string]string{"rediss://u:p@h1,h2:7000/0?x=y": "rediss://h1,h2:7000/0", "unix:///run/redis.sock": "unix:///run/redis.sock"} {
+	for url, want := range map[string]string{"rediss://u:p@h1,h2:7000/0?x=y": "rediss://h1,h2:7000/0",
+		"unix:///run/redis.sock": "unix:///run/redis.sock"} {
 		if got := MaskRedis(url); got != want {
 			t.Errorf("%s: got %s, want %s", url, got, want)
 		}

@@ -18,10 +18,12 @@ func TestMemory(t *testing.T) {
 		{"serve", "", nil, "--memory", Parts, ""},
 		{"variable", "", []string{"OUTBOX_MEMORY=true"}, "", Parts, ""},
 		{"file", "memory: true\n", nil, "--worker=false", Parts, ""},
-		{"with Redis", "", []string{"REDIS_URL=redis://u:hunter2@h"}, "--memory", Parts, "memory and redis are both set, and events go to one of them: drop --memory"},
+		{"with Redis", "", []string{"REDIS_URL=redis://u:hunter2@h"}, "--memory", Parts,
+			"memory and redis are both set, and events go to one of them: drop --memory"},
 		{"without relay", "", nil, "--memory --relay=false", Parts, "turn both on"},
 		{"without gateway", "", nil, "--memory --gateway=false", Parts, "turn both on"},
-		{"relay alone", "memory: true\n", []string{"REDIS_URL=redis://h"}, "", Database | Redis | Serving | Retaining, "run outbox serve, or turn memory off"},
+		{"relay alone", "memory: true\n", []string{"REDIS_URL=redis://h"}, "", Database | Redis | Serving | Retaining,
+			"run outbox serve, or turn memory off"},
 		{"tail", "", []string{"OUTBOX_MEMORY=1", "REDIS_URL=redis://h"}, "", Redis, "/v1/stream?topics="},
 		{"a command without Redis", "memory: true\n", nil, "", Database, ""},
 		{"off", "", nil, "--memory=false", Parts, "or give --memory"},
@@ -43,8 +45,9 @@ func TestMemory(t *testing.T) {
 
 func TestSQLiteURLs(t *testing.T) {
 	for url, file := range map[string]string{
-		"sqlite:outbox.db": "outbox.db", "sqlite://outbox.db": "outbox.db", "sqlite:/var/lib/o.db": "/var/lib/o.db", "sqlite:///var/lib/o.db": "/var/lib/o.db",
-		"sqlite:./~a b#d@e.db": "./~a b#d@e.db", "postgres://h/d": "",
+		"sqlite:outbox.db": "outbox.db", "sqlite://outbox.db": "outbox.db", "sqlite:/var/lib/o.db": "/var/lib/o.db",
+		"sqlite:///var/lib/o.db": "/var/lib/o.db",
+		"sqlite:./~a b#d@e.db":   "./~a b#d@e.db", "postgres://h/d": "",
 	} {
 		if got, ok := SQLiteFile(url); got != file && ok || ok != (file != "") {
 			t.Errorf("%s: got %q, %t", url, got, ok)

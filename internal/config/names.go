@@ -56,7 +56,8 @@ func unknownKeys(unknown []string, known map[string]string) string {
 		text := fmt.Sprintf("unknown key %q", name)
 		// A third of it may be wrong: a suggestion costs nothing, the key is refused anyhow.
 		// Keys are lower case; who writes a variable's name or a flag's means its key.
-		if right, distance := nearest(strings.TrimPrefix(key(strings.ToLower(name)), "outbox_"), known); distance <= max(2, len(name)/3) {
+		if right, distance := nearest(strings.TrimPrefix(key(strings.ToLower(name)), "outbox_"), known); distance <= max(2,
+			len(name)/3) {
 			text += ": did you mean " + right + "?"
 		}
 		each = append(each, text)
@@ -74,7 +75,8 @@ var ofKubernetes = regexp.MustCompile(`^OUTBOX_(.*_)?(SERVICE_HOST|SERVICE_PORT(
 func strangers(set map[string]string, problems *Error) (ignored []string) {
 	_, known := knownNames()
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if !strings.HasPrefix(name, prefix) || known[name] == name || ofKubernetes.MatchString(name) || fault.Enabled && strings.HasPrefix(name, prefix+"FAULT") {
+		if !strings.HasPrefix(name, prefix) || known[name] == name || ofKubernetes.MatchString(name) || fault.Enabled &&
+			strings.HasPrefix(name, prefix+"FAULT") {
 			continue
 		}
 		// Of short names two letters are half: OUTBOX_PATH is not OUTBOX_AUTH.

@@ -8,8 +8,10 @@ import (
 func TestMisspeltVariables(t *testing.T) {
 	t.Parallel()
 	for name, right := range map[string]string{
-		"OUTBOX_DATABSE_URL": "OUTBOX_DATABASE_URL", "OUTBOX_DATABASE": "OUTBOX_DATABASE_URL", "OUTBOX_REDIS": "OUTBOX_REDIS_URL", "OUTBOX_REDIS_ULR": "OUTBOX_REDIS_URL",
-		"OUTBOX_BACTH": "OUTBOX_BATCH", "OUTBOX_POLLMAX": "OUTBOX_POLL_MAX", "OUTBOX_TOKENS": "OUTBOX_TOKEN", "OUTBOX_CONFG": "OUTBOX_CONFIG", "OUTBOX_STREAM_LIMIT_RUNS": "OUTBOX_STREAM_LIMIT_RUN",
+		"OUTBOX_DATABSE_URL": "OUTBOX_DATABASE_URL", "OUTBOX_DATABASE": "OUTBOX_DATABASE_URL",
+		"OUTBOX_REDIS": "OUTBOX_REDIS_URL", "OUTBOX_REDIS_ULR": "OUTBOX_REDIS_URL",
+		"OUTBOX_BACTH": "OUTBOX_BATCH", "OUTBOX_POLLMAX": "OUTBOX_POLL_MAX", "OUTBOX_TOKENS": "OUTBOX_TOKEN",
+		"OUTBOX_CONFG": "OUTBOX_CONFIG", "OUTBOX_STREAM_LIMIT_RUNS": "OUTBOX_STREAM_LIMIT_RUN",
 	} {
 		c, err := load(t, "", []string{name + "=hunter2"})
 		if err != nil {
@@ -20,8 +22,10 @@ func TestMisspeltVariables(t *testing.T) {
 	// Empty, not ours, set by Kubernetes for Services called outbox and outbox-relay: nothing of that stops a daemon.
 	c, err := load(t, "", []string{
 		"OUTBOX_BACTH=", "OUTBOX_PATH=x", "OUTBOX_VERSION_OF_THE_SHOP=7", "DATABSE_URL=x", "outbox_bacth=1",
-		"OUTBOX_SERVICE_HOST=10.0.0.1", "OUTBOX_SERVICE_PORT=9464", "OUTBOX_SERVICE_PORT_METRICS=9464", "OUTBOX_PORT=tcp://10.0.0.1:9464", "OUTBOX_PORT_9464_TCP=tcp://10.0.0.1:9464",
-		"OUTBOX_PORT_9464_TCP_PROTO=tcp", "OUTBOX_PORT_9464_TCP_PORT=9464", "OUTBOX_PORT_9464_TCP_ADDR=10.0.0.1", "OUTBOX_RELAY_SERVICE_HOST=10.0.0.2", "OUTBOX_RELAY_PORT=tcp://10.0.0.2:80",
+		"OUTBOX_SERVICE_HOST=10.0.0.1", "OUTBOX_SERVICE_PORT=9464", "OUTBOX_SERVICE_PORT_METRICS=9464",
+		"OUTBOX_PORT=tcp://10.0.0.1:9464", "OUTBOX_PORT_9464_TCP=tcp://10.0.0.1:9464",
+		"OUTBOX_PORT_9464_TCP_PROTO=tcp", "OUTBOX_PORT_9464_TCP_PORT=9464", "OUTBOX_PORT_9464_TCP_ADDR=10.0.0.1",
+		"OUTBOX_RELAY_SERVICE_HOST=10.0.0.2", "OUTBOX_RELAY_PORT=tcp://10.0.0.2:80",
 		"OUTBOX_RELAY_PORT_80_TCP_ADDR=10.0.0.2",
 	})
 	if err != nil {
@@ -40,7 +44,8 @@ func TestSlips(t *testing.T) {
 	for _, f := range []struct {
 		a, b string
 		n    int
-	}{{"", "", 0}, {"batch", "batch", 0}, {"bach", "batch", 1}, {"batchh", "batch", 1}, {"bacth", "batch", 1}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"ca", "abc", 3}} {
+	}{{"", "", 0}, {"batch", "batch", 0}, {"bach", "batch", 1}, {"batchh", "batch", 1}, {"bacth", "batch", 1},
+		{"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"ca", "abc", 3}} {
 		if got := slips(f.a, f.b); got != f.n {
 			t.Errorf("%q, %q: got %d, want %d", f.a, f.b, got, f.n)
 		}

@@ -27,7 +27,9 @@ func RetentionFlags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("retention", pflag.ContinueOnError)
 	fs.Duration("retention", 168*time.Hour, "how `long` delivered events stay in their table; 0: for ever")
 	fs.Duration("dlq-retention", 720*time.Hour, "how `long` replayed dead letters stay in job_dlq; 0: for ever")
-	fs.String("archive", "table", "`where` they go then: table (outbox_archive), none, or a directory for compressed files; event_outbox and job_dlq go nowhere")
+	fs.String("archive", "table",
+		"`where` they go then: table (outbox_archive), none, or a directory for compressed files; event_outbox and job_dlq "+
+			"go nowhere")
 	fs.Int("retention-batch", 1000, "`rows` removed in one transaction")
 	fs.Duration("retention-every", time.Minute, "`pause` between looking for them")
 	return fs
@@ -38,7 +40,8 @@ func (c *Config) checkRetention(problems *Error) {
 		flag  string
 		d     time.Duration
 		least time.Duration
-	}{{"retention", c.Retention.OlderThan, 0}, {"dlq-retention", c.Retention.LetterAge, 0}, {"retention-every", c.Retention.RunEvery, time.Second}} {
+	}{{"retention", c.Retention.OlderThan, 0}, {"dlq-retention", c.Retention.LetterAge, 0},
+		{"retention-every", c.Retention.RunEvery, time.Second}} {
 		if f.d < f.least {
 			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
 		}

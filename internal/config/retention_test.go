@@ -9,7 +9,8 @@ import (
 
 func TestRetention(t *testing.T) {
 	dir := t.TempDir()
-	c, err := load(t, "retention: 24h\narchive: "+dir+"\n", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_DLQ_RETENTION=0"}, "--retention-batch", "5")
+	c, err := load(t, "retention: 24h\narchive: "+dir+"\n",
+		[]string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_DLQ_RETENTION=0"}, "--retention-batch", "5")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,17 +24,21 @@ func TestRetention(t *testing.T) {
 		age     time.Duration
 		archive retention.Archive
 	}{
-		"outbox_events": {24 * time.Hour, retention.Archive{Dir: dir}}, "crawl_outbox": {24 * time.Hour, retention.Archive{Dir: dir}}, "billing.outbox": {24 * time.Hour, retention.Archive{Dir: dir}},
-		"event_outbox": {24 * time.Hour, retention.Archive{None: true}}, "job_dlq": {0, retention.Archive{None: true}},
+		"outbox_events":  {24 * time.Hour, retention.Archive{Dir: dir}},
+		"crawl_outbox":   {24 * time.Hour, retention.Archive{Dir: dir}},
+		"billing.outbox": {24 * time.Hour, retention.Archive{Dir: dir}},
+		"event_outbox":   {24 * time.Hour, retention.Archive{None: true}}, "job_dlq": {0, retention.Archive{None: true}},
 	} {
 		if age, archive := c.Retention.Of(table); age != want.age || archive != want.archive {
 			t.Errorf("%s: %s, %+v, want %+v", table, age, archive, want)
 		}
 	}
 
-	c, err = load(t, "", []string{"OUTBOX_ARCHIVE=" + dir + "/none"}, "--retention", "-1h", "--dlq-retention", "-1s", "--retention-batch", "0", "--retention-every", "1ms")
+	c, err = load(t, "", []string{"OUTBOX_ARCHIVE=" + dir + "/none"}, "--retention", "-1h", "--dlq-retention", "-1s",
+		"--retention-batch", "0", "--retention-every", "1ms")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblems(t, c.Check(Retaining), "retention is -1h", "dlq-retention is -1s", "retention-batch is 0", "retention-every is 1ms", "OUTBOX_ARCHIVE or archive")
+	wantProblems(t, c.Check(Retaining), "retention is -1h", "dlq-retention is -1s", "retention-batch is 0",
+		"retention-every is 1ms", "OUTBOX_ARCHIVE or archive")
 }

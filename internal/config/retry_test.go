@@ -23,7 +23,8 @@ retry:
 	if err := c.Check(Database | Redis | Serving); err != nil {
 		t.Fatal(err)
 	}
-	orders := outbox.RetryPolicy{Destination: "orders.*", MaxAttempts: 10, Backoff: outbox.Backoff{Base: time.Second, Factor: 3, Cap: time.Minute}}
+	orders := outbox.RetryPolicy{Destination: "orders.*", MaxAttempts: 10,
+		Backoff: outbox.Backoff{Base: time.Second, Factor: 3, Cap: time.Minute}}
 	if got := c.Policies("outbox_events"); !reflect.DeepEqual(got, []outbox.RetryPolicy{orders}) {
 		t.Errorf("outbox_events: got %+v", got)
 	}
@@ -53,8 +54,11 @@ retry:
 		t.Fatal("accepted")
 	}
 	for _, want := range []string{
-		`retry, entry 1 (destination "["): want a destination`, "entry 1 (destination \"[\"): max_attempts is -1", `retry, entry 2 (destination "a"): unknown key "attempts"`,
-		`entry 3 (destination "b"): table: there is no layout for table nowhere`, "backoff_factor is 0.5", `entry 4 (destination "c"): backoff_base: 5 needs a unit`, `entry 4 (destination "c"): max_attempts: 1.9 is no whole number`, `unknown key "foo"`,
+		`retry, entry 1 (destination "["): want a destination`, "entry 1 (destination \"[\"): max_attempts is -1",
+		`retry, entry 2 (destination "a"): unknown key "attempts"`,
+		`entry 3 (destination "b"): table: there is no layout for table nowhere`, "backoff_factor is 0.5",
+		`entry 4 (destination "c"): backoff_base: 5 needs a unit`,
+		`entry 4 (destination "c"): max_attempts: 1.9 is no whole number`, `unknown key "foo"`,
 		`retry, entry 5: unknown key "1"`, "retry, entry 6: want keys with values",
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -49,16 +49,24 @@ func ServeFlags() *pflag.FlagSet {
 	fs.Bool("worker", true, "crawl runs")
 	fs.Bool("memory", false, "deliver within this process, to the streams of its gateway, instead of to Redis")
 	fs.String("http", "127.0.0.1:8080", "`address` of the API")
-	fs.String("auth", "token", "`who` may use the API: token, who has one of outbox token create; or none, anybody on this machine")
-	fs.StringSlice("cors-origin", nil, "`origins` whose pages may use the API in a browser, e.g. https://shop.example, or http://localhost:* for every port")
-	fs.String("public-url", "", "`URL` at which clients reach the API through a proxy, e.g. https://api.example.com; streamUrl and Location begin with it")
+	fs.String("auth", "token",
+		"`who` may use the API: token, who has one of outbox token create; or none, anybody on this machine")
+	fs.StringSlice("cors-origin", nil,
+		"`origins` whose pages may use the API in a browser, e.g. https://shop.example, or http://localhost:* for every port")
+	fs.String("public-url", "",
+		"`URL` at which clients reach the API through a proxy, e.g. https://api.example.com; streamUrl and Location "+
+			"begin with it")
 	fs.Int("api-conns", 8, "most database `connections` of the API and the streams together")
-	fs.StringSlice("crawlers", []string{"demo", "script:*"}, "built-in `crawlers` that a run may have here, and that the worker runs")
+	fs.StringSlice("crawlers", []string{"demo", "script:*"},
+		"built-in `crawlers` that a run may have here, and that the worker runs")
 	fs.Int("worker-concurrency", 4, "`runs` that the worker crawls at a time")
 	fs.Duration("run-lease-ttl", 10*time.Second, "how `long` the runs of a worker that died stay reserved for it")
-	fs.Int("run-limit-tenant", 1000, "most `runs` of one tenant that wait to be started or for a worker; more are answered with 429")
-	fs.Duration("stream-heartbeat", 15*time.Second, "`pause` after which a quiet stream gets a comment, so that proxies keep it")
-	fs.Duration("stream-max-age", 30*time.Minute, "`age` at which a stream ends, give or take a fifth; the client connects again and goes on")
+	fs.Int("run-limit-tenant", 1000,
+		"most `runs` of one tenant that wait to be started or for a worker; more are answered with 429")
+	fs.Duration("stream-heartbeat", 15*time.Second,
+		"`pause` after which a quiet stream gets a comment, so that proxies keep it")
+	fs.Duration("stream-max-age", 30*time.Minute,
+		"`age` at which a stream ends, give or take a fifth; the client connects again and goes on")
 	fs.Duration("stream-drain", 5*time.Second, "`window` over which streams end when the process is told to stop")
 	fs.Int("stream-limit", 20_000, "most `streams` open in this process")
 	fs.Int("stream-limit-tenant", 5000, "most `streams` of one tenant")
@@ -94,11 +102,14 @@ func checkFile(problems *Error, path string) {
 	case path == "":
 		problems.add("database: names no file: want sqlite:FILE such as sqlite:outbox.db: %s", set("database"))
 	case strings.HasPrefix(path, ":"): // :memory:
-		problems.add("database: %s would be gone with the process, and each of its connections would have one of its own: want sqlite:FILE such as sqlite:outbox.db: %s", path, set("database"))
+		problems.add("database: %s would be gone with the process, and each of its connections would have one of its own: "+
+			"want sqlite:FILE such as sqlite:outbox.db: %s", path, set("database"))
 	case strings.Contains(path, "?"): // whoever writes one means options, and would get a file of that name
-		problems.add("database: the name of the file has a ? in it, and options such as mode=ro are not taken: write the file's path alone, as in sqlite:outbox.db: %s", set("database"))
+		problems.add("database: the name of the file has a ? in it, and options such as mode=ro are not taken: write the "+
+			"file's path alone, as in sqlite:outbox.db: %s", set("database"))
 	case path == "~", strings.HasPrefix(path, "~/"): // within a word no shell expands it
-		problems.add("database: ~ is not expanded in sqlite:%s: write the whole path, or in a shell \"sqlite:$HOME%s\": %s", path, path[1:], set("database"))
+		problems.add("database: ~ is not expanded in sqlite:%s: write the whole path, or in a shell \"sqlite:$HOME%s\": %s",
+			path, path[1:], set("database"))
 	}
 }
 
@@ -106,13 +117,19 @@ func checkFile(problems *Error, path string) {
 func (c *Config) checkMemory(problems *Error, needs Need) {
 	switch s := c.Serve; {
 	case needs&Serving != 0 && needs&Parts == 0: // the relay alone
-		problems.add("memory is on, so events are delivered within one process, and this one has no gateway to hear them: run outbox serve, or turn memory off (OUTBOX_MEMORY, or memory in the file of --config) and give --redis")
+		problems.add("memory is on, so events are delivered within one process, and this one has no gateway to hear them: " +
+			"run outbox serve, or turn memory off (OUTBOX_MEMORY, or memory in the file of --config) and give --redis")
 	case needs&Parts == 0:
-		problems.add("memory is on, so nothing is published that other processes could hear: ask the outbox serve that delivers, for instance curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'; or turn memory off (OUTBOX_MEMORY, or memory in the file of --config)")
+		problems.add("memory is on, so nothing is published that other processes could hear: ask the outbox serve that " +
+			"delivers, for instance curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'; or turn memory off " +
+			"(OUTBOX_MEMORY, or memory in the file of --config)")
 	case !s.Gateway || !s.Relay:
-		problems.add("memory delivers from the relay to the gateway of one process, and one of them is off here: turn both on, or give --redis instead of --memory")
+		problems.add("memory delivers from the relay to the gateway of one process, and one of them is off here: turn both " +
+			"on, or give --redis instead of --memory")
 	case c.Redis != "":
-		problems.add("memory and redis are both set, and events go to one of them: drop --memory (or OUTBOX_MEMORY, or memory in the file of --config) or --redis (or %s, or redis in the file)", strings.Join(variableNames("redis"), " and "))
+		problems.add("memory and redis are both set, and events go to one of them: drop --memory (or OUTBOX_MEMORY, or "+
+			"memory in the file of --config) or --redis (or %s, or redis in the file)",
+			strings.Join(variableNames("redis"), " and "))
 	}
 }
 
@@ -126,15 +143,18 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 	if host, _, err := net.SplitHostPort(s.HTTP); err != nil {
 		problems.add("http is %q, want host:port such as 127.0.0.1:8080: %s", s.HTTP, set("http"))
 	} else if s.Auth == "none" && s.Gateway && !loopback(host) {
-		problems.add("auth is none, and other machines can reach %s: everybody there could do everything. Listen on 127.0.0.1, or leave auth at token", s.HTTP)
+		problems.add("auth is none, and other machines can reach %s: everybody there could do everything. Listen on "+
+			"127.0.0.1, or leave auth at token", s.HTTP)
 	}
 	for _, origin := range s.Origins {
 		if !isOrigin(origin) && (origin != "*" || s.Auth != "none") {
-			problems.add("cors-origin: %s is no origin such as https://shop.example (and * only goes with auth none): %s", shownOrigin(origin), set("cors-origin"))
+			problems.add("cors-origin: %s is no origin such as https://shop.example (and * only goes with auth none): %s",
+				shownOrigin(origin), set("cors-origin"))
 		}
 	}
 	if s.PublicURL != "" && !isBase(s.PublicURL) {
-		problems.add("public-url is no address such as https://api.example.com, without user, query and fragment (not shown, it may hold a password): %s", set("public-url"))
+		problems.add("public-url is no address such as https://api.example.com, without user, query and fragment (not "+
+			"shown, it may hold a password): %s", set("public-url"))
 	}
 	if s.Auth == "none" && s.Gateway && isBase(s.PublicURL) {
 		if u, err := url.Parse(s.PublicURL); err == nil && !loopback(u.Hostname()) {
@@ -149,8 +169,10 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 	for _, f := range []struct {
 		flag string
 		n    int
-	}{{"api-conns", s.APIConns}, {"worker-concurrency", s.Concurrency}, {"run-limit-tenant", s.RunLimitTenant}, {"stream-limit", s.StreamLimit}, {"stream-limit-tenant", s.StreamLimitTenant},
-		{"stream-limit-run", s.StreamLimitRun}, {"stream-limit-topics", s.StreamLimitTopics}, {"stream-limit-topics-tenant", s.StreamLimitTopicsTenant}} {
+	}{{"api-conns", s.APIConns}, {"worker-concurrency", s.Concurrency}, {"run-limit-tenant", s.RunLimitTenant},
+		{"stream-limit", s.StreamLimit}, {"stream-limit-tenant", s.StreamLimitTenant},
+		{"stream-limit-run", s.StreamLimitRun}, {"stream-limit-topics", s.StreamLimitTopics},
+		{"stream-limit-topics-tenant", s.StreamLimitTopicsTenant}} {
 		if f.n < 1 {
 			problems.add("%s is %d, must be 1 or more: %s", f.flag, f.n, set(f.flag))
 		}
@@ -159,7 +181,8 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 		flag  string
 		d     time.Duration
 		least time.Duration
-	}{{"run-lease-ttl", s.RunLeaseTTL, time.Second}, {"stream-heartbeat", s.StreamHeartbeat, 100 * time.Millisecond}, {"stream-max-age", s.StreamMaxAge, time.Second},
+	}{{"run-lease-ttl", s.RunLeaseTTL, time.Second}, {"stream-heartbeat", s.StreamHeartbeat, 100 * time.Millisecond},
+		{"stream-max-age", s.StreamMaxAge, time.Second},
 		{"stream-drain", s.StreamDrain, 100 * time.Millisecond}} {
 		if f.d < f.least {
 			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
@@ -179,7 +202,8 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 // isBase tells whether paths can be put behind text.
 func isBase(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && !strings.ContainsAny(text, "?#")
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
+		!strings.ContainsAny(text, "?#")
 }
 
 func loopback(host string) bool {
@@ -198,5 +222,6 @@ func shownOrigin(text string) string {
 func isOrigin(text string) bool {
 	text = strings.TrimSuffix(text, ":*")
 	u, err := url.Parse(text)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Scheme+"://"+u.Host == text && !strings.Contains(text, "*")
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Scheme+"://"+u.Host == text &&
+		!strings.Contains(text, "*")
 }

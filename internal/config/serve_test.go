@@ -9,13 +9,16 @@ import (
 )
 
 func TestServeSettings(t *testing.T) {
-	c, err := load(t, "stream_limit_run: 50\ncrawlers: [demo]\nrelay: false\n", []string{"OUTBOX_STREAM_DRAIN=2s", "OUTBOX_WORKER=false", "OUTBOX_CORS_ORIGIN=https://a.example,http://localhost:3000"},
+	c, err := load(t, "stream_limit_run: 50\ncrawlers: [demo]\nrelay: false\n",
+		[]string{"OUTBOX_STREAM_DRAIN=2s", "OUTBOX_WORKER=false",
+			"OUTBOX_CORS_ORIGIN=https://a.example,http://localhost:3000"},
 		"--http", "[::1]:80", "--auth", "none")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := c.Serve
-	if s.StreamLimitRun != 50 || len(s.Crawlers) != 1 || s.Relay || s.Worker || !s.Gateway || s.StreamDrain != 2*time.Second || len(s.Origins) != 2 {
+	if s.StreamLimitRun != 50 || len(s.Crawlers) != 1 || s.Relay || s.Worker || !s.Gateway ||
+		s.StreamDrain != 2*time.Second || len(s.Origins) != 2 {
 		t.Errorf("got %+v", s)
 	}
 	// Of the relay's settings and Redis's address a process needs what its parts need.
@@ -50,9 +53,11 @@ func TestServeProblems(t *testing.T) {
 		{"--auth none --cors-origin *", nil},
 		{"--cors-origin *", []string{"cors-origin"}},
 		{"--cors-origin https://u:hunter2@shop.example", []string{"cors-origin: the value (not shown"}},
-		{"--cors-origin https://shop.example/ --cors-origin shop.example --cors-origin https://*.example", []string{`"https://shop.example/"`, `"shop.example"`, `"https://*.example"`}},
+		{"--cors-origin https://shop.example/ --cors-origin shop.example --cors-origin https://*.example",
+			[]string{`"https://shop.example/"`, `"shop.example"`, `"https://*.example"`}},
 		{"--public-url https://api.example.com/outbox", nil},
-		{"--auth none --public-url https://api.example.com", []string{"auth is none, and public-url is an address that other machines reach"}},
+		{"--auth none --public-url https://api.example.com",
+			[]string{"auth is none, and public-url is an address that other machines reach"}},
 		{"--auth none --public-url https://api.example.com --gateway=false", nil},
 		{"--auth none --public-url http://localhost:8080", nil},
 		{"--public-url api.example.com", []string{"public-url is no address"}},
@@ -60,11 +65,14 @@ func TestServeProblems(t *testing.T) {
 		{"--public-url https://h/?token=hunter2", []string{"not shown"}},
 		{"--http 8080 --auth basic --listen 9464", []string{`http is "8080"`, `auth is "basic"`, `listen is "9464"`}},
 		{"--relay=false --listen 9464", []string{`listen is "9464"`}},
-		{"--api-conns 0 --worker-concurrency 0 --run-limit-tenant 0 --run-lease-ttl 1ms --stream-heartbeat 1ms --stream-max-age 0s --stream-drain 0s --stream-limit 0 --stream-limit-tenant 0 --stream-limit-run 0",
-			[]string{"api-conns", "worker-concurrency", "run-limit-tenant", "run-lease-ttl", "stream-heartbeat", "stream-max-age", "stream-drain", "stream-limit is", "stream-limit-tenant", "stream-limit-run"}},
+		{"--api-conns 0 --worker-concurrency 0 --run-limit-tenant 0 --run-lease-ttl 1ms --stream-heartbeat 1ms " +
+			"--stream-max-age 0s --stream-drain 0s --stream-limit 0 --stream-limit-tenant 0 --stream-limit-run 0",
+			[]string{"api-conns", "worker-concurrency", "run-limit-tenant", "run-lease-ttl", "stream-heartbeat",
+				"stream-max-age", "stream-drain", "stream-limit is", "stream-limit-tenant", "stream-limit-run"}},
 		{"--destination crawl_outbox={topic}", []string{`destination of crawl_outbox is "{topic}": the gateway subscribes`}},
 		{"--destination crawl_outbox=run:{type}:{key}", []string{"the gateway subscribes"}},
-		{"--destination outbox_events={type}.{topic}", []string{`destination of outbox_events is "{type}.{topic}": the gateway subscribes`}},
+		{"--destination outbox_events={type}.{topic}",
+			[]string{`destination of outbox_events is "{type}.{topic}": the gateway subscribes`}},
 		{"--destination outbox_events={type}.{topic} --gateway=false", nil},
 		{"--relay=false --destination crawl_outbx=x", []string{"no layout for table crawl_outbx"}},
 		{"--destination event_outbox={type}.{topic}", nil}, // nobody subscribes to these
@@ -88,7 +96,8 @@ func TestChannels(t *testing.T) {
 	run := uuid.MustParse("00000000-0000-0000-0000-000000000001")
 	for _, f := range []struct{ args, run, topic string }{
 		{"", "run:" + run.String(), "order.placed"},
-		{"--destination crawl_outbox={source}/{tenant}/{key},outbox_events={tenant}.{topic}", "crawl_outbox/shop/" + run.String(), "shop.order.placed"},
+		{"--destination crawl_outbox={source}/{tenant}/{key},outbox_events={tenant}.{topic}",
+			"crawl_outbox/shop/" + run.String(), "shop.order.placed"},
 	} {
 		c, err := load(t, "", nil, strings.Fields(f.args)...)
 		if err != nil {
@@ -118,8 +127,10 @@ func TestReservedChannels(t *testing.T) {
 		reserved []string
 		free     []string
 	}{
-		{"", []string{"run:" + run}, []string{"run:" + other, "run:" + run + "\n", "run:x", "run:", "xrun:" + run, run, "order.placed"}},
-		{"--destination crawl_outbox=a.{tenant}/{key}", []string{"a.shop/" + run, "a.a/b/" + run}, []string{"a./" + run, "abshop/" + run, "run:" + run}},
+		{"", []string{"run:" + run}, []string{"run:" + other, "run:" + run + "\n", "run:x", "run:", "xrun:" + run, run,
+			"order.placed"}},
+		{"--destination crawl_outbox=a.{tenant}/{key}", []string{"a.shop/" + run, "a.a/b/" + run},
+			[]string{"a./" + run, "abshop/" + run, "run:" + run}},
 		{"--destination crawl_outbox={source}:{key}", []string{"crawl_outbox:" + run}, []string{"x:" + run}},
 	} {
 		c, err := load(t, "", nil, strings.Fields(f.args)...)
@@ -152,8 +163,10 @@ func TestReservedChannels(t *testing.T) {
 
 func TestClientSettings(t *testing.T) {
 	for server, says := range map[string]string{
-		"http://127.0.0.1:8080": "", "https://h/prefix/": "", "": "server is no address", "127.0.0.1:8080": "server is no address", "ftp://h": "server is no address",
-		"http://u:hunter2@h": "without user", "http://h/?token=hunter2": "without user", "http://h:hunter2": "server is no address",
+		"http://127.0.0.1:8080": "", "https://h/prefix/": "", "": "server is no address",
+		"127.0.0.1:8080": "server is no address", "ftp://h": "server is no address",
+		"http://u:hunter2@h": "without user", "http://h/?token=hunter2": "without user",
+		"http://h:hunter2": "server is no address",
 	} {
 		c, err := load(t, "", []string{"OUTBOX_TOKEN=obx_x"}, "--server", server)
 		if err != nil {

@@ -15,7 +15,8 @@ type Table struct {
 	Destination string        // template
 	MaxAttempts int           // 0: the relay's default
 	BackoffBase time.Duration // 0: the relay's default
-	Required    bool          // asked for by name or mapped, so its absence is an error; others are served where they exist
+	// Asked for by name or mapped, so its absence is an error; others are served where they exist.
+	Required bool
 }
 
 // Name is the table's name, as in --table.
@@ -97,7 +98,8 @@ func (c Config) Tables() ([]Table, error) {
 }
 
 func unknownTable(setting, name string, known []Table) string {
-	return setting + ": there is no layout for table " + name + ": it is one of " + names(known) + ", or map it with --layout FILE"
+	return setting + ": there is no layout for table " + name + ": it is one of " + names(known) +
+		", or map it with --layout FILE"
 }
 
 func find(tables []Table, name string) (Table, bool) {

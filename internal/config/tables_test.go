@@ -24,7 +24,8 @@ const invoices = `
 // loaded returns a checked configuration with --layout.
 func loaded(t *testing.T, layouts string, args ...string) (Config, error) {
 	t.Helper()
-	c, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "REDIS_URL=redis://h"}, append(args, "--layout", write(t, layouts))...)
+	c, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "REDIS_URL=redis://h"},
+		append(args, "--layout", write(t, layouts))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +46,8 @@ func TestMappedTables(t *testing.T) {
 		if b.Layout.Topic != "kind" || b.Destination != "billing.{topic}" || b.MaxAttempts != 8 || !b.Required {
 			t.Errorf("billing.outbox: got %+v", b)
 		}
-		if o.Layout.Topic != "event_topic" || o.Layout.Table != "outbox" || o.Layout.LastError != "" || o.Destination != "legacy.{topic}" {
+		if o.Layout.Topic != "event_topic" || o.Layout.Table != "outbox" || o.Layout.LastError != "" ||
+			o.Destination != "legacy.{topic}" {
 			t.Errorf("outbox: got %+v", o)
 		}
 		if crawl := tables[4]; crawl.Destination != "run:{key}" || crawl.MaxAttempts != 3 || crawl.Required {
@@ -79,8 +81,12 @@ func TestChosenTables(t *testing.T) {
 }
 
 func TestLayoutProblems(t *testing.T) {
-	_, err := loaded(t, "- {table: a, like: outbox_events, tpoic: x}\n- {table: b, like: nothing}\n- {table: c, id: i}\n- {table: d, like: crawl_outbox, attempts: [1]}\n- {table: e, like: event_outbox, destination: '{'}\n- 7")
-	wantProblems(t, err, `entry 1 (table "a"): unknown key "tpoic": did you mean topic?`, `entry 2 (table "b"): like: there is no table "nothing"`, "position: is required", "entry 4", "destination of e", "entry 6")
+	_, err := loaded(t,
+		"- {table: a, like: outbox_events, tpoic: x}\n- {table: b, like: nothing}\n- {table: c, id: i}\n- {table: d, like: "+
+			"crawl_outbox, attempts: [1]}\n- {table: e, like: event_outbox, destination: '{'}\n- 7")
+	wantProblems(t, err, `entry 1 (table "a"): unknown key "tpoic": did you mean topic?`,
+		`entry 2 (table "b"): like: there is no table "nothing"`, "position: is required", "entry 4", "destination of e",
+		"entry 6")
 
 	_, err = loaded(t, "tables: []")
 	wantProblems(t, err, "want a YAML list")

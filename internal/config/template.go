@@ -30,7 +30,8 @@ const preface = `Settings of outbox. Each stands here with its default: take the
 A process reads this file only if told to: --config FILE, or OUTBOX_CONFIG=FILE.
 
 ` + "Every setting is also a flag, with - for _ (--poll-max), and a variable, OUTBOX_ and its name in capitals (OUTBOX_POLL_MAX; but OUTBOX_DATABASE_URL and OUTBOX_REDIS_URL, " +
-	"or else DATABASE_URL and REDIS_URL). A flag wins over a variable, a variable over this file. outbox config print shows what is in effect, and from where. " +
+	"or else DATABASE_URL and REDIS_URL). A flag wins over a variable, a variable over this file. outbox config print " +
+	"shows what is in effect, and from where. " +
 	"Times have a unit: 5ms, 10s, 15m, 168h."
 
 // examples are the lists, which no flag is. They are examples and no defaults: there is nothing in the lists.

@@ -38,7 +38,8 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 	for line := range strings.Lines(text) {
-		if line != "\n" && !strings.HasPrefix(line, "# ") && !regexp.MustCompile(`^[a-z_]+:\s|^  [ -]`).MatchString(line) && line != "#\n" {
+		if line != "\n" && !strings.HasPrefix(line, "# ") && !regexp.MustCompile(`^[a-z_]+:\s|^  [ -]`).MatchString(line) &&
+			line != "#\n" {
 			t.Errorf("neither text nor setting: %q", line)
 		}
 	}
@@ -50,7 +51,8 @@ func TestTemplate(t *testing.T) {
 	if err := c.Check(Parts | Asking); err != nil {
 		t.Fatal(err)
 	}
-	if names(c.mappedTables) != "billing.outbox, outbox" || len(c.Policies("outbox_events")) != 1 || len(c.Policies("crawl_outbox")) != 0 {
+	if names(c.mappedTables) != "billing.outbox, outbox" || len(c.Policies("outbox_events")) != 1 ||
+		len(c.Policies("crawl_outbox")) != 0 {
 		t.Errorf("the examples gave %s and %+v", names(c.mappedTables), c.Policies("outbox_events"))
 	}
 	defaults, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_REDIS_URL=redis://h"})
@@ -101,8 +103,10 @@ func effective(t *testing.T, c Config) []Setting {
 
 func TestEffective(t *testing.T) {
 	file := write(t, "# x\nbatch: 4\npoll_max: 4s\ntable: [a, b]\nworkers:\n")
-	c, err := load(t, "", []string{"OUTBOX_CONFIG=" + file, "OUTBOX_DATABASE_URL=postgres://u:hunter2@db:1/shop", "REDIS_URL=redis://:hunter2@h/0?password=hunter2", "OUTBOX_TOKEN=hunter2",
-		"OUTBOX_PUBLIC_URL=https://u:hunter2@h", "OUTBOX_CORS_ORIGIN=https://u:hunter2@h,https://shop.example", "OUTBOX_STREAM_DRAIN=2m"}, "--listen", "h:1", "--server", "http://h/?token=hunter2", "--destination", "a=b")
+	c, err := load(t, "", []string{"OUTBOX_CONFIG=" + file, "OUTBOX_DATABASE_URL=postgres://u:hunter2@db:1/shop",
+		"REDIS_URL=redis://:hunter2@h/0?password=hunter2", "OUTBOX_TOKEN=hunter2",
+		"OUTBOX_PUBLIC_URL=https://u:hunter2@h", "OUTBOX_CORS_ORIGIN=https://u:hunter2@h,https://shop.example",
+		"OUTBOX_STREAM_DRAIN=2m"}, "--listen", "h:1", "--server", "http://h/?token=hunter2", "--destination", "a=b")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,9 +118,13 @@ func TestEffective(t *testing.T) {
 		got[s.Name] = s
 	}
 	for _, want := range []Setting{
-		{"config", file, "OUTBOX_CONFIG"}, {"batch", 4, file + ":2"}, {"poll_max", "4s", file + ":3"}, {"table", []string{"a", "b"}, file + ":4"}, {"workers", 2, "default"},
-		{"database", "shop at db:1", "OUTBOX_DATABASE_URL"}, {"redis", "redis://h/0", "REDIS_URL"}, {"stream_drain", "2m", "OUTBOX_STREAM_DRAIN"}, {"listen", "h:1", "--listen"}, {"cors_origin", []string{"(no origin, not shown)", "https://shop.example"}, "OUTBOX_CORS_ORIGIN"},
-		{"destination", map[string]string{"a": "b"}, "--destination"}, {"retention", "168h", "default"}, {"token", "(set, not shown)", "OUTBOX_TOKEN"},
+		{"config", file, "OUTBOX_CONFIG"}, {"batch", 4, file + ":2"}, {"poll_max", "4s", file + ":3"},
+		{"table", []string{"a", "b"}, file + ":4"}, {"workers", 2, "default"},
+		{"database", "shop at db:1", "OUTBOX_DATABASE_URL"}, {"redis", "redis://h/0", "REDIS_URL"},
+		{"stream_drain", "2m", "OUTBOX_STREAM_DRAIN"}, {"listen", "h:1", "--listen"},
+		{"cors_origin", []string{"(no origin, not shown)", "https://shop.example"}, "OUTBOX_CORS_ORIGIN"},
+		{"destination", map[string]string{"a": "b"}, "--destination"}, {"retention", "168h", "default"},
+		{"token", "(set, not shown)", "OUTBOX_TOKEN"},
 	} {
 		if !reflect.DeepEqual(got[want.Name], want) {
 			t.Errorf("got %+v, want %+v", got[want.Name], want)

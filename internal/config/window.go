@@ -18,7 +18,8 @@ func (c *Config) checkDedup(problems *Error) {
 		problems.add("dedup-window is %s, must be 0s or more: %s", c.DedupWindow, set("dedup-window"))
 	}
 	if strings.ContainsAny(c.DedupPrefix, "{}") {
-		problems.add("dedup-prefix is %q, and a brace in it would take the lanes' keys to other nodes of a Redis Cluster: %s", c.DedupPrefix, set("dedup-prefix"))
+		problems.add("dedup-prefix is %q, and a brace in it would take the lanes' keys to other nodes of a Redis Cluster: %s",
+			c.DedupPrefix, set("dedup-prefix"))
 	}
 }
 
@@ -34,7 +35,9 @@ func (c Config) ShortWindow(needs Need) string {
 	if needs&Serving == 0 || c.Serve.Memory || c.DedupWindow == 0 || c.DedupWindow >= apart {
 		return ""
 	}
-	return fmt.Sprintf("dedup-window is %s, but after the death of a relay %s can lie between two attempts to publish an event (a publish of %s, "+
-		"lease-ttl of %s and a third of it for the take-over, a claim of %s), and a copy that late is delivered: give --dedup-window %s or more",
+	return fmt.Sprintf("dedup-window is %s, but after the death of a relay %s can lie between two attempts to publish "+
+		"an event (a publish of %s, "+
+		"lease-ttl of %s and a third of it for the take-over, a claim of %s), and a copy that late is delivered: give "+
+		"--dedup-window %s or more",
 		brief(c.DedupWindow), brief(apart), brief(publishTimeout), brief(c.LeaseTTL), brief(databaseTimeout), brief(apart))
 }

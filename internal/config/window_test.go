@@ -8,12 +8,13 @@ import (
 func TestDedup(t *testing.T) {
 	environ := []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_REDIS_URL=redis://h"}
 	for args, says := range map[string]string{
-		"":                                    "",
-		"--dedup-window 0":                    "",
-		"--dedup-window 29s":                  "",
-		"--dedup-window 28s":                  "dedup-window is 28s, but after the death of a relay 29s can lie",
-		"--dedup-window 1s":                   "give --dedup-window 29s or more",
-		"--dedup-window 2m --lease-ttl 2m":    "(a publish of 5s, lease-ttl of 2m and a third of it for the take-over, a claim of 10s)",
+		"":                   "",
+		"--dedup-window 0":   "",
+		"--dedup-window 29s": "",
+		"--dedup-window 28s": "dedup-window is 28s, but after the death of a relay 29s can lie",
+		"--dedup-window 1s":  "give --dedup-window 29s or more",
+		"--dedup-window 2m --lease-ttl 2m": "(a publish of 5s, lease-ttl of 2m and a third of it for the take-over, a " +
+			"claim of 10s)",
 		"--dedup-window 1s --memory":          "",
 		"--dedup-window 1s --relay=false":     "",
 		"--dedup-prefix shop:":                "",

@@ -22,7 +22,8 @@ func readYAML(path string, text []byte) (*yaml.Node, error) {
 	}
 	if err == nil {
 		if err = decoder.Decode(&second); err == nil {
-			return nil, fmt.Errorf("%s:%d: begins a second document (---), which would be ignored: make it one", path, second.Line)
+			return nil, fmt.Errorf("%s:%d: begins a second document (---), which would be ignored: make it one", path,
+				second.Line)
 		}
 	}
 	if !errors.Is(err, io.EOF) {

@@ -24,7 +24,10 @@ import (
 
 // Run makes the tables, warns if another relay takes events that the streams here will miss, serves all parts until ctx
 // ends, and calls beside when the API answers at url; beside ends with its ctx. The settings are checked.
-func Run(ctx context.Context, c config.Config, log *slog.Logger, beside func(ctx context.Context, url string, m prometheus.Gatherer) error) error {
+func Run(
+	ctx context.Context, c config.Config, log *slog.Logger,
+	beside func(ctx context.Context, url string, m prometheus.Gatherer) error,
+) error {
 	if err := migrate(ctx, c.Database); err != nil {
 		return err
 	}
@@ -36,7 +39,8 @@ func Run(ctx context.Context, c config.Config, log *slog.Logger, beside func(ctx
 	serving := make(chan answer, 1)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return wire.ServeWith(ctx, c, log, wire.Extras{Home: page(), Serving: func(address string, m prometheus.Gatherer) { serving <- answer{address, m} }})
+		return wire.ServeWith(ctx, c, log,
+			wire.Extras{Home: page(), Serving: func(address string, m prometheus.Gatherer) { serving <- answer{address, m} }})
 	})
 	group.Go(func() error {
 		select {
@@ -48,7 +52,8 @@ func Run(ctx context.Context, c config.Config, log *slog.Logger, beside func(ctx
 	})
 	err := group.Wait()
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("%s is in use, perhaps by another outbox dev: choose another port with --http, for instance --http 127.0.0.1:0 for any that is free, and with --temp or --file other.db also other events", c.Serve.HTTP)
+		return fmt.Errorf("%s is in use, perhaps by another outbox dev: choose another port with --http, for instance "+
+			"--http 127.0.0.1:0 for any that is free, and with --temp or --file other.db also other events", c.Serve.HTTP)
 	}
 	return err
 }
@@ -62,7 +67,8 @@ func migrate(ctx context.Context, databaseURL string) error {
 	}
 	for _, s := range sets {
 		if s.Current > s.Latest {
-			return fmt.Errorf("%s was made by a newer outbox (its set %s is at version %d, this program knows %d): use that program, or another database", config.MaskDatabase(databaseURL), s.Set, s.Current, s.Latest)
+			return fmt.Errorf("%s was made by a newer outbox (its set %s is at version %d, this program knows %d): use that "+
+				"program, or another database", config.MaskDatabase(databaseURL), s.Set, s.Current, s.Latest)
 		}
 	}
 	return m.Up(ctx)
@@ -81,7 +87,9 @@ func warnOfOthers(ctx context.Context, c config.Config, log *slog.Logger) {
 	if other == "" {
 		return
 	}
-	log.Warn(fmt.Sprintf("another relay (%s) serves %s too, unless it was killed a moment ago: each delivers a part of the events, in its own memory, and the streams of one miss what the other delivers. Give both of them --redis URL, or give this one events of its own: --temp or --file other.db",
+	log.Warn(fmt.Sprintf("another relay (%s) serves %s too, unless it was killed a moment ago: each delivers a part of "+
+		"the events, in its own memory, and the streams of one miss what the other delivers. Give both of them --redis "+
+		"URL, or give this one events of its own: --temp or --file other.db",
 		other, config.MaskDatabase(c.Database)))
 }
 

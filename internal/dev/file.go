@@ -22,7 +22,8 @@ func CheckFile(ctx context.Context, path string) error {
 	// SQLite keeps its WAL beside the file, and all that it would say is "unable to open database file".
 	probe, err := os.CreateTemp(filepath.Dir(path), ".outbox-*")
 	if err != nil {
-		return fmt.Errorf("write to folder %s: %w: choose a file in another with --file, or use --temp", filepath.Dir(path), reason(err))
+		return fmt.Errorf("write to folder %s: %w: choose a file in another with --file, or use --temp", filepath.Dir(path),
+			reason(err))
 	}
 	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
 		return fmt.Errorf("write to folder %s: %w", filepath.Dir(path), err)
@@ -56,7 +57,8 @@ func CheckFile(ctx context.Context, path string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s is the database of another program (it has a table %s) and was left as it is: choose another file with --file; or, if its outbox is to live in it: outbox migrate up --database sqlite:%s",
+	return fmt.Errorf("%s is the database of another program (it has a table %s) and was left as it is: choose another "+
+		"file with --file; or, if its outbox is to live in it: outbox migrate up --database sqlite:%s",
 		path, names[0], path)
 }
 
@@ -70,7 +72,8 @@ func CheckServer(url string) error {
 	// default server.
 	looks := regexp.MustCompile(`^(postgres(ql)?://|\s*[a-z_]+\s*=)`).MatchString(url)
 	if _, err := pgx.ParseConfig(url); err != nil || !looks {
-		return errors.New("--postgres is no valid URL (not shown, it may hold a password): want postgres://user:password@host:5432/database")
+		return errors.New("--postgres is no valid URL (not shown, it may hold a password): want " +
+			"postgres://user:password@host:5432/database")
 	}
 	return nil
 }

@@ -68,8 +68,11 @@ func TestCheckFile(t *testing.T) {
 		{database(t), ""},
 		{ours, ""},
 		{shared, ""},
-		{theirs, "has a table customers) and was left as it is: choose another file with --file; or, if its outbox is to live in it: outbox migrate up"},
-		{text(t, "My notes, which are longer than a header."), "is no SQLite database and was left as it is: choose another file with --file"},
+		{theirs,
+			"has a table customers) and was left as it is: choose another file with --file; or, if its outbox is to live in " +
+				"it: outbox migrate up"},
+		{text(t, "My notes, which are longer than a header."),
+			"is no SQLite database and was left as it is: choose another file with --file"},
 		{filepath.Join(t.TempDir(), "no", "such.db"), "no such file or directory: choose a file in another with --file"},
 		{"/sys/outbox.db", "choose a file in another with --file, or use --temp"}, // where even root cannot write
 		{t.TempDir(), "is a directory: choose another file with --file"},
@@ -109,7 +112,8 @@ func TestCheckServer(t *testing.T) {
 		" ":                                "no valid URL",
 	} {
 		err := CheckServer(url)
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret")) {
+		if says == "" && err != nil || says != "" &&
+			(err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("%s: got %v, want %q", url, err, says)
 		}
 	}

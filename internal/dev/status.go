@@ -15,7 +15,8 @@ type Status struct {
 	Written   int // events that are delivered, dead, or waiting: what others have written is known within three seconds
 	Delivered int
 	Dead      int
-	Lag       time.Duration // age of the oldest event that waits; if none does, how long the last ones took from commit to delivery
+	// Age of the oldest event that waits; if none does, how long the last ones took from commit to delivery.
+	Lag time.Duration
 }
 
 func (s Status) String() string {

@@ -23,10 +23,12 @@ func TestGauge(t *testing.T) {
 	}
 	read(Status{})
 	events, runs := m.Table("outbox_events"), m.Table("crawl_outbox")
-	events.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 3, Dead: 1}, Latencies: []time.Duration{time.Second, 3 * time.Second}})
+	events.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 3, Dead: 1},
+		Latencies: []time.Duration{time.Second, 3 * time.Second}})
 	runs.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 2}})
 	read(Status{Written: 6, Delivered: 5, Dead: 1, Lag: 2 * time.Second})
-	runs.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 1}, Latencies: []time.Duration{500 * time.Millisecond}})
+	runs.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 1},
+		Latencies: []time.Duration{500 * time.Millisecond}})
 	read(Status{Written: 7, Delivered: 6, Dead: 1, Lag: 500 * time.Millisecond})
 	read(Status{Written: 7, Delivered: 6, Dead: 1, Lag: 500 * time.Millisecond}) // nothing came: the last one stands
 	events.SetBacklog(4, 7*time.Second)
@@ -55,7 +57,8 @@ func TestLine(t *testing.T) {
 	columns = 80
 	l.Set("")
 	write("after\n")
-	want := strings.Join([]string{"before\n", "written 1", "a warning\nwritten 1", "written 2", "lag 20µ", "after\n"}, wipe)
+	want := strings.Join([]string{"before\n", "written 1", "a warning\nwritten 1", "written 2", "lag 20µ", "after\n"},
+		wipe)
 	if got := screen.String(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -14,7 +14,8 @@ type Point string
 const (
 	AfterClaim    Point = "after-claim"
 	BeforePublish Point = "before-publish" // the lease was looked at for the last time
-	MidBatch      Point = "mid-batch"      // the sink has taken a part of the batch: a batch larger than what the sink sends at once
-	AfterPublish  Point = "after-publish"  // the sink has answered, nothing is settled
-	BeforeSettle  Point = "before-settle"  // the outcomes are decided, the statement is about to be sent
+	// The sink has taken a part of the batch: a batch larger than what the sink sends at once.
+	MidBatch     Point = "mid-batch"
+	AfterPublish Point = "after-publish" // the sink has answered, nothing is settled
+	BeforeSettle Point = "before-settle" // the outcomes are decided, the statement is about to be sent
 )

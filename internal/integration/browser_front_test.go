@@ -48,7 +48,8 @@ func (g *gatewayAt) start(t *testing.T) {
 	live := must(redispubsub.OpenListener(g.redis.URL(), redispubsub.ListenerConfig{Logger: quiet}))(t)
 	hub := stream.New(gateway.Log(g.store, 6), live, stream.Config{Logger: quiet})
 	gate := must(gateway.New(gateway.Config{
-		Runs: g.runs, Hub: hub, Auth: g.auth, Logger: quiet, Streams: gateway.StreamConfig{DrainWindow: 100 * time.Millisecond},
+		Runs: g.runs, Hub: hub, Auth: g.auth, Logger: quiet,
+		Streams: gateway.StreamConfig{DrainWindow: 100 * time.Millisecond},
 	}))(t)
 	server := &http.Server{Handler: gate.Handler(), ReadHeaderTimeout: 5 * time.Second}
 	endServer := inBackground(t, func(ctx context.Context) error {

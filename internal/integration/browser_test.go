@@ -26,7 +26,8 @@ type fault struct {
 
 var (
 	withinEvent = fault{"the connection is cut within an event", true, func(v *watching) { v.front.cutStream() }}
-	allClosed   = fault{"all connections of the page are closed", true, func(v *watching) { v.front.CloseClientConnections() }}
+	allClosed   = fault{"all connections of the page are closed", true,
+		func(v *watching) { v.front.CloseClientConnections() }}
 	loadedAgain = fault{"the page is loaded again", true, func(v *watching) { v.reload() }}
 	restarted   = fault{"the gateway is stopped, and another one started", true, func(v *watching) {
 		v.gateway.stop()
@@ -50,7 +51,8 @@ func TestBrowserShowsEachEventOnce(t *testing.T) {
 	t.Parallel()
 	v := watch(t, nil)
 	v.suffer(800, withinEvent, allClosed, loadedAgain, restarted, redisDown, allClosed, withinEvent)
-	if n := v.front.resumed.Load(); n < 4 { // not after the two that begin with a new EventSource: loading again, and a 502
+	// Not after the two that begin with a new EventSource: loading again, and a 502.
+	if n := v.front.resumed.Load(); n < 4 {
 		t.Errorf("the browser sent Last-Event-ID %d times, want it after each lost connection", n)
 	}
 }
@@ -70,8 +72,10 @@ func TestBrowserWithTickets(t *testing.T) {
 		return "shop", text
 	})
 	v.suffer(400, withinEvent, loadedAgain, allClosed)
-	if refused, tickets, streams := v.front.refused.Load(), v.front.tickets.Load(), v.front.streams.Load(); refused < 2 || tickets < streams {
-		t.Errorf("%d streams with %d tickets, and %d refused, want a ticket for each and one refused after each lost connection", streams, tickets, refused)
+	if refused, tickets, streams := v.front.refused.Load(), v.front.tickets.Load(),
+		v.front.streams.Load(); refused < 2 || tickets < streams {
+		t.Errorf("%d streams with %d tickets, and %d refused, want a ticket for each and one refused after each lost "+
+			"connection", streams, tickets, refused)
 	}
 	if page := v.front.page.Load(); page == nil || bytes.Contains(*page, []byte(text)) {
 		t.Error("the page holds the token")
@@ -173,13 +177,15 @@ func (v *watching) suffer(n int, faults ...fault) {
 	if last.Heap == 0 || last.Heap > 64<<20 {
 		v.t.Errorf("the page uses %d bytes of memory", last.Heap)
 	}
-	v.t.Logf("%s: %d events, %d faults in %s, %d streams, all in %s; the page's heap is %.1f MB", v.browser.Version(), last.Count, len(faults),
+	v.t.Logf("%s: %d events, %d faults in %s, %d streams, all in %s; the page's heap is %.1f MB", v.browser.Version(),
+		last.Count, len(faults),
 		faulty.Round(100*time.Millisecond), streams, time.Since(v.began).Round(100*time.Millisecond), float64(last.Heap)/1e6)
 }
 
 // produce appends events until there are n and over is closed.
 func (v *watching) produce(n int, over <-chan struct{}) error {
-	types := []string{crawl.NodeStart, crawl.ActionExecuted, crawl.ScreenshotCaptured, crawl.Processing, crawl.ErrorOccurred, crawl.NodeComplete}
+	types := []string{crawl.NodeStart, crawl.ActionExecuted, crawl.ScreenshotCaptured, crawl.Processing,
+		crawl.ErrorOccurred, crawl.NodeComplete}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; time.Now().Before(v.until); {
@@ -227,7 +233,8 @@ func (v *watching) wait(what string, ok func(report) bool) {
 	for !ok(v.front.last()) {
 		if time.Now().After(v.until) {
 			last := v.front.last()
-			v.t.Fatalf("waited too long for %s: the page shows %d events and %q, loaded %d times; %d streams, %d refused", what, last.Count, last.State, last.Loads,
+			v.t.Fatalf("waited too long for %s: the page shows %d events and %q, loaded %d times; %d streams, %d refused", what,
+				last.Count, last.State, last.Loads,
 				v.front.streams.Load(), v.front.refused.Load())
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -257,12 +264,14 @@ func (v *watching) compare() {
 				v.t.Fatalf("the page shows %d events, and not %d", len(shown), e.Seq)
 			}
 			got := shown[e.Seq-1]
-			if got.Seq != e.Seq || !strings.HasPrefix(got.Text, e.Type+" 2") || !strings.HasSuffix(got.Text, "Z "+data.String()) {
+			if got.Seq != e.Seq || !strings.HasPrefix(got.Text, e.Type+" 2") ||
+				!strings.HasSuffix(got.Text, "Z "+data.String()) {
 				seqs := make([]int64, 0, 10)
 				for _, s := range shown[max(0, e.Seq-5):min(e.Seq+5, int64(len(shown)))] {
 					seqs = append(seqs, s.Seq)
 				}
-				v.t.Fatalf("the page shows %+v as event %d, around it %v; the log has %s %s", got, e.Seq, seqs, e.Type, data.String())
+				v.t.Fatalf("the page shows %+v as event %d, around it %v; the log has %s %s", got, e.Seq, seqs, e.Type,
+					data.String())
 			}
 		}
 	}

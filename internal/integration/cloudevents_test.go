@@ -31,14 +31,18 @@ func TestMessagesOfAnyRowConform(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.relay(t, nil)
-	sources := []string{"shop", "Order Service", "a b", "sh\u00f6p", "%zz", "http://[::1", "1:x", ":x", "https://shop.example/a?b#c", "//", "\u65e5\u672c", "\"\\"}
+	sources := []string{"shop", "Order Service", "a b", "sh\u00f6p", "%zz", "http://[::1", "1:x", ":x",
+		"https://shop.example/a?b#c", "//", "\u65e5\u672c", "\"\\"}
 	metadata := []string{
-		`{"trace_id": "7f", "user_id": "u1"}`, `{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "user_id": 7}`,
+		`{"trace_id": "7f", "user_id": "u1"}`,
+		`{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "user_id": 7}`,
 		`{"region": "eu", "retry": true, "shard": -3, "big": 9007199254740993, "ratio": 1.5, "none": null, "list": [1, {"a": "b"}], "empty": ""}`,
 		`{"id": "x", "type": "y", "data": 1, "validate": "v", "constructor": 1, "source": 2, "time": "t", "metadata": "m"}`,
-		`{"\u00fc": 1, "With Space": 2, "UPPER": 3, "": 4, "averylongnameofmorethantwenty": 5}`, `{"line": "a\nb", "bell": "\u0007"}`, `null`, `[1, 2]`, `"text"`,
+		`{"\u00fc": 1, "With Space": 2, "UPPER": 3, "": 4, "averylongnameofmorethantwenty": 5}`,
+		`{"line": "a\nb", "bell": "\u0007"}`, `null`, `[1, 2]`, `"text"`,
 	}
-	times := []string{"now()", "'infinity'", "'-infinity'", "'0044-03-15 BC'", "'10000-01-01'", "'294276-01-01'", "'2026-11-22 12:00:00.123456+05:30'"}
+	times := []string{"now()", "'infinity'", "'-infinity'", "'0044-03-15 BC'", "'10000-01-01'", "'294276-01-01'",
+		"'2026-11-22 12:00:00.123456+05:30'"}
 	wanted := map[string]string{} // metadata by topic
 	n := 0
 	for i, source := range sources {
@@ -79,7 +83,8 @@ func metadataOf(t *testing.T, text string) any {
 		}
 		all = members
 	}
-	for _, ours := range []string{"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "sequence", "partitionkey",
+	for _, ours := range []string{"specversion", "id", "source", "type", "subject", "time", "datacontenttype", "sequence",
+		"partitionkey",
 		"tenantid", "schemaid", "schemaversion", "metadata", "data"} {
 		delete(attributes, ours)
 	}
@@ -110,7 +115,8 @@ func askJavaScript(t *testing.T, messages []string) {
 		}
 	}
 	dir := t.TempDir()
-	install := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--prefix", dir, "cloudevents@10.0.0")
+	install := exec.CommandContext(t.Context(), "npm", "install", "--no-audit", "--no-fund", "--prefix", dir,
+		"cloudevents@10.0.0")
 	if out, err := install.CombinedOutput(); err != nil {
 		fmt.Printf("CloudEvents' SDK for JavaScript is not asked: npm cannot install it: %v\n%s\n", err, out)
 		return

@@ -32,7 +32,8 @@ func newCrawlWorld(t *testing.T) *crawlWorld {
 		t.Fatal(err)
 	}
 	w.pool = w.poolOf(t, "")
-	w.Service = crawl.NewService(w.runs(t, w.poolOf(t, "outbox_gateway")), crawl.ServiceConfig{Crawlers: []string{"demo", "script:short", "stuck"}})
+	w.Service = crawl.NewService(w.runs(t, w.poolOf(t, "outbox_gateway")),
+		crawl.ServiceConfig{Crawlers: []string{"demo", "script:short", "stuck"}})
 	return w
 }
 
@@ -148,7 +149,8 @@ func TestCrawlDemonstration(t *testing.T) {
 	if r, err := w.Start(t.Context(), "globex", starts.ID); err != nil || r.Status.Ended() {
 		t.Fatalf("start: %+v, error %v", r, err)
 	}
-	const want = "RUN_STARTED NODE_START ACTION_EXECUTED NODE_COMPLETE NODE_START PROCESSING NODE_COMPLETE NODE_START ACTION_EXECUTED NODE_COMPLETE RUN_COMPLETED"
+	const want = "RUN_STARTED NODE_START ACTION_EXECUTED NODE_COMPLETE NODE_START PROCESSING NODE_COMPLETE NODE_START " +
+		"ACTION_EXECUTED NODE_COMPLETE RUN_COMPLETED"
 	for _, r := range []crawl.Run{waits, starts} {
 		done := w.until(t, r, crawl.Completed)
 		if got := w.types(t, r); got != want || done.StartedAt == nil || done.CompletedAt == nil || done.LastSeq != 11 {
@@ -156,7 +158,8 @@ func TestCrawlDemonstration(t *testing.T) {
 		}
 	}
 	w.holds(t, "logs are gap-free with one terminal event, and the outbox has the same", soundLogs)
-	w.holds(t, "every event belongs to its run's tenant", `SELECT bool_and(e.tenant_id = r.tenant_id) FROM crawl_events e JOIN crawl_runs r ON r.id = e.crawl_id`)
+	w.holds(t, "every event belongs to its run's tenant",
+		`SELECT bool_and(e.tenant_id = r.tenant_id) FROM crawl_events e JOIN crawl_runs r ON r.id = e.crawl_id`)
 }
 
 // Two workers compete for 20 runs; one of them dies in the middle of some, without a word, and another one takes its
@@ -175,7 +178,8 @@ func TestCrawlWorkersCompete(t *testing.T) {
 	}
 	_, kill := w.work(t, cfg, crawlers...)
 	w.work(t, cfg, crawlers...)
-	w.eventually(t, "both are at work, one in the middle of something", `SELECT count(DISTINCT lease_owner) = 2 AND max(steps_done) > 3 FROM crawl_runs WHERE status = 'RUNNING'`)
+	w.eventually(t, "both are at work, one in the middle of something",
+		`SELECT count(DISTINCT lease_owner) = 2 AND max(steps_done) > 3 FROM crawl_runs WHERE status = 'RUNNING'`)
 	kill()
 	w.work(t, cfg, crawlers...)
 	for _, r := range runs {
@@ -183,8 +187,10 @@ func TestCrawlWorkersCompete(t *testing.T) {
 			t.Errorf("run %s has %d events, want 36", r.ID, done.LastSeq)
 		}
 	}
-	w.holds(t, "logs are gap-free with one terminal event, every node is in them once, and the outbox has the same", soundLogs)
-	w.holds(t, "what the dead one had begun was claimed again", `SELECT count(*) FILTER (WHERE lease_epoch > 1) BETWEEN 1 AND 8 FROM crawl_runs`)
+	w.holds(t, "logs are gap-free with one terminal event, every node is in them once, and the outbox has the same",
+		soundLogs)
+	w.holds(t, "what the dead one had begun was claimed again",
+		`SELECT count(*) FILTER (WHERE lease_epoch > 1) BETWEEN 1 AND 8 FROM crawl_runs`)
 }
 
 // stuck visits a node that ends with its context.
@@ -208,7 +214,8 @@ func TestCrawlCancelStopsTheWorker(t *testing.T) {
 	<-visits
 	asked := time.Now()
 	for range 2 { // the second finds it cancelled
-		if r, err := w.Cancel(t.Context(), "acme", run.ID); err != nil || r.Status != crawl.Cancelled || r.CancelledAt == nil {
+		if r, err := w.Cancel(t.Context(), "acme", run.ID); err != nil || r.Status != crawl.Cancelled ||
+			r.CancelledAt == nil {
 			t.Fatalf("cancel: %+v, error %v", r, err)
 		}
 	}
@@ -241,7 +248,8 @@ func TestCrawlHandsRunsOver(t *testing.T) {
 		<-visits
 		stop()
 	}
-	w.holds(t, "it is free and nothing is counted", `SELECT status = 'RUNNING' AND lease_owner IS NULL AND lease_epoch = 3 AND node_attempts = 0 FROM crawl_runs`)
+	w.holds(t, "it is free and nothing is counted",
+		`SELECT status = 'RUNNING' AND lease_owner IS NULL AND lease_epoch = 3 AND node_attempts = 0 FROM crawl_runs`)
 	cfg = crawl.WorkerConfig{LeaseTTL: 500 * time.Millisecond, MaxAttempts: 2}
 	for range 2 {
 		_, kill := w.work(t, cfg, crawler)
@@ -249,7 +257,8 @@ func TestCrawlHandsRunsOver(t *testing.T) {
 		kill()
 	}
 	w.work(t, cfg, crawler)
-	if r := w.until(t, run, crawl.Failed); r.Error != "node Wait (step 1): workers began it 2 times in a row and none finished it" {
+	if r := w.until(t, run,
+		crawl.Failed); r.Error != "node Wait (step 1): workers began it 2 times in a row and none finished it" {
 		t.Errorf("its error is %s", r.Error)
 	}
 	if got := w.types(t, run); got != "RUN_STARTED NODE_START ERROR RUN_FAILED" {
@@ -263,8 +272,10 @@ func TestCrawlOutsideCrawler(t *testing.T) {
 	t.Parallel()
 	w := newCrawlWorld(t)
 	run := w.create(t, "acme", "")
-	odd := crawl.NewEvent{ID: uuid.New(), Type: strings.Repeat("A_9", 16) + "ZZ", Payload: json.RawMessage(`{"é": "😀", "n": 1e131071, "m": 0.1e-16000}`)}
-	if _, err := w.Append(t.Context(), "acme", run.ID, odd); err == nil || !strings.Contains(err.Error(), "start it first") {
+	odd := crawl.NewEvent{ID: uuid.New(), Type: strings.Repeat("A_9", 16) + "ZZ",
+		Payload: json.RawMessage(`{"é": "😀", "n": 1e131071, "m": 0.1e-16000}`)}
+	if _, err := w.Append(t.Context(), "acme", run.ID, odd); err == nil ||
+		!strings.Contains(err.Error(), "start it first") {
 		t.Errorf("append to a PENDING run: %v", err)
 	}
 	if _, err := w.Start(t.Context(), "acme", run.ID); err != nil {
@@ -278,7 +289,8 @@ func TestCrawlOutsideCrawler(t *testing.T) {
 		appends.Go(func() {
 			batch := make([]crawl.NewEvent, 25)
 			for n := range batch {
-				batch[n] = crawl.NewEvent{Type: crawl.Processing, Payload: json.RawMessage(fmt.Sprintf(`{"writer": %d, "n": %d}`, i, n))}
+				batch[n] = crawl.NewEvent{Type: crawl.Processing,
+					Payload: json.RawMessage(fmt.Sprintf(`{"writer": %d, "n": %d}`, i, n))}
 			}
 			if c, err := w.Append(t.Context(), "acme", run.ID, batch...); err != nil || c.Last-c.First != 24 {
 				t.Errorf("append: %+v, error %v", c, err)
@@ -292,7 +304,8 @@ func TestCrawlOutsideCrawler(t *testing.T) {
 	if c, err := w.Append(t.Context(), "acme", run.ID, odd); err != nil || c.Appended != 0 || c.First != 2 {
 		t.Errorf("the same event after the end: %+v, error %v", c, err)
 	}
-	if _, err := w.Append(t.Context(), "acme", run.ID, crawl.NewEvent{Type: crawl.Processing}); err == nil || !strings.Contains(err.Error(), "has ended: it is COMPLETED") {
+	if _, err := w.Append(t.Context(), "acme", run.ID, crawl.NewEvent{Type: crawl.Processing}); err == nil ||
+		!strings.Contains(err.Error(), "has ended: it is COMPLETED") {
 		t.Errorf("another one: %v", err)
 	}
 	w.holds(t, "logs are gap-free with one terminal event, and the outbox has the same", soundLogs)

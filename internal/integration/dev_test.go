@@ -149,7 +149,8 @@ func (d *developing) writes() {
 	l := d.listen("/v1/stream?topics=order.placed")
 	defer l.end()
 	for n := range 3 {
-		id := strings.TrimSpace(d.command(fmt.Sprintf(`{"n": %d, "total": 12.50}`, n), "write", "--topic", "order.placed", "--aggregate-type", "Order", "--key", "42"))
+		id := strings.TrimSpace(d.command(fmt.Sprintf(`{"n": %d, "total": 12.50}`, n), "write", "--topic", "order.placed",
+			"--aggregate-type", "Order", "--key", "42"))
 		d.observe("written", id)
 		e := l.event()
 		d.observe("arrived as "+e.Type, e.Data)
@@ -280,7 +281,8 @@ func (d *developing) goesOn(run uuid.UUID) {
 	}
 	c := &client{nodes: []string{d.url}, run: run}
 	status, err := c.connect(d.t.Context(), cut{-1, last + 20})
-	if ended := err == nil && len(c.got) > 0 && c.got[len(c.got)-1].event.Type == string(crawl.RunCompleted); !errors.Is(err, errHungUp) && !ended {
+	if ended := err == nil && len(c.got) > 0 &&
+		c.got[len(c.got)-1].event.Type == string(crawl.RunCompleted); !errors.Is(err, errHungUp) && !ended {
 		d.t.Fatalf("after %d events the stream ended with status %d, %v", len(c.got), status, err)
 	}
 	for i, got := range c.got {
@@ -301,7 +303,8 @@ func (d *developing) stops() {
 	for _, f := range files {
 		left = append(left, f.Name())
 	}
-	if want := strings.TrimPrefix(d.database, "sqlite:"); want != d.database && !slices.Equal(left, []string{want}) || want == d.database && len(left) > 0 {
+	if want := strings.TrimPrefix(d.database, "sqlite:"); want != d.database && !slices.Equal(left, []string{want}) ||
+		want == d.database && len(left) > 0 {
 		d.t.Errorf("it left %q", left)
 	}
 }

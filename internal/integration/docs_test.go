@@ -51,7 +51,8 @@ func TestStatementsOfTheDocs(t *testing.T) {
 	}
 	slices.Sort(got)
 	const run = "run:00000000-0000-7000-8000-000000000001 "
-	want := []string{"audit order.shipped", "invoice.created invoice.created", "order.paid order.paid", "order.placed order.placed",
+	want := []string{"audit order.shipped", "invoice.created invoice.created", "order.paid order.paid",
+		"order.placed order.placed",
 		"order.shipped order.shipped", run + "NODE_VISITED", run + "RUN_STARTED"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -92,7 +93,8 @@ func TestProgramsOfTheDocs(t *testing.T) {
 			if out, err := run("env", "DATABASE_URL="+w.url, p.interpreter, p.file); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			if m := w.wait(t, 1, 300*time.Millisecond)[0]; m.Channel != "order.placed" || !strings.Contains(string(m.Data), "total") {
+			if m := w.wait(t, 1, 300*time.Millisecond)[0]; m.Channel != "order.placed" ||
+				!strings.Contains(string(m.Data), "total") {
 				t.Errorf("got %+v", m)
 			}
 			w.eventually(t, "the order is there", `SELECT count(*) = 1 FROM orders`)

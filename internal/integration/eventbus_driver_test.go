@@ -29,7 +29,8 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	app := uuid.New()
-	if _, err := db.ExecContext(t.Context(), "INSERT INTO apps (id, name, namespace) VALUES ($1, 'Mine', 'mine')", app); err != nil {
+	if _, err := db.ExecContext(t.Context(), "INSERT INTO apps (id, name, namespace) VALUES ($1, 'Mine', 'mine')",
+		app); err != nil {
 		t.Fatal(err)
 	}
 	var bus postgres.SQLEventBus
@@ -41,7 +42,8 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 	if err := bus.SetTenant(t.Context(), tx, app); err != nil {
 		t.Fatal(err)
 	}
-	first := tables.BusEvent{AppID: app, EventID: uuid.New(), EventType: "order.placed", Payload: json.RawMessage(`{"a": 1}`), Key: "42"}
+	first := tables.BusEvent{AppID: app, EventID: uuid.New(), EventType: "order.placed",
+		Payload: json.RawMessage(`{"a": 1}`), Key: "42"}
 	second := tables.BusEvent{AppID: app, EventID: uuid.New(), EventType: "order.paid", Payload: json.RawMessage(`"ü"`)}
 	for _, e := range []tables.BusEvent{first, second} {
 		if err := bus.Offer(t.Context(), tx, e); err != nil {
@@ -52,7 +54,8 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 		t.Errorf("offered again: %v", err)
 	}
 	taken, err := bus.TakePending(t.Context(), tx, 0)
-	if err != nil || len(taken) != 2 || taken[0].Key != "42" || taken[0].EventID != first.EventID || string(taken[1].Payload) != `"ü"` {
+	if err != nil || len(taken) != 2 || taken[0].Key != "42" || taken[0].EventID != first.EventID ||
+		string(taken[1].Payload) != `"ü"` {
 		t.Fatalf("took %+v, %v", taken, err)
 	}
 	if n, err := bus.MarkPublished(t.Context(), tx, taken[0].ID); err != nil || n != 1 {
@@ -71,7 +74,8 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if got := column(t, url, "SELECT concat_ws(' ', source, type, error_reason, attempts, error_history->-1->>'error') FROM job_dlq"); len(got) != 1 || got[0] != "event order.paid DeliveryFailed 1 no" {
+	if got := column(t, url,
+		"SELECT concat_ws(' ', source, type, error_reason, attempts, error_history->-1->>'error') FROM job_dlq"); len(got) != 1 || got[0] != "event order.paid DeliveryFailed 1 no" {
 		t.Errorf("letters %q", got)
 	}
 }

@@ -53,8 +53,10 @@ func TestGatewayAsksForTokenAndScope(t *testing.T) {
 	for _, op := range operations {
 		path := strings.Replace(op.path, "%s", a.want(201, "POST", "/v1/runs", `{"appPackage":"a"}`).field("runId"), 1)
 		for name, authorization := range map[string]string{
-			"none": "", "no scheme": a.token, "basic": "Basic " + a.token, "malformed": "Bearer x", "two": "Bearer " + a.token + " " + a.token,
-			"another secret": "Bearer " + a.token[:len(a.token)-4] + "abcd", "expired": "Bearer " + expired, "revoked": "Bearer " + revoked, "a ticket": "Bearer " + ticket,
+			"none": "", "no scheme": a.token, "basic": "Basic " + a.token, "malformed": "Bearer x",
+			"two":            "Bearer " + a.token + " " + a.token,
+			"another secret": "Bearer " + a.token[:len(a.token)-4] + "abcd", "expired": "Bearer " + expired,
+			"revoked": "Bearer " + revoked, "a ticket": "Bearer " + ticket,
 		} {
 			r := a.want(401, op.method, path, op.body, "Authorization", authorization)
 			if challenge := r.header.Get("WWW-Authenticate"); !strings.HasPrefix(challenge, `Bearer realm="outbox"`) {
@@ -65,7 +67,8 @@ func TestGatewayAsksForTokenAndScope(t *testing.T) {
 			with := a.as(a.newToken("shop", 0, scope))
 			if string(scope) != op.scope {
 				r := with.want(403, op.method, path, op.body)
-				if !strings.Contains(r.field("detail"), "scope "+op.scope) || !strings.Contains(r.header.Get("WWW-Authenticate"), `error="insufficient_scope", scope="`+op.scope+`"`) {
+				if !strings.Contains(r.field("detail"), "scope "+op.scope) ||
+					!strings.Contains(r.header.Get("WWW-Authenticate"), `error="insufficient_scope", scope="`+op.scope+`"`) {
 					t.Errorf("%s %s with %s: %s %v", op.method, path, scope, r.body, r.header)
 				}
 			} else if r := with.call(op.method, path, op.body); r.status == 401 || r.status == 403 {
@@ -142,7 +145,8 @@ func TestGatewayTickets(t *testing.T) {
 	other := a.as(a.newToken("other", 0, token.Read)).want(201, "POST", "/v1/stream-tickets", "").field("ticket")
 	browser.want(404, "GET", path+"&ticket="+other, "")
 
-	for name, secret := range map[string]string{"token": a.token, "ticket": first, "unused ticket": unused, "late ticket": late} {
+	for name, secret := range map[string]string{"token": a.token, "ticket": first, "unused ticket": unused,
+		"late ticket": late} {
 		if strings.Contains(a.log.String(), secret[20:]) {
 			t.Errorf("the %s is in the log", name)
 		}
@@ -161,7 +165,8 @@ func TestGatewayWithoutAuthentication(t *testing.T) {
 	if r := a.want(200, "GET", path, ""); r.field("tenant") != "default" {
 		t.Errorf("got %s", r.body)
 	}
-	if text := a.want(201, "POST", "/v1/stream-tickets", "").field("ticket"); !regexp.MustCompile(`^obt_[a-z2-7]{52}$`).MatchString(text) {
+	if text := a.want(201, "POST", "/v1/stream-tickets",
+		"").field("ticket"); !regexp.MustCompile(`^obt_[a-z2-7]{52}$`).MatchString(text) {
 		t.Errorf("ticket %q", text)
 	}
 	// A page of another site may send a POST without asking first, and would need no token.
@@ -183,19 +188,26 @@ func TestGatewayCORS(t *testing.T) {
 	})
 	preflight := func(origin, headers string) http.Header {
 		t.Helper()
-		return a.as("").want(204, "OPTIONS", "/v1/runs", "", "Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", headers).header
+		return a.as("").want(204, "OPTIONS", "/v1/runs", "", "Origin", origin, "Access-Control-Request-Method", "POST",
+			"Access-Control-Request-Headers", headers).header
 	}
 	for _, origin := range []string{"https://app.example.com", "http://localhost:5173", "http://localhost"} {
 		h := preflight(origin, "authorization,content-type,idempotency-key,last-event-id")
-		if h.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(h.Get("Access-Control-Allow-Headers"), "idempotency-key") || h.Get("Access-Control-Allow-Credentials") != "" {
+		if h.Get("Access-Control-Allow-Origin") != origin ||
+			!strings.Contains(h.Get("Access-Control-Allow-Headers"), "idempotency-key") ||
+			h.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: %v", origin, h)
 		}
 		r := a.want(401, "GET", "/v1/runs", "", "Origin", origin, "Authorization", "") // a page reads why it is refused
-		if r.header.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(strings.Join(r.header.Values("Vary"), ","), "Origin") || !strings.Contains(r.header.Get("Access-Control-Expose-Headers"), "Location") {
+		if r.header.Get("Access-Control-Allow-Origin") != origin ||
+			!strings.Contains(strings.Join(r.header.Values("Vary"), ","), "Origin") ||
+			!strings.Contains(r.header.Get("Access-Control-Expose-Headers"), "Location") {
 			t.Errorf("%s: %v", origin, r.header)
 		}
 	}
-	for _, origin := range []string{"https://app.example.com.evil.com", "http://app.example.com", "null", "https://APP.example.com:8443", "https://localhost:1", "http://localhost.evil.com:80", "http://localhost:", "http://localhost:80.evil.com"} {
+	for _, origin := range []string{"https://app.example.com.evil.com", "http://app.example.com", "null",
+		"https://APP.example.com:8443", "https://localhost:1", "http://localhost.evil.com:80", "http://localhost:",
+		"http://localhost:80.evil.com"} {
 		if h := preflight(origin, "authorization"); h.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %v", origin, h)
 		}
@@ -207,7 +219,8 @@ func TestGatewayCORS(t *testing.T) {
 		t.Errorf("another header is allowed: %v", h)
 	}
 	closed := newAPI(t)
-	if h := closed.want(200, "GET", "/v1/runs", "", "Origin", "https://app.example.com").header; h.Get("Access-Control-Allow-Origin") != "" {
+	if h := closed.want(200, "GET", "/v1/runs", "", "Origin",
+		"https://app.example.com").header; h.Get("Access-Control-Allow-Origin") != "" {
 		t.Errorf("no origin is allowed: %v", h)
 	}
 }
@@ -234,7 +247,8 @@ func TestGatewayWhenTheDatabaseIsDown(t *testing.T) {
 	}
 	for _, op := range operations {
 		r := a.want(503, op.method, strings.Replace(op.path, "/v1/runs/%s", path, 1), op.body)
-		if r.header.Get("Retry-After") != "1" || strings.Contains(string(r.body), "SQL") || strings.Contains(string(r.body), server.Dir()) {
+		if r.header.Get("Retry-After") != "1" || strings.Contains(string(r.body), "SQL") ||
+			strings.Contains(string(r.body), server.Dir()) {
 			t.Errorf("%s %v", r.body, r.header)
 		}
 	}
@@ -242,7 +256,8 @@ func TestGatewayWhenTheDatabaseIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.want(200, "GET", path, "")
-	if strings.Contains(a.log.String(), "level=ERROR") || !strings.Contains(a.log.String(), "the database does not answer") {
+	if strings.Contains(a.log.String(), "level=ERROR") ||
+		!strings.Contains(a.log.String(), "the database does not answer") {
 		t.Error("the log does not say what it was")
 	}
 }
@@ -264,7 +279,9 @@ func TestGatewayIsNotKeptWaiting(t *testing.T) {
 
 	conn := must(net.Dial("tcp", strings.TrimPrefix(a.url, "http://")))(t)
 	defer conn.Close()
-	if _, err := fmt.Fprintf(conn, "POST /v1/runs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", a.token); err != nil {
+	if _, err := fmt.Fprintf(conn,
+		"POST /v1/runs HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nContent-Type: "+
+			"application/json\r\nContent-Length: 100\r\n\r\n{", a.token); err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
@@ -285,18 +302,23 @@ func TestGatewayKeepsInternalsToItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := a.want(500, "GET", path+"/events", "", "X-Request-Id", "find-me")
-	if strings.Contains(string(r.body), "crawl_events") || !strings.Contains(a.log.String(), `relation \"crawl_events\" does not exist`) || !strings.Contains(a.log.String(), "request_id=find-me") {
+	if strings.Contains(string(r.body), "crawl_events") ||
+		!strings.Contains(a.log.String(), `relation \"crawl_events\" does not exist`) ||
+		!strings.Contains(a.log.String(), "request_id=find-me") {
 		t.Errorf("got %s", r.body)
 	}
 }
 
 func TestGatewayConfiguration(t *testing.T) {
 	t.Parallel()
-	_, err := gateway.New(gateway.Config{Auth: &token.Authenticator{}, AllowedOrigins: []string{"*", "example.com", "https://a.com/", "https://*.a.com", "https://a.com"}, PublicURL: "https://user:hunter2@a.com"})
+	_, err := gateway.New(gateway.Config{Auth: &token.Authenticator{},
+		AllowedOrigins: []string{"*", "example.com", "https://a.com/", "https://*.a.com", "https://a.com"},
+		PublicURL:      "https://user:hunter2@a.com"})
 	if err == nil {
 		t.Fatal("taken")
 	}
-	for _, part := range []string{"Runs is required", "AllowedOrigins: *", `"example.com"`, `"https://a.com/"`, `"https://*.a.com"`, "PublicURL"} {
+	for _, part := range []string{"Runs is required", "AllowedOrigins: *", `"example.com"`, `"https://a.com/"`,
+		`"https://*.a.com"`, "PublicURL"} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%s is missing in: %v", part, err)
 		}

@@ -199,10 +199,12 @@ func (a *webAPI) want(status int, method, path, body string, headers ...string) 
 	if r.status != status {
 		a.t.Fatalf("%s %s %.200s: %d %s, want %d", method, path, body, r.status, r.body, status)
 	}
-	if status >= 400 && (r.header.Get("Content-Type") != "application/problem+json" || r.field("status") != fmt.Sprint(status) || r.field("title") == "" || r.field("detail") == "") {
+	if status >= 400 && (r.header.Get("Content-Type") != "application/problem+json" ||
+		r.field("status") != fmt.Sprint(status) || r.field("title") == "" || r.field("detail") == "") {
 		a.t.Errorf("%s %s: %v %s is no problem of RFC 9457", method, path, r.header, r.body)
 	}
-	if r.header.Get("X-Request-Id") == "" || r.header.Get("Cache-Control") != "no-store" || r.header.Get("X-Content-Type-Options") != "nosniff" {
+	if r.header.Get("X-Request-Id") == "" || r.header.Get("Cache-Control") != "no-store" ||
+		r.header.Get("X-Content-Type-Options") != "nosniff" {
 		a.t.Errorf("%s %s: headers %v", method, path, r.header)
 	}
 	return r

@@ -37,7 +37,9 @@ func TestThousandEventsASecondOverFiftyRuns(t *testing.T) {
 		writers.Go(func() {
 			for n := 1; n <= seconds*perRun; n++ {
 				time.Sleep(time.Until(start.Add(time.Duration(i)*time.Millisecond + time.Duration(n)*time.Second/perRun)))
-				if _, err := w.pool.Exec(context.WithoutCancel(t.Context()), "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'PROCESSING', jsonb_build_object('n', $2::int))", run, n); err != nil {
+				if _, err := w.pool.Exec(context.WithoutCancel(t.Context()),
+					"INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'PROCESSING', jsonb_build_object('n', "+
+						"$2::int))", run, n); err != nil {
 					t.Error(err)
 					return
 				}
@@ -70,7 +72,8 @@ func TestThousandEventsASecondOverFiftyRuns(t *testing.T) {
 		latencies = append(latencies, m.At.Sub(committed[key(m.Key, data.N)]))
 	}
 	slices.Sort(latencies)
-	t.Logf("%d events in %s: commit to subscriber p50 %s, p99 %s, max %s (FR-005 asks for 500ms)", len(latencies), offered.Round(time.Millisecond),
+	t.Logf("%d events in %s: commit to subscriber p50 %s, p99 %s, max %s (FR-005 asks for 500ms)", len(latencies),
+		offered.Round(time.Millisecond),
 		latencies[len(latencies)/2], latencies[len(latencies)*99/100], latencies[len(latencies)-1])
 }
 

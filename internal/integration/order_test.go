@@ -178,7 +178,8 @@ func (h *history) check(t *testing.T, w *world, received []message) {
 	if len(received) != len(h.committed) {
 		t.Fatalf("%d events arrived, %d were committed", len(received), len(h.committed))
 	}
-	rows, err := w.pool.Query(t.Context(), "SELECT aggregate_id, array_agg(id::text ORDER BY position) FROM outbox_events GROUP BY 1")
+	rows, err := w.pool.Query(t.Context(),
+		"SELECT aggregate_id, array_agg(id::text ORDER BY position) FROM outbox_events GROUP BY 1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,8 @@ func (h *history) check(t *testing.T, w *world, received []message) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d events of %d keys arrived once and in order, %d were rolled back", len(received), len(got), len(h.rolledBack))
+	t.Logf("%d events of %d keys arrived once and in order, %d were rolled back", len(received), len(got),
+		len(h.rolledBack))
 }
 
 // lateCommits counts events that were settled in a later batch than one of a higher position: their commit came later.

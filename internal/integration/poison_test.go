@@ -46,7 +46,8 @@ func TestEventThatKillsTheRelay(t *testing.T) {
 	const events = 3000
 	w.backlog(t, events)
 	var poison string
-	if err := w.pool.QueryRow(t.Context(), "SELECT id::text FROM outbox_events ORDER BY position OFFSET 1234 LIMIT 1").Scan(&poison); err != nil {
+	if err := w.pool.QueryRow(t.Context(),
+		"SELECT id::text FROM outbox_events ORDER BY position OFFSET 1234 LIMIT 1").Scan(&poison); err != nil {
 		t.Fatal(err)
 	}
 	deaths := 0
@@ -75,15 +76,18 @@ func TestEventThatKillsTheRelay(t *testing.T) {
 			t.Error("the poison was published")
 		}
 	}
-	w.holds(t, "only the poison is dead", "SELECT count(*) = 1 AND min(id::text) = '"+poison+"' FROM outbox_events WHERE status = 'DEAD'")
-	w.holds(t, "its letter says why", `SELECT count(*) = 1 AND min(error_history -> -1 ->> 'error') LIKE 'the relay died while it published this event%' FROM job_dlq`)
+	w.holds(t, "only the poison is dead",
+		"SELECT count(*) = 1 AND min(id::text) = '"+poison+"' FROM outbox_events WHERE status = 'DEAD'")
+	w.holds(t, "its letter says why",
+		`SELECT count(*) = 1 AND min(error_history -> -1 ->> 'error') LIKE 'the relay died while it published this event%' FROM job_dlq`)
 	t.Logf("%d relays died", deaths)
 }
 
 // undelivered counts the rows of outbox_events that are neither delivered nor dead.
 func (w *world) undelivered(t *testing.T) (n int) {
 	t.Helper()
-	if err := w.pool.QueryRow(t.Context(), "SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'FAILED')").Scan(&n); err != nil {
+	if err := w.pool.QueryRow(t.Context(),
+		"SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'FAILED')").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

@@ -29,7 +29,9 @@ type producer func(ctx context.Context, events []outbox.Event) error
 // statements by name fail (PgBouncer before 1.21 knows nothing of them); what they acknowledge is there all the same.
 func TestProducersThroughPooler(t *testing.T) {
 	t.Parallel()
-	_, through := testenv.Pooled(t, map[string]string{"default_pool_size": "4", "ignore_startup_parameters": "extra_float_digits"}) // which lib/pq sends
+	// Which lib/pq sends.
+	_, through := testenv.Pooled(t,
+		map[string]string{"default_pool_size": "4", "ignore_startup_parameters": "extra_float_digits"})
 	direct := testenv.Database(t)
 	if err := migrations.Up(t.Context(), direct, "core"); err != nil {
 		t.Fatal(err)

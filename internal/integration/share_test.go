@@ -58,7 +58,8 @@ func TestRelaysShareTheLanes(t *testing.T) {
 	if took := w.split(t, 2); took > time.Second {
 		t.Errorf("the lanes of a relay that left were taken after %s, want within a second", took)
 	}
-	w.holds(t, "nothing was taken from a relay that lives, or counted as a crash", "SELECT max(crashes) = 0 FROM outbox_lanes")
+	w.holds(t, "nothing was taken from a relay that lives, or counted as a crash",
+		"SELECT max(crashes) = 0 FROM outbox_lanes")
 	if err := relays[1].Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

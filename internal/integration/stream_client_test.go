@@ -118,7 +118,8 @@ func (c *client) open(ctx context.Context) (*http.Response, error) {
 	}
 	node := c.nodes[c.connections%len(c.nodes)]
 	c.connections++
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, node+"/v1/runs/"+c.run.String()+"/stream?"+query.Encode(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, node+"/v1/runs/"+c.run.String()+"/stream?"+query.Encode(),
+		nil)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +179,8 @@ type entry struct {
 // logOf reads a run's log from the table, not through the product.
 func (s *streams) logOf(t *testing.T, run uuid.UUID) (rows []entry) {
 	t.Helper()
-	result, err := s.pool.Query(t.Context(), "SELECT seq, event_id::text, event_type, payload::text FROM crawl_events WHERE crawl_id = $1 ORDER BY id", run)
+	result, err := s.pool.Query(t.Context(),
+		"SELECT seq, event_id::text, event_type, payload::text FROM crawl_events WHERE crawl_id = $1 ORDER BY id", run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +248,8 @@ func (r *record) same(want entry, got received, payloadOnly bool) error {
 		if err := json.Unmarshal([]byte(data), &m); err != nil {
 			return fmt.Errorf("event %d: %w", got.seq, err)
 		}
-		if m.ID != want.id || m.Type != want.of || m.Sequence != fmt.Sprintf("%019d", want.seq) || m.Source != "crawl_outbox" {
+		if m.ID != want.id || m.Type != want.of || m.Sequence != fmt.Sprintf("%019d", want.seq) ||
+			m.Source != "crawl_outbox" {
 			return fmt.Errorf("event %d is %s, the table has %+v", got.seq, data, want)
 		}
 		data = string(m.Data)

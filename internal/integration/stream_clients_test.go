@@ -72,7 +72,8 @@ func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {
 	if stats.FromLive == 0 || stats.FromLog == 0 {
 		t.Errorf("stats %+v: some events should have come from Redis and some from the log", stats)
 	}
-	t.Logf("%d clients, %d connections, %d of them cut by the client; %s", runs*clients, connections, cuts, clock.latencies(slices.Concat(all...)))
+	t.Logf("%d clients, %d connections, %d of them cut by the client; %s", runs*clients, connections, cuts,
+		clock.latencies(slices.Concat(all...)))
 }
 
 // FR-005 "Events appear in SSE stream within 500ms" and "Handles 1000 events/second across multiple runs". Count and
@@ -108,7 +109,8 @@ func TestEventsAppearInTheStream(t *testing.T) {
 			t.Errorf("run %d: %v", i, err)
 		}
 		if c.connections != 2 {
-			t.Errorf("run %d: %d connections, want one for all events and one that is told that the run has ended", i, c.connections)
+			t.Errorf("run %d: %d connections, want one for all events and one that is told that the run has ended", i,
+				c.connections)
 		}
 		total += len(c.got)
 	}
@@ -164,5 +166,6 @@ func (c *commits) latencies(clients []*client) string {
 	}
 	slices.Sort(all)
 	return fmt.Sprintf("commit to client of %d events: p50 %s, p99 %s, max %s (FR-005 asks for 500ms)", len(all),
-		all[len(all)/2].Round(time.Microsecond), all[len(all)*99/100].Round(time.Microsecond), all[len(all)-1].Round(time.Microsecond))
+		all[len(all)/2].Round(time.Microsecond), all[len(all)*99/100].Round(time.Microsecond),
+		all[len(all)-1].Round(time.Microsecond))
 }

@@ -24,7 +24,9 @@ import (
 
 // underWay has some clients follow a run that is written meanwhile. end waits for all of it and compares each record
 // with the table.
-func (s *streams) underWay(t *testing.T, cuts func(*rand.Rand) cut, nodes ...*node) (run uuid.UUID, end func() []*client) {
+func (s *streams) underWay(
+	t *testing.T, cuts func(*rand.Rand) cut, nodes ...*node,
+) (run uuid.UUID, end func() []*client) {
 	t.Helper()
 	run = s.start(t)
 	var addresses []string
@@ -162,7 +164,8 @@ func TestStreamOfTwoGateways(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)
-	run, end := s.underWay(t, func(rng *rand.Rand) cut { return cut{-1, 1 + rng.IntN(12)} }, s.serve(t, nil), s.serve(t, nil))
+	run, end := s.underWay(t, func(rng *rand.Rand) cut { return cut{-1, 1 + rng.IntN(12)} }, s.serve(t, nil),
+		s.serve(t, nil))
 	s.progress(t, run, 150)
 	for i, c := range end() {
 		if c.connections < 10 {
@@ -212,7 +215,8 @@ func TestStreamIsTheSameBytesLiveAndLater(t *testing.T) {
 		t.Errorf("%d events, want 82", count)
 	}
 	if live, log := n.hub.Stats().FromLive, other.hub.Stats().FromLog; live == 0 || log != 82 {
-		t.Errorf("%d events came live to the first client, %d from the log to the last: the test did not compare what it is for", live, log)
+		t.Errorf("%d events came live to the first client, %d from the log to the last: the test did not compare what "+
+			"it is for", live, log)
 	}
 }
 
@@ -263,11 +267,15 @@ func TestStreamOfCopiesAndForgeries(t *testing.T) {
 	one := string(page[0].Event)
 	for range 40 {
 		top := s.last(t, run)
-		if page, err = gateway.Log(s.store, 6).Page(t.Context(), crawl.DefaultTenant, run, top-1, 1); err != nil || len(page) != 1 {
+		if page, err = gateway.Log(s.store, 6).Page(t.Context(), crawl.DefaultTenant, run, top-1, 1); err != nil ||
+			len(page) != 1 {
 			t.Fatalf("%d events, %v", len(page), err)
 		}
-		for _, text := range []string{one, string(page[0].Event), string(page[0].Event), strings.Replace(one, `"sequence":"0000000000000000001"`, fmt.Sprintf(`"sequence":"%019d"`, top+1000), 1), "nonsense", "{}",
-			forged(run, top+1, crawl.ActionExecuted), forged(run, top+1, crawl.RunCompleted), forged(run, top+2, crawl.RunFailed)} {
+		for _, text := range []string{one, string(page[0].Event), string(page[0].Event),
+			strings.Replace(one, `"sequence":"0000000000000000001"`, fmt.Sprintf(`"sequence":"%019d"`, top+1000), 1), "nonsense",
+			"{}",
+			forged(run, top+1, crawl.ActionExecuted), forged(run, top+1, crawl.RunCompleted),
+			forged(run, top+2, crawl.RunFailed)} {
 			s.command(t, "PUBLISH", "run:"+run.String(), text)
 		}
 		s.progress(t, run, 3)
@@ -280,7 +288,8 @@ func TestStreamOfCopiesAndForgeries(t *testing.T) {
 
 // forged is a message that is in every respect what the relay would publish of the run's event with that number.
 func forged(run uuid.UUID, seq int64, of string) string {
-	e := crawl.Event{Run: run, Tenant: crawl.DefaultTenant, Seq: seq, ID: uuid.New(), Type: of, CreatedAt: time.Now(), Payload: []byte(`{"forged": true}`)}
+	e := crawl.Event{Run: run, Tenant: crawl.DefaultTenant, Seq: seq, ID: uuid.New(), Type: of, CreatedAt: time.Now(),
+		Payload: []byte(`{"forged": true}`)}
 	d := e.Delivery()
 	return string(outbox.CloudEvent(nil, &d))
 }

@@ -47,7 +47,8 @@ func TestStreamLimits(t *testing.T) {
 				})
 			}
 			url := n.server.URL + "/v1/runs/%s/stream"
-			if status, body := get(t, fmt.Sprintf(url, run)); status != http.StatusTooManyRequests || !strings.Contains(body, "limit") {
+			if status, body := get(t, fmt.Sprintf(url, run)); status != http.StatusTooManyRequests ||
+				!strings.Contains(body, "limit") {
 				t.Errorf("one more: %d %s, want 429", status, body)
 			}
 			want := http.StatusTooManyRequests
@@ -206,10 +207,13 @@ func TestStreamAuthentication(t *testing.T) {
 		}
 		return "Bearer " + text
 	}
-	owner, other, writer := bearer(crawl.DefaultTenant, token.Read), bearer("other", token.Read), bearer(crawl.DefaultTenant, token.Write)
+	owner, other, writer := bearer(crawl.DefaultTenant, token.Read), bearer("other", token.Read),
+		bearer(crawl.DefaultTenant, token.Write)
 	run := s.start(t)
-	for _, url := range []string{n.server.URL + "/v1/runs/" + run.String() + "/stream", n.server.URL + "/v1/stream?topics=order.placed,run:" + run.String()} {
-		for auth, want := range map[string]int{owner: http.StatusOK, other: http.StatusNotFound, writer: http.StatusForbidden, "": http.StatusUnauthorized, owner + "x": http.StatusUnauthorized} {
+	for _, url := range []string{n.server.URL + "/v1/runs/" + run.String() + "/stream",
+		n.server.URL + "/v1/stream?topics=order.placed,run:" + run.String()} {
+		for auth, want := range map[string]int{owner: http.StatusOK, other: http.StatusNotFound, writer: http.StatusForbidden,
+			"": http.StatusUnauthorized, owner + "x": http.StatusUnauthorized} {
 			if status, body := get(t, url, "Authorization", auth); status != want {
 				t.Errorf("%s: %d %s, want %d", url, status, body, want)
 			}
@@ -238,7 +242,8 @@ func TestStreamAuthentication(t *testing.T) {
 	for i, tt := range []struct {
 		ticket string
 		status int
-	}{{mine, http.StatusOK}, {mine, http.StatusUnauthorized}, {theirs, http.StatusNotFound}, {"obt_nonsense", http.StatusUnauthorized}} {
+	}{{mine, http.StatusOK}, {mine, http.StatusUnauthorized}, {theirs, http.StatusNotFound},
+		{"obt_nonsense", http.StatusUnauthorized}} {
 		if status, body := get(t, url+tt.ticket); status != tt.status {
 			t.Errorf("attempt %d: %d %s, want %d", i, status, body, tt.status)
 		}

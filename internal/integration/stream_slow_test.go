@@ -37,14 +37,16 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)
-	n := s.serve(t, func(cfg *gateway.Config) { cfg.Streams.WriteTimeout = 2 * time.Minute }) // a busy machine takes longer to write the run
+	// A busy machine takes longer to write the run.
+	n := s.serve(t, func(cfg *gateway.Config) { cfg.Streams.WriteTimeout = 2 * time.Minute })
 	run := s.start(t)
 	slow := &client{nodes: []string{n.server.URL}, run: run, http: smallWindow(t)}
 	fast := &client{nodes: []string{n.server.URL}, run: run}
 	release := make(chan struct{})
 	done := make(chan error, 1)
 	go func() {
-		_, err := slow.connectThrough(context.WithoutCancel(t.Context()), never, func(body io.Reader) io.Reader { return &dripping{body, release} })
+		_, err := slow.connectThrough(context.WithoutCancel(t.Context()), never,
+			func(body io.Reader) io.Reader { return &dripping{body, release} })
 		done <- err
 	}()
 	eventually(t, "the slow client is there", func() bool { return n.hub.Stats().Readers == 1 })
@@ -75,7 +77,8 @@ func TestSlowClientDelaysNobody(t *testing.T) {
 		t.Errorf("%d events were read from the log for the slow client, want many more: memory keeps 512 of 1502", got)
 	}
 	if slow.connections != 1 || n.StreamStats().Slow != 0 {
-		t.Errorf("%d connections, %d cut off: the slow client received enough to be kept", slow.connections, n.StreamStats().Slow)
+		t.Errorf("%d connections, %d cut off: the slow client received enough to be kept", slow.connections,
+			n.StreamStats().Slow)
 	}
 }
 

@@ -116,7 +116,8 @@ func TestStreamOfTopics(t *testing.T) {
 	s.deliver(t, outbox.OutboxEvents(), "{topic}")
 	n := s.serve(t, nil)
 	first, second := s.start(t), s.start(t)
-	b := &tab{url: n.server.URL + "/v1/stream?topics=run:" + first.String() + ",order.placed,run:" + second.String(), runs: map[string][]string{}}
+	b := &tab{url: n.server.URL + "/v1/stream?topics=run:" + first.String() + ",order.placed,run:" + second.String(),
+		runs: map[string][]string{}}
 	placed := 0
 	order := func(count int) {
 		for range count {
@@ -170,7 +171,8 @@ func TestStreamOfTopics(t *testing.T) {
 			t.Errorf("run %s: %d events, want %d", run, len(got), want)
 		}
 	}
-	if !slices.IsSorted(b.orders) || len(slices.Compact(slices.Clone(b.orders))) != len(b.orders) || b.orders[len(b.orders)-1] != placed {
+	if !slices.IsSorted(b.orders) || len(slices.Compact(slices.Clone(b.orders))) != len(b.orders) ||
+		b.orders[len(b.orders)-1] != placed {
 		t.Errorf("orders %v, want each once and in their order, up to %d", b.orders, placed)
 	}
 	if b.resets != 1 {
@@ -199,8 +201,9 @@ func TestStreamOfTopicsEnds(t *testing.T) {
 		status     int
 	}{
 		{runs, b.last, http.StatusNoContent},
-		{"run:" + second.String() + ",run:" + first.String(), b.last, http.StatusBadRequest}, // in another order it means something else
-		{runs, b.last[:strings.LastIndexByte(b.last, '.')] + ".3", http.StatusBadRequest},    // beyond the end
+		// In another order it means something else.
+		{"run:" + second.String() + ",run:" + first.String(), b.last, http.StatusBadRequest},
+		{runs, b.last[:strings.LastIndexByte(b.last, '.')] + ".3", http.StatusBadRequest}, // beyond the end
 		{runs, "7", http.StatusBadRequest},
 		{runs + "&fromSeq=1", "", http.StatusBadRequest},
 		{runs + "," + runs, "", http.StatusBadRequest},

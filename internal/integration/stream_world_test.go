@@ -91,7 +91,8 @@ func (s *streams) deliver(t *testing.T, layout outbox.Layout, destination string
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{Name: layout.Table, Destination: template, Logger: quiet})
+	relay, err := outbox.NewRelay(store, sink,
+		outbox.RelayConfig{Name: layout.Table, Destination: template, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +149,8 @@ func (s *streams) serve(t *testing.T, edit func(*gateway.Config)) *node {
 	t.Helper()
 	n := &node{}
 	var err error
-	if n.live, err = redispubsub.OpenListener(s.redis.URL(), redispubsub.ListenerConfig{PingEvery: 300 * time.Millisecond, DeadAfter: time.Second, Logger: quiet}); err != nil {
+	if n.live, err = redispubsub.OpenListener(s.redis.URL(),
+		redispubsub.ListenerConfig{PingEvery: 300 * time.Millisecond, DeadAfter: time.Second, Logger: quiet}); err != nil {
 		t.Fatal(err)
 	}
 	n.hub = stream.New(gateway.Log(s.store, 6), n.live, stream.Config{Logger: quiet})
@@ -209,7 +211,8 @@ func (s *streams) append(t *testing.T, run uuid.UUID, n, size int) {
 	t.Helper()
 	events := make([]crawl.NewEvent, n)
 	for i := range events {
-		events[i] = crawl.NewEvent{Type: crawl.ActionExecuted, Payload: fmt.Appendf(nil, `{"n": %d, "text": "%0*d\r\n\u2028é"}`, i, size, i)}
+		events[i] = crawl.NewEvent{Type: crawl.ActionExecuted,
+			Payload: fmt.Appendf(nil, `{"n": %d, "text": "%0*d\r\n\u2028é"}`, i, size, i)}
 	}
 	if _, err := s.runs.Append(context.WithoutCancel(t.Context()), crawl.DefaultTenant, run, events...); err != nil {
 		t.Error(err)

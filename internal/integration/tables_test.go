@@ -59,11 +59,14 @@ func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
 	refused, fine := uuid.New(), uuid.New()
 	w.command(t, "ACL", "SETUSER", "relay", "on", ">secret", "~*", "+@all", "resetchannels", "&run:"+fine.String())
 	w.exec(t, `INSERT INTO crawl_runs (id, app_package) VALUES ($1, 'a'), ($2, 'b')`, refused, fine)
-	w.exec(t, `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'ERROR', '1'), ($1, 'ERROR', '2'), ($2, 'ERROR', '3')`, refused, fine)
-	w.relay(t, []string{"OUTBOX_REDIS_URL="}, "--table", "crawl_outbox", "--redis", "redis://relay:secret@"+w.redis.Addr(), "--backoff-base", "50ms")
+	w.exec(t,
+		`INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'ERROR', '1'), ($1, 'ERROR', '2'), ($2, 'ERROR', '3')`, refused, fine)
+	w.relay(t, []string{"OUTBOX_REDIS_URL="}, "--table", "crawl_outbox", "--redis", "redis://relay:secret@"+w.redis.Addr(),
+		"--backoff-base", "50ms")
 	w.eventually(t, "both events of the refused run are dead letters with three attempts", `SELECT count(*) = 2 FROM job_dlq
 		WHERE source = 'event' AND error_reason = 'DeliveryFailed' AND attempts = 3 AND jsonb_array_length(error_history) = 3 AND outbox_table = 'crawl_outbox'`)
-	w.eventually(t, "they left the outbox, the other is published", `SELECT count(*) = 1 AND bool_and(published_at IS NOT NULL) FROM crawl_outbox`)
+	w.eventually(t, "they left the outbox, the other is published",
+		`SELECT count(*) = 1 AND bool_and(published_at IS NOT NULL) FROM crawl_outbox`)
 	if got := w.wait(t, 1, 300*time.Millisecond); len(got) != 1 || string(got[0].Data) != "3" {
 		t.Errorf("received %+v, want only the event of the run that is not refused", got)
 	}
@@ -77,7 +80,8 @@ func TestEachDestinationHasItsOwnOutcome(t *testing.T) {
 	w.command(t, "ACL", "SETUSER", "relay", "on", ">secret", "~*", "+@all", "resetchannels", "&open")
 	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, destination_topics, payload)
 		VALUES ('a', now(), 'k', 's', '["open", "shut"]', '1'), ('b', now(), 'k', 's', '["open"]', '2')`)
-	w.relay(t, []string{"OUTBOX_REDIS_URL="}, "--table", "outbox_events", "--redis", "redis://relay:secret@"+w.redis.Addr(), "--backoff-base", "200ms", "--max-attempts", "100")
+	w.relay(t, []string{"OUTBOX_REDIS_URL="}, "--table", "outbox_events", "--redis",
+		"redis://relay:secret@"+w.redis.Addr(), "--backoff-base", "200ms", "--max-attempts", "100")
 	w.eventually(t, "one destination is served, the other was tried again", `SELECT delivered_to = '["open"]' AND retry_count > 1 FROM outbox_events WHERE event_topic = 'a' AND status = 'FAILED'
 		UNION ALL SELECT false LIMIT 1`)
 	w.command(t, "ACL", "SETUSER", "relay", "&shut")
@@ -102,9 +106,11 @@ func TestRedisDownBurnsNoAttempts(t *testing.T) {
 	if err := w.redis.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'later', now(), (i % 7)::text, 's', to_jsonb(i) FROM generate_series(1, 500) i`)
+	w.exec(t,
+		`INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'later', now(), (i % 7)::text, 's', to_jsonb(i) FROM generate_series(1, 500) i`)
 	time.Sleep(3 * time.Second) // several attempts to publish, all in vain
-	w.holds(t, "nothing was counted or given up", `SELECT count(*) = 500 FROM outbox_events WHERE status = 'NEW' AND retry_count = 0`)
+	w.holds(t, "nothing was counted or given up",
+		`SELECT count(*) = 500 FROM outbox_events WHERE status = 'NEW' AND retry_count = 0`)
 	if err := w.redis.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +132,8 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const events = 30_000
-	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'e', now(), (i % 50)::text, 's', to_jsonb(i) FROM generate_series(1, $1::int) i`, events)
+	w.exec(t,
+		`INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'e', now(), (i % 50)::text, 's', to_jsonb(i) FROM generate_series(1, $1::int) i`, events)
 	first := w.relay(t, nil, "--table", "outbox_events", "--batch", "100")
 	w.wait(t, 1000, 0)
 	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
@@ -139,7 +146,8 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	if len(received) == events {
 		t.Fatal("the relay had delivered everything before it was stopped: the test did not meet what it is for")
 	}
-	w.holds(t, "exactly what was published is settled", fmt.Sprintf(`SELECT count(*) = %d FROM outbox_events WHERE status = 'SENT'`, len(received)))
+	w.holds(t, "exactly what was published is settled",
+		fmt.Sprintf(`SELECT count(*) = %d FROM outbox_events WHERE status = 'SENT'`, len(received)))
 	w.holds(t, "no lane is held", `SELECT count(*) = 64 FROM outbox_lanes WHERE owner IS NULL`)
 	w.relay(t, nil, "--table", "outbox_events")
 	all := w.wait(t, events, 500*time.Millisecond)
@@ -206,7 +214,8 @@ func TestEventsOfTheBusKeepTheirOrder(t *testing.T) {
 		if string(m.Data) != fmt.Sprintf(`{"n": %d}`, i+1) {
 			t.Fatalf("event %d is %s", i+1, m.Data)
 		}
-		if at, err := time.Parse(time.RFC3339Nano, m.Time); err != nil || at.Before(began) || at.After(time.Now().Add(time.Minute)) {
+		if at, err := time.Parse(time.RFC3339Nano, m.Time); err != nil || at.Before(began) ||
+			at.After(time.Now().Add(time.Minute)) {
 			t.Fatalf("event %d has time %q", i+1, m.Time)
 		}
 	}

@@ -18,7 +18,8 @@ func (m *Metrics) HTTP() *HTTP {
 	h := &HTTP{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "http_requests_total",
 			Help: "Requests answered; a stream when it ends."}, []string{"route", "status"}),
-		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: "http_request_seconds", Help: "Time to answer a request; of streams nothing is known here.",
+		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: "http_request_seconds",
+			Help:    "Time to answer a request; of streams nothing is known here.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"route"}),
 	}
 	m.Registry.MustRegister(h.requests, h.took)

@@ -38,11 +38,13 @@ func New() *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry()}
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	counter := func(dst **prometheus.CounterVec, name, help string) {
-		*dst = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{"table"})
+		*dst = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help},
+			[]string{"table"})
 		m.Registry.MustRegister(*dst)
 	}
 	histogram := func(dst **prometheus.HistogramVec, name, help string, buckets []float64) {
-		*dst = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, []string{"table"})
+		*dst = prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help,
+			Buckets: buckets}, []string{"table"})
 		m.Registry.MustRegister(*dst)
 	}
 	gauge := func(dst **prometheus.GaugeVec, name, help string) {
@@ -51,22 +53,27 @@ func New() *Metrics {
 	}
 	counter(&m.published, "published_total", "Events delivered to every destination and settled.")
 	counter(&m.duplicates, "duplicates_refused_total", "Deliveries that the sink refused as copies.")
-	counter(&m.retried, "retried_total", "Events put off to be tried again: after a failed attempt, or because a part of the sink was down.")
+	counter(&m.retried, "retried_total",
+		"Events put off to be tried again: after a failed attempt, or because a part of the sink was down.")
 	counter(&m.dead, "dead_total", "Events that became dead letters.")
-	counter(&m.lost, "lost_total", "Outcomes not settled because the lane had gone to another relay, which publishes those events again.")
+	counter(&m.lost, "lost_total",
+		"Outcomes not settled because the lane had gone to another relay, which publishes those events again.")
 	counter(&m.batches, "batches_total", "Batches with at least one event.")
 	counter(&m.unavailable, "sink_unavailable_total", "Batches that found the sink, or a part of it, down.")
 
 	step := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	histogram(&m.claim, "claim_seconds", "Time to claim a batch that had events.", step)
 	histogram(&m.publish, "publish_seconds", "Time to publish a batch.", step)
-	histogram(&m.settle, "settle_seconds", "Time to settle a batch, with its repetitions while the database was down.", step)
-	histogram(&m.latency, "delivery_latency_seconds", "From an event's insert, by the database's clock, to the sink's answer, by the relay's.",
+	histogram(&m.settle, "settle_seconds", "Time to settle a batch, with its repetitions while the database was down.",
+		step)
+	histogram(&m.latency, "delivery_latency_seconds",
+		"From an event's insert, by the database's clock, to the sink's answer, by the relay's.",
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
 
 	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.")
 	gauge(&m.paused, "paused", "1 while an operator has paused the table, or topics or destinations of it, else 0.")
-	gauge(&m.backlog, "backlog_events", fmt.Sprintf("Undelivered events in the table; counting stops at %d.", BacklogLimit))
+	gauge(&m.backlog, "backlog_events",
+		fmt.Sprintf("Undelivered events in the table; counting stops at %d.", BacklogLimit))
 	gauge(&m.oldest, "oldest_undelivered_seconds", "Age of the oldest undelivered event, 0 without one.")
 	m.retention = newRetentionMetrics(m.Registry)
 	return m
@@ -97,10 +104,12 @@ type Table struct {
 func (m *Metrics) Table(name string) *Table {
 	// The label is resolved here, once, because ObserveBatch runs inside the relay's loop.
 	return &Table{
-		published: m.published.WithLabelValues(name), duplicates: m.duplicates.WithLabelValues(name), retried: m.retried.WithLabelValues(name),
-		dead: m.dead.WithLabelValues(name), lost: m.lost.WithLabelValues(name), batches: m.batches.WithLabelValues(name),
+		published: m.published.WithLabelValues(name), duplicates: m.duplicates.WithLabelValues(name),
+		retried: m.retried.WithLabelValues(name),
+		dead:    m.dead.WithLabelValues(name), lost: m.lost.WithLabelValues(name), batches: m.batches.WithLabelValues(name),
 		unavailable: m.unavailable.WithLabelValues(name),
-		claim:       m.claim.WithLabelValues(name), publish: m.publish.WithLabelValues(name), settle: m.settle.WithLabelValues(name),
+		claim:       m.claim.WithLabelValues(name), publish: m.publish.WithLabelValues(name),
+		settle:  m.settle.WithLabelValues(name),
 		latency: m.latency.WithLabelValues(name),
 		name:    name, metrics: m,
 	}

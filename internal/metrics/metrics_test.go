@@ -14,7 +14,8 @@ import (
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(w,
+		httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != 200 {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
@@ -33,17 +34,23 @@ func want(t *testing.T, text string, lines ...string) {
 func TestObserveBatch(t *testing.T) {
 	m := New()
 	orders := m.Table("orders")
-	want(t, scrape(t, m), `outbox_published_total{table="orders"} 0`, `outbox_delivery_latency_seconds_count{table="orders"} 0`)
+	want(t, scrape(t, m), `outbox_published_total{table="orders"} 0`,
+		`outbox_delivery_latency_seconds_count{table="orders"} 0`)
 	orders.ObserveBatch(outbox.BatchReport{
 		Settled: outbox.Settled{Delivered: 5, Retried: 4, Dead: 3, Lost: 2}, Duplicates: 1, Unavailable: true,
-		Latencies: []time.Duration{400 * time.Microsecond, 40 * time.Second}, Claim: time.Millisecond, Publish: 2 * time.Millisecond, Settle: 3 * time.Millisecond,
+		Latencies: []time.Duration{400 * time.Microsecond, 40 * time.Second}, Claim: time.Millisecond,
+		Publish: 2 * time.Millisecond, Settle: 3 * time.Millisecond,
 	})
 	orders.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 1}})
 	want(t, scrape(t, m),
-		`outbox_published_total{table="orders"} 6`, `outbox_retried_total{table="orders"} 4`, `outbox_dead_total{table="orders"} 3`, `outbox_lost_total{table="orders"} 2`,
-		`outbox_duplicates_refused_total{table="orders"} 1`, `outbox_batches_total{table="orders"} 2`, `outbox_sink_unavailable_total{table="orders"} 1`,
-		`outbox_delivery_latency_seconds_bucket{table="orders",le="0.0005"} 1`, `outbox_delivery_latency_seconds_bucket{table="orders",le="30"} 1`,
-		`outbox_delivery_latency_seconds_bucket{table="orders",le="60"} 2`, `outbox_settle_seconds_sum{table="orders"} 0.003`, `outbox_claim_seconds_count{table="orders"} 2`)
+		`outbox_published_total{table="orders"} 6`, `outbox_retried_total{table="orders"} 4`,
+		`outbox_dead_total{table="orders"} 3`, `outbox_lost_total{table="orders"} 2`,
+		`outbox_duplicates_refused_total{table="orders"} 1`, `outbox_batches_total{table="orders"} 2`,
+		`outbox_sink_unavailable_total{table="orders"} 1`,
+		`outbox_delivery_latency_seconds_bucket{table="orders",le="0.0005"} 1`,
+		`outbox_delivery_latency_seconds_bucket{table="orders",le="30"} 1`,
+		`outbox_delivery_latency_seconds_bucket{table="orders",le="60"} 2`, `outbox_settle_seconds_sum{table="orders"} 0.003`,
+		`outbox_claim_seconds_count{table="orders"} 2`)
 }
 
 func TestGauges(t *testing.T) {
@@ -51,9 +58,11 @@ func TestGauges(t *testing.T) {
 	orders := m.Table("orders")
 	orders.SetLanes(64)
 	orders.SetBacklog(7, 90*time.Second)
-	want(t, scrape(t, m), `outbox_lanes_held{table="orders"} 64`, `outbox_backlog_events{table="orders"} 7`, `outbox_oldest_undelivered_seconds{table="orders"} 90`)
+	want(t, scrape(t, m), `outbox_lanes_held{table="orders"} 64`, `outbox_backlog_events{table="orders"} 7`,
+		`outbox_oldest_undelivered_seconds{table="orders"} 90`)
 	orders.ForgetBacklog()
-	if text := scrape(t, m); strings.Contains(text, "outbox_backlog_events{") || strings.Contains(text, "outbox_oldest_undelivered_seconds{") {
+	if text := scrape(t, m); strings.Contains(text, "outbox_backlog_events{") ||
+		strings.Contains(text, "outbox_oldest_undelivered_seconds{") {
 		t.Error("a backlog that nobody knows is still shown")
 	}
 }

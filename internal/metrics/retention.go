@@ -20,7 +20,8 @@ func newRetentionMetrics(r *prometheus.Registry) retentionMetrics {
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "retention_failures_total",
 			Help: "Runs of retention that failed."}, []string{"table"}),
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "retention_last_run_timestamp_seconds",
-			Help: "When this relay last completed a run of retention; of several relays the highest counts."}, []string{"table"}),
+			Help: "When this relay last completed a run of retention; of several relays the highest counts."},
+			[]string{"table"}),
 	}
 	r.MustRegister(m.rows, m.failures, m.last)
 	return m

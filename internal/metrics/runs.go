@@ -21,7 +21,8 @@ func (m *Metrics) Runs() *Runs {
 			Help: "Runs that this worker took and has let go of; resumed: another had begun them."}, []string{"resumed"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: "runs_ended_total",
 			Help: "The same by the status they were left in; RUNNING: for another worker to go on with."}, []string{"status"}),
-		steps: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "run_steps_total", Help: "Nodes that this worker finished, when it let go of their runs."}),
+		steps: prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: "run_steps_total",
+			Help: "Nodes that this worker finished, when it let go of their runs."}),
 	}
 	m.Registry.MustRegister(r.claimed, r.ended, r.steps)
 	for _, resumed := range []bool{false, true} {
@@ -38,7 +39,8 @@ func (m *Metrics) Runs() *Runs {
 // WatchCrawling makes a metric of how many runs a worker crawls now; read is called for each scrape. It may be called
 // once.
 func (m *Metrics) WatchCrawling(read func() int) {
-	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "runs_crawling", Help: "Runs that this worker crawls now."},
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "runs_crawling",
+		Help: "Runs that this worker crawls now."},
 		func() float64 { return float64(read()) }))
 }
 

@@ -56,18 +56,22 @@ func newSet(t *testing.T, text string) *Set {
 
 // what the language has and text/template has too: both must render the same.
 var shared = map[string]string{
-	"a text":               "SELECT 1",
-	"names":                "SELECT {{.Key}} FROM {{.Table}} LIMIT {{.Limit}}",
-	"if":                   "a{{if .Key}} b{{else}} c{{end}} d{{if .Status}} e{{else}} f{{end}}",
-	"else if":              `{{if eq .State "x"}}1{{else if eq .State "pending"}}2{{else}}3{{end}}{{if .Status}}4{{else if .Key}}5{{end}}`,
-	"with":                 "{{with .Key}}{{.}} of {{$.Table}}{{end}}{{with .Status}}{{.}}{{else}}none{{end}}{{with .After}}{{.Position}}{{end}}",
-	"range":                "{{range .Names}}{{.}},{{end}}{{range .Columns}}{{.Text}}{{end}}",
-	"range with variables": "{{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Name}}{{if eq $c.Name $.Key}} is key {{$.Table}}{{end}}{{end}}",
-	"range inside range":   "{{range $i, $c := .Columns}}{{range $j, $n := $.Names}}{{$i}}{{$j}}{{$n}}{{$c.Text}} {{end}}{{end}}",
-	"templates":            `{{template "of" .}} {{template "said" .Key}} {{template "said" "a b"}} {{template "none"}} {{range .Names}}{{template "of" $}}{{end}}`,
-	"define in the file":   "a{{define \"x\"}}{{if .Key}}b{{end}}{{end}}{{template \"x\" .}}\n{{- /* said\nhere */ -}}\n c",
-	"functions":            `{{if and .Key (not .Status)}}1{{end}}{{if or .Status (ne .Key "k") .OneByOne}}2{{end}}{{and .Key .Table .Limit}}{{or .Status .Key}}{{if and .Key .OneByOne}}3{{end}}{{if eq (or .Status .Key) .Key}}4{{end}}`,
-	"trimming":             "a \n {{- if .Key}} b {{- end -}} \n c {{/* no trim */}} d {{- /* both */ -}} e {{if .Key -}}\n f\n{{- end}}\n",
+	"a text":  "SELECT 1",
+	"names":   "SELECT {{.Key}} FROM {{.Table}} LIMIT {{.Limit}}",
+	"if":      "a{{if .Key}} b{{else}} c{{end}} d{{if .Status}} e{{else}} f{{end}}",
+	"else if": `{{if eq .State "x"}}1{{else if eq .State "pending"}}2{{else}}3{{end}}{{if .Status}}4{{else if .Key}}5{{end}}`,
+	"with": "{{with .Key}}{{.}} of {{$.Table}}{{end}}{{with .Status}}{{.}}{{else}}none{{end}}{{with " +
+		".After}}{{.Position}}{{end}}",
+	"range": "{{range .Names}}{{.}},{{end}}{{range .Columns}}{{.Text}}{{end}}",
+	"range with variables": "{{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Name}}{{if eq $c.Name $.Key}} is key " +
+		"{{$.Table}}{{end}}{{end}}",
+	"range inside range": "{{range $i, $c := .Columns}}{{range $j, $n := $.Names}}{{$i}}{{$j}}{{$n}}{{$c.Text}} " +
+		"{{end}}{{end}}",
+	"templates":          `{{template "of" .}} {{template "said" .Key}} {{template "said" "a b"}} {{template "none"}} {{range .Names}}{{template "of" $}}{{end}}`,
+	"define in the file": "a{{define \"x\"}}{{if .Key}}b{{end}}{{end}}{{template \"x\" .}}\n{{- /* said\nhere */ -}}\n c",
+	"functions":          `{{if and .Key (not .Status)}}1{{end}}{{if or .Status (ne .Key "k") .OneByOne}}2{{end}}{{and .Key .Table .Limit}}{{or .Status .Key}}{{if and .Key .OneByOne}}3{{end}}{{if eq (or .Status .Key) .Key}}4{{end}}`,
+	"trimming": "a \n {{- if .Key}} b {{- end -}} \n c {{/* no trim */}} d {{- /* both */ -}} e {{if .Key " +
+		"-}}\n f\n{{- end}}\n",
 	"trimming twice":       "a {{- /* x */}} {{- if .Key}} b{{end}} {{- /* y */ -}} {{- /* z */}} c",
 	"a minus that is text": "1 - 1 {{.Key}}- {{.Limit}} -1",
 	"else with trims":      "{{if .Status -}} a {{- else -}} b {{- end -}} c",
@@ -105,7 +109,8 @@ func TestStatementLeavesItsHeadOut(t *testing.T) {
 func TestFunctionsOfTheData(t *testing.T) {
 	t.Parallel()
 	data := &given{tableOf: tableOf{Key: "k"}, Limit: 3, Names: []string{"x", "y"}, Since: time.Unix(1, 0)}
-	set := newSet(t, `{{with .Key}}{{arg .}}{{end}} {{range .Names}}{{arg .}}{{end}} {{template "said" (arg .Limit)}}{{if .Since}} s{{end}}{{if .Status}}{{arg .Status}}{{end}}`)
+	set := newSet(t,
+		`{{with .Key}}{{arg .}}{{end}} {{range .Names}}{{arg .}}{{end}} {{template "said" (arg .Limit)}}{{if .Since}} s{{end}}{{if .Status}}{{arg .Status}}{{end}}`)
 	if got, err := set.Render("a", data); err != nil || got != "$1 $2$3 <$4> s" {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -178,7 +183,8 @@ func TestRenderRefuses(t *testing.T) {
 			t.Errorf("%s: %q, error %v, want %q", text, got, err, want)
 		}
 	}
-	if _, err := newSet(t, "{{arg .Table}}").Render("a", tableOf{}); err == nil || !strings.Contains(err.Error(), "no function of") {
+	if _, err := newSet(t, "{{arg .Table}}").Render("a", tableOf{}); err == nil ||
+		!strings.Contains(err.Error(), "no function of") {
 		t.Errorf("data without functions: %v", err)
 	}
 	if _, err := newSet(t, "").Render("b", nil); err == nil || !strings.Contains(err.Error(), "no such file") {
@@ -189,7 +195,8 @@ func TestRenderRefuses(t *testing.T) {
 // Every file of the stores parses: the words are known, the ends are there, the templates too.
 func TestFilesOfTheStoresParse(t *testing.T) {
 	t.Parallel()
-	for folder, pattern := range map[string]string{"postgres": "sql/*.sql", "sqlite": "sql/*.sql", "postgres/migrations": "legacy/*.sql"} {
+	for folder, pattern := range map[string]string{"postgres": "sql/*.sql", "sqlite": "sql/*.sql",
+		"postgres/migrations": "legacy/*.sql"} {
 		files := os.DirFS("../../store/" + folder)
 		if names, err := fs.Glob(files, pattern); err != nil || len(names) == 0 {
 			t.Fatalf("%s: %d files, %v", folder, len(names), err)
@@ -210,7 +217,8 @@ func FuzzParse(f *testing.F) {
 		if err != nil || strings.Contains(text, "template") {
 			return // a template that calls itself has no end
 		}
-		if got, err := set.Render("a", &given{Names: []string{"x"}}); err == nil && !strings.Contains(text, "{{") && got != text {
+		if got, err := set.Render("a", &given{Names: []string{"x"}}); err == nil && !strings.Contains(text, "{{") &&
+			got != text {
 			t.Errorf("%q became %q", text, got)
 		}
 	})

@@ -44,7 +44,8 @@ func StartChromium(ctx context.Context) (*Chromium, error) {
 		"--no-proxy-server", "--disable-quic", "--no-first-run", "--disable-breakpad",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
 		// A page that nobody looks at would be slowed down, to one timer a second.
-		"--disable-background-timer-throttling", "--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows",
+		"--disable-background-timer-throttling", "--disable-renderer-backgrounding",
+		"--disable-backgrounding-occluded-windows",
 	)
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())

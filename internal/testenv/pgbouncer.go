@@ -45,7 +45,9 @@ func StartPgBouncer(ctx context.Context, behind *Postgres, settings map[string]s
 	return b, nil
 }
 
-func (b *PgBouncer) create(ctx context.Context, program string, behind *Postgres, settings map[string]string) (err error) {
+func (b *PgBouncer) create(
+	ctx context.Context, program string, behind *Postgres, settings map[string]string,
+) (err error) {
 	file := filepath.Join(b.server.dir, "pgbouncer.ini")
 	b.argv = []string{program, file}
 	for {
@@ -53,7 +55,8 @@ func (b *PgBouncer) create(ctx context.Context, program string, behind *Postgres
 			return fmt.Errorf("start pgbouncer: %w", err)
 		}
 		all := map[string]string{
-			"listen_addr": "127.0.0.1", "listen_port": strconv.Itoa(b.port), "unix_socket_dir": "", "auth_type": "any", "pool_mode": "transaction",
+			"listen_addr": "127.0.0.1", "listen_port": strconv.Itoa(b.port), "unix_socket_dir": "", "auth_type": "any",
+			"pool_mode":   "transaction",
 			"admin_users": "postgres", "default_pool_size": "10", "max_client_conn": "500", "server_login_retry": "1",
 		}
 		maps.Copy(all, settings)
@@ -104,7 +107,8 @@ func (b *PgBouncer) Addr() string { return net.JoinHostPort("127.0.0.1", strconv
 
 // URL connects the superuser to a database through the pooler.
 func (b *PgBouncer) URL(database string) string {
-	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: b.Addr(), Path: "/" + database, RawQuery: "sslmode=disable"}).String()
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: b.Addr(), Path: "/" + database,
+		RawQuery: "sslmode=disable"}).String()
 }
 
 // Log is what the pooler has logged so far.

@@ -134,7 +134,8 @@ func (p *Postgres) ready(ctx context.Context) error { return p.exec(ctx, "SELECT
 // URL connects the superuser to a database over the Unix socket, in the form pgx and libpq understand.
 func (p *Postgres) URL(database string) string {
 	query := url.Values{"host": {p.server.dir}, "port": {strconv.Itoa(p.port)}}
-	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database, RawQuery: query.Encode()}).String()
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database,
+		RawQuery: query.Encode()}).String()
 }
 
 // Addr is the server's TCP address on the loopback interface, host:port.
@@ -142,7 +143,8 @@ func (p *Postgres) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.port) }
 
 // TCPURL is the same as URL over the loopback interface, for tools that know no Unix sockets and for proxies between.
 func (p *Postgres) TCPURL(database string) string {
-	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.Addr(), Path: "/" + database, RawQuery: "sslmode=disable"}).String()
+	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.Addr(), Path: "/" + database,
+		RawQuery: "sslmode=disable"}).String()
 }
 
 // Log is what the server has logged so far.

@@ -56,7 +56,8 @@ func TestDatabaseIsNewEmptyAndDropped(t *testing.T) {
 		if inner == query[string](innerT, outer, "SELECT current_database()") {
 			innerT.Error("two calls gave one database")
 		}
-		if n := query[int](innerT, conn, "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"); n != 0 {
+		if n := query[int](innerT, conn,
+			"SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace"); n != 0 {
 			innerT.Errorf("%d relations in a new database", n)
 		}
 		if !query[bool](innerT, conn, "SELECT usesuper FROM pg_user WHERE usename = current_user") {
@@ -70,11 +71,13 @@ func TestDatabaseIsNewEmptyAndDropped(t *testing.T) {
 
 func TestPostgresSettings(t *testing.T) {
 	t.Parallel()
-	server := startPostgres(t, testenv.PostgresConfig{Settings: map[string]string{"wal_level": "logical", "max_connections": "30"}})
+	server := startPostgres(t,
+		testenv.PostgresConfig{Settings: map[string]string{"wal_level": "logical", "max_connections": "30"}})
 	for _, url := range []string{server.URL("postgres"), server.TCPURL("postgres")} {
 		conn := connect(t, url)
 		for name, want := range map[string]string{
-			"wal_level": "logical", "max_connections": "30", "fsync": "off", "synchronous_commit": "on", "server_encoding": "UTF8",
+			"wal_level": "logical", "max_connections": "30", "fsync": "off", "synchronous_commit": "on",
+			"server_encoding": "UTF8",
 		} {
 			if got := query[string](t, conn, "SHOW "+name); got != want {
 				t.Errorf("%s = %s, want %s", name, got, want)
@@ -168,7 +171,8 @@ func TestPostgresStop(t *testing.T) {
 
 func TestPostgresStartFailureShowsTheLog(t *testing.T) {
 	t.Parallel()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{Settings: map[string]string{"max_connections": "many"}})
+	server, err := testenv.StartPostgres(t.Context(),
+		testenv.PostgresConfig{Settings: map[string]string{"max_connections": "many"}})
 	if err == nil {
 		t.Fatal("started with an impossible setting", server.Stop())
 	}

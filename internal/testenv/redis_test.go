@@ -46,7 +46,8 @@ func TestRedisServerIsOfOneTest(t *testing.T) {
 
 func TestRedisRestartsAtTheSameAddress(t *testing.T) {
 	t.Parallel()
-	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
+	server := testenv.RedisServerWith(t,
+		testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
 	c := client(t, &redis.Options{Addr: server.Addr()})
 	if err := c.Set(t.Context(), "kept", "42", 0).Err(); err != nil {
 		t.Fatal(err)

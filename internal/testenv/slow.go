@@ -31,7 +31,8 @@ func (s *Slow) Look() {
 	}
 	var running, all int
 	var load [3]float64
-	if n, err := fmt.Sscanf(string(text), "%f %f %f %d/%d", &load[0], &load[1], &load[2], &running, &all); err != nil || n != 5 {
+	if n, err := fmt.Sscanf(string(text), "%f %f %f %d/%d", &load[0], &load[1], &load[2], &running, &all); err != nil ||
+		n != 5 {
 		return
 	}
 	s.mu.Lock()

@@ -22,7 +22,8 @@ func (s *server) smallDisk(mib int) error {
 	if s.user != nil {
 		options += fmt.Sprintf(",uid=%d,gid=%d", s.user.Uid, s.user.Gid)
 	}
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "outbox-small-disk", data).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", options, "outbox-small-disk",
+		data).CombinedOutput(); err != nil {
 		return fmt.Errorf("mount small disk (this needs root): %w: %s", err, out)
 	}
 	return nil

@@ -34,7 +34,8 @@ func (p *Postgres) Standby(ctx context.Context) (*Postgres, error) {
 
 func (p *Postgres) follow(ctx context.Context, primary *Postgres, backup string) error {
 	data := filepath.Join(p.server.dir, "data")
-	err := p.server.finish(ctx, backup, "-h", primary.server.dir, "-p", fmt.Sprint(primary.port), "-U", "postgres", "-D", data,
+	err := p.server.finish(ctx, backup, "-h", primary.server.dir, "-p", fmt.Sprint(primary.port), "-U", "postgres", "-D",
+		data,
 		"--write-recovery-conf", "--checkpoint=fast", "--wal-method=stream", "--no-sync")
 	if err != nil {
 		return err

@@ -35,7 +35,8 @@ func query(t *testing.T, p *Postgres, sql string) (n int, err error) {
 // A standby follows, takes no writes, and takes them once it is promoted.
 func TestStandby(t *testing.T) {
 	t.Parallel()
-	primary := start(t, PostgresConfig{Settings: map[string]string{"max_prepared_transactions": "3"}}) // which a standby must have as well
+	// Which a standby must have as well.
+	primary := start(t, PostgresConfig{Settings: map[string]string{"max_prepared_transactions": "3"}})
 	if err := primary.exec(t.Context(), "CREATE TABLE t (n int)"); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,8 @@ func TestStandby(t *testing.T) {
 func TestSmallDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
-		if _, err := StartPostgres(t.Context(), PostgresConfig{SmallDisk: 96}); err == nil || !strings.Contains(err.Error(), "needs root") {
+		if _, err := StartPostgres(t.Context(), PostgresConfig{SmallDisk: 96}); err == nil ||
+			!strings.Contains(err.Error(), "needs root") {
 			t.Errorf("got %v, want to be told that it needs root", err)
 		}
 		return
@@ -85,7 +87,9 @@ func TestSmallDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	var full *pgconn.PgError
-	if err := p.exec(t.Context(), "CREATE TABLE t AS SELECT repeat('x', 100) FROM generate_series(1, 100000)"); !errors.As(err, &full) || full.Code != "53100" {
+	if err := p.exec(t.Context(),
+		"CREATE TABLE t AS SELECT repeat('x', 100) FROM generate_series(1, 100000)"); !errors.As(err, &full) ||
+		full.Code != "53100" {
 		t.Errorf("got %v, want the disk to be full (53100)", err)
 	}
 	if err := free(); err != nil {

@@ -65,7 +65,8 @@ func AtOnce(n int) {
 	if !flag.Parsed() { // again, it would undo what TestMain has set
 		flag.Parse()
 	}
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue && runtime.GOMAXPROCS(0) < n {
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue &&
+		runtime.GOMAXPROCS(0) < n {
 		_ = flag.Set(parallel.Name, strconv.Itoa(n)) // a number is what it wants
 	}
 }
@@ -77,7 +78,8 @@ func AtOnce(n int) {
 // apart, or start its own server.
 func Database(t testing.TB) string {
 	t.Helper()
-	return database(t, sharedPostgres(t), "template0") // nobody can be connected to it, so CREATE DATABASE never fails because of a parallel test
+	// Nobody can be connected to it, so CREATE DATABASE never fails because of a parallel test.
+	return database(t, sharedPostgres(t), "template0")
 }
 
 // Prepared is Database with what prepare made of an empty one. That is done once in this binary for each name, and

@@ -53,10 +53,11 @@ func (a *api) run(ctx context.Context) error {
 	defer db.Close()
 	var runs Runs
 	var tokens Tokens
-	err = await(ctx, a.log, a.part, "database "+config.MaskDatabase(a.cfg.Database), func(ctx context.Context) (err error) {
-		runs, tokens, err = a.openStores(ctx, db)
-		return err
-	})
+	err = await(ctx, a.log, a.part, "database "+config.MaskDatabase(a.cfg.Database),
+		func(ctx context.Context) (err error) {
+			runs, tokens, err = a.openStores(ctx, db)
+			return err
+		})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -88,7 +89,8 @@ func (a *api) run(ctx context.Context) error {
 	background.Go(func() error { return notifier.Run(behind) })
 	background.Go(func() error { return g.Run(behind) })
 	a.part.serve(behind, &background, runs.Readable)
-	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers", names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), a.broker.attr())
+	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers",
+		names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), a.broker.attr())
 	if a.extras.Serving != nil {
 		a.extras.Serving(a.listener.Addr().String(), a.metrics.Registry)
 	}
@@ -123,13 +125,15 @@ func (a *api) hub(store crawl.Store, live stream.Live) (*stream.Hub, error) {
 		return nil, err
 	}
 	// Half of the pool's connections are never busy with history: news, polls, tokens and requests need one now.
-	return stream.New(gateway.Log(store, a.cfg.Serve.APIConns/2), live, stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
+	return stream.New(gateway.Log(store, a.cfg.Serve.APIConns/2), live,
+		stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
 }
 
 func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*gateway.Gateway, error) {
 	s := a.cfg.Serve
 	cfg := gateway.Config{
-		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxWaiting: s.RunLimitTenant}), Hub: hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
+		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxWaiting: s.RunLimitTenant}),
+		Hub:  hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
 			Heartbeat: s.StreamHeartbeat, MaxAge: s.StreamMaxAge, DrainWindow: s.StreamDrain,
 			MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant, MaxPerRun: s.StreamLimitRun,
@@ -148,10 +152,12 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 // serve serves until ctx ends. The requests' own contexts are of behind: they are to finish.
 func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	server := &http.Server{
-		Handler: a.home(measured(g.Handler(), a.metrics.HTTP())), BaseContext: func(net.Listener) context.Context { return behind },
+		Handler:     a.home(measured(g.Handler(), a.metrics.HTTP())),
+		BaseContext: func(net.Listener) context.Context { return behind },
 		// No limit of the time to write: a stream is written for hours. The gateway limits each request and each write
 		// itself.
-		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
 	var serving errgroup.Group
 	ended := make(chan struct{})
@@ -205,7 +211,8 @@ func (a *api) watch(g *gateway.Gateway, hub *stream.Hub, live brokerLive) {
 	a.metrics.WatchStreams(func() metrics.Streams {
 		s, h, l := g.StreamStats(), hub.Stats(), live.State()
 		return metrics.Streams{
-			Open: int64(s.Connections), Sent: s.Sent, Slow: s.Slow, Refused: s.Refused, Sources: h.Sources, FromLive: h.FromLive, FromLog: h.FromLog, Gaps: h.Gaps, Resets: h.Resets,
+			Open: int64(s.Connections), Sent: s.Sent, Slow: s.Slow, Refused: s.Refused, Sources: h.Sources, FromLive: h.FromLive,
+			FromLog: h.FromLog, Gaps: h.Gaps, Resets: h.Resets,
 			LogErrors: h.LogErrors, Live: l.up, Channels: int64(l.channels), Reconnects: int64(l.reconnects),
 		}
 	})

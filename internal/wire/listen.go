@@ -19,7 +19,8 @@ import (
 // neighbour tells whether a request comes from this machine, and not through a proxy on it.
 func neighbour(r *http.Request) bool {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	return err == nil && net.ParseIP(host).IsLoopback() && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("Forwarded") == ""
+	return err == nil && net.ParseIP(host).IsLoopback() && r.Header.Get("X-Forwarded-For") == "" &&
+		r.Header.Get("Forwarded") == ""
 }
 
 // watchServer serves /metrics, /healthz and /readyz to whoever watches the process.
@@ -29,7 +30,9 @@ type watchServer struct {
 }
 
 // listen binds the address. Port 0 takes a free one, which the log names.
-func listen(ctx context.Context, address string, m *metrics.Metrics, health *Health, log *slog.Logger) (*watchServer, error) {
+func listen(
+	ctx context.Context, address string, m *metrics.Metrics, health *Health, log *slog.Logger,
+) (*watchServer, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w: choose another address with --listen", address, err)

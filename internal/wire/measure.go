@@ -11,8 +11,10 @@ import (
 // routes are the API's, for the metrics' labels: what else somebody asks for is "other". A test holds them against the
 // API's own description.
 var routes = []string{
-	"POST /v1/runs", "GET /v1/runs", "GET /v1/runs/{id}", "GET /v1/runs/{id}/events", "POST /v1/runs/{id}/events", "POST /v1/runs/{id}/start",
-	"POST /v1/runs/{id}/complete", "POST /v1/runs/{id}/fail", "POST /v1/runs/{id}/cancel", "GET /v1/runs/{id}/stream", "GET /v1/stream",
+	"POST /v1/runs", "GET /v1/runs", "GET /v1/runs/{id}", "GET /v1/runs/{id}/events", "POST /v1/runs/{id}/events",
+	"POST /v1/runs/{id}/start",
+	"POST /v1/runs/{id}/complete", "POST /v1/runs/{id}/fail", "POST /v1/runs/{id}/cancel", "GET /v1/runs/{id}/stream",
+	"GET /v1/stream",
 	"POST /v1/stream-tickets",
 }
 

@@ -67,7 +67,8 @@ func TestReadinessForStrangers(t *testing.T) {
 			w := httptest.NewRecorder()
 			server.http.Handler.ServeHTTP(w, r)
 			said := w.Body.String()
-			if strings.Contains(said, "10.1.2.3") != c.told || strings.Contains(said, untold) == c.told || !json.Valid(w.Body.Bytes()) {
+			if strings.Contains(said, "10.1.2.3") != c.told || strings.Contains(said, untold) == c.told ||
+				!json.Valid(w.Body.Bytes()) {
 				t.Errorf("%s from %s %s: %s", path, c.from, c.header, w.Body)
 			}
 			if want := map[bool]int{true: 200, false: 503}[path == "/readyz/gateway"]; w.Code != want {

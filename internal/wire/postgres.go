@@ -69,7 +69,8 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 // several tells whether there is more than one server to connect to; one comes twice where TLS is preferred and not
 // required.
 func several(cfg *pgx.ConnConfig) bool {
-	return slices.ContainsFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
+	return slices.ContainsFunc(cfg.Fallbacks,
+		func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
 }
 
 func (d postgresDatabase) Table(ctx context.Context, layout outbox.Layout) (tables.Store, error) {
@@ -149,7 +150,9 @@ func (w *postgresWriting) Prepare(ctx context.Context, e outbox.Event) (outbox.E
 	return rows[0].Event, nil
 }
 
-func (w *postgresWriting) Commit(ctx context.Context, events []outbox.Event, ask []uuid.UUID) (known []uuid.UUID, err error) {
+func (w *postgresWriting) Commit(
+	ctx context.Context, events []outbox.Event, ask []uuid.UUID,
+) (known []uuid.UUID, err error) {
 	err = w.writer.InTx(ctx, w.pool, func(tx pgx.Tx) (_ []outbox.Event, err error) {
 		if len(ask) > 0 {
 			known, err = w.browser.Known(ctx, tx, ask)

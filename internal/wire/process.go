@@ -27,7 +27,8 @@ func newProcess(cfg config.Config, log *slog.Logger, parts ...string) (process, 
 	// too.
 	logging.Disable()
 	b, err := openBroker(cfg)
-	return process{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL, parts...), metrics: metrics.New(), broker: b, databases: new(shared)}, err
+	return process{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL, parts...), metrics: metrics.New(), broker: b,
+		databases: new(shared)}, err
 }
 
 // open opens the database for one of the parts, which closes it.

@@ -49,10 +49,11 @@ func (r *relay) run(ctx context.Context) error {
 	}
 	defer db.Close()
 	var tables []served
-	err = await(ctx, r.log, r.part, "database "+config.MaskDatabase(r.cfg.Database), func(ctx context.Context) (err error) {
-		tables, err = openTables(ctx, db, wanted)
-		return err
-	})
+	err = await(ctx, r.log, r.part, "database "+config.MaskDatabase(r.cfg.Database),
+		func(ctx context.Context) (err error) {
+			tables, err = openTables(ctx, db, wanted)
+			return err
+		})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -119,9 +120,12 @@ func (r *relay) serve(ctx context.Context, db Database, sink brokerSink, tables 
 
 func (r *relay) build(t served, sink outbox.Sink, observer outbox.Observer) (*outbox.Relay, error) {
 	cfg := outbox.RelayConfig{
-		Name: t.Name(), Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes, PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax,
-		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: t.BackoffBase, Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
-		Policies: r.cfg.Policies(t.Name()), Breaker: r.breaker, RecoveryRate: r.cfg.RecoveryRate, Logger: r.log, Observer: observer,
+		Name: t.Name(), Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
+		PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax,
+		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts,
+		Backoff:  outbox.Backoff{Base: t.BackoffBase, Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
+		Policies: r.cfg.Policies(t.Name()), Breaker: r.breaker, RecoveryRate: r.cfg.RecoveryRate, Logger: r.log,
+		Observer: observer,
 	}
 	var err error
 	if cfg.Envelope, err = r.cfg.EnvelopeOf(t.Name()); err != nil {

@@ -38,7 +38,8 @@ func (r *relay) retainTable(ctx context.Context, db ForRelay, layout outbox.Layo
 		store, err := db.Retention(ctx, layout)
 		if err == nil {
 			keeper, err := retention.New(store, retention.Config{
-				Table: layout.Table, OlderThan: age, Archive: archive, Batch: r.cfg.Retention.BatchRows, Every: r.cfg.Retention.RunEvery, Logger: r.log, Observer: observer,
+				Table: layout.Table, OlderThan: age, Archive: archive, Batch: r.cfg.Retention.BatchRows,
+				Every: r.cfg.Retention.RunEvery, Logger: r.log, Observer: observer,
 			})
 			if err != nil {
 				return err
@@ -76,7 +77,9 @@ type Purging struct {
 
 // Purge removes old rows of the tables, one after the other, and records it in outbox_audit. A dry run counts. The
 // reports are of the tables done, and of the one at which an error occurred.
-func Purge(ctx context.Context, cfg config.Config, purging []Purging, dryRun bool, progress func(retention.Report)) (reports []retention.Report, err error) {
+func Purge(
+	ctx context.Context, cfg config.Config, purging []Purging, dryRun bool, progress func(retention.Report),
+) (reports []retention.Report, err error) {
 	db, err := openNow(ctx, cfg.Database, use{name: "outbox relay", conns: 2, relay: true})
 	if err != nil {
 		return nil, err
@@ -85,14 +88,16 @@ func Purge(ctx context.Context, cfg config.Config, purging []Purging, dryRun boo
 	for _, t := range purging {
 		store, err := db.Retention(ctx, t.Layout)
 		var schema *outbox.SchemaError
-		if !t.Required && (errors.As(err, &schema) && schema.Table == t.Layout.Table && len(schema.Missing) == 0 || errors.Is(err, retention.ErrNoAge)) {
+		if !t.Required && (errors.As(err, &schema) && schema.Table == t.Layout.Table && len(schema.Missing) == 0 ||
+			errors.Is(err, retention.ErrNoAge)) {
 			continue
 		}
 		if err != nil {
 			return reports, err
 		}
 		keeper, err := retention.New(store, retention.Config{
-			Table: t.Layout.Table, OlderThan: t.OlderThan, Archive: t.Archive, Batch: cfg.Retention.BatchRows, Logger: slog.New(slog.DiscardHandler),
+			Table: t.Layout.Table, OlderThan: t.OlderThan, Archive: t.Archive, Batch: cfg.Retention.BatchRows,
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			return reports, err

@@ -22,7 +22,8 @@ import (
 
 // The labels of the metrics are the routes that the API says it has.
 func TestRoutesAreTheAPIs(t *testing.T) {
-	g, err := gateway.New(gateway.Config{Runs: crawl.NewService(nil, crawl.ServiceConfig{}), Hub: stream.New(nil, nil, stream.Config{})})
+	g, err := gateway.New(gateway.Config{Runs: crawl.NewService(nil, crawl.ServiceConfig{}),
+		Hub: stream.New(nil, nil, stream.Config{})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,19 +87,22 @@ func TestMeasured(t *testing.T) {
 			}
 		}
 	}
-	if len(counted) != 3 || counted["GET /v1/runs/{id}/stream 200"] != 1 || counted["GET /v1/runs 201"] != 1 || counted["other 200"] != 2 {
+	if len(counted) != 3 || counted["GET /v1/runs/{id}/stream 200"] != 1 || counted["GET /v1/runs 201"] != 1 ||
+		counted["other 200"] != 2 {
 		t.Errorf("got %v", counted)
 	}
 }
 
 func TestBuiltin(t *testing.T) {
 	chosen, err := builtin([]string{"script:*", "demo", "script:short"})
-	if got := names(chosen); err != nil || len(got) < 3 || got[len(got)-1] != "demo" || len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
+	if got := names(chosen); err != nil || len(got) < 3 || got[len(got)-1] != "demo" ||
+		len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
 		t.Errorf("got %v, error %v", names(chosen), err)
 	}
 	_, err = builtin([]string{"dmeo", "demo", "["})
 	var problems *config.Error
-	if !errors.As(err, &problems) || len(problems.Problems) != 2 || !strings.Contains(err.Error(), `"dmeo": known are demo, script:`) {
+	if !errors.As(err, &problems) || len(problems.Problems) != 2 ||
+		!strings.Contains(err.Error(), `"dmeo": known are demo, script:`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -114,7 +118,8 @@ func TestReportOfParts(t *testing.T) {
 	h.part(partRelay).wait("waiting for Redis")
 	<-asked
 	r := h.Report(time.Now())
-	if r.Ready || r.Reason != "waiting for Redis" || !r.Parts[partGateway].Ready || r.Parts[partGateway].Note != "Redis is away" || r.Parts[partRelay].Ready {
+	if r.Ready || r.Reason != "waiting for Redis" || !r.Parts[partGateway].Ready ||
+		r.Parts[partGateway].Note != "Redis is away" || r.Parts[partRelay].Ready {
 		t.Errorf("got %+v", r)
 	}
 	cancel()

@@ -150,7 +150,9 @@ func (w *sqliteWriting) Prepare(ctx context.Context, e outbox.Event) (outbox.Eve
 	return rows[0].Event, nil
 }
 
-func (w *sqliteWriting) Commit(ctx context.Context, events []outbox.Event, ask []uuid.UUID) (known []uuid.UUID, err error) {
+func (w *sqliteWriting) Commit(
+	ctx context.Context, events []outbox.Event, ask []uuid.UUID,
+) (known []uuid.UUID, err error) {
 	tx, err := w.db.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("begin: %w", err)
@@ -181,7 +183,8 @@ func passingSQLite(err error) (passes, ok bool) {
 	switch {
 	case errors.As(err, &lasting):
 		return false, true
-	case errors.Is(err, sqlite.ErrNoFile), errors.Is(err, sqlite.ErrNotSQLite), errors.Is(err, sqlite.ErrDamaged), errors.Is(err, sqlite.ErrReadOnly):
+	case errors.Is(err, sqlite.ErrNoFile), errors.Is(err, sqlite.ErrNotSQLite), errors.Is(err, sqlite.ErrDamaged),
+		errors.Is(err, sqlite.ErrReadOnly):
 		return false, true
 	case errors.Is(err, sqlite.ErrBusy):
 		return true, true

@@ -64,7 +64,8 @@ func openTables(ctx context.Context, db ForRelay, wanted []config.Table) ([]serv
 		open = append(open, served{t, store})
 	}
 	if len(open) == 0 {
-		return nil, fmt.Errorf("%w: none of %s exists: run: outbox migrate up, or map a table of your own with --layout", errNoTable, strings.Join(missing, ", "))
+		return nil, fmt.Errorf("%w: none of %s exists: run: outbox migrate up, or map a table of your own with --layout",
+			errNoTable, strings.Join(missing, ", "))
 	}
 	return open, nil
 }

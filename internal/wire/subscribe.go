@@ -39,7 +39,8 @@ func Subscribe(ctx context.Context, redisURL string, channels []string, s Subscr
 	defer func() { _ = client.Close() }()
 	if err := client.Ping(ctx).Err(); err != nil {
 		if options.Password != "" && strings.Contains(err.Error(), options.Password) {
-			err = errors.New("the server's answer contains the password and is not shown") // some repeat a command they do not know, and its arguments
+			// Some repeat a command they do not know, and its arguments.
+			err = errors.New("the server's answer contains the password and is not shown")
 		}
 		return fmt.Errorf("connect to Redis %s: %w", config.MaskRedis(redisURL), err)
 	}
@@ -63,7 +64,8 @@ func Subscribe(ctx context.Context, redisURL string, channels []string, s Subscr
 	if err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
-	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })() // go-redis does not look at ctx while it waits for a message
+	// Go-redis does not look at ctx while it waits for a message.
+	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
 	return receive(ctx, subscription, channels, s)
 }
 
@@ -117,7 +119,10 @@ func subscriberOptions(redisURL string) (*redis.Options, error) {
 	}
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {
-		return nil, &config.Error{Problems: []string{"redis: is no valid URL (not shown, it may hold a password): want redis://user:password@host:6379/0, rediss:// for TLS, or unix://: give --redis, or set OUTBOX_REDIS_URL or REDIS_URL"}}
+		return nil,
+			&config.Error{Problems: []string{"redis: is no valid URL (not shown, it may hold a password): want " +
+				"redis://user:password@host:6379/0, rediss:// for TLS, or unix://: give --redis, or set OUTBOX_REDIS_URL or " +
+				"REDIS_URL"}}
 	}
 	options.MaxRetries, options.DialerRetries = -1, 1 // a command says at once that it cannot connect
 	return options, nil

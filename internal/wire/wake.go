@@ -45,7 +45,9 @@ func (s wakingRuns) Change(ctx context.Context, tenant string, run uuid.UUID, c 
 	return changed, err
 }
 
-func (s wakingRuns) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
+func (s wakingRuns) ClaimRun(
+	ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent,
+) (crawl.Claim, error) {
 	claim, err := s.Store.ClaimRun(ctx, owner, crawlers, ttl, events)
 	if err == nil {
 		s.wake()

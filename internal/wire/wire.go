@@ -27,7 +27,8 @@ func passing(err error) bool {
 	switch {
 	case errors.As(err, &certificate):
 		return false
-	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, outbox.ErrRowsHidden), errors.Is(err, outbox.ErrNotAllowed), errors.Is(err, errNoTable), redis.IsAuthError(err):
+	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, outbox.ErrRowsHidden),
+		errors.Is(err, outbox.ErrNotAllowed), errors.Is(err, errNoTable), redis.IsAuthError(err):
 		return false
 	}
 	for _, ask := range []func(error) (passes, ok bool){passingPostgres, passingSQLite} {

@@ -31,7 +31,9 @@ func TestPassing(t *testing.T) {
 		{"starting", server("57P03"), true},
 		{"out of connections", server("53300"), true},
 		{"wrong password", server("28P01"), false},
-		{"certificate", outbox.Unavailable(fmt.Errorf("connect: %w", &tls.CertificateVerificationError{Err: errors.New("signed by unknown authority")})), false},
+		{"certificate",
+			outbox.Unavailable(fmt.Errorf("connect: %w",
+				&tls.CertificateVerificationError{Err: errors.New("signed by unknown authority")})), false},
 		{"no such database", server("3D000"), false},
 		{"not allowed", server("42501"), false},
 		{"old schema", fmt.Errorf("open: %w", &outbox.SchemaError{Table: "t"}), false},
@@ -82,7 +84,8 @@ func TestAwait(t *testing.T) {
 			}
 			return nil
 		})
-		if want := 500*time.Millisecond + time.Second + 2*time.Second + 4*time.Second + 5*time.Second; err != nil || time.Since(start) != want {
+		if want := 500*time.Millisecond + time.Second + 2*time.Second + 4*time.Second + 5*time.Second; err != nil ||
+			time.Since(start) != want {
 			t.Errorf("got error %v after %s, want success after %s", err, time.Since(start), want)
 		}
 		if r := health.Report(time.Now()); r.Ready || r.Reason != "waiting for database: connection refused" {
@@ -96,7 +99,8 @@ func TestAwait(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		if err := await(ctx, quiet, newHealth(time.Second, partRelay).part(partRelay), "x", hanging); !errors.Is(err, context.DeadlineExceeded) {
+		if err := await(ctx, quiet, newHealth(time.Second, partRelay).part(partRelay), "x", hanging); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("got %v, want the end of ctx", err)
 		}
 	})

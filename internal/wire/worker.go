@@ -33,12 +33,13 @@ func (w *worker) run(ctx context.Context) error {
 	}
 	defer db.Close()
 	var runs Runs
-	err = await(ctx, w.log, w.part, "database "+config.MaskDatabase(w.cfg.Database), func(ctx context.Context) (err error) {
-		if runs, err = db.Runs(ctx); err != nil {
-			return err
-		}
-		return runs.CheckWorker(ctx)
-	})
+	err = await(ctx, w.log, w.part, "database "+config.MaskDatabase(w.cfg.Database),
+		func(ctx context.Context) (err error) {
+			if runs, err = db.Runs(ctx); err != nil {
+				return err
+			}
+			return runs.CheckWorker(ctx)
+		})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -93,7 +94,8 @@ func builtin(patterns []string) (chosen []crawl.Crawler, err error) {
 			}
 		}
 		if !found {
-			problems = append(problems, fmt.Sprintf("crawlers: there is no %q: known are %s, and patterns such as script:*", pattern, strings.Join(names(all), ", ")))
+			problems = append(problems, fmt.Sprintf("crawlers: there is no %q: known are %s, and patterns such as script:*",
+				pattern, strings.Join(names(all), ", ")))
 		}
 	}
 	if len(problems) > 0 {

@@ -137,7 +137,8 @@ func (h *Hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
 		return outbox.Result{Duplicate: true}
 	}
 	if len(members) > 0 {
-		message = bytes.Clone(message) // theirs to keep; one buffer for the batch would stay in memory for the smallest message kept of it
+		// Theirs to keep; one buffer for the batch would stay in memory for the smallest message kept of it.
+		message = bytes.Clone(message)
 		for _, one := range members {
 			one.listener.Message(message)
 		}

@@ -95,7 +95,8 @@ func drain(b *testing.B, server *testenv.Redis, admin *redis.Client) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn}, make([]byte, 256<<10)) // until it is closed
+		// Until it is closed.
+		_, _ = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn}, make([]byte, 256<<10))
 	}()
 	b.Cleanup(func() { _ = conn.Close(); <-done })
 	waitSubscribed(b, admin, "bench")

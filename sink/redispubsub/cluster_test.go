@@ -15,7 +15,8 @@ import (
 // changes hands without a copy getting through and without a lost event.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	a, b := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}), testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
+	a, b := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}),
+		testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
 	adminA, adminB := connectAdmin(t, a), connectAdmin(t, b)
 	joinCluster(t, a, b, adminA, adminB)
 	sub := subscribe(t, adminA, "c")

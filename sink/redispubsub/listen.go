@@ -40,8 +40,9 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 		}
 	}
 	if c.DeadAfter < 3*c.PingEvery {
-		problems = append(problems, fmt.Errorf("DeadAfter (%s) is less than three times PingEvery (%s): a quiet server that is well would count as dead",
-			c.DeadAfter, c.PingEvery))
+		problems = append(problems,
+			fmt.Errorf("DeadAfter (%s) is less than three times PingEvery (%s): a quiet server that is well would count as dead",
+				c.DeadAfter, c.PingEvery))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -126,7 +127,9 @@ func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
 // channel, it waits for nothing. Listeners of one channel are handed the same bytes, to keep but not to change. A
 // listener may be called before Subscribe has returned. stop may be called several times, but neither by the listener
 // while it is being called, nor with a lock held that the listener needs: it would wait for itself.
-func (l *Listener) Subscribe(ctx context.Context, name string, listener stream.Listener) (acknowledged bool, stop func()) {
+func (l *Listener) Subscribe(
+	ctx context.Context, name string, listener stream.Listener,
+) (acknowledged bool, stop func()) {
 	m := &member{listener: listener}
 	decided := l.join(name, m)
 	select {
@@ -159,7 +162,8 @@ type ListenerStats struct {
 func (l *Listener) Stats() ListenerStats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := ListenerStats{Up: l.link == linkUp, Messages: l.messages.Load(), Reconnects: l.reconnects.Load(), LastError: l.lastErr}
+	s := ListenerStats{Up: l.link == linkUp, Messages: l.messages.Load(), Reconnects: l.reconnects.Load(),
+		LastError: l.lastErr}
 	for _, c := range l.channels {
 		if len(c.members) > 0 {
 			s.Channels++

@@ -207,7 +207,8 @@ func (l *Listener) refuse(err error) error {
 	err = l.password.hide(err)
 	if !l.warned {
 		l.warned = true
-		l.cfg.Logger.Warn("Redis refuses to subscribe or unsubscribe", "channels", refused.names[:min(len(refused.names), 5)], "of", len(refused.names), "error", err)
+		l.cfg.Logger.Warn("Redis refuses to subscribe or unsubscribe", "channels", refused.names[:min(len(refused.names), 5)],
+			"of", len(refused.names), "error", err)
 	}
 	for _, name := range refused.names {
 		c := l.channels[name]

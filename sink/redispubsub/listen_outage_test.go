@@ -54,7 +54,8 @@ func TestListenerRestart(t *testing.T) {
 	if s := l.Stats(); !s.Up || s.Reconnects != 1 || s.Channels != 2 || s.Messages != 3 || s.LastError != nil {
 		t.Errorf("%+v", s)
 	}
-	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "do not arrive") || !strings.Contains(text, "arrive again") {
+	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "do not arrive") ||
+		!strings.Contains(text, "arrive again") {
 		t.Errorf("logged: %s", text)
 	}
 }
@@ -183,7 +184,8 @@ func TestListenerTLS(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	_ = free.Close()
-	do(t, admin, "CONFIG", "SET", "tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", cert, "tls-auth-clients", "no", "tls-port", port)
+	do(t, admin, "CONFIG", "SET", "tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", cert, "tls-auth-clients",
+		"no", "tls-port", port)
 
 	stranger := startListener(t, "rediss://127.0.0.1:"+port, ListenerConfig{})
 	eventually(t, func() bool {

@@ -90,7 +90,8 @@ func hear(t testing.TB, l *Listener, channel string, listener stream.Listener) (
 	defer cancel()
 	ok, stop := l.Subscribe(ctx, channel, listener)
 	if !ok {
-		t.Errorf("the subscription of %s was not acknowledged: %+v", channel, l.Stats()) // not Fatalf: also called by other goroutines
+		// Not Fatalf: also called by other goroutines.
+		t.Errorf("the subscription of %s was not acknowledged: %+v", channel, l.Stats())
 	}
 	return stop
 }
@@ -130,7 +131,8 @@ func TestListenerShares(t *testing.T) {
 			channels += n
 		}
 		list := admin.ClientList(t.Context()).Val()
-		return int64(strings.Count(list, "\n") - strings.Count(list, " sub=0 ")), channels, len(admin.PubSubChannels(t.Context(), "*").Val())
+		return int64(strings.Count(list, "\n") - strings.Count(list, " sub=0 ")), channels,
+			len(admin.PubSubChannels(t.Context(), "*").Val())
 	}
 	if c, n, names := subscriptions(); c != 1 || n != channels || names != channels {
 		t.Errorf("%d connections with %d subscriptions of %d channels", c, n, names)
@@ -354,9 +356,11 @@ func TestListenerRefused(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
-	do(t, admin, "ACL", "SETUSER", "gateway", "on", ">hunter2", "resetkeys", "resetchannels", "&run:*", "-@all", "+subscribe", "+unsubscribe", "+ping")
+	do(t, admin, "ACL", "SETUSER", "gateway", "on", ">hunter2", "resetkeys", "resetchannels", "&run:*", "-@all",
+		"+subscribe", "+unsubscribe", "+ping")
 	var log logged
-	l, err := OpenListener("redis://gateway:hunter2@"+server.Addr()+"/3", ListenerConfig{Logger: log.logger(), PingEvery: 100 * time.Millisecond, DeadAfter: 3 * time.Second})
+	l, err := OpenListener("redis://gateway:hunter2@"+server.Addr()+"/3",
+		ListenerConfig{Logger: log.logger(), PingEvery: 100 * time.Millisecond, DeadAfter: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,10 +413,12 @@ func TestListenerRefused(t *testing.T) {
 func TestOpenListenerProblems(t *testing.T) {
 	t.Parallel()
 	_, err := OpenListener("redis://u:hunter2@h:port", ListenerConfig{PingEvery: -1, DeadAfter: -1})
-	if err == nil || !strings.Contains(err.Error(), "PingEvery") || !strings.Contains(err.Error(), "DeadAfter is") || !errors.Is(err, errURL) || strings.Contains(err.Error(), "hunter2") {
+	if err == nil || !strings.Contains(err.Error(), "PingEvery") || !strings.Contains(err.Error(), "DeadAfter is") ||
+		!errors.Is(err, errURL) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("OpenListener: %v", err)
 	}
-	if _, err = OpenListener("redis://h", ListenerConfig{PingEvery: 2 * time.Second}); err == nil || !strings.Contains(err.Error(), "three times") {
+	if _, err = OpenListener("redis://h", ListenerConfig{PingEvery: 2 * time.Second}); err == nil ||
+		!strings.Contains(err.Error(), "three times") {
 		t.Errorf("OpenListener: %v", err)
 	}
 }

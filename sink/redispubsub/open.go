@@ -124,13 +124,15 @@ func connect(ctx context.Context, o *redis.Options, hosts []string) (redis.Unive
 
 func clusterOptions(o *redis.Options, hosts []string) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
-		Addrs: hosts, ClientName: o.ClientName, Protocol: o.Protocol, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
+		Addrs: hosts, ClientName: o.ClientName, Protocol: o.Protocol, Username: o.Username, Password: o.Password,
+		TLSConfig: o.TLSConfig,
 		// No redirect is followed, and no lost reply retried, within a call. After MOVED the next attempt knows the
 		// way. ASK means that the slot is being migrated: publishing at its new home already would miss what the old
 		// one remembers, and leave a set in the way of the one that is to come.
 		MaxRedirects: -1, MaxRetries: -1, DialerRetries: o.DialerRetries,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		PoolFIFO: o.PoolFIFO, PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, MinIdleConns: o.MinIdleConns, MaxIdleConns: o.MaxIdleConns,
+		PoolFIFO: o.PoolFIFO, PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, MinIdleConns: o.MinIdleConns,
+		MaxIdleConns:   o.MaxIdleConns,
 		MaxActiveConns: o.MaxActiveConns, ConnMaxIdleTime: o.ConnMaxIdleTime, ConnMaxLifetime: o.ConnMaxLifetime,
 		PipelinePoolSize: o.PipelinePoolSize, ReadBufferSize: o.ReadBufferSize, WriteBufferSize: o.WriteBufferSize,
 		MaintNotificationsConfig: o.MaintNotificationsConfig,

@@ -47,8 +47,10 @@ func TestParseURL(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		if !slices.Equal(hosts, want.hosts) || o.Username != want.user || o.Password != want.password || o.DB != want.db || (o.TLSConfig != nil) != want.tls {
-			t.Errorf("%s: hosts %q, user %q, password %q, db %d, TLS %v", url, hosts, o.Username, o.Password, o.DB, o.TLSConfig != nil)
+		if !slices.Equal(hosts, want.hosts) || o.Username != want.user || o.Password != want.password || o.DB != want.db ||
+			(o.TLSConfig != nil) != want.tls {
+			t.Errorf("%s: hosts %q, user %q, password %q, db %d, TLS %v", url, hosts, o.Username, o.Password, o.DB,
+				o.TLSConfig != nil)
 		}
 		if o.MaxRetries != -1 || !o.ContextTimeoutEnabled {
 			t.Errorf("%s: MaxRetries %d, ContextTimeoutEnabled %v", url, o.MaxRetries, o.ContextTimeoutEnabled)
@@ -131,7 +133,8 @@ func startParrot(t *testing.T) string {
 
 // FuzzParseURL: whatever the URL, an error says nothing of it.
 func FuzzParseURL(f *testing.F) {
-	for _, url := range []string{"redis://u:p@h:1,h2/3?db=1", "unix://u:p@/s", "://", "rediss://[::1", "redis://a:1:2", "redis://@,@,"} {
+	for _, url := range []string{"redis://u:p@h:1,h2/3?db=1", "unix://u:p@/s", "://", "rediss://[::1", "redis://a:1:2",
+		"redis://@,@,"} {
 		f.Add(url)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
@@ -150,10 +153,12 @@ func FuzzParseURL(f *testing.F) {
 
 func TestConfigProblemsAllAtOnce(t *testing.T) {
 	_, err := Open(t.Context(), "nonsense", Config{Window: time.Microsecond, Prefix: "a{b}"})
-	if err == nil || !strings.Contains(err.Error(), "Window") || !strings.Contains(err.Error(), "Prefix") || !strings.Contains(err.Error(), "URL") {
+	if err == nil || !strings.Contains(err.Error(), "Window") || !strings.Contains(err.Error(), "Prefix") ||
+		!strings.Contains(err.Error(), "URL") {
 		t.Errorf("Open: %v", err)
 	}
-	if _, err = Open(t.Context(), "redis://h", Config{TLS: &tls.Config{}}); err == nil || !strings.Contains(err.Error(), "rediss://") {
+	if _, err = Open(t.Context(), "redis://h", Config{TLS: &tls.Config{}}); err == nil ||
+		!strings.Contains(err.Error(), "rediss://") {
 		t.Errorf("Open with TLS that the URL does not ask for: %v", err)
 	}
 	ring := redis.NewRing(&redis.RingOptions{})
@@ -198,7 +203,8 @@ func TestTLS(t *testing.T) {
 	}
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	_ = listener.Close()
-	do(t, admin, "CONFIG", "SET", "tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", cert, "tls-auth-clients", "no", "tls-port", port)
+	do(t, admin, "CONFIG", "SET", "tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", cert, "tls-auth-clients",
+		"no", "tls-port", port)
 	url := "rediss://127.0.0.1:" + port
 
 	if _, err := Open(t.Context(), url, Config{}); err == nil || !strings.Contains(err.Error(), "certificate") {

@@ -101,7 +101,8 @@ func TestScriptFlush(t *testing.T) {
 
 // The server dies and comes back. What is published meanwhile is unavailable, then it goes on without a new Sink.
 func TestRestart(t *testing.T) {
-	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
+	server := testenv.RedisServerWith(t,
+		testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
 	sink, admin := open(t, server, Config{Envelope: idEnvelope})
 	before, after := event(t, "c", 1), event(t, "c", 1)
 	deliver(t, sink, before)
@@ -122,7 +123,8 @@ func TestRestart(t *testing.T) {
 	eventually(t, func() bool { return sink.Ping(t.Context()) == nil && admin.Ping(t.Context()).Err() == nil })
 	sub := subscribe(t, admin, "c")
 	// This server saves what it remembers, so even now the copy is refused.
-	if got, want := sink.Publish(t.Context(), []outbox.Delivery{before, after}), []outbox.Result{{Duplicate: true}, {}}; !slices.Equal(got, want) {
+	if got, want := sink.Publish(t.Context(), []outbox.Delivery{before, after}),
+		[]outbox.Result{{Duplicate: true}, {}}; !slices.Equal(got, want) {
 		t.Errorf("answered %+v, want %+v", got, want)
 	}
 	sub.want("c", ids(after)...)

@@ -81,8 +81,9 @@ func (p *publication) strike(ctx context.Context, f failure) {
 	strikes := p.limits.strike(d)
 	if strikes >= maxStrikes {
 		p.blamed++
-		p.answer(f.deliveries, fmt.Errorf("publish to channel %q: Redis answers, but not to this event (%d bytes of payload) sent alone: %w",
-			d.Destination, len(d.Payload), p.password.hide(f.err)))
+		p.answer(f.deliveries,
+			fmt.Errorf("publish to channel %q: Redis answers, but not to this event (%d bytes of payload) sent alone: %w",
+				d.Destination, len(d.Payload), p.password.hide(f.err)))
 		p.failed.add(d)
 		return
 	}

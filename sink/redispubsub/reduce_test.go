@@ -32,9 +32,12 @@ func TestLargeEvent(t *testing.T) {
 		says    []string // one of them
 	}{
 		{"memory", []string{"--maxmemory", "24mb"}, false, 25 << 20, []string{"OOM"}},
-		{"bulk length", []string{"--proto-max-bulk-len", "1mb"}, false, 2 << 20, []string{"invalid bulk length", "broken pipe", "connection reset", "EOF"}},
-		{"query buffer", []string{"--client-query-buffer-limit", "1mb"}, false, 2 << 20, []string{"broken pipe", "connection reset", "EOF"}},
-		{"bulk length in a Cluster", []string{"--proto-max-bulk-len", "1mb"}, true, 2 << 20, []string{"invalid bulk length", "broken pipe", "connection reset", "EOF"}},
+		{"bulk length", []string{"--proto-max-bulk-len", "1mb"}, false, 2 << 20,
+			[]string{"invalid bulk length", "broken pipe", "connection reset", "EOF"}},
+		{"query buffer", []string{"--client-query-buffer-limit", "1mb"}, false, 2 << 20,
+			[]string{"broken pipe", "connection reset", "EOF"}},
+		{"bulk length in a Cluster", []string{"--proto-max-bulk-len", "1mb"}, true, 2 << 20,
+			[]string{"invalid bulk length", "broken pipe", "connection reset", "EOF"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +89,8 @@ func isUnavailable(res outbox.Result) bool {
 func wantBlamed(t *testing.T, res outbox.Result, says ...string) {
 	t.Helper()
 	class, _ := outbox.Classify(res.Err)
-	if res.Err == nil || class != outbox.ClassRetryable || !strings.Contains(res.Err.Error(), "bytes of payload) sent alone") {
+	if res.Err == nil || class != outbox.ClassRetryable ||
+		!strings.Contains(res.Err.Error(), "bytes of payload) sent alone") {
 		t.Fatalf("answered %+v (class %d), want an error of its own", res, class)
 	}
 	if len(says) > 0 && !slices.ContainsFunc(says, func(s string) bool { return strings.Contains(res.Err.Error(), s) }) {
@@ -135,7 +139,8 @@ func TestPoisonIsFound(t *testing.T) {
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
 	sub := subscribe(t, admin, "c")
-	proxy := startProxy(t, server.Addr(), func(_ int, piece []byte) bool { return !bytes.Contains(piece, []byte("poison")) })
+	proxy := startProxy(t, server.Addr(),
+		func(_ int, piece []byte) bool { return !bytes.Contains(piece, []byte("poison")) })
 	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{})
 	var batch []outbox.Delivery
 	for i := range 1000 {
@@ -235,7 +240,8 @@ func TestWindowsDiffer(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
-	windows := []time.Duration{time.Second, time.Minute, 2 * time.Minute, 3 * time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour}
+	windows := []time.Duration{time.Second, time.Minute, 2 * time.Minute, 3 * time.Minute, 10 * time.Minute, time.Hour,
+		24 * time.Hour}
 	for _, first := range windows {
 		one := openURL(t, server.URL(), Config{Window: first})
 		for _, second := range windows {
@@ -252,7 +258,8 @@ func TestWindowsDiffer(t *testing.T) {
 		d.Lane = 1
 		deliver(t, openURL(t, server.URL(), Config{Window: window}), d)
 		keys := admin.Keys(t.Context(), "*").Val()
-		if left := admin.PTTL(t.Context(), keys[0]).Val(); len(keys) != 1 || window != 3*time.Minute && left < 5*time.Minute-time.Second {
+		if left := admin.PTTL(t.Context(), keys[0]).Val(); len(keys) != 1 || window != 3*time.Minute &&
+			left < 5*time.Minute-time.Second {
 			t.Errorf("after a relay with %s the keys are %q, the first for %s", window, keys, left)
 		}
 	}

@@ -62,7 +62,8 @@ func TestKeys(t *testing.T) {
 	deliver(t, sink, other, d)
 	keys := admin.Keys(t.Context(), "*").Val()
 	slices.Sort(keys)
-	if len(keys) != 2 || !strings.HasPrefix(keys[0], "outbox:seen:{12}:120000:") || !strings.HasPrefix(keys[1], "outbox:seen:{7}:120000:") {
+	if len(keys) != 2 || !strings.HasPrefix(keys[0], "outbox:seen:{12}:120000:") ||
+		!strings.HasPrefix(keys[1], "outbox:seen:{7}:120000:") {
 		t.Fatalf("keys are %q", keys)
 	}
 	members := admin.SMembers(t.Context(), keys[0]).Val()
@@ -88,7 +89,8 @@ func TestCopyHash(t *testing.T) {
 				d := outbox.Delivery{Destination: destination, Origin: origin, Record: &outbox.Record{Generation: generation}}
 				h := copyHash(&d)
 				if other, ok := seen[h]; ok {
-					t.Errorf("(%q, %d, %d) and (%q, %d, %d) have the same hash", destination, generation, origin, other.Destination, other.Generation, other.Origin)
+					t.Errorf("(%q, %d, %d) and (%q, %d, %d) have the same hash", destination, generation, origin, other.Destination,
+						other.Generation, other.Origin)
 				}
 				seen[h] = d
 			}
@@ -106,7 +108,8 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 		says  string
 	}{
 		{"out of memory", command("CONFIG", "SET", "maxmemory", "1"), command("CONFIG", "SET", "maxmemory", "0"), "OOM"},
-		{"too few replicas", command("CONFIG", "SET", "min-replicas-to-write", "1"), command("CONFIG", "SET", "min-replicas-to-write", "0"), "NOREPLICAS"},
+		{"too few replicas", command("CONFIG", "SET", "min-replicas-to-write", "1"),
+			command("CONFIG", "SET", "min-replicas-to-write", "0"), "NOREPLICAS"},
 		{"read-only replica", command("REPLICAOF", "127.0.0.1", "1"), command("REPLICAOF", "NO", "ONE"), "READONLY"},
 		{"failed snapshot", failSnapshot, command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no"), "MISCONF"},
 		{"no right to the script", acl("-evalsha"), acl("+evalsha"), "NOPERM"},
@@ -189,7 +192,8 @@ func TestRefusedIsForgotten(t *testing.T) {
 	sub := subscribe(t, admin, "later")
 	batch := []outbox.Delivery{event(t, "later", 1), event(t, "later", 1)}
 	got := sink.Publish(t.Context(), batch)
-	if class, _ := outbox.Classify(got[0].Err); got[0].Err == nil || class != outbox.ClassRetryable || !strings.Contains(got[0].Err.Error(), `"later"`) {
+	if class, _ := outbox.Classify(got[0].Err); got[0].Err == nil || class != outbox.ClassRetryable ||
+		!strings.Contains(got[0].Err.Error(), `"later"`) {
 		t.Errorf("answered %+v, want an error that names the channel", got[0])
 	}
 	do(t, admin, "ACL", "SETUSER", "relay", "&later")
@@ -234,7 +238,8 @@ func TestForeignKey(t *testing.T) {
 		wantUnavailable(t, res, "WRONGTYPE")
 	}
 	do(t, admin, "DEL", key)
-	if got, want := sink.Publish(t.Context(), []outbox.Delivery{a, c}), []outbox.Result{{Duplicate: true}, {}}; !slices.Equal(got, want) {
+	if got, want := sink.Publish(t.Context(), []outbox.Delivery{a, c}),
+		[]outbox.Result{{Duplicate: true}, {}}; !slices.Equal(got, want) {
 		t.Errorf("answered %+v, want %+v", got, want)
 	}
 	sub.want("c", ids(b, a, c)...)
@@ -279,7 +284,8 @@ func deliver(t *testing.T, sink *Sink, batch ...outbox.Delivery) {
 
 func wantUnavailable(t *testing.T, res outbox.Result, says string) {
 	t.Helper()
-	if class, _ := outbox.Classify(res.Err); res.Err == nil || class != outbox.ClassUnavailable || !strings.Contains(res.Err.Error(), says) {
+	if class, _ := outbox.Classify(res.Err); res.Err == nil || class != outbox.ClassUnavailable ||
+		!strings.Contains(res.Err.Error(), says) {
 		t.Fatalf("answered %+v, want unavailable: %s", res, says)
 	}
 }

@@ -16,7 +16,8 @@ func TestAnswer(t *testing.T) {
 		want  []outbox.Result
 	}{
 		{[]any{int64(3)}, []outbox.Result{{}, {}, {}, {}}},
-		{[]any{int64(3), int64(1), int64(0), int64(3), int64(1)}, []outbox.Result{{Duplicate: true}, {}, {}, {Err: outbox.ErrNotAttempted}}},
+		{[]any{int64(3), int64(1), int64(0), int64(3), int64(1)},
+			[]outbox.Result{{Duplicate: true}, {}, {}, {Err: outbox.ErrNotAttempted}}},
 		{nil, nil}, {"OK", nil}, {int64(3), nil}, {[]any{}, nil},
 		{[]any{int64(2)}, nil},                                         // other than was asked for
 		{[]any{int64(3), int64(1)}, nil},                               // half a pair

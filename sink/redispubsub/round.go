@@ -128,7 +128,8 @@ func (c *call) reset() {
 	for _, lane := range c.lanes {
 		c.position[lane] = 0
 	}
-	c.deliveries, c.lanes, c.about, c.pieces, c.size, c.reply = c.deliveries[:0], c.lanes[:0], c.about[:0], c.pieces[:0], 0, nil
+	c.deliveries, c.lanes, c.about, c.pieces, c.size, c.reply = c.deliveries[:0], c.lanes[:0], c.about[:0], c.pieces[:0],
+		0, nil
 }
 
 // place makes lane one of KEYS.

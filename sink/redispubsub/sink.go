@@ -107,7 +107,8 @@ type Sink struct {
 
 	limits limits
 
-	free     chan *round    // for use again; a sync.Pool lost them to every second collection (300 KB more a batch of 1000)
+	// For use again; a sync.Pool lost them to every second collection (300 KB more a batch of 1000).
+	free     chan *round
 	inFlight sync.WaitGroup // round trips, of which Publish may have stopped waiting
 }
 
@@ -123,7 +124,8 @@ func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
 	case nil:
 		err = errors.Join(err, errors.New("client is nil"))
 	case *redis.Ring:
-		err = errors.Join(err, errors.New("client is a Ring: its servers do not pass messages on to each other's subscribers"))
+		err = errors.Join(err,
+			errors.New("client is a Ring: its servers do not pass messages on to each other's subscribers"))
 	}
 	if cfg.TLS != nil {
 		err = errors.Join(err, errors.New("TLS is for Open: the client has its own"))

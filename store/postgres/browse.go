@@ -88,9 +88,11 @@ func (b *Browser) prepare(ctx context.Context) error {
 		name string
 		data browseNames
 	}{
-		{&b.sql.list, "browse", listed}, {&b.sql.showID, "browse_show", names}, {&b.sql.showPosition, "browse_show", positions},
+		{&b.sql.list, "browse", listed}, {&b.sql.showID, "browse_show", names},
+		{&b.sql.showPosition, "browse_show", positions},
 		{&b.sql.retry, "events_retry", names}, {&b.sql.known, "browse_known", names},
-		{&b.sql.undelivered, "events_undelivered", names}, {&b.sql.skip, "events_skip", names}, {&b.sql.skipDead, "settle_dead", unheld},
+		{&b.sql.undelivered, "events_undelivered", names}, {&b.sql.skip, "events_skip", names},
+		{&b.sql.skipDead, "settle_dead", unheld},
 	} {
 		if *s.dst, err = t.Statement(s.name, s.data); err != nil {
 			return err
@@ -125,7 +127,8 @@ func (b *Browser) List(ctx context.Context, f tables.Filter) (rows []tables.Even
 		f.Limit = 50
 	}
 	err = b.read(ctx, f.Tenant, func(tx pgx.Tx) error {
-		found, err := tx.Query(ctx, b.sql.list, statuses, null(f.Tenant), null(f.Key), null(f.Topic), null(f.After), f.Limit+1)
+		found, err := tx.Query(ctx, b.sql.list, statuses, null(f.Tenant), null(f.Key), null(f.Topic), null(f.After),
+			f.Limit+1)
 		if err != nil {
 			return err
 		}
@@ -156,7 +159,8 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 	sql := b.sql.showPosition
 	if _, err := strconv.ParseInt(idOrPosition, 10, 64); err != nil {
 		if _, err := uuid.Parse(idOrPosition); err != nil {
-			return tables.EventDetail{}, fmt.Errorf("%w: %q is neither an event id (a UUID) nor a position (a number)", tables.ErrFilter, idOrPosition)
+			return tables.EventDetail{}, fmt.Errorf("%w: %q is neither an event id (a UUID) nor a position (a number)",
+				tables.ErrFilter, idOrPosition)
 		}
 		sql = b.sql.showID
 	}
@@ -249,7 +253,8 @@ func (b *Browser) check(f tables.Filter) (statuses []string, err error) {
 	}
 	switch {
 	case b.hidden && f.Tenant == "":
-		return nil, fmt.Errorf("%w in %s: %w, which sees one tenant at a time", tables.ErrFilter, b.layout.Table, outbox.ErrRowsHidden)
+		return nil, fmt.Errorf("%w in %s: %w, which sees one tenant at a time", tables.ErrFilter, b.layout.Table,
+			outbox.ErrRowsHidden)
 	case f.Tenant != "" && b.layout.Tenant == "" && b.layout.App == "":
 		return refuse("it has no tenants")
 	case f.Key != "" && b.layout.Key == "":

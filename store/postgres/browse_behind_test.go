@@ -47,7 +47,8 @@ func TestWaitingPlans(t *testing.T) {
 			[]string{"outbox_events_undelivered|outbox_events_tenants|idx_outbox_aggregate"}},
 		{b.sql.skip, []any{nil, nil, nil, "t", 10}, []string{"outbox_events_undelivered"}},
 		{revive, []any{[]int64{1}, []uuid.UUID{uuid.New()}, time.Now(), nil}, []string{"outbox_events_pkey"}},
-		{b.sql.behind, []any{[]int64{49001, 49002, 49003}}, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
+		{b.sql.behind, []any{[]int64{49001, 49002, 49003}},
+			[]string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
 		{backlog, []any{1000}, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
 	} {
 		rows, err := pool.Query(t.Context(), "EXPLAIN "+c.sql, c.args...)

@@ -51,7 +51,8 @@ func TestBrowsePages(t *testing.T) {
 			exec(t, pool, insert, fmt.Sprint(i)) // one statement each: ids of one millisecond are ordered by chance below it
 			time.Sleep(time.Millisecond)
 		}
-		layout := map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(), "event_outbox": outbox.EventOutbox(), "crawl_outbox": outbox.CrawlOutbox()}[table]
+		layout := map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(), "event_outbox": outbox.EventOutbox(),
+			"crawl_outbox": outbox.CrawlOutbox()}[table]
 		b := browser(t, pool, layout)
 		var topics []string
 		pages, after := 0, ""
@@ -129,7 +130,8 @@ func TestBrowseFilters(t *testing.T) {
 		{crawl, tables.Filter{After: uuid.NewString()}, "after"},
 		{browser(t, pool, tenantless), tables.Filter{Tenant: "acme"}, "no tenants"},
 	} {
-		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, tables.ErrFilter) || !strings.Contains(err.Error(), c.says) {
+		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, tables.ErrFilter) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: got error %v, want tables.ErrFilter that says %q", c.f, err, c.says)
 		}
 	}
@@ -153,7 +155,8 @@ func TestBrowseShow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, want := range []string{`"id":"` + id.String(), `"payload":{"n":1}`, `"destinations":["a","b"]`, `"attempts":2`, `"schemaId":"order/1"`, `"trace_id":"t"`, `"timestamp":"2025-01-01"`} {
+		for _, want := range []string{`"id":"` + id.String(), `"payload":{"n":1}`, `"destinations":["a","b"]`, `"attempts":2`,
+			`"schemaId":"order/1"`, `"trace_id":"t"`, `"timestamp":"2025-01-01"`} {
 			if !strings.Contains(string(text), want) {
 				t.Errorf("%s lacks %s", text, want)
 			}
@@ -236,7 +239,8 @@ func TestBrowsePlans(t *testing.T) {
 		index    string
 	}{
 		{outbox.OutboxEvents(), nil, "outbox_events_pkey"},
-		{outbox.OutboxEvents(), []string{"DEAD"}, "idx_outbox_status|idx_outbox_tenant_status|idx_outbox_topic|idx_outbox_aggregate"},
+		{outbox.OutboxEvents(), []string{"DEAD"},
+			"idx_outbox_status|idx_outbox_tenant_status|idx_outbox_topic|idx_outbox_aggregate"},
 		{outbox.OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered"},
 		{outbox.CrawlOutbox(), nil, "crawl_outbox_pkey"},
 		{outbox.CrawlOutbox(), []string{"pending", "retry"}, "undelivered|unpublished"},
@@ -251,7 +255,8 @@ func TestBrowsePlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		plan := strings.Join(lines, "\n")
-		if strings.Contains(plan, "Seq Scan") || !slices.ContainsFunc(strings.Split(c.index, "|"), func(i string) bool { return strings.Contains(plan, i) }) {
+		if strings.Contains(plan, "Seq Scan") ||
+			!slices.ContainsFunc(strings.Split(c.index, "|"), func(i string) bool { return strings.Contains(plan, i) }) {
 			t.Errorf("%s %v is not served by %s:\n%s", c.layout.Table, c.statuses, c.index, plan)
 		}
 	}

@@ -86,7 +86,8 @@ func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout)
 		return fmt.Errorf("check row-level security of %s: %w", layout.Table, err)
 	}
 	if hidden {
-		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay TO CURRENT_USER)", layout.Table, outbox.ErrRowsHidden)
+		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay "+
+			"TO CURRENT_USER)", layout.Table, outbox.ErrRowsHidden)
 	}
 	return nil
 }
@@ -95,7 +96,8 @@ func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout)
 // migration sets are granted by roles.sql; nobody but their owner can grant a mapped one.
 func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) error {
 	var sets []string
-	for _, c := range []string{l.Status, l.DeliveredAt, l.Attempts, l.NextRetryAt, l.LastError, l.ErrorHistory, l.DeliveredTo} {
+	for _, c := range []string{l.Status, l.DeliveredAt, l.Attempts, l.NextRetryAt, l.LastError, l.ErrorHistory,
+		l.DeliveredTo} {
 		if c != "" {
 			sets = append(sets, c)
 		}
@@ -113,7 +115,8 @@ func allowed(ctx context.Context, pool *pgxpool.Pool, purpose, table, statement 
 	if err != nil || len(lacks) == 0 {
 		return err
 	}
-	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login", strings.Join(lacks, ", "), table)
+	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login",
+		strings.Join(lacks, ", "), table)
 	if _, ours := tables.SetOf[table]; ours {
 		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
 	}

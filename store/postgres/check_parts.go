@@ -29,8 +29,10 @@ type needed struct {
 // CheckGateway finds out whether the pool's role may do what a gateway does with runs: outbox.ErrNotAllowed, or
 // outbox.ErrRowsHidden. Else it would say that it is ready and answer every request with 500.
 func (r *Runs) CheckGateway(ctx context.Context) error {
-	sets := []string{"status", "started_at", "completed_at", "cancelled_at", "error_message", "lease_owner", "lease_expires_at"}
-	if err := checkPart(ctx, r.pool, part{"gateway", append(appending(), needed{"crawl_runs", []string{"SELECT", "INSERT"}, sets})}); err != nil {
+	sets := []string{"status", "started_at", "completed_at", "cancelled_at", "error_message", "lease_owner",
+		"lease_expires_at"}
+	if err := checkPart(ctx, r.pool,
+		part{"gateway", append(appending(), needed{"crawl_runs", []string{"SELECT", "INSERT"}, sets})}); err != nil {
 		return err
 	}
 	return checkRunsVisible(ctx, r.pool, "gateway", "check_policy")
@@ -38,9 +40,11 @@ func (r *Runs) CheckGateway(ctx context.Context) error {
 
 // CheckWorker does the same for a worker, which crawls the runs of all tenants and makes none.
 func (r *Runs) CheckWorker(ctx context.Context) error {
-	sets := []string{"status", "started_at", "completed_at", "cancelled_at", "error_message", "lease_owner", "lease_expires_at", "lease_epoch",
+	sets := []string{"status", "started_at", "completed_at", "cancelled_at", "error_message", "lease_owner",
+		"lease_expires_at", "lease_epoch",
 		"next_node", "node_state", "steps_done", "node_attempts"}
-	if err := checkPart(ctx, r.pool, part{"worker", append(appending(), needed{"crawl_runs", []string{"SELECT"}, sets})}); err != nil {
+	if err := checkPart(ctx, r.pool,
+		part{"worker", append(appending(), needed{"crawl_runs", []string{"SELECT"}, sets})}); err != nil {
 		return err
 	}
 	return checkRunsVisible(ctx, r.pool, "worker", "check_visible")
@@ -79,7 +83,8 @@ func checkPart(ctx context.Context, pool *pgxpool.Pool, p part) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("serve as %s: %w: %s: %s", p.name, outbox.ErrNotAllowed, strings.Join(problems, "; "), grantPart(p.name))
+	return fmt.Errorf("serve as %s: %w: %s: %s", p.name, outbox.ErrNotAllowed, strings.Join(problems, "; "),
+		grantPart(p.name))
 }
 
 // checkRunsVisible: with privileges of its own and none of the roles, a login sees no run once roles.sql has been run,

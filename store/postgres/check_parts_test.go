@@ -36,9 +36,12 @@ func TestPartsNameThePrivilegesThatAreMissing(t *testing.T) {
 		}
 	}
 	runs, tokens := opened("")
-	refused(runs.CheckGateway(t.Context()), outbox.ErrNotAllowed, "SELECT, INSERT, UPDATE (status,", "INSERT on crawl_outbox;", "USAGE on crawl_outbox_id_seq", "GRANT outbox_gateway TO the gateway's login")
-	refused(runs.CheckWorker(t.Context()), outbox.ErrNotAllowed, "node_attempts) on crawl_runs", "GRANT outbox_worker TO the worker's login")
-	refused(tokens.CheckGateway(t.Context()), outbox.ErrNotAllowed, "SELECT on outbox_tokens", "DELETE, UPDATE (sha256) on outbox_tickets", "GRANT outbox_gateway")
+	refused(runs.CheckGateway(t.Context()), outbox.ErrNotAllowed, "SELECT, INSERT, UPDATE (status,",
+		"INSERT on crawl_outbox;", "USAGE on crawl_outbox_id_seq", "GRANT outbox_gateway TO the gateway's login")
+	refused(runs.CheckWorker(t.Context()), outbox.ErrNotAllowed, "node_attempts) on crawl_runs",
+		"GRANT outbox_worker TO the worker's login")
+	refused(tokens.CheckGateway(t.Context()), outbox.ErrNotAllowed, "SELECT on outbox_tokens",
+		"DELETE, UPDATE (sha256) on outbox_tickets", "GRANT outbox_gateway")
 	if err := runs.Readable(t.Context()); err == nil {
 		t.Error("runs that this role may not read are readable")
 	}
@@ -57,8 +60,10 @@ func TestPartsNameThePrivilegesThatAreMissing(t *testing.T) {
 	refused(workerRuns.CheckGateway(t.Context()), outbox.ErrNotAllowed, "INSERT on crawl_runs")
 	owner := need(OpenRuns(t.Context(), super))(t)
 	for what, err := range map[string]error{
-		"gateway": gatewayRuns.CheckGateway(t.Context()), "its tokens": gatewayTokens.CheckGateway(t.Context()), "its probe": gatewayRuns.Readable(t.Context()),
-		"worker": workerRuns.CheckWorker(t.Context()), "owner as gateway": owner.CheckGateway(t.Context()), "owner as worker": owner.CheckWorker(t.Context()),
+		"gateway": gatewayRuns.CheckGateway(t.Context()), "its tokens": gatewayTokens.CheckGateway(t.Context()),
+		"its probe": gatewayRuns.Readable(t.Context()),
+		"worker":    workerRuns.CheckWorker(t.Context()), "owner as gateway": owner.CheckGateway(t.Context()),
+		"owner as worker": owner.CheckWorker(t.Context()),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", what, err)

@@ -30,11 +30,13 @@ func TestOpenNamesThePrivilegesThatAreMissing(t *testing.T) {
 	ok(t, err)
 	grant("SELECT, INSERT, UPDATE ON outbox_lanes")
 	pool := newPool(t, url, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role })
-	queue := outbox.Layout{Table: "queue", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at Last", Attempts: "tries", NextRetryAt: "retry_at"}
+	queue := outbox.Layout{Table: "queue", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at Last",
+		Attempts: "tries", NextRetryAt: "retry_at"}
 
 	refused := func(l outbox.Layout, want string) {
 		t.Helper()
-		if _, err := postgres.Open(t.Context(), pool, l); !errors.Is(err, outbox.ErrNotAllowed) || !strings.Contains(err.Error(), want) {
+		if _, err := postgres.Open(t.Context(), pool, l); !errors.Is(err, outbox.ErrNotAllowed) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want ErrNotAllowed with %q", l.Table, err, want)
 		}
 	}

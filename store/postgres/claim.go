@@ -32,7 +32,9 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 // than a gigabyte; a damaged page) ends the query at every attempt. What was read before it is returned; once it is the
 // first, it comes without its payload and with a Defect, so that it costs its own key a dead letter and the others
 // nothing.
-func (s *Store) claimOldest(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+func (s *Store) claimOldest(
+	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
+) ([]*outbox.Record, error) {
 	numbers, _ := splitLanes(lanes)
 	keys, ids := without(limit)
 	ask := s.claims.limit(limit)
@@ -139,7 +141,9 @@ func (s *Store) sorts(ctx context.Context, claim string, args ...any) (bool, err
 //
 // The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty
 // columns cost more than the query.
-func (s *Store) read(ctx context.Context, sql string, ask int, limit outbox.ClaimLimit, args ...any) ([]*outbox.Record, error) {
+func (s *Store) read(
+	ctx context.Context, sql string, ask int, limit outbox.ClaimLimit, args ...any,
+) ([]*outbox.Record, error) {
 	rows, err := s.pool.Query(ctx, sql, append([]any{claimFormats}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", s.layout.Table, err)
@@ -220,7 +224,8 @@ var claimFormats = func() pgx.QueryResultFormats {
 
 func (s *Store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	if len(raw) != claimColumns || len(raw[colID]) != 16 {
-		return fmt.Errorf("%d columns, event id of %d bytes: the statement and this program disagree", len(raw), len(raw[colID]))
+		return fmt.Errorf("%d columns, event id of %d bytes: the statement and this program disagree", len(raw),
+			len(raw[colID]))
 	}
 	copy(rec.ID[:], raw[colID])
 	rec.Position = int64(binary.BigEndian.Uint64(raw[colPosition]))
@@ -283,7 +288,8 @@ func decodeTime(b []byte) time.Time {
 	if us == 1<<63-1 || us == -1<<63 {
 		return time.Time{}
 	}
-	return time.Unix(946684800+us/1e6, us%1e6*1e3).UTC() // in seconds, because the last years have no microseconds since 1970 in 64 bits
+	// In seconds, because the last years have no microseconds since 1970 in 64 bits.
+	return time.Unix(946684800+us/1e6, us%1e6*1e3).UTC()
 }
 
 func splitLanes(lanes []outbox.Lane) (numbers []int16, epochs []int64) {

@@ -120,7 +120,9 @@ func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox
 }
 
 // readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows.
-func (s *Store) readShares(ctx context.Context, lanes []outbox.Lane, ask int, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+func (s *Store) readShares(
+	ctx context.Context, lanes []outbox.Lane, ask int, limit outbox.ClaimLimit,
+) ([]*outbox.Record, error) {
 	tenants, err := s.nextTenants(ctx, lanes[0].Number)
 	if err != nil || len(tenants) < 2 {
 		return nil, err
@@ -128,7 +130,8 @@ func (s *Store) readShares(ctx context.Context, lanes []outbox.Lane, ask int, li
 	share := (ask + len(tenants) - 1) / len(tenants)
 	numbers, _ := splitLanes(lanes)
 	keys, ids := without(limit)
-	return s.read(ctx, s.fair.claim, ask, limit, numbers, ask, keys, ids, tenants, max(share, looksPerClaim/len(tenants)), share)
+	return s.read(ctx, s.fair.claim, ask, limit, numbers, ask, keys, ids, tenants, max(share, looksPerClaim/len(tenants)),
+		share)
 }
 
 // nextTenants returns the tenants whose turn it is.

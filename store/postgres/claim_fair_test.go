@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-var fairly = outbox.ClaimLimit{Records: 4000, Bytes: 64 << 20, Fair: true} // the first claim of a store takes rows for large
+// The first claim of a store takes rows for large.
+var fairly = outbox.ClaimLimit{Records: 4000, Bytes: 64 << 20, Fair: true}
 
 // writeFor inserts n events for each tenant, tenant by tenant, over ten keys each.
 func writeFor(t *testing.T, pool *pgxpool.Pool, n int, tenants ...string) {
@@ -22,7 +23,9 @@ func writeFor(t *testing.T, pool *pgxpool.Pool, n int, tenants ...string) {
 		  FROM unnest($2::text[]) WITH ORDINALITY u (tenant, ord), generate_series(1, $1::int) i ORDER BY ord, i`, n, tenants)
 }
 
-func claimed(t *testing.T, s *Store, lanes []outbox.Lane, limit outbox.ClaimLimit) (records []*outbox.Record, of map[string]int) {
+func claimed(
+	t *testing.T, s *Store, lanes []outbox.Lane, limit outbox.ClaimLimit,
+) (records []*outbox.Record, of map[string]int) {
 	t.Helper()
 	records, err := s.Claim(t.Context(), lanes, limit)
 	if err != nil {
@@ -67,7 +70,9 @@ func TestFairClaimReachesBehindAFlood(t *testing.T) {
 	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	writeFor(t, pool, 20_000, "flood")
 	writeFor(t, pool, 5, "trickle", "blocked")
-	exec(t, pool, "UPDATE outbox_events SET status = 'FAILED', next_retry_at = now() + interval '1 hour' WHERE tenant_id = 'blocked' AND aggregate_id = '1'")
+	exec(t, pool,
+		"UPDATE outbox_events SET status = 'FAILED', next_retry_at = now() + interval '1 hour' WHERE tenant_id = 'blocked' "+
+			"AND aggregate_id = '1'")
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_type, aggregate_id, source_bc, payload)
 		VALUES ('behind', now(), 'blocked', 'Order', '1', 'shop', '2')`)
 
@@ -166,7 +171,8 @@ func TestFairClaimBoundsBytes(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
-	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, source_bc, payload) SELECT 'big', now(), 'flood', 's', to_jsonb(repeat('x', 100000)) FROM generate_series(1, 50)`)
+	exec(t, pool,
+		`INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, source_bc, payload) SELECT 'big', now(), 'flood', 's', to_jsonb(repeat('x', 100000)) FROM generate_series(1, 50)`)
 	writeFor(t, pool, 2, "trickle")
 	limit := outbox.ClaimLimit{Records: 1000, Bytes: 1_000_000, Fair: true}
 	records, of := claimed(t, s, lanes, limit)
@@ -191,8 +197,10 @@ func TestFairClaimBoundsItsSearch(t *testing.T) {
 		t.Errorf("got %v", of)
 	}
 	numbers, _ := splitLanes(lanes)
-	plan := explain(t, s, "(ANALYZE, COSTS OFF, TIMING OFF) "+s.fair.claim, []any{numbers, 4000, []int64{}, [][16]byte{}, []string{"stuck", "trickle"}, looksPerClaim / 2, 2000})
-	if want := fmt.Sprintf("Rows Removed by Filter: %d", looksPerClaim/2/2); !strings.Contains(plan, want) { // of two loops, on average
+	plan := explain(t, s, "(ANALYZE, COSTS OFF, TIMING OFF) "+s.fair.claim,
+		[]any{numbers, 4000, []int64{}, [][16]byte{}, []string{"stuck", "trickle"}, looksPerClaim / 2, 2000})
+	// Of two loops, on average.
+	if want := fmt.Sprintf("Rows Removed by Filter: %d", looksPerClaim/2/2); !strings.Contains(plan, want) {
 		t.Errorf("want %q in:\n%s", want, plan)
 	}
 }
@@ -201,8 +209,10 @@ func TestFairClaimBoundsItsSearch(t *testing.T) {
 func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	exec(t, pool, `CREATE TABLE mine (n bigserial, uid uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer int, owner bigint, done_at timestamptz, tries int NOT NULL DEFAULT 0, due timestamptz)`)
-	mine := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"owner"}, Tenant: "owner",
+	exec(t, pool,
+		`CREATE TABLE mine (n bigserial, uid uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer int, owner bigint, done_at timestamptz, tries int NOT NULL DEFAULT 0, due timestamptz)`)
+	mine := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer",
+		KeyScope: []string{"owner"}, Tenant: "owner",
 		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
 	shared := func(l outbox.Layout) bool {
 		t.Helper()
@@ -220,7 +230,8 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 		l    outbox.Layout
 		want bool
 	}{
-		{"outbox_events", outbox.OutboxEvents(), true}, {"event_outbox", outbox.EventOutbox(), true}, {"crawl_outbox", outbox.CrawlOutbox(), true},
+		{"outbox_events", outbox.OutboxEvents(), true}, {"event_outbox", outbox.EventOutbox(), true},
+		{"crawl_outbox", outbox.CrawlOutbox(), true},
 		{"a key in several tenants", unscoped, false}, {"no keys", keyless, true}, {"no index", mine, false},
 	} {
 		if got := shared(tt.l); got != tt.want {
@@ -238,7 +249,8 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 	s, _, lanes := serving(t, pool, mine)
 	exec(t, pool, `INSERT INTO mine (kind, body, customer, owner) SELECT 'k', '1', i, 7 FROM generate_series(1, 100) i`)
 	exec(t, pool, `INSERT INTO mine (kind, body, customer, owner) VALUES ('k', '2', 1, 8), ('k', '2', 1, NULL)`)
-	if _, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true}); of["8"] != 1 || of["7"] != 10 {
+	if _, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true}); of["8"] != 1 ||
+		of["7"] != 10 {
 		t.Errorf("got %v, want 10 of tenant 7 and the one of 8", of)
 	}
 	exec(t, pool, "DROP INDEX outbox_events_tenants")
@@ -251,12 +263,16 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 func TestFairClaimOfBlankPaddedTenants(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	exec(t, pool, `CREATE TABLE padded (n bigserial PRIMARY KEY, uid uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, owner char(10), done_at timestamptz, tries int, due timestamptz)`)
+	exec(t, pool,
+		`CREATE TABLE padded (n bigserial PRIMARY KEY, uid uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, owner char(10), done_at timestamptz, tries int, due timestamptz)`)
 	exec(t, pool, `CREATE INDEX ON padded (owner, n) WHERE done_at IS NULL`)
 	exec(t, pool, `INSERT INTO padded (kind, body, owner) SELECT 'k', '1', 'flood' FROM generate_series(1, 100)`)
 	exec(t, pool, `INSERT INTO padded (kind, body, owner) VALUES ('k', '1', 'trickle')`)
-	s, _, lanes := serving(t, pool, outbox.Layout{Table: "padded", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Tenant: "owner", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"})
-	if _, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true}); of["flood"] != 10 || of["trickle"] != 1 {
+	s, _, lanes := serving(t, pool,
+		outbox.Layout{Table: "padded", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Tenant: "owner",
+			DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"})
+	if _, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true}); of["flood"] != 10 ||
+		of["trickle"] != 1 {
 		t.Errorf("got %v, want 10 of the flood and the trickle's one", of)
 	}
 }
@@ -264,7 +280,9 @@ func TestFairClaimOfBlankPaddedTenants(t *testing.T) {
 func TestFairClaimPlans(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	apps := query[[]uuid.UUID](t, pool, "WITH a AS (INSERT INTO apps (name, namespace) SELECT i, 'app ' || i FROM generate_series(1, 20) i RETURNING id) SELECT array_agg(id) FROM a")
+	apps := query[[]uuid.UUID](t, pool,
+		"WITH a AS (INSERT INTO apps (name, namespace) SELECT i, 'app ' || i FROM generate_series(1, 20) i RETURNING id) "+
+			"SELECT array_agg(id) FROM a")
 	writeFor(t, pool, 5000, "sent")
 	exec(t, pool, "UPDATE outbox_events SET status = 'SENT'")
 	writeFor(t, pool, 500, "a", "b")
@@ -282,11 +300,14 @@ func TestFairClaimPlans(t *testing.T) {
 			"claim_tenants": explain(t, s, s.fair.tenants, []any{nil, tenantsPerClaim}),
 			"claim_fair":    explain(t, s, s.fair.claim, []any{numbers, 4000, []int64{}, [][16]byte{}, tenants, 1000, 100}),
 		} {
-			if !strings.Contains(plan, "using "+l.Table+"_tenants") || strings.Contains(plan, "Seq Scan on "+l.Table) || name == "claim_fair" && (!strings.Contains(plan, "hashed SubPlan") || strings.Count(plan, "Sort Key") > 1) { // one sort, of what was chosen
+			// One sort, of what was chosen.
+			if !strings.Contains(plan, "using "+l.Table+"_tenants") || strings.Contains(plan, "Seq Scan on "+l.Table) ||
+				name == "claim_fair" && (!strings.Contains(plan, "hashed SubPlan") || strings.Count(plan, "Sort Key") > 1) {
 				t.Errorf("%s of %s:\n%s", name, l.Table, plan)
 			}
 		}
-		if records, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 200, Bytes: 8 << 20, Fair: true}); len(of) != len(tenants) || len(records) < 190 {
+		if records, of := claimed(t, s, lanes,
+			outbox.ClaimLimit{Records: 200, Bytes: 8 << 20, Fair: true}); len(of) != len(tenants) || len(records) < 190 {
 			t.Errorf("%s: got %v", l.Table, of)
 		}
 	}

@@ -127,10 +127,13 @@ func TestClaimDecodesEveryColumn(t *testing.T) {
 	}
 	r := records[0]
 	want := outbox.Record{
-		Event: outbox.Event{ID: id, Topic: "order.placed", OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC), SchemaID: "order", SchemaVersion: 3,
-			AggregateType: "Order", AggregateID: "42", TenantID: "acme", Source: "shop", Destinations: []string{"a", "b"}, Payload: []byte(`{"ü": 1.50}`)},
+		Event: outbox.Event{ID: id, Topic: "order.placed", OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC),
+			SchemaID: "order", SchemaVersion: 3,
+			AggregateType: "Order", AggregateID: "42", TenantID: "acme", Source: "shop", Destinations: []string{"a", "b"},
+			Payload: []byte(`{"ü": 1.50}`)},
 		Position: 1, Lane: int16(r.OrderKey & 63), OrderKey: r.OrderKey, Keyed: true,
-		Sequence: 1, Attempts: 2, Generation: 1, WrittenAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC), DeliveredTo: []string{"a"}, RawMetadata: []byte(`{"trace_id": "t"}`),
+		Sequence: 1, Attempts: 2, Generation: 1, WrittenAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC),
+		DeliveredTo: []string{"a"}, RawMetadata: []byte(`{"trace_id": "t"}`),
 	}
 	if got, want := fmt.Sprintf("%+v", *r), fmt.Sprintf("%+v", want); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -151,9 +154,13 @@ func TestClaimTakesPlainSQLRows(t *testing.T) {
 		topic  string
 		key    string
 	}{
-		{outbox.OutboxEvents(), `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES (gen_random_uuid(), 'a.b', now(), 'shop', '{}')`, nil, "a.b", ""},
-		{outbox.EventOutbox(), `INSERT INTO event_outbox (id, app_id, event_id, event_type, payload) VALUES (outbox_uuidv7(), $1, $2, 'c.d', '{}')`, []any{app, eventID}, "c.d", ""},
-		{outbox.CrawlOutbox(), `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'RUN_STARTED', '{}')`, []any{run}, "RUN_STARTED", run.String()},
+		{outbox.OutboxEvents(),
+			`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES (gen_random_uuid(), 'a.b', now(), 'shop', '{}')`, nil, "a.b", ""},
+		{outbox.EventOutbox(),
+			`INSERT INTO event_outbox (id, app_id, event_id, event_type, payload) VALUES (outbox_uuidv7(), $1, $2, 'c.d', '{}')`,
+			[]any{app, eventID}, "c.d", ""},
+		{outbox.CrawlOutbox(), `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'RUN_STARTED', '{}')`,
+			[]any{run}, "RUN_STARTED", run.String()},
 	} {
 		exec(t, pool, tt.insert, tt.args...)
 		s, _, lanes := serving(t, pool, tt.layout)
@@ -162,7 +169,8 @@ func TestClaimTakesPlainSQLRows(t *testing.T) {
 			t.Fatalf("%s: got %d records, error %v", tt.layout.Table, len(records), err)
 		}
 		r := records[0]
-		if r.Topic != tt.topic || r.AggregateID != tt.key || r.Keyed != (tt.key != "") || r.ID == uuid.Nil || r.Source == "" || r.WrittenAt.IsZero() {
+		if r.Topic != tt.topic || r.AggregateID != tt.key || r.Keyed != (tt.key != "") || r.ID == uuid.Nil ||
+			r.Source == "" || r.WrittenAt.IsZero() {
 			t.Errorf("%s: got %+v", tt.layout.Table, r)
 		}
 		if b, err := s.Backlog(t.Context(), 10); err != nil || b.Count != 1 || b.Oldest <= 0 || b.Oldest > time.Minute {
@@ -180,7 +188,8 @@ func TestClaimOrderLimitAndLanes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := topicsAndKeys(records), []string{`a/{"n": 1}`, `b/{"n": 1}`, `a/{"n": 2}`, `b/{"n": 2}`}; !slices.Equal(got, want) {
+	if got, want := topicsAndKeys(records),
+		[]string{`a/{"n": 1}`, `b/{"n": 1}`, `a/{"n": 2}`, `b/{"n": 2}`}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	lane := records[1].Lane
@@ -202,7 +211,8 @@ func TestClaimSeesLowerPositionThatCommitsLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := slow.Exec(t.Context(), `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('slow', now(), 's', '{}')`); err != nil {
+	if _, err := slow.Exec(t.Context(),
+		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('slow', now(), 's', '{}')`); err != nil {
 		t.Fatal(err)
 	}
 	writeOrders(t, pool, 1, "fast")
@@ -237,16 +247,19 @@ func TestClaimLeavesOutKeysThatWait(t *testing.T) {
 	pool := migrated(t)
 	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 2, "a", "b")
-	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('keyless', now(), 's', '{}'), ('keyless', now(), 's', '{}')`)
+	exec(t, pool,
+		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('keyless', now(), 's', '{}'), ('keyless', now(), 's', '{}')`)
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil {
 		t.Fatal(err)
 	}
 	retry := func(i int, in time.Duration) outbox.Outcome {
-		return outbox.Outcome{Record: records[i], State: outbox.Retry, Attempts: 1, RetryIn: in, Failures: []outbox.Failure{{Error: "boom"}}}
+		return outbox.Outcome{Record: records[i], State: outbox.Retry, Attempts: 1, RetryIn: in,
+			Failures: []outbox.Failure{{Error: "boom"}}}
 	}
 	// The first of a and the first of the keyless wait.
-	if _, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{retry(0, time.Hour), retry(4, time.Hour)}); err != nil {
+	if _, err := s.Settle(t.Context(), owner, lanes,
+		[]outbox.Outcome{retry(0, time.Hour), retry(4, time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := s.Claim(t.Context(), lanes, everything)
@@ -291,7 +304,8 @@ func TestClaimMarksDefectiveDestinations(t *testing.T) {
 	pool := migrated(t)
 	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	for _, d := range []string{`{"a": 1}`, `"a"`, `[1]`, `[""]`, `["ok"]`, `[]`} {
-		exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, destination_topics, payload) VALUES ($1::text, now(), 's', $1::text::jsonb, '{}')`, d)
+		exec(t, pool,
+			`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, destination_topics, payload) VALUES ($1::text, now(), 's', $1::text::jsonb, '{}')`, d)
 	}
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil {
@@ -311,7 +325,8 @@ func TestClaimMappedTable(t *testing.T) {
 	exec(t, pool, `CREATE SCHEMA "odd ""name"`)
 	exec(t, pool, `CREATE TABLE "odd ""name"."My Outbox" ("N" bigserial PRIMARY KEY, "uid" uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer int,
 		region text, done_at timestamptz, tries int NOT NULL DEFAULT 0, due timestamptz)`)
-	layout := outbox.Layout{Table: `odd "name.My Outbox`, ID: "uid", Position: "N", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"},
+	layout := outbox.Layout{Table: `odd "name.My Outbox`, ID: "uid", Position: "N", Topic: "kind", Payload: "body",
+		Key: "customer", KeyScope: []string{"region"},
 		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
 	s, owner, lanes := serving(t, pool, layout)
 	exec(t, pool, `INSERT INTO "odd ""name"."My Outbox" (kind, body, customer, region) VALUES
@@ -320,19 +335,23 @@ func TestClaimMappedTable(t *testing.T) {
 	if err != nil || len(records) != 5 {
 		t.Fatalf("got %d records, error %v", len(records), err)
 	}
-	if records[0].OrderKey != records[1].OrderKey || records[0].OrderKey == records[2].OrderKey || !records[3].Keyed || records[4].Keyed {
+	if records[0].OrderKey != records[1].OrderKey || records[0].OrderKey == records[2].OrderKey || !records[3].Keyed ||
+		records[4].Keyed {
 		t.Errorf("keys: %+v %+v %+v %+v %+v", records[0], records[1], records[2], records[3], records[4])
 	}
 	if _, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{
-		{Record: records[0], State: outbox.Retry, Attempts: 1, RetryIn: time.Hour, Failures: []outbox.Failure{{Error: "boom"}}},
+		{Record: records[0], State: outbox.Retry, Attempts: 1, RetryIn: time.Hour,
+			Failures: []outbox.Failure{{Error: "boom"}}},
 		{Record: records[2], State: outbox.Delivered},
-		{Record: records[3], State: outbox.Dead, Attempts: 5, Failures: []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}},
+		{Record: records[3], State: outbox.Dead, Attempts: 5,
+			Failures: []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	left, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil || len(left) != 1 || string(left[0].Payload) != `{"n":5}` {
-		t.Errorf("got %v, error %v; only the keyless row is left: the second of its key waits behind the first", topicsAndKeys(left), err)
+		t.Errorf("got %v, error %v; only the keyless row is left: the second of its key waits behind the first",
+			topicsAndKeys(left), err)
 	}
 	if n := query[int](t, pool, "SELECT count(*) FROM job_dlq WHERE outbox_table = $1", layout.Table); n != 1 {
 		t.Errorf("got %d dead letters, want 1", n)
@@ -351,8 +370,10 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 		want   string
 	}{
 		{"column missing", old, "lacks meta_data: run: outbox migrate up --set core"},
-		{"table missing", outbox.Layout{Table: "nowhere", ID: "a", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e", Attempts: "f", NextRetryAt: "g"}, "table nowhere does not exist"},
-		{"own table", outbox.Layout{Table: "other", ID: "id", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e", Attempts: "f", NextRetryAt: "g"}, "lacks b, c, d, e, f, g: add the columns or correct the layout"},
+		{"table missing", outbox.Layout{Table: "nowhere", ID: "a", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e",
+			Attempts: "f", NextRetryAt: "g"}, "table nowhere does not exist"},
+		{"own table", outbox.Layout{Table: "other", ID: "id", Position: "b", Topic: "c", Payload: "d", DeliveredAt: "e",
+			Attempts: "f", NextRetryAt: "g"}, "lacks b, c, d, e, f, g: add the columns or correct the layout"},
 		{"layout", outbox.Layout{Table: "a.b.c", Status: "s"}, "id: is required"},
 	} {
 		if _, err := Open(t.Context(), pool, tt.layout); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -360,7 +381,8 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 		}
 	}
 	exec(t, pool, "DROP TABLE outbox_lanes")
-	if _, err := Open(t.Context(), pool, outbox.CrawlOutbox()); err == nil || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+	if _, err := Open(t.Context(), pool, outbox.CrawlOutbox()); err == nil ||
+		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("without lanes: got error %v", err)
 	}
 }
@@ -375,7 +397,8 @@ func TestClaimLanesAndKeys(t *testing.T) {
 		('same', now(), 's', '1', 't', 'Order', '42'), ('same', now(), 'other', '2', 't', 'Order', '42'),
 		('tenant', now(), 's', '1', 'u', 'Order', '42'), ('type', now(), 's', '1', 't', 'Invoice', '42'), ('no type', now(), 's', '1', 't', NULL, '42'),
 		('run together', now(), 's', '1', 'ab', 'c', 'd'), ('run together', now(), 's', '1', 'a', 'bc', 'd')`)
-	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) SELECT 'keyless', now(), 's', '1' FROM generate_series(1, 640)`)
+	exec(t, pool,
+		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) SELECT 'keyless', now(), 's', '1' FROM generate_series(1, 640)`)
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil || len(records) != 647 {
 		t.Fatalf("got %d records, error %v", len(records), err)

@@ -13,12 +13,15 @@ func TestClaimOfTimesBeyondRFC3339(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	want := map[string]string{
-		"0001-01-01 00:00:00.000001+00": "0001-01-01T00:00:00.000001Z", "9999-12-31 23:59:59.999999+00": "9999-12-31T23:59:59.999999Z",
-		"1969-12-31 23:59:59.5+00": "1969-12-31T23:59:59.5Z", "10000-01-01 00:00:00+00": "", "294276-12-31 23:59:59.999999+00": "", "4713-01-01 00:00:00+00 BC": "",
+		"0001-01-01 00:00:00.000001+00": "0001-01-01T00:00:00.000001Z",
+		"9999-12-31 23:59:59.999999+00": "9999-12-31T23:59:59.999999Z",
+		"1969-12-31 23:59:59.5+00":      "1969-12-31T23:59:59.5Z", "10000-01-01 00:00:00+00": "",
+		"294276-12-31 23:59:59.999999+00": "", "4713-01-01 00:00:00+00 BC": "",
 		"0002-12-31 00:00:00+00 BC": "", "infinity": "", "-infinity": "",
 	}
 	for at := range want {
-		exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ($1::text, $1::text::timestamptz, 'shop', '{}')`, at)
+		exec(t, pool,
+			`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ($1::text, $1::text::timestamptz, 'shop', '{}')`, at)
 	}
 	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
 	records, err := s.Claim(t.Context(), lanes, everything)

@@ -62,7 +62,8 @@ func Adapt(cfg *pgxpool.Config) { adapt(cfg, "") }
 
 // adapt also gives the sessions of PostgreSQL itself the settings of session.sql.
 func adapt(cfg *pgxpool.Config, settings string) {
-	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // a start-up parameter: every pooler knows it, and it ends with the connection
+	// A start-up parameter: every pooler knows it, and it ends with the connection.
+	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
 	r := &route{settings: settings, password: cfg.ConnConfig.Password}
 	before, after := cfg.BeforeConnect, cfg.AfterConnect
 	cfg.BeforeConnect = func(ctx context.Context, conn *pgx.ConnConfig) error {
@@ -100,7 +101,8 @@ func (r *route) prepare(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if err != nil || !pooled {
 		return err
 	}
-	if cfg.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement || cfg.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec {
+	if cfg.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement ||
+		cfg.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec {
 		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	}
 	return nil
@@ -169,7 +171,8 @@ const setUp = "outbox: session is set up"
 func withoutURL(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
-		return errors.New("it is no valid PostgreSQL URL or keyword/value string (the text is not shown, it may hold a password)")
+		return errors.New("it is no valid PostgreSQL URL or keyword/value string (the text is not shown, it may hold a " +
+			"password)")
 	}
 	return err
 }

@@ -215,20 +215,24 @@ func (t deadTable) query(q letterQuery) letterQuery {
 // session's default: what a page waited for must be seen as it has become.
 func (d *DeadLetters) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
 	if d.hidden && tenant == "" {
-		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it (made by: outbox migrate roles)", outbox.ErrRowsHidden)
+		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it "+
+			"(made by: outbox migrate roles)", outbox.ErrRowsHidden)
 	}
-	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: mode}, func(tx pgx.Tx) error {
-		if d.hidden {
-			if err := speakFor(ctx, tx, tenant); err != nil {
-				return err
+	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: mode},
+		func(tx pgx.Tx) error {
+			if d.hidden {
+				if err := speakFor(ctx, tx, tenant); err != nil {
+					return err
+				}
 			}
-		}
-		return fn(tx)
-	})
+			return fn(tx)
+		})
 }
 
 // audit writes the record of an action into its transaction.
-func audit(ctx context.Context, tx pgx.Tx, by deadletter.Operator, action string, letters int, filter, detail any) error {
+func audit(
+	ctx context.Context, tx pgx.Tx, by deadletter.Operator, action string, letters int, filter, detail any,
+) error {
 	sql, err := plain("dlq_audit")
 	if err != nil {
 		return err

@@ -33,7 +33,9 @@ func change(ctx context.Context, tx pgx.Tx, name string, q letterQuery, record f
 }
 
 // DiscardPage implements deadletter.Discarder.
-func (d *DeadLetters) DiscardPage(ctx context.Context, s deadletter.Selection, by deadletter.Operator, limit int) (n int, err error) {
+func (d *DeadLetters) DiscardPage(
+	ctx context.Context, s deadletter.Selection, by deadletter.Operator, limit int,
+) (n int, err error) {
 	s.Discarded = false // once is enough
 	q, err := selected(s)
 	if err != nil {
@@ -63,7 +65,9 @@ func purges(p deadletter.Purge, limit int) []letterQuery {
 }
 
 // PurgePage implements deadletter.Purger.
-func (d *DeadLetters) PurgePage(ctx context.Context, p deadletter.Purge, by deadletter.Operator, limit int) (n int, err error) {
+func (d *DeadLetters) PurgePage(
+	ctx context.Context, p deadletter.Purge, by deadletter.Operator, limit int,
+) (n int, err error) {
 	for _, q := range purges(p, limit) {
 		if n > 0 {
 			break
@@ -148,7 +152,8 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 		}
 		return &id
 	}
-	err = j.DB.QueryRow(ctx, record, job.ID, tenant, optional(job.UserID), optional(job.RequestID), tables.ErrorText(job.Type), job.Payload,
+	err = j.DB.QueryRow(ctx, record, job.ID, tenant, optional(job.UserID), optional(job.RequestID),
+		tables.ErrorText(job.Type), job.Payload,
 		string(job.Reason), job.Attempts, history, string(cmp.Or(job.Source, deadletter.SourceJob))).Scan(&id)
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("store letter: %w", err)

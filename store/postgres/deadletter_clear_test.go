@@ -18,14 +18,16 @@ import (
 )
 
 func job(kind string) deadletter.Job {
-	return deadletter.Job{ID: uuid.New(), Type: kind, Payload: json.RawMessage(`{"to": "x"}`), Reason: deadletter.JobMaxRetries, Attempts: 3,
+	return deadletter.Job{ID: uuid.New(), Type: kind, Payload: json.RawMessage(`{"to": "x"}`),
+		Reason: deadletter.JobMaxRetries, Attempts: 3,
 		Errors: []deadletter.Failure{{Error: "first", Timestamp: time.Now()}, {Error: "bad\x00 last", Timestamp: time.Now()}}}
 }
 
 func TestRecordJobs(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	for _, reason := range []deadletter.JobReason{deadletter.JobMaxRetries, deadletter.JobValidation, deadletter.JobHandlerMissing, deadletter.JobRunnerUnavailable, deadletter.JobTimeout, deadletter.JobPanic} {
+	for _, reason := range []deadletter.JobReason{deadletter.JobMaxRetries, deadletter.JobValidation,
+		deadletter.JobHandlerMissing, deadletter.JobRunnerUnavailable, deadletter.JobTimeout, deadletter.JobPanic} {
 		j := job("mail")
 		j.Reason = reason
 		if _, err := deadletter.Record(t.Context(), JobLetters{pool}, j); err != nil {
@@ -46,7 +48,8 @@ func TestRecordJobs(t *testing.T) {
 	} {
 		j := job("mail")
 		change(&j)
-		if _, err := deadletter.Record(t.Context(), JobLetters{pool}, j); !errors.Is(err, deadletter.ErrInvalidJob) || !strings.Contains(err.Error(), says) {
+		if _, err := deadletter.Record(t.Context(), JobLetters{pool}, j); !errors.Is(err, deadletter.ErrInvalidJob) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want ErrInvalidJob that says %q", err, says)
 		}
 	}
@@ -75,7 +78,8 @@ func TestRecordJobs(t *testing.T) {
 		t.Fatalf("%d letters, error %v", len(shown), err)
 	}
 	l := shown[0]
-	if l.ID != first || l.Source != deadletter.SourceJob || l.Tenant != "acme" || *l.UserID != j.UserID || *l.RequestID != j.RequestID || l.Reason != "MaxRetries" || l.Attempts != 3 ||
+	if l.ID != first || l.Source != deadletter.SourceJob || l.Tenant != "acme" || *l.UserID != j.UserID ||
+		*l.RequestID != j.RequestID || l.Reason != "MaxRetries" || l.Attempts != 3 ||
 		l.LastError != "bad last" || string(l.Payload) != `{"to": "x"}` || l.Position != nil {
 		t.Errorf("got %+v", l)
 	}
@@ -90,7 +94,8 @@ func TestDiscard(t *testing.T) {
 	d := letters(t, pool)
 	a := deadletter.Selection{Filter: deadletter.Filter{Key: "a"}}
 	for _, reason := range []string{"", " \n"} {
-		if n, err := deadletter.Discard(t.Context(), d, a, deadletter.Operator{Actor: "me", Reason: reason}); !errors.Is(err, deadletter.ErrNoReason) || n != 0 {
+		if n, err := deadletter.Discard(t.Context(), d, a, deadletter.Operator{Actor: "me", Reason: reason}); !errors.Is(err,
+			deadletter.ErrNoReason) || n != 0 {
 			t.Errorf("reason %q: discarded %d, error %v", reason, n, err)
 		}
 	}
@@ -100,7 +105,8 @@ func TestDiscard(t *testing.T) {
 	if n, err := deadletter.Discard(t.Context(), d, a, operator); err != nil || n != 0 {
 		t.Errorf("discarded %d again, error %v", n, err)
 	}
-	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 2 || sum.Skipped != 0 {
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 2 ||
+		sum.Skipped != 0 {
 		t.Errorf("replayed %+v, want the two that are not discarded", sum)
 	}
 	discarded, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateDiscarded})
@@ -115,18 +121,23 @@ func TestDiscard(t *testing.T) {
 	if sum := replay(t, d, o); sum.Letters != 1 {
 		t.Errorf("with --discarded: %+v", sum)
 	}
-	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{Discarded: true}}); !errors.Is(err, deadletter.ErrFilter) {
+	if _, err := deadletter.Replay(t.Context(), d,
+		deadletter.ReplayOptions{Selection: deadletter.Selection{Discarded: true}}); !errors.Is(err, deadletter.ErrFilter) {
 		t.Errorf("all that were discarded: got %v, want tables.ErrFilter", err)
 	}
 	actions, next, err := d.Actions(t.Context(), deadletter.ActionFilter{Limit: 1})
-	if err != nil || len(actions) != 1 || actions[0].Action != "replay" || actions[0].Letters != 1 || actions[0].Actor != "test@here" || !strings.Contains(string(actions[0].Filter), discarded[0].ID.String()) {
+	if err != nil || len(actions) != 1 || actions[0].Action != "replay" || actions[0].Letters != 1 ||
+		actions[0].Actor != "test@here" || !strings.Contains(string(actions[0].Filter), discarded[0].ID.String()) {
 		t.Fatalf("last action %+v, error %v", actions, err)
 	}
 	actions, _, err = d.Actions(t.Context(), deadletter.ActionFilter{After: next})
-	if err != nil || len(actions) != 2 || actions[1].Action != "discard" || actions[1].Letters != 2 || *actions[1].Reason != "because" || string(actions[1].Filter) != `{"key": "a"}` {
+	if err != nil || len(actions) != 2 || actions[1].Action != "discard" || actions[1].Letters != 2 ||
+		*actions[1].Reason != "because" || string(actions[1].Filter) != `{"key": "a"}` {
 		t.Errorf("actions before %+v, error %v", actions, err)
 	}
-	if actions, _, err = d.Actions(t.Context(), deadletter.ActionFilter{Action: "discard", Actor: "test@here", Since: time.Now().Add(-time.Hour), Until: time.Now().Add(time.Hour)}); err != nil || len(actions) != 1 {
+	if actions, _, err = d.Actions(t.Context(),
+		deadletter.ActionFilter{Action: "discard", Actor: "test@here", Since: time.Now().Add(-time.Hour),
+			Until: time.Now().Add(time.Hour)}); err != nil || len(actions) != 1 {
 		t.Errorf("discards: %+v, error %v", actions, err)
 	}
 }
@@ -177,11 +188,14 @@ func TestOperatorRole(t *testing.T) {
 	if err := migrations.ApplyRoles(t.Context(), pool.Config().ConnString()); err != nil {
 		t.Fatal(err)
 	}
-	events, bus, crawl := burying(t, pool, outbox.OutboxEvents()), burying(t, pool, outbox.EventOutbox()), burying(t, pool, outbox.CrawlOutbox())
+	events, bus, crawl := burying(t, pool, outbox.OutboxEvents()), burying(t, pool, outbox.EventOutbox()),
+		burying(t, pool, outbox.CrawlOutbox())
 	writeOrders(t, pool, 3, "a")
-	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload) SELECT id, outbox_uuidv7(), 't', '1' FROM apps`)
+	exec(t, pool,
+		`INSERT INTO event_outbox (app_id, event_id, event_type, payload) SELECT id, outbox_uuidv7(), 't', '1' FROM apps`)
 	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
-	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000001', 'NODE', '1')`)
+	exec(t, pool,
+		`INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000001', 'NODE', '1')`)
 	for _, u := range []undertaker{events, bus, crawl} {
 		u.settle(dieAt("t"))
 	}
@@ -196,15 +210,19 @@ func TestOperatorRole(t *testing.T) {
 	if _, err := d.Preview(t.Context(), deadletter.Selection{}, time.Minute); err != nil {
 		t.Error(err)
 	}
-	if n, err := deadletter.Discard(t.Context(), d, deadletter.Selection{IDs: []uuid.UUID{query[uuid.UUID](t, pool, `SELECT id FROM job_dlq WHERE event_key = 'a' LIMIT 1`)}}, operator); err != nil || n != 1 {
+	if n, err := deadletter.Discard(t.Context(), d,
+		deadletter.Selection{IDs: []uuid.UUID{query[uuid.UUID](t, pool,
+			`SELECT id FROM job_dlq WHERE event_key = 'a' LIMIT 1`)}}, operator); err != nil || n != 1 {
 		t.Errorf("discarded %d, error %v", n, err)
 	}
-	one := choose(query[uuid.UUID](t, pool, `SELECT id FROM job_dlq WHERE event_key = 'a' AND discarded_at IS NULL LIMIT 1`))
+	one := choose(query[uuid.UUID](t, pool,
+		`SELECT id FROM job_dlq WHERE event_key = 'a' AND discarded_at IS NULL LIMIT 1`))
 	one.Payload = json.RawMessage(`2`)
 	if sum := replay(t, d, one); sum.Letters != 1 {
 		t.Errorf("with a payload: %+v", sum)
 	}
-	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 3 || sum.Skipped != 0 || len(sum.Tables) != 3 {
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 3 ||
+		sum.Skipped != 0 || len(sum.Tables) != 3 {
 		t.Errorf("replayed %+v", sum)
 	}
 	if _, err := d.Stats(t.Context(), deadletter.Filter{}); err != nil {
@@ -216,8 +234,10 @@ func TestOperatorRole(t *testing.T) {
 	if actions, _, err := d.Actions(t.Context(), deadletter.ActionFilter{}); err != nil || len(actions) != 4 {
 		t.Errorf("actions %+v, error %v", actions, err)
 	}
-	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} { // what was replayed is undelivered again
-		n, err := browser(t, own, layout).SkipPage(t.Context(), tables.Selection{All: true}, tables.Skip{Actor: "me", Reason: "r", Run: uuid.New()}, 10)
+	// What was replayed is undelivered again.
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
+		n, err := browser(t, own, layout).SkipPage(t.Context(), tables.Selection{All: true},
+			tables.Skip{Actor: "me", Reason: "r", Run: uuid.New()}, 10)
 		if err != nil || n == 0 {
 			t.Errorf("skipped %d of %s, error %v", n, layout.Table, err)
 		}
@@ -227,7 +247,9 @@ func TestOperatorRole(t *testing.T) {
 	if n, err := deadletter.Collect(t.Context(), d, "outbox_events", operator); err != nil || n != 3 {
 		t.Errorf("collected %d, error %v, want the three rows without a letter", n, err)
 	}
-	for _, sql := range []string{`UPDATE outbox_audit SET actor = 'x'`, `DELETE FROM outbox_audit`, `DELETE FROM outbox_events`, `UPDATE job_dlq SET payload = '1'`, `INSERT INTO event_outbox (event_type) VALUES ('t')`} {
+	for _, sql := range []string{`UPDATE outbox_audit SET actor = 'x'`, `DELETE FROM outbox_audit`,
+		`DELETE FROM outbox_events`, `UPDATE job_dlq SET payload = '1'`,
+		`INSERT INTO event_outbox (event_type) VALUES ('t')`} {
 		if _, err := own.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s: got %v, want it refused", sql, err)
 		}
@@ -241,16 +263,20 @@ func TestRecordEvents(t *testing.T) {
 	given := job("order.placed")
 	given.Source = deadletter.SourceEvent
 	for source, reasons := range map[deadletter.Source]map[deadletter.JobReason]bool{
-		deadletter.SourceEvent: {deadletter.EventDeliveryFailed: true, deadletter.EventDeserializationFailed: true, deadletter.EventDuplicate: true,
-			deadletter.EventHandlerMissing: true, deadletter.EventHandlerTimeout: true, deadletter.JobTimeout: false, deadletter.JobMaxRetries: false},
-		deadletter.SourceJob: {deadletter.EventHandlerMissing: true, deadletter.EventHandlerTimeout: false, deadletter.EventDuplicate: false},
+		deadletter.SourceEvent: {deadletter.EventDeliveryFailed: true, deadletter.EventDeserializationFailed: true,
+			deadletter.EventDuplicate:      true,
+			deadletter.EventHandlerMissing: true, deadletter.EventHandlerTimeout: true, deadletter.JobTimeout: false,
+			deadletter.JobMaxRetries: false},
+		deadletter.SourceJob: {deadletter.EventHandlerMissing: true, deadletter.EventHandlerTimeout: false,
+			deadletter.EventDuplicate: false},
 	} {
 		for reason, may := range reasons {
 			j := given
 			j.ID, j.Source, j.Reason = uuid.New(), source, reason
 			_, err := deadletter.Record(t.Context(), JobLetters{pool}, j)
 			var refused *deadletter.ReasonError
-			if (err == nil) != may || (err != nil) != errors.As(err, &refused) || refused != nil && (refused.Reason != reason || refused.Source != source || !errors.Is(err, deadletter.ErrInvalidJob)) {
+			if (err == nil) != may || (err != nil) != errors.As(err, &refused) || refused != nil &&
+				(refused.Reason != reason || refused.Source != source || !errors.Is(err, deadletter.ErrInvalidJob)) {
 				t.Errorf("%s %s: %v, want allowed %t", source, reason, err, may)
 			}
 		}
@@ -274,11 +300,14 @@ func TestRecordEvents(t *testing.T) {
 		t.Fatalf("%d letters (%v), want 2", len(shown), err)
 	}
 	for _, l := range shown {
-		if l.ID == first && (l.Source != deadletter.SourceEvent || l.Reason != "HandlerTimeout" || l.Type != "order.placed" || l.Attempts != 3 || l.LastError != "bad last") {
+		if l.ID == first && (l.Source != deadletter.SourceEvent || l.Reason != "HandlerTimeout" || l.Type != "order.placed" ||
+			l.Attempts != 3 || l.LastError != "bad last") {
 			t.Errorf("letter %+v", l)
 		}
 	}
-	page, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{Selection: deadletter.Selection{IDs: []uuid.UUID{first}}, Operator: deadletter.Operator{Actor: "test"}, Limit: 10})
+	page, err := d.ReplayPage(t.Context(),
+		deadletter.ReplayRequest{Selection: deadletter.Selection{IDs: []uuid.UUID{first}},
+			Operator: deadletter.Operator{Actor: "test"}, Limit: 10})
 	if err != nil || len(page.Skipped) != 1 || !strings.Contains(page.Skipped[0].Why, "a consumer recorded it") {
 		t.Errorf("replayed: %+v, %v", page, err)
 	}

@@ -36,7 +36,9 @@ func (d *DeadLetters) Count(ctx context.Context, s deadletter.Selection) (n int,
 }
 
 // Preview looks at what a replay of the selection would do. window is the sink's duplicate window.
-func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, window time.Duration) (p deadletter.Preview, err error) {
+func (d *DeadLetters) Preview(
+	ctx context.Context, s deadletter.Selection, window time.Duration,
+) (p deadletter.Preview, err error) {
 	q, err := selected(s)
 	if err != nil {
 		return p, err
@@ -73,7 +75,8 @@ func readOrder(ctx context.Context, tx pgx.Tx, p *deadletter.PreviewTable, q let
 	if err != nil {
 		return err
 	}
-	return tx.QueryRow(ctx, sql, args...).Scan(&p.Stuck, &p.Overtaken.Count, &p.Overtaken.First, &p.Racing.Count, &p.Racing.First,
+	return tx.QueryRow(ctx, sql, args...).Scan(&p.Stuck, &p.Overtaken.Count, &p.Overtaken.First, &p.Racing.Count,
+		&p.Racing.First,
 		&p.LeftBehind.Count, &p.LeftBehind.First)
 }
 

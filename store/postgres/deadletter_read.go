@@ -19,8 +19,10 @@ func listed(f deadletter.Filter) (letterQuery, error) {
 	if f.State == "" {
 		f.State = deadletter.StatePending
 	}
-	if !slices.Contains([]deadletter.State{deadletter.StatePending, deadletter.StateReplayed, deadletter.StateDiscarded, deadletter.StateAll}, f.State) {
-		return letterQuery{}, fmt.Errorf("%w: state %q is none of pending, replayed, discarded, all", deadletter.ErrFilter, f.State)
+	if !slices.Contains([]deadletter.State{deadletter.StatePending, deadletter.StateReplayed, deadletter.StateDiscarded,
+		deadletter.StateAll}, f.State) {
+		return letterQuery{}, fmt.Errorf("%w: state %q is none of pending, replayed, discarded, all", deadletter.ErrFilter,
+			f.State)
 	}
 	if f.Source != "" && f.Source != deadletter.SourceJob && f.Source != deadletter.SourceEvent {
 		return letterQuery{}, fmt.Errorf("%w: source %q is none of job, event", deadletter.ErrFilter, f.Source)
@@ -55,7 +57,9 @@ func collect[T any](ctx context.Context, tx pgx.Tx, name string, q letterQuery) 
 }
 
 // List returns a page of letters, newest first, and where the next page starts, or "" after the last.
-func (d *DeadLetters) List(ctx context.Context, f deadletter.Filter) (letters []deadletter.Letter, next string, err error) {
+func (d *DeadLetters) List(
+	ctx context.Context, f deadletter.Filter,
+) (letters []deadletter.Letter, next string, err error) {
 	q, err := listed(f)
 	if err != nil {
 		return nil, "", err
@@ -78,7 +82,8 @@ func (d *DeadLetters) List(ctx context.Context, f deadletter.Filter) (letters []
 // Show returns the letter with this id, or those of the event or the job with this id, newest first.
 func (d *DeadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (letters []deadletter.Letter, err error) {
 	err = d.inTx(ctx, tenant, pgx.ReadOnly, func(tx pgx.Tx) (err error) {
-		letters, err = collect[deadletter.Letter](ctx, tx, "dlq_show", letterQuery{IDs: []uuid.UUID{id}, F: deadletter.Filter{Tenant: tenant}})
+		letters, err = collect[deadletter.Letter](ctx, tx, "dlq_show",
+			letterQuery{IDs: []uuid.UUID{id}, F: deadletter.Filter{Tenant: tenant}})
 		return err
 	})
 	if err == nil && len(letters) == 0 {
@@ -133,7 +138,9 @@ func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadlette
 }
 
 // Actions returns a page of what operators did, newest first, and where the next page starts, or "" after the last.
-func (d *DeadLetters) Actions(ctx context.Context, f deadletter.ActionFilter) (actions []deadletter.Action, next string, err error) {
+func (d *DeadLetters) Actions(
+	ctx context.Context, f deadletter.ActionFilter,
+) (actions []deadletter.Action, next string, err error) {
 	if err := checkAfter(f.After); err != nil {
 		return nil, "", err
 	}

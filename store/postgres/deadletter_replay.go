@@ -120,7 +120,8 @@ func (r *replaying) finish(ctx context.Context) error {
 		return fmt.Errorf("mark letters as replayed: %d of %d could be", n, len(r.done))
 	}
 	return audit(ctx, r.tx, r.request.Operator, "replay", len(r.done), r.request.Selection, map[string]any{
-		"run": r.request.Run, "tables": r.page.Replayed, "skipped": len(r.page.Skipped), "payload_replaced": r.request.Payload != nil})
+		"run": r.request.Run, "tables": r.page.Replayed, "skipped": len(r.page.Skipped),
+		"payload_replaced": r.request.Payload != nil})
 }
 
 func (r *replaying) skip(why string, letters ...letterPlace) {
@@ -161,7 +162,8 @@ func (r *replaying) replayEvents(ctx context.Context, table string, letters []le
 		r.skip(fmt.Sprintf("there is no table %s that this program knows: map it with --layout", table), letters...)
 		return nil
 	case !r.visible(t, r.request.Selection.Tenant):
-		r.skip(fmt.Sprintf("row-level security hides the rows of %s from this role: GRANT outbox_operator to it", table), letters...)
+		r.skip(fmt.Sprintf("row-level security hides the rows of %s from this role: GRANT outbox_operator to it", table),
+			letters...)
 		return nil
 	}
 	revived, err := r.attempt(ctx, t, letters)
@@ -207,7 +209,9 @@ func idsOf(letters []letterPlace) []uuid.UUID {
 // attempt puts the events of letters back and returns which it could. If the server refuses what one of them contains
 // (a run that was deleted meanwhile, a payload that a constraint forbids) it goes on in halves until that one is alone,
 // and skips it.
-func (r *replaying) attempt(ctx context.Context, t deadTable, letters []letterPlace) (revived map[uuid.UUID]bool, err error) {
+func (r *replaying) attempt(
+	ctx context.Context, t deadTable, letters []letterPlace,
+) (revived map[uuid.UUID]bool, err error) {
 	err = pgx.BeginFunc(ctx, r.tx, func(tx pgx.Tx) error { // a savepoint
 		revived, err = r.revive(ctx, tx, t, letters)
 		return err
@@ -245,7 +249,9 @@ func (r *replaying) attempt(ctx context.Context, t deadTable, letters []letterPl
 	return all, nil
 }
 
-func (r *replaying) revive(ctx context.Context, tx pgx.Tx, t deadTable, letters []letterPlace) (map[uuid.UUID]bool, error) {
+func (r *replaying) revive(
+	ctx context.Context, tx pgx.Tx, t deadTable, letters []letterPlace,
+) (map[uuid.UUID]bool, error) {
 	revived := map[uuid.UUID]bool{}
 	q := t.query(letterQuery{Replace: r.request.Payload != nil})
 	var statements []string

@@ -58,11 +58,13 @@ func (u undertaker) settle(fails func(*outbox.Record) []string) []*outbox.Record
 		o := outbox.Outcome{Record: r, State: outbox.Delivered, Attempts: r.Attempts + 1}
 		for _, d := range fails(r) {
 			o.State = outbox.Dead
-			o.Failures = append(o.Failures, outbox.Failure{Destination: d, Reason: outbox.ReasonDeliveryFailed, Error: "connection refused by " + d})
+			o.Failures = append(o.Failures,
+				outbox.Failure{Destination: d, Reason: outbox.ReasonDeliveryFailed, Error: "connection refused by " + d})
 		}
 		outcomes = append(outcomes, o)
 	}
-	if got, err := u.Settle(u.Context(), u.owner, u.lanes, outcomes); err != nil || got.Delivered+got.Dead != len(records) {
+	if got, err := u.Settle(u.Context(), u.owner, u.lanes, outcomes); err != nil ||
+		got.Delivered+got.Dead != len(records) {
 		u.Fatalf("settled %+v of %d, error %v", got, len(records), err)
 	}
 	return records
@@ -147,18 +149,22 @@ func TestDeadLetterFilters(t *testing.T) {
 		}
 	}
 	first := all[5]
-	if first.State != deadletter.StatePending || first.Tenant != "default" || first.LastError != "refused 10.0.0.3:6379" || first.Destination != "a" || !first.At.Equal(outbox.TimeOfID(first.ID)) || first.Payload != nil {
+	if first.State != deadletter.StatePending || first.Tenant != "default" || first.LastError != "refused 10.0.0.3:6379" ||
+		first.Destination != "a" || !first.At.Equal(outbox.TimeOfID(first.ID)) || first.Payload != nil {
 		t.Errorf("got %+v", first)
 	}
-	for f, says := range map[deadletter.Filter]string{{State: "dead"}: "dead", {Source: "x"}: "job, event", {After: "7"}: "after"} {
-		if _, _, err := d.List(t.Context(), f); !errors.Is(err, deadletter.ErrFilter) || !strings.Contains(err.Error(), says) {
+	for f, says := range map[deadletter.Filter]string{{State: "dead"}: "dead", {Source: "x"}: "job, event",
+		{After: "7"}: "after"} {
+		if _, _, err := d.List(t.Context(), f); !errors.Is(err, deadletter.ErrFilter) ||
+			!strings.Contains(err.Error(), says) {
 			t.Errorf("%+v: got %v, want tables.ErrFilter that says %q", f, err, says)
 		}
 	}
 
 	for _, id := range []uuid.UUID{first.ID, first.OriginalID} {
 		shown, err := d.Show(t.Context(), id, "")
-		if err != nil || len(shown) != 1 || shown[0].ID != first.ID || string(shown[0].Payload) != "{}" || !strings.Contains(string(shown[0].ErrorHistory), "TIMEOUT") {
+		if err != nil || len(shown) != 1 || shown[0].ID != first.ID || string(shown[0].Payload) != "{}" ||
+			!strings.Contains(string(shown[0].ErrorHistory), "TIMEOUT") {
 			t.Errorf("show %s: %+v, error %v", id, shown, err)
 		}
 	}
@@ -170,7 +176,8 @@ func TestDeadLetterFilters(t *testing.T) {
 	if err != nil || stats.Pending != 4 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 3 {
 		t.Fatalf("stats %+v, error %v", stats, err)
 	}
-	if g := stats.Groups[0]; g.Count != 2 || g.Fingerprint != refused || !g.Oldest.Equal(first.At) || !g.Newest.Equal(all[4].At) || g.Sample != "refused 10.0.0.4:6379" || g.Type != "order.placed" {
+	if g := stats.Groups[0]; g.Count != 2 || g.Fingerprint != refused || !g.Oldest.Equal(first.At) ||
+		!g.Newest.Equal(all[4].At) || g.Sample != "refused 10.0.0.4:6379" || g.Type != "order.placed" {
 		t.Errorf("largest group %+v", g)
 	}
 }
@@ -205,7 +212,8 @@ func TestFingerprint(t *testing.T) {
 		}
 	}
 	seen := map[string]string{}
-	for _, text := range []string{"", "connection refused 10.0.0.3:6379", "connection reset 10.0.0.3:6379", `no channel "a"`, "no channel a", "defaced", "can't send to host's port", "can't send", "5 messages", "5 minutes"} {
+	for _, text := range []string{"", "connection refused 10.0.0.3:6379", "connection reset 10.0.0.3:6379",
+		`no channel "a"`, "no channel a", "defaced", "can't send to host's port", "can't send", "5 messages", "5 minutes"} {
 		f := fingerprint(text)
 		if other, taken := seen[f]; taken || len(f) != 12 {
 			t.Errorf("%q has the fingerprint %q, as %q", text, f, other)
@@ -225,7 +233,8 @@ func TestDeadLettersUnderRowLevelSecurity(t *testing.T) {
 	exec(t, pool, `INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, outbox_table, position)
 		SELECT 'event', event_id, app_id, event_type, payload, 'DeliveryFailed', 1, '[]', 'event_outbox', position FROM event_outbox`)
 	role := "dlq_tenant_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	exec(t, pool, fmt.Sprintf(`CREATE ROLE %[1]s LOGIN; GRANT SELECT, UPDATE ON job_dlq, event_outbox TO %[1]s; GRANT SELECT ON apps TO %[1]s; GRANT SELECT, INSERT ON outbox_audit TO %[1]s`, role))
+	exec(t, pool,
+		fmt.Sprintf(`CREATE ROLE %[1]s LOGIN; GRANT SELECT, UPDATE ON job_dlq, event_outbox TO %[1]s; GRANT SELECT ON apps TO %[1]s; GRANT SELECT, INSERT ON outbox_audit TO %[1]s`, role))
 	t.Cleanup(func() { // before the database goes, which the role's grants are part of
 		if _, err := pool.Exec(context.Background(), fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role)); err != nil {
 			t.Error(err)
@@ -243,18 +252,22 @@ func TestDeadLettersUnderRowLevelSecurity(t *testing.T) {
 	if _, _, err := d.List(t.Context(), deadletter.Filter{}); !errors.Is(err, outbox.ErrRowsHidden) {
 		t.Errorf("list without a tenant: got %v, want outbox.ErrRowsHidden", err)
 	}
-	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: operator}); !errors.Is(err, outbox.ErrRowsHidden) {
+	if _, err := deadletter.Replay(t.Context(), d,
+		deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: operator}); !errors.Is(err,
+		outbox.ErrRowsHidden) {
 		t.Errorf("replay without a tenant: got %v, want outbox.ErrRowsHidden", err)
 	}
 	acme := deadletter.Filter{Tenant: "acme"}
 	if found, _, err := d.List(t.Context(), acme); err != nil || len(found) != 1 || found[0].Type != "acme.happened" {
 		t.Fatalf("tenant acme: got %+v, error %v", found, err)
 	}
-	sum, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: deadletter.Selection{Filter: acme}, Operator: operator})
+	sum, err := deadletter.Replay(t.Context(), d,
+		deadletter.ReplayOptions{Selection: deadletter.Selection{Filter: acme}, Operator: operator})
 	if err != nil || sum.Letters != 1 || sum.Skipped != 0 {
 		t.Errorf("replay for a tenant: %+v, error %v", sum, err)
 	}
-	if got := query[string](t, pool, `SELECT string_agg(event_type || ' ' || status, ', ' ORDER BY event_type) FROM event_outbox`); got != "acme.happened pending, umbrella.happened failed" {
+	if got := query[string](t, pool,
+		`SELECT string_agg(event_type || ' ' || status, ', ' ORDER BY event_type) FROM event_outbox`); got != "acme.happened pending, umbrella.happened failed" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -292,12 +305,17 @@ func TestDeadLetterPlans(t *testing.T) {
 		{"dlq_list", with(func(q *letterQuery) { q.F.Type = "none" }), "idx_job_dlq_pending_type"},
 		{"dlq_show", named, "idx_job_dlq_original_job_id"},
 		{"dlq_lock", pending, "job_dlq_replay"},
-		{"dlq_lock", with(func(q *letterQuery) { q.After = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id} }), "job_dlq_replay"},
+		{"dlq_lock",
+			with(func(q *letterQuery) { q.After = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id} }),
+			"job_dlq_replay"},
 		{"dlq_lock", named, "job_dlq_pkey"},
 		{"dlq_discard", pending, "job_dlq_replay"},
-		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 9000*3600e6 }), "job_dlq_replayed"},
-		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since, q.Age = "discarded", "discarded_at", 9000*3600e6 }), "job_dlq_discarded"},
-		{"dlq_purgeable", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 19000*3600e6 }), "job_dlq_replayed"},
+		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 9000*3600e6 }),
+			"job_dlq_replayed"},
+		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since, q.Age = "discarded", "discarded_at", 9000*3600e6 }),
+			"job_dlq_discarded"},
+		{"dlq_purgeable", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 19000*3600e6 }),
+			"job_dlq_replayed"},
 		{"dlq_revive", d.tables["outbox_events"].query(pending), "outbox_events_pkey"},
 		{"dlq_why", d.tables["outbox_events"].query(pending), "outbox_events_pkey"},
 		{"dlq_revive", d.tables["event_outbox"].query(pending), "event_outbox_event_id_key"},

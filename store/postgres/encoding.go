@@ -18,7 +18,8 @@ type EncodingError struct {
 }
 
 func (e *EncodingError) Error() string {
-	return fmt.Sprintf("the connection's client_encoding is %s, so PostgreSQL would store other characters than were written: connect with client_encoding=UTF8", e.Encoding)
+	return fmt.Sprintf("the connection's client_encoding is %s, so PostgreSQL would store other characters than were "+
+		"written: connect with client_encoding=UTF8", e.Encoding)
 }
 
 // checkEncoding asks what the server has reported of the connection, which costs nothing. SQL_ASCII converts nothing:

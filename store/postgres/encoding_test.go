@@ -54,14 +54,16 @@ func TestWritersRefuseAnotherEncoding(t *testing.T) {
 			bus := func(ctx context.Context, events ...outbox.Event) error {
 				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 					for _, e := range events {
-						if err := (postgres.EventBus{}).Offer(ctx, tx, tables.BusEvent{AppID: app, EventID: e.ID, EventType: e.Topic, Payload: e.Payload}); err != nil {
+						if err := (postgres.EventBus{}).Offer(ctx, tx,
+							tables.BusEvent{AppID: app, EventID: e.ID, EventType: e.Topic, Payload: e.Payload}); err != nil {
 							return err
 						}
 					}
 					return nil
 				})
 			}
-			for way, write := range map[string]func(context.Context, ...outbox.Event) error{"pgx": byPgx, "InTx": inTx, "database/sql": bySQL, "EventBus": bus} {
+			for way, write := range map[string]func(context.Context, ...outbox.Event) error{"pgx": byPgx, "InTx": inTx,
+				"database/sql": bySQL, "EventBus": bus} {
 				for n := range 2 { // one event and several go by different statements
 					events := []outbox.Event{umlauts(), umlauts(), umlauts()}[:1+2*n]
 					err := write(t.Context(), events...)
@@ -81,7 +83,8 @@ func TestWritersRefuseAnotherEncoding(t *testing.T) {
 					if got := one[int](t, plain, written, ids(events)); got != want {
 						t.Errorf("%s, %s: %d events are in the table as they were written, want %d", way, encoding, got, want)
 					}
-					if got := one[int](t, plain, `SELECT (SELECT count(*) FROM outbox_events WHERE id = ANY ($1)) + (SELECT count(*) FROM event_outbox WHERE event_id = ANY ($1))`, ids(events)); got != want {
+					if got := one[int](t, plain,
+						`SELECT (SELECT count(*) FROM outbox_events WHERE id = ANY ($1)) + (SELECT count(*) FROM event_outbox WHERE event_id = ANY ($1))`, ids(events)); got != want {
 						t.Errorf("%s, %s: %d events are in the table, want %d", way, encoding, got, want)
 					}
 				}
@@ -132,7 +135,8 @@ func TestRelaySpeaksUTF8(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)
 	plain := newPool(t, url)
-	_, err := plain.Exec(t.Context(), "ALTER DATABASE "+pgx.Identifier{plain.Config().ConnConfig.Database}.Sanitize()+" SET client_encoding = 'LATIN1'")
+	_, err := plain.Exec(t.Context(),
+		"ALTER DATABASE "+pgx.Identifier{plain.Config().ConnConfig.Database}.Sanitize()+" SET client_encoding = 'LATIN1'")
 	ok(t, err)
 	pool, err := postgres.Connect(t.Context(), url, 2)
 	ok(t, err)

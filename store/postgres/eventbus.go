@@ -51,7 +51,8 @@ func (b EventBusOf[Tx]) Offer(ctx context.Context, tx Tx, e tables.BusEvent) err
 	if err := e.Prepare(cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
 		return fmt.Errorf("offer event: %w", err)
 	}
-	n, err := changeBus(ctx, tx, "bus_offer", e.ID.String(), e.AppID.String(), e.EventID.String(), e.EventType, string(e.Payload), e.Key)
+	n, err := changeBus(ctx, tx, "bus_offer", e.ID.String(), e.AppID.String(), e.EventID.String(), e.EventType,
+		string(e.Payload), e.Key)
 	var refused interface{ SQLState() string }
 	switch {
 	case errors.As(err, &refused) && refused.SQLState() == "42501": // insufficient_privilege
@@ -63,7 +64,8 @@ func (b EventBusOf[Tx]) Offer(ctx context.Context, tx Tx, e tables.BusEvent) err
 	}
 	var encoding string
 	var safe bool
-	if err := queryBus(ctx, tx, "write_encoding", func(row scanner) error { return row.Scan(&encoding, &safe) }); err != nil {
+	if err := queryBus(ctx, tx, "write_encoding",
+		func(row scanner) error { return row.Scan(&encoding, &safe) }); err != nil {
 		return fmt.Errorf("offer event: ask for the connection's encoding: %w", err)
 	}
 	if !safe {
@@ -150,11 +152,14 @@ func (EventBusOf[Tx]) Fail(ctx context.Context, tx Tx, why outbox.Failure, ids .
 // idArray is PostgreSQL's text form, which both kinds of transaction take.
 func idArray(ids []uuid.UUID) string { return arrayOf(ids, uuid.UUID.String) }
 
-func collectBusEvents(ctx context.Context, tx any, what, name string, args ...any) (events []tables.BusEvent, err error) {
+func collectBusEvents(
+	ctx context.Context, tx any, what, name string, args ...any,
+) (events []tables.BusEvent, err error) {
 	err = queryBus(ctx, tx, name, func(row scanner) error {
 		var e tables.BusEvent
 		var payload string
-		if err := row.Scan(&e.ID, &e.AppID, &e.EventID, &e.EventType, &payload, &e.Key, &e.Status, &e.PublishedAt); err != nil {
+		if err := row.Scan(&e.ID, &e.AppID, &e.EventID, &e.EventType, &payload, &e.Key, &e.Status,
+			&e.PublishedAt); err != nil {
 			return err
 		}
 		e.Payload = json.RawMessage(payload)

@@ -56,7 +56,8 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 			t.Errorf("offered again: %v", err)
 		}
 		var refused *outbox.FieldError
-		if err := repository.Offer(t.Context(), tx, tables.BusEvent{AppID: b.app, EventType: "undotted", Payload: json.RawMessage("1")}); !errors.As(err, &refused) {
+		if err := repository.Offer(t.Context(), tx,
+			tables.BusEvent{AppID: b.app, EventType: "undotted", Payload: json.RawMessage("1")}); !errors.As(err, &refused) {
 			t.Errorf("an invalid event: %v", err)
 		}
 		return nil
@@ -77,7 +78,8 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 			t.Errorf("listed %s (%v)", types(listed), err)
 		}
 		found, err := repository.ByEventID(t.Context(), tx, first.EventID)
-		if err != nil || found.ID != first.ID || found.AppID != b.app || found.Key != "42" || string(found.Payload) != `{"a": 1}` || found.Status != tables.BusPending {
+		if err != nil || found.ID != first.ID || found.AppID != b.app || found.Key != "42" ||
+			string(found.Payload) != `{"a": 1}` || found.Status != tables.BusPending {
 			t.Errorf("found %+v (%v)", found, err)
 		}
 		if _, err := repository.ByEventID(t.Context(), tx, uuid.New()); !errors.Is(err, tables.ErrNoEvent) {
@@ -112,9 +114,11 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 		return nil
 	}))
 
-	operator, err := postgres.OpenDeadLetters(t.Context(), b.Pool, postgres.DeadLettersConfig{Layouts: []outbox.Layout{outbox.EventOutbox()}})
+	operator, err := postgres.OpenDeadLetters(t.Context(), b.Pool,
+		postgres.DeadLettersConfig{Layouts: []outbox.Layout{outbox.EventOutbox()}})
 	ok(t, err)
-	for id, want := range map[uuid.UUID][2]string{second.EventID: {"HandlerTimeout", "no answer for 30 s"}, third.EventID: {"DeliveryFailed", "marked as failed"}} {
+	for id, want := range map[uuid.UUID][2]string{second.EventID: {"HandlerTimeout", "no answer for 30 s"},
+		third.EventID: {"DeliveryFailed", "marked as failed"}} {
 		shown, err := operator.Show(t.Context(), id, "")
 		ok(t, err)
 		if len(shown) != 1 {
@@ -123,12 +127,16 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 		l := shown[0]
 		var history []deadletter.Failure
 		ok(t, json.Unmarshal(l.ErrorHistory, &history))
-		if l.Source != deadletter.SourceEvent || l.Reason != want[0] || l.LastError != want[1] || l.Attempts != 1 || l.Table != "event_outbox" || l.Key == "" ||
-			l.Position == nil || l.Tenant != "mine" || len(history) != 1 || history[0].Timestamp.IsZero() || string(l.Payload) != `{"a": 1}` {
+		if l.Source != deadletter.SourceEvent || l.Reason != want[0] || l.LastError != want[1] || l.Attempts != 1 ||
+			l.Table != "event_outbox" || l.Key == "" ||
+			l.Position == nil || l.Tenant != "mine" || len(history) != 1 || history[0].Timestamp.IsZero() ||
+			string(l.Payload) != `{"a": 1}` {
 			t.Errorf("letter %+v, history %v, want %v", l, history, want)
 		}
 	}
-	page, err := operator.ReplayPage(t.Context(), deadletter.ReplayRequest{Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}, Limit: 10})
+	page, err := operator.ReplayPage(t.Context(),
+		deadletter.ReplayRequest{Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"},
+			Limit: 10})
 	if err != nil || page.Replayed["event_outbox"] != 2 || len(page.Skipped) != 0 {
 		t.Fatalf("replayed %+v (%v)", page, err)
 	}
@@ -155,7 +163,8 @@ func TestSQLEventBusRefusesPools(t *testing.T) {
 	repository := postgres.SQLEventBus{}
 	_, err := repository.TakePending(t.Context(), db, 0)
 	_, marked := repository.MarkPublished(t.Context(), db, uuid.New())
-	for _, err := range []error{err, marked, repository.Offer(t.Context(), db, b.event("a.b", "")), repository.SetTenant(t.Context(), nil, b.app)} {
+	for _, err := range []error{err, marked, repository.Offer(t.Context(), db, b.event("a.b", "")),
+		repository.SetTenant(t.Context(), nil, b.app)} {
 		if !errors.Is(err, outbox.ErrNoTransaction) {
 			t.Errorf("got %v, want ErrNoTransaction", err)
 		}
@@ -167,7 +176,8 @@ func TestSQLEventBusRefusesPools(t *testing.T) {
 	defer func() { _ = tx.Rollback() }()
 	ok(t, repository.SetTenant(t.Context(), tx, b.app))
 	var encoding *postgres.EncodingError
-	if err := repository.Offer(t.Context(), tx, b.event("a.b", "")); !errors.As(err, &encoding) || encoding.Encoding != "LATIN1" {
+	if err := repository.Offer(t.Context(), tx, b.event("a.b", "")); !errors.As(err, &encoding) ||
+		encoding.Encoding != "LATIN1" {
 		t.Errorf("through LATIN1: %v, want an *EncodingError", err)
 	}
 }

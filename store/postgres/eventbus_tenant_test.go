@@ -18,7 +18,8 @@ import (
 func (b bus) asTenant(t *testing.T) bus {
 	t.Helper()
 	role := pgx.Identifier{"tenant " + uuid.NewString()}.Sanitize() // roles belong to the server, which the tests share
-	_, err := b.Exec(t.Context(), "CREATE ROLE "+role+"; GRANT SELECT, INSERT, UPDATE ON event_outbox TO "+role+"; GRANT INSERT ON job_dlq TO "+role)
+	_, err := b.Exec(t.Context(), "CREATE ROLE "+role+"; GRANT SELECT, INSERT, UPDATE ON event_outbox TO "+role+
+		"; GRANT INSERT ON job_dlq TO "+role)
 	ok(t, err)
 	b.Pool = newPool(t, b.url, func(c *pgxpool.Config) {
 		c.MaxConns = 1

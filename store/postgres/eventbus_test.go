@@ -34,7 +34,8 @@ func newBus(t *testing.T) bus {
 	url := newDatabase(t, "core", "events")
 	pool := newPool(t, url)
 	b := bus{Pool: pool, url: url, app: uuid.New(), his: uuid.New()}
-	_, err := pool.Exec(t.Context(), "INSERT INTO apps (id, name, namespace) VALUES ($1, 'Mine', 'mine'), ($2, 'His', 'his')", b.app, b.his)
+	_, err := pool.Exec(t.Context(),
+		"INSERT INTO apps (id, name, namespace) VALUES ($1, 'Mine', 'mine'), ($2, 'His', 'his')", b.app, b.his)
 	ok(t, err)
 	return b
 }
@@ -46,7 +47,8 @@ func (b bus) inTx(t *testing.T, f func(tx pgx.Tx)) {
 }
 
 func (b bus) event(eventType, key string) tables.BusEvent {
-	return tables.BusEvent{ID: uuid.New(), AppID: b.app, EventID: uuid.New(), EventType: eventType, Key: key, Payload: json.RawMessage(`{"a": 1}`)}
+	return tables.BusEvent{ID: uuid.New(), AppID: b.app, EventID: uuid.New(), EventType: eventType, Key: key,
+		Payload: json.RawMessage(`{"a": 1}`)}
 }
 
 func (b bus) offer(t *testing.T, events ...tables.BusEvent) {
@@ -102,12 +104,15 @@ func TestEventBusOffer(t *testing.T) {
 
 	copied := b.event("order.copied", "")
 	copied.EventID = e.EventID
-	if err := b.Offer(t.Context(), tx, copied); !errors.Is(err, outbox.ErrDuplicateEvent) || !strings.Contains(err.Error(), e.EventID.String()) {
+	if err := b.Offer(t.Context(), tx, copied); !errors.Is(err, outbox.ErrDuplicateEvent) ||
+		!strings.Contains(err.Error(), e.EventID.String()) {
 		t.Errorf("got %v, want ErrDuplicateEvent with the id", err)
 	}
-	ok(t, b.Offer(t.Context(), tx, tables.BusEvent{AppID: b.app, EventType: "a.b", Payload: json.RawMessage("null")})) // ids assigned; tx is usable
+	// Ids assigned; tx is usable.
+	ok(t, b.Offer(t.Context(), tx, tables.BusEvent{AppID: b.app, EventType: "a.b", Payload: json.RawMessage("null")}))
 	ok(t, tx.Commit(t.Context()))
-	if v := one[string](t, b, "SELECT substr(id::text, 15, 1) || substr(event_id::text, 15, 1) FROM event_outbox WHERE event_type = 'a.b'"); v != "77" {
+	if v := one[string](t, b,
+		"SELECT substr(id::text, 15, 1) || substr(event_id::text, 15, 1) FROM event_outbox WHERE event_type = 'a.b'"); v != "77" {
 		t.Errorf("ids of versions %s, want two UUIDv7", v)
 	}
 
@@ -148,7 +153,8 @@ func TestEventBusOfferRefusesBeforeTheInsert(t *testing.T) {
 	}
 	longest := b.event("a."+strings.Repeat("b", 148), strings.Repeat("é", 128))
 	ok(t, b.Offer(t.Context(), tx, longest))
-	if err := (postgres.EventBus{MaxPayload: 7}).Offer(t.Context(), tx, b.event("a.b", "")); !errors.Is(err, outbox.ErrPayloadTooLarge) {
+	if err := (postgres.EventBus{MaxPayload: 7}).Offer(t.Context(), tx, b.event("a.b", "")); !errors.Is(err,
+		outbox.ErrPayloadTooLarge) {
 		t.Errorf("8 bytes of payload where 7 are allowed: %v", err)
 	}
 	ok(t, tx.Commit(t.Context()))
@@ -192,7 +198,8 @@ func TestEventBusTakeAndMark(t *testing.T) {
 		if n, err := b.CountPending(t.Context(), tx); err != nil || n != 127 {
 			t.Errorf("%d pending (%v), want 127", n, err)
 		}
-		for i, want := range []tables.BusStatus{tables.BusPublished, tables.BusPublished, tables.BusFailed, tables.BusPending} {
+		for i, want := range []tables.BusStatus{tables.BusPublished, tables.BusPublished, tables.BusFailed,
+			tables.BusPending} {
 			e, err := b.ByEventID(t.Context(), tx, events[i].EventID)
 			if err != nil || e.Status != want || (e.PublishedAt != nil) != (want == tables.BusPublished) {
 				t.Errorf("event %d is %s, published at %v (%v), want %s", i, e.Status, e.PublishedAt, err, want)
@@ -231,7 +238,8 @@ func TestEventBusListsPagesByID(t *testing.T) {
 
 func TestEventBusTakersShareWithoutOvertaking(t *testing.T) {
 	b := newBus(t)
-	b.offer(t, b.event("a.1", "a"), b.event("b.1", "b"), b.event("a.2", "a"), b.event("x.1", ""), b.event("b.2", "b"), b.event("x.2", ""))
+	b.offer(t, b.event("a.1", "a"), b.event("b.1", "b"), b.event("a.2", "a"), b.event("x.1", ""), b.event("b.2", "b"),
+		b.event("x.2", ""))
 	first, second := b.begin(t), b.begin(t)
 	if got := types(b.take(t, first, 2)); got != "a.1 b.1" {
 		t.Fatalf("first took %s", got)
@@ -250,7 +258,8 @@ func TestEventBusTakersShareWithoutOvertaking(t *testing.T) {
 	ok(t, first.Commit(t.Context()))
 
 	// A retry that a relay left behind holds its key, and no other, back.
-	_, err = b.Exec(t.Context(), "UPDATE event_outbox SET next_retry_at = now() + interval '1 hour' WHERE event_type = 'a.2'")
+	_, err = b.Exec(t.Context(),
+		"UPDATE event_outbox SET next_retry_at = now() + interval '1 hour' WHERE event_type = 'a.2'")
 	ok(t, err)
 	b.offer(t, b.event("a.3", "a"))
 	b.inTx(t, func(tx pgx.Tx) {
@@ -291,7 +300,8 @@ func TestEventBusConcurrentTakersKeepOrder(t *testing.T) {
 				return errBusiness
 			}
 			for _, e := range taken {
-				if _, err := tx.Exec(t.Context(), "INSERT INTO arrived (key, event_type) VALUES ($1, $2)", e.Key, e.EventType); err != nil {
+				if _, err := tx.Exec(t.Context(), "INSERT INTO arrived (key, event_type) VALUES ($1, $2)", e.Key,
+					e.EventType); err != nil {
 					return err
 				}
 				if n, err := b.MarkPublished(t.Context(), tx, e.ID); err != nil || n != 1 {
@@ -320,10 +330,13 @@ func TestEventBusConcurrentTakersKeepOrder(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if n := one[int](t, b, "SELECT count(DISTINCT event_type) FROM arrived"); n != total || one[int](t, b, "SELECT count(*) FROM arrived") != total {
+	if n := one[int](t, b, "SELECT count(DISTINCT event_type) FROM arrived"); n != total ||
+		one[int](t, b, "SELECT count(*) FROM arrived") != total {
 		t.Errorf("%d of %d events arrived", n, total)
 	}
-	wrong := one[int](t, b, "SELECT count(*) FROM (SELECT event_type < lag(event_type) OVER (PARTITION BY key ORDER BY n) AS early FROM arrived) a WHERE early")
+	wrong := one[int](t, b,
+		"SELECT count(*) FROM (SELECT event_type < lag(event_type) OVER (PARTITION BY key ORDER BY n) AS early FROM "+
+			"arrived) a WHERE early")
 	if wrong != 0 {
 		t.Errorf("%d events overtook one of their key", wrong)
 	}
@@ -332,7 +345,8 @@ func TestEventBusConcurrentTakersKeepOrder(t *testing.T) {
 // As in TestWrite: with a pooler in between, pgx must be told to send statements in another way.
 func TestEventBusInEveryMode(t *testing.T) {
 	b := newBus(t)
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeExec,
+		pgx.QueryExecModeSimpleProtocol} {
 		pool := newPool(t, b.url, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
 		e := b.event("mode.mode", `it's \"`)
 		ok(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {

@@ -120,7 +120,9 @@ func openPool(ctx context.Context) *pgxpool.Pool {
 
 func show(ctx context.Context, pool *pgxpool.Pool, e outbox.Event) {
 	var line string
-	check(pool.QueryRow(ctx, "SELECT format('%s from %s: %s, %s', event_topic, source_bc, payload, status) FROM outbox_events WHERE id = $1", e.ID).Scan(&line))
+	check(pool.QueryRow(ctx,
+		"SELECT format('%s from %s: %s, %s', event_topic, source_bc, payload, status) FROM outbox_events WHERE id = $1",
+		e.ID).Scan(&line))
 	fmt.Println(line)
 }
 

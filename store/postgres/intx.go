@@ -25,7 +25,9 @@ type Waker interface{ Wake() }
 //
 // An error from the connection during COMMIT leaves the outcome unknown, as with any commit: a producer that repeats it
 // must choose the event ids itself, then the second write is a no-op.
-func (w *Writer) InTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) ([]outbox.Event, error), wake ...Waker) error {
+func (w *Writer) InTx(
+	ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) ([]outbox.Event, error), wake ...Waker,
+) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("acquire connection: %w", err)

@@ -30,7 +30,8 @@ type shop struct {
 func newShop(t *testing.T, change ...func(*pgxpool.Config)) shop {
 	url := newDatabase(t)
 	s := shop{newPool(t, url, change...), url}
-	_, err := s.Exec(t.Context(), "CREATE TABLE orders (id uuid PRIMARY KEY, parent uuid REFERENCES orders DEFERRABLE INITIALLY DEFERRED)")
+	_, err := s.Exec(t.Context(),
+		"CREATE TABLE orders (id uuid PRIMARY KEY, parent uuid REFERENCES orders DEFERRABLE INITIALLY DEFERRED)")
 	ok(t, err)
 	return s
 }
@@ -92,11 +93,12 @@ func TestInTxOutcomes(t *testing.T) {
 			return ignore.InTx(ctx, s.Pool, place(ctx, id), wake), nil
 		},
 		"written, strict": func(id uuid.UUID, wake postgres.Waker) (error, error) {
-			return writer(t, outbox.WriterConfig{Order: outbox.Strict}).InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
-				events, err := place(ctx, id)(tx)
-				events[0].AggregateID = "42"
-				return events, err
-			}, wake), nil
+			return writer(t, outbox.WriterConfig{Order: outbox.Strict}).InTx(ctx, s.Pool,
+				func(tx pgx.Tx) ([]outbox.Event, error) {
+					events, err := place(ctx, id)(tx)
+					events[0].AggregateID = "42"
+					return events, err
+				}, wake), nil
 		},
 		"written, duplicates refused": func(id uuid.UUID, wake postgres.Waker) (error, error) {
 			return refuse.InTx(ctx, s.Pool, place(ctx, id), wake), nil
@@ -197,7 +199,8 @@ func TestInTxOutcomes(t *testing.T) {
 		if (wake.n.Load() == 1) != written {
 			t.Errorf("%s: woken %d times", name, wake.n.Load())
 		}
-		if n := one[int](t, s, "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'"); n != 0 {
+		if n := one[int](t, s,
+			"SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'"); n != 0 {
 			t.Errorf("%s: the connection came back with %d locks", name, n)
 		}
 	}
@@ -218,7 +221,8 @@ func TestInTxIgnoresDuplicates(t *testing.T) {
 // However pgx is told to send statements (see kinds), the pipeline with COMMIT works.
 func TestInTxInEveryMode(t *testing.T) {
 	url := newDatabase(t)
-	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec,
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe,
+		pgx.QueryExecModeDescribeExec,
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		pool := newPool(t, url, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
 		for _, cfg := range []outbox.WriterConfig{{}, {Order: outbox.Strict}, {OnDuplicate: outbox.RefuseDuplicate}} {
@@ -373,7 +377,8 @@ func TestInTxConnectionCutDuringCommit(t *testing.T) {
 	var w wire
 	s := newShop(t, w.dial)
 	out := writer(t, outbox.WriterConfig{})
-	ok(t, out.InTx(t.Context(), s.Pool, place(t.Context(), uuid.New()))) // prepares the statements, so that the next write is the pipeline
+	// Prepares the statements, so that the next write is the pipeline.
+	ok(t, out.InTx(t.Context(), s.Pool, place(t.Context(), uuid.New())))
 	for mode, committed := range map[int32]bool{1: false, 2: true} {
 		id, wake := uuid.New(), &wakes{}
 		err := out.InTx(t.Context(), s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {

@@ -17,27 +17,28 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (tables.LaneReport, erro
 	r := tables.NewLaneReport(b.layout.Table)
 	r.Hidden = b.hidden
 	// One snapshot, so that a lane that changes hands meanwhile is not counted for both.
-	err := pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		name, err := leaseName(ctx, tx, r.Table)
-		if err != nil {
-			return err
-		}
-		if err := readRelays(ctx, tx, name, &r); err != nil {
-			return err
-		}
-		if err := readLanes(ctx, tx, name, &r); err != nil {
-			return err
-		}
-		pauses, err := readPauses(ctx, tx, &name)
-		if err != nil {
-			return err
-		}
-		r.Pauses = append(r.Pauses, pauses...)
-		if b.hidden {
-			return nil
-		}
-		return readBacklog(ctx, tx, &r, b.layout, limit)
-	})
+	err := pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) error {
+			name, err := leaseName(ctx, tx, r.Table)
+			if err != nil {
+				return err
+			}
+			if err := readRelays(ctx, tx, name, &r); err != nil {
+				return err
+			}
+			if err := readLanes(ctx, tx, name, &r); err != nil {
+				return err
+			}
+			pauses, err := readPauses(ctx, tx, &name)
+			if err != nil {
+				return err
+			}
+			r.Pauses = append(r.Pauses, pauses...)
+			if b.hidden {
+				return nil
+			}
+			return readBacklog(ctx, tx, &r, b.layout, limit)
+		})
 	if err != nil {
 		return tables.LaneReport{}, fmt.Errorf("read lanes of %s: %w", b.layout.Table, err)
 	}
@@ -67,7 +68,8 @@ func readLanes(ctx context.Context, tx pgx.Tx, name string, r *tables.LaneReport
 		return err
 	}
 	var l tables.LaneView
-	_, err = pgx.ForEachRow(rows, []any{&l.Lane, &l.Owner, &l.Name, &l.Epoch, &l.ExpiresIn, &l.Crashes, &l.TrialSize, &l.TrialEvent}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&l.Lane, &l.Owner, &l.Name, &l.Epoch, &l.ExpiresIn, &l.Crashes, &l.TrialSize,
+		&l.TrialEvent}, func() error {
 		l.Judge()
 		r.Lanes[l.Lane] = l
 		return nil
@@ -92,7 +94,8 @@ func readBacklog(ctx context.Context, tx pgx.Tx, r *tables.LaneReport, layout ou
 	var written *time.Time
 	var id uuid.UUID
 	var now time.Time
-	_, err = pgx.ForEachRow(rows, []any{&lane.Lane, &lane.Rows, &written, &id, &now, &lane.Retrying, &lane.Held, &lane.HeldKeys}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&lane.Lane, &lane.Rows, &written, &id, &now, &lane.Retrying, &lane.Held,
+		&lane.HeldKeys}, func() error {
 		if written == nil {
 			since := outbox.TimeOfID(id)
 			written = &since

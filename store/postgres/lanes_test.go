@@ -59,7 +59,8 @@ func TestLanesTellWhoServesThem(t *testing.T) {
 	first, second := uuid.Must(uuid.NewV7()), uuid.Must(uuid.NewV7())
 	lanes := lease(first, "one", time.Minute)
 	lease(second, "two", time.Hour)
-	if r := laneReport(t, s, 100); len(r.Relays) != 2 || r.Relays[0].Share != 32 || r.Relays[1].Share != 32 || r.Relays[0].Lanes != 64 || r.Relays[1].Lanes != 0 {
+	if r := laneReport(t, s, 100); len(r.Relays) != 2 || r.Relays[0].Share != 32 || r.Relays[1].Share != 32 ||
+		r.Relays[0].Lanes != 64 || r.Relays[1].Lanes != 0 {
 		t.Errorf("the second has joined: %+v", r.Relays)
 	}
 	if err := s.Release(t.Context(), first, lanes[:24]); err != nil {
@@ -71,15 +72,19 @@ func TestLanesTellWhoServesThem(t *testing.T) {
 	if err := s.Release(t.Context(), first, lanes[24:32]); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, pool, "UPDATE outbox_lanes SET owner = $2, expires_at = now() - interval '3 seconds', crashes = 2, trial_size = 1, trial_event = $1 WHERE lane = 63", second, uuid.New())
+	exec(t, pool,
+		"UPDATE outbox_lanes SET owner = $2, expires_at = now() - interval '3 seconds', crashes = 2, trial_size = 1, "+
+			"trial_event = $1 WHERE lane = 63", second, uuid.New())
 	r := laneReport(t, s, 100)
 	if n := states(r); n["held"] != 24+31 || n["free"] != 8 || n["lapsed"] != 1 {
 		t.Errorf("got %v", n)
 	}
-	if l := r.Lanes[0]; *l.Owner != second || *l.Name != "two" || l.Epoch != lanes[0].Epoch+1 || *l.ExpiresIn < 3500 || *l.ExpiresIn > 3600 || l.Suspect {
+	if l := r.Lanes[0]; *l.Owner != second || *l.Name != "two" || l.Epoch != lanes[0].Epoch+1 || *l.ExpiresIn < 3500 ||
+		*l.ExpiresIn > 3600 || l.Suspect {
 		t.Errorf("lane 0: %+v", l)
 	}
-	if l := r.Lanes[63]; *l.ExpiresIn > -3 || *l.ExpiresIn < -60 || !l.Suspect || l.Crashes != 2 || l.TrialSize != 1 || *l.TrialEvent != second {
+	if l := r.Lanes[63]; *l.ExpiresIn > -3 || *l.ExpiresIn < -60 || !l.Suspect || l.Crashes != 2 || l.TrialSize != 1 ||
+		*l.TrialEvent != second {
 		t.Errorf("lane 63: %+v", l)
 	}
 	exec(t, pool, "UPDATE outbox_relays SET expires_at = now() - interval '1 second' WHERE owner = $1", second)
@@ -93,8 +98,12 @@ func TestLanesTellTheirBacklog(t *testing.T) {
 	pool := migrated(t)
 	app := query[uuid.UUID](t, pool, "SELECT id FROM apps WHERE namespace = 'default'")
 	run := query[uuid.UUID](t, pool, "INSERT INTO crawl_runs (app_package) VALUES ('com.example') RETURNING id")
-	exec(t, pool, "INSERT INTO event_outbox (app_id, event_id, event_type, payload, event_key) SELECT $1, outbox_uuidv7(), 'a.b', '{}', i % 7 FROM generate_series(1, 70) i", app)
-	exec(t, pool, "INSERT INTO crawl_outbox (crawl_id, event_type, payload, created_at) SELECT $1, 'PROCESSING', '{}', now() - interval '1 minute' FROM generate_series(1, 70) i", run)
+	exec(t, pool,
+		"INSERT INTO event_outbox (app_id, event_id, event_type, payload, event_key) SELECT $1, outbox_uuidv7(), 'a.b', "+
+			"'{}', i % 7 FROM generate_series(1, 70) i", app)
+	exec(t, pool,
+		"INSERT INTO crawl_outbox (crawl_id, event_type, payload, created_at) SELECT $1, 'PROCESSING', '{}', now() - "+
+			"interval '1 minute' FROM generate_series(1, 70) i", run)
 	writeOrders(t, pool, 10, "a", "b", "c", "d", "e", "f", "g")
 	exec(t, pool, "UPDATE outbox_events SET created_at = now() - interval '1 hour' WHERE position = 1")
 	for _, tt := range []struct {
@@ -117,7 +126,8 @@ func TestLanesTellTheirBacklog(t *testing.T) {
 			}
 		}
 		if r.Counted != 70 || r.Bounded || oldest < tt.oldest || oldest > tt.oldest+30 {
-			t.Errorf("%s: counted %d, bounded %t, oldest %.1f s, want 70 and %.0f s", r.Table, r.Counted, r.Bounded, oldest, tt.oldest)
+			t.Errorf("%s: counted %d, bounded %t, oldest %.1f s, want 70 and %.0f s", r.Table, r.Counted, r.Bounded, oldest,
+				tt.oldest)
 		}
 		if r := laneReport(t, s, 50); r.Counted != 50 || !r.Bounded {
 			t.Errorf("%s: counted %d of at most 50, bounded %t", r.Table, r.Counted, r.Bounded)

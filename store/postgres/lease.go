@@ -80,7 +80,8 @@ func scanHeld(found pgx.Rows, ttl time.Duration) (leased outbox.Leased, rows int
 		var number *int16
 		var event *uuid.UUID
 		var remaining int64
-		if err := found.Scan(&number, &lane.Epoch, &lane.Crashes, &lane.Trial.Size, &event, &remaining, &leased.Share, &rows); err != nil {
+		if err := found.Scan(&number, &lane.Epoch, &lane.Crashes, &lane.Trial.Size, &event, &remaining, &leased.Share,
+			&rows); err != nil {
 			return outbox.Leased{}, 0, fmt.Errorf("read lanes: %w", err)
 		}
 		if number == nil { // none held; the row is there for the share's sake

@@ -33,7 +33,8 @@ func TestLeaseLifecycle(t *testing.T) {
 		t.Helper()
 		got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: ttl})
 		if err != nil || len(got.Lanes) != want || got.Share != share || got.Remaining <= 0 || got.Remaining > ttl {
-			t.Fatalf("got %d lanes of a share of %d for %s, error %v, want %d of %d", len(got.Lanes), got.Share, got.Remaining, err, want, share)
+			t.Fatalf("got %d lanes of a share of %d for %s, error %v, want %d of %d", len(got.Lanes), got.Share, got.Remaining,
+				err, want, share)
 		}
 		return got.Lanes
 	}
@@ -75,7 +76,8 @@ func TestLeaseOfARelayThatIsLeaving(t *testing.T) {
 		t.Helper()
 		got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Hour, Leaving: leaving})
 		if err != nil || len(got.Lanes) != want || got.Share != share || got.Remaining < 59*time.Minute {
-			t.Fatalf("got %d lanes of a share of %d for %s, error %v, want %d of %d", len(got.Lanes), got.Share, got.Remaining, err, want, share)
+			t.Fatalf("got %d lanes of a share of %d for %s, error %v, want %d of %d", len(got.Lanes), got.Share, got.Remaining,
+				err, want, share)
 		}
 	}
 	lease(first, true, outbox.Lanes, 0)
@@ -102,7 +104,8 @@ func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 		t.Fatalf("got %d lanes for %s, error %v, want all of them for a minute", len(got.Lanes), got.Remaining, err)
 	}
 	for _, table := range []string{"outbox_lanes", "outbox_relays"} {
-		if n := query[int](t, pool, "SELECT count(*) FROM "+table+" WHERE expires_at > clock_timestamp() + interval '1 minute'"); n != 0 {
+		if n := query[int](t, pool, "SELECT count(*) FROM "+table+
+			" WHERE expires_at > clock_timestamp() + interval '1 minute'"); n != 0 {
 			t.Errorf("%d rows of %s still last longer than a lease", n, table)
 		}
 	}
@@ -115,7 +118,9 @@ func TestLeaseSharesAreFair(t *testing.T) {
 	for n := 2; n <= 70; n++ {
 		exec(t, s.pool.Pool, "TRUNCATE outbox_relays, outbox_lanes")
 		relays := owners(n)
-		exec(t, s.pool.Pool, "INSERT INTO outbox_relays (table_name, owner, name, expires_at) SELECT 'crawl_outbox', o, 'test', now() + interval '1 minute' FROM unnest($1::uuid[]) o", relays)
+		exec(t, s.pool.Pool,
+			"INSERT INTO outbox_relays (table_name, owner, name, expires_at) SELECT 'crawl_outbox', o, 'test', now() + "+
+				"interval '1 minute' FROM unnest($1::uuid[]) o", relays)
 		held := map[int16]bool{}
 		for i, owner := range relays {
 			if n > 8 && i%7 != 0 && i != n-1 {
@@ -147,7 +152,8 @@ func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
-	const written = "SELECT string_agg(xmin::text, ',' ORDER BY lane) || (SELECT xmin FROM outbox_relays) FROM outbox_lanes"
+	const written = "SELECT string_agg(xmin::text, ',' ORDER BY lane) || (SELECT xmin FROM outbox_relays) FROM " +
+		"outbox_lanes"
 	before := query[string](t, pool, written)
 	lease(t, s, owner, time.Minute)
 	if after := query[string](t, pool, written); after != before {
@@ -251,9 +257,13 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	writeOrders(t, pool, 2000, "a", "b", "c")
 	exec(t, pool, "UPDATE outbox_events SET status = 'SENT' WHERE position <= 5000")
 	run := query[uuid.UUID](t, pool, "INSERT INTO crawl_runs (app_package) VALUES ('com.example') RETURNING id")
-	exec(t, pool, "INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at) SELECT $1, 'PROCESSING', '{}', CASE WHEN i <= 5000 THEN now() END FROM generate_series(1, 6000) i", run)
+	exec(t, pool,
+		"INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at) SELECT $1, 'PROCESSING', '{}', CASE WHEN i "+
+			"<= 5000 THEN now() END FROM generate_series(1, 6000) i", run)
 	app := query[uuid.UUID](t, pool, "SELECT id FROM apps WHERE namespace = 'default'")
-	exec(t, pool, "INSERT INTO event_outbox (app_id, event_id, event_type, payload, status) SELECT $1, gen_random_uuid(), 'a.b', '{}', CASE WHEN i <= 5000 THEN 'published' ELSE 'pending' END FROM generate_series(1, 6000) i", app)
+	exec(t, pool,
+		"INSERT INTO event_outbox (app_id, event_id, event_type, payload, status) SELECT $1, gen_random_uuid(), 'a.b', "+
+			"'{}', CASE WHEN i <= 5000 THEN 'published' ELSE 'pending' END FROM generate_series(1, 6000) i", app)
 	exec(t, pool, "ANALYZE")
 	for _, l := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
 		s, owner, lanes := serving(t, pool, l)
@@ -277,16 +287,26 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			indexes []string
 		}{
 			{"claim", s.sql.claim, []any{numbers, 1000, []int64{}, []uuid.UUID{}}, []string{undelivered, waiting}},
-			{"claim, pausing", s.sql.claimPausing.claim, []any{numbers, 1000, []int64{}, []uuid.UUID{}, []string{"none%"}}, []string{undelivered, waiting}},
+			{"claim, pausing", s.sql.claimPausing.claim, []any{numbers, 1000, []int64{}, []uuid.UUID{}, []string{"none%"}},
+				[]string{undelivered, waiting}},
 			{"lease_pauses", s.sql.leasePauses, []any{l.Table}, []string{"outbox_pauses"}},
-			{"settle_delivered", s.sql.settle.delivered, append(guard, positions, ids, generations), []string{undelivered, "outbox_lanes_pkey"}},
-			{"settle_retry", s.sql.settle.retry, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]int64, len(ids)), make([]string, len(ids)), make([]string, len(ids))), []string{undelivered}},
-			{"settle_dead", s.sql.settle.dead, append(guard, positions, ids, generations, make([]int32, len(ids)), make([]string, len(ids)), make([]string, len(ids)), make([]string, len(ids)), "default", l.Table), []string{undelivered}},
-			{"settle_left", s.sql.settleLeft, append(guard, positions, ids, generations), []string{undelivered, "outbox_lanes_pkey"}},
-			{"settle_delivered, passing", s.sql.settlePassing.delivered, append(guard, positions, ids, generations), []string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_delivered", s.sql.settle.delivered, append(guard, positions, ids, generations),
+				[]string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_retry", s.sql.settle.retry,
+				append(guard, positions, ids, generations, make([]int32, len(ids)), make([]int64, len(ids)),
+					make([]string, len(ids)), make([]string, len(ids))), []string{undelivered}},
+			{"settle_dead", s.sql.settle.dead,
+				append(guard, positions, ids, generations, make([]int32, len(ids)), make([]string, len(ids)),
+					make([]string, len(ids)), make([]string, len(ids)), "default", l.Table), []string{undelivered}},
+			{"settle_left", s.sql.settleLeft, append(guard, positions, ids, generations),
+				[]string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_delivered, passing", s.sql.settlePassing.delivered, append(guard, positions, ids, generations),
+				[]string{undelivered, "outbox_lanes_pkey"}},
 			{"lease_join", s.sql.leaseJoin, []any{l.Table, owner, "test", 1000}, []string{"outbox_relays_pkey"}},
-			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes, false}, []string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
-			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.Lanes}, []string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
+			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes, false},
+				[]string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
+			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.Lanes},
+				[]string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
 			{"lease_leave", s.sql.leaseLeave, []any{l.Table, owner}, []string{"outbox_lanes_pkey"}},
 			{"lease_release", s.sql.leaseRelease, guard, []string{"outbox_lanes_pkey"}},
 			{"backlog", s.sql.backlog, []any{100}, []string{undelivered}},

@@ -89,11 +89,13 @@ func everybody(t *testing.T, o *old, write string) {
 			t.Error(err)
 		}
 	}
-	letters, err := postgres.OpenDeadLetters(t.Context(), o.admin, postgres.DeadLettersConfig{Layouts: []outbox.Layout{layout}})
+	letters, err := postgres.OpenDeadLetters(t.Context(), o.admin,
+		postgres.DeadLettersConfig{Layouts: []outbox.Layout{layout}})
 	ok(t, err)
 	by := deadletter.Operator{Actor: "test", Reason: "stress"}
 	replay := func(f deadletter.Filter) int {
-		sum, err := deadletter.Replay(t.Context(), letters, deadletter.ReplayOptions{Operator: by, Selection: deadletter.Selection{Filter: f, All: f == (deadletter.Filter{})}})
+		sum, err := deadletter.Replay(t.Context(), letters,
+			deadletter.ReplayOptions{Operator: by, Selection: deadletter.Selection{Filter: f, All: f == (deadletter.Filter{})}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -155,7 +157,8 @@ func everybody(t *testing.T, o *old, write string) {
 	stop()
 	steady.Wait()
 	gone := map[delivered]bool{}
-	rows, err := o.admin.Query(t.Context(), "SELECT original_job_id, coalesce(destination, '') FROM job_dlq WHERE replayed_at IS NULL")
+	rows, err := o.admin.Query(t.Context(),
+		"SELECT original_job_id, coalesce(destination, '') FROM job_dlq WHERE replayed_at IS NULL")
 	ok(t, err)
 	for rows.Next() {
 		var d delivered
@@ -171,7 +174,8 @@ func everybody(t *testing.T, o *old, write string) {
 			}
 		}
 	}
-	t.Logf("%d written, %d replayed, %d discarded, %d archived", len(written), replayed.Load(), discarded.Load(), one[int](t, o.admin, "SELECT count(*) FROM outbox_archive"))
+	t.Logf("%d written, %d replayed, %d discarded, %d archived", len(written), replayed.Load(), discarded.Load(),
+		one[int](t, o.admin, "SELECT count(*) FROM outbox_archive"))
 	if lost > 0 || len(written) == 0 || replayed.Load() == 0 || discarded.Load() == 0 {
 		t.Errorf("%d of %d events' deliveries lost", lost, len(written))
 	}

@@ -60,7 +60,8 @@ func TestRequireWritten(t *testing.T) {
 	ok(t, err)
 	write := func(tx pgx.Tx, topic string) {
 		t.Helper()
-		e := outbox.Event{Topic: topic, AggregateType: "Order", AggregateID: "42", Payload: json.RawMessage(`{"total": 7}`), Metadata: map[string]any{"user_id": 7}, Destinations: []string{"a", "b"}}
+		e := outbox.Event{Topic: topic, AggregateType: "Order", AggregateID: "42", Payload: json.RawMessage(`{"total": 7}`),
+			Metadata: map[string]any{"user_id": 7}, Destinations: []string{"a", "b"}}
 		ok(t, w.Write(t.Context(), tx, e))
 	}
 	before, err := pool.Begin(t.Context()) // begins first, commits while the other is open
@@ -84,18 +85,23 @@ func TestRequireWritten(t *testing.T) {
 	dropped, err := tx.Begin(t.Context())
 	ok(t, err)
 	write(dropped, "order.dropped")
-	outboxtest.RequireWritten(t, dropped, outbox.Event{Topic: "order.placed"}, outbox.Event{Topic: "order.paid"}, outbox.Event{Topic: "order.dropped"})
+	outboxtest.RequireWritten(t, dropped, outbox.Event{Topic: "order.placed"}, outbox.Event{Topic: "order.paid"},
+		outbox.Event{Topic: "order.dropped"})
 	ok(t, dropped.Rollback(t.Context()))
 
-	got := outboxtest.RequireWritten(t, tx, outbox.Event{Topic: "order.placed", AggregateID: "42", Payload: json.RawMessage(`{"total":7}`)}, outbox.Event{Topic: "order.paid"})
-	if e := got[0]; e.Source != "shop" || e.TenantID != "default" || e.SchemaVersion != 1 || e.Metadata["user_id"] != 7.0 || len(e.Destinations) != 2 {
+	got := outboxtest.RequireWritten(t, tx,
+		outbox.Event{Topic: "order.placed", AggregateID: "42", Payload: json.RawMessage(`{"total":7}`)},
+		outbox.Event{Topic: "order.paid"})
+	if e := got[0]; e.Source != "shop" || e.TenantID != "default" || e.SchemaVersion != 1 ||
+		e.Metadata["user_id"] != 7.0 || len(e.Destinations) != 2 {
 		t.Errorf("read %+v", e)
 	}
 	failing := &told{TB: t}
 	said := failing.by(func() {
 		outboxtest.RequireWritten(failing, tx, outbox.Event{Topic: "order.placed", Payload: json.RawMessage(`{"total":8}`)})
 	})
-	if !strings.Contains(said, "Payload.total is 7, want 8") || !strings.Contains(said, "2. too many: order.paid of Order 42") {
+	if !strings.Contains(said, "Payload.total is 7, want 8") ||
+		!strings.Contains(said, "2. too many: order.paid of Order 42") {
 		t.Errorf("said %q", said)
 	}
 	ok(t, tx.Commit(t.Context()))
@@ -111,7 +117,8 @@ func TestRequireWritten(t *testing.T) {
 	ok(t, sw.Write(t.Context(), stx, outbox.Event{Topic: "order.placed", Payload: json.RawMessage(`{"total": 7}`)}))
 	outboxtest.RequireWrittenSQL(t, stx, outbox.Event{Topic: "order.placed", Payload: json.RawMessage(`{"total": 7}`)})
 	failing = &told{TB: t}
-	if said := failing.by(func() { outboxtest.RequireWrittenSQL(failing, db) }); !strings.Contains(said, "not a transaction: *sql.DB") {
+	if said := failing.by(func() { outboxtest.RequireWrittenSQL(failing, db) }); !strings.Contains(said,
+		"not a transaction: *sql.DB") {
 		t.Errorf("of a pool it said %q", said)
 	}
 }
@@ -148,14 +155,16 @@ func TestRelayOfATest(t *testing.T) {
 		messages := outboxtest.Relay(t, store)
 		for i := range 3 {
 			ok(t, w.InTx(t.Context(), pool, func(pgx.Tx) ([]outbox.Event, error) {
-				return []outbox.Event{{Topic: "order.placed", AggregateType: "Order", AggregateID: "42", Payload: json.RawMessage(fmt.Sprint(i))}}, nil
+				return []outbox.Event{{Topic: "order.placed", AggregateType: "Order", AggregateID: "42",
+					Payload: json.RawMessage(fmt.Sprint(i))}}, nil
 			}))
 		}
 		for i := range 3 {
 			m := messages.Next(t)
 			var body struct{ Type, Subject string }
 			ok(t, json.Unmarshal(m.Body, &body))
-			if string(m.Payload) != fmt.Sprint(i) || m.Destination != "order.placed" || m.AggregateID != "42" || body.Type != "order.placed" {
+			if string(m.Payload) != fmt.Sprint(i) || m.Destination != "order.placed" || m.AggregateID != "42" ||
+				body.Type != "order.placed" {
 				t.Errorf("message %d: %+v %s", i, m, m.Body)
 			}
 		}
@@ -195,7 +204,8 @@ func Example_requireWritten() {
 	if err := placeOrder(t.Context(), tx, writer, "42"); err != nil {
 		t.Fatal(err)
 	}
-	written := outboxtest.RequireWritten(t, tx, outbox.Event{Topic: "order.placed", AggregateID: "42", Payload: json.RawMessage(`{"order": "42"}`)})
+	written := outboxtest.RequireWritten(t, tx,
+		outbox.Event{Topic: "order.placed", AggregateID: "42", Payload: json.RawMessage(`{"order": "42"}`)})
 	fmt.Println(len(written), "event, from", written[0].Source)
 	// Output: 1 event, from shop
 }
@@ -210,7 +220,8 @@ func Example_relayOfATest() {
 		t.Fatal(err)
 	}
 	messages := outboxtest.Relay(t, store)
-	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return placeOrder(t.Context(), tx, writer, "42") }); err != nil {
+	if err := pgx.BeginFunc(t.Context(), pool,
+		func(tx pgx.Tx) error { return placeOrder(t.Context(), tx, writer, "42") }); err != nil {
 		t.Fatal(err)
 	}
 	m := messages.Next(t)

@@ -16,8 +16,10 @@ func loose(t *testing.T, pool *pgxpool.Pool) outbox.Layout {
 	t.Helper()
 	exec(t, pool, `CREATE TABLE loose (n bigserial PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer text, region text, gen smallint, version int,
 		goes jsonb, meta json, at_last timestamptz, tries int, due timestamptz, problem varchar(20), served jsonb, past jsonb)`)
-	return outbox.Layout{Table: "loose", ID: "id", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"}, Generation: "gen",
-		SchemaVersion: "version", Destinations: "goes", Metadata: "meta", DeliveredAt: "at_last", Attempts: "tries", NextRetryAt: "due", LastError: "problem",
+	return outbox.Layout{Table: "loose", ID: "id", Position: "n", Topic: "kind", Payload: "body", Key: "customer",
+		KeyScope: []string{"region"}, Generation: "gen",
+		SchemaVersion: "version", Destinations: "goes", Metadata: "meta", DeliveredAt: "at_last", Attempts: "tries",
+		NextRetryAt: "due", LastError: "problem",
 		DeliveredTo: "served", ErrorHistory: "past"}
 }
 
@@ -33,11 +35,13 @@ func TestNullsEverywhere(t *testing.T) {
 		if err != nil || len(records) != 1 {
 			t.Fatalf("got %d records, error %v", len(records), err)
 		}
-		if r := records[0]; string(r.Payload) != "null" || r.Topic != "" || r.Keyed || r.SchemaVersion != 1 || r.Attempts != 0 {
+		if r := records[0]; string(r.Payload) != "null" || r.Topic != "" || r.Keyed || r.SchemaVersion != 1 ||
+			r.Attempts != 0 {
 			t.Errorf("got %+v", r)
 		}
-		settled, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: state, Attempts: 1, RetryIn: time.Hour,
-			Failures: []outbox.Failure{{Error: "no topic", Reason: outbox.ReasonHandlerMissing}}}})
+		settled, err := s.Settle(t.Context(), owner, lanes,
+			[]outbox.Outcome{{Record: records[0], State: state, Attempts: 1, RetryIn: time.Hour,
+				Failures: []outbox.Failure{{Error: "no topic", Reason: outbox.ReasonHandlerMissing}}}})
 		if err != nil || settled.Lost != 0 {
 			t.Errorf("state %d: settled %+v, error %v", state, settled, err)
 		}
@@ -60,8 +64,10 @@ func TestUnreadableRowIsADeadLetter(t *testing.T) {
 	if err != nil || len(records) != 1 || records[0].Defect == "" || records[0].Topic != "poison" {
 		t.Fatalf("got %d records, error %v, want the poison alone, marked as defective", len(records), err)
 	}
-	if settled, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 1,
-		Failures: []outbox.Failure{{Error: records[0].Defect, Reason: outbox.ReasonDeserializationFailed}}}}); err != nil || settled.Dead != 1 {
+	if settled, err := s.Settle(t.Context(), owner, lanes,
+		[]outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 1,
+			Failures: []outbox.Failure{{Error: records[0].Defect, Reason: outbox.ReasonDeserializationFailed}}}}); err != nil ||
+		settled.Dead != 1 {
 		t.Fatalf("settled %+v, error %v", settled, err)
 	}
 	if n := query[int](t, pool, "SELECT jsonb_array_length(payload) FROM job_dlq WHERE type = 'poison'"); n != 8200 {
@@ -71,9 +77,11 @@ func TestUnreadableRowIsADeadLetter(t *testing.T) {
 
 	// One that can be read but is far longer than it looked is the same.
 	s.maxPayload = 1 << 20
-	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) SELECT 'long', now(), 's', jsonb_agg('1e131071'::numeric) FROM generate_series(1, 9)`)
+	exec(t, pool,
+		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) SELECT 'long', now(), 's', jsonb_agg('1e131071'::numeric) FROM generate_series(1, 9)`)
 	records, err = s.Claim(t.Context(), lanes, everything)
-	if err != nil || len(records) != 1 || !strings.Contains(records[0].Defect, "bytes as text") || len(records[0].Payload) != 0 {
+	if err != nil || len(records) != 1 || !strings.Contains(records[0].Defect, "bytes as text") ||
+		len(records[0].Payload) != 0 {
 		t.Errorf("got %d records, error %v, want one without payload, marked as defective", len(records), err)
 	}
 }
@@ -82,9 +90,12 @@ func TestUnreadableRowIsADeadLetter(t *testing.T) {
 func TestValueOfTheWrongTypeIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	exec(t, pool, `CREATE TABLE mixed (n bigserial PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body jsonb, made text, happened text, version bigint, number numeric, at timestamptz, tries int, due timestamptz)`)
-	s, owner, lanes := serving(t, pool, outbox.Layout{Table: "mixed", ID: "id", Position: "n", Topic: "kind", Payload: "body", WrittenAt: "made", OccurredAt: "happened",
-		SchemaVersion: "version", Sequence: "number", DeliveredAt: "at", Attempts: "tries", NextRetryAt: "due"})
+	exec(t, pool,
+		`CREATE TABLE mixed (n bigserial PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body jsonb, made text, happened text, version bigint, number numeric, at timestamptz, tries int, due timestamptz)`)
+	s, owner, lanes := serving(t, pool,
+		outbox.Layout{Table: "mixed", ID: "id", Position: "n", Topic: "kind", Payload: "body", WrittenAt: "made",
+			OccurredAt:    "happened",
+			SchemaVersion: "version", Sequence: "number", DeliveredAt: "at", Attempts: "tries", NextRetryAt: "due"})
 	exec(t, pool, `INSERT INTO mixed (kind, body, made, happened, version, number) VALUES ('good', '1', '2025-01-31', '2025-01-31', 1, 1),
 		('written', '1', 'long ago', NULL, 1, 1), ('occurred', '1', NULL, 'tomorrow or so', 1, 1), ('version', '1', NULL, NULL, 3000000000, 1), ('sequence', '1', NULL, NULL, 1, 1e30), ('good', '1', NULL, NULL, 1, 1)`)
 	deliver(t, s, owner, lanes, 1)
@@ -93,8 +104,10 @@ func TestValueOfTheWrongTypeIsADeadLetter(t *testing.T) {
 		if err != nil || len(records) != 1 || records[0].Defect == "" || records[0].Topic != want {
 			t.Fatalf("got %d records, error %v, want %s alone, marked as defective", len(records), err, want)
 		}
-		if settled, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 1,
-			Failures: []outbox.Failure{{Error: records[0].Defect, Reason: outbox.ReasonDeserializationFailed}}}}); err != nil || settled.Dead != 1 {
+		if settled, err := s.Settle(t.Context(), owner, lanes,
+			[]outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 1,
+				Failures: []outbox.Failure{{Error: records[0].Defect, Reason: outbox.ReasonDeserializationFailed}}}}); err != nil ||
+			settled.Dead != 1 {
 			t.Fatalf("settled %+v, error %v", settled, err)
 		}
 	}
@@ -106,10 +119,14 @@ func TestValueOfTheWrongTypeIsADeadLetter(t *testing.T) {
 func TestUnreadableRowBehindOthersWithoutAnIndex(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	exec(t, pool, `CREATE TABLE bare (n bigint GENERATED ALWAYS AS IDENTITY NOT NULL, id uuid PRIMARY KEY DEFAULT gen_random_uuid(), kind text, body jsonb, at timestamptz, tries int, due timestamptz)`)
-	s, owner, lanes := serving(t, pool, outbox.Layout{Table: "bare", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at", Attempts: "tries", NextRetryAt: "due"})
+	exec(t, pool,
+		`CREATE TABLE bare (n bigint GENERATED ALWAYS AS IDENTITY NOT NULL, id uuid PRIMARY KEY DEFAULT gen_random_uuid(), kind text, body jsonb, at timestamptz, tries int, due timestamptz)`)
+	s, owner, lanes := serving(t, pool,
+		outbox.Layout{Table: "bare", ID: "id", Position: "n", Topic: "kind", Payload: "body", DeliveredAt: "at",
+			Attempts: "tries", NextRetryAt: "due"})
 	exec(t, pool, `INSERT INTO bare (kind, body) VALUES ('good', '1'), ('good', '2')`)
-	exec(t, pool, `INSERT INTO bare (kind, body) SELECT 'poison', jsonb_agg('1e131071'::numeric) FROM generate_series(1, 8200)`)
+	exec(t, pool,
+		`INSERT INTO bare (kind, body) SELECT 'poison', jsonb_agg('1e131071'::numeric) FROM generate_series(1, 8200)`)
 	deliver(t, s, owner, lanes, 2)
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil || len(records) != 1 || records[0].Defect == "" || records[0].Topic != "poison" {
@@ -123,7 +140,8 @@ func TestSettleIsolatesWhatTheServerRefuses(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	s, owner, lanes := serving(t, pool, loose(t, pool))
-	exec(t, pool, `INSERT INTO loose (kind, body, customer) SELECT 'k', CASE WHEN i = 3 THEN '{"a": "\u0000"}' ELSE '{}' END::json, i::text FROM generate_series(1, 9) i`)
+	exec(t, pool,
+		`INSERT INTO loose (kind, body, customer) SELECT 'k', CASE WHEN i = 3 THEN '{"a": "\u0000"}' ELSE '{}' END::json, i::text FROM generate_series(1, 9) i`)
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil || len(records) != 9 {
 		t.Fatalf("got %d records, error %v", len(records), err)
@@ -133,9 +151,11 @@ func TestSettleIsolatesWhatTheServerRefuses(t *testing.T) {
 		o := outbox.Outcome{Record: r, State: outbox.Delivered}
 		switch i {
 		case 2, 3:
-			o.State, o.Attempts, o.Failures = outbox.Dead, 5, []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}
+			o.State, o.Attempts, o.Failures = outbox.Dead, 5,
+				[]outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}
 		case 6:
-			o.State, o.Attempts, o.RetryIn, o.Failures = outbox.Retry, 1, time.Minute, []outbox.Failure{{Error: strings.Repeat("long ", 20)}}
+			o.State, o.Attempts, o.RetryIn, o.Failures = outbox.Retry, 1, time.Minute,
+				[]outbox.Failure{{Error: strings.Repeat("long ", 20)}}
 		}
 		outcomes = append(outcomes, o)
 	}
@@ -170,7 +190,8 @@ func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	s, _, lanes := serving(t, pool, loose(t, pool))
-	exec(t, pool, `INSERT INTO loose (kind, body, customer, at_last) SELECT 'k', '{}', (i % 1000)::text, CASE WHEN i <= 29000 THEN now() END FROM generate_series(1, 30000) i`)
+	exec(t, pool,
+		`INSERT INTO loose (kind, body, customer, at_last) SELECT 'k', '{}', (i % 1000)::text, CASE WHEN i <= 29000 THEN now() END FROM generate_series(1, 30000) i`)
 	numbers, _ := splitLanes(lanes)
 	rows, err := pool.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+s.sql.claim, numbers, 1000, []int64{}, [][16]byte{})
 	if err != nil {
@@ -188,7 +209,8 @@ func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
 	if err := rows.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if text := strings.Join(plan, "\n"); !strings.Contains(text, "hashed SubPlan") || strings.Contains(text, "loops=1000") {
+	if text := strings.Join(plan, "\n"); !strings.Contains(text, "hashed SubPlan") ||
+		strings.Contains(text, "loops=1000") {
 		t.Errorf("the blocked keys are not looked up once:\n%s", text)
 	}
 }
@@ -211,7 +233,8 @@ func TestTenThousandWaitingKeysCostOneWalk(t *testing.T) {
 			Read    int     `json:"Shared Read Blocks"`
 		}
 	}
-	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.sql.claim, numbers, 1000, []int64{}, [][16]byte{}).Scan(&plan); err != nil {
+	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.sql.claim, numbers, 1000, []int64{},
+		[][16]byte{}).Scan(&plan); err != nil {
 		t.Fatal(err)
 	}
 	if p := plan[0].Plan; p.Rows != 10 || p.Buffers+p.Read > 1000 {

@@ -44,7 +44,8 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	t.Cleanup(pool.Close)
 	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
 	ok(t, err)
-	relay, err := outbox.NewRelay(store, taker{}, outbox.RelayConfig{Workers: 3, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	relay, err := outbox.NewRelay(store, taker{},
+		outbox.RelayConfig{Workers: 3, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 	ok(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -55,7 +56,9 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 
 	kept, err := postgres.OpenRetention(t.Context(), pool, outbox.OutboxEvents())
 	ok(t, err)
-	keeper, err := retention.New(kept, retention.Config{Table: "outbox_events", OlderThan: time.Hour, Every: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	keeper, err := retention.New(kept,
+		retention.Config{Table: "outbox_events", OlderThan: time.Hour, Every: 50 * time.Millisecond,
+			Logger: slog.New(slog.DiscardHandler)})
 	ok(t, err)
 	running.Go(func() { _ = keeper.Run(ctx) })
 
@@ -69,7 +72,8 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 				t.Fatalf("pooled sessions differ beside a relay:\n%s", strings.Join(during, "\n"))
 			}
 		}
-		ok(t, w.InTx(t.Context(), app, func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("order.placed")}, nil }, relay))
+		ok(t, w.InTx(t.Context(), app,
+			func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("order.placed")}, nil }, relay))
 	}
 	eventually(t, "everything is delivered", func() bool {
 		return one[int](t, app, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'") == events
@@ -89,7 +93,8 @@ func TestSettingsGoWithTheTransaction(t *testing.T) {
 	t.Parallel()
 	_, through := testenv.Pooled(t, nil)
 	direct := newDatabase(t)
-	if err := newPool(t, through(direct)+"&jit=off").Ping(t.Context()); err == nil || !strings.Contains(err.Error(), "unsupported startup parameter: jit") {
+	if err := newPool(t, through(direct)+"&jit=off").Ping(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "unsupported startup parameter: jit") {
 		t.Errorf("a setting as a start-up parameter: %v", err)
 	}
 	for name, url := range map[string]string{"direct": direct, "pooled": through(direct)} {
@@ -115,10 +120,12 @@ func TestSettingsGoWithTheTransaction(t *testing.T) {
 		ok(t, err)
 		w, err := postgres.NewWriter(outbox.WriterConfig{Source: "test"})
 		ok(t, err)
-		ok(t, w.InTx(t.Context(), newPool(t, direct), func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("order.placed")}, nil }))
+		ok(t, w.InTx(t.Context(), newPool(t, direct),
+			func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("order.placed")}, nil }))
 		records, err := store.Claim(t.Context(), leased.Lanes, outbox.ClaimLimit{Records: 10, Bytes: 1 << 20})
 		ok(t, err)
-		settled, err := store.Settle(t.Context(), owner, leased.Lanes, []outbox.Outcome{{Record: records[0], State: outbox.Delivered}})
+		settled, err := store.Settle(t.Context(), owner, leased.Lanes,
+			[]outbox.Outcome{{Record: records[0], State: outbox.Delivered}})
 		ok(t, err)
 		ok(t, store.Leave(t.Context(), owner))
 		if settled.Delivered != 1 {
@@ -126,9 +133,11 @@ func TestSettingsGoWithTheTransaction(t *testing.T) {
 		}
 		for what, want := range map[string]string{
 			"outbox_events": "{enable_seqscan=off,plan_cache_mode=force_generic_plan,synchronous_commit=off,work_mem=65536}",
-			"outbox_lanes":  "{enable_seqscan=off,plan_cache_mode=force_generic_plan,synchronous_commit=off,synchronous_commit=on,work_mem=65536}", // off: to leave
+			// Off: to leave.
+			"outbox_lanes": "{enable_seqscan=off,plan_cache_mode=force_generic_plan,synchronous_commit=off,synchronous_commit=on,work_mem=65536}",
 		} {
-			got := one[string](t, newPool(t, direct), "SELECT array_agg(DISTINCT setting ORDER BY setting)::text FROM seen WHERE what = $1", what)
+			got := one[string](t, newPool(t, direct),
+				"SELECT array_agg(DISTINCT setting ORDER BY setting)::text FROM seen WHERE what = $1", what)
 			if got != want {
 				t.Errorf("%s, %s: changed with %s, want %s", name, what, got, want)
 			}
@@ -146,7 +155,8 @@ func TestStatementModeIsRefused(t *testing.T) {
 	ok(t, err)
 	t.Cleanup(relays.Close)
 	for name, pool := range map[string]*pgxpool.Pool{"relay": relays, "adapted": newPool(t, url, postgres.Adapt)} {
-		if err := pool.Ping(t.Context()); !errors.Is(err, postgres.ErrStatementMode) || !strings.Contains(err.Error(), "pool_mode=transaction") {
+		if err := pool.Ping(t.Context()); !errors.Is(err, postgres.ErrStatementMode) ||
+			!strings.Contains(err.Error(), "pool_mode=transaction") {
 			t.Errorf("%s: got error %v", name, err)
 		}
 	}
@@ -181,7 +191,8 @@ func TestListenBehindAPooler(t *testing.T) {
 		t.Errorf("it logged %s", s)
 	}
 	observer := newPool(t, direct)
-	if n := one[int](t, observer, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"); n > 0 {
+	if n := one[int](t, observer,
+		"SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"); n > 0 {
 		t.Errorf("%d sessions listen", n)
 	}
 	away.Store(true)

@@ -41,7 +41,8 @@ func TestQueueIsAtomicWithItsBatch(t *testing.T) {
 		return pool.SendBatch(t.Context(), &batch).Close()
 	}
 	state := func() [2]int {
-		return [2]int{query[int](t, pool, "SELECT count(*) FROM orders"), query[int](t, pool, "SELECT count(*) FROM outbox_events")}
+		return [2]int{query[int](t, pool, "SELECT count(*) FROM orders"),
+			query[int](t, pool, "SELECT count(*) FROM outbox_events")}
 	}
 	if err := send(1, "INSERT INTO orders VALUES (1)", "INSERT INTO orders VALUES (2)"); err != nil {
 		t.Fatal(err)
@@ -49,7 +50,8 @@ func TestQueueIsAtomicWithItsBatch(t *testing.T) {
 	if got := state(); got != [2]int{2, 2} {
 		t.Errorf("orders and events: got %v, want 2 and 2", got)
 	}
-	if err := send(1, "INSERT INTO orders VALUES (3)", "INSERT INTO orders VALUES (1)"); err == nil { // the last statement fails
+	// The last statement fails.
+	if err := send(1, "INSERT INTO orders VALUES (3)", "INSERT INTO orders VALUES (1)"); err == nil {
 		t.Error("a duplicate order was accepted")
 	}
 	if got := state(); got != [2]int{2, 2} {
@@ -64,7 +66,8 @@ func TestQueueRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	var batch pgx.Batch
-	if err := w.Queue(t.Context(), &batch, outbox.Event{Topic: "t", Payload: []byte(`"\u0000"`)}); !errors.Is(err, outbox.ErrInvalidEvent) {
+	if err := w.Queue(t.Context(), &batch, outbox.Event{Topic: "t", Payload: []byte(`"\u0000"`)}); !errors.Is(err,
+		outbox.ErrInvalidEvent) {
 		t.Errorf("an invalid event: got %v", err)
 	}
 	strict, err := NewWriter(outbox.WriterConfig{Source: "shop", OnDuplicate: outbox.RefuseDuplicate})

@@ -47,7 +47,8 @@ func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout
 		return nil, err
 	}
 	if layout.DeliveredAt == "" && layout.WrittenAt == "" {
-		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table, retention.ErrNoAge)
+		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table,
+			retention.ErrNoAge)
 	}
 	return openRetention(ctx, pool, layout, walkOrder{layout.Position, "bigint"}, walkOrder{layout.ID, "uuid"})
 }
@@ -64,7 +65,9 @@ func OpenLetterRetention(ctx context.Context, pool *pgxpool.Pool) (*Retention, e
 	return r, r.prepare(ctx)
 }
 
-func openRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout, orders ...walkOrder) (*Retention, error) {
+func openRetention(
+	ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout, orders ...walkOrder,
+) (*Retention, error) {
 	var columns []string
 	for _, c := range layout.Columns() {
 		columns = append(columns, c)
@@ -118,12 +121,14 @@ func (r *Retention) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := retentionNames{quotedLayout: quote(r.layout), ByColumn: pgx.Identifier{r.by.column}.Sanitize(), ByType: r.by.kind}
+	names := retentionNames{quotedLayout: quote(r.layout), ByColumn: pgx.Identifier{r.by.column}.Sanitize(),
+		ByType: r.by.kind}
 	for _, s := range []struct {
 		name string
 		dst  *string
 	}{
-		{"lease", &r.sql.lease}, {"release", &r.sql.release}, {"pages", &r.sql.pages}, {"walk", &r.sql.walk}, {"sweep", &r.sql.sweep}, {"remove", &r.sql.remove},
+		{"lease", &r.sql.lease}, {"release", &r.sql.release}, {"pages", &r.sql.pages}, {"walk", &r.sql.walk},
+		{"sweep", &r.sql.sweep}, {"remove", &r.sql.remove},
 	} {
 		if s.name == "walk" && r.by.column == "" {
 			continue
@@ -142,7 +147,8 @@ func (r *Retention) prepare(ctx context.Context) error {
 			continue
 		}
 		if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {
-			return fmt.Errorf("check statements for %s, a column is not of the type that its part in the layout asks for: %w", r.layout.Table, err)
+			return fmt.Errorf("check statements for %s, a column is not of the type that its part in the layout asks for: %w",
+				r.layout.Table, err)
 		}
 	}
 	return nil
@@ -151,7 +157,8 @@ func (r *Retention) prepare(ctx context.Context) error {
 // Lease implements retention.Store.
 func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (retention.Lease, error) {
 	var micros int64
-	err := r.pool.QueryRow(ctx, r.sql.lease, r.layout.Table, request.Owner, request.TTL.Microseconds(), request.Least.Microseconds()).Scan(&micros)
+	err := r.pool.QueryRow(ctx, r.sql.lease, r.layout.Table, request.Owner, request.TTL.Microseconds(),
+		request.Least.Microseconds()).Scan(&micros)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return retention.Lease{}, nil
 	}
@@ -170,7 +177,9 @@ func (r *Retention) Release(ctx context.Context, owner uuid.UUID, done retention
 }
 
 // Find implements retention.Store.
-func (r *Retention) Find(ctx context.Context, search retention.Search, row func(retention.Row) error) (next string, err error) {
+func (r *Retention) Find(
+	ctx context.Context, search retention.Search, row func(retention.Row) error,
+) (next string, err error) {
 	switch {
 	case search.Sweep:
 		next, err = r.sweep(ctx, search, row)
@@ -185,7 +194,8 @@ func (r *Retention) Find(ctx context.Context, search retention.Search, row func(
 
 // walk returns one page in the order of r.by.
 func (r *Retention) walk(ctx context.Context, search retention.Search, row func(retention.Row) error) (string, error) {
-	rows, err := r.pool.Query(ctx, r.sql.walk, search.OlderThan.Microseconds(), null(search.After), search.Limit, search.Content)
+	rows, err := r.pool.Query(ctx, r.sql.walk, search.OlderThan.Microseconds(), null(search.After), search.Limit,
+		search.Content)
 	if err != nil {
 		return "", err
 	}
@@ -195,7 +205,8 @@ func (r *Retention) walk(ctx context.Context, search retention.Search, row func(
 	for rows.Next() {
 		var found retention.Row
 		var due, old bool
-		if err := rows.Scan(&found.Place, &found.Part, &found.ID, &found.Position, &found.Content, &place, &due, &old); err != nil {
+		if err := rows.Scan(&found.Place, &found.Part, &found.ID, &found.Position, &found.Content, &place, &due,
+			&old); err != nil {
 			return "", err
 		}
 		seen++
@@ -238,7 +249,8 @@ func (r *Retention) sweep(ctx context.Context, search retention.Search, row func
 		return "", fmt.Errorf("read place %q: %w", search.After, err)
 	}
 	to := from.page + sweepPages
-	rows, err := r.pool.Query(ctx, r.sql.sweep, search.OlderThan.Microseconds(), tid(from.page, from.offset), uint32(from.part), tid(to, 0), search.Limit, search.Content)
+	rows, err := r.pool.Query(ctx, r.sql.sweep, search.OlderThan.Microseconds(), tid(from.page, from.offset),
+		uint32(from.part), tid(to, 0), search.Limit, search.Content)
 	if err != nil {
 		return "", err
 	}
@@ -274,12 +286,14 @@ func tid(page, offset int64) string { return fmt.Sprintf("(%d,%d)", page, offset
 
 // Remove implements retention.Store.
 func (r *Retention) Remove(ctx context.Context, removal retention.Removal) (int, error) {
-	places, parts, ids := make([]string, len(removal.Rows)), make([]uint32, len(removal.Rows)), make([][16]byte, len(removal.Rows))
+	places, parts, ids := make([]string, len(removal.Rows)), make([]uint32, len(removal.Rows)),
+		make([][16]byte, len(removal.Rows))
 	for i, row := range removal.Rows {
 		places[i], parts[i], ids[i] = row.Place, row.Part, row.ID
 	}
 	var n int
-	err := r.pool.QueryRow(ctx, r.sql.remove, removal.OlderThan.Microseconds(), r.layout.Table, removal.Owner, places, parts, ids, removal.Archive).Scan(&n)
+	err := r.pool.QueryRow(ctx, r.sql.remove, removal.OlderThan.Microseconds(), r.layout.Table, removal.Owner, places,
+		parts, ids, removal.Archive).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("remove old rows of %s: %w", r.layout.Table, err)
 	}

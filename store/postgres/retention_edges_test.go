@@ -23,12 +23,14 @@ func TestRetentionRefusesWhatTellsNoAge(t *testing.T) {
 	o := newOld(t, "mapped", 1)
 	layout := oldTables["mapped"].layout
 	layout.WrittenAt = ""
-	if _, err := postgres.OpenRetention(t.Context(), o.admin, layout); !errors.Is(err, retention.ErrNoAge) || !strings.Contains(err.Error(), "delivered_at or written_at") {
+	if _, err := postgres.OpenRetention(t.Context(), o.admin, layout); !errors.Is(err, retention.ErrNoAge) ||
+		!strings.Contains(err.Error(), "delivered_at or written_at") {
 		t.Errorf("got error %v, want ErrNoAge with a remedy", err)
 	}
 	o.exec("DROP TABLE outbox_archive")
 	var schema *outbox.SchemaError
-	if _, err := postgres.OpenRetention(t.Context(), o.admin, outbox.OutboxEvents()); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+	if _, err := postgres.OpenRetention(t.Context(), o.admin, outbox.OutboxEvents()); !errors.As(err, &schema) ||
+		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got error %v, want a SchemaError with a remedy", err)
 	}
 }
@@ -60,32 +62,41 @@ func TestRetentionUnderRowLevelSecurity(t *testing.T) {
 	t.Parallel()
 	o := newOld(t, "job_dlq", 300)
 	ok(t, migrations.ApplyRoles(t.Context(), o.url))
-	rights := []string{"GRANT SELECT, DELETE ON job_dlq, outbox_events TO ROLE", "GRANT SELECT, INSERT, UPDATE ON outbox_maintenance TO ROLE", "GRANT INSERT ON outbox_archive TO ROLE"}
+	rights := []string{"GRANT SELECT, DELETE ON job_dlq, outbox_events TO ROLE",
+		"GRANT SELECT, INSERT, UPDATE ON outbox_maintenance TO ROLE", "GRANT INSERT ON outbox_archive TO ROLE"}
 
-	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("hidden", rights...)); !errors.Is(err, outbox.ErrRowsHidden) {
+	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("hidden", rights...)); !errors.Is(err,
+		outbox.ErrRowsHidden) {
 		t.Errorf("got error %v, want ErrRowsHidden", err)
 	}
-	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("owner", "GRANT outbox_owner TO ROLE")); !errors.Is(err, outbox.ErrRowsHidden) {
+	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("owner", "GRANT outbox_owner TO ROLE")); !errors.Is(err,
+		outbox.ErrRowsHidden) {
 		t.Errorf("got error %v as owner, want ErrRowsHidden", err)
 	}
-	_, err := postgres.OpenRetention(t.Context(), o.as("weak", "GRANT SELECT ON outbox_events TO ROLE"), outbox.OutboxEvents())
+	_, err := postgres.OpenRetention(t.Context(), o.as("weak", "GRANT SELECT ON outbox_events TO ROLE"),
+		outbox.OutboxEvents())
 	if !errors.Is(err, outbox.ErrNotAllowed) || !strings.Contains(err.Error(), "DELETE") {
 		t.Errorf("got error %v, want ErrNotAllowed with the privilege", err)
 	}
 
-	blind, err := postgres.OpenLetterRetention(t.Context(), o.as("blind", append(rights, "CREATE POLICY see ON job_dlq FOR SELECT TO ROLE USING (true)")...))
+	blind, err := postgres.OpenLetterRetention(t.Context(),
+		o.as("blind", append(rights, "CREATE POLICY see ON job_dlq FOR SELECT TO ROLE USING (true)")...))
 	ok(t, err)
-	if report, err := o.keeper(blind, retention.Config{}).Purge(t.Context(), 0, nil); err == nil || !strings.Contains(err.Error(), "row-level security") {
+	if report, err := o.keeper(blind, retention.Config{}).Purge(t.Context(), 0, nil); err == nil ||
+		!strings.Contains(err.Error(), "row-level security") {
 		t.Errorf("got %+v, error %v from a role that sees rows and may not delete them", report, err)
 	}
 	relay, err := postgres.OpenLetterRetention(t.Context(), o.as("relay", "GRANT outbox_relay TO ROLE"))
 	ok(t, err)
 	want := len(o.rows(oldTables["job_dlq"].goes))
-	if report, err := o.keeper(relay, retention.Config{}).Purge(t.Context(), 0, nil); err != nil || report.Rows != int64(want) || want == 0 {
+	if report, err := o.keeper(relay, retention.Config{}).Purge(t.Context(), 0, nil); err != nil ||
+		report.Rows != int64(want) || want == 0 {
 		t.Errorf("got %+v, error %v, want %d rows", report, err, want)
 	}
-	for _, name := range []string{"outbox_events", "event_outbox", "crawl_outbox"} { // and on these it has the rights it needs
-		s, err := postgres.OpenRetention(t.Context(), o.as("relay_"+name, "GRANT outbox_relay TO ROLE"), oldTables[name].layout)
+	// And on these it has the rights it needs.
+	for _, name := range []string{"outbox_events", "event_outbox", "crawl_outbox"} {
+		s, err := postgres.OpenRetention(t.Context(), o.as("relay_"+name, "GRANT outbox_relay TO ROLE"),
+			oldTables[name].layout)
 		ok(t, err)
 		_, err = (&old{t: t, name: name}).keeper(s, retention.Config{}).Purge(t.Context(), 0, nil)
 		ok(t, err)
@@ -117,7 +128,8 @@ func TestRetentionLeavesWhatALetterNeeds(t *testing.T) {
 		  FROM (SELECT id FROM outbox_events WHERE generation = 1 ORDER BY position LIMIT 1) e, apps a, unnest(ARRAY['a', 'b']) d`)
 	k := o.keeper(o.store(), retention.Config{})
 	for _, want := range []struct{ removed, left int }{{2, 1}, {0, 1}} {
-		if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != int64(want.removed) || len(o.rows("true")) != want.left {
+		if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != int64(want.removed) ||
+			len(o.rows("true")) != want.left {
 			t.Errorf("got %+v, error %v, %d rows left, want %+v", report, err, len(o.rows("true")), want)
 		}
 	}
@@ -157,10 +169,12 @@ func TestRetentionBesideARelay(t *testing.T) {
 		o.exec(`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, aggregate_type, aggregate_id) SELECT 't', now(), 'bc', '{}', 'a', n % 7 FROM generate_series(1, $1) n`, events/50)
 		time.Sleep(10 * time.Millisecond)
 	}
-	eventually(t, "all are archived", func() bool { return one[int](t, o.admin, "SELECT count(*) FROM outbox_archive") == events })
+	eventually(t, "all are archived",
+		func() bool { return one[int](t, o.admin, "SELECT count(*) FROM outbox_archive") == events })
 	cancel()
 	running.Wait()
-	if n := one[int](t, o.admin, "SELECT count(*) FROM outbox_archive WHERE row->>'status' = 'SENT' AND row->>'processed_at' IS NOT NULL"); n != events || len(o.rows("true")) != 0 {
+	if n := one[int](t, o.admin,
+		"SELECT count(*) FROM outbox_archive WHERE row->>'status' = 'SENT' AND row->>'processed_at' IS NOT NULL"); n != events || len(o.rows("true")) != 0 {
 		t.Errorf("%d of %d archived as delivered, %d still in the table", n, events, len(o.rows("true")))
 	}
 }
@@ -185,7 +199,8 @@ func TestRetentionStopsAtOnceAndGoesOnLater(t *testing.T) {
 	if left == 0 {
 		t.Fatal("nothing was left to interrupt")
 	}
-	if report, err = k.Purge(t.Context(), 0, nil); err != nil || report.Rows < int64(left) { // the lease was given up; meanwhile more may have grown old
+	// The lease was given up; meanwhile more may have grown old.
+	if report, err = k.Purge(t.Context(), 0, nil); err != nil || report.Rows < int64(left) {
 		t.Errorf("got %+v, error %v, want %d rows or more", report, err, left)
 	}
 }
@@ -193,14 +208,16 @@ func TestRetentionStopsAtOnceAndGoesOnLater(t *testing.T) {
 func TestRetentionStatementsAreServedByIndexes(t *testing.T) {
 	t.Parallel()
 	for name, index := range map[string]string{
-		"outbox_events": "outbox_events_pkey", "event_outbox": "event_outbox_event_id_key", "crawl_outbox": "crawl_outbox_pkey", "job_dlq": "job_dlq_replayed",
+		"outbox_events": "outbox_events_pkey", "event_outbox": "event_outbox_event_id_key",
+		"crawl_outbox": "crawl_outbox_pkey", "job_dlq": "job_dlq_replayed",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := newOld(t, name, 2000) // without statistics, and below with them
 			for range 2 {
 				plans := o.store().Explain(t)
-				for what, plan := range map[string][2]string{"walk": {index, plans.Walk}, "sweep": {"Tid Range Scan on", plans.Sweep}, "remove": {"Tid Scan on", plans.Remove}} {
+				for what, plan := range map[string][2]string{"walk": {index, plans.Walk},
+					"sweep": {"Tid Range Scan on", plans.Sweep}, "remove": {"Tid Scan on", plans.Remove}} {
 					if !strings.Contains(plan[1], plan[0]) || strings.Contains(plan[1], "Seq Scan") {
 						t.Errorf("%s of %s does not use %s:\n%s", what, name, plan[0], plan[1])
 					}

@@ -23,7 +23,8 @@ func (r *Retention) Explain(t testing.TB) (p RetentionPlans) {
 	}{
 		{&p.Walk, r.sql.walk, []any{week, nil, 1000, false}},
 		{&p.Sweep, r.sql.sweep, []any{week, "(0,0)", uint32(0), "(256,0)", 1000, false}},
-		{&p.Remove, r.sql.remove, []any{week, r.layout.Table, uuid.New(), []string{"(0,1)"}, []uint32{1}, []uuid.UUID{uuid.New()}, true}},
+		{&p.Remove, r.sql.remove, []any{week, r.layout.Table, uuid.New(), []string{"(0,1)"}, []uint32{1},
+			[]uuid.UUID{uuid.New()}, true}},
 	} {
 		rows, err := r.pool.Query(t.Context(), "EXPLAIN "+s.sql, s.args...)
 		if err != nil {

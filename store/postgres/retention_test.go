@@ -53,7 +53,8 @@ var oldTables = map[string]struct {
 			SELECT v7(written), gen_random_uuid(), (SELECT id FROM apps LIMIT 1), 't', '{}', 'Panic', 1, '[]', CASE WHEN s = 'r' THEN settled END, CASE WHEN s = 'd' THEN settled END
 			  FROM mix($1, ARRAY['r', 'd', 'p'])`,
 		goes: "replayed_at < now() - interval '7 days'"},
-	"mapped": {layout: outbox.Layout{Table: "mapped", ID: "event", Position: "seq", Topic: "kind", Payload: "body", Attempts: "tries", NextRetryAt: "retry_at",
+	"mapped": {layout: outbox.Layout{Table: "mapped", ID: "event", Position: "seq", Topic: "kind", Payload: "body",
+		Attempts: "tries", NextRetryAt: "retry_at",
 		Status: "state", Pending: "new", Delivered: "done", Dead: "dead", WrittenAt: "made"},
 		before: `CREATE TABLE mapped (event uuid NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY NOT NULL, kind text, body jsonb, tries int, retry_at timestamptz, state text, made timestamptz) PARTITION BY LIST (kind);
 			CREATE TABLE mapped_a PARTITION OF mapped FOR VALUES IN ('a'); CREATE TABLE mapped_b PARTITION OF mapped FOR VALUES IN ('b')`,
@@ -126,13 +127,16 @@ func (o *old) keeper(s retention.Store, cfg retention.Config) *retention.Keeper 
 // rows returns the rows that satisfy a condition, each as text.
 func (o *old) rows(where string) []string {
 	o.t.Helper()
-	return one[[]string](o.t, o.admin, fmt.Sprintf("SELECT coalesce(array_agg(r::text ORDER BY r::text), '{}') FROM %s r WHERE %s", o.name, where))
+	return one[[]string](o.t, o.admin,
+		fmt.Sprintf("SELECT coalesce(array_agg(r::text ORDER BY r::text), '{}') FROM %s r WHERE %s", o.name, where))
 }
 
 // restored returns what rows of an archive give back, each once.
 func (o *old) restored(objects string, args ...any) []string {
 	o.t.Helper()
-	return one[[]string](o.t, o.admin, fmt.Sprintf("SELECT coalesce(array_agg(DISTINCT r::text ORDER BY r::text), '{}') FROM (%s) AS o (j), jsonb_populate_record(NULL::%s, o.j) AS r", objects, o.name), args...)
+	return one[[]string](o.t, o.admin,
+		fmt.Sprintf("SELECT coalesce(array_agg(DISTINCT r::text ORDER BY r::text), '{}') FROM (%s) AS o (j), "+
+			"jsonb_populate_record(NULL::%s, o.j) AS r", objects, o.name), args...)
 }
 
 // files reads the whole archive files of a directory.
@@ -173,7 +177,8 @@ func TestRetentionRemovesWhatIsOldAndNothingElse(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/sweep=%v", name, where, sweep), func(t *testing.T) {
 					t.Parallel()
 					o := newOld(t, name, 3000)
-					cfg := retention.Config{Batch: 70, FileRows: 300, Every: 10 * time.Millisecond, Archive: retention.Archive{None: where == "none"}}
+					cfg := retention.Config{Batch: 70, FileRows: 300, Every: 10 * time.Millisecond,
+						Archive: retention.Archive{None: where == "none"}}
 					if where == "files" {
 						cfg.Archive.Dir = t.TempDir()
 					}
@@ -251,7 +256,8 @@ func TestRetentionInterruptedBetweenFileAndDelete(t *testing.T) {
 	stay, gone := o.rows("("+goes+") IS NOT TRUE"), o.rows(goes)
 	cfg := retention.Config{Batch: 50, FileRows: 200, Archive: retention.Archive{Dir: t.TempDir()}}
 	// What a crash left of a file is not mistaken for one.
-	ok(t, os.WriteFile(filepath.Join(cfg.Archive.Dir, "outbox_events-20200101T000000.000000Z-0001-00000000.jsonl.gz.tmp"), []byte("half"), 0o600))
+	ok(t, os.WriteFile(filepath.Join(cfg.Archive.Dir, "outbox_events-20200101T000000.000000Z-0001-00000000.jsonl.gz.tmp"),
+		[]byte("half"), 0o600))
 	for after := range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err := o.keeper(&interrupted{Store: o.store(), cancel: cancel, after: after}, cfg).Purge(ctx, 0, nil)
@@ -260,14 +266,16 @@ func TestRetentionInterruptedBetweenFileAndDelete(t *testing.T) {
 			t.Fatalf("got error %v, want that of the interruption", err)
 		}
 		objects, _ := files(t, cfg.Archive.Dir)
-		if left, kept := o.rows(goes), o.restored("SELECT unnest($1::text[])::jsonb", objects); len(kept) == 0 || !slices.Equal(union(left, kept), gone) {
+		if left, kept := o.rows(goes),
+			o.restored("SELECT unnest($1::text[])::jsonb", objects); len(kept) == 0 || !slices.Equal(union(left, kept), gone) {
 			t.Fatalf("%d in the table and %d in files are not the %d there were", len(left), len(kept), len(gone))
 		}
 	}
 	_, err := o.keeper(o.store(), cfg).Purge(t.Context(), 0, nil)
 	ok(t, err)
 	objects, _ := files(t, cfg.Archive.Dir)
-	if got := o.restored("SELECT unnest($1::text[])::jsonb", objects); !slices.Equal(got, gone) || len(objects) <= len(gone) {
+	if got := o.restored("SELECT unnest($1::text[])::jsonb", objects); !slices.Equal(got, gone) ||
+		len(objects) <= len(gone) {
 		t.Errorf("files hold %d lines of %d rows, want %d rows, some of them twice", len(objects), len(got), len(gone))
 	}
 	if got := o.rows("true"); !slices.Equal(got, stay) {
@@ -318,7 +326,8 @@ func TestRetentionOneOfSeveralRelaysRunsIt(t *testing.T) {
 	var running sync.WaitGroup
 	var inside, most, runs atomic.Int32
 	for range 3 {
-		k := o.keeper(&exclusive{Store: o.store(), inside: &inside, most: &most, runs: &runs}, retention.Config{Batch: 20, Every: 20 * time.Millisecond})
+		k := o.keeper(&exclusive{Store: o.store(), inside: &inside, most: &most, runs: &runs},
+			retention.Config{Batch: 20, Every: 20 * time.Millisecond})
 		running.Go(func() { _ = k.Run(ctx) })
 	}
 	eventually(t, "every old row goes", func() bool { return len(o.rows(goes)) == 0 })
@@ -329,10 +338,12 @@ func TestRetentionOneOfSeveralRelaysRunsIt(t *testing.T) {
 	if most.Load() != 1 || inside.Load() != 0 {
 		t.Errorf("%d at a time, %d have not released, want 1 and 0", most.Load(), inside.Load())
 	}
-	if got := o.restored("SELECT row FROM outbox_archive"); !slices.Equal(got, gone) || !slices.Equal(o.rows("true"), stay) {
+	if got := o.restored("SELECT row FROM outbox_archive"); !slices.Equal(got, gone) ||
+		!slices.Equal(o.rows("true"), stay) {
 		t.Errorf("%d rows archived, want %d", len(got), len(gone))
 	}
-	if owner := one[*string](t, o.admin, "SELECT owner::text FROM outbox_maintenance WHERE table_name = 'crawl_outbox'"); owner != nil {
+	if owner := one[*string](t, o.admin,
+		"SELECT owner::text FROM outbox_maintenance WHERE table_name = 'crawl_outbox'"); owner != nil {
 		t.Errorf("%s still holds the maintenance", *owner)
 	}
 }
@@ -348,16 +359,18 @@ func TestRetentionLeaseLapsesAndIsTakenOver(t *testing.T) {
 		t.Fatalf("got %+v, want it held, and never swept", lease)
 	}
 	var found []retention.Row
-	_, err = dead.Find(t.Context(), retention.Search{Sweep: true, OlderThan: week, Limit: 10}, func(r retention.Row) error {
-		found = append(found, r)
-		return nil
-	})
+	_, err = dead.Find(t.Context(), retention.Search{Sweep: true, OlderThan: week, Limit: 10},
+		func(r retention.Row) error {
+			found = append(found, r)
+			return nil
+		})
 	ok(t, err)
 	removal := retention.Removal{Owner: owner, OlderThan: week, Rows: found[:5]}
 	if n, err := dead.Remove(t.Context(), removal); n != 5 || err != nil {
 		t.Fatalf("removed %d, %v, want 5", n, err)
 	}
-	if lease, err := next.Lease(t.Context(), retention.LeaseRequest{Owner: successor, TTL: time.Minute}); err != nil || lease.Held {
+	if lease, err := next.Lease(t.Context(), retention.LeaseRequest{Owner: successor, TTL: time.Minute}); err != nil ||
+		lease.Held {
 		t.Fatalf("got %+v, %v while another holds it", lease, err)
 	}
 	if _, err := o.keeper(next, retention.Config{}).Purge(t.Context(), 0, nil); !errors.Is(err, retention.ErrBusy) {
@@ -372,14 +385,17 @@ func TestRetentionLeaseLapsesAndIsTakenOver(t *testing.T) {
 	if n, err := dead.Remove(t.Context(), removal); n != 0 || err != nil {
 		t.Errorf("a zombie removed %d, %v", n, err)
 	}
-	if lease, err := dead.Lease(t.Context(), retention.LeaseRequest{Owner: owner, TTL: time.Minute}); err != nil || lease.Held {
+	if lease, err := dead.Lease(t.Context(), retention.LeaseRequest{Owner: owner, TTL: time.Minute}); err != nil ||
+		lease.Held {
 		t.Errorf("a zombie renewed: %+v, %v", lease, err)
 	}
 	ok(t, next.Release(t.Context(), successor, retention.Done{Rows: 7, Swept: true}))
-	if lease, err := dead.Lease(t.Context(), retention.LeaseRequest{Owner: owner, TTL: time.Minute, Least: time.Minute}); err != nil || lease.Held {
+	if lease, err := dead.Lease(t.Context(),
+		retention.LeaseRequest{Owner: owner, TTL: time.Minute, Least: time.Minute}); err != nil || lease.Held {
 		t.Errorf("a run directly after another was granted: %+v, %v", lease, err)
 	}
-	if lease, err := dead.Lease(t.Context(), retention.LeaseRequest{Owner: owner, TTL: time.Minute}); err != nil || !lease.Held || lease.SinceSweep > time.Minute {
+	if lease, err := dead.Lease(t.Context(), retention.LeaseRequest{Owner: owner, TTL: time.Minute}); err != nil ||
+		!lease.Held || lease.SinceSweep > time.Minute {
 		t.Errorf("got %+v, %v, want it held, just swept", lease, err)
 	}
 }

@@ -26,7 +26,8 @@ func (b *Browser) RetryNow(ctx context.Context, s tables.Selection, actor, reaso
 		if n = int(tag.RowsAffected()); n == 0 {
 			return nil
 		}
-		return audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s, map[string]any{"table": b.layout.Table})
+		return audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s,
+			map[string]any{"table": b.layout.Table})
 	})
 	if err != nil {
 		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Table, err)

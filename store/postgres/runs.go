@@ -50,7 +50,8 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 		table   string
 		columns []string
 	}{
-		{"crawl_runs", []string{"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at", "next_node", "node_state", "steps_done", "node_attempts"}},
+		{"crawl_runs", []string{"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at",
+			"next_node", "node_state", "steps_done", "node_attempts"}},
 		{"crawl_events", []string{"event_id", "seq", "tenant_id"}},
 		{"crawl_outbox", []string{"event_id", "seq", "tenant_id"}},
 	} {
@@ -64,9 +65,11 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 	}
 	r := &Runs{pool: pool}
 	for name, dst := range map[string]*string{
-		"tenant": &r.sql.tenant, "bounded": &r.sql.bounded, "get": &r.sql.get, "turn": &r.sql.turn, "create": &r.sql.create, "by_key": &r.sql.byKey, "events": &r.sql.events, "last_seqs": &r.sql.lastSeqs,
-		"lock": &r.sql.lock, "last": &r.sql.last, "known": &r.sql.known, "differ": &r.sql.differ, "append": &r.sql.append, "change": &r.sql.change,
-		"claim": &r.sql.claim, "renew": &r.sql.renew, "held": &r.sql.held, "release": &r.sql.release,
+		"tenant": &r.sql.tenant, "bounded": &r.sql.bounded, "get": &r.sql.get, "turn": &r.sql.turn, "create": &r.sql.create,
+		"by_key": &r.sql.byKey, "events": &r.sql.events, "last_seqs": &r.sql.lastSeqs,
+		"lock": &r.sql.lock, "last": &r.sql.last, "known": &r.sql.known, "differ": &r.sql.differ, "append": &r.sql.append,
+		"change": &r.sql.change,
+		"claim":  &r.sql.claim, "renew": &r.sql.renew, "held": &r.sql.held, "release": &r.sql.release,
 	} {
 		if *dst, err = t.Statement("run_"+name, struct{ Progress bool }{false}); err != nil {
 			return nil, err
@@ -86,19 +89,23 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 }
 
 // CreateRun implements crawl.Store. It is one round trip.
-func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun, most int) (run crawl.Run, created bool, err error) {
+func (r *Runs) CreateRun(
+	ctx context.Context, tenant string, n crawl.NewRun, most int,
+) (run crawl.Run, created bool, err error) {
 	config := text(n.DeviceConfig)
 	var batch pgx.Batch // one implicit transaction
 	batch.Queue(r.sql.tenant, tenant)
 	if most > 0 {
 		batch.Queue(r.sql.turn, tenant)
 	}
-	batch.Queue(r.sql.create, tenant, n.AppPackage, config, n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey, most).Query(func(rows pgx.Rows) error {
+	batch.Queue(r.sql.create, tenant, n.AppPackage, config, n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey,
+		most).Query(func(rows pgx.Rows) error {
 		return first(rows, &created, func(row pgx.CollectableRow) error { return scanRun(row, &run) })
 	})
 	var found, same bool
 	if n.IdempotencyKey != "" {
-		batch.Queue(r.sql.byKey, tenant, n.IdempotencyKey, n.AppPackage, config, n.MaxSteps, n.Goal, n.Crawler).Query(func(rows pgx.Rows) error {
+		batch.Queue(r.sql.byKey, tenant, n.IdempotencyKey, n.AppPackage, config, n.MaxSteps, n.Goal,
+			n.Crawler).Query(func(rows pgx.Rows) error {
 			return first(rows, &found, func(row pgx.CollectableRow) error { return scanRun(row, &run, &same) })
 		})
 	}
@@ -137,7 +144,9 @@ func (r *Runs) GetRun(ctx context.Context, tenant string, id uuid.UUID) (run cra
 
 // ListRuns implements crawl.Store. A page ends where its runs reach crawl.PageBytes. The database counts the bytes as
 // stored, which compression makes fewer, so they are counted again as they are read; what was sent beyond is discarded.
-func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (runs []crawl.Run, more bool, err error) {
+func (r *Runs) ListRuns(
+	ctx context.Context, tenant string, f crawl.RunFilter,
+) (runs []crawl.Run, more bool, err error) {
 	before, id := pgtype.Timestamptz{Time: f.Before.CreatedAt, Valid: true}, f.Before.ID
 	if f.Before == (crawl.Cursor{}) {
 		before, id = pgtype.Timestamptz{InfinityModifier: pgtype.Infinity, Valid: true}, uuid.Max
@@ -148,7 +157,8 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 	}
 	list, known := r.sql.list[filtered{f.Status, f.AppPackage != ""}]
 	if !known {
-		return nil, false, fmt.Errorf("list runs: %w", &crawl.FieldError{Field: "status", Problem: fmt.Sprintf("%.50q is none of %v", f.Status, crawl.Statuses)})
+		return nil, false, fmt.Errorf("list runs: %w",
+			&crawl.FieldError{Field: "status", Problem: fmt.Sprintf("%.50q is none of %v", f.Status, crawl.Statuses)})
 	}
 	err = r.read(ctx, tenant, func(rows pgx.Rows) error {
 		defer rows.Close()
@@ -175,7 +185,9 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 // A page ends where its payloads, as text, reach crawl.PageBytes: only what is read tells, since a megabyte may be
 // stored in 12 KB. What was asked for beyond is discarded, so fewer are asked for after large ones, and the rest only
 // if there was room.
-func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
+func (r *Runs) ListEvents(
+	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
+) (events []crawl.Event, err error) {
 	bytes := 0
 	for more := true; more && len(events) < limit && bytes < crawl.PageBytes; {
 		ask := min(limit-len(events), r.pages.ask(crawl.PageBytes-bytes))
@@ -255,7 +267,8 @@ func first(rows pgx.Rows, found *bool, scan func(pgx.CollectableRow) error) erro
 
 // scanRun reads run_columns, the number of the last event, and what comes after them.
 func scanRun(row pgx.CollectableRow, r *crawl.Run, more ...any) error {
-	err := row.Scan(append([]any{&r.ID, &r.Tenant, &r.Status, &r.AppPackage, (*[]byte)(&r.DeviceConfig), &r.MaxSteps, &r.Goal, &r.Crawler,
+	err := row.Scan(append([]any{&r.ID, &r.Tenant, &r.Status, &r.AppPackage, (*[]byte)(&r.DeviceConfig), &r.MaxSteps,
+		&r.Goal, &r.Crawler,
 		&r.CreatedAt, &r.StartedAt, &r.CompletedAt, &r.CancelledAt, &r.Error, &r.LastSeq}, more...)...)
 	for _, t := range []*time.Time{&r.CreatedAt, r.StartedAt, r.CompletedAt, r.CancelledAt} {
 		if t != nil {

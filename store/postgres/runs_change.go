@@ -21,7 +21,9 @@ import (
 //
 // A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event first, whatever
 // becomes of c.
-func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl.Change) (changed crawl.Changed, err error) {
+func (r *Runs) Change(
+	ctx context.Context, tenant string, run uuid.UUID, c crawl.Change,
+) (changed crawl.Changed, err error) {
 	c.Events, err = crawl.Identified(c.Events)
 	if err == nil {
 		err = r.transaction(ctx, func(conn *pgx.Conn) error {
@@ -47,7 +49,9 @@ func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl
 }
 
 // lock begins a transaction.
-func (r *Runs) lock(ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent) (*crawl.Locked, error) {
+func (r *Runs) lock(
+	ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent,
+) (*crawl.Locked, error) {
 	l := &crawl.Locked{Known: map[uuid.UUID]int64{}}
 	found, logged := false, false
 	var owner *uuid.UUID
@@ -86,7 +90,9 @@ func (r *Runs) lock(ctx context.Context, conn *pgx.Conn, tenant string, run uuid
 
 // lockSettled is lock, of a run whose status agrees with its log: one that does not is given the status its log ended
 // with, in a transaction of its own, because the caller's may be refused.
-func (r *Runs) lockSettled(ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent) (*crawl.Locked, error) {
+func (r *Runs) lockSettled(
+	ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent,
+) (*crawl.Locked, error) {
 	l, err := r.lock(ctx, conn, tenant, run, events)
 	if err != nil || l.Forgotten() == "" {
 		return l, err
@@ -99,7 +105,9 @@ func (r *Runs) lockSettled(ctx context.Context, conn *pgx.Conn, tenant string, r
 
 // fresh returns the events that are not in the log. That those that are there are the same is asked for in a round trip
 // of its own: it is rare, and to send every payload twice for it is not worth it.
-func (r *Runs) fresh(ctx context.Context, conn *pgx.Conn, l *crawl.Locked, events []crawl.NewEvent) (fresh []crawl.NewEvent, err error) {
+func (r *Runs) fresh(
+	ctx context.Context, conn *pgx.Conn, l *crawl.Locked, events []crawl.NewEvent,
+) (fresh []crawl.NewEvent, err error) {
 	if len(l.Known) == 0 {
 		return events, nil
 	}
@@ -118,7 +126,9 @@ func (r *Runs) fresh(ctx context.Context, conn *pgx.Conn, l *crawl.Locked, event
 }
 
 // apply writes what is new and commits.
-func (r *Runs) apply(ctx context.Context, conn *pgx.Conn, l *crawl.Locked, c crawl.Change, fresh []crawl.NewEvent) (crawl.Changed, error) {
+func (r *Runs) apply(
+	ctx context.Context, conn *pgx.Conn, l *crawl.Locked, c crawl.Change, fresh []crawl.NewEvent,
+) (crawl.Changed, error) {
 	run := l.Run
 	var batch pgx.Batch
 	r.queueAppend(&batch, run.ID, fresh)

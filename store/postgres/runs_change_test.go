@@ -15,10 +15,12 @@ func TestRefusedChangeLeavesNoTransaction(t *testing.T) {
 	r, pool := opened(t)
 	run := started(t, r).ID
 	refused := crawl.NewEvent{Type: "B", Payload: json.RawMessage(`"\u0000"`)}
-	if _, err := r.Change(t.Context(), acme, run, crawl.Change{To: crawl.Failed, Events: append(of("A"), refused)}); !errors.Is(err, crawl.ErrInvalid) {
+	if _, err := r.Change(t.Context(), acme, run,
+		crawl.Change{To: crawl.Failed, Events: append(of("A"), refused)}); !errors.Is(err, crawl.ErrInvalid) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
-	if open := query[int](t, pool, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'"); open != 0 {
+	if open := query[int](t, pool,
+		"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'"); open != 0 {
 		t.Errorf("%d transactions were left open", open)
 	}
 }

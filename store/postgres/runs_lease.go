@@ -20,7 +20,9 @@ import (
 //
 // A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event and is passed
 // over. It is often the oldest, and would be claimed, and its first event refused, before every other run for ever.
-func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
+func (r *Runs) ClaimRun(
+	ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent,
+) (crawl.Claim, error) {
 	for {
 		c, over, err := r.claim(ctx, owner, crawlers, ttl, events)
 		if err == nil && over {
@@ -36,7 +38,9 @@ func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string,
 }
 
 // claim claims a run, unless its log is over: then nothing has changed.
-func (r *Runs) claim(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (c crawl.Claim, over bool, err error) {
+func (r *Runs) claim(
+	ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent,
+) (c crawl.Claim, over bool, err error) {
 	err = r.transaction(ctx, func(conn *pgx.Conn) error {
 		c = crawl.Claim{Hold: crawl.Hold{Owner: owner}}
 		found, pending, lastType := false, false, ""
@@ -45,7 +49,8 @@ func (r *Runs) claim(ctx context.Context, owner uuid.UUID, crawlers []string, tt
 		turn, _ := r.turn.Load().(string)
 		batch.Queue(r.sql.claim, owner, crawlers, ttl.Microseconds(), turn).Query(func(rows pgx.Rows) error {
 			return first(rows, &found, func(row pgx.CollectableRow) error {
-				return scanRun(row, &c.Run, &pending, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State), &c.Progress.Steps, &c.Progress.Attempts, &lastType)
+				return scanRun(row, &c.Run, &pending, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State),
+					&c.Progress.Steps, &c.Progress.Attempts, &lastType)
 			})
 		})
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
@@ -90,7 +95,9 @@ func (r *Runs) settle(ctx context.Context, run crawl.Run) error {
 }
 
 // RenewRun implements crawl.Store.
-func (r *Runs) RenewRun(ctx context.Context, run uuid.UUID, hold crawl.Hold, ttl time.Duration) (status crawl.Status, held bool, err error) {
+func (r *Runs) RenewRun(
+	ctx context.Context, run uuid.UUID, hold crawl.Hold, ttl time.Duration,
+) (status crawl.Status, held bool, err error) {
 	found := false
 	var batch pgx.Batch // one implicit transaction
 	batch.Queue(r.sql.renew, run, hold.Owner, hold.Epoch, ttl.Microseconds())

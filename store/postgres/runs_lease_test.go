@@ -14,7 +14,8 @@ func demo(n *crawl.NewRun) { n.Crawler = "demo" }
 
 func claim(t *testing.T, r *Runs, ttl time.Duration) crawl.Claim {
 	t.Helper()
-	c, err := r.ClaimRun(t.Context(), uuid.New(), []string{"demo", "script:x"}, ttl, func(crawl.Run) []crawl.NewEvent { return of(crawl.RunStarted) })
+	c, err := r.ClaimRun(t.Context(), uuid.New(), []string{"demo", "script:x"}, ttl,
+		func(crawl.Run) []crawl.NewEvent { return of(crawl.RunStarted) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,8 @@ func TestClaimRunSettlesAsWorker(t *testing.T) {
 	t.Parallel()
 	r, pool := opened(t)
 	over := newRun(t, r, demo)
-	exec(t, pool, "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, $2, '{}')", over.ID, crawl.RunCancelled)
+	exec(t, pool, "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, $2, '{}')", over.ID,
+		crawl.RunCancelled)
 	fine := newRun(t, r, demo)
 	worker, err := OpenRuns(t.Context(), as(t, pool, "outbox_worker"))
 	if err != nil {

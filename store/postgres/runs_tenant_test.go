@@ -65,14 +65,16 @@ func TestRunsUnderRowLevelSecurity(t *testing.T) {
 	if seqs, err := r.LastSeqs(t.Context(), acme, []uuid.UUID{run.ID}); err != nil || seqs[run.ID] != 4 {
 		t.Errorf("last numbers: %v, error %v", seqs, err)
 	}
-	changing(t, r, run.ID, crawl.Change{From: []crawl.Status{crawl.Running}, To: crawl.Completed, Events: of(crawl.RunCompleted)})
+	changing(t, r, run.ID, crawl.Change{From: []crawl.Status{crawl.Running}, To: crawl.Completed,
+		Events: of(crawl.RunCompleted)})
 
 	w, err := OpenRuns(t.Context(), worker)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := claim(t, w, time.Minute)
-	changing(t, w, c.Run.ID, crawl.Change{From: []crawl.Status{crawl.Running}, Events: of("A"), Hold: &c.Hold, Progress: crawl.Progress{Node: "n", State: json.RawMessage(`1`)}})
+	changing(t, w, c.Run.ID, crawl.Change{From: []crawl.Status{crawl.Running}, Events: of("A"), Hold: &c.Hold,
+		Progress: crawl.Progress{Node: "n", State: json.RawMessage(`1`)}})
 	if _, held, err := w.RenewRun(t.Context(), c.Run.ID, c.Hold, time.Minute); err != nil || !held {
 		t.Errorf("renew: held %t, error %v", held, err)
 	}
@@ -92,19 +94,23 @@ func TestRunsUnderRowLevelSecurity(t *testing.T) {
 	for tenant, want := range map[string]string{acme: "2 7", "umbrella": "0 0", "": "0 0"} {
 		var got string
 		err := asTenant(tenant, func(tx pgx.Tx) error {
-			return tx.QueryRow(t.Context(), "SELECT concat_ws(' ', (SELECT count(*) FROM crawl_runs), (SELECT count(*) FROM crawl_events))").Scan(&got)
+			return tx.QueryRow(t.Context(),
+				"SELECT concat_ws(' ', (SELECT count(*) FROM crawl_runs), (SELECT count(*) FROM crawl_events))").Scan(&got)
 		})
 		if err != nil || got != want {
 			t.Errorf("tenant %q sees %s, error %v, want %s", tenant, got, err, want)
 		}
 	}
 	forged := map[string]string{ // as umbrella; acme's run is c.Run, which goes on
-		"a run":             "INSERT INTO crawl_runs (tenant_id, app_package) VALUES ('acme', $1::text)",
-		"an event":          "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, 'A', '{}')",
-		"the next event":    "INSERT INTO crawl_events (crawl_id, event_type, payload, seq, tenant_id) VALUES ($1, 'A', '{}', 3, 'umbrella')",
-		"an event to send":  "INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq, tenant_id) VALUES ($1, 'A', '{}', 3, 'umbrella')",
-		"one by plain SQL":  "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'A', '{}')",
-		"one of the tenant": "INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq, tenant_id) VALUES ($1, 'A', '{}', 3, 'acme')",
+		"a run":    "INSERT INTO crawl_runs (tenant_id, app_package) VALUES ('acme', $1::text)",
+		"an event": "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, 'A', '{}')",
+		"the next event": "INSERT INTO crawl_events (crawl_id, event_type, payload, seq, tenant_id) VALUES ($1, 'A', " +
+			"'{}', 3, 'umbrella')",
+		"an event to send": "INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq, tenant_id) VALUES ($1, 'A', " +
+			"'{}', 3, 'umbrella')",
+		"one by plain SQL": "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'A', '{}')",
+		"one of the tenant": "INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq, tenant_id) VALUES ($1, 'A', " +
+			"'{}', 3, 'acme')",
 	}
 	for what, sql := range forged {
 		err := asTenant("umbrella", func(tx pgx.Tx) error {
@@ -158,7 +164,8 @@ func TestReplayOfALetterWithoutTenant(t *testing.T) {
 		t.Errorf("the letter is %s's", got)
 	}
 	exec(t, pool, "UPDATE job_dlq SET origin = origin - 'tenant_id'")
-	d, err := OpenDeadLetters(t.Context(), as(t, pool, "outbox_operator"), DeadLettersConfig{Layouts: []outbox.Layout{outbox.CrawlOutbox()}})
+	d, err := OpenDeadLetters(t.Context(), as(t, pool, "outbox_operator"),
+		DeadLettersConfig{Layouts: []outbox.Layout{outbox.CrawlOutbox()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,11 +184,13 @@ func TestRunPlans(t *testing.T) {
 	exec(t, super, `INSERT INTO crawl_runs (tenant_id, app_package, crawler, idempotency_key, status, created_at)
 		SELECT CASE WHEN i % 2 = 0 THEN 'acme' ELSE 'umbrella' END, 'p', CASE WHEN i % 4 < 2 THEN 'demo' ELSE 'external' END, 'k' || i,
 		       CASE WHEN i % 50 = 0 THEN 'RUNNING' ELSE 'FAILED' END::crawl_status, now() - i * interval '1 second' FROM generate_series(1, 10000) i`)
-	exec(t, super, `INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 'A', '{}' FROM (SELECT id FROM crawl_runs WHERE tenant_id = 'acme' LIMIT 20) r, generate_series(1, 2000)`)
+	exec(t, super,
+		`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 'A', '{}' FROM (SELECT id FROM crawl_runs WHERE tenant_id = 'acme' LIMIT 20) r, generate_series(1, 2000)`)
 	exec(t, super, "ANALYZE crawl_runs, crawl_events")
 	run := query[uuid.UUID](t, super, "SELECT crawl_id FROM crawl_events LIMIT 1")
 	const tenant = acme
-	ids := query[[]uuid.UUID](t, super, "SELECT array_agg(event_id) FROM (SELECT event_id FROM crawl_events WHERE crawl_id = $1 LIMIT 5) e", run)
+	ids := query[[]uuid.UUID](t, super,
+		"SELECT array_agg(event_id) FROM (SELECT event_id FROM crawl_events WHERE crawl_id = $1 LIMIT 5) e", run)
 	runs := query[[]uuid.UUID](t, super, "SELECT array_agg(DISTINCT crawl_id) FROM crawl_events")
 	types, payloads := []string{"A", "A", "A", "A", "A"}, []string{"1", "1", "1", "1", "1"}
 
@@ -230,25 +239,36 @@ func TestRunPlans(t *testing.T) {
 	}
 	explained(gateway,
 		statement{"run_get", r.sql.get, []string{pkey, bySeq}, []any{tenant, run}},
-		statement{"run_create", r.sql.create, []string{"_pending", "crawl_runs_waiting"}, []any{tenant, "p", nil, 1, "", "demo", "k", 1000}},
-		statement{"run_by_key", r.sql.byKey, []string{"crawl_runs_idempotency_key"}, []any{tenant, "k8", "p", nil, 1, "", "demo"}},
-		statement{"run_list", r.sql.list[filtered{}], []string{"crawl_runs_tenant on", "ROW(created_at, id) <"}, []any{tenant, "", "", time.Now(), run, 50, crawl.PageBytes}},
-		statement{"run_list of a status", r.sql.list[filtered{Status: crawl.Cancelled}], []string{"crawl_runs_cancelled on", "ROW(created_at, id) <"}, []any{tenant, "CANCELLED", "", time.Now(), run, 50, crawl.PageBytes}},
-		statement{"run_list of an app", r.sql.list[filtered{App: true}], []string{"crawl_runs_app on", "ROW(created_at, id) <"}, []any{tenant, "", "nosuch", time.Now(), run, 50, crawl.PageBytes}},
-		statement{"run_list of both", r.sql.list[filtered{crawl.Cancelled, true}], []string{"crawl_runs_app_cancelled on", "ROW(created_at, id) <"}, []any{tenant, "CANCELLED", "p", time.Now(), run, 50, crawl.PageBytes}},
+		statement{"run_create", r.sql.create, []string{"_pending", "crawl_runs_waiting"},
+			[]any{tenant, "p", nil, 1, "", "demo", "k", 1000}},
+		statement{"run_by_key", r.sql.byKey, []string{"crawl_runs_idempotency_key"},
+			[]any{tenant, "k8", "p", nil, 1, "", "demo"}},
+		statement{"run_list", r.sql.list[filtered{}], []string{"crawl_runs_tenant on", "ROW(created_at, id) <"},
+			[]any{tenant, "", "", time.Now(), run, 50, crawl.PageBytes}},
+		statement{"run_list of a status", r.sql.list[filtered{Status: crawl.Cancelled}],
+			[]string{"crawl_runs_cancelled on", "ROW(created_at, id) <"},
+			[]any{tenant, "CANCELLED", "", time.Now(), run, 50, crawl.PageBytes}},
+		statement{"run_list of an app", r.sql.list[filtered{App: true}],
+			[]string{"crawl_runs_app on", "ROW(created_at, id) <"},
+			[]any{tenant, "", "nosuch", time.Now(), run, 50, crawl.PageBytes}},
+		statement{"run_list of both", r.sql.list[filtered{crawl.Cancelled, true}],
+			[]string{"crawl_runs_app_cancelled on", "ROW(created_at, id) <"},
+			[]any{tenant, "CANCELLED", "p", time.Now(), run, 50, crawl.PageBytes}},
 		statement{"run_events", r.sql.events, []string{bySeq}, []any{tenant, run, int64(10), 500, crawl.PageBytes}},
 		statement{"run_last_seqs", r.sql.lastSeqs, []string{bySeq}, []any{tenant, uuids(runs)}},
 		statement{"run_lock", r.sql.lock, []string{pkey}, []any{tenant, run}},
 		statement{"run_last", r.sql.last, []string{bySeq}, []any{tenant, run}},
 		statement{"run_known", r.sql.known, []string{"crawl_events_event_id_key"}, []any{tenant, run, ids}},
-		statement{"run_differ", r.sql.differ, []string{"crawl_events_event_id_key"}, []any{tenant, run, ids, types, payloads}},
+		statement{"run_differ", r.sql.differ, []string{"crawl_events_event_id_key"},
+			[]any{tenant, run, ids, types, payloads}},
 		statement{"run_append", r.sql.append, nil, []any{run, ids, types, payloads}},
 		statement{"run_change", r.sql.change, []string{pkey}, []any{tenant, run, "FAILED", "x"}},
 	)
 	owner := uuid.New()
 	explained(worker,
 		statement{"run_change with progress", r.sql.saveProgress, []string{pkey}, []any{tenant, run, "", "", "n", nil, 1}},
-		statement{"run_claim", r.sql.claim, []string{"crawl_runs_waiting", "crawl_runs_held"}, []any{owner, []string{"demo"}, int64(1e6), tenant}},
+		statement{"run_claim", r.sql.claim, []string{"crawl_runs_waiting", "crawl_runs_held"},
+			[]any{owner, []string{"demo"}, int64(1e6), tenant}},
 		statement{"run_renew", r.sql.renew, []string{pkey}, []any{run, owner, int64(1), int64(1e6)}},
 		statement{"run_held", r.sql.held, []string{pkey}, []any{run, owner, int64(1)}},
 		statement{"run_release", r.sql.release, []string{pkey}, []any{run, owner, int64(1)}},
@@ -260,7 +280,8 @@ func TestListEventsPace(t *testing.T) {
 	t.Parallel()
 	r, pool := opened(t)
 	run := newRun(t, r).ID
-	exec(t, pool, `INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'text', repeat('x', 300)) FROM generate_series(1, 10000) i`, run)
+	exec(t, pool,
+		`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'text', repeat('x', 300)) FROM generate_series(1, 10000) i`, run)
 	begun, n := time.Now(), 0
 	for after := int64(0); ; {
 		page, err := r.ListEvents(context.WithoutCancel(t.Context()), acme, run, after, 500)

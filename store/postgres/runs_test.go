@@ -47,7 +47,8 @@ func newRun(t *testing.T, r *Runs, change ...func(*crawl.NewRun)) crawl.Run {
 // started creates a run and starts it.
 func started(t *testing.T, r *Runs) crawl.Run {
 	t.Helper()
-	c := changing(t, r, newRun(t, r).ID, crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running, Events: of(crawl.RunStarted)})
+	c := changing(t, r, newRun(t, r).ID,
+		crawl.Change{From: []crawl.Status{crawl.Pending}, To: crawl.Running, Events: of(crawl.RunStarted)})
 	return c.Run
 }
 
@@ -77,7 +78,8 @@ func TestOpenRunsNamesTheMigration(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	var schema *outbox.SchemaError
-	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || schema.Table != "crawl_runs" || !strings.Contains(err.Error(), "outbox migrate up --set crawl") {
+	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || schema.Table != "crawl_runs" ||
+		!strings.Contains(err.Error(), "outbox migrate up --set crawl") {
 		t.Errorf("nothing there: got %v", err)
 	}
 	if err := migrations.Up(t.Context(), url, "core", "crawl"); err != nil {
@@ -86,7 +88,8 @@ func TestOpenRunsNamesTheMigration(t *testing.T) {
 	if err := migrations.Down(t.Context(), url, 2, "crawl"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || !slices.Contains(schema.Missing, "tenant_id") || !strings.Contains(err.Error(), "outbox migrate up --set crawl") {
+	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || !slices.Contains(schema.Missing, "tenant_id") ||
+		!strings.Contains(err.Error(), "outbox migrate up --set crawl") {
 		t.Errorf("before 003_run_api: got %v", err)
 	}
 }
@@ -97,7 +100,9 @@ func TestListEventsAsksForFewerLargeOnes(t *testing.T) {
 	r, _ := opened(t)
 	run := started(t, r)
 	for range 10 {
-		changing(t, r, run.ID, crawl.Change{Events: []crawl.NewEvent{{Type: crawl.Processing, Payload: fmt.Appendf(nil, `{"x":"%s"}`, strings.Repeat("x", 300<<10))}}})
+		changing(t, r, run.ID,
+			crawl.Change{Events: []crawl.NewEvent{{Type: crawl.Processing,
+				Payload: fmt.Appendf(nil, `{"x":"%s"}`, strings.Repeat("x", 300<<10))}}})
 	}
 	if page, err := r.ListEvents(t.Context(), acme, run.ID, 1, 500); err != nil || len(page) != 7 {
 		t.Errorf("a page of 2 MiB has %d events of 300 KB, error %v", len(page), err)

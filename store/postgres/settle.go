@@ -27,7 +27,9 @@ const unsettledRetry = time.Hour
 // waits, with the refusal as its error; what the server does not even take that for is returned as refused. Without
 // this the lanes would stand still until somebody removed the row. A row that is locked is found at once and not waited
 // for: see settle_left.sql.
-func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
+func (s *Store) Settle(
+	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
+) (outbox.Settled, error) {
 	var settled outbox.Settled
 	var refusal outbox.RefusedError
 	t := settling{Store: s, owner: owner, lanes: lanes, settled: &settled, refusal: &refusal}
@@ -186,11 +188,13 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 		batch.Queue(sql.delivered, with(done.positions, done.ids, done.generations)...).Exec(countInto(&settled.Delivered))
 	}
 	if n := len(again.positions); n > 0 {
-		batch.Queue(sql.retry, with(again.positions, again.ids, again.generations, again.attempts, again.delays, again.errors, again.deliveredTo)...).Exec(countInto(&settled.Retried))
+		batch.Queue(sql.retry, with(again.positions, again.ids, again.generations, again.attempts, again.delays, again.errors,
+			again.deliveredTo)...).Exec(countInto(&settled.Retried))
 	}
 	if dead.records > 0 {
 		batch.Queue(t.sql.settleApps, dead.tenants)
-		batch.Queue(sql.dead, with(dead.positions, dead.ids, dead.generations, dead.attempts, dead.errors, dead.reasons, dead.destinations, outbox.DefaultTenant, t.layout.Table)...).
+		batch.Queue(sql.dead, with(dead.positions, dead.ids, dead.generations, dead.attempts, dead.errors, dead.reasons,
+			dead.destinations, outbox.DefaultTenant, t.layout.Table)...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&settled.Dead) })
 	}
 	if passing {
@@ -220,8 +224,9 @@ func countInto(n *int) func(tag pgconn.CommandTag) error {
 }
 
 type delivered struct {
-	positions   []int64
-	ids         [][16]byte // not uuid.UUID: pgx would take its driver.Valuer, by way of text, which was a fifth of the relay's CPU
+	positions []int64
+	// Not uuid.UUID: pgx would take its driver.Valuer, by way of text, which was a fifth of the relay's CPU.
+	ids         [][16]byte
 	generations []int32
 }
 

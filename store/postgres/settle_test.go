@@ -23,26 +23,31 @@ func TestSettleRetryKeepsTheStory(t *testing.T) {
 		if err != nil || len(records) != 1 {
 			t.Fatalf("attempt %d: claimed %d, error %v", attempt, len(records), err)
 		}
-		got, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Retry, Attempts: attempt, RetryIn: 0,
-			DeliveredTo: []string{"x"}, Failures: []outbox.Failure{{Destination: "y", Error: "bad\x00 \xff" + strings.Repeat("e", 3000)}}}})
+		got, err := s.Settle(t.Context(), owner, lanes,
+			[]outbox.Outcome{{Record: records[0], State: outbox.Retry, Attempts: attempt, RetryIn: 0,
+				DeliveredTo: []string{"x"},
+				Failures:    []outbox.Failure{{Destination: "y", Error: "bad\x00 \xff" + strings.Repeat("e", 3000)}}}})
 		if err != nil || got.Retried != 1 {
 			t.Fatalf("settled %+v, error %v", got, err)
 		}
 	}
 	var status, message, history, servedTo string
 	var count int
-	if err := pool.QueryRow(t.Context(), "SELECT status, retry_count, error_message, error_history::text, delivered_to::text FROM outbox_events").
+	if err := pool.QueryRow(t.Context(),
+		"SELECT status, retry_count, error_message, error_history::text, delivered_to::text FROM outbox_events").
 		Scan(&status, &count, &message, &history, &servedTo); err != nil {
 		t.Fatal(err)
 	}
-	if status != "FAILED" || count != 2 || !strings.HasPrefix(message, "bad ?eee") || len(message) != tables.MaxErrorBytes-1 && len(message) != tables.MaxErrorBytes || servedTo != `["x"]` {
+	if status != "FAILED" || count != 2 || !strings.HasPrefix(message, "bad ?eee") ||
+		len(message) != tables.MaxErrorBytes-1 && len(message) != tables.MaxErrorBytes || servedTo != `["x"]` {
 		t.Errorf("row: %s %d %q (%d bytes) %s", status, count, message[:20], len(message), servedTo)
 	}
 	var entries []struct {
 		Error     string    `json:"error"`
 		Timestamp time.Time `json:"timestamp"`
 	}
-	if err := json.Unmarshal([]byte(history), &entries); err != nil || len(entries) != 2 || entries[1].Timestamp.Before(entries[0].Timestamp) {
+	if err := json.Unmarshal([]byte(history), &entries); err != nil || len(entries) != 2 ||
+		entries[1].Timestamp.Before(entries[0].Timestamp) {
 		t.Errorf("history %s: %v", history, err)
 	}
 }
@@ -54,8 +59,11 @@ func TestSettleDeadWritesLetters(t *testing.T) {
 	pool := migrated(t)
 	app := query[uuid.UUID](t, pool, "INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme') RETURNING id")
 	run := query[uuid.UUID](t, pool, "INSERT INTO crawl_runs (app_package) VALUES ('com.example') RETURNING id")
-	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload) VALUES ('a.b', now(), 'never-registered', '42', 'shop', '{"n": 1}')`)
-	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'c.d', '{"n": 1}')`, app)
+	exec(t, pool,
+		`INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload) VALUES ('a.b', now(), 'never-registered', '42', 'shop', '{"n": 1}')`)
+	exec(t, pool,
+		`INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'c.d', '{"n": 1}')`,
+		app)
 	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'ERROR', '{"n": 1}')`, run)
 	for _, tt := range []struct {
 		layout    outbox.Layout
@@ -72,13 +80,16 @@ func TestSettleDeadWritesLetters(t *testing.T) {
 		if err != nil || len(records) != 1 {
 			t.Fatalf("%s: claimed %d, error %v", tt.layout.Table, len(records), err)
 		}
-		if _, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Retry, Attempts: 1, Failures: []outbox.Failure{{Error: "first"}}}}); err != nil {
+		if _, err := s.Settle(t.Context(), owner, lanes,
+			[]outbox.Outcome{{Record: records[0], State: outbox.Retry, Attempts: 1,
+				Failures: []outbox.Failure{{Error: "first"}}}}); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 3, Failures: []outbox.Failure{
-			{Destination: "x", Reason: outbox.ReasonDeliveryFailed, Error: "last"},
-			{Destination: "y", Reason: outbox.ReasonHandlerMissing, Error: "other"},
-		}}})
+		got, err := s.Settle(t.Context(), owner, lanes,
+			[]outbox.Outcome{{Record: records[0], State: outbox.Dead, Attempts: 3, Failures: []outbox.Failure{
+				{Destination: "x", Reason: outbox.ReasonDeliveryFailed, Error: "last"},
+				{Destination: "y", Reason: outbox.ReasonHandlerMissing, Error: "other"},
+			}}})
 		if err != nil || got != (outbox.Settled{Dead: 1}) {
 			t.Fatalf("%s: settled %+v, error %v", tt.layout.Table, got, err)
 		}
@@ -94,7 +105,8 @@ func TestSettleDeadWritesLetters(t *testing.T) {
 			t.Fatal(err)
 		}
 		if letters != 2 || attempts != 3 || entries != 2 || namespace != tt.namespace {
-			t.Errorf("%s: %d letters, %d attempts, %d history entries, app %s", tt.layout.Table, letters, attempts, entries, namespace)
+			t.Errorf("%s: %d letters, %d attempts, %d history entries, app %s", tt.layout.Table, letters, attempts, entries,
+				namespace)
 		}
 		if left, err := s.Claim(t.Context(), lanes, everything); err != nil || len(left) != 0 {
 			t.Errorf("%s: a dead record was claimed again (error %v)", tt.layout.Table, err)
@@ -138,7 +150,8 @@ func TestSettleOfZombieChangesNothing(t *testing.T) {
 	for _, l := range held {
 		stale = append(stale, outbox.Lane{Number: l.Number, Epoch: l.Epoch - 1})
 	}
-	if got, err := s.Settle(t.Context(), successor, stale, []outbox.Outcome{{Record: records[0], State: outbox.Delivered}}); err != nil || got.Lost != 1 {
+	if got, err := s.Settle(t.Context(), successor, stale,
+		[]outbox.Outcome{{Record: records[0], State: outbox.Delivered}}); err != nil || got.Lost != 1 {
 		t.Errorf("former epoch settled %+v, error %v", got, err)
 	}
 	deliver(t, s, successor, held, 3)
@@ -156,7 +169,8 @@ func TestSettleComparesIDsNotOnlyPositions(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, pool, "UPDATE outbox_events SET id = gen_random_uuid()") // the row that stands there now
-	if got, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Delivered}}); err != nil || got.Lost != 1 {
+	if got, err := s.Settle(t.Context(), owner, lanes,
+		[]outbox.Outcome{{Record: records[0], State: outbox.Delivered}}); err != nil || got.Lost != 1 {
 		t.Errorf("settled %+v, error %v, want it lost", got, err)
 	}
 }
@@ -176,7 +190,8 @@ func TestSettleWithoutStatistics(t *testing.T) {
 	var of [3][]outbox.Outcome
 	for i, r := range slices.Backward(records) { // the order in which they come must not matter
 		state := outbox.State(i % 3)
-		of[state] = append(of[state], outbox.Outcome{Record: r, State: state, Attempts: 1, RetryIn: time.Hour, Failures: []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}})
+		of[state] = append(of[state], outbox.Outcome{Record: r, State: state, Attempts: 1, RetryIn: time.Hour,
+			Failures: []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}})
 	}
 	for state, outcomes := range of {
 		began := time.Now()
@@ -189,7 +204,8 @@ func TestSettleWithoutStatistics(t *testing.T) {
 	numbers, epochs := splitLanes(lanes)
 	for _, sql := range []string{s.sql.settle.delivered, s.sql.settle.retry, s.sql.settle.dead} {
 		none := []string{}
-		args := []any{s.layout.Table, owner, numbers, epochs, []int64{1, 2}, []uuid.UUID{uuid.Nil, uuid.Nil}, []int32{0, 0}, []int32{}, []int64{}, none, none, outbox.DefaultTenant, s.layout.Table}
+		args := []any{s.layout.Table, owner, numbers, epochs, []int64{1, 2}, []uuid.UUID{uuid.Nil, uuid.Nil}, []int32{0, 0},
+			[]int32{}, []int64{}, none, none, outbox.DefaultTenant, s.layout.Table}
 		switch sql {
 		case s.sql.settle.delivered:
 			args = args[:7]
@@ -198,7 +214,8 @@ func TestSettleWithoutStatistics(t *testing.T) {
 		default:
 			args[8] = none
 		}
-		if plan := explain(t, s, sql, args); !strings.Contains(plan, "using outbox_events_undelivered") || !strings.Contains(plan, "Tid Scan") {
+		if plan := explain(t, s, sql, args); !strings.Contains(plan, "using outbox_events_undelivered") ||
+			!strings.Contains(plan, "Tid Scan") {
 			t.Errorf("the rows are not found by position:\n%s", plan)
 		}
 	}

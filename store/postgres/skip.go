@@ -77,7 +77,8 @@ func (b *Browser) skip(
 		}
 	}
 	err = tx.QueryRow(ctx, b.sql.skipDead, "", uuid.Nil, []int16{}, []int64{}, dead.positions, dead.ids,
-		dead.generations, dead.attempts, dead.errors, dead.reasons, dead.destinations, outbox.DefaultTenant, b.layout.Table).Scan(&n)
+		dead.generations, dead.attempts, dead.errors, dead.reasons, dead.destinations, outbox.DefaultTenant,
+		b.layout.Table).Scan(&n)
 	if err != nil {
 		return 0, err
 	}

@@ -14,9 +14,10 @@ var sqlFiles embed.FS
 // statements are the texts of sql/ with a layout's names filled in.
 type statements struct {
 	claimStatements
-	claimPausing                                                      claimStatements // without what is paused
-	leasePauses                                                       string
-	settle, settlePassing                                             settleStatements // the second passes over rows that are locked
+	claimPausing claimStatements // without what is paused
+	leasePauses  string
+	// The second passes over rows that are locked.
+	settle, settlePassing                                             settleStatements
 	settleApps, settleLeft                                            string
 	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep string
 	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog        string
@@ -51,9 +52,11 @@ func statementsOf(l outbox.Layout) (statements, error) {
 	q := quote(l)
 	for name, dst := range map[string]*string{
 		"settle_delivered": &s.settle.delivered, "settle_retry": &s.settle.retry, "settle_dead": &s.settle.dead,
-		"settle_apps": &s.settleApps, "settle_left": &s.settleLeft, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake,
-		"lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep, "lease_durable": &s.leaseDurable, "lease_release": &s.leaseRelease,
-		"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark,
+		"settle_apps": &s.settleApps, "settle_left": &s.settleLeft, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin,
+		"lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake,
+		"lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep, "lease_durable": &s.leaseDurable,
+		"lease_release": &s.leaseRelease,
+		"lease_leave":   &s.leaseLeave, "lease_mark": &s.leaseMark,
 		"backlog": &s.backlog, "lease_pauses": &s.leasePauses,
 	} {
 		if *dst, err = t.Statement(name, q); err != nil {
@@ -63,7 +66,8 @@ func statementsOf(l outbox.Layout) (statements, error) {
 	passing := q
 	passing.Passing = true
 	for name, dst := range map[string]*string{
-		"settle_delivered": &s.settlePassing.delivered, "settle_retry": &s.settlePassing.retry, "settle_dead": &s.settlePassing.dead,
+		"settle_delivered": &s.settlePassing.delivered, "settle_retry": &s.settlePassing.retry,
+		"settle_dead": &s.settlePassing.dead,
 	} {
 		if *dst, err = t.Statement(name, passing); err != nil {
 			return s, err

@@ -50,7 +50,9 @@ func TestSettleIsolatesAnyRefusal(t *testing.T) {
 			t.Parallel()
 			pool := migrated(t)
 			s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
-			exec(t, pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.aggregate_id = 'never' THEN `+tt.body+`; END IF; RETURN NEW; END $$`)
+			exec(t, pool,
+				`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF NEW.aggregate_id = 'never' THEN `+tt.body+
+					`; END IF; RETURN NEW; END $$`)
 			exec(t, pool, `CREATE TRIGGER refuse BEFORE UPDATE ON outbox_events FOR EACH ROW EXECUTE FUNCTION refuse()`)
 			writeOrders(t, pool, 20, "a", "never", "b")
 			settled, refusal := settleAll(t, s, owner, lanes)
@@ -76,7 +78,8 @@ func TestRefusedMarkIsNoted(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
-	exec(t, pool, `ALTER TABLE outbox_events ADD CONSTRAINT never_sent CHECK (status <> 'SENT' OR aggregate_id <> 'never')`)
+	exec(t, pool,
+		`ALTER TABLE outbox_events ADD CONSTRAINT never_sent CHECK (status <> 'SENT' OR aggregate_id <> 'never')`)
 	writeOrders(t, pool, 1, "a", "never")
 	settled, refusal := settleAll(t, s, owner, lanes)
 	if settled.Delivered != 1 || settled.Retried != 1 || refusal != nil {
@@ -132,7 +135,8 @@ func hold(t *testing.T, pool *pgxpool.Pool, sql string) (release func()) {
 // lock_timeout.
 func TestSettlePassesOverLockedRows(t *testing.T) {
 	t.Parallel()
-	for _, lock := range []string{"UPDATE outbox_events SET source_bc = 'edited' WHERE aggregate_id = 'locked'", "SELECT FROM outbox_events WHERE aggregate_id = 'locked' FOR SHARE"} {
+	for _, lock := range []string{"UPDATE outbox_events SET source_bc = 'edited' WHERE aggregate_id = 'locked'",
+		"SELECT FROM outbox_events WHERE aggregate_id = 'locked' FOR SHARE"} {
 		t.Run(lock[:6], func(t *testing.T) {
 			t.Parallel()
 			pool := migrated(t)

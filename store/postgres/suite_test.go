@@ -166,8 +166,10 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 // legacy is the layout of what Mapped makes.
 func legacy() outbox.Layout {
 	return outbox.Layout{
-		Table: "legacy", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"}, Tenant: "region",
-		Destinations: "goes", SchemaVersion: "version", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due", LastError: "problem",
+		Table: "legacy", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer",
+		KeyScope: []string{"region"}, Tenant: "region",
+		Destinations: "goes", SchemaVersion: "version", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due",
+		LastError: "problem",
 	}
 }
 
@@ -189,7 +191,9 @@ var parameter = regexp.MustCompile(`\?(\d+)`)
 // numbered gives parameters the names that PostgreSQL has for them.
 func numbered(sql string) string { return parameter.ReplaceAllString(sql, "$$$1") }
 
-func write(ctx context.Context, pool *pgxpool.Pool, cfg outbox.WriterConfig, commit bool, batches [][]outbox.Event) error {
+func write(
+	ctx context.Context, pool *pgxpool.Pool, cfg outbox.WriterConfig, commit bool, batches [][]outbox.Event,
+) error {
 	w, err := postgres.NewWriter(cfg)
 	if err != nil {
 		return err

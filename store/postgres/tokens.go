@@ -33,8 +33,9 @@ func OpenTokens(ctx context.Context, pool *pgxpool.Pool) (*Tokens, error) {
 	s := &Tokens{pool: pool}
 	var err error
 	for name, dst := range map[string]*string{
-		"token_create": &s.sql.create, "token_list": &s.sql.list, "token_revoke": &s.sql.revoke, "token_valid": &s.sql.valid, "token_valid_all": &s.sql.validAll,
-		"token_ticket": &s.sql.ticket, "token_redeem": &s.sql.redeem,
+		"token_create": &s.sql.create, "token_list": &s.sql.list, "token_revoke": &s.sql.revoke, "token_valid": &s.sql.valid,
+		"token_valid_all": &s.sql.validAll,
+		"token_ticket":    &s.sql.ticket, "token_redeem": &s.sql.redeem,
 	} {
 		if *dst, err = plain(name); err != nil {
 			return nil, err
@@ -44,7 +45,9 @@ func OpenTokens(ctx context.Context, pool *pgxpool.Pool) (*Tokens, error) {
 }
 
 // CreateToken fulfils token.Store.
-func (s *Tokens) CreateToken(ctx context.Context, actor string, t token.Token, sum [32]byte, ttl time.Duration) (token.Token, error) {
+func (s *Tokens) CreateToken(
+	ctx context.Context, actor string, t token.Token, sum [32]byte, ttl time.Duration,
+) (token.Token, error) {
 	var seconds *float64
 	if ttl > 0 {
 		n := ttl.Seconds()
@@ -94,7 +97,8 @@ func (s *Tokens) one(ctx context.Context, sql string, args ...any) (token.Token,
 func (s *Tokens) ValidToken(ctx context.Context, id string) (t token.Token, sum [32]byte, err error) {
 	var hash []byte
 	var expired bool
-	err = s.pool.QueryRow(ctx, s.sql.valid, id).Scan(&t.ID, &t.Name, &t.Tenant, &t.Scopes, &t.CreatedAt, &t.ExpiresAt, &t.RevokedAt, &hash, &expired)
+	err = s.pool.QueryRow(ctx, s.sql.valid, id).Scan(&t.ID, &t.Name, &t.Tenant, &t.Scopes, &t.CreatedAt, &t.ExpiresAt,
+		&t.RevokedAt, &hash, &expired)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		err = &token.Refusal{Token: id, Why: token.Unknown}
@@ -125,7 +129,9 @@ func (s *Tokens) ValidTokens(ctx context.Context, ids []string) ([]string, error
 }
 
 // CreateTicket fulfils token.Store. The tenant is the token's, and ttl at most a minute, by the table's check.
-func (s *Tokens) CreateTicket(ctx context.Context, p token.Principal, sum [32]byte, ttl time.Duration) (expires time.Time, err error) {
+func (s *Tokens) CreateTicket(
+	ctx context.Context, p token.Principal, sum [32]byte, ttl time.Duration,
+) (expires time.Time, err error) {
 	if err = s.pool.QueryRow(ctx, s.sql.ticket, sum[:], p.Token, p.Scopes, ttl.Seconds()).Scan(&expires); err != nil {
 		return expires, fmt.Errorf("create ticket: %w", err)
 	}

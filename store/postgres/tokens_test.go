@@ -52,7 +52,8 @@ func TestOpenTokensNamesTheMigration(t *testing.T) {
 	exec(t, pool, "DROP TABLE outbox_tickets")
 	_, err := OpenTokens(t.Context(), pool)
 	var schema *outbox.SchemaError
-	if !errors.As(err, &schema) || schema.Table != "outbox_tickets" || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+	if !errors.As(err, &schema) || schema.Table != "outbox_tickets" ||
+		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -96,11 +97,13 @@ func TestTokensAsGateway(t *testing.T) {
 
 	// Nor a ticket that allows more than its token, or that lasts.
 	sum = [32]byte{1}
-	const insert = "INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) VALUES ($1, $2, $3, now() + $4::interval)"
+	const insert = "INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) VALUES ($1, $2, $3, now() + " +
+		"$4::interval)"
 	if _, err := gateway.Exec(t.Context(), insert, sum[:], p.Token, []string{"read", "operate"}, "20 s"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.RedeemTicket(t.Context(), sum); err != nil || got.Tenant != "shop" || !slices.Equal(got.Scopes, []token.Scope{token.Read}) {
+	if got, err := s.RedeemTicket(t.Context(), sum); err != nil || got.Tenant != "shop" ||
+		!slices.Equal(got.Scopes, []token.Scope{token.Read}) {
 		t.Errorf("redeemed %+v, %v", got, err)
 	}
 	if _, err := gateway.Exec(t.Context(), insert, sum[:], p.Token, []string{"operate"}, "20 s"); err != nil {
@@ -110,8 +113,10 @@ func TestTokensAsGateway(t *testing.T) {
 		t.Errorf("of scopes that its token has not: redeemed %+v, %v", got, err)
 	}
 	for state, forged := range map[string]string{
-		"23514": "INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) VALUES (sha256('x'), $1, '{read}', 'infinity')",
-		"42501": "INSERT INTO outbox_tickets (sha256, token_id, scopes, created_at, expires_at) VALUES (sha256('x'), $1, '{read}', 'infinity', 'infinity')",
+		"23514": "INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) VALUES (sha256('x'), $1, '{read}', " +
+			"'infinity')",
+		"42501": "INSERT INTO outbox_tickets (sha256, token_id, scopes, created_at, expires_at) VALUES (sha256('x'), $1, " +
+			"'{read}', 'infinity', 'infinity')",
 	} {
 		if _, err := gateway.Exec(t.Context(), forged, p.Token); err == nil || !strings.Contains(err.Error(), state) {
 			t.Errorf("%s: %v", forged, err)
@@ -122,8 +127,10 @@ func TestTokensAsGateway(t *testing.T) {
 func TestTokenStatementsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s, pool := openTokens(t)
-	exec(t, pool, `INSERT INTO outbox_tokens SELECT translate(lpad(i::text, 12, 'a'), '0189', 'bcde'), '', 'shop', '{read}', sha256(i::text::bytea) FROM generate_series(1, 5000) i`)
-	exec(t, pool, `INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) SELECT sha256(id::bytea), id, '{read}', now() + interval '1 minute' FROM outbox_tokens`)
+	exec(t, pool,
+		`INSERT INTO outbox_tokens SELECT translate(lpad(i::text, 12, 'a'), '0189', 'bcde'), '', 'shop', '{read}', sha256(i::text::bytea) FROM generate_series(1, 5000) i`)
+	exec(t, pool,
+		`INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) SELECT sha256(id::bytea), id, '{read}', now() + interval '1 minute' FROM outbox_tokens`)
 	exec(t, pool, "ANALYZE outbox_tokens, outbox_tickets")
 	sum := make([]byte, 32)
 	for _, c := range []struct {
@@ -134,7 +141,8 @@ func TestTokenStatementsUseTheirIndexes(t *testing.T) {
 		{s.sql.revoke, []any{"aaaaaaaaaaaa", "me"}, []string{"outbox_tokens_pkey"}},
 		{s.sql.valid, []any{"aaaaaaaaaaaa"}, []string{"outbox_tokens_pkey"}},
 		{s.sql.validAll, []any{[]string{"aaaaaaaaaaaa", "aaaaaaaaaaab"}}, []string{"outbox_tokens_pkey"}},
-		{s.sql.ticket, []any{sum, "aaaaaaaaaaaa", []string{"read"}, 30.0}, []string{"outbox_tickets_expires_at", "outbox_tickets_pkey"}},
+		{s.sql.ticket, []any{sum, "aaaaaaaaaaaa", []string{"read"}, 30.0},
+			[]string{"outbox_tickets_expires_at", "outbox_tickets_pkey"}},
 		{s.sql.redeem, []any{sum}, []string{"outbox_tickets_pkey", "outbox_tokens_pkey"}},
 	} {
 		rows, err := pool.Query(t.Context(), "EXPLAIN (COSTS OFF) "+c.sql, c.args...)

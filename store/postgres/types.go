@@ -35,9 +35,11 @@ func (s *Store) checkTypes(ctx context.Context) error {
 		return fmt.Errorf("check statements for %s: %w", s.layout.Table, err)
 	}
 	defer conn.Release()
-	for _, sql := range []string{s.sql.claim, s.sql.settle.delivered, s.sql.settle.retry, s.sql.settle.dead, s.sql.backlog} {
+	for _, sql := range []string{s.sql.claim, s.sql.settle.delivered, s.sql.settle.retry, s.sql.settle.dead,
+		s.sql.backlog} {
 		if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {
-			return fmt.Errorf("check statements for %s, a column is not of the type that its part in the layout asks for: %w", s.layout.Table, err)
+			return fmt.Errorf("check statements for %s, a column is not of the type that its part in the layout asks for: %w",
+				s.layout.Table, err)
 		}
 	}
 	return nil

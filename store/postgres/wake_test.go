@@ -49,7 +49,8 @@ func run(t *testing.T, f func(context.Context) error) {
 	})
 }
 
-const backends = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle' AND datname = current_database()"
+const backends = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND state = 'idle' AND datname = " +
+	"current_database()"
 
 func listening(t *testing.T, pool *pgxpool.Pool) bool { return one[int](t, pool, backends) == 1 }
 
@@ -102,7 +103,8 @@ func TestListenReconnects(t *testing.T) {
 		eventually(t, "listening", func() bool { return listening(t, pool) })
 		before := h.count()
 		eventually(t, "a notification", func() bool { n.Wake(); return h.count() > before })
-		if killed := one[int](t, pool, strings.Replace(backends, "count(*)", "count(pg_terminate_backend(pid))", 1)); killed != 1 {
+		if killed := one[int](t, pool,
+			strings.Replace(backends, "count(*)", "count(pg_terminate_backend(pid))", 1)); killed != 1 {
 			t.Fatalf("%d connections ended, want the listener's", killed)
 		}
 	}

@@ -67,7 +67,8 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 		Table              string
 		Returning, Checked bool
 	}{quoteTable(table), in.returning, checked}
-	for name, dst := range map[string]*string{"write": &in.many, "write_one": &in.one, "write_lock": &in.lock, "write_encoding": &in.encoding} {
+	for name, dst := range map[string]*string{"write": &in.many, "write_one": &in.one, "write_lock": &in.lock,
+		"write_encoding": &in.encoding} {
 		if *dst, err = t.Statement(name, names); err != nil {
 			return insert{}, err
 		}
@@ -84,8 +85,10 @@ func (in insert) queue(batch *pgx.Batch, rows []outbox.Row, order outbox.Order, 
 	}
 	if len(rows) == 1 {
 		r := &rows[0]
-		batch.Queue(in.one, pgtype.UUID{Bytes: r.ID, Valid: true}, r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond), r.SchemaID, int32(r.SchemaVersion),
-			r.AggregateID, r.AggregateType, r.TenantID, r.Source, string(r.DestinationsJSON), string(r.Payload), string(r.MetadataJSON)).
+		batch.Queue(in.one, pgtype.UUID{Bytes: r.ID, Valid: true}, r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond),
+			r.SchemaID, int32(r.SchemaVersion),
+			r.AggregateID, r.AggregateType, r.TenantID, r.Source, string(r.DestinationsJSON), string(r.Payload),
+			string(r.MetadataJSON)).
 			Exec(func(tag pgconn.CommandTag) error {
 				if tag.RowsAffected() == 1 {
 					*inserted = []uuid.UUID{r.ID}
@@ -95,7 +98,8 @@ func (in insert) queue(batch *pgx.Batch, rows []outbox.Row, order outbox.Order, 
 		return
 	}
 	c := columnsOf(rows)
-	q := batch.Queue(in.many, c.ids, c.topics, c.times, c.schemaIDs, c.schemaVersions, c.aggregateIDs, c.aggregateTypes, c.tenants, c.sources,
+	q := batch.Queue(in.many, c.ids, c.topics, c.times, c.schemaIDs, c.schemaVersions, c.aggregateIDs, c.aggregateTypes,
+		c.tenants, c.sources,
 		c.destinations, c.payloads, c.metadata)
 	if in.returning {
 		q.Query(func(r pgx.Rows) (err error) {
@@ -108,7 +112,9 @@ func (in insert) queue(batch *pgx.Batch, rows []outbox.Row, order outbox.Order, 
 type pgxInserter struct{ insert }
 
 // Insert is one round trip: with Strict order the locks travel in front of the INSERT, in the same pipeline.
-func (in pgxInserter) Insert(ctx context.Context, tx pgx.Tx, rows []outbox.Row, order outbox.Order) (inserted []uuid.UUID, err error) {
+func (in pgxInserter) Insert(
+	ctx context.Context, tx pgx.Tx, rows []outbox.Row, order outbox.Order,
+) (inserted []uuid.UUID, err error) {
 	if err := checkEncoding(tx.Conn()); err != nil {
 		return nil, err
 	}
@@ -120,7 +126,9 @@ func (in pgxInserter) Insert(ctx context.Context, tx pgx.Tx, rows []outbox.Row, 
 type sqlInserter struct{ insert }
 
 // Insert passes arrays in PostgreSQL's text form, because database/sql has no arrays and every driver takes a string.
-func (in sqlInserter) Insert(ctx context.Context, given outbox.SQLTx, rows []outbox.Row, order outbox.Order) (inserted []uuid.UUID, err error) {
+func (in sqlInserter) Insert(
+	ctx context.Context, given outbox.SQLTx, rows []outbox.Row, order outbox.Order,
+) (inserted []uuid.UUID, err error) {
 	tx, err := sqltx.Open(given)
 	if err != nil {
 		return nil, err
@@ -134,7 +142,8 @@ func (in sqlInserter) Insert(ctx context.Context, given outbox.SQLTx, rows []out
 	}
 	if len(rows) == 1 {
 		r := &rows[0]
-		n, err := in.exec(ctx, tx, in.one, r.ID.String(), r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond), r.SchemaID, r.SchemaVersion, r.AggregateID,
+		n, err := in.exec(ctx, tx, in.one, r.ID.String(), r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond), r.SchemaID,
+			r.SchemaVersion, r.AggregateID,
 			r.AggregateType, r.TenantID, r.Source, string(r.DestinationsJSON), string(r.Payload), string(r.MetadataJSON))
 		if err != nil || n == 0 {
 			return nil, err
@@ -144,8 +153,10 @@ func (in sqlInserter) Insert(ctx context.Context, given outbox.SQLTx, rows []out
 	c := columnsOf(rows)
 	args := []any{arrayOf(c.ids, pgtype.UUID.String), arrayText(c.topics),
 		arrayOf(c.times, func(t time.Time) string { return t.Format("2006-01-02T15:04:05.999999Z07:00") }),
-		arrayText(c.schemaIDs), arrayOf(c.schemaVersions, func(v int32) string { return fmt.Sprint(v) }), arrayText(c.aggregateIDs),
-		arrayText(c.aggregateTypes), arrayText(c.tenants), arrayText(c.sources), arrayText(c.destinations), arrayText(c.payloads), arrayText(c.metadata)}
+		arrayText(c.schemaIDs), arrayOf(c.schemaVersions, func(v int32) string { return fmt.Sprint(v) }),
+		arrayText(c.aggregateIDs),
+		arrayText(c.aggregateTypes), arrayText(c.tenants), arrayText(c.sources), arrayText(c.destinations),
+		arrayText(c.payloads), arrayText(c.metadata)}
 	if !in.returning {
 		_, err := in.exec(ctx, tx, in.many, args...)
 		return nil, err
@@ -192,7 +203,8 @@ func newIDs(result *sql.Rows, err error) (inserted []uuid.UUID, _ error) {
 // eventColumns is a batch of rows turned on its side: one array a parameter makes one statement text for any number of
 // rows.
 type eventColumns struct {
-	ids                                                               []pgtype.UUID // uuid.UUID: pgx's exec and simple protocol modes know no array of it
+	// uuid.UUID: pgx's exec and simple protocol modes know no array of it.
+	ids                                                               []pgtype.UUID
 	times                                                             []time.Time
 	schemaVersions                                                    []int32
 	topics, schemaIDs, aggregateIDs, aggregateTypes, tenants, sources []string
@@ -205,7 +217,8 @@ func columnsOf(rows []outbox.Row) eventColumns {
 	column := func(i int) []string { return text[i*n : i*n : (i+1)*n] }
 	c := eventColumns{
 		ids: make([]pgtype.UUID, 0, n), times: make([]time.Time, 0, n), schemaVersions: make([]int32, 0, n),
-		topics: column(0), schemaIDs: column(1), aggregateIDs: column(2), aggregateTypes: column(3), tenants: column(4), sources: column(5),
+		topics: column(0), schemaIDs: column(1), aggregateIDs: column(2), aggregateTypes: column(3), tenants: column(4),
+		sources:      column(5),
 		destinations: column(6), payloads: column(7), metadata: column(8),
 	}
 	for i := range rows {

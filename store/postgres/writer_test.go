@@ -138,11 +138,14 @@ func (c writeCase) count(t *testing.T, topic string) int {
 
 // ADR-004's from_domain_event: each field in its column, status NEW.
 func (c writeCase) allFields(t *testing.T) {
-	tx := c.begin(outbox.WriterConfig{Source: "not used", Fill: func(_ context.Context, e *outbox.Event) { e.TenantID = "acme" }})
+	tx := c.begin(outbox.WriterConfig{Source: "not used",
+		Fill: func(_ context.Context, e *outbox.Event) { e.TenantID = "acme" }})
 	full := outbox.Event{
-		ID: uuid.New(), Topic: "full " + c.topic, OccurredAt: time.Date(2024, 7, 1, 12, 0, 0, 123456789, time.FixedZone("", -3*3600)),
-		SchemaID: "s", SchemaVersion: 7, AggregateType: "Order", AggregateID: "42", Source: "shop", Destinations: []string{"a", `"b"`},
-		Payload: json.RawMessage(`{"total": 1.50}`), Metadata: map[string]any{"trace_id": "t", "user_id": 7},
+		ID: uuid.New(), Topic: "full " + c.topic,
+		OccurredAt: time.Date(2024, 7, 1, 12, 0, 0, 123456789, time.FixedZone("", -3*3600)),
+		SchemaID:   "s", SchemaVersion: 7, AggregateType: "Order", AggregateID: "42", Source: "shop",
+		Destinations: []string{"a", `"b"`},
+		Payload:      json.RawMessage(`{"total": 1.50}`), Metadata: map[string]any{"trace_id": "t", "user_id": 7},
 	}
 	least := outbox.Event{ID: uuid.New(), Topic: "least " + c.topic, Source: "s", Payload: json.RawMessage("null")}
 	ok(t, tx.write(full, least))
@@ -189,7 +192,8 @@ func (c writeCase) manyEvents(t *testing.T) {
 	for i := range events {
 		want = append(want, fmt.Sprint(i))
 	}
-	got := one[[]string](t, c.pool, "SELECT array_agg(aggregate_id ORDER BY position) FROM outbox_events WHERE event_topic = $1", topic)
+	got := one[[]string](t, c.pool,
+		"SELECT array_agg(aggregate_id ORDER BY position) FROM outbox_events WHERE event_topic = $1", topic)
 	if !slices.Equal(got, want) {
 		t.Errorf("positions do not follow the order of the call: %.100v", got)
 	}
@@ -247,7 +251,8 @@ func (c writeCase) duplicates(t *testing.T) {
 
 	tx = c.begin(outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate})
 	fresh, twice := event(topic), event(topic)
-	if err := tx.write(fresh, first); !errors.Is(err, outbox.ErrDuplicateEvent) || !strings.Contains(err.Error(), first.ID.String()) {
+	if err := tx.write(fresh, first); !errors.Is(err, outbox.ErrDuplicateEvent) ||
+		!strings.Contains(err.Error(), first.ID.String()) {
 		t.Errorf("got %v, want ErrDuplicateEvent with the id", err)
 	}
 	if err := tx.write(twice, twice); !errors.Is(err, outbox.ErrDuplicateEvent) {
@@ -302,7 +307,8 @@ func (c writeCase) strictOrder(t *testing.T) {
 	first, other, second := c.begin(strict), c.begin(strict), c.begin(strict)
 	held := keyed("acme", "Order", "1")
 	ok(t, first.write(held, keyed("acme", "Order", "1"), keyed("acme", "Order", "0")))
-	ok(t, other.write(event(topic), keyed("acme", "Order", "2"), keyed("acme", "Invoice", "1"), keyed("other", "Order", "1")))
+	ok(t, other.write(event(topic), keyed("acme", "Order", "2"), keyed("acme", "Invoice", "1"),
+		keyed("other", "Order", "1")))
 	ok(t, other.commit())
 	answer := make(chan error, 1)
 	last := keyed("acme", "Order", "1")
@@ -326,7 +332,8 @@ func (c writeCase) strictOrder(t *testing.T) {
 // What database/sql gets as text is quoted by hand; what pgx gets, by pgx.
 func (c writeCase) hostileStrings(t *testing.T) {
 	topic := "hostile " + c.topic
-	hostile := []string{"NULL", "null", `"`, `\`, `\\"`, `a"b\c`, ",", "{}", "{a,b}", "}", " ", " a ", "a\nb\tc\r", "'; DROP TABLE outbox_events; --", `E'\x41'`,
+	hostile := []string{"NULL", "null", `"`, `\`, `\\"`, `a"b\c`, ",", "{}", "{a,b}", "}", " ", " a ", "a\nb\tc\r",
+		"'; DROP TABLE outbox_events; --", `E'\x41'`,
 		"語😀", "\x01\x1f\x7f", "$1", "%s", strings.Repeat(`\"`, 64)}
 	var events []outbox.Event
 	for _, s := range hostile {
@@ -356,7 +363,8 @@ func (c writeCase) largePayload(t *testing.T) {
 	tx := c.begin(outbox.WriterConfig{})
 	ok(t, tx.write(e))
 	ok(t, tx.commit())
-	if n := one[int](t, c.pool, "SELECT octet_length(payload::text) FROM outbox_events WHERE id = $1", e.ID); n != outbox.DefaultMaxPayload {
+	if n := one[int](t, c.pool, "SELECT octet_length(payload::text) FROM outbox_events WHERE id = $1",
+		e.ID); n != outbox.DefaultMaxPayload {
 		t.Errorf("%d bytes, want %d", n, outbox.DefaultMaxPayload)
 	}
 	e.Payload = append(json.RawMessage(" "), e.Payload...)
@@ -367,11 +375,13 @@ func (c writeCase) largePayload(t *testing.T) {
 
 func TestWriteToAnotherTable(t *testing.T) {
 	pool := newPool(t, newDatabase(t))
-	_, err := pool.Exec(t.Context(), `CREATE SCHEMA "My Schema"; CREATE TABLE "My Schema"."out""box" (LIKE outbox_events INCLUDING ALL)`)
+	_, err := pool.Exec(t.Context(),
+		`CREATE SCHEMA "My Schema"; CREATE TABLE "My Schema"."out""box" (LIKE outbox_events INCLUDING ALL)`)
 	ok(t, err)
 	w, err := postgres.NewWriter(outbox.WriterConfig{Table: `My Schema.out"box`})
 	ok(t, err)
-	ok(t, w.InTx(t.Context(), pool, func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("elsewhere")}, nil }))
+	ok(t, w.InTx(t.Context(), pool,
+		func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("elsewhere")}, nil }))
 	if n := one[int](t, pool, `SELECT count(*) FROM "My Schema"."out""box"`); n != 1 {
 		t.Errorf("%d events in the table, want 1", n)
 	}
@@ -411,7 +421,8 @@ func TestSQLWriterTakesTransactions(t *testing.T) {
 		w, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "test", Order: outbox.Strict, OnDuplicate: duplicates})
 		ok(t, err)
 		for name, pooled := range map[string]outbox.SQLTx{"*sql.DB": db, "*sql.Conn": conn, "nil": nil} {
-			if err := w.Write(t.Context(), pooled, event("refused")); !errors.Is(err, outbox.ErrNoTransaction) || !strings.Contains(err.Error(), name) {
+			if err := w.Write(t.Context(), pooled, event("refused")); !errors.Is(err, outbox.ErrNoTransaction) ||
+				!strings.Contains(err.Error(), name) {
 				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
 			}
 		}

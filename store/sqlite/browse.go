@@ -213,7 +213,8 @@ func (b *Browser) query(f tables.Filter) (*browseQuery, error) {
 		f.Limit = defaultPage
 	}
 	f.Limit++
-	q := &browseQuery{quotedLayout: b.quoted, F: f, OnlyUndelivered: len(f.Statuses) > 0, Rare: len(f.Statuses) > 0 && b.layout.Status != ""}
+	q := &browseQuery{quotedLayout: b.quoted, F: f, OnlyUndelivered: len(f.Statuses) > 0,
+		Rare: len(f.Statuses) > 0 && b.layout.Status != ""}
 	for _, s := range f.Statuses {
 		i := slices.IndexFunc(b.Statuses(), func(known string) bool { return strings.EqualFold(known, s) })
 		if i < 0 {
@@ -249,7 +250,8 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 	if _, err := strconv.ParseInt(idOrPosition, 10, 64); err != nil {
 		id, err := uuid.Parse(idOrPosition)
 		if err != nil {
-			return tables.EventDetail{}, fmt.Errorf("%w: %q is neither an event id (a UUID) nor a position (a number)", tables.ErrFilter, idOrPosition)
+			return tables.EventDetail{}, fmt.Errorf("%w: %q is neither an event id (a UUID) nor a position (a number)",
+				tables.ErrFilter, idOrPosition)
 		}
 		text, by = b.sql.showID, id.String()
 	}

@@ -12,7 +12,8 @@ import (
 func TestWaitingPlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	backlogs := map[string]string{"outbox_events": "outbox_events_undelivered", "event_outbox": "idx_event_outbox_pending", "crawl_outbox": "idx_crawl_outbox_unpublished"}
+	backlogs := map[string]string{"outbox_events": "outbox_events_undelivered", "event_outbox": "idx_event_outbox_pending",
+		"crawl_outbox": "idx_crawl_outbox_unpublished"}
 	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
 		b, err := OpenBrowser(t.Context(), db, layout)
 		if err != nil {

@@ -27,8 +27,10 @@ func (r *browsedRow) columns() []any {
 func (r *browsedRow) row() tables.EventRow {
 	id, _ := parseID(r.id)
 	row := tables.EventRow{
-		ID: id, Position: r.position, Status: r.status.s, Topic: r.topic.s, Key: r.key.pointer(), AggregateType: r.aggregateType.pointer(), Tenant: r.tenant.pointer(), Source: r.source.pointer(),
-		WrittenAt: r.writtenAt.timeOfID().moment(), DeliveredAt: r.deliveredAt.moment(), Attempts: int(r.attempts.n), NextRetryAt: r.nextRetryAt.moment(), LastError: r.lastError.pointer(),
+		ID: id, Position: r.position, Status: r.status.s, Topic: r.topic.s, Key: r.key.pointer(),
+		AggregateType: r.aggregateType.pointer(), Tenant: r.tenant.pointer(), Source: r.source.pointer(),
+		WrittenAt: r.writtenAt.timeOfID().moment(), DeliveredAt: r.deliveredAt.moment(), Attempts: int(r.attempts.n),
+		NextRetryAt: r.nextRetryAt.moment(), LastError: r.lastError.pointer(),
 		Destinations: r.destinations.json(),
 	}
 	row.DateByID()
@@ -46,13 +48,16 @@ type browsedDetail struct {
 }
 
 func (r *browsedDetail) columns() []any {
-	return append(r.browsedRow.columns(), &r.occurredAt, &r.schemaID, &r.schemaVersion, &r.lane, &r.sequence, &r.generation, &r.deliveredTo, &r.history, &r.meta, &r.payload)
+	return append(r.browsedRow.columns(), &r.occurredAt, &r.schemaID, &r.schemaVersion, &r.lane, &r.sequence,
+		&r.generation, &r.deliveredTo, &r.history, &r.meta, &r.payload)
 }
 
 func (r *browsedDetail) detail() tables.EventDetail {
 	d := tables.EventDetail{
-		EventRow: r.row(), OccurredAt: r.occurredAt.moment(), SchemaID: r.schemaID.pointer(), Lane: r.lane, Sequence: integer[int64](r.sequence), SchemaVersion: integer[int](r.schemaVersion),
-		Generation: int(r.generation.n), DeliveredTo: r.deliveredTo.json(), ErrorHistory: r.history.json(), Metadata: r.meta.json(), Payload: r.payload.json(),
+		EventRow: r.row(), OccurredAt: r.occurredAt.moment(), SchemaID: r.schemaID.pointer(), Lane: r.lane,
+		Sequence: integer[int64](r.sequence), SchemaVersion: integer[int](r.schemaVersion),
+		Generation: int(r.generation.n), DeliveredTo: r.deliveredTo.json(), ErrorHistory: r.history.json(),
+		Metadata: r.meta.json(), Payload: r.payload.json(),
 	}
 	if d.Payload == nil {
 		d.Payload = json.RawMessage("null")

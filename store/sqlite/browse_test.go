@@ -37,8 +37,10 @@ func TestBrowsePlans(t *testing.T) {
 		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"DEAD"}}, "idx_outbox_status (status=?)", true},
 		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"DEAD", "failed"}}, "idx_outbox_status (status=?)", true},
 		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"NEW"}}, "outbox_events_undelivered", false},
-		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"new", "FAILED"}, After: "7"}, "outbox_events_undelivered (position<?)", false},
-		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"NEW"}, Tenant: "acme"}, "outbox_events_tenants (tenant_id=?)", false},
+		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"new", "FAILED"}, After: "7"},
+			"outbox_events_undelivered (position<?)", false},
+		{outbox.OutboxEvents(), tables.Filter{Statuses: []string{"NEW"}, Tenant: "acme"},
+			"outbox_events_tenants (tenant_id=?)", false},
 		{outbox.EventOutbox(), tables.Filter{Statuses: []string{"pending"}}, "event_outbox_", true},
 		{outbox.EventOutbox(), tables.Filter{Statuses: []string{"failed"}}, "idx_event_outbox_failed", true},
 		{outbox.CrawlOutbox(), tables.Filter{}, "SCAN e", false},
@@ -62,14 +64,17 @@ func TestBrowsePlans(t *testing.T) {
 			t.Errorf("%s %+v is not served by %s:\n%s", c.layout.Table, c.f, c.index, plan)
 		}
 	}
-	for layout, index := range map[string]string{"outbox_events": "sqlite_autoindex_outbox_events_1 (id=?)", "event_outbox": "sqlite_autoindex_event_outbox_2 (event_id=?)"} {
-		b := browser(t, db, map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(), "event_outbox": outbox.EventOutbox()}[layout])
+	for layout, index := range map[string]string{"outbox_events": "sqlite_autoindex_outbox_events_1 (id=?)",
+		"event_outbox": "sqlite_autoindex_event_outbox_2 (event_id=?)"} {
+		b := browser(t, db, map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(),
+			"event_outbox": outbox.EventOutbox()}[layout])
 		for _, statement := range []string{b.sql.showID, b.sql.known} {
 			if plan := planOf(t, db, statement); !strings.Contains(plan, index) {
 				t.Errorf("%s is not served by %s:\n%s", layout, index, plan)
 			}
 		}
-		if plan := planOf(t, db, b.sql.showPosition); !strings.Contains(plan, "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)") {
+		if plan := planOf(t, db, b.sql.showPosition); !strings.Contains(plan,
+			"SEARCH e USING INTEGER PRIMARY KEY (rowid=?)") {
 			t.Errorf("%s by its position:\n%s", layout, plan)
 		}
 	}
@@ -82,7 +87,8 @@ func TestBrowsePlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan := planOf(t, db, statement); !strings.Contains(plan, "USING INDEX "+layout.Table+"_undelivered") && !strings.Contains(plan, "idx_crawl_outbox_unpublished") {
+		if plan := planOf(t, db, statement); !strings.Contains(plan, "USING INDEX "+layout.Table+"_undelivered") &&
+			!strings.Contains(plan, "idx_crawl_outbox_unpublished") {
 			t.Errorf("backlog of %s:\n%s", layout.Table, plan)
 		}
 	}
@@ -95,11 +101,14 @@ func TestBrowseShowsWhatIsThere(t *testing.T) {
 	db := filled(t,
 		`CREATE TABLE mine (n INTEGER PRIMARY KEY, uid, what, body, tries, due DATETIME, at TIMESTAMP, done DATETIME, meta)`,
 		`INSERT INTO mine VALUES (1, '01900000-0000-7000-8000-00000000000A', 't', '{"a":1}', 2, '2025-01-02 03:04:05', '2025-01-02 03:04:05', NULL, 'no json')`,
-		`INSERT INTO mine VALUES (2, x'`+strings.Replace(id, "0a", "0b", 1)+`', 7, x'00ff', 'many', 'soon', NULL, NULL, NULL)`,
+		`INSERT INTO mine VALUES (2, x'`+strings.Replace(id, "0a", "0b", 1)+
+			`', 7, x'00ff', 'many', 'soon', NULL, NULL, NULL)`,
 		`INSERT INTO mine VALUES (3, 'seven', NULL, NULL, NULL, NULL, NULL, CURRENT_TIMESTAMP, NULL)`)
-	b := browser(t, db, outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", WrittenAt: "at", DeliveredAt: "done", Metadata: "meta"})
+	b := browser(t, db, outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "what", Payload: "body",
+		Attempts: "tries", NextRetryAt: "due", WrittenAt: "at", DeliveredAt: "done", Metadata: "meta"})
 	rows, _, err := b.List(t.Context(), tables.Filter{})
-	if err != nil || len(rows) != 3 || rows[0].Status != "delivered" || rows[1].Topic != "7" || rows[2].Attempts != 2 || rows[2].Status != "retry" || rows[2].NextRetryAt.Year() != 2025 {
+	if err != nil || len(rows) != 3 || rows[0].Status != "delivered" || rows[1].Topic != "7" || rows[2].Attempts != 2 ||
+		rows[2].Status != "retry" || rows[2].NextRetryAt.Year() != 2025 {
 		t.Fatalf("got %+v, error %v", rows, err)
 	}
 	for _, r := range rows[1:] {
@@ -108,7 +117,8 @@ func TestBrowseShowsWhatIsThere(t *testing.T) {
 			t.Errorf("show %s: %+v, error %v", r.ID, d, err)
 		}
 	}
-	if d, err := b.Show(t.Context(), "1", ""); err != nil || string(d.Metadata) != `"no json"` || string(d.Payload) != `{"a":1}` {
+	if d, err := b.Show(t.Context(), "1", ""); err != nil || string(d.Metadata) != `"no json"` ||
+		string(d.Payload) != `{"a":1}` {
 		t.Errorf("got %+v, error %v", d, err)
 	}
 	if _, err := b.Show(t.Context(), "1", "acme"); !errors.Is(err, tables.ErrFilter) {
@@ -118,7 +128,10 @@ func TestBrowseShowsWhatIsThere(t *testing.T) {
 		t.Errorf("got %+v, error %v", d, err)
 	}
 	var schema *outbox.SchemaError
-	if _, err := OpenBrowser(t.Context(), db, outbox.Layout{Table: "mine", ID: "id", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", DeliveredAt: "done"}); !errors.As(err, &schema) || !slices.Equal(schema.Missing, []string{"id"}) {
+	if _, err := OpenBrowser(t.Context(), db,
+		outbox.Layout{Table: "mine", ID: "id", Position: "n", Topic: "what", Payload: "body", Attempts: "tries",
+			NextRetryAt: "due", DeliveredAt: "done"}); !errors.As(err, &schema) ||
+		!slices.Equal(schema.Missing, []string{"id"}) {
 		t.Errorf("got %v, want a SchemaError that names id", err)
 	}
 }
@@ -126,7 +139,8 @@ func TestBrowseShowsWhatIsThere(t *testing.T) {
 func TestBrowseKnownAndOfATenant(t *testing.T) {
 	t.Parallel()
 	const id = "01900000-0000-7000-8000-000000000001"
-	db := filled(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ('`+id+`', 't', '2025-01-01T00:00:00.000000Z', 's', '1')`)
+	db := filled(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ('`+id+
+		`', 't', '2025-01-01T00:00:00.000000Z', 's', '1')`)
 	b := browser(t, db, outbox.OutboxEvents())
 	if _, err := b.Show(t.Context(), id, "default"); err != nil {
 		t.Error(err)

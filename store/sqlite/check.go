@@ -136,7 +136,8 @@ func checkIndexes(ctx context.Context, db *DB, table string, wanted ...string) e
 		return fmt.Errorf("check the indexes of %s: %w", table, explain(err))
 	}
 	if len(missing) > 0 {
-		return &outbox.SchemaError{Table: table, Missing: missing, Remedy: "run: outbox migrate up --set " + tables.SetOf[table]}
+		return &outbox.SchemaError{Table: table, Missing: missing,
+			Remedy: "run: outbox migrate up --set " + tables.SetOf[table]}
 	}
 	return nil
 }
@@ -186,13 +187,15 @@ func (s *Store) checkTypes(have []column) error {
 		return nil
 	}
 	return &outbox.SchemaError{Table: s.layout.Table, Missing: lacks,
-		Remedy: "a row without an id could not be told from others, and the order of delivery is that of an integer that SQLite draws and gives to one row only"}
+		Remedy: "a row without an id could not be told from others, and the order of delivery is that of an integer that " +
+			"SQLite draws and gives to one row only"}
 }
 
 // checkStatements compiles everything once where it cannot write: a table that is a view, or a name that is none, is
 // found before anything is published.
 func (s *Store) checkStatements(ctx context.Context) error {
-	for _, p := range []*prepared{&s.sql.claim, &s.sql.backlog, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleLetter, &s.sql.settleDead} {
+	for _, p := range []*prepared{&s.sql.claim, &s.sql.backlog, &s.sql.settleDelivered, &s.sql.settleRetry,
+		&s.sql.settleLetter, &s.sql.settleDead} {
 		if err := s.db.compile(ctx, p.text); err != nil {
 			return fmt.Errorf("check statements for %s: %w", s.layout.Table, explain(err))
 		}

@@ -15,7 +15,9 @@ import (
 )
 
 // Claim implements outbox.EventStore.
-func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) (records []*outbox.Record, err error) {
+func (s *Store) Claim(
+	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
+) (records []*outbox.Record, err error) {
 	if limit.Fair && !limit.Paused.Parts() && s.fair.claim.text != "" && len(lanes) > 0 {
 		records, err = s.claimFair(ctx, lanes, limit)
 	} else {
@@ -31,7 +33,9 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 }
 
 // claimOldest claims without regard to whose rows they are, within a transaction if there is one.
-func (s *Store) claimOldest(ctx context.Context, tx *sql.Tx, lanes int64, now string, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+func (s *Store) claimOldest(
+	ctx context.Context, tx *sql.Tx, lanes int64, now string, limit outbox.ClaimLimit,
+) ([]*outbox.Record, error) {
 	stmt, err := s.sql.claim.on(ctx, s.db.read)
 	if err != nil {
 		return nil, err
@@ -49,7 +53,9 @@ func (s *Store) claimOldest(ctx context.Context, tx *sql.Tx, lanes int64, now st
 
 // read runs a claim, and returns its records and the bytes of their payloads, within limit. Rows are read as they are
 // asked for, so that what does not fit costs nothing.
-func (s *Store) read(ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimit, args ...any) (records []*outbox.Record, bytes int, err error) {
+func (s *Store) read(
+	ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimit, args ...any,
+) (records []*outbox.Record, bytes int, err error) {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return nil, 0, err
@@ -105,7 +111,8 @@ type claimedRow struct {
 
 func (r *claimedRow) columns() []any {
 	return []any{
-		&r.id, &r.position, &r.lane, &r.orderKey, &r.sequence, &r.attempts, &r.generation, &r.writtenAt, &r.occurredAt, &r.topic, &r.aggregateType, &r.key, &r.tenant, &r.source,
+		&r.id, &r.position, &r.lane, &r.orderKey, &r.sequence, &r.attempts, &r.generation, &r.writtenAt, &r.occurredAt,
+		&r.topic, &r.aggregateType, &r.key, &r.tenant, &r.source,
 		&r.schemaID, &r.schemaVersion, &r.destinations, &r.deliveredTo, &r.metadata, &r.payload,
 	}
 }

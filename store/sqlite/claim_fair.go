@@ -37,7 +37,8 @@ func (s *Store) findFairness(ctx context.Context, names tableNames, rowid bool) 
 		return nil
 	}
 	names.By = quoteName(by)
-	if err := s.findIndex(ctx, "claim_fair", &names, &names.OfTenants, by, s.layout.Position, rowid); err != nil || names.OfTenants == "" {
+	if err := s.findIndex(ctx, "claim_fair", &names, &names.OfTenants, by, s.layout.Position, rowid); err != nil ||
+		names.OfTenants == "" {
 		return err
 	}
 	t, err := parseSQL()
@@ -57,8 +58,11 @@ func (s *Store) findFairness(ctx context.Context, names tableNames, rowid bool) 
 // published, not in the last. All is read in one state of the file, at one time.
 //
 // Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
-func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) (records []*outbox.Record, err error) {
-	for _, p := range []*prepared{&s.fair.tenants, &s.fair.claim, &s.sql.claim} { // before the snapshot takes a connection: it may be the only one
+func (s *Store) claimFair(
+	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
+) (records []*outbox.Record, err error) {
+	// Before the snapshot takes a connection: it may be the only one.
+	for _, p := range []*prepared{&s.fair.tenants, &s.fair.claim, &s.sql.claim} {
 		if _, err := p.on(ctx, s.db.read); err != nil {
 			return nil, err
 		}
@@ -100,7 +104,9 @@ func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox
 
 // readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows: the first record of every
 // tenant, then the second of each, so that whoever stops reading has served all alike.
-func (s *Store) readShares(ctx context.Context, tx *sql.Tx, lane int16, bits int64, now string, limit outbox.ClaimLimit) (records []*outbox.Record, bytes int, err error) {
+func (s *Store) readShares(
+	ctx context.Context, tx *sql.Tx, lane int16, bits int64, now string, limit outbox.ClaimLimit,
+) (records []*outbox.Record, bytes int, err error) {
 	tenants, err := s.nextTenants(ctx, tx, lane)
 	if err != nil || len(tenants) < 2 {
 		return nil, 0, err
@@ -115,7 +121,8 @@ func (s *Store) readShares(ctx context.Context, tx *sql.Tx, lane int16, bits int
 	each := limit
 	each.Records, each.Bytes = share, max(limit.Bytes/len(tenants), 1)
 	for i, tenant := range tenants {
-		if shares[i], _, err = s.read(ctx, claim, each, bits, now, share, tenant, max(share, looksPerClaim/len(tenants))); err != nil {
+		if shares[i], _, err = s.read(ctx, claim, each, bits, now, share, tenant,
+			max(share, looksPerClaim/len(tenants))); err != nil {
 			return nil, 0, err
 		}
 	}

@@ -41,7 +41,8 @@ func exec(t *testing.T, db *DB, text string, args ...any) {
 
 func value(t *testing.T, db *DB, query string, args ...any) (v string) {
 	t.Helper()
-	if err := db.read.QueryRowContext(t.Context(), "SELECT coalesce(CAST(("+query+") AS TEXT), '')", args...).Scan(&v); err != nil {
+	if err := db.read.QueryRowContext(t.Context(), "SELECT coalesce(CAST(("+query+") AS TEXT), '')",
+		args...).Scan(&v); err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}
 	return v
@@ -102,8 +103,11 @@ func TestEnginePlans(t *testing.T) {
 					}
 				}
 				for _, line := range strings.Split(plan, "\n") {
-					scans := strings.Contains(line, "SCAN e") && !strings.Contains(line, "USING") && !strings.Contains(plan, "CO-ROUTINE e") // which is what it would be a scan of
-					sorts := strings.Contains(line, "TEMP B-TREE FOR ORDER BY") && !strings.HasPrefix(tt.name, "lease_")                     // 64 lanes may be sorted
+					// Which is what it would be a scan of.
+					scans := strings.Contains(line, "SCAN e") && !strings.Contains(line, "USING") &&
+						!strings.Contains(plan, "CO-ROUTINE e")
+					// 64 lanes may be sorted.
+					sorts := strings.Contains(line, "TEMP B-TREE FOR ORDER BY") && !strings.HasPrefix(tt.name, "lease_")
 					if scans || sorts || strings.Contains(line, "SCAN "+layout.Table) {
 						t.Errorf("%s of %s, %s: %s", tt.name, layout.Table, state, line)
 					}
@@ -153,8 +157,10 @@ func TestLanesAreFixed(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	s, _, lanes := serving(t, db, outbox.OutboxEvents())
-	for i, key := range []string{"", "1", "42", "order-1234567", "ü", "ключ", "a1b2c3d4-0000-7000-8000-0123456789ab"} {
-		exec(t, db, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, aggregate_id) VALUES (?1, '2026-01-02T03:04:05.000000Z', 's', '1', ?1)`, key)
+	for i, key := range []string{"", "1", "42", "order-1234567", "ü", "ключ",
+		"a1b2c3d4-0000-7000-8000-0123456789ab"} {
+		exec(t, db,
+			`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, aggregate_id) VALUES (?1, '2026-01-02T03:04:05.000000Z', 's', '1', ?1)`, key)
 		records, err := s.Claim(t.Context(), lanes, everything)
 		if err != nil || len(records) != i+1 {
 			t.Fatalf("%d records, error %v", len(records), err)
@@ -170,7 +176,8 @@ func TestLanesAreFixed(t *testing.T) {
 		}
 	}
 	// An id of any shape has a lane too, or its row would never be seen.
-	exec(t, db, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ('', 'empty', '2026-01-02T03:04:05.000000Z', 's', '1'), ('ab', 'short', '2026-01-02T03:04:05.000000Z', 's', '1')`)
+	exec(t, db,
+		`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ('', 'empty', '2026-01-02T03:04:05.000000Z', 's', '1'), ('ab', 'short', '2026-01-02T03:04:05.000000Z', 's', '1')`)
 	if records, err := s.Claim(t.Context(), lanes, everything); err != nil || len(records) != 9 {
 		t.Errorf("%d records, error %v", len(records), err)
 	}
@@ -184,12 +191,15 @@ func TestFairClaimBoundsItsSearch(t *testing.T) {
 	s, _, lanes := serving(t, db, outbox.OutboxEvents())
 	exec(t, db, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload)
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1) SELECT 'a', '2026-01-02T03:04:05.000000Z', 'stuck', '1', 's', '1' FROM n`, looksPerClaim/2+100)
-	exec(t, db, "UPDATE outbox_events SET status = 'FAILED', next_retry_at = '9999-01-01T00:00:00.000000Z' WHERE position = 1")
+	exec(t, db,
+		"UPDATE outbox_events SET status = 'FAILED', next_retry_at = '9999-01-01T00:00:00.000000Z' WHERE position = 1")
 	manyEvents(t, db, 3, "trickle")
-	exec(t, db, `INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload) VALUES ('deep', '2026-01-02T03:04:05.000000Z', 'stuck', 'free', 's', '1')`)
+	exec(t, db,
+		`INSERT INTO outbox_events (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload) VALUES ('deep', '2026-01-02T03:04:05.000000Z', 'stuck', 'free', 's', '1')`)
 	fair := everything
 	fair.Fair = true
-	if records, err := s.Claim(t.Context(), lanes, fair); err != nil || len(records) != 4 { // once, so that the statements are compiled
+	// Once, so that the statements are compiled.
+	if records, err := s.Claim(t.Context(), lanes, fair); err != nil || len(records) != 4 {
 		t.Errorf("%d records, error %v; want the 3 of trickle, and what lies deep as one of the oldest", len(records), err)
 	}
 	var shares []*outbox.Record
@@ -205,8 +215,10 @@ func TestFairClaimBoundsItsSearch(t *testing.T) {
 // Which tables can be shared by tenants is found when they are opened.
 func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 	t.Parallel()
-	db := filled(t, `CREATE TABLE mine (n INTEGER PRIMARY KEY, uid TEXT NOT NULL, kind, body, customer INT, owner INT, done_at DATETIME, tries INT, due DATETIME)`)
-	mine := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"owner"}, Tenant: "owner",
+	db := filled(t,
+		`CREATE TABLE mine (n INTEGER PRIMARY KEY, uid TEXT NOT NULL, kind, body, customer INT, owner INT, done_at DATETIME, tries INT, due DATETIME)`)
+	mine := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer",
+		KeyScope: []string{"owner"}, Tenant: "owner",
 		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
 	shared := func(l outbox.Layout) bool {
 		t.Helper()
@@ -220,7 +232,8 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 	unscoped.KeyScope = []string{"aggregate_type"}
 	keyless.Key, keyless.KeyScope = "", nil
 	if shared(unscoped) || !shared(keyless) || shared(mine) {
-		t.Errorf("a key in several tenants: %t, no keys: %t, no index: %t; want only the second", shared(unscoped), shared(keyless), shared(mine))
+		t.Errorf("a key in several tenants: %t, no keys: %t, no index: %t; want only the second", shared(unscoped),
+			shared(keyless), shared(mine))
 	}
 	exec(t, db, `CREATE INDEX other ON mine (owner, n) WHERE done_at IS NOT NULL`)
 	exec(t, db, `CREATE INDEX whole ON mine (owner, n)`)
@@ -235,7 +248,8 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 	s, _, lanes := serving(t, db, mine)
 	exec(t, db, `INSERT INTO mine (uid, kind, body, customer, owner) WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)
 		SELECT printf('00000000-0000-4000-8000-%012d', i), 'k', '1', i, 7 FROM n`)
-	exec(t, db, `INSERT INTO mine (uid, kind, body, customer, owner) VALUES ('00000000-0000-4000-8000-00000000aaaa', 'k', '2', 1, 8), ('00000000-0000-4000-8000-00000000bbbb', 'k', '2', 1, NULL)`)
+	exec(t, db,
+		`INSERT INTO mine (uid, kind, body, customer, owner) VALUES ('00000000-0000-4000-8000-00000000aaaa', 'k', '2', 1, 8), ('00000000-0000-4000-8000-00000000bbbb', 'k', '2', 1, NULL)`)
 	records, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true})
 	of := map[string]int{}
 	for _, r := range records {

@@ -27,9 +27,11 @@ var (
 	// ErrReadOnly says that the file can be read but not written.
 	ErrReadOnly = errors.New("the file cannot be written to by this process")
 	// ErrDamaged says that the integrity check, or SQLite at any other moment, found the file damaged.
-	ErrDamaged = errors.New("the file is damaged: put a backup in its place, or save what can be read with: sqlite3 FILE .recover | sqlite3 NEWFILE")
+	ErrDamaged = errors.New("the file is damaged: put a backup in its place, or save what can be read with: sqlite3 " +
+		"FILE .recover | sqlite3 NEWFILE")
 	// ErrReplaced says that the file was deleted, or another put in its place, while it was open.
-	ErrReplaced = errors.New("the file was deleted or replaced while it was open: start every process that has it open again")
+	ErrReplaced = errors.New("the file was deleted or replaced while it was open: start every process that has it " +
+		"open again")
 )
 
 // busyFor is how long a transaction waits for one of another process, or of another handle of this one, before it gives
@@ -146,7 +148,8 @@ func onlyName(full string, info os.FileInfo) error {
 			return err
 		}
 		if other, err := filepath.EvalSymlinks(d.full); err == nil && other != name {
-			return fmt.Errorf("it is open as %s already, and by two names of one file commits would be lost: use one of them everywhere", d.path)
+			return fmt.Errorf("it is open as %s already, and by two names of one file commits would be lost: use one of them "+
+				"everywhere", d.path)
 		}
 	}
 	return nil
@@ -172,7 +175,9 @@ func source(path, mode, lock string, pragmas ...string) string {
 
 // explain gives some of SQLite's errors the name that callers branch on.
 func explain(err error) error {
-	return classify(err, "for "+busyFor.String()+" another process, or another handle of this one, has kept it: look for a transaction that is left open there, or a tool that copies the file")
+	return classify(err, "for "+busyFor.String()+
+		" another process, or another handle of this one, has kept it: look for a transaction that is left open there, or "+
+		"a tool that copies the file")
 }
 
 // classify is explain where SQLITE_BUSY has another reason.

@@ -16,9 +16,11 @@ import (
 func TestSource(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	for pragma, want := range map[string]string{"busy_timeout": "30000", "journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
+	for pragma, want := range map[string]string{"busy_timeout": "30000", "journal_mode": "wal", "synchronous": "2",
+		"foreign_keys": "1"} {
 		var got string
-		if err := appHandle(t, Source(db.path)).QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+		if err := appHandle(t, Source(db.path)).QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil ||
+			got != want {
 			t.Errorf("%s is %s, %v, want %s", pragma, got, err, want)
 		}
 	}
@@ -46,7 +48,8 @@ func TestSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := write(appHandle(t, db.path)); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "sqlite.Source") || strings.Contains(err.Error(), busyFor.String()) {
+	if err := write(appHandle(t, db.path)); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "sqlite.Source") ||
+		strings.Contains(err.Error(), busyFor.String()) {
 		t.Errorf("without settings: %v", err)
 	}
 	if err := held.Rollback(); err != nil {

@@ -213,7 +213,8 @@ func (q *letterQuery) each(ctx context.Context, tx *sql.Tx, name string, row fun
 func selected(s deadletter.Selection) (*letterQuery, error) {
 	q := &letterQuery{F: s.Filter, IDs: s.IDs, State: string(deadletter.StatePending)}
 	if s.State != "" && s.State != deadletter.StatePending {
-		return nil, fmt.Errorf("%w: only pending letters can be chosen by a filter, not %s ones", deadletter.ErrFilter, s.State)
+		return nil, fmt.Errorf("%w: only pending letters can be chosen by a filter, not %s ones", deadletter.ErrFilter,
+			s.State)
 	}
 	if s.Discarded {
 		if len(s.IDs) == 0 {
@@ -248,7 +249,9 @@ func (q *letterQuery) column(name string) letterColumn {
 }
 
 // audit writes the record of an action into its transaction.
-func audit(ctx context.Context, tx *sql.Tx, by deadletter.Operator, action string, letters int, filter, detail any) error {
+func audit(
+	ctx context.Context, tx *sql.Tx, by deadletter.Operator, action string, letters int, filter, detail any,
+) error {
 	statement, err := plain("dlq_audit")
 	if err != nil {
 		return err
@@ -269,7 +272,8 @@ func audit(ctx context.Context, tx *sql.Tx, by deadletter.Operator, action strin
 		}
 		more = string(text)
 	}
-	if _, err := tx.ExecContext(ctx, statement, id.String(), stamp(time.Now()), by.Actor, action, letters, string(chosen), by.Reason, more); err != nil {
+	if _, err := tx.ExecContext(ctx, statement, id.String(), stamp(time.Now()), by.Actor, action, letters, string(chosen),
+		by.Reason, more); err != nil {
 		return fmt.Errorf("record action %s: %w", action, err)
 	}
 	return nil

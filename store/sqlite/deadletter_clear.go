@@ -34,7 +34,9 @@ func (q *letterQuery) change(ctx context.Context, tx *sql.Tx, name string, recor
 }
 
 // DiscardPage implements deadletter.Discarder.
-func (d *DeadLetters) DiscardPage(ctx context.Context, s deadletter.Selection, by deadletter.Operator, limit int) (n int, err error) {
+func (d *DeadLetters) DiscardPage(
+	ctx context.Context, s deadletter.Selection, by deadletter.Operator, limit int,
+) (n int, err error) {
 	s.Discarded = false // once is enough
 	q, err := selected(s)
 	if err != nil {
@@ -64,7 +66,9 @@ func olderLetters(p deadletter.Purge, limit int) []letterQuery {
 }
 
 // PurgePage implements deadletter.Purger.
-func (d *DeadLetters) PurgePage(ctx context.Context, p deadletter.Purge, by deadletter.Operator, limit int) (n int, err error) {
+func (d *DeadLetters) PurgePage(
+	ctx context.Context, p deadletter.Purge, by deadletter.Operator, limit int,
+) (n int, err error) {
 	for _, q := range olderLetters(p, limit) {
 		if n > 0 {
 			break
@@ -155,7 +159,8 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 		return id.String()
 	}
 	source := string(cmp.Or(job.Source, deadletter.SourceJob))
-	err = j.DB.QueryRowContext(ctx, record, fresh.String(), job.ID.String(), tenant, optional(job.UserID), optional(job.RequestID), tables.ErrorText(job.Type), string(job.Payload),
+	err = j.DB.QueryRowContext(ctx, record, fresh.String(), job.ID.String(), tenant, optional(job.UserID),
+		optional(job.RequestID), tables.ErrorText(job.Type), string(job.Payload),
 		string(job.Reason), job.Attempts, string(history), source).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = j.DB.QueryRowContext(ctx, recorded, job.ID.String(), job.Attempts, source).Scan(&id)

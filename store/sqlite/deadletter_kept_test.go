@@ -27,7 +27,8 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 	relays := map[string]relay{}
 	var layouts []outbox.Layout
 	for _, table := range []string{"mine", "tight"} {
-		l := outbox.Layout{Table: table, ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "k", DeliveredAt: "done", Attempts: "tries", NextRetryAt: "due"}
+		l := outbox.Layout{Table: table, ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "k",
+			DeliveredAt: "done", Attempts: "tries", NextRetryAt: "due"}
 		s, owner, lanes := serving(t, db, l)
 		layouts, relays[table] = append(layouts, l), relay{s, owner, lanes}
 	}
@@ -39,18 +40,24 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 		table  string
 		values []string
 	}{
-		{"mine", []string{"9007199254740993", bytesID, "'a.b'", `'{"a": 1.50}'`, "'k'", "0", "x'00ff'", "'beef'", "0.1 + 0.2", "'Q'", "'a' || char(0) || 'b'"}},
-		{"mine", []string{"-3", id(), "NULL", `x'7b7d'`, "x'6b'", "0", `'{"blob":"00"}'`, "CAST(x'ff41' AS TEXT)", "9e999", "x'beef'", "''"}},
+		{"mine", []string{"9007199254740993", bytesID, "'a.b'", `'{"a": 1.50}'`, "'k'", "0", "x'00ff'", "'beef'", "0.1 + 0.2",
+			"'Q'", "'a' || char(0) || 'b'"}},
+		{"mine", []string{"-3", id(), "NULL", `x'7b7d'`, "x'6b'", "0", `'{"blob":"00"}'`, "CAST(x'ff41' AS TEXT)", "9e999",
+			"x'beef'", "''"}},
 		{"mine", []string{"4", "'no id'", "'a'", "NULL", "5", "0", "-9e999", "1.0", "NULL", "'true'", "x''"}},
-		{"mine", []string{"5", "x'01'", "'a'", "'no JSON'", "5.5", "0", "9223372036854775807", "1e-300", "1", "'[1]'", "NULL"}},
-		{"mine", []string{"6", strings.ToUpper(id()), "'a'", "7", "NULL", "0", "1.0", "'12'", "123456789.123456789", "'\"'", "'\\u0041'"}},
-		{"tight", []string{"1", bytesID, "'a'", "x'31'", "'12'", "0", "1.0", "x'aa'", "2", "'ü€😀'", "char(10, 31, 127, 8232)"}},
+		{"mine", []string{"5", "x'01'", "'a'", "'no JSON'", "5.5", "0", "9223372036854775807", "1e-300", "1", "'[1]'",
+			"NULL"}},
+		{"mine", []string{"6", strings.ToUpper(id()), "'a'", "7", "NULL", "0", "1.0", "'12'", "123456789.123456789", "'\"'",
+			"'\\u0041'"}},
+		{"tight", []string{"1", bytesID, "'a'", "x'31'", "'12'", "0", "1.0", "x'aa'", "2", "'ü€😀'",
+			"char(10, 31, 127, 8232)"}},
 	} {
 		exec(t, db, "INSERT INTO "+tt.table+" ("+strings.Join(columns, ", ")+") VALUES ("+strings.Join(tt.values, ", ")+")")
 		// Not by quote(), which cuts a text at its first NUL.
 		var parts []string
 		for _, c := range columns {
-			parts = append(parts, "typeof("+c+") || ':' || CASE typeof("+c+") WHEN 'real' THEN printf('%!.17g', "+c+") ELSE coalesce(hex("+c+"), '') END")
+			parts = append(parts, "typeof("+c+") || ':' || CASE typeof("+c+") WHEN 'real' THEN printf('%!.17g', "+c+
+				") ELSE coalesce(hex("+c+"), '') END")
 		}
 		row := "SELECT " + strings.Join(parts, " || ', ' || ") + " FROM " + tt.table
 		before := value(t, db, row)
@@ -59,8 +66,10 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 		if err != nil || len(records) != 1 {
 			t.Fatalf("%v: %d records, error %v", tt.values, len(records), err)
 		}
-		dead := outbox.Outcome{Record: records[0], State: outbox.Dead, Attempts: 1, Failures: []outbox.Failure{{Error: "no", Reason: outbox.ReasonDeliveryFailed}}}
-		if settled, err := s.Settle(t.Context(), s.owner, s.lanes, []outbox.Outcome{dead}); err != nil || settled.Dead != 1 || value(t, db, "SELECT count(*) FROM "+tt.table) != "0" {
+		dead := outbox.Outcome{Record: records[0], State: outbox.Dead, Attempts: 1,
+			Failures: []outbox.Failure{{Error: "no", Reason: outbox.ReasonDeliveryFailed}}}
+		if settled, err := s.Settle(t.Context(), s.owner, s.lanes, []outbox.Outcome{dead}); err != nil || settled.Dead != 1 ||
+			value(t, db, "SELECT count(*) FROM "+tt.table) != "0" {
 			t.Fatalf("%v: settled %+v, error %v", tt.values, settled, err)
 		}
 		page, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{Limit: 100})

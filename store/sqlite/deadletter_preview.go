@@ -11,7 +11,9 @@ import (
 )
 
 // Preview looks at what a replay of the selection would do. window is the sink's duplicate window.
-func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, window time.Duration) (p deadletter.Preview, err error) {
+func (d *DeadLetters) Preview(
+	ctx context.Context, s deadletter.Selection, window time.Duration,
+) (p deadletter.Preview, err error) {
 	q, err := selected(s)
 	if err != nil {
 		return p, err
@@ -45,10 +47,12 @@ func (d *DeadLetters) Preview(ctx context.Context, s deadletter.Selection, windo
 func readOrder(ctx context.Context, tx *sql.Tx, p *deadletter.PreviewTable, q *letterQuery) error {
 	return q.each(ctx, tx, "dlq_order", func(rows *sql.Rows) error {
 		var overtaken, racing, behind string
-		if err := rows.Scan(&p.Stuck, &p.Overtaken.Count, &overtaken, &p.Racing.Count, &racing, &p.LeftBehind.Count, &behind); err != nil {
+		if err := rows.Scan(&p.Stuck, &p.Overtaken.Count, &overtaken, &p.Racing.Count, &racing, &p.LeftBehind.Count,
+			&behind); err != nil {
 			return err
 		}
-		for keys, text := range map[*deadletter.Keys]string{&p.Overtaken: overtaken, &p.Racing: racing, &p.LeftBehind: behind} {
+		for keys, text := range map[*deadletter.Keys]string{&p.Overtaken: overtaken, &p.Racing: racing,
+			&p.LeftBehind: behind} {
 			if err := json.Unmarshal([]byte(text), &keys.First); err != nil {
 				return fmt.Errorf("read names of keys: %w", err)
 			}

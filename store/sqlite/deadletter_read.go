@@ -20,7 +20,8 @@ func listed(f deadletter.Filter) (*letterQuery, error) {
 	if f.State == "" {
 		f.State = deadletter.StatePending
 	}
-	if !slices.Contains([]deadletter.State{deadletter.StatePending, deadletter.StateReplayed, deadletter.StateDiscarded, deadletter.StateAll}, f.State) {
+	if !slices.Contains([]deadletter.State{deadletter.StatePending, deadletter.StateReplayed, deadletter.StateDiscarded,
+		deadletter.StateAll}, f.State) {
 		return nil, fmt.Errorf("%w: state %q is none of pending, replayed, discarded, all", deadletter.ErrFilter, f.State)
 	}
 	if f.Source != "" && f.Source != deadletter.SourceJob && f.Source != deadletter.SourceEvent {
@@ -43,7 +44,9 @@ func checkAfter(after string) error {
 }
 
 // List returns a page of letters, newest first, and where the next page starts, or "" after the last.
-func (d *DeadLetters) List(ctx context.Context, f deadletter.Filter) (letters []deadletter.Letter, next string, err error) {
+func (d *DeadLetters) List(
+	ctx context.Context, f deadletter.Filter,
+) (letters []deadletter.Letter, next string, err error) {
 	q, err := listed(f)
 	if err != nil {
 		return nil, "", err
@@ -87,8 +90,10 @@ func (q *letterQuery) letters(ctx context.Context, tx *sql.Tx, name string) (all
 		var user, request uuid.NullUUID
 		var replayed, discarded sql.NullString
 		var history, payload text
-		if err := rows.Scan(&l.ID, &l.Source, &l.OriginalID, &l.Tenant, &l.State, &user, &request, &l.Type, &l.Reason, &l.Attempts, &l.LastError, &l.Fingerprint,
-			&l.Table, &l.Destination, &l.Key, &l.Position, &l.Generation, &replayed, &discarded, &l.DiscardReason, &history, &payload); err != nil {
+		if err := rows.Scan(&l.ID, &l.Source, &l.OriginalID, &l.Tenant, &l.State, &user, &request, &l.Type, &l.Reason,
+			&l.Attempts, &l.LastError, &l.Fingerprint,
+			&l.Table, &l.Destination, &l.Key, &l.Position, &l.Generation, &replayed, &discarded, &l.DiscardReason, &history,
+			&payload); err != nil {
 			return err
 		}
 		if user.Valid {
@@ -129,7 +134,8 @@ func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadlette
 		return q.each(ctx, tx, "dlq_groups", func(rows *sql.Rows) error {
 			var g deadletter.Group
 			var oldest, newest uuid.UUID // which contain the times
-			if err := rows.Scan(&g.Fingerprint, &g.Source, &g.Reason, &g.Type, &g.Count, &oldest, &newest, &g.Sample); err != nil {
+			if err := rows.Scan(&g.Fingerprint, &g.Source, &g.Reason, &g.Type, &g.Count, &oldest, &newest,
+				&g.Sample); err != nil {
 				return err
 			}
 			g.Oldest, g.Newest = outbox.TimeOfID(oldest), outbox.TimeOfID(newest)
@@ -144,7 +150,9 @@ func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadlette
 }
 
 // Actions returns a page of what operators did, newest first, and where the next page starts, or "" after the last.
-func (d *DeadLetters) Actions(ctx context.Context, f deadletter.ActionFilter) (actions []deadletter.Action, next string, err error) {
+func (d *DeadLetters) Actions(
+	ctx context.Context, f deadletter.ActionFilter,
+) (actions []deadletter.Action, next string, err error) {
 	if err := checkAfter(f.After); err != nil {
 		return nil, "", err
 	}

@@ -132,7 +132,8 @@ func (r *replaying) finish(ctx context.Context) error {
 		return fmt.Errorf("mark letters as replayed: %w", err)
 	}
 	return audit(ctx, r.tx, r.request.Operator, "replay", len(r.done), r.request.Selection, map[string]any{
-		"run": r.request.Run, "tables": r.page.Replayed, "skipped": len(r.page.Skipped), "payload_replaced": r.request.Payload != nil})
+		"run": r.request.Run, "tables": r.page.Replayed, "skipped": len(r.page.Skipped),
+		"payload_replaced": r.request.Payload != nil})
 }
 
 func (r *replaying) skip(why string, letters ...letterPlace) {

@@ -48,7 +48,9 @@ func (r *replaying) replayEvents(ctx context.Context, table string, letters []le
 // attempt puts the events of letters back and returns which it could. If the file refuses what one of them contains (a
 // run that was deleted meanwhile, a payload that a constraint forbids) it goes on in halves until that one is alone,
 // and skips it.
-func (r *replaying) attempt(ctx context.Context, t deadTable, letters []letterPlace) (revived map[uuid.UUID]bool, err error) {
+func (r *replaying) attempt(
+	ctx context.Context, t deadTable, letters []letterPlace,
+) (revived map[uuid.UUID]bool, err error) {
 	refused, err := r.savepoint(ctx, func() (err error) {
 		revived, err = r.revive(ctx, t, letters)
 		return err

@@ -66,7 +66,8 @@ func planOf(t *testing.T, db *DB, statement string, args ...any) string {
 func TestDeadLetterPlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()}})
+	d, err := OpenDeadLetters(t.Context(), db,
+		DeadLettersConfig{Layouts: []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,15 +91,20 @@ func TestDeadLetterPlans(t *testing.T) {
 		{"dlq_list", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_show", named, "idx_job_dlq_original_job_id (original_job_id=?)"},
 		{"dlq_lock", &pending, "USING INDEX job_dlq_replay"},
-		{"dlq_lock", with(func(q *letterQuery) { q.After = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id} }), "job_dlq_replay (<expr>=? AND <expr>>?)"},
+		{"dlq_lock",
+			with(func(q *letterQuery) { q.After = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id} }),
+			"job_dlq_replay (<expr>=? AND <expr>>?)"},
 		{"dlq_lock", with(func(q *letterQuery) {
 			q.After, q.Rest = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id}, true
 		}), "job_dlq_replay (<expr>>?)"},
 		{"dlq_lock", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_discard", &pending, "job_dlq_replay"},
-		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since = "replayed", "replayed_at" }), "job_dlq_replayed (replayed_at>? AND replayed_at<?)"},
-		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since = "discarded", "discarded_at" }), "job_dlq_discarded (discarded_at>? AND discarded_at<?)"},
-		{"dlq_purgeable", with(func(q *letterQuery) { q.State, q.Since = "replayed", "replayed_at" }), "job_dlq_replayed (replayed_at>? AND replayed_at<?)"},
+		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since = "replayed", "replayed_at" }),
+			"job_dlq_replayed (replayed_at>? AND replayed_at<?)"},
+		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since = "discarded", "discarded_at" }),
+			"job_dlq_discarded (discarded_at>? AND discarded_at<?)"},
+		{"dlq_purgeable", with(func(q *letterQuery) { q.State, q.Since = "replayed", "replayed_at" }),
+			"job_dlq_replayed (replayed_at>? AND replayed_at<?)"},
 		{"dlq_mark", &pending, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_record", &pending, "idx_job_dlq_original_job_id (original_job_id=?)"},
 		{"dlq_recorded", &pending, "idx_job_dlq_original_job_id (original_job_id=?)"},
@@ -121,7 +127,8 @@ func TestDeadLetterPlans(t *testing.T) {
 			t.Errorf("%s is not served by %s:\n%s", c.name, c.index, plan)
 		}
 		// A page must not cost what all that follows costs.
-		if paged := c.q.After != nil || c.q.F.After != "" || c.q == &pending; paged && c.name != "dlq_order" && strings.Contains(plan, "FOR ORDER BY") {
+		if paged := c.q.After != nil || c.q.F.After != "" || c.q == &pending; paged && c.name != "dlq_order" &&
+			strings.Contains(plan, "FOR ORDER BY") {
 			t.Errorf("%s sorts:\n%s", c.name, plan)
 		}
 	}

@@ -44,12 +44,14 @@ func (b EventBus) app() string {
 func (b EventBus) Offer(ctx context.Context, tx outbox.SQLTx, e tables.BusEvent) error {
 	e.AppID = cmp.Or(e.AppID, b.AppID)
 	if b.AppID != uuid.Nil && e.AppID != b.AppID {
-		return fmt.Errorf("offer event: %w", &outbox.FieldError{Field: "AppID", Problem: "is not the application that this EventBus speaks for"})
+		return fmt.Errorf("offer event: %w",
+			&outbox.FieldError{Field: "AppID", Problem: "is not the application that this EventBus speaks for"})
 	}
 	if err := e.Prepare(cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
 		return fmt.Errorf("offer event: %w", err)
 	}
-	n, err := changeBus(ctx, tx, "bus_offer", e.ID.String(), e.AppID.String(), e.EventID.String(), e.EventType, string(e.Payload), e.Key)
+	n, err := changeBus(ctx, tx, "bus_offer", e.ID.String(), e.AppID.String(), e.EventID.String(), e.EventType,
+		string(e.Payload), e.Key)
 	switch {
 	case err != nil:
 		return fmt.Errorf("offer event for app %s: %w", e.AppID, err)
@@ -73,7 +75,9 @@ func (b EventBus) TakePending(ctx context.Context, tx outbox.SQLTx, limit int) (
 // ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not
 // positive) whose row ids follow after, in the order of row ids. uuid.Nil gives the first page, the last ID of a page
 // the next one.
-func (b EventBus) ListPending(ctx context.Context, tx outbox.SQLTx, after uuid.UUID, limit int) ([]tables.BusEvent, error) {
+func (b EventBus) ListPending(
+	ctx context.Context, tx outbox.SQLTx, after uuid.UUID, limit int,
+) ([]tables.BusEvent, error) {
 	return readBus(ctx, tx, "list pending events", "bus_list_pending", b.app(), after.String(), tables.TakeLimit(limit))
 }
 
@@ -125,7 +129,9 @@ func (b EventBus) MarkFailed(ctx context.Context, tx outbox.SQLTx, ids ...uuid.U
 // row ids. It returns how many changed; others are left as they are.
 //
 // An empty Reason is outbox.ReasonDeliveryFailed, and one that events cannot have a *deadletter.ReasonError.
-func (b EventBus) Fail(ctx context.Context, tx outbox.SQLTx, why outbox.Failure, ids ...uuid.UUID) (failed int, err error) {
+func (b EventBus) Fail(
+	ctx context.Context, tx outbox.SQLTx, why outbox.Failure, ids ...uuid.UUID,
+) (failed int, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("mark events failed: %w", err)
@@ -143,7 +149,8 @@ func (b EventBus) Fail(ctx context.Context, tx outbox.SQLTx, why outbox.Failure,
 		if err != nil {
 			return 0, err
 		}
-		n, err := changeBus(ctx, tx, "bus_letter", b.app(), id.String(), letter.String(), now, string(reason), problem, why.Destination)
+		n, err := changeBus(ctx, tx, "bus_letter", b.app(), id.String(), letter.String(), now, string(reason), problem,
+			why.Destination)
 		if err != nil {
 			return 0, err
 		}
@@ -178,7 +185,9 @@ func changeBus(ctx context.Context, tx outbox.SQLTx, name string, args ...any) (
 	return int(n), err
 }
 
-func readBus(ctx context.Context, tx outbox.SQLTx, what, name string, args ...any) (events []tables.BusEvent, err error) {
+func readBus(
+	ctx context.Context, tx outbox.SQLTx, what, name string, args ...any,
+) (events []tables.BusEvent, err error) {
 	defer func() {
 		if err != nil {
 			events, err = nil, fmt.Errorf("%s: %w", what, explain(err))

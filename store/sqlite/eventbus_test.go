@@ -25,7 +25,8 @@ const (
 // busFile returns a file with two applications, and a bus for each.
 func busFile(t *testing.T) (db *DB, ours, theirs EventBus) {
 	t.Helper()
-	db = filled(t, `INSERT INTO apps (id, name, namespace) VALUES ('`+acmeApp+`', 'Acme', 'acme'), ('`+umbrellaApp+`', 'Umbrella', 'umbrella')`)
+	db = filled(t, `INSERT INTO apps (id, name, namespace) VALUES ('`+acmeApp+`', 'Acme', 'acme'), ('`+umbrellaApp+
+		`', 'Umbrella', 'umbrella')`)
 	return db, EventBus{AppID: uuid.MustParse(acmeApp)}, EventBus{AppID: uuid.MustParse(umbrellaApp)}
 }
 
@@ -81,7 +82,9 @@ func TestEventBus(t *testing.T) {
 		if want := []string{"order.n0", "order.n1", "order.n2", "order.n3", "order.n4"}; !slices.Equal(kinds, want) {
 			t.Errorf("listed %v, want %v", kinds, want)
 		}
-		if taken, err = ours.TakePending(t.Context(), tx, 3); err != nil || len(taken) != 3 || taken[0].EventType != "order.n0" || taken[2].EventType != "order.n2" || taken[0].AppID != ours.AppID || string(taken[0].Payload) != `{"n": 1}` {
+		if taken, err = ours.TakePending(t.Context(), tx, 3); err != nil || len(taken) != 3 ||
+			taken[0].EventType != "order.n0" || taken[2].EventType != "order.n2" || taken[0].AppID != ours.AppID ||
+			string(taken[0].Payload) != `{"n": 1}` {
 			t.Errorf("took %+v, error %v", taken, err)
 		}
 		ids := []uuid.UUID{taken[0].ID, taken[1].ID}
@@ -119,18 +122,22 @@ func TestEventBusRefuses(t *testing.T) {
 	good.EventID = uuid.New()
 	inBus(t, db, func(tx *sql.Tx) error {
 		for says, e := range map[string]tables.BusEvent{
-			"EventType": {EventType: "placed", Payload: good.Payload}, "Payload": {EventType: "order.placed", Payload: json.RawMessage("{")},
-			"AppID": {AppID: theirs.AppID, EventType: "order.placed", Payload: good.Payload}, "Key": {EventType: "order.placed", Payload: good.Payload, Key: strings.Repeat("k", 129)},
+			"EventType": {EventType: "placed", Payload: good.Payload},
+			"Payload":   {EventType: "order.placed", Payload: json.RawMessage("{")},
+			"AppID":     {AppID: theirs.AppID, EventType: "order.placed", Payload: good.Payload},
+			"Key":       {EventType: "order.placed", Payload: good.Payload, Key: strings.Repeat("k", 129)},
 		} {
 			var field *outbox.FieldError
 			if err := ours.Offer(t.Context(), tx, e); !errors.As(err, &field) || field.Field != says {
 				t.Errorf("got %v, want a FieldError of %s", err, says)
 			}
 		}
-		if err := (EventBus{}).Offer(t.Context(), tx, good); err == nil || !strings.Contains(err.Error(), "AppID is required") {
+		if err := (EventBus{}).Offer(t.Context(), tx, good); err == nil ||
+			!strings.Contains(err.Error(), "AppID is required") {
 			t.Errorf("got %v, want that AppID is required", err)
 		}
-		if err := (EventBus{AppID: uuid.New()}).Offer(t.Context(), tx, good); err == nil || !strings.Contains(err.Error(), "FOREIGN KEY") {
+		if err := (EventBus{AppID: uuid.New()}).Offer(t.Context(), tx, good); err == nil ||
+			!strings.Contains(err.Error(), "FOREIGN KEY") {
 			t.Errorf("unknown application: got %v", err)
 		}
 		if err := ours.Offer(t.Context(), tx, good); err != nil { // tx is usable after all that
@@ -151,12 +158,16 @@ func TestEventBusKeepsTheOrderOfAKey(t *testing.T) {
 	t.Parallel()
 	db, ours, theirs := busFile(t)
 	inBus(t, db, func(tx *sql.Tx) error {
-		return errors.Join(ours.Offer(t.Context(), tx, busEvent("a.waits", "k")), ours.Offer(t.Context(), tx, busEvent("a.behind", "k")),
-			ours.Offer(t.Context(), tx, busEvent("a.other", "o")), theirs.Offer(t.Context(), tx, busEvent("b.same", "k")), ours.Offer(t.Context(), tx, busEvent("a.free", "")))
+		return errors.Join(ours.Offer(t.Context(), tx, busEvent("a.waits", "k")),
+			ours.Offer(t.Context(), tx, busEvent("a.behind", "k")),
+			ours.Offer(t.Context(), tx, busEvent("a.other", "o")), theirs.Offer(t.Context(), tx, busEvent("b.same", "k")),
+			ours.Offer(t.Context(), tx, busEvent("a.free", "")))
 	})
-	for later, want := range map[time.Duration][]string{time.Hour: {"a.other", "b.same", "a.free"}, -time.Hour: {"a.waits", "a.behind", "a.other", "b.same", "a.free"}} {
+	for later, want := range map[time.Duration][]string{time.Hour: {"a.other", "b.same", "a.free"},
+		-time.Hour: {"a.waits", "a.behind", "a.other", "b.same", "a.free"}} {
 		inBus(t, db, func(tx *sql.Tx) error {
-			if _, err := tx.ExecContext(t.Context(), "UPDATE event_outbox SET next_retry_at = ? WHERE event_type = 'a.waits'", stamp(time.Now().Add(later))); err != nil {
+			if _, err := tx.ExecContext(t.Context(), "UPDATE event_outbox SET next_retry_at = ? WHERE event_type = 'a.waits'",
+				stamp(time.Now().Add(later))); err != nil {
 				return err
 			}
 			events, err := EventBus{}.TakePending(t.Context(), tx, 10)
@@ -182,7 +193,8 @@ func TestEventBusPlans(t *testing.T) {
 		"bus_letter":         {"sqlite_autoindex_event_outbox_1 (id=?)"},
 		"bus_mark_failed":    {"idx_event_outbox_pending (status=? AND id=?)"},
 		"bus_mark_published": {"idx_event_outbox_pending (status=? AND id=?)"},
-		"bus_take_pending":   {"SCAN e USING INDEX event_outbox_undelivered", "SEARCH b USING INDEX event_outbox_waiting (next_retry_at>?)"},
+		"bus_take_pending": {"SCAN e USING INDEX event_outbox_undelivered",
+			"SEARCH b USING INDEX event_outbox_waiting (next_retry_at>?)"},
 	} {
 		statement, err := plain(name)
 		if err != nil {
@@ -202,7 +214,8 @@ func TestEventBusFailKeepsLetters(t *testing.T) {
 	t.Parallel()
 	db, ours, theirs := busFile(t)
 	inBus(t, db, func(tx *sql.Tx) error {
-		return errors.Join(ours.Offer(t.Context(), tx, busEvent("a.first", "k")), ours.Offer(t.Context(), tx, busEvent("a.second", "")), theirs.Offer(t.Context(), tx, busEvent("b.other", "")))
+		return errors.Join(ours.Offer(t.Context(), tx, busEvent("a.first", "k")),
+			ours.Offer(t.Context(), tx, busEvent("a.second", "")), theirs.Offer(t.Context(), tx, busEvent("b.other", "")))
 	})
 	var wrong *deadletter.ReasonError
 	inBus(t, db, func(tx *sql.Tx) error {
@@ -234,12 +247,16 @@ func TestEventBusFailKeepsLetters(t *testing.T) {
 		t.Fatalf("%d letters (%v), want 2", len(listed), err)
 	}
 	for _, l := range listed {
-		want := map[string][2]string{"a.first": {"HandlerTimeout", "no answer"}, "a.second": {"DeliveryFailed", "marked as failed"}}[l.Type]
-		if l.Source != deadletter.SourceEvent || l.Reason != want[0] || l.LastError != want[1] || l.Attempts != 1 || l.Table != "event_outbox" || l.Position == nil {
+		want := map[string][2]string{"a.first": {"HandlerTimeout", "no answer"},
+			"a.second": {"DeliveryFailed", "marked as failed"}}[l.Type]
+		if l.Source != deadletter.SourceEvent || l.Reason != want[0] || l.LastError != want[1] || l.Attempts != 1 ||
+			l.Table != "event_outbox" || l.Position == nil {
 			t.Errorf("letter %+v", l)
 		}
 	}
-	replayed, err := d.ReplayPage(t.Context(), deadletter.ReplayRequest{Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}, Limit: 10})
+	replayed, err := d.ReplayPage(t.Context(),
+		deadletter.ReplayRequest{Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"},
+			Limit: 10})
 	if err != nil || replayed.Replayed["event_outbox"] != 2 {
 		t.Errorf("replayed %+v, %v", replayed, err)
 	}

@@ -24,7 +24,8 @@ func Example() {
 	db, err := sqlite.Create(ctx, filepath.Join(dir, "shop.db"), 4)
 	must(err)
 	must(migrations.Up(ctx, db.Writes()))
-	_, err = db.Writes().ExecContext(ctx, "CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT); INSERT INTO orders VALUES (42, 'new')")
+	_, err = db.Writes().ExecContext(ctx,
+		"CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT); INSERT INTO orders VALUES (42, 'new')")
 	must(err)
 
 	// The relay delivers to this process.

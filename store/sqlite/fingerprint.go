@@ -16,10 +16,11 @@ import (
 // functions without a lock whenever it opens a connection, and asks that all be registered before the first: an
 // application's own handle may have opened one, or be about to in another goroutine. A driver.Driver of our own would
 // do without, and take away the functions that an application has registered for its SQL in DB.Begin.
-var fingerprinting = driver.RegisterDeterministicScalarFunction("outbox_fingerprint", 1, func(_ *driver.FunctionContext, args []sqldriver.Value) (sqldriver.Value, error) {
-	text, _ := args[0].(string)
-	return fingerprint(text), nil
-})
+var fingerprinting = driver.RegisterDeterministicScalarFunction("outbox_fingerprint", 1,
+	func(_ *driver.FunctionContext, args []sqldriver.Value) (sqldriver.Value, error) {
+		text, _ := args[0].(string)
+		return fingerprint(text), nil
+	})
 
 // What is blanked, in this order, as store/postgres/sql/dlq_letters.sql says it: quoted text (a quote inside a word is
 // an apostrophe), UUIDs, hexadecimal of eight digits or more, and numbers, with a unit of time if there is one.

@@ -8,7 +8,8 @@ import (
 // findNames fills in what the table's statements need beside its layout: its columns, and the indexes that they are to
 // use.
 func (s *Store) findNames(ctx context.Context, columns []column) (tableNames, error) {
-	names := tableNames{quotedLayout: quote(s.layout), OneForm: s.trusted, Columns: quotedColumns(columns, s.layout.Payload)}
+	names := tableNames{quotedLayout: quote(s.layout), OneForm: s.trusted,
+		Columns: quotedColumns(columns, s.layout.Payload)}
 	if err := s.findIndex(ctx, "claim", &names, &names.Undelivered, s.layout.Position, nil, false); err != nil {
 		return tableNames{}, err
 	}
@@ -27,7 +28,9 @@ func quotedColumns(columns []column, payload string) (quoted []columnName) {
 
 // findIndex sets into to the first partial index on the columns that a statement can use, if there is one. SQLite
 // refuses to run a statement that names an index which does not serve it; so a claim can rely on the one it names.
-func (s *Store) findIndex(ctx context.Context, statement string, names *tableNames, into *string, first string, second any, rowid bool) error {
+func (s *Store) findIndex(
+	ctx context.Context, statement string, names *tableNames, into *string, first string, second any, rowid bool,
+) error {
 	t, err := parseSQL()
 	if err != nil {
 		return err

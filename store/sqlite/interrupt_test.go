@@ -48,7 +48,9 @@ func TestWriteWhoseContextEnds(t *testing.T) {
 			t.Fatalf("commit after %v: %v", failure, err)
 		}
 		var orders, rows int
-		if err := db.Reads().QueryRowContext(t.Context(), "SELECT (SELECT count(*) FROM orders WHERE id LIKE ?1), (SELECT count(*) FROM outbox_events WHERE id = ?2)", fmt.Sprintf("%%-%d", i), events[0].ID.String()).Scan(&orders, &rows); err != nil {
+		if err := db.Reads().QueryRowContext(t.Context(),
+			"SELECT (SELECT count(*) FROM orders WHERE id LIKE ?1), (SELECT count(*) FROM outbox_events WHERE id = ?2)",
+			fmt.Sprintf("%%-%d", i), events[0].ID.String()).Scan(&orders, &rows); err != nil {
 			t.Fatal(err)
 		}
 		if orders != 2 || (rows == 1) != (failure == nil) {

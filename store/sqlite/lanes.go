@@ -44,7 +44,9 @@ type laneReport struct {
 }
 
 // read gives each row of a statement to add.
-func (r *laneReport) read(ctx context.Context, tx *sql.Tx, name string, data any, add func(*sql.Rows) error, args ...any) error {
+func (r *laneReport) read(
+	ctx context.Context, tx *sql.Tx, name string, data any, add func(*sql.Rows) error, args ...any,
+) error {
 	t, err := parseSQL()
 	if err != nil {
 		return err
@@ -115,7 +117,8 @@ func (r *laneReport) backlog(rows *sql.Rows) error {
 	var lane tables.LaneBacklog
 	var position int64
 	var written, id text
-	if err := rows.Scan(&lane.Lane, &lane.Rows, &position, &written, &id, &lane.Retrying, &lane.Held, &lane.HeldKeys); err != nil {
+	if err := rows.Scan(&lane.Lane, &lane.Rows, &position, &written, &id, &lane.Retrying, &lane.Held,
+		&lane.HeldKeys); err != nil {
 		return err
 	}
 	oldest := written.moment()

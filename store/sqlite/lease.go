@@ -30,7 +30,8 @@ func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 	}
 	err = s.db.snapshot(ctx, func(tx *sql.Tx) error {
 		at := s.leaseArgs(request)
-		if err := tx.QueryRowContext(ctx, s.sql.leaseDue, append(at.args(), outbox.Lanes, request.Leaving, stamp(farthest(at.now, at.ttl)))...).Scan(&due); err != nil || due {
+		if err := tx.QueryRowContext(ctx, s.sql.leaseDue,
+			append(at.args(), outbox.Lanes, request.Leaving, stamp(farthest(at.now, at.ttl)))...).Scan(&due); err != nil || due {
 			return err
 		}
 		leased, err = s.held(ctx, tx, at)
@@ -76,7 +77,8 @@ func (s *Store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 		return err
 	}
 	for _, text := range []string{s.sql.leaseCutLanes, s.sql.leaseCutRelays} {
-		if _, err := tx.ExecContext(ctx, text, at.table, stamp(farthest(at.now, at.ttl)), stamp(at.now.Add(at.ttl))); err != nil {
+		if _, err := tx.ExecContext(ctx, text, at.table, stamp(farthest(at.now, at.ttl)),
+			stamp(at.now.Add(at.ttl))); err != nil {
 			return err
 		}
 	}
@@ -91,7 +93,8 @@ func (s *Store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 	if _, err := tx.ExecContext(ctx, enrol, args...); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, s.sql.leaseTake, append(at.args(), outbox.Lanes, !lapsed && !r.Returning)...); err != nil {
+	if _, err := tx.ExecContext(ctx, s.sql.leaseTake,
+		append(at.args(), outbox.Lanes, !lapsed && !r.Returning)...); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, s.sql.leaseSweep, at.table, at.owner, stamp(at.now.Add(-relaysKept)))
@@ -110,7 +113,8 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, at leaseArgs) (leased outb
 		var lane outbox.Lane
 		var number sql.NullInt16
 		var event, expires sql.NullString
-		if err := rows.Scan(&number, &lane.Epoch, &lane.Crashes, &lane.Trial.Size, &event, &expires, &leased.Share); err != nil {
+		if err := rows.Scan(&number, &lane.Epoch, &lane.Crashes, &lane.Trial.Size, &event, &expires,
+			&leased.Share); err != nil {
 			return outbox.Leased{}, fmt.Errorf("read lanes: %w", err)
 		}
 		if !number.Valid { // none held; the row is there for the share's sake

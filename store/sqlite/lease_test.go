@@ -40,13 +40,16 @@ func TestLeasesFromBeforeAClockWasSetBack(t *testing.T) {
 	if got := leased(t, s, other, time.Minute); len(got.Lanes) != 0 || got.Share != 32 {
 		t.Errorf("with the first relay alive, the second holds %d lanes, share %d", len(got.Lanes), got.Share)
 	}
-	if got := leased(t, s, alive, time.Minute); len(got.Lanes) != len(lanes) || got.Lanes[0].Epoch != lanes[0].Epoch || got.Remaining > time.Minute {
+	if got := leased(t, s, alive, time.Minute); len(got.Lanes) != len(lanes) || got.Lanes[0].Epoch != lanes[0].Epoch ||
+		got.Remaining > time.Minute {
 		t.Errorf("the first relay holds %d lanes for %s", len(got.Lanes), got.Remaining)
 	}
-	exec(t, db, "UPDATE outbox_lanes SET expires_at = ?1", stamp(time.Now().Add(6*time.Hour))) // of its enrolment nothing is left
+	// Of its enrolment nothing is left.
+	exec(t, db, "UPDATE outbox_lanes SET expires_at = ?1", stamp(time.Now().Add(6*time.Hour)))
 	exec(t, db, "DELETE FROM outbox_relays WHERE owner = ?1", alive)
 	leased(t, s, other, time.Minute)
-	if got := value(t, db, "SELECT count(*) FROM outbox_lanes WHERE expires_at > ?1", stamp(time.Now().Add(time.Hour))); got != "0" {
+	if got := value(t, db, "SELECT count(*) FROM outbox_lanes WHERE expires_at > ?1",
+		stamp(time.Now().Add(time.Hour))); got != "0" {
 		t.Errorf("%s lanes are still kept for hours", got)
 	}
 	setBack()
@@ -70,7 +73,8 @@ func TestRunsFromBeforeAClockWasSetBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	exec(t, db, `UPDATE crawl_runs SET status = 'COMPLETED'`)
-	run, _, err := runs.CreateRun(t.Context(), "default", crawl.NewRun{AppPackage: "com.example", MaxSteps: 3, Crawler: "demo"}, 0)
+	run, _, err := runs.CreateRun(t.Context(), "default",
+		crawl.NewRun{AppPackage: "com.example", MaxSteps: 3, Crawler: "demo"}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +185,9 @@ func TestOneTableUnderSeveralNames(t *testing.T) {
 	if err != nil || len(records) != 1 {
 		t.Fatalf("%d records, error %v", len(records), err)
 	}
-	if _, err := other.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0], State: outbox.Dead, Failures: []outbox.Failure{{Error: "x", Reason: outbox.ReasonDeliveryFailed}}}}); err != nil {
+	if _, err := other.Settle(t.Context(), owner, lanes,
+		[]outbox.Outcome{{Record: records[0], State: outbox.Dead,
+			Failures: []outbox.Failure{{Error: "x", Reason: outbox.ReasonDeliveryFailed}}}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := value(t, db, "SELECT outbox_table FROM job_dlq"); got != "outbox_events" {
@@ -209,7 +215,8 @@ func TestRetryTimesOfPlainSQL(t *testing.T) {
 		t.Errorf("the index of what waits is not used:\n%s", plan)
 	}
 	manyEvents(t, db, 1, "a")
-	exec(t, db, "INSERT INTO event_outbox (app_id, event_id, event_type, payload) SELECT id, id, 'x', '1' FROM apps LIMIT 1")
+	exec(t, db,
+		"INSERT INTO event_outbox (app_id, event_id, event_type, payload) SELECT id, id, 'x', '1' FROM apps LIMIT 1")
 	exec(t, db, "INSERT INTO crawl_runs (id, app_package) VALUES (?1, 'x')", uuid.NewString())
 	exec(t, db, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 'x', '1' FROM crawl_runs")
 	for _, tt := range []struct {
@@ -229,7 +236,8 @@ func TestRetryTimesOfPlainSQL(t *testing.T) {
 	} {
 		exec(t, db, "DELETE FROM anything")
 		for _, at := range []string{tt.form, "NULL"} {
-			exec(t, db, "INSERT INTO anything (id, kind, body, customer, due) VALUES (?1, 'x', '1', 'a', "+at+")", uuid.NewString())
+			exec(t, db, "INSERT INTO anything (id, kind, body, customer, due) VALUES (?1, 'x', '1', 'a', "+at+")",
+				uuid.NewString())
 		}
 		records, err := s.Claim(t.Context(), lanes, everything)
 		if due := len(records) == 2; err != nil || due != tt.due || !due && len(records) != 0 {
@@ -237,7 +245,8 @@ func TestRetryTimesOfPlainSQL(t *testing.T) {
 		}
 		for _, table := range []string{"outbox_events", "event_outbox", "crawl_outbox"} {
 			_, err := db.write.ExecContext(t.Context(), "UPDATE "+table+" SET next_retry_at = "+tt.form)
-			if (err == nil) != tt.ours || err != nil && tt.form[0] != 'x' && !strings.Contains(err.Error(), "next_retry_at GLOB") {
+			if (err == nil) != tt.ours || err != nil && tt.form[0] != 'x' &&
+				!strings.Contains(err.Error(), "next_retry_at GLOB") {
 				t.Errorf("%s of %s: error %v", tt.form, table, err)
 			}
 		}

@@ -18,7 +18,8 @@ import (
 // process has open as a DB. The system's locks on a file belong to the process: two copies in it undo each other's, and
 // the file is damaged (sqlite.org/howtocorrupt.html, 2.2.1; measured: malformed after 800 commits).
 var ErrTwoLibraries = errors.New("this process has the file open through two SQLite libraries, which would damage it: " +
-	"take the transaction from sql.Open(\"sqlite\", sqlite.Source(path)) or the DB, or run the relay as a process of its own")
+	"take the transaction from sql.Open(\"sqlite\", sqlite.Source(path)) or the DB, or run the relay as a process " +
+	"of its own")
 
 // opened are the DBs of this process. NewWriter, which knows no DB, has to ask whose file a transaction writes to.
 var opened struct {
@@ -74,7 +75,8 @@ func (in *inserter) checkLibrary(ctx context.Context, tx outbox.SQLTx) error {
 	}
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
-	if slices.ContainsFunc(slices.Collect(maps.Keys(opened.all)), func(d *DB) bool { return opened.all[d] != library && d.is(info) }) {
+	if slices.ContainsFunc(slices.Collect(maps.Keys(opened.all)),
+		func(d *DB) bool { return opened.all[d] != library && d.is(info) }) {
 		return fmt.Errorf("write to %s: %w", file, ErrTwoLibraries)
 	}
 	in.asked.Store(count)

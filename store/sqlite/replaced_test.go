@@ -44,7 +44,8 @@ func TestFileReplaced(t *testing.T) {
 		if !errors.Is(err, want) {
 			t.Errorf("begin: got %v, want %v", err, want)
 		}
-		if _, err := store.Lease(t.Context(), outbox.LeaseRequest{Owner: uuid.New(), TTL: time.Second}); !errors.Is(err, want) {
+		if _, err := store.Lease(t.Context(), outbox.LeaseRequest{Owner: uuid.New(), TTL: time.Second}); !errors.Is(err,
+			want) {
 			t.Errorf("lease: got %v, want %v", err, want)
 		}
 	}
@@ -112,7 +113,8 @@ func TestWALRemoved(t *testing.T) {
 			_, claiming := store.Claim(t.Context(), lanes, everything)
 			_, again := Connect(t.Context(), path, 1) // it would get what this process has of the old WAL
 			for what, err := range map[string]error{
-				"begin": beginning, "lease": leasing, "claim": claiming, "ping": db.Ping(t.Context()), "close": db.Close(), "connect again": again,
+				"begin": beginning, "lease": leasing, "claim": claiming, "ping": db.Ping(t.Context()), "close": db.Close(),
+				"connect again": again,
 			} {
 				if !errors.Is(err, ErrReplaced) || !strings.Contains(err.Error(), path+suffixes[0]) {
 					t.Errorf("%s: got error %v, want ErrReplaced", what, err)

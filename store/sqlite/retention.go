@@ -55,7 +55,8 @@ func OpenRetention(ctx context.Context, db *DB, layout outbox.Layout) (*Retentio
 		return nil, err
 	}
 	if layout.DeliveredAt == "" && layout.WrittenAt == "" {
-		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table, retention.ErrNoAge)
+		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table,
+			retention.ErrNoAge)
 	}
 	return openRetention(ctx, db, layout, layout.Position, false)
 }
@@ -64,17 +65,21 @@ func OpenRetention(ctx context.Context, db *DB, layout outbox.Layout) (*Retentio
 // OpenRetention.
 func OpenLetterRetention(ctx context.Context, db *DB) (*Retention, error) {
 	// Letters with the time of the page's last one may wait for the next run.
-	return openRetention(ctx, db, outbox.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"}, "replayed_at", true)
+	return openRetention(ctx, db, outbox.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"}, "replayed_at",
+		true)
 }
 
-func openRetention(ctx context.Context, db *DB, layout outbox.Layout, by string, byTime bool) (_ *Retention, err error) {
+func openRetention(
+	ctx context.Context, db *DB, layout outbox.Layout, by string, byTime bool,
+) (_ *Retention, err error) {
 	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
 	for _, t := range []struct {
 		table   string
 		columns []string
-	}{{layout.Table, columnNames(layout)}, {"outbox_maintenance", []string{"ran_at", "swept_at"}}, {"outbox_archive", []string{"position", "row"}}} {
+	}{{layout.Table, columnNames(layout)}, {"outbox_maintenance", []string{"ran_at", "swept_at"}},
+		{"outbox_archive", []string{"position", "row"}}} {
 		if _, err := checkTable(ctx, db, t.table, t.columns); err != nil {
 			return nil, err
 		}
@@ -112,7 +117,8 @@ func (r *Retention) prepare(ctx context.Context, columns []letterColumn, by stri
 		data retentionNames
 		dst  *string
 	}{
-		{"lease", names, &r.sql.lease}, {"release", names, &r.sql.release}, {"held", names, &r.sql.held}, {"walk", names, &r.sql.walk}, {"walk", sweep, &r.sql.sweep},
+		{"lease", names, &r.sql.lease}, {"release", names, &r.sql.release}, {"held", names, &r.sql.held},
+		{"walk", names, &r.sql.walk}, {"walk", sweep, &r.sql.sweep},
 		{"keep", names, &r.sql.keep}, {"remove", names, &r.sql.remove},
 	} {
 		if *s.dst, err = t.Statement("retention_"+s.name, s.data); err != nil {
@@ -141,7 +147,8 @@ func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (
 	err = r.db.inTx(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		var swept sql.NullString
-		err := tx.QueryRowContext(ctx, r.sql.lease, r.layout.Table, request.Owner.String(), stamp(now.Add(request.TTL)), stamp(now), stamp(now.Add(-request.Least)),
+		err := tx.QueryRowContext(ctx, r.sql.lease, r.layout.Table, request.Owner.String(), stamp(now.Add(request.TTL)),
+			stamp(now), stamp(now.Add(-request.Least)),
 			stamp(farthest(now, request.TTL))).Scan(&swept)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
@@ -164,14 +171,17 @@ func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (
 
 // Release implements retention.Store.
 func (r *Retention) Release(ctx context.Context, owner uuid.UUID, done retention.Done) error {
-	if _, err := r.db.write.ExecContext(ctx, r.sql.release, r.layout.Table, owner.String(), done.Rows, done.Swept); err != nil {
+	if _, err := r.db.write.ExecContext(ctx, r.sql.release, r.layout.Table, owner.String(), done.Rows,
+		done.Swept); err != nil {
 		return fmt.Errorf("release maintenance of %s: %w", r.layout.Table, explain(err))
 	}
 	return nil
 }
 
 // Find implements retention.Store.
-func (r *Retention) Find(ctx context.Context, search retention.Search, row func(retention.Row) error) (next string, err error) {
+func (r *Retention) Find(
+	ctx context.Context, search retention.Search, row func(retention.Row) error,
+) (next string, err error) {
 	statement, limit := r.sql.walk, search.Limit
 	if search.Sweep {
 		statement, limit = r.sql.sweep, sweepRows
@@ -183,12 +193,15 @@ func (r *Retention) Find(ctx context.Context, search retention.Search, row func(
 }
 
 // find looks at up to limit rows, of which it takes as many as the search asks for.
-func (r *Retention) find(ctx context.Context, statement string, limit int, search retention.Search, take func(retention.Row) error) (next string, err error) {
+func (r *Retention) find(
+	ctx context.Context, statement string, limit int, search retention.Search, take func(retention.Row) error,
+) (next string, err error) {
 	var after any
 	if search.After != "" {
 		after = search.After
 	}
-	rows, err := r.db.read.QueryContext(ctx, statement, stamp(time.Now().Add(-search.OlderThan)), after, limit, search.Content)
+	rows, err := r.db.read.QueryContext(ctx, statement, stamp(time.Now().Add(-search.OlderThan)), after, limit,
+		search.Content)
 	if err != nil {
 		return "", err
 	}
@@ -244,7 +257,8 @@ func (r *Retention) Remove(ctx context.Context, removal retention.Removal) (n in
 	err = r.db.inTurn(ctx, func(tx *sql.Tx) error {
 		now := time.Now() // read now: the transaction may have waited
 		var held bool
-		if err := tx.QueryRowContext(ctx, r.sql.held, r.layout.Table, removal.Owner.String(), stamp(now)).Scan(&held); err != nil || !held {
+		if err := tx.QueryRowContext(ctx, r.sql.held, r.layout.Table, removal.Owner.String(),
+			stamp(now)).Scan(&held); err != nil || !held {
 			return err
 		}
 		args := []any{stamp(now.Add(-removal.OlderThan)), string(rows)}
@@ -285,7 +299,8 @@ func (r *Retention) Audit(ctx context.Context, actor string, olderThan time.Dura
 	if err != nil {
 		return err
 	}
-	if _, err := r.db.write.ExecContext(ctx, statement, id.String(), stamp(time.Now()), actor, done.Rows, string(filter), string(detail)); err != nil {
+	if _, err := r.db.write.ExecContext(ctx, statement, id.String(), stamp(time.Now()), actor, done.Rows, string(filter),
+		string(detail)); err != nil {
 		return fmt.Errorf("record the purge of %s in outbox_audit: %w", r.layout.Table, explain(err))
 	}
 	return nil

@@ -20,8 +20,10 @@ func TestRetentionPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := map[*Retention]map[string]string{letters: {
-		letters.sql.walk: "SEARCH e USING INDEX job_dlq_replayed (replayed_at>? AND replayed_at<?)", letters.sql.sweep: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
-		letters.sql.keep: "sqlite_autoindex_job_dlq_1 (id=?)", letters.sql.remove: "sqlite_autoindex_job_dlq_1 (id=?)", letters.sql.held: "SEARCH m USING PRIMARY KEY",
+		letters.sql.walk:  "SEARCH e USING INDEX job_dlq_replayed (replayed_at>? AND replayed_at<?)",
+		letters.sql.sweep: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
+		letters.sql.keep:  "sqlite_autoindex_job_dlq_1 (id=?)", letters.sql.remove: "sqlite_autoindex_job_dlq_1 (id=?)",
+		letters.sql.held: "SEARCH m USING PRIMARY KEY",
 	}}
 	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
 		r, err := OpenRetention(t.Context(), db, layout)
@@ -29,10 +31,12 @@ func TestRetentionPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		all[r] = map[string]string{
-			r.sql.walk: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)", r.sql.sweep: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
-			r.sql.keep: "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)", r.sql.remove: "USING INTEGER PRIMARY KEY (rowid=?)",
+			r.sql.walk:  "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
+			r.sql.sweep: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
+			r.sql.keep:  "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)", r.sql.remove: "USING INTEGER PRIMARY KEY (rowid=?)",
 		}
-		if plan := planOf(t, db, r.sql.remove); layout.Destinations != "" && !strings.Contains(plan, "idx_job_dlq_original_job_id") {
+		if plan := planOf(t, db, r.sql.remove); layout.Destinations != "" &&
+			!strings.Contains(plan, "idx_job_dlq_original_job_id") {
 			t.Errorf("letters of %s are not looked up by an index:\n%s", layout.Table, plan)
 		}
 	}
@@ -53,7 +57,8 @@ func TestRetentionOfOtherTimesAndIDs(t *testing.T) {
 		`CREATE TABLE mine (n INTEGER PRIMARY KEY, uid NOT NULL, what, body, tries, due, done, secret BLOB, twice AS (n * 2))`,
 		`INSERT INTO mine (n, uid, done, secret) VALUES (1, 'A', datetime('now', '-8 days'), x'beef'), (2, x'00', strftime('%Y-%m-%dT%H:%M:%SZ', 'now', '-8 days'), NULL), (3, 'C', datetime('now', '-6 days'), NULL),
 			(4, 'D', 'long ago', NULL), (5, 'E', NULL, NULL), (6, 'F', julianday('now', '-8 days'), NULL)`)
-	layout := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", DeliveredAt: "done"}
+	layout := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries",
+		NextRetryAt: "due", DeliveredAt: "done"}
 	r, err := OpenRetention(t.Context(), db, layout)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +72,9 @@ func TestRetentionOfOtherTimesAndIDs(t *testing.T) {
 		t.Errorf("got %+v, error %v, want 3 rows", report, err)
 	}
 	var left, kept string
-	if err := db.read.QueryRowContext(t.Context(), `SELECT (SELECT group_concat(n) FROM mine), (SELECT row FROM outbox_archive WHERE position = 1)`).Scan(&left, &kept); err != nil {
+	if err := db.read.QueryRowContext(t.Context(),
+		`SELECT (SELECT group_concat(n) FROM mine), (SELECT row FROM outbox_archive WHERE position = 1)`).Scan(&left,
+		&kept); err != nil {
 		t.Fatal(err)
 	}
 	if left != "3,4,5" || !strings.Contains(kept, `"secret":"\\xbeef"`) || strings.Contains(kept, "twice") {
@@ -77,7 +84,8 @@ func TestRetentionOfOtherTimesAndIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	var action, filter string
-	if err := db.read.QueryRowContext(t.Context(), `SELECT actor || ' ' || action || ' ' || letters || ' ' || (detail ->> 'action'), filter FROM outbox_audit`).Scan(&action, &filter); err != nil {
+	if err := db.read.QueryRowContext(t.Context(),
+		`SELECT actor || ' ' || action || ' ' || letters || ' ' || (detail ->> 'action'), filter FROM outbox_audit`).Scan(&action, &filter); err != nil {
 		t.Fatal(err)
 	}
 	if action != "me purge 3 archived" || filter != `{"older_than":"1h0m0s","table":"mine"}` {
@@ -88,8 +96,10 @@ func TestRetentionOfOtherTimesAndIDs(t *testing.T) {
 func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 	t.Parallel()
 	db := filled(t, `CREATE TABLE bare (n INTEGER PRIMARY KEY, uid, what, body, tries, due, state, done) WITHOUT ROWID`)
-	layout := outbox.Layout{Table: "bare", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries", NextRetryAt: "due", Status: "state", Pending: "new", Delivered: "done", Dead: "dead"}
-	if _, err := OpenRetention(t.Context(), db, layout); !errors.Is(err, retention.ErrNoAge) || !strings.Contains(err.Error(), "delivered_at or written_at") {
+	layout := outbox.Layout{Table: "bare", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries",
+		NextRetryAt: "due", Status: "state", Pending: "new", Delivered: "done", Dead: "dead"}
+	if _, err := OpenRetention(t.Context(), db, layout); !errors.Is(err, retention.ErrNoAge) ||
+		!strings.Contains(err.Error(), "delivered_at or written_at") {
 		t.Errorf("got %v, want ErrNoAge with a remedy", err)
 	}
 	layout.DeliveredAt = "done"
@@ -100,7 +110,8 @@ func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	var schema *outbox.SchemaError
-	if _, err := OpenRetention(t.Context(), db, outbox.OutboxEvents()); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+	if _, err := OpenRetention(t.Context(), db, outbox.OutboxEvents()); !errors.As(err, &schema) ||
+		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got %v, want a SchemaError with a remedy", err)
 	}
 }
@@ -121,7 +132,8 @@ func TestRetentionAfterTheClockWasSetBack(t *testing.T) {
 		}
 		return l
 	}
-	exec(t, db, "INSERT INTO outbox_maintenance (table_name, ran_at, swept_at) VALUES ('outbox_events', ?1, ?1)", stamp(time.Now().Add(6*time.Hour)))
+	exec(t, db, "INSERT INTO outbox_maintenance (table_name, ran_at, swept_at) VALUES ('outbox_events', ?1, ?1)",
+		stamp(time.Now().Add(6*time.Hour)))
 	if l := lease(); !l.Held || l.SinceSweep < 365*24*time.Hour {
 		t.Errorf("a run that has yet to begin: got %+v, want it held, and a sweep due", l)
 	}
@@ -129,7 +141,8 @@ func TestRetentionAfterTheClockWasSetBack(t *testing.T) {
 		ahead time.Duration
 		held  bool
 	}{{time.Minute, false}, {9 * time.Minute, false}, {6 * time.Hour, true}} { // 10 minutes are more than ten leases
-		exec(t, db, "UPDATE outbox_maintenance SET owner = 'another', ran_at = ?1, expires_at = ?2", stamp(time.Now().Add(-time.Hour)), stamp(time.Now().Add(tt.ahead)))
+		exec(t, db, "UPDATE outbox_maintenance SET owner = 'another', ran_at = ?1, expires_at = ?2",
+			stamp(time.Now().Add(-time.Hour)), stamp(time.Now().Add(tt.ahead)))
 		if l := lease(); l.Held != tt.held {
 			t.Errorf("another's lease that ends in %s: held %t", tt.ahead, l.Held)
 		}
@@ -147,7 +160,8 @@ func TestRetentionOfATableUnderOtherNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l, err := r.Lease(t.Context(), retention.LeaseRequest{Owner: uuid.New(), TTL: time.Minute}); err != nil || l.Held != (i == 0) {
+		if l, err := r.Lease(t.Context(), retention.LeaseRequest{Owner: uuid.New(), TTL: time.Minute}); err != nil ||
+			l.Held != (i == 0) {
 			t.Errorf("%s: held %t, error %v", name, l.Held, err)
 		}
 		d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{Layouts: []outbox.Layout{layout}})

@@ -42,7 +42,8 @@ var _ crawl.Store = (*Runs)(nil)
 // is an *outbox.SchemaError; if the file can only be read, ErrReadOnly. It waits for a transaction that writes.
 func OpenRuns(ctx context.Context, db *DB) (*Runs, error) {
 	for table, columns := range map[string][]string{
-		"crawl_runs":   {"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at", "next_node", "node_state", "steps_done", "node_attempts"},
+		"crawl_runs": {"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at",
+			"next_node", "node_state", "steps_done", "node_attempts"},
 		"crawl_events": {"event_id", "seq", "tenant_id"},
 		"crawl_outbox": {"event_id", "seq", "tenant_id"},
 	} {
@@ -64,12 +65,15 @@ func OpenRuns(ctx context.Context, db *DB) (*Runs, error) {
 		return nil, err
 	}
 	if err := compile(ctx, db.write, struct{ Progress bool }{false}, map[string]**sql.Stmt{
-		"run_create": &w.create, "run_by_key": &w.byKey, "run_lock": &w.lock, "run_last": &w.last, "run_known": &w.known, "run_append": &w.append, "run_send": &w.send,
-		"run_change": &w.change, "run_next": &w.next, "run_claim": &w.claim, "run_renew": &w.renew, "run_held": &w.held, "run_release": &w.release,
+		"run_create": &w.create, "run_by_key": &w.byKey, "run_lock": &w.lock, "run_last": &w.last, "run_known": &w.known,
+		"run_append": &w.append, "run_send": &w.send,
+		"run_change": &w.change, "run_next": &w.next, "run_claim": &w.claim, "run_renew": &w.renew, "run_held": &w.held,
+		"run_release": &w.release,
 	}); err != nil {
 		return nil, err
 	}
-	if err := compile(ctx, db.write, struct{ Progress bool }{true}, map[string]**sql.Stmt{"run_change": &w.saveProgress}); err != nil {
+	if err := compile(ctx, db.write, struct{ Progress bool }{true},
+		map[string]**sql.Stmt{"run_change": &w.saveProgress}); err != nil {
 		return nil, err
 	}
 	r.lists = map[filtered]*sql.Stmt{}
@@ -103,14 +107,17 @@ func compile(ctx context.Context, db *sql.DB, data any, statements map[string]**
 }
 
 // CreateRun implements crawl.Store.
-func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun, most int) (run crawl.Run, created bool, err error) {
+func (r *Runs) CreateRun(
+	ctx context.Context, tenant string, n crawl.NewRun, most int,
+) (run crawl.Run, created bool, err error) {
 	if err = checkJSON("deviceConfig", n.DeviceConfig); err == nil {
 		err = r.db.inTx(ctx, func(tx *sql.Tx) error {
 			id, err := outbox.NewID()
 			if err != nil {
 				return err
 			}
-			row := tx.StmtContext(ctx, r.writes.create).QueryRowContext(ctx, tenant, n.AppPackage, jsonText(n.DeviceConfig), n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey, id,
+			row := tx.StmtContext(ctx, r.writes.create).QueryRowContext(ctx, tenant, n.AppPackage, jsonText(n.DeviceConfig),
+				n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey, id,
 				stamp(time.Now()), most)
 			if err = scanRun(row, &run); !errors.Is(err, sql.ErrNoRows) {
 				created = err == nil
@@ -123,7 +130,8 @@ func (r *Runs) CreateRun(ctx context.Context, tenant string, n crawl.NewRun, mos
 			if err != nil {
 				return err
 			}
-			if run.AppPackage != n.AppPackage || !sameJSON(run.DeviceConfig, n.DeviceConfig) || run.MaxSteps != n.MaxSteps || run.Goal != n.Goal || run.Crawler != n.Crawler {
+			if run.AppPackage != n.AppPackage || !sameJSON(run.DeviceConfig, n.DeviceConfig) || run.MaxSteps != n.MaxSteps ||
+				run.Goal != n.Goal || run.Crawler != n.Crawler {
 				return crawl.ErrKeyReused
 			}
 			return nil
@@ -169,7 +177,9 @@ func (r *Runs) CheckWorker(context.Context) error { return nil }
 var errEnough = errors.New("that is enough")
 
 // ListRuns implements crawl.Store. A page ends where its runs reach crawl.PageBytes; what comes after is not read.
-func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (runs []crawl.Run, more bool, err error) {
+func (r *Runs) ListRuns(
+	ctx context.Context, tenant string, f crawl.RunFilter,
+) (runs []crawl.Run, more bool, err error) {
 	before, id := stamp(f.Before.CreatedAt), f.Before.ID.String()
 	if f.Before == (crawl.Cursor{}) {
 		before, id = "~", "~" // after every time and id
@@ -196,7 +206,9 @@ func (r *Runs) ListRuns(ctx context.Context, tenant string, f crawl.RunFilter) (
 
 // ListEvents implements crawl.Store. A page ends where its payloads reach crawl.PageBytes; what comes after is not
 // read.
-func (r *Runs) ListEvents(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) (events []crawl.Event, err error) {
+func (r *Runs) ListEvents(
+	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
+) (events []crawl.Event, err error) {
 	bytes := 0
 	err = query(ctx, r.reads.events, func(rows *sql.Rows) (err error) {
 		if bytes >= crawl.PageBytes {
@@ -258,7 +270,8 @@ func query(ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) error, args
 func scanRun(row interface{ Scan(...any) error }, r *crawl.Run, more ...any) error {
 	var created string
 	var started, completed, cancelled sql.NullString
-	err := row.Scan(append([]any{&r.ID, &r.Tenant, &r.Status, &r.AppPackage, (*[]byte)(&r.DeviceConfig), &r.MaxSteps, &r.Goal, &r.Crawler,
+	err := row.Scan(append([]any{&r.ID, &r.Tenant, &r.Status, &r.AppPackage, (*[]byte)(&r.DeviceConfig), &r.MaxSteps,
+		&r.Goal, &r.Crawler,
 		&created, &started, &completed, &cancelled, &r.Error, &r.LastSeq}, more...)...)
 	if err != nil {
 		return err
@@ -266,7 +279,8 @@ func scanRun(row interface{ Scan(...any) error }, r *crawl.Run, more ...any) err
 	if r.CreatedAt, err = parseTime(created); err != nil {
 		return err
 	}
-	for dst, at := range map[**time.Time]sql.NullString{&r.StartedAt: started, &r.CompletedAt: completed, &r.CancelledAt: cancelled} {
+	for dst, at := range map[**time.Time]sql.NullString{&r.StartedAt: started, &r.CompletedAt: completed,
+		&r.CancelledAt: cancelled} {
 		if *dst, err = timePointer(at); err != nil {
 			return err
 		}

@@ -19,7 +19,9 @@ import (
 //
 // A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event first, whatever
 // becomes of c.
-func (r *Runs) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl.Change) (changed crawl.Changed, err error) {
+func (r *Runs) Change(
+	ctx context.Context, tenant string, run uuid.UUID, c crawl.Change,
+) (changed crawl.Changed, err error) {
 	c.Events, err = crawl.Identified(c.Events)
 	if err == nil {
 		err = checkEvents(c.Events)
@@ -108,7 +110,9 @@ func (r *Runs) find(ctx context.Context, tx *sql.Tx, l *crawl.Locked, events []c
 }
 
 // apply writes what is new.
-func (r *Runs) apply(ctx context.Context, tx *sql.Tx, l *crawl.Locked, c crawl.Change, fresh []crawl.NewEvent) (crawl.Changed, error) {
+func (r *Runs) apply(
+	ctx context.Context, tx *sql.Tx, l *crawl.Locked, c crawl.Change, fresh []crawl.NewEvent,
+) (crawl.Changed, error) {
 	run, now := l.Run, stamp(time.Now())
 	if err := r.append(ctx, tx, run, now, fresh); err != nil {
 		return crawl.Changed{}, err
@@ -136,7 +140,8 @@ func (r *Runs) append(ctx context.Context, tx *sql.Tx, run crawl.Run, now string
 	log, queue := tx.StmtContext(ctx, r.writes.append), tx.StmtContext(ctx, r.writes.send)
 	for i, e := range events {
 		for _, stmt := range []*sql.Stmt{log, queue} {
-			if _, err := stmt.ExecContext(ctx, run.ID, e.Type, string(e.Payload), now, e.ID, run.LastSeq+int64(i)+1, run.Tenant); err != nil {
+			if _, err := stmt.ExecContext(ctx, run.ID, e.Type, string(e.Payload), now, e.ID, run.LastSeq+int64(i)+1,
+				run.Tenant); err != nil {
 				return refusedCheck(err, fmt.Sprintf("events[%d]", i))
 			}
 		}

@@ -20,7 +20,9 @@ import (
 //
 // A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event and is passed
 // over. It is often the oldest, and would be claimed, and its first event refused, before every other run for ever.
-func (r *Runs) ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (crawl.Claim, error) {
+func (r *Runs) ClaimRun(
+	ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent,
+) (crawl.Claim, error) {
 	names := jsonList(crawlers)
 	_, err := r.next(ctx, r.reads.next, names, ttl)
 	var c crawl.Claim
@@ -50,7 +52,8 @@ type waiting struct {
 func (r *Runs) next(ctx context.Context, stmt *sql.Stmt, crawlers string, ttl time.Duration) (w waiting, err error) {
 	now := time.Now()
 	turn, _ := r.turn.Load().(string)
-	err = stmt.QueryRowContext(ctx, crawlers, stamp(now), stamp(farthest(now, ttl)), turn).Scan(&w.id, &w.tenant, &w.pending, &w.lastType, &w.ahead)
+	err = stmt.QueryRowContext(ctx, crawlers, stamp(now), stamp(farthest(now, ttl)), turn).Scan(&w.id, &w.tenant,
+		&w.pending, &w.lastType, &w.ahead)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = crawl.ErrNoRun
 	}
@@ -59,7 +62,10 @@ func (r *Runs) next(ctx context.Context, stmt *sql.Stmt, crawlers string, ttl ti
 
 // claim claims a run, unless its log is over, or its lease is from before the clock was set back: then it puts that
 // right, and asks to be called again.
-func (r *Runs) claim(ctx context.Context, tx *sql.Tx, owner uuid.UUID, crawlers string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent) (c crawl.Claim, again bool, err error) {
+func (r *Runs) claim(
+	ctx context.Context, tx *sql.Tx, owner uuid.UUID, crawlers string, ttl time.Duration,
+	events func(crawl.Run) []crawl.NewEvent,
+) (c crawl.Claim, again bool, err error) {
 	w, err := r.next(ctx, tx.StmtContext(ctx, r.writes.next), crawlers, ttl)
 	if err != nil {
 		return c, false, err
@@ -82,7 +88,8 @@ func (r *Runs) claim(ctx context.Context, tx *sql.Tx, owner uuid.UUID, crawlers 
 	}
 	c.Hold.Owner = owner
 	row := tx.StmtContext(ctx, r.writes.claim).QueryRowContext(ctx, w.id, owner, stamp(now), stamp(now.Add(ttl)))
-	if err := scanRun(row, &c.Run, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State), &c.Progress.Steps, &c.Progress.Attempts); err != nil {
+	if err := scanRun(row, &c.Run, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State), &c.Progress.Steps,
+		&c.Progress.Attempts); err != nil {
 		return c, false, err
 	}
 	c.Resumed = c.Hold.Epoch > 1
@@ -101,9 +108,12 @@ func (r *Runs) claim(ctx context.Context, tx *sql.Tx, owner uuid.UUID, crawlers 
 }
 
 // RenewRun implements crawl.Store.
-func (r *Runs) RenewRun(ctx context.Context, run uuid.UUID, hold crawl.Hold, ttl time.Duration) (status crawl.Status, held bool, err error) {
+func (r *Runs) RenewRun(
+	ctx context.Context, run uuid.UUID, hold crawl.Hold, ttl time.Duration,
+) (status crawl.Status, held bool, err error) {
 	err = r.db.inTx(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.StmtContext(ctx, r.writes.renew).ExecContext(ctx, run, hold.Owner, hold.Epoch, stamp(time.Now().Add(ttl))); err != nil {
+		if _, err := tx.StmtContext(ctx, r.writes.renew).ExecContext(ctx, run, hold.Owner, hold.Epoch,
+			stamp(time.Now().Add(ttl))); err != nil {
 			return err
 		}
 		err := tx.StmtContext(ctx, r.writes.held).QueryRowContext(ctx, run, hold.Owner, hold.Epoch).Scan(&status, &held)

@@ -63,7 +63,9 @@ func startedRun(t testing.TB, r *Runs) uuid.UUID {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Change(t.Context(), acme, run.ID, crawl.Change{To: crawl.Running, Events: []crawl.NewEvent{{Type: crawl.RunStarted, Payload: []byte("{}")}}}); err != nil {
+	if _, err := r.Change(t.Context(), acme, run.ID,
+		crawl.Change{To: crawl.Running,
+			Events: []crawl.NewEvent{{Type: crawl.RunStarted, Payload: []byte("{}")}}}); err != nil {
 		t.Fatal(err)
 	}
 	return run.ID
@@ -73,10 +75,12 @@ func TestOpenRunsNamesTheMigration(t *testing.T) {
 	t.Parallel()
 	db := reopened(t, filepath.Join(t.TempDir(), "outbox.db"))
 	var schema *outbox.SchemaError
-	if _, err := OpenRuns(t.Context(), db); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set crawl") {
+	if _, err := OpenRuns(t.Context(), db); !errors.As(err, &schema) ||
+		!strings.Contains(err.Error(), "outbox migrate up --set crawl") {
 		t.Errorf("runs: got %v", err)
 	}
-	if _, err := OpenTokens(t.Context(), db); !errors.As(err, &schema) || !strings.Contains(err.Error(), "outbox migrate up --set core") {
+	if _, err := OpenTokens(t.Context(), db); !errors.As(err, &schema) ||
+		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("tokens: got %v", err)
 	}
 }
@@ -87,7 +91,9 @@ func TestTheFileKeepsTheLog(t *testing.T) {
 	db := runsFile(t)
 	r := runsOf(t, db)
 	open, over := startedRun(t, r), startedRun(t, r)
-	if _, err := r.Change(t.Context(), acme, over, crawl.Change{To: crawl.Failed, Events: []crawl.NewEvent{{Type: crawl.RunFailed, Payload: []byte("{}")}}}); err != nil {
+	if _, err := r.Change(t.Context(), acme, over,
+		crawl.Change{To: crawl.Failed,
+			Events: []crawl.NewEvent{{Type: crawl.RunFailed, Payload: []byte("{}")}}}); err != nil {
 		t.Fatal(err)
 	}
 	const event = "INSERT INTO crawl_events (crawl_id, event_type, payload, seq) VALUES (?1, ?2, ?3, ?4)"
@@ -103,9 +109,11 @@ func TestTheFileKeepsTheLog(t *testing.T) {
 		"no JSON":                   {event, []any{open, "A", "{", nil}, "json_valid"},
 		"a long type":               {event, []any{open, strings.Repeat("A", 51), "{}", nil}, "length(event_type)"},
 		"no status":                 {"UPDATE crawl_runs SET status = 'DONE' WHERE id = ?1", []any{open}, "status IN"},
-		"no id":                     {"INSERT INTO crawl_runs (id, app_package) VALUES (?1, 'p')", []any{strings.ToUpper(uuid.NewString())}, "id GLOB"},
+		"no id": {"INSERT INTO crawl_runs (id, app_package) VALUES (?1, 'p')",
+			[]any{strings.ToUpper(uuid.NewString())}, "id GLOB"},
 	} {
-		if _, err := db.Writes().ExecContext(t.Context(), c.sql, c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := db.Writes().ExecContext(t.Context(), c.sql, c.args...); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
 	}
@@ -156,7 +164,9 @@ func TestRunsOfSeveralProcesses(t *testing.T) {
 		t.Errorf("11 runs were claimed %d times", n)
 	}
 	var logged, sent, last int
-	err := db.Reads().QueryRowContext(t.Context(), "SELECT count(*), (SELECT count(*) FROM crawl_outbox WHERE crawl_id = ?1), max(seq) FROM crawl_events WHERE crawl_id = ?1", run).Scan(&logged, &sent, &last)
+	err := db.Reads().QueryRowContext(t.Context(),
+		"SELECT count(*), (SELECT count(*) FROM crawl_outbox WHERE crawl_id = ?1), max(seq) FROM crawl_events WHERE "+
+			"crawl_id = ?1", run).Scan(&logged, &sent, &last)
 	if err != nil || logged != 181 || sent != 181 || last != 181 {
 		t.Errorf("%d events, %d in the outbox, the last is %d, error %v: want 181", logged, sent, last, err)
 	}
@@ -180,21 +190,26 @@ func TestRunPlans(t *testing.T) {
 	}
 	runsOf(t, db)
 	const (
-		runKey, tokenKey, ticketKey = "crawl_runs USING INDEX sqlite_autoindex_crawl_runs_1 (id=?)", "outbox_tokens USING INDEX sqlite_autoindex_outbox_tokens_1 (id=?)", "outbox_tickets USING INDEX sqlite_autoindex_outbox_tickets_1 (sha256=?)"
-		lastSeq                     = "e USING COVERING INDEX sqlite_autoindex_crawl_events_1 (crawl_id=?)"
+		runKey, tokenKey, ticketKey = "crawl_runs USING INDEX sqlite_autoindex_crawl_runs_1 (id=?)",
+			"outbox_tokens USING INDEX sqlite_autoindex_outbox_tokens_1 (id=?)",
+			"outbox_tickets USING INDEX sqlite_autoindex_outbox_tickets_1 (sha256=?)"
+		lastSeq = "e USING COVERING INDEX sqlite_autoindex_crawl_events_1 (crawl_id=?)"
 	)
 	plans := map[string][]string{
-		"run_get":       {runKey, lastSeq},
-		"run_by_key":    {"crawl_runs USING INDEX crawl_runs_idempotency_key (tenant_id=? AND idempotency_key=?)"},
-		"run_list":      {"crawl_runs USING INDEX crawl_runs_app_status (tenant_id=? AND app_package=? AND status=? AND (created_at,id)<(?,?))", lastSeq},
-		"run_create":    {"w USING COVERING INDEX crawl_runs_status (tenant_id=? AND status=?)", "w USING INDEX crawl_runs_waiting (tenant_id=?)"},
+		"run_get":    {runKey, lastSeq},
+		"run_by_key": {"crawl_runs USING INDEX crawl_runs_idempotency_key (tenant_id=? AND idempotency_key=?)"},
+		"run_list": {"crawl_runs USING INDEX crawl_runs_app_status (tenant_id=? AND app_package=? AND status=? AND " +
+			"(created_at,id)<(?,?))", lastSeq},
+		"run_create": {"w USING COVERING INDEX crawl_runs_status (tenant_id=? AND status=?)",
+			"w USING INDEX crawl_runs_waiting (tenant_id=?)"},
 		"run_events":    {"e USING INDEX sqlite_autoindex_crawl_events_1 (crawl_id=? AND seq>?)"},
 		"run_last_seqs": {"r USING COVERING INDEX crawl_runs_ids (id=? AND tenant_id=?)", lastSeq},
 		"run_lock":      {runKey},
 		"run_last":      {"e USING INDEX sqlite_autoindex_crawl_events_1 (crawl_id=?)"},
 		"run_known":     {"e USING INDEX crawl_events_event_id_key (crawl_id=? AND event_id=?)"},
 		"run_change":    {runKey},
-		"run_next": {"r USING INDEX crawl_runs_waiting (tenant_id>?)", "r USING INDEX crawl_runs_waiting (tenant_id=?)", "r USING INDEX crawl_runs_held (tenant_id=?)",
+		"run_next": {"r USING INDEX crawl_runs_waiting (tenant_id>?)", "r USING INDEX crawl_runs_waiting (tenant_id=?)",
+			"r USING INDEX crawl_runs_held (tenant_id=?)",
 			"e USING INDEX sqlite_autoindex_crawl_events_1 (crawl_id=?)"},
 		"run_claim":       {runKey, lastSeq},
 		"run_renew":       {runKey},
@@ -204,7 +219,8 @@ func TestRunPlans(t *testing.T) {
 		"token_valid_all": {tokenKey},
 		"token_revoke":    {tokenKey},
 		"token_redeem":    {ticketKey},
-		"token_sweep":     {"outbox_tickets USING COVERING INDEX outbox_tickets_expires_at (expires_at<?)", "outbox_tickets USING INTEGER PRIMARY KEY (rowid=?)"},
+		"token_sweep": {"outbox_tickets USING COVERING INDEX outbox_tickets_expires_at (expires_at<?)",
+			"outbox_tickets USING INTEGER PRIMARY KEY (rowid=?)"},
 	}
 	for _, analyzed := range []bool{false, true} { // plans must be as good without statistics: nobody gathers them
 		if analyzed {
@@ -237,10 +253,14 @@ func TestRunListPlans(t *testing.T) {
 	t.Parallel()
 	db := runsFile(t)
 	for f, want := range map[filtered]string{
-		{}:                        "crawl_runs USING INDEX crawl_runs_tenant (tenant_id=? AND (created_at,id)<(?,?))",
-		{Status: true}:            "crawl_runs USING INDEX crawl_runs_status (tenant_id=? AND status=? AND (created_at,id)<(?,?))",
-		{App: true}:               "crawl_runs USING INDEX crawl_runs_app (tenant_id=? AND app_package=? AND (created_at,id)<(?,?))",
-		{Status: true, App: true}: "crawl_runs USING INDEX crawl_runs_app_status (tenant_id=? AND app_package=? AND status=? AND (created_at,id)<(?,?))",
+		{}: "crawl_runs USING INDEX crawl_runs_tenant (tenant_id=? AND (created_at,id)<(?,?))",
+		{Status: true}: "crawl_runs USING INDEX crawl_runs_status (tenant_id=? AND status=? AND " +
+			"(created_at,id)<(?,?))",
+		{App: true}: "crawl_runs USING INDEX crawl_runs_app (tenant_id=? AND app_package=? AND " +
+			"(created_at,id)<(?,?))",
+		{Status: true,
+			App: true}: "crawl_runs USING INDEX crawl_runs_app_status (tenant_id=? AND app_package=? AND status=? AND " +
+			"(created_at,id)<(?,?))",
 	} {
 		if plan := explained(t, db, "run_list", f); !strings.Contains(plan, want) || strings.Contains(plan, "TEMP B-TREE") {
 			t.Errorf("%+v: want %s:\n%s", f, want, plan)
@@ -328,7 +348,8 @@ func BenchmarkChange(b *testing.B) {
 				for i := range events {
 					events[i] = crawl.NewEvent{Type: crawl.Processing, Payload: payload}
 				}
-				if _, err := r.Change(b.Context(), acme, run, crawl.Change{From: []crawl.Status{crawl.Running}, Events: events}); err != nil {
+				if _, err := r.Change(b.Context(), acme, run,
+					crawl.Change{From: []crawl.Status{crawl.Running}, Events: events}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -346,7 +367,8 @@ func BenchmarkLastSeqs(b *testing.B) {
 		for range 100 {
 			id := uuid.New()
 			runs = append(runs, id)
-			if _, err := tx.ExecContext(context.WithoutCancel(b.Context()), "INSERT INTO crawl_runs (id, app_package, tenant_id) VALUES (?1, 'p', 'acme')", id); err != nil {
+			if _, err := tx.ExecContext(context.WithoutCancel(b.Context()),
+				"INSERT INTO crawl_runs (id, app_package, tenant_id) VALUES (?1, 'p', 'acme')", id); err != nil {
 				return err
 			}
 			if _, err := tx.ExecContext(b.Context(), `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100)

@@ -25,7 +25,9 @@ const unsettledRetry = time.Hour
 // If the file refuses one of them (a check of a mapped table, somebody's trigger) the others are settled. Its row then
 // waits, with the refusal as its error; what the file does not even take that for is returned as refused. Without this
 // the lanes would stand still until somebody removed the row.
-func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (outbox.Settled, error) {
+func (s *Store) Settle(
+	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
+) (outbox.Settled, error) {
 	settled, refusal, err := s.settle(ctx, owner, lanes, outcomes)
 	if err != nil {
 		return outbox.Settled{}, fmt.Errorf("settle in %s: %w", s.layout.Table, explain(err))
@@ -37,8 +39,11 @@ func (s *Store) Settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane
 	return settled, nil
 }
 
-func (s *Store) settle(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome) (settled outbox.Settled, refusal outbox.RefusedError, err error) {
-	for _, p := range []*prepared{&s.sql.settleHeld, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleApps, &s.sql.settleLetter, &s.sql.settleDead} {
+func (s *Store) settle(
+	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
+) (settled outbox.Settled, refusal outbox.RefusedError, err error) {
+	for _, p := range []*prepared{&s.sql.settleHeld, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleApps,
+		&s.sql.settleLetter, &s.sql.settleDead} {
 		if _, err := p.on(ctx, s.db.write); err != nil {
 			return outbox.Settled{}, refusal, err
 		}
@@ -127,7 +132,8 @@ func (t *settling) run(p *prepared, rec *outbox.Record, args ...any) (bool, erro
 		stmt = t.tx.StmtContext(t.ctx, kept)
 		t.stmts[p] = stmt
 	}
-	result, err := stmt.ExecContext(t.ctx, append([]any{rec.Position, rec.ID.String(), rec.Generation, t.stamp}, args...)...)
+	result, err := stmt.ExecContext(t.ctx,
+		append([]any{rec.Position, rec.ID.String(), rec.Generation, t.stamp}, args...)...)
 	if err != nil {
 		return false, err
 	}
@@ -159,7 +165,8 @@ func (t *settling) one(o *outbox.Outcome) (err error) {
 	if ended := t.ended(err); ended != nil {
 		return ended
 	}
-	if o.State == outbox.Delivered && t.layout.DeliveredTo == "" { // nothing could say that it was, and it would be published again
+	// Nothing could say that it was, and it would be published again.
+	if o.State == outbox.Delivered && t.layout.DeliveredTo == "" {
 		t.refuse(o, refusal)
 		return nil
 	}
@@ -199,7 +206,8 @@ func (t *settling) refuse(o *outbox.Outcome, refusal error) {
 // without the guard of the lease. Only where there is no transaction another can begin; it is rolled back with ours.
 func (t *settling) ended(refusal error) error {
 	if _, err := t.tx.ExecContext(t.ctx, "BEGIN"); err == nil {
-		return fmt.Errorf("nothing is settled, a trigger or a constraint of the table rolls the transaction back instead of refusing one row (raise(ABORT) would): %w", refusal)
+		return fmt.Errorf("nothing is settled, a trigger or a constraint of the table rolls the transaction back instead "+
+			"of refusing one row (raise(ABORT) would): %w", refusal)
 	}
 	return nil
 }
@@ -233,7 +241,8 @@ func (t *settling) retry(o *outbox.Outcome) (bool, error) {
 			texts[i] = f.Destination + ": " + f.Error
 		}
 	}
-	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)), tables.ErrorText(strings.Join(texts, "; ")), served)
+	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)),
+		tables.ErrorText(strings.Join(texts, "; ")), served)
 }
 
 // dead writes one letter a failed destination and marks or removes the row; all of it or, if the file refuses a part,
@@ -272,7 +281,8 @@ func (t *settling) dead(o *outbox.Outcome) (changed bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		written, err = t.run(&t.sql.settleLetter, o.Record, id.String(), attempts, texts[i], string(f.Reason), f.Destination, all, outbox.DefaultTenant, t.layout.Table)
+		written, err = t.run(&t.sql.settleLetter, o.Record, id.String(), attempts, texts[i], string(f.Reason), f.Destination,
+			all, outbox.DefaultTenant, t.layout.Table)
 		if err != nil || !written {
 			return false, err
 		}

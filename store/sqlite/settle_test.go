@@ -33,11 +33,13 @@ func TestBusyIsExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 	own.patience = 50 * time.Millisecond
-	if _, err := s.Settle(t.Context(), owner, lanes, outcomes); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "settle in outbox_events") {
+	if _, err := s.Settle(t.Context(), owner, lanes, outcomes); !errors.Is(err, ErrBusy) ||
+		!strings.Contains(err.Error(), "settle in outbox_events") {
 		t.Errorf("got error %v", err)
 	}
 	// A look at the lease needs no lock as long as nothing is due.
-	if leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute}); err != nil || len(leased.Lanes) != 64 {
+	if leased, err := s.Lease(t.Context(),
+		outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute}); err != nil || len(leased.Lanes) != 64 {
 		t.Errorf("leased %d lanes, error %v", len(leased.Lanes), err)
 	}
 	if err := tx.Rollback(); err != nil {
@@ -88,10 +90,12 @@ func TestTwoProcessesShareAFile(t *testing.T) {
 			outcomes = append(outcomes, outbox.Outcome{Record: r})
 		}
 		settled, err := side.Settle(t.Context(), side.owner, lanes, outcomes)
-		if err != nil || side.Store == s && settled.Delivered != len(records) || side.Store == other && settled.Lost != len(records) {
+		if err != nil || side.Store == s && settled.Delivered != len(records) || side.Store == other &&
+			settled.Lost != len(records) {
 			t.Errorf("settled %+v, error %v", settled, err) // the second one named the first one's epochs
 		}
-		if settled, err = side.Settle(t.Context(), side.owner, side.lanes, outcomes); err != nil || side.Store == other && settled.Delivered != len(records) {
+		if settled, err = side.Settle(t.Context(), side.owner, side.lanes, outcomes); err != nil || side.Store == other &&
+			settled.Delivered != len(records) {
 			t.Errorf("settled %+v, error %v", settled, err)
 		}
 		total += len(records)
@@ -122,7 +126,8 @@ func TestOneReaderIsEnough(t *testing.T) {
 	if err != nil || len(records) != 10 {
 		t.Fatalf("%d records, error %v", len(records), err)
 	}
-	if settled, err := s.Settle(ctx, owner, lanes, []outbox.Outcome{{Record: records[0]}}); err != nil || settled.Delivered != 1 {
+	if settled, err := s.Settle(ctx, owner, lanes, []outbox.Outcome{{Record: records[0]}}); err != nil ||
+		settled.Delivered != 1 {
 		t.Errorf("settled %+v, error %v", settled, err)
 	}
 	if b, err := s.Backlog(ctx, 100); err != nil || b.Count != 9 {
@@ -174,9 +179,12 @@ func TestSettleEndsWithItsTransaction(t *testing.T) {
 		outcomes[i] = outbox.Outcome{Record: r}
 	}
 	dead := []outbox.Failure{{Error: "x"}}
-	for _, last := range []outbox.Outcome{{Record: records[2]}, {Record: records[2], State: outbox.Dead, Failures: dead}, {Record: records[2], State: outbox.Retry}} {
+	for _, last := range []outbox.Outcome{{Record: records[2]}, {Record: records[2], State: outbox.Dead, Failures: dead},
+		{Record: records[2], State: outbox.Retry}} {
 		outcomes[2] = last
-		exec(t, db, "CREATE TRIGGER mine BEFORE UPDATE ON outbox_events WHEN OLD.position = 3 BEGIN SELECT raise(ROLLBACK, 'not this one'); END")
+		exec(t, db,
+			"CREATE TRIGGER mine BEFORE UPDATE ON outbox_events WHEN OLD.position = 3 BEGIN SELECT raise(ROLLBACK, 'not this "+
+				"one'); END")
 		_, err := s.Settle(t.Context(), owner, lanes, outcomes)
 		if err == nil || !strings.Contains(err.Error(), "not this one") || strings.Contains(err.Error(), "roll back:") {
 			t.Errorf("got error %v", err)
@@ -186,7 +194,8 @@ func TestSettleEndsWithItsTransaction(t *testing.T) {
 		}
 		exec(t, db, "DROP TRIGGER mine")
 	}
-	if settled, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || settled != (outbox.Settled{Delivered: 4, Retried: 1}) {
+	if settled, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil ||
+		settled != (outbox.Settled{Delivered: 4, Retried: 1}) {
 		t.Errorf("afterwards: settled %+v, error %v", settled, err)
 	}
 }

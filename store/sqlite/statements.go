@@ -76,10 +76,13 @@ func (s *statements) prepare(names tableNames) error {
 	}
 	for name, dst := range map[string]*string{
 		"claim": &s.claim.text, "backlog": &s.backlog.text,
-		"settle_held": &s.settleHeld.text, "settle_delivered": &s.settleDelivered.text, "settle_retry": &s.settleRetry.text, "settle_apps": &s.settleApps.text,
+		"settle_held": &s.settleHeld.text, "settle_delivered": &s.settleDelivered.text, "settle_retry": &s.settleRetry.text,
+		"settle_apps":   &s.settleApps.text,
 		"settle_letter": &s.settleLetter.text, "settle_dead": &s.settleDead.text,
-		"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,
-		"lease_lapsed": &s.leaseLapsed, "lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease, "lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark, "lease_pauses": &s.leasePauses,
+		"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit,
+		"lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,
+		"lease_lapsed": &s.leaseLapsed, "lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease,
+		"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark, "lease_pauses": &s.leasePauses,
 	} {
 		if *dst, err = t.Statement(name, names); err != nil {
 			return err

@@ -26,11 +26,12 @@ func TestStoreSuite(t *testing.T) {
 	t.Parallel()
 	template := filepath.Join(t.TempDir(), "template.db")
 	ok(t, create(t, template).Close())
-	outboxtest.StoreSuite(t, outboxtest.StoreFeatures{StoresBytes: true, SurvivesErrors: true}, func(t *testing.T) outboxtest.StoreHarness {
-		path := filepath.Join(t.TempDir(), "outbox.db")
-		duplicate(t, template, path) // migrating takes ten times as long
-		return newHarness(t, connect(t, path))
-	})
+	outboxtest.StoreSuite(t, outboxtest.StoreFeatures{StoresBytes: true, SurvivesErrors: true},
+		func(t *testing.T) outboxtest.StoreHarness {
+			path := filepath.Join(t.TempDir(), "outbox.db")
+			duplicate(t, template, path) // migrating takes ten times as long
+			return newHarness(t, connect(t, path))
+		})
 }
 
 // newHarness is the store under test, on a migrated file of its own.
@@ -78,7 +79,8 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 		Exec: exec,
 		Value: func(t *testing.T, text string, args ...any) (value string) {
 			t.Helper()
-			if err := db.Reads().QueryRowContext(t.Context(), "SELECT coalesce(CAST(("+text+") AS TEXT), '')", stored(args)...).Scan(&value); err != nil {
+			if err := db.Reads().QueryRowContext(t.Context(), "SELECT coalesce(CAST(("+text+") AS TEXT), '')",
+				stored(args)...).Scan(&value); err != nil {
 				t.Fatalf("%s: %v", text, err)
 			}
 			return value
@@ -137,7 +139,8 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 			t.Helper()
 			for table, columns := range aging(layout) {
 				for _, c := range columns {
-					exec(t, fmt.Sprintf(`UPDATE %s SET %[2]s = strftime('%%Y-%%m-%%dT%%H:%%M:%%f000Z', julianday(%[2]s) - ?1 / 86400.0) WHERE %[2]s IS NOT NULL`, table, c), d.Seconds())
+					exec(t,
+						fmt.Sprintf(`UPDATE %s SET %[2]s = strftime('%%Y-%%m-%%dT%%H:%%M:%%f000Z', julianday(%[2]s) - ?1 / 86400.0) WHERE %[2]s IS NOT NULL`, table, c), d.Seconds())
 				}
 			}
 		},
@@ -147,8 +150,10 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 // legacy is the layout of what Mapped makes.
 func legacy() outbox.Layout {
 	return outbox.Layout{
-		Table: "legacy", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer", KeyScope: []string{"region"}, Tenant: "region",
-		Destinations: "goes", SchemaVersion: "version", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due", LastError: "problem",
+		Table: "legacy", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer",
+		KeyScope: []string{"region"}, Tenant: "region",
+		Destinations: "goes", SchemaVersion: "version", DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due",
+		LastError: "problem",
 	}
 }
 

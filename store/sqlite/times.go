@@ -15,7 +15,8 @@ func stamp(t time.Time) string { return t.UTC().Format(timeForm) }
 // parseTime reads a stored time. Plain SQL may have written it in another of SQLite's forms; without a zone it is UTC,
 // as all of SQLite's functions take it.
 func parseTime(s string) (time.Time, error) {
-	for _, form := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999"} {
+	for _, form := range []string{time.RFC3339Nano, "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05.999999999",
+		"2006-01-02T15:04:05.999999999"} {
 		if t, err := time.Parse(form, s); err == nil {
 			return t.UTC(), nil
 		}

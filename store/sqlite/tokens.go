@@ -30,12 +30,14 @@ func OpenTokens(ctx context.Context, db *DB) (*Tokens, error) {
 		}
 	}
 	s := &Tokens{db: db}
-	err := compile(ctx, db.read, nil, map[string]**sql.Stmt{"token_list": &s.sql.list, "token_valid": &s.sql.valid, "token_valid_all": &s.sql.validAll})
+	err := compile(ctx, db.read, nil,
+		map[string]**sql.Stmt{"token_list": &s.sql.list, "token_valid": &s.sql.valid, "token_valid_all": &s.sql.validAll})
 	if err != nil {
 		return nil, err
 	}
 	err = compile(ctx, db.write, nil, map[string]**sql.Stmt{
-		"token_create": &s.sql.create, "token_revoke": &s.sql.revoke, "dlq_audit": &s.sql.audit, "token_valid": &s.sql.validNow,
+		"token_create": &s.sql.create, "token_revoke": &s.sql.revoke, "dlq_audit": &s.sql.audit,
+		"token_valid":  &s.sql.validNow,
 		"token_ticket": &s.sql.ticket, "token_sweep": &s.sql.sweep, "token_redeem": &s.sql.redeem,
 	})
 	if err != nil {
@@ -48,14 +50,17 @@ func OpenTokens(ctx context.Context, db *DB) (*Tokens, error) {
 func (s *Tokens) CheckGateway(context.Context) error { return nil }
 
 // CreateToken fulfils token.Store.
-func (s *Tokens) CreateToken(ctx context.Context, actor string, t token.Token, sum [32]byte, ttl time.Duration) (created token.Token, err error) {
+func (s *Tokens) CreateToken(
+	ctx context.Context, actor string, t token.Token, sum [32]byte, ttl time.Duration,
+) (created token.Token, err error) {
 	err = s.db.inTx(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		var expires any
 		if ttl > 0 {
 			expires = stamp(now.Add(ttl))
 		}
-		created, err = scanToken(tx.StmtContext(ctx, s.sql.create).QueryRowContext(ctx, t.ID, t.Name, t.Tenant, scopesText(t.Scopes), sum[:], stamp(now), expires))
+		created, err = scanToken(tx.StmtContext(ctx, s.sql.create).QueryRowContext(ctx, t.ID, t.Name, t.Tenant,
+			scopesText(t.Scopes), sum[:], stamp(now), expires))
 		if err != nil {
 			return err
 		}
@@ -113,7 +118,8 @@ func (s *Tokens) record(ctx context.Context, tx *sql.Tx, actor, action, id strin
 	if err != nil {
 		return err
 	}
-	if _, err := tx.StmtContext(ctx, s.sql.audit).ExecContext(ctx, entry.String(), stamp(time.Now()), actor, action, 0, string(which), "", string(detail)); err != nil {
+	if _, err := tx.StmtContext(ctx, s.sql.audit).ExecContext(ctx, entry.String(), stamp(time.Now()), actor, action, 0,
+		string(which), "", string(detail)); err != nil {
 		return fmt.Errorf("record it in outbox_audit: %w", err)
 	}
 	return nil
@@ -162,14 +168,17 @@ func valid(ctx context.Context, stmt *sql.Stmt, id string) (t token.Token, sum [
 }
 
 // CreateTicket fulfils token.Store. The tenant is the token's.
-func (s *Tokens) CreateTicket(ctx context.Context, p token.Principal, sum [32]byte, ttl time.Duration) (expires time.Time, err error) {
+func (s *Tokens) CreateTicket(
+	ctx context.Context, p token.Principal, sum [32]byte, ttl time.Duration,
+) (expires time.Time, err error) {
 	err = s.db.inTx(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		if _, err := tx.StmtContext(ctx, s.sql.sweep).ExecContext(ctx, stamp(now)); err != nil {
 			return err
 		}
 		expires = now.Add(ttl).UTC()
-		_, err := tx.StmtContext(ctx, s.sql.ticket).ExecContext(ctx, sum[:], p.Token, scopesText(p.Scopes), stamp(now), stamp(expires))
+		_, err := tx.StmtContext(ctx, s.sql.ticket).ExecContext(ctx, sum[:], p.Token, scopesText(p.Scopes), stamp(now),
+			stamp(expires))
 		return err
 	})
 	if err != nil {
@@ -218,7 +227,8 @@ func (s *Tokens) RedeemTicket(ctx context.Context, sum [32]byte) (p token.Princi
 func scanToken(row interface{ Scan(...any) error }, more ...any) (t token.Token, err error) {
 	var scopes, created string
 	var expires, revoked sql.NullString
-	if err := row.Scan(append([]any{&t.ID, &t.Name, &t.Tenant, &scopes, &created, &expires, &revoked}, more...)...); err != nil {
+	if err := row.Scan(append([]any{&t.ID, &t.Name, &t.Tenant, &scopes, &created, &expires, &revoked},
+		more...)...); err != nil {
 		return t, err
 	}
 	var problems [4]error

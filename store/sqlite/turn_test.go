@@ -16,7 +16,8 @@ func TestBusyRelaysBreathe(t *testing.T) {
 		busy.add(second(0.5), breathless/10-time.Millisecond, time.Millisecond)
 		idle.add(second(0.5), 0, breathless/20)
 	}
-	for at, want := range map[float64]time.Duration{1: breath + time.Millisecond, 1.1: breath - 99*time.Millisecond, 1.2: 0} {
+	for at, want := range map[float64]time.Duration{1: breath + time.Millisecond, 1.1: breath - 99*time.Millisecond,
+		1.2: 0} {
 		if got := busy.pause(second(at)); got != want {
 			t.Errorf("a busy relay pauses for %s at %.1f s, want %s", got, at, want)
 		}

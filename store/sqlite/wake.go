@@ -63,8 +63,10 @@ func listen(ctx context.Context, db *DB, text string, ready func(), wake func(ta
 	if err != nil {
 		return fmt.Errorf("prepare: %w", explain(err))
 	}
-	defer func() { _ = look.Close() }() // or its connection would stay open under the pool's close, and keep the WAL from going
-	alone := context.WithoutCancel(ctx) // with a context that can end, the driver starts a goroutine for each look, which costs as much again
+	// Or its connection would stay open under the pool's close, and keep the WAL from going.
+	defer func() { _ = look.Close() }()
+	// With a context that can end, the driver starts a goroutine for each look, which costs as much again.
+	alone := context.WithoutCancel(ctx)
 	var seen int64
 	if err := look.QueryRowContext(alone).Scan(&seen); err != nil {
 		return fmt.Errorf("look: %w", explain(err))

@@ -119,7 +119,9 @@ func (in *inserter) statement(rows int) (string, error) {
 }
 
 // Insert implements outbox.Inserter. Order needs nothing: see NewWriter.
-func (in *inserter) Insert(ctx context.Context, given outbox.SQLTx, rows []outbox.Row, _ outbox.Order) (inserted []uuid.UUID, err error) {
+func (in *inserter) Insert(
+	ctx context.Context, given outbox.SQLTx, rows []outbox.Row, _ outbox.Order,
+) (inserted []uuid.UUID, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -210,11 +212,14 @@ func (in *inserter) insert(ctx context.Context, tx outbox.SQLTx, rows []outbox.R
 // explainWrite is explain for a transaction that somebody else began, to whom other things are said: one of DB.Begin
 // has the write lock already.
 func explainWrite(err error) error {
-	return classify(err, "this transaction does not wait for it, or has read before it wrote: open its handle with sqlite.Source, or set busy_timeout and begin it with BEGIN IMMEDIATE (_txlock=immediate)")
+	return classify(err,
+		"this transaction does not wait for it, or has read before it wrote: open its handle with sqlite.Source, or set "+
+			"busy_timeout and begin it with BEGIN IMMEDIATE (_txlock=immediate)")
 }
 
 // rowArgs adds the parameters of one row. Texts, not bytes: a payload that is a BLOB is no JSON to SQLite.
 func rowArgs(args []any, r *outbox.Row) []any {
-	return append(args, r.ID.String(), r.Topic, stamp(r.OccurredAt), r.SchemaID, r.SchemaVersion, r.AggregateID, r.AggregateType, r.TenantID, r.Source,
+	return append(args, r.ID.String(), r.Topic, stamp(r.OccurredAt), r.SchemaID, r.SchemaVersion, r.AggregateID,
+		r.AggregateType, r.TenantID, r.Source,
 		string(r.DestinationsJSON), string(r.Payload), string(r.MetadataJSON))
 }

@@ -17,7 +17,8 @@ import (
 func someEvents(n int) []outbox.Event {
 	events := make([]outbox.Event, n)
 	for i := range events {
-		events[i] = outbox.Event{ID: uuid.New(), Topic: fmt.Sprint(i), Source: "test", Payload: json.RawMessage(`{"a":   1.50}`)}
+		events[i] = outbox.Event{ID: uuid.New(), Topic: fmt.Sprint(i), Source: "test",
+			Payload: json.RawMessage(`{"a":   1.50}`)}
 	}
 	return events
 }
@@ -26,7 +27,8 @@ func someEvents(n int) []outbox.Event {
 // transaction go on after an error.
 func TestWriteOfManyStatementsIsAtomic(t *testing.T) {
 	t.Parallel()
-	db := filled(t, `CREATE TRIGGER picky BEFORE INSERT ON outbox_events WHEN NEW.event_topic = 'never' BEGIN SELECT raise(ABORT, 'it may not'); END`)
+	db := filled(t,
+		`CREATE TRIGGER picky BEFORE INSERT ON outbox_events WHEN NEW.event_topic = 'never' BEGIN SELECT raise(ABORT, 'it may not'); END`)
 	for _, refuse := range []outbox.OnDuplicate{outbox.IgnoreDuplicate, outbox.RefuseDuplicate} {
 		w, err := NewWriter(outbox.WriterConfig{OnDuplicate: refuse})
 		if err != nil {
@@ -87,7 +89,8 @@ func TestWriteOfManyStatementsFindsDuplicates(t *testing.T) {
 			t.Errorf("%s events, want %s", got, tt.total)
 		}
 	}
-	if got := value(t, db, "SELECT group_concat(event_topic) FROM (SELECT event_topic FROM outbox_events ORDER BY position LIMIT 3)"); got != "0,1,2" {
+	if got := value(t, db,
+		"SELECT group_concat(event_topic) FROM (SELECT event_topic FROM outbox_events ORDER BY position LIMIT 3)"); got != "0,1,2" {
 		t.Errorf("the first are %s", got)
 	}
 	if got := value(t, db, "SELECT payload FROM outbox_events LIMIT 1"); got != `{"a":   1.50}` {
@@ -150,12 +153,14 @@ func TestWriterOfADatabase(t *testing.T) {
 		db     *DB
 		events []outbox.Event
 		want   string
-	}{{db, []outbox.Event{event}, ""}, {db, []outbox.Event{event}, "duplicate event"}, {db, someEvents(3), ""}, {other, someEvents(1), "different database"}} {
+	}{{db, []outbox.Event{event}, ""}, {db, []outbox.Event{event}, "duplicate event"}, {db, someEvents(3), ""},
+		{other, someEvents(1), "different database"}} {
 		tx, err := tt.db.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Write(t.Context(), tx, tt.events...); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+		if err := w.Write(t.Context(), tx, tt.events...); (err == nil) != (tt.want == "") || err != nil &&
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got error %v, want %q", err, tt.want)
 		}
 		if err := tx.Commit(); err != nil {

@@ -72,7 +72,8 @@ func TestOrders(t *testing.T) {
 		}
 		return nil
 	})
-	if all := strings.Join(got, "\n"); err != nil || len(got) != 2 || !strings.Contains(all, `"total": 10`) || !strings.Contains(all, `"total": 30`) {
+	if all := strings.Join(got, "\n"); err != nil || len(got) != 2 || !strings.Contains(all, `"total": 10`) ||
+		!strings.Contains(all, `"total": 30`) {
 		t.Fatalf("got %s, %v", all, err)
 	}
 }

@@ -22,7 +22,8 @@ var parseAdopt = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.P
 
 // adoptable are the tables of the seeds, which an application may have had before. Their down files give an adopted one
 // back. The others are Outbox's own.
-var adoptable = []string{"apps", "outbox_events", "job_dlq", "event_outbox", "crawl_runs", "crawl_events", "crawl_outbox"}
+var adoptable = []string{"apps", "outbox_events", "job_dlq", "event_outbox", "crawl_runs", "crawl_events",
+	"crawl_outbox"}
 
 // ErrRefused is returned by Up, before it has changed anything, when there are tables that it cannot adopt.
 var ErrRefused = errors.New("tables that exist cannot be adopted, and nothing was changed")
@@ -173,7 +174,9 @@ func (a *adoption) step(ctx context.Context, table string, additions []addition,
 	})
 }
 
-func (a *adoption) inStep(ctx context.Context, tx pgx.Tx, table string, additions []addition, statements ...string) error {
+func (a *adoption) inStep(
+	ctx context.Context, tx pgx.Tx, table string, additions []addition, statements ...string,
+) error {
 	if _, err := tx.Exec(ctx, briefly); err != nil {
 		return err
 	}
@@ -269,7 +272,8 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 		added = append(added, drop)
 	}
 	for _, c := range w.defaults {
-		added = append(added, addition{"default " + c.Name, fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", w.table, c.Name)})
+		added = append(added, addition{"default " + c.Name,
+			fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", w.table, c.Name)})
 		defaults = append(defaults, fmt.Sprintf("ALTER COLUMN %s SET DEFAULT %s", c.Name, c.Default))
 	}
 	if w.table == "apps" {
@@ -297,7 +301,8 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 			name, _, _ := strings.Cut(option, "=")
 			names = append(names, name)
 		}
-		added = append(added, addition{"options", fmt.Sprintf("ALTER TABLE %s RESET (%s)", w.table, strings.Join(names, ", "))})
+		added = append(added, addition{"options",
+			fmt.Sprintf("ALTER TABLE %s RESET (%s)", w.table, strings.Join(names, ", "))})
 		statements = append(statements, fmt.Sprintf("ALTER TABLE %s SET (%s)", w.table, strings.Join(w.options, ", ")))
 	}
 	return a.step(ctx, w.table, added, statements...)

@@ -35,7 +35,8 @@ type filling struct {
 }
 
 func (w *work) filling(c column) *filling {
-	f := &filling{statement: "fill_default", Table: w.table, Column: c.Name, Sequence: helper(w.table, c.Name), Cursor: "id"}
+	f := &filling{statement: "fill_default", Table: w.table, Column: c.Name, Sequence: helper(w.table, c.Name),
+		Cursor: "id"}
 	if f.Time = c.Identity != "" && w.have.column("created_at") != nil; f.Time {
 		f.Cursor = "created_at"
 	}
@@ -97,7 +98,8 @@ func (a *adoption) buildEarly(ctx context.Context, w *work) error {
 		f := w.filling(c)
 		if f.Time {
 			if err := a.build(ctx, w, index{Name: f.Sequence + "_order", Definition: fmt.Sprintf(
-				"CREATE INDEX %s_order ON %s USING btree (created_at, id) WHERE (%s IS NULL)", f.Sequence, w.table, c.Name)}); err != nil {
+				"CREATE INDEX %s_order ON %s USING btree (created_at, id) WHERE (%s IS NULL)", f.Sequence, w.table,
+				c.Name)}); err != nil {
 				return err
 			}
 		}
@@ -212,7 +214,9 @@ func (a *adoption) constrain(ctx context.Context, w *work) error {
 		name := helper(w.table, c.Name)
 		if !slices.ContainsFunc(w.have.Constraints, func(k constraint) bool { return k.Name == name }) {
 			// Nothing undoes it: it goes with its column.
-			if err := a.step(ctx, w.table, nil, fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s IS NOT NULL) NOT VALID", w.table, name, c.Name)); err != nil {
+			if err := a.step(ctx, w.table, nil,
+				fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s IS NOT NULL) NOT VALID", w.table, name,
+					c.Name)); err != nil {
 				return err
 			}
 		}
@@ -229,7 +233,8 @@ func (a *adoption) constrain(ctx context.Context, w *work) error {
 		}
 		drop := addition{"constraint " + k.Name, fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", w.table, k.Name)}
 		definition := strings.TrimSuffix(k.Definition, " NOT VALID") + " NOT VALID"
-		if err := a.step(ctx, w.table, []addition{drop}, fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", w.table, k.Name, definition)); err != nil {
+		if err := a.step(ctx, w.table, []addition{drop},
+			fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", w.table, k.Name, definition)); err != nil {
 			return err
 		}
 	}
@@ -296,7 +301,8 @@ func (a *adoption) buildAll(ctx context.Context, w *work) error {
 			continue
 		}
 		drop := addition{"constraint " + k.Name, fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", w.table, k.Name)}
-		if err := a.step(ctx, w.table, []addition{drop}, fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s UNIQUE USING INDEX %s", w.table, k.Name, k.Name)); err != nil {
+		if err := a.step(ctx, w.table, []addition{drop},
+			fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s UNIQUE USING INDEX %s", w.table, k.Name, k.Name)); err != nil {
 			return err
 		}
 	}

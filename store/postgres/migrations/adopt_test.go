@@ -60,7 +60,8 @@ func seeds() map[string]seed {
 			write: []string{`INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_id, aggregate_type, source_bc, destination_topics, payload, metadata)
 				VALUES (gen_random_uuid(), 'order.placed', now(), ($1::int % 50)::text, 'Order', 'shop', NULL, jsonb_build_object('n', $1::int), '{"user_id": "u"}')`},
 			outbox: "outbox_events",
-			keep:   "SELECT concat_ws('|', id, event_topic, occurred_at, aggregate_id, status, payload, created_at) FROM outbox_events WHERE id IN (SELECT id FROM kept) ORDER BY id",
+			keep: "SELECT concat_ws('|', id, event_topic, occurred_at, aggregate_id, status, payload, created_at) FROM " +
+				"outbox_events WHERE id IN (SELECT id FROM kept) ORDER BY id",
 			layout: outbox.OutboxEvents(),
 		},
 		"05-01": {
@@ -74,7 +75,8 @@ func seeds() map[string]seed {
 				VALUES (('00000000-0000-7000-8000-' || lpad(to_hex($1::int), 12, '0'))::uuid, (SELECT id FROM apps WHERE namespace = 'shop'),
 				        gen_random_uuid(), 'order.placed', jsonb_build_object('n', $1::int), 'pending', NULL)`},
 			outbox: "event_outbox",
-			keep:   "SELECT concat_ws('|', id, event_id, event_type, status, payload) FROM event_outbox WHERE id IN (SELECT id FROM kept) ORDER BY id",
+			keep: "SELECT concat_ws('|', id, event_id, event_type, status, payload) FROM event_outbox WHERE id IN (SELECT " +
+				"id FROM kept) ORDER BY id",
 			layout: outbox.EventOutbox(),
 		},
 		"FR-006 and FR-007": {
@@ -85,11 +87,14 @@ func seeds() map[string]seed {
 				INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at)
 				SELECT ` + of("n") + `, 'PROCESSING', jsonb_build_object('n', n), CASE WHEN n <= $1::int / 5 THEN now() END FROM generate_series(1, $1::int) n`,
 			write: []string{
-				"INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES (" + run + ", 'PROCESSING', jsonb_build_object('n', $1::int))",
-				"INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES (" + run + ", 'PROCESSING', jsonb_build_object('n', $1::int))",
+				"INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES (" + run +
+					", 'PROCESSING', jsonb_build_object('n', $1::int))",
+				"INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES (" + run +
+					", 'PROCESSING', jsonb_build_object('n', $1::int))",
 			},
 			outbox: "crawl_outbox",
-			keep:   "SELECT concat_ws('|', id, crawl_id, event_type, payload, created_at, published_at) FROM crawl_outbox WHERE id IN (SELECT id FROM kept) ORDER BY id",
+			keep: "SELECT concat_ws('|', id, crawl_id, event_type, payload, created_at, published_at) FROM crawl_outbox " +
+				"WHERE id IN (SELECT id FROM kept) ORDER BY id",
 			layout: outbox.CrawlOutbox(),
 		},
 		"FR-005": {
@@ -101,11 +106,14 @@ func seeds() map[string]seed {
 				SELECT ` + of("n") + `, 'PROCESSING', jsonb_build_object('n', n), CASE WHEN n <= $1::int / 5 THEN now() END FROM generate_series(1, $1::int) n`,
 			write: []string{
 				"UPDATE runs SET status = 'RUNNING'::run_status WHERE id = " + run,
-				"INSERT INTO run_events (run_id, event_type, payload) VALUES (" + run + ", 'PROCESSING', jsonb_build_object('n', $1::int))",
-				"INSERT INTO run_outbox (run_id, event_type, payload) VALUES (" + run + ", 'PROCESSING', jsonb_build_object('n', $1::int))",
+				"INSERT INTO run_events (run_id, event_type, payload) VALUES (" + run +
+					", 'PROCESSING', jsonb_build_object('n', $1::int))",
+				"INSERT INTO run_outbox (run_id, event_type, payload) VALUES (" + run +
+					", 'PROCESSING', jsonb_build_object('n', $1::int))",
 			},
 			outbox: "run_outbox",
-			keep:   "SELECT concat_ws('|', id, run_id, event_type, payload, created_at, published_at) FROM run_outbox WHERE id IN (SELECT id FROM kept) ORDER BY id",
+			keep: "SELECT concat_ws('|', id, run_id, event_type, payload, created_at, published_at) FROM run_outbox WHERE " +
+				"id IN (SELECT id FROM kept) ORDER BY id",
 			layout: outbox.CrawlOutbox(),
 		},
 	}
@@ -306,7 +314,8 @@ func TestAdoptSeeds(t *testing.T) {
 			if again.failed != nil {
 				t.Fatalf("the application failed after %d: %v", again.written, again.failed)
 			}
-			t.Logf("through down and up the application wrote %d, and waited %s at most", again.written, again.longest.Round(time.Millisecond))
+			t.Logf("through down and up the application wrote %d, and waited %s at most", again.written,
+				again.longest.Round(time.Millisecond))
 			if n := one[int](t, conn, "SELECT count(*) FROM "+s.outbox); n != rows+app.written+again.written {
 				t.Errorf("%d rows, want %d", n, rows+app.written+again.written)
 			}
@@ -319,7 +328,8 @@ func TestAdoptSeeds(t *testing.T) {
 // checkLog checks that the events of each run are numbered without a gap, in the order in which they were written.
 func (s seed) checkLog(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
-	if one[*string](t, conn, "SELECT to_regclass('crawl_events')::text") == nil || !strings.Contains(s.outbox, "run_") && s.outbox != "crawl_outbox" {
+	if one[*string](t, conn, "SELECT to_regclass('crawl_events')::text") == nil || !strings.Contains(s.outbox, "run_") &&
+		s.outbox != "crawl_outbox" {
 		return
 	}
 	wrong := one[int](t, conn, `SELECT count(*) FROM (SELECT seq, event_id, row_number() OVER (PARTITION BY crawl_id ORDER BY id) AS n FROM crawl_events) e

@@ -141,7 +141,8 @@ func repair(m *migrate.Migrate, s tables.SetStatus) error {
 		previous = int(candidate.Version)
 	}
 	if !known {
-		return fmt.Errorf("set %s is marked dirty at version %d, which this build (up to %d) does not have: migrate with the newer build",
+		return fmt.Errorf("set %s is marked dirty at version %d, which this build (up to %d) does not have: migrate with "+
+			"the newer build",
 			s.Set, s.Current, s.Latest)
 	}
 	if s.Current == 0 {
@@ -186,9 +187,11 @@ func down(ctx context.Context, by session, steps int, set string) error {
 	}
 	switch {
 	case before.Dirty:
-		return fmt.Errorf("set %s is marked dirty at version %d: run `outbox migrate up --set %s` first, it repairs the mark", set, before.Current, set)
+		return fmt.Errorf("set %s is marked dirty at version %d: run `outbox migrate up --set %s` first, it repairs the mark",
+			set, before.Current, set)
 	case before.Current > before.Latest:
-		return fmt.Errorf("set %s is at version %d, which this build (up to %d) does not have: migrate with the newer build", set, before.Current, before.Latest)
+		return fmt.Errorf("set %s is at version %d, which this build (up to %d) does not have: migrate with the newer build",
+			set, before.Current, before.Latest)
 	}
 	if set == "core" {
 		for _, other := range Sets[1:] {
@@ -197,7 +200,8 @@ func down(ctx context.Context, by session, steps int, set string) error {
 				return err
 			}
 			if standing.Current > 0 || standing.Dirty {
-				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first", ErrCoreNeeded, other, other)
+				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first", ErrCoreNeeded, other,
+					other)
 			}
 		}
 	}
@@ -221,7 +225,8 @@ func down(ctx context.Context, by session, steps int, set string) error {
 				return fmt.Errorf("stop before taking %s/%s away: %w", set, applied[i].Name, err)
 			}
 			if err := m.Steps(-1); err != nil {
-				return errors.Join(fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err)), unmark(m, err, int(applied[i].Version)))
+				return errors.Join(fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err)),
+					unmark(m, err, int(applied[i].Version)))
 			}
 		}
 		return nil
@@ -257,7 +262,8 @@ func keepTenants(ctx context.Context, conn *pgx.Conn, set string, current uint, 
 		return fmt.Errorf("count runs of tenants: %w", err)
 	}
 	if others > 0 {
-		return fmt.Errorf("%d runs belong to other tenants than default, and would become default's when crawl/003_run_api is taken away: "+
+		return fmt.Errorf("%d runs belong to other tenants than default, and would become default's when crawl/003_run_api "+
+			"is taken away: "+
 			"delete them (SELECT * FROM crawl_runs WHERE tenant_id <> 'default'), or take the whole set away with --all", others)
 	}
 	return nil

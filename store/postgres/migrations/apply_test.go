@@ -187,7 +187,8 @@ func TestUpAfterAProcessWasKilled(t *testing.T) {
 func awaitLock(t *testing.T, conn *pgx.Conn, table string) {
 	t.Helper()
 	const waiting = "SELECT count(*) FROM pg_locks WHERE relation = to_regclass($1) AND NOT granted"
-	for deadline := time.Now().Add(testenv.Patience); one[int](t, conn, waiting, table) == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); one[int](t, conn, waiting,
+		table) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("nobody ever waited for a lock on %s", table)
 		}
@@ -231,7 +232,8 @@ func TestUpRepairsEveryDirtyMark(t *testing.T) {
 					run(t, conn, "CREATE TABLE IF NOT EXISTS "+table+" (version bigint NOT NULL PRIMARY KEY, dirty boolean NOT NULL)")
 					run(t, conn, "DELETE FROM "+table)
 					run(t, conn, "INSERT INTO "+table+" VALUES ($1, true)", marked)
-					if err := migrations.Down(t.Context(), url, 1, set); err == nil || !strings.Contains(err.Error(), "outbox migrate up --set "+set) {
+					if err := migrations.Down(t.Context(), url, 1, set); err == nil ||
+						!strings.Contains(err.Error(), "outbox migrate up --set "+set) {
 						t.Errorf("Down on a dirty set: %v", err)
 					}
 					up(t, url)
@@ -314,7 +316,8 @@ func TestDown(t *testing.T) {
 			t.Errorf("Down of %d steps: %v", steps, err)
 		}
 	}
-	if err := migrations.Down(t.Context(), url, 1, "core"); !errors.Is(err, migrations.ErrCoreNeeded) || !strings.Contains(err.Error(), "--set events") {
+	if err := migrations.Down(t.Context(), url, 1, "core"); !errors.Is(err, migrations.ErrCoreNeeded) ||
+		!strings.Contains(err.Error(), "--set events") {
 		t.Errorf("Down of core below events: %v", err)
 	}
 	if got := versions(t, url); got != everything {
@@ -334,7 +337,8 @@ func TestDown(t *testing.T) {
 	if got := versions(t, url); got != nothing {
 		t.Errorf("all down: %s", got)
 	}
-	left := query[string](t, conn, "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY 1")
+	left := query[string](t, conn,
+		"SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' ORDER BY 1")
 	if len(left) > 0 {
 		t.Errorf("tables left: %v", left)
 	}
@@ -347,7 +351,8 @@ func TestErrorsCarryNoSecret(t *testing.T) {
 	if err := migrations.Down(t.Context(), notOwner, 2, "crawl"); err != nil {
 		t.Fatal(err)
 	}
-	run(t, conn, "CREATE FUNCTION crawl_outbox_tenant() RETURNS int LANGUAGE sql AS 'SELECT 1'") // crawl/003 will fail on it
+	// crawl/003 will fail on it.
+	run(t, conn, "CREATE FUNCTION crawl_outbox_tenant() RETURNS int LANGUAGE sql AS 'SELECT 1'")
 	for name, url := range map[string]string{
 		"not a URL":        "postgres://app:hunter2@%zz:5432/x",
 		"bad escape":       "postgres://app:hunter2%@host/x",
@@ -366,13 +371,15 @@ func TestErrorsCarryNoSecret(t *testing.T) {
 		} {
 			if err == nil {
 				t.Errorf("%s, %s: no error", name, what)
-			} else if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "//app") || strings.Contains(err.Error(), "CREATE TABLE") {
+			} else if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "//app") ||
+				strings.Contains(err.Error(), "CREATE TABLE") {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
 		}
 	}
 	err := migrations.Up(t.Context(), notOwner, "crawl")
-	if err == nil || !strings.Contains(err.Error(), `apply crawl/003_run_api: `) || !strings.Contains(err.Error(), `cannot change return type`) {
+	if err == nil || !strings.Contains(err.Error(), `apply crawl/003_run_api: `) ||
+		!strings.Contains(err.Error(), `cannot change return type`) {
 		t.Errorf("a failing file: %v", err)
 	}
 }

@@ -31,7 +31,8 @@ func TestInsertCrawlRunAndQueryBack(t *testing.T) {
 	}
 	id = one[string](t, conn, `INSERT INTO crawl_runs (status, app_package, device_config, max_steps, goal, error_message)
 		VALUES ('FAILED', 'p', '{"os": 14}', 7, 'log in', 'boom') RETURNING id::text`)
-	got = one[string](t, conn, "SELECT concat_ws('|', status, device_config, max_steps, goal, error_message) FROM crawl_runs WHERE id = $1", id)
+	got = one[string](t, conn,
+		"SELECT concat_ws('|', status, device_config, max_steps, goal, error_message) FROM crawl_runs WHERE id = $1", id)
 	if want := `FAILED|{"os": 14}|7|log in|boom`; got != want {
 		t.Errorf("filled: %s, want %s", got, want)
 	}
@@ -43,7 +44,8 @@ func TestInsert1000EventsAndVerifySequentialIDs(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
 	at, loop := newRun(t, conn), newRun(t, conn)
-	run(t, conn, `INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', jsonb_build_object('n', n) FROM generate_series(1, 1000) AS n`, at)
+	run(t, conn,
+		`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', jsonb_build_object('n', n) FROM generate_series(1, 1000) AS n`, at)
 	for range 1000 {
 		run(t, conn, "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, 'PROCESSING', '{}')", loop)
 	}
@@ -63,7 +65,8 @@ func TestInsert1000EventsAndVerifySequentialIDs(t *testing.T) {
 			}
 		}
 	}
-	if wrong := one[int](t, conn, "SELECT count(*) FROM crawl_events WHERE crawl_id = $1 AND (payload->>'n')::bigint <> seq", at); wrong != 0 {
+	if wrong := one[int](t, conn,
+		"SELECT count(*) FROM crawl_events WHERE crawl_id = $1 AND (payload->>'n')::bigint <> seq", at); wrong != 0 {
 		t.Errorf("%d events of the one statement are numbered out of order", wrong)
 	}
 }
@@ -99,7 +102,8 @@ func TestConcurrentWritersOfOneRunLeaveNoGap(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if got, want := query[int64](t, conn, "SELECT seq FROM crawl_events WHERE crawl_id = $1 ORDER BY seq", id), 8*40; len(got) != want || got[0] != 1 || got[want-1] != int64(want) {
+	if got, want := query[int64](t, conn, "SELECT seq FROM crawl_events WHERE crawl_id = $1 ORDER BY seq", id),
+		8*40; len(got) != want || got[0] != 1 || got[want-1] != int64(want) {
 		t.Errorf("%d events, numbered %d to %d, want 1 to %d without a gap", len(got), got[0], got[len(got)-1], want)
 	}
 }
@@ -110,20 +114,24 @@ var errRollback = errors.New("rolled back on purpose")
 func TestForeignKeyConstraintPreventsOrphanedEvents(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
-	for table, constraint := range map[string]string{"crawl_events": "crawl_events_crawl_id_fkey", "crawl_outbox": "crawl_outbox_crawl_id_fkey"} {
-		e := refusal(t, conn, "23503", "INSERT INTO "+table+" (crawl_id, event_type, payload) VALUES (gen_random_uuid(), 'E', '{}')")
+	for table, constraint := range map[string]string{"crawl_events": "crawl_events_crawl_id_fkey",
+		"crawl_outbox": "crawl_outbox_crawl_id_fkey"} {
+		e := refusal(t, conn, "23503",
+			"INSERT INTO "+table+" (crawl_id, event_type, payload) VALUES (gen_random_uuid(), 'E', '{}')")
 		if e.ConstraintName != constraint {
 			t.Errorf("refused by %s", e.ConstraintName)
 		}
 	}
-	refused(t, conn, "23503", "INSERT INTO crawl_events (crawl_id, event_type, payload, seq) VALUES (gen_random_uuid(), 'E', '{}', 5)")
+	refused(t, conn, "23503",
+		"INSERT INTO crawl_events (crawl_id, event_type, payload, seq) VALUES (gen_random_uuid(), 'E', '{}', 5)")
 	refused(t, conn, "23502", "INSERT INTO crawl_events (event_type, payload) VALUES ('E', '{}')")
 
 	id := newRun(t, conn) // and ON DELETE CASCADE
 	run(t, conn, "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, 'E', '{}')", id)
 	run(t, conn, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'E', '{}')", id)
 	run(t, conn, "DELETE FROM crawl_runs")
-	if left := one[int](t, conn, "SELECT (SELECT count(*) FROM crawl_events) + (SELECT count(*) FROM crawl_outbox)"); left != 0 {
+	if left := one[int](t, conn,
+		"SELECT (SELECT count(*) FROM crawl_events) + (SELECT count(*) FROM crawl_outbox)"); left != 0 {
 		t.Errorf("%d rows outlived their run", left)
 	}
 }
@@ -147,7 +155,9 @@ func TestNothingAfterTheTerminalEvent(t *testing.T) {
 	}
 	// Also within one statement.
 	id := newRun(t, conn)
-	refused(t, conn, "23514", `INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, 'RUN_FAILED', '{}'), ($1, 'PROCESSING', '{}')`, id)
+	refused(t, conn, "23514",
+		`INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, 'RUN_FAILED', '{}'), ($1, 'PROCESSING', '{}')`,
+		id)
 }
 
 func TestAGivenSeqMustBeTheNext(t *testing.T) {
@@ -209,7 +219,9 @@ func TestUpdatePublishedAtAfterProcessing(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
 	id := newRun(t, conn)
-	run(t, conn, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', jsonb_build_object('n', n) FROM generate_series(1, 250) AS n", id)
+	run(t, conn,
+		"INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', jsonb_build_object('n', n) FROM "+
+			"generate_series(1, 250) AS n", id)
 
 	var published []float64
 	for batch := 0; ; batch++ {
@@ -225,7 +237,8 @@ func TestUpdatePublishedAtAfterProcessing(t *testing.T) {
 			break
 		}
 		for _, event := range events {
-			if runID := event["run_id"].([16]byte); event["event_type"] != "PROCESSING" || one[string](t, conn, "SELECT $1::uuid::text", runID) != id {
+			if runID := event["run_id"].([16]byte); event["event_type"] != "PROCESSING" ||
+				one[string](t, conn, "SELECT $1::uuid::text", runID) != id {
 				t.Fatalf("got %v", event)
 			}
 			published = append(published, event["payload"].(map[string]any)["n"].(float64))
@@ -235,7 +248,8 @@ func TestUpdatePublishedAtAfterProcessing(t *testing.T) {
 	if len(published) != 250 || !slices.IsSorted(published) {
 		t.Errorf("published %d events, want 250 in order", len(published))
 	}
-	if left := one[int](t, conn, "SELECT count(*) FROM crawl_outbox WHERE published_at IS NULL OR published_at > now()"); left != 0 {
+	if left := one[int](t, conn,
+		"SELECT count(*) FROM crawl_outbox WHERE published_at IS NULL OR published_at > now()"); left != 0 {
 		t.Errorf("%d rows are not marked", left)
 	}
 }
@@ -271,7 +285,8 @@ func explain(t *testing.T, conn *pgx.Conn, sql string, args ...any) (plan, float
 		Plan plan
 		Time float64 `json:"Execution Time"`
 	}
-	if err := json.Unmarshal([]byte(one[string](t, conn, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...)), &answer); err != nil {
+	if err := json.Unmarshal([]byte(one[string](t, conn, "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...)),
+		&answer); err != nil {
 		t.Fatal(err)
 	}
 	return answer[0].Plan, answer[0].Time
@@ -284,8 +299,12 @@ func TestQuery10KEventsByCrawlID(t *testing.T) {
 	_, conn := database(t)
 	id := newRun(t, conn)
 	for range 10 { // among others, side by side on the pages
-		run(t, conn, "INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{\"step\": 1}' FROM generate_series(1, 1000)", id)
-		run(t, conn, "INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{\"step\": 1}' FROM generate_series(1, 4000)", newRun(t, conn))
+		run(t, conn,
+			"INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{\"step\": 1}' FROM "+
+				"generate_series(1, 1000)", id)
+		run(t, conn,
+			"INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{\"step\": 1}' FROM "+
+				"generate_series(1, 4000)", newRun(t, conn))
 	}
 	run(t, conn, "ANALYZE crawl_events")
 	// Whether the planner sorts (10,000 rows: a bitmap scan and a sort) or walks the index in order is its choice;
@@ -296,7 +315,8 @@ func TestQuery10KEventsByCrawlID(t *testing.T) {
 	} {
 		p, ms := explain(t, conn, sql, id)
 		t.Logf("%s: %.0f rows, %d buffers, %.1f ms: %s", sql, p.Rows, p.buffers(), ms, p.nodes())
-		byRun := strings.Contains(p.nodes(), "idx_crawl_events_crawl_id") || strings.Contains(p.nodes(), "crawl_events_crawl_id_seq_key")
+		byRun := strings.Contains(p.nodes(), "idx_crawl_events_crawl_id") ||
+			strings.Contains(p.nodes(), "crawl_events_crawl_id_seq_key")
 		if p.Rows != 10000 || !byRun || strings.Contains(p.nodes(), "Seq Scan") || p.buffers() > 500 {
 			t.Errorf("%s: %.0f rows, %d buffers: %s", sql, p.Rows, p.buffers(), p.nodes())
 		}
@@ -315,7 +335,9 @@ func TestPollQueryOn100KRows(t *testing.T) {
 	_, conn := database(t)
 	id := newRun(t, conn)
 	run(t, conn, "ALTER TABLE crawl_outbox SET (autovacuum_enabled = off)")
-	run(t, conn, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{\"step\": 1}' FROM generate_series(1, 100000)", id)
+	run(t, conn,
+		"INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{\"step\": 1}' FROM "+
+			"generate_series(1, 100000)", id)
 
 	const poll = "SELECT * FROM run_outbox WHERE published_at IS NULL ORDER BY id ASC LIMIT 100"
 	check := func(when string, rows float64, atMost int) {
@@ -323,7 +345,8 @@ func TestPollQueryOn100KRows(t *testing.T) {
 		p, ms := explain(t, conn, poll)
 		t.Logf("%s: %.0f rows, %d buffers, %.1f ms: %s", when, p.Rows, p.buffers(), ms, p.nodes())
 		if p.Rows != rows || p.nodes() != "Limit < Index Scan using crawl_outbox_undelivered" || p.buffers() > atMost {
-			t.Errorf("%s: %.0f rows (want %.0f), %d buffers (at most %d): %s", when, p.Rows, rows, p.buffers(), atMost, p.nodes())
+			t.Errorf("%s: %.0f rows (want %.0f), %d buffers (at most %d): %s", when, p.Rows, rows, p.buffers(), atMost,
+				p.nodes())
 		}
 	}
 	pages := func(relation string) int {
@@ -331,7 +354,9 @@ func TestPollQueryOn100KRows(t *testing.T) {
 	}
 	check("full", 100, 20)
 	for range 100 {
-		run(t, conn, "UPDATE run_outbox SET published_at = NOW() WHERE id IN (SELECT id FROM run_outbox WHERE published_at IS NULL ORDER BY id ASC LIMIT 1000)")
+		run(t, conn,
+			"UPDATE run_outbox SET published_at = NOW() WHERE id IN (SELECT id FROM run_outbox WHERE published_at IS NULL "+
+				"ORDER BY id ASC LIMIT 1000)")
 	}
 	// The first poll walks over the dead entries and marks them; from then on only the index's pages remain to be
 	// passed.
@@ -346,6 +371,7 @@ func TestPollQueryOn100KRows(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	check("drained, next poll", 0, remaining)
-	run(t, conn, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{}' FROM generate_series(1, 1000)", id)
+	run(t, conn,
+		"INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{}' FROM generate_series(1, 1000)", id)
 	check("drained and one batch in", 100, remaining+20)
 }

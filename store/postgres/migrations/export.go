@@ -192,12 +192,14 @@ var styles = map[Format]style{
 		notes: "-- Encore has no way down, and wants numbers from 1 without a gap.\n",
 	},
 	GolangMigrate: {tool: "golang-migrate", width: 6, gaps: true, pairs: true, down: true,
-		notes: "-- Not with x-multi-statement: bodies of functions have semicolons. A file that failed has done nothing: put right what\n" +
+		notes: "-- Not with x-multi-statement: bodies of functions have semicolons. A file that failed has done nothing: " +
+			"put right what\n" +
 			"-- the error says, `migrate force` the number before it (-1 before the first), and `migrate up`.\n",
 	},
 	Goose: {tool: "goose", width: 5, gaps: true, down: true, wrap: gooseFile},
 	Atlas: {tool: "Atlas", width: 5, gaps: true, sum: true, wrap: atlasFile,
-		notes: "-- Atlas files have no way down. The first line of each makes it one statement, whose functions have semicolons.\n",
+		notes: "-- Atlas files have no way down. The first line of each makes it one statement, whose functions have " +
+			"semicolons.\n",
 	},
 }
 

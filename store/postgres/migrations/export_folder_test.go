@@ -149,7 +149,8 @@ func TestExportContinuesAFolder(t *testing.T) {
 		put(t, dir, "README.md", "not a migration")
 		if format == migrations.Atlas {
 			// As `atlas migrate hash` would, after the user's own migration.
-			if _, err := migrations.Export(dir, format); !errors.Is(err, migrations.ErrFolder) || !strings.Contains(err.Error(), "atlas migrate hash") {
+			if _, err := migrations.Export(dir, format); !errors.Is(err, migrations.ErrFolder) ||
+				!strings.Contains(err.Error(), "atlas migrate hash") {
 				t.Errorf("a sum that does not fit: %v", err)
 			}
 			put(t, dir, "atlas.sum", migrations.AtlasSum(t, dir))
@@ -207,18 +208,28 @@ func TestExportRefusesWhatItCannotContinue(t *testing.T) {
 		sets    []string
 		want    string
 	}{
-		"goose's in golang-migrate's":  {migrations.GolangMigrate, []func(string){core(migrations.Goose)}, nil, "00001_outbox_core_001_apps.sql is not named as golang-migrate"},
-		"golang-migrate's in Atlas's":  {migrations.Atlas, []func(string){core(migrations.GolangMigrate)}, nil, "is not named as Atlas"},
-		"no number":                    {migrations.Encore, []func(string){file("schema.up.sql")}, nil, "schema.up.sql has no number"},
-		"a gap of Encore's":            {migrations.Encore, []func(string){file("1_a.up.sql", "3_b.up.sql")}, nil, "there is no 2_"},
-		"a number twice":               {migrations.Goose, []func(string){file("00001_a.sql", "1_b.sql")}, nil, "have the same number"},
-		"numbers that sort otherwise":  {migrations.Atlas, []func(string){file("1_a.sql", "10_b.sql")}, nil, "in another order"},
-		"no sum":                       {migrations.Atlas, []func(string){file("00001_a.sql")}, nil, "atlas migrate hash"},
-		"a step that was taken out":    {migrations.Goose, []func(string){core(migrations.Goose), func(dir string) { take(t, dir, "*005*") }}, nil, "and not core/005_dead_letters"},
-		"a set without core":           {migrations.Goose, nil, []string{"crawl"}, "name core too, --set core,crawl"},
-		"a set that there is not":      {migrations.Goose, nil, []string{"cor"}, `"cor": the known sets are core, events, crawl`},
-		"a format that there is not":   {"flyway", nil, nil, "the formats are encore, golang-migrate, goose, atlas"},
-		"a file where the folder goes": {migrations.Goose, []func(string){func(dir string) { put(t, filepath.Dir(dir), filepath.Base(dir), "") }}, nil, "not a directory"},
+		"goose's in golang-migrate's": {migrations.GolangMigrate, []func(string){core(migrations.Goose)}, nil,
+			"00001_outbox_core_001_apps.sql is not named as golang-migrate"},
+		"golang-migrate's in Atlas's": {migrations.Atlas, []func(string){core(migrations.GolangMigrate)}, nil,
+			"is not named as Atlas"},
+		"no number": {migrations.Encore, []func(string){file("schema.up.sql")}, nil,
+			"schema.up.sql has no number"},
+		"a gap of Encore's": {migrations.Encore, []func(string){file("1_a.up.sql", "3_b.up.sql")}, nil,
+			"there is no 2_"},
+		"a number twice": {migrations.Goose, []func(string){file("00001_a.sql", "1_b.sql")}, nil,
+			"have the same number"},
+		"numbers that sort otherwise": {migrations.Atlas, []func(string){file("1_a.sql", "10_b.sql")}, nil,
+			"in another order"},
+		"no sum": {migrations.Atlas, []func(string){file("00001_a.sql")}, nil, "atlas migrate hash"},
+		"a step that was taken out": {migrations.Goose,
+			[]func(string){core(migrations.Goose), func(dir string) { take(t, dir, "*005*") }}, nil,
+			"and not core/005_dead_letters"},
+		"a set without core": {migrations.Goose, nil, []string{"crawl"}, "name core too, --set core,crawl"},
+		"a set that there is not": {migrations.Goose, nil, []string{"cor"},
+			`"cor": the known sets are core, events, crawl`},
+		"a format that there is not": {"flyway", nil, nil, "the formats are encore, golang-migrate, goose, atlas"},
+		"a file where the folder goes": {migrations.Goose,
+			[]func(string){func(dir string) { put(t, filepath.Dir(dir), filepath.Base(dir), "") }}, nil, "not a directory"},
 	} {
 		dir := filepath.Join(t.TempDir(), "folder")
 		for _, prepare := range tt.prepare {

@@ -31,7 +31,8 @@ func golangMigrate(t *testing.T, url, dir string, format migrations.Format) *mig
 	for name, text := range contents(t, dir) {
 		if format == migrations.Encore {
 			number, _, _ := strings.Cut(name, "_")
-			text += fmt.Sprintf(";\nINSERT INTO schema_migrations VALUES (%s, false) ON CONFLICT (version) DO UPDATE SET dirty = false;", number)
+			text += fmt.Sprintf(";\nINSERT INTO schema_migrations VALUES (%s, false) ON CONFLICT (version) DO UPDATE SET "+
+				"dirty = false;", number)
 		}
 		files[name] = &fstest.MapFile{Data: []byte(text)}
 	}
@@ -106,16 +107,19 @@ func TestExportedFolderMakesTheSameTables(t *testing.T) {
 			core := migrations.Required("core") // the user's own migration stands where its last step would
 			take(t, dir, fmt.Sprintf("*_outbox_core_%03d_*", core))
 			put(t, dir, map[migrations.Format]string{
-				migrations.GolangMigrate: fmt.Sprintf("%06d_shop.up.sql", core), migrations.Encore: fmt.Sprintf("%d_shop.up.sql", core),
+				migrations.GolangMigrate: fmt.Sprintf("%06d_shop.up.sql", core),
+				migrations.Encore:        fmt.Sprintf("%d_shop.up.sql", core),
 			}[format],
 				"CREATE TABLE shop (id int);\nDROP TABLE shop;\n")
 			put(t, dir, map[migrations.Format]string{
-				migrations.GolangMigrate: fmt.Sprintf("%06d_shop.down.sql", core), migrations.Encore: fmt.Sprintf("%d_shop.down.sql", core),
+				migrations.GolangMigrate: fmt.Sprintf("%06d_shop.down.sql", core),
+				migrations.Encore:        fmt.Sprintf("%d_shop.down.sql", core),
 			}[format], "SELECT 1;\n")
 			if err := golangMigrate(t, url, dir, format).Up(); err != nil {
 				t.Fatal(err)
 			}
-			if got := by(t, url); !strings.HasPrefix(got, fmt.Sprintf(`core=%d by "golang-migrate or Encore"; events=0 by ""`, core-1)) {
+			if got := by(t, url); !strings.HasPrefix(got,
+				fmt.Sprintf(`core=%d by "golang-migrate or Encore"; events=0 by ""`, core-1)) {
 				t.Error(got)
 			}
 			exported(t, dir, format, migrations.Sets...)
@@ -168,7 +172,9 @@ func delivers(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	messages := outboxtest.Relay(t, store)
-	run(t, connect(t, url), "INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ($1, 'order.placed', now(), 'shop', '{}')", uuid.New())
+	run(t, connect(t, url),
+		"INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ($1, 'order.placed', now(), "+
+			"'shop', '{}')", uuid.New())
 	if got := messages.Next(t); got.Topic != "order.placed" {
 		t.Errorf("got %+v", got)
 	}
@@ -183,7 +189,8 @@ func TestUpLeavesTheTablesOfAnotherTool(t *testing.T) {
 	before := catalog(t, conn)
 	up(t, url) // events was not chosen
 	for _, sets := range [][]string{{"events"}, {"core", "events"}} {
-		if err := migrations.Up(t.Context(), url, sets...); !errors.Is(err, migrations.ErrOwned) || !strings.Contains(err.Error(), "outbox migrate export --set core,events") {
+		if err := migrations.Up(t.Context(), url, sets...); !errors.Is(err, migrations.ErrOwned) ||
+			!strings.Contains(err.Error(), "outbox migrate export --set core,events") {
 			t.Errorf("up of %v: %v", sets, err)
 		}
 	}
@@ -196,8 +203,10 @@ func TestUpLeavesTheTablesOfAnotherTool(t *testing.T) {
 	if err := m.Steps(-1); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range []error{migrations.Up(t.Context(), url), migrations.Up(t.Context(), url, "core", "crawl"), planError(t, url)} {
-		if !errors.Is(err, migrations.ErrOwned) || !strings.Contains(err.Error(), "golang-migrate or Encore up to version 3 and lacks 004_fair_runs") {
+	for _, err := range []error{migrations.Up(t.Context(), url), migrations.Up(t.Context(), url, "core", "crawl"),
+		planError(t, url)} {
+		if !errors.Is(err, migrations.ErrOwned) ||
+			!strings.Contains(err.Error(), "golang-migrate or Encore up to version 3 and lacks 004_fair_runs") {
 			t.Errorf("up without crawl/004: %v", err)
 		}
 	}

@@ -48,8 +48,10 @@ func Advice(ctx context.Context, databaseURL string) ([]string, error) {
 	}
 	var advice []string
 	for _, table := range shut {
-		advice = append(advice, fmt.Sprintf("row-level security of %s is on, and without the policy of outbox_gateway, so a gateway sees none of its rows: "+
-			"run `outbox migrate roles` after `outbox migrate up`", table))
+		advice = append(advice,
+			fmt.Sprintf("row-level security of %s is on, and without the policy of outbox_gateway, so a gateway sees none of "+
+				"its rows: "+
+				"run `outbox migrate roles` after `outbox migrate up`", table))
 	}
 	return advice, nil
 }

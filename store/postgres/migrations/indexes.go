@@ -98,7 +98,9 @@ func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid ma
 // SwitchIndexes gives the five indexes of ADR-004 on outbox_events another form, and returns the names of those that
 // changed. Writers go on: each is built beside the old one, concurrently, and takes its name in a moment. A process
 // that is killed leaves indexes of both forms, or an incomplete one, and the next call puts that right.
-func SwitchIndexes(ctx context.Context, databaseURL string, set IndexSet, progress func(index string)) (changed []string, err error) {
+func SwitchIndexes(
+	ctx context.Context, databaseURL string, set IndexSet, progress func(index string),
+) (changed []string, err error) {
 	names, create, err := indexStatements(set)
 	if err != nil {
 		return nil, err
@@ -136,7 +138,8 @@ func replaceIndex(ctx context.Context, conn *pgx.Conn, name, create string) erro
 			return err
 		}
 	}
-	swap := "BEGIN; " + briefly + "DROP INDEX IF EXISTS " + name + "; ALTER INDEX " + built + " RENAME TO " + name + "; COMMIT"
+	swap := "BEGIN; " + briefly + "DROP INDEX IF EXISTS " + name + "; ALTER INDEX " + built + " RENAME TO " + name +
+		"; COMMIT"
 	return patiently(ctx, func() error {
 		_, err := conn.Exec(ctx, swap)
 		if err == nil {

@@ -28,7 +28,8 @@ func TestSwitchIndexes(t *testing.T) {
 	writing.Go(func() {
 		for ctx.Err() == nil {
 			began := time.Now()
-			if _, err := writer.Exec(t.Context(), `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 'shop', '{}')`); err != nil {
+			if _, err := writer.Exec(t.Context(),
+				`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 'shop', '{}')`); err != nil {
 				t.Error(err)
 				return
 			}
@@ -46,7 +47,8 @@ func TestSwitchIndexes(t *testing.T) {
 			t.Errorf("%s again: changed %v, error %v", set, changed, err)
 		}
 		indexes, err := migrations.Indexes(t.Context(), url)
-		if err != nil || len(indexes) != 5 || slices.ContainsFunc(indexes, func(x migrations.Index) bool { return x.Set != set }) {
+		if err != nil || len(indexes) != 5 ||
+			slices.ContainsFunc(indexes, func(x migrations.Index) bool { return x.Set != set }) {
 			t.Errorf("%s: the database has %+v, error %v", set, indexes, err)
 		}
 	}
@@ -65,7 +67,8 @@ func TestSwitchIndexes(t *testing.T) {
 		"idx_outbox_created":       "created_at > now() + interval '1 hour'",
 		"idx_outbox_status":        "status = 'FAILED' AND next_retry_at < now()",
 	} {
-		if plan := query[string](t, conn, "EXPLAIN SELECT * FROM outbox_events WHERE "+where); !strings.Contains(strings.Join(plan, "\n"), index) {
+		if plan := query[string](t, conn,
+			"EXPLAIN SELECT * FROM outbox_events WHERE "+where); !strings.Contains(strings.Join(plan, "\n"), index) {
 			t.Errorf("%s does not serve %s:\n%s", index, where, strings.Join(plan, "\n"))
 		}
 	}
@@ -82,10 +85,12 @@ func TestSwitchIndexesAfterAKill(t *testing.T) {
 			t.Errorf("%s: changed %v, error %v", set, changed, err)
 		}
 	}
-	if left := query[string](t, conn, "SELECT relname::text FROM pg_class WHERE relname LIKE 'idx_outbox_%_new'"); len(left) != 0 {
+	if left := query[string](t, conn,
+		"SELECT relname::text FROM pg_class WHERE relname LIKE 'idx_outbox_%_new'"); len(left) != 0 {
 		t.Errorf("left are %v", left)
 	}
-	if _, err := migrations.SwitchIndexes(t.Context(), url, "fast", func(string) {}); err == nil || !strings.Contains(fmt.Sprint(err), "adr or lean") {
+	if _, err := migrations.SwitchIndexes(t.Context(), url, "fast", func(string) {}); err == nil ||
+		!strings.Contains(fmt.Sprint(err), "adr or lean") {
 		t.Errorf("a set of another name: %v", err)
 	}
 }

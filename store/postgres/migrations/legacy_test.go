@@ -73,7 +73,8 @@ func checkUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 	up(t, url, "core")
 	const columns = `SELECT format('%s %s %s %s', attname, CASE WHEN attname = 'status' THEN '' ELSE format_type(atttypid, atttypmod) END, attnotnull, attidentity)
 		  FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped AND attname NOT IN ('id', 'type') ORDER BY 1`
-	if got, want := query[string](t, conn, columns, "outbox"), query[string](t, conn, columns, "outbox_events"); !slices.Equal(got, want) {
+	if got, want := query[string](t, conn, columns, "outbox"),
+		query[string](t, conn, columns, "outbox_events"); !slices.Equal(got, want) {
 		t.Errorf("the table has\n%s\noutbox_events has\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	// A writer of ADR-004 inserts into either, and the position goes on.
@@ -81,7 +82,9 @@ func checkUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 		run(t, conn, "INSERT INTO "+table+` (id, event_topic, occurred_at, aggregate_id, aggregate_type, source_bc, payload)
 			VALUES ('00000000-0000-7000-8000-000000000001', 'product.created', now(), '42', 'Product', 'catalog', '{}')`)
 	}
-	if last := one[bool](t, conn, "SELECT position = (SELECT max(position) FROM outbox) AND position = (SELECT count(*) FROM outbox) FROM outbox WHERE event_topic = 'product.created'"); !last {
+	if last := one[bool](t, conn,
+		"SELECT position = (SELECT max(position) FROM outbox) AND position = (SELECT count(*) FROM outbox) FROM outbox "+
+			"WHERE event_topic = 'product.created'"); !last {
 		t.Error("a new row's position does not follow the upgraded ones")
 	}
 	if e := refusal(t, conn, "23514", "UPDATE outbox SET status = 'ERR'"); e.ConstraintName != "outbox_status_check" {
@@ -108,13 +111,15 @@ func TestLegacyUpgrade(t *testing.T) {
 	t.Parallel()
 	url, conn := legacyDatabase(t)
 	var progress [][2]int64
-	report, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{BatchSize: 5000, Progress: func(done, total int64) {
-		progress = append(progress, [2]int64{done, total})
-	}})
+	report, err := migrations.Legacy(t.Context(), url,
+		migrations.LegacyOptions{BatchSize: 5000, Progress: func(done, total int64) {
+			progress = append(progress, [2]int64{done, total})
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Table != "outbox" || report.Rows != legacyRows || report.Upgraded != legacyRows || report.Errors != legacyRows/4 || report.AlreadyUpgraded {
+	if report.Table != "outbox" || report.Rows != legacyRows || report.Upgraded != legacyRows ||
+		report.Errors != legacyRows/4 || report.AlreadyUpgraded {
 		t.Errorf("report: %+v", report)
 	}
 	if want := [][2]int64{{5000, 12000}, {10000, 12000}, {12000, 12000}}; !reflect.DeepEqual(progress, want) {
@@ -141,7 +146,8 @@ func TestLegacyDryRunChangesNothing(t *testing.T) {
 		t.Errorf("report: %+v", report)
 	}
 	steps := strings.Join(report.Steps, "\n")
-	for _, want := range []string{"nine columns", "rename schema_ver", "rename retry_cnt", `"status_known"`, "12000 rows in 12 batches of 1000", "DEAD in 3000", "ACCESS EXCLUSIVE", "created_at becomes TIMESTAMPTZ"} {
+	for _, want := range []string{"nine columns", "rename schema_ver", "rename retry_cnt", `"status_known"`,
+		"12000 rows in 12 batches of 1000", "DEAD in 3000", "ACCESS EXCLUSIVE", "created_at becomes TIMESTAMPTZ"} {
 		if !strings.Contains(steps, want) {
 			t.Errorf("%q is not among the steps:\n%s", want, steps)
 		}
@@ -157,7 +163,8 @@ func TestLegacyGoesOnAfterACancel(t *testing.T) {
 			cancel()
 		}
 	}})
-	if !errors.Is(err, context.Canceled) || report.Upgraded != 4000 || !strings.Contains(err.Error(), "4000 of 12000 done") {
+	if !errors.Is(err, context.Canceled) || report.Upgraded != 4000 ||
+		!strings.Contains(err.Error(), "4000 of 12000 done") {
 		t.Fatalf("cancelled: %+v, %v", report, err)
 	}
 	if n := one[int](t, conn, "SELECT count(*) FROM outbox WHERE event_topic IS NOT NULL"); n != 4000 {
@@ -177,13 +184,16 @@ func TestLegacyGoesOnAfterACancel(t *testing.T) {
 	planner := connect(t, url)
 	run(t, planner, strings.ReplaceAll(string(pin), "SET LOCAL", "SET"))
 	from := one[string](t, conn, "SELECT max(created_at)::text FROM outbox WHERE position IS NOT NULL")
-	sql := strings.NewReplacer("{{.Table}}", "outbox", "$1", "'"+from+"'::timestamp", "$2", "1000", "$3", "4000").Replace(string(statement))
+	sql := strings.NewReplacer("{{.Table}}", "outbox", "$1", "'"+from+"'::timestamp", "$2", "1000", "$3",
+		"4000").Replace(string(statement))
 	explanation := strings.Join(query[string](t, planner, "EXPLAIN "+sql[strings.Index(sql, "WITH"):]), "\n")
-	if !strings.Contains(explanation, "Index Scan using outbox_upgrade on outbox") || !strings.Contains(explanation, "Index Cond: (created_at >=") {
+	if !strings.Contains(explanation, "Index Scan using outbox_upgrade on outbox") ||
+		!strings.Contains(explanation, "Index Cond: (created_at >=") {
 		t.Errorf("the batch is found by\n%s", explanation)
 	}
 
-	if report, err = migrations.Legacy(t.Context(), url, migrations.LegacyOptions{}); err != nil || report.Upgraded != legacyRows-4000 || report.Rows != legacyRows-4000 {
+	if report, err = migrations.Legacy(t.Context(), url, migrations.LegacyOptions{}); err != nil ||
+		report.Upgraded != legacyRows-4000 || report.Rows != legacyRows-4000 {
 		t.Fatalf("again: %+v, %v", report, err)
 	}
 	checkUpgraded(t, url, conn)
@@ -240,7 +250,8 @@ func TestLegacyGoesOnAfterACancelAtTheEnd(t *testing.T) {
 		t.Fatalf("cancelled: %v", err)
 	}
 	run(t, reader, "ROLLBACK")
-	if report, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{}); err != nil || report.Upgraded != 0 || report.AlreadyUpgraded {
+	if report, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{}); err != nil ||
+		report.Upgraded != 0 || report.AlreadyUpgraded {
 		t.Fatalf("again: %+v, %v", report, err)
 	}
 	checkUpgraded(t, url, conn)
@@ -251,18 +262,25 @@ func TestLegacyWithRowsComingIn(t *testing.T) {
 	t.Parallel()
 	url, conn := legacyDatabase(t)
 	old := connect(t, url)
-	report, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{BatchSize: 4000, Progress: func(done, _ int64) {
-		// Created before what has been filled already; and a row already filled that fails now.
-		run(t, old, "INSERT INTO outbox (id, tenant_id, type, payload, created_at) VALUES (gen_random_uuid(), 'late', 'late', '{}', '2024-01-01')")
-		run(t, old, "UPDATE outbox SET status = 'ERR' WHERE id = (SELECT id FROM outbox WHERE status = 'NEW' AND position IS NOT NULL LIMIT 1)")
-	}})
+	report, err := migrations.Legacy(t.Context(), url,
+		migrations.LegacyOptions{BatchSize: 4000, Progress: func(done, _ int64) {
+			// Created before what has been filled already; and a row already filled that fails now.
+			run(t, old,
+				"INSERT INTO outbox (id, tenant_id, type, payload, created_at) VALUES (gen_random_uuid(), 'late', 'late', '{}', "+
+					"'2024-01-01')")
+			run(t, old,
+				"UPDATE outbox SET status = 'ERR' WHERE id = (SELECT id FROM outbox WHERE status = 'NEW' AND position IS NOT "+
+					"NULL LIMIT 1)")
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if report.Upgraded != legacyRows+3 {
 		t.Errorf("%d rows upgraded, want the 3 late ones too", report.Upgraded)
 	}
-	if got, want := one[string](t, conn, "SELECT concat_ws(' ', count(*), min(event_topic), min(occurred_at)::date, min(position)) FROM outbox WHERE tenant_id = 'late'"), "3 late 2024-01-01 12001"; got != want {
+	if got, want := one[string](t, conn,
+		"SELECT concat_ws(' ', count(*), min(event_topic), min(occurred_at)::date, min(position)) FROM outbox WHERE "+
+			"tenant_id = 'late'"), "3 late 2024-01-01 12001"; got != want {
 		t.Errorf("late rows: %s, want %s", got, want)
 	}
 	if got, want := one[int](t, conn, "SELECT count(*) FROM outbox WHERE status = 'DEAD'"), legacyRows/4+3; got != want {
@@ -311,7 +329,9 @@ func TestLegacyAfterTheSeedsOwnSQL(t *testing.T) {
 	if _, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := one[string](t, conn, "SELECT concat_ws(' ', event_topic, source_bc, occurred_at::date) FROM outbox WHERE tenant_id = 'x'"), "new.topic sales 2025-06-01"; got != want {
+	if got, want := one[string](t, conn,
+		"SELECT concat_ws(' ', event_topic, source_bc, occurred_at::date) FROM outbox WHERE tenant_id = 'x'"),
+		"new.topic sales 2025-06-01"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	checkUpgraded(t, url, conn)
@@ -331,7 +351,8 @@ func TestLegacyRewritesOnlyWhereATypeChanges(t *testing.T) {
 		t.Run(c.column+" "+c.zone, func(t *testing.T) {
 			t.Parallel()
 			url, setup := legacyDatabase(t)
-			run(t, setup, fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", one[string](t, setup, "SELECT current_database()"), c.zone))
+			run(t, setup, fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'",
+				one[string](t, setup, "SELECT current_database()"), c.zone))
 			conn := connect(t, url) // the setting holds for new sessions
 			run(t, conn, "ALTER TABLE outbox ALTER created_at TYPE "+c.column)
 			const file = "SELECT pg_relation_filenode('outbox')::text"
@@ -382,7 +403,8 @@ func TestLegacyRefusesWhatDoesNotFit(t *testing.T) {
 			url, conn := legacyDatabase(t)
 			run(t, conn, change)
 			before := catalog(t, conn)
-			if _, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			if _, err := migrations.Legacy(t.Context(), url, migrations.LegacyOptions{}); err == nil ||
+				!strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
 			if !slices.Equal(catalog(t, conn), before) {
@@ -390,8 +412,10 @@ func TestLegacyRefusesWhatDoesNotFit(t *testing.T) {
 			}
 		})
 	}
-	for _, options := range []migrations.LegacyOptions{{BatchSize: -1}, {Table: `outbox"; DROP TABLE x`}, {Table: "a.b.c"}, {Table: strings.Repeat("x", 51)}} {
-		if _, err := migrations.Legacy(t.Context(), testenv.Database(t), options); err == nil || !strings.Contains(err.Error(), "want") {
+	for _, options := range []migrations.LegacyOptions{{BatchSize: -1}, {Table: `outbox"; DROP TABLE x`}, {Table: "a.b.c"},
+		{Table: strings.Repeat("x", 51)}} {
+		if _, err := migrations.Legacy(t.Context(), testenv.Database(t), options); err == nil ||
+			!strings.Contains(err.Error(), "want") {
 			t.Errorf("%+v: %v", options, err)
 		}
 	}
@@ -407,15 +431,20 @@ func TestLegacyWithUUIDKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if last := report.Steps[len(report.Steps)-1]; !strings.Contains(last, "rewrite it under that lock, since aggregate_id becomes VARCHAR(128)") {
+	if last := report.Steps[len(report.Steps)-1]; !strings.Contains(last,
+		"rewrite it under that lock, since aggregate_id becomes VARCHAR(128)") {
 		t.Errorf("the last step is announced as %q", last)
 	}
-	if got := one[string](t, conn, "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attname = 'aggregate_id'"); got != "character varying(128)" {
+	if got := one[string](t, conn,
+		"SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attname = "+
+			"'aggregate_id'"); got != "character varying(128)" {
 		t.Errorf("aggregate_id is %s", got)
 	}
 	if odd := one[int](t, conn, `SELECT count(*) FROM outbox o JOIN before b USING (id)
 		WHERE o.aggregate_id IS DISTINCT FROM md5(b.aggregate_id)::uuid::text`); odd != 0 {
 		t.Errorf("%d old events have another key than before", odd)
 	}
-	run(t, conn, "INSERT INTO outbox (id, event_topic, occurred_at, aggregate_id, source_bc, payload) VALUES (gen_random_uuid(), 'new', now(), 'no uuid', 'shop', '{}')")
+	run(t, conn,
+		"INSERT INTO outbox (id, event_topic, occurred_at, aggregate_id, source_bc, payload) VALUES (gen_random_uuid(), "+
+			"'new', now(), 'no uuid', 'shop', '{}')")
 }

@@ -71,7 +71,8 @@ func inspectLegacy(ctx context.Context, conn *pgx.Conn, name string) (*legacyTab
 		return nil, errors.New("table name: want name or schema.name of letters, digits and _, the name up to 50 long")
 	}
 	parts := strings.Split(name, ".")
-	t := &legacyTable{Table: pgx.Identifier(parts).Sanitize(), name: parts[len(parts)-1], columns: map[string]legacyColumn{}}
+	t := &legacyTable{Table: pgx.Identifier(parts).Sanitize(), name: parts[len(parts)-1],
+		columns: map[string]legacyColumn{}}
 	if len(parts) == 2 {
 		t.Schema = pgx.Identifier(parts[:1]).Sanitize() + "."
 	}
@@ -116,7 +117,8 @@ func inspectLegacy(ctx context.Context, conn *pgx.Conn, name string) (*legacyTab
 	t.Prepared = t.has("position")
 	t.RenameVersion, t.RenameRetries = t.has("schema_ver"), t.has("retry_cnt")
 	status := t.columns["status"]
-	t.WidenStatus = status.kind == "varchar" && status.modifier >= 0 && status.modifier-4 < 10 // typmod counts a 4-byte header
+	// Typmod counts a 4-byte header.
+	t.WidenStatus = status.kind == "varchar" && status.modifier >= 0 && status.modifier-4 < 10
 	t.WidenKey = t.columns["aggregate_id"].kind == "uuid"
 	for _, check := range checks {
 		t.DropChecks = append(t.DropChecks, pgx.Identifier{check}.Sanitize())
@@ -202,7 +204,8 @@ func (t *legacyTable) survey(ctx context.Context, conn *pgx.Conn) (rows, failed 
 func (t *legacyTable) steps(rows, failed int64, batchSize int) []string {
 	var steps []string
 	if !t.Prepared {
-		steps = append(steps, "add the nine columns of ADR-004 and the relay's position, error_history, delivered_to and generation")
+		steps = append(steps,
+			"add the nine columns of ADR-004 and the relay's position, error_history, delivered_to and generation")
 	}
 	if t.RenameVersion {
 		steps = append(steps, "rename schema_ver to schema_version")
@@ -214,19 +217,22 @@ func (t *legacyTable) steps(rows, failed int64, batchSize int) []string {
 		steps = append(steps, "replace the check "+check+" on status")
 	}
 	batches := (rows + int64(batchSize) - 1) / int64(batchSize)
-	last := fmt.Sprintf("read the table (%s now) for NOT NULL and the check on status and build three indexes, under an ACCESS EXCLUSIVE lock: nobody reads or writes it meanwhile", t.size)
+	last := fmt.Sprintf("read the table (%s now) for NOT NULL and the check on status and build three indexes, under an "+
+		"ACCESS EXCLUSIVE lock: nobody reads or writes it meanwhile", t.size)
 	var retyped []string
 	if t.WidenKey {
 		retyped = append(retyped, "aggregate_id becomes VARCHAR(128), which holds uuids and other keys alike")
 	}
 	if len(t.BareTimes) > 0 {
-		retyped = append(retyped, strings.Join(t.BareTimes, ", ")+" becomes TIMESTAMPTZ (which alone takes no rewrite where the session's time zone is UTC)")
+		retyped = append(retyped, strings.Join(t.BareTimes, ", ")+
+			" becomes TIMESTAMPTZ (which alone takes no rewrite where the session's time zone is UTC)")
 	}
 	if len(retyped) > 0 {
 		last += "; rewrite it under that lock, since " + strings.Join(retyped, " and ")
 	}
 	return append(steps,
-		fmt.Sprintf("fill %d rows in %d batches of %d: event_topic from type, occurred_at from created_at, source_bc 'default'; status ERR becomes DEAD in %d", rows, batches, batchSize, failed),
+		fmt.Sprintf("fill %d rows in %d batches of %d: event_topic from type, occurred_at from created_at, source_bc "+
+			"'default'; status ERR becomes DEAD in %d", rows, batches, batchSize, failed),
 		last,
 	)
 }

@@ -38,7 +38,8 @@ func patiently(ctx context.Context, try func() error) error {
 			return err
 		}
 		if time.Since(began) > patience {
-			return fmt.Errorf("wait %s for a lock (a transaction holds it, see pg_stat_activity; end it and run up again): %w", patience, err)
+			return fmt.Errorf("wait %s for a lock (a transaction holds it, see pg_stat_activity; end it and run up again): %w",
+				patience, err)
 		}
 		select {
 		case <-ctx.Done():

@@ -41,7 +41,8 @@ func TestMigrateThroughPooler(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, conn, "CREATE FUNCTION purge_event_outbox(int) RETURNS text LANGUAGE sql AS 'SELECT NULL'")
-	if err := migrations.Up(t.Context(), pooled); err == nil || !strings.Contains(err.Error(), "apply events/001_event_outbox") || strings.Contains(err.Error(), "CREATE TABLE") {
+	if err := migrations.Up(t.Context(), pooled); err == nil ||
+		!strings.Contains(err.Error(), "apply events/001_event_outbox") || strings.Contains(err.Error(), "CREATE TABLE") {
 		t.Errorf("Up over a function: %v", err)
 	}
 	run(t, conn, "DROP FUNCTION purge_event_outbox(int)")

@@ -98,7 +98,9 @@ func readReference(ctx context.Context, conn *pgx.Conn, sets []string) (*referen
 		return errRolledBack
 	})
 	if !errors.Is(err, errRolledBack) {
-		return nil, fmt.Errorf("make the tables in a schema of their own, which is rolled back, to compare those that exist with them: %w", err)
+		return nil,
+			fmt.Errorf("make the tables in a schema of their own, which is rolled back, to compare those that exist "+
+				"with them: %w", err)
 	}
 	return ref, nil
 }

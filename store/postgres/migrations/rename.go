@@ -48,7 +48,8 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		to := "crawl_" + strings.TrimPrefix(name, "run_")
 		if taken[to] != nil {
-			a.problem("both tables %s and %s exist, and %s is to become %s: move the rows into one of them, and drop or rename the other", name, to, name, to)
+			a.problem("both tables %s and %s exist, and %s is to become %s: move the rows into one of them, and drop or "+
+				"rename the other", name, to, name, to)
 			continue
 		}
 		runs := ""
@@ -75,7 +76,8 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 		}
 		switch {
 		case taken["crawl_runs"] != nil:
-			a.problem("both tables %s and crawl_runs exist, and %s is to become crawl_runs: rename or drop the other", parent, parent)
+			a.problem("both tables %s and crawl_runs exist, and %s is to become crawl_runs: rename or drop the other", parent,
+				parent)
 		case runs[parent] == nil:
 			a.problem("the table of runs, %s, is not in the schema %s", parent, a.schema)
 		default:
@@ -84,11 +86,13 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 	}
 	for _, r := range a.renames {
 		if r.shape.Secured {
-			a.problem("%s has row-level security, which a view of that name would pass by: rename the table to %s and run_id to crawl_id yourself, "+
+			a.problem("%s has row-level security, which a view of that name would pass by: rename the table to %s and run_id "+
+				"to crawl_id yourself, "+
 				"with the application's statements", r.from, r.to)
 		}
 		if slices.ContainsFunc(r.shape.Columns, func(c column) bool { return c.Granted }) {
-			a.problem("%s has privileges on single columns, which a view of that name would not have: grant them on the table", r.from)
+			a.problem("%s has privileges on single columns, which a view of that name would not have: grant them on the table",
+				r.from)
 		}
 		shapes[r.to] = r.shape.as(parent)
 	}
@@ -143,7 +147,8 @@ func (a *adoption) rename(ctx context.Context) error {
 			for _, r := range a.renames {
 				names = append(names, quote(r.from))
 			}
-			if err := a.inStep(ctx, tx, "", nil, fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", strings.Join(names, ", "))); err != nil {
+			if err := a.inStep(ctx, tx, "", nil,
+				fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", strings.Join(names, ", "))); err != nil {
 				return err
 			}
 			for _, r := range a.renames {
@@ -172,8 +177,10 @@ func (a *adoption) renameOne(ctx context.Context, tx pgx.Tx, r rename) error {
 			undo = append(undo, fmt.Sprintf("ALTER TABLE %s RENAME COLUMN crawl_id TO run_id", table))
 			columns = append(columns, "crawl_id AS run_id")
 		case c.Name == "status" && len(c.Labels) > 0 && c.Base != "crawl_status":
-			do = append(do, fmt.Sprintf("ALTER TYPE %s RENAME TO crawl_status; CREATE DOMAIN %s AS crawl_status", quote(c.Base), quote(c.Base)))
-			undo = append(undo, fmt.Sprintf("DROP DOMAIN %s; ALTER TYPE crawl_status RENAME TO %s", quote(c.Base), quote(c.Base)))
+			do = append(do, fmt.Sprintf("ALTER TYPE %s RENAME TO crawl_status; CREATE DOMAIN %s AS crawl_status", quote(c.Base),
+				quote(c.Base)))
+			undo = append(undo, fmt.Sprintf("DROP DOMAIN %s; ALTER TYPE crawl_status RENAME TO %s", quote(c.Base),
+				quote(c.Base)))
 			columns = append(columns, "status")
 		default:
 			columns = append(columns, quote(c.Name))

@@ -19,30 +19,39 @@ import (
 var verbs = map[string]map[string]string{
 	"outbox_events": {
 		"SELECT": "SELECT payload FROM outbox_events",
-		"INSERT": "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 'bc', '{}') ON CONFLICT (id) DO NOTHING RETURNING id, position",
+		"INSERT": "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 'bc', " +
+			"'{}') ON CONFLICT (id) DO NOTHING RETURNING id, position",
 		"UPDATE": "UPDATE outbox_events SET payload = '{}'",
-		"SETTLE": "UPDATE outbox_events SET status = 'SENT', processed_at = now(), retry_count = 1, next_retry_at = NULL, error_message = NULL, error_history = NULL, delivered_to = NULL WHERE position = 1",
-		"REVIVE": "UPDATE outbox_events SET payload = '{}', status = 'NEW', processed_at = NULL, retry_count = 0, next_retry_at = NULL, delivered_to = NULL, generation = 1",
+		"SETTLE": "UPDATE outbox_events SET status = 'SENT', processed_at = now(), retry_count = 1, next_retry_at = NULL, " +
+			"error_message = NULL, error_history = NULL, delivered_to = NULL WHERE position = 1",
+		"REVIVE": "UPDATE outbox_events SET payload = '{}', status = 'NEW', processed_at = NULL, retry_count = 0, " +
+			"next_retry_at = NULL, delivered_to = NULL, generation = 1",
 		"DELETE": "DELETE FROM outbox_events",
 	},
 	"event_outbox": {
 		"SELECT": "SELECT payload FROM event_outbox",
-		"INSERT": "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ('%s', gen_random_uuid(), 't', '{}') ON CONFLICT (event_id) DO NOTHING RETURNING id, event_id",
+		"INSERT": "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ('%s', gen_random_uuid(), 't', " +
+			"'{}') ON CONFLICT (event_id) DO NOTHING RETURNING id, event_id",
 		"UPDATE": "UPDATE event_outbox SET payload = '{}'",
-		"SETTLE": "UPDATE event_outbox SET status = 'published', published_at = now(), retry_count = 1, next_retry_at = NULL, error_message = NULL, error_history = NULL, delivered_to = NULL WHERE position = 1",
-		"REVIVE": "UPDATE event_outbox SET payload = '{}', status = 'pending', published_at = NULL, retry_count = 0, next_retry_at = NULL, delivered_to = NULL, generation = 1",
+		"SETTLE": "UPDATE event_outbox SET status = 'published', published_at = now(), retry_count = 1, next_retry_at = " +
+			"NULL, error_message = NULL, error_history = NULL, delivered_to = NULL WHERE position = 1",
+		"REVIVE": "UPDATE event_outbox SET payload = '{}', status = 'pending', published_at = NULL, retry_count = 0, " +
+			"next_retry_at = NULL, delivered_to = NULL, generation = 1",
 		"DELETE": "DELETE FROM event_outbox",
 	},
 	"crawl_outbox": {
 		"SELECT": "SELECT payload FROM crawl_outbox",
-		"INSERT": "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 't', '{}' FROM crawl_runs RETURNING id, event_id, seq",
+		"INSERT": "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 't', '{}' FROM crawl_runs RETURNING " +
+			"id, event_id, seq",
 		"UPDATE": "UPDATE crawl_outbox SET payload = '{}'",
-		"SETTLE": "UPDATE crawl_outbox SET published_at = now(), retry_count = 1, next_retry_at = NULL, error_message = NULL, error_history = NULL, delivered_to = NULL WHERE id = 1",
+		"SETTLE": "UPDATE crawl_outbox SET published_at = now(), retry_count = 1, next_retry_at = NULL, error_message = " +
+			"NULL, error_history = NULL, delivered_to = NULL WHERE id = 1",
 		"DELETE": "DELETE FROM crawl_outbox",
 	},
 	"crawl_events": {
 		"SELECT": "SELECT payload FROM crawl_events",
-		"INSERT": "INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 't', '{}' FROM crawl_runs RETURNING id, seq",
+		"INSERT": "INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 't', '{}' FROM crawl_runs " +
+			"RETURNING id, seq",
 		"UPDATE": "UPDATE crawl_events SET payload = '{}'",
 		"DELETE": "DELETE FROM crawl_events",
 	},
@@ -54,7 +63,8 @@ var verbs = map[string]map[string]string{
 	},
 	"job_dlq": {
 		"SELECT": "SELECT payload FROM job_dlq",
-		"INSERT": "INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history) VALUES ('event', gen_random_uuid(), '%s', 't', '{}', 'DeliveryFailed', 1, '[]')",
+		"INSERT": "INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, " +
+			"error_history) VALUES ('event', gen_random_uuid(), '%s', 't', '{}', 'DeliveryFailed', 1, '[]')",
 		"UPDATE": "UPDATE job_dlq SET payload = '{}'",
 		"DECIDE": "UPDATE job_dlq SET replayed_at = now(), discarded_at = now(), discard_reason = 'r'",
 		"DELETE": "DELETE FROM job_dlq",
@@ -79,24 +89,28 @@ var verbs = map[string]map[string]string{
 	},
 	"outbox_maintenance": {
 		"SELECT": "SELECT * FROM outbox_maintenance",
-		"INSERT": "INSERT INTO outbox_maintenance (table_name) VALUES ('t') ON CONFLICT (table_name) DO UPDATE SET owner = NULL RETURNING swept_at",
+		"INSERT": "INSERT INTO outbox_maintenance (table_name) VALUES ('t') ON CONFLICT (table_name) DO UPDATE SET owner = " +
+			"NULL RETURNING swept_at",
 		"DELETE": "DELETE FROM outbox_maintenance",
 	},
 	"outbox_archive": {
 		"SELECT": "SELECT * FROM outbox_archive",
-		"INSERT": "INSERT INTO outbox_archive (table_name, id, position, row) VALUES ('t', gen_random_uuid(), 1, '{}') ON CONFLICT DO NOTHING",
+		"INSERT": "INSERT INTO outbox_archive (table_name, id, position, row) VALUES ('t', gen_random_uuid(), 1, '{}') ON " +
+			"CONFLICT DO NOTHING",
 		"UPDATE": "UPDATE outbox_archive SET row = '{}'",
 		"DELETE": "DELETE FROM outbox_archive",
 	},
 	"outbox_tokens": {
 		"SELECT": "SELECT sha256 FROM outbox_tokens",
-		"INSERT": "INSERT INTO outbox_tokens (id, tenant_id, scopes, sha256) VALUES ('aaaaaaaaaaab', 't', '{read}', sha256(''))",
+		"INSERT": "INSERT INTO outbox_tokens (id, tenant_id, scopes, sha256) VALUES ('aaaaaaaaaaab', 't', '{read}', " +
+			"sha256(''))",
 		"UPDATE": "UPDATE outbox_tokens SET revoked_at = NULL",
 		"DELETE": "DELETE FROM outbox_tokens",
 	},
 	"outbox_tickets": {
 		"SELECT": "SELECT * FROM outbox_tickets FOR UPDATE SKIP LOCKED",
-		"INSERT": "INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) VALUES (sha256(''), 'aaaaaaaaaaaa', '{read}', now())",
+		"INSERT": "INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) VALUES (sha256(''), 'aaaaaaaaaaaa', " +
+			"'{read}', now())",
 		"UPDATE": "UPDATE outbox_tickets SET expires_at = now()",
 		"DELETE": "DELETE FROM outbox_tickets",
 	},
@@ -129,20 +143,24 @@ var allowed = map[string][]string{
 		"outbox_migrations_core SELECT",
 	},
 	"outbox_operator": {
-		"outbox_events SELECT", "outbox_events INSERT", "outbox_events UPDATE", "outbox_events SETTLE", "outbox_events REVIVE", "outbox_archive SELECT",
+		"outbox_events SELECT", "outbox_events INSERT", "outbox_events UPDATE", "outbox_events SETTLE",
+		"outbox_events REVIVE", "outbox_archive SELECT",
 		"event_outbox SELECT", "event_outbox UPDATE", "event_outbox SETTLE", "event_outbox REVIVE",
-		"crawl_outbox SELECT", // and INSERT, though not for runs it has to look up, as the statement here: see TestOperatorRole beside the store
+		// And INSERT, though not for runs it has to look up, as the statement here: see TestOperatorRole beside the store.
+		"crawl_outbox SELECT",
 		"crawl_outbox DELETE",
 		"job_dlq SELECT", "job_dlq INSERT", "job_dlq DECIDE", "job_dlq DELETE",
 		"outbox_audit SELECT", "outbox_audit INSERT", "apps SELECT", "apps INSERT",
 	},
 	"outbox_gateway": {
 		"outbox_tokens SELECT", "outbox_tickets SELECT", "outbox_tickets INSERT", "outbox_tickets DELETE",
-		"crawl_runs SELECT", "crawl_runs INSERT", "crawl_events SELECT", "crawl_events INSERT", // and crawl_outbox INSERT, but not what is returned here
+		// And crawl_outbox INSERT, but not what is returned here.
+		"crawl_runs SELECT", "crawl_runs INSERT", "crawl_events SELECT", "crawl_events INSERT",
 	},
 	"outbox_worker": {"crawl_runs SELECT", "crawl_events SELECT", "crawl_events INSERT"}, // the same
 	"outbox_reader": {
-		"outbox_audit SELECT", "outbox_events SELECT", "event_outbox SELECT", "crawl_outbox SELECT", "crawl_events SELECT", "crawl_runs SELECT", "job_dlq SELECT",
+		"outbox_audit SELECT", "outbox_events SELECT", "event_outbox SELECT", "crawl_outbox SELECT", "crawl_events SELECT",
+		"crawl_runs SELECT", "job_dlq SELECT",
 		"outbox_maintenance SELECT",
 		"apps SELECT", "run_outbox SELECT", "outbox_migrations_core SELECT",
 	},
@@ -153,8 +171,10 @@ func TestEachRoleMayDoItsOwnAndNothingElse(t *testing.T) {
 	url, super := database(t)
 	app := one[string](t, super, "SELECT id::text FROM apps")
 	_ = newRun(t, super)
-	run(t, super, "INSERT INTO outbox_tokens (id, tenant_id, scopes, sha256) VALUES ('aaaaaaaaaaaa', 't', '{read}', sha256(''))") // for tickets to refer to
-	for range 2 {                                                                                                                 // the second time changes nothing
+	// For tickets to refer to.
+	run(t, super,
+		"INSERT INTO outbox_tokens (id, tenant_id, scopes, sha256) VALUES ('aaaaaaaaaaaa', 't', '{read}', sha256(''))")
+	for range 2 { // the second time changes nothing
 		if err := migrations.ApplyRoles(t.Context(), url); err != nil {
 			t.Fatal(err)
 		}
@@ -212,12 +232,15 @@ func TestRelayServesEveryTenantReaderOnlyItsOwn(t *testing.T) {
 
 	relay := connect(t, url)
 	run(t, relay, "SET ROLE outbox_relay")
-	if tag, err := relay.Exec(t.Context(), "UPDATE event_outbox SET status = 'failed'"); err != nil || tag.RowsAffected() != 2 {
+	if tag, err := relay.Exec(t.Context(), "UPDATE event_outbox SET status = 'failed'"); err != nil ||
+		tag.RowsAffected() != 2 {
 		t.Errorf("the relay settles %v, %v, want both", tag, err)
 	}
 	run(t, relay, insertDead, a)
 	run(t, relay, insertDead, b)
-	if bypass := one[bool](t, super, "SELECT bool_or(rolbypassrls OR rolcanlogin OR rolsuper OR rolcreaterole) FROM pg_roles WHERE rolname LIKE 'outbox\\_%'"); bypass {
+	if bypass := one[bool](t, super,
+		"SELECT bool_or(rolbypassrls OR rolcanlogin OR rolsuper OR rolcreaterole) FROM pg_roles WHERE rolname LIKE "+
+			"'outbox\\_%'"); bypass {
 		t.Error("a role may log in, bypass row security or is powerful")
 	}
 
@@ -275,7 +298,8 @@ func TestRolesTouchOnlyTablesThatExist(t *testing.T) {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
-	if strangers := query[string](t, conn, "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' AND tableowner <> 'outbox_owner'"); len(strangers) > 0 {
+	if strangers := query[string](t, conn,
+		"SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' AND tableowner <> 'outbox_owner'"); len(strangers) > 0 {
 		t.Errorf("not handed over: %v", strangers)
 	}
 }
@@ -288,7 +312,8 @@ func TestRolesRevokeWhatTheyDoNotGrant(t *testing.T) {
 	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	run(t, super, "GRANT DELETE, SELECT (payload) ON outbox_events TO outbox_producer; GRANT SELECT ON unrelated TO outbox_producer")
+	run(t, super,
+		"GRANT DELETE, SELECT (payload) ON outbox_events TO outbox_producer; GRANT SELECT ON unrelated TO outbox_producer")
 	if err := migrations.ApplyRoles(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +337,8 @@ func TestRolesTakeRunsFromProducers(t *testing.T) {
 		GRANT INSERT, SELECT, UPDATE (status) ON crawl_runs TO outbox_producer;
 		GRANT USAGE ON SEQUENCE crawl_outbox_id_seq, crawl_events_id_seq TO outbox_producer`)
 	for _, table := range []string{"crawl_runs", "crawl_events", "crawl_outbox"} {
-		run(t, super, fmt.Sprintf("CREATE POLICY %[1]s_producer ON %[1]s TO outbox_producer USING (true) WITH CHECK (true)", table))
+		run(t, super, fmt.Sprintf("CREATE POLICY %[1]s_producer ON %[1]s TO outbox_producer USING (true) WITH CHECK (true)",
+			table))
 	}
 	conn := connect(t, url)
 	run(t, conn, "SET ROLE outbox_producer")
@@ -321,8 +347,10 @@ func TestRolesTakeRunsFromProducers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sql := range []string{
-		"SELECT goal FROM crawl_runs", "SELECT id FROM crawl_runs", "UPDATE crawl_runs SET status = 'CANCELLED'", "INSERT INTO crawl_runs (app_package) VALUES ('p')",
-		"INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ('" + id + "', 't', '{}')", "SELECT nextval('crawl_events_id_seq')", "SELECT id FROM crawl_outbox",
+		"SELECT goal FROM crawl_runs", "SELECT id FROM crawl_runs", "UPDATE crawl_runs SET status = 'CANCELLED'",
+		"INSERT INTO crawl_runs (app_package) VALUES ('p')",
+		"INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ('" + id + "', 't', '{}')",
+		"SELECT nextval('crawl_events_id_seq')", "SELECT id FROM crawl_outbox",
 	} {
 		refused(t, conn, "42501", sql)
 	}
@@ -345,7 +373,8 @@ func TestRolesLeaveNoWayAround(t *testing.T) {
 	run(t, super, fmt.Sprintf("CREATE ROLE %[1]s; GRANT SELECT ON run_outbox, crawl_outbox TO %[1]s", login))
 	conn := connect(t, url)
 	run(t, conn, "SET ROLE "+login)
-	if n := one[int](t, conn, "SELECT count(*) FROM run_outbox"); n != 0 && one[int](t, super, "SELECT current_setting('server_version_num')::int") >= 150000 {
+	if n := one[int](t, conn, "SELECT count(*) FROM run_outbox"); n != 0 &&
+		one[int](t, super, "SELECT current_setting('server_version_num')::int") >= 150000 {
 		t.Errorf("through the view a role sees %d rows that row-level security hides from it in the table", n)
 	}
 	refused(t, conn, "42501", "SELECT purge_job_dlq()")
@@ -382,7 +411,9 @@ func TestRolesAppliedByTheTablesOwner(t *testing.T) {
 	}
 	name := one[string](t, super, "SELECT current_database()")
 	login := "owner_" + name
-	run(t, super, fmt.Sprintf("CREATE ROLE %[1]s LOGIN CREATEROLE; GRANT outbox_owner TO %[1]s WITH ADMIN OPTION; ALTER DATABASE %[2]s OWNER TO %[1]s", login, name))
+	run(t, super,
+		fmt.Sprintf("CREATE ROLE %[1]s LOGIN CREATEROLE; GRANT outbox_owner TO %[1]s WITH ADMIN OPTION; ALTER DATABASE "+
+			"%[2]s OWNER TO %[1]s", login, name))
 	own := strings.Replace(url, "postgres://postgres@", "postgres://"+login+"@", 1)
 	up(t, own)
 	if err := migrations.ApplyRoles(t.Context(), own); err != nil {

@@ -100,12 +100,16 @@ updated_at      timestamp with time zone not null now()`,
 
 // additiveColumns follow the seed's.
 var additiveColumns = map[string][]string{
-	"crawl_runs":    {"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at", "next_node", "node_state", "steps_done", "node_attempts"},
-	"crawl_events":  {"seq", "event_id", "tenant_id"},
-	"crawl_outbox":  {"event_id", "seq", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation", "tenant_id"},
+	"crawl_runs": {"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at",
+		"next_node", "node_state", "steps_done", "node_attempts"},
+	"crawl_events": {"seq", "event_id", "tenant_id"},
+	"crawl_outbox": {"event_id", "seq", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to",
+		"generation", "tenant_id"},
 	"outbox_events": {"position", "error_history", "delivered_to", "generation"},
-	"event_outbox":  {"position", "event_key", "retry_count", "next_retry_at", "error_message", "error_history", "delivered_to", "generation"},
-	"job_dlq":       {"destination", "outbox_table", "event_key", "discarded_at", "discard_reason", "generation", "position", "origin"},
+	"event_outbox": {"position", "event_key", "retry_count", "next_retry_at", "error_message", "error_history",
+		"delivered_to", "generation"},
+	"job_dlq": {"destination", "outbox_table", "event_key", "discarded_at", "discard_reason", "generation", "position",
+		"origin"},
 }
 
 // FR-005, FR-006, FR-007, 05-01 and ADR-004 (docs/seeds.md): each table above names its document.
@@ -154,8 +158,9 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"idx_outbox_aggregate":     "outbox_events USING btree (aggregate_type, aggregate_id)",
 		"idx_outbox_topic":         "outbox_events USING btree (event_topic)",
 		// 05-01: BRIN and partial indexes
-		"idx_event_outbox_id_brin":    "event_outbox USING brin (id)",
-		"idx_event_outbox_pending":    "event_outbox USING btree (status, id) INCLUDE (app_id, event_type) WHERE (status = 'pending'::text)",
+		"idx_event_outbox_id_brin": "event_outbox USING brin (id)",
+		"idx_event_outbox_pending": "event_outbox USING btree (status, id) INCLUDE (app_id, event_type) WHERE (status = " +
+			"'pending'::text)",
 		"idx_event_outbox_failed":     "event_outbox USING btree (event_type, id DESC) WHERE (status = 'failed'::text)",
 		"idx_event_outbox_app_id":     "event_outbox USING btree (app_id)",
 		"event_outbox_event_id_key":   "event_outbox USING btree (event_id)",
@@ -167,11 +172,12 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"idx_job_dlq_request_id":      "job_dlq USING btree (request_id) WHERE (request_id IS NOT NULL)",
 		"idx_job_dlq_error_history":   "job_dlq USING gin (error_history)",
 		"idx_job_dlq_app_id":          "job_dlq USING btree (app_id)",
-		"job_dlq_replay":              "job_dlq USING btree (COALESCE(outbox_table, ''::text), COALESCE(\"position\", (0)::bigint), original_job_id) WHERE ((replayed_at IS NULL) AND (discarded_at IS NULL))",
-		"job_dlq_replayed":            "job_dlq USING btree (replayed_at) WHERE (replayed_at IS NOT NULL)",
-		"job_dlq_discarded":           "job_dlq USING btree (discarded_at) WHERE (discarded_at IS NOT NULL)",
-		"outbox_audit_pkey":           "outbox_audit USING btree (id)",
-		"idx_job_dlq_user_id":         "job_dlq USING btree (user_id) WHERE (user_id IS NOT NULL)",
+		"job_dlq_replay": "job_dlq USING btree (COALESCE(outbox_table, ''::text), COALESCE(\"position\", " +
+			"(0)::bigint), original_job_id) WHERE ((replayed_at IS NULL) AND (discarded_at IS NULL))",
+		"job_dlq_replayed":    "job_dlq USING btree (replayed_at) WHERE (replayed_at IS NOT NULL)",
+		"job_dlq_discarded":   "job_dlq USING btree (discarded_at) WHERE (discarded_at IS NOT NULL)",
+		"outbox_audit_pkey":   "outbox_audit USING btree (id)",
+		"idx_job_dlq_user_id": "job_dlq USING btree (user_id) WHERE (user_id IS NOT NULL)",
 		// additive
 		"apps_namespace_key":            "apps USING btree (lower(namespace))",
 		"crawl_events_crawl_id_seq_key": "crawl_events USING btree (crawl_id, seq)",
@@ -179,48 +185,55 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"crawl_outbox_waiting":          "crawl_outbox USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
 		"crawl_outbox_tenants":          `crawl_outbox USING btree (tenant_id COLLATE "C", id) WHERE (published_at IS NULL)`,
 		"crawl_events_event_id_key":     "crawl_events USING btree (crawl_id, event_id)",
-		"crawl_runs_idempotency_key":    "crawl_runs USING btree (tenant_id, idempotency_key) WHERE (idempotency_key IS NOT NULL)",
-		"crawl_runs_tenant":             "crawl_runs USING btree (tenant_id, created_at DESC, id DESC)",
-		"crawl_runs_waiting":            "crawl_runs USING btree (tenant_id, created_at, id) WHERE ((status = ANY (ARRAY['PENDING'::crawl_status, 'RUNNING'::crawl_status])) AND ((crawler)::text <> 'external'::text))",
-		"crawl_runs_held":               "crawl_runs USING btree (tenant_id) WHERE ((lease_owner IS NOT NULL) AND ((crawler)::text <> 'external'::text))",
-		"crawl_runs_app":                "crawl_runs USING btree (tenant_id, app_package, created_at DESC, id DESC)",
-		"outbox_events_undelivered":     `outbox_events USING btree ("position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
-		"outbox_events_waiting":         "outbox_events USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
-		"outbox_events_tenants":         `outbox_events USING btree (tenant_id COLLATE "C", "position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
-		"event_outbox_tenants":          `event_outbox USING btree (app_id, "position") WHERE (status = 'pending'::text)`,
-		"event_outbox_undelivered":      `event_outbox USING btree ("position") WHERE (status = 'pending'::text)`,
-		"event_outbox_waiting":          "event_outbox USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
-		"outbox_relays_pkey":            "outbox_relays USING btree (table_name, owner)",
-		"outbox_maintenance_pkey":       "outbox_maintenance USING btree (table_name)",
-		"outbox_archive_pkey":           `outbox_archive USING btree (table_name, id, "position", archived_at)`,
-		"outbox_archive_archived_at":    "outbox_archive USING brin (archived_at)",
-		"outbox_tokens_pkey":            "outbox_tokens USING btree (id)",
-		"outbox_pauses_pkey":            "outbox_pauses USING btree (table_name, topic, destination)",
-		"outbox_tickets_pkey":           "outbox_tickets USING btree (sha256)",
-		"outbox_tickets_expires_at":     "outbox_tickets USING btree (expires_at)",
+		"crawl_runs_idempotency_key": "crawl_runs USING btree (tenant_id, idempotency_key) WHERE (idempotency_key IS " +
+			"NOT NULL)",
+		"crawl_runs_tenant": "crawl_runs USING btree (tenant_id, created_at DESC, id DESC)",
+		"crawl_runs_waiting": "crawl_runs USING btree (tenant_id, created_at, id) WHERE ((status = ANY " +
+			"(ARRAY['PENDING'::crawl_status, 'RUNNING'::crawl_status])) AND ((crawler)::text <> 'external'::text))",
+		"crawl_runs_held": "crawl_runs USING btree (tenant_id) WHERE ((lease_owner IS NOT NULL) AND " +
+			"((crawler)::text <> 'external'::text))",
+		"crawl_runs_app":             "crawl_runs USING btree (tenant_id, app_package, created_at DESC, id DESC)",
+		"outbox_events_undelivered":  `outbox_events USING btree ("position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
+		"outbox_events_waiting":      "outbox_events USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
+		"outbox_events_tenants":      `outbox_events USING btree (tenant_id COLLATE "C", "position") WHERE ((status)::text = ANY ((ARRAY['NEW'::character varying, 'FAILED'::character varying])::text[]))`,
+		"event_outbox_tenants":       `event_outbox USING btree (app_id, "position") WHERE (status = 'pending'::text)`,
+		"event_outbox_undelivered":   `event_outbox USING btree ("position") WHERE (status = 'pending'::text)`,
+		"event_outbox_waiting":       "event_outbox USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
+		"outbox_relays_pkey":         "outbox_relays USING btree (table_name, owner)",
+		"outbox_maintenance_pkey":    "outbox_maintenance USING btree (table_name)",
+		"outbox_archive_pkey":        `outbox_archive USING btree (table_name, id, "position", archived_at)`,
+		"outbox_archive_archived_at": "outbox_archive USING brin (archived_at)",
+		"outbox_tokens_pkey":         "outbox_tokens USING btree (id)",
+		"outbox_pauses_pkey":         "outbox_pauses USING btree (table_name, topic, destination)",
+		"outbox_tickets_pkey":        "outbox_tickets USING btree (sha256)",
+		"outbox_tickets_expires_at":  "outbox_tickets USING btree (expires_at)",
 	}
 	for _, status := range []string{"PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"} {
 		of := fmt.Sprintf("created_at DESC, id DESC) WHERE (status = '%s'::crawl_status)", status)
 		want["crawl_runs_"+strings.ToLower(status)] = "crawl_runs USING btree (tenant_id, " + of
 		want["crawl_runs_app_"+strings.ToLower(status)] = "crawl_runs USING btree (tenant_id, app_package, " + of
 	}
-	for _, table := range []string{"apps", "outbox_events", "job_dlq", "outbox_lanes", "event_outbox", "crawl_runs", "crawl_events", "crawl_outbox"} {
+	for _, table := range []string{"apps", "outbox_events", "job_dlq", "outbox_lanes", "event_outbox", "crawl_runs",
+		"crawl_events", "crawl_outbox"} {
 		key := "id"
 		if table == "outbox_lanes" {
 			key = "table_name, lane"
 		}
 		want[table+"_pkey"] = fmt.Sprintf("%s USING btree (%s)", table, key)
 	}
-	unique := []string{"event_outbox_event_id_key", "apps_namespace_key", "crawl_events_crawl_id_seq_key", "crawl_events_event_id_key", "crawl_runs_idempotency_key"}
+	unique := []string{"event_outbox_event_id_key", "apps_namespace_key", "crawl_events_crawl_id_seq_key",
+		"crawl_events_event_id_key", "crawl_runs_idempotency_key"}
 
-	for _, definition := range query[string](t, conn, "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename NOT LIKE 'outbox_migrations_%'") {
+	for _, definition := range query[string](t, conn,
+		"SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename NOT LIKE 'outbox_migrations_%'") {
 		head, rest, _ := strings.Cut(definition, " ON public.")
 		fields := strings.Fields(head)
 		name := fields[len(fields)-1]
 		if want[name] != rest {
 			t.Errorf("index %s is on %s, want %s", name, rest, want[name])
 		}
-		if isUnique := fields[1] == "UNIQUE"; isUnique != (slices.Contains(unique, name) || strings.HasSuffix(name, "_pkey")) {
+		if isUnique := fields[1] == "UNIQUE"; isUnique != (slices.Contains(unique, name) ||
+			strings.HasSuffix(name, "_pkey")) {
 			t.Errorf("index %s: unique is %v", name, isUnique)
 		}
 		delete(want, name)
@@ -246,7 +259,8 @@ func TestForeignKeysAreTheSeeds(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if got, want := query[string](t, conn, "SELECT enumlabel::text FROM pg_enum WHERE enumtypid = 'crawl_status'::regtype ORDER BY enumsortorder"),
+	if got, want := query[string](t, conn,
+		"SELECT enumlabel::text FROM pg_enum WHERE enumtypid = 'crawl_status'::regtype ORDER BY enumsortorder"),
 		[]string{"PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"}; !slices.Equal(got, want) {
 		t.Errorf("crawl_status is %v, want %v", got, want)
 	}
@@ -268,7 +282,8 @@ func TestErrorReasonsAreScopedBySource(t *testing.T) {
 		for _, source := range []string{"job", "event"} {
 			if strings.Contains(sources, source) {
 				run(t, conn, insertLetter, source, reason, 1, "[]")
-			} else if e := refusal(t, conn, "23514", insertLetter, source, reason, 1, "[]"); e.ConstraintName != "job_dlq_error_reason_check" {
+			} else if e := refusal(t, conn, "23514", insertLetter, source, reason, 1,
+				"[]"); e.ConstraintName != "job_dlq_error_reason_check" {
 				t.Errorf("%s from %s: refused by %s", reason, source, e.ConstraintName)
 			}
 		}
@@ -281,8 +296,10 @@ func TestErrorReasonsAreScopedBySource(t *testing.T) {
 func TestChecksRefuse(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
-	const event = "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, status) VALUES ('t', now(), 'bc', '{}', $1)"
-	const bus = "INSERT INTO event_outbox (app_id, event_id, event_type, payload, status) SELECT id, gen_random_uuid(), 't', '{}', $1 FROM apps"
+	const event = "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, status) VALUES ('t', now(), " +
+		"'bc', '{}', $1)"
+	const bus = "INSERT INTO event_outbox (app_id, event_id, event_type, payload, status) SELECT id, gen_random_uuid(), " +
+		"'t', '{}', $1 FROM apps"
 	const lane = "INSERT INTO outbox_lanes (table_name, lane) VALUES ('t', $1)"
 	for _, status := range []string{"NEW", "SENT", "FAILED", "DEAD"} {
 		run(t, conn, event, status)
@@ -323,7 +340,8 @@ func TestUUIDv7(t *testing.T) {
 	if got := one[int](t, conn, "SELECT count(DISTINCT outbox_uuidv7()) FROM generate_series(1, 10000)"); got != 10000 {
 		t.Errorf("%d different ids of 10000", got)
 	}
-	if off := one[float64](t, conn, `SELECT abs(extract(epoch FROM clock_timestamp()) * 1000 - ('x' || left(replace(outbox_uuidv7()::text, '-', ''), 12))::bit(48)::bigint)::float8`); off > 5000 {
+	if off := one[float64](t, conn,
+		`SELECT abs(extract(epoch FROM clock_timestamp()) * 1000 - ('x' || left(replace(outbox_uuidv7()::text, '-', ''), 12))::bit(48)::bigint)::float8`); off > 5000 {
 		t.Errorf("the time in it is %.0f ms off", off)
 	}
 	if sorted := one[bool](t, conn, `SELECT bool_and(earlier < later) FROM (

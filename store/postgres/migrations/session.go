@@ -29,7 +29,9 @@ const lockKey int64 = 0x6f7574626f78
 func parse(databaseURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
-		return nil, errors.New("parse database URL: want the form postgres://user:password@host:5432/database?sslmode=require, special characters percent-encoded")
+		return nil,
+			errors.New("parse database URL: want the form postgres://user:password@host:5432/database?sslmode=require, " +
+				"special characters percent-encoded")
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no named statements, of which a pooler may know nothing

@@ -104,7 +104,8 @@ func (s *shape) unique(want constraint) bool {
 func (s *shape) lacks(want *shape) bool {
 	return slices.ContainsFunc(want.Columns, func(c column) bool {
 		have := s.column(c.Name)
-		return have == nil || have.Default == "" && c.Default != "" || have.Identity != c.Identity || c.NotNull && !have.NotNull
+		return have == nil || have.Default == "" && c.Default != "" || have.Identity != c.Identity || c.NotNull &&
+			!have.NotNull
 	}) || slices.ContainsFunc(want.Indexes, func(i index) bool { return !i.Constraint && s.index(i.Name) == nil }) ||
 		slices.ContainsFunc(want.Constraints, func(k constraint) bool { return !s.has(k) })
 }

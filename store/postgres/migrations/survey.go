@@ -158,7 +158,8 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 		w.now = r.from
 	}
 	if have.Kind != "r" || have.Inherits {
-		a.problem("%s is not an ordinary table (a view, partitioned, inherited or foreign), and up needs one of that name: rename it", w.now)
+		a.problem("%s is not an ordinary table (a view, partitioned, inherited or foreign), and up needs one of that name: "+
+			"rename it", w.now)
 		return nil
 	}
 	complete := !have.lacks(w.made)
@@ -225,7 +226,8 @@ func (a *adoption) checkColumns(w *work) {
 		ours := w.ours["column "+want.Name]
 		switch {
 		case have == nil && want.NotNull && want.Default == "" && want.Identity == "" && fillable[w.table] != want.Name:
-			a.problem("%s has no column %s, which must not be NULL and which nobody but you can fill: add it (%s), fill it, and SET NOT NULL",
+			a.problem("%s has no column %s, which must not be NULL and which nobody but you can fill: add it (%s), fill it, "+
+				"and SET NOT NULL",
 				w.now, want.Name, want.Type)
 		case have == nil:
 		case !have.fits(want):
@@ -234,14 +236,16 @@ func (a *adoption) checkColumns(w *work) {
 			a.problem("column %s of %s may be NULL, and must not: fill it (SELECT count(*) FROM %s WHERE %s IS NULL), then "+
 				"ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", want.Name, w.now, w.now, want.Name, w.now, want.Name)
 		case !ours && w.made.column(want.Name) == nil && w.have.lacks(w.whole):
-			a.problem("%s has a column %s of its own, which a later file brings and takes away again: rename it", w.now, want.Name)
+			a.problem("%s has a column %s of its own, which a later file brings and takes away again: rename it", w.now,
+				want.Name)
 		}
 	}
 	if columns, ok := given[w.table]; ok {
 		for _, c := range w.have.Columns {
 			if c.NotNull && c.Default == "" && c.Identity == "" && c.Generated == "" && !slices.Contains(columns, c.Name) &&
 				(w.whole.column(c.Name) == nil || w.whole.column(c.Name).Default == "") {
-				a.problem("column %s of %s must not be NULL and has no default, and Outbox, which writes rows of its own there, does not fill it: "+
+				a.problem("column %s of %s must not be NULL and has no default, and Outbox, which writes rows of its own there, "+
+					"does not fill it: "+
 					"ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL, or give it a default", c.Name, w.now, w.now, c.Name)
 			}
 		}
@@ -275,7 +279,8 @@ func (a *adoption) steps(w *work) (steps []string) {
 	for _, c := range w.fills {
 		switch {
 		case w.table == "crawl_events" && c.Name == "seq":
-			say("number the rows of each run from 1 in the order of id, %d a commit, and let the trigger %s number new ones", fillBatch, logTrigger)
+			say("number the rows of each run from 1 in the order of id, %d a commit, and let the trigger %s number new ones",
+				fillBatch, logTrigger)
 		case c.Identity != "" && w.have.column("created_at") != nil:
 			say("number the rows in %s in the order of created_at and id, %d a commit, below all new ones", c.Name, fillBatch)
 		case c.Identity != "":

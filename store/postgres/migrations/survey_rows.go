@@ -45,7 +45,8 @@ func (a *adoption) checkNames(ctx context.Context, w *work) error {
 	}
 	taken, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	for _, name := range taken {
-		a.problem("the name %s, which an index of %s needs, is taken by something else in schema %s: rename that", name, w.now, a.schema)
+		a.problem("the name %s, which an index of %s needs, is taken by something else in schema %s: rename that", name,
+			w.now, a.schema)
 	}
 	return err
 }
@@ -111,7 +112,8 @@ func (a *adoption) orphaned(ctx context.Context, w *work, k constraint) string {
 	if exists, err := readShapes(ctx, a.conn, a.schema, []string{target}); err != nil || exists[target] == nil {
 		return fmt.Sprintf("t.%s IS NOT NULL", column)
 	}
-	return fmt.Sprintf("t.%s IS NOT NULL AND NOT EXISTS (SELECT FROM %s p WHERE p.%s = t.%s)", column, quote(target), k.Targets[0], column)
+	return fmt.Sprintf("t.%s IS NOT NULL AND NOT EXISTS (SELECT FROM %s p WHERE p.%s = t.%s)", column, quote(target),
+		k.Targets[0], column)
 }
 
 // count adds a problem if the query counts any. One of columns that are still to come finds nothing.
@@ -134,7 +136,8 @@ func (a *adoption) count(ctx context.Context, query, format string, args ...any)
 func (a *adoption) checkCheck(ctx context.Context, w *work, k constraint) error {
 	for _, sample := range samples[w.table] {
 		var refused bool
-		err := a.conn.QueryRow(ctx, fmt.Sprintf("SELECT (%s) IS FALSE FROM jsonb_populate_record(NULL::%s, $1::jsonb) %s", k.Expression, quote(w.now), quote(w.now)), sample).Scan(&refused)
+		err := a.conn.QueryRow(ctx, fmt.Sprintf("SELECT (%s) IS FALSE FROM jsonb_populate_record(NULL::%s, $1::jsonb) %s",
+			k.Expression, quote(w.now), quote(w.now)), sample).Scan(&refused)
 		var server *pgconn.PgError
 		switch {
 		case errors.As(err, &server):
@@ -182,7 +185,8 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	}
 	var role, grants string
 	_, err = pgx.ForEachRow(rows, []any{&role, &grants}, func() error {
-		a.problem("role %s inserts into %s, for which a trigger will read the row's run with the role's own rights: %s", role, w.now, grants)
+		a.problem("role %s inserts into %s, for which a trigger will read the row's run with the role's own rights: %s", role,
+			w.now, grants)
 		return nil
 	})
 	if err != nil || w.table != "crawl_events" {
@@ -193,11 +197,13 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	if w.now != w.table {
 		run = "run_id"
 	}
-	if err := a.conn.QueryRow(ctx, templated("late", struct{ Table, Run string }{quote(w.now), run})).Scan(&late); err != nil {
+	if err := a.conn.QueryRow(ctx,
+		templated("late", struct{ Table, Run string }{quote(w.now), run})).Scan(&late); err != nil {
 		return err
 	}
 	if late > 0 {
-		a.note("%d rows of %s come after the terminal event of their run. They stay, but from now on such an INSERT is refused "+
+		a.note("%d rows of %s come after the terminal event of their run. They stay, but from now on such an INSERT "+
+			"is refused "+
 			"(a run's RUN_COMPLETED, RUN_FAILED or RUN_CANCELLED is its last event)", late, w.now)
 	}
 	return nil
@@ -209,8 +215,10 @@ func (a *adoption) mentionLegacy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s := found["outbox"]; s != nil && s.Kind == "r" && s.column("type") != nil && s.column("payload") != nil && s.column("position") == nil {
-		a.note("the table outbox looks like that of before ADR-004; up leaves it alone. To deliver its events: outbox migrate legacy --table outbox")
+	if s := found["outbox"]; s != nil && s.Kind == "r" && s.column("type") != nil && s.column("payload") != nil &&
+		s.column("position") == nil {
+		a.note("the table outbox looks like that of before ADR-004; up leaves it alone. To deliver its events: outbox " +
+			"migrate legacy --table outbox")
 	}
 	return nil
 }

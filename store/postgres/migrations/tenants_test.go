@@ -18,8 +18,9 @@ func tenants(t *testing.T, conn *pgx.Conn) (a, b string) {
 }
 
 const (
-	insertBusEvent = "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'order.placed', '{}')"
-	insertDead     = `INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history)
+	insertBusEvent = "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ($1, gen_random_uuid(), " +
+		"'order.placed', '{}')"
+	insertDead = `INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history)
 		VALUES ('event', gen_random_uuid(), $1, 'order.placed', '{}', 'DeliveryFailed', 3, '[]')`
 )
 
@@ -59,7 +60,8 @@ func TestRowLevelSecurityKeepsTenantsApart(t *testing.T) {
 			if n := one[int](t, tx, count); n != 2 {
 				t.Errorf("%s: tenant b sees %d rows, want its 2", table, n)
 			}
-			if tag, err := tx.Exec(t.Context(), "DELETE FROM "+table+" WHERE app_id = $1", a); err != nil || tag.RowsAffected() != 0 {
+			if tag, err := tx.Exec(t.Context(), "DELETE FROM "+table+" WHERE app_id = $1", a); err != nil ||
+				tag.RowsAffected() != 0 {
 				t.Errorf("%s: tenant b deletes of a: %v, %v", table, tag, err)
 			}
 		})
@@ -147,7 +149,8 @@ func TestPurge(t *testing.T) {
 		if err := tx.Commit(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		left := one[string](t, super, `SELECT concat_ws(' ', (SELECT string_agg(status, ',' ORDER BY status) FROM event_outbox), (SELECT count(*) FROM job_dlq))`)
+		left := one[string](t, super,
+			`SELECT concat_ws(' ', (SELECT string_agg(status, ',' ORDER BY status) FROM event_outbox), (SELECT count(*) FROM job_dlq))`)
 		if want := "failed,failed,pending,pending,published,published 6"; left != want {
 			t.Errorf("%s: left are %s, want %s", role, left, want)
 		}
@@ -169,13 +172,15 @@ func TestMigrationsThemselvesRunUnderForce(t *testing.T) {
 	}
 	// A deployer who is no superuser takes a set down and up again.
 	deployer := "deployer_" + one[string](t, super, "SELECT current_database()")
-	run(t, super, fmt.Sprintf("CREATE ROLE %[1]s LOGIN IN ROLE outbox_owner; ALTER ROLE %[1]s SET role = outbox_owner", deployer))
+	run(t, super, fmt.Sprintf("CREATE ROLE %[1]s LOGIN IN ROLE outbox_owner; ALTER ROLE %[1]s SET role = outbox_owner",
+		deployer))
 	own := strings.Replace(url, "postgres://postgres@", "postgres://"+deployer+"@", 1)
 	if err := migrations.Down(t.Context(), own, migrations.All, "events"); err != nil {
 		t.Fatal(err)
 	}
 	up(t, own)
-	if owner := one[string](t, super, "SELECT tableowner::text FROM pg_tables WHERE tablename = 'event_outbox'"); owner != "outbox_owner" {
+	if owner := one[string](t, super,
+		"SELECT tableowner::text FROM pg_tables WHERE tablename = 'event_outbox'"); owner != "outbox_owner" {
 		t.Errorf("event_outbox belongs to %s", owner)
 	}
 }

@@ -32,7 +32,8 @@ type trace struct {
 	set              string
 	version          uint
 	relation, column string
-	table            string // that the step makes, where an application may have had one of that name, which lacks the trace
+	// That the step makes, where an application may have had one of that name, which lacks the trace.
+	table string
 }
 
 // traces are in the order of the steps.
@@ -154,9 +155,11 @@ func leave(ctx context.Context, conn *pgx.Conn, named []string) (sets []string, 
 		switch {
 		case !slices.Contains(sets, s.Set):
 		case owned(s) && len(s.Pending) > 0:
-			return nil, nil, fmt.Errorf("%w: %s was applied by %s up to version %d and lacks %s: add what is new to its folder with "+
-				"`outbox migrate export` and apply it with %s; or, to have outbox migrate up do it from now on, run it with --take-over",
-				ErrOwned, s.Set, s.By, s.Current, strings.Join(s.Pending, ", "), s.By)
+			return nil, nil,
+				fmt.Errorf("%w: %s was applied by %s up to version %d and lacks %s: add what is new to its folder with "+
+					"`outbox migrate export` and apply it with %s; or, to have outbox migrate up do it from now on, run it with "+
+					"--take-over",
+					ErrOwned, s.Set, s.By, s.Current, strings.Join(s.Pending, ", "), s.By)
 		case owned(s):
 			notes = append(notes, fmt.Sprintf("%s is up to date: %s has applied it", s.Set, s.By))
 		case owned(core) && s.Current == 0 && !s.Dirty && len(named) > 0:
@@ -188,7 +191,8 @@ func TakeOver(ctx context.Context, databaseURL string) error {
 				if _, err := tx.Exec(ctx, strings.ReplaceAll(versionTableSQL, "{table}", table)); err != nil {
 					return err
 				}
-				if _, err := tx.Exec(ctx, strings.ReplaceAll(versionRecordSQL, "{table}", table), int64(s.Current), false); err != nil {
+				if _, err := tx.Exec(ctx, strings.ReplaceAll(versionRecordSQL, "{table}", table), int64(s.Current),
+					false); err != nil {
 					return err
 				}
 			}

@@ -57,7 +57,8 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 			return err
 		}
 		if len(core.Pending) > 0 {
-			return fmt.Errorf("set %s needs core at version %d, the file has %d: run `outbox migrate up --set core,%s`: %w", set, core.Latest, core.Current, set, ErrCoreMissing)
+			return fmt.Errorf("set %s needs core at version %d, the file has %d: run `outbox migrate up --set core,%s`: %w", set,
+				core.Latest, core.Current, set, ErrCoreMissing)
 		}
 	}
 	before, err := status(ctx, conn, set)
@@ -65,7 +66,8 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 		return err
 	}
 	if before.Current > before.Latest {
-		return fmt.Errorf("set %s is at version %d, this program knows %d: %w: use that one", set, before.Current, before.Latest, ErrNewer)
+		return fmt.Errorf("set %s is at version %d, this program knows %d: %w: use that one", set, before.Current,
+			before.Latest, ErrNewer)
 	}
 	return withMigrate(ctx, conn, set, func(m *migrate.Migrate) error {
 		for _, name := range before.Pending {
@@ -98,7 +100,8 @@ func down(ctx context.Context, conn *sql.Conn, steps int, set string) error {
 		return err
 	}
 	if before.Current > before.Latest {
-		return fmt.Errorf("set %s is at version %d, this program knows %d: %w: use that one", set, before.Current, before.Latest, ErrNewer)
+		return fmt.Errorf("set %s is at version %d, this program knows %d: %w: use that one", set, before.Current,
+			before.Latest, ErrNewer)
 	}
 	if set == "core" {
 		for _, other := range Sets[1:] {
@@ -107,7 +110,8 @@ func down(ctx context.Context, conn *sql.Conn, steps int, set string) error {
 				return err
 			}
 			if standing.Current > 0 {
-				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first", ErrCoreNeeded, other, other)
+				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first", ErrCoreNeeded, other,
+					other)
 			}
 		}
 	}

@@ -41,7 +41,8 @@ func (d driver) Run(file io.Reader) error {
 }
 
 func (d driver) SetVersion(version int, dirty bool) error {
-	if _, err := d.conn.ExecContext(d.ctx, "CREATE TABLE IF NOT EXISTS "+d.table+" (version INTEGER NOT NULL, dirty INTEGER NOT NULL) STRICT"); err != nil {
+	if _, err := d.conn.ExecContext(d.ctx,
+		"CREATE TABLE IF NOT EXISTS "+d.table+" (version INTEGER NOT NULL, dirty INTEGER NOT NULL) STRICT"); err != nil {
 		return fmt.Errorf("make version table: %w", err)
 	}
 	if _, err := d.conn.ExecContext(d.ctx, "DELETE FROM "+d.table); err != nil {
@@ -50,7 +51,8 @@ func (d driver) SetVersion(version int, dirty bool) error {
 	if version < 0 {
 		return nil
 	}
-	if _, err := d.conn.ExecContext(d.ctx, "INSERT INTO "+d.table+" (version, dirty) VALUES (?, ?)", version, dirty); err != nil {
+	if _, err := d.conn.ExecContext(d.ctx, "INSERT INTO "+d.table+" (version, dirty) VALUES (?, ?)", version,
+		dirty); err != nil {
 		return fmt.Errorf("set version: %w", err)
 	}
 	return nil
@@ -58,7 +60,8 @@ func (d driver) SetVersion(version int, dirty bool) error {
 
 func (d driver) Version() (version int, dirty bool, err error) {
 	var known bool
-	if err := d.conn.QueryRowContext(d.ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", d.table).Scan(&known); err != nil || !known {
+	if err := d.conn.QueryRowContext(d.ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?",
+		d.table).Scan(&known); err != nil || !known {
 		return database.NilVersion, false, err
 	}
 	err = d.conn.QueryRowContext(d.ctx, "SELECT version, dirty FROM "+d.table).Scan(&version, &dirty)

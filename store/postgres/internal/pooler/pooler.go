@@ -19,7 +19,8 @@ import (
 var backendSQL string
 
 // ErrStatementMode is a pooler that changes the session after every statement, so that nothing can be a transaction.
-var ErrStatementMode = errors.New("the database URL leads to a pooler in statement mode, which lets no transaction through: " +
+var ErrStatementMode = errors.New("the database URL leads to a pooler in statement mode, which lets no transaction " +
+	"through: " +
 	"set pool_mode=transaction for this database in the pooler, or give the URL of PostgreSQL itself")
 
 // Between tells whether a pooler is between conn and the server. A server tells a new connection the id of the
