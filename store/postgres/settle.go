@@ -24,8 +24,8 @@ const unsettledRetry = time.Hour
 // Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction.
 //
 // If the server refuses that, whatever for, the batch is settled in halves until what it refuses is alone. Its row then
-// waits, with the refusal as its error; what the server does not even take that for is returned as refused. Without
-// this the lanes would stand still until somebody removed the row. A row that is locked is found at once and not waited
+// waits, with the refusal as its error. What the server does not even take that for, and what it refuses for the sake of
+// another transaction, is returned as refused. Without this the lanes would stand still until somebody removed the row. A row that is locked is found at once and not waited
 // for: see settle_left.sql.
 func (s *Store) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
@@ -78,7 +78,7 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passin
 		}
 		return t.settle(ctx, outcomes[half:], passing)
 	}
-	if o := outcomes[0]; !t.explained(ctx, o, err, passing) {
+	if o := outcomes[0]; passes(err) || !t.explained(ctx, o, err, passing) {
 		t.refuse(err, o)
 	}
 	return nil
@@ -116,6 +116,10 @@ func code(err error) string {
 }
 
 func transient(err error) bool { return strings.HasPrefix(code(err), "40") }
+
+// passes tells whether a refusal is of the moment: somebody else's transaction or lock. The outcome is tried again in
+// seconds; as an error of its row it would wait for somebody to act.
+func passes(err error) bool { return transient(err) || code(err) == lockNotAvailable }
 
 // refused tells whether a server that is well did not take a request: for what a row contains, or because somebody's
 // trigger, policy or limit says so. It is not well while it starts or stops (57P), runs out of connections, disk or

@@ -92,6 +92,33 @@ func TestRefusedMarkIsNoted(t *testing.T) {
 	}
 }
 
+// A conflict with another transaction is over in a moment: the row does not wait for somebody to act.
+func TestConflictIsTriedAgainSoon(t *testing.T) {
+	t.Parallel()
+	for _, conflict := range []string{"serialization_failure", "deadlock_detected", "lock_not_available"} {
+		t.Run(conflict, func(t *testing.T) {
+			t.Parallel()
+			pool := migrated(t)
+			s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
+			exec(t, pool, `CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE `+conflict+`; END $$`)
+			exec(t, pool, `CREATE TRIGGER conflict BEFORE UPDATE ON outbox_events FOR EACH ROW
+				WHEN (NEW.status = 'SENT' AND NEW.aggregate_id = 'never') EXECUTE FUNCTION conflict()`)
+			writeOrders(t, pool, 1, "a", "never")
+			settled, refusal := settleAll(t, s, owner, lanes)
+			if settled != (outbox.Settled{Delivered: 1}) || refusal == nil || len(refusal.Outcomes) != 1 {
+				t.Fatalf("settled %+v, %v, want one delivered and one refused", settled, refusal)
+			}
+			if n := query[int](t, pool, "SELECT count(*) FROM outbox_events WHERE next_retry_at IS NOT NULL"); n != 0 {
+				t.Error("the row waits")
+			}
+			exec(t, pool, "DROP TRIGGER conflict ON outbox_events")
+			if settled, err := s.Settle(t.Context(), owner, lanes, refusal.Outcomes); err != nil || settled.Delivered != 1 {
+				t.Errorf("when it is over: settled %+v, error %v", settled, err)
+			}
+		})
+	}
+}
+
 // What refuses a mark may end between that and the note of it. The note is kept then, and the row is not taken for one
 // that somebody holds locked: it would be noted again, and wait, for ever.
 func TestRefusedMarkIsNotedOnce(t *testing.T) {
