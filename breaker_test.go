@@ -408,7 +408,8 @@ func TestPace(t *testing.T) {
 			t.Errorf("pace is %s", got)
 		}
 		b.paced = time.Time{}
-		// Three minutes after the outage; with more than the rate being written all the time the backlog would never end.
+		// Three minutes after the outage; with more than the rate being written all the time the backlog would never
+		// end.
 		time.Sleep(150 * time.Second)
 		if got := b.pace(1000, 1000); got != time.Second/8 {
 			t.Errorf("pace is %s after three minutes, want an eighth of a second", got)

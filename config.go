@@ -23,8 +23,8 @@ type RelayConfig struct {
 	// Workers is how many loops share the lanes (2): while one waits for the sink another has the database work.
 	// Publish is called by as many at a time.
 	Workers int
-	// BatchRecords is how many records a publish and a settle have (1000; docs/adr/0004 has the measurement). A claim brings up
-	// to four batches.
+	// BatchRecords is how many records a publish and a settle have (1000; docs/adr/0004 has the measurement). A claim
+	// brings up to four batches.
 	BatchRecords int
 	BatchBytes   int // bytes of payload a claim (8 MiB)
 

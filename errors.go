@@ -21,8 +21,8 @@ var (
 	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the same key failed. It
 	// costs no attempt.
 	ErrNotAttempted = errors.New("not attempted: an earlier delivery of the same key failed")
-	// ErrRowsHidden says that row-level security hides the table's rows from this role: a relay would see an empty table
-	// for ever.
+	// ErrRowsHidden says that row-level security hides the table's rows from this role: a relay would see an empty
+	// table for ever.
 	ErrRowsHidden = errors.New("row-level security hides the rows from this role")
 	// ErrNotAllowed says that this role lacks privileges on the table: a relay would go on failing.
 	ErrNotAllowed = errors.New("this database role lacks privileges")

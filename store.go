@@ -108,8 +108,8 @@ type ClaimLimit struct {
 	// could not record yet.
 	WithoutKeys   []int64
 	WithoutEvents []uuid.UUID
-	// Paused is left out: its topics, its destinations, and what is behind them in their keys. With any a store may leave
-	// Fair aside. A paused table is not claimed from.
+	// Paused is left out: its topics, its destinations, and what is behind them in their keys. With any a store may
+	// leave Fair aside. A paused table is not claimed from.
 	Paused Paused
 	// Destination is where events go that have no list of their own.
 	Destination Template

@@ -9,7 +9,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// The event types of runs. Those a run's changes append by themselves cannot be appended by hand: RunStarted and the three terminal ones.
+// The event types of runs. Those a run's changes append by themselves cannot be appended by hand: RunStarted and the
+// three terminal ones.
 const (
 	RunStarted         = "RUN_STARTED"
 	NodeStart          = "NODE_START"

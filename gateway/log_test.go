@@ -88,7 +88,8 @@ func TestMessagesOfALargePageDoNotHoldIt(t *testing.T) {
 			}
 		}
 		first, second := got[0].Event, got[1].Event
-		if shared := reflect.ValueOf(first).Pointer()+uintptr(len(first)) == reflect.ValueOf(second).Pointer(); shared != c.shared {
+		end := reflect.ValueOf(first).Pointer() + uintptr(len(first))
+		if shared := end == reflect.ValueOf(second).Pointer(); shared != c.shared {
 			t.Errorf("%d messages share one block: %t, want %t", c.events, shared, c.shared)
 		}
 	}

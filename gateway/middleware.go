@@ -171,7 +171,7 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 			if v == nil {
 				return
 			}
-			if v == http.ErrAbortHandler { //nolint:errorlint // it is a value that was thrown, and this is how net/http recognises it
+			if v == http.ErrAbortHandler { //nolint:errorlint // thrown as a value; net/http does the same
 				panic(v)
 			}
 			g.log.ErrorContext(r.Context(), "a request panicked", "panic", redacted(fmt.Sprint(v)), "stack",

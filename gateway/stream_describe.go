@@ -50,7 +50,9 @@ func (g *Gateway) stream(id, path, summary, details string) *huma.Operation {
 			"204": {Description: "All runs of the stream have ended, and the client has all of them: do not come back."},
 		},
 	}
-	problem := map[string]*huma.MediaType{"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/ErrorModel"}}}
+	problem := map[string]*huma.MediaType{
+		"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/ErrorModel"}},
+	}
 	for status, description := range map[string]string{
 		"400": "A malformed parameter, a cursor beyond the last event, or a body", "401": "No valid token or ticket",
 		"403": "The token lacks the scope read",

@@ -2,7 +2,8 @@
 // whoever writes a store StoreSuite, and whoever runs an outbox compares with Check what was written with what arrived.
 //
 //	func TestSink(t *testing.T) {
-//		outboxtest.SinkSuite(t, outboxtest.SinkFeatures{RefusesDuplicates: true}, func(t *testing.T) outboxtest.SinkHarness { … })
+//		outboxtest.SinkSuite(t, outboxtest.SinkFeatures{RefusesDuplicates: true},
+//			func(t *testing.T) outboxtest.SinkHarness { … })
 //	}
 //
 // Guaranteed: a sink that passes keeps what outbox.Sink asks of it and what its SinkFeatures promise, in the cases

@@ -35,7 +35,8 @@ func settlesDelivered(t *testing.T, s *storeSuite) {
 	r.settles(outbox.Settled{Delivered: 2}, delivered(r.claim()[:2]...)...)
 	r.wants("a/2", "b/2", "a/3", "b/3")
 	if got := s.Value(t,
-		"SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND processed_at >= created_at AND retry_count = 0"); got != "2" {
+		"SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND processed_at >= created_at AND "+
+			"retry_count = 0"); got != "2" {
 		t.Errorf("%s rows are marked as sent, want 2", got)
 	}
 	r.settles(outbox.Settled{})
@@ -45,7 +46,8 @@ func settlesDelivered(t *testing.T, s *storeSuite) {
 	r.settles(outbox.Settled{Retried: 1}, again)
 	r.settles(outbox.Settled{Delivered: 1}, delivered(r.claim()[0])...)
 	if got := s.Value(t,
-		"SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count = 1 AND next_retry_at IS NULL"); got != "1" {
+		"SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count = 1 AND next_retry_at IS "+
+			"NULL"); got != "1" {
 		t.Errorf("%s rows were sent after a retry and have no time of another, want 1", got)
 	}
 }
@@ -147,7 +149,8 @@ func settlesDead(t *testing.T, s *storeSuite) {
 	r.settles(outbox.Settled{Dead: 1}, dead)
 	r.wants("a2") // the key goes on
 	if got := s.Value(t,
-		"SELECT status || retry_count || error_message FROM outbox_events WHERE event_topic = 'a1'"); got != "DEAD5refused by x; refused by z" {
+		"SELECT status || retry_count || error_message FROM outbox_events WHERE "+
+			"event_topic = 'a1'"); got != "DEAD5refused by x; refused by z" {
 		t.Errorf("the row is %s", got)
 	}
 	const letter = ` FROM job_dlq WHERE source = 'event' AND error_reason = 'DeliveryFailed' AND attempts = 5 AND outbox_table = 'outbox_events' AND event_key = 'a' AND type = 'a1'

@@ -221,7 +221,8 @@ func reportsLanes(t *testing.T, s *storeSuite) {
 		ends time.Duration
 	}{{first, "one", time.Minute}, {second, "two", time.Hour}, {vanished, "three", -3 * time.Second}} {
 		s.Exec(t,
-			"INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) VALUES ('outbox_events', ?1, ?2, ?3, ?4)", relay.id.String(), relay.name, time.Now(), time.Now().Add(relay.ends))
+			"INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) VALUES ('outbox_events', ?1, "+
+				"?2, ?3, ?4)", relay.id.String(), relay.name, time.Now(), time.Now().Add(relay.ends))
 		for lane := i * 20; lane < i*20+20; lane++ {
 			s.Exec(t,
 				"INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at) VALUES ('outbox_events', ?1, ?2, 3, ?3)",

@@ -98,7 +98,9 @@ func letterNames(t *testing.T, s *storeSuite) {
 		t.Errorf("letters of the request: %+v, error %v", found, err)
 	}
 	if sum := replay(t, d,
-		deadletter.ReplayOptions{Selection: deadletter.Selection{Filter: deadletter.Filter{RequestID: request}}}); sum.Letters != 1 {
+		deadletter.ReplayOptions{
+			Selection: deadletter.Selection{Filter: deadletter.Filter{RequestID: request}},
+		}); sum.Letters != 1 {
 		t.Errorf("replayed %+v, want the letter of the request", sum)
 	}
 }

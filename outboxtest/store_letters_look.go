@@ -353,7 +353,8 @@ func previews(t *testing.T, s *storeSuite) {
 		`{"letters":1,"tables":[`+part("crawl_outbox", 1, 0, none, none, `{"count":1,"first":["`+crawlRun+`"]}`)+
 			`],"outsideWindow":0}`)
 	later := uuid.MustParse(s.Value(t,
-		"SELECT id FROM outbox_events WHERE position = (SELECT max(position) FROM outbox_events WHERE aggregate_id = 'clean')"))
+		"SELECT id FROM outbox_events WHERE position = (SELECT max(position) FROM outbox_events WHERE "+
+			"aggregate_id = 'clean')"))
 	check(deadletter.Selection{IDs: s.lettersOf(t, d, later)},
 		`{"letters":1,"tables":[`+part("outbox_events", 1, 0, none, none, `{"count":1,"first":["clean"]}`)+
 			`],"outsideWindow":0}`)

@@ -162,7 +162,8 @@ func letsWorkerTakeOver(t *testing.T, s *storeSuite) {
 	cfg := crawl.WorkerConfig{LeaseTTL: time.Second, PollMax: 100 * time.Millisecond}
 	kill := r.work(t, cfg, scripts...)
 	for deadline := time.Now().Add(patience); r.Value(t,
-		"SELECT count(*) FROM crawl_runs WHERE status = 'RUNNING' AND steps_done > 2") == "0"; time.Sleep(5 * time.Millisecond) {
+		"SELECT count(*) FROM crawl_runs WHERE status = 'RUNNING' AND "+
+			"steps_done > 2") == "0"; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the first worker has finished no nodes")
 		}

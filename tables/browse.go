@@ -39,8 +39,8 @@ type EventRow struct {
 	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of several, the one that is
 	// tried last.
 	WaitsBehind *uuid.UUID `json:"waitsBehind,omitempty" db:"-"`
-	// Paused is for whoever knows the pauses: it waits until an operator resumes its table, topic or destination. A Browser leaves
-	// it false.
+	// Paused is for whoever knows the pauses: it waits until an operator resumes its table, topic or destination. A
+	// Browser leaves it false.
 	Paused bool `json:"paused,omitempty" db:"-"`
 }
 

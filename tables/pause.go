@@ -6,8 +6,8 @@ import (
 )
 
 // Pause keeps relays from delivering what it names: a table, or a topic or a destination of one table or of all. Events
-// wait in their table, uncounted and in their order, and with them what is behind them in their keys. An event that goes
-// to several destinations waits as soon as one of them is paused.
+// wait in their table, uncounted and in their order, and with them what is behind them in their keys. An event that
+// goes to several destinations waits as soon as one of them is paused.
 type Pause struct {
 	Table       string    `json:"table"`       // "": every table
 	Topic       string    `json:"topic"`       // a name, or a pattern in which * stands for any text; "": every topic
@@ -32,7 +32,7 @@ type Pauses interface {
 	Pauses(ctx context.Context) ([]Pause, error)
 	// Pause adds one, or gives the one of those names a new reason. It is recorded in outbox_audit.
 	Pause(ctx context.Context, p Pause) error
-	// Resume removes the one of those names, and tells whether it was there. It is recorded likewise, with the actor and
-	// reason of p.
+	// Resume removes the one of those names, and tells whether it was there. It is recorded likewise, with the actor
+	// and reason of p.
 	Resume(ctx context.Context, p Pause) (bool, error)
 }

@@ -181,6 +181,7 @@ func TestBreachesAreCaught(t *testing.T) {
 		"context of its own": {"a.go", doc + `package x; import "context"; var c = context.TODO()`,
 			"cannot be cancelled"},
 		"a long file":               {"a.go", long, "more than 600"},
+		"a wide line":               {"a_test.go", doc + "package x\n\n// " + strings.Repeat("x", 118), "more than 120"},
 		"a long median":             {"a.go", long, "more than 150"},
 		"no package comment":        {"a.go", `package x`, "0 package comments"},
 		"a comment of another name": {"a.go", "// Package y is elsewhere.\npackage x", "does not begin with"},

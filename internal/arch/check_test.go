@@ -90,6 +90,9 @@ func checkFiles(files []file) (found []string) {
 		if f.inits > 0 {
 			found = append(found, f.path+": func init: importing a package must do nothing")
 		}
+		for _, line := range f.wide {
+			found = append(found, fmt.Sprintf("%s:%d: more than %d columns", f.path, line, maxColumns))
+		}
 		if f.test {
 			continue
 		}

@@ -111,4 +111,5 @@ var freshContexts = map[string]string{
 const (
 	maxLines    = 600 // of a file that is no test
 	medianLines = 150
+	maxColumns  = 120 // of a line, tabs counted as one; statements of SQL and texts in raw strings are as they are
 )

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // file is one Go file of the module. Files are read, not built: rules hold for every build tag and in code that does
@@ -24,6 +25,7 @@ type file struct {
 	imports []string // import paths; within the module from its root, such as "./store/postgres"
 	inits   int
 	fresh   []int // lines that call context.Background or context.TODO
+	wide    []int // lines with more than maxColumns characters, but for those of a raw string
 }
 
 const modulePath = "github.com/outboxrelay/outbox"
@@ -64,6 +66,21 @@ func readFile(name string, source []byte) (file, error) {
 	f := file{
 		path: name, folder: path.Dir(name), pkg: syntax.Name.Name, test: strings.HasSuffix(name, "_test.go"),
 		lines: bytes.Count(source, []byte("\n")), doc: syntax.Doc.Text(),
+	}
+	raw := map[int]bool{}
+	ast.Inspect(syntax, func(node ast.Node) bool {
+		if text, ok := node.(*ast.BasicLit); ok && text.Kind == token.STRING && text.Value[0] == '`' {
+			for line := set.Position(text.Pos()).Line; line <= set.Position(text.End()).Line; line++ {
+				raw[line] = true
+			}
+		}
+		return true
+	})
+	number := 0
+	for line := range bytes.Lines(source) {
+		if number++; utf8.RuneCount(bytes.TrimSuffix(line, []byte("\n"))) > maxColumns && !raw[number] {
+			f.wide = append(f.wide, number)
+		}
 	}
 	for _, spec := range syntax.Imports {
 		imported, err := strconv.Unquote(spec.Path.Value)

@@ -231,7 +231,7 @@ func topicsFlood(s *served) (struck int, about string) {
 		for i := range each {
 			topics = append(topics, fmt.Sprintf("%s.%d.%d", strings.Repeat("t", 100), n, i))
 		}
-		resp := s.open(flooding, "/v1/stream?topics="+strings.Join(topics, ",")) //nolint:bodyclose // kept open, closed with the others
+		resp := s.open(flooding, "/v1/stream?topics="+strings.Join(topics, ",")) //nolint:bodyclose // kept open
 		open = append(open, resp.Body)
 		switch resp.StatusCode {
 		case http.StatusOK:
@@ -247,7 +247,7 @@ func topicsFlood(s *served) (struck int, about string) {
 	if struck != 40-limit/each {
 		s.t.Errorf("%d streams were refused", struck)
 	}
-	again := s.open(flooding, "/v1/stream?topics="+strings.Repeat("t", 100)+".0.0") //nolint:bodyclose // kept open; it is followed already
+	again := s.open(flooding, "/v1/stream?topics="+strings.Repeat("t", 100)+".0.0") //nolint:bodyclose // kept open
 	others := s.open(other, "/v1/stream?topics=order.placed")                       //nolint:bodyclose // kept open
 	open = append(open, again.Body, others.Body)
 	if again.StatusCode != http.StatusOK || others.StatusCode != http.StatusOK {

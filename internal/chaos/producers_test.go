@@ -135,7 +135,8 @@ func outcomeOf(err error) outboxtest.Outcome {
 	case err == nil:
 		return outboxtest.Acknowledged
 	case errors.Is(err, errBeforeCommit), errors.Is(err, pgx.ErrTxCommitRollback):
-		// Not where pgconn.SafeToRetry says so: through a pooler that was killed such a COMMIT had been done (measured).
+		// Not where pgconn.SafeToRetry says so: through a pooler that was killed such a COMMIT had been done
+		// (measured).
 		return outboxtest.RolledBack
 	case errors.As(err, &answer) && !strings.HasPrefix(answer.Code, "57P") && !strings.HasPrefix(answer.Code, "08"):
 		return outboxtest.RolledBack // COMMIT failed, and not because the session or the server was being ended

@@ -117,7 +117,7 @@ func (w *world) migrate(servers []*testenv.Redis, nodes []*redis.Client, lane in
 	w.t.Helper()
 	slot := w.on(nodes[0], "CLUSTER", "KEYSLOT", fmt.Sprintf("outbox:seen:{%d}", lane)).(int64)
 	owner := func() int {
-		ranges, err := nodes[0].ClusterSlots(w.t.Context()).Result() //nolint:staticcheck // CLUSTER SHARDS is not in Redis 6.2
+		ranges, err := nodes[0].ClusterSlots(w.t.Context()).Result() //nolint:staticcheck // Redis 6.2 has no SHARDS
 		if err != nil {
 			w.t.Fatal(err)
 		}

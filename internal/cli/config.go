@@ -18,14 +18,16 @@ func (a *app) config() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show the settings that are in effect, and what is wrong with them",
-		Long: `config is about settings: flags, before environment variables, before the file of --config, before defaults. It takes
-all flags of outbox serve and outbox runs, opens nothing and connects to nothing. outbox init writes a file with every setting.
+		Long: `config is about settings: flags, before environment variables, before the file of --config, before
+defaults. It takes all flags of outbox serve and outbox runs, opens nothing and connects to nothing. outbox init
+writes a file with every setting.
 
     outbox config print                       each setting, its value, and what set it; secrets are masked
     outbox config validate --for relay        everything that would keep outbox relay from starting
 
-A key of the file that nobody knows is a problem. A variable that begins with OUTBOX_ and is no setting is a problem if it is one or two
-letters away from one; else there is a warning, as it may be somebody else's. What Kubernetes sets for a Service called outbox is passed over.`,
+A key of the file that nobody knows is a problem. A variable that begins with OUTBOX_ and is no setting is a
+problem if it is one or two letters away from one; else there is a warning, as it may be somebody else's. What
+Kubernetes sets for a Service called outbox is passed over.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return usagef("say what to do: print or validate") },
 	}
@@ -51,8 +53,9 @@ func (a *app) printConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print",
 		Short: "Print each setting, its value and what set it",
-		Long: `print shows the settings that are in effect with the flags, the variables and the file that it is given. FROM is default, a line of the
-file, a variable or a flag. Of URLs it shows the server and no more, of a token that there is one.`,
+		Long: `print shows the settings that are in effect with the flags, the variables and the file that it is
+given. FROM is default, a line of the file, a variable or a flag. Of URLs it shows the server and no more, of a
+token that there is one.`,
 		Example: `  outbox config print
   outbox config print --config outbox.yaml -o json | jq '.settings[] | select(.from != "default")'`,
 		Args: cobra.NoArgs,
@@ -130,11 +133,13 @@ func (a *app) validateConfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate",
 		Short: "Report everything that is wrong with the settings",
-		Long: `validate reports every problem at once that would keep a command from starting: settings that are missing, that cannot be, that do not go together,
-unknown keys of the file and misspelt variables. It exits with 2 if there is one, else with 0.
+		Long: `validate reports every problem at once that would keep a command from starting: settings that are
+missing, that cannot be, that do not go together, unknown keys of the file and misspelt variables. It exits with
+2 if there is one, else with 0.
 
---for says what the settings are for: serve, relay, purge, runs, tail, or database for the commands that need nothing but that: write, events, lanes, dlq, migrate
-and token. It does not ask the servers; outbox serve --listen tells what they say, at /readyz.`,
+--for says what the settings are for: serve, relay, purge, runs, tail, or database for the commands that need
+nothing but that: write, events, lanes, dlq, migrate and token. It does not ask the servers; outbox serve
+--listen tells what they say, at /readyz.`,
 		Example: `  outbox config validate --config outbox.yaml
   outbox config validate --for relay`,
 		Args: cobra.NoArgs,

@@ -35,20 +35,25 @@ func (a *app) dev() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Try everything: API, streams, relay and worker on one file, nothing to install",
-		Long: `dev makes the file ./outbox.db, or goes on with it, and runs all parts of outbox serve on it, on loopback and without authentication. Events are delivered
-within this process, to the streams of its API: it needs neither PostgreSQL nor Redis. A run of the built-in crawler script:checkout
-goes on: when it ends, another begins. After ten of them there is one every half hour, 38 MB a day, so that a forgotten dev does not soon fill the disk; outbox runs create makes
-one at any time. It prints what to open and three commands to try.
+		Long: `dev makes the file ./outbox.db, or goes on with it, and runs all parts of outbox serve on it, on
+loopback and without authentication. Events are delivered within this process, to the streams of its API: it
+needs neither PostgreSQL nor Redis. A run of the built-in crawler script:checkout goes on: when it ends, another
+begins. After ten of them there is one every half hour, 38 MB a day, so that a forgotten dev does not soon fill
+the disk; outbox runs create makes one at any time. It prints what to open and three commands to try.
 
---postgres URL takes that database in place of the file, --redis URL that Redis in place of the memory; each alone or both, and nothing else changes. They are flags
-only: what OUTBOX_DATABASE_URL or REDIS_URL name may be in use for something else. All other settings are those of outbox serve, from its variables and from the file of
---config, but that all parts are on, --auth is none, and streams end at once and the least level of the log is warn where nothing else is set. Pages that
-this machine serves, such as a front end in development on http://localhost:5173, may call the API (OUTBOX_CORS_ORIGIN names others instead).
+--postgres URL takes that database in place of the file, --redis URL that Redis in place of the memory; each
+alone or both, and nothing else changes. They are flags only: what OUTBOX_DATABASE_URL or REDIS_URL name may be
+in use for something else. All other settings are those of outbox serve, from its variables and from the file of
+--config, but that all parts are on, --auth is none, and streams end at once and the least level of the log is
+warn where nothing else is set. Pages that this machine serves, such as a front end in development on
+http://localhost:5173, may call the API (OUTBOX_CORS_ORIGIN names others instead).
 
-Several processes may work on one file, such as outbox write and outbox dlq. Two relays on one file share its events, and what one delivers in its memory the streams of the
-other do not see: dev warns of it. Give both --redis, or one of them --temp or another --file.
+Several processes may work on one file, such as outbox write and outbox dlq. Two relays on one file share its
+events, and what one delivers in its memory the streams of the other do not see: dev warns of it. Give both
+--redis, or one of them --temp or another --file.
 
-Ctrl-C stops it after the step and the batch in flight and leaves one file, outbox.db, which may be copied, deleted or gone on with.`,
+Ctrl-C stops it after the step and the batch in flight and leaves one file, outbox.db, which may be copied,
+deleted or gone on with.`,
 		Example: `  outbox dev
   outbox dev --temp --http 127.0.0.1:0
   outbox dev --postgres postgres://localhost/shop --redis redis://localhost:6379/0`,

@@ -24,7 +24,8 @@ func (a *app) dlq() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dlq",
 		Short: "Look at dead letters, replay and discard them",
-		Long: `dlq works on the dead letters in job_dlq: deliveries that could not arrive, one a destination, and jobs that failed for good.
+		Long: `dlq works on the dead letters in job_dlq: deliveries that could not arrive, one a destination, and jobs
+that failed for good.
 
     outbox dlq stats                             what is wrong, by kind of error
     outbox dlq list --fingerprint 3f2a…          which letters that concerns
@@ -35,8 +36,8 @@ func (a *app) dlq() *cobra.Command {
     outbox dlq collect                           letters of rows that were set dead by hand
     outbox dlq audit                             who did what
 
-A letter is pending until it is replayed or discarded. The database role must be a member of outbox_operator (made by outbox migrate roles), or
-speak for one tenant, named with --tenant.`,
+A letter is pending until it is replayed or discarded. The database role must be a member of outbox_operator
+(made by outbox migrate roles), or speak for one tenant, named with --tenant.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return usagef("say what to do: list, show, stats, replay, discard, collect, purge or audit")

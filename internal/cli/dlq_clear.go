@@ -27,8 +27,8 @@ func (a *app) discardLetters(mapping *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discard (ID... | filter flags | --all) --reason TEXT",
 		Short: "Mark dead letters as not to be replayed",
-		Long: `discard takes letters out of the pending ones and keeps why. It deletes nothing: outbox dlq list --state discarded shows them, and
-outbox dlq replay ID --discarded replays one after all.`,
+		Long: `discard takes letters out of the pending ones and keeps why. It deletes nothing: outbox dlq list
+--state discarded shows them, and outbox dlq replay ID --discarded replays one after all.`,
 		Example: `  outbox dlq discard 01890a5d-ac96-774b-bcce-b302099a8057 --reason 'test data'
   outbox dlq discard --type order.placed --until 30d --reason 'orders were closed by hand'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -66,8 +66,9 @@ func (a *app) purgeLetters(mapping *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge",
 		Short: "Delete letters that were replayed long ago",
-		Long: `purge deletes letters that were replayed more than --older-than ago, and with --discarded those that were discarded that long
-ago, in batches of 1000. Pending letters are never deleted. What was deleted is not kept anywhere.
+		Long: `purge deletes letters that were replayed more than --older-than ago, and with --discarded those that
+were discarded that long ago, in batches of 1000. Pending letters are never deleted. What was deleted is not
+kept anywhere.
 
 A relay does the same for replayed letters bit by bit (see outbox purge --help); this is for once, as an operator.`,
 		Example: `  outbox dlq purge --dry-run

@@ -109,8 +109,8 @@ func (a *app) showLetter(mapping *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Print one dead letter with its payload and errors",
-		Long: `show prints everything about the letter with this id. With the id of an event or a job it prints all letters of it: an event has one for
-each destination that it did not reach, and each time it died.`,
+		Long: `show prints everything about the letter with this id. With the id of an event or a job it prints all
+letters of it: an event has one for each destination that it did not reach, and each time it died.`,
 		Example: `  outbox dlq show 01890a5d-ac96-774b-bcce-b302099a8057
   outbox dlq show 01890a5d-ac96-774b-bcce-b302099a8057 -o json | jq '.items[0].payload'`,
 		Args: cobra.ExactArgs(1),
@@ -170,10 +170,11 @@ func (a *app) letterStats(mapping *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Count dead letters by kind of error",
-		Long: `stats says how many letters there are in which state, and groups the pending ones, or those of --state, by what is wrong with them: the
-fingerprint of their last error, their reason and their type. Errors that differ only in numbers, ids, hexadecimal or quoted text have the
-same fingerprint, so "refused 10.0.0.3:6379" and "refused 10.0.0.4:6379" are one group. The filters can be given to list, replay
-and discard as they are. One fingerprint may stand in several groups: --fingerprint with --type and --error-reason is one of them.`,
+		Long: `stats says how many letters there are in which state, and groups the pending ones, or those of --state,
+by what is wrong with them: the fingerprint of their last error, their reason and their type. Errors that differ
+only in numbers, ids, hexadecimal or quoted text have the same fingerprint, so "refused 10.0.0.3:6379" and
+"refused 10.0.0.4:6379" are one group. The filters can be given to list, replay and discard as they are. One
+fingerprint may stand in several groups: --fingerprint with --type and --error-reason is one of them.`,
 		Example: `  outbox dlq stats
   outbox dlq stats --since 24h --limit 5 -o json`,
 		Args: cobra.NoArgs,
@@ -228,9 +229,10 @@ func (a *app) listActions(mapping *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "List what operators did",
-		Long: `audit prints the record of what operators did, the newest first: when, who, what, to how many letters or events, how they were chosen and why.
-It has replays, discards and purges of letters, retries and skips of events, and the making and revoking of tokens. A replay or skip of many is
-one line, though it was several transactions.`,
+		Long: `audit prints the record of what operators did, the newest first: when, who, what, to how many letters
+or events, how they were chosen and why. It has replays, discards and purges of letters, retries and skips of
+events, and the making and revoking of tokens. A replay or skip of many is one line, though it was several
+transactions.`,
 		Example: `  outbox dlq audit --since 7d
   outbox dlq audit --action discard -o json`,
 		Args: cobra.NoArgs,

@@ -37,17 +37,21 @@ func (a *app) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay (ID... | filter flags | --all)",
 		Short: "Put dead letters back to be delivered",
-		Long: `replay puts events back into their tables under their own ids, for the destinations that they did not reach and no others, with
-a fresh set of attempts; a relay delivers them. The letters of a key go in the order of its events.
+		Long: `replay puts events back into their tables under their own ids, for the destinations that they did not
+reach and no others, with a fresh set of attempts; a relay delivers them. The letters of a key go in the order
+of its events.
 
-It works in transactions of up to 500 letters. Interrupted, it finishes the one it is at; the same command goes on from there, since what was
-replayed is no longer pending. What cannot be put back is left as it is and named with the reason.
+It works in transactions of up to 500 letters. Interrupted, it finishes the one it is at; the same command goes
+on from there, since what was replayed is no longer pending. What cannot be put back is left as it is and named
+with the reason.
 
---dry-run says how many letters there are and which keys are out of order: later events of a key were delivered while this one was dead, and a
-replay cannot undo that. A replay counts as a new generation of its event, or the sink would refuse it as a copy; so a
-subscriber that did receive the event (its confirmation was lost) receives it again, under the same event id.
+--dry-run says how many letters there are and which keys are out of order: later events of a key were delivered
+while this one was dead, and a replay cannot undo that. A replay counts as a new generation of its event, or the
+sink would refuse it as a copy; so a subscriber that did receive the event (its confirmation was lost) receives
+it again, under the same event id.
 
-Letters of jobs can be replayed by the program that runs the jobs. On a terminal it shows the dry run and asks, unless --yes.`,
+Letters of jobs can be replayed by the program that runs the jobs. On a terminal it shows the dry run and asks,
+unless --yes.`,
 		Example: `  outbox dlq replay 01890a5d-ac96-774b-bcce-b302099a8057
   outbox dlq replay --fingerprint 3f2a9c01d4e5 --dry-run
   outbox dlq replay --table outbox_events --since 2h --rate 200 --yes

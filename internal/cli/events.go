@@ -38,9 +38,9 @@ show ID prints one with its payload and every error it met.
 The states are the table's own: NEW, FAILED (will be retried), SENT and DEAD in outbox_events; pending, published and
 failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, whose dead events are in job_dlq.
 
-NEXT TRY says when an event that failed is tried again. An event behind it in its key waits until
-then: it has the same time, and WAITS BEHIND names the one that is retried. It is "paused" where an operator
-has paused the table, the topic or the destination (outbox pauses). outbox events retry tries it now, outbox events show ID
+NEXT TRY says when an event that failed is tried again. An event behind it in its key waits until then: it has
+the same time, and WAITS BEHIND names the one that is retried. It is "paused" where an operator has paused the
+table, the topic or the destination (outbox pauses). outbox events retry tries it now, outbox events show ID
 says why it failed.`,
 		Example: `  outbox events
   outbox events --status FAILED,DEAD --tenant acme

@@ -19,9 +19,10 @@ func (a *app) retryEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.
 	cmd := &cobra.Command{
 		Use:   "retry (ID... | --key KEY | --topic TOPIC | --tenant TENANT | --all)",
 		Short: "Try events now that wait for their next attempt",
-		Long: `retry makes events due that failed and wait, and with them what waits behind them in their keys: for when the cause of the
-failure is gone, and the next attempt would come minutes later. The relay takes them at its next poll. What is chosen by several flags must match all
-of them. It is recorded (outbox dlq audit). A dead event is not waiting: outbox dlq replay puts that back.`,
+		Long: `retry makes events due that failed and wait, and with them what waits behind them in their keys: for
+when the cause of the failure is gone, and the next attempt would come minutes later. The relay takes them at
+its next poll. What is chosen by several flags must match all of them. It is recorded (outbox dlq audit). A dead
+event is not waiting: outbox dlq replay puts that back.`,
 		Example: `  outbox events --status FAILED
   outbox events retry --topic invoice.created --reason 'the channel is allowed now'
   outbox events retry 01890a5d-ac96-774b-bcce-b302099a8057`,

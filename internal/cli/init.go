@@ -20,11 +20,12 @@ func (a *app) initialize() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Write a file with every setting, its default and what it does",
-		Long: `init writes a YAML file with every setting of the relay, of outbox serve and of the commands, each with its default, its unit and what it does,
-and commented out: take the # away before the ones that you want to change. It leaves a file that is there already as it is.
+		Long: `init writes a YAML file with every setting of the relay, of outbox serve and of the commands, each with
+its default, its unit and what it does, and commented out: take the # away before the ones that you want to
+change. It leaves a file that is there already as it is.
 
-The file is not picked up by itself: a daemon that is started in another folder would otherwise have other settings. Name it
-with --config or in OUTBOX_CONFIG.`,
+The file is not picked up by itself: a daemon that is started in another folder would otherwise have other
+settings. Name it with --config or in OUTBOX_CONFIG.`,
 		Example: `  outbox init
   outbox init --file /etc/outbox/outbox.yaml
   outbox config print --config outbox.yaml                    what is in effect, and from where`,

@@ -35,13 +35,16 @@ HELD wait behind those: so many events of so many keys. Above 100,000 undelivere
 100,000 are counted.
 
 Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a few seconds. Otherwise:
-  no relay     nobody serves these lanes: start outbox relay, or see its log and /readyz. For a second or so it is normal.
-  lapsed       the relay died or lost the database. Another one takes the lanes over within a second; if none does, none runs.
+  no relay     nobody serves these lanes: start outbox relay, or see its log and /readyz. For a second or so it
+               is normal.
+  lapsed       the relay died or lost the database. Another one takes the lanes over within a second; if none
+               does, none runs.
   LANES other than SHARE for longer than the lease: a relay that joined or left has not been seen by the others.
   HELD         outbox events --status FAILED lists what is retried, and when; outbox events retry tries it now.
-  paused       an operator has paused the table, or topics or destinations of it: these events are in BACKLOG and wait (outbox pauses).
-  suspect      relays died while they served this lane. Its events are tried in small batches until the one that kills is found;
-               that becomes a dead letter.
+  paused       an operator has paused the table, or topics or destinations of it: these events are in BACKLOG
+               and wait (outbox pauses).
+  suspect      relays died while they served this lane. Its events are tried in small batches until the one that
+               kills is found; that becomes a dead letter.
 
 --all prints each lane. -o json has everything, whether or not --all is given.`,
 		Example: `  outbox lanes

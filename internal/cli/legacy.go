@@ -18,9 +18,10 @@ func (a *app) migrateLegacy() *cobra.Command {
 status (NEW, SENT, ERR), retry_cnt and created_at the columns of outbox_events, so that a relay can serve it. No
 row is lost; status ERR becomes DEAD.
 
-It adds columns, fills them in batches with a commit each, and ends with constraints and indexes under an exclusive
-lock, which read the table a few times, and rewrite it if a column's type changes (--dry-run tells). Stop whoever writes the old columns first, and try --dry-run. Killed
-at any point it can be run again and goes on where it stopped; on an upgraded table it does nothing.`,
+It adds columns, fills them in batches with a commit each, and ends with constraints and indexes under an
+exclusive lock, which read the table a few times, and rewrite it if a column's type changes (--dry-run tells).
+Stop whoever writes the old columns first, and try --dry-run. Killed at any point it can be run again and goes
+on where it stopped; on an upgraded table it does nothing.`,
 		Example: `  outbox migrate legacy --dry-run
   outbox migrate legacy --table billing.outbox --batch 20000`,
 		Args: cobra.NoArgs,

@@ -30,8 +30,9 @@ sets, so that an application takes only what it uses:
     events    event_outbox, an event bus with row-level security; stands on core
     crawl     crawl_runs, crawl_events, crawl_outbox and the view run_outbox; stands on core
 
-The files are plain numbered SQL: outbox migrate print shows them, and outbox migrate export writes
-them for Encore, golang-migrate, goose or Atlas to run. Connect to PostgreSQL itself: a transaction pooler loses the locks.
+The files are plain numbered SQL: outbox migrate print shows them, and outbox migrate export writes them for
+Encore, golang-migrate, goose or Atlas to run. Connect to PostgreSQL itself: a transaction pooler loses the
+locks.
 
 An SQLite file that is not there yet is made by up. It has the same sets and tables; what it lacks is
 row-level security, and with it the commands roles, legacy and indexes.`,
@@ -207,8 +208,9 @@ func (a *app) migratePrint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "print",
 		Short: "Print the SQL that up would run on an empty database",
-		Long: `print writes the migration files to stdout in the order in which up applies them, to be read, or
-run by your own tools. It needs no database. Where --database names an SQLite file they are SQLite's, else PostgreSQL's.`,
+		Long: `print writes the migration files to stdout in the order in which up applies them, to be read, or run by
+your own tools. It needs no database. Where --database names an SQLite file they are SQLite's, else
+PostgreSQL's.`,
 		Example: `  outbox migrate print --set core | less
   outbox migrate print --database sqlite:outbox.db`,
 		Args: cobra.NoArgs,

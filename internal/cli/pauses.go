@@ -87,9 +87,9 @@ whatever its topic: the order of a key holds. An event with several destinations
 paused. Running relays obey within a second, after the batch in flight, and log it. outbox resume ends it, and
 nothing else does.
 
-While a topic or a destination is paused, each claim reads over all that is undelivered: for 100,000 events 0.4 s
-of the database for a topic and 0.6 to 0.9 s for a destination. A claim that brings nothing is not made again before ten times as long, 5 s at most. Where
-a whole table is meant, pause the table, which costs nothing.`,
+While a topic or a destination is paused, each claim reads over all that is undelivered: for 100,000 events 0.4
+s of the database for a topic and 0.6 to 0.9 s for a destination. A claim that brings nothing is not made again
+before ten times as long, 5 s at most. Where a whole table is meant, pause the table, which costs nothing.`,
 		Example: `  outbox pause --topic 'invoice.*' --reason 'billing is migrated until 14:00'
   outbox pause --destination billing --reason 'its consumer is broken'
   outbox pause --table event_outbox --reason 'INC-4711'

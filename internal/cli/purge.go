@@ -32,16 +32,18 @@ func (a *app) purge() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge",
 		Short: "Archive or delete what was delivered long ago",
-		Long: `purge removes delivered events, and replayed dead letters (job_dlq), that are older than --older-than, as a relay
-does bit by bit. Undelivered and dead events stay, whatever their age, and so do letters that were not replayed.
+		Long: `purge removes delivered events, and replayed dead letters (job_dlq), that are older than --older-than,
+as a relay does bit by bit. Undelivered and dead events stay, whatever their age, and so do letters that were
+not replayed.
 
-Events go to --archive: table is outbox_archive, a directory gets gzip files with a JSON object a line, none deletes. A file is on disk
-before its rows are deleted; after a crash in between they are in the file and in the table, and the next purge archives them
-once more. Rows of event_outbox and job_dlq are deleted, as by the functions purge_event_outbox and purge_job_dlq.
+Events go to --archive: table is outbox_archive, a directory gets gzip files with a JSON object a line, none
+deletes. A file is on disk before its rows are deleted; after a crash in between they are in the file and in the
+table, and the next purge archives them once more. Rows of event_outbox and job_dlq are deleted, as by the
+functions purge_event_outbox and purge_job_dlq.
 
-It reads each table once, works in batches with a pause as long as the batch took between them, and can be interrupted and
-repeated. One process at a time works on a table: it waits 15 seconds for a relay that does. The database role must be a member of outbox_relay.
-What was removed is recorded in outbox_audit.
+It reads each table once, works in batches with a pause as long as the batch took between them, and can be
+interrupted and repeated. One process at a time works on a table: it waits 15 seconds for a relay that does. The
+database role must be a member of outbox_relay. What was removed is recorded in outbox_audit.
 
 --dry-run reads as much and counts exactly, and changes nothing.`,
 		Example: `  outbox purge --dry-run

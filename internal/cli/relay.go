@@ -15,14 +15,16 @@ func (a *app) relay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Deliver events to Redis until stopped",
-		Long: `relay claims committed events, in PostgreSQL or in an SQLite file (--database sqlite:outbox.db), publishes each to its
-Redis channel and marks it delivered. Without Redis, within one process, delivers outbox serve --memory.
+		Long: `relay claims committed events, in PostgreSQL or in an SQLite file (--database sqlite:outbox.db),
+publishes each to its Redis channel and marks it delivered. Without Redis, within one process, delivers outbox
+serve --memory.
 
-Events of one key stay in order: what fails is retried while later events of its key wait and
-those of other keys go on. After --max-attempts it is kept as a dead letter, in table job_dlq. While
-Redis is down nothing is counted: the table fills, then drains, no faster than --recovery-rate. Any number of
-relays may run, before an SQLite file on its own machine: they share the work evenly, and each event is
-served by one of them. One that dies is replaced after --lease-ttl, one that is stopped at once. An event that kills the process is found and becomes a dead letter.
+Events of one key stay in order: what fails is retried while later events of its key wait and those of other
+keys go on. After --max-attempts it is kept as a dead letter, in table job_dlq. While Redis is down nothing is
+counted: the table fills, then drains, no faster than --recovery-rate. Any number of relays may run, before an
+SQLite file on its own machine: they share the work evenly, and each event is served by one of them. One that
+dies is replaced after --lease-ttl, one that is stopped at once. An event that kills the process is found and
+becomes a dead letter.
 
 Where an event goes: to the destinations it names, else to what --destination makes of its
 topic, key, type, tenant and source: run:{key} for crawl_outbox, {topic} for the other tables.
@@ -31,7 +33,8 @@ Stopping: SIGTERM or Ctrl-C finishes the batch in flight, gives up the lanes and
 signal exits at once; what was in flight is then published again, and Redis refuses the copies
 for --dedup-window.
 
-A PostgreSQL or Redis that is not there yet is waited for. Missing or old tables are an error, and so is a missing file.
+A PostgreSQL or Redis that is not there yet is waited for. Missing or old tables are an error, and so is a
+missing file.
 
 With --listen, three paths tell how it is doing: /healthz (the process is alive), /readyz (it renews
 its leases, makes progress, and reaches Redis; if not: status 503 and the reason) and /metrics. They need no
@@ -54,7 +57,8 @@ TEXT, and position an INTEGER PRIMARY KEY):
     - table: outbox              # upgraded by: outbox migrate legacy
       like: outbox_events        # that table's columns; further keys change single ones
 
-Destinations may have a retry policy of their own, in the file of --config. What an entry leaves out is as for the table:
+Destinations may have a retry policy of their own, in the file of --config. What an entry leaves out is as for
+the table:
 
     retry:
       - destination: "orders.*"  # a name or a pattern; * does not match a slash

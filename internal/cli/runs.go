@@ -29,8 +29,8 @@ func (a *app) runs() *cobra.Command {
     outbox runs follow ID                                   its events, from the first on, as they commit
     outbox runs cancel ID                                   stop it
 
-The gateway is named by --server or OUTBOX_SERVER, and the token that it wants (outbox token create) by OUTBOX_TOKEN. A token
-sees the runs of its tenant only.`,
+The gateway is named by --server or OUTBOX_SERVER, and the token that it wants (outbox token create) by
+OUTBOX_TOKEN. A token sees the runs of its tenant only.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return usagef("say what to do: create, list, show, follow or cancel")
@@ -72,11 +72,12 @@ func (a *app) createRun(client *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create --app PACKAGE",
 		Short: "Create a run, and watch it",
-		Long: `create makes a run of the application --app. --crawler says who crawls it: external (the default: your own crawler, which speaks to
-the API), or one that the gateway's workers have, such as demo or script:checkout; an unknown one is refused with the list of those there are.
+		Long: `create makes a run of the application --app. --crawler says who crawls it: external (the default: your
+own crawler, which speaks to the API), or one that the gateway's workers have, such as demo or script:checkout;
+an unknown one is refused with the list of those there are.
 
-With --follow it goes on as outbox runs follow does, until the run has ended. With --idempotency-key a second create with the same key and
-the same content makes no second run: it answers with the first.`,
+With --follow it goes on as outbox runs follow does, until the run has ended. With --idempotency-key a second
+create with the same key and the same content makes no second run: it answers with the first.`,
 		Example: `  outbox runs create --app shop.example --crawler demo --follow
   outbox runs create --app shop.example --goal "buy a book" --max-steps 50 --device '{"model": "Pixel 8"}'
   outbox runs create --app shop.example --device device.json --idempotency-key order-4711 -o json | jq -r .runId`,
@@ -158,8 +159,8 @@ func (a *app) cancelRun(client *pflag.FlagSet) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Stop a run",
-		Long: `cancel makes a run CANCELLED that has not ended. A worker that crawls it stops within a second or so, and none of its events come after.
-Cancelling it again changes nothing. The token needs the scope operate.`,
+		Long: `cancel makes a run CANCELLED that has not ended. A worker that crawls it stops within a second or so,
+and none of its events come after. Cancelling it again changes nothing. The token needs the scope operate.`,
 		Example: `  outbox runs cancel 01890a5d-ac96-774b-bcce-b302099a8057`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

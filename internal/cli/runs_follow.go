@@ -25,12 +25,12 @@ func (a *app) followRun(client *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "follow ID",
 		Short: "Print a run's events as they commit, until it has ended",
-		Long: `follow prints the events of a run, those there are already and then each as it commits: time, number, type and payload, cut to a line, or with
--o json one CloudEvent a line, whole.
+		Long: `follow prints the events of a run, those there are already and then each as it commits: time, number,
+type and payload, cut to a line, or with -o json one CloudEvent a line, whole.
 
-It goes on where it was, as a browser does, when the connection breaks or the gateway is restarted: every event is printed once, in order. While no
-gateway answers it says so once and goes on trying. It ends when the run has ended: with exit code 0, or 1 if the run failed. Ctrl-C ends it before, and it
-prints how to go on.`,
+It goes on where it was, as a browser does, when the connection breaks or the gateway is restarted: every event
+is printed once, in order. While no gateway answers it says so once and goes on trying. It ends when the run has
+ended: with exit code 0, or 1 if the run failed. Ctrl-C ends it before, and it prints how to go on.`,
 		Example: `  outbox runs follow 01890a5d-ac96-774b-bcce-b302099a8057
   outbox runs follow 01890a5d-ac96-774b-bcce-b302099a8057 --after 17 -o json | jq .data`,
 		Args: cobra.ExactArgs(1),

@@ -22,8 +22,8 @@ func (a *app) listRuns(client *pflag.FlagSet) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List runs, the newest first",
-		Long: `list prints runs, the newest first. EVENTS is how many each has so far. Where there are more runs, it prints how to see the next page.
-A run is PENDING, RUNNING, COMPLETED, FAILED or CANCELLED.`,
+		Long: `list prints runs, the newest first. EVENTS is how many each has so far. Where there are more runs, it
+prints how to see the next page. A run is PENDING, RUNNING, COMPLETED, FAILED or CANCELLED.`,
 		Example: `  outbox runs list
   outbox runs list --status FAILED --app shop.example -o json`,
 		Args: cobra.NoArgs,
@@ -96,8 +96,8 @@ func (a *app) showRun(client *pflag.FlagSet) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Print one run and its last events",
-		Long: `show prints everything about one run, and the last ten of its events. With -o json it prints the run alone: outbox runs follow ID -o json prints the
-events.`,
+		Long: `show prints everything about one run, and the last ten of its events. With -o json it prints the run
+alone: outbox runs follow ID -o json prints the events.`,
 		Example: `  outbox runs show 01890a5d-ac96-774b-bcce-b302099a8057
   outbox runs show 01890a5d-ac96-774b-bcce-b302099a8057 -o json | jq -r .status`,
 		Args: cobra.ExactArgs(1),

@@ -25,10 +25,11 @@ func (a *app) token() *cobra.Command {
     write     create runs, append events, start, complete, fail
     operate   cancel runs
 
-None includes another. What is stored is the SHA-256 of a token's secret, so nobody can find it out again, and a stolen copy of the table opens nothing.
+None includes another. What is stored is the SHA-256 of a token's secret, so nobody can find it out again, and a
+stolen copy of the table opens nothing.
 
-These commands speak to the database. The role must be the tables' owner, or a member of outbox_owner: not the gateway's, which can look tokens up and
-cannot make any.`,
+These commands speak to the database. The role must be the tables' owner, or a member of outbox_owner: not the
+gateway's, which can look tokens up and cannot make any.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return usagef("say what to do: create, list or revoke") },
 	}
@@ -68,8 +69,9 @@ func (a *app) createToken() *cobra.Command {
 		Short: "Make a token and print it, once",
 		Long: `create makes a token. Send it with each request as: Authorization: Bearer obx_…
 
-It is printed now and never again: whoever loses it makes another and revokes this one. The name is for you, to know later who uses it.
-It expires after 90 days where --expires does not say otherwise: make its successor before, and revoke it when nobody uses it any more.`,
+It is printed now and never again: whoever loses it makes another and revokes this one. The name is for you, to
+know later who uses it. It expires after 90 days where --expires does not say otherwise: make its successor
+before, and revoke it when nobody uses it any more.`,
 		Example: `  outbox token create --tenant shop --name web --scope read,write --expires 720h
   TOKEN=$(outbox token create --scope read -o json | jq -r .token)`,
 		Args: cobra.NoArgs,
@@ -152,9 +154,11 @@ func (a *app) listTokens() *cobra.Command {
 
 func (a *app) revokeToken() *cobra.Command {
 	return &cobra.Command{
-		Use:     "revoke ID",
-		Short:   "Make a token invalid, at once and for good",
-		Long:    `revoke makes a token invalid: the next request with it is refused, and so are its tickets. A stream that is open ends within 15 seconds. The id is the part of the token between the two underscores, as outbox token list prints it.`,
+		Use:   "revoke ID",
+		Short: "Make a token invalid, at once and for good",
+		Long: `revoke makes a token invalid: the next request with it is refused, and so are its tickets. A stream
+that is open ends within 15 seconds. The id is the part of the token between the two underscores, as outbox
+token list prints it.`,
 		Example: `  outbox token revoke k3vqy2m7d4xa`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

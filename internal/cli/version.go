@@ -27,8 +27,9 @@ func (a *app) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and the schema versions it needs",
-		Long: `version prints what this binary was built from and, for each migration set, the version that a
-database needs for it. outbox migrate status shows what a database has. Wrong settings do not keep it from that; it warns of them.`,
+		Long: `version prints what this binary was built from and, for each migration set, the version that a database
+needs for it. outbox migrate status shows what a database has. Wrong settings do not keep it from that; it warns
+of them.`,
 		Example: `  outbox version
   outbox version -o json`,
 		Args: cobra.NoArgs,

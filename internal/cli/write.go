@@ -29,19 +29,20 @@ func (a *app) write() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "write --topic TOPIC < payload.json",
 		Short: "Write events into the outbox, as an application would",
-		Long: `write reads the payload of one event from stdin, any JSON value, commits the event and prints its id. With -o json
-it prints an object.
+		Long: `write reads the payload of one event from stdin, any JSON value, commits the event and prints its id.
+With -o json it prints an object.
 
-With --jsonl each line of stdin is an event, an object with the fields topic, payload and, if wanted, key, aggregate_type,
-tenant, source, id, occurred_at (RFC 3339), schema_id, schema_version, destinations (a list) and metadata (an object). The
-flags give what a line leaves out. Lines are committed in their order, up to 500 in a transaction, without waiting for
-more than a moment; at the end it says how many. With -o json it prints the id of each line once that is committed.
+With --jsonl each line of stdin is an event, an object with the fields topic, payload and, if wanted, key,
+aggregate_type, tenant, source, id, occurred_at (RFC 3339), schema_id, schema_version, destinations (a list) and
+metadata (an object). The flags give what a line leaves out. Lines are committed in their order, up to 500 in a
+transaction, without waiting for more than a moment; at the end it says how many. With -o json it prints the id
+of each line once that is committed.
 
-A line that cannot be written ends it: the lines before are committed, the error says which line and field. An event whose
-id is in the table already is left alone, so with ids of your own a file may be sent again.
+A line that cannot be written ends it: the lines before are committed, the error says which line and field. An
+event whose id is in the table already is left alone, so with ids of your own a file may be sent again.
 
-Events with the same tenant, aggregate type and key stay in order. --strict keeps that too when several processes write one
-key at the same time, by letting them wait for each other.`,
+Events with the same tenant, aggregate type and key stay in order. --strict keeps that too when several
+processes write one key at the same time, by letting them wait for each other.`,
 		Example: `  echo '{"total": 12}' | outbox write --topic order.placed --aggregate-type Order --key 42
   outbox write --jsonl --source shop < events.jsonl
   outbox write --topic order.placed --destination billing,shipping --metadata '{"user_id": 7}' < order.json`,

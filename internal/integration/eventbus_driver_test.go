@@ -75,7 +75,8 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := column(t, url,
-		"SELECT concat_ws(' ', source, type, error_reason, attempts, error_history->-1->>'error') FROM job_dlq"); len(got) != 1 || got[0] != "event order.paid DeliveryFailed 1 no" {
+		"SELECT concat_ws(' ', source, type, error_reason, attempts, error_history->-1->>'error') FROM "+
+			"job_dlq"); len(got) != 1 || got[0] != "event order.paid DeliveryFailed 1 no" {
 		t.Errorf("letters %q", got)
 	}
 }

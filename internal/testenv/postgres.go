@@ -23,7 +23,8 @@ type PostgresConfig struct {
 	// Settings are server settings as in postgresql.conf, e.g. "wal_level": "logical". They win over this package's
 	// own.
 	Settings map[string]string
-	// SmallDisk, in MiB, puts the data on a disk of that size, for tests that fill it (Fill). A new cluster takes about 40.
+	// SmallDisk, in MiB, puts the data on a disk of that size, for tests that fill it (Fill). A new cluster takes
+	// about 40.
 	// Needs root.
 	SmallDisk int
 	// Clock lets SetClock move the server's clock. Needs libfaketime.

@@ -112,7 +112,8 @@ func TestEventBusOffer(t *testing.T) {
 	ok(t, b.Offer(t.Context(), tx, tables.BusEvent{AppID: b.app, EventType: "a.b", Payload: json.RawMessage("null")}))
 	ok(t, tx.Commit(t.Context()))
 	if v := one[string](t, b,
-		"SELECT substr(id::text, 15, 1) || substr(event_id::text, 15, 1) FROM event_outbox WHERE event_type = 'a.b'"); v != "77" {
+		"SELECT substr(id::text, 15, 1) || substr(event_id::text, 15, 1) FROM event_outbox WHERE event_type "+
+			"= 'a.b'"); v != "77" {
 		t.Errorf("ids of versions %s, want two UUIDv7", v)
 	}
 

@@ -134,7 +134,8 @@ func TestSettingsGoWithTheTransaction(t *testing.T) {
 		for what, want := range map[string]string{
 			"outbox_events": "{enable_seqscan=off,plan_cache_mode=force_generic_plan,synchronous_commit=off,work_mem=65536}",
 			// Off: to leave.
-			"outbox_lanes": "{enable_seqscan=off,plan_cache_mode=force_generic_plan,synchronous_commit=off,synchronous_commit=on,work_mem=65536}",
+			"outbox_lanes": "{enable_seqscan=off,plan_cache_mode=force_generic_plan,synchronous_commit=off," +
+				"synchronous_commit=on,work_mem=65536}",
 		} {
 			got := one[string](t, newPool(t, direct),
 				"SELECT array_agg(DISTINCT setting ORDER BY setting)::text FROM seen WHERE what = $1", what)

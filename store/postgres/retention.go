@@ -40,8 +40,8 @@ type retentionNames struct {
 }
 
 // OpenRetention returns the retention of an outbox table after checking that this role may remove its rows and sees
-// them all. pool should come from Connect. Errors are an *outbox.SchemaError, retention.ErrNoAge, outbox.ErrRowsHidden or
-// outbox.ErrNotAllowed if waiting does not cure them.
+// them all. pool should come from Connect. Errors are an *outbox.SchemaError, retention.ErrNoAge, outbox.ErrRowsHidden
+// or outbox.ErrNotAllowed if waiting does not cure them.
 func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*Retention, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err

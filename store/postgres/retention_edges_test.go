@@ -174,7 +174,8 @@ func TestRetentionBesideARelay(t *testing.T) {
 	cancel()
 	running.Wait()
 	if n := one[int](t, o.admin,
-		"SELECT count(*) FROM outbox_archive WHERE row->>'status' = 'SENT' AND row->>'processed_at' IS NOT NULL"); n != events || len(o.rows("true")) != 0 {
+		"SELECT count(*) FROM outbox_archive WHERE row->>'status' = 'SENT' AND row->>'processed_at' IS "+
+			"NOT NULL"); n != events || len(o.rows("true")) != 0 {
 		t.Errorf("%d of %d archived as delivered, %d still in the table", n, events, len(o.rows("true")))
 	}
 }

@@ -20,7 +20,8 @@ func TestRefusedChangeLeavesNoTransaction(t *testing.T) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
 	if open := query[int](t, pool,
-		"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in transaction%'"); open != 0 {
+		"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in "+
+			"transaction%'"); open != 0 {
 		t.Errorf("%d transactions were left open", open)
 	}
 }

@@ -24,9 +24,9 @@ const unsettledRetry = time.Hour
 // Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction.
 //
 // If the server refuses that, whatever for, the batch is settled in halves until what it refuses is alone. Its row then
-// waits, with the refusal as its error. What the server does not even take that for, and what it refuses for the sake of
-// another transaction, is returned as refused. Without this the lanes would stand still until somebody removed the row. A row that is locked is found at once and not waited
-// for: see settle_left.sql.
+// waits, with the refusal as its error. What the server does not even take that for, and what it refuses for the sake
+// of another transaction, is returned as refused. Without this the lanes would stand still until somebody removed the
+// row. A row that is locked is found at once and not waited for: see settle_left.sql.
 func (s *Store) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (outbox.Settled, error) {

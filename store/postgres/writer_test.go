@@ -347,7 +347,8 @@ func (c writeCase) hostileStrings(t *testing.T) {
 	ok(t, tx.write(events...))
 	ok(t, tx.commit())
 	for query, what := range map[string]string{
-		"SELECT array_agg(aggregate_id ORDER BY position) FROM outbox_events WHERE event_topic = $1":              "aggregate ids",
+		"SELECT array_agg(aggregate_id ORDER BY position) FROM outbox_events WHERE " +
+			"event_topic = $1": "aggregate ids",
 		"SELECT array_agg(payload #>> '{}' ORDER BY position) FROM outbox_events WHERE event_topic = $1":          "payloads",
 		"SELECT array_agg(metadata ->> aggregate_id ORDER BY position) FROM outbox_events WHERE event_topic = $1": "metadata",
 	} {

@@ -89,7 +89,8 @@ func TestReplayOfJobs(t *testing.T) {
 		t.Errorf("got %+v, error %v", sum, err)
 	}
 	if n := single(t, db,
-		"SELECT count(*) FROM jobs JOIN job_dlq ON jobs.id = original_job_id AND replayed_at IS NOT NULL AND args = payload"); n != 2 {
+		"SELECT count(*) FROM jobs JOIN job_dlq ON jobs.id = original_job_id AND replayed_at IS NOT NULL AND args "+
+			"= payload"); n != 2 {
 		t.Errorf("%d jobs are back and marked, want 2", n)
 	}
 	if n := single(t, db, "SELECT count(*) FROM jobs"); n != 2 {

@@ -31,7 +31,8 @@ var (
 	aNumber     = regexp.MustCompile(`([0-9]+([.][0-9]+)*(ns|us|µs|ms|s|m|h))*[0-9]+([.][0-9]+)*((ns|us|µs|ms|s|m|h)\b)?`)
 )
 
-// fingerprint is the same for errors that differ only in what changes from one time to the next, and the same as in PostgreSQL.
+// fingerprint is the same for errors that differ only in what changes from one time to the next, and the same as in
+// PostgreSQL.
 func fingerprint(text string) string {
 	text = quotedText.ReplaceAllString(strings.ToLower(text), "${1}?")
 	text = anyUUID.ReplaceAllString(text, "?")

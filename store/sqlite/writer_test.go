@@ -90,7 +90,8 @@ func TestWriteOfManyStatementsFindsDuplicates(t *testing.T) {
 		}
 	}
 	if got := value(t, db,
-		"SELECT group_concat(event_topic) FROM (SELECT event_topic FROM outbox_events ORDER BY position LIMIT 3)"); got != "0,1,2" {
+		"SELECT group_concat(event_topic) FROM (SELECT event_topic FROM outbox_events ORDER BY position "+
+			"LIMIT 3)"); got != "0,1,2" {
 		t.Errorf("the first are %s", got)
 	}
 	if got := value(t, db, "SELECT payload FROM outbox_events LIMIT 1"); got != `{"a":   1.50}` {

@@ -372,6 +372,7 @@ func TestPollQueryOn100KRows(t *testing.T) {
 	}
 	check("drained, next poll", 0, remaining)
 	run(t, conn,
-		"INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{}' FROM generate_series(1, 1000)", id)
+		"INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT $1, 'PROCESSING', '{}' FROM "+
+			"generate_series(1, 1000)", id)
 	check("drained and one batch in", 100, remaining+20)
 }

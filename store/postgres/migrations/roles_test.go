@@ -146,7 +146,8 @@ var allowed = map[string][]string{
 		"outbox_events SELECT", "outbox_events INSERT", "outbox_events UPDATE", "outbox_events SETTLE",
 		"outbox_events REVIVE", "outbox_archive SELECT",
 		"event_outbox SELECT", "event_outbox UPDATE", "event_outbox SETTLE", "event_outbox REVIVE",
-		// And INSERT, though not for runs it has to look up, as the statement here: see TestOperatorRole beside the store.
+		// And INSERT, though not for runs it has to look up, as the statement here: see TestOperatorRole beside the
+		// store.
 		"crawl_outbox SELECT",
 		"crawl_outbox DELETE",
 		"job_dlq SELECT", "job_dlq INSERT", "job_dlq DECIDE", "job_dlq DELETE",
@@ -299,7 +300,8 @@ func TestRolesTouchOnlyTablesThatExist(t *testing.T) {
 		}
 	}
 	if strangers := query[string](t, conn,
-		"SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' AND tableowner <> 'outbox_owner'"); len(strangers) > 0 {
+		"SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' AND tableowner <> "+
+			"'outbox_owner'"); len(strangers) > 0 {
 		t.Errorf("not handed over: %v", strangers)
 	}
 }

@@ -92,7 +92,8 @@ func survey(ctx context.Context, conn *pgx.Conn, sets []string) (*adoption, erro
 		return nil, err
 	}
 	if !database {
-		a.problem("the role may not create a schema, which up needs for a moment to compare tables with what its files make " +
+		a.problem("the role may not create a schema, which up needs for a moment to compare tables with what its " +
+			"files make " +
 			"(it is rolled back): GRANT CREATE ON DATABASE … TO the role that migrates")
 		return a, nil
 	}
