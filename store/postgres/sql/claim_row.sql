@@ -1,8 +1,10 @@
 {{- /*
-What every claim reads of a row, in the order of the constants in claim.go, and which undelivered rows are due: those of the lanes $1 that wait for no retry, and whose
-key waits for none, nor those of the keys $3 and the ids $4, whose outcome the caller could not record. The keys whose head waits come from the partial index of waiting rows, which is nearly always empty, and are hashed once a claim, without
-regard to the position: what committed late in front of a waiting row waits with it. A probe a row (NOT EXISTS) would be a scan a row on a mapped table
-without that index (measured: 6.6 s for 1000 undelivered rows of 30,000).
+What every claim reads of a row, in the order of the constants in claim.go, and which undelivered rows are due: those
+of the lanes $1 that wait for no retry, and whose key waits for none, nor those of the keys $3 and the ids $4, whose
+outcome the caller could not record. The keys whose head waits come from the partial index of waiting rows, which is
+nearly always empty, and are hashed once a claim, without regard to the position: what committed late in front of a
+waiting row waits with it. A probe a row (NOT EXISTS) would be a scan a row on a mapped table without that index
+(measured: 6.6 s for 1000 undelivered rows of 30,000).
 */ -}}
 
 {{define "claim_columns" -}}

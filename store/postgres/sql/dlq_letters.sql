@@ -1,6 +1,7 @@
 {{- /*
-What the statements about dead letters share; l is job_dlq. Unlike elsewhere, conditions that nobody asked for are left out, and arg adds a value to
-the statement's arguments and returns its number. A page of a long replay would otherwise be planned for any filter, that is, for none.
+What the statements about dead letters share; l is job_dlq. Unlike elsewhere, conditions that nobody asked for are
+left out, and arg adds a value to the statement's arguments and returns its number. A page of a long replay would
+otherwise be planned for any filter, that is, for none.
 */ -}}
 
 {{define "dlq_where" -}}
@@ -27,8 +28,9 @@ the statement's arguments and returns its number. A page of a long replay would 
 {{define "last_error"}}coalesce(l.error_history->-1->>'error', ''){{end}}
 
 {{- /*
-Errors that differ only in what changes from one time to the next have one fingerprint. Blanked are, in this order: quoted text, UUIDs, hexadecimal of
-eight digits or more, and numbers, with a unit of time if there is one. A quote inside a word is an apostrophe.
+Errors that differ only in what changes from one time to the next have one fingerprint. Blanked are, in this order:
+quoted text, UUIDs, hexadecimal of eight digits or more, and numbers, with a unit of time if there is one. A quote
+inside a word is an apostrophe.
 */ -}}
 {{define "fingerprint" -}}
     substr(encode(sha256(convert_to(
@@ -52,7 +54,8 @@ eight digits or more, and numbers, with a unit of time if there is one. A quote 
     {{- with .F.Tenant}} AND l.app_id = (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{arg .}}::text) OR a.id::text = lower({{arg .}}::text)){{end}}
 {{- end}}
 
-{{- /* The user and the request that row e is about, where its metadata names them by a UUID. to_jsonb takes a column of any type. */ -}}
+{{- /* The user and the request that row e is about, where its metadata names them by a UUID. to_jsonb takes a column
+of any type. */ -}}
 {{define "letter_user"}}{{if .Metadata}}substring(to_jsonb(e.{{.Metadata}})->>'user_id' FROM {{template "uuid_form"}})::uuid{{else}}NULL::uuid{{end}}{{end}}
 {{define "letter_request"}}{{if .Metadata}}substring(to_jsonb(e.{{.Metadata}})->>'request_id' FROM {{template "uuid_form"}})::uuid{{else}}NULL::uuid{{end}}{{end}}
 {{define "uuid_form"}}'^[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$'{{end}}

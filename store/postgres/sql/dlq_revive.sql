@@ -29,9 +29,9 @@ RETURNING e.{{.ID}}
 {{- end}}
 
 {{- /*
-Rows that may be put back, e, for letters of generation c.generation: dead ones; and of an event with several destinations one that was
-replayed for another of them and has arrived there. A row still on its way there cannot take on a further destination: a relay
-that has read it already would settle it as delivered.
+Rows that may be put back, e, for letters of generation c.generation: dead ones; and of an event with several
+destinations one that was replayed for another of them and has arrived there. A row still on its way there cannot take
+on a further destination: a relay that has read it already would settle it as delivered.
 */ -}}
 {{define "dlq_dead" -}}
     {{- if .Status}}e.{{.Status}} = {{.Dead}}{{else}}false{{end}}

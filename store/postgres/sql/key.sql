@@ -1,7 +1,8 @@
 {{- /*
-What orders a table's rows: the hash of the key, and the lane, which is that hash's last six bits. Rows without a key spread over the lanes by id, or are in that of their scope. Computed here, in
-the database, so that writers in every language agree, and when claiming rather than in stored columns (docs/adr/0004).
-A hash, so that it is eight bytes; two keys that share one merely wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
+What orders a table's rows: the hash of the key, and the lane, which is that hash's last six bits. Rows without a key
+spread over the lanes by id, or are in that of their scope. Computed here, in the database, so that writers in every
+language agree, and when claiming rather than in stored columns (docs/adr/0004). A hash, so that it is eight bytes;
+two keys that share one merely wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
 */ -}}
 
 {{define "order_key" -}}

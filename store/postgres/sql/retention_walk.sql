@@ -19,9 +19,10 @@ SELECT e.ctid::text, e.tableoid, e.{{.ID}}, {{if .Position}}e.{{.Position}}::big
  LIMIT $3
 
 {{- /*
-Delivered (or replayed), and long enough ago. What is undelivered, waits for a retry or is dead is none of it; nor is an event that was replayed for one of its
-destinations, arrived there, and has a letter for another: a replay of that one needs the row. count(*), because of an EXISTS the planner may make a hash of
-all letters. Index: idx_job_dlq_original_job_id.
+Delivered (or replayed), and long enough ago. What is undelivered, waits for a retry or is dead is none of it; nor is
+an event that was replayed for one of its destinations, arrived there, and has a letter for another: a replay of that
+one needs the row. count(*), because of an EXISTS the planner may make a hash of all letters. Index:
+idx_job_dlq_original_job_id.
 */ -}}
 {{define "removable" -}}
     ({{if .Status}}e.{{.Status}} = {{.Delivered}}{{else}}e.{{.DeliveredAt}} IS NOT NULL{{end}} AND {{template "aged" .}}
@@ -39,8 +40,8 @@ all letters. Index: idx_job_dlq_original_job_id.
 
 {{define "cut"}}now() - $1::bigint * interval '1 microsecond'{{end}}
 
-{{- /* UUIDv7s begin with the milliseconds of their making. The start is 2020, before there were any: it leaves out nearly all ids of other versions, which
-tell no time and are left to the sweep. */ -}}
+{{- /* UUIDv7s begin with the milliseconds of their making. The start is 2020, before there were any: it leaves out
+nearly all ids of other versions, which tell no time and are left to the sweep. */ -}}
 {{define "walk_start" -}}
     {{if eq .ByType "uuid"}}'016f5e66-e800-7000-8000-000000000000'::uuid
     {{- else if eq .ByType "timestamptz"}}'-infinity'::timestamptz

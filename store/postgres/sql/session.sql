@@ -1,4 +1,5 @@
--- session: the settings of a relay's statements; docs/adr/0003 has the reasons and figures, docs/adr/0018 why they are set like
+-- session: the settings of a relay's statements; docs/adr/0003 has the reasons and figures, docs/adr/0018 why they
+-- are set like
 -- this. $1 whether they end with the transaction. If not, they are for the session, and set only if the server's
 -- process is $2, the one that it named at connect: behind a pooler the session is not ours, and no row comes back.
 -- The planner is pinned to ordered index scans: it knows neither that the queue is nearly always empty nor that

@@ -19,8 +19,10 @@ UPDATE {{.Table}} e
   FROM ({{template "found" .}}) o
  WHERE {{template "same_row" .}}
 
-{{- /* The rows to settle; n is where in the arrays. OFFSET 0 and ORDER BY are what makes it an index scan in that order, whatever the statistics say.
-With Unheld, which an operator's skip is, nobody's lease is asked for: the rows are locked already. With Passing, rows that somebody else holds locked are not among them. It is not the usual form, because it writes the lock of every row before it writes the row. */ -}}
+{{- /* The rows to settle; n is where in the arrays. OFFSET 0 and ORDER BY are what makes it an index scan in that
+order, whatever the statistics say. With Unheld, which an operator's skip is, nobody's lease is asked for: the rows
+are locked already. With Passing, rows that somebody else holds locked are not among them. It is not the usual form,
+because it writes the lock of every row before it writes the row. */ -}}
 {{define "found" -}}
     SELECT e.ctid AS at, e.tableoid AS part, width_bucket(e.{{.Position}}::bigint, $5::bigint[]) AS n
           FROM {{.Table}} e

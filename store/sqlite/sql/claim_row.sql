@@ -1,8 +1,10 @@
 {{- /*
-What every claim reads of a row, in the order of claimedRow, and which undelivered rows are due: those of the lanes ?1 that wait for no retry, and whose key waits for none
-at ?2. The keys whose head waits come from the partial index of waiting rows, which is nearly always empty, once a claim and without regard to the position.
-The columns are as they are stored: a mapped table that is not STRICT may have anything in any of them, and what cannot be used is found in Go, row by row.
-A cast only where the type that a column was declared with would make the driver take a text for a time.
+What every claim reads of a row, in the order of claimedRow, and which undelivered rows are due: those of the lanes ?1
+that wait for no retry, and whose key waits for none at ?2. The keys whose head waits come from the partial index of
+waiting rows, which is nearly always empty, once a claim and without regard to the position. The columns are as they
+are stored: a mapped table that is not STRICT may have anything in any of them, and what cannot be used is found in
+Go, row by row. A cast only where the type that a column was declared with would make the driver take a text for a
+time.
 */ -}}
 
 {{define "claim_columns" -}}
@@ -41,8 +43,9 @@ A cast only where the type that a column was declared with would make the driver
    {{- end}}
 {{- end}}
 
-{{- /* A time that compares as a text does. Our tables check its form; in a mapped one plain SQL may have written another of SQLite's, such as datetime('now', '+1 hour'), which has a
-blank for the T and would be due at once. What is no time is due: nobody else would ever look at it. */ -}}
+{{- /* A time that compares as a text does. Our tables check its form; in a mapped one plain SQL may have written
+another of SQLite's, such as datetime('now', '+1 hour'), which has a blank for the T and would be due at once. What is
+no time is due: nobody else would ever look at it. */ -}}
 {{define "retry_at"}}
     {{- if .OneForm}}e.{{.NextRetryAt}}
     {{- else}}CASE WHEN e.{{.NextRetryAt}} GLOB '????-??-??T??:??:??.??????Z' THEN e.{{.NextRetryAt}} ELSE coalesce({{template "instant" .NextRetryAt}}, '') END{{end}}

@@ -1,6 +1,7 @@
 {{- /*
-What the statements about dead letters share; l is job_dlq. Conditions that nobody asked for are left out, and arg adds a value to the statement's arguments and returns its
-parameter: SQLite plans a statement before it knows its values. lower() knows the letters of ASCII only.
+What the statements about dead letters share; l is job_dlq. Conditions that nobody asked for are left out, and arg
+adds a value to the statement's arguments and returns its parameter: SQLite plans a statement before it knows its
+values. lower() knows the letters of ASCII only.
 */ -}}
 
 {{define "dlq_where" -}}
@@ -45,14 +46,16 @@ parameter: SQLite plans a statement before it knows its values. lower() knows th
      GROUP BY l.original_job_id
 {{- end}}
 
-{{- /* Row e is that of c.event, at c.position. By the position, which has an index in every table; the id, in whatever form the table has it, tells another's row. */ -}}
+{{- /* Row e is that of c.event, at c.position. By the position, which has an index in every table; the id, in
+whatever form the table has it, tells another's row. */ -}}
 {{define "dlq_same" -}}
     e.{{.Position}} = c.position AND lower(CASE typeof(e.{{.ID}}) WHEN 'blob' THEN hex(e.{{.ID}}) ELSE replace(e.{{.ID}}, '-', '') END) = replace(c.event, '-', '')
 {{- end}}
 
 {{- /*
-Rows that may be put back, e, for letters of generation c.generation: dead ones; and of an event with several destinations one that was replayed for another of them and has
-arrived there. A row still on its way there cannot take on a further destination: a relay that has read it already would settle it as delivered.
+Rows that may be put back, e, for letters of generation c.generation: dead ones; and of an event with several
+destinations one that was replayed for another of them and has arrived there. A row still on its way there cannot take
+on a further destination: a relay that has read it already would settle it as delivered.
 */ -}}
 {{define "dlq_dead" -}}
     {{- if .Status}}e.{{.Status}} = {{.Dead}}{{else}}false{{end}}
@@ -62,8 +65,9 @@ arrived there. A row still on its way there cannot take on a further destination
     {{- end}}
 {{- end}}
 
-{{- /* A value of the row that letter c kept (settle_letter.sql), of the class that it had, whatever the type of its column: SQLite keeps bytes in a column of text, and ORMs
-put them there. By json_each, because no path of ->> finds a name with a quote in it. Names are the same in any case. */ -}}
+{{- /* A value of the row that letter c kept (settle_letter.sql), of the class that it had, whatever the type of its
+column: SQLite keeps bytes in a column of text, and ORMs put them there. By json_each, because no path of ->> finds a
+name with a quote in it. Names are the same in any case. */ -}}
 {{define "dlq_kept"}}(SELECT CASE j.type {{template "dlq_class" .}}){{end}}
 
 {{define "dlq_class"}}WHEN 'object' THEN unhex(j.value ->> '$.blob') ELSE j.value END FROM json_each(c.origin) j WHERE j.key = {{.}} COLLATE NOCASE{{end}}

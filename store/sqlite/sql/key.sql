@@ -1,7 +1,9 @@
 {{- /*
-What orders a table's rows: the key with its scope, and the lane. Rows without a key spread over the lanes by id, or are in that of their scope. SQLite has no hash function, and one of Go's would leave writers
-and tools in other languages outside; so the lane is a sum over the length and the last characters, which in ids, numbers and names are those that differ.
-Lanes divide the work of several relays and order nothing by themselves: two keys in one lane do not wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
+What orders a table's rows: the key with its scope, and the lane. Rows without a key spread over the lanes by id, or
+are in that of their scope. SQLite has no hash function, and one of Go's would leave writers and tools in other
+languages outside; so the lane is a sum over the length and the last characters, which in ids, numbers and names are
+those that differ. Lanes divide the work of several relays and order nothing by themselves: two keys in one lane do
+not wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
 */ -}}
 
 {{define "lane" -}}
@@ -34,8 +36,9 @@ Lanes divide the work of several relays and order nothing by themselves: two key
     {{- end -}}
 {{- end}}
 
-{{- /* The row at position ?1, if it is still the one that was claimed: of the id ?2 and the generation ?3. A mapped table may have ids in another form (16 bytes, upper case, no UUID
-at all): for them the position has to do. It is unique, and the id is there for tables whose last position is given again once its row is deleted. */ -}}
+{{- /* The row at position ?1, if it is still the one that was claimed: of the id ?2 and the generation ?3. A mapped
+table may have ids in another form (16 bytes, upper case, no UUID at all): for them the position has to do. It is
+unique, and the id is there for tables whose last position is given again once its row is deleted. */ -}}
 {{define "claimed" -}}
     e.{{.Position}} = ?1 AND (e.{{.ID}} = ?2 OR typeof(e.{{.ID}}) <> 'text'
         OR e.{{.ID}} NOT GLOB '[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]')

@@ -15,8 +15,8 @@ SELECT (SELECT count(*) FROM lane) < ?6
     OR (SELECT count(*) FROM lane WHERE owner = ?2) < (SELECT lanes FROM share)
        AND EXISTS (SELECT 1 FROM lane WHERE owner IS NULL OR owner <> ?2 AND expires_at <= ?3)
 
-{{- /* How many lanes the caller ?2 should hold at ?3: all relays that are alive get the same number, the first ones, in the order of their ids, one more, and one that is leaving,
-which is not among them, none. ?6 number of lanes. */ -}}
+{{- /* How many lanes the caller ?2 should hold at ?3: all relays that are alive get the same number, the first ones,
+in the order of their ids, one more, and one that is leaving, which is not among them, none. ?6 number of lanes. */ -}}
 {{define "share" -}}
     share (lanes) AS (
     SELECT CASE WHEN count(*) FILTER (WHERE owner = ?2) = 0 THEN 0

@@ -21,7 +21,8 @@ SELECT e.{{.Position}}, e.{{.ID}}, true
        {{- with .D.Destination}} AND json_type(e.{{$.Destinations}}) = 'array' AND {{arg .}} IN (SELECT d.value FROM json_each(e.{{$.Destinations}}) d){{end}}
 {{- end}}
 
-{{- /* Archived rows with their columns, the newest of each: with max(), SQLite takes the others from the row that has it. What is JSON was archived as JSON (retention_keep.sql). */ -}}
+{{- /* Archived rows with their columns, the newest of each: with max(), SQLite takes the others from the row that has
+it. What is JSON was archived as JSON (retention_keep.sql). */ -}}
 {{define "archived_rows" -}}
     SELECT max(a.archived_at){{range .Columns}}, {{if .JSON -}}
         nullif(a.row -> ('$."' || {{.Text}} || '"'), 'null')

@@ -8,7 +8,8 @@ DELETE FROM {{.Table}} AS e WHERE {{template "found_rows" .}}
 
 {{- define "retention_position"}}{{if .Position}}e.{{.Position}}{{else}}0{{end}}{{end}}
 
-{{- /* Every column by its name; what is JSON as JSON, and bytes as their hexadecimal digits, as PostgreSQL spells them. */ -}}
+{{- /* Every column by its name; what is JSON as JSON, and bytes as their hexadecimal digits, as PostgreSQL spells
+them. */ -}}
 {{define "whole_row" -}}
     json_object({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Text}}, {{if $c.JSON -}}
         CASE WHEN json_valid(e.{{$c.Name}}) THEN json(e.{{$c.Name}}) ELSE e.{{$c.Name}} END

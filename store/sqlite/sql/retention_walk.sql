@@ -15,9 +15,10 @@ SELECT e.{{.ID}}, {{template "retention_position" .}},
  LIMIT ?3
 
 {{- /*
-Delivered (or replayed), and long enough ago. What is undelivered, waits for a retry or is dead is none of it; nor is an event that was replayed for one of its
-destinations, arrived there, and has a letter for another: a replay of that one needs the row. Index: idx_job_dlq_original_job_id.
-A delivered row without a time of delivery, as an upgraded table has them, counts from when it was written.
+Delivered (or replayed), and long enough ago. What is undelivered, waits for a retry or is dead is none of it; nor is
+an event that was replayed for one of its destinations, arrived there, and has a letter for another: a replay of that
+one needs the row. Index: idx_job_dlq_original_job_id. A delivered row without a time of delivery, as an upgraded
+table has them, counts from when it was written.
 */ -}}
 {{define "removable" -}}
     ({{if .Status}}e.{{.Status}} = {{.Delivered}}{{else}}e.{{.DeliveredAt}} IS NOT NULL{{end}}
@@ -28,5 +29,6 @@ A delivered row without a time of delivery, as an upgraded table has them, count
     {{- end}})
 {{- end}}
 
-{{- /* A time in the form that can be compared: plain SQL may have written it in another of SQLite's. What is no time is NULL, and never old. */ -}}
+{{- /* A time in the form that can be compared: plain SQL may have written it in another of SQLite's. What is no time
+is NULL, and never old. */ -}}
 {{define "instant"}}strftime('%Y-%m-%dT%H:%M:%f000Z', e.{{.}}){{end}}
