@@ -24,7 +24,8 @@ func TestMigrateExport(t *testing.T) {
 	}
 	files := decode[struct{ Items []file }](t,
 		e.ok("", "migrate", "export", "--format", "goose", "--dir", dir, "--set", "core", "-o", "json")).Items
-	if len(files) != int(migrations.Required("core")) || files[1] != (file{"00002_outbox_core_002_outbox_events.sql", "core/002_outbox_events", true}) {
+	if len(files) != int(migrations.Required("core")) ||
+		files[1] != (file{"00002_outbox_core_002_outbox_events.sql", "core/002_outbox_events", true}) {
 		t.Fatalf("got %v", files)
 	}
 	contains(t, e.ok("", "migrate", "export", "--format", "goose", "--dir", dir, "--set", "core,crawl"),
