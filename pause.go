@@ -67,24 +67,28 @@ func fits(pattern, name string) bool {
 	}
 }
 
-// HeldBack tells whether a record is paused or behind one of its key that is. A store asks about the records of a claim
-// in their order; keys are those that are held so far.
-func (l *ClaimLimit) HeldBack(rec *Record, keys map[int64]bool) bool {
-	if rec.Keyed && keys[rec.OrderKey] {
+// HeldBack returns what tells of each record of a claim, asked in their order, whether it is paused or behind one of
+// its key that is; nil where nothing is paused.
+func (l *ClaimLimit) HeldBack() func(*Record) bool {
+	if !l.Paused.Parts() {
+		return nil
+	}
+	held := heldKeys{}
+	return func(rec *Record) bool {
+		if held.holds(rec) {
+			return true
+		}
+		var destinations []string
+		if len(l.Paused.Destinations) > 0 && rec.Defect == "" {
+			// One without a destination is handed out: it becomes a dead letter.
+			destinations, _ = rec.outstanding(l.Destination)
+		}
+		if !l.Paused.Holds(rec.Topic, destinations) {
+			return false
+		}
+		held.hold(rec)
 		return true
 	}
-	var destinations []string
-	if len(l.Paused.Destinations) > 0 && rec.Defect == "" {
-		// One without a destination is handed out: it becomes a dead letter.
-		destinations, _ = rec.outstanding(l.Destination)
-	}
-	if !l.Paused.Holds(rec.Topic, destinations) {
-		return false
-	}
-	if rec.Keyed {
-		keys[rec.OrderKey] = true
-	}
-	return true
 }
 
 // pauses are those of the relay's table, as its last lease check found them.

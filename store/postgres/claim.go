@@ -154,8 +154,7 @@ func (s *Store) read(
 		records = make([]*outbox.Record, 0, ask)
 		payload arena
 		bytes   int
-		pausing = limit.Paused.Parts()
-		held    = map[int64]bool{} // keys that something paused holds
+		held    = limit.HeldBack()
 	)
 	for rows.Next() {
 		raw := rows.RawValues()
@@ -172,7 +171,7 @@ func (s *Store) read(
 		if err := s.decode(rec, raw, &payload); err != nil {
 			return nil, fmt.Errorf("decode a row of %s: %w", s.layout.Table, err)
 		}
-		if pausing && limit.HeldBack(rec, held) {
+		if held != nil && held(rec) {
 			continue
 		}
 		records = append(records, rec)

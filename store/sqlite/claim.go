@@ -62,7 +62,7 @@ func (s *Store) read(
 	}
 	defer func() { _ = rows.Close() }()
 	heldKeys, heldEvents := setOf(limit.WithoutKeys), setOf(limit.WithoutEvents)
-	pausing, paused := limit.Paused.Parts(), map[int64]bool{} // keys that something paused holds
+	paused := limit.HeldBack()
 	var row claimedRow
 	columns := row.columns()
 	for rows.Next() {
@@ -75,7 +75,7 @@ func (s *Store) read(
 		}
 		rec := new(outbox.Record)
 		s.decode(rec, &row)
-		if rec.Keyed && heldKeys[rec.OrderKey] || heldEvents[rec.ID] || pausing && limit.HeldBack(rec, paused) {
+		if rec.Keyed && heldKeys[rec.OrderKey] || heldEvents[rec.ID] || paused != nil && paused(rec) {
 			continue
 		}
 		bytes += size
