@@ -54,7 +54,7 @@ func (l *long) LastSeqs(_ context.Context, _ string, runs []uuid.UUID) (map[uuid
 // silent acknowledges and publishes nothing.
 type silent struct{}
 
-func (silent) Subscribe(context.Context, string, stream.Listener) (bool, func()) {
+func (silent) Subscribe(context.Context, string, outbox.Listener) (bool, func()) {
 	return true, func() {}
 }
 

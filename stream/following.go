@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // following is what a run and a topic have in common: readers to wake, and a subscription.
@@ -23,7 +25,7 @@ type following struct {
 func (f *following) common() *following { return f }
 
 // subscribe has l told of what is published from now on.
-func (f *following) subscribe(ctx context.Context, channel string, l Listener) (acknowledged bool) {
+func (f *following) subscribe(ctx context.Context, channel string, l outbox.Listener) (acknowledged bool) {
 	// A reader that goes away while it is the first must not leave the next one with half a beginning.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.hub.cfg.SubscribeTimeout)
 	defer cancel()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // Log is the history of runs: what was committed. A page may be read at any time, by many readers at once.
@@ -71,7 +73,7 @@ func (c Config) withDefaults() Config {
 // Hub serves the streams of one process. Each run or topic that has readers is followed once, however many they are.
 type Hub struct {
 	log  Log
-	live Live
+	live outbox.Subscriber
 	cfg  Config
 
 	mu    sync.Mutex
@@ -124,7 +126,7 @@ type tail interface {
 }
 
 // New returns a hub. It does nothing until Run.
-func New(log Log, live Live, cfg Config) *Hub {
+func New(log Log, live outbox.Subscriber, cfg Config) *Hub {
 	return &Hub{log: log, live: live, cfg: cfg.withDefaults(), tails: map[Source]tail{},
 		fills: make(chan *runTail, fillsWaiting)}
 }

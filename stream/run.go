@@ -44,7 +44,8 @@ func (t *runTail) position() int64  { return 0 }
 // keeps implements tail: the log has all of it.
 func (t *runTail) keeps() bool { return false }
 
-// Message implements Listener. A number that is known by now is a copy; one that is not is looked for in the log, and
+// Message implements outbox.Listener. A number that is known by now is a copy; one that is not is looked for in the
+// log, and
 // so is whatever has no number (a row by plain SQL, a payload without its envelope).
 func (t *runTail) Message(published []byte) {
 	seq, numbered := sequence(published)
@@ -66,10 +67,10 @@ func (t *runTail) Message(published []byte) {
 	t.fill()
 }
 
-// Lost implements Listener. The poll goes on.
+// Lost implements outbox.Listener. The poll goes on.
 func (t *runTail) Lost() {}
 
-// Resumed implements Listener. The poll finds what was missed.
+// Resumed implements outbox.Listener. The poll finds what was missed.
 func (t *runTail) Resumed() {}
 
 // reached is told the number of the run's last event, and what was known before the log was asked.

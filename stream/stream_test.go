@@ -11,13 +11,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // memory is a log and a broker. What is committed may be published late, twice, out of order or not at all.
 type memory struct {
 	mu        sync.Mutex
 	log       map[uuid.UUID][]Message
-	listeners map[string]map[int]Listener
+	listeners map[string]map[int]outbox.Listener
 	next      int
 	down      bool // the broker
 	logDown   bool
@@ -27,7 +29,7 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{log: map[uuid.UUID][]Message{}, listeners: map[string]map[int]Listener{}}
+	return &memory{log: map[uuid.UUID][]Message{}, listeners: map[string]map[int]outbox.Listener{}}
 }
 
 func (m *memory) Page(_ context.Context, _ string, run uuid.UUID, after int64, limit int) ([]Message, error) {
@@ -71,7 +73,7 @@ func (m *memory) Tops(_ context.Context, _ string, runs []uuid.UUID) (map[uuid.U
 	return tops, nil
 }
 
-func (m *memory) Subscribe(_ context.Context, channel string, l Listener) (bool, func()) {
+func (m *memory) Subscribe(_ context.Context, channel string, l outbox.Listener) (bool, func()) {
 	if m.subscribe != nil {
 		m.subscribe()
 	}
@@ -80,7 +82,7 @@ func (m *memory) Subscribe(_ context.Context, channel string, l Listener) (bool,
 	m.next++
 	id := m.next
 	if m.listeners[channel] == nil {
-		m.listeners[channel] = map[int]Listener{}
+		m.listeners[channel] = map[int]outbox.Listener{}
 	}
 	m.listeners[channel][id] = l
 	return !m.down, func() {
@@ -109,7 +111,7 @@ func (m *memory) commit(run uuid.UUID) Message {
 
 func (m *memory) publish(channel string, event []byte) {
 	m.mu.Lock()
-	var to []Listener
+	var to []outbox.Listener
 	if !m.down {
 		for _, l := range m.listeners[channel] {
 			to = append(to, l)

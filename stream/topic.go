@@ -66,7 +66,7 @@ func (t *topicTail) keeps() bool {
 	return len(t.ring.messages) > 0
 }
 
-// Message implements Listener.
+// Message implements outbox.Listener.
 func (t *topicTail) Message(payload []byte) {
 	m, ok := decodeTopic(payload, t.source.Tenant)
 	if !ok {
@@ -81,10 +81,10 @@ func (t *topicTail) Message(payload []byte) {
 	t.wake()
 }
 
-// Lost implements Listener.
+// Lost implements outbox.Listener.
 func (t *topicTail) Lost() {}
 
-// Resumed implements Listener.
+// Resumed implements outbox.Listener.
 func (t *topicTail) Resumed() { t.restart() }
 
 // next implements tail.

@@ -162,8 +162,8 @@ func cut(toxic func(*world, *proxy)) func(*world) int {
 		}
 		w.healed(outage)
 		struck = w.connections() - before
-		// On a busy machine three calls in a row that carry one event alone may break, and what the sink is asked between
-		// them be answered. That cannot be told from an event that breaks them.
+		// On a busy machine three calls in a row that carry one event alone may break, and what the sink is asked
+		// between them be answered. That cannot be told from an event that breaks them.
 		w.blamed = 1 + struck/50
 		return struck
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/sink/memory"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
-	"github.com/outboxrelay/outbox/stream"
 )
 
 // broker is what the relay publishes to and the gateway hears it from.
@@ -33,7 +32,7 @@ type brokerSink interface {
 
 // brokerLive is a Live that keeps its connection until Run's ctx ends, and tells how that goes.
 type brokerLive interface {
-	stream.Live
+	outbox.Subscriber
 	Run(ctx context.Context) error
 	State() liveState
 }

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/gateway"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -115,7 +116,7 @@ func (a *api) openStores(ctx context.Context, db ForParts) (Runs, Tokens, error)
 	return runs, tokens, err
 }
 
-func (a *api) hub(store crawl.Store, live stream.Live) (*stream.Hub, error) {
+func (a *api) hub(store crawl.Store, live outbox.Subscriber) (*stream.Hub, error) {
 	runChannel, err := a.cfg.RunChannel()
 	if err != nil {
 		return nil, err

@@ -37,7 +37,6 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/stream"
 )
 
 // Config configures a Hub. Zero means the default in parentheses.
@@ -65,8 +64,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Hub is an outbox.Sink and the stream.Live that hears it. It runs nothing of its own: listeners are called by Publish.
-// It is safe for concurrent use.
+// Hub is an outbox.Sink and the outbox.Subscriber that hears it. It runs nothing of its own: listeners are called by
+// Publish. It is safe for concurrent use.
 type Hub struct {
 	envelope outbox.Envelope
 
@@ -81,12 +80,12 @@ type Hub struct {
 }
 
 var (
-	_ outbox.Sink = (*Hub)(nil)
-	_ stream.Live = (*Hub)(nil)
+	_ outbox.Sink       = (*Hub)(nil)
+	_ outbox.Subscriber = (*Hub)(nil)
 )
 
 // member is one subscription. Its list is replaced, not changed, when one leaves: it may be in use.
-type member struct{ listener stream.Listener }
+type member struct{ listener outbox.Listener }
 
 // New returns a Hub that nobody listens to yet.
 func New(cfg Config) *Hub {
@@ -155,13 +154,13 @@ func (h *Hub) members(channel string) (members []*member, closed bool) {
 	return h.channels[channel], h.closed
 }
 
-// Subscribe implements stream.Live. It is acknowledged at once, without looking at ctx, unless the Hub is closed.
+// Subscribe implements outbox.Subscriber. It is acknowledged at once, without looking at ctx, unless the Hub is closed.
 //
 // Listeners of one channel are handed the same bytes, to keep but not to change. A listener may be called before
 // Subscribe has returned. It may subscribe, but neither publish nor stop a subscription while it is being called: it
 // would wait for itself. While it is called, no Publish of the Hub gets on. stop may be called several times, but not
 // with a lock held that the listener needs.
-func (h *Hub) Subscribe(_ context.Context, channel string, l stream.Listener) (acknowledged bool, stop func()) {
+func (h *Hub) Subscribe(_ context.Context, channel string, l outbox.Listener) (acknowledged bool, stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -221,7 +220,7 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// Func is a stream.Listener for who wants messages only. As any listener it must not block.
+// Func is an outbox.Listener for who wants messages only. As any listener it must not block.
 type Func func(message []byte)
 
 // Message calls f.

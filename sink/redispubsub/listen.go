@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/outboxrelay/outbox/stream"
+	"github.com/outboxrelay/outbox"
 )
 
 // ListenerConfig configures a Listener. Zero means the default in parentheses.
@@ -50,8 +50,8 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 	return c, errors.Join(problems...)
 }
 
-// Listener is a stream.Live: it hears what is published on Redis channels. All channels share one connection, and each
-// is subscribed once, however many listen to it. It is safe for concurrent use.
+// Listener is an outbox.Subscriber: it hears what is published on Redis channels. All channels share one connection,
+// and each is subscribed once, however many listen to it. It is safe for concurrent use.
 //
 // A listener of a channel is told of every message that Redis sends after it has acknowledged, in Redis's order. Redis
 // Pub/Sub keeps nothing: what is published while the connection is broken does not arrive, and neither does what a
@@ -86,7 +86,7 @@ type Listener struct {
 	warned   bool  // that something was refused, on this connection
 }
 
-var _ stream.Live = (*Listener)(nil)
+var _ outbox.Subscriber = (*Listener)(nil)
 
 // link is what is known of the connection.
 type link uint8
@@ -123,12 +123,13 @@ func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
 	}, nil
 }
 
-// Subscribe implements stream.Live. Before Run it waits for ctx; while Redis is known to be down, or to refuse the
+// Subscribe implements outbox.Subscriber. Before Run it waits for ctx; while Redis is known to be down, or to refuse
+// the
 // channel, it waits for nothing. Listeners of one channel are handed the same bytes, to keep but not to change. A
 // listener may be called before Subscribe has returned. stop may be called several times, but neither by the listener
 // while it is being called, nor with a lock held that the listener needs: it would wait for itself.
 func (l *Listener) Subscribe(
-	ctx context.Context, name string, listener stream.Listener,
+	ctx context.Context, name string, listener outbox.Listener,
 ) (acknowledged bool, stop func()) {
 	m := &member{listener: listener}
 	decided := l.join(name, m)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/outboxrelay/outbox/stream"
+	"github.com/outboxrelay/outbox"
 )
 
 // channel is a Redis channel that somebody listens to, or that is not unsubscribed from yet.
@@ -25,7 +25,7 @@ func (c *channel) live() bool { return c.asked && c.pending == 0 && c.refused ==
 
 // member is one subscription.
 type member struct {
-	listener stream.Listener
+	listener outbox.Listener
 	live     bool          // what the listener knows
 	decided  chan struct{} // closed when live, or known not to be; nil: Subscribe does not wait (any more)
 }

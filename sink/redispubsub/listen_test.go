@@ -17,11 +17,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/stream"
 )
 
-// ear is a stream.Listener that remembers what it was told.
+// ear is an outbox.Listener that remembers what it was told.
 type ear struct {
 	mu   sync.Mutex
 	told []string
@@ -84,7 +84,7 @@ func runListener(t testing.TB, l *Listener) {
 }
 
 // hear subscribes, which must be acknowledged.
-func hear(t testing.TB, l *Listener, channel string, listener stream.Listener) (stop func()) {
+func hear(t testing.TB, l *Listener, channel string, listener outbox.Listener) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
@@ -330,7 +330,7 @@ func TestListenerStopDuringFlood(t *testing.T) {
 	flooding.Wait()
 }
 
-// strict is a stream.Listener that may hear nothing once it is stopped, and one thing at a time.
+// strict is an outbox.Listener that may hear nothing once it is stopped, and one thing at a time.
 type strict struct {
 	t                *testing.T
 	heard            atomic.Int64

@@ -1,9 +1,10 @@
-package stream
+package outbox
 
 import "context"
 
-// Live is where messages arrive as they are published, for instance Redis Pub/Sub. One Live serves the whole process.
-type Live interface {
+// Subscriber hears what a sink publishes, as it is published. One serves a whole process. It has no history: who needs
+// that reads the database first.
+type Subscriber interface {
 	// Subscribe has l told of every message that is published on channel from when the broker acknowledges, until stop
 	// is called. It returns once the broker has acknowledged, or when ctx ends or the broker cannot be reached: then
 	// acknowledged is false, and l is told by Resumed when it has been. Any number of subscriptions of one channel cost
