@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Breaker stops work for a sink that is down: no attempt is counted, and nothing is claimed for it but one probe at a
+// breaker stops work for a sink that is down: no attempt is counted, and nothing is claimed for it but one probe at a
 // time, of ten records at first and of a claim every two seconds at last, that finds out whether the sink, or a part of
 // it, is there again. It is opened by the first batch of which the sink took nothing, and closed by the first probe of
 // which it took something.
 //
-// A program makes one for each of its sinks and gives it to all relays that share the sink; the relays do the rest. It
-// is safe for concurrent use. Why it is not a library's: docs/adr/0010-sinks-that-are-down.md.
-type Breaker struct {
+// A relay has one for each of its sinks, which the tables of the sink share. It is safe for concurrent use. Why it is
+// not a library's: docs/adr/0010-sinks-that-are-down.md.
+type breaker struct {
 	mu      sync.Mutex
 	open    bool
 	probing bool
@@ -32,11 +32,8 @@ type Breaker struct {
 	reserved time.Time // until when no other begins, because such a one waits for those in flight
 }
 
-// NewBreaker returns a closed breaker.
-func NewBreaker() *Breaker { return &Breaker{} }
-
-// Open tells whether the sink was down when it was last heard of.
-func (b *Breaker) Open() bool {
+// isOpen tells whether the sink was down when it was last heard of.
+func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open
@@ -78,7 +75,7 @@ type ticket struct {
 
 // enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see
 // quarantine.go). One with wait 0 is ended by leave.
-func (b *Breaker) enter(alone bool) *ticket {
+func (b *breaker) enter(alone bool) *ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
@@ -100,7 +97,7 @@ func (b *Breaker) enter(alone bool) *ticket {
 }
 
 // leave ends a turn; one that published nothing leaves the breaker as it was.
-func (b *Breaker) leave(p *ticket) {
+func (b *breaker) leave(p *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !p.rests {
@@ -110,7 +107,7 @@ func (b *Breaker) leave(p *ticket) {
 
 // rest gives a turn back while its worker is busy with its database: whatever a database does, the other workers of the
 // sink do not wait for it.
-func (b *Breaker) rest(p *ticket) {
+func (b *breaker) rest(p *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.release(p)
@@ -118,7 +115,7 @@ func (b *Breaker) rest(p *ticket) {
 }
 
 // resume goes on with a turn that rested, and tells whether it may.
-func (b *Breaker) resume(p *ticket) bool {
+func (b *breaker) resume(p *ticket) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -134,7 +131,7 @@ func (b *Breaker) resume(p *ticket) bool {
 	return true
 }
 
-func (b *Breaker) release(p *ticket) {
+func (b *breaker) release(p *ticket) {
 	b.turns--
 	if p.alone {
 		b.alone, b.reserved = false, time.Time{}
@@ -153,9 +150,9 @@ func (b *Breaker) release(p *ticket) {
 }
 
 // search tells whether to look for what a part of the sink can take, as the rest of it cannot.
-func (b *Breaker) search() bool { return time.Since(b.part) < partSearch }
+func (b *breaker) search() bool { return time.Since(b.part) < partSearch }
 
-func (b *Breaker) probeNext(pause time.Duration, records int) {
+func (b *breaker) probeNext(pause time.Duration, records int) {
 	b.next, b.pause, b.records = time.Now().Add(pause), pause, records
 	if b.search() {
 		b.records = wholeClaim
@@ -168,7 +165,7 @@ func (b *Breaker) probeNext(pause time.Duration, records int) {
 // A mixed batch may also be the one during which all of the sink went down. Then the next one opens the breaker, and
 // what waited in vain has lost partRetry. To open it at a mixed batch would be the end of the healthy part: what such a
 // batch leaves is the oldest then, and all that probes would find.
-func (b *Breaker) report(p *ticket, results []Result) (isolate, down bool) {
+func (b *breaker) report(p *ticket, results []Result) (isolate, down bool) {
 	unavailable, served := 0, 0
 	for i := range results {
 		if results[i].Err == nil {
@@ -203,13 +200,13 @@ func (b *Breaker) report(p *ticket, results []Result) (isolate, down bool) {
 }
 
 // recovered tells whether all of the sink works, as far as one knows.
-func (b *Breaker) recovered() bool {
+func (b *breaker) recovered() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.open && !b.search()
 }
 
-func (b *Breaker) close(now time.Time) {
+func (b *breaker) close(now time.Time) {
 	b.open, b.closed = false, now
 	if now.Sub(b.since) >= longOutage {
 		b.outages++
@@ -219,7 +216,7 @@ func (b *Breaker) close(now time.Time) {
 
 // pace returns how long to wait after n records so that all callers together deliver rate a second, after a minute
 // twice as many, and so on: where more is written than that, the backlog would never end.
-func (b *Breaker) pace(n, rate int) time.Duration {
+func (b *breaker) pace(n, rate int) time.Duration {
 	if rate < 0 {
 		return 0
 	}

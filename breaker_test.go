@@ -92,11 +92,11 @@ func down(n int) []Result { return failAll(make([]Delivery, n), Unavailable(errD
 
 func TestBreakerOneProbeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBreaker()
+		b := new(breaker)
 		first, second := b.enter(false), b.enter(false)
 		b.report(first, down(1000))
 		b.leave(first)
-		if !b.Open() {
+		if !b.isOpen() {
 			t.Fatal("closed after a batch of which nothing was taken")
 		}
 		b.report(second, down(1000)) // was on its way
@@ -124,7 +124,7 @@ func TestBreakerOneProbeAtATime(t *testing.T) {
 		}
 		probe := b.enter(false)
 		b.report(probe, []Result{{Err: Permanent(errors.New("refused"))}, {Err: ErrNotAttempted}})
-		if b.Open() {
+		if b.isOpen() {
 			t.Error("open although somebody was there to refuse an event")
 		}
 		b.leave(probe)
@@ -138,7 +138,7 @@ func TestBreakerOneProbeAtATime(t *testing.T) {
 // nobody out.
 func TestBreakerTurnAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBreaker()
+		b := new(breaker)
 		other := b.enter(false)
 		if got := b.enter(true); got.wait == 0 {
 			t.Fatal("alone beside another turn")
@@ -172,27 +172,28 @@ func TestOutage(t *testing.T) {
 		w := newWeather()
 		w.fill([]int16{0, 1, 2, 3, 4, 5, 6}, 1000)
 		w.down = true
-		inBubble(t, w.memory, RelayConfig{Workers: workers, MaxAttempts: 1, RecoveryRate: -1}, func(t *testing.T, r *Relay) {
-			pass(330 * time.Millisecond) // what was on its way, and its halves
-			w.set(true)
-			pass(time.Minute)
-			w.locked(func() {
-				if len(w.limits) < 28 || len(w.limits) > 40 || w.crowd != 1 {
-					t.Errorf("%d probes in a minute, %d at a time", len(w.limits), w.crowd)
-				}
-				for i, l := range w.limits {
-					if l.Records > min(probeRecords<<min(i, 20), maxBatchesPerClaim*r.cfg.BatchRecords) || l.Fair {
-						t.Errorf("claim %d of an outage: %+v", i, l)
+		inBubble(t, w.memory, RelayConfig{Workers: workers, MaxAttempts: 1, RecoveryRate: -1},
+			func(t *testing.T, r *tableRelay) {
+				pass(330 * time.Millisecond) // what was on its way, and its halves
+				w.set(true)
+				pass(time.Minute)
+				w.locked(func() {
+					if len(w.limits) < 28 || len(w.limits) > 40 || w.crowd != 1 {
+						t.Errorf("%d probes in a minute, %d at a time", len(w.limits), w.crowd)
 					}
+					for i, l := range w.limits {
+						if l.Records > min(probeRecords<<min(i, 20), maxBatchesPerClaim*r.cfg.BatchRecords) || l.Fair {
+							t.Errorf("claim %d of an outage: %+v", i, l)
+						}
+					}
+				})
+				if len(w.received) != 0 || !r.cfg.breaker.isOpen() {
+					t.Error("something was settled in an outage")
 				}
+				w.set(false)
+				pass(maxProbe + partRetry + time.Second)
+				w.unburnt(t, 7000)
 			})
-			if len(w.received) != 0 || !r.cfg.Breaker.Open() {
-				t.Error("something was settled in an outage")
-			}
-			w.set(false)
-			pass(maxProbe + partRetry + time.Second)
-			w.unburnt(t, 7000)
-		})
 	}
 }
 
@@ -200,12 +201,12 @@ func TestOutage(t *testing.T) {
 // sink well.
 func TestIdleRelayDoesNotHoldTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		idle, busy, b := newWeather(), newWeather(), NewBreaker()
+		idle, busy, b := newWeather(), newWeather(), new(breaker)
 		idle.started, busy.started = time.Now(), time.Now()
 		busy.fill([]int16{1}, 3000)
 		busy.down = true
-		_, stopIdle := start(t, idle.memory, RelayConfig{Breaker: b})
-		_, stopBusy := start(t, busy.memory, RelayConfig{Breaker: b, RecoveryRate: -1})
+		_, stopIdle := start(t, idle.memory, RelayConfig{}, b)
+		_, stopBusy := start(t, busy.memory, RelayConfig{RecoveryRate: -1}, b)
 		pass(time.Minute)
 		busy.set(false)
 		pass(maxProbe + partRetry + time.Second)
@@ -236,7 +237,7 @@ func TestRecoveryRate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				b := NewBreaker()
+				b := new(breaker)
 				var tables []*weather
 				var stops []func() error
 				const events = 6000
@@ -248,7 +249,7 @@ func TestRecoveryRate(t *testing.T) {
 					for _, r := range w.records {
 						r.Payload = make([]byte, c.payload)
 					}
-					_, stop := start(t, w.memory, RelayConfig{Workers: 2, Breaker: b, RecoveryRate: c.rate})
+					_, stop := start(t, w.memory, RelayConfig{Workers: 2, RecoveryRate: c.rate}, b)
 					tables, stops = append(tables, w), append(stops, stop)
 				}
 				pass(c.outage)
@@ -308,7 +309,7 @@ func TestPartialOutage(t *testing.T) {
 				}
 				events := len(w.records)
 				w.downKeys = func(d Delivery) bool { return d.OrderKey < 0 }
-				inBubble(t, w.memory, RelayConfig{MaxAttempts: 1, RecoveryRate: -1}, func(t *testing.T, _ *Relay) {
+				inBubble(t, w.memory, RelayConfig{MaxAttempts: 1, RecoveryRate: -1}, func(t *testing.T, _ *tableRelay) {
 					pass(20 * time.Second)
 					w.locked(func() {
 						if len(w.received) != events/2 {
@@ -379,7 +380,7 @@ func TestPanicWhileProbing(t *testing.T) {
 		}
 		return w.publish(ctx, batch)
 	}
-	inBubble(t, w.memory, RelayConfig{MaxAttempts: 1}, func(t *testing.T, _ *Relay) {
+	inBubble(t, w.memory, RelayConfig{MaxAttempts: 1}, func(t *testing.T, _ *tableRelay) {
 		pass(30 * time.Second)
 		w.set(false)
 		pass(maxProbe + partRetry + time.Second)
@@ -390,7 +391,7 @@ func TestPanicWhileProbing(t *testing.T) {
 // Callers share the rate, a rate of one is one, and one below zero is none.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := NewBreaker()
+		b := new(breaker)
 		b.closed = time.Now()
 		for _, want := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second} {
 			if got := b.pace(1000, 1000); got != want {

@@ -66,7 +66,7 @@ func (c *causes) forget(now time.Time) {
 
 // logFailures tells of every new cause of failures, and of every dead letter. Outcomes that the store refused are left
 // out: they will be tried again, and told of then.
-func (r *Relay) logFailures(outcomes, refused []Outcome) {
+func (r *tableRelay) logFailures(outcomes, refused []Outcome) {
 	now := time.Now()
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -77,7 +77,7 @@ func (r *Relay) logFailures(outcomes, refused []Outcome) {
 			continue
 		}
 		for _, f := range o.Failures {
-			attrs := []any{"table", r.cfg.Name, "destination", f.Destination, "event", o.Record.ID,
+			attrs := []any{"table", r.cfg.name, "destination", f.Destination, "event", o.Record.ID,
 				"topic", o.Record.Topic, "attempts", o.Attempts, "error", f.Error}
 			if o.State == Dead {
 				r.cfg.Logger.Warn("dead letter", append(attrs, "reason", f.Reason)...)

@@ -53,7 +53,8 @@ func TestCausesAreBounded(t *testing.T) {
 
 func TestFailuresAreLogged(t *testing.T) {
 	var log bytes.Buffer
-	r := &Relay{cfg: RelayConfig{Name: "orders", Logger: slog.New(slog.NewTextHandler(&log, nil))}}
+	r := &tableRelay{cfg: tableConfig{name: "orders"}}
+	r.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	record := &Record{Event: Event{Topic: "order.placed"}}
 	failed := Outcome{Record: record, State: Retry, Attempts: 1, RetryIn: time.Second,
 		Failures: []Failure{{Destination: "a", Error: "no"}}}

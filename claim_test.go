@@ -9,7 +9,7 @@ import (
 // whatever the claims before have learnt.
 func TestClaimLimits(t *testing.T) {
 	t.Parallel()
-	r, err := NewRelay(nil, nil, RelayConfig{BatchRecords: 100, RecoveryRate: 500})
+	r, err := relayOf(nil, nil, RelayConfig{BatchRecords: 100, RecoveryRate: 500})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,23 +5,17 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"time"
 )
 
 // RelayConfig configures a Relay. Zero means the default in parentheses, negative means off where off makes sense.
 type RelayConfig struct {
-	Name        string   // the table's name in logs and metrics ("outbox")
-	Instance    string   // what this relay calls itself among the table's others, for people (host name and process id)
-	Destination Template // where events without Destinations go ({topic})
-	Envelope    Envelope // what the table's messages are (the sink's)
-	// Reserved tells whether a destination belongs to another table, whose readers would take the event for one of
-	// theirs. An event that would go there is dead at once, all of it. It must be quick, and safe for concurrent use
-	// (nil: none is reserved).
-	Reserved func(destination string) bool
+	Tables   []Table         // what is served (Tables(): those of the migration sets that exist)
+	Sinks    map[string]Sink // further sinks, by the names that Table.Sink uses
+	Instance string          // what this relay calls itself among others, for people (host name and process id)
 
-	// Workers is how many loops share the lanes (2): while one waits for the sink another has the database work.
-	// Publish is called by as many at a time.
+	// Workers is how many loops share the lanes of a table (2): while one waits for the sink another has the database
+	// work. Publish is called by as many at a time.
 	Workers int
 	// BatchRecords is how many records a publish and a settle have (1000; docs/adr/0004 has the measurement). A claim
 	// brings up to four batches.
@@ -44,14 +38,31 @@ type RelayConfig struct {
 	Backoff     Backoff       // between them (5 s, doubling, at most 15 min, ± 20 %)
 	Policies    []RetryPolicy // exceptions for some destinations, the first that fits
 
-	// Breaker stops work for a sink that is down (one of its own). Relays that share a sink share its breaker.
-	Breaker *Breaker
-	// RecoveryRate is how many records a second all relays of one Breaker deliver after an outage, until the backlog is
-	// gone (20,000; negative: as many as they can).
+	// RecoveryRate is how many records a second are delivered to a sink after an outage of it, until the backlog is
+	// gone (20,000; negative: as many as possible).
 	RecoveryRate int
+
+	Retention       Retention // of delivered rows
+	LetterRetention Retention // of replayed dead letters (30 days, then they are deleted; the rest is Retention's)
 
 	Logger   *slog.Logger // (slog.Default)
 	Observer Observer     // told about every batch; may be nil
+}
+
+// tableConfig is what the loops of one table go by.
+type tableConfig struct {
+	RelayConfig // with its defaults
+	name        string
+	sinkName    string
+	breaker     *breaker // of the sink
+
+	// What of Table is set, or else RelayConfig's.
+	destination Template
+	envelope    Envelope
+	reserved    func(destination string) bool
+	MaxAttempts int
+	Backoff     Backoff
+	Policies    []RetryPolicy
 }
 
 // withDefaults returns the configuration to run with, or every problem at once.
@@ -73,9 +84,6 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 			problems = append(problems, fmt.Errorf("%s is %d, must be positive", field, *v))
 		}
 	}
-	if c.Name == "" {
-		c.Name = "outbox"
-	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -86,15 +94,8 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 		}
 		c.Instance = fmt.Sprintf("%s, process %d", host, os.Getpid())
 	}
-	if c.Breaker == nil {
-		c.Breaker = NewBreaker()
-	}
 	if c.RecoveryRate == 0 {
 		c.RecoveryRate = 20_000
-	}
-	if len(c.Destination.parts) == 0 {
-		topic := templatePart{field: templateFields["topic"], name: "topic"}
-		c.Destination = Template{text: "{topic}", parts: []templatePart{topic}}
 	}
 	count("Workers", &c.Workers, 2)
 	count("BatchRecords", &c.BatchRecords, 1000)
@@ -109,10 +110,7 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 	count("MaxAttempts", &c.MaxAttempts, 5)
 	c.Backoff = c.Backoff.withDefaults(Backoff{Base: 5 * time.Second, Factor: 2, Cap: 15 * time.Minute, Jitter: 0.2})
 	c.Backoff.check("Backoff", &problems)
-	c.Policies = slices.Clone(c.Policies) // filled in here, the caller's stay as they are
-	for i := range c.Policies {
-		c.Policies[i].complete(fmt.Sprintf("Policies[%d]", i), &c, &problems)
-	}
+	complete(c.Policies, "", RetryPolicy{MaxAttempts: c.MaxAttempts, Backoff: c.Backoff}, &problems)
 	if c.PollMin > c.PollMax {
 		problems = append(problems, fmt.Errorf("PollMin (%s) is above PollMax (%s)", c.PollMin, c.PollMax))
 	}
@@ -120,5 +118,21 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 		problems = append(problems, fmt.Errorf("LeaseMargin (%s) is more than a third of LeaseTTL (%s): "+
 			"a late renewal would stop the relay", c.LeaseMargin, c.LeaseTTL))
 	}
+	c.Retention = c.Retention.withDefaults(
+		Retention{After: 7 * 24 * time.Hour, Archive: "table", Batch: 1000, Every: time.Minute, Logger: c.Logger})
+	c.Retention.check("Retention", &problems)
+	letters := c.Retention
+	letters.After, letters.Archive = 30*24*time.Hour, "none"
+	c.LetterRetention = c.LetterRetention.withDefaults(letters)
+	c.LetterRetention.check("LetterRetention", &problems)
 	return c, errors.Join(problems...)
+}
+
+// of returns what a table of the relay goes by.
+func (c RelayConfig) of(t Table, b *breaker) tableConfig {
+	return tableConfig{
+		RelayConfig: c, name: t.Layout.Table, sinkName: t.Sink, breaker: b,
+		destination: t.Destination, envelope: t.Envelope, reserved: t.Reserved,
+		MaxAttempts: t.MaxAttempts, Backoff: t.Backoff, Policies: t.Policies,
+	}
 }

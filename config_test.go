@@ -11,7 +11,7 @@ func TestRelayConfigDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Name != "outbox" || c.BatchRecords != 1000 || c.BatchBytes != 8<<20 || c.MaxAttempts != 5 || c.Logger == nil ||
+	if c.BatchRecords != 1000 || c.BatchBytes != 8<<20 || c.MaxAttempts != 5 || c.Logger == nil ||
 		c.Observer != nil {
 		t.Errorf("got %+v", c)
 	}
@@ -28,9 +28,14 @@ func TestRelayConfigDefaults(t *testing.T) {
 	if want := (Backoff{Base: 5 * time.Second, Factor: 2, Cap: 15 * time.Minute, Jitter: 0.2}); c.Backoff != want {
 		t.Errorf("Backoff is %+v, want %+v", c.Backoff, want)
 	}
-	to, err := c.Destination.Expand(&Record{Event: Event{Topic: "t"}})
-	if err != nil || to != "t" || c.Destination.String() != "{topic}" {
-		t.Errorf("Destination %s gives %q, %v", c.Destination, to, err)
+	tables, err := c.served()
+	if err != nil {
+		t.Fatal(err)
+	}
+	destination := tables[0].Destination
+	to, err := destination.Expand(&Record{Event: Event{Topic: "t"}})
+	if err != nil || to != "t" || destination.String() != "{topic}" {
+		t.Errorf("Destination %s gives %q, %v", destination, to, err)
 	}
 }
 
@@ -51,7 +56,7 @@ func TestRelayConfigReportsEveryProblem(t *testing.T) {
 		PublishTimeout: -1, DatabaseTimeout: -1, DrainTimeout: -1,
 		Backoff: Backoff{Base: -1, Factor: 0.5, Cap: -1, Jitter: 1.5},
 	}
-	_, err := NewRelay(nil, nil, bad)
+	_, err := relayOf(nil, nil, bad)
 	if err == nil {
 		t.Fatal("accepted")
 	}

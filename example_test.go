@@ -42,16 +42,13 @@ func ExampleWriter_Write() {
 	_ = placeOrder
 }
 
-// A relay inside a service. examples/embed is the whole program.
+// A relay inside a service serves the tables of the migration sets, and removes what was delivered a month ago.
+// examples/embed is the whole program.
 func ExampleNewRelay() {
-	var store outbox.Store // postgres.Open(ctx, pool, outbox.CrawlOutbox())
+	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{Conns: postgres.Config{}})
 	var sink outbox.Sink   // redispubsub.Open(ctx, url, redispubsub.Config{})
 
-	runs, err := outbox.ParseTemplate("run:{key}") // each run's events go to a channel of its own
-	if err != nil {
-		log.Fatal(err)
-	}
-	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{Name: "crawl_outbox", Destination: runs, MaxAttempts: 3})
+	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{Retention: outbox.Retention{After: 30 * 24 * time.Hour}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -61,16 +58,40 @@ func ExampleNewRelay() {
 	_ = serve
 }
 
+// Two tables, two sinks: billing has a table of its own shape, and a sink of its own.
+func ExampleTable() {
+	var db outbox.Database
+	var redis, kafka outbox.Sink
+
+	billing := outbox.OutboxEvents()
+	billing.Table = "billing.outbox_events"
+	perTenant, err := outbox.ParseTemplate("billing.{tenant}")
+	if err != nil {
+		log.Fatal(err)
+	}
+	relay, err := outbox.NewRelay(db, redis, outbox.RelayConfig{
+		Sinks: map[string]outbox.Sink{"kafka": kafka},
+		Tables: []outbox.Table{
+			{Layout: outbox.OutboxEvents()},
+			{Layout: billing, Sink: "kafka", Destination: perTenant, MaxAttempts: 20},
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = relay.Run
+}
+
 // A sink for a broker that this module does not know: a function.
 func ExampleSinkFunc() {
-	var store outbox.Store // postgres.Open(ctx, pool, outbox.OutboxEvents())
+	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{Conns: postgres.Config{}})
 
 	sink := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
 		body := d.AppendMessage(nil, outbox.CloudEvent)
 		fmt.Println(d.Destination, d.ID, len(body)) // in its place: publish body, and return nil when the broker has it
 		return nil
 	})
-	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{Name: "outbox_events"})
+	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{})
 	if err != nil {
 		log.Fatal(err)
 	}

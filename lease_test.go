@@ -146,7 +146,7 @@ func (m *memory) Mark(ctx context.Context, owner uuid.UUID, lanes []Lane) error 
 func TestWorkersShareTheLanes(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2, 3, 64, 100} {
-		r, err := NewRelay(nil, nil, RelayConfig{Workers: workers})
+		r, err := relayOf(nil, nil, RelayConfig{Workers: workers})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,15 +192,15 @@ func TestWorkersShareTheLanes(t *testing.T) {
 func TestWorkerWithoutLanesIsHealthy(t *testing.T) {
 	m := &memory{}
 	synctest.Test(t, func(t *testing.T) {
-		r, err := NewRelay(m, m, RelayConfig{Workers: Lanes + 1, Logger: slog.New(slog.DiscardHandler)})
+		r, err := relayOf(m, m, RelayConfig{Workers: Lanes + 1, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
-		go func() { done <- r.Run(ctx) }()
+		go func() { done <- r.run(ctx) }()
 		time.Sleep(time.Minute)
-		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); !ok {
+		if ok, why := ready(r); !ok {
 			t.Error(why)
 		}
 		cancel()
@@ -219,7 +219,7 @@ func TestFailedRenewalIsRepeatedSoon(t *testing.T) {
 		}
 		return nil
 	}}
-	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *Relay) {
+	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *tableRelay) {
 		pass(20 * time.Second)
 		m.locked(func() {
 			if requests < 5 {
@@ -240,7 +240,7 @@ func TestHealthNamesWhyLeasesAreNotRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, stop := start(t, m, RelayConfig{})
 		pass(time.Minute)
-		if ok, why := r.Health().Ready(time.Now(), 10*time.Second, 12*time.Second); ok ||
+		if ok, why := ready(r); ok ||
 			!strings.Contains(why, "permission denied for table outbox_lanes") {
 			t.Errorf("ready %t, %q", ok, why)
 		}

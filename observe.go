@@ -32,62 +32,6 @@ type BatchReport struct {
 	Claim, Publish, Settle time.Duration
 }
 
-// Health is what a readiness probe needs to know.
-type Health struct {
-	Lanes     int       // lanes held; 0 is a relay standing by for another one
-	Renewed   time.Time // last successful lease renewal
-	Progress  time.Time // last turn that neither failed nor found the sink down
-	Paused    Paused    // what operators have paused
-	LastError string    // of the last failed turn since Progress or renewal since Renewed, or ""
-}
-
-// Ready tells whether the relay does its job: leases renewed within ttl and a turn completed in the last stall; if not,
-// why.
-func (h Health) Ready(now time.Time, ttl, stall time.Duration) (bool, string) {
-	why := func(what string, since time.Time) string {
-		s := what
-		if !since.IsZero() {
-			s += " for " + now.Sub(since).Round(time.Second).String()
-		}
-		if h.LastError != "" {
-			s += ": " + h.LastError
-		}
-		return s
-	}
-	switch {
-	case h.Renewed.IsZero() || now.Sub(h.Renewed) > ttl:
-		return false, why("leases not renewed", h.Renewed)
-	case h.Lanes > 0 && (h.Progress.IsZero() || now.Sub(h.Progress) > stall):
-		return false, why("no batch has made progress", h.Progress)
-	}
-	return true, ""
-}
-
-// Health returns the relay's state. It may be called at any time. Progress is that of the worker that made it longest
-// ago: half of the keys standing still is not healthy.
-func (r *Relay) Health() Health {
-	r.keeper.mu.Lock()
-	h := Health{
-		Lanes: len(r.keeper.lanes), Renewed: r.keeper.renewed,
-		Paused: r.keeper.pauses.Paused,
-	}
-	if r.keeper.lastErr != nil {
-		h.LastError = r.keeper.lastErr.Error()
-	}
-	r.keeper.mu.Unlock()
-	for i, w := range r.workers {
-		w.mu.Lock()
-		if i == 0 || w.progress.Before(h.Progress) {
-			h.Progress = w.progress
-		}
-		if w.lastError != "" {
-			h.LastError = w.lastError
-		}
-		w.mu.Unlock()
-	}
-	return h
-}
-
 // failed notes a failed turn; only the first of a row is logged, the recovery is logged by succeeded.
 func (w *worker) failed(err error) {
 	w.mu.Lock()
@@ -96,7 +40,7 @@ func (w *worker) failed(err error) {
 	w.mu.Unlock()
 	if first {
 		w.cfg.Logger.Error("relay cannot make progress, trying again",
-			"table", w.cfg.Name, "worker", w.number, "error", err)
+			"table", w.cfg.name, "worker", w.number, "error", err)
 	}
 }
 
@@ -106,7 +50,7 @@ func (w *worker) succeeded() {
 	w.lastError, w.progress = "", time.Now()
 	w.mu.Unlock()
 	if recovered {
-		attrs := []any{"table", w.cfg.Name, "worker", w.number}
+		attrs := []any{"table", w.cfg.name, "worker", w.number}
 		if !since.IsZero() {
 			attrs = append(attrs, "after", time.Since(since).Round(time.Millisecond).String())
 		}
@@ -115,7 +59,7 @@ func (w *worker) succeeded() {
 }
 
 // report tells everybody who wants to know about a batch.
-func (r *Relay) report(b BatchReport) {
+func (r *tableRelay) report(b BatchReport) {
 	r.tally.add(b)
 	if r.cfg.Observer != nil {
 		r.cfg.Observer.ObserveBatch(b)

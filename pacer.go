@@ -53,7 +53,7 @@ func newPacer() pacer { return pacer{batches: batchesPerClaim} }
 func (p *pacer) recovering(pass *ticket) bool { return p.outage != pass.outage }
 
 // limit is what the next claim may bring.
-func (p *pacer) limit(pass *ticket, cfg *RelayConfig) ClaimLimit {
+func (p *pacer) limit(pass *ticket, cfg *tableConfig) ClaimLimit {
 	limit := ClaimLimit{Records: p.batches * cfg.BatchRecords, Bytes: cfg.BatchBytes, Fair: p.fair}
 	switch {
 	case pass.probe:
@@ -69,7 +69,7 @@ func (p *pacer) limit(pass *ticket, cfg *RelayConfig) ClaimLimit {
 func (p *pacer) modest(records int) int { return max(records>>p.modesty, 1) }
 
 // timeout is how long the next claim may take.
-func (p *pacer) timeout(cfg *RelayConfig) time.Duration { return cfg.DatabaseTimeout << p.patience }
+func (p *pacer) timeout(cfg *tableConfig) time.Duration { return cfg.DatabaseTimeout << p.patience }
 
 // failed learns from a claim that failed. ended says that it ran out of timeout.
 func (p *pacer) failed(err error, ended bool) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 )
 
@@ -15,28 +16,33 @@ type RetryPolicy struct {
 	Backoff     Backoff // each field that is zero is the relay's
 }
 
-// complete fills p's gaps from the relay's own policy.
-func (p *RetryPolicy) complete(field string, c *RelayConfig, problems *[]error) {
-	add := func(format string, args ...any) {
-		*problems = append(*problems, fmt.Errorf(field+"."+format, args...))
+// complete returns policies whose gaps are filled from def. The caller's own stay as they are.
+func complete(policies []RetryPolicy, of string, def RetryPolicy, problems *[]error) []RetryPolicy {
+	policies = slices.Clone(policies)
+	for i := range policies {
+		p, field := &policies[i], fmt.Sprintf("%sPolicies[%d]", of, i)
+		add := func(format string, args ...any) {
+			*problems = append(*problems, fmt.Errorf(field+"."+format, args...))
+		}
+		if _, err := path.Match(p.Destination, ""); err != nil || p.Destination == "" {
+			wanted := errors.New("want a name or a pattern such as orders.*")
+			add("Destination is %q: %w", p.Destination, errors.Join(err, wanted))
+		}
+		if p.MaxAttempts == 0 {
+			p.MaxAttempts = def.MaxAttempts
+		}
+		if p.MaxAttempts < 0 {
+			add("MaxAttempts is %d, must be positive", p.MaxAttempts)
+		}
+		p.Backoff = p.Backoff.withDefaults(def.Backoff)
+		p.Backoff.check(field+".Backoff", problems)
 	}
-	if _, err := path.Match(p.Destination, ""); err != nil || p.Destination == "" {
-		wanted := errors.New("want a name or a pattern such as orders.*")
-		add("Destination is %q: %w", p.Destination, errors.Join(err, wanted))
-	}
-	if p.MaxAttempts == 0 {
-		p.MaxAttempts = c.MaxAttempts
-	}
-	if p.MaxAttempts < 0 {
-		add("MaxAttempts is %d, must be positive", p.MaxAttempts)
-	}
-	p.Backoff = p.Backoff.withDefaults(c.Backoff)
-	p.Backoff.check(field+".Backoff", problems)
+	return policies
 }
 
 // policy returns what applies to a destination. A record of which several have failed waits for the longest, and is
 // dead once all of them are.
-func (c *RelayConfig) policy(destination string) RetryPolicy {
+func (c *tableConfig) policy(destination string) RetryPolicy {
 	for _, p := range c.Policies {
 		if fits, err := path.Match(p.Destination, destination); err == nil && fits {
 			return p

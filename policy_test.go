@@ -14,7 +14,7 @@ func TestPolicyOfADestination(t *testing.T) {
 		{Destination: "orders.*", MaxAttempts: 9, Backoff: Backoff{Base: time.Minute}},
 		{Destination: "https://*/hook", Backoff: Backoff{Jitter: -1, Cap: time.Hour}},
 	}
-	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 3,
+	r, err := relayOf(nil, nil, RelayConfig{MaxAttempts: 3,
 		Backoff: Backoff{Base: time.Second, Factor: 3, Cap: time.Minute, Jitter: 0.1}, Policies: given})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestPolicyOfADestination(t *testing.T) {
 
 func TestPolicyProblemsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
-	_, err := NewRelay(nil, nil, RelayConfig{Policies: []RetryPolicy{
+	_, err := relayOf(nil, nil, RelayConfig{Policies: []RetryPolicy{
 		{},
 		{Destination: "[a", MaxAttempts: -1},
 		{Destination: "a", Backoff: Backoff{Base: -1, Cap: -1, Factor: 0.5, Jitter: 2}},
@@ -62,7 +62,7 @@ func TestPolicyProblemsAreReportedAtOnce(t *testing.T) {
 // Of several destinations the longest wait counts, and the record lives as long as one of them may be tried again.
 func TestJudgeBySeveralPolicies(t *testing.T) {
 	t.Parallel()
-	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 5, Backoff: Backoff{Base: time.Second, Jitter: -1},
+	r, err := relayOf(nil, nil, RelayConfig{MaxAttempts: 5, Backoff: Backoff{Base: time.Second, Jitter: -1},
 		Policies: []RetryPolicy{
 			{Destination: "once", MaxAttempts: 1},
 			{Destination: "slow", MaxAttempts: 2, Backoff: Backoff{Base: time.Minute}},

@@ -58,7 +58,7 @@ func (m *memory) fill(lanes []int16, n int) {
 // process is a relay that can die as a process does: from one moment on nothing that it does has an effect.
 type process struct {
 	*memory
-	relay *Relay
+	relay *tableRelay
 	// strike tells whether the process dies at this point; "publish" comes before every delivery, d is nil elsewhere.
 	strike func(point string, d *Delivery) bool
 	slow   time.Duration // how long a publish takes
@@ -80,14 +80,14 @@ func (m *memory) process(t *testing.T, cfg RelayConfig, strike func(string, *Del
 	p := &process{memory: m, strike: strike, slow: 3 * time.Millisecond, dead: make(chan struct{}),
 		gone: make(chan struct{})}
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	relay, err := NewRelay(p, p, cfg)
+	relay, err := relayOf(p, p, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.relay = relay
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { err = relay.Run(ctx); close(done) }()
+	go func() { err = relay.run(ctx); close(done) }()
 	p.end = func() error { cancel(); <-done; return err }
 	return p
 }

@@ -48,7 +48,7 @@ type Sink interface {
 
 // route turns claimed records into deliveries, but for those whose key is held. Records that cannot be routed get their
 // failure in defects, and their keys are held.
-func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner []int, defects map[int]Failure) {
+func (r *tableRelay) route(records []*Record, held heldKeys) (batch []Delivery, owner []int, defects map[int]Failure) {
 	batch = make([]Delivery, 0, len(records))
 	owner = make([]int, 0, len(records)) // owner[i] is the index in records of batch[i]
 	origin := r.keeper.origin.Load()
@@ -69,7 +69,7 @@ func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner
 			continue
 		}
 		for _, d := range destinations {
-			batch = append(batch, Delivery{Record: rec, Destination: d, Envelope: r.cfg.Envelope, Origin: origin})
+			batch = append(batch, Delivery{Record: rec, Destination: d, Envelope: r.cfg.envelope, Origin: origin})
 			owner = append(owner, i)
 		}
 	}
@@ -77,11 +77,11 @@ func (r *Relay) route(records []*Record, held heldKeys) (batch []Delivery, owner
 }
 
 // destinations returns where rec still has to go.
-func (r *Relay) destinations(rec *Record) ([]string, *Failure) {
+func (r *tableRelay) destinations(rec *Record) ([]string, *Failure) {
 	if rec.Defect != "" {
 		return nil, &Failure{Reason: ReasonDeserializationFailed, Error: rec.Defect}
 	}
-	left, err := rec.outstanding(r.cfg.Destination)
+	left, err := rec.outstanding(r.cfg.destination)
 	if err != nil {
 		return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error()}
 	}
@@ -116,12 +116,12 @@ func (rec *Record) outstanding(t Template) ([]string, error) {
 }
 
 // reserved refuses destinations that are not this table's to use.
-func (r *Relay) reserved(destinations []string) *Failure {
-	if r.cfg.Reserved == nil {
+func (r *tableRelay) reserved(destinations []string) *Failure {
+	if r.cfg.reserved == nil {
 		return nil
 	}
 	for _, d := range destinations {
-		if r.cfg.Reserved(d) {
+		if r.cfg.reserved(d) {
 			problem := fmt.Sprintf("destination %q is reserved for the events of another table", d)
 			return &Failure{Destination: d, Reason: ReasonHandlerMissing, Error: problem}
 		}
@@ -132,7 +132,7 @@ func (r *Relay) reserved(destinations []string) *Failure {
 // publish hands the batch to the sink. If the sink panics, the batch is published in halves until the delivery that
 // does it is alone: it fails, the others do not pay for it. What had gone out before the panic goes out again, and a
 // sink that refuses copies refuses it.
-func (r *Relay) publish(ctx context.Context, batch []Delivery) []Result {
+func (r *tableRelay) publish(ctx context.Context, batch []Delivery) []Result {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -175,7 +175,7 @@ func halves(batch []Delivery, publish func([]Delivery) []Result) []Result {
 }
 
 // publishOnce makes one call. A sink that answers the wrong number of results has an unknown outcome.
-func (r *Relay) publishOnce(ctx context.Context, batch []Delivery) (results []Result, panicked error) {
+func (r *tableRelay) publishOnce(ctx context.Context, batch []Delivery) (results []Result, panicked error) {
 	defer func() {
 		if p := recover(); p != nil {
 			panicked = fmt.Errorf("publish: sink panicked: %v", p)

@@ -37,7 +37,7 @@ func TestPanicOfTheSinkIsIsolated(t *testing.T) {
 	const n, keys = 100, 10
 	for poison := range n {
 		sink := &panicky{poison: fmt.Sprint(poison)}
-		r, err := NewRelay(nil, sink, RelayConfig{})
+		r, err := relayOf(nil, sink, RelayConfig{})
 		if err != nil {
 			t.Fatal(err)
 		}

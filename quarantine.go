@@ -49,7 +49,7 @@ type quarantine struct {
 }
 
 // sift divides lanes into those to be served as usual and the suspect ones.
-func (q *quarantine) sift(lanes []Lane, cfg *RelayConfig) (trusted []Lane, suspects []*suspicion) {
+func (q *quarantine) sift(lanes []Lane, cfg *tableConfig) (trusted []Lane, suspects []*suspicion) {
 	if q.seen == nil {
 		q.seen, q.suspects, q.unproven = map[int16]int64{}, map[int16]*suspicion{}, map[int16]bool{}
 	}
@@ -73,7 +73,7 @@ func (q *quarantine) sift(lanes []Lane, cfg *RelayConfig) (trusted []Lane, suspe
 	return trusted, suspects
 }
 
-func (q *quarantine) judge(l Lane, cfg *RelayConfig) {
+func (q *quarantine) judge(l Lane, cfg *tableConfig) {
 	q.seen[l.Number] = l.Epoch
 	delete(q.suspects, l.Number)
 	delete(q.unproven, l.Number)
@@ -91,7 +91,7 @@ func (q *quarantine) judge(l Lane, cfg *RelayConfig) {
 	}
 	if s := q.suspects[l.Number]; s != nil {
 		cfg.Logger.Warn("relays died at this lane, trying its events in small batches",
-			"table", cfg.Name, "lane", l.Number, "crashes", l.Crashes, "batch", s.size)
+			"table", cfg.name, "lane", l.Number, "crashes", l.Crashes, "batch", s.size)
 	}
 }
 
@@ -146,7 +146,7 @@ func (w *worker) try(
 		return len(records), errors.Join(err, mark(survived, crashes, known))
 	}
 	delete(w.quarantine.suspects, s.lane.Number)
-	w.cfg.Logger.Info("lane is trusted again", "table", w.cfg.Name, "lane", s.lane.Number)
+	w.cfg.Logger.Info("lane is trusted again", "table", w.cfg.name, "lane", s.lane.Number)
 	return len(records), mark(survived, 0, Trial{})
 }
 
@@ -160,7 +160,7 @@ func (w *worker) tryRecords(
 			trial.Size += s.deaths
 		}
 		if trial.Size > buriedAfter {
-			w.cfg.Breaker.rest(pass)
+			w.cfg.breaker.rest(pass)
 			return w.bury(hardStop, lanes, records[0])
 		}
 		if err := mark(trial); err != nil {
@@ -187,8 +187,8 @@ func (w *worker) bury(hardStop context.Context, lanes []Lane, rec *Record) error
 		out.Failures = append(out.Failures, Failure{Destination: d, Reason: ReasonDeliveryFailed, Error: what})
 	}
 	w.cfg.Logger.Error("poison event found, it becomes a dead letter",
-		"table", w.cfg.Name, "event", rec.ID, "lane", rec.Lane, "crashes", lanes[0].Crashes)
+		"table", w.cfg.name, "event", rec.ID, "lane", rec.Lane, "crashes", lanes[0].Crashes)
 	settled, _, err := w.settle(hardStop, lanes, []Outcome{out})
-	w.report(BatchReport{Table: w.cfg.Name, Claimed: 1, Settled: settled})
+	w.report(BatchReport{Table: w.cfg.name, Claimed: 1, Settled: settled})
 	return err
 }

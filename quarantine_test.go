@@ -293,7 +293,8 @@ func TestTrialInAnOutage(t *testing.T) {
 // What a worker knows of a lane is of one epoch.
 func TestLaneRecordJudgesEveryEpochOnce(t *testing.T) {
 	t.Parallel()
-	r, cfg := quarantine{}, RelayConfig{Logger: slog.New(slog.DiscardHandler), BatchRecords: 1000}
+	r, cfg := quarantine{}, tableConfig{}
+	cfg.Logger, cfg.BatchRecords = slog.New(slog.DiscardHandler), 1000
 	lane := func(number int16, epoch int64, crashes int, trial Trial) Lane {
 		return Lane{Number: number, Epoch: epoch, Crashes: crashes, Trial: trial}
 	}

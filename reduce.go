@@ -25,7 +25,7 @@ type Prober interface {
 
 // reducing is the work on one batch whose call failed as a whole.
 type reducing struct {
-	*Relay
+	*tableRelay
 	ctx   context.Context
 	calls int
 	lives bool  // the sink has taken a part
@@ -44,7 +44,7 @@ func wholly(results []Result) bool {
 
 // reduce publishes what failed as a whole in smaller parts, and changes results accordingly. Where the sink takes none
 // they stay what they were: the broker is down.
-func (r *Relay) reduce(ctx context.Context, batch []Delivery, results []Result) {
+func (r *tableRelay) reduce(ctx context.Context, batch []Delivery, results []Result) {
 	if len(batch) < 2 || !wholly(results) || ctx.Err() != nil {
 		return
 	}
@@ -52,7 +52,7 @@ func (r *Relay) reduce(ctx context.Context, batch []Delivery, results []Result) 
 	for i := range all {
 		all[i] = i
 	}
-	work := reducing{Relay: r, ctx: ctx}
+	work := reducing{tableRelay: r, ctx: ctx}
 	work.split(batch, results, all, 1)
 	// The broker may have gone down at the last part, which then is nobody's fault.
 	if sink, ok := r.sink.(Prober); ok && len(work.lone) > 0 && sink.Probe(ctx) == nil {

@@ -90,13 +90,13 @@ func TestACallThatFailsIsMadeSmaller(t *testing.T) {
 func (s *wholesale) run(t *testing.T, cfg RelayConfig) (stop func()) {
 	t.Helper()
 	cfg.Logger, cfg.Workers = slog.New(slog.DiscardHandler), 1
-	r, err := NewRelay(s.memory, s, cfg)
+	r, err := relayOf(s.memory, s, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- r.Run(ctx) }()
+	go func() { done <- r.run(ctx) }()
 	return func() {
 		cancel()
 		if err := <-done; err != nil {

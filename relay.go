@@ -2,364 +2,213 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
-
-	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// Relay delivers the events of one table to one sink. Any number of relays may run against the same table: a lane is
-// served by one of them at a time.
+// Relay delivers the events of a database's tables to their sinks, and removes what was delivered long ago. Any number
+// of relays may run against the same database: a lane of a table is served by one of them at a time.
 type Relay struct {
-	store Store
-	sink  Sink
-	cfg   RelayConfig
-	owner uuid.UUID
+	db     Database
+	sinks  map[string]*sinkState
+	tables []Table
+	cfg    RelayConfig
 
-	keeper  *leaseKeeper
-	workers []*worker
-	tally   tally
-	causes  causes
+	served atomic.Pointer[[]*tableRelay] // nil: not opened yet
+
+	mu      sync.Mutex
+	waiting string // why nothing is served yet
 }
 
-// worker turns the loop for its share of the relay's lanes, so that one has the database work while another waits for
-// the sink. A lane, and with it a key, always falls to the same worker.
-type worker struct {
-	*Relay
-	number int
-	wake   chan struct{}
-
-	pacer      pacer
-	quarantine quarantine
-	recall     recall
-	unsettled  unsettled
-
-	mu        sync.Mutex
-	progress  time.Time
-	lastError string
-}
-
-// NewRelay returns a relay that serves store's table with sink. All problems of cfg are reported at once.
-func NewRelay(store Store, sink Sink, cfg RelayConfig) (*Relay, error) {
+// NewRelay returns a relay that serves the tables of cfg in db with sink, or with the one of cfg.Sinks that a table
+// names. It talks to nobody before Run. All problems of cfg are reported at once.
+func NewRelay(db Database, sink Sink, cfg RelayConfig) (*Relay, error) {
 	cfg, err := cfg.withDefaults()
-	if err != nil {
+	tables, problems := cfg.served()
+	if err := errors.Join(err, problems); err != nil {
 		return nil, fmt.Errorf("configure relay: %w", err)
 	}
-	owner, err := NewID()
-	if err != nil {
-		return nil, err
-	}
-	r := &Relay{store: store, sink: sink, cfg: cfg, owner: owner}
-	r.keeper = newLeaseKeeper(store, leaseConfig{
-		owner: owner, table: cfg.Name, instance: cfg.Instance, ttl: cfg.LeaseTTL, margin: cfg.LeaseMargin,
-		timeout: cfg.DatabaseTimeout, workers: cfg.Workers, logger: cfg.Logger,
-	}, r.Wake)
-	for n := range cfg.Workers {
-		w := &worker{Relay: r, number: n, wake: make(chan struct{}, 1), pacer: newPacer()}
-		r.workers = append(r.workers, w)
+	r := &Relay{db: db, tables: tables, cfg: cfg, waiting: "starting", sinks: map[string]*sinkState{}}
+	for _, t := range tables {
+		s := sink
+		if named, ok := cfg.Sinks[t.Sink]; ok {
+			s = named
+		}
+		if r.sinks[t.Sink] == nil {
+			r.sinks[t.Sink] = &sinkState{sink: s, breaker: new(breaker)}
+		}
 	}
 	return r, nil
 }
 
-// Wake makes an idle relay look at once instead of at its next poll. It never blocks. A wake-up that gets lost costs
-// PollMax.
-func (r *Relay) Wake() {
-	for _, w := range r.workers {
-		signal(w.wake)
+// Wake makes the relay look into a table at once instead of at its next poll, or into all where table is "". It never
+// blocks. A wake-up that gets lost costs PollMax.
+func (r *Relay) Wake(table string) {
+	for _, t := range r.now() {
+		if table == "" || table == t.cfg.name {
+			t.wake()
+		}
 	}
 }
 
-// signal leaves a message in a channel of one, if there is none yet. It never blocks.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// Run serves the table until ctx ends. It then finishes the batch in flight (publish and settle, for at most
-// DrainTimeout), gives up its lanes and returns nil. Database and broker failures do not end it: it goes on trying, and
-// Health tells. A relay can be run once.
-func (r *Relay) Run(ctx context.Context) error {
-	// The batch in flight outlives ctx by DrainTimeout: half of it published and none of it settled would be published
-	// again.
-	hardStop, stopHard := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopHard()
-	drain := context.AfterFunc(ctx, func() {
-		time.AfterFunc(r.cfg.DrainTimeout, stopHard)
-	})
-	defer drain()
-
-	// The keeper goes on renewing what is in flight while the last batch drains.
-	defer context.AfterFunc(ctx, r.keeper.stop)()
-	keeperCtx, stopKeeper := context.WithCancel(hardStop)
-	var background sync.WaitGroup
-	background.Go(func() { r.keeper.run(keeperCtx, hardStop) })
-	background.Go(func() { r.logTally(keeperCtx) })
-
-	var workers sync.WaitGroup
-	for _, w := range r.workers {
-		workers.Go(func() { w.serve(ctx, hardStop) })
-	}
-	workers.Wait()
-
-	stopKeeper()
-	background.Wait()
-	if err := r.keeper.leave(ctx); err != nil {
-		r.cfg.Logger.Warn("relay stopped without releasing its lanes", "table", r.cfg.Name, "error", err)
-	}
-	if hardStop.Err() != nil {
-		return fmt.Errorf("stop relay of %s: the batch in flight did not finish in time; "+
-			"it will be published again", r.cfg.Name)
+// now returns the relays of the tables that are open.
+func (r *Relay) now() []*tableRelay {
+	if open := r.served.Load(); open != nil {
+		return *open
 	}
 	return nil
 }
 
-// serve turns the loop: full batches at once, then PollMin, growing to PollMax while there is nothing to do.
-func (w *worker) serve(ctx, hardStop context.Context) {
-	idle, trouble := w.cfg.PollMin, time.Duration(0)
-	for ctx.Err() == nil {
-		pass := w.cfg.Breaker.enter(w.quarantine.alone)
-		if pass.wait > 0 {
-			w.pause(ctx, pass.wait, false)
-			continue
+// Open opens the tables, for which it waits while the database is away. Run does so too; Open is for whoever wants to
+// know before. What waiting does not cure is an error: a *SchemaError, ErrRowsHidden, ErrNotAllowed, ErrNoTable.
+func (r *Relay) Open(ctx context.Context) error {
+	if r.served.Load() != nil {
+		return nil
+	}
+	opened, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	r.served.Store(&opened)
+	return nil
+}
+
+// Run opens the tables and serves them until ctx ends. It then finishes the batches in flight (publish and settle, for
+// at most DrainTimeout), gives up its lanes and returns nil. Failures of the database or a sink do not end it: it goes
+// on trying, and Health tells. Errors are those of Open. A relay can be run once.
+func (r *Relay) Run(ctx context.Context) error {
+	if err := r.Open(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
 		}
-		lanes, until, ok := w.keeper.take(w.number)
-		if !ok {
-			w.cfg.Breaker.leave(pass)
-			w.quarantine.alone = false
-			if len(lanes) == 0 {
-				w.succeeded() // standing by is what it is there for
+		return err
+	}
+	r.wait("")
+	opened := r.now()
+	var names []string
+	for _, t := range opened {
+		names = append(names, t.cfg.name)
+	}
+	r.cfg.Logger.Info("relaying", "tables", names)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	start := func(part func(context.Context) error) {
+		running.Go(func() {
+			if err := part(ctx); err != nil {
+				mu.Lock()
+				failed = errors.Join(failed, err)
+				mu.Unlock()
+				cancel()
 			}
-			w.pause(ctx, w.cfg.PollMax, true)
-			continue
+		})
+	}
+	for _, t := range opened {
+		start(t.run)
+		start(t.measure)
+		start(r.retain(t.cfg.name))
+	}
+	for _, s := range r.sinks {
+		start(s.probe)
+	}
+	start(func(ctx context.Context) error { return r.db.Listen(ctx, r.cfg.Logger, r.Wake) })
+	if r.cfg.LetterRetention.After > 0 {
+		start(func(ctx context.Context) error { return r.db.RetainLetters(ctx, r.cfg.LetterRetention) })
+	}
+	running.Wait()
+	if failed == nil {
+		r.cfg.Logger.Info("stopped relaying", "tables", names)
+	}
+	return failed
+}
+
+// retain returns what removes old rows of a table.
+func (r *Relay) retain(table string) func(context.Context) error {
+	t := r.tables[slices.IndexFunc(r.tables, func(t Table) bool { return t.Layout.Table == table })]
+	return func(ctx context.Context) error {
+		if t.Retention.After <= 0 {
+			return nil
 		}
-		claimed, err := w.turn(ctx, hardStop, pass, lanes, until)
-		w.keeper.put(w.number)
-		w.cfg.Breaker.leave(pass)
-		if err != nil {
-			if ctx.Err() != nil && hardStop.Err() == nil {
-				return // the claim was interrupted by the stop
-			}
-			w.failed(err)
-			if class, _ := Classify(err); class == ClassUnavailable {
-				continue // the breaker says when to go on
-			}
-			trouble = min(max(2*trouble, 100*time.Millisecond), 2*time.Second)
-			w.pause(ctx, trouble, false)
-			continue
-		}
-		trouble = 0
-		w.succeeded()
-		if claimed == 0 && !pass.alone && !pass.fresh {
-			w.pacer.outage = pass.outage // what had gathered meanwhile is delivered
-		} else if w.pacer.recovering(pass) {
-			w.pause(ctx, w.cfg.Breaker.pace(claimed, w.cfg.RecoveryRate), false)
-		}
-		switch {
-		case claimed >= w.cfg.BatchRecords:
-			idle = w.cfg.PollMin
-		case claimed > 0:
-			idle = w.cfg.PollMin
-			w.pause(ctx, idle, true)
-		case w.pacer.rest > w.cfg.PollMax:
-			w.pause(ctx, w.pacer.rest, false)
-		default:
-			if w.pause(ctx, idle, true) {
-				idle = w.cfg.PollMin
-			} else {
-				idle = min(idle*2, w.cfg.PollMax)
-			}
-		}
+		return r.db.Retain(ctx, t.Layout, t.Retention)
 	}
 }
 
-// turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane. until is when
-// publishing must have ended.
-func (w *worker) turn(
-	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time,
-) (claimed int, err error) {
-	if err := w.settleAgain(hardStop, lanes); err != nil {
-		return 0, err
-	}
-	trusted, suspects := w.quarantine.sift(lanes, &w.cfg)
-	w.quarantine.alone = !pass.alone && slices.ContainsFunc(suspects, (*suspicion).single)
-	if pass.alone {
-		trusted = nil // the other workers are waiting
-	}
-	if len(trusted) > 0 {
-		if claimed, err = w.turnTrusted(ctx, hardStop, pass, trusted, until); err != nil {
-			return claimed, err
-		}
-		if proven := w.quarantine.proven(trusted); len(proven) > 0 {
-			if err := w.keeper.mark(hardStop, proven...); err != nil {
-				return claimed, err
-			}
-		}
-	}
-	for _, s := range suspects {
-		if ctx.Err() != nil || over(until) {
-			break
-		}
-		if s.single() != pass.alone {
-			continue
-		}
-		if !w.cfg.Breaker.resume(pass) {
-			break
-		}
-		n, err := w.try(ctx, hardStop, pass, s, until)
-		if claimed += n; err != nil {
-			return claimed, err
-		}
-	}
-	return claimed, nil
-}
+// ErrNoTable says that a database has none of the tables that a relay is to serve.
+var ErrNoTable = errors.New("there is no table to serve")
 
-func (w *worker) turnTrusted(
-	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time,
-) (claimed int, err error) {
-	t0 := time.Now()
-	records, err := w.claim(ctx, lanes, w.pacer.limit(pass, &w.cfg))
-	if err != nil || len(records) == 0 {
-		return 0, err
-	}
-	fault.Hit(fault.AfterClaim)
-	took := time.Since(t0)
-	// Without it, a claim that takes longer than what was left of the lease would be thrown away, and again, for ever.
-	until = w.keeper.extended(lanes, until)
-	if over(until) { // another relay may hold the lanes before the sink has answered
-		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish",
-			took.Round(time.Millisecond))
-	}
-	claimedAt, cost, full := time.Now(), took, w.full(records)
-	defer func() { w.pacer.adapt(full, cost, time.Since(claimedAt)) }()
-	held := heldKeys{}
-	changes := w.keeper.paused().changes
-	var down error
-	for batch := range slices.Chunk(records, w.cfg.BatchRecords) {
-		if !w.cfg.Breaker.resume(pass) {
-			break // claimed again once the others have had their turns
-		}
-		lost, err := w.deliver(hardStop, pass, lanes, until, batch, held, took)
-		if class, _ := Classify(err); pass.probe && class == ClassUnavailable && time.Since(claimedAt) < probeTime {
-			down = err // what the sink can take may come in the next batch
-		} else if err != nil {
-			return len(records), err
-		}
-		took = 0
-		// The rest is claimed again by whoever holds its lanes then, and after a probe that got through at the rate of
-		// a recovery.
-		paused := w.keeper.paused().changes != changes
-		if lost || ctx.Err() != nil || over(until) || paused || pass.probe && w.cfg.Breaker.recovered() {
-			break
-		}
-	}
-	if !w.cfg.Breaker.Open() {
-		return len(records), nil
-	}
-	return len(records), down
-}
+const (
+	// openLimit bounds one attempt to open the tables, so that a server that takes connections and says nothing is
+	// noticed too.
+	openLimit = 15 * time.Second
+	minOpen   = 500 * time.Millisecond // between attempts at first
+	maxOpen   = 5 * time.Second
+)
 
-// deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are
-// added to held, and their later records are left for the next claim. lost says that a lane has gone to another relay.
-func (w *worker) deliver(
-	hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys,
-	took time.Duration,
-) (lost bool, err error) {
-	t1 := time.Now()
-	batch, owner, defects := w.route(records, held)
-	batch, owner, recalled := w.recall.strike(batch, owner)
-	deadline := t1.Add(w.cfg.PublishTimeout)
-	if until.Before(deadline) {
-		deadline = until
-	}
-	pubCtx, cancel := context.WithDeadline(hardStop, deadline)
-	fault.Hit(fault.BeforePublish)
-	results := w.publish(pubCtx, batch)
-	if !pass.probe { // which is small, and finds out whether the broker is there at all
-		w.reduce(pubCtx, batch, results)
-	}
-	cancel()
-	fault.Hit(fault.AfterPublish)
-	w.recall.published(batch, results)
-	isolate, down := w.cfg.Breaker.report(pass, results)
-	for i, r := range results {
-		if r.Err != nil {
-			held.hold(batch[i].Record)
+// open opens the tables, again and again while only waiting helps: a service is often started before its database.
+func (r *Relay) open(ctx context.Context) ([]*tableRelay, error) {
+	for pause := minOpen; ; pause = min(2*pause, maxOpen) {
+		attempt, cancel := context.WithTimeout(ctx, openLimit)
+		opened, err := r.openTables(attempt)
+		cancel()
+		if err == nil || ctx.Err() != nil || !passes(err) {
+			return opened, err
 		}
-	}
-
-	t2 := time.Now()
-	v := w.judge(records, batch, owner, results, defects, isolate)
-	fault.Hit(fault.BeforeSettle)
-	if len(v.outcomes) > 0 {
-		w.cfg.Breaker.rest(pass)
-	}
-	settled, refused, err := w.settle(hardStop, lanes, v.outcomes)
-	t3 := time.Now()
-	for _, o := range refused {
-		held.hold(o.Record)
-	}
-	if settled.Retried+settled.Dead > 0 {
-		w.logFailures(v.outcomes, refused)
-	}
-
-	b := BatchReport{
-		Table: w.cfg.Name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Recalled: recalled,
-		Unavailable: v.unavailable != nil,
-		Claim:       took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
-	}
-	for i := range v.outcomes {
-		if o := &v.outcomes[i]; o.State == Delivered && !o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
-			b.Latencies = append(b.Latencies, t2.Sub(o.Record.WrittenAt))
-		}
-	}
-	w.report(b)
-	switch {
-	case err != nil:
-		return false, err
-	case down:
-		return false, fmt.Errorf("publish: %w", v.unavailable)
-	case len(v.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
-		// The next claim brings the same records: without a pause they would be published again as fast as the loop
-		// turns.
-		return false, fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, "+
-			"something else settled them, or this role may not update them", len(records))
-	}
-	return settled.Lost > 0, nil
-}
-
-// pause waits for d, for the end of ctx or, if wakeable, for Wake, and tells whether it was woken.
-func (w *worker) pause(ctx context.Context, d time.Duration, wakeable bool) (woken bool) {
-	wake := w.wake
-	if !wakeable {
-		wake = nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-wake:
-		return true
-	}
-	return false
-}
-
-func (r *Relay) logTally(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
+		r.wait("waiting for the database: " + err.Error())
+		r.cfg.Logger.Warn("waiting for the database", "error", err, "retry_in", pause.String())
 		select {
 		case <-ctx.Done():
-			r.tally.flush(ctx, r.cfg.Logger, r.cfg.Name)
-			return
-		case <-tick.C:
-			r.tally.flush(ctx, r.cfg.Logger, r.cfg.Name)
+			return nil, ctx.Err()
+		case <-time.After(pause):
 		}
 	}
+}
+
+// passes tells whether a failure to open a table can go away while one waits.
+func passes(err error) bool {
+	var schema *SchemaError
+	class, _ := Classify(err)
+	return !errors.As(err, &schema) && !errors.Is(err, ErrRowsHidden) && !errors.Is(err, ErrNotAllowed) &&
+		!errors.Is(err, ErrNoTable) && class != ClassPermanent
+}
+
+// openTables opens the tables that must exist and, of the others, those that do.
+func (r *Relay) openTables(ctx context.Context) (opened []*tableRelay, err error) {
+	var missing []string
+	for _, t := range r.tables {
+		name := t.Layout.Table
+		store, err := r.db.OpenTable(ctx, t.Layout)
+		var schema *SchemaError
+		if t.Optional && errors.As(err, &schema) && schema.Table == name && len(schema.Missing) == 0 {
+			missing = append(missing, name)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		s := r.sinks[t.Sink]
+		one, err := newTableRelay(store, s.sink, r.cfg.of(t, s.breaker))
+		if err != nil {
+			return nil, err
+		}
+		opened = append(opened, one)
+	}
+	if len(opened) == 0 {
+		return nil, fmt.Errorf("%w: none of %s exists: run: outbox migrate up, or map a table of your own with a Layout",
+			ErrNoTable, strings.Join(missing, ", "))
+	}
+	return opened, nil
+}
+
+func (r *Relay) wait(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = why
 }

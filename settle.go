@@ -19,7 +19,7 @@ type verdict struct {
 // ascends. Records without an outcome are left as they are and come again with a later claim. With isolate, what the
 // sink could not take waits in the table, uncounted, because the rest of the sink works and the claims are needed for
 // that.
-func (r *Relay) judge(
+func (r *tableRelay) judge(
 	records []*Record, batch []Delivery, owner []int, results []Result, defects map[int]Failure, isolate bool,
 ) verdict {
 	v := verdict{outcomes: make([]Outcome, 0, len(records))}
@@ -52,7 +52,7 @@ func (r *Relay) judge(
 	return v
 }
 
-func (r *Relay) judgeRecord(v *verdict, rec *Record, destinations []string, results []Result, isolate bool) {
+func (r *tableRelay) judgeRecord(v *verdict, rec *Record, destinations []string, results []Result, isolate bool) {
 	out := Outcome{Record: rec, State: Retry, Attempts: rec.Attempts, DeliveredTo: rec.DeliveredTo}
 	var wait time.Duration
 	served, unavailable, unattempted := 0, 0, 0

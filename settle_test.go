@@ -13,7 +13,9 @@ import (
 // Whoever writes an event names its destinations. He must not reach the readers of another table with it.
 func TestReservedDestinationsAreDead(t *testing.T) {
 	t.Parallel()
-	r, err := NewRelay(nil, &panicky{}, RelayConfig{Reserved: func(d string) bool { return strings.HasPrefix(d, "run:") }})
+	r, err := relayOf(nil, &panicky{}, RelayConfig{Tables: []Table{
+		{Layout: OutboxEvents(), Reserved: func(d string) bool { return strings.HasPrefix(d, "run:") }},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func TestReservedDestinationsAreDead(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Jitter: -1}})
+	r, err := relayOf(nil, nil, RelayConfig{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Jitter: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +123,7 @@ func TestJudge(t *testing.T) {
 }
 
 func TestJudgeKeepsRecordsApart(t *testing.T) {
-	r, err := NewRelay(nil, nil, RelayConfig{})
+	r, err := relayOf(nil, nil, RelayConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +168,7 @@ func TestJudgeKeepsRecordsApart(t *testing.T) {
 // one that failed for its own sake counts.
 func TestJudgeIsolates(t *testing.T) {
 	t.Parallel()
-	r, err := NewRelay(nil, nil, RelayConfig{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Jitter: -1}})
+	r, err := relayOf(nil, nil, RelayConfig{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Jitter: -1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,6 +46,14 @@ type EventStore interface {
 	// no row that somebody else holds locked: that is a refusal too. Where the row takes it, a refusal becomes its
 	// error: it is counted as Retried, and what was served is noted, so that none of it is published again.
 	Settle(ctx context.Context, owner uuid.UUID, lanes []Lane, outcomes []Outcome) (Settled, error)
+	// Backlog counts undelivered rows, those that wait for a retry among them, up to limit.
+	Backlog(ctx context.Context, limit int) (Backlog, error)
+}
+
+// Backlog is how far behind a table's relays are.
+type Backlog struct {
+	Count  int           // undelivered rows; counting stops at the limit asked for
+	Oldest time.Duration // age of the oldest one by the database's clock; 0 if there is none or the table keeps no time
 }
 
 // LeaseRequest is one relay's request for its share of the lanes.

@@ -29,7 +29,7 @@ func TestRelayGoesOnBesideARefusedOutcome(t *testing.T) {
 	m.keyed(1, 3)
 	m.keyed(2, 5)
 	m.add("without a key")
-	inBubble(t, m, RelayConfig{BatchRecords: 2}, func(t *testing.T, r *Relay) {
+	inBubble(t, m, RelayConfig{BatchRecords: 2}, func(t *testing.T, r *tableRelay) {
 		pass(time.Minute)
 		m.locked(func() {
 			if got := len(m.records); got != 3 {
@@ -46,7 +46,7 @@ func TestRelayGoesOnBesideARefusedOutcome(t *testing.T) {
 				t.Errorf("%d records are left, published %v", len(m.records), m.published)
 			}
 		})
-		if ready, why := r.Health().Ready(time.Now(), 10*time.Second, 30*time.Second); !ready {
+		if ready, why := ready(r); !ready {
 			t.Errorf("the relay is not ready: %s", why)
 		}
 	})
@@ -66,7 +66,7 @@ func TestClaimLeavesOutWhatWaits(t *testing.T) {
 	m := &memory{refuses: func(r *Record) bool { return r.OrderKey == 1 }}
 	m.keyed(1, 100)
 	m.keyed(2, 5)
-	inBubble(t, m, RelayConfig{BatchRecords: 2}, func(t *testing.T, _ *Relay) {
+	inBubble(t, m, RelayConfig{BatchRecords: 2}, func(t *testing.T, _ *tableRelay) {
 		pass(10 * time.Second)
 		m.locked(func() {
 			if n := count(m.published, "2"); n != 5 {
@@ -85,7 +85,7 @@ func TestRelayStopsClaimingWhenNothingIsSettled(t *testing.T) {
 	for range 100 {
 		m.add("a")
 	}
-	inBubble(t, m, RelayConfig{BatchRecords: 2}, func(t *testing.T, r *Relay) {
+	inBubble(t, m, RelayConfig{BatchRecords: 2}, func(t *testing.T, r *tableRelay) {
 		pass(time.Minute)
 		m.locked(func() {
 			if n := len(m.published); n < unsettledBatches*2 || n > (unsettledBatches+maxBatchesPerClaim)*2 {
@@ -93,7 +93,7 @@ func TestRelayStopsClaimingWhenNothingIsSettled(t *testing.T) {
 					unsettledBatches)
 			}
 		})
-		if ready, _ := r.Health().Ready(time.Now(), 10*time.Second, 30*time.Second); ready {
+		if ready, _ := ready(r); ready {
 			t.Error("the relay says that it is ready")
 		}
 	})
@@ -104,7 +104,7 @@ func TestRelayStopsClaimingWhenNothingIsSettled(t *testing.T) {
 func TestRelayRemembersWhatTheDatabaseForgot(t *testing.T) {
 	m := &memory{}
 	var forgotten []*Record
-	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *Relay) {
+	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *tableRelay) {
 		m.add("a", "b", "c")
 		m.locked(func() { forgotten = slices.Clone(m.records) })
 		pass(time.Second)
@@ -176,7 +176,7 @@ func TestClaimAsksForLessAfterATimeout(t *testing.T) {
 	for range 4000 {
 		m.add("a")
 	}
-	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *Relay) {
+	inBubble(t, m, RelayConfig{}, func(t *testing.T, _ *tableRelay) {
 		pass(20 * time.Second)
 		m.locked(func() {
 			if len(m.records) != 0 {
@@ -190,7 +190,7 @@ func TestClaimAsksForLessAfterATimeout(t *testing.T) {
 // A worker that waits for its database holds no turn: neither one that publishes nor one that wants to be alone waits
 // for it.
 func TestTurnRestsWhileSettling(t *testing.T) {
-	b := NewBreaker()
+	b := new(breaker)
 	first := b.enter(false)
 	b.rest(first)
 	alone := b.enter(true)

@@ -121,13 +121,21 @@ func (s *servers) timeDrain(ctx context.Context, t table, rows int, loop loop) (
 // loop drains a table and returns when it is empty, or, if it has no such end, when all is done.
 type loop func(ctx context.Context, s *servers, t table, all context.Context) error
 
+// likeRelay are the settings of a relay's sessions that matter to the bare loop's statements.
+const likeRelay = `SET synchronous_commit = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
+	SET enable_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
+	SET plan_cache_mode = force_generic_plan`
+
 // bareLoop is the limit: what any relay that updates a row per event could reach here.
 func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
-	conn, err := s.relay.Acquire(ctx)
+	conn, err := pgx.ConnectConfig(ctx, s.app.Config().ConnConfig)
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, likeRelay); err != nil {
+		return err
+	}
 	for {
 		rows, err := conn.Query(ctx, t.claim, batch)
 		if err != nil {
@@ -159,7 +167,7 @@ func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error
 // sameStatementsLoop is the relay's own statements and script without the relay: no lease renewal, no order, no
 // outcomes.
 func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
-	store, err := postgres.Open(ctx, s.relay, t.layout)
+	store, err := s.relay.OpenTable(ctx, t.layout)
 	if err != nil {
 		return err
 	}
@@ -203,7 +211,7 @@ func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Cont
 // relayWith is the product, as `outbox relay` runs it, with some settings of its own.
 func relayWith(cfg outbox.RelayConfig) loop {
 	return func(ctx context.Context, s *servers, t table, all context.Context) error {
-		relay, err := s.newRelay(ctx, t, cfg)
+		relay, err := s.newRelay(t, cfg)
 		if err != nil {
 			return err
 		}
@@ -213,16 +221,14 @@ func relayWith(cfg outbox.RelayConfig) loop {
 
 var relayLoop = relayWith(outbox.RelayConfig{})
 
-func (s *servers) newRelay(ctx context.Context, t table, cfg outbox.RelayConfig) (*outbox.Relay, error) {
-	store, err := postgres.Open(ctx, s.relay, t.layout)
+func (s *servers) newRelay(t table, cfg outbox.RelayConfig) (*outbox.Relay, error) {
+	destination, err := outbox.ParseTemplate(t.destination)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Destination, err = outbox.ParseTemplate(t.destination); err != nil {
-		return nil, err
-	}
-	cfg.Name, cfg.Logger = t.layout.Table, quiet
-	return outbox.NewRelay(store, s.sink, cfg)
+	cfg.Tables, cfg.Logger = []outbox.Table{{Layout: t.layout, Destination: destination}}, quiet
+	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
+	return outbox.NewRelay(s.relay, s.sink, cfg)
 }
 
 // flat shows that neither a large backlog nor many delivered rows slow the relay down.

@@ -64,7 +64,7 @@ func trickle(ctx context.Context, s *servers, name string, flood int) error {
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer stop()
-	relay, err := s.newRelay(ctx, t, outbox.RelayConfig{})
+	relay, err := s.newRelay(t, outbox.RelayConfig{})
 	if err != nil {
 		return err
 	}

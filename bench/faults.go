@@ -61,11 +61,11 @@ func relays(n, workers int) loop {
 }
 
 func separateRelay(ctx context.Context, s *servers, t table, cfg outbox.RelayConfig, all context.Context) error {
-	pool, err := postgres.Connect(ctx, s.url, cfg.Workers+2)
+	db, err := postgres.Connect(ctx, s.url, postgres.Config{Conns: cfg.Workers + 3})
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer db.Close()
 	client := redis.NewClient(&redis.Options{Network: "unix", Addr: s.redis.Socket(), MaxRetries: -1})
 	defer func() { _ = client.Close() }()
 	sink, err := redispubsub.New(client, redispubsub.Config{})
@@ -73,8 +73,8 @@ func separateRelay(ctx context.Context, s *servers, t table, cfg outbox.RelayCon
 		return err
 	}
 	own := *s
-	own.relay, own.sink = pool, sink
-	relay, err := own.newRelay(ctx, t, cfg)
+	own.relay, own.sink = db, sink
+	relay, err := own.newRelay(t, cfg)
 	if err != nil {
 		return err
 	}

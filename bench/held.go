@@ -61,16 +61,16 @@ func held(ctx context.Context, s *servers, o options) error {
 	query := address.Query()
 	query.Set("user", "bench_relay")
 	address.User, address.RawQuery = nil, query.Encode()
-	pool, err := postgres.Connect(ctx, address.String(), 6)
+	db, err := postgres.Connect(ctx, address.String(), postgres.Config{Conns: 6})
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer db.Close()
 	fmt.Printf("%-44s %12s %12s %8s\n", "one row that cannot be settled", "without", "with it", "ratio")
 	for _, h := range hindrances {
 		own := *s
 		if h.role {
-			own.relay = pool
+			own.relay = db
 		}
 		if err := own.exec(ctx, h.set...); err != nil {
 			return err

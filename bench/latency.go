@@ -52,7 +52,7 @@ func offer(ctx context.Context, s *servers, o options, name string, inProcess, n
 	defer background.Wait()
 	defer stop()
 
-	relay, err := s.newRelay(ctx, t, outbox.RelayConfig{})
+	relay, err := s.newRelay(t, outbox.RelayConfig{})
 	if err != nil {
 		return err
 	}
@@ -61,13 +61,12 @@ func offer(ctx context.Context, s *servers, o options, name string, inProcess, n
 		wake = append(wake, relay)
 	}
 	if notify {
-		n, err := postgres.NewNotifier(s.app, t.layout.Table, 0)
+		n, err := postgres.NewNotifier(s.app, 0)
 		if err != nil {
 			return err
 		}
 		wake = append(wake, n)
 		background.Go(func() { _ = n.Run(ctx) })
-		background.Go(func() { _ = postgres.Listen(ctx, s.relay, quiet, func(string) { relay.Wake() }) })
 	}
 	background.Go(func() { _ = relay.Run(ctx) })
 
@@ -121,7 +120,7 @@ func offer(ctx context.Context, s *servers, o options, name string, inProcess, n
 				}
 				at := time.Now()
 				for _, w := range wake {
-					w.Wake()
+					w.Wake(t.layout.Table)
 				}
 				mu.Lock()
 				committed[fmt.Sprintf("%s/%d", run, n)] = at

@@ -27,7 +27,7 @@ type servers struct {
 	postgresVersion, redisVersion string
 
 	url    string
-	relay  *pgxpool.Pool // relay sessions
+	relay  *postgres.DB  // relay sessions
 	app    *pgxpool.Pool // what an application would use
 	client *redis.Client
 	sink   *redispubsub.Sink
@@ -55,7 +55,7 @@ func startServers(ctx context.Context) (s *servers, err error) {
 	if err = migrations.Up(ctx, s.url, migrations.Sets...); err != nil {
 		return s, err
 	}
-	if s.relay, err = postgres.Connect(ctx, s.url, 6); err != nil {
+	if s.relay, err = postgres.Connect(ctx, s.url, postgres.Config{Conns: 7}); err != nil {
 		return s, err
 	}
 	cfg, err := pgxpool.ParseConfig(s.url)
@@ -89,10 +89,11 @@ func (s *servers) stop() {
 	if s.client != nil {
 		_ = s.client.Close()
 	}
-	for _, p := range []*pgxpool.Pool{s.relay, s.app} {
-		if p != nil {
-			p.Close()
-		}
+	if s.relay != nil {
+		s.relay.Close()
+	}
+	if s.app != nil {
+		s.app.Close()
 	}
 	if s.redis != nil {
 		_ = s.redis.Stop()

@@ -167,16 +167,14 @@ func readFile(ctx context.Context, claim *sql.Stmt) (positions []int64, err erro
 // relayFile is the product, as `outbox dev` runs it.
 func relayFile(cfg outbox.RelayConfig) func(context.Context, *file, int) error {
 	return func(ctx context.Context, f *file, rows int) error {
-		store, err := sqlite.Open(ctx, f.db, outbox.OutboxEvents())
-		if err != nil {
-			return err
-		}
 		all, delivered := context.WithCancel(ctx)
 		defer delivered()
 		count := &countdown{done: delivered}
 		count.left.Store(int64(rows))
 		cfg.Logger, cfg.Observer = quiet, count
-		relay, err := outbox.NewRelay(store, memory.New(memory.Config{}), cfg)
+		cfg.Tables = []outbox.Table{{Layout: outbox.OutboxEvents()}}
+		cfg.Retention.After, cfg.LetterRetention.After = -1, -1
+		relay, err := outbox.NewRelay(f.db, memory.New(memory.Config{}), cfg)
 		if err != nil {
 			return err
 		}

@@ -94,11 +94,7 @@ func relayBeside(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	store, err := sqlite.Open(ctx, db, outbox.OutboxEvents())
-	if err != nil {
-		return err
-	}
-	relay, err := outbox.NewRelay(store, memory.New(memory.Config{}), outbox.RelayConfig{Logger: quiet, BatchRecords: 100})
+	relay, err := outbox.NewRelay(db, memory.New(memory.Config{}), outbox.RelayConfig{Logger: quiet, BatchRecords: 100})
 	if err != nil {
 		return err
 	}

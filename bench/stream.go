@@ -182,7 +182,7 @@ func (b *streamBench) offerToClients(ctx context.Context, g *gateway, name strin
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	notifier, err := postgres.NewNotifier(b.app, "crawl_outbox", 0)
+	notifier, err := postgres.NewNotifier(b.app, 0)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (b *streamBench) offerToClients(ctx context.Context, g *gateway, name strin
 					return
 				}
 				committed[i] = append(committed[i], time.Now())
-				notifier.Wake()
+				notifier.Wake("crawl_outbox")
 			}
 		})
 	}

@@ -26,25 +26,24 @@ type Messages struct {
 	arrived chan struct{} // closed, and replaced, by the next Publish
 }
 
-// Relay runs a relay on store until the test ends, delivering into memory, and returns what arrives. It must be the
-// only relay of the table.
+// Relay runs a relay on db until the test ends, delivering into memory, and returns what arrives. It must be the only
+// relay there. Old rows stay.
 //
-//	store, err := postgres.Open(ctx, pool, outbox.OutboxEvents())
-//	…
-//	messages := outboxtest.Relay(t, store)
+//	messages := outboxtest.Relay(t, postgres.NewDB(pool))
 //	placeOrder(…)
 //	if m := messages.Next(t); m.Topic != "order.placed" { … }
 //
 // A change of cfg is for routes, retries and the like; Relay makes it find events within milliseconds.
-func Relay(t testing.TB, store outbox.Store, change ...func(*outbox.RelayConfig)) *Messages {
+func Relay(t testing.TB, db outbox.Database, change ...func(*outbox.RelayConfig)) *Messages {
 	t.Helper()
 	cfg := outbox.RelayConfig{PollMin: time.Millisecond, PollMax: 10 * time.Millisecond}
+	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
 	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, f := range change {
 		f(&cfg)
 	}
 	m := &Messages{arrived: make(chan struct{})}
-	relay, err := outbox.NewRelay(store, m, cfg)
+	relay, err := outbox.NewRelay(db, m, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

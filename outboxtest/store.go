@@ -35,7 +35,7 @@ type StoreFeatures struct {
 // test makes of it.
 type StoreHarness struct {
 	// Table opens a table as a relay does. A second call is a second relay's.
-	Table func(t *testing.T, layout outbox.Layout) tables.Store
+	Table func(t *testing.T, layout outbox.Layout) outbox.Store
 	// Write writes each batch with one call, all in one transaction, and then commits or rolls back. A batch that the
 	// writer refuses does not end the transaction; the errors come back joined.
 	Write func(ctx context.Context, cfg outbox.WriterConfig, commit bool, batches ...[]outbox.Event) error

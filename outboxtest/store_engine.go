@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // engineTests are what a relay asks of a store, and a producer of its writer.
@@ -24,7 +23,7 @@ var everything = outbox.ClaimLimit{Records: 4000, Bytes: 64 << 20}
 
 // server is a relay's hold on a table: its lanes, and what it does with them.
 type server struct {
-	tables.Store
+	outbox.Store
 	t     *testing.T
 	owner uuid.UUID
 	lanes []outbox.Lane

@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func relayTests() []storeTest {
@@ -81,7 +80,7 @@ func (k *recorder) until(t *testing.T, n int) {
 
 // process is one relay's, which may die: then nothing it does reaches the table or the sink any more.
 type process struct {
-	tables.Store
+	outbox.Store
 	outbox.Sink
 	dead atomic.Bool
 }
@@ -136,12 +135,35 @@ func (p *process) Leave(ctx context.Context, owner uuid.UUID) error {
 	return p.Store.Leave(ctx, owner)
 }
 
-// start runs a relay and returns what stops it and waits for it. It is stopped when t ends, if not before.
+// oneTable is a database with one table, and nothing to listen to.
+type oneTable struct{ outbox.Store }
+
+func (d oneTable) OpenTable(context.Context, outbox.Layout) (outbox.Store, error) {
+	return d.Store, nil
+}
+
+func (oneTable) Listen(ctx context.Context, _ *slog.Logger, _ func(string)) error { return ended(ctx) }
+
+func (oneTable) Retain(ctx context.Context, _ outbox.Layout, _ outbox.Retention) error {
+	return ended(ctx)
+}
+
+func (oneTable) RetainLetters(ctx context.Context, _ outbox.Retention) error { return ended(ctx) }
+
+func ended(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+// start runs a relay of one table and returns what stops it and waits for it. It is stopped when t ends, if not before.
 func start(t *testing.T, store outbox.Store, sink outbox.Sink, cfg outbox.RelayConfig) (stop func()) {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, time.Second
-	r, err := outbox.NewRelay(store, sink, cfg)
+	if len(cfg.Tables) == 0 {
+		cfg.Tables = []outbox.Table{{Layout: outbox.OutboxEvents()}}
+	}
+	r, err := outbox.NewRelay(oneTable{store}, sink, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +229,9 @@ func deliversEveryTable(t *testing.T, s *storeSuite) {
 			s.place(t, table, "paid", "7")
 		}
 		sink := &recorder{}
-		stop := start(t, s.Table(t, layout), sink, outbox.RelayConfig{Name: table, Destination: to})
+		stop := start(t, s.Table(t, layout), sink, outbox.RelayConfig{
+			Tables: []outbox.Table{{Layout: layout, Destination: to}},
+		})
 		sink.until(t, 1)
 		stop()
 		if got := sink.received[0].Destination; got != "to.paid" {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // letterTests are what people see of a table and of what could not arrive, what they do about it, and how old rows go.
@@ -94,7 +93,7 @@ func (s *storeSuite) orders(t *testing.T, n int, keys ...string) {
 // undertaker serves a table and lets its events die, or arrive.
 type undertaker struct {
 	t     *testing.T
-	store tables.Store
+	store outbox.Store
 	owner uuid.UUID
 	lanes []outbox.Lane
 }

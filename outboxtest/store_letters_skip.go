@@ -165,8 +165,9 @@ func skipsBesideRelay(t *testing.T, s *storeSuite) {
 		}
 	}
 	sink := outboxSink(func([]outbox.Delivery) { time.Sleep(2 * time.Millisecond) })
-	r, err := outbox.NewRelay(s.Table(t, outbox.OutboxEvents()), sink,
-		outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler), BatchRecords: 20})
+	r, err := outbox.NewRelay(oneTable{s.Table(t, outbox.OutboxEvents())}, sink, outbox.RelayConfig{
+		Tables: []outbox.Table{{Layout: outbox.OutboxEvents()}}, Logger: slog.New(slog.DiscardHandler), BatchRecords: 20,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,6 +44,17 @@ func ParseArchive(text string) (Archive, error) {
 	return Archive{Dir: text}, nil
 }
 
+// String is what ParseArchive reads.
+func (a Archive) String() string {
+	switch {
+	case a.None:
+		return "none"
+	case a.Dir != "":
+		return a.Dir
+	}
+	return "table"
+}
+
 // Action is what becomes of a row: Archived or Deleted.
 func (a Archive) Action() string {
 	if a.None {
@@ -55,22 +66,14 @@ func (a Archive) Action() string {
 // Config configures a Keeper. Zero means the default in parentheses.
 type Config struct {
 	Table     string
-	OlderThan time.Duration // since delivery or replay (168 h)
-	Archive   Archive       // (the archive table)
-	Batch     int           // rows a transaction (1000)
-	Every     time.Duration // between runs (1 min)
-	LeaseTTL  time.Duration // how long a keeper that died keeps others from the table (30 s)
-	FileRows  int           // rows a file, of which the keeper remembers some 100 bytes each (50,000)
-	Logger    *slog.Logger  // (slog.Default)
-	Observer  Observer      // may be nil
-}
-
-// Observer is told what runs do.
-type Observer interface {
-	// ObserveRemoved is called after each batch.
-	ObserveRemoved(action string, rows int)
-	// ObserveRun is called after each run of this process, and each failure to run.
-	ObserveRun(err error)
+	OlderThan time.Duration            // since delivery or replay (168 h)
+	Archive   Archive                  // (the archive table)
+	Batch     int                      // rows a transaction (1000)
+	Every     time.Duration            // between runs (1 min)
+	LeaseTTL  time.Duration            // how long a keeper that died keeps others from the table (30 s)
+	FileRows  int                      // rows a file, of which the keeper remembers some 100 bytes each (50,000)
+	Logger    *slog.Logger             // (slog.Default)
+	Observer  outbox.RetentionObserver // may be nil
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -160,7 +163,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 func (k *Keeper) observe(err error) {
 	if k.cfg.Observer != nil {
-		k.cfg.Observer.ObserveRun(err)
+		k.cfg.Observer.ObserveRun(k.cfg.Table, err)
 	}
 }
 

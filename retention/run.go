@@ -180,7 +180,7 @@ func (r *run) remove(ctx context.Context, rows []Row) error {
 	}
 	r.report.Rows += int64(n)
 	if r.cfg.Observer != nil {
-		r.cfg.Observer.ObserveRemoved(r.report.Action, n)
+		r.cfg.Observer.ObserveRemoved(r.cfg.Table, r.report.Action, n)
 	}
 	return nil
 }

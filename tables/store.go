@@ -8,13 +8,6 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Store is what a relay and its watchers ask of a table.
-type Store interface {
-	outbox.Store
-	// Backlog counts undelivered rows up to limit.
-	Backlog(ctx context.Context, limit int) (Backlog, error)
-}
-
 // Browser shows the rows of an outbox table to people. It changes nothing, but for RetryNow, SkipPage and ReplayPage.
 type Browser interface {
 	// Statuses are those that a row can have, in the table's spelling.

@@ -11,10 +11,10 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -38,33 +38,23 @@ func serve(ctx context.Context, databaseURL, redisURL string) (err error) {
 	if err := migrations.Up(ctx, databaseURL, "core"); err != nil {
 		return err
 	}
-	// The relay's sessions are tuned for its few statements, so it has a pool of its own: one connection for each of
-	// its two workers, one to renew its leases, one for Listen.
-	relayPool, err := postgres.Connect(ctx, databaseURL, 4)
+	db, err := postgres.Connect(ctx, databaseURL, postgres.Config{})
 	if err != nil {
 		return err
 	}
-	defer relayPool.Close()
-	store, err := postgres.Open(ctx, relayPool, outbox.OutboxEvents())
-	if err != nil {
-		return err
-	}
+	defer db.Close()
 	sink, err := redispubsub.Open(ctx, redisURL, redispubsub.Config{})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sink.Close() }()
-	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{Name: "outbox_events"})
+	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{Retention: outbox.Retention{After: 24 * time.Hour}})
 	if err != nil {
 		return err
 	}
 
 	var group errgroup.Group
 	group.Go(func() error { return relay.Run(ctx) }) // finishes its batch when ctx ends
-	// For events that other processes write. Those of this one wake the relay directly, below.
-	group.Go(func() error {
-		return postgres.Listen(ctx, relayPool, slog.Default(), func(string) { relay.Wake() })
-	})
 	group.Go(func() error { return placeOrder(ctx, databaseURL, relay) })
 	return group.Wait()
 }

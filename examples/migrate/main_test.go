@@ -86,16 +86,12 @@ func applied(t *testing.T, url, tool string) {
 		t.Errorf("up: %v", err)
 	}
 
-	pool, err := postgres.Connect(t.Context(), url, 4)
+	db, err := postgres.Connect(t.Context(), url, postgres.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages := outboxtest.Relay(t, store)
+	defer db.Close()
+	messages := outboxtest.Relay(t, db)
 	const event = "INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ($1, " +
 		"'order.placed', now(), 'shop', '{}')"
 	if _, err := conn.Exec(t.Context(), event, uuid.New()); err != nil {

@@ -101,11 +101,7 @@ func (s shop) try(t *testing.T, place service) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages := outboxtest.Relay(t, store)
+	messages := outboxtest.Relay(t, postgres.NewDB(pool))
 	var got []string
 	for range 2 {
 		got = append(got, messages.Next(t).AggregateID)

@@ -78,24 +78,21 @@ func lettersReplayed(gone bool) func(*world) int {
 func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
-	pool, err := postgres.Connect(ctx, w.relayDatabase, 4)
+	db, err := postgres.Connect(ctx, w.relayDatabase, postgres.Config{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(pool.Close)
-	store, err := postgres.Open(ctx, pool, outbox.OutboxEvents())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.t.Cleanup(db.Close)
 	redis, err := redispubsub.Open(ctx, w.relayRedis, redispubsub.Config{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = redis.Close() })
 	sink := &panicky{Sink: redis, refuses: refuses}
-	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{
-		Name: "outbox_events", LeaseTTL: ttl, MaxAttempts: 3, Backoff: outbox.Backoff{Base: 20 * time.Millisecond},
-		Logger: slog.New(slog.NewJSONHandler(w.t.Output(), nil)),
+	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
+		Tables: []outbox.Table{{Layout: outbox.OutboxEvents()}}, LeaseTTL: ttl, MaxAttempts: 3,
+		Backoff: outbox.Backoff{Base: 20 * time.Millisecond},
+		Logger:  slog.New(slog.NewJSONHandler(w.t.Output(), nil)),
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -125,15 +125,11 @@ func (p *playing) run(ctx context.Context, role string) (err error) {
 	if role == roleLibrary {
 		return p.produce(ctx, db.Reads())
 	}
-	store, err := sqlite.Open(ctx, db, outbox.OutboxEvents())
+	relay, err := outbox.NewRelay(db, pipe{}, wholeRelay)
 	if err != nil {
 		return err
 	}
-	relay, err := outbox.NewRelay(store, pipe{}, wholeRelay)
-	if err != nil {
-		return err
-	}
-	p.wake = relay.Wake
+	p.wake = func() { relay.Wake("") }
 	if role == roleRelay {
 		return relay.Run(ctx)
 	}
@@ -148,7 +144,7 @@ func (p *playing) run(ctx context.Context, role string) (err error) {
 // wholeRelay is the relay of roleWhole: what it may publish again after a kill is a batch of each worker. Not less than
 // 64 in a batch, because that many are tried at once of a lane at which relays died. Its renewals wait their turn among
 // its writers: with -race on a busy machine for longer than a third of killTTL.
-var wholeRelay = outbox.RelayConfig{Name: "outbox_events", Workers: 2, BatchRecords: 64, LeaseTTL: 2 * killTTL}
+var wholeRelay = outbox.RelayConfig{Workers: 2, BatchRecords: 64, LeaseTTL: 2 * killTTL}
 
 // pipe is a Sink that refuses nothing.
 type pipe struct{}

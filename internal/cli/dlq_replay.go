@@ -259,30 +259,27 @@ func (a *app) printReplayed(form string, sum deadletter.Replayed) error {
 
 // waker tells the relays of several tables that there is something to deliver.
 type waker struct {
-	db         wire.Database
-	ctx        context.Context
+	notifier   wire.Notifier // nil: there is none, and relays poll anyway
 	stop       context.CancelFunc
-	notifiers  map[string]wire.Notifier
 	background sync.WaitGroup
 }
 
 func newWaker(ctx context.Context, db wire.Database) *waker {
-	w := &waker{db: db, notifiers: map[string]wire.Notifier{}}
-	w.ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	w := &waker{}
+	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
+	n, err := db.Notifier()
+	if err != nil {
+		return w
+	}
+	w.notifier = n
+	w.background.Go(func() { _ = n.Run(ctx) }) // it returns nil
 	return w
 }
 
 func (w *waker) wake(table string) {
-	n := w.notifiers[table]
-	if n == nil {
-		var err error
-		if n, err = w.db.Notifier(table); err != nil {
-			return // the relay polls anyway
-		}
-		w.notifiers[table] = n
-		w.background.Go(func() { _ = n.Run(w.ctx) }) // it returns nil
+	if w.notifier != nil {
+		w.notifier.Wake(table)
 	}
-	n.Wake()
 }
 
 // close sends the last wake-ups.

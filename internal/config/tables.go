@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -22,14 +23,13 @@ type Table struct {
 // Name is the table's name, as in --table.
 func (t Table) Name() string { return t.Layout.Table }
 
-// builtin are the tables of the migration sets. The three attempts are FR-005's, and so is the pause of one poll before
-// the next.
-func builtin() []Table {
-	return []Table{
-		{Layout: outbox.OutboxEvents(), Destination: "{topic}"},
-		{Layout: outbox.EventOutbox(), Destination: "{topic}"},
-		{Layout: outbox.CrawlOutbox(), Destination: "run:{key}", MaxAttempts: 3, BackoffBase: 200 * time.Millisecond},
+// builtin are the tables of the migration sets.
+func builtin() (all []Table) {
+	for _, t := range outbox.Tables() {
+		all = append(all, Table{Layout: t.Layout, Destination: cmp.Or(t.Destination.String(), "{topic}"),
+			MaxAttempts: t.MaxAttempts, BackoffBase: t.Backoff.Base})
 	}
+	return all
 }
 
 // Known returns every table there is a layout for: ours and the mapped ones, which win over ours of the same name.

@@ -13,7 +13,9 @@ import (
 func TestGauge(t *testing.T) {
 	t.Parallel()
 	m := metrics.New()
-	gauge := NewGauge(m.Registry)
+	var health outbox.Health
+	m.Watch(func() outbox.Health { return health })
+	gauge := NewGauge(m)
 	read := func(want Status) {
 		t.Helper()
 		got, err := gauge.Read()
@@ -22,17 +24,18 @@ func TestGauge(t *testing.T) {
 		}
 	}
 	read(Status{})
-	events, runs := m.Table("outbox_events"), m.Table("crawl_outbox")
-	events.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 3, Dead: 1},
+	m.ObserveBatch(outbox.BatchReport{Table: "outbox_events", Settled: outbox.Settled{Delivered: 3, Dead: 1},
 		Latencies: []time.Duration{time.Second, 3 * time.Second}})
-	runs.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 2}})
+	m.ObserveBatch(outbox.BatchReport{Table: "crawl_outbox", Settled: outbox.Settled{Delivered: 2}})
 	read(Status{Written: 6, Delivered: 5, Dead: 1, Lag: 2 * time.Second})
-	runs.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 1},
+	m.ObserveBatch(outbox.BatchReport{Table: "crawl_outbox", Settled: outbox.Settled{Delivered: 1},
 		Latencies: []time.Duration{500 * time.Millisecond}})
 	read(Status{Written: 7, Delivered: 6, Dead: 1, Lag: 500 * time.Millisecond})
 	read(Status{Written: 7, Delivered: 6, Dead: 1, Lag: 500 * time.Millisecond}) // nothing came: the last one stands
-	events.SetBacklog(4, 7*time.Second)
-	runs.SetBacklog(1, time.Second)
+	health.Tables = map[string]outbox.TableHealth{
+		"outbox_events": {Backlog: &outbox.Backlog{Count: 4, Oldest: 7 * time.Second}},
+		"crawl_outbox":  {Backlog: &outbox.Backlog{Count: 1, Oldest: time.Second}},
+	}
 	read(Status{Written: 12, Delivered: 6, Dead: 1, Lag: 7 * time.Second})
 }
 

@@ -67,7 +67,7 @@ type waking struct {
 func (w waking) Change(ctx context.Context, tenant string, run uuid.UUID, c crawl.Change) (crawl.Changed, error) {
 	changed, err := w.Store.Change(ctx, tenant, run, c)
 	if relay := w.streams.wake.Load(); relay != nil {
-		relay.Wake()
+		relay.Wake("")
 	}
 	return changed, err
 }
@@ -75,11 +75,7 @@ func (w waking) Change(ctx context.Context, tenant string, run uuid.UUID, c craw
 // deliver starts a relay of a table. It runs until stop is called or the test ends.
 func (s *streams) deliver(t *testing.T, layout outbox.Layout, destination string) (stop func()) {
 	t.Helper()
-	pool, err := postgres.Connect(t.Context(), s.url, 4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := postgres.Open(t.Context(), pool, layout)
+	db, err := postgres.Connect(t.Context(), s.url, postgres.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +87,9 @@ func (s *streams) deliver(t *testing.T, layout outbox.Layout, destination string
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay, err := outbox.NewRelay(store, sink,
-		outbox.RelayConfig{Name: layout.Table, Destination: template, Logger: quiet})
+	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
+		Tables: []outbox.Table{{Layout: layout, Destination: template}}, Logger: quiet,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +101,7 @@ func (s *streams) deliver(t *testing.T, layout outbox.Layout, destination string
 		s.wake.CompareAndSwap(relay, nil)
 		end()
 		_ = sink.Close()
-		pool.Close()
+		db.Close()
 	})
 	t.Cleanup(stop)
 	return stop

@@ -9,19 +9,16 @@ package metrics
 
 import (
 	"fmt"
-	"time"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/outboxrelay/outbox"
 )
 
 const namespace = "outbox"
-
-// BacklogLimit is where counting a backlog should stop. So many entries of an index took 8 to 15 ms to count
-// (PostgreSQL 15, after a vacuum).
-const BacklogLimit = 100_000
 
 // Metrics is the registry and what is in it.
 type Metrics struct {
@@ -30,12 +27,17 @@ type Metrics struct {
 	published, duplicates, retried, dead, lost, batches, unavailable *prometheus.CounterVec
 	claim, publish, settle, latency                                  *prometheus.HistogramVec
 	lanes, backlog, oldest, paused                                   *prometheus.GaugeVec
+	sinkDown                                                         *prometheus.GaugeVec
 	retention                                                        retentionMetrics
+
+	relay  func() outbox.Health // nil: nobody watches one
+	mu     sync.Mutex
+	tables map[string]*table
 }
 
 // New returns a registry with the relay's metrics and those of the Go runtime and the process.
 func New() *Metrics {
-	m := &Metrics{Registry: prometheus.NewRegistry()}
+	m := &Metrics{Registry: prometheus.NewRegistry(), tables: map[string]*table{}}
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	counter := func(dst **prometheus.CounterVec, name, help string) {
 		*dst = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help},
@@ -73,50 +75,42 @@ func New() *Metrics {
 	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.")
 	gauge(&m.paused, "paused", "1 while an operator has paused the table, or topics or destinations of it, else 0.")
 	gauge(&m.backlog, "backlog_events",
-		fmt.Sprintf("Undelivered events in the table; counting stops at %d.", BacklogLimit))
+		fmt.Sprintf("Undelivered events in the table; counting stops at %d.", outbox.BacklogLimit))
 	gauge(&m.oldest, "oldest_undelivered_seconds", "Age of the oldest undelivered event, 0 without one.")
+	m.sinkDown = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "sink_down",
+		Help: "1 while the sink is down and only probed, else 0."}, []string{"sink"})
+	m.Registry.MustRegister(m.sinkDown)
 	m.retention = newRetentionMetrics(m.Registry)
 	return m
 }
 
-// WatchSink makes a gauge of whether the sink is down. It may be called once.
-func (m *Metrics) WatchSink(down func() bool) {
-	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Namespace: namespace, Name: "sink_down", Help: "1 while the sink is down and only probed, else 0.",
-	}, func() float64 {
-		if down() {
-			return 1
-		}
-		return 0
-	}))
-}
-
-// Table is the outbox.Observer of one table's relay.
-type Table struct {
+// table is the metrics of one table.
+type table struct {
 	published, duplicates, retried, dead, lost, batches, unavailable prometheus.Counter
 	claim, publish, settle, latency                                  prometheus.Observer
-
-	name    string
-	metrics *Metrics
 }
 
-// Table returns the metrics of a table.
-func (m *Metrics) Table(name string) *Table {
-	// The label is resolved here, once, because ObserveBatch runs inside the relay's loop.
-	return &Table{
-		published: m.published.WithLabelValues(name), duplicates: m.duplicates.WithLabelValues(name),
-		retried: m.retried.WithLabelValues(name),
-		dead:    m.dead.WithLabelValues(name), lost: m.lost.WithLabelValues(name), batches: m.batches.WithLabelValues(name),
-		unavailable: m.unavailable.WithLabelValues(name),
-		claim:       m.claim.WithLabelValues(name), publish: m.publish.WithLabelValues(name),
-		settle:  m.settle.WithLabelValues(name),
-		latency: m.latency.WithLabelValues(name),
-		name:    name, metrics: m,
+// of returns the metrics of a table. The label is resolved once, because ObserveBatch runs inside the relay's loop.
+func (m *Metrics) of(name string) *table {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.tables[name]
+	if t == nil {
+		t = &table{
+			published: m.published.WithLabelValues(name), duplicates: m.duplicates.WithLabelValues(name),
+			retried: m.retried.WithLabelValues(name), dead: m.dead.WithLabelValues(name), lost: m.lost.WithLabelValues(name),
+			batches: m.batches.WithLabelValues(name), unavailable: m.unavailable.WithLabelValues(name),
+			claim: m.claim.WithLabelValues(name), publish: m.publish.WithLabelValues(name),
+			settle: m.settle.WithLabelValues(name), latency: m.latency.WithLabelValues(name),
+		}
+		m.tables[name] = t
 	}
+	return t
 }
 
 // ObserveBatch implements outbox.Observer.
-func (t *Table) ObserveBatch(b outbox.BatchReport) {
+func (m *Metrics) ObserveBatch(b outbox.BatchReport) {
+	t := m.of(b.Table)
 	t.batches.Inc()
 	t.published.Add(float64(b.Settled.Delivered))
 	t.retried.Add(float64(b.Settled.Retried))
@@ -134,26 +128,40 @@ func (t *Table) ObserveBatch(b outbox.BatchReport) {
 	}
 }
 
-// SetLanes sets the number of lanes held.
-func (t *Table) SetLanes(n int) { t.metrics.lanes.WithLabelValues(t.name).Set(float64(n)) }
+// Watch makes the gauges those of a relay. It is called once, before the first Gather.
+func (m *Metrics) Watch(relay func() outbox.Health) { m.relay = relay }
 
-// SetPaused sets whether an operator has paused something of the table.
-func (t *Table) SetPaused(paused bool) {
-	n := 0.0
-	if paused {
-		n = 1
+// Gather implements prometheus.Gatherer. The relay is asked each time: lanes change hands in milliseconds, and their
+// sum over all relays is what one watches.
+func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
+	if m.relay != nil {
+		m.set(m.relay())
 	}
-	t.metrics.paused.WithLabelValues(t.name).Set(n)
+	return m.Registry.Gather()
 }
 
-// SetBacklog sets the count and the greatest age of undelivered events.
-func (t *Table) SetBacklog(count int, oldest time.Duration) {
-	t.metrics.backlog.WithLabelValues(t.name).Set(float64(count))
-	t.metrics.oldest.WithLabelValues(t.name).Set(oldest.Seconds())
+// set sets the gauges of a relay. What is not known disappears.
+func (m *Metrics) set(h outbox.Health) {
+	for name, t := range h.Tables {
+		m.of(name)
+		m.lanes.WithLabelValues(name).Set(float64(t.Lanes))
+		m.paused.WithLabelValues(name).Set(zeroOrOne(t.Paused.Any()))
+		if t.Backlog == nil {
+			m.backlog.DeleteLabelValues(name)
+			m.oldest.DeleteLabelValues(name)
+			continue
+		}
+		m.backlog.WithLabelValues(name).Set(float64(t.Backlog.Count))
+		m.oldest.WithLabelValues(name).Set(t.Backlog.Oldest.Seconds())
+	}
+	for name, s := range h.Sinks {
+		m.sinkDown.WithLabelValues(name).Set(zeroOrOne(s.Down))
+	}
 }
 
-// ForgetBacklog takes both gauges away: nobody knows.
-func (t *Table) ForgetBacklog() {
-	t.metrics.backlog.DeleteLabelValues(t.name)
-	t.metrics.oldest.DeleteLabelValues(t.name)
+func zeroOrOne(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

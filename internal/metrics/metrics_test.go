@@ -14,7 +14,7 @@ import (
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(w,
+	promhttp.HandlerFor(m, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}).ServeHTTP(w,
 		httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != 200 {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
@@ -33,15 +33,18 @@ func want(t *testing.T, text string, lines ...string) {
 
 func TestObserveBatch(t *testing.T) {
 	m := New()
-	orders := m.Table("orders")
+	m.Watch(func() outbox.Health {
+		return outbox.Health{Tables: map[string]outbox.TableHealth{"orders": {}}}
+	})
 	want(t, scrape(t, m), `outbox_published_total{table="orders"} 0`,
 		`outbox_delivery_latency_seconds_count{table="orders"} 0`)
-	orders.ObserveBatch(outbox.BatchReport{
+	m.ObserveBatch(outbox.BatchReport{
+		Table:   "orders",
 		Settled: outbox.Settled{Delivered: 5, Retried: 4, Dead: 3, Lost: 2}, Duplicates: 1, Unavailable: true,
 		Latencies: []time.Duration{400 * time.Microsecond, 40 * time.Second}, Claim: time.Millisecond,
 		Publish: 2 * time.Millisecond, Settle: 3 * time.Millisecond,
 	})
-	orders.ObserveBatch(outbox.BatchReport{Settled: outbox.Settled{Delivered: 1}})
+	m.ObserveBatch(outbox.BatchReport{Table: "orders", Settled: outbox.Settled{Delivered: 1}})
 	want(t, scrape(t, m),
 		`outbox_published_total{table="orders"} 6`, `outbox_retried_total{table="orders"} 4`,
 		`outbox_dead_total{table="orders"} 3`, `outbox_lost_total{table="orders"} 2`,
@@ -55,22 +58,20 @@ func TestObserveBatch(t *testing.T) {
 
 func TestGauges(t *testing.T) {
 	m := New()
-	orders := m.Table("orders")
-	orders.SetLanes(64)
-	orders.SetBacklog(7, 90*time.Second)
+	health := func(b *outbox.Backlog, down bool) outbox.Health {
+		return outbox.Health{
+			Tables: map[string]outbox.TableHealth{"orders": {Lanes: 64, Backlog: b}},
+			Sinks:  map[string]outbox.SinkHealth{"default": {Down: down}},
+		}
+	}
+	now := health(&outbox.Backlog{Count: 7, Oldest: 90 * time.Second}, false)
+	m.Watch(func() outbox.Health { return now })
 	want(t, scrape(t, m), `outbox_lanes_held{table="orders"} 64`, `outbox_backlog_events{table="orders"} 7`,
-		`outbox_oldest_undelivered_seconds{table="orders"} 90`)
-	orders.ForgetBacklog()
-	if text := scrape(t, m); strings.Contains(text, "outbox_backlog_events{") ||
-		strings.Contains(text, "outbox_oldest_undelivered_seconds{") {
+		`outbox_oldest_undelivered_seconds{table="orders"} 90`, `outbox_sink_down{sink="default"} 0`)
+	now = health(nil, true)
+	text := scrape(t, m)
+	if strings.Contains(text, "outbox_backlog_events{") || strings.Contains(text, "outbox_oldest_undelivered_seconds{") {
 		t.Error("a backlog that nobody knows is still shown")
 	}
-}
-
-func TestWatchSink(t *testing.T) {
-	m, down := New(), false
-	m.WatchSink(func() bool { return down })
-	want(t, scrape(t, m), "outbox_sink_down 0")
-	down = true
-	want(t, scrape(t, m), "outbox_sink_down 1")
+	want(t, text, `outbox_sink_down{sink="default"} 1`)
 }

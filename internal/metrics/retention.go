@@ -27,30 +27,22 @@ func newRetentionMetrics(r *prometheus.Registry) retentionMetrics {
 	return m
 }
 
-// Retention is the retention.Observer of one table.
-type Retention struct {
-	metrics *retentionMetrics
-	table   string
-}
-
-// Retention returns the metrics of a table whose old rows are archived or deleted.
-func (m *Metrics) Retention(table string, archive retention.Archive) *Retention {
-	r := &Retention{metrics: &m.retention, table: table}
-	r.ObserveRemoved(archive.Action(), 0) // so that it exists
+// Retaining says that a table's old rows are archived or deleted, so that its counters are there from the start.
+func (m *Metrics) Retaining(table string, archive retention.Archive) {
+	m.ObserveRemoved(table, archive.Action(), 0)
 	m.retention.failures.WithLabelValues(table)
-	return r
 }
 
-// ObserveRemoved implements retention.Observer.
-func (r *Retention) ObserveRemoved(action string, rows int) {
-	r.metrics.rows.WithLabelValues(r.table, action).Add(float64(rows))
+// ObserveRemoved implements outbox.RetentionObserver.
+func (m *Metrics) ObserveRemoved(table, action string, rows int) {
+	m.retention.rows.WithLabelValues(table, action).Add(float64(rows))
 }
 
-// ObserveRun implements retention.Observer.
-func (r *Retention) ObserveRun(err error) {
+// ObserveRun implements outbox.RetentionObserver.
+func (m *Metrics) ObserveRun(table string, err error) {
 	if err != nil {
-		r.metrics.failures.WithLabelValues(r.table).Inc()
+		m.retention.failures.WithLabelValues(table).Inc()
 		return
 	}
-	r.metrics.last.WithLabelValues(r.table).SetToCurrentTime()
+	m.retention.last.WithLabelValues(table).SetToCurrentTime()
 }

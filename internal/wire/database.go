@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -31,8 +30,8 @@ type Database interface {
 	ForParts
 	ForPeople
 
-	// Notifier tells relays of a table's new events.
-	Notifier(table string) (Notifier, error)
+	// Notifier tells relays of new events.
+	Notifier() (Notifier, error)
 	// Plaintext returns the other machine that connections go to without TLS, "" if there is none.
 	Plaintext(ctx context.Context) (machine string, err error)
 	// Ping asks whether the database answers.
@@ -41,16 +40,13 @@ type Database interface {
 	Close()
 }
 
-// ForRelay is what a relay asks of a database.
+// ForRelay is what a relay asks, and whoever does by hand what it does.
 type ForRelay interface {
-	// Table opens a table to be served.
-	Table(ctx context.Context, layout outbox.Layout) (tables.Store, error)
-	// Retention opens a table to remove old rows from, config.Letters (with no more in its layout) among them. Also
-	// retention.ErrNoAge.
-	Retention(ctx context.Context, layout outbox.Layout) (Retention, error)
-	// Listen calls wake with the name of a table that somebody has written into, or "" where it may be any, until ctx
-	// ends.
-	Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error
+	outbox.Database
+	// OpenRetention opens a table to remove old rows from. Also retention.ErrNoAge.
+	OpenRetention(ctx context.Context, layout outbox.Layout) (Retention, error)
+	// OpenLetterRetention is OpenRetention for dead letters.
+	OpenLetterRetention(ctx context.Context) (Retention, error)
 }
 
 // ForParts is what a gateway and a worker ask of a database.
@@ -94,8 +90,8 @@ type Retention interface {
 
 // Notifier tells relays, in other processes too, that a table has new events.
 type Notifier interface {
-	// Wake asks for a notification. It never blocks, and several calls in a moment are one.
-	Wake()
+	// Wake asks for a notification of a table. It never blocks, and several calls in a moment are one.
+	Wake(table string)
 	// Run sends the notifications until ctx ends, and then the last one.
 	Run(ctx context.Context) error
 }

@@ -67,7 +67,7 @@ func (a *api) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	notifier, err := db.Notifier(runEvents)
+	notifier, err := db.Notifier()
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (a *api) run(ctx context.Context) error {
 	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers",
 		names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), a.broker.attr())
 	if a.extras.Serving != nil {
-		a.extras.Serving(a.listener.Addr().String(), a.metrics.Registry)
+		a.extras.Serving(a.listener.Addr().String(), a.metrics)
 	}
 	err = a.serve(ctx, behind, g)
 	stop()

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -10,16 +9,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/metrics"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 const (
-	// stall is how long a relay may go without a finished turn, and a worker without a claim that did not fail. A
-	// publish may take 5 s and is then tried again, so twice that and a little.
-	stall = 12 * time.Second
-	// probeEvery is how often the backlog is counted and Redis is asked. An idle relay does not talk to Redis at all:
-	// without asking it would look healthy until the next event found it gone.
+	stall        = 12 * time.Second // how long a worker may go without a claim that did not fail
 	probeEvery   = 3 * time.Second
 	probeTimeout = 2 * time.Second
 )
@@ -33,12 +26,10 @@ const (
 
 // Health knows whether this process does its job.
 type Health struct {
-	leaseTTL time.Duration
-
 	mu       sync.Mutex
 	stopping bool
 	parts    []*part
-	tables   []*watchedTable
+	relay    *outbox.Relay // nil: there is none, or none yet
 }
 
 // part is one of the things that a process does. All is guarded by Health.mu.
@@ -48,15 +39,6 @@ type part struct {
 	waiting string // why there is nothing to be healthy yet
 	err     error  // of the last probe
 	note    func() string
-}
-
-// watchedTable is a table with its relay. backlogErr is guarded by Health.mu.
-type watchedTable struct {
-	name       string
-	relay      *outbox.Relay
-	store      tables.Store
-	metrics    *metrics.Table
-	backlogErr error
 }
 
 // Report is the answer of /readyz.
@@ -115,8 +97,8 @@ func withheld(text string) string {
 	return untold
 }
 
-func newHealth(leaseTTL time.Duration, parts ...string) *Health {
-	h := &Health{leaseTTL: leaseTTL}
+func newHealth(parts ...string) *Health {
+	h := &Health{}
 	for _, name := range parts {
 		h.parts = append(h.parts, &part{health: h, name: name, waiting: "starting"})
 	}
@@ -158,14 +140,22 @@ func (p *part) serve(ctx context.Context, group *errgroup.Group, ask func(contex
 	})
 }
 
-// watch adds the probes of tables to group; they end with ctx.
-func (h *Health) watch(ctx context.Context, group *errgroup.Group, watched []*watchedTable) {
+// watch makes the relay's state a part of the report.
+func (h *Health) watch(relay *outbox.Relay) {
 	h.mu.Lock()
-	h.tables = watched
+	defer h.mu.Unlock()
+	h.relay = relay
+}
+
+// ofRelay returns the relay's state, of which nothing is known where there is none.
+func (h *Health) ofRelay() outbox.Health {
+	h.mu.Lock()
+	relay := h.relay
 	h.mu.Unlock()
-	for _, t := range watched {
-		probe(ctx, group, func(ctx context.Context) { h.measure(ctx, t) })
+	if relay == nil {
+		return outbox.Health{Ready: true}
 	}
+	return relay.Health()
 }
 
 func probe(ctx context.Context, group *errgroup.Group, fn func(context.Context)) {
@@ -177,30 +167,6 @@ func probe(ctx context.Context, group *errgroup.Group, fn func(context.Context))
 		})
 		return nil
 	})
-}
-
-// countLanes sets the gauge that costs nothing to read. It is done for each scrape: lanes change hands in milliseconds,
-// and their sum over all relays is what one watches.
-func (h *Health) countLanes() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, t := range h.tables {
-		state := t.relay.Health()
-		t.metrics.SetLanes(state.Lanes)
-		t.metrics.SetPaused(state.Paused.Any())
-	}
-}
-
-func (h *Health) measure(ctx context.Context, t *watchedTable) {
-	backlog, err := t.store.Backlog(ctx, metrics.BacklogLimit)
-	if err != nil {
-		t.metrics.ForgetBacklog()
-	} else {
-		t.metrics.SetBacklog(backlog.Count, backlog.Oldest)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t.backlogErr = err
 }
 
 // every calls fn at once and then in intervals of d until ctx ends.
@@ -216,30 +182,22 @@ func every(ctx context.Context, d time.Duration, fn func()) {
 	}
 }
 
-// Report tells whether the parts do their jobs, the relay that of all its tables, and if not, why.
-func (h *Health) Report(now time.Time) Report {
+// Report tells whether the parts do their jobs, and if not, why.
+func (h *Health) Report() Report {
+	state := h.ofRelay()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := Report{Ready: true, Parts: map[string]PartReport{}, Tables: map[string]TableReport{}}
-	behind := "" // what is wrong with a table
-	for _, t := range h.tables {
-		state := t.relay.Health()
-		ready, reason := state.Ready(now, h.leaseTTL, stall)
-		if ready && t.backlogErr != nil {
-			ready, reason = false, t.backlogErr.Error()
-		}
-		r.Tables[t.name] = TableReport{
-			Ready: ready, Reason: reason, Lanes: state.Lanes, Paused: state.Paused.Table,
-			PausedTopics: state.Paused.Topics, PausedDestinations: state.Paused.Destinations,
-		}
-		if !ready {
-			behind = fmt.Sprintf("%s: %s", t.name, reason)
+	for name, t := range state.Tables {
+		r.Tables[name] = TableReport{
+			Ready: t.Ready, Reason: t.Reason, Lanes: t.Lanes, Paused: t.Paused.Table,
+			PausedTopics: t.Paused.Topics, PausedDestinations: t.Paused.Destinations,
 		}
 	}
 	for _, p := range h.parts {
 		report := p.report()
-		if p.name == partRelay && report.Ready && behind != "" {
-			report.Ready, report.Reason = false, behind
+		if p.name == partRelay && report.Ready && !state.Ready {
+			report.Ready, report.Reason = false, state.Reason
 		}
 		if h.stopping {
 			report.Ready, report.Reason = false, "stopping"

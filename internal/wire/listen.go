@@ -38,16 +38,13 @@ func listen(
 		return nil, fmt.Errorf("listen on %s: %w: choose another address with --listen", address, err)
 	}
 	mux := http.NewServeMux()
-	registry := promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 5 * time.Second})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		health.countLanes()
-		registry.ServeHTTP(w, r)
-	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m,
+		promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 5 * time.Second}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"status": "alive"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		report := health.Report(time.Now())
+		report := health.Report()
 		if !neighbour(r) {
 			report = report.forStrangers()
 		}
@@ -55,7 +52,7 @@ func listen(
 	})
 	// For a balancer before several gateways: one whose relay waits for Redis serves streams all the same.
 	mux.HandleFunc("GET /readyz/{part}", func(w http.ResponseWriter, r *http.Request) {
-		report, ok := health.Report(time.Now()).Parts[r.PathValue("part")]
+		report, ok := health.Report().Parts[r.PathValue("part")]
 		if !ok {
 			answer(w, http.StatusNotFound, map[string]string{"reason": "this process has no such part"})
 			return

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/outboxrelay/outbox/internal/metrics"
 )
@@ -41,7 +40,7 @@ func TestPlaintext(t *testing.T) {
 // Errors of the network name addresses behind it. Whoever asks from elsewhere is told whether the process is ready,
 // and not those.
 func TestReadinessForStrangers(t *testing.T) {
-	h := newHealth(time.Second, partGateway, partRelay)
+	h := newHealth(partGateway, partRelay)
 	const secret = "dial tcp 10.1.2.3:6379: connect: connection refused"
 	h.part(partRelay).wait(secret)
 	h.part(partGateway).wait("")
@@ -82,7 +81,7 @@ func TestListenWarnsWhereOthersReachIt(t *testing.T) {
 	for address, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
 		var said strings.Builder
 		log := slog.New(slog.NewTextHandler(&said, nil))
-		server, err := listen(t.Context(), address, metrics.New(), newHealth(time.Second), log)
+		server, err := listen(t.Context(), address, metrics.New(), newHealth(), log)
 		if err != nil {
 			t.Fatal(err)
 		}

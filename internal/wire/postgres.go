@@ -18,27 +18,28 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// postgresDatabase is a Database in PostgreSQL.
-type postgresDatabase struct{ *pgxpool.Pool }
+// postgresDatabase is a Database in PostgreSQL. What uses only one kind of sessions makes none of the other.
+type postgresDatabase struct {
+	*pgxpool.Pool
+	relay *postgres.DB
+}
 
 func openPostgres(ctx context.Context, databaseURL string, u use) (Database, error) {
-	open := openPool
-	if u.relay {
-		open = func(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, error) {
-			return postgres.Connect(ctx, databaseURL, u.conns)
-		}
-	}
-	pool, err := open(ctx, databaseURL, u)
+	pool, err := openPool(ctx, databaseURL, u)
 	if err != nil {
 		return nil, err
 	}
-	return postgresDatabase{pool}, nil
+	relay, err := postgres.Connect(ctx, databaseURL, postgres.Config{Conns: u.conns})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return postgresDatabase{pool, relay}, nil
 }
 
 // openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does not wait for the
@@ -73,19 +74,33 @@ func several(cfg *pgx.ConnConfig) bool {
 		func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
 }
 
-func (d postgresDatabase) Table(ctx context.Context, layout outbox.Layout) (tables.Store, error) {
-	return postgres.Open(ctx, d.Pool, layout)
+func (d postgresDatabase) Close() {
+	d.relay.Close()
+	d.Pool.Close()
 }
 
-func (d postgresDatabase) Retention(ctx context.Context, layout outbox.Layout) (Retention, error) {
-	if layout.Table == config.Letters {
-		return postgres.OpenLetterRetention(ctx, d.Pool)
-	}
-	return postgres.OpenRetention(ctx, d.Pool, layout)
+func (d postgresDatabase) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
+	return d.relay.OpenTable(ctx, layout)
+}
+
+func (d postgresDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (Retention, error) {
+	return d.relay.OpenRetention(ctx, layout)
+}
+
+func (d postgresDatabase) OpenLetterRetention(ctx context.Context) (Retention, error) {
+	return d.relay.OpenLetterRetention(ctx)
+}
+
+func (d postgresDatabase) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
+	return d.relay.Retain(ctx, layout, r)
+}
+
+func (d postgresDatabase) RetainLetters(ctx context.Context, r outbox.Retention) error {
+	return d.relay.RetainLetters(ctx, r)
 }
 
 func (d postgresDatabase) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
-	return postgres.Listen(ctx, d.Pool, log, wake)
+	return d.relay.Listen(ctx, log, wake)
 }
 
 func (d postgresDatabase) Runs(ctx context.Context) (Runs, error) {
@@ -108,9 +123,7 @@ func (d postgresDatabase) Pauses(ctx context.Context) (tables.Pauses, error) {
 	return postgres.OpenPauses(ctx, d.Pool)
 }
 
-func (d postgresDatabase) Notifier(table string) (Notifier, error) {
-	return postgres.NewNotifier(d.Pool, table, 0)
-}
+func (d postgresDatabase) Notifier() (Notifier, error) { return postgres.NewNotifier(d.Pool, 0) }
 
 // postgresWriting is a Writing into PostgreSQL.
 type postgresWriting struct {
@@ -134,7 +147,7 @@ func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) 
 	if w.browser, err = postgres.OpenBrowser(ctx, d.Pool, layout); err != nil {
 		return nil, err
 	}
-	if w.notifier, err = postgres.NewNotifier(d.Pool, cfg.Table, 0); err != nil {
+	if w.notifier, err = postgres.NewNotifier(d.Pool, 0); err != nil {
 		return nil, err
 	}
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -192,23 +205,6 @@ func (m postgresMigrations) Down(ctx context.Context, steps int, set string) err
 
 func (m postgresMigrations) Print(w io.Writer, sets ...string) error {
 	return migrations.Print(w, sets...)
-}
-
-// passingPostgres tells whether an error of the server can go away while one waits; ok is false for an error that is
-// none of it.
-func passingPostgres(err error) (passes, ok bool) {
-	if errors.Is(err, postgres.ErrStatementMode) {
-		return false, true
-	}
-	var server *pgconn.PgError
-	if !errors.As(err, &server) {
-		return false, false
-	}
-	switch server.Code[:2] {
-	case "08", "40", "53", "55", "57": // connection, rolled back, resources, locked, operator intervention
-		return true, true
-	}
-	return false, true
 }
 
 // hintPostgres names the remedy where the error's own text cannot know it.

@@ -27,8 +27,10 @@ func newProcess(cfg config.Config, log *slog.Logger, parts ...string) (process, 
 	// too.
 	logging.Disable()
 	b, err := openBroker(cfg)
-	return process{cfg: cfg, log: log, health: newHealth(cfg.LeaseTTL, parts...), metrics: metrics.New(), broker: b,
-		databases: new(shared)}, err
+	p := process{cfg: cfg, log: log, health: newHealth(parts...), metrics: metrics.New(), broker: b,
+		databases: new(shared)}
+	p.metrics.Watch(p.health.ofRelay)
+	return p, err
 }
 
 // open opens the database for one of the parts, which closes it.

@@ -3,10 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -23,17 +20,15 @@ func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	return p.run(ctx, func(ctx context.Context) error { return newRelay(p, &waker{}).run(ctx) })
 }
 
+// relay is the part that delivers.
 type relay struct {
 	process
-	part    *part
-	breaker *outbox.Breaker // of the one sink that all tables share
-	waker   *waker          // is told of the relay of crawl_outbox
+	part  *part
+	waker *waker // is told of the relay
 }
 
 func newRelay(p process, w *waker) *relay {
-	r := &relay{process: p, part: p.health.part(partRelay), breaker: outbox.NewBreaker(), waker: w}
-	r.metrics.WatchSink(r.breaker.Open)
-	return r
+	return &relay{process: p, part: p.health.part(partRelay), waker: w}
 }
 
 func (r *relay) run(ctx context.Context) error {
@@ -48,28 +43,36 @@ func (r *relay) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	defer db.Close()
-	var tables []served
-	err = await(ctx, r.log, r.part, "database "+config.MaskDatabase(r.cfg.Database),
-		func(ctx context.Context) (err error) {
-			tables, err = openTables(ctx, db, wanted)
-			return err
-		})
+	if err := await(ctx, r.log, r.part, "database "+config.MaskDatabase(r.cfg.Database), db.Ping); err != nil {
+		return unlessStopped(ctx, err)
+	}
+	cfg, err := r.config(wanted)
 	if err != nil {
+		return err
+	}
+	var sink struct{ brokerSink } // opened after the tables: a relay that cannot serve them must not wait for it first
+	one, err := outbox.NewRelay(db, &sink, cfg)
+	if err != nil {
+		return err
+	}
+	if err := one.Open(ctx); err != nil {
 		return unlessStopped(ctx, err)
 	}
 	r.warnPlaintext(ctx, db)
-	var sink brokerSink
 	err = await(ctx, r.log, r.part, r.broker.name(), func(ctx context.Context) (err error) {
-		sink, err = r.broker.sink(ctx)
+		sink.brokerSink, err = r.broker.sink(ctx)
 		return err
 	})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
-	return errors.Join(r.serve(ctx, db, sink, tables), sink.Close())
+	r.log.Info("connected", "database", config.MaskDatabase(r.cfg.Database), r.broker.attr())
+	r.waker.own.Store(one)
+	r.health.watch(one)
+	r.part.wait("")
+	return errors.Join(one.Run(ctx), sink.Close())
 }
 
-// unlessStopped drops an error that came of being told to stop.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -77,72 +80,52 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-func (r *relay) serve(ctx context.Context, db Database, sink brokerSink, tables []served) error {
-	relays := map[string]*outbox.Relay{}
-	var watched []*watchedTable
-	var names []string
-	for _, t := range tables {
-		observer := r.metrics.Table(t.Name())
-		one, err := r.build(t, sink, observer)
-		if err != nil {
-			return fmt.Errorf("build relay of %s: %w", t.Name(), err)
-		}
-		relays[t.Name()] = one
-		watched = append(watched, &watchedTable{name: t.Name(), relay: one, store: t.store, metrics: observer})
-		names = append(names, t.Name())
-	}
-	if one, ok := relays[runEvents]; ok {
-		r.waker.own.Store(one)
-	}
-	r.log.Info("relaying", "tables", names, "database", config.MaskDatabase(r.cfg.Database), r.broker.attr())
-	group, ctx := errgroup.WithContext(ctx)
-	for _, one := range relays {
-		group.Go(func() error { return one.Run(ctx) })
-	}
-	group.Go(func() error {
-		return db.Listen(ctx, r.log, func(table string) {
-			for name, one := range relays {
-				if table == name || table == "" {
-					one.Wake()
-				}
-			}
-		})
-	})
-	r.part.serve(ctx, group, sink.Ping)
-	r.health.watch(ctx, group, watched)
-	r.retain(ctx, group, db, tables)
-	err := group.Wait()
-	if err == nil {
-		r.log.Info("stopped relaying", "tables", names)
-	}
-	return err
-}
-
-func (r *relay) build(t served, sink outbox.Sink, observer outbox.Observer) (*outbox.Relay, error) {
+// config returns what the settings say to the library.
+func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 	cfg := outbox.RelayConfig{
-		Name: t.Name(), Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
-		PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax,
-		LeaseTTL: r.cfg.LeaseTTL, MaxAttempts: t.MaxAttempts,
-		Backoff:  outbox.Backoff{Base: t.BackoffBase, Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
-		Policies: r.cfg.Policies(t.Name()), Breaker: r.breaker, RecoveryRate: r.cfg.RecoveryRate, Logger: r.log,
-		Observer: observer,
-	}
-	var err error
-	if cfg.Envelope, err = r.cfg.EnvelopeOf(t.Name()); err != nil {
-		return nil, err
+		Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
+		PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax, LeaseTTL: r.cfg.LeaseTTL,
+		Backoff:      outbox.Backoff{Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
+		RecoveryRate: r.cfg.RecoveryRate, Logger: r.log, Observer: r.metrics,
+		Retention:       r.retention(outbox.OutboxEvents().Table),
+		LetterRetention: r.retention(config.Letters),
 	}
 	if cfg.RecoveryRate == 0 {
 		cfg.RecoveryRate = -1 // the setting's "as many as possible"; the relay's zero is its default
 	}
-	if !r.cfg.OwnRunChannels(t.Name(), t.Destination) {
-		cfg.Reserved = r.cfg.ReservedChannels()
-	}
-	if t.Destination != "" {
-		template, err := outbox.ParseTemplate(t.Destination)
-		if err != nil {
-			return nil, err
+	for _, t := range wanted {
+		table := outbox.Table{
+			Layout: t.Layout, Optional: !t.Required, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: t.BackoffBase},
+			Policies: r.cfg.Policies(t.Name()), Retention: r.retention(t.Name()),
 		}
-		cfg.Destination = template
+		var err error
+		if table.Envelope, err = r.cfg.EnvelopeOf(t.Name()); err != nil {
+			return cfg, err
+		}
+		if t.Destination != "" {
+			if table.Destination, err = outbox.ParseTemplate(t.Destination); err != nil {
+				return cfg, err
+			}
+		}
+		if !r.cfg.OwnRunChannels(t.Name(), t.Destination) {
+			table.Reserved = r.cfg.ReservedChannels()
+		}
+		cfg.Tables = append(cfg.Tables, table)
 	}
-	return outbox.NewRelay(t.store, sink, cfg)
+	return cfg, nil
+}
+
+// retention returns what the settings say of a table's old rows.
+func (r *relay) retention(table string) outbox.Retention {
+	age, archive := r.cfg.Retention.Of(table)
+	kept := outbox.Retention{
+		After: age, Archive: archive.String(), Batch: r.cfg.Retention.BatchRows, Every: r.cfg.Retention.RunEvery,
+		Observer: r.metrics,
+	}
+	if age == 0 {
+		kept.After = -1 // the setting's "for ever"; the relay's zero is its default
+		return kept
+	}
+	r.metrics.Retaining(table, archive)
+	return kept
 }

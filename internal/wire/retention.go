@@ -8,61 +8,10 @@ import (
 	"os/user"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/retention"
 )
-
-// retain adds the retention of the tables, and of job_dlq, to group; it ends with ctx.
-func (r *relay) retain(ctx context.Context, group *errgroup.Group, db ForRelay, serving []served) {
-	layouts := []outbox.Layout{{Table: config.Letters}}
-	for _, t := range serving {
-		layouts = append(layouts, t.Layout)
-	}
-	for _, layout := range layouts {
-		if age, _ := r.cfg.Retention.Of(layout.Table); age > 0 {
-			group.Go(func() error { return r.retainTable(ctx, db, layout) })
-		}
-	}
-}
-
-// retainTable never returns an error: housekeeping that does not work, for want of a privilege for instance, is no
-// reason not to deliver.
-func (r *relay) retainTable(ctx context.Context, db ForRelay, layout outbox.Layout) error {
-	age, archive := r.cfg.Retention.Of(layout.Table)
-	observer := r.metrics.Retention(layout.Table, archive)
-	log := r.log.With("table", layout.Table)
-	for failing := false; ; failing = true {
-		store, err := db.Retention(ctx, layout)
-		if err == nil {
-			keeper, err := retention.New(store, retention.Config{
-				Table: layout.Table, OlderThan: age, Archive: archive, Batch: r.cfg.Retention.BatchRows,
-				Every: r.cfg.Retention.RunEvery, Logger: r.log, Observer: observer,
-			})
-			if err != nil {
-				return err
-			}
-			return keeper.Run(ctx)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, retention.ErrNoAge):
-			log.Warn("old rows stay in the table", "reason", err)
-			return nil
-		case !failing:
-			log.Error("cannot remove old rows, trying again", "error", err, "retry_in", r.cfg.Retention.RunEvery.String())
-		}
-		observer.ObserveRun(err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(r.cfg.Retention.RunEvery):
-		}
-	}
-}
 
 // busyFor is how long a purge by hand waits for a run of a relay, which is usually over in milliseconds.
 const busyFor = 15 * time.Second
@@ -86,7 +35,7 @@ func Purge(
 	}
 	defer db.Close()
 	for _, t := range purging {
-		store, err := db.Retention(ctx, t.Layout)
+		store, err := openRetention(ctx, db, t.Layout)
 		var schema *outbox.SchemaError
 		if !t.Required && (errors.As(err, &schema) && schema.Table == t.Layout.Table && len(schema.Missing) == 0 ||
 			errors.Is(err, retention.ErrNoAge)) {
@@ -120,6 +69,14 @@ func Purge(
 		}
 	}
 	return reports, nil
+}
+
+// openRetention opens a table to remove old rows from, or the dead letters.
+func openRetention(ctx context.Context, db ForRelay, layout outbox.Layout) (Retention, error) {
+	if layout.Table == config.Letters {
+		return db.OpenLetterRetention(ctx)
+	}
+	return db.OpenRetention(ctx, layout)
 }
 
 // Actor is who runs this process, as far as it can find out, for the record of what operators do.

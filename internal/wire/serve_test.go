@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -109,7 +108,7 @@ func TestBuiltin(t *testing.T) {
 
 // A part that is well does not hide one that is not, and each tells for itself.
 func TestReportOfParts(t *testing.T) {
-	h := newHealth(time.Second, partGateway, partRelay)
+	h := newHealth(partGateway, partRelay)
 	var group errgroup.Group
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan struct{}, 1)
@@ -117,7 +116,7 @@ func TestReportOfParts(t *testing.T) {
 	h.part(partGateway).notes(func() string { return "Redis is away" })
 	h.part(partRelay).wait("waiting for Redis")
 	<-asked
-	r := h.Report(time.Now())
+	r := h.Report()
 	if r.Ready || r.Reason != "waiting for Redis" || !r.Parts[partGateway].Ready ||
 		r.Parts[partGateway].Note != "Redis is away" || r.Parts[partRelay].Ready {
 		t.Errorf("got %+v", r)
@@ -127,11 +126,11 @@ func TestReportOfParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.part(partRelay).serve(ctx, &group, nil) // ended: nobody asks
-	if r := h.Report(time.Now()); !r.Ready {
+	if r := h.Report(); !r.Ready {
 		t.Errorf("got %+v", r)
 	}
 	h.stop()
-	if r := h.Report(time.Now()); r.Ready || r.Reason != "stopping" || r.Parts[partGateway].Ready {
+	if r := h.Report(); r.Ready || r.Reason != "stopping" || r.Parts[partGateway].Ready {
 		t.Errorf("got %+v", r)
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -34,8 +33,8 @@ func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, er
 	defer f.mu.Unlock()
 	if f.db == nil {
 		db, err := sqlite.Connect(ctx, path, u.conns)
-		if passes, _ := passingSQLite(err); err != nil && !passes {
-			return nil, lastingError{err}
+		if err != nil && !errors.Is(err, sqlite.ErrBusy) {
+			err = outbox.Permanent(err)
 		}
 		if err != nil {
 			return nil, err
@@ -48,11 +47,6 @@ func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, er
 	f.db.Reads().SetMaxIdleConns(f.conns)
 	return &sqliteDatabase{file: f, db: f.db}, nil
 }
-
-// lastingError is one that waiting does not cure, whatever it is.
-type lastingError struct{ error }
-
-func (e lastingError) Unwrap() error { return e.error }
 
 func (f *sqliteFile) close() {
 	f.mu.Lock()
@@ -74,19 +68,28 @@ func (d *sqliteDatabase) Close() { d.closed.Do(d.file.close) }
 
 func (d *sqliteDatabase) Ping(ctx context.Context) error { return d.db.Ping(ctx) }
 
-func (d *sqliteDatabase) Table(ctx context.Context, layout outbox.Layout) (tables.Store, error) {
-	return sqlite.Open(ctx, d.db, layout)
+func (d *sqliteDatabase) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
+	return d.db.OpenTable(ctx, layout)
 }
 
-func (d *sqliteDatabase) Retention(ctx context.Context, layout outbox.Layout) (Retention, error) {
-	if layout.Table == config.Letters {
-		return sqlite.OpenLetterRetention(ctx, d.db)
-	}
-	return sqlite.OpenRetention(ctx, d.db, layout)
+func (d *sqliteDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (Retention, error) {
+	return d.db.OpenRetention(ctx, layout)
+}
+
+func (d *sqliteDatabase) OpenLetterRetention(ctx context.Context) (Retention, error) {
+	return d.db.OpenLetterRetention(ctx)
+}
+
+func (d *sqliteDatabase) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
+	return d.db.Retain(ctx, layout, r)
+}
+
+func (d *sqliteDatabase) RetainLetters(ctx context.Context, r outbox.Retention) error {
+	return d.db.RetainLetters(ctx, r)
 }
 
 func (d *sqliteDatabase) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
-	return sqlite.Listen(ctx, d.db, log, wake)
+	return d.db.Listen(ctx, log, wake)
 }
 
 func (d *sqliteDatabase) Runs(ctx context.Context) (Runs, error) {
@@ -110,11 +113,11 @@ func (d *sqliteDatabase) Pauses(ctx context.Context) (tables.Pauses, error) {
 }
 
 // Notifier returns one that does nothing: who listens sees every commit by itself.
-func (d *sqliteDatabase) Notifier(string) (Notifier, error) { return silent{}, nil }
+func (d *sqliteDatabase) Notifier() (Notifier, error) { return silent{}, nil }
 
 type silent struct{}
 
-func (silent) Wake() {}
+func (silent) Wake(string) {}
 
 func (silent) Run(ctx context.Context) error {
 	<-ctx.Done()
@@ -174,26 +177,6 @@ func (w *sqliteWriting) Commit(
 
 // Close has nothing to do: nobody needs to be woken.
 func (w *sqliteWriting) Close() {}
-
-// passingSQLite tells whether an error of a file can go away while one waits; ok is false for an error that is none of
-// it.
-func passingSQLite(err error) (passes, ok bool) {
-	var failure *driver.Error
-	var lasting lastingError
-	switch {
-	case errors.As(err, &lasting):
-		return false, true
-	case errors.Is(err, sqlite.ErrNoFile), errors.Is(err, sqlite.ErrNotSQLite), errors.Is(err, sqlite.ErrDamaged),
-		errors.Is(err, sqlite.ErrReadOnly):
-		return false, true
-	case errors.Is(err, sqlite.ErrBusy):
-		return true, true
-	case errors.As(err, &failure):
-		code := failure.Code() & 0xff
-		return code == codes.SQLITE_BUSY || code == codes.SQLITE_LOCKED, true
-	}
-	return false, false
-}
 
 // hintSQLite names the remedy where the error's own text cannot know it.
 func hintSQLite(err error) string {

@@ -2,15 +2,8 @@ package wire
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"time"
-
-	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // openLimit bounds one attempt to open something, so that a server that takes connections and says nothing is noticed
@@ -37,35 +30,4 @@ func await(ctx context.Context, log *slog.Logger, p *part, what string, open fun
 		}
 		pause = min(2*pause, 5*time.Second)
 	}
-}
-
-// served is a table, opened, and what its relay needs to know.
-type served struct {
-	config.Table
-	store tables.Store
-}
-
-var errNoTable = errors.New("there is no table to serve")
-
-// openTables opens the tables that must exist and, of the others, those that do.
-func openTables(ctx context.Context, db ForRelay, wanted []config.Table) ([]served, error) {
-	var open []served
-	var missing []string
-	for _, t := range wanted {
-		store, err := db.Table(ctx, t.Layout)
-		var schema *outbox.SchemaError
-		if errors.As(err, &schema) && schema.Table == t.Name() && len(schema.Missing) == 0 && !t.Required {
-			missing = append(missing, t.Name())
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		open = append(open, served{t, store})
-	}
-	if len(open) == 0 {
-		return nil, fmt.Errorf("%w: none of %s exists: run: outbox migrate up, or map a table of your own with --layout",
-			errNoTable, strings.Join(missing, ", "))
-	}
-	return open, nil
 }

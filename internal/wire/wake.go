@@ -23,10 +23,10 @@ type waker struct {
 func (w *waker) wake(others Notifier) {
 	own := w.own.Load()
 	if own != nil {
-		own.Wake()
+		own.Wake(runEvents)
 	}
-	if own == nil || own.Health().Lanes < outbox.Lanes {
-		others.Wake()
+	if own == nil || own.Health().Tables[runEvents].Lanes < outbox.Lanes {
+		others.Wake(runEvents)
 	}
 }
 

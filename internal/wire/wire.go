@@ -9,34 +9,25 @@ package wire
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
-// passing tells whether a failure to open something can go away while one waits: a server that is down, starting or out
-// of connections, and not a wrong password, an untrusted certificate or a missing column, which need somebody to act.
+// passing tells whether a failure to open something can go away while one waits.
 func passing(err error) bool {
 	var settings *config.Error
-	var schema *outbox.SchemaError
-	var certificate *tls.CertificateVerificationError
-	switch {
-	case errors.As(err, &certificate):
-		return false
-	case errors.As(err, &settings), errors.As(err, &schema), errors.Is(err, outbox.ErrRowsHidden),
-		errors.Is(err, outbox.ErrNotAllowed), errors.Is(err, errNoTable), redis.IsAuthError(err):
+	class, _ := outbox.Classify(err)
+	if class == outbox.ClassPermanent || errors.As(err, &settings) || errors.Is(err, outbox.ErrNoTable) ||
+		redis.IsAuthError(err) {
 		return false
 	}
-	for _, ask := range []func(error) (passes, ok bool){passingPostgres, passingSQLite} {
-		if passes, ok := ask(err); ok {
-			return passes
-		}
-	}
-	return true
+	return postgres.Passes(err) && sqlite.Passes(err)
 }
 
 // Hint names the remedy for an error of a database, where the error's own text cannot know it; "" if there is none.

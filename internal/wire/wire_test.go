@@ -43,7 +43,7 @@ func TestPassing(t *testing.T) {
 		{"no file", fmt.Errorf("open: %w", sqlite.ErrNoFile), false},
 		{"a damaged file", fmt.Errorf("check: %w", sqlite.ErrDamaged), false},
 		{"a file in use", fmt.Errorf("begin: %w", sqlite.ErrBusy), true},
-		{"no table", fmt.Errorf("%w: none", errNoTable), false},
+		{"no table", fmt.Errorf("%w: none", outbox.ErrNoTable), false},
 	} {
 		if got := passing(c.err); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
@@ -76,7 +76,7 @@ func TestOpenPoolTakesThePrimary(t *testing.T) {
 func TestAwait(t *testing.T) {
 	quiet := slog.New(slog.DiscardHandler)
 	synctest.Test(t, func(t *testing.T) {
-		health := newHealth(time.Second, partRelay)
+		health := newHealth(partRelay)
 		tries, start := 0, time.Now()
 		err := await(t.Context(), quiet, health.part(partRelay), "database", func(context.Context) error {
 			if tries++; tries < 6 {
@@ -88,7 +88,7 @@ func TestAwait(t *testing.T) {
 			time.Since(start) != want {
 			t.Errorf("got error %v after %s, want success after %s", err, time.Since(start), want)
 		}
-		if r := health.Report(time.Now()); r.Ready || r.Reason != "waiting for database: connection refused" {
+		if r := health.Report(); r.Ready || r.Reason != "waiting for database: connection refused" {
 			t.Errorf("got %+v", r)
 		}
 	})
@@ -99,7 +99,7 @@ func TestAwait(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		if err := await(ctx, quiet, newHealth(time.Second, partRelay).part(partRelay), "x", hanging); !errors.Is(err,
+		if err := await(ctx, quiet, newHealth(partRelay).part(partRelay), "x", hanging); !errors.Is(err,
 			context.DeadlineExceeded) {
 			t.Errorf("got %v, want the end of ctx", err)
 		}

@@ -44,7 +44,7 @@ func (w *worker) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	w.warnPlaintext(ctx, db)
-	notifier, err := db.Notifier(runEvents)
+	notifier, err := db.Notifier()
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-func (s *Store) checkSchema(ctx context.Context) error {
+func (s *store) checkSchema(ctx context.Context) error {
 	var columns []string
 	for _, c := range s.layout.Columns() {
 		columns = append(columns, c)

@@ -35,7 +35,7 @@ func TestOpenNamesThePrivilegesThatAreMissing(t *testing.T) {
 
 	refused := func(l outbox.Layout, want string) {
 		t.Helper()
-		if _, err := postgres.Open(t.Context(), pool, l); !errors.Is(err, outbox.ErrNotAllowed) ||
+		if _, err := postgres.NewDB(pool).OpenTable(t.Context(), l); !errors.Is(err, outbox.ErrNotAllowed) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got error %v, want ErrNotAllowed with %q", l.Table, err, want)
 		}
@@ -45,7 +45,7 @@ func TestOpenNamesThePrivilegesThatAreMissing(t *testing.T) {
 	grant(`SELECT, UPDATE ("at Last", tries, retry_at) ON queue`)
 	refused(queue, "GRANT DELETE ON queue")
 	grant("DELETE ON queue")
-	if _, err := postgres.Open(t.Context(), pool, queue); err != nil {
+	if _, err := postgres.NewDB(pool).OpenTable(t.Context(), queue); err != nil {
 		t.Errorf("with every privilege: %v", err)
 	}
 }

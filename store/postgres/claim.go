@@ -19,7 +19,7 @@ import (
 )
 
 // Claim implements outbox.EventStore.
-func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	if limit.Fair && !limit.Paused.Parts() && s.fair.claim != "" && len(lanes) > 0 {
 		return s.claimFair(ctx, lanes, limit)
 	}
@@ -32,7 +32,7 @@ func (s *Store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 // than a gigabyte; a damaged page) ends the query at every attempt. What was read before it is returned; once it is the
 // first, it comes without its payload and with a Defect, so that it costs its own key a dead letter and the others
 // nothing.
-func (s *Store) claimOldest(
+func (s *store) claimOldest(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) ([]*outbox.Record, error) {
 	numbers, _ := splitLanes(lanes)
@@ -114,7 +114,7 @@ func quotedNames(patterns []string) []string {
 }
 
 // template is where events go that have no list of their own, as claim_row.sql fills it in.
-func (s *Store) template(limit outbox.ClaimLimit) string {
+func (s *store) template(limit outbox.ClaimLimit) string {
 	if s.layout.Source == "" {
 		return strings.ReplaceAll(limit.Destination.String(), "{source}", s.layout.Table)
 	}
@@ -125,7 +125,7 @@ var likeEscapes = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
 
 // sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read:
 // such a row may take seconds to find out about, and to do so twice would be longer than a claim may take.
-func (s *Store) sorts(ctx context.Context, claim string, args ...any) (bool, error) {
+func (s *store) sorts(ctx context.Context, claim string, args ...any) (bool, error) {
 	rows, err := s.pool.Query(ctx, "EXPLAIN "+claim, args...)
 	if err != nil {
 		return false, fmt.Errorf("explain a claim of %s: %w", s.layout.Table, err)
@@ -141,7 +141,7 @@ func (s *Store) sorts(ctx context.Context, claim string, args ...any) (bool, err
 //
 // The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty
 // columns cost more than the query.
-func (s *Store) read(
+func (s *store) read(
 	ctx context.Context, sql string, ask int, limit outbox.ClaimLimit, args ...any,
 ) ([]*outbox.Record, error) {
 	rows, err := s.pool.Query(ctx, sql, append([]any{claimFormats}, args...)...)
@@ -221,7 +221,7 @@ var claimFormats = func() pgx.QueryResultFormats {
 	return f
 }()
 
-func (s *Store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
+func (s *store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	if len(raw) != claimColumns || len(raw[colID]) != 16 {
 		return fmt.Errorf("%d columns, event id of %d bytes: the statement and this program disagree", len(raw),
 			len(raw[colID]))

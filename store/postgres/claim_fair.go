@@ -33,7 +33,7 @@ type fairness struct {
 
 // findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index
 // must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.
-func (s *Store) findFairness(ctx context.Context) error {
+func (s *store) findFairness(ctx context.Context) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set
 	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
 		return nil
@@ -87,7 +87,7 @@ func (s *Store) findFairness(ctx context.Context) error {
 // published, not in the last.
 //
 // Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
-func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+func (s *store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	ask := s.claims.limit(limit)
 	records, err := s.readShares(ctx, lanes, ask, limit)
 	if err != nil && !ofTheData(err) { // of a row that cannot be read claimOldest makes a defect, in its time
@@ -120,7 +120,7 @@ func (s *Store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox
 }
 
 // readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows.
-func (s *Store) readShares(
+func (s *store) readShares(
 	ctx context.Context, lanes []outbox.Lane, ask int, limit outbox.ClaimLimit,
 ) ([]*outbox.Record, error) {
 	tenants, err := s.nextTenants(ctx, lanes[0].Number)
@@ -135,7 +135,7 @@ func (s *Store) readShares(
 }
 
 // nextTenants returns the tenants whose turn it is.
-func (s *Store) nextTenants(ctx context.Context, lane int16) ([]string, error) {
+func (s *store) nextTenants(ctx context.Context, lane int16) ([]string, error) {
 	var behind *string
 	s.fair.mu.Lock()
 	if last, ok := s.fair.last[lane]; ok {

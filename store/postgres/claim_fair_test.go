@@ -24,7 +24,7 @@ func writeFor(t *testing.T, pool *pgxpool.Pool, n int, tenants ...string) {
 }
 
 func claimed(
-	t *testing.T, s *Store, lanes []outbox.Lane, limit outbox.ClaimLimit,
+	t *testing.T, s *store, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, of map[string]int) {
 	t.Helper()
 	records, err := s.Claim(t.Context(), lanes, limit)
@@ -216,7 +216,7 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
 	shared := func(l outbox.Layout) bool {
 		t.Helper()
-		s, err := Open(t.Context(), pool, l)
+		s, err := openTable(t.Context(), pool, l)
 		if err != nil {
 			t.Fatal(err)
 		}

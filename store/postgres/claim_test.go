@@ -27,7 +27,7 @@ func migratedURL(t *testing.T) string {
 
 func migrated(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	pool, err := Connect(t.Context(), migratedURL(t), 4)
+	pool, err := connect(t.Context(), migratedURL(t), 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,9 +36,9 @@ func migrated(t *testing.T) *pgxpool.Pool {
 }
 
 // serving returns a store and the lanes that its owner holds.
-func serving(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) (*Store, uuid.UUID, []outbox.Lane) {
+func serving(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) (*store, uuid.UUID, []outbox.Lane) {
 	t.Helper()
-	s, err := Open(t.Context(), pool, layout)
+	s, err := openTable(t.Context(), pool, layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func serving(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) (*Store, uu
 }
 
 // lease makes one request and returns the lanes held then.
-func lease(t *testing.T, s *Store, owner uuid.UUID, ttl time.Duration) []outbox.Lane {
+func lease(t *testing.T, s *store, owner uuid.UUID, ttl time.Duration) []outbox.Lane {
 	t.Helper()
 	leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: ttl})
 	if err != nil {
@@ -62,7 +62,7 @@ func lease(t *testing.T, s *Store, owner uuid.UUID, ttl time.Duration) []outbox.
 
 // succeed takes the lanes of a relay that has vanished, which a server allows once it has been up for the second of
 // this lease.
-func succeed(t *testing.T, s *Store, owner uuid.UUID) (lanes []outbox.Lane) {
+func succeed(t *testing.T, s *store, owner uuid.UUID) (lanes []outbox.Lane) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); len(lanes) != outbox.Lanes; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -227,7 +227,7 @@ func TestClaimSeesLowerPositionThatCommitsLater(t *testing.T) {
 }
 
 // deliver claims, expects want records and settles them as delivered.
-func deliver(t *testing.T, s *Store, owner uuid.UUID, lanes []outbox.Lane, want int) {
+func deliver(t *testing.T, s *store, owner uuid.UUID, lanes []outbox.Lane, want int) {
 	t.Helper()
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil || len(records) != want {
@@ -376,12 +376,12 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 			Attempts: "f", NextRetryAt: "g"}, "lacks b, c, d, e, f, g: add the columns or correct the layout"},
 		{"layout", outbox.Layout{Table: "a.b.c", Status: "s"}, "id: is required"},
 	} {
-		if _, err := Open(t.Context(), pool, tt.layout); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := openTable(t.Context(), pool, tt.layout); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got error %v, want %q in it", tt.name, err, tt.want)
 		}
 	}
 	exec(t, pool, "DROP TABLE outbox_lanes")
-	if _, err := Open(t.Context(), pool, outbox.CrawlOutbox()); err == nil ||
+	if _, err := openTable(t.Context(), pool, outbox.CrawlOutbox()); err == nil ||
 		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("without lanes: got error %v", err)
 	}

@@ -22,13 +22,31 @@ var ErrStatementMode = pooler.ErrStatementMode
 // one will be right.
 var errPoolerCame = errors.New("a pooler has come between this program and PostgreSQL, connecting again")
 
-// Connect opens a pool for relays: at most conns connections, with the settings of sql/session.sql. Producers and
-// readers use a pool of their own. It does not wait for the server; the first use does. A relay uses one connection a
-// worker and one for its leases; Listen and Backlog one each.
+// Config configures a DB. Zero means the default in parentheses.
+type Config struct {
+	// Conns is how many connections there are at most (20). A relay uses one a worker of each table, and for each table
+	// one for its leases, one to count the backlog and one for retention; Listen has one. With fewer they take turns.
+	Conns int
+}
+
+// Connect returns the database behind a URL for a relay, whose sessions have the settings of sql/session.sql. It does
+// not wait for the server; the first use does.
 //
 // A URL that leads to a pooler works too, see Adapt. The settings then go with each transaction, and none stays with
 // a session that others may get. Errors never contain the URL.
-func Connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
+func Connect(ctx context.Context, url string, cfg Config) (*DB, error) {
+	if cfg.Conns == 0 {
+		cfg.Conns = 20
+	}
+	pool, err := connect(ctx, url, cfg.Conns)
+	if err != nil {
+		return nil, err
+	}
+	return &DB{pool}, nil
+}
+
+// connect opens a pool for relays.
+func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("parse database URL: %w", withoutURL(err))

@@ -34,7 +34,7 @@ func letters(t *testing.T, pool *pgxpool.Pool, layouts ...outbox.Layout) *DeadLe
 // undertaker serves a table and lets its events die, or arrive.
 type undertaker struct {
 	*testing.T
-	*Store
+	*store
 	owner uuid.UUID
 	lanes []outbox.Lane
 }

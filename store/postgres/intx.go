@@ -13,9 +13,9 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Waker is told that new events were committed: a Notifier (relays in other processes) or an outbox.Relay (in this
-// one). Wake must not block.
-type Waker interface{ Wake() }
+// Waker is told into which table new events were committed: a Notifier (relays in other processes) or an outbox.Relay
+// (in this one). Wake must not block.
+type Waker interface{ Wake(table string) }
 
 // InTx runs fn in a transaction, writes the events that it returns, commits, and wakes the relay. If fn fails or an
 // event is invalid everything is rolled back.
@@ -55,7 +55,7 @@ func (w *Writer) InTx(
 	}
 	if len(events) > 0 {
 		for _, k := range wake {
-			k.Wake()
+			k.Wake(w.table)
 		}
 	}
 	return nil

@@ -71,7 +71,7 @@ type wakes struct {
 	seen  func() bool
 }
 
-func (w *wakes) Wake() {
+func (w *wakes) Wake(string) {
 	w.n.Add(1)
 	if w.seen != nil && !w.seen() {
 		w.early.Add(1)

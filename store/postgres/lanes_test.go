@@ -12,7 +12,7 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-func laneReport(t *testing.T, s *Store, limit int) tables.LaneReport {
+func laneReport(t *testing.T, s *store, limit int) tables.LaneReport {
 	t.Helper()
 	b, err := OpenBrowser(t.Context(), s.pool.Pool, s.layout)
 	if err != nil {
@@ -41,7 +41,7 @@ func states(r tables.LaneReport) map[string]int {
 func TestLanesTellWhoServesThem(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
-	s, err := Open(t.Context(), pool, outbox.OutboxEvents())
+	s, err := openTable(t.Context(), pool, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,12 +154,12 @@ func TestLanesSayWhatIsHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _, _ := serving(t, pool, outbox.EventOutbox())
-	owners, err := Connect(t.Context(), pool.Config().ConnString()+"&role=outbox_owner", 2)
+	owners, err := connect(t.Context(), pool.Config().ConnString()+"&role=outbox_owner", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(owners.Close)
-	hidden := &Store{pool: sessions{Pool: owners}, layout: s.layout}
+	hidden := &store{pool: sessions{Pool: owners}, layout: s.layout}
 	if r := laneReport(t, hidden, 100); !r.Hidden || states(r)["held"] != 64 {
 		t.Errorf("got %+v", r)
 	}

@@ -14,7 +14,7 @@ import (
 // Lease implements outbox.LaneStore. The commit is synchronous, unlike the relay's others: after a crash of the server
 // two relays must not both believe that they hold a lane. When nothing is due nothing is written, and there is nothing
 // to wait for.
-func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.Leased, error) {
+func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.Leased, error) {
 	leased, rows, err := s.lease(ctx, request)
 	if err == nil && rows < outbox.Lanes {
 		// Lanes whose rows are gone (restored tables, TRUNCATE) nobody could serve, and every relay would look as if it
@@ -30,7 +30,7 @@ func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.
 }
 
 // lease makes one request, and tells how many lanes the table has.
-func (s *Store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox.Leased, rows int, err error) {
+func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox.Leased, rows int, err error) {
 	ttl := r.TTL.Microseconds()
 	batch := begun()
 	batch.Queue(s.sql.leaseDurable)
@@ -68,7 +68,7 @@ func begun() *pgx.Batch {
 }
 
 // commit sends the batch with its COMMIT. After an error the pool closes the connection, and the server rolls back.
-func (s *Store) commit(ctx context.Context, batch *pgx.Batch) error {
+func (s *store) commit(ctx context.Context, batch *pgx.Batch) error {
 	batch.Queue("COMMIT")
 	return s.pool.SendBatch(ctx, batch).Close()
 }
@@ -98,7 +98,7 @@ func scanHeld(found pgx.Rows, ttl time.Duration) (leased outbox.Leased, rows int
 }
 
 // Release implements outbox.LaneStore.
-func (s *Store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
+func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	numbers, epochs := splitLanes(lanes)
 	if _, err := s.pool.Exec(ctx, s.sql.leaseRelease, s.name, owner, numbers, epochs); err != nil {
 		return fmt.Errorf("release lanes of %s: %w", s.layout.Table, err)
@@ -114,7 +114,7 @@ const (
 )
 
 // Leave implements outbox.LaneStore.
-func (s *Store) Leave(ctx context.Context, owner uuid.UUID) error {
+func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 	for try := 1; ; try++ {
 		var left int
 		if err := s.pool.QueryRow(ctx, s.sql.leaseLeave, s.name, owner).Scan(&left); err != nil {
@@ -132,7 +132,7 @@ func (s *Store) Leave(ctx context.Context, owner uuid.UUID) error {
 }
 
 // Mark implements outbox.LaneStore.
-func (s *Store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
+func (s *store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	numbers, epochs := splitLanes(lanes)
 	crashes, sizes, events := make([]int32, len(lanes)), make([]int32, len(lanes)), make([]*uuid.UUID, len(lanes))
 	for i, l := range lanes {

@@ -327,7 +327,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	}
 }
 
-func explain(t *testing.T, s *Store, sql string, args []any) string {
+func explain(t *testing.T, s *store, sql string, args []any) string {
 	t.Helper()
 	rows, err := s.pool.Query(t.Context(), "EXPLAIN "+sql, args...)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestLeaseIsOneRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s, err := Open(t.Context(), pool, outbox.OutboxEvents())
+	s, err := openTable(t.Context(), pool, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,18 +69,15 @@ func everybody(t *testing.T, o *old, write string) {
 		destinations, undelivered = []string{"t"}, "published_at IS NULL"
 	}
 	layout := oldTables[o.name].layout
-	pool, err := postgres.Connect(t.Context(), o.url, 12)
+	db, err := postgres.Connect(t.Context(), o.url, postgres.Config{Conns: 12})
 	ok(t, err)
-	t.Cleanup(pool.Close)
+	t.Cleanup(db.Close)
 	quiet := slog.New(slog.DiscardHandler)
 	sink := &moody{taken: map[delivered]bool{}}
 	relay := func(ctx context.Context) {
-		s, err := postgres.Open(context.WithoutCancel(ctx), pool, layout)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		r, err := outbox.NewRelay(s, sink, outbox.RelayConfig{Logger: quiet, BatchRecords: 50, LeaseTTL: 2 * time.Second})
+		r, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
+			Tables: []outbox.Table{{Layout: layout}}, Logger: quiet, BatchRecords: 50, LeaseTTL: 2 * time.Second,
+		})
 		if err != nil {
 			t.Error(err)
 			return

@@ -149,10 +149,8 @@ func TestRelayOfATest(t *testing.T) {
 	pool := newPool(t, newDatabase(t))
 	w, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
 	ok(t, err)
-	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
-	ok(t, err)
 	t.Run("delivers", func(t *testing.T) {
-		messages := outboxtest.Relay(t, store)
+		messages := outboxtest.Relay(t, postgres.NewDB(pool))
 		for i := range 3 {
 			ok(t, w.InTx(t.Context(), pool, func(pgx.Tx) ([]outbox.Event, error) {
 				return []outbox.Event{{Topic: "order.placed", AggregateType: "Order", AggregateID: "42",
@@ -215,11 +213,7 @@ func Example_relayOfATest() {
 	t, pool, writer := exampleTest()
 	defer t.end()
 
-	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages := outboxtest.Relay(t, store)
+	messages := outboxtest.Relay(t, postgres.NewDB(pool))
 	if err := pgx.BeginFunc(t.Context(), pool,
 		func(tx pgx.Tx) error { return placeOrder(t.Context(), tx, writer, "42") }); err != nil {
 		t.Fatal(err)

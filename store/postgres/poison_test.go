@@ -179,7 +179,7 @@ func TestOpenRefusesTypesThatDoNotFit(t *testing.T) {
 		{"ALTER COLUMN id TYPE uuid USING id::uuid, ALTER COLUMN due TYPE time", "time without time zone"},
 	} {
 		exec(t, pool, "ALTER TABLE loose "+tt.change)
-		if _, err := Open(t.Context(), pool, layout); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := openTable(t.Context(), pool, layout); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got error %v, want %q in it", tt.change, err, tt.want)
 		}
 	}

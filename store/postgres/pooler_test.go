@@ -17,7 +17,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -39,28 +38,20 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	if before := testenv.SessionDifferences(t, direct, pooled, sessions); len(before) > 0 {
 		t.Fatalf("pooled sessions differ before there is a relay:\n%s", strings.Join(before, "\n"))
 	}
-	pool, err := postgres.Connect(t.Context(), pooled, 8)
+	db, err := postgres.Connect(t.Context(), pooled, postgres.Config{Conns: 10})
 	ok(t, err)
-	t.Cleanup(pool.Close)
-	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
-	ok(t, err)
-	relay, err := outbox.NewRelay(store, taker{},
-		outbox.RelayConfig{Workers: 3, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+	t.Cleanup(db.Close)
+	relay, err := outbox.NewRelay(db, taker{}, outbox.RelayConfig{
+		Tables:  []outbox.Table{{Layout: outbox.OutboxEvents()}},
+		Workers: 3, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		Retention: outbox.Retention{After: time.Hour, Every: 50 * time.Millisecond},
+	})
 	ok(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = relay.Run(ctx) })
-	running.Go(func() { _ = postgres.Listen(ctx, pool, slog.New(slog.DiscardHandler), func(string) {}) })
 	defer running.Wait()
 	defer stop()
-
-	kept, err := postgres.OpenRetention(t.Context(), pool, outbox.OutboxEvents())
-	ok(t, err)
-	keeper, err := retention.New(kept,
-		retention.Config{Table: "outbox_events", OlderThan: time.Hour, Every: 50 * time.Millisecond,
-			Logger: slog.New(slog.DiscardHandler)})
-	ok(t, err)
-	running.Go(func() { _ = keeper.Run(ctx) })
 
 	w, err := postgres.NewWriter(outbox.WriterConfig{Source: "test"})
 	ok(t, err)
@@ -98,10 +89,10 @@ func TestSettingsGoWithTheTransaction(t *testing.T) {
 		t.Errorf("a setting as a start-up parameter: %v", err)
 	}
 	for name, url := range map[string]string{"direct": direct, "pooled": through(direct)} {
-		pool, err := postgres.Connect(t.Context(), url, 2)
+		db, err := postgres.Connect(t.Context(), url, postgres.Config{Conns: 2})
 		ok(t, err)
-		t.Cleanup(pool.Close)
-		store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
+		t.Cleanup(db.Close)
+		store, err := db.OpenTable(t.Context(), outbox.OutboxEvents())
 		ok(t, err)
 		// A trigger sees what a settle runs with, and one what a lease does.
 		for _, sql := range []string{
@@ -152,10 +143,11 @@ func TestStatementModeIsRefused(t *testing.T) {
 	t.Parallel()
 	_, through := testenv.Pooled(t, map[string]string{"pool_mode": "statement"})
 	url := through(newDatabase(t))
-	relays, err := postgres.Connect(t.Context(), url, 2)
+	relays, err := postgres.Connect(t.Context(), url, postgres.Config{Conns: 2})
 	ok(t, err)
 	t.Cleanup(relays.Close)
-	for name, pool := range map[string]*pgxpool.Pool{"relay": relays, "adapted": newPool(t, url, postgres.Adapt)} {
+	for name, pool := range map[string]interface{ Ping(context.Context) error }{"relay": relays,
+		"adapted": newPool(t, url, postgres.Adapt)} {
 		if err := pool.Ping(t.Context()); !errors.Is(err, postgres.ErrStatementMode) ||
 			!strings.Contains(err.Error(), "pool_mode=transaction") {
 			t.Errorf("%s: got error %v", name, err)
@@ -186,7 +178,7 @@ func TestListenBehindAPooler(t *testing.T) {
 		text.Store(string(b))
 		return len(b), nil
 	}), nil))
-	run(t, func(ctx context.Context) error { return postgres.Listen(ctx, pool, log, func(string) {}) })
+	run(t, func(ctx context.Context) error { return postgres.NewDB(pool).Listen(ctx, log, func(string) {}) })
 	eventually(t, "a line", func() bool { return lines.Load() > 0 })
 	if s := fmt.Sprint(text.Load()); !strings.Contains(s, "a pooler is between") || !strings.Contains(s, "level=INFO") {
 		t.Errorf("it logged %s", s)

@@ -19,6 +19,9 @@ import (
 // the pauses between them longer.
 const sweepPages = 256
 
+// letterTable is the table of dead letters.
+const letterTable = "job_dlq"
+
 // Retention is a table that old rows can be removed from. It is safe for concurrent use.
 type Retention struct {
 	pool   sessions
@@ -40,9 +43,9 @@ type retentionNames struct {
 }
 
 // OpenRetention returns the retention of an outbox table after checking that this role may remove its rows and sees
-// them all. pool should come from Connect. Errors are an *outbox.SchemaError, retention.ErrNoAge, outbox.ErrRowsHidden
+// them all. Errors are an *outbox.SchemaError, retention.ErrNoAge, outbox.ErrRowsHidden
 // or outbox.ErrNotAllowed if waiting does not cure them.
-func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*Retention, error) {
+func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (*Retention, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -50,14 +53,14 @@ func OpenRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout
 		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table,
 			retention.ErrNoAge)
 	}
-	return openRetention(ctx, pool, layout, walkOrder{layout.Position, "bigint"}, walkOrder{layout.ID, "uuid"})
+	return openRetention(ctx, d.pool, layout, walkOrder{layout.Position, "bigint"}, walkOrder{layout.ID, "uuid"})
 }
 
 // OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as
 // OpenRetention.
-func OpenLetterRetention(ctx context.Context, pool *pgxpool.Pool) (*Retention, error) {
+func (d *DB) OpenLetterRetention(ctx context.Context) (*Retention, error) {
 	// The index of replay times is core/005's. Letters with the time of the page's last one may wait for the next run.
-	r, err := openRetention(ctx, pool, outbox.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"})
+	r, err := openRetention(ctx, d.pool, outbox.Layout{Table: letterTable, ID: "id", DeliveredAt: "replayed_at"})
 	if err != nil {
 		return nil, err
 	}

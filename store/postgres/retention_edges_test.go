@@ -23,13 +23,13 @@ func TestRetentionRefusesWhatTellsNoAge(t *testing.T) {
 	o := newOld(t, "mapped", 1)
 	layout := oldTables["mapped"].layout
 	layout.WrittenAt = ""
-	if _, err := postgres.OpenRetention(t.Context(), o.admin, layout); !errors.Is(err, retention.ErrNoAge) ||
+	if _, err := postgres.NewDB(o.admin).OpenRetention(t.Context(), layout); !errors.Is(err, retention.ErrNoAge) ||
 		!strings.Contains(err.Error(), "delivered_at or written_at") {
 		t.Errorf("got error %v, want ErrNoAge with a remedy", err)
 	}
 	o.exec("DROP TABLE outbox_archive")
 	var schema *outbox.SchemaError
-	if _, err := postgres.OpenRetention(t.Context(), o.admin, outbox.OutboxEvents()); !errors.As(err, &schema) ||
+	if _, err := postgres.NewDB(o.admin).OpenRetention(t.Context(), outbox.OutboxEvents()); !errors.As(err, &schema) ||
 		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got error %v, want a SchemaError with a remedy", err)
 	}
@@ -65,28 +65,28 @@ func TestRetentionUnderRowLevelSecurity(t *testing.T) {
 	rights := []string{"GRANT SELECT, DELETE ON job_dlq, outbox_events TO ROLE",
 		"GRANT SELECT, INSERT, UPDATE ON outbox_maintenance TO ROLE", "GRANT INSERT ON outbox_archive TO ROLE"}
 
-	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("hidden", rights...)); !errors.Is(err,
-		outbox.ErrRowsHidden) {
+	hidden := postgres.NewDB(o.as("hidden", rights...))
+	if _, err := hidden.OpenLetterRetention(t.Context()); !errors.Is(err, outbox.ErrRowsHidden) {
 		t.Errorf("got error %v, want ErrRowsHidden", err)
 	}
-	if _, err := postgres.OpenLetterRetention(t.Context(), o.as("owner", "GRANT outbox_owner TO ROLE")); !errors.Is(err,
-		outbox.ErrRowsHidden) {
+	owner := postgres.NewDB(o.as("owner", "GRANT outbox_owner TO ROLE"))
+	if _, err := owner.OpenLetterRetention(t.Context()); !errors.Is(err, outbox.ErrRowsHidden) {
 		t.Errorf("got error %v as owner, want ErrRowsHidden", err)
 	}
-	_, err := postgres.OpenRetention(t.Context(), o.as("weak", "GRANT SELECT ON outbox_events TO ROLE"),
-		outbox.OutboxEvents())
+	weak := postgres.NewDB(o.as("weak", "GRANT SELECT ON outbox_events TO ROLE"))
+	_, err := weak.OpenRetention(t.Context(), outbox.OutboxEvents())
 	if !errors.Is(err, outbox.ErrNotAllowed) || !strings.Contains(err.Error(), "DELETE") {
 		t.Errorf("got error %v, want ErrNotAllowed with the privilege", err)
 	}
 
-	blind, err := postgres.OpenLetterRetention(t.Context(),
-		o.as("blind", append(rights, "CREATE POLICY see ON job_dlq FOR SELECT TO ROLE USING (true)")...))
+	seeing := append(rights, "CREATE POLICY see ON job_dlq FOR SELECT TO ROLE USING (true)")
+	blind, err := postgres.NewDB(o.as("blind", seeing...)).OpenLetterRetention(t.Context())
 	ok(t, err)
 	if report, err := o.keeper(blind, retention.Config{}).Purge(t.Context(), 0, nil); err == nil ||
 		!strings.Contains(err.Error(), "row-level security") {
 		t.Errorf("got %+v, error %v from a role that sees rows and may not delete them", report, err)
 	}
-	relay, err := postgres.OpenLetterRetention(t.Context(), o.as("relay", "GRANT outbox_relay TO ROLE"))
+	relay, err := postgres.NewDB(o.as("relay", "GRANT outbox_relay TO ROLE")).OpenLetterRetention(t.Context())
 	ok(t, err)
 	want := len(o.rows(oldTables["job_dlq"].goes))
 	if report, err := o.keeper(relay, retention.Config{}).Purge(t.Context(), 0, nil); err != nil ||
@@ -95,7 +95,7 @@ func TestRetentionUnderRowLevelSecurity(t *testing.T) {
 	}
 	// And on these it has the rights it needs.
 	for _, name := range []string{"outbox_events", "event_outbox", "crawl_outbox"} {
-		s, err := postgres.OpenRetention(t.Context(), o.as("relay_"+name, "GRANT outbox_relay TO ROLE"),
+		s, err := postgres.NewDB(o.as("relay_"+name, "GRANT outbox_relay TO ROLE")).OpenRetention(t.Context(),
 			oldTables[name].layout)
 		ok(t, err)
 		_, err = (&old{t: t, name: name}).keeper(s, retention.Config{}).Purge(t.Context(), 0, nil)
@@ -151,19 +151,17 @@ func (takeAll) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Resu
 func TestRetentionBesideARelay(t *testing.T) {
 	t.Parallel()
 	o := newOld(t, "outbox_events", 0)
-	pool, err := postgres.Connect(t.Context(), o.url, 6)
+	db, err := postgres.Connect(t.Context(), o.url, postgres.Config{})
 	ok(t, err)
-	t.Cleanup(pool.Close)
-	s, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
+	t.Cleanup(db.Close)
+	relay, err := outbox.NewRelay(db, takeAll{}, outbox.RelayConfig{
+		Logger:    slog.New(slog.DiscardHandler),
+		Retention: outbox.Retention{After: 50 * time.Millisecond, Every: 10 * time.Millisecond, Batch: 100},
+	})
 	ok(t, err)
-	quiet := slog.New(slog.DiscardHandler)
-	relay, err := outbox.NewRelay(s, takeAll{}, outbox.RelayConfig{Logger: quiet})
-	ok(t, err)
-	k := o.keeper(o.store(), retention.Config{OlderThan: 50 * time.Millisecond, Every: 10 * time.Millisecond, Batch: 100})
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = relay.Run(ctx) })
-	running.Go(func() { _ = k.Run(ctx) })
 	const events = 5000
 	for range 50 {
 		o.exec(`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, aggregate_type, aggregate_id) SELECT 't', now(), 'bc', '{}', 'a', n % 7 FROM generate_series(1, $1) n`, events/50)

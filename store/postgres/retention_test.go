@@ -100,14 +100,14 @@ func (o *old) exec(sql string, args ...any) {
 // store opens the table with sessions of its own, as another process would.
 func (o *old) store() *postgres.Retention {
 	o.t.Helper()
-	pool, err := postgres.Connect(o.t.Context(), o.url, 4)
+	db, err := postgres.Connect(o.t.Context(), o.url, postgres.Config{Conns: 4})
 	ok(o.t, err)
-	o.t.Cleanup(pool.Close)
+	o.t.Cleanup(db.Close)
 	var s *postgres.Retention
 	if o.name == "job_dlq" {
-		s, err = postgres.OpenLetterRetention(o.t.Context(), pool)
+		s, err = db.OpenLetterRetention(o.t.Context())
 	} else {
-		s, err = postgres.OpenRetention(o.t.Context(), pool, oldTables[o.name].layout)
+		s, err = db.OpenRetention(o.t.Context(), oldTables[o.name].layout)
 	}
 	ok(o.t, err)
 	return s

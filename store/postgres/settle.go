@@ -27,12 +27,12 @@ const unsettledRetry = time.Hour
 // waits, with the refusal as its error. What the server does not even take that for, and what it refuses for the sake
 // of another transaction, is returned as refused. Without this the lanes would stand still until somebody removed the
 // row. A row that is locked is found at once and not waited for: see settle_left.sql.
-func (s *Store) Settle(
+func (s *store) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (outbox.Settled, error) {
 	var settled outbox.Settled
 	var refusal outbox.RefusedError
-	t := settling{Store: s, owner: owner, lanes: lanes, settled: &settled, refusal: &refusal}
+	t := settling{store: s, owner: owner, lanes: lanes, settled: &settled, refusal: &refusal}
 	again := slices.ContainsFunc(outcomes, func(o outbox.Outcome) bool { return o.Refused > 0 })
 	err := t.settle(ctx, outcomes, again)
 	settled.Lost = max(len(outcomes)-settled.Delivered-settled.Retried-settled.Dead-len(refusal.Outcomes), 0)
@@ -47,7 +47,7 @@ func (s *Store) Settle(
 
 // settling is the work of one Settle.
 type settling struct {
-	*Store
+	*store
 	owner   uuid.UUID
 	lanes   []outbox.Lane
 	settled *outbox.Settled

@@ -9,11 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
 )
 
-// Store is an outbox table that a relay can serve. It is safe for concurrent use.
-type Store struct {
+// store is an outbox table that a relay can serve. It is safe for concurrent use.
+type store struct {
 	pool       sessions
 	layout     outbox.Layout
 	sql        statements
@@ -30,12 +29,11 @@ type Store struct {
 // relay would wait for ever.
 const maxPayload = 256 << 20
 
-var _ tables.Store = (*Store)(nil)
+var _ outbox.Store = (*store)(nil)
 
-// Open returns the store of a table after checking that the table fits the layout, and that the caller may see its
-// rows. pool should come from Connect: one of the caller's own sends the relay's settings with every statement. A table
-// that is missing or older than the layout needs is an *outbox.SchemaError.
-func Open(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*Store, error) {
+// openTable returns the store of a table after checking that the table fits the layout, and that the caller may see its
+// rows. A table that is missing or older than the layout needs is an *outbox.SchemaError.
+func openTable(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -47,7 +45,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*Store
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: sessions, layout: layout, sql: sql, maxPayload: maxPayload}
+	s := &store{pool: sessions, layout: layout, sql: sql, maxPayload: maxPayload}
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
@@ -64,13 +62,13 @@ func Open(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*Store
 }
 
 // Backlog counts undelivered rows up to limit.
-func (s *Store) Backlog(ctx context.Context, limit int) (tables.Backlog, error) {
-	var b tables.Backlog
+func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
+	var b outbox.Backlog
 	var written *time.Time
 	var id *uuid.UUID
 	var now time.Time
 	if err := s.pool.QueryRow(ctx, s.sql.backlog, limit).Scan(&b.Count, &written, &id, &now); err != nil {
-		return tables.Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, err)
+		return outbox.Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, err)
 	}
 	if written == nil && id != nil {
 		if t := outbox.TimeOfID(*id); !t.IsZero() {

@@ -16,7 +16,7 @@ import (
 )
 
 // settleAll claims everything and settles it as delivered.
-func settleAll(t *testing.T, s *Store, owner uuid.UUID, lanes []outbox.Lane) (outbox.Settled, *outbox.RefusedError) {
+func settleAll(t *testing.T, s *store, owner uuid.UUID, lanes []outbox.Lane) (outbox.Settled, *outbox.RefusedError) {
 	t.Helper()
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil {
@@ -226,7 +226,7 @@ func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 	if err := migrations.Up(t.Context(), url, migrations.Sets...); err != nil {
 		t.Fatal(err)
 	}
-	pool, err := Connect(t.Context(), url, 4)
+	pool, err := connect(t.Context(), url, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestNamesOfOneTable(t *testing.T) {
 	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 	layout := outbox.OutboxEvents()
 	layout.Table = "public.outbox_events"
-	qualified, err := Open(t.Context(), pool, layout)
+	qualified, err := openTable(t.Context(), pool, layout)
 	if err != nil {
 		t.Fatal(err)
 	}

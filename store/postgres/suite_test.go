@@ -56,7 +56,7 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 		c.MaxConns = 8
 		postgres.Adapt(c)
 	})
-	relays, err := postgres.Connect(t.Context(), url, 6)
+	relays, err := postgres.Connect(t.Context(), url, postgres.Config{Conns: 6})
 	ok(t, err)
 	t.Cleanup(relays.Close)
 	exec := func(t *testing.T, sql string, args ...any) {
@@ -66,9 +66,9 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 		}
 	}
 	return outboxtest.StoreHarness{
-		Table: func(t *testing.T, layout outbox.Layout) tables.Store {
+		Table: func(t *testing.T, layout outbox.Layout) outbox.Store {
 			t.Helper()
-			s, err := postgres.Open(t.Context(), relays, layout)
+			s, err := relays.OpenTable(t.Context(), layout)
 			ok(t, err)
 			return s
 		},
@@ -142,13 +142,13 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 		},
 		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
 			t.Helper()
-			r, err := postgres.OpenRetention(t.Context(), pool, layout)
+			r, err := postgres.NewDB(pool).OpenRetention(t.Context(), layout)
 			ok(t, err)
 			return r
 		},
 		LetterRetention: func(t *testing.T) retention.Store {
 			t.Helper()
-			r, err := postgres.OpenLetterRetention(t.Context(), pool)
+			r, err := postgres.NewDB(pool).OpenLetterRetention(t.Context())
 			ok(t, err)
 			return r
 		},

@@ -66,7 +66,7 @@ func TestTokensAsGateway(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, text := newToken(t, owner, "shop", 0, token.Read)
-	gateway, err := Connect(t.Context(), pool.Config().ConnString()+"&role=outbox_gateway", 2)
+	gateway, err := connect(t.Context(), pool.Config().ConnString()+"&role=outbox_gateway", 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
 // publish: a settle that compares a text with a uuid fails for ever, and a row without a position is never delivered
 // and nobody is told.
-func (s *Store) checkTypes(ctx context.Context) error {
+func (s *store) checkTypes(ctx context.Context) error {
 	sql, err := plain("check_nullable")
 	if err != nil {
 		return err

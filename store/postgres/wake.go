@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,19 +20,21 @@ import (
 
 const wakeChannel = "outbox_wake"
 
-// Notifier tells relays in other processes that a table has new events. Waking is a courtesy: one that is lost costs
+// Notifier tells relays in other processes which tables have new events. Waking is a courtesy: one that is lost costs
 // the relay's poll interval and nothing else.
 type Notifier struct {
 	pool     *pgxpool.Pool
-	table    string
 	sql      string
 	interval time.Duration
 	due      chan struct{}
+
+	mu     sync.Mutex
+	tables map[string]struct{} // to be told
 }
 
-// NewNotifier returns a Notifier for a table; Run must be running for it to do anything. Notifications are at least
-// interval apart (0 means 2 ms), so that a busy producer does not spend its database on them.
-func NewNotifier(pool *pgxpool.Pool, table string, interval time.Duration) (*Notifier, error) {
+// NewNotifier returns a Notifier; Run must be running for it to do anything. Notifications are at least interval apart
+// (0 means 2 ms), so that a busy producer does not spend its database on them.
+func NewNotifier(pool *pgxpool.Pool, interval time.Duration) (*Notifier, error) {
 	if interval <= 0 {
 		interval = 2 * time.Millisecond
 	}
@@ -37,11 +42,16 @@ func NewNotifier(pool *pgxpool.Pool, table string, interval time.Duration) (*Not
 	if err != nil {
 		return nil, err
 	}
-	return &Notifier{pool: pool, table: table, sql: sql, interval: interval, due: make(chan struct{}, 1)}, nil
+	return &Notifier{
+		pool: pool, sql: sql, interval: interval, due: make(chan struct{}, 1), tables: map[string]struct{}{},
+	}, nil
 }
 
-// Wake asks for a notification. It never blocks; several calls in one interval are one notification.
-func (n *Notifier) Wake() {
+// Wake asks for a notification. It never blocks; several calls for a table in one interval are one notification.
+func (n *Notifier) Wake(table string) {
+	n.mu.Lock()
+	n.tables[table] = struct{}{}
+	n.mu.Unlock()
 	select {
 	case n.due <- struct{}{}:
 	default:
@@ -73,14 +83,17 @@ func (n *Notifier) Run(ctx context.Context) error {
 func (n *Notifier) send(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	_, _ = n.pool.Exec(ctx, n.sql, n.table) // see Run
+	n.mu.Lock()
+	tables := slices.Collect(maps.Keys(n.tables))
+	clear(n.tables)
+	n.mu.Unlock()
+	for _, table := range tables {
+		_, _ = n.pool.Exec(ctx, n.sql, table) // see Run
+	}
 }
 
-// Listen calls wake with the name of a table whenever a Notifier reports new events, until ctx ends. It takes a
-// connection out of the pool for itself and reconnects when it breaks. Behind a pooler it says once that there is
-// nothing to listen to, and waits: LISTEN would be accepted, would stay with a session that others get, and would never
-// be answered. That notifications arrive is tested at every connect all the same.
-func Listen(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func(table string)) error {
+// listenOn is DB.Listen.
+func listenOn(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func(table string)) error {
 	sql, err := plain("wake")
 	if err != nil {
 		return err

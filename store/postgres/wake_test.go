@@ -64,12 +64,12 @@ func TestNotifierWakesListener(t *testing.T) {
 		}
 	})
 	run(t, func(ctx context.Context) error {
-		return postgres.Listen(ctx, pool, slog.New(slog.NewTextHandler(&log, nil)), h.wake)
+		return postgres.NewDB(pool).Listen(ctx, slog.New(slog.NewTextHandler(&log, nil)), h.wake)
 	})
-	n, err := postgres.NewNotifier(pool, "outbox_events", 50*time.Millisecond)
+	n, err := postgres.NewNotifier(pool, 50*time.Millisecond)
 	ok(t, err)
-	n.Wake() // before Run: kept, and only once
-	n.Wake()
+	n.Wake("outbox_events") // before Run: kept, and only once
+	n.Wake("outbox_events")
 	eventually(t, "listening", func() bool { return listening(t, pool) })
 	run(t, n.Run)
 	eventually(t, "first notification", func() bool { return h.count() == 1 })
@@ -77,7 +77,7 @@ func TestNotifierWakesListener(t *testing.T) {
 	// Debounced: as many as there are intervals, not as many as there are calls; and the last call is not lost.
 	start := time.Now()
 	for time.Since(start) < 300*time.Millisecond {
-		n.Wake()
+		n.Wake("outbox_events")
 	}
 	time.Sleep(100 * time.Millisecond)
 	if got := h.count() - 1; got < 2 || got > 8 {
@@ -94,15 +94,15 @@ func TestListenReconnects(t *testing.T) {
 	pool := newPool(t, testenv.Database(t))
 	var h heard
 	run(t, func(ctx context.Context) error {
-		return postgres.Listen(ctx, pool, slog.New(slog.DiscardHandler), h.wake)
+		return postgres.NewDB(pool).Listen(ctx, slog.New(slog.DiscardHandler), h.wake)
 	})
-	n, err := postgres.NewNotifier(pool, "t", time.Millisecond)
+	n, err := postgres.NewNotifier(pool, time.Millisecond)
 	ok(t, err)
 	run(t, n.Run)
 	for range 2 {
 		eventually(t, "listening", func() bool { return listening(t, pool) })
 		before := h.count()
-		eventually(t, "a notification", func() bool { n.Wake(); return h.count() > before })
+		eventually(t, "a notification", func() bool { n.Wake("t"); return h.count() > before })
 		if killed := one[int](t, pool,
 			strings.Replace(backends, "count(*)", "count(pg_terminate_backend(pid))", 1)); killed != 1 {
 			t.Fatalf("%d connections ended, want the listener's", killed)
@@ -134,7 +134,7 @@ func TestListenNoticesAPooler(t *testing.T) {
 		text.Store(string(b))
 		return len(b), nil
 	}), nil))
-	run(t, func(ctx context.Context) error { return postgres.Listen(ctx, pool, log, func(string) {}) })
+	run(t, func(ctx context.Context) error { return postgres.NewDB(pool).Listen(ctx, log, func(string) {}) })
 	eventually(t, "a complaint", func() bool { return lines.Load() > 0 })
 	if s := fmt.Sprint(text.Load()); !strings.Contains(s, "transaction pooler") || !strings.Contains(s, "level=WARN") {
 		t.Errorf("it logged %s", s)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 type Writer struct {
 	*outbox.Writer[pgx.Tx]
 	insert insert
+	table  string
 }
 
 // NewWriter returns a Writer for pgx transactions. The table must have the columns of outbox_events.
@@ -29,7 +31,8 @@ func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{Writer: outbox.NewWriter(pgxInserter{ins}, cfg), insert: ins}, nil
+	return &Writer{Writer: outbox.NewWriter(pgxInserter{ins}, cfg), insert: ins,
+		table: cmp.Or(cfg.Table, outbox.OutboxEvents().Table)}, nil
 }
 
 // NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, ent, sqlx,
@@ -51,10 +54,7 @@ type insert struct {
 
 // newInsert returns the statements; checked ones insert nothing through a connection that does not speak UTF-8.
 func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
-	table := cfg.Table
-	if table == "" {
-		table = outbox.OutboxEvents().Table
-	}
+	table := cmp.Or(cfg.Table, outbox.OutboxEvents().Table)
 	if err := outbox.CheckTableName(table); err != nil {
 		return insert{}, fmt.Errorf("configure writer: table: %w", err)
 	}

@@ -148,7 +148,7 @@ func named(name string) func(column) bool {
 }
 
 // checkSchema returns the columns of the store's table.
-func (s *Store) checkSchema(ctx context.Context) ([]column, error) {
+func (s *store) checkSchema(ctx context.Context) ([]column, error) {
 	for table, columns := range map[string][]string{
 		"outbox_lanes":  {"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"},
 		"outbox_relays": {"owner", "name", "expires_at"},
@@ -174,7 +174,7 @@ func (s *Store) checkSchema(ctx context.Context) ([]column, error) {
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
 // publish: a row without a position is never delivered and nobody is told, and of two rows with one position the settle
 // of one would be the other's.
-func (s *Store) checkTypes(have []column) error {
+func (s *store) checkTypes(have []column) error {
 	of := func(name string) column { return have[slices.IndexFunc(have, named(name))] }
 	var lacks []string
 	if c := of(s.layout.ID); !c.notNull {
@@ -193,7 +193,7 @@ func (s *Store) checkTypes(have []column) error {
 
 // checkStatements compiles everything once where it cannot write: a table that is a view, or a name that is none, is
 // found before anything is published.
-func (s *Store) checkStatements(ctx context.Context) error {
+func (s *store) checkStatements(ctx context.Context) error {
 	for _, p := range []*prepared{&s.sql.claim, &s.sql.backlog, &s.sql.settleDelivered, &s.sql.settleRetry,
 		&s.sql.settleLetter, &s.sql.settleDead} {
 		if err := s.db.compile(ctx, p.text); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // Claim implements outbox.EventStore.
-func (s *Store) Claim(
+func (s *store) Claim(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, err error) {
 	if limit.Fair && !limit.Paused.Parts() && s.fair.claim.text != "" && len(lanes) > 0 {
@@ -33,7 +33,7 @@ func (s *Store) Claim(
 }
 
 // claimOldest claims without regard to whose rows they are, within a transaction if there is one.
-func (s *Store) claimOldest(
+func (s *store) claimOldest(
 	ctx context.Context, tx *sql.Tx, lanes int64, now string, limit outbox.ClaimLimit,
 ) ([]*outbox.Record, error) {
 	stmt, err := s.sql.claim.on(ctx, s.db.read)
@@ -53,7 +53,7 @@ func (s *Store) claimOldest(
 
 // read runs a claim, and returns its records and the bytes of their payloads, within limit. Rows are read as they are
 // asked for, so that what does not fit costs nothing.
-func (s *Store) read(
+func (s *store) read(
 	ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimit, args ...any,
 ) (records []*outbox.Record, bytes int, err error) {
 	rows, err := stmt.QueryContext(ctx, args...)
@@ -166,7 +166,7 @@ func (n *number) Scan(v any) error {
 
 // decode makes a record of a row. What cannot be used is its Defect: it costs its own key a dead letter and the others
 // nothing.
-func (s *Store) decode(rec *outbox.Record, row *claimedRow) {
+func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 	defect := func(format string, args ...any) {
 		if rec.Defect == "" {
 			rec.Defect = fmt.Sprintf(format, args...)

@@ -31,7 +31,7 @@ type fairness struct {
 
 // findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index
 // must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.
-func (s *Store) findFairness(ctx context.Context, names tableNames, rowid bool) error {
+func (s *store) findFairness(ctx context.Context, names tableNames, rowid bool) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set
 	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
 		return nil
@@ -58,7 +58,7 @@ func (s *Store) findFairness(ctx context.Context, names tableNames, rowid bool) 
 // published, not in the last. All is read in one state of the file, at one time.
 //
 // Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
-func (s *Store) claimFair(
+func (s *store) claimFair(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, err error) {
 	// Before the snapshot takes a connection: it may be the only one.
@@ -104,7 +104,7 @@ func (s *Store) claimFair(
 
 // readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows: the first record of every
 // tenant, then the second of each, so that whoever stops reading has served all alike.
-func (s *Store) readShares(
+func (s *store) readShares(
 	ctx context.Context, tx *sql.Tx, lane int16, bits int64, now string, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, bytes int, err error) {
 	tenants, err := s.nextTenants(ctx, tx, lane)
@@ -143,7 +143,7 @@ func (s *Store) readShares(
 }
 
 // nextTenants returns the tenants whose turn it is.
-func (s *Store) nextTenants(ctx context.Context, tx *sql.Tx, lane int16) (tenants []any, err error) {
+func (s *store) nextTenants(ctx context.Context, tx *sql.Tx, lane int16) (tenants []any, err error) {
 	list, err := s.fair.tenants.on(ctx, s.db.read)
 	if err != nil {
 		return nil, err

@@ -15,9 +15,9 @@ import (
 var everything = outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20}
 
 // serving returns a store and the lanes that its owner holds.
-func serving(t *testing.T, db *DB, layout outbox.Layout) (*Store, uuid.UUID, []outbox.Lane) {
+func serving(t *testing.T, db *DB, layout outbox.Layout) (*store, uuid.UUID, []outbox.Lane) {
 	t.Helper()
-	s, err := Open(t.Context(), db, layout)
+	s, err := openTable(t.Context(), db, layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
 		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
 	shared := func(l outbox.Layout) bool {
 		t.Helper()
-		s, err := Open(t.Context(), db, l)
+		s, err := openTable(t.Context(), db, l)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	if _, err := Open(t.Context(), db, outbox.OutboxEvents()); !errors.Is(err, ErrReadOnly) {
+	if _, err := openTable(t.Context(), db, outbox.OutboxEvents()); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("open: got error %v, want ErrReadOnly", err)
 	}
 	if _, err := OpenRuns(t.Context(), db); !errors.Is(err, ErrReadOnly) {

@@ -137,7 +137,7 @@ func TestDamagedFile(t *testing.T) {
 	_, looking := Tables(t.Context(), path)
 	db, opening := Connect(t.Context(), path, 1)
 	if opening == nil {
-		_, opening = Open(t.Context(), db, outbox.OutboxEvents())
+		_, opening = openTable(t.Context(), db, outbox.OutboxEvents())
 		_ = db.Close()
 	}
 	for _, err := range []error{looking, opening} {

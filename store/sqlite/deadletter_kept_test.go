@@ -20,7 +20,7 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 	id := func() string { return "'" + uuid.NewString() + "'" }
 	bytesID := "x'" + strings.ReplaceAll(uuid.NewString(), "-", "") + "'"
 	type relay struct {
-		*Store
+		*store
 		owner uuid.UUID
 		lanes []outbox.Lane
 	}

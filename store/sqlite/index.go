@@ -7,7 +7,7 @@ import (
 
 // findNames fills in what the table's statements need beside its layout: its columns, and the indexes that they are to
 // use.
-func (s *Store) findNames(ctx context.Context, columns []column) (tableNames, error) {
+func (s *store) findNames(ctx context.Context, columns []column) (tableNames, error) {
 	names := tableNames{quotedLayout: quote(s.layout), OneForm: s.trusted,
 		Columns: quotedColumns(columns, s.layout.Payload)}
 	if err := s.findIndex(ctx, "claim", &names, &names.Undelivered, s.layout.Position, nil, false); err != nil {
@@ -28,7 +28,7 @@ func quotedColumns(columns []column, payload string) (quoted []columnName) {
 
 // findIndex sets into to the first partial index on the columns that a statement can use, if there is one. SQLite
 // refuses to run a statement that names an index which does not serve it; so a claim can rely on the one it names.
-func (s *Store) findIndex(
+func (s *store) findIndex(
 	ctx context.Context, statement string, names *tableNames, into *string, first string, second any, rowid bool,
 ) error {
 	t, err := parseSQL()
@@ -58,7 +58,7 @@ func (s *Store) findIndex(
 }
 
 // list runs a statement that asks for names, of which the table and its database are the first two parameters.
-func (s *Store) list(ctx context.Context, text string, args ...any) (names []string, err error) {
+func (s *store) list(ctx context.Context, text string, args ...any) (names []string, err error) {
 	table, database := splitName(s.layout.Table)
 	rows, err := s.db.read.QueryContext(ctx, text, append([]any{table, database}, args...)...)
 	if err != nil {

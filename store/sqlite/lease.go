@@ -23,7 +23,7 @@ func farthest(now time.Time, ttl time.Duration) time.Time {
 
 // Lease implements outbox.LaneStore. It asks before it waits for the file's write lock, and mostly there is nothing to
 // write. The clock is the machine's: the database has no other, and all who may serve the file share it.
-func (s *Store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
+func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
 	var due bool
 	if err := s.db.check(); err != nil { // the one thing that every relay asks all the time
 		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, err)
@@ -61,7 +61,7 @@ type leaseArgs struct {
 	ttl          time.Duration
 }
 
-func (s *Store) leaseArgs(r outbox.LeaseRequest) leaseArgs {
+func (s *store) leaseArgs(r outbox.LeaseRequest) leaseArgs {
 	return leaseArgs{table: s.layout.Table, owner: r.Owner.String(), now: time.Now(), ttl: r.TTL}
 }
 
@@ -70,7 +70,7 @@ func (a leaseArgs) args() []any {
 }
 
 // take writes what is due.
-func (s *Store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.LeaseRequest) error {
+func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.LeaseRequest) error {
 	// Each time: lanes whose rows are gone (a file put together by hand) nobody could serve, and every relay would look
 	// as if it stood by.
 	if _, err := tx.ExecContext(ctx, s.sql.leaseRows, at.table, outbox.Lanes); err != nil {
@@ -102,7 +102,7 @@ func (s *Store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 }
 
 // held reads what the caller holds.
-func (s *Store) held(ctx context.Context, tx *sql.Tx, at leaseArgs) (leased outbox.Leased, err error) {
+func (s *store) held(ctx context.Context, tx *sql.Tx, at leaseArgs) (leased outbox.Leased, err error) {
 	rows, err := tx.QueryContext(ctx, s.sql.leaseHeld, append(at.args(), outbox.Lanes)...)
 	if err != nil {
 		return outbox.Leased{}, err
@@ -140,7 +140,7 @@ func (s *Store) held(ctx context.Context, tx *sql.Tx, at leaseArgs) (leased outb
 }
 
 // paused reads what operators have paused.
-func (s *Store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) error {
+func (s *store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) error {
 	rows, err := tx.QueryContext(ctx, s.sql.leasePauses, s.layout.Table)
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *Store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) e
 }
 
 // Release implements outbox.LaneStore.
-func (s *Store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
+func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	err := s.eachLane(ctx, s.sql.leaseRelease, lanes, func(l outbox.Lane) []any {
 		return []any{s.layout.Table, owner.String(), l.Number, l.Epoch}
 	})
@@ -168,7 +168,7 @@ func (s *Store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lan
 }
 
 // Leave implements outbox.LaneStore.
-func (s *Store) Leave(ctx context.Context, owner uuid.UUID) error {
+func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 	err := s.db.inTx(ctx, func(tx *sql.Tx) error {
 		for _, text := range []string{s.sql.leaseQuit, s.sql.leaseLeave} {
 			if _, err := tx.ExecContext(ctx, text, s.layout.Table, owner.String()); err != nil {
@@ -184,7 +184,7 @@ func (s *Store) Leave(ctx context.Context, owner uuid.UUID) error {
 }
 
 // Mark implements outbox.LaneStore.
-func (s *Store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
+func (s *store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	err := s.eachLane(ctx, s.sql.leaseMark, lanes, func(l outbox.Lane) []any {
 		var event any
 		if l.Trial.Event != uuid.Nil {
@@ -199,7 +199,7 @@ func (s *Store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) 
 }
 
 // eachLane runs a statement for every lane, in one transaction.
-func (s *Store) eachLane(ctx context.Context, text string, lanes []outbox.Lane, args func(outbox.Lane) []any) error {
+func (s *store) eachLane(ctx context.Context, text string, lanes []outbox.Lane, args func(outbox.Lane) []any) error {
 	return s.db.inTx(ctx, func(tx *sql.Tx) error {
 		stmt, err := tx.PrepareContext(ctx, text)
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // leased asks once.
-func leased(t *testing.T, s *Store, owner uuid.UUID, ttl time.Duration) outbox.Leased {
+func leased(t *testing.T, s *store, owner uuid.UUID, ttl time.Duration) outbox.Leased {
 	t.Helper()
 	got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: ttl})
 	if err != nil {
@@ -118,7 +118,7 @@ func TestRelaysThatLapsedTogetherKeepTheirLanes(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, one, lanes := serving(t, a, outbox.OutboxEvents())
-	second, err := Open(t.Context(), b, outbox.OutboxEvents())
+	second, err := openTable(t.Context(), b, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,10 +134,10 @@ func TestRelaysThatLapsedTogetherKeepTheirLanes(t *testing.T) {
 		exec(t, a, "UPDATE "+table+" SET expires_at = ?1", stamp(time.Now().Add(-12*time.Second)))
 	}
 	for _, r := range []struct {
-		*Store
+		*store
 		owner uuid.UUID
 	}{{first, one}, {second, two}} {
-		if got := leased(t, r.Store, r.owner, time.Minute); len(got.Lanes) != 32 {
+		if got := leased(t, r.store, r.owner, time.Minute); len(got.Lanes) != 32 {
 			t.Errorf("it holds %d lanes", len(got.Lanes))
 		}
 	}
@@ -161,7 +161,7 @@ func TestOneTableUnderSeveralNames(t *testing.T) {
 	for _, name := range []string{"OUTBOX_EVENTS", "main.outbox_events", "MAIN.Outbox_Events"} {
 		layout := outbox.OutboxEvents()
 		layout.Table = name
-		other, err := Open(t.Context(), db, layout)
+		other, err := openTable(t.Context(), db, layout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func TestOneTableUnderSeveralNames(t *testing.T) {
 	}
 	layout := outbox.OutboxEvents()
 	layout.Table = "Main.OUTBOX_events"
-	other, err := Open(t.Context(), db, layout)
+	other, err := openTable(t.Context(), db, layout)
 	if err != nil {
 		t.Fatal(err)
 	}

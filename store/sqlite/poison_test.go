@@ -178,7 +178,7 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 		if tt.create != "" {
 			exec(t, db, tt.create)
 		}
-		_, err := Open(t.Context(), db, layout)
+		_, err := openTable(t.Context(), db, layout)
 		var schema *outbox.SchemaError
 		if tt.want == "" && err != nil || tt.want != "" &&
 			(!errors.As(err, &schema) || !strings.Contains(err.Error(), tt.want)) {
@@ -189,12 +189,13 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 		}
 	}
 	exec(t, db, "DROP TABLE outbox_relays")
-	if _, err := Open(t.Context(), db, outbox.OutboxEvents()); err == nil ||
+	if _, err := openTable(t.Context(), db, outbox.OutboxEvents()); err == nil ||
 		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("without relays: got error %v", err)
 	}
 	layout.Attempts = ""
-	if _, err := Open(t.Context(), db, layout); err == nil || !strings.Contains(err.Error(), "attempts: is required") {
+	if _, err := openTable(t.Context(), db, layout); err == nil ||
+		!strings.Contains(err.Error(), "attempts: is required") {
 		t.Errorf("a layout that lacks something: got error %v", err)
 	}
 }

@@ -31,7 +31,7 @@ func TestFileReplaced(t *testing.T) {
 		return db
 	}
 	old := create()
-	store, err := Open(t.Context(), old, outbox.OutboxEvents())
+	store, err := openTable(t.Context(), old, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}

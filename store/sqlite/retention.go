@@ -20,6 +20,9 @@ import (
 // longer.
 const sweepRows = 5000
 
+// letterTable is the table of dead letters.
+const letterTable = "job_dlq"
+
 // Retention is a table that old rows can be removed from. It is safe for concurrent use. A removal is one write
 // transaction, and holds up other writers as long as it takes.
 //
@@ -50,7 +53,7 @@ type retentionNames struct {
 
 // OpenRetention returns the retention of an outbox table, whose rows grow old in the order of their positions. Errors
 // are an *outbox.SchemaError or retention.ErrNoAge if waiting does not cure them. A table WITHOUT ROWID has none.
-func OpenRetention(ctx context.Context, db *DB, layout outbox.Layout) (*Retention, error) {
+func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (*Retention, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -58,14 +61,14 @@ func OpenRetention(ctx context.Context, db *DB, layout outbox.Layout) (*Retentio
 		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table,
 			retention.ErrNoAge)
 	}
-	return openRetention(ctx, db, layout, layout.Position, false)
+	return openRetention(ctx, d, layout, layout.Position, false)
 }
 
 // OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as
 // OpenRetention.
-func OpenLetterRetention(ctx context.Context, db *DB) (*Retention, error) {
+func (d *DB) OpenLetterRetention(ctx context.Context) (*Retention, error) {
 	// Letters with the time of the page's last one may wait for the next run.
-	return openRetention(ctx, db, outbox.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"}, "replayed_at",
+	return openRetention(ctx, d, outbox.Layout{Table: letterTable, ID: "id", DeliveredAt: "replayed_at"}, "replayed_at",
 		true)
 }
 

@@ -15,7 +15,7 @@ import (
 func TestRetentionPlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	letters, err := OpenLetterRetention(t.Context(), db)
+	letters, err := db.OpenLetterRetention(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestRetentionPlans(t *testing.T) {
 		letters.sql.held: "SEARCH m USING PRIMARY KEY",
 	}}
 	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
-		r, err := OpenRetention(t.Context(), db, layout)
+		r, err := db.OpenRetention(t.Context(), layout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestRetentionOfOtherTimesAndIDs(t *testing.T) {
 			(4, 'D', 'long ago', NULL), (5, 'E', NULL, NULL), (6, 'F', julianday('now', '-8 days'), NULL)`)
 	layout := outbox.Layout{Table: "mine", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries",
 		NextRetryAt: "due", DeliveredAt: "done"}
-	r, err := OpenRetention(t.Context(), db, layout)
+	r, err := db.OpenRetention(t.Context(), layout)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,19 +98,19 @@ func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 	db := filled(t, `CREATE TABLE bare (n INTEGER PRIMARY KEY, uid, what, body, tries, due, state, done) WITHOUT ROWID`)
 	layout := outbox.Layout{Table: "bare", ID: "uid", Position: "n", Topic: "what", Payload: "body", Attempts: "tries",
 		NextRetryAt: "due", Status: "state", Pending: "new", Delivered: "done", Dead: "dead"}
-	if _, err := OpenRetention(t.Context(), db, layout); !errors.Is(err, retention.ErrNoAge) ||
+	if _, err := db.OpenRetention(t.Context(), layout); !errors.Is(err, retention.ErrNoAge) ||
 		!strings.Contains(err.Error(), "delivered_at or written_at") {
 		t.Errorf("got %v, want ErrNoAge with a remedy", err)
 	}
 	layout.DeliveredAt = "done"
-	if _, err := OpenRetention(t.Context(), db, layout); err == nil || !strings.Contains(err.Error(), "rowid") {
+	if _, err := db.OpenRetention(t.Context(), layout); err == nil || !strings.Contains(err.Error(), "rowid") {
 		t.Errorf("got %v, want one that says that there is no rowid", err)
 	}
 	if _, err := db.write.ExecContext(t.Context(), "DROP TABLE outbox_archive"); err != nil {
 		t.Fatal(err)
 	}
 	var schema *outbox.SchemaError
-	if _, err := OpenRetention(t.Context(), db, outbox.OutboxEvents()); !errors.As(err, &schema) ||
+	if _, err := db.OpenRetention(t.Context(), outbox.OutboxEvents()); !errors.As(err, &schema) ||
 		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got %v, want a SchemaError with a remedy", err)
 	}
@@ -120,7 +120,7 @@ func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 func TestRetentionAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	r, err := OpenRetention(t.Context(), db, outbox.OutboxEvents())
+	r, err := db.OpenRetention(t.Context(), outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestRetentionOfATableUnderOtherNames(t *testing.T) {
 	for i, name := range []string{"outbox_events", "OUTBOX_EVENTS", "main.Outbox_Events"} {
 		layout := outbox.OutboxEvents()
 		layout.Table = name
-		r, err := OpenRetention(t.Context(), db, layout)
+		r, err := db.OpenRetention(t.Context(), layout)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ const unsettledRetry = time.Hour
 // If the file refuses one of them (a check of a mapped table, somebody's trigger) the others are settled. Its row then
 // waits, with the refusal as its error; what the file does not even take that for is returned as refused. Without this
 // the lanes would stand still until somebody removed the row.
-func (s *Store) Settle(
+func (s *store) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (outbox.Settled, error) {
 	settled, refusal, err := s.settle(ctx, owner, lanes, outcomes)
@@ -39,7 +39,7 @@ func (s *Store) Settle(
 	return settled, nil
 }
 
-func (s *Store) settle(
+func (s *store) settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (settled outbox.Settled, refusal outbox.RefusedError, err error) {
 	for _, p := range []*prepared{&s.sql.settleHeld, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleApps,
@@ -56,7 +56,7 @@ func (s *Store) settle(
 		// A statement a row. One for all, over json_each, takes 10 rather than 13 µs a row, but it is a join, and with
 		// statistics from before a backlog the planner may begin it at the wrong end. Not cancelled by ctx, statement
 		// by statement: the driver would start a goroutine for each.
-		t := settling{Store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now()} // not sooner: it may have waited
+		t := settling{store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now()} // not sooner: it may have waited
 		t.stamp = stamp(t.now)
 		for i := range outcomes {
 			if held&(1<<outcomes[i].Record.Lane) == 0 {
@@ -80,7 +80,7 @@ func (s *Store) settle(
 
 // heldNow returns those of the lanes that owner holds at the epoch it knows, a bit each. They cannot change hands
 // before the transaction ends.
-func (s *Store) heldNow(ctx context.Context, tx *sql.Tx, owner uuid.UUID, lanes []outbox.Lane) (held int64, err error) {
+func (s *store) heldNow(ctx context.Context, tx *sql.Tx, owner uuid.UUID, lanes []outbox.Lane) (held int64, err error) {
 	stmt, err := s.sql.settleHeld.on(ctx, s.db.write)
 	if err != nil {
 		return 0, err
@@ -107,7 +107,7 @@ func (s *Store) heldNow(ctx context.Context, tx *sql.Tx, owner uuid.UUID, lanes 
 
 // settling is the work of one Settle in its transaction.
 type settling struct {
-	*Store
+	*store
 	ctx   context.Context
 	tx    *sql.Tx
 	now   time.Time

@@ -60,7 +60,7 @@ func TestTwoProcessesShareAFile(t *testing.T) {
 	}
 	s, owner, lanes := serving(t, a, outbox.OutboxEvents())
 	manyEvents(t, b, 10, "a")
-	other, err := Open(t.Context(), b, outbox.OutboxEvents())
+	other, err := openTable(t.Context(), b, outbox.OutboxEvents())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestTwoProcessesShareAFile(t *testing.T) {
 	}
 	total := 0
 	for _, side := range []struct {
-		*Store
+		*store
 		owner uuid.UUID
 		lanes []outbox.Lane
 	}{{s, owner, lanes[:32]}, {other, joining.Owner, leased.Lanes}} {
@@ -90,11 +90,11 @@ func TestTwoProcessesShareAFile(t *testing.T) {
 			outcomes = append(outcomes, outbox.Outcome{Record: r})
 		}
 		settled, err := side.Settle(t.Context(), side.owner, lanes, outcomes)
-		if err != nil || side.Store == s && settled.Delivered != len(records) || side.Store == other &&
+		if err != nil || side.store == s && settled.Delivered != len(records) || side.store == other &&
 			settled.Lost != len(records) {
 			t.Errorf("settled %+v, error %v", settled, err) // the second one named the first one's epochs
 		}
-		if settled, err = side.Settle(t.Context(), side.owner, side.lanes, outcomes); err != nil || side.Store == other &&
+		if settled, err = side.Settle(t.Context(), side.owner, side.lanes, outcomes); err != nil || side.store == other &&
 			settled.Delivered != len(records) {
 			t.Errorf("settled %+v, error %v", settled, err)
 		}

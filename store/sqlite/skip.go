@@ -43,7 +43,7 @@ func (b *Browser) SkipPage(ctx context.Context, s tables.Selection, by tables.Sk
 	if _, err := b.query(tables.Filter{Tenant: s.Tenant, Key: s.Key}); err != nil {
 		return 0, err
 	}
-	store := &Store{db: b.db, layout: b.layout}
+	store := &store{db: b.db, layout: b.layout}
 	columns, err := checkTable(ctx, b.db, b.layout.Table, columnNames(b.layout))
 	if err != nil {
 		return 0, err
@@ -68,14 +68,14 @@ func (b *Browser) SkipPage(ctx context.Context, s tables.Selection, by tables.Sk
 }
 
 func (b *Browser) skip(
-	ctx context.Context, tx *sql.Tx, store *Store, s tables.Selection, by tables.Skip, limit int,
+	ctx context.Context, tx *sql.Tx, store *store, s tables.Selection, by tables.Skip, limit int,
 ) (n int, err error) {
 	found, err := b.undelivered(ctx, tx, s, limit)
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
 	now := time.Now()
-	t := settling{Store: store, ctx: ctx, tx: tx, now: now, stamp: stamp(now)}
+	t := settling{store: store, ctx: ctx, tx: tx, now: now, stamp: stamp(now)}
 	failure := []outbox.Failure{by.Failure()}
 	for _, rec := range found {
 		died, err := t.dead(&outbox.Outcome{Record: rec, State: outbox.Dead, Attempts: rec.Attempts, Failures: failure})

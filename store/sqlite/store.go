@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/tables"
 )
 
-// Store is an outbox table that a relay can serve. It is safe for concurrent use.
-type Store struct {
+// store is an outbox table that a relay can serve. It is safe for concurrent use.
+type store struct {
 	db         *DB
 	layout     outbox.Layout
 	sql        statements
@@ -26,11 +26,10 @@ type Store struct {
 // (Redis: 512 MB).
 const maxPayload = 256 << 20
 
-var _ tables.Store = (*Store)(nil)
+var _ outbox.Store = (*store)(nil)
 
-// Open returns the store of a table after checking that the file is whole and that the table fits the layout. A table
-// that is missing or older than the layout needs is an *outbox.SchemaError; a file that can only be read ErrReadOnly.
-func Open(ctx context.Context, db *DB, layout outbox.Layout) (*Store, error) {
+// openTable is DB.OpenTable. A table that is missing or older than the layout needs is an *outbox.SchemaError.
+func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -41,7 +40,7 @@ func Open(ctx context.Context, db *DB, layout outbox.Layout) (*Store, error) {
 	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, layout: layout, origin: db.origin(layout.Table), maxPayload: maxPayload}
+	s := &store{db: db, layout: layout, origin: db.origin(layout.Table), maxPayload: maxPayload}
 	_, s.trusted = tables.SetOf[layout.Table]
 	columns, err := s.checkSchema(ctx)
 	if err != nil {
@@ -67,15 +66,15 @@ func Open(ctx context.Context, db *DB, layout outbox.Layout) (*Store, error) {
 }
 
 // Backlog counts undelivered rows up to limit.
-func (s *Store) Backlog(ctx context.Context, limit int) (tables.Backlog, error) {
+func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
 	b, err := s.backlog(ctx, limit)
 	if err != nil {
-		return tables.Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, explain(err))
+		return outbox.Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, explain(err))
 	}
 	return b, nil
 }
 
-func (s *Store) backlog(ctx context.Context, limit int) (b tables.Backlog, err error) {
+func (s *store) backlog(ctx context.Context, limit int) (b outbox.Backlog, err error) {
 	stmt, err := s.sql.backlog.on(ctx, s.db.read)
 	if err != nil {
 		return b, err

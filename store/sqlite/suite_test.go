@@ -44,9 +44,9 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 		}
 	}
 	return outboxtest.StoreHarness{
-		Table: func(t *testing.T, layout outbox.Layout) tables.Store {
+		Table: func(t *testing.T, layout outbox.Layout) outbox.Store {
 			t.Helper()
-			s, err := sqlite.Open(t.Context(), db, layout)
+			s, err := db.OpenTable(t.Context(), layout)
 			ok(t, err)
 			return s
 		},
@@ -124,13 +124,13 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 		Jobs: func(*testing.T) deadletter.Recorder { return sqlite.JobLetters{DB: db.Writes()} },
 		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
 			t.Helper()
-			r, err := sqlite.OpenRetention(t.Context(), db, layout)
+			r, err := db.OpenRetention(t.Context(), layout)
 			ok(t, err)
 			return r
 		},
 		LetterRetention: func(t *testing.T) retention.Store {
 			t.Helper()
-			r, err := sqlite.OpenLetterRetention(t.Context(), db)
+			r, err := db.OpenLetterRetention(t.Context())
 			ok(t, err)
 			return r
 		},

@@ -9,14 +9,12 @@ import (
 	"time"
 )
 
-// lookEvery is how often Listen looks. A look is a read of shared memory and costs microseconds; this many a second are
-// a fraction of a percent of one CPU.
+// lookEvery is how often listenOn looks. A look is a read of shared memory and costs microseconds; this many a second
+// are a fraction of a percent of one CPU.
 const lookEvery = 5 * time.Millisecond
 
-// Listen calls wake soon after anybody has committed anything to the file, this process or another, with this library
-// or without, until ctx ends. It does not know into which table: the name is always "", for all of them. It opens a
-// connection for itself. Waking is a courtesy: one that is lost costs the relay's poll interval and nothing else.
-func Listen(ctx context.Context, db *DB, log *slog.Logger, wake func(table string)) error {
+// listenOn is DB.Listen. Waking is a courtesy: one that is lost costs the relay's poll interval and nothing else.
+func listenOn(ctx context.Context, db *DB, log *slog.Logger, wake func(table string)) error {
 	text, err := plain("wake")
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ func TestListenHearsEveryCommit(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	woken, ended := make(chan string, 100), make(chan error, 1)
 	go func() {
-		ended <- Listen(ctx, own, slog.New(slog.DiscardHandler), func(table string) { woken <- table })
+		ended <- own.Listen(ctx, slog.New(slog.DiscardHandler), func(table string) { woken <- table })
 	}()
 	time.Sleep(100 * time.Millisecond)
 	hear := func(want bool, what string) {

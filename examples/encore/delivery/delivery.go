@@ -38,14 +38,10 @@ type Message struct{ ID, Topic, Payload string }
 
 // Run delivers the events of the pool's database to publish until ctx ends. An error of publish is tried again later.
 func Run(ctx context.Context, pool *pgxpool.Pool, publish func(context.Context, Message) error) error {
-	store, err := postgres.Open(ctx, pool, outbox.OutboxEvents())
-	if err != nil {
-		return err
-	}
 	sink := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
 		return publish(ctx, Message{d.ID.String(), d.Topic, string(d.Payload)})
 	})
-	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{Name: "outbox_events"})
+	relay, err := outbox.NewRelay(postgres.NewDB(pool), sink, outbox.RelayConfig{})
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // back, and the two events arrive.
 func TestOrders(t *testing.T) {
 	t.Parallel()
-	pool, err := postgres.Connect(t.Context(), testenv.Database(t), 8)
+	pool, err := postgres.Connect(t.Context(), testenv.Database(t), postgres.Config{Conns: 8})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -218,17 +218,15 @@ func (r *recorder) count() int {
 // deliver runs a relay until want events have come.
 func deliver(t *testing.T, url string, layout outbox.Layout, want func() int) {
 	t.Helper()
-	pool, err := postgres.Connect(t.Context(), url, 4)
+	db, err := postgres.Connect(t.Context(), url, postgres.Config{Conns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	store, err := postgres.Open(t.Context(), pool, layout)
-	if err != nil {
-		t.Fatal(err)
-	}
+	defer db.Close()
 	sink := &recorder{seen: map[int]int{}, last: map[int64]int{}}
-	relay, err := outbox.NewRelay(store, sink, outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler)})
+	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
+		Tables: []outbox.Table{{Layout: layout}}, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

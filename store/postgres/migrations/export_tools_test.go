@@ -16,7 +16,6 @@ import (
 	pgx5 "github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -162,16 +161,12 @@ func TestExportedFolderMakesTheSameTables(t *testing.T) {
 // delivers checks that a relay starts on the database.
 func delivers(t *testing.T, url string) {
 	t.Helper()
-	pool, err := postgres.Connect(t.Context(), url, 4)
+	db, err := postgres.Connect(t.Context(), url, postgres.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
-	store, err := postgres.Open(t.Context(), pool, outbox.OutboxEvents())
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages := outboxtest.Relay(t, store)
+	t.Cleanup(db.Close)
+	messages := outboxtest.Relay(t, db)
 	run(t, connect(t, url),
 		"INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ($1, 'order.placed', now(), "+
 			"'shop', '{}')", uuid.New())

@@ -1,0 +1,20 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+)
+
+// Database is what a Relay needs of a database: postgres.DB and sqlite.DB are such.
+type Database interface {
+	// OpenTable opens a table to be served, after checking that it fits the layout and that this role may serve it.
+	// What waiting does not cure is a *SchemaError, ErrRowsHidden, ErrNotAllowed, or of ClassPermanent.
+	OpenTable(ctx context.Context, layout Layout) (Store, error)
+	// Listen calls wake with the name of a table that somebody has written into, or "" where it may be any, until ctx
+	// ends. It hears what it can: a relay polls besides.
+	Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error
+	// Retain removes what is old from a table until ctx ends, and returns nil then. A failure does not end it.
+	Retain(ctx context.Context, layout Layout, r Retention) error
+	// RetainLetters is Retain for replayed dead letters.
+	RetainLetters(ctx context.Context, r Retention) error
+}

@@ -1,0 +1,194 @@
+package outbox
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// stall is how long a table may go without a finished turn. A publish may take 5 s and is then tried again, so
+	// twice that and a little.
+	stall = 12 * time.Second
+	// probeEvery is how often the backlog is counted and a sink is asked. An idle relay does not talk to its sinks at
+	// all: without asking they would look healthy until the next event found them gone.
+	probeEvery   = 3 * time.Second
+	probeTimeout = 2 * time.Second
+)
+
+// BacklogLimit is where a relay stops counting a backlog. So many entries of an index took 8 to 15 ms to count
+// (PostgreSQL 15, after a vacuum).
+const BacklogLimit = 100_000
+
+// Health is what a readiness probe and an operator need to know of a relay.
+type Health struct {
+	Ready  bool   // all tables are served and all sinks answer
+	Reason string // why not
+	Tables map[string]TableHealth
+	Sinks  map[string]SinkHealth
+}
+
+// TableHealth is the state of one table.
+type TableHealth struct {
+	Ready  bool   // leases are renewed, turns are finished, and the backlog can be counted
+	Reason string // why not
+	Sink   string // its name
+	Lanes  int    // held; 0 is a relay standing by for another one
+	Paused Paused // what operators have paused; the table is ready all the same
+	// Backlog is as of the last 3 s, counted up to BacklogLimit; nil while it could not be counted.
+	Backlog *Backlog
+}
+
+// SinkHealth is the state of one sink.
+type SinkHealth struct {
+	Ready  bool   // it answers, if it is a Pinger
+	Reason string // why not
+	Down   bool   // nothing is claimed for it but probes
+}
+
+// Pinger is a Sink that can be asked whether its broker answers.
+type Pinger interface {
+	Ping(ctx context.Context) error
+}
+
+// Health returns the relay's state. It may be called at any time, and asks nobody.
+func (r *Relay) Health() Health {
+	h := Health{Tables: map[string]TableHealth{}, Sinks: map[string]SinkHealth{}}
+	r.mu.Lock()
+	h.Reason = r.waiting
+	r.mu.Unlock()
+	for _, t := range r.now() {
+		h.Tables[t.cfg.name] = t.health(time.Now())
+	}
+	for name, s := range r.sinks {
+		h.Sinks[name] = s.health()
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Sinks)) {
+		if s := h.Sinks[name]; h.Reason == "" && !s.Ready {
+			h.Reason = name + ": " + s.Reason
+			if len(h.Sinks) == 1 {
+				h.Reason = s.Reason
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(h.Tables)) {
+		if t := h.Tables[name]; h.Reason == "" && !t.Ready {
+			h.Reason = name + ": " + t.Reason
+		}
+	}
+	h.Ready = h.Reason == ""
+	return h
+}
+
+// health is the table's state. Its progress is that of the worker that made it longest ago: half of the keys standing
+// still is not healthy.
+func (r *tableRelay) health(now time.Time) TableHealth {
+	h := TableHealth{Sink: r.cfg.sinkName}
+	r.keeper.mu.Lock()
+	renewed, lastErr := r.keeper.renewed, r.keeper.lastErr
+	h.Lanes, h.Paused = len(r.keeper.lanes), r.keeper.pauses.Paused
+	r.keeper.mu.Unlock()
+	reason := ""
+	if lastErr != nil {
+		reason = lastErr.Error()
+	}
+	var progress time.Time
+	for i, w := range r.workers {
+		w.mu.Lock()
+		if i == 0 || w.progress.Before(progress) {
+			progress = w.progress
+		}
+		reason = cmp.Or(w.lastError, reason)
+		w.mu.Unlock()
+	}
+	r.mu.Lock()
+	h.Backlog = r.backlog
+	backlogErr := r.backlogErr
+	r.mu.Unlock()
+	switch {
+	case renewed.IsZero() || now.Sub(renewed) > r.cfg.LeaseTTL:
+		h.Reason = since("leases not renewed", now, renewed, reason)
+	case h.Lanes > 0 && (progress.IsZero() || now.Sub(progress) > stall):
+		h.Reason = since("no batch has made progress", now, progress, reason)
+	case backlogErr != nil:
+		h.Reason = backlogErr.Error()
+	}
+	h.Ready = h.Reason == ""
+	return h
+}
+
+func since(what string, now, began time.Time, why string) string {
+	if !began.IsZero() {
+		what += " for " + now.Sub(began).Round(time.Second).String()
+	}
+	if why != "" {
+		what += ": " + why
+	}
+	return what
+}
+
+// measure counts the backlog until ctx ends.
+func (r *tableRelay) measure(ctx context.Context) error {
+	return repeat(ctx, func(ctx context.Context) {
+		var counted *Backlog
+		b, err := r.store.Backlog(ctx, BacklogLimit)
+		if err == nil {
+			counted = &b
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.backlog, r.backlogErr = counted, err
+	})
+}
+
+// sinkState is a sink and what is known of it.
+type sinkState struct {
+	sink    Sink
+	breaker *breaker
+
+	mu  sync.Mutex
+	err error // of the last probe
+}
+
+// probe asks the sink whether it is there until ctx ends.
+func (s *sinkState) probe(ctx context.Context) error {
+	p, ok := s.sink.(Pinger)
+	if !ok {
+		return nil
+	}
+	return repeat(ctx, func(ctx context.Context) {
+		err := p.Ping(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.err = err
+	})
+}
+
+func (s *sinkState) health() SinkHealth {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := SinkHealth{Ready: s.err == nil, Down: s.breaker.isOpen()}
+	if s.err != nil {
+		h.Reason = s.err.Error()
+	}
+	return h
+}
+
+// repeat calls fn at once and then every probeEvery until ctx ends, each time with a probeTimeout.
+func repeat(ctx context.Context, fn func(context.Context)) error {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		limited, cancel := context.WithTimeout(ctx, probeTimeout)
+		fn(limited)
+		cancel()
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Serve removes from a table what is due, as r says, until ctx ends, and then returns nil. Where open, which opens the
+// table, fails, it is called again after r.Every: housekeeping that does not work, for want of a privilege for
+// instance, is no reason not to deliver. After ErrNoAge it is not.
+func Serve(
+	ctx context.Context, table string, r outbox.Retention, open func(context.Context) (Store, error),
+) error {
+	archive, err := ParseArchive(r.Archive)
+	if err != nil {
+		return fmt.Errorf("configure retention of %s: archive %w", table, err)
+	}
+	cfg, err := Config{
+		Table: table, OlderThan: r.After, Archive: archive, Batch: r.Batch, Every: r.Every, Logger: r.Logger,
+		Observer: r.Observer,
+	}.withDefaults()
+	if err != nil {
+		return fmt.Errorf("configure retention: %w", err)
+	}
+	store := opening(ctx, cfg, open)
+	if store == nil {
+		return nil
+	}
+	keeper, err := New(store, cfg)
+	if err != nil {
+		return err
+	}
+	return keeper.Run(ctx)
+}
+
+// opening opens the table, at the end. nil: ctx has ended, or there is nothing to do.
+func opening(ctx context.Context, cfg Config, open func(context.Context) (Store, error)) Store {
+	for failing := false; ; failing = true {
+		store, err := open(ctx)
+		switch {
+		case err == nil:
+			return store
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrNoAge):
+			cfg.Logger.Warn("old rows stay in the table", "table", cfg.Table, "reason", err)
+			return nil
+		case !failing:
+			cfg.Logger.Error("cannot remove old rows, trying again", "table", cfg.Table, "error", err, "retry_in",
+				cfg.Every.String())
+		}
+		if cfg.Observer != nil {
+			cfg.Observer.ObserveRun(cfg.Table, err)
+		}
+		if pause(ctx, cfg.Every); ctx.Err() != nil {
+			return nil
+		}
+	}
+}

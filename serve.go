@@ -1,0 +1,361 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/fault"
+)
+
+// tableRelay delivers the events of one table to its sink.
+type tableRelay struct {
+	store Store
+	sink  Sink
+	cfg   tableConfig
+	owner uuid.UUID
+
+	keeper  *leaseKeeper
+	workers []*worker
+	tally   tally
+	causes  causes
+
+	mu         sync.Mutex
+	backlog    *Backlog // as it was last counted
+	backlogErr error
+}
+
+// worker turns the loop for its share of the relay's lanes, so that one has the database work while another waits for
+// the sink. A lane, and with it a key, always falls to the same worker.
+type worker struct {
+	*tableRelay
+	number int
+	woken  chan struct{}
+
+	pacer      pacer
+	quarantine quarantine
+	recall     recall
+	unsettled  unsettled
+
+	mu        sync.Mutex
+	progress  time.Time
+	lastError string
+}
+
+func newTableRelay(store Store, sink Sink, cfg tableConfig) (*tableRelay, error) {
+	owner, err := NewID()
+	if err != nil {
+		return nil, err
+	}
+	r := &tableRelay{store: store, sink: sink, cfg: cfg, owner: owner}
+	r.keeper = newLeaseKeeper(store, leaseConfig{
+		owner: owner, table: cfg.name, instance: cfg.Instance, ttl: cfg.LeaseTTL, margin: cfg.LeaseMargin,
+		timeout: cfg.DatabaseTimeout, workers: cfg.Workers, logger: cfg.Logger,
+	}, r.wake)
+	for n := range cfg.Workers {
+		w := &worker{tableRelay: r, number: n, woken: make(chan struct{}, 1), pacer: newPacer()}
+		r.workers = append(r.workers, w)
+	}
+	return r, nil
+}
+
+// wake makes idle workers look at once.
+func (r *tableRelay) wake() {
+	for _, w := range r.workers {
+		signal(w.woken)
+	}
+}
+
+// signal leaves a message in a channel of one, if there is none yet. It never blocks.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run serves the table until ctx ends. It then finishes the batch in flight (publish and settle, for at most
+// DrainTimeout), gives up its lanes and returns nil. Database and broker failures do not end it.
+func (r *tableRelay) run(ctx context.Context) error {
+	// The batch in flight outlives ctx by DrainTimeout: half of it published and none of it settled would be published
+	// again.
+	hardStop, stopHard := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopHard()
+	drain := context.AfterFunc(ctx, func() {
+		time.AfterFunc(r.cfg.DrainTimeout, stopHard)
+	})
+	defer drain()
+
+	// The keeper goes on renewing what is in flight while the last batch drains.
+	defer context.AfterFunc(ctx, r.keeper.stop)()
+	keeperCtx, stopKeeper := context.WithCancel(hardStop)
+	var background sync.WaitGroup
+	background.Go(func() { r.keeper.run(keeperCtx, hardStop) })
+	background.Go(func() { r.logTally(keeperCtx) })
+
+	var workers sync.WaitGroup
+	for _, w := range r.workers {
+		workers.Go(func() { w.serve(ctx, hardStop) })
+	}
+	workers.Wait()
+
+	stopKeeper()
+	background.Wait()
+	if err := r.keeper.leave(ctx); err != nil {
+		r.cfg.Logger.Warn("relay stopped without releasing its lanes", "table", r.cfg.name, "error", err)
+	}
+	if hardStop.Err() != nil {
+		return fmt.Errorf("stop relay of %s: the batch in flight did not finish in time; "+
+			"it will be published again", r.cfg.name)
+	}
+	return nil
+}
+
+// serve turns the loop: full batches at once, then PollMin, growing to PollMax while there is nothing to do.
+func (w *worker) serve(ctx, hardStop context.Context) {
+	idle, trouble := w.cfg.PollMin, time.Duration(0)
+	for ctx.Err() == nil {
+		pass := w.cfg.breaker.enter(w.quarantine.alone)
+		if pass.wait > 0 {
+			w.pause(ctx, pass.wait, false)
+			continue
+		}
+		lanes, until, ok := w.keeper.take(w.number)
+		if !ok {
+			w.cfg.breaker.leave(pass)
+			w.quarantine.alone = false
+			if len(lanes) == 0 {
+				w.succeeded() // standing by is what it is there for
+			}
+			w.pause(ctx, w.cfg.PollMax, true)
+			continue
+		}
+		claimed, err := w.turn(ctx, hardStop, pass, lanes, until)
+		w.keeper.put(w.number)
+		w.cfg.breaker.leave(pass)
+		if err != nil {
+			if ctx.Err() != nil && hardStop.Err() == nil {
+				return // the claim was interrupted by the stop
+			}
+			w.failed(err)
+			if class, _ := Classify(err); class == ClassUnavailable {
+				continue // the breaker says when to go on
+			}
+			trouble = min(max(2*trouble, 100*time.Millisecond), 2*time.Second)
+			w.pause(ctx, trouble, false)
+			continue
+		}
+		trouble = 0
+		w.succeeded()
+		if claimed == 0 && !pass.alone && !pass.fresh {
+			w.pacer.outage = pass.outage // what had gathered meanwhile is delivered
+		} else if w.pacer.recovering(pass) {
+			w.pause(ctx, w.cfg.breaker.pace(claimed, w.cfg.RecoveryRate), false)
+		}
+		switch {
+		case claimed >= w.cfg.BatchRecords:
+			idle = w.cfg.PollMin
+		case claimed > 0:
+			idle = w.cfg.PollMin
+			w.pause(ctx, idle, true)
+		case w.pacer.rest > w.cfg.PollMax:
+			w.pause(ctx, w.pacer.rest, false)
+		default:
+			if w.pause(ctx, idle, true) {
+				idle = w.cfg.PollMin
+			} else {
+				idle = min(idle*2, w.cfg.PollMax)
+			}
+		}
+	}
+}
+
+// turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane. until is when
+// publishing must have ended.
+func (w *worker) turn(
+	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time,
+) (claimed int, err error) {
+	if err := w.settleAgain(hardStop, lanes); err != nil {
+		return 0, err
+	}
+	trusted, suspects := w.quarantine.sift(lanes, &w.cfg)
+	w.quarantine.alone = !pass.alone && slices.ContainsFunc(suspects, (*suspicion).single)
+	if pass.alone {
+		trusted = nil // the other workers are waiting
+	}
+	if len(trusted) > 0 {
+		if claimed, err = w.turnTrusted(ctx, hardStop, pass, trusted, until); err != nil {
+			return claimed, err
+		}
+		if proven := w.quarantine.proven(trusted); len(proven) > 0 {
+			if err := w.keeper.mark(hardStop, proven...); err != nil {
+				return claimed, err
+			}
+		}
+	}
+	for _, s := range suspects {
+		if ctx.Err() != nil || over(until) {
+			break
+		}
+		if s.single() != pass.alone {
+			continue
+		}
+		if !w.cfg.breaker.resume(pass) {
+			break
+		}
+		n, err := w.try(ctx, hardStop, pass, s, until)
+		if claimed += n; err != nil {
+			return claimed, err
+		}
+	}
+	return claimed, nil
+}
+
+func (w *worker) turnTrusted(
+	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time,
+) (claimed int, err error) {
+	t0 := time.Now()
+	records, err := w.claim(ctx, lanes, w.pacer.limit(pass, &w.cfg))
+	if err != nil || len(records) == 0 {
+		return 0, err
+	}
+	fault.Hit(fault.AfterClaim)
+	took := time.Since(t0)
+	// Without it, a claim that takes longer than what was left of the lease would be thrown away, and again, for ever.
+	until = w.keeper.extended(lanes, until)
+	if over(until) { // another relay may hold the lanes before the sink has answered
+		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish",
+			took.Round(time.Millisecond))
+	}
+	claimedAt, cost, full := time.Now(), took, w.full(records)
+	defer func() { w.pacer.adapt(full, cost, time.Since(claimedAt)) }()
+	held := heldKeys{}
+	changes := w.keeper.paused().changes
+	var down error
+	for batch := range slices.Chunk(records, w.cfg.BatchRecords) {
+		if !w.cfg.breaker.resume(pass) {
+			break // claimed again once the others have had their turns
+		}
+		lost, err := w.deliver(hardStop, pass, lanes, until, batch, held, took)
+		if class, _ := Classify(err); pass.probe && class == ClassUnavailable && time.Since(claimedAt) < probeTime {
+			down = err // what the sink can take may come in the next batch
+		} else if err != nil {
+			return len(records), err
+		}
+		took = 0
+		// The rest is claimed again by whoever holds its lanes then, and after a probe that got through at the rate of
+		// a recovery.
+		paused := w.keeper.paused().changes != changes
+		if lost || ctx.Err() != nil || over(until) || paused || pass.probe && w.cfg.breaker.recovered() {
+			break
+		}
+	}
+	if !w.cfg.breaker.isOpen() {
+		return len(records), nil
+	}
+	return len(records), down
+}
+
+// deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are
+// added to held, and their later records are left for the next claim. lost says that a lane has gone to another relay.
+func (w *worker) deliver(
+	hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys,
+	took time.Duration,
+) (lost bool, err error) {
+	t1 := time.Now()
+	batch, owner, defects := w.route(records, held)
+	batch, owner, recalled := w.recall.strike(batch, owner)
+	deadline := t1.Add(w.cfg.PublishTimeout)
+	if until.Before(deadline) {
+		deadline = until
+	}
+	pubCtx, cancel := context.WithDeadline(hardStop, deadline)
+	fault.Hit(fault.BeforePublish)
+	results := w.publish(pubCtx, batch)
+	if !pass.probe { // which is small, and finds out whether the broker is there at all
+		w.reduce(pubCtx, batch, results)
+	}
+	cancel()
+	fault.Hit(fault.AfterPublish)
+	w.recall.published(batch, results)
+	isolate, down := w.cfg.breaker.report(pass, results)
+	for i, r := range results {
+		if r.Err != nil {
+			held.hold(batch[i].Record)
+		}
+	}
+
+	t2 := time.Now()
+	v := w.judge(records, batch, owner, results, defects, isolate)
+	fault.Hit(fault.BeforeSettle)
+	if len(v.outcomes) > 0 {
+		w.cfg.breaker.rest(pass)
+	}
+	settled, refused, err := w.settle(hardStop, lanes, v.outcomes)
+	t3 := time.Now()
+	for _, o := range refused {
+		held.hold(o.Record)
+	}
+	if settled.Retried+settled.Dead > 0 {
+		w.logFailures(v.outcomes, refused)
+	}
+
+	b := BatchReport{
+		Table: w.cfg.name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Recalled: recalled,
+		Unavailable: v.unavailable != nil,
+		Claim:       took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
+	}
+	for i := range v.outcomes {
+		if o := &v.outcomes[i]; o.State == Delivered && !o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
+			b.Latencies = append(b.Latencies, t2.Sub(o.Record.WrittenAt))
+		}
+	}
+	w.report(b)
+	switch {
+	case err != nil:
+		return false, err
+	case down:
+		return false, fmt.Errorf("publish: %w", v.unavailable)
+	case len(v.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
+		// The next claim brings the same records: without a pause they would be published again as fast as the loop
+		// turns.
+		return false, fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, "+
+			"something else settled them, or this role may not update them", len(records))
+	}
+	return settled.Lost > 0, nil
+}
+
+// pause waits for d, for the end of ctx or, if wakeable, for Wake, and tells whether it was woken.
+func (w *worker) pause(ctx context.Context, d time.Duration, wakeable bool) (woken bool) {
+	wake := w.woken
+	if !wakeable {
+		wake = nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-wake:
+		return true
+	}
+	return false
+}
+
+func (r *tableRelay) logTally(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			r.tally.flush(ctx, r.cfg.Logger, r.cfg.name)
+			return
+		case <-tick.C:
+			r.tally.flush(ctx, r.cfg.Logger, r.cfg.name)
+		}
+	}
+}

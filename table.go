@@ -1,0 +1,98 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// DefaultSink is the name of the sink that NewRelay was given.
+const DefaultSink = "default"
+
+// Table is an outbox table as a Relay serves it. Zero means the default in parentheses.
+type Table struct {
+	Layout   Layout
+	Optional bool   // a database without the table is served all the same; one of the tables must be there
+	Sink     string // the name of the table's sink (DefaultSink)
+
+	Destination Template // where events without Destinations go ({topic})
+	Envelope    Envelope // what the table's messages are (the sink's)
+	// Reserved tells whether a destination belongs to another table, whose readers would take the event for one of
+	// theirs. An event that would go there is dead at once, all of it. It must be quick, and safe for concurrent use
+	// (nil: none is reserved).
+	Reserved func(destination string) bool
+
+	MaxAttempts int           // (the relay's)
+	Backoff     Backoff       // each field that is zero is the relay's
+	Policies    []RetryPolicy // (the relay's)
+	Retention   Retention     // each field that is zero is the relay's
+}
+
+// Tables returns the tables of the migration sets, each served where it exists: outbox_events, event_outbox and
+// crawl_outbox. The last one's attempts and pause are those of docs/seeds.md#fr-005. What event_outbox has delivered is
+// not archived but deleted, as its seed does (docs/seeds.md#05-01).
+func Tables() []Table {
+	runs := Template{text: "run:{key}", parts: []templatePart{
+		{literal: "run:"}, {field: templateFields["key"], name: "key"},
+	}}
+	return []Table{
+		{Layout: OutboxEvents(), Optional: true},
+		{Layout: EventOutbox(), Optional: true, Retention: Retention{Archive: "none"}},
+		{Layout: CrawlOutbox(), Optional: true, Destination: runs, MaxAttempts: 3,
+			Backoff: Backoff{Base: 200 * time.Millisecond}},
+	}
+}
+
+// served returns the tables to serve, complete, or every problem at once. c has its defaults.
+func (c *RelayConfig) served() ([]Table, error) {
+	tables := slices.Clone(c.Tables)
+	if len(tables) == 0 {
+		tables = Tables()
+	}
+	var problems []error
+	seen := map[string]bool{}
+	for i := range tables {
+		t := &tables[i]
+		if err := t.Layout.Validate(); err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		name := t.Layout.Table
+		if seen[name] {
+			problems = append(problems, fmt.Errorf("table %s is there twice", name))
+		}
+		seen[name] = true
+		t.complete(c, name+": ", &problems)
+	}
+	return tables, errors.Join(problems...)
+}
+
+// complete fills the table's gaps from the relay's configuration.
+func (t *Table) complete(c *RelayConfig, of string, problems *[]error) {
+	if t.Sink == "" {
+		t.Sink = DefaultSink
+	}
+	if _, known := c.Sinks[t.Sink]; !known && t.Sink != DefaultSink {
+		*problems = append(*problems, fmt.Errorf("%sthere is no sink %q", of, t.Sink))
+	}
+	if len(t.Destination.parts) == 0 {
+		t.Destination = Template{text: "{topic}", parts: []templatePart{{field: templateFields["topic"], name: "topic"}}}
+	}
+	if t.MaxAttempts == 0 {
+		t.MaxAttempts = c.MaxAttempts
+	}
+	if t.MaxAttempts < 0 {
+		*problems = append(*problems, fmt.Errorf("%sMaxAttempts is %d, must be positive", of, t.MaxAttempts))
+	}
+	t.Backoff = t.Backoff.withDefaults(c.Backoff)
+	t.Backoff.check(of+"Backoff", problems)
+	own := RetryPolicy{MaxAttempts: t.MaxAttempts, Backoff: t.Backoff}
+	if t.Policies == nil {
+		t.Policies = complete(c.Policies, "", own, new([]error)) // withDefaults has told their problems
+	} else {
+		t.Policies = complete(t.Policies, of, own, problems)
+	}
+	t.Retention = t.Retention.withDefaults(c.Retention)
+	t.Retention.check(of+"Retention", problems)
+}
