@@ -19,7 +19,7 @@ require github.com/golang-migrate/migrate/v4 v4.20.1
 // Sinks, each by its own package only.
 require github.com/redis/go-redis/v9 v9.23.0
 
-// gateway only; x/sync is the command's too.
+// server/gateway only; x/sync is the command's too.
 require (
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/tables"
-	"github.com/outboxrelay/outbox/token"
 )
 
 // StoreFeatures declares what a store promises beyond what every store does. What it lacks is named in the test's log,

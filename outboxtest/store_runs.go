@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 func runTests() []storeTest {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 func changeTests() []storeTest {

@@ -119,7 +119,7 @@ func TestLinkedIsCaught(t *testing.T) {
 	t.Parallel()
 	deps := []string{"fmt", "text/template/parse", "text/template"}
 	for folder, caught := range map[string]bool{"": true, "store/postgres": true, "store/sqlite/migrations": true,
-		"internal/cli": false, "gateway": false} {
+		"internal/cli": false, "server/gateway": false} {
 		if found := checkLinked(folder, deps); len(found) > 0 != caught {
 			t.Errorf("%q reaching text/template: %v, want caught = %v", folder, found, caught)
 		}
@@ -137,7 +137,7 @@ func TestPayersAreCaught(t *testing.T) {
 	t.Parallel()
 	redis := []string{"context", "github.com/redis/go-redis/v9/internal/pool"}
 	for folder, caught := range map[string]bool{
-		"": true, "store/postgres": true, "sink/kafka": true, "crawl": true,
+		"": true, "store/postgres": true, "sink/kafka": true, "server/crawl": true,
 		"sink/redispubsub": false, "sink/redispubsub/script": false, "internal/wire": false, "cmd/outbox": false,
 	} {
 		if found := checkPayer(folder, redis); len(found) > 0 != caught {
@@ -168,12 +168,14 @@ func TestBreachesAreCaught(t *testing.T) {
 			doc + `package x; import _ "github.com/outboxrelay/outbox/sink/kafka"`, "one place decides"},
 		"code imports testenv": {"internal/wire/a.go",
 			doc + `package x; import _ "github.com/outboxrelay/outbox/internal/testenv"`, "needs servers"},
-		"a layer imports the next": {"crawl/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/gateway"`,
+		"a layer imports the next": {"server/crawl/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/server/gateway"`,
 			"not below it"},
 		"fault imports a module": {"internal/fault/a.go", doc + `package x; import _ "github.com/google/uuid"`,
 			"compiled into the library"},
 		"a folder without a place": {"util/a.go", doc + `package x`, "no place in layers"},
-		"an import without a place": {"gateway/a.go", doc + `package x; import _ "github.com/outboxrelay/outbox/common"`,
+		"an import without a place": {"server/gateway/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/common"`,
 			"no place in layers"},
 		"init": {"a.go", doc + `package x; func init() {}`, "importing a package must do nothing"},
 		"init under a build tag": {"a.go", "//go:build never\n\n" + doc + `package x; func init() {}`,

@@ -2,14 +2,14 @@ package arch
 
 // A layer may import layers with a lower rank, and its own subtree; never a neighbour of the same rank.
 //
-//	cmd → internal/cli → internal/wire → {store, sink, gateway} → {deadletter, crawl} → outbox → std
+//	cmd → internal/cli → internal/wire → server → {store, sink} → {tables, deadletter, retention} → outbox → std
 type layer struct {
 	folder string // of the repository; "/*": each folder below is a part of its own, not allowed to see its neighbours
 	rank   int
 	reason string
 }
 
-const wireRank = 5
+const wireRank = 6
 
 // layers name every folder that may hold Go code. A new one fails the test until it is given its place here.
 var layers = []layer{
@@ -23,24 +23,25 @@ var layers = []layer{
 	{"internal/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
 	{"retention", 2, "works on an interface that a store fulfils, not on a store"},
-	{"crawl", 2, "one application of the outbox; HTTP is the gateway's"},
-	{"stream", 2, "history, then live, for any number of readers; works on interfaces that a store and a broker fulfil"},
-	{"token", 2, "who may use the API; works on an interface that a store fulfils"},
-	{"gateway/sse", 2, "the wire format of Server-Sent Events; std only"},
 	{"store/*", 3, "a user of one store does not compile the others, nor any sink"},
 	{"sink/*", 3, "a user of one broker does not compile the others, nor a database"},
 	{"outboxtest", 3, "suites that run against any store or sink, so they can name none"},
-	{"gateway", 3, "reads through interfaces; which store is behind them is decided in internal/wire"},
 	{"contrib/*", 4, "joins a store to a program that is not ours; a user of one compiles no other"},
-	{"internal/config", 4, "settings of the layers below, without building any of them"},
-	{"internal/metrics", 4, "watches the layers below; they know an interface of package outbox, not Prometheus"},
+	{"server/crawl", 2, "one application of the outbox; HTTP is the gateway's"},
+	{"server/stream", 2,
+		"history, then live, for any number of readers; works on interfaces that a store and a broker fulfil"},
+	{"server/token", 2, "who may use the API; works on an interface that a store fulfils"},
+	{"server/sse", 2, "the wire format of Server-Sent Events; std only"},
+	{"server/gateway", 3, "reads through interfaces; which store is behind them is decided in internal/wire"},
+	{"internal/config", 5, "settings of the layers below, without building any of them"},
+	{"internal/metrics", 5, "watches the layers below; they know an interface of package outbox, not Prometheus"},
 	{"internal/wire", wireRank, "the only place that sees every store and broker"},
-	{"internal/dev", 6, "outbox dev around the parts of wire: a page, a status, and whose a file is"},
-	{"internal/cli", 7, "commands and flags; builds nothing itself"},
-	{"cmd", 8, "main and nothing else"},
-	{"examples", 8, "as a user would write them"},
-	{"internal/chaos", 8, "as internal/integration, with faults"},
-	{"internal/integration", 8, "tests that need several servers at once"},
+	{"internal/dev", 7, "outbox dev around the parts of wire: a page, a status, and whose a file is"},
+	{"internal/cli", 8, "commands and flags; builds nothing itself"},
+	{"cmd", 9, "main and nothing else"},
+	{"examples", 9, "as a user would write them"},
+	{"internal/chaos", 9, "as internal/integration, with faults"},
+	{"internal/integration", 9, "tests that need several servers at once"},
 }
 
 // External imports of a folder, where the layering alone does not say enough.
@@ -52,7 +53,7 @@ var mayImport = []struct {
 	{".", []string{"github.com/google/uuid"},
 		"whoever imports outbox pays for all it imports; UUIDv7 is not in the standard library"},
 	{"internal/fault", nil, "is compiled into the library"},
-	{"gateway/sse", nil, "a format of a page needs no library, and readers of a stream may want it alone"},
+	{"server/sse", nil, "a format of a page needs no library, and readers of a stream may want it alone"},
 }
 
 // importers are the only folders that may import another, whatever the ranks say.
@@ -78,9 +79,9 @@ var payers = []struct {
 	{"github.com/twmb/franz-go", []string{"sink/kafka"}, "broker client"},
 	{"github.com/nats-io/nats.go", []string{"sink/natsjs"}, "broker client"},
 	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq"}, "broker client"},
-	{"github.com/danielgtaylor/huma", []string{"gateway"}, "HTTP API"},
-	{"github.com/go-json-experiment/json", []string{"gateway"}, "HTTP API"},
-	{"github.com/rs/cors", []string{"gateway"}, "HTTP API"},
+	{"github.com/danielgtaylor/huma", []string{"server/gateway"}, "HTTP API"},
+	{"github.com/go-json-experiment/json", []string{"server/gateway"}, "HTTP API"},
+	{"github.com/rs/cors", []string{"server/gateway"}, "HTTP API"},
 	{"modernc.org/sqlite", []string{"store/sqlite"}, "an SQLite in Go, 5 MB of a binary"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
 	{"github.com/lib/pq", nil, "another driver that producers use, in tests"},

@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // gatewayFault is one line of the table of what people do to a gateway.

@@ -17,8 +17,8 @@ import (
 	"github.com/google/uuid"
 	gosse "github.com/tmaxmax/go-sse"
 
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // viewer follows a run as a browser does: with its cursor it comes back from whatever ended its connection, until it is

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 func (a *app) runs() *cobra.Command {

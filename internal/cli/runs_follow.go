@@ -17,7 +17,7 @@ import (
 	gosse "github.com/tmaxmax/go-sse"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 func (a *app) followRun(client *pflag.FlagSet) *cobra.Command {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 func (a *app) token() *cobra.Command {

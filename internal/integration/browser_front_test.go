@@ -26,10 +26,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/outboxrelay/outbox/gateway"
+	"github.com/outboxrelay/outbox/server/gateway"
+	"github.com/outboxrelay/outbox/server/stream"
+	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
-	"github.com/outboxrelay/outbox/stream"
-	"github.com/outboxrelay/outbox/token"
 )
 
 // gatewayAt is one gateway after the other, all at the same address.

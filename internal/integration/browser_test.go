@@ -11,10 +11,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/token"
 )
 
 // fault is something that happens to a page while it shows a run.

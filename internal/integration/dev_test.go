@@ -18,8 +18,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // "pgx" for database/sql
 	_ "modernc.org/sqlite"             // "sqlite"
 
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // `outbox dev` behaves the same on a file and on PostgreSQL, within itself and through Redis. The

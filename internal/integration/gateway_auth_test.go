@@ -12,10 +12,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/gateway"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/stream"
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/gateway"
+	"github.com/outboxrelay/outbox/server/stream"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 // operations are those of the API with the scope that each needs. %s is a run.

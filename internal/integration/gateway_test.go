@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/gateway"
+	"github.com/outboxrelay/outbox/server/gateway"
 )
 
 // A run from its creation to its end, with the names and status codes of the issue.

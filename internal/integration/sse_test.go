@@ -7,11 +7,11 @@ import (
 
 	gosse "github.com/tmaxmax/go-sse"
 
-	"github.com/outboxrelay/outbox/gateway/sse"
+	"github.com/outboxrelay/outbox/server/sse"
 )
 
 // FuzzEventStream: a parser that is not ours reads our events as they were. It lives here because a test beside
-// gateway/sse would put the parser into the go.sum of everybody who imports the gateway.
+// server/sse would put the parser into the go.sum of everybody who imports the gateway.
 func FuzzEventStream(f *testing.F) {
 	f.Add("1", "NODE_START", []byte("{}"), "still here")
 	f.Add("", "", []byte("a\r\nb\rc\n"), "a\nid: 5")
@@ -21,7 +21,7 @@ func FuzzEventStream(f *testing.F) {
 		data = append([]byte{}, data...) // not nil, which is no event
 		stream, err := sse.Append(nil, sse.Event{ID: id, Name: name, Data: data})
 		if err != nil {
-			return // has no encoding; gateway/sse tests which those are
+			return // has no encoding; server/sse tests which those are
 		}
 		stream = sse.AppendComment(stream, comment)
 		if stream, err = sse.Append(stream, sse.Event{Data: []byte("end")}); err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/gateway"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/gateway"
 )
 
 // underWay has some clients follow a run that is written meanwhile. end waits for all of it and compares each record

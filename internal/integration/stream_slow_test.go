@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxrelay/outbox/gateway"
+	"github.com/outboxrelay/outbox/server/gateway"
 )
 
 // smallWindow is an HTTP client that receives little ahead of what is read. Less than 32 KiB, of which TCP announces

@@ -16,7 +16,7 @@ import (
 	gosse "github.com/tmaxmax/go-sse"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // tab is a browser tab that watches several topics over one connection.

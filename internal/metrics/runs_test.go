@@ -3,7 +3,7 @@ package metrics
 import (
 	"testing"
 
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 func TestRuns(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/gateway"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/metrics"
-	"github.com/outboxrelay/outbox/stream"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/gateway"
+	"github.com/outboxrelay/outbox/server/stream"
 )
 
 // The labels of the metrics are the routes that the API says it has.

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // worker crawls runs with the built-in crawlers.

@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 

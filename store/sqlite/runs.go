@@ -15,7 +15,7 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // Runs keeps crawl runs, their log and their outbox in the tables of set crawl. It is safe for concurrent use.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // Change implements crawl.Store, in one transaction.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // ClaimRun implements crawl.Store. Of a run that becomes RUNNING nothing is to be seen before its events are. There is

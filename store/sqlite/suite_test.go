@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 	"github.com/outboxrelay/outbox/tables"
-	"github.com/outboxrelay/outbox/token"
 )
 
 func TestStoreSuite(t *testing.T) {

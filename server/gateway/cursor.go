@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // A cursor of a list of runs is opaque to clients: base64url of a version, the microseconds of the last run's time,

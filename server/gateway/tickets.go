@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 type ticketRequest struct {

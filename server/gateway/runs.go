@@ -12,8 +12,8 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 // Run is a run as the API shows it.

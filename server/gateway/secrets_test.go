@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 // A token that somebody puts where it does not belong is neither kept in the log nor sent back.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
+	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // answers bounds the bytes of the answers that are being made, or wait for their clients to receive them. Sixty clients

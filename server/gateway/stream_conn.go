@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/gateway/sse"
-	"github.com/outboxrelay/outbox/stream"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/sse"
+	"github.com/outboxrelay/outbox/server/stream"
 )
 
 // connection is one client's stream. It holds no buffer while there is nothing to send: most connections of a process

@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/gateway/sse"
-	"github.com/outboxrelay/outbox/stream"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/sse"
+	"github.com/outboxrelay/outbox/server/stream"
 )
 
 // runTopic begins a topic that is a run: its channel's name in FR-005.

@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/stream"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/stream"
 )
 
 // Log returns the log of a store's runs as a stream.Hub reads it: each event as the CloudEvent that the relay publishes

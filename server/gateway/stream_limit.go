@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/stream"
+	"github.com/outboxrelay/outbox/server/stream"
 )
 
 // connections are the open streams of the process.

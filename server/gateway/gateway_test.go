@@ -20,9 +20,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/stream"
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/stream"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 // without returns a gateway whose service has no store: for what does not come that far.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 // A run has many spellings and one place in the list.

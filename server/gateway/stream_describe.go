@@ -5,7 +5,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 // describeStreams adds the streams to the description. huma does not serve them: they answer over minutes.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 // problem is an answer that refuses, in the form of RFC 9457.

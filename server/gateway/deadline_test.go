@@ -18,9 +18,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/crawl"
-	"github.com/outboxrelay/outbox/stream"
-	"github.com/outboxrelay/outbox/token"
+	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/stream"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 // long is a log in memory: each run has events of one payload. What is tested here is the connection, and when it ends.
