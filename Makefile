@@ -28,7 +28,7 @@ RACE := -race -gcflags=modernc.org/...=-race=false
 # as long. `make race` runs it too.
 DRIVERS := /internal/(cli|integration)$$|/migrations$$
 
-# What another version of the server can change first: the schema and the plans. DATABASE=. is all of both packages.
+# What another version of the server can change first: the schema and the plans. DATABASE=. is all of these packages.
 DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
 
 # The faults come last and alone: they would be a flood to other tests.
@@ -41,15 +41,15 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 
 quick: ## vet, and the tests of what needs no PostgreSQL and no process to be killed: SQLite, the engine, the sinks
 	go vet ./...
-	go test $$(go list ./... | grep -Ev '/store/postgres|/internal/(cli|integration|chaos|wire)|/contrib/|/examples/')
+	go test $$(go list ./... | grep -Ev '/store/postgres|/server/pgstore|/internal/(cli|integration|chaos|wire)|/contrib/|/examples/')
 
 test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
-	go test -p 1 -timeout 10m -run '$(DATABASE)' ./store/postgres/migrations ./store/postgres
+	go test -p 1 -timeout 10m -run '$(DATABASE)' ./store/postgres/migrations ./store/postgres ./server/pgstore
 
 race: deps ## all tests under the race detector, but for the fault table
 	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
 
-suite: servers ## outboxtest.StoreSuite on PostgreSQL and SQLite, side by side
+suite: servers ## outboxtest.StoreSuite, and the server's, on PostgreSQL and SQLite, side by side
 	@bash scripts/suite.sh
 
 lint: $(GOLANGCI) ## static checks of .golangci.yml

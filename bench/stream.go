@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -36,7 +37,7 @@ func streams(ctx context.Context, s *servers, o options) error {
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return err
 	}
-	runs, err := postgres.OpenRuns(ctx, s.app)
+	runs, err := pgstore.OpenRuns(ctx, s.app)
 	if err != nil {
 		return err
 	}

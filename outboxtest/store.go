@@ -9,8 +9,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/server/crawl"
-	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -57,8 +55,6 @@ type StoreHarness struct {
 	Pauses          func(t *testing.T) tables.Pauses
 	Letters         func(t *testing.T, layouts ...outbox.Layout) deadletter.Store
 	Jobs            func(t *testing.T) deadletter.Recorder
-	Runs            func(t *testing.T) crawl.Store
-	Tokens          func(t *testing.T) token.Store
 	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
 	LetterRetention func(t *testing.T) retention.Store
 	// Age makes everything in the database older by d, or what a test needs of it: delivered_at and the like of a
@@ -84,8 +80,6 @@ type storeTest struct {
 const (
 	AreaEngine  = "engine"  // what a relay and a writer do
 	AreaLetters = "letters" // what people see and do: events, dead letters, retention
-	AreaRuns    = "runs"    // crawl runs and their log
-	AreaTokens  = "tokens"  // of the HTTP API
 )
 
 // StoreSuite runs the contract of a store against databases made by newHarness, one a test: that of the areas, or of
@@ -98,8 +92,6 @@ func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing
 	}{
 		{AreaEngine, engineTests()},
 		{AreaLetters, letterTests()},
-		{AreaRuns, runTests()},
-		{AreaTokens, tokenTests()},
 	} {
 		if len(areas) > 0 && !slices.Contains(areas, area.name) {
 			continue

@@ -67,7 +67,7 @@ func TestUsersPayForWhatTheyUse(t *testing.T) {
 				t.Errorf("%s: %s", listed.ImportPath, breach)
 			}
 		}
-		for _, breach := range checkPayer(folder, listed.Deps) {
+		for _, breach := range append(checkPayer(folder, listed.Deps), checkReached(folder, listed.Deps)...) {
 			t.Errorf("%s: %s", listed.ImportPath, breach)
 		}
 	}
@@ -115,6 +115,49 @@ func checkLinked(folder string, deps []string) (found []string) {
 	return found
 }
 
+// checkReached returns what a folder reaches of this module through deps and must not.
+func checkReached(folder string, deps []string) (found []string) {
+	if folder == "" {
+		folder = "."
+	}
+	for _, rule := range unreached {
+		if !slices.ContainsFunc(rule.from, func(top string) bool { return below(folder, top) }) {
+			continue
+		}
+		for _, dep := range deps {
+			if below(dep, modulePath+"/"+rule.folder) {
+				found = append(found, fmt.Sprintf("reaches %s: %s", dep, rule.reason))
+			}
+		}
+	}
+	return found
+}
+
+func TestReachedIsCaught(t *testing.T) {
+	t.Parallel()
+	deps := []string{"context", modulePath + "/tables", modulePath + "/server/crawl"}
+	for folder, caught := range map[string]bool{
+		"": true, "tables": true, "store/postgres": true, "store/sqlite/migrations": true, "sink/kafka": true,
+		"outboxtest": true, "contrib/river": true,
+		"server/gateway": false, "server/pgstore": false, "internal/wire": false, "internal/chaos": false,
+		"cmd/outbox": false,
+	} {
+		if found := checkReached(folder, deps); len(found) > 0 != caught {
+			t.Errorf("%q reaching server/crawl: %v, want caught = %v", folder, found, caught)
+		}
+	}
+	if found := checkReached("", []string{modulePath + "/serverless", modulePath}); len(found) > 0 {
+		t.Errorf("caught by mistake: %q", found)
+	}
+	for _, rule := range unreached {
+		for _, folder := range slices.Concat(rule.from, []string{rule.folder}) {
+			if _, err := os.Stat(path.Join(root, folder)); err != nil {
+				t.Errorf("a rule names a folder that is not there: %v", err)
+			}
+		}
+	}
+}
+
 func TestLinkedIsCaught(t *testing.T) {
 	t.Parallel()
 	deps := []string{"fmt", "text/template/parse", "text/template"}
@@ -137,7 +180,7 @@ func TestPayersAreCaught(t *testing.T) {
 	t.Parallel()
 	redis := []string{"context", "github.com/redis/go-redis/v9/internal/pool"}
 	for folder, caught := range map[string]bool{
-		"": true, "store/postgres": true, "sink/kafka": true, "server/crawl": true,
+		"": true, "store/postgres": true, "sink/kafka": true, "server/crawl": true, "server/pgstore": true,
 		"sink/redispubsub": false, "sink/redispubsub/script": false, "internal/wire": false, "cmd/outbox": false,
 	} {
 		if found := checkPayer(folder, redis); len(found) > 0 != caught {
@@ -171,6 +214,10 @@ func TestBreachesAreCaught(t *testing.T) {
 		"a layer imports the next": {"server/crawl/a.go",
 			doc + `package x; import _ "github.com/outboxrelay/outbox/server/gateway"`,
 			"not below it"},
+		"store imports the server": {"store/postgres/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/server/crawl"`, "not below it"},
+		"one store of the server imports the other": {"server/pgstore/a.go",
+			doc + `package x; import _ "github.com/outboxrelay/outbox/server/sqlitestore"`, "not below it"},
 		"fault imports a module": {"internal/fault/a.go", doc + `package x; import _ "github.com/google/uuid"`,
 			"compiled into the library"},
 		"a folder without a place": {"util/a.go", doc + `package x`, "no place in layers"},
@@ -214,6 +261,8 @@ func TestAllowedIsNotCaught(t *testing.T) {
 		"store/postgres/a.go": {Data: []byte(doc + imports + `"; import _ "` + imports +
 			`/store/postgres/migrations"`)},
 		"store/postgres/migrations/a.go": {Data: []byte(doc + `embed"`)},
+		"server/pgstore/a.go": {Data: []byte(doc + imports + `/server/crawl"` + "\nimport _ \"" + imports +
+			`/store/postgres"`)},
 		"internal/wire/a.go": {Data: []byte(doc + imports + `/sink/kafka"; import _ "` + imports +
 			`/store/postgres"`)},
 		"cmd/outbox/main.go": {Data: []byte("// Command outbox runs.\npackage main; import \"context\"; var c = " +

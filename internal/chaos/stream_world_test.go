@@ -14,7 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/server/pgstore"
 )
 
 // streamFault is one line of the table of streams: what happens between a run's log and those who follow it.
@@ -64,7 +64,7 @@ func newStreaming(t *testing.T, f streamFault) *streaming {
 	t.Helper()
 	s := &streaming{world: newWorld(t, fault{name: f.name, postgres: f.postgres}), fault: f,
 		appended: map[uuid.UUID]uuid.UUID{}}
-	store, err := postgres.OpenRuns(t.Context(), s.pool)
+	store, err := pgstore.OpenRuns(t.Context(), s.pool)
 	if err != nil {
 		t.Fatal(err)
 	}

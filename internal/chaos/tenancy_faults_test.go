@@ -17,8 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/token"
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // tenancyFaults are what one tenant, one role or one site tries on the others.
@@ -127,7 +127,7 @@ func matchesNothing(c *tenancy) (struck int) {
 		c.t.Fatal(err)
 	}
 	defer pool.Close()
-	runs, err := postgres.OpenRuns(c.t.Context(), pool)
+	runs, err := pgstore.OpenRuns(c.t.Context(), pool)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/token"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -28,7 +28,7 @@ import (
 type tenancy struct {
 	*world
 	url  string
-	runs *postgres.Runs
+	runs *pgstore.Runs
 }
 
 func newTenancy(t *testing.T, name string) *tenancy {
@@ -42,7 +42,7 @@ func newTenancy(t *testing.T, name string) *tenancy {
 	}
 	c.connect(c.url)
 	var err error
-	if c.runs, err = postgres.OpenRuns(t.Context(), c.pool); err != nil {
+	if c.runs, err = pgstore.OpenRuns(t.Context(), c.pool); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -107,7 +107,7 @@ func (c *tenancy) command(args ...string) (stdout, stderr string, code int) {
 // token makes a token with all scopes.
 func (c *tenancy) token(tenant string) string {
 	c.t.Helper()
-	tokens, err := postgres.OpenTokens(c.t.Context(), c.pool)
+	tokens, err := pgstore.OpenTokens(c.t.Context(), c.pool)
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/token"
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // fault is something that happens to a page while it shows a run.
@@ -65,7 +65,7 @@ func TestBrowserWithTickets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := watch(t, func(store *postgres.Tokens) (tenant, secret string) {
+	v := watch(t, func(store *pgstore.Tokens) (tenant, secret string) {
 		if _, err := store.CreateToken(t.Context(), "test", tok, sum, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ type watching struct {
 }
 
 // watch shows a new run. With login, the gateway asks for a token, and login gives the page's server one.
-func watch(t *testing.T, login func(*postgres.Tokens) (tenant, secret string)) *watching {
+func watch(t *testing.T, login func(*pgstore.Tokens) (tenant, secret string)) *watching {
 	t.Helper()
 	v := &watching{streams: newStreams(t), t: t, tenant: crawl.DefaultTenant, began: time.Now()}
 	v.until = v.began.Add(4 * time.Minute) // it takes 18 s (measured, 2 busy cores); one that is busier is no failure
@@ -121,7 +121,7 @@ func watch(t *testing.T, login func(*postgres.Tokens) (tenant, secret string)) *
 	v.gateway = &gatewayAt{streams: v.streams}
 	var secret string
 	if login != nil {
-		tokens := must(postgres.OpenTokens(t.Context(), v.pool))(t)
+		tokens := must(pgstore.OpenTokens(t.Context(), v.pool))(t)
 		v.gateway.auth = &token.Authenticator{Store: tokens}
 		v.tenant, secret = login(tokens)
 	}

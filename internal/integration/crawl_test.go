@@ -15,7 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
-	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -55,9 +55,9 @@ func (w *crawlWorld) poolOf(t *testing.T, role string) *pgxpool.Pool {
 	return pool
 }
 
-func (w *crawlWorld) runs(t *testing.T, pool *pgxpool.Pool) *postgres.Runs {
+func (w *crawlWorld) runs(t *testing.T, pool *pgxpool.Pool) *pgstore.Runs {
 	t.Helper()
-	runs, err := postgres.OpenRuns(t.Context(), pool)
+	runs, err := pgstore.OpenRuns(t.Context(), pool)
 	if err != nil {
 		t.Fatal(err)
 	}

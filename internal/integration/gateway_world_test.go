@@ -19,8 +19,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
+	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/token"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -29,7 +29,7 @@ type webAPI struct {
 	t      *testing.T
 	url    string
 	pool   *pgxpool.Pool
-	tokens *postgres.Tokens
+	tokens *pgstore.Tokens
 	auth   *token.Authenticator
 	log    *lockedBuffer
 	token  string // sent with each request, unless a header says otherwise
@@ -74,9 +74,9 @@ func newAPIIn(t *testing.T, database string, change ...func(*gateway.Config)) *w
 		separator = "&"
 	}
 	gatewayPool := openPool(t, database+separator+"role=outbox_gateway")
-	runs := must(postgres.OpenRuns(t.Context(), gatewayPool))(t)
-	a.tokens = must(postgres.OpenTokens(t.Context(), a.pool))(t)
-	a.auth = &token.Authenticator{Store: must(postgres.OpenTokens(t.Context(), gatewayPool))(t)}
+	runs := must(pgstore.OpenRuns(t.Context(), gatewayPool))(t)
+	a.tokens = must(pgstore.OpenTokens(t.Context(), a.pool))(t)
+	a.auth = &token.Authenticator{Store: must(pgstore.OpenTokens(t.Context(), gatewayPool))(t)}
 	cfg := gateway.Config{
 		Runs: crawl.NewService(runs, crawl.ServiceConfig{Crawlers: []string{"demo"}}), Auth: a.auth,
 		Logger: slog.New(slog.NewTextHandler(a.log, &slog.HandlerOptions{Level: slog.LevelDebug})),

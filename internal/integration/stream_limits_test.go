@@ -16,8 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
+	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/token"
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // Each limit by itself: of a run, of a tenant, of the process. What is over is refused with 429, and let in when
@@ -190,7 +190,7 @@ func TestStreamCursor(t *testing.T) {
 func TestStreamAuthentication(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
-	store, err := postgres.OpenTokens(t.Context(), s.pool)
+	store, err := pgstore.OpenTokens(t.Context(), s.pool)
 	if err != nil {
 		t.Fatal(err)
 	}

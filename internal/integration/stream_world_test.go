@@ -21,6 +21,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
+	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/stream"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -49,7 +50,7 @@ func newStreams(t *testing.T) *streams {
 	}
 	t.Cleanup(s.pool.Close)
 	s.world.pool = s.pool
-	store, err := postgres.OpenRuns(t.Context(), s.pool)
+	store, err := pgstore.OpenRuns(t.Context(), s.pool)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	"github.com/outboxrelay/outbox/tables"
@@ -104,11 +105,11 @@ func (d postgresDatabase) Listen(ctx context.Context, log *slog.Logger, wake fun
 }
 
 func (d postgresDatabase) Runs(ctx context.Context) (Runs, error) {
-	return postgres.OpenRuns(ctx, d.Pool)
+	return pgstore.OpenRuns(ctx, d.Pool)
 }
 
 func (d postgresDatabase) Tokens(ctx context.Context) (Tokens, error) {
-	return postgres.OpenTokens(ctx, d.Pool)
+	return pgstore.OpenTokens(ctx, d.Pool)
 }
 
 func (d postgresDatabase) Browser(ctx context.Context, layout outbox.Layout) (tables.Browser, error) {

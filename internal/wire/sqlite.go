@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/server/sqlitestore"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -93,11 +94,11 @@ func (d *sqliteDatabase) Listen(ctx context.Context, log *slog.Logger, wake func
 }
 
 func (d *sqliteDatabase) Runs(ctx context.Context) (Runs, error) {
-	return sqlite.OpenRuns(ctx, d.db)
+	return sqlitestore.OpenRuns(ctx, d.db)
 }
 
 func (d *sqliteDatabase) Tokens(ctx context.Context) (Tokens, error) {
-	return sqlite.OpenTokens(ctx, d.db)
+	return sqlitestore.OpenTokens(ctx, d.db)
 }
 
 func (d *sqliteDatabase) Browser(ctx context.Context, layout outbox.Layout) (tables.Browser, error) {

@@ -9,5 +9,6 @@
 // node again; its events are in the log once, because they are committed together with the step to the next node. Nor
 // that a run driven from outside (crawler "external") ever ends.
 //
-// It contains no SQL and no HTTP: package store/postgres keeps the runs, package gateway serves them.
+// It contains no SQL and no HTTP: packages pgstore and sqlitestore keep the runs, package
+// gateway serves them.
 package crawl

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Store keeps runs and their events. Packages store/postgres and store/sqlite have one each.
+// Store keeps runs and their events. Packages pgstore and sqlitestore have one each.
 //
 // Each method is one transaction, and sees and changes only what belongs to the tenant it names. A run of another
 // tenant does not exist: ErrNotFound.

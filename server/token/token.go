@@ -7,8 +7,7 @@
 // Not guaranteed: that a stream ends at once with the token that opened it. A gateway asks which tokens are valid
 // still, every few seconds.
 //
-// It contains no SQL and no HTTP: packages store/postgres and store/sqlite keep the tokens, package gateway asks for
-// them.
+// It contains no SQL and no HTTP: packages pgstore and sqlitestore keep the tokens, package gateway asks for them.
 package token
 
 import (
@@ -76,7 +75,7 @@ type Principal struct {
 	Scopes []Scope
 }
 
-// Store keeps tokens and tickets, by the database's clock. Packages store/postgres and store/sqlite have one each.
+// Store keeps tokens and tickets, by the database's clock. Packages pgstore and sqlitestore have one each.
 type Store interface {
 	// CreateToken inserts t with the SHA-256 of its secret, and records that actor did. ExpiresAt is ttl from now; ttl
 	// 0: never.

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgschema"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -41,7 +42,7 @@ func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) 
 	for _, c := range layout.Columns() {
 		columns = append(columns, c)
 	}
-	if err := checkTable(ctx, pool, layout.Table, columns); err != nil {
+	if err := pgschema.CheckTable(ctx, pool, layout.Table, columns); err != nil {
 		return nil, err
 	}
 	b := &Browser{pool: pool, layout: layout}

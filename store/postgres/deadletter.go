@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/pgschema"
 )
 
 // DeadLetters is the table job_dlq for operators. It is safe for concurrent use.
@@ -57,14 +58,14 @@ type deadTable struct {
 // Connect, whose sessions are made for relays. A table that is older than this program needs is an *outbox.SchemaError.
 func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersConfig) (*DeadLetters, error) {
 	d := &DeadLetters{pool: pool, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
-	if err := checkTable(ctx, pool, "job_dlq", []string{"position", "origin"}); err != nil {
+	if err := pgschema.CheckTable(ctx, pool, "job_dlq", []string{"position", "origin"}); err != nil {
 		return nil, err
 	}
-	if err := checkTable(ctx, pool, "outbox_audit", nil); err != nil {
+	if err := pgschema.CheckTable(ctx, pool, "outbox_audit", nil); err != nil {
 		return nil, err
 	}
 	var err error
-	if d.hidden, err = rowsHidden(ctx, pool, "job_dlq"); err != nil {
+	if d.hidden, err = pgschema.RowsHidden(ctx, pool, "job_dlq"); err != nil {
 		return nil, err
 	}
 	for _, l := range cfg.Layouts {
@@ -84,7 +85,7 @@ func (d *DeadLetters) open(ctx context.Context, l outbox.Layout) error {
 	for _, c := range l.Columns() {
 		columns = append(columns, c)
 	}
-	err := checkTable(ctx, d.pool, l.Table, columns)
+	err := pgschema.CheckTable(ctx, d.pool, l.Table, columns)
 	var schema *outbox.SchemaError
 	if errors.As(err, &schema) && len(schema.Missing) == 0 {
 		return nil
@@ -92,7 +93,7 @@ func (d *DeadLetters) open(ctx context.Context, l outbox.Layout) error {
 		return err
 	}
 	t := deadTable{layout: l}
-	if t.hidden, err = rowsHidden(ctx, d.pool, l.Table); err != nil {
+	if t.hidden, err = pgschema.RowsHidden(ctx, d.pool, l.Table); err != nil {
 		return err
 	}
 	if t.columns, err = quotedColumns(ctx, d.pool, l.Table); err != nil {
@@ -121,18 +122,6 @@ func quotedColumns(ctx context.Context, db interface {
 		columns[i] = pgx.Identifier{c}.Sanitize()
 	}
 	return columns, nil
-}
-
-// rowsHidden finds out whether row-level security shows this role not all of a table's rows.
-func rowsHidden(ctx context.Context, pool *pgxpool.Pool, table string) (hidden bool, err error) {
-	sql, err := plain("check_visible")
-	if err != nil {
-		return false, err
-	}
-	if err := pool.QueryRow(ctx, sql, quoteTable(table)).Scan(&hidden); err != nil {
-		return false, fmt.Errorf("check row-level security of %s: %w", table, err)
-	}
-	return hidden, nil
 }
 
 // letterQuery is what the templates dlq_*.sql are given, and collects the arguments that they add.

@@ -13,9 +13,11 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 // replay replays everything pending, or what options say.
@@ -505,5 +507,49 @@ func TestReplayOfJobs(t *testing.T) {
 	}
 	if n := query[int](t, pool, `SELECT count(*) FROM jobs`); n != 2 {
 		t.Errorf("%d jobs, want 2: what was done for the refused one must be undone", n)
+	}
+}
+
+// as returns a pool to the same database whose sessions have one of the roles.
+func as(t *testing.T, pool *pgxpool.Pool, role string) *pgxpool.Pool {
+	t.Helper()
+	if err := migrations.ApplyRoles(t.Context(), pool.Config().ConnString()); err != nil {
+		t.Fatal(err)
+	}
+	cfg := pool.Config()
+	cfg.ConnConfig.RuntimeParams["role"] = role
+	p, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// A letter of before tenants has none in the row that it keeps.
+func TestReplayOfALetterWithoutTenant(t *testing.T) {
+	t.Parallel()
+	pool := browsed(t)
+	u := burying(t, pool, outbox.CrawlOutbox())
+	run := query[uuid.UUID](t, pool,
+		"INSERT INTO crawl_runs (tenant_id, app_package) VALUES ('acme', 'com.example') RETURNING id")
+	for _, table := range []string{"crawl_events", "crawl_outbox"} {
+		exec(t, pool, "INSERT INTO "+table+" (crawl_id, event_type, payload) VALUES ($1, 'RUN_STARTED', '{}')", run)
+	}
+	u.settle(dieAt("run:" + run.String()))
+	if got := query[string](t, pool, "SELECT a.namespace FROM job_dlq l JOIN apps a ON a.id = l.app_id"); got != "acme" {
+		t.Errorf("the letter is %s's", got)
+	}
+	exec(t, pool, "UPDATE job_dlq SET origin = origin - 'tenant_id'")
+	d, err := OpenDeadLetters(t.Context(), as(t, pool, "outbox_operator"),
+		DeadLettersConfig{Layouts: []outbox.Layout{outbox.CrawlOutbox()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 1 {
+		t.Fatalf("got %+v", sum)
+	}
+	if got := query[string](t, pool, "SELECT tenant_id FROM crawl_outbox"); got != "acme" {
+		t.Errorf("the row is %s's", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/pgschema"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -19,7 +20,7 @@ var _ tables.Pauses = (*Pauses)(nil)
 
 // OpenPauses answers with a *outbox.SchemaError where the database has no table of pauses yet.
 func OpenPauses(ctx context.Context, pool *pgxpool.Pool) (*Pauses, error) {
-	if err := checkTable(ctx, pool, "outbox_pauses", nil); err != nil {
+	if err := pgschema.CheckTable(ctx, pool, "outbox_pauses", nil); err != nil {
 		return nil, err
 	}
 	return &Pauses{pool}, nil

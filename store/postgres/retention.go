@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgschema"
 	"github.com/outboxrelay/outbox/retention"
 )
 
@@ -75,13 +76,13 @@ func openRetention(
 	for _, c := range layout.Columns() {
 		columns = append(columns, c)
 	}
-	if err := checkTable(ctx, pool, layout.Table, columns); err != nil {
+	if err := pgschema.CheckTable(ctx, pool, layout.Table, columns); err != nil {
 		return nil, err
 	}
-	if err := checkTable(ctx, pool, "outbox_maintenance", []string{"ran_at", "swept_at"}); err != nil {
+	if err := pgschema.CheckTable(ctx, pool, "outbox_maintenance", []string{"ran_at", "swept_at"}); err != nil {
 		return nil, err
 	}
-	if err := checkTable(ctx, pool, "outbox_archive", []string{"position", "row"}); err != nil {
+	if err := pgschema.CheckTable(ctx, pool, "outbox_archive", []string{"position", "row"}); err != nil {
 		return nil, err
 	}
 	if err := checkRemovable(ctx, pool, layout); err != nil {
@@ -114,7 +115,7 @@ func openRetention(
 
 // checkRemovable is checkAllowed for who removes rows.
 func checkRemovable(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) error {
-	return allowed(ctx, pool, "remove rows of", l.Table, "retention_allowed")
+	return allowed(ctx, pool, "remove rows of", l.Table, []string{"SELECT", "DELETE"}, nil)
 }
 
 // prepare fills the statements in, and has the server check them: a column of a mapped table may not be of the type

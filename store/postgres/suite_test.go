@@ -17,8 +17,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/server/crawl"
-	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	"github.com/outboxrelay/outbox/tables"
@@ -128,18 +126,6 @@ func newHarness(t *testing.T, url string) outboxtest.StoreHarness {
 			return d
 		},
 		Jobs: func(*testing.T) deadletter.Recorder { return postgres.JobLetters{DB: pool} },
-		Runs: func(t *testing.T) crawl.Store {
-			t.Helper()
-			r, err := postgres.OpenRuns(t.Context(), pool)
-			ok(t, err)
-			return r
-		},
-		Tokens: func(t *testing.T) token.Store {
-			t.Helper()
-			s, err := postgres.OpenTokens(t.Context(), pool)
-			ok(t, err)
-			return s
-		},
 		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
 			t.Helper()
 			r, err := postgres.NewDB(pool).OpenRetention(t.Context(), layout)

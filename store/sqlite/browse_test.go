@@ -148,7 +148,7 @@ func TestBrowseKnownAndOfATenant(t *testing.T) {
 	if _, err := b.Show(t.Context(), id, "acme"); !errors.Is(err, tables.ErrNoEvent) {
 		t.Errorf("another tenant's event: got %v, want ErrNoEvent", err)
 	}
-	if err := db.inTx(t.Context(), func(tx *sql.Tx) error {
+	if err := db.InTx(t.Context(), func(tx *sql.Tx) error {
 		known, err := b.Known(t.Context(), tx, []uuid.UUID{uuid.New(), uuid.MustParse(id)})
 		if err == nil && !slices.Equal(known, []uuid.UUID{uuid.MustParse(id)}) {
 			t.Errorf("got %v, want %s", known, id)

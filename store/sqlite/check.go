@@ -89,57 +89,14 @@ func checkTable(ctx context.Context, db *DB, table string, columns []string) ([]
 	if err != nil {
 		return nil, err
 	}
-	remedy := "add the columns or correct the layout"
-	if len(have) == 0 {
-		remedy = "make it or correct its name in the layout"
+	names := make([]string, len(have))
+	for i, c := range have {
+		names[i] = c.name
 	}
-	if set, ok := tables.SetOf[table]; ok {
-		remedy = "run: outbox migrate up --set " + set
-	}
-	if len(have) == 0 {
-		return nil, &outbox.SchemaError{Table: table, Remedy: remedy}
-	}
-	var missing []string
-	for _, c := range columns {
-		if !slices.ContainsFunc(have, named(c)) && !slices.Contains(missing, c) {
-			missing = append(missing, c)
-		}
-	}
-	if len(missing) > 0 {
-		slices.Sort(missing)
-		return nil, &outbox.SchemaError{Table: table, Missing: missing, Remedy: remedy}
+	if err := tables.CheckColumns(table, names, columns, strings.EqualFold); err != nil {
+		return nil, err
 	}
 	return have, nil
-}
-
-// checkIndexes answers with a SchemaError if a table of ours lacks one of the indexes, which statements name: SQLite
-// would refuse to prepare them.
-func checkIndexes(ctx context.Context, db *DB, table string, wanted ...string) error {
-	text, err := plain("check_indexes")
-	if err != nil {
-		return err
-	}
-	rows, err := db.read.QueryContext(ctx, text, table)
-	if err != nil {
-		return fmt.Errorf("check the indexes of %s: %w", table, explain(err))
-	}
-	defer func() { _ = rows.Close() }()
-	missing := slices.Clone(wanted)
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return fmt.Errorf("check the indexes of %s: %w", table, explain(err))
-		}
-		missing = slices.DeleteFunc(missing, func(w string) bool { return w == name })
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("check the indexes of %s: %w", table, explain(err))
-	}
-	if len(missing) > 0 {
-		return &outbox.SchemaError{Table: table, Missing: missing,
-			Remedy: "run: outbox migrate up --set " + tables.SetOf[table]}
-	}
-	return nil
 }
 
 // named finds a column by its name, which SQLite takes in any case.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetime"
 )
 
 // Claim implements outbox.EventStore.
@@ -185,7 +186,7 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 		}
 		at, err := parseTime(t.s)
 		if err != nil || t.bytes {
-			defect("%s is no time of the form %s", name, timeForm)
+			defect("%s is no time of the form %s", name, sqlitetime.Form)
 		}
 		return at
 	}

@@ -32,6 +32,21 @@ func serving(t *testing.T, db *DB, layout outbox.Layout) (*store, uuid.UUID, []o
 // patience ends a test that waits in vain. It does not say how fast a machine must be.
 const patience = 5 * time.Minute
 
+// reopened opens a file once more, as another process does.
+func reopened(t testing.TB, path string) *DB {
+	t.Helper()
+	db, err := Create(t.Context(), path, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
 func exec(t *testing.T, db *DB, text string, args ...any) {
 	t.Helper()
 	if _, err := db.write.ExecContext(t.Context(), text, args...); err != nil {

@@ -173,7 +173,11 @@ func source(path, mode, lock string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
 }
 
-// explain gives some of SQLite's errors the name that callers branch on.
+// Explain gives an error of SQLite's the name that callers branch on (ErrBusy, ErrReadOnly, …), where it has one: for
+// statements of the caller's own, on Reads, Writes or in a transaction. What this package returns is explained already.
+func Explain(err error) error { return explain(err) }
+
+// explain is Explain.
 func explain(err error) error {
 	return classify(err, "for "+busyFor.String()+
 		" another process, or another handle of this one, has kept it: look for a transaction that is left open there, or "+
@@ -253,9 +257,9 @@ func (d *DB) CheckIntegrity(ctx context.Context) error {
 	return nil
 }
 
-// checkWritable finds a file that can only be read at the start, and not at every turn of a relay. It waits for nobody:
+// CheckWritable finds a file that can only be read at the start, and not at every turn of a relay. It waits for nobody:
 // a file that somebody else writes to can be written.
-func (d *DB) checkWritable(ctx context.Context) (err error) {
+func (d *DB) CheckWritable(ctx context.Context) (err error) {
 	text, err := plain("check_writable")
 	if err != nil {
 		return err

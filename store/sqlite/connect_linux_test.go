@@ -44,9 +44,6 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	if _, err := openTable(t.Context(), db, outbox.OutboxEvents()); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("open: got error %v, want ErrReadOnly", err)
 	}
-	if _, err := OpenRuns(t.Context(), db); !errors.Is(err, ErrReadOnly) {
-		t.Errorf("open runs: got error %v, want ErrReadOnly", err)
-	}
 	if _, _, err := browser(t, db, outbox.OutboxEvents()).List(t.Context(), tables.Filter{}); err != nil {
 		t.Errorf("browse: %v", err)
 	}

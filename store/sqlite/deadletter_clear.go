@@ -42,7 +42,7 @@ func (d *DeadLetters) DiscardPage(
 	if err != nil {
 		return 0, err
 	}
-	err = d.db.inTx(ctx, func(tx *sql.Tx) (err error) {
+	err = d.db.InTx(ctx, func(tx *sql.Tx) (err error) {
 		q.Limit, q.Reason, q.Now = limit, by.Reason, time.Now()
 		n, err = q.change(ctx, tx, "dlq_discard", func(n int) error { return audit(ctx, tx, by, "discard", n, s, nil) })
 		return err
@@ -73,7 +73,7 @@ func (d *DeadLetters) PurgePage(
 		if n > 0 {
 			break
 		}
-		err = d.db.inTx(ctx, func(tx *sql.Tx) (err error) {
+		err = d.db.InTx(ctx, func(tx *sql.Tx) (err error) {
 			n, err = q.change(ctx, tx, "dlq_purge", func(n int) error {
 				return audit(ctx, tx, by, "purge", n, p, map[string]any{"state": q.State})
 			})

@@ -42,7 +42,7 @@ func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayR
 	}
 	q.Limit = request.Limit
 	r := replaying{DeadLetters: d, request: request, page: deadletter.ReplayPage{Replayed: map[string]int{}}}
-	err = d.db.inTx(ctx, func(tx *sql.Tx) error {
+	err = d.db.InTx(ctx, func(tx *sql.Tx) error {
 		r.tx = tx
 		return r.run(ctx, q)
 	})

@@ -11,8 +11,9 @@ import (
 // FR-005's own statements, word for word: the worker's INSERT, the poll, and the mark.
 func TestFR005Statements(t *testing.T) {
 	t.Parallel()
-	db := runsFile(t)
-	runID := startedRun(t, runsOf(t, db))
+	db, runID := filled(t), uuid.New()
+	exec(t, db, "INSERT INTO crawl_runs (id, app_package, tenant_id, status) VALUES (?1, 'p', 'acme', 'RUNNING')", runID)
+	exec(t, db, "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES (?1, 'RUN_STARTED', '{}')", runID)
 	tx, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

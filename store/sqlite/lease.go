@@ -9,17 +9,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetime"
 )
 
 // relaysKept is how long a relay that has gone is remembered.
 const relaysKept = time.Minute
-
-// farthest is the latest end of a lease that anybody can have asked for. Nothing bounds a lease's time, and others may
-// ask for another than the caller; nobody is likely to ask for ten times as much, or for more than ten minutes. What
-// ends later was written before the clock was set back.
-func farthest(now time.Time, ttl time.Duration) time.Time {
-	return now.Add(max(10*ttl, 10*time.Minute))
-}
 
 // Lease implements outbox.LaneStore. It asks before it waits for the file's write lock, and mostly there is nothing to
 // write. The clock is the machine's: the database has no other, and all who may serve the file share it.
@@ -31,14 +25,15 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 	err = s.db.snapshot(ctx, func(tx *sql.Tx) error {
 		at := s.leaseArgs(request)
 		if err := tx.QueryRowContext(ctx, s.sql.leaseDue,
-			append(at.args(), outbox.Lanes, request.Leaving, stamp(farthest(at.now, at.ttl)))...).Scan(&due); err != nil || due {
+			append(at.args(), outbox.Lanes, request.Leaving,
+				stamp(sqlitetime.Farthest(at.now, at.ttl)))...).Scan(&due); err != nil || due {
 			return err
 		}
 		leased, err = s.held(ctx, tx, at)
 		return err
 	})
 	if err == nil && due {
-		err = s.db.inTx(ctx, func(tx *sql.Tx) error {
+		err = s.db.InTx(ctx, func(tx *sql.Tx) error {
 			at := s.leaseArgs(request) // again: it may have waited
 			if err := s.take(ctx, tx, at, request); err != nil {
 				return err
@@ -77,7 +72,7 @@ func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 		return err
 	}
 	for _, text := range []string{s.sql.leaseCutLanes, s.sql.leaseCutRelays} {
-		if _, err := tx.ExecContext(ctx, text, at.table, stamp(farthest(at.now, at.ttl)),
+		if _, err := tx.ExecContext(ctx, text, at.table, stamp(sqlitetime.Farthest(at.now, at.ttl)),
 			stamp(at.now.Add(at.ttl))); err != nil {
 			return err
 		}
@@ -169,7 +164,7 @@ func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lan
 
 // Leave implements outbox.LaneStore.
 func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
-	err := s.db.inTx(ctx, func(tx *sql.Tx) error {
+	err := s.db.InTx(ctx, func(tx *sql.Tx) error {
 		for _, text := range []string{s.sql.leaseQuit, s.sql.leaseLeave} {
 			if _, err := tx.ExecContext(ctx, text, s.layout.Table, owner.String()); err != nil {
 				return err
@@ -200,7 +195,7 @@ func (s *store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) 
 
 // eachLane runs a statement for every lane, in one transaction.
 func (s *store) eachLane(ctx context.Context, text string, lanes []outbox.Lane, args func(outbox.Lane) []any) error {
-	return s.db.inTx(ctx, func(tx *sql.Tx) error {
+	return s.db.InTx(ctx, func(tx *sql.Tx) error {
 		stmt, err := tx.PrepareContext(ctx, text)
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // leased asks once.
@@ -62,49 +60,6 @@ func TestLeasesFromBeforeAClockWasSetBack(t *testing.T) {
 	}
 	if took := time.Since(began); took < ttl {
 		t.Errorf("it took them after %s, the first one had no time to show that it lives", took)
-	}
-}
-
-func TestRunsFromBeforeAClockWasSetBack(t *testing.T) {
-	t.Parallel()
-	db := filled(t)
-	runs, err := OpenRuns(t.Context(), db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	exec(t, db, `UPDATE crawl_runs SET status = 'COMPLETED'`)
-	run, _, err := runs.CreateRun(t.Context(), "default",
-		crawl.NewRun{AppPackage: "com.example", MaxSteps: 3, Crawler: "demo"}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const ttl = 200 * time.Millisecond
-	claim := func() (crawl.Claim, error) {
-		return runs.ClaimRun(t.Context(), uuid.New(), []string{"demo"}, ttl, nil)
-	}
-	first, err := claim()
-	if err != nil {
-		t.Fatal(err)
-	}
-	exec(t, db, "UPDATE crawl_runs SET lease_expires_at = ?1 WHERE id = ?2", stamp(time.Now().Add(6*time.Hour)), run.ID)
-	if _, err := claim(); !errors.Is(err, crawl.ErrNoRun) {
-		t.Errorf("its worker had no time to show that it lives: error %v", err)
-	}
-	if _, held, err := runs.RenewRun(t.Context(), run.ID, first.Hold, ttl); err != nil || !held {
-		t.Errorf("its worker holds it: %t, error %v", held, err)
-	}
-	exec(t, db, "UPDATE crawl_runs SET lease_expires_at = ?1 WHERE id = ?2", stamp(time.Now().Add(6*time.Hour)), run.ID)
-	for began := time.Now(); ; time.Sleep(ttl / 4) {
-		second, err := claim()
-		if err == nil {
-			if second.Hold.Epoch != first.Hold.Epoch+1 || !second.Resumed {
-				t.Errorf("claimed again: %+v", second.Hold)
-			}
-			break
-		}
-		if time.Since(began) > patience {
-			t.Fatalf("error %v", err)
-		}
 	}
 }
 

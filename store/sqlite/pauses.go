@@ -90,7 +90,7 @@ func (p *Pauses) change(
 			return false, err
 		}
 	}
-	err = p.db.inTx(ctx, func(tx *sql.Tx) error {
+	err = p.db.InTx(ctx, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, text, append([]any{pause.Table, pause.Topic, pause.Destination}, args...)...)
 		if err != nil {
 			return err

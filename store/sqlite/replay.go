@@ -92,7 +92,7 @@ func (b *Browser) replayable(ctx context.Context, q *replayQuery) (places []tabl
 
 // ReplayPage implements tables.Replayer.
 func (b *Browser) ReplayPage(ctx context.Context, r tables.Replay, places []tables.Place) (n int, err error) {
-	err = b.db.inTx(ctx, func(tx *sql.Tx) error {
+	err = b.db.InTx(ctx, func(tx *sql.Tx) error {
 		n = 0
 		for _, archived := range []bool{true, false} {
 			changed, err := b.putBack(ctx, tx, r.Delivered, places, archived)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/retention"
 )
 
@@ -147,12 +148,12 @@ func compiles(ctx context.Context, db *DB, statement string) error {
 
 // Lease implements retention.Store.
 func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (lease retention.Lease, err error) {
-	err = r.db.inTx(ctx, func(tx *sql.Tx) error {
+	err = r.db.InTx(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		var swept sql.NullString
 		err := tx.QueryRowContext(ctx, r.sql.lease, r.layout.Table, request.Owner.String(), stamp(now.Add(request.TTL)),
 			stamp(now), stamp(now.Add(-request.Least)),
-			stamp(farthest(now, request.TTL))).Scan(&swept)
+			stamp(sqlitetime.Farthest(now, request.TTL))).Scan(&swept)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}

@@ -31,7 +31,7 @@ func (b *Browser) RetryNow(ctx context.Context, s tables.Selection, actor, reaso
 	if err != nil {
 		return 0, err
 	}
-	err = b.db.inTx(ctx, func(tx *sql.Tx) error {
+	err = b.db.InTx(ctx, func(tx *sql.Tx) error {
 		q := &selectionQuery{quotedLayout: b.quoted, S: s, Now: time.Now()}
 		text, err := t.Statement("events_retry", q)
 		if err != nil {

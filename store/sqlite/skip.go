@@ -57,7 +57,7 @@ func (b *Browser) SkipPage(ctx context.Context, s tables.Selection, by tables.Sk
 	if err := store.sql.compileDead(ctx, b.db.write); err != nil {
 		return 0, err
 	}
-	err = b.db.inTx(ctx, func(tx *sql.Tx) error {
+	err = b.db.InTx(ctx, func(tx *sql.Tx) error {
 		n, err = b.skip(ctx, tx, store, s, by, limit)
 		return err
 	})

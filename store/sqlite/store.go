@@ -56,7 +56,7 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 	if err := s.checkStatements(ctx); err != nil {
 		return nil, err
 	}
-	if err := db.checkWritable(ctx); err != nil {
+	if err := db.CheckWritable(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.findFairness(ctx, names, columns[slices.IndexFunc(columns, named(layout.Position))].rowid); err != nil {

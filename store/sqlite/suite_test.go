@@ -15,8 +15,6 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/server/crawl"
-	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 	"github.com/outboxrelay/outbox/tables"
@@ -90,18 +88,6 @@ func newHarness(t *testing.T, db *sqlite.DB) outboxtest.StoreHarness {
 			exec(t, `CREATE TABLE legacy (n INTEGER PRIMARY KEY AUTOINCREMENT, uid TEXT NOT NULL, kind VARCHAR(50), body JSON, customer VARCHAR(50), region VARCHAR(50), goes JSON, version INT,
 				done_at DATETIME, tries INT, due DATETIME, problem TEXT)`)
 			return legacy()
-		},
-		Runs: func(t *testing.T) crawl.Store {
-			t.Helper()
-			r, err := sqlite.OpenRuns(t.Context(), db)
-			ok(t, err)
-			return r
-		},
-		Tokens: func(t *testing.T) token.Store {
-			t.Helper()
-			s, err := sqlite.OpenTokens(t.Context(), db)
-			ok(t, err)
-			return s
 		},
 		Browser: func(t *testing.T, layout outbox.Layout) tables.Browser {
 			t.Helper()
