@@ -14,7 +14,7 @@ import (
 // A gateway or worker whose login lacks something is told all of it, with the role that cures it.
 func TestPartsNameThePrivilegesThatAreMissing(t *testing.T) {
 	t.Parallel()
-	super := browsed(t)
+	super := migrated(t)
 	role := "part " + uuid.NewString() // roles belong to the server, which the tests share
 	if _, err := super.Exec(t.Context(), "CREATE ROLE "+pgx.Identifier{role}.Sanitize()); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -19,16 +18,8 @@ func migratedURL(t *testing.T) string {
 	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
 }
 
-// migrated returns a pool with relay sessions on a new database that has all migration sets.
+// migrated returns a pool on a new database that has all migration sets.
 func migrated(t *testing.T) *pgxpool.Pool {
-	t.Helper()
-	pool := need(postgres.Connect(t.Context(), migratedURL(t), 4))(t)
-	t.Cleanup(pool.Close)
-	return pool
-}
-
-// browsed returns a pool with plain sessions on such a database.
-func browsed(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	pool := need(pgxpool.New(t.Context(), migratedURL(t)))(t)
 	t.Cleanup(pool.Close)

@@ -45,7 +45,7 @@ type filtered struct {
 }
 
 // OpenRuns returns the runs of a database after checking its tables: if they are missing or older than it needs the
-// error is an *outbox.SchemaError. pool should not be from postgres.Connect, whose sessions are made for relays.
+// error is an *outbox.SchemaError.
 func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 	for _, t := range []struct {
 		table   string

@@ -21,7 +21,7 @@ import (
 // statements' own filter: without it, another tenant's rows are still not to be seen.
 func TestRunsUnderRowLevelSecurity(t *testing.T) {
 	t.Parallel()
-	super := browsed(t)
+	super := migrated(t)
 	gateway, worker := as(t, super, "outbox_gateway"), as(t, super, "outbox_worker")
 	r, err := OpenRuns(t.Context(), gateway)
 	if err != nil {
@@ -137,7 +137,7 @@ func TestPlainSQLRowsGetTheirRunsTenant(t *testing.T) {
 // Every statement is explained on the real database, as the role that runs it.
 func TestRunPlans(t *testing.T) {
 	t.Parallel()
-	super := browsed(t)
+	super := migrated(t)
 	exec(t, super, `INSERT INTO crawl_runs (tenant_id, app_package, crawler, idempotency_key, status, created_at)
 		SELECT CASE WHEN i % 2 = 0 THEN 'acme' ELSE 'umbrella' END, 'p', CASE WHEN i % 4 < 2 THEN 'demo' ELSE 'external' END, 'k' || i,
 		       CASE WHEN i % 50 = 0 THEN 'RUNNING' ELSE 'FAILED' END::crawl_status, now() - i * interval '1 second' FROM generate_series(1, 10000) i`)

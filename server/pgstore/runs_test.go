@@ -22,7 +22,7 @@ const acme = "acme"
 // opened returns the runs of a new database.
 func opened(t *testing.T) (*Runs, *pgxpool.Pool) {
 	t.Helper()
-	pool := browsed(t)
+	pool := migrated(t)
 	r, err := OpenRuns(t.Context(), pool)
 	if err != nil {
 		t.Fatal(err)

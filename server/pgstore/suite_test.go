@@ -46,7 +46,7 @@ func newHarness(t *testing.T, url string) storetest.StoreHarness {
 	postgres.Adapt(cfg)
 	pool := need(pgxpool.NewWithConfig(t.Context(), cfg))(t)
 	t.Cleanup(pool.Close)
-	relays := need(postgres.Connect(t.Context(), url, 6))(t)
+	relays := need(postgres.Connect(t.Context(), url, postgres.Config{}))(t)
 	t.Cleanup(relays.Close)
 	return storetest.StoreHarness{
 		Runs: func(t *testing.T) crawl.Store {
@@ -59,7 +59,7 @@ func newHarness(t *testing.T, url string) storetest.StoreHarness {
 		},
 		Outbox: func(t *testing.T) outbox.Store {
 			t.Helper()
-			return need(postgres.Open(t.Context(), relays, outbox.CrawlOutbox()))(t)
+			return need(relays.OpenTable(t.Context(), outbox.CrawlOutbox()))(t)
 		},
 		Exec: func(t *testing.T, sql string, args ...any) {
 			t.Helper()

@@ -9,7 +9,6 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/storetest"
 	"github.com/outboxrelay/outbox/server/token"
-	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
 func TestStoreSuite(t *testing.T) {
@@ -36,7 +35,7 @@ func newHarness(t *testing.T) storetest.StoreHarness {
 		},
 		Outbox: func(t *testing.T) outbox.Store {
 			t.Helper()
-			s, err := sqlite.Open(t.Context(), db, outbox.CrawlOutbox())
+			s, err := db.OpenTable(t.Context(), outbox.CrawlOutbox())
 			if err != nil {
 				t.Fatal(err)
 			}
