@@ -23,7 +23,8 @@ const (
 // (PostgreSQL 15, after a vacuum).
 const BacklogLimit = 100_000
 
-// Health is what a readiness probe and an operator need to know of a relay.
+// Health is what a readiness probe and an operator need to know of a relay. Before Run has opened the tables it knows
+// none, nor their sinks.
 type Health struct {
 	Ready  bool   // all tables are served and all sinks answer
 	Reason string // why not
@@ -60,18 +61,16 @@ func (r *Relay) Health() Health {
 	r.mu.Lock()
 	h.Reason = r.waiting
 	r.mu.Unlock()
-	for _, t := range r.now() {
+	open := r.now()
+	for _, t := range open.tables {
 		h.Tables[t.cfg.name] = t.health(time.Now())
 	}
-	for name, s := range r.sinks {
+	for name, s := range open.sinks {
 		h.Sinks[name] = s.health()
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Sinks)) {
 		if s := h.Sinks[name]; h.Reason == "" && !s.Ready {
-			h.Reason = name + ": " + s.Reason
-			if len(h.Sinks) == 1 {
-				h.Reason = s.Reason
-			}
+			h.Reason = "sink " + name + ": " + s.Reason
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.Tables)) {

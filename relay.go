@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,14 +16,20 @@ import (
 // of relays may run against the same database: a lane of a table is served by one of them at a time.
 type Relay struct {
 	db     Database
-	sinks  map[string]*sinkState
+	sinks  map[string]Sink
 	tables []Table
 	cfg    RelayConfig
 
-	served atomic.Pointer[[]*tableRelay] // nil: not opened yet
+	served atomic.Pointer[serving] // nil: not opened yet
 
 	mu      sync.Mutex
 	waiting string // why nothing is served yet
+}
+
+// serving is what a relay has opened.
+type serving struct {
+	tables []*tableRelay
+	sinks  map[string]*sinkState // of these tables
 }
 
 // NewRelay returns a relay that serves the tables of cfg in db with sink, or with the one of cfg.Sinks that a table
@@ -30,38 +37,35 @@ type Relay struct {
 func NewRelay(db Database, sink Sink, cfg RelayConfig) (*Relay, error) {
 	cfg, err := cfg.withDefaults()
 	tables, problems := cfg.served()
+	for _, t := range tables {
+		if cfg.Sinks[t.Sink] == nil && sink == nil {
+			problems = errors.Join(problems, fmt.Errorf("%s has no sink", t.Layout.Table))
+		}
+	}
 	if err := errors.Join(err, problems); err != nil {
 		return nil, fmt.Errorf("configure relay: %w", err)
 	}
-	r := &Relay{db: db, tables: tables, cfg: cfg, waiting: "starting", sinks: map[string]*sinkState{}}
-	for _, t := range tables {
-		s := sink
-		if named, ok := cfg.Sinks[t.Sink]; ok {
-			s = named
-		}
-		if r.sinks[t.Sink] == nil {
-			r.sinks[t.Sink] = &sinkState{sink: s, breaker: new(breaker)}
-		}
-	}
+	r := &Relay{db: db, tables: tables, cfg: cfg, waiting: "starting", sinks: map[string]Sink{DefaultSink: sink}}
+	maps.Copy(r.sinks, cfg.Sinks)
 	return r, nil
 }
 
 // Wake makes the relay look into a table at once instead of at its next poll, or into all where table is "". It never
 // blocks. A wake-up that gets lost costs PollMax.
 func (r *Relay) Wake(table string) {
-	for _, t := range r.now() {
+	for _, t := range r.now().tables {
 		if table == "" || table == t.cfg.name {
 			t.wake()
 		}
 	}
 }
 
-// now returns the relays of the tables that are open.
-func (r *Relay) now() []*tableRelay {
+// now returns what is open.
+func (r *Relay) now() serving {
 	if open := r.served.Load(); open != nil {
 		return *open
 	}
-	return nil
+	return serving{}
 }
 
 // Open opens the tables, for which it waits while the database is away. Run does so too; Open is for whoever wants to
@@ -91,7 +95,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	r.wait("")
 	opened := r.now()
 	var names []string
-	for _, t := range opened {
+	for _, t := range opened.tables {
 		names = append(names, t.cfg.name)
 	}
 	r.cfg.Logger.Info("relaying", "tables", names)
@@ -111,12 +115,12 @@ func (r *Relay) Run(ctx context.Context) error {
 			}
 		})
 	}
-	for _, t := range opened {
+	for _, t := range opened.tables {
 		start(t.run)
 		start(t.measure)
 		start(r.retain(t.cfg.name))
 	}
-	for _, s := range r.sinks {
+	for _, s := range opened.sinks {
 		start(s.probe)
 	}
 	start(func(ctx context.Context) error { return r.db.Listen(ctx, r.cfg.Logger, r.Wake) })
@@ -153,7 +157,7 @@ const (
 )
 
 // open opens the tables, again and again while only waiting helps: a service is often started before its database.
-func (r *Relay) open(ctx context.Context) ([]*tableRelay, error) {
+func (r *Relay) open(ctx context.Context) (serving, error) {
 	for pause := minOpen; ; pause = min(2*pause, maxOpen) {
 		attempt, cancel := context.WithTimeout(ctx, openLimit)
 		opened, err := r.openTables(attempt)
@@ -165,7 +169,7 @@ func (r *Relay) open(ctx context.Context) ([]*tableRelay, error) {
 		r.cfg.Logger.Warn("waiting for the database", "error", err, "retry_in", pause.String())
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return serving{}, ctx.Err()
 		case <-time.After(pause):
 		}
 	}
@@ -180,7 +184,8 @@ func passes(err error) bool {
 }
 
 // openTables opens the tables that must exist and, of the others, those that do.
-func (r *Relay) openTables(ctx context.Context) (opened []*tableRelay, err error) {
+func (r *Relay) openTables(ctx context.Context) (serving, error) {
+	opened := serving{sinks: map[string]*sinkState{}}
 	var missing []string
 	for _, t := range r.tables {
 		name := t.Layout.Table
@@ -191,18 +196,23 @@ func (r *Relay) openTables(ctx context.Context) (opened []*tableRelay, err error
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return serving{}, err
 		}
-		s := r.sinks[t.Sink]
+		s := opened.sinks[t.Sink]
+		if s == nil {
+			s = &sinkState{sink: r.sinks[t.Sink], breaker: new(breaker)}
+			opened.sinks[t.Sink] = s
+		}
 		one, err := newTableRelay(store, s.sink, r.cfg.of(t, s.breaker))
 		if err != nil {
-			return nil, err
+			return serving{}, err
 		}
-		opened = append(opened, one)
+		opened.tables = append(opened.tables, one)
 	}
-	if len(opened) == 0 {
-		return nil, fmt.Errorf("%w: none of %s exists: run: outbox migrate up, or map a table of your own with a Layout",
-			ErrNoTable, strings.Join(missing, ", "))
+	if len(opened.tables) == 0 {
+		return serving{},
+			fmt.Errorf("%w: none of %s exists: run: outbox migrate up, or map a table of your own with a Layout",
+				ErrNoTable, strings.Join(missing, ", "))
 	}
 	return opened, nil
 }

@@ -124,7 +124,7 @@ func TestRelayServesTablesWithTheirSinks(t *testing.T) {
 		}
 		first.locked(func() { first.err = errors.New("gone") })
 		pass(5 * time.Second)
-		if h := r.Health(); h.Ready || h.Reason != "default: gone" || !h.Sinks["second"].Ready {
+		if h := r.Health(); h.Ready || h.Reason != "sink default: gone" || !h.Sinks["second"].Ready {
 			t.Errorf("health is %+v", h)
 		}
 		db.mu.Lock()

@@ -76,7 +76,7 @@ func (b *streamBench) serve(ctx context.Context, args ...string) (*gateway, erro
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
-	flags := []string{"serve", "--database", b.url, "--redis", b.redis.URL(), "--table", "crawl_outbox", "--http", address,
+	flags := []string{"serve", "--database", b.url, "--sink", b.redis.URL(), "--table", "crawl_outbox", "--http", address,
 		"--auth", "none", "--log-level", "error"}
 	g := &gateway{cmd: exec.CommandContext(ctx, b.binary, append(flags, args...)...), base: "http://" + address}
 	g.cmd.Stderr = os.Stderr

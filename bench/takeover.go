@@ -127,7 +127,7 @@ func (t *takeoverIn) run(ctx context.Context, rounds int, report func(syscall.Si
 	}
 	defer t.pool.Close()
 	start := func() (*exec.Cmd, error) {
-		cmd := exec.CommandContext(ctx, t.binary, "relay", "--database", url, "--redis", t.redis.URL(), "--table",
+		cmd := exec.CommandContext(ctx, t.binary, "relay", "--database", url, "--sink", t.redis.URL(), "--table",
 			"outbox_events", "--log-level", "error")
 		cmd.Stderr = os.Stderr
 		return cmd, cmd.Start()

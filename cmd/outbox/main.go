@@ -7,9 +7,10 @@ import (
 	"os"
 
 	"github.com/outboxrelay/outbox/internal/cli"
+	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 func main() {
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
-		os.Environ()))
+		os.Environ(), wire.Sinks()))
 }

@@ -1,6 +1,6 @@
 // Command embed is a service with its relay inside. It places an order, writes the event about it in the same
 // transaction, and delivers it to Redis from its own process, until Ctrl-C. It needs OUTBOX_DATABASE_URL and
-// OUTBOX_REDIS_URL; `outbox tail order.placed` shows the event arriving.
+// OUTBOX_SINK; `outbox tail order.placed` shows the event arriving.
 //
 // It guarantees what package outbox does, and not that a service should do this: any number of instances may run it,
 // since they share the lanes, but a relay of its own (the command outbox relay) is deployed, measured and restarted
@@ -29,7 +29,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := serve(ctx, os.Getenv("OUTBOX_DATABASE_URL"), os.Getenv("OUTBOX_REDIS_URL")); err != nil {
+	if err := serve(ctx, os.Getenv("OUTBOX_DATABASE_URL"), os.Getenv("OUTBOX_SINK")); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -263,6 +263,8 @@ func TestAllowedIsNotCaught(t *testing.T) {
 		"store/postgres/migrations/a.go": {Data: []byte(doc + `embed"`)},
 		"server/pgstore/a.go": {Data: []byte(doc + imports + `/server/crawl"` + "\nimport _ \"" + imports +
 			`/store/postgres"`)},
+		"sink/kafka/a.go":   {Data: []byte(doc + imports + `/sink"`)},
+		"internal/cli/a.go": {Data: []byte(doc + imports + `/sink"`)},
 		"internal/wire/a.go": {Data: []byte(doc + imports + `/sink/kafka"; import _ "` + imports +
 			`/store/postgres"`)},
 		"cmd/outbox/main.go": {Data: []byte("// Command outbox runs.\npackage main; import \"context\"; var c = " +

@@ -71,11 +71,12 @@ func checkImports(files []file) (found []string) {
 		}
 		for _, rule := range importers {
 			may := func(folder string) bool { return below(f.folder, folder) }
-			if may(rule.folder) || slices.ContainsFunc(rule.importers, may) {
+			of, onlyBelow := strings.CutSuffix(rule.folder, "/*")
+			if may(of) || slices.ContainsFunc(rule.importers, may) {
 				continue
 			}
 			for _, imported := range f.imports {
-				if folder, within := folderOf(imported); within && below(folder, rule.folder) {
+				if folder, within := folderOf(imported); within && below(folder, of) && !(onlyBelow && folder == of) {
 					found = append(found, fmt.Sprintf("%s imports %s: %s", f.path, folder, rule.reason))
 				}
 			}

@@ -3,7 +3,8 @@ package arch
 // A layer may import layers with a lower rank, and its own subtree; never a neighbour of the same rank. The server
 // stands above the whole library, which cannot reach it (`unreached`).
 //
-//	cmd → internal/cli → internal/wire → server → {store, sink} → {tables, deadletter, retention} → outbox → std
+//	cmd → internal/cli → internal/wire → server → {store/*, sink/*}
+//	    → {tables, deadletter, retention, sink} → outbox → std
 type layer struct {
 	folder string // of the repository; "/*": each folder below is a part of its own, not allowed to see its neighbours
 	rank   int
@@ -28,6 +29,7 @@ var layers = []layer{
 	{"internal/pgschema", 3, "what a PostgreSQL database has; both stores on it ask, the library's and the server's"},
 	{"store/*", 4, "a user of one store does not compile the others, nor any sink"},
 	{"sink/*", 4, "a user of one broker does not compile the others, nor a database"},
+	{"sink", 2, "how any sink is opened by its URL, so it can know none"},
 	{"outboxtest", 4, "suites that run against any store or sink, so they can name none"},
 	{"contrib/*", 5, "joins a store to a program that is not ours; a user of one compiles no other"},
 	{"server/crawl", 5, "one application of the outbox; HTTP is the gateway's"},
@@ -62,13 +64,13 @@ var mayImport = []struct {
 	{"server/sse", nil, "a format of a page needs no library, and readers of a stream may want it alone"},
 }
 
-// importers are the only folders that may import another, whatever the ranks say.
+// importers are the only folders that may import another, whatever the ranks say; "/*": those below it, and not itself.
 var importers = []struct {
 	folder    string
 	importers []string
 	reason    string
 }{
-	{"sink", []string{"internal/wire", "examples"},
+	{"sink/*", []string{"internal/wire", "examples"},
 		"one place decides which broker is served; adding one touches no other code"},
 	{"internal/testenv", nil, "needs servers on the machine and testing in the binary"},
 }

@@ -34,12 +34,12 @@ func serveWithTokens(t *testing.T, name string, sqlite bool, flags ...string) *s
 	args := []string{"serve", "--http", s.address, "--worker=false", "--log-format", "json", "--log-level", "debug"}
 	if sqlite {
 		s.database = "sqlite:" + filepath.Join(t.TempDir(), "outbox.db")
-		args = append(args, "--memory")
+		args = append(args, "--sink", "memory:")
 	} else {
 		s.database = testenv.Database(t)
 		s.redis = testenv.RedisServer(t)
 		s.connect(s.database)
-		args = append(args, "--redis", s.redis.URL())
+		args = append(args, "--sink", s.redis.URL())
 	}
 	path, err := binary()
 	if err != nil {

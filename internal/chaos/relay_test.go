@@ -37,7 +37,7 @@ func (w *world) relay(env []string, args ...string) *relay {
 
 func (w *world) run(path string, env []string, args ...string) *relay {
 	w.t.Helper()
-	flags := []string{"relay", "--database", w.relayDatabase, "--redis", w.relayRedis, "--table", "outbox_events",
+	flags := []string{"relay", "--database", w.relayDatabase, "--sink", w.relayRedis, "--table", "outbox_events",
 		"--lease-ttl", ttl.String(), "--log-format", "json"}
 	return w.process(path, env, append(flags, args...)...)
 }

@@ -236,7 +236,7 @@ func plaintextAfar(c *tenancy) int {
 	eventually(c.t, "all parts have opened their database", func() bool {
 		said := far.said()
 		return strings.Contains(said, "serving the API") && strings.Contains(said, "crawling runs") &&
-			strings.Contains(said, "waiting for Redis")
+			strings.Contains(said, "waiting for sink default")
 	})
 	if n := far.warnings(warns); n != 1 || !strings.Contains(far.said(), address) {
 		c.t.Errorf("%d warnings, want one that names %s", n, address)
@@ -258,7 +258,7 @@ func askedFromAfar(c *tenancy) (struck int) {
 	_, port, _ := strings.Cut(freeAddress(c.t), ":")
 	relay := c.outbox(c.url, "relay", "--listen", "0.0.0.0:"+port)
 	eventually(c.t, "the relay waits for Redis",
-		func() bool { return strings.Contains(relay.said(), "waiting for Redis") })
+		func() bool { return strings.Contains(relay.said(), "waiting for sink default") })
 	for _, path := range []string{"/readyz", "/readyz/relay"} {
 		status, _, body := c.ask(http.MethodGet, "http://127.0.0.1:"+port+path, "", "")
 		if status != http.StatusServiceUnavailable || !strings.Contains(body, "127.0.0.1:1") {

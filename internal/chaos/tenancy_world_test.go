@@ -66,7 +66,7 @@ func (c *tenancy) outbox(database string, args ...string) *relay {
 		c.t.Fatal(err)
 	}
 	// Nobody answers at that Redis: neither a gateway nor a relay needs it for what is struck here.
-	env := []string{"OUTBOX_DATABASE_URL=" + database, "OUTBOX_REDIS_URL=redis://127.0.0.1:1"}
+	env := []string{"OUTBOX_DATABASE_URL=" + database, "OUTBOX_SINK=redis://127.0.0.1:1"}
 	return c.process(path, env, append(args, "--log-format", "json")...)
 }
 
@@ -94,7 +94,7 @@ func (c *tenancy) command(args ...string) (stdout, stderr string, code int) {
 	}
 	var out, said bytes.Buffer
 	cmd := exec.CommandContext(c.t.Context(), path, args...)
-	cmd.Env = append(cmd.Environ(), "OUTBOX_DATABASE_URL="+c.url, "OUTBOX_REDIS_URL=redis://127.0.0.1:1")
+	cmd.Env = append(cmd.Environ(), "OUTBOX_DATABASE_URL="+c.url, "OUTBOX_SINK=redis://127.0.0.1:1")
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err = cmd.Run()
 	var exit *exec.ExitError

@@ -21,6 +21,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Streams are where a command reads and writes.
@@ -33,16 +35,23 @@ type Streams struct {
 type app struct {
 	Streams
 	environ []string
+	kinds   config.Kinds
 	global  *pflag.FlagSet
 	started bool // the command line was understood
 }
 
-// Main runs the command line and returns the exit code. The first SIGINT or SIGTERM ends ctx for the command, the
-// second the process.
-func Main(ctx context.Context, args []string, streams Streams, environ []string) int {
+// Main runs the command line and returns the exit code. It publishes to the sinks of these drivers. The first SIGINT or
+// SIGTERM ends ctx for the command, the second the process.
+func Main(ctx context.Context, args []string, streams Streams, environ []string, sinks []sink.Driver) int {
 	ctx, release := interruptible(ctx, streams.Err)
 	defer release()
-	a := &app{Streams: streams, environ: environ, global: config.Global()}
+	kinds, err := wire.Kinds(sinks)
+	if err != nil {
+		fmt.Fprintf(streams.Err, "outbox: %v\n", err)
+		return 1
+	}
+	a := &app{Streams: streams, environ: environ, kinds: kinds, global: config.Global()}
+	kinds.Describe(a.global)
 	root := a.root()
 	root.SetArgs(args)
 	ran, err := root.ExecuteContextC(ctx)
@@ -61,7 +70,7 @@ func Main(ctx context.Context, args []string, streams Streams, environ []string)
 		fmt.Fprintf(a.Err, "See: %s --help\n", ran.CommandPath())
 		return 2
 	}
-	if h := hint(ran.Name(), err); h != "" {
+	if h := a.hint(ran.Name(), err); h != "" {
 		fmt.Fprintf(a.Err, "Hint: %s\n", h)
 	}
 	return 1
@@ -80,7 +89,7 @@ func (a *app) root() *cobra.Command {
 		Short: "Commit your event with your data, and it arrives",
 		Long: `outbox delivers events that applications write into a table of their own database, in the
 transaction that changes their data. So an event exists exactly if its change does, and a
-relay delivers it afterwards: in order for its key, once, to Redis or within the process.
+relay delivers it afterwards, in order for its key and once, to the sinks that --sink names.
 
     outbox dev                                              try all of it on one file, with nothing installed
     outbox migrate up                                       make the tables
@@ -91,10 +100,9 @@ relay delivers it afterwards: in order for its key, once, to Redis or within the
 outbox serve joins the relay with an HTTP API and a worker for crawl runs, whose events a browser
 sees as they commit; outbox runs is its client.
 
-Settings are flags, or environment variables (--poll-max is OUTBOX_POLL_MAX; the URLs are
-OUTBOX_DATABASE_URL and OUTBOX_REDIS_URL, or else DATABASE_URL and REDIS_URL), or keys of a YAML
-file named by --config or OUTBOX_CONFIG (poll_max: 200ms): outbox init writes one, outbox config
-print shows what is in effect. A flag wins over a variable, a variable
+Settings are flags, or environment variables (--poll-max is OUTBOX_POLL_MAX, --sink OUTBOX_SINK; the database
+is OUTBOX_DATABASE_URL, or else DATABASE_URL), or keys of a YAML file named by --config or OUTBOX_CONFIG
+(poll_max: 200ms): outbox init writes one, outbox config print shows what is in effect. A flag wins over a variable, a variable
 over the file. That holds for the flags of outbox relay and outbox serve, for --server and --token of
 outbox runs, and for the global ones below; the other commands' own flags say what to do this once and
 are flags only.
@@ -110,6 +118,12 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 			return fmt.Errorf("--%s: %s", bad.GetFlag().Name, config.Misfit(bad.GetFlag(), bad.GetValue(), err))
+		}
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			name := "--" + unknown.GetSpecifiedName()
+			if instead, ok := a.kinds.Removed[name]; ok {
+				return fmt.Errorf("%s is no setting any more: %s", name, instead)
+			}
 		}
 		return err
 	})
@@ -127,7 +141,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 // settings reads the settings of a command and checks them against what it needs. further are its flags that are
 // settings.
 func (a *app) settings(needs config.Need, further ...*pflag.FlagSet) (config.Config, error) {
-	c, err := config.Load(a.environ, append([]*pflag.FlagSet{a.global}, further...)...)
+	c, err := config.Load(a.kinds, a.environ, append([]*pflag.FlagSet{a.global}, further...)...)
 	if err != nil {
 		return c, err
 	}

@@ -78,7 +78,7 @@ func TestUsageErrors(t *testing.T) {
 	none := env{t: t}
 	for _, command := range []string{"relay", "events", "migrate up", "write --topic a", "tail x"} {
 		r := none.run("", strings.Fields(command)...)
-		if r.code != 2 || !strings.Contains(r.err, "_URL") {
+		if r.code != 2 || !strings.Contains(r.err, "_URL") && !strings.Contains(r.err, "OUTBOX_SINK") {
 			t.Errorf("outbox %s without URLs: exit code %d, want 2 and the names of the variables:\n%s", command, r.code, r.err)
 		}
 	}
@@ -142,10 +142,10 @@ func TestPasswordIsNeverPrinted(t *testing.T) {
 		{2, []string{"events", "--database", "postgres://u:" + secret + "/x@127.0.0.1:1/d"}},
 		{2, []string{"events", "--database", "postgres://u:12/" + secret + "@127.0.0.1:1/d"}},
 		{2, []string{"migrate", "up", "--database", "postgres://u:%zz" + secret + "@h/d"}},
-		{1, []string{"tail", "x", "--redis", "redis://u:" + secret + "@127.0.0.1:1/0"}},
-		{2, []string{"tail", "x", "--redis", "redis://u:" + secret + "#@127.0.0.1:1/0"}},
-		{2, []string{"tail", "x", "--redis", "http://u:" + secret + "@127.0.0.1:1/0"}},
-		{2, []string{"relay", "--redis", "redis://u:" + secret + "/@h", "--database",
+		{1, []string{"tail", "x", "--sink", "redis://u:" + secret + "@127.0.0.1:1/0"}},
+		{2, []string{"tail", "x", "--sink", "redis://u:" + secret + "#@127.0.0.1:1/0"}},
+		{2, []string{"tail", "x", "--sink", "http://u:" + secret + "@127.0.0.1:1/0"}},
+		{2, []string{"relay", "--sink", "redis://u:" + secret + "/@h", "--database",
 			"postgres://u:" + secret + "@h:port/d"}},
 	} {
 		r := e.run("{}", c.args...)
@@ -155,7 +155,7 @@ func TestPasswordIsNeverPrinted(t *testing.T) {
 		}
 	}
 	// A relay that waits says for whom, again and again.
-	relay := e.start("relay", "--redis", "redis://u:"+secret+"@127.0.0.1:1/0", "--database",
+	relay := e.start("relay", "--sink", "redis://u:"+secret+"@127.0.0.1:1/0", "--database",
 		"postgres://u:"+secret+"@127.0.0.1:1/d", "--log-level", "debug")
 	relay.await(relay.err, "waiting for database d at 127.0.0.1:1")
 	if strings.Contains(relay.err.String(), secret) {

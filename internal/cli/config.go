@@ -60,7 +60,7 @@ token that there is one.`,
   outbox config print --config outbox.yaml -o json | jq '.settings[] | select(.from != "default")'`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := config.Load(a.environ, a.global, settings)
+			c, err := config.Load(a.kinds, a.environ, a.global, settings)
 			if err != nil {
 				return err
 			}
@@ -116,9 +116,9 @@ func plain(value any) string {
 
 // needs are what the commands cannot do without; those that speak to the database and to nothing else are one.
 var needs = map[string]config.Need{
-	"serve": config.Parts, "relay": config.Database | config.Redis | config.Serving | config.Retaining,
+	"serve": config.Parts, "relay": config.Database | config.Publishing | config.Serving | config.Retaining,
 	"purge": config.Database | config.Retaining,
-	"runs":  config.Asking, "tail": config.Redis, "database": config.Database,
+	"runs":  config.Asking, "tail": config.Tailing, "database": config.Database,
 }
 
 // validation is what `outbox config validate -o json` prints.
@@ -148,7 +148,7 @@ nothing but that: write, events, lanes, dlq, migrate and token. It does not ask 
 			if !ok {
 				return usagef("--for is %q, want one of %s", command, strings.Join(slices.Sorted(maps.Keys(needs)), ", "))
 			}
-			c, err := config.Load(a.environ, a.global, settings)
+			c, err := config.Load(a.kinds, a.environ, a.global, settings)
 			if err != nil {
 				return err // the file itself: there is nothing to check
 			}

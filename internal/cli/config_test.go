@@ -112,13 +112,13 @@ func TestConfigValidate(t *testing.T) {
 	// What only the parts know.
 	good.redis = "http://u:hunter2@h"
 	if r := good.run("", "config", "validate", "--crawlers", "dmo"); r.code != 2 ||
-		!strings.Contains(r.err, `there is no "dmo"`) || !strings.Contains(r.err, "not of the form redis://") ||
+		!strings.Contains(r.err, `there is no "dmo"`) || !strings.Contains(r.err, "no sink for URLs of http") ||
 		strings.Contains(r.err, "hunter2") {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)
 	}
-	for url, says := range map[string]string{"redis://u:hunter2@h/x": "no valid URL",
+	for url, says := range map[string]string{"redis://u:hunter2@h/x": "not of the form redis://",
 		"redis://u:hunter2@h:99999": "65535"} {
-		if r := good.run("", "config", "validate", "--for", "tail", "--redis", url); r.code != 2 ||
+		if r := good.run("", "config", "validate", "--for", "tail", "--sink", url); r.code != 2 ||
 			!strings.Contains(r.err, says) || strings.Contains(r.err, "hunter2") {
 			t.Errorf("tail of %s: exit code %d:\n%s", url, r.code, r.err)
 		}

@@ -25,7 +25,7 @@ import (
 
 // development is what the command line of outbox dev asks for.
 type development struct {
-	file, postgres string
+	file, database string // database, where it is not "", in place of the file
 	temp           bool
 }
 
@@ -37,38 +37,39 @@ func (a *app) dev() *cobra.Command {
 		Short: "Try everything: API, streams, relay and worker on one file, nothing to install",
 		Long: `dev makes the file ./outbox.db, or goes on with it, and runs all parts of outbox serve on it, on
 loopback and without authentication. Events are delivered within this process, to the streams of its API: it
-needs neither PostgreSQL nor Redis. A run of the built-in crawler script:checkout goes on: when it ends, another
+needs no server. A run of the built-in crawler script:checkout goes on: when it ends, another
 begins. After ten of them there is one every half hour, 38 MB a day, so that a forgotten dev does not soon fill
 the disk; outbox runs create makes one at any time. It prints what to open and three commands to try.
 
---postgres URL takes that database in place of the file, --redis URL that Redis in place of the memory; each
-alone or both, and nothing else changes. They are flags only: what OUTBOX_DATABASE_URL or REDIS_URL name may be
-in use for something else. All other settings are those of outbox serve, from its variables and from the file of
+--database URL takes that database in place of the file, --sink URL that sink in place of this process; each
+alone or both, and nothing else changes. They are flags only: what OUTBOX_DATABASE_URL or OUTBOX_SINK name may
+be in use for something else. All other settings are those of outbox serve, from its variables and from the file of
 --config, but that all parts are on, --auth is none, and streams end at once and the least level of the log is
 warn where nothing else is set. Pages that this machine serves, such as a front end in development on
 http://localhost:5173, may call the API (OUTBOX_CORS_ORIGIN names others instead).
 
 Several processes may work on one file, such as outbox write and outbox dlq. Two relays on one file share its
-events, and what one delivers in its memory the streams of the other do not see: dev warns of it. Give both
---redis, or one of them --temp or another --file.
+events, and what one delivers within itself the streams of the other do not see: dev warns of it. Give both
+--sink, or one of them --temp or another --file.
 
 Ctrl-C stops it after the step and the batch in flight and leaves one file, outbox.db, which may be copied,
 deleted or gone on with.`,
 		Example: `  outbox dev
   outbox dev --temp --http 127.0.0.1:0
-  outbox dev --postgres postgres://localhost/shop --redis redis://localhost:6379/0`,
+  outbox dev --database postgres://localhost/shop`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			flags := cmd.Flags()
+			if flags.Changed("database") {
+				d.database = flags.Lookup("database").Value.String()
+			}
 			switch {
-			case flags.Changed("database"):
-				return usagef("--database: say --file for a file, or --postgres for a server")
 			case d.temp && flags.Changed("file"):
 				return usagef("--file and --temp contradict each other")
-			case d.postgres == "" && flags.Changed("postgres"):
-				return usagef("--postgres is empty: give it a value, or leave it out")
-			case d.postgres != "" && (d.temp || flags.Changed("file")):
-				return usagef("--postgres and a file contradict each other: leave out --file and --temp")
+			case d.database == "" && flags.Changed("database"):
+				return usagef("--database is empty: give it a value, or leave it out")
+			case d.database != "" && (d.temp || flags.Changed("file")):
+				return usagef("--database and a file contradict each other: leave out --file and --temp")
 			case d.file == "":
 				return usagef("--file is empty: give it a value, or leave it out")
 			}
@@ -86,7 +87,6 @@ deleted or gone on with.`,
 	cmd.Flags().StringVar(&d.file, "file", "outbox.db", "SQLite `file` to make or go on with")
 	cmd.Flags().BoolVar(&d.temp, "temp", false, "use a file in a temporary folder, and remove it at the end")
 	cmd.Flags().AddFlag(settings.Lookup("http"))
-	cmd.Flags().StringVar(&d.postgres, "postgres", "", "`URL` of a PostgreSQL database to use in place of the file")
 	cmd.Flags().SortFlags = false
 	return cmd
 }
@@ -97,7 +97,7 @@ func (a *app) develop(ctx context.Context, d development, flags *pflag.FlagSet) 
 	if err != nil {
 		return err
 	}
-	if d.postgres == "" {
+	if d.database == "" {
 		if err := dev.CheckFile(ctx, d.file); err != nil {
 			return err
 		}
@@ -126,13 +126,13 @@ func (a *app) develop(ctx context.Context, d development, flags *pflag.FlagSet) 
 		return group.Wait()
 	})
 	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) { // Ctrl-C while it starts is no failure
-		return developingError{err}
+		return developingError{err, inDev(a.hint("dev", err))}
 	}
 	switch {
 	case d.temp:
 		fmt.Fprintln(a.Out, "stopped; the temporary folder is removed")
-	case d.postgres != "":
-		fmt.Fprintf(a.Out, "stopped; the database %s is kept\n", config.MaskDatabase(d.postgres))
+	case d.database != "":
+		fmt.Fprintf(a.Out, "stopped; the database %s is kept\n", wire.MaskDatabase(d.database))
 	default:
 		fmt.Fprintf(a.Out, "stopped; %s is kept, outbox dev goes on with it\n", d.file)
 	}
@@ -141,15 +141,15 @@ func (a *app) develop(ctx context.Context, d development, flags *pflag.FlagSet) 
 
 // developing returns the settings of outbox serve as dev has them.
 func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, error) {
-	c, err := config.Load(a.environ, a.global, flags)
+	c, err := config.Load(a.kinds, a.environ, a.global, flags)
 	if err != nil {
 		return c, err
 	}
-	if c.Database = "sqlite:" + d.file; d.postgres != "" {
-		c.Database = d.postgres
+	if c.Database = wire.OwnDatabase(d.file); d.database != "" {
+		c.Database = d.database
 	}
-	if !a.global.Changed("redis") {
-		c.Redis = ""
+	if !a.global.Changed("sink") {
+		c.Sink, c.Route = config.Sinks{config.DefaultSink: wire.OwnSink}, nil
 	}
 	if !c.Given("log-level") {
 		c.LogLevel = "warn"
@@ -161,7 +161,6 @@ func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, er
 	if !c.Given("cors-origin") {
 		s.Origins = []string{"http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"} // a page in development
 	}
-	s.Memory = c.Redis == ""
 	s.Gateway, s.Relay, s.Worker, s.Auth = true, true, true, "none"
 	s.Crawlers = append(s.Crawlers, crawler)
 	if host, port, err := net.SplitHostPort(s.HTTP); err == nil && host == "" {
@@ -171,8 +170,8 @@ func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, er
 			usagef("http is %s, which other machines can reach, and dev has no authentication: listen on 127.0.0.1, for "+
 				"instance --http 127.0.0.1:%s, or run outbox serve", s.HTTP, port)
 	}
-	if d.postgres != "" {
-		if err := dev.CheckServer(d.postgres); err != nil {
+	if d.database != "" {
+		if err := dev.CheckServer(d.database); err != nil {
 			return c, usageError{err}
 		}
 	}
@@ -192,18 +191,20 @@ func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, er
 // inDev says of a text about other commands where dev takes such a setting from.
 func inDev(text string) string {
 	return strings.NewReplacer(
-		"--database, OUTBOX_DATABASE_URL or DATABASE_URL", "--postgres",
-		"--redis, OUTBOX_REDIS_URL or REDIS_URL", "--redis",
-		"configure Redis listener:", "--redis:",
+		"--database, OUTBOX_DATABASE_URL or DATABASE_URL", "--database",
+		sinkSetting, "The URL is that of --sink",
 	).Replace(text)
 }
 
 // developingError is an error whose hint names the flags of dev.
-type developingError struct{ error }
+type developingError struct {
+	error
+	hint string
+}
 
 func (e developingError) Unwrap() error { return e.error }
 
-func (e developingError) Hint() string { return inDev(hint("dev", e.error)) }
+func (e developingError) Hint() string { return e.hint }
 
 // columns is how wide a terminal is now.
 func columns(terminal *os.File) int {
@@ -283,13 +284,19 @@ func crawlOne(ctx context.Context, gateway *api, begun func()) error {
 // welcome says what to open and what to try. The commands work as they stand, in the same folder.
 func (d development) welcome(url string, c config.Config) string {
 	delivering := "within this process"
-	if c.Redis != "" {
-		delivering = "to " + config.MaskRedis(c.Redis)
+	var to []string
+	for _, s := range c.AllSinks() {
+		if !s.Driver.InProcess {
+			to = append(to, s.Masked())
+		}
+	}
+	if len(to) > 0 {
+		delivering = "to " + strings.Join(to, ", ")
 	}
 	outbox, which, first := invocation(), " --database "+shellWord(c.Database), ""
 	if hasPassword(c.Database) {
 		which, first = "",
-			"\n  export OUTBOX_DATABASE_URL=…    # the URL of --postgres: it holds a password and is not shown"
+			"\n  export OUTBOX_DATABASE_URL=…    # the URL of --database: it holds a password and is not shown"
 	}
 	return fmt.Sprintf(`outbox dev: events of %s, delivered %s
 
@@ -302,7 +309,7 @@ In a third:%s
   %s dlq list%s
 
 Ctrl-C stops it.
-`, config.MaskDatabase(c.Database), delivering, url, crawler, shellWord(url+"/v1/stream?topics=order.placed"), first, outbox, which, outbox, which)
+`, wire.MaskDatabase(c.Database), delivering, url, crawler, shellWord(url+"/v1/stream?topics=order.placed"), first, outbox, which, outbox, which)
 }
 
 // hasPassword tells whether a URL may hold a password.

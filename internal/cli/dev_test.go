@@ -59,7 +59,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *process {
 // develop starts outbox dev in dir, where variables name servers that it must leave alone.
 func (e env) develop(dir string, args ...string) developing {
 	e.t.Helper()
-	e.extra = append(e.extra, "DATABASE_URL=postgres://127.0.0.1:1/not_this_one", "REDIS_URL=redis://127.0.0.1:1/0")
+	e.extra = append(e.extra, "DATABASE_URL=postgres://127.0.0.1:1/not_this_one", "OUTBOX_SINK=redis://127.0.0.1:1/0")
 	began := time.Now()
 	cmd := e.command(context.Background(), append([]string{"dev", "--http", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = dir
@@ -130,10 +130,10 @@ func TestDev(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]func(*testing.T) []string{
 		"file and memory":    func(*testing.T) []string { return nil },
-		"file and Redis":     func(t *testing.T) []string { return []string{"--redis", testenv.RedisServer(t).URL()} },
-		"PostgreSQL, memory": func(t *testing.T) []string { return []string{"--postgres", testenv.Database(t)} },
+		"file and Redis":     func(t *testing.T) []string { return []string{"--sink", testenv.RedisServer(t).URL()} },
+		"PostgreSQL, memory": func(t *testing.T) []string { return []string{"--database", testenv.Database(t)} },
 		"PostgreSQL and Redis": func(t *testing.T) []string {
-			return []string{"--postgres", testenv.Database(t), "--redis", testenv.RedisServer(t).URL()}
+			return []string{"--database", testenv.Database(t), "--sink", testenv.RedisServer(t).URL()}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestDevTwice(t *testing.T) {
 	if strings.Contains(one.err.String(), "another relay") {
 		t.Errorf("the first says %s", one.err)
 	}
-	contains(t, two.err.String(), relay+") serves it's mine.db too", "--redis", "--temp or --file")
+	contains(t, two.err.String(), relay+") serves it's mine.db too", "--sink", "--temp or --file")
 	for _, d := range []developing{one, two} {
 		if code, body := get(t, d.url+"/v1/runs"); code != http.StatusOK || strings.Count(body, "script:checkout") != 1 {
 			t.Errorf("status %d: %s", code, body)
@@ -227,7 +227,7 @@ func TestDevHidesPasswords(t *testing.T) {
 	t.Parallel()
 	e := env{t: t}
 	database := testenv.Database(t)
-	d := e.develop(t.TempDir(), "--postgres", strings.Replace(database, "postgres@", "postgres:hunter2@", 1))
+	d := e.develop(t.TempDir(), "--database", strings.Replace(database, "postgres@", "postgres:hunter2@", 1))
 	if said := d.out.String(); strings.Contains(said, "hunter2") ||
 		!strings.Contains(said, "export OUTBOX_DATABASE_URL=") {
 		t.Errorf("got %s", said)
@@ -296,13 +296,16 @@ func TestDevRefuses(t *testing.T) {
 		{[]string{"--file", "/sys/outbox.db"}, 1, []string{"folder /sys", "--temp"}}, // where even root cannot write
 		{[]string{"--file", dir}, 1, []string{"is a directory", "--file"}},
 		{[]string{"--file", "x.db", "--temp"}, 2, []string{"contradict"}},
-		{[]string{"--postgres", "postgres://h/d", "--temp"}, 2, []string{"contradict"}},
-		{[]string{"--postgres", "sqlite:" + in("shop.db")}, 2, []string{"say --file " + in("shop.db")}},
-		{[]string{"--postgres", ""}, 2, []string{"--postgres is empty"}},
-		{[]string{"--postgres", "postgres://127.0.0.1:1/d"}, 1,
-			[]string{"Hint: is PostgreSQL running there? The URL is that of --postgres\n"}},
-		{[]string{"--file", in("untouched.db"), "--redis", "foo"}, 2, []string{"--redis: the Redis URL is not of the form"}},
-		{[]string{"--database", "sqlite:x.db"}, 2, []string{"--file", "--postgres"}},
+		{[]string{"--database", "postgres://h/d", "--temp"}, 2, []string{"contradict"}},
+		{[]string{"--database", "sqlite:" + in("shop.db")}, 2, []string{"say --file " + in("shop.db")}},
+		{[]string{"--database", ""}, 2, []string{"--database is empty"}},
+		{[]string{"--database", "postgres://127.0.0.1:1/d"}, 1,
+			[]string{"Hint: is PostgreSQL running there? The URL is that of --database\n"}},
+		{[]string{"--file", in("untouched.db"), "--sink", "foo"}, 2,
+			[]string{"sink default: the URL has no scheme"}},
+		{[]string{"--file", in("untouched.db"), "--sink", "redis://h/foo"}, 2,
+			[]string{"sink default: the Redis URL is not of the form"}},
+		{[]string{"--database", "sqlite:x.db"}, 2, []string{"--file x.db"}},
 		{[]string{"--file", ""}, 2, []string{"--file is empty"}},
 		{[]string{"--log-level", "loud"}, 2, []string{"log-level"}},
 	} {

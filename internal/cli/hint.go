@@ -6,14 +6,14 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/wire"
 )
 
+const sinkSetting = "The URL is that of --sink or OUTBOX_SINK"
+
 // hint names the remedy where the error's own text cannot know it. command is the name of what failed.
-func hint(command string, err error) string {
+func (a *app) hint(command string, err error) string {
 	var schema *outbox.SchemaError
 	var certificate *tls.CertificateVerificationError
 	var refusal *apiError
@@ -31,10 +31,6 @@ func hint(command string, err error) string {
 		return "set OUTBOX_TOKEN to a token that outbox token create has made for the gateway's database"
 	case errors.As(err, &refusal) && refusal.Status == http.StatusForbidden:
 		return "outbox token create --scope makes a token that may do that"
-	case redis.IsAuthError(err), redis.IsPermissionError(err):
-		return "correct user or password in --redis, OUTBOX_REDIS_URL or REDIS_URL, or the user's rights (ACL)"
-	case strings.Contains(err.Error(), "connect to Redis"):
-		return "is Redis running there? The URL is that of --redis, OUTBOX_REDIS_URL or REDIS_URL"
 	case errors.As(err, &schema) && strings.Contains(schema.Remedy, "outbox migrate up"):
 		// The store knows the set of its own table, and not what else the command needs and how it was told of the
 		// database.
@@ -43,6 +39,12 @@ func hint(command string, err error) string {
 			text += ", and outbox serve needs those of core and crawl"
 		}
 		return text + ". If --database named the database here, give the same --database"
+	}
+	if text := a.kinds.Sinks.Hint(err); text != "" {
+		if !strings.HasSuffix(text, "?") {
+			text += "."
+		}
+		return text + " " + sinkSetting
 	}
 	return wire.Hint(err)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -33,12 +33,13 @@ interrupted, and run again.`,
 			if err != nil {
 				return err
 			}
-			if _, ok := config.SQLiteFile(c.Database); ok {
-				return usagef("an SQLite file has one form of indexes only, the lean one")
+			database, err := able[wire.IndexMigrations](c, wire.Indexes)
+			if err != nil {
+				return err
 			}
 			if len(args) > 0 {
 				progress := func(name string) { fmt.Fprintf(a.Err, "building %s\n", name) }
-				changed, err := migrations.SwitchIndexes(cmd.Context(), c.Database, migrations.IndexSet(args[0]), progress)
+				changed, err := database.SwitchIndexes(cmd.Context(), migrations.IndexSet(args[0]), progress)
 				if err != nil {
 					return err
 				}
@@ -46,7 +47,7 @@ interrupted, and run again.`,
 					fmt.Fprintf(a.Err, "The indexes are %s already.\n", args[0])
 				}
 			}
-			indexes, err := migrations.Indexes(cmd.Context(), c.Database)
+			indexes, err := database.Indexes(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -31,7 +31,7 @@ settings. Name it with --config or in OUTBOX_CONFIG.`,
   outbox config print --config outbox.yaml                    what is in effect, and from where`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			text, err := config.Template()
+			text, err := config.Template(a.kinds)
 			if err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -33,13 +34,13 @@ on where it stopped; on an upgraded table it does nothing.`,
 			if err != nil {
 				return err
 			}
-			if _, ok := config.SQLiteFile(c.Database); ok {
-				return usagef("migrate legacy is for PostgreSQL: no program has made such a table in an SQLite file; outbox " +
-					"migrate up makes the tables there")
+			database, err := able[wire.LegacyMigrations](c, wire.Legacy)
+			if err != nil {
+				return err
 			}
 			p := newProgress(a.Err)
 			options.Progress = func(done, total int64) { p.show("%s: %d of %d rows", options.Table, done, total) }
-			report, err := migrations.Legacy(cmd.Context(), c.Database, options)
+			report, err := database.Legacy(cmd.Context(), options)
 			p.done()
 			if err != nil {
 				return err

@@ -67,7 +67,7 @@ func (e env) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + e.t.TempDir(), "OUTBOX_DATABASE_URL=" + e.database,
-		"OUTBOX_REDIS_URL=" + e.redis,
+		"OUTBOX_SINK=" + e.redis,
 		"GORACE=atexit_sleep_ms=0", // else each run ends with a second of waiting for further races
 	}, e.extra...)
 	return cmd

@@ -14,8 +14,8 @@ import (
 func TestServeMemory(t *testing.T) { onStores(t, testServeMemory) }
 
 func testServeMemory(t *testing.T, e env) {
-	g := e.serving("--memory", "--auth", "none", "--listen", "127.0.0.1:0", "--stream-drain", "500ms", "--crawlers",
-		"script:short")
+	g := e.serving("--sink", "memory:", "--auth", "none", "--listen", "127.0.0.1:0", "--stream-drain", "500ms",
+		"--crawlers", "script:short")
 	url := watching(g.process)
 	awaitReady(t, url, true, "")
 	topic := g.topic("order.placed")
@@ -36,26 +36,59 @@ func testServeMemory(t *testing.T, e env) {
 	if code := g.wait(); code != 0 {
 		t.Errorf("exit code %d after SIGTERM", code)
 	}
-	contains(t, g.err.String(), `"memory":true`, "stopped serving the API", "stopped relaying")
+	contains(t, g.err.String(), `"sink":{"default":"memory:"}`, "stopped serving the API", "stopped relaying")
+}
+
+// Two sinks: runs stay in the process, and topics go to Redis. The gateway hears both.
+func TestServeTwoSinks(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: stores["sqlite"](t), redis: testenv.RedisServer(t).URL()}
+	e.ok("", "migrate", "up")
+	g := e.serving("--sink", "default="+e.redis, "--sink", "live=memory:", "--route", "crawl_outbox=live", "--auth",
+		"none",
+		"--listen", "127.0.0.1:0", "--stream-drain", "500ms", "--crawlers", "script:short")
+	url := watching(g.process)
+	awaitReady(t, url, true, "")
+	tail := e.start("tail", "order.placed", "run:*")
+	tail.await(tail.err, "subscribed")
+	topic := g.topic("order.placed")
+	id := strings.TrimSpace(e.ok(`{"total":12}`, "write", "--topic", "order.placed"))
+	awaitLine(t, topic, id)
+	tail.await(tail.out, id)
+	r := g.run("", "runs", "create", "--app", "shop", "--crawler", "script:short", "--follow", "-o", "json")
+	if r.code != 0 {
+		t.Fatalf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+	complete(t, e, strings.TrimPrefix(strings.TrimSpace(r.err), "run "), strings.Split(strings.TrimSpace(r.out), "\n"))
+	if strings.Contains(tail.out.String(), "RUN_") {
+		t.Errorf("the run is at Redis too:\n%s", tail.out)
+	}
+	_, text := get(t, url+"/metrics")
+	contains(t, text, "outbox_stream_broker_up 1", `outbox_sink_down{sink="default"} 0`, `outbox_sink_down{sink="live"} 0`)
+	if strings.Contains(text, "outbox_stream_live_total 0\n") {
+		t.Error("no event came live")
+	}
+	_, ready := get(t, url+"/readyz")
+	contains(t, ready, `"sinks":{"default":{"ready":true},"live":{"ready":true}}`)
 }
 
 // Where memory cannot be meant, the command says what to do instead.
 func TestMemoryRefused(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: testenv.Database(t)}
-	with := e
-	with.redis = "redis://127.0.0.1:1"
 	for _, c := range []struct {
-		env  env
 		args string
 		says string
 	}{
-		{with, "serve --memory", "drop --memory"},
-		{e, "serve --memory --relay=false", "turn both on"},
-		{e, "relay --memory", "outbox serve"},
-		{with, "tail order.placed --memory", "/v1/stream?topics="},
+		{"serve --sink memory://h", "the URL is memory: and no more"},
+		{"serve --sink memory: --relay=false", "turn both on"},
+		{"relay --sink memory:", "outbox serve"},
+		{"tail order.placed --sink memory:", "/v1/stream?topics="},
+		{"serve --memory", "--memory is no setting any more: give --sink memory:"},
+		{"relay --redis redis://h", "--redis is no setting any more: give --sink URL"},
+		{"dev --postgres postgres://h/d", "--postgres is no setting any more: give --database URL"},
 	} {
-		if r := c.env.run("", strings.Fields(c.args)...); r.code != 2 || !strings.Contains(r.err, c.says) {
+		if r := e.run("", strings.Fields(c.args)...); r.code != 2 || !strings.Contains(r.err, c.says) {
 			t.Errorf("%s: exit code %d, want 2 and %q:\n%s", c.args, r.code, c.says, r.err)
 		}
 	}

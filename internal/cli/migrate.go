@@ -175,7 +175,7 @@ has applied (outbox migrate export) is found by the tables, columns and indexes 
 				rows = append(rows, []string{s.Set, fmt.Sprint(s.Current), fmt.Sprint(s.Latest), state(s),
 					strings.Join(s.Pending, " ")})
 			}
-			if file, ok := config.SQLiteFile(c.Database); ok {
+			if file, ok := wire.FileOf(c.Database); ok {
 				if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 					fmt.Fprintf(a.Err, "the file %s does not exist: outbox migrate up makes it\n", file)
 				}
@@ -244,6 +244,16 @@ func checkSets(sets []string) error {
 		}
 	}
 	return nil
+}
+
+// able returns the migrations of a database as what only some can do. The error says why this one cannot.
+func able[T any](c config.Config, what wire.Ability) (T, error) {
+	m := wire.MigrationsOf(c.Database)
+	can, ok := m.(T)
+	if !ok {
+		return can, usagef("%s", m.Lacks(what))
+	}
+	return can, nil
 }
 
 // migrating runs fn and prints what it changed, also when it failed half way.

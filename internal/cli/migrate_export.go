@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -70,11 +70,11 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 			if err != nil {
 				return err
 			}
-			if file, ok := config.SQLiteFile(c.Database); ok {
-				return usagef("export writes PostgreSQL's tables, and --database is the SQLite file %s: outbox migrate up makes "+
-					"its tables", file)
+			database, err := able[wire.ExportMigrations](c, wire.Export)
+			if err != nil {
+				return err
 			}
-			files, err := migrations.Export(dir, migrations.Format(format), sets...)
+			files, err := database.Export(dir, migrations.Format(format), sets...)
 			switch {
 			case errors.Is(err, migrations.ErrCoreMissing):
 				return usageError{err}

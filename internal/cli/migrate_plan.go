@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -53,9 +53,9 @@ func (a *app) takeOver(ctx context.Context, c config.Config, plan bool) error {
 	if plan {
 		return usagef("--plan and --take-over contradict each other: one changes nothing, the other begins to")
 	}
-	if file, ok := config.SQLiteFile(c.Database); ok {
-		return usagef("--take-over is for PostgreSQL, and --database is the SQLite file %s: nobody else makes its tables",
-			file)
+	database, err := able[wire.TakeOverMigrations](c, wire.TakeOver)
+	if err != nil {
+		return err
 	}
-	return migrations.TakeOver(ctx, c.Database)
+	return database.TakeOver(ctx)
 }

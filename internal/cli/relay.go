@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
@@ -11,33 +13,37 @@ func (a *app) relay() *cobra.Command {
 	settings := config.Mapping()
 	settings.AddFlagSet(config.Relay())
 	settings.AddFlagSet(config.RetentionFlags())
-	settings.AddFlagSet(config.Memory())
 	cmd := &cobra.Command{
 		Use:   "relay",
-		Short: "Deliver events to Redis until stopped",
+		Short: "Deliver events to sinks until stopped",
 		Long: `relay claims committed events, in PostgreSQL or in an SQLite file (--database sqlite:outbox.db),
-publishes each to its Redis channel and marks it delivered. Without Redis, within one process, delivers outbox
-serve --memory.
+publishes each to its sink and marks it delivered. A sink is a URL:
+
+    ` + strings.Join(a.kinds.Sinks.Examples(), `
+    `) + `
+
+Several sinks have names: --sink default=URL --sink audit=URL. A table goes to the sink that --route names
+(--route outbox_events=audit), the others to the one called default, or to the only one there is.
 
 Events of one key stay in order: what fails is retried while later events of its key wait and those of other
-keys go on. After --max-attempts it is kept as a dead letter, in table job_dlq. While Redis is down nothing is
-counted: the table fills, then drains, no faster than --recovery-rate. Any number of relays may run, before an
+keys go on. After --max-attempts it is kept as a dead letter, in table job_dlq. While a sink is down nothing is
+counted: its tables fill, then drain, no faster than --recovery-rate. Any number of relays may run, before an
 SQLite file on its own machine: they share the work evenly, and each event is served by one of them. One that
 dies is replaced after --lease-ttl, one that is stopped at once. An event that kills the process is found and
 becomes a dead letter.
 
-Where an event goes: to the destinations it names, else to what --destination makes of its
+Where in its sink an event goes: to the destinations it names, else to what --destination makes of its
 topic, key, type, tenant and source: run:{key} for crawl_outbox, {topic} for the other tables.
 
 Stopping: SIGTERM or Ctrl-C finishes the batch in flight, gives up the lanes and exits 0. A second
-signal exits at once; what was in flight is then published again, and Redis refuses the copies
+signal exits at once; what was in flight is then published again, and a sink that can refuses the copies
 for --dedup-window.
 
-A PostgreSQL or Redis that is not there yet is waited for. Missing or old tables are an error, and so is a
+A database or a sink that is not there yet is waited for. Missing or old tables are an error, and so is a
 missing file.
 
 With --listen, three paths tell how it is doing: /healthz (the process is alive), /readyz (it renews
-its leases, makes progress, and reaches Redis; if not: status 503 and the reason) and /metrics. They need no
+its leases, makes progress, and reaches its sinks; if not: status 503 and the reason) and /metrics. They need no
 password, so mind whom an address other than 127.0.0.1 lets in.
 
 Tables of your own shape are served through --layout, a YAML list. Each entry names the columns
@@ -70,10 +76,10 @@ the table:
 		Example: `  outbox relay
   outbox relay --table crawl_outbox --envelope payload
   outbox relay --listen 127.0.0.1:9464 --destination 'outbox_events=shop.{topic}'
-  OUTBOX_DATABASE_URL=postgres://… OUTBOX_REDIS_URL=redis://… outbox relay --config outbox.yaml`,
+  OUTBOX_DATABASE_URL=… OUTBOX_SINK=… outbox relay --config outbox.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.settings(config.Database|config.Redis|config.Serving|config.Retaining, settings)
+			c, err := a.settings(config.Database|config.Publishing|config.Serving|config.Retaining, settings)
 			if err != nil {
 				return err
 			}

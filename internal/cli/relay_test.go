@@ -202,8 +202,8 @@ func TestRelayWaitsForItsServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	relay, url := e.relaying()
-	relay.await(relay.err, "waiting for Redis")
-	awaitReady(t, url, false, "waiting for Redis")
+	relay.await(relay.err, "waiting for sink default (redis://")
+	awaitReady(t, url, false, "waiting for sink default (redis://")
 	if code, _ := get(t, url+"/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz while waiting: status %d", code)
 	}
@@ -249,7 +249,8 @@ func TestRelayRefuses(t *testing.T) {
 		{old, nil, 1, "lacks generation: run: outbox migrate up --set core"},
 		{old, []string{"--table", "event_outbox", "--listen", taken.Addr().String()}, 1, "--listen"},
 		{env{t: t, database: strings.Replace(old.database, "postgres@", "nobody@", 1), redis: redis}, nil, 1, "--database"},
-		{env{t: t, database: old.database, redis: "http://h"}, []string{"--table", "crawl_outbox"}, 2, "Redis URL"},
+		{env{t: t, database: old.database, redis: "http://h"}, []string{"--table", "crawl_outbox"}, 2,
+			"no sink for URLs of http"},
 	} {
 		r := c.env.run("", append([]string{"relay"}, c.args...)...)
 		if r.code != c.code || !strings.Contains(r.err, c.says) {

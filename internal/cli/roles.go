@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -33,11 +33,11 @@ its reason, and changes nothing.`,
 			if err != nil {
 				return err
 			}
-			if file, ok := config.SQLiteFile(c.Database); ok {
-				return usagef("SQLite has no roles: whoever may write the file %s and its folder may do everything, so set their "+
-					"permissions", file)
+			database, err := able[wire.RoleMigrations](c, wire.Roles)
+			if err != nil {
+				return err
 			}
-			if err := migrations.ApplyRoles(cmd.Context(), c.Database); err != nil {
+			if err := database.ApplyRoles(cmd.Context()); err != nil {
 				return err
 			}
 			fmt.Fprintln(a.Err,

@@ -19,18 +19,17 @@ func (a *app) serve() *cobra.Command {
 of them:
 
   gateway   the HTTP API (described at /openapi.json) and the streams of events (SSE), on --http
-  relay     delivers events, to Redis or with --memory to the gateway: all that outbox relay does, with the same
-            flags, which it explains
+  relay     delivers events to sinks: all that outbox relay does, with the same flags, which it explains
   worker    crawls the runs that name one of --crawlers as their crawler
 
 A gateway subscribes to what relays publish, its own or another's, and reads from the database what does not
-arrive; so streams go on while Redis is away. A database that is not there yet is waited for, and by the relay a
-Redis too.
+arrive; so streams go on while a sink is away. It listens to the sink that crawl_outbox goes to, and for topics
+to that of outbox_events. A database that is not there yet is waited for, and by the relay a sink too.
 
-With --memory there is no Redis: the relay hands events to the gateway of this process, and nobody else hears
-them. It is for one process that does everything, best with a file as its database: --database sqlite:outbox.db.
-An event is then delivered whether or not a stream is open, as with Redis; runs are complete all the same, since
-their history is in the database.
+With --sink ` + wire.OwnSink + ` no broker runs: the relay hands events to the gateway of this process, and nobody else
+hears them. It is for one process that does everything, best with a file as its database: --database
+sqlite:outbox.db. An event is then delivered whether or not a stream is open; runs are complete all the same,
+since their history is in the database.
 
 Who may use the API: whoever has a token (outbox token create). --auth none lets anybody in as the tenant
 "default". It is refused unless --http, and --public-url if there is one, are addresses that only this machine
@@ -47,7 +46,7 @@ lanes after the step and the batch in flight, and exits 0. A second signal exits
 
 With --listen, /healthz, /readyz and /metrics tell how it is doing. /readyz is about all parts that are on;
 /readyz/gateway, /readyz/relay and /readyz/worker about one: a balancer before several gateways asks for the
-first, which is ready without Redis.
+first, which is ready without a sink.
 
 Database roles (outbox migrate roles): outbox_gateway for the gateway, which row-level security holds to the
 tenant of each request, outbox_relay, outbox_worker. A process with all parts has a login that is a member of
@@ -55,7 +54,7 @@ all three, and is held to a tenant only by the gateway's own statements; for bot
 with a login of its own.`,
 		Example: `  outbox serve --auth none                                    to try it: outbox runs create --app shop --crawler demo --follow
   outbox serve --http 0.0.0.0:8080 --listen 127.0.0.1:9464 --cors-origin https://shop.example
-  outbox serve --database sqlite:outbox.db --memory           nothing else running
+  outbox serve --database sqlite:outbox.db --sink ` + wire.OwnSink + `     nothing else running
   outbox serve --relay=false --worker=false                   a gateway alone, beside relays of their own`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -183,7 +183,7 @@ func TestServeRefuses(t *testing.T) {
 		{anybody, "--relay=false --gateway=false", 1, "GRANT outbox_worker"},
 		{empty, "--http 127.0.0.1:0", 1, "outbox migrate up"},
 		{empty, "--gateway=false --relay=false", 1, "outbox migrate up"},
-		{env{t: t, database: e.database, redis: "http://h"}, "--http 127.0.0.1:0 --relay=false", 2, "redis"},
+		{env{t: t, database: e.database, redis: "http://h"}, "--http 127.0.0.1:0 --relay=false", 2, "redis:"},
 	} {
 		r := c.env.run("", append([]string{"serve"}, strings.Fields(c.args)...)...)
 		if r.code != c.code || !strings.Contains(r.err, c.says) {
@@ -207,7 +207,7 @@ func testServeWithoutRedis(t *testing.T, e env) {
 	}
 	g := e.serving("--auth", "none", "--worker=false", "--listen", "127.0.0.1:0")
 	url := watching(g.process)
-	awaitReady(t, url, false, "waiting for Redis")
+	awaitReady(t, url, false, "waiting for sink default (redis://")
 	// It finds out by itself that Redis is away.
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		code, body := get(t, url+"/readyz/gateway")

@@ -35,8 +35,8 @@ func TestSQLiteRefuses(t *testing.T) {
 		{"x.db?mode=ro", 2, "write the file's path alone"},
 		{"~/x.db", 2, "~ is not expanded"},
 	} {
-		for _, command := range []string{"serve --memory --http 127.0.0.1:0 --auth none", "relay --redis unix:///no/such",
-			"write --topic a", "events", "lanes", "dlq list", "token list", "purge"} {
+		for _, command := range []string{"serve --sink memory: --http 127.0.0.1:0 --auth none",
+			"relay --sink unix:///no/such", "write --topic a", "events", "lanes", "dlq list", "token list", "purge"} {
 			if f.says == "damaged" && !strings.HasPrefix(command, "serve") && !strings.HasPrefix(command, "relay") {
 				continue // only who serves a file reads all of it first
 			}
@@ -89,7 +89,7 @@ func TestSQLiteLeavesACleanFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a b#c%64.db")
 	e := env{t: t, database: "sqlite://" + path}
 	e.ok("", "migrate", "up")
-	g := e.serving("--memory", "--auth", "none", "--stream-drain", "500ms")
+	g := e.serving("--sink", "memory:", "--auth", "none", "--stream-drain", "500ms")
 	lines := g.topic("order.placed")
 	id := strings.TrimSpace(e.ok(`{"total":12}`, "write", "--topic", "order.placed"))
 	awaitLine(t, lines, id)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // received is a message as -o json prints it.
@@ -25,18 +25,17 @@ var errEnough = errors.New("enough")
 
 func (a *app) tail() *cobra.Command {
 	var count int
-	memory := config.Memory()
 	cmd := &cobra.Command{
 		Use:   "tail CHANNEL…",
-		Short: "Print what arrives on Redis channels",
+		Short: "Print what arrives in a sink",
 		Long: `tail subscribes to channels and prints each message: the channel and the message, one line each, or with
 -o json an object with channel, received_at and message. A name with * in it is a pattern: 'run:*' is all runs.
 
-Redis Pub/Sub keeps nothing: tail shows what is published from the moment it says "subscribed" on stderr. If the
-connection breaks it says so and subscribes again. It ends with Ctrl-C, or after --count messages.
+It shows what is published from the moment it says "subscribed" on stderr. If the connection breaks it says so
+and subscribes again. It ends with Ctrl-C, or after --count messages.
 
-What outbox serve --memory delivers goes to nobody outside that process: look at its streams instead, as in
-curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'.`,
+What a sink delivers within one process goes to nobody outside it: look at the streams of that outbox serve
+instead, as in curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'.`,
 		Example: `  outbox tail order.placed
   outbox tail 'run:*' 'order.*' -o json
   outbox tail order.placed --count 1 -o json | jq .message.data`,
@@ -50,20 +49,24 @@ curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'.`,
 			if count < 0 {
 				return usagef("--count is %d, must be 1 or more, or 0 for no end", count)
 			}
-			c, err := a.settings(config.Redis, memory)
+			c, err := a.settings(config.Tailing)
+			if err != nil {
+				return err
+			}
+			from, err := c.TailSink()
 			if err != nil {
 				return err
 			}
 			seen := 0
-			err = wire.Subscribe(cmd.Context(), c.Redis, channels, wire.Subscriber{
+			err = from.Driver.Tail(cmd.Context(), from.URL, channels, sink.Tail{
 				Subscribed: func(channels []string) {
 					fmt.Fprintf(a.Err, "subscribed to %s\n", strings.Join(channels, ", "))
 				},
 				Lost: func(err error) {
 					fmt.Fprintf(a.Err, "connection lost, what is published now is missed, subscribing again: %v\n", err)
 				},
-				Message: func(m wire.Message) error {
-					if err := a.printMessage(c.Output, m); err != nil {
+				Message: func(channel, payload string) error {
+					if err := a.printMessage(c.Output, channel, payload); err != nil {
 						return err
 					}
 					if seen++; seen == count {
@@ -78,19 +81,18 @@ curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'.`,
 			return err
 		},
 	}
-	cmd.Flags().AddFlagSet(memory)
 	cmd.Flags().IntVar(&count, "count", 0, "stop after so `many` messages (default: never)")
 	return cmd
 }
 
-func (a *app) printMessage(form string, m wire.Message) error {
+func (a *app) printMessage(form, channel, payload string) error {
 	if form != "json" {
-		_, err := fmt.Fprintf(a.Out, "%s %s\n", oneLine(m.Channel), oneLine(m.Payload))
+		_, err := fmt.Fprintf(a.Out, "%s %s\n", oneLine(channel), oneLine(payload))
 		return err
 	}
-	r := received{Channel: m.Channel, ReceivedAt: time.Now().UTC(), Message: m.Payload}
-	if json.Valid([]byte(m.Payload)) {
-		r.Message = json.RawMessage(m.Payload)
+	r := received{Channel: channel, ReceivedAt: time.Now().UTC(), Message: payload}
+	if json.Valid([]byte(payload)) {
+		r.Message = json.RawMessage(payload)
 	}
 	return printLine(a.Out, r)
 }

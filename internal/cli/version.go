@@ -4,23 +4,23 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	sqlite "github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 
 // build is what `outbox version` knows of this binary.
 type build struct {
-	Version  string          `json:"version"`
-	Go       string          `json:"go"`
-	Revision string          `json:"revision,omitempty"` // of the version control system
-	Modified bool            `json:"modified,omitempty"` // built from a work tree with changes
-	Schema   map[string]uint `json:"schema"`             // version that a PostgreSQL database must have, a migration set
-	File     map[string]uint `json:"sqlite_schema"`      // and an SQLite file
+	Version  string `json:"version"`
+	Go       string `json:"go"`
+	Revision string `json:"revision,omitempty"` // of the version control system
+	Modified bool   `json:"modified,omitempty"` // built from a work tree with changes
+	// Schemas are the versions that a database must have, by kind of database and migration set; Schema is the first's.
+	Schemas map[string]map[string]uint `json:"schemas"`
+	Schema  map[string]uint            `json:"schema"`
 }
 
 func (a *app) version() *cobra.Command {
@@ -51,11 +51,19 @@ of them.`,
 				return err
 			}
 			rows = nil
+			header := []string{"SET"}
+			for _, name := range wire.StoreNames() {
+				header = append(header, "IN "+strings.ToUpper(name))
+			}
 			for _, set := range wire.Sets {
-				rows = append(rows, []string{set, fmt.Sprint(b.Schema[set]), fmt.Sprint(b.File[set])})
+				row := []string{set}
+				for _, name := range wire.StoreNames() {
+					row = append(row, fmt.Sprint(b.Schemas[name][set]))
+				}
+				rows = append(rows, row)
 			}
 			fmt.Fprintln(a.Out)
-			return printTable(a.Out, []string{"SET", "IN POSTGRESQL", "IN SQLITE"}, rows)
+			return printTable(a.Out, header, rows)
 		},
 	}
 }
@@ -77,10 +85,8 @@ func (a *app) versionForm() (form string, err error) {
 }
 
 func readBuild() build {
-	b := build{Version: "(unknown)", Schema: map[string]uint{}, File: map[string]uint{}}
-	for _, set := range wire.Sets {
-		b.Schema[set], b.File[set] = migrations.Required(set), sqlite.Required(set)
-	}
+	b := build{Version: "(unknown)", Schemas: wire.Required()}
+	b.Schema = b.Schemas[wire.StoreNames()[0]]
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

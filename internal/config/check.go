@@ -6,11 +6,8 @@ import (
 	"log/slog"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -20,16 +17,14 @@ type Need int
 
 // The needs, to be combined with |.
 const (
-	Database Need = 1 << iota
-	Redis
-	Serving   // the relay's settings
-	Retaining // those of retention
-	Parts     // those of outbox serve, and what the parts need that are on
-	Asking    // a gateway's address
+	Database   Need = 1 << iota
+	Publishing      // a sink
+	Tailing         // one that can be listened to
+	Serving         // the relay's settings
+	Retaining       // those of retention
+	Parts           // those of outbox serve, and what the parts need that are on
+	Asking          // a gateway's address
 )
-
-const encodeHint = "the URL (not shown, it may hold a password) has one of @ / ? # where its user or password would " +
-	"be: write it as %40 %2F %3F %23"
 
 // Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The
 // error is an *Error.
@@ -39,28 +34,10 @@ func (c *Config) Check(needs Need) error {
 		needs |= c.Serve.needs()
 	}
 	if needs&Database != 0 {
-		file, isFile := SQLiteFile(c.Database)
 		if c.Database == "" {
 			problems.add("the database is not set: %s", set("database"))
-		} else if isFile {
-			checkFile(&problems, file)
-		} else if _, err := pgxpool.ParseConfig(c.Database); err != nil {
-			// pgx quotes the URL, and in one that it cannot parse it cannot find the password to mask.
-			problems.add("database: is no valid URL (not shown, it may hold a password): want "+
-				"postgres://user:password@host:5432/database, or sqlite:FILE: %s", set("database"))
-		} else if ambiguous(c.Database) {
-			problems.add("database: %s", encodeHint)
-		}
-	}
-	if needs&(Redis|Parts) != 0 && c.Serve.Memory {
-		c.checkMemory(&problems, needs)
-	} else if needs&Redis != 0 {
-		if c.Redis == "" {
-			problems.add("Redis is not set: %s%s", set("redis"), c.orMemory(needs))
-		} else if ambiguous(c.Redis) {
-			problems.add("redis: %s", encodeHint)
-		} else if badPort(c.Redis) {
-			problems.add("redis: a port in the URL is none of 1 to 65535 (not shown, it may hold a password): %s", set("redis"))
+		} else if err := c.kinds.Databases.Check(c.Database); err != nil {
+			problems.add("database: %v: %s", err, set("database"))
 		}
 	}
 	if _, err := c.Level(); err != nil {
@@ -76,6 +53,9 @@ func (c *Config) Check(needs Need) error {
 		c.mappedTables = mapped("layout file "+c.LayoutFile, entries, &problems)
 	}
 	c.mappedTables = append(c.mappedTables, mapped("layouts in the config file", c.Layouts, &problems)...)
+	if needs&(Publishing|Tailing) != 0 {
+		c.checkSinks(&problems, needs)
+	}
 	if needs&Serving != 0 {
 		c.checkServing(&problems)
 	}
@@ -89,32 +69,6 @@ func (c *Config) Check(needs Need) error {
 		c.checkClient(&problems)
 	}
 	return problems.orNil()
-}
-
-// orMemory names the other way for a process that needs Redis for its own parts only.
-func (c *Config) orMemory(needs Need) string {
-	if needs&Parts == 0 || !c.Serve.Gateway || !c.Serve.Relay {
-		return ""
-	}
-	return "; or give --memory (OUTBOX_MEMORY, memory), to deliver within this process and without Redis"
-}
-
-// badPort tells whether a host of a Redis URL has a port that cannot be. go-redis finds that out when it connects, and
-// is waited for.
-func badPort(redisURL string) bool {
-	_, rest, _ := strings.Cut(redisURL, "://")
-	rest = rest[strings.LastIndexByte(rest, '@')+1:]
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		rest = rest[:i]
-	}
-	for host := range strings.SplitSeq(rest, ",") {
-		if _, port, err := net.SplitHostPort(host); err == nil && port != "" {
-			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 func (c *Config) checkServing(problems *Error) {

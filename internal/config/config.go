@@ -18,7 +18,7 @@ import (
 // with _ for -.
 type Config struct {
 	Database  string `yaml:"database"`
-	Redis     string `yaml:"redis"`
+	Sink      Sinks  `yaml:"sink"`
 	LogLevel  string `yaml:"log_level"`
 	LogFormat string `yaml:"log_format"`
 	Output    string `yaml:"output"`
@@ -28,6 +28,7 @@ type Config struct {
 
 	Table         []string          `yaml:"table"`
 	Destination   map[string]string `yaml:"destination"`
+	Route         map[string]string `yaml:"route"`
 	Envelope      string            `yaml:"envelope"`
 	Workers       int               `yaml:"workers"`
 	Batch         int               `yaml:"batch"`
@@ -50,6 +51,7 @@ type Config struct {
 	Server       string        `yaml:"server"`
 	Token        string        `yaml:"token"`
 	mappedTables []Table
+	kinds        Kinds
 	found        findings
 }
 
@@ -69,10 +71,10 @@ func Global() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("global", pflag.ContinueOnError)
 	fs.String("config", "", "YAML `file` with settings, keys as the flags are called but with _ for -")
 	fs.String("database", "",
-		"`URL` of PostgreSQL, postgres://user:password@host:5432/database, or of a file, sqlite:outbox.db; better in "+
-			"OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not show it")
-	fs.String("redis", "",
-		"Redis `URL`, redis://user:password@host:6379/0, rediss:// for TLS; better in OUTBOX_REDIS_URL or REDIS_URL")
+		"`URL` of the database, better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not show it")
+	fs.StringArray("sink", nil,
+		"`URL` that events are published to, or NAME=URL of one of several (in a file, keys NAME: URL); better in "+
+			"OUTBOX_SINK, several apart by spaces")
 	fs.String("log-level", "info", "least `level` that is logged to stderr: debug, info, warn or error")
 	fs.String("log-format", "auto", "`form` of the log: text, json, or auto: text on a terminal, else json")
 	fs.StringP("output", "o", "table", "`form` of what goes to stdout: table or json")
@@ -104,6 +106,9 @@ func Relay() *pflag.FlagSet {
 		"`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default "+
 			"run:{key} for crawl_outbox, {topic} for others)")
 	fs.Lookup("destination").DefValue = "" // or --help adds "(default [])"
+	fs.StringToString("route", nil,
+		"`table=sink`: the name of the sink that a table's events go to (default: the only sink, or the one called default)")
+	fs.Lookup("route").DefValue = ""
 	fs.String("envelope", "cloudevents",
 		"`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a single table as "+
 			"TABLE=FORM, after a comma")
@@ -123,12 +128,13 @@ func Relay() *pflag.FlagSet {
 	fs.Float64("backoff-factor", 2, "how many `times` longer each further wait is")
 	fs.Duration("backoff-cap", 15*time.Minute, "longest `wait` between attempts")
 	fs.Int("recovery-rate", 20_000,
-		"most `events` a second after Redis was away for 5s or more, until what had gathered is delivered; 0: as many "+
+		"most `events` a second after a sink was away for 5s or more, until what had gathered is delivered; 0: as many "+
 			"as possible")
 	fs.Duration("dedup-window", 2*time.Minute,
-		"how `long` Redis, or the process with --memory, remembers event ids to refuse a second copy; 0: not at all")
+		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
 	fs.String("dedup-prefix", "outbox:seen:",
-		"what the `names` of Redis's keys for that begin with; relays with different ones do not refuse each other's copies")
+		"what the `names` begin with under which it remembers them; relays with different ones do not refuse each other's "+
+			"copies")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
 	return fs
 }

@@ -79,6 +79,8 @@ func fit(from, to reflect.Value) (any, error) {
 	text, isText := value.(string)
 	number := from.CanInt() || from.CanUint() || from.CanFloat()
 	switch {
+	case to.Type() == reflect.TypeFor[Sinks]():
+		return sinksOf(value)
 	case from.Type() == to.Type(), to.Kind() == reflect.Interface:
 		return value, nil
 	case to.Type() == reflect.TypeFor[time.Duration]():

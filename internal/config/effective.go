@@ -36,7 +36,7 @@ func (c Config) Effective() ([]Setting, error) {
 		if !ok {
 			from = "default"
 		}
-		settings = append(settings, Setting{name, shown(name, values[name]), from})
+		settings = append(settings, Setting{name, c.shown(name, values[name]), from})
 	}
 	return settings, nil
 }
@@ -45,7 +45,7 @@ func (c Config) Effective() ([]Setting, error) {
 func (c Config) Given(flag string) bool { return c.found.origins[key(flag)] != "" }
 
 // shown is a value that anybody may see.
-func shown(name string, value any) any {
+func (c Config) shown(name string, value any) any {
 	if d, ok := value.(time.Duration); ok {
 		return brief(d)
 	}
@@ -58,17 +58,19 @@ func shown(name string, value any) any {
 		}
 		return origins
 	}
+	if name == "sink" {
+		masked := map[string]string{}
+		for name, url := range c.Sink {
+			masked[name] = c.kinds.Sinks.Mask(url)
+		}
+		return masked
+	}
 	text, _ := value.(string)
-	file, isFile := SQLiteFile(text)
 	switch {
 	case text == "":
 		return value
-	case name == "database" && isFile:
-		return "sqlite:" + file // as one would write it
 	case name == "database":
-		return MaskDatabase(text)
-	case name == "redis":
-		return MaskRedis(text)
+		return c.kinds.Databases.Show(text)
 	case name == "token":
 		return "(set, not shown)"
 	case (name == "server" || name == "public_url") && !isBase(text): // neither may hold a password, but it might

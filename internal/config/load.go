@@ -37,10 +37,11 @@ func (e *Error) orNil() error {
 // koanf splits keys at the delimiter; a point would cut the table name billing.outbox in two.
 const delim = "\x1f"
 
-// Load reads the settings that a command has flags for, after the command line was parsed into flags. environ is as
+// Load reads the settings that a command has flags for, after the command line was parsed into flags, for a program
+// that can open these kinds of servers. environ is as
 // os.Environ gives it. The error, an *Error, says that the file cannot be read at all. What is wrong with single
 // settings Check says, together with all else that is wrong; until then they have their defaults.
-func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
+func Load(kinds Kinds, environ []string, flags ...*pflag.FlagSet) (Config, error) {
 	given := pflag.NewFlagSet("given", pflag.ContinueOnError)
 	for _, set := range flags {
 		given.AddFlagSet(set)
@@ -48,7 +49,7 @@ func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
 	set := settingsOf(environ)
 	vars := variables(set, given)
 	var problems Error
-	ignored := strangers(set, &problems)
+	ignored := strangers(set, kinds.Removed, &problems)
 	origins := map[string]string{}
 
 	k := koanf.New(delim)
@@ -60,7 +61,7 @@ func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
 		path, origins["config"] = f.Value.String(), "--config"
 	}
 	if path != "" {
-		if err := loadFile(k, path, origins, &problems); err != nil {
+		if err := loadFile(k, path, kinds.Removed, origins, &problems); err != nil {
 			return Config{}, &Error{Problems: []string{err.Error()}}
 		}
 	}
@@ -84,13 +85,15 @@ func Load(environ []string, flags ...*pflag.FlagSet) (Config, error) {
 	var c Config
 	_, _, wrong := decode(k.Raw(), &c)
 	problems.Problems = append(problems.Problems, wrong...)
-	c.found = findings{path: path, origins: origins, ignored: ignored, problems: problems.Problems}
+	c.kinds = kinds
+	c.found = findings{path: path, environ: set, origins: origins, ignored: ignored, problems: problems.Problems}
 	return c, nil
 }
 
 // findings are what Load has found out beside the settings.
 type findings struct {
-	path     string            // of the file, "": none
+	path     string // of the file, "": none
+	environ  map[string]string
 	origins  map[string]string // by key; a setting that is not here has its default
 	ignored  []string          // variables
 	problems []string
@@ -101,7 +104,7 @@ type findings struct {
 func (c Config) Ignored() []string { return c.found.ignored }
 
 // loadFile merges the keys of a file that are right into k.
-func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *Error) error {
+func loadFile(k *koanf.Koanf, path string, removed, origins map[string]string, problems *Error) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("config file %s does not exist: correct --config or OUTBOX_CONFIG", path)
@@ -136,6 +139,9 @@ func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *
 			for _, problem := range wrong {
 				problems.add("config file %s: %s", at, problem)
 			}
+			delete(raw, name)
+		case removed[name] != "":
+			problems.add("config file %s: %s is no setting any more: %s", at, name, removed[name])
 			delete(raw, name)
 		case len(unused) > 0:
 			problems.add("config file %s: %s (keys are the names of flags with _ for -, layouts and retry)", at,
@@ -187,11 +193,24 @@ func fromEnvironment(vars map[string]variable, origins map[string]string, proble
 			continue
 		}
 		f := parsed.Lookup(flag)
-		if err := f.Value.Set(vars[flag].value); err != nil {
+		each := []string{vars[flag].value}
+		if f.Value.Type() == "stringArray" { // a flag that is given several times
+			each = strings.Fields(vars[flag].value)
+		}
+		if err := setEach(f, each); err != nil {
 			problems.add("%s: %s", vars[flag].name, Misfit(f, vars[flag].value, err))
 			continue
 		}
 		values[key(flag)], origins[key(flag)] = posflag.FlagVal(parsed, f), vars[flag].name
 	}
 	return values
+}
+
+func setEach(f *pflag.Flag, values []string) error {
+	for _, value := range values {
+		if err := f.Value.Set(value); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -12,14 +12,11 @@ import (
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// variableNames returns the environment variables of a flag: OUTBOX_ and its name. The two URLs end in _URL, and fall
-// back to the names that platforms set.
+// variableNames returns the environment variables of a flag: OUTBOX_ and its name. That of the database ends in _URL,
+// and falls back to the name that platforms set.
 func variableNames(flag string) []string {
-	switch flag {
-	case "database":
+	if flag == "database" {
 		return []string{"OUTBOX_DATABASE_URL", "DATABASE_URL"}
-	case "redis":
-		return []string{"OUTBOX_REDIS_URL", "REDIS_URL"}
 	}
 	return []string{prefix + strings.ToUpper(key(flag))}
 }
@@ -32,7 +29,7 @@ func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 var lists = []string{"layouts", "retry"}
 
 // knownNames returns what somebody may write, in a file and in the environment, and what is right instead: mostly the
-// same. The key redis_url and the variable OUTBOX_REDIS are wrong, and yet leave no doubt.
+// same. The key database_url and the variable OUTBOX_DATABASE are wrong, and yet leave no doubt.
 func knownNames() (keys, variables map[string]string) {
 	keys, variables = map[string]string{}, map[string]string{}
 	All().VisitAll(func(f *pflag.Flag) {
@@ -72,11 +69,15 @@ var ofKubernetes = regexp.MustCompile(`^OUTBOX_(.*_)?(SERVICE_HOST|SERVICE_PORT(
 // strangers sorts the variables that begin with OUTBOX_ and are no setting of any command. One that is nearly a setting
 // is a problem: a typing error that is passed over loses a setting, and nobody notices until it matters. Any other may
 // be somebody else's, and must not stop a daemon.
-func strangers(set map[string]string, problems *Error) (ignored []string) {
+func strangers(set, removed map[string]string, problems *Error) (ignored []string) {
 	_, known := knownNames()
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if !strings.HasPrefix(name, prefix) || known[name] == name || ofKubernetes.MatchString(name) || fault.Enabled &&
 			strings.HasPrefix(name, prefix+"FAULT") {
+			continue
+		}
+		if instead, ok := removed[name]; ok {
+			problems.add("%s is no setting any more: %s", name, instead)
 			continue
 		}
 		// Of short names two letters are half: OUTBOX_PATH is not OUTBOX_AUTH.

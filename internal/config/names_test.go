@@ -9,7 +9,7 @@ func TestMisspeltVariables(t *testing.T) {
 	t.Parallel()
 	for name, right := range map[string]string{
 		"OUTBOX_DATABSE_URL": "OUTBOX_DATABASE_URL", "OUTBOX_DATABASE": "OUTBOX_DATABASE_URL",
-		"OUTBOX_REDIS": "OUTBOX_REDIS_URL", "OUTBOX_REDIS_ULR": "OUTBOX_REDIS_URL",
+		"OUTBOX_SNIK": "OUTBOX_SINK", "OUTBOX_ROUTES": "OUTBOX_ROUTE",
 		"OUTBOX_BACTH": "OUTBOX_BATCH", "OUTBOX_POLLMAX": "OUTBOX_POLL_MAX", "OUTBOX_TOKENS": "OUTBOX_TOKEN",
 		"OUTBOX_CONFG": "OUTBOX_CONFIG", "OUTBOX_STREAM_LIMIT_RUNS": "OUTBOX_STREAM_LIMIT_RUN",
 	} {
@@ -58,7 +58,7 @@ func TestRightNamesAreNoStrangers(t *testing.T) {
 	_, known := knownNames()
 	for name, right := range known {
 		var problems Error
-		ignored := strangers(map[string]string{name: "x"}, &problems)
+		ignored := strangers(map[string]string{name: "x"}, nil, &problems)
 		if len(ignored) > 0 || name == right && len(problems.Problems) > 0 {
 			t.Errorf("%s: ignored %v, problems %v", name, ignored, problems.Problems)
 		}

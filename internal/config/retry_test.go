@@ -12,7 +12,7 @@ import (
 func TestRetryPolicies(t *testing.T) {
 	c, err := load(t, `
 database: postgres://h/d
-redis: redis://h
+sink: redis://h
 retry:
   - {destination: "orders.*", max_attempts: 10, backoff_base: 1s, backoff_factor: 3, backoff_cap: 1m}
   - {destination: audit, table: event_outbox}
@@ -20,7 +20,7 @@ retry:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Check(Database | Redis | Serving); err != nil {
+	if err := c.Check(Database | Publishing | Serving); err != nil {
 		t.Fatal(err)
 	}
 	orders := outbox.RetryPolicy{Destination: "orders.*", MaxAttempts: 10,
@@ -37,7 +37,7 @@ retry:
 func TestRetryPolicyMistakes(t *testing.T) {
 	c, err := load(t, `
 database: postgres://h/d
-redis: redis://h
+sink: redis://h
 retry:
   - {destination: "[", max_attempts: -1}
   - {destination: a, attempts: 3}
@@ -49,7 +49,7 @@ retry:
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.Check(Database | Redis | Serving)
+	err = c.Check(Database | Publishing | Serving)
 	if err == nil {
 		t.Fatal("accepted")
 	}

@@ -15,7 +15,6 @@ type Serve struct {
 	Gateway bool `yaml:"gateway"`
 	Relay   bool `yaml:"relay"`
 	Worker  bool `yaml:"worker"`
-	Memory  bool `yaml:"memory"`
 
 	HTTP      string   `yaml:"http"`
 	Auth      string   `yaml:"auth"`
@@ -47,7 +46,6 @@ func ServeFlags() *pflag.FlagSet {
 	fs.Bool("gateway", true, "serve the HTTP API and the streams")
 	fs.Bool("relay", true, "deliver events, as outbox relay does")
 	fs.Bool("worker", true, "crawl runs")
-	fs.Bool("memory", false, "deliver within this process, to the streams of its gateway, instead of to Redis")
 	fs.String("http", "127.0.0.1:8080", "`address` of the API")
 	fs.String("auth", "token",
 		"`who` may use the API: token, who has one of outbox token create; or none, anybody on this machine")
@@ -76,61 +74,16 @@ func ServeFlags() *pflag.FlagSet {
 	return fs
 }
 
-// Memory returns the flag --memory for commands that only need to know, in order to say that they do not go with it.
-func Memory() *pflag.FlagSet {
-	fs := pflag.NewFlagSet("memory", pflag.ContinueOnError)
-	fs.AddFlag(ServeFlags().Lookup("memory"))
-	fs.Lookup("memory").Hidden = true
-	return fs
-}
-
 // needs are those of the parts that are on.
 func (s Serve) needs() (n Need) {
 	n = Database
-	if (s.Gateway || s.Relay) && !s.Memory {
-		n |= Redis
+	if s.Gateway || s.Relay {
+		n |= Publishing
 	}
 	if s.Relay {
 		n |= Serving | Retaining
 	}
 	return n
-}
-
-// checkFile checks the path of an SQLite file. What SQLite itself would take for something else than a file is refused.
-func checkFile(problems *Error, path string) {
-	switch {
-	case path == "":
-		problems.add("database: names no file: want sqlite:FILE such as sqlite:outbox.db: %s", set("database"))
-	case strings.HasPrefix(path, ":"): // :memory:
-		problems.add("database: %s would be gone with the process, and each of its connections would have one of its own: "+
-			"want sqlite:FILE such as sqlite:outbox.db: %s", path, set("database"))
-	case strings.Contains(path, "?"): // whoever writes one means options, and would get a file of that name
-		problems.add("database: the name of the file has a ? in it, and options such as mode=ro are not taken: write the "+
-			"file's path alone, as in sqlite:outbox.db: %s", set("database"))
-	case path == "~", strings.HasPrefix(path, "~/"): // within a word no shell expands it
-		problems.add("database: ~ is not expanded in sqlite:%s: write the whole path, or in a shell \"sqlite:$HOME%s\": %s",
-			path, path[1:], set("database"))
-	}
-}
-
-// checkMemory checks a command that would need Redis.
-func (c *Config) checkMemory(problems *Error, needs Need) {
-	switch s := c.Serve; {
-	case needs&Serving != 0 && needs&Parts == 0: // the relay alone
-		problems.add("memory is on, so events are delivered within one process, and this one has no gateway to hear them: " +
-			"run outbox serve, or turn memory off (OUTBOX_MEMORY, or memory in the file of --config) and give --redis")
-	case needs&Parts == 0:
-		problems.add("memory is on, so nothing is published that other processes could hear: ask the outbox serve that " +
-			"delivers, for instance curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'; or turn memory off " +
-			"(OUTBOX_MEMORY, or memory in the file of --config)")
-	case !s.Gateway || !s.Relay:
-		problems.add("memory delivers from the relay to the gateway of one process, and one of them is off here: turn both " +
-			"on, or give --redis instead of --memory")
-	case c.Redis != "":
-		problems.add("memory and redis are both set, and events go to one of them: drop --memory (or OUTBOX_MEMORY, or "+
-			"memory in the file of --config) or --redis (or %s, or redis in the file)",
-			strings.Join(variableNames("redis"), " and "))
-	}
 }
 
 // checkServe checks the settings that the relay does not have; alone says that the relay's have not been checked.

@@ -26,8 +26,8 @@ func TestServeSettings(t *testing.T) {
 		args string
 		says []string
 	}{
-		{"", []string{"the database is not set", "Redis is not set", "batch is 0", "poll-min"}},
-		{"--relay=false", []string{"the database is not set", "Redis is not set"}},
+		{"", []string{"the database is not set", "no sink is set", "batch is 0", "poll-min"}},
+		{"--relay=false", []string{"the database is not set", "no sink is set"}},
 		{"--relay=false --gateway=false", []string{"the database is not set"}},
 		{"--relay=false --gateway=false --worker=false", []string{"the database is not set", "nothing to serve"}},
 	} {
@@ -40,7 +40,7 @@ func TestServeSettings(t *testing.T) {
 }
 
 func TestServeProblems(t *testing.T) {
-	urls := []string{"OUTBOX_DATABASE_URL=postgres://h/d", "REDIS_URL=redis://h"}
+	urls := []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_SINK=redis://h"}
 	for _, f := range []struct {
 		args string
 		says []string

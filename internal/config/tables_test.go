@@ -24,12 +24,12 @@ const invoices = `
 // loaded returns a checked configuration with --layout.
 func loaded(t *testing.T, layouts string, args ...string) (Config, error) {
 	t.Helper()
-	c, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "REDIS_URL=redis://h"},
+	c, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_SINK=redis://h"},
 		append(args, "--layout", write(t, layouts))...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, c.Check(Database | Redis | Serving)
+	return c, c.Check(Database | Publishing | Serving)
 }
 
 func TestMappedTables(t *testing.T) {

@@ -29,8 +29,8 @@ const preface = `Settings of outbox. Each stands here with its default: take the
 
 A process reads this file only if told to: --config FILE, or OUTBOX_CONFIG=FILE.
 
-` + "Every setting is also a flag, with - for _ (--poll-max), and a variable, OUTBOX_ and its name in capitals (OUTBOX_POLL_MAX; but OUTBOX_DATABASE_URL and OUTBOX_REDIS_URL, " +
-	"or else DATABASE_URL and REDIS_URL). A flag wins over a variable, a variable over this file. outbox config print " +
+` + "Every setting is also a flag, with - for _ (--poll-max), and a variable, OUTBOX_ and its name in capitals (OUTBOX_POLL_MAX; but OUTBOX_DATABASE_URL, or else " +
+	"DATABASE_URL, for database). A flag wins over a variable, a variable over this file. outbox config print " +
 	"shows what is in effect, and from where. " +
 	"Times have a unit: 5ms, 10s, 15m, 168h."
 
@@ -63,10 +63,11 @@ var examples = []struct{ heading, about, text string }{
 // Template returns a file of --config with every setting, all of them commented out. It is made of the flags' own
 // texts, so that there is one documentation and a new flag cannot be missing. Lines of settings begin with # and no
 // space, lines of text with # and one.
-func Template() (string, error) {
+func Template(kinds Kinds) (string, error) {
 	var b strings.Builder
 	comment(&b, preface)
 	all := All()
+	kinds.Describe(all)
 	var problems []error
 	all.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "config" {

@@ -15,7 +15,7 @@ import (
 // uncommented is the template with every setting in effect.
 func uncommented(t *testing.T) string {
 	t.Helper()
-	text, err := Template()
+	text, err := Template(kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestTemplate(t *testing.T) {
 		}
 	}
 	// Every value that stands there is the default, and every example is right.
-	c, err := load(t, text, []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_REDIS_URL=redis://h"})
+	c, err := load(t, text, []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_SINK=redis://h"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestTemplate(t *testing.T) {
 		len(c.Policies("crawl_outbox")) != 0 {
 		t.Errorf("the examples gave %s and %+v", names(c.mappedTables), c.Policies("outbox_events"))
 	}
-	defaults, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_REDIS_URL=redis://h"})
+	defaults, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_SINK=redis://h"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,12 +67,12 @@ func TestTemplate(t *testing.T) {
 		if !reflect.DeepEqual(got[i].Value, w.Value) && (!empty(got[i].Value) || !empty(w.Value)) {
 			t.Errorf("%s: got %#v, the default is %#v", w.Name, got[i].Value, w.Value)
 		}
-		if w.Name != "database" && w.Name != "redis" && !strings.Contains(got[i].From, "outbox.yaml:") {
+		if w.Name != "database" && w.Name != "sink" && !strings.Contains(got[i].From, "outbox.yaml:") {
 			t.Errorf("%s is from %s", w.Name, got[i].From)
 		}
 	}
 	// As it is written, nothing is set.
-	asWritten, err := Template()
+	asWritten, err := Template(kinds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func effective(t *testing.T, c Config) []Setting {
 func TestEffective(t *testing.T) {
 	file := write(t, "# x\nbatch: 4\npoll_max: 4s\ntable: [a, b]\nworkers:\n")
 	c, err := load(t, "", []string{"OUTBOX_CONFIG=" + file, "OUTBOX_DATABASE_URL=postgres://u:hunter2@db:1/shop",
-		"REDIS_URL=redis://:hunter2@h/0?password=hunter2", "OUTBOX_TOKEN=hunter2",
+		"OUTBOX_SINK=redis://:hunter2@h/0?password=hunter2", "OUTBOX_TOKEN=hunter2",
 		"OUTBOX_PUBLIC_URL=https://u:hunter2@h", "OUTBOX_CORS_ORIGIN=https://u:hunter2@h,https://shop.example",
 		"OUTBOX_STREAM_DRAIN=2m"}, "--listen", "h:1", "--server", "http://h/?token=hunter2", "--destination", "a=b")
 	if err != nil {
@@ -120,7 +120,8 @@ func TestEffective(t *testing.T) {
 	for _, want := range []Setting{
 		{"config", file, "OUTBOX_CONFIG"}, {"batch", 4, file + ":2"}, {"poll_max", "4s", file + ":3"},
 		{"table", []string{"a", "b"}, file + ":4"}, {"workers", 2, "default"},
-		{"database", "shop at db:1", "OUTBOX_DATABASE_URL"}, {"redis", "redis://h/0", "REDIS_URL"},
+		{"database", "shop at db:1", "OUTBOX_DATABASE_URL"},
+		{"sink", map[string]string{"default": "redis://h/0"}, "OUTBOX_SINK"},
 		{"stream_drain", "2m", "OUTBOX_STREAM_DRAIN"}, {"listen", "h:1", "--listen"},
 		{"cors_origin", []string{"(no origin, not shown)", "https://shop.example"}, "OUTBOX_CORS_ORIGIN"},
 		{"destination", map[string]string{"a": "b"}, "--destination"}, {"retention", "168h", "default"},

@@ -6,7 +6,7 @@ import (
 )
 
 func TestDedup(t *testing.T) {
-	environ := []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_REDIS_URL=redis://h"}
+	environ := []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_SINK=redis://h"}
 	for args, says := range map[string]string{
 		"":                   "",
 		"--dedup-window 0":   "",
@@ -15,16 +15,11 @@ func TestDedup(t *testing.T) {
 		"--dedup-window 1s":  "give --dedup-window 29s or more",
 		"--dedup-window 2m --lease-ttl 2m": "(a publish of 5s, lease-ttl of 2m and a third of it for the take-over, a " +
 			"claim of 10s)",
-		"--dedup-window 1s --memory":          "",
+		"--dedup-window 1s --sink memory:":    "",
 		"--dedup-window 1s --relay=false":     "",
 		"--dedup-prefix shop:":                "",
 		"--dedup-window 3m --lease-ttl 2m10s": "dedup-window is 3m, but after the death of a relay 3m9s can lie",
 	} {
-		if strings.Contains(args, "--memory") {
-			environ = environ[:1]
-		} else {
-			environ = environ[:2]
-		}
 		c, err := load(t, "", environ, strings.Fields(args)...)
 		if err != nil {
 			t.Fatal(err)
@@ -39,7 +34,7 @@ func TestDedup(t *testing.T) {
 	for args, says := range map[string]string{
 		"--dedup-window -1s": "dedup-window is -1s", "--dedup-prefix shop:{1}": `dedup-prefix is "shop:{1}"`,
 	} {
-		c, err := load(t, "", environ[:2], strings.Fields(args)...)
+		c, err := load(t, "", environ, strings.Fields(args)...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"syscall"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,17 +69,17 @@ func migrate(ctx context.Context, databaseURL string) error {
 	for _, s := range sets {
 		if s.Current > s.Latest {
 			return fmt.Errorf("%s was made by a newer outbox (its set %s is at version %d, this program knows %d): use that "+
-				"program, or another database", config.MaskDatabase(databaseURL), s.Set, s.Current, s.Latest)
+				"program, or another database", wire.MaskDatabase(databaseURL), s.Set, s.Current, s.Latest)
 		}
 	}
 	return m.Up(ctx)
 }
 
-// warnOfOthers warns if events are delivered in memory and another relay takes a part of them. It is called before this
-// process has a relay.
+// warnOfOthers warns if events are delivered within this process and another relay takes a part of them. It is called
+// before this process has a relay.
 func warnOfOthers(ctx context.Context, c config.Config, log *slog.Logger) {
-	if !c.Serve.Memory {
-		return // Redis has what all of them deliver
+	if !slices.ContainsFunc(c.AllSinks(), func(s config.Sink) bool { return s.Driver.InProcess }) {
+		return // the sinks have what all of them deliver
 	}
 	other, err := otherRelay(ctx, c)
 	if err != nil { // no reason to stop: the parts need other rights, and say what they miss
@@ -88,9 +89,9 @@ func warnOfOthers(ctx context.Context, c config.Config, log *slog.Logger) {
 		return
 	}
 	log.Warn(fmt.Sprintf("another relay (%s) serves %s too, unless it was killed a moment ago: each delivers a part of "+
-		"the events, in its own memory, and the streams of one miss what the other delivers. Give both of them --redis "+
+		"the events, within itself, and the streams of one miss what the other delivers. Give both of them --sink "+
 		"URL, or give this one events of its own: --temp or --file other.db",
-		other, config.MaskDatabase(c.Database)))
+		other, wire.MaskDatabase(c.Database)))
 }
 
 // otherRelay names a relay that holds a lease, if there is one. That of a killed one lasts for --lease-ttl yet, and

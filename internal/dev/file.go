@@ -7,11 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 
-	"github.com/jackc/pgx/v5"
-
-	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -62,18 +59,14 @@ func CheckFile(ctx context.Context, path string) error {
 		path, names[0], path)
 }
 
-// CheckServer tells whether url names a PostgreSQL server, as a URL or as keywords and values. It connects to nothing,
-// and does not show url, which may hold a password.
+// CheckServer tells whether url names a database on a server. It connects to nothing, and does not show url, which may
+// hold a password.
 func CheckServer(url string) error {
-	if path, ok := config.SQLiteFile(url); ok {
-		return fmt.Errorf("--postgres names an SQLite file: say --file %s", path)
+	if path, ok := wire.FileOf(url); ok {
+		return fmt.Errorf("--database names a file: say --file %s", path)
 	}
-	// The parser takes whatever has a = for keywords and values, mysql://host/shop?a=b too, and then connects to the
-	// default server.
-	looks := regexp.MustCompile(`^(postgres(ql)?://|\s*[a-z_]+\s*=)`).MatchString(url)
-	if _, err := pgx.ParseConfig(url); err != nil || !looks {
-		return errors.New("--postgres is no valid URL (not shown, it may hold a password): want " +
-			"postgres://user:password@host:5432/database")
+	if err := wire.CheckDatabase(url); err != nil {
+		return fmt.Errorf("--database %w", err)
 	}
 	return nil
 }

@@ -36,10 +36,10 @@ func TestDevFourWays(t *testing.T) {
 				d := &developing{t: t, dir: t.TempDir(), database: "sqlite:outbox.db", names: map[string]string{}}
 				if strings.HasPrefix(way, "PostgreSQL") {
 					d.database = testenv.Database(t)
-					d.args = append(d.args, "--postgres", d.database)
+					d.args = append(d.args, "--database", d.database)
 				}
 				if strings.HasSuffix(way, "Redis") {
-					d.args = append(d.args, "--redis", testenv.RedisServer(t).URL())
+					d.args = append(d.args, "--sink", testenv.RedisServer(t).URL())
 				}
 				d.steps()
 				mu.Lock()

@@ -23,7 +23,7 @@ func TestEmbeddedRelay(t *testing.T) {
 	var services [2]*exec.Cmd
 	for i := range services {
 		services[i] = exec.Command(path)
-		services[i].Env = append(os.Environ(), "OUTBOX_DATABASE_URL="+w.url, "OUTBOX_REDIS_URL="+w.redis.URL())
+		services[i].Env = append(os.Environ(), "OUTBOX_DATABASE_URL="+w.url, "OUTBOX_SINK="+w.redis.URL())
 		services[i].Stderr = &said[i]
 		if err := services[i].Start(); err != nil {
 			t.Fatal(err)

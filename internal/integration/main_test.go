@@ -83,7 +83,7 @@ func (w *world) relay(t *testing.T, env []string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, append([]string{"relay", "--database", w.url, "--redis", w.redis.URL()}, args...)...)
+	cmd := exec.Command(path, append([]string{"relay", "--database", w.url, "--sink", w.redis.URL()}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	log, err := os.Create(filepath.Join(t.TempDir(), "relay.log"))
 	if err != nil {

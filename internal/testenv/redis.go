@@ -150,7 +150,7 @@ func (r *Redis) command(ctx context.Context, command string) (string, error) {
 // Addr is the server's TCP address on the loopback interface, host:port.
 func (r *Redis) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
 
-// URL is Addr in the form that Redis clients and OUTBOX_REDIS_URL take.
+// URL is Addr in the form that Redis clients and OUTBOX_SINK take.
 func (r *Redis) URL() string { return "redis://" + r.Addr() }
 
 // Socket is the path of the server's Unix socket.

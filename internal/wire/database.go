@@ -121,6 +121,8 @@ type Migrations interface {
 	Down(ctx context.Context, steps int, set string) error
 	// Print writes the SQL of the sets, or all, and needs no database.
 	Print(w io.Writer, sets ...string) error
+	// Lacks says why the database has not got an ability that others have, for those that it has not got.
+	Lacks(what Ability) string
 }
 
 // Sets are the migration sets in the order in which they are applied. Every store has the same.
@@ -129,13 +131,14 @@ var Sets = tables.MigrationSets
 // AllSteps makes Migrations.Down take a whole set away.
 const AllSteps = migrations.All
 
-// MigrationsOf returns the migrations for the database that a valid URL names; without a URL those of PostgreSQL, to be
-// printed.
+// MigrationsOf returns the migrations for the database that a valid URL names; without a URL those of the first store,
+// to be printed.
 func MigrationsOf(databaseURL string) Migrations {
-	if path, ok := config.SQLiteFile(databaseURL); ok {
-		return sqliteMigrations{path}
+	s, err := storeOf(databaseURL)
+	if err != nil {
+		s = stores()[0]
 	}
-	return postgresMigrations{databaseURL}
+	return s.migrations(databaseURL)
 }
 
 // use is what a database is opened for.
@@ -158,7 +161,7 @@ func openNow(ctx context.Context, databaseURL string, u use) (Database, error) {
 	}
 	if err := db.Ping(ctx); err != nil {
 		db.Close()
-		return nil, fmt.Errorf("open database %s: %w", config.MaskDatabase(databaseURL), err)
+		return nil, fmt.Errorf("open database %s: %w", MaskDatabase(databaseURL), err)
 	}
 	return db, nil
 }
@@ -168,16 +171,31 @@ func openDatabase(ctx context.Context, databaseURL string, u use) (Database, err
 	return new(shared).open(ctx, databaseURL, u)
 }
 
-// shared opens a database for several parts of a process. Each gets a pool of its own from PostgreSQL; of an SQLite
-// file all share one DB. The zero value is ready for use.
+// shared opens the one database of a process for several parts of it. What they share of it is the store's affair. The
+// zero value is ready for use.
 type shared struct {
-	file      sqliteFile
+	mu        sync.Mutex
+	opener    opener    // nil: nobody has opened it yet
 	plaintext sync.Once // the warning of it
 }
 
 func (s *shared) open(ctx context.Context, databaseURL string, u use) (Database, error) {
-	if path, ok := config.SQLiteFile(databaseURL); ok {
-		return s.file.open(ctx, path, u)
+	open, err := s.openerOf(databaseURL)
+	if err != nil {
+		return nil, err
 	}
-	return openPostgres(ctx, databaseURL, u)
+	return open(ctx, databaseURL, u)
+}
+
+func (s *shared) openerOf(databaseURL string) (opener, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opener == nil {
+		of, err := storeOf(databaseURL)
+		if err != nil {
+			return nil, &config.Error{Problems: []string{"database: " + err.Error()}}
+		}
+		s.opener = of.opener()
+	}
+	return s.opener, nil
 }

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/metrics"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/stream"
 	"github.com/outboxrelay/outbox/server/token"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // stopMargin is what a gateway that stops may take beyond the window over which its streams end. http.Server waits 5 s
@@ -43,8 +43,8 @@ func (a *api) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// run serves the API until ctx ends, then finishes requests and ends the streams over their window. Redis may be away:
-// streams are then read from the database.
+// run serves the API until ctx ends, then finishes requests and ends the streams over their window. The sink may be
+// away: streams are then read from the database.
 func (a *api) run(ctx context.Context) error {
 	defer func() { _ = a.listener.Close() }() // closed already if it came to serving
 	db, err := a.open(ctx, a.part, use{name: "outbox gateway", conns: a.cfg.Serve.APIConns})
@@ -54,7 +54,7 @@ func (a *api) run(ctx context.Context) error {
 	defer db.Close()
 	var runs Runs
 	var tokens Tokens
-	err = await(ctx, a.log, a.part, "database "+config.MaskDatabase(a.cfg.Database),
+	err = await(ctx, a.log, a.part, "database "+MaskDatabase(a.cfg.Database),
 		func(ctx context.Context) (err error) {
 			runs, tokens, err = a.openStores(ctx, db)
 			return err
@@ -63,7 +63,7 @@ func (a *api) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	a.warnPlaintext(ctx, db)
-	live, err := a.broker.live(a.log)
+	live, heard, err := a.subscriber()
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (a *api) run(ctx context.Context) error {
 	background.Go(func() error { return g.Run(behind) })
 	a.part.serve(behind, &background, runs.Readable)
 	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers",
-		names(a.crawlers), "database", config.MaskDatabase(a.cfg.Database), a.broker.attr())
+		names(a.crawlers), "database", MaskDatabase(a.cfg.Database), heard)
 	if a.extras.Serving != nil {
 		a.extras.Serving(a.listener.Addr().String(), a.metrics)
 	}
@@ -208,23 +208,23 @@ func (a *api) home(rest http.Handler) http.Handler {
 }
 
 // watch shows the state of the streams, as metrics and in /readyz.
-func (a *api) watch(g *gateway.Gateway, hub *stream.Hub, live brokerLive) {
+func (a *api) watch(g *gateway.Gateway, hub *stream.Hub, live sink.Subscriber) {
 	a.metrics.WatchStreams(func() metrics.Streams {
 		s, h, l := g.StreamStats(), hub.Stats(), live.State()
 		return metrics.Streams{
 			Open: int64(s.Connections), Sent: s.Sent, Slow: s.Slow, Refused: s.Refused, Sources: h.Sources, FromLive: h.FromLive,
 			FromLog: h.FromLog, Gaps: h.Gaps, Resets: h.Resets,
-			LogErrors: h.LogErrors, Live: l.up, Channels: int64(l.channels), Reconnects: int64(l.reconnects),
+			LogErrors: h.LogErrors, Live: l.Up, Channels: int64(l.Channels), Reconnects: int64(l.Reconnects),
 		}
 	})
 	a.part.notes(func() string {
 		switch l := live.State(); {
-		case l.err == nil:
+		case l.Err == nil:
 			return ""
-		case l.up: // it refused a channel
-			return "runs are read from the database, topics receive nothing: " + l.err.Error()
+		case l.Up: // it refused a channel
+			return "runs are read from the database, topics receive nothing: " + l.Err.Error()
 		default:
-			return "streams are read from the database: " + l.err.Error()
+			return "streams are read from the database: " + l.Err.Error()
 		}
 	})
 }

@@ -47,6 +47,7 @@ type Report struct {
 	Reason string                 `json:"reason,omitempty"`
 	Parts  map[string]PartReport  `json:"parts,omitempty"`
 	Tables map[string]TableReport `json:"tables,omitempty"`
+	Sinks  map[string]PartReport  `json:"sinks,omitempty"` // those that the relay publishes to
 }
 
 // PartReport is the state of the gateway, the relay or the worker.
@@ -61,6 +62,7 @@ type TableReport struct {
 	Ready  bool   `json:"ready"`
 	Reason string `json:"reason,omitempty"`
 	Lanes  int    `json:"lanes"` // 0: standing by for the relay that holds them
+	Sink   string `json:"sink"`  // the name of the one that its events go to
 	// Paused says that operators have paused the table, the others which parts of it. It is ready all the same.
 	Paused             bool     `json:"paused,omitempty"`
 	PausedTopics       []string `json:"pausedTopics,omitempty"`
@@ -73,7 +75,7 @@ const untold = "ask from the machine itself, or see the log"
 // forStrangers returns the report without its reasons.
 func (r Report) forStrangers() Report {
 	r.Reason = withheld(r.Reason)
-	parts, tables := map[string]PartReport{}, map[string]TableReport{}
+	parts, tables, sinks := map[string]PartReport{}, map[string]TableReport{}, map[string]PartReport{}
 	for name, p := range r.Parts {
 		parts[name] = p.forStrangers()
 	}
@@ -81,7 +83,10 @@ func (r Report) forStrangers() Report {
 		t.Reason = withheld(t.Reason)
 		tables[name] = t
 	}
-	r.Parts, r.Tables = parts, tables
+	for name, s := range r.Sinks {
+		sinks[name] = s.forStrangers()
+	}
+	r.Parts, r.Tables, r.Sinks = parts, tables, sinks
 	return r
 }
 
@@ -187,10 +192,14 @@ func (h *Health) Report() Report {
 	state := h.ofRelay()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	r := Report{Ready: true, Parts: map[string]PartReport{}, Tables: map[string]TableReport{}}
+	r := Report{Ready: true, Parts: map[string]PartReport{}, Tables: map[string]TableReport{},
+		Sinks: map[string]PartReport{}}
+	for name, s := range state.Sinks {
+		r.Sinks[name] = PartReport{Ready: s.Ready, Reason: s.Reason}
+	}
 	for name, t := range state.Tables {
 		r.Tables[name] = TableReport{
-			Ready: t.Ready, Reason: t.Reason, Lanes: t.Lanes, Paused: t.Paused.Table,
+			Ready: t.Ready, Reason: t.Reason, Lanes: t.Lanes, Sink: t.Sink, Paused: t.Paused.Table,
 			PausedTopics: t.Paused.Topics, PausedDestinations: t.Paused.Destinations,
 		}
 	}

@@ -50,7 +50,7 @@ func listen(
 		}
 		answer(w, readiness(report.Ready), report)
 	})
-	// For a balancer before several gateways: one whose relay waits for Redis serves streams all the same.
+	// For a balancer before several gateways: one whose relay waits for its sink serves streams all the same.
 	mux.HandleFunc("GET /readyz/{part}", func(w http.ResponseWriter, r *http.Request) {
 		report, ok := health.Report().Parts[r.PathValue("part")]
 		if !ok {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-
-	"github.com/outboxrelay/outbox/internal/config"
 )
 
 // Plaintext returns the other machine that the database's connections go to without TLS, "" if there is none. It is
@@ -45,9 +43,14 @@ func (p process) warnPlaintext(ctx context.Context, db Database) {
 			p.log.Warn("PostgreSQL is on another machine and connections to it have no TLS: "+
 				"put sslmode=verify-full and sslrootcert=FILE into the URL", "server", machine)
 		}
-		if hosts := config.PlainRedis(p.cfg.Redis); len(hosts) > 0 && !p.cfg.Serve.Memory {
-			p.log.Warn("Redis is not on this machine and connections to it have no TLS: make the URL one of rediss://",
-				"server", strings.Join(hosts, ","))
+		for _, s := range p.cfg.AllSinks() {
+			if s.Driver.Plaintext == nil {
+				continue
+			}
+			if hosts := s.Driver.Plaintext(s.URL); len(hosts) > 0 {
+				p.log.Warn("a sink is not on this machine and connections to it have no TLS: make the URL one with TLS",
+					"sink", s.Name, "server", strings.Join(hosts, ","), "urls", s.Driver.Example)
+			}
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,10 +20,40 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/server/pgstore"
+	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 	"github.com/outboxrelay/outbox/tables"
 )
+
+func postgresStore() store {
+	return store{
+		schemes: []string{"postgres", "postgresql"},
+		words:   regexp.MustCompile(`^\s*[a-z_]+\s*=`).MatchString,
+		example: "postgres://user:password@host:5432/database",
+		check:   checkPostgres, mask: maskPostgres,
+		opener:     func() opener { return openPostgres },
+		migrations: func(url string) Migrations { return postgresMigrations{url} },
+		required:   migrations.Required,
+		passes:     postgres.Passes, hint: hintPostgres,
+	}
+}
+
+func checkPostgres(url string) error {
+	if _, err := pgxpool.ParseConfig(url); err != nil {
+		// pgx quotes the URL, and in one that it cannot parse it cannot find the password to mask.
+		return errNoDatabase
+	}
+	return sink.CheckUser(url)
+}
+
+func maskPostgres(url string) string {
+	c, err := pgx.ParseConfig(url)
+	if err != nil || sink.CheckUser(url) != nil {
+		return "(no valid URL)"
+	}
+	return fmt.Sprintf("%s at %s:%d", c.Database, c.Host, c.Port)
+}
 
 // postgresDatabase is a Database in PostgreSQL. What uses only one kind of sessions makes none of the other.
 type postgresDatabase struct {
@@ -203,6 +234,39 @@ func (m postgresMigrations) Up(ctx context.Context, sets ...string) error {
 func (m postgresMigrations) Down(ctx context.Context, steps int, set string) error {
 	return migrations.Down(ctx, m.url, steps, set)
 }
+
+func (m postgresMigrations) ApplyRoles(ctx context.Context) error {
+	return migrations.ApplyRoles(ctx, m.url)
+}
+
+func (m postgresMigrations) Legacy(
+	ctx context.Context, o migrations.LegacyOptions,
+) (migrations.LegacyReport, error) {
+	return migrations.Legacy(ctx, m.url, o)
+}
+
+func (m postgresMigrations) Indexes(ctx context.Context) ([]migrations.Index, error) {
+	return migrations.Indexes(ctx, m.url)
+}
+
+func (m postgresMigrations) SwitchIndexes(
+	ctx context.Context, to migrations.IndexSet, progress func(index string),
+) (changed []string, err error) {
+	return migrations.SwitchIndexes(ctx, m.url, to, progress)
+}
+
+func (postgresMigrations) Export(
+	dir string, format migrations.Format, sets ...string,
+) ([]migrations.ExportedFile, error) {
+	return migrations.Export(dir, format, sets...)
+}
+
+func (m postgresMigrations) TakeOver(ctx context.Context) error {
+	return migrations.TakeOver(ctx, m.url)
+}
+
+// Lacks is empty: it has all abilities.
+func (postgresMigrations) Lacks(Ability) string { return "" }
 
 func (m postgresMigrations) Print(w io.Writer, sets ...string) error {
 	return migrations.Print(w, sets...)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/internal/config"
@@ -18,25 +17,19 @@ type process struct {
 	log       *slog.Logger
 	health    *Health
 	metrics   *metrics.Metrics
-	broker    broker
 	databases *shared
 }
 
-func newProcess(cfg config.Config, log *slog.Logger, parts ...string) (process, error) {
-	// go-redis writes lines of its own to stderr, into the middle of a JSON log. What they say comes back as errors
-	// too.
-	logging.Disable()
-	b, err := openBroker(cfg)
-	p := process{cfg: cfg, log: log, health: newHealth(parts...), metrics: metrics.New(), broker: b,
-		databases: new(shared)}
+func newProcess(cfg config.Config, log *slog.Logger, parts ...string) process {
+	p := process{cfg: cfg, log: log, health: newHealth(parts...), metrics: metrics.New(), databases: new(shared)}
 	p.metrics.Watch(p.health.ofRelay)
-	return p, err
+	return p
 }
 
 // open opens the database for one of the parts, which closes it.
 // It waits for a file that another process keeps locked, as it would for a server.
 func (p process) open(ctx context.Context, of *part, u use) (db Database, err error) {
-	err = await(ctx, p.log, of, "database "+config.MaskDatabase(p.cfg.Database), func(ctx context.Context) error {
+	err = await(ctx, p.log, of, "database "+MaskDatabase(p.cfg.Database), func(ctx context.Context) error {
 		db, err = p.databases.open(ctx, p.cfg.Database, u)
 		return err
 	})

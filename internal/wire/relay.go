@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -13,22 +15,20 @@ import (
 // nil. It waits for servers that are not there yet. Errors are those that waiting does not cure, and a batch that did
 // not finish in time.
 func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
-	p, err := newProcess(cfg, log, partRelay)
-	if err != nil {
-		return err
-	}
+	p := newProcess(cfg, log, partRelay)
 	return p.run(ctx, func(ctx context.Context) error { return newRelay(p, &waker{}).run(ctx) })
 }
 
 // relay is the part that delivers.
 type relay struct {
 	process
-	part  *part
-	waker *waker // is told of the relay
+	part    *part
+	outlets outlets // the sinks, by name
+	waker   *waker  // is told of the relay
 }
 
 func newRelay(p process, w *waker) *relay {
-	return &relay{process: p, part: p.health.part(partRelay), waker: w}
+	return &relay{process: p, part: p.health.part(partRelay), outlets: newOutlets(p.cfg), waker: w}
 }
 
 func (r *relay) run(ctx context.Context) error {
@@ -43,15 +43,14 @@ func (r *relay) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	defer db.Close()
-	if err := await(ctx, r.log, r.part, "database "+config.MaskDatabase(r.cfg.Database), db.Ping); err != nil {
+	if err := await(ctx, r.log, r.part, "database "+MaskDatabase(r.cfg.Database), db.Ping); err != nil {
 		return unlessStopped(ctx, err)
 	}
 	cfg, err := r.config(wanted)
 	if err != nil {
 		return err
 	}
-	var sink struct{ brokerSink } // opened after the tables: a relay that cannot serve them must not wait for it first
-	one, err := outbox.NewRelay(db, &sink, cfg)
+	one, err := outbox.NewRelay(db, nil, cfg)
 	if err != nil {
 		return err
 	}
@@ -59,18 +58,15 @@ func (r *relay) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	r.warnPlaintext(ctx, db)
-	err = await(ctx, r.log, r.part, r.broker.name(), func(ctx context.Context) (err error) {
-		sink.brokerSink, err = r.broker.sink(ctx)
-		return err
-	})
-	if err != nil {
-		return unlessStopped(ctx, err)
+	used := slices.Sorted(maps.Keys(one.Health().Sinks))
+	if err := r.outlets.connect(ctx, r.process, r.part, used); err != nil {
+		return unlessStopped(ctx, errors.Join(err, r.outlets.close()))
 	}
-	r.log.Info("connected", "database", config.MaskDatabase(r.cfg.Database), r.broker.attr())
+	r.log.Info("connected", "database", MaskDatabase(r.cfg.Database), r.outlets.attr())
 	r.waker.own.Store(one)
 	r.health.watch(one)
 	r.part.wait("")
-	return errors.Join(one.Run(ctx), sink.Close())
+	return errors.Join(one.Run(ctx), r.outlets.close())
 }
 
 func unlessStopped(ctx context.Context, err error) error {
@@ -85,6 +81,7 @@ func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 	cfg := outbox.RelayConfig{
 		Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
 		PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax, LeaseTTL: r.cfg.LeaseTTL,
+		Sinks:        r.outlets.sinks(),
 		Backoff:      outbox.Backoff{Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
 		RecoveryRate: r.cfg.RecoveryRate, Logger: r.log, Observer: r.metrics,
 		Retention:       r.retention(outbox.OutboxEvents().Table),
@@ -98,7 +95,11 @@ func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 			Layout: t.Layout, Optional: !t.Required, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: t.BackoffBase},
 			Policies: r.cfg.Policies(t.Name()), Retention: r.retention(t.Name()),
 		}
-		var err error
+		to, err := r.cfg.SinkOf(t.Name())
+		if err != nil {
+			return cfg, err
+		}
+		table.Sink = to.Name
 		if table.Envelope, err = r.cfg.EnvelopeOf(t.Name()); err != nil {
 			return cfg, err
 		}

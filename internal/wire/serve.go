@@ -43,10 +43,7 @@ func ServeWith(ctx context.Context, cfg config.Config, log *slog.Logger, extras 
 			on = append(on, p.name)
 		}
 	}
-	p, err := newProcess(cfg, log, on...)
-	if err != nil {
-		return err
-	}
+	p := newProcess(cfg, log, on...)
 	w := &waker{}
 	var parts []func(context.Context) error
 	var gateway *api

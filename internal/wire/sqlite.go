@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/google/uuid"
@@ -15,8 +16,47 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/server/sqlitestore"
 	"github.com/outboxrelay/outbox/store/sqlite"
+	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 	"github.com/outboxrelay/outbox/tables"
 )
+
+func sqliteStore() store {
+	return store{
+		schemes: []string{"sqlite"},
+		example: "sqlite:outbox.db for a file",
+		check:   checkSQLite, mask: sqlitePath, file: sqlitePath,
+		opener: func() opener {
+			f := new(sqliteFile)
+			return func(ctx context.Context, url string, u use) (Database, error) { return f.open(ctx, sqlitePath(url), u) }
+		},
+		migrations: func(url string) Migrations { return sqliteMigrations{sqlitePath(url)} },
+		required:   migrations.Required,
+		passes:     sqlite.Passes, hint: hintSQLite,
+	}
+}
+
+// sqlitePath returns the file of a URL: sqlite:outbox.db, sqlite:/var/lib/outbox.db, or with // behind the colon.
+func sqlitePath(url string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(url, "sqlite:"), "//")
+}
+
+// checkSQLite checks the path of a file. What SQLite itself would take for something else than a file is refused.
+func checkSQLite(url string) error {
+	switch path := sqlitePath(url); {
+	case path == "":
+		return errors.New("names no file: want sqlite:FILE such as sqlite:outbox.db")
+	case strings.HasPrefix(path, ":"): // of SQLite's own, in RAM
+		return fmt.Errorf("%s would be gone with the process, and each of its connections would have one of its own: "+
+			"want sqlite:FILE such as sqlite:outbox.db", path)
+	case strings.Contains(path, "?"): // whoever writes one means options, and would get a file of that name
+		return errors.New("the name of the file has a ? in it, and options such as mode=ro are not taken: write the " +
+			"file's path alone, as in sqlite:outbox.db")
+	case path == "~", strings.HasPrefix(path, "~/"): // within a word no shell expands it
+		return fmt.Errorf("~ is not expanded in sqlite:%s: write the whole path, or in a shell \"sqlite:$HOME%s\"",
+			path, path[1:])
+	}
+	return nil
+}
 
 // sqliteFile is a file that the parts of a process open as one DB, so that those of them that write take turns in Go.
 // The zero value is ready for use.

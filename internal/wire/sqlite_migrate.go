@@ -63,6 +63,27 @@ func (m sqliteMigrations) Down(ctx context.Context, steps int, set string) (err 
 	return migrations.Down(ctx, db.Writes(), steps, set)
 }
 
+// Lacks implements Migrations.
+func (m sqliteMigrations) Lacks(what Ability) string {
+	switch what {
+	case Roles:
+		return fmt.Sprintf("SQLite has no roles: whoever may write the file %s and its folder may do everything, so set "+
+			"their permissions", m.path)
+	case Legacy:
+		return "migrate legacy is for PostgreSQL: no program has made such a table in an SQLite file; outbox migrate up " +
+			"makes the tables there"
+	case Indexes:
+		return "an SQLite file has one form of indexes only, the lean one"
+	case Export:
+		return fmt.Sprintf("export writes PostgreSQL's tables, and --database is the SQLite file %s: outbox migrate up "+
+			"makes its tables", m.path)
+	case TakeOver:
+		return fmt.Sprintf("--take-over is for PostgreSQL, and --database is the SQLite file %s: nobody else makes its "+
+			"tables", m.path)
+	}
+	return ""
+}
+
 func (m sqliteMigrations) Print(w io.Writer, sets ...string) error {
 	return migrations.Print(w, sets...)
 }

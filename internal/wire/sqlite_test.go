@@ -27,10 +27,11 @@ func TestPartsShareAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if databases.file.users != 2 || gateway.(*sqliteDatabase).db != relay.(*sqliteDatabase).db {
-		t.Errorf("two DBs for one process, %d users", databases.file.users)
+	file := gateway.(*sqliteDatabase).file
+	if file.users != 2 || gateway.(*sqliteDatabase).db != relay.(*sqliteDatabase).db {
+		t.Errorf("two DBs for one process, %d users", file.users)
 	}
-	if n := databases.file.db.Reads().Stats().MaxOpenConnections; n != 25 {
+	if n := file.db.Reads().Stats().MaxOpenConnections; n != 25 {
 		t.Errorf("%d connections to read with, want 25", n)
 	}
 	for range 2 { // a second Close of the same part counts for nothing
@@ -57,7 +58,7 @@ func TestPartsShareAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if n := databases.file.db.Reads().Stats().MaxOpenConnections; n != 1 {
+	if n := file.db.Reads().Stats().MaxOpenConnections; n != 1 {
 		t.Errorf("%d connections to read with, want 1", n)
 	}
 }

@@ -105,21 +105,3 @@ func TestAwait(t *testing.T) {
 		}
 	})
 }
-
-func TestSubscriberOptions(t *testing.T) {
-	for url, want := range map[string]string{
-		"redis://h1:7000,h2:7001/0":      "h1:7000",
-		"rediss://u:a,b@h1,h2?db=0":      "h1:6379",
-		"unix://u:p@/run/redis.sock":     "/run/redis.sock",
-		"redis://u:p@h1:7000":            "h1:7000",
-		"redis://h1:7000?read_timeout=5": "h1:7000",
-	} {
-		o, err := subscriberOptions(url)
-		if err != nil || o.Addr != want {
-			t.Errorf("%s: got %+v, error %v, want %s", url, o, err, want)
-		}
-	}
-	if _, err := subscriberOptions("http://h"); err == nil {
-		t.Error("http:// is taken for Redis")
-	}
-}

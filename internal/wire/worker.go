@@ -33,7 +33,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 	defer db.Close()
 	var runs Runs
-	err = await(ctx, w.log, w.part, "database "+config.MaskDatabase(w.cfg.Database),
+	err = await(ctx, w.log, w.part, "database "+MaskDatabase(w.cfg.Database),
 		func(ctx context.Context) (err error) {
 			if runs, err = db.Runs(ctx); err != nil {
 				return err
@@ -55,7 +55,7 @@ func (w *worker) run(ctx context.Context) error {
 		return err
 	}
 	w.metrics.WatchCrawling(func() int { return one.Health().Crawling })
-	w.log.Info("crawling runs", "crawlers", names(w.crawlers), "database", config.MaskDatabase(w.cfg.Database))
+	w.log.Info("crawling runs", "crawlers", names(w.crawlers), "database", MaskDatabase(w.cfg.Database))
 	behind, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var background errgroup.Group

@@ -194,12 +194,16 @@ func (h *Hub) Channels() int {
 
 // Ping returns nil, or an error of class outbox.ClassUnavailable once the Hub is closed.
 func (h *Hub) Ping(context.Context) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
+	if h.isClosed() {
 		return outbox.Unavailable(fmt.Errorf("ping memory: %w", errClosed))
 	}
 	return nil
+}
+
+func (h *Hub) isClosed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed
 }
 
 // Close tells every listener, by Lost, that nothing more will come. It returns after their last calls, and always nil.

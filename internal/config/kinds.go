@@ -1,0 +1,38 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/outboxrelay/outbox/sink"
+)
+
+// Kinds are the databases and the sinks that the program can open, as far as settings are concerned. Package wire knows
+// which they are.
+type Kinds struct {
+	Databases Databases
+	Sinks     sink.Registry
+	// Removed are the names of settings of earlier versions, as somebody may write them (--flag, VARIABLE and key),
+	// each with what to do instead.
+	Removed map[string]string
+}
+
+// Databases knows the URLs of databases. No password is in what it returns.
+type Databases interface {
+	// Check says what is wrong with a URL, without connecting.
+	Check(url string) error
+	// Show returns the URL as one would write it, or the name of the database if a password may be in it.
+	Show(url string) string
+	// Examples are how URLs look, one for each kind of database.
+	Examples() []string
+}
+
+// Describe adds to the texts of the flags that are URLs how those look.
+func (k Kinds) Describe(flags *pflag.FlagSet) {
+	for name, examples := range map[string][]string{"database": k.Databases.Examples(), "sink": k.Sinks.Examples()} {
+		if f := flags.Lookup(name); f != nil {
+			f.Usage += ": " + strings.Join(examples, "; ")
+		}
+	}
+}

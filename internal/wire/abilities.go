@@ -1,0 +1,45 @@
+package wire
+
+import (
+	"context"
+
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
+)
+
+// Ability is what the migrations of some databases can do and those of others cannot.
+type Ability string
+
+// The abilities. Each is an interface that the Migrations of a database may have.
+const (
+	Roles    Ability = "roles"     // RoleMigrations
+	Legacy   Ability = "legacy"    // LegacyMigrations
+	Indexes  Ability = "indexes"   // IndexMigrations
+	Export   Ability = "export"    // ExportMigrations
+	TakeOver Ability = "take-over" // TakeOverMigrations
+)
+
+// RoleMigrations make the roles with the least privileges.
+type RoleMigrations interface {
+	ApplyRoles(ctx context.Context) error
+}
+
+// LegacyMigrations upgrade an outbox table of before ADR-004.
+type LegacyMigrations interface {
+	Legacy(ctx context.Context, o migrations.LegacyOptions) (migrations.LegacyReport, error)
+}
+
+// IndexMigrations switch between forms of indexes.
+type IndexMigrations interface {
+	Indexes(ctx context.Context) ([]migrations.Index, error)
+	SwitchIndexes(ctx context.Context, to migrations.IndexSet, progress func(index string)) (changed []string, err error)
+}
+
+// ExportMigrations write the migrations as a folder of another tool. They need no database.
+type ExportMigrations interface {
+	Export(dir string, format migrations.Format, sets ...string) ([]migrations.ExportedFile, error)
+}
+
+// TakeOverMigrations record what another tool has applied as their own.
+type TakeOverMigrations interface {
+	TakeOver(ctx context.Context) error
+}

@@ -1,0 +1,33 @@
+package wire
+
+import (
+	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/sink/memory"
+	"github.com/outboxrelay/outbox/sink/redispubsub"
+)
+
+// Sinks returns the drivers of the sinks that the command has. This list is all that knows of a sink beside its own
+// folder.
+func Sinks() []sink.Driver {
+	return []sink.Driver{
+		redispubsub.Driver(),
+		memory.Driver(),
+	}
+}
+
+// OwnSink is the URL of the sink of outbox dev: it needs no server, and the page in the same process hears it.
+const OwnSink = "memory:"
+
+// OwnDatabase is the URL of the database of outbox dev, which is a file.
+func OwnDatabase(file string) string { return "sqlite:" + file }
+
+// removed are settings from before sinks had names and came by their URLs.
+var removed = map[string]string{
+	"--redis":          "give --sink URL, or set OUTBOX_SINK",
+	"OUTBOX_REDIS_URL": "set OUTBOX_SINK to the same URL",
+	"redis":            "write sink: with the same URL",
+	"--memory":         "give --sink memory:",
+	"OUTBOX_MEMORY":    "set OUTBOX_SINK=memory:",
+	"memory":           "write sink: \"memory:\"",
+	"--postgres":       "give --database URL",
+}

@@ -1,0 +1,43 @@
+package sink
+
+import (
+	"errors"
+	"strings"
+)
+
+const noURL = "(no valid URL)"
+
+// MaskURL returns a URL without user, password, options and fragment: a password can stand in an option too. It does
+// for drivers whose URLs hold no secret in host and path.
+func MaskURL(url string) string {
+	before, rest, isURL := strings.Cut(url, "://")
+	if !isURL {
+		before, rest, isURL = strings.Cut(url, ":")
+		if !isURL || strings.Contains(rest, "@") {
+			return noURL
+		}
+		before += ":"
+	} else if CheckUser(url) != nil {
+		return noURL
+	} else {
+		before, rest = before+"://", rest[strings.LastIndexByte(rest, '@')+1:]
+	}
+	if i := strings.IndexAny(rest, "?#"); i >= 0 {
+		rest = rest[:i]
+	}
+	return before + rest
+}
+
+var errUser = errors.New("the URL (not shown, it may hold a password) has one of @ / ? # where its user or password " +
+	"would be: write it as %40 %2F %3F %23")
+
+// CheckUser finds a character in the user or password of a URL that must be percent-encoded there. Such a URL often
+// parses, with a piece of the password as its host or path, which errors and logs then show: "redis://u:12/34@host".
+func CheckUser(url string) error {
+	_, rest, isURL := strings.Cut(url, "://")
+	at := strings.LastIndex(rest, "@")
+	if isURL && at >= 0 && strings.ContainsAny(rest[:at], "@/?#") {
+		return errUser
+	}
+	return nil
+}
