@@ -44,9 +44,8 @@ func TestServeTwoSinks(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: stores["sqlite"](t), redis: testenv.RedisServer(t).URL()}
 	e.ok("", "migrate", "up")
-	g := e.serving("--sink", "default="+e.redis, "--sink", "live=memory:", "--route", "crawl_outbox=live", "--auth",
-		"none",
-		"--listen", "127.0.0.1:0", "--stream-drain", "500ms", "--crawlers", "script:short")
+	g := e.serving("--sink", "default="+e.redis, "--sink", "live=memory:", "--route", "crawl_outbox=live",
+		"--auth", "none", "--listen", "127.0.0.1:0", "--stream-drain", "500ms", "--crawlers", "script:short")
 	url := watching(g.process)
 	awaitReady(t, url, true, "")
 	tail := e.start("tail", "order.placed", "run:*")

@@ -147,6 +147,10 @@ func (c Config) TopicSink() (Sink, error) { return c.SinkOf(outbox.OutboxEvents(
 // checkSinks checks the sinks and which table goes to which, for a command with these needs.
 func (c *Config) checkSinks(problems *Error, needs Need) {
 	if len(c.Sink) == 0 {
+		// Load gives what it could not read its default, and has said so.
+		if slices.ContainsFunc(c.found.problems, func(p string) bool { return strings.Contains(p, "sink: ") }) {
+			return
+		}
 		problems.add("no sink is set, so events have nowhere to go: %s: %s%s", set("sink"),
 			strings.Join(c.kinds.Sinks.Examples(), "; "), c.offered())
 		return

@@ -83,8 +83,8 @@ func (w *world) relay(t *testing.T, env []string, args ...string) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, append([]string{"relay", "--database", w.url, "--sink", w.redis.URL()}, args...)...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd := exec.Command(path, append([]string{"relay", "--database", w.url}, args...)...)
+	cmd.Env = append(append(os.Environ(), "OUTBOX_SINK="+w.redis.URL()), env...)
 	log, err := os.Create(filepath.Join(t.TempDir(), "relay.log"))
 	if err != nil {
 		t.Fatal(err)

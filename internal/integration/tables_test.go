@@ -61,7 +61,7 @@ func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
 	w.exec(t, `INSERT INTO crawl_runs (id, app_package) VALUES ($1, 'a'), ($2, 'b')`, refused, fine)
 	w.exec(t,
 		`INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'ERROR', '1'), ($1, 'ERROR', '2'), ($2, 'ERROR', '3')`, refused, fine)
-	w.relay(t, []string{"OUTBOX_SINK="}, "--table", "crawl_outbox", "--sink", "redis://relay:secret@"+w.redis.Addr(),
+	w.relay(t, nil, "--table", "crawl_outbox", "--sink", "redis://relay:secret@"+w.redis.Addr(),
 		"--backoff-base", "50ms")
 	w.eventually(t, "both events of the refused run are dead letters with three attempts", `SELECT count(*) = 2 FROM job_dlq
 		WHERE source = 'event' AND error_reason = 'DeliveryFailed' AND attempts = 3 AND jsonb_array_length(error_history) = 3 AND outbox_table = 'crawl_outbox'`)
@@ -80,7 +80,7 @@ func TestEachDestinationHasItsOwnOutcome(t *testing.T) {
 	w.command(t, "ACL", "SETUSER", "relay", "on", ">secret", "~*", "+@all", "resetchannels", "&open")
 	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, destination_topics, payload)
 		VALUES ('a', now(), 'k', 's', '["open", "shut"]', '1'), ('b', now(), 'k', 's', '["open"]', '2')`)
-	w.relay(t, []string{"OUTBOX_SINK="}, "--table", "outbox_events", "--sink",
+	w.relay(t, nil, "--table", "outbox_events", "--sink",
 		"redis://relay:secret@"+w.redis.Addr(), "--backoff-base", "200ms", "--max-attempts", "100")
 	w.eventually(t, "one destination is served, the other was tried again", `SELECT delivered_to = '["open"]' AND retry_count > 1 FROM outbox_events WHERE event_topic = 'a' AND status = 'FAILED'
 		UNION ALL SELECT false LIMIT 1`)
