@@ -76,7 +76,7 @@ func checkImports(files []file) (found []string) {
 				continue
 			}
 			for _, imported := range f.imports {
-				if folder, within := folderOf(imported); within && below(folder, of) && !(onlyBelow && folder == of) {
+				if folder, within := folderOf(imported); within && below(folder, of) && (!onlyBelow || folder != of) {
 					found = append(found, fmt.Sprintf("%s imports %s: %s", f.path, folder, rule.reason))
 				}
 			}
