@@ -7,7 +7,8 @@
 //
 // # The relay
 //
-// One Relay serves one table. Each turn of its loop is three steps, one file each:
+// A Relay serves the tables of a [Database], each with one of its sinks, removes what was delivered long ago, and tells
+// how it is doing. For each table it turns a loop of three steps, one file each:
 //
 //	claim    claim.go    read the oldest undelivered rows of the lanes it holds a lease on; no row lock, no write
 //	publish  publish.go  hand them to the Sink as one batch; no transaction is open meanwhile
@@ -27,7 +28,8 @@
 //
 // Events without a key have no order. Delivery to Redis Pub/Sub reaches whoever is subscribed at that moment.
 //
-// This package knows no database and no broker: package store/postgres is a [Store], packages below sink are Sinks.
+// This package knows no database and no broker: packages store/postgres and store/sqlite have a [Database], packages
+// below sink are Sinks.
 //
 // # Words
 //

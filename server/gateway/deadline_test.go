@@ -144,9 +144,13 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 				}
 				r := bufio.NewReader(conn)
 				answer, err := http.ReadResponse(r, nil)
-				if err != nil || answer.StatusCode != status {
-					t.Errorf("%s with %s: %v, error %v, want %d", line, length, answer, err, status)
+				if err != nil {
+					t.Errorf("%s with %s: %v", line, length, err)
 					return
+				}
+				defer func() { _ = answer.Body.Close() }()
+				if answer.StatusCode != status {
+					t.Errorf("%s with %s: %d, want %d", line, length, answer.StatusCode, status)
 				}
 				if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 					t.Error(err)

@@ -1,5 +1,5 @@
-// Package postgres keeps outboxes in PostgreSQL: it writes events inside the caller's transaction and is the Store that
-// a relay reads from.
+// Package postgres keeps outboxes in PostgreSQL: it writes events inside the caller's transaction, and its DB is the
+// database that a relay serves.
 //
 // It guarantees that an event exists exactly if the transaction that wrote it committed; that a claim sees every
 // committed undelivered row, whatever order the commits had; and that a settle changes nothing on a lane that has gone

@@ -1,5 +1,5 @@
-// Package sqlite keeps outboxes in an SQLite file: it writes events inside the caller's transaction and is the Store
-// that a relay reads from. It is for services of one host that want nothing installed, and the same as package
+// Package sqlite keeps outboxes in an SQLite file: it writes events inside the caller's transaction, and its DB is the
+// database that a relay serves. It is for services of one host that want nothing installed, and the same as package
 // store/postgres but for what is said here.
 //
 // Guaranteed: an event exists exactly if the transaction that wrote it committed, also after a SIGKILL or a power cut
