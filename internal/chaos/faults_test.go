@@ -81,7 +81,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// A name that is used twice would be run as name#01, and nobody would find it in docs/guarantees.md.
+// A name that is used twice would be run as name#01, and nobody would find it in docs/reference/guarantees.md.
 func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for _, table := range faults {

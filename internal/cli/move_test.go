@@ -9,7 +9,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
-// The runbook "Move to another database" of docs/operations.md, step by step: everything arrives once, in order, and
+// The runbook "Move to another database" of docs/operations/running.md, step by step: everything arrives once, in order, and
 // with sequence numbers that go on.
 func TestMoveToAnotherDatabase(t *testing.T) {
 	t.Parallel()

@@ -27,9 +27,9 @@ func fenced(t *testing.T, path, language string) (blocks []string) {
 	return blocks
 }
 
-const producersPage = "../../docs/producers.md"
+const producersPage = "../../docs/guide/producers.md"
 
-// What docs/producers.md has people send is taken as it stands, and its events arrive.
+// What docs/guide/producers.md has people send is taken as it stands, and its events arrive.
 func TestStatementsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -60,7 +60,7 @@ func TestStatementsOfTheDocs(t *testing.T) {
 	w.eventually(t, "the letter of the job is there", `SELECT count(*) = 1 FROM job_dlq WHERE source = 'job'`)
 }
 
-// The programs of docs/producers.md, run as they stand where their language and its driver are on this machine.
+// The programs of docs/guide/producers.md, run as they stand where their language and its driver are on this machine.
 func TestProgramsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	for _, p := range []struct {

@@ -170,7 +170,7 @@ var allowed = map[string][]string{
 func TestEachRoleMayDoItsOwnAndNothingElse(t *testing.T) {
 	t.Parallel()
 	url, super := database(t)
-	// PostgreSQL 14 lets everybody make tables in schema public: docs/operations.md says so.
+	// PostgreSQL 14 lets everybody make tables in schema public: docs/operations/running.md says so.
 	run(t, super, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 	app := one[string](t, super, "SELECT id::text FROM apps")
 	_ = newRun(t, super)
