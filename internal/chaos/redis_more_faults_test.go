@@ -292,8 +292,8 @@ func (a *authority) sign(
 	return write(".pem", "CERTIFICATE", der), write(".key", "PRIVATE KEY", secret), cert, key
 }
 
-// aclUser has the relays be a user with the rights that docs/operations/running.md lists and no others, one of which is taken
-// from it and given back.
+// aclUser has the relays be a user with the rights that docs/reference/sinks.md lists and no others, one of which is
+// taken from it and given back.
 func aclUser(w *world) int {
 	w.command("ACL", "SETUSER", "relay", "on", ">hunter2", "resetkeys", "~outbox:seen:*", "resetchannels", "&order.*",
 		"-@all",

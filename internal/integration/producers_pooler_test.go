@@ -25,7 +25,7 @@ import (
 type producer func(ctx context.Context, events []outbox.Event) error
 
 // TestProducersThroughPooler has each driver and mode write through PgBouncer in transaction mode, from more
-// connections than the pooler has to the server. The table is that of docs/operations/running.md. Those that prepare
+// connections than the pooler has to the server. The table is that of docs/operations/poolers.md. Those that prepare
 // statements by name fail (PgBouncer before 1.21 knows nothing of them); what they acknowledge is there all the same.
 func TestProducersThroughPooler(t *testing.T) {
 	t.Parallel()

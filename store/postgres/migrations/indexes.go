@@ -24,7 +24,7 @@ var (
 type IndexSet string
 
 // The forms. ADR-004's own serve its queries on delivered rows too; the lean ones hold failed rows only, so that each
-// event is written to fewer indexes (docs/operations/running.md#indexes has the figures).
+// event is written to fewer indexes (docs/operations/scaling.md#indexes has the figures).
 const (
 	ADRIndexes  IndexSet = "adr"
 	LeanIndexes IndexSet = "lean"
