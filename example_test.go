@@ -45,7 +45,7 @@ func ExampleWriter_Write() {
 // A relay inside a service serves the tables of the migration sets, and removes what was delivered a month ago.
 // examples/embed is the whole program.
 func ExampleNewRelay() {
-	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{Conns: postgres.Config{}})
+	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{})
 	var sink outbox.Sink   // redispubsub.Open(ctx, url, redispubsub.Config{})
 
 	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{Retention: outbox.Retention{After: 30 * 24 * time.Hour}})
@@ -84,7 +84,7 @@ func ExampleTable() {
 
 // A sink for a broker that this module does not know: a function.
 func ExampleSinkFunc() {
-	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{Conns: postgres.Config{}})
+	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{})
 
 	sink := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
 		body := d.AppendMessage(nil, outbox.CloudEvent)

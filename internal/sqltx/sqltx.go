@@ -24,7 +24,7 @@ const bun = "github.com/uptrace/bun"
 func Open(tx outbox.SQLTx) (outbox.SQLTx, error) {
 	if _, ends := tx.(interface{ Commit() error }); !ends {
 		return nil, fmt.Errorf("%w: %s has no Commit; give the transaction that your change is made in, such as a *sql.Tx "+
-			"(README, \"With your ORM\")", outbox.ErrNoTransaction, name(tx))
+			"(docs/guide/writing.md, \"With your ORM\")", outbox.ErrNoTransaction, name(tx))
 	}
 	of := reflect.Indirect(reflect.ValueOf(tx))
 	if of.Kind() != reflect.Struct || of.Type().PkgPath() != bun {
