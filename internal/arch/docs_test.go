@@ -9,7 +9,9 @@ import (
 )
 
 var (
-	docLink  = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`) // a colon: an address elsewhere
+	docLink  = regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`) // a colon: an address elsewhere
+	mention  = regexp.MustCompile(`\bdocs/[A-Za-z0-9_/-]+\.md(?:#([a-z0-9-]+))?`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z0-9][A-Za-z0-9]*)`")
 )
 
@@ -45,9 +47,11 @@ func TestDocumentsPointAtWhatExists(t *testing.T) {
 		}
 		for _, m := range docLink.FindAllStringSubmatch(string(text), -1) {
 			links++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
-				t.Errorf("%s: nothing is at %s", page, m[1])
+			to := page
+			if m[1] != "" {
+				to = filepath.Join(filepath.Dir(page), m[1])
 			}
+			checkTarget(t, page, to, m[2])
 		}
 		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
 			names++
@@ -59,6 +63,29 @@ func TestDocumentsPointAtWhatExists(t *testing.T) {
 	if links == 0 || names == 0 {
 		t.Errorf("found %d links and %d names of tests in %d pages: the patterns find nothing", links, names, len(pages))
 	}
+}
+
+// checkTarget complains of a page that names a file that is not there, or a heading that the file does not have.
+func checkTarget(t *testing.T, page, to, anchor string) {
+	t.Helper()
+	if _, err := os.Stat(to); err != nil {
+		t.Errorf("%s: nothing is at %s", page, to)
+		return
+	}
+	if anchor == "" || filepath.Ext(to) != ".md" {
+		return
+	}
+	text, err := os.ReadFile(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range heading.FindAllStringSubmatch(string(text), -1) {
+		id := regexp.MustCompile(`[^a-z0-9_ -]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		if strings.ReplaceAll(id, " ", "-") == anchor {
+			return
+		}
+	}
+	t.Errorf("%s: %s has no heading for #%s", page, to, anchor)
 }
 
 // elsewhere are names of documents that nobody who has the repository can open: docs/seeds.md and docs/adr have what
@@ -90,6 +117,10 @@ func TestSourcesAreInTheRepository(t *testing.T) {
 		read++
 		for _, found := range elsewhere.FindAllString(string(text), -1) {
 			t.Errorf("%s names %q, which is not in the repository", path, found)
+		}
+		for _, m := range mention.FindAllStringSubmatch(string(text), -1) {
+			file, _, _ := strings.Cut(m[0], "#")
+			checkTarget(t, path, filepath.Join(root, file), m[1])
 		}
 		return nil
 	})

@@ -86,6 +86,32 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// docs/reference/settings.md has a row for each setting, with the default that outbox init writes.
+func TestSettingsOfTheDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/settings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := Template(kinds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for _, m := range regexp.MustCompile(`(?m)^#([a-z_]+): (.*?)(?:  # .*)?$`).FindAllStringSubmatch(text, -1) {
+		row := "\n| `" + m[1] + "` | "
+		if value := strings.Trim(m[2], "'"); !slices.Contains([]string{`""`, "[]", "{}", "0", "0s"}, value) {
+			row += "`" + value + "`"
+		}
+		if !strings.Contains(string(page), row) {
+			t.Errorf("docs/reference/settings.md has no row that begins with %q", row[1:])
+		}
+		rows++
+	}
+	if in := strings.Count(string(page), "\n| `"); in != rows {
+		t.Errorf("docs/reference/settings.md has %d settings, there are %d", in, rows)
+	}
+}
+
 // empty tells that a list or map has nothing in it, whether it is there or not.
 func empty(v any) bool {
 	r := reflect.ValueOf(v)

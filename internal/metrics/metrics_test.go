@@ -2,10 +2,13 @@ package metrics
 
 import (
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/outboxrelay/outbox"
@@ -28,6 +31,38 @@ func want(t *testing.T, text string, lines ...string) {
 		if !strings.Contains(text, l+"\n") {
 			t.Errorf("%s is missing in:\n%s", l, text)
 		}
+	}
+}
+
+// docs/reference/metrics.md has a row for each metric.
+func TestMetricsOfTheDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := New()
+	m.HTTP()
+	m.Runs()
+	m.WatchCrawling(func() int { return 0 })
+	m.WatchStreams(func() Streams { return Streams{} })
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		m.Registry.Describe(descs)
+	}()
+	metrics := 0
+	for desc := range descs {
+		name := regexp.MustCompile(`"outbox_[a-z_]+"`).FindString(desc.String())
+		if name == "" {
+			continue // of the Go runtime
+		}
+		metrics++
+		if !strings.Contains(string(page), "\n| `"+strings.Trim(name, `"`)+"` | ") {
+			t.Errorf("docs/reference/metrics.md has no row of %s", name)
+		}
+	}
+	if rows := strings.Count(string(page), "\n| `outbox_"); rows != metrics {
+		t.Errorf("docs/reference/metrics.md has %d metrics, there are %d", rows, metrics)
 	}
 }
 
