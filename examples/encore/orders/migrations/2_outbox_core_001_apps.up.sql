@@ -1,6 +1,6 @@
 -- The tables of Outbox for Encore, written by `outbox migrate export`: a file a step, in the order of the numbers.
 -- The next release's steps come into this folder by the same command. It finds the old ones by their names, so keep
--- the names; it changes no file. Your own migrations may stand between them. More: docs/guide/adopting.md.
+-- the names; it changes no file. Your own migrations may stand between them. More: docs/adopting.md.
 --
 -- The files run what `outbox migrate up` runs. What that command does around them is left to you:
 --   - A table of the same name that is there already is refused, where the command adopts it. Let it do that once.

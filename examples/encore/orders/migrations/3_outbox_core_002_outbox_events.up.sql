@@ -76,7 +76,7 @@ CREATE INDEX IF NOT EXISTS outbox_events_undelivered ON outbox_events (position)
 CREATE INDEX IF NOT EXISTS outbox_events_waiting ON outbox_events (next_retry_at) WHERE next_retry_at IS NOT NULL;
 
 -- The seed's five, as the seed writes them: its queries by aggregate, topic, tenant and time are served on delivered rows too. Each is paid for at
--- the INSERT and again at the settle (status changes, so the update cannot be heap-only): docs/operations/scaling.md#indexes has the figures, and
+-- the INSERT and again at the settle (status changes, so the update cannot be heap-only): docs/operations.md#indexes has the figures, and
 -- `outbox migrate indexes lean` makes them ones that hold failed rows only.
 CREATE INDEX IF NOT EXISTS idx_outbox_status        ON outbox_events (status, next_retry_at);
 CREATE INDEX IF NOT EXISTS idx_outbox_tenant_status ON outbox_events (tenant_id, status);
