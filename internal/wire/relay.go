@@ -69,6 +69,7 @@ func (r *relay) run(ctx context.Context) error {
 	return errors.Join(one.Run(ctx), r.outlets.close())
 }
 
+// unlessStopped drops an error that came of being told to stop.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
