@@ -77,7 +77,7 @@ func (r *tableRelay) logFailures(outcomes, refused []Outcome) {
 			continue
 		}
 		for _, f := range o.Failures {
-			attrs := []any{"table", r.cfg.name, "destination", f.Destination, "event", o.Record.ID,
+			attrs := []any{"table", r.cfg.name(), "destination", f.Destination, "event", o.Record.ID,
 				"topic", o.Record.Topic, "attempts", o.Attempts, "error", f.Error}
 			if o.State == Dead {
 				r.cfg.Logger.Warn("dead letter", append(attrs, "reason", f.Reason)...)

@@ -53,7 +53,7 @@ func TestCausesAreBounded(t *testing.T) {
 
 func TestFailuresAreLogged(t *testing.T) {
 	var log bytes.Buffer
-	r := &tableRelay{cfg: tableConfig{name: "orders"}}
+	r := &tableRelay{cfg: tableConfig{table: Table{Layout: Layout{Table: "orders"}}}}
 	r.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	record := &Record{Event: Event{Topic: "order.placed"}}
 	failed := Outcome{Record: record, State: Retry, Attempts: 1, RetryIn: time.Second,

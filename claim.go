@@ -16,7 +16,7 @@ import (
 // it would hold its lanes for ever.
 func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
 	limit = w.unsettled.exclude(limit)
-	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.destination
+	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
 	limit.Records = w.pacer.modest(limit.Records)
 	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
 	began := time.Now()

@@ -49,21 +49,14 @@ type RelayConfig struct {
 	Observer Observer     // told about every batch; may be nil
 }
 
-// tableConfig is what the loops of one table go by.
+// tableConfig is what the loops of one table go by. What both have counts as table has it.
 type tableConfig struct {
 	RelayConfig // with its defaults
-	name        string
-	sinkName    string
+	table       Table
 	breaker     *breaker // of the sink
-
-	// What of Table is set, or else RelayConfig's.
-	destination Template
-	envelope    Envelope
-	reserved    func(destination string) bool
-	MaxAttempts int
-	Backoff     Backoff
-	Policies    []RetryPolicy
 }
+
+func (c *tableConfig) name() string { return c.table.Layout.Table }
 
 // withDefaults returns the configuration to run with, or every problem at once.
 func (c RelayConfig) withDefaults() (RelayConfig, error) {
@@ -126,13 +119,4 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 	c.LetterRetention = c.LetterRetention.withDefaults(letters)
 	c.LetterRetention.check("LetterRetention", &problems)
 	return c, errors.Join(problems...)
-}
-
-// of returns what a table of the relay goes by.
-func (c RelayConfig) of(t Table, b *breaker) tableConfig {
-	return tableConfig{
-		RelayConfig: c, name: t.Layout.Table, sinkName: t.Sink, breaker: b,
-		destination: t.Destination, envelope: t.Envelope, reserved: t.Reserved,
-		MaxAttempts: t.MaxAttempts, Backoff: t.Backoff, Policies: t.Policies,
-	}
 }

@@ -63,7 +63,7 @@ func (r *Relay) Health() Health {
 	r.mu.Unlock()
 	open := r.now()
 	for _, t := range open.tables {
-		h.Tables[t.cfg.name] = t.health(time.Now())
+		h.Tables[t.cfg.name()] = t.health(time.Now())
 	}
 	for name, s := range open.sinks {
 		h.Sinks[name] = s.health()
@@ -85,7 +85,7 @@ func (r *Relay) Health() Health {
 // health is the table's state. Its progress is that of the worker that made it longest ago: half of the keys standing
 // still is not healthy.
 func (r *tableRelay) health(now time.Time) TableHealth {
-	h := TableHealth{Sink: r.cfg.sinkName}
+	h := TableHealth{Sink: r.cfg.table.Sink}
 	r.keeper.mu.Lock()
 	renewed, lastErr := r.keeper.renewed, r.keeper.lastErr
 	h.Lanes, h.Paused = len(r.keeper.lanes), r.keeper.pauses.Paused

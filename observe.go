@@ -40,7 +40,7 @@ func (w *worker) failed(err error) {
 	w.mu.Unlock()
 	if first {
 		w.cfg.Logger.Error("relay cannot make progress, trying again",
-			"table", w.cfg.name, "worker", w.number, "error", err)
+			"table", w.cfg.name(), "worker", w.number, "error", err)
 	}
 }
 
@@ -50,7 +50,7 @@ func (w *worker) succeeded() {
 	w.lastError, w.progress = "", time.Now()
 	w.mu.Unlock()
 	if recovered {
-		attrs := []any{"table", w.cfg.name, "worker", w.number}
+		attrs := []any{"table", w.cfg.name(), "worker", w.number}
 		if !since.IsZero() {
 			attrs = append(attrs, "after", time.Since(since).Round(time.Millisecond).String())
 		}

@@ -69,7 +69,7 @@ func (r *tableRelay) route(records []*Record, held heldKeys) (batch []Delivery, 
 			continue
 		}
 		for _, d := range destinations {
-			batch = append(batch, Delivery{Record: rec, Destination: d, Envelope: r.cfg.envelope, Origin: origin})
+			batch = append(batch, Delivery{Record: rec, Destination: d, Envelope: r.cfg.table.Envelope, Origin: origin})
 			owner = append(owner, i)
 		}
 	}
@@ -81,7 +81,7 @@ func (r *tableRelay) destinations(rec *Record) ([]string, *Failure) {
 	if rec.Defect != "" {
 		return nil, &Failure{Reason: ReasonDeserializationFailed, Error: rec.Defect}
 	}
-	left, err := rec.outstanding(r.cfg.destination)
+	left, err := rec.outstanding(r.cfg.table.Destination)
 	if err != nil {
 		return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error()}
 	}
@@ -117,11 +117,11 @@ func (rec *Record) outstanding(t Template) ([]string, error) {
 
 // reserved refuses destinations that are not this table's to use.
 func (r *tableRelay) reserved(destinations []string) *Failure {
-	if r.cfg.reserved == nil {
+	if r.cfg.table.Reserved == nil {
 		return nil
 	}
 	for _, d := range destinations {
-		if r.cfg.reserved(d) {
+		if r.cfg.table.Reserved(d) {
 			problem := fmt.Sprintf("destination %q is reserved for the events of another table", d)
 			return &Failure{Destination: d, Reason: ReasonHandlerMissing, Error: problem}
 		}

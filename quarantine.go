@@ -91,7 +91,7 @@ func (q *quarantine) judge(l Lane, cfg *tableConfig) {
 	}
 	if s := q.suspects[l.Number]; s != nil {
 		cfg.Logger.Warn("relays died at this lane, trying its events in small batches",
-			"table", cfg.name, "lane", l.Number, "crashes", l.Crashes, "batch", s.size)
+			"table", cfg.name(), "lane", l.Number, "crashes", l.Crashes, "batch", s.size)
 	}
 }
 
@@ -146,7 +146,7 @@ func (w *worker) try(
 		return len(records), errors.Join(err, mark(survived, crashes, known))
 	}
 	delete(w.quarantine.suspects, s.lane.Number)
-	w.cfg.Logger.Info("lane is trusted again", "table", w.cfg.name, "lane", s.lane.Number)
+	w.cfg.Logger.Info("lane is trusted again", "table", w.cfg.name(), "lane", s.lane.Number)
 	return len(records), mark(survived, 0, Trial{})
 }
 
@@ -187,8 +187,8 @@ func (w *worker) bury(hardStop context.Context, lanes []Lane, rec *Record) error
 		out.Failures = append(out.Failures, Failure{Destination: d, Reason: ReasonDeliveryFailed, Error: what})
 	}
 	w.cfg.Logger.Error("poison event found, it becomes a dead letter",
-		"table", w.cfg.name, "event", rec.ID, "lane", rec.Lane, "crashes", lanes[0].Crashes)
+		"table", w.cfg.name(), "event", rec.ID, "lane", rec.Lane, "crashes", lanes[0].Crashes)
 	settled, _, err := w.settle(hardStop, lanes, []Outcome{out})
-	w.report(BatchReport{Table: w.cfg.name, Claimed: 1, Settled: settled})
+	w.report(BatchReport{Table: w.cfg.name(), Claimed: 1, Settled: settled})
 	return err
 }

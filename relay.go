@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,7 +53,7 @@ func NewRelay(db Database, sink Sink, cfg RelayConfig) (*Relay, error) {
 // blocks. A wake-up that gets lost costs PollMax.
 func (r *Relay) Wake(table string) {
 	for _, t := range r.now().tables {
-		if table == "" || table == t.cfg.name {
+		if table == "" || table == t.cfg.name() {
 			t.wake()
 		}
 	}
@@ -96,7 +95,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	opened := r.now()
 	var names []string
 	for _, t := range opened.tables {
-		names = append(names, t.cfg.name)
+		names = append(names, t.cfg.name())
 	}
 	r.cfg.Logger.Info("relaying", "tables", names)
 
@@ -118,7 +117,9 @@ func (r *Relay) Run(ctx context.Context) error {
 	for _, t := range opened.tables {
 		start(t.run)
 		start(t.measure)
-		start(r.retain(t.cfg.name))
+		if kept := t.cfg.table.Retention; kept.After > 0 {
+			start(func(ctx context.Context) error { return r.db.Retain(ctx, t.cfg.table.Layout, kept) })
+		}
 	}
 	for _, s := range opened.sinks {
 		start(s.probe)
@@ -132,17 +133,6 @@ func (r *Relay) Run(ctx context.Context) error {
 		r.cfg.Logger.Info("stopped relaying", "tables", names)
 	}
 	return failed
-}
-
-// retain returns what removes old rows of a table.
-func (r *Relay) retain(table string) func(context.Context) error {
-	t := r.tables[slices.IndexFunc(r.tables, func(t Table) bool { return t.Layout.Table == table })]
-	return func(ctx context.Context) error {
-		if t.Retention.After <= 0 {
-			return nil
-		}
-		return r.db.Retain(ctx, t.Layout, t.Retention)
-	}
 }
 
 // ErrNoTable says that a database has none of the tables that a relay is to serve.
@@ -203,7 +193,7 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 			s = &sinkState{sink: r.sinks[t.Sink], breaker: new(breaker)}
 			opened.sinks[t.Sink] = s
 		}
-		one, err := newTableRelay(store, s.sink, r.cfg.of(t, s.breaker))
+		one, err := newTableRelay(store, s.sink, tableConfig{r.cfg, t, s.breaker})
 		if err != nil {
 			return serving{}, err
 		}

@@ -53,7 +53,7 @@ func newTableRelay(store Store, sink Sink, cfg tableConfig) (*tableRelay, error)
 	}
 	r := &tableRelay{store: store, sink: sink, cfg: cfg, owner: owner}
 	r.keeper = newLeaseKeeper(store, leaseConfig{
-		owner: owner, table: cfg.name, instance: cfg.Instance, ttl: cfg.LeaseTTL, margin: cfg.LeaseMargin,
+		owner: owner, table: cfg.name(), instance: cfg.Instance, ttl: cfg.LeaseTTL, margin: cfg.LeaseMargin,
 		timeout: cfg.DatabaseTimeout, workers: cfg.Workers, logger: cfg.Logger,
 	}, r.wake)
 	for n := range cfg.Workers {
@@ -106,11 +106,11 @@ func (r *tableRelay) run(ctx context.Context) error {
 	stopKeeper()
 	background.Wait()
 	if err := r.keeper.leave(ctx); err != nil {
-		r.cfg.Logger.Warn("relay stopped without releasing its lanes", "table", r.cfg.name, "error", err)
+		r.cfg.Logger.Warn("relay stopped without releasing its lanes", "table", r.cfg.name(), "error", err)
 	}
 	if hardStop.Err() != nil {
 		return fmt.Errorf("stop relay of %s: the batch in flight did not finish in time; "+
-			"it will be published again", r.cfg.name)
+			"it will be published again", r.cfg.name())
 	}
 	return nil
 }
@@ -305,7 +305,7 @@ func (w *worker) deliver(
 	}
 
 	b := BatchReport{
-		Table: w.cfg.name, Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Recalled: recalled,
+		Table: w.cfg.name(), Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Recalled: recalled,
 		Unavailable: v.unavailable != nil,
 		Claim:       took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
 	}
@@ -352,10 +352,10 @@ func (r *tableRelay) logTally(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			r.tally.flush(ctx, r.cfg.Logger, r.cfg.name)
+			r.tally.flush(ctx, r.cfg.Logger, r.cfg.name())
 			return
 		case <-tick.C:
-			r.tally.flush(ctx, r.cfg.Logger, r.cfg.name)
+			r.tally.flush(ctx, r.cfg.Logger, r.cfg.name())
 		}
 	}
 }

@@ -33,13 +33,10 @@ type Table struct {
 // crawl_outbox. The last one's attempts and pause are those of docs/seeds.md#fr-005. What event_outbox has delivered is
 // not archived but deleted, as its seed does (docs/seeds.md#05-01).
 func Tables() []Table {
-	runs := Template{text: "run:{key}", parts: []templatePart{
-		{literal: "run:"}, {field: templateFields["key"], name: "key"},
-	}}
 	return []Table{
 		{Layout: OutboxEvents(), Optional: true},
 		{Layout: EventOutbox(), Optional: true, Retention: Retention{Archive: "none"}},
-		{Layout: CrawlOutbox(), Optional: true, Destination: runs, MaxAttempts: 3,
+		{Layout: CrawlOutbox(), Optional: true, Destination: builtin("run:{key}"), MaxAttempts: 3,
 			Backoff: Backoff{Base: 200 * time.Millisecond}},
 	}
 }
@@ -77,7 +74,7 @@ func (t *Table) complete(c *RelayConfig, of string, problems *[]error) {
 		*problems = append(*problems, fmt.Errorf("%sthere is no sink %q", of, t.Sink))
 	}
 	if len(t.Destination.parts) == 0 {
-		t.Destination = Template{text: "{topic}", parts: []templatePart{{field: templateFields["topic"], name: "topic"}}}
+		t.Destination = builtin("{topic}")
 	}
 	if t.MaxAttempts == 0 {
 		t.MaxAttempts = c.MaxAttempts

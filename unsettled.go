@@ -84,7 +84,7 @@ func (w *worker) refused(refusal *RefusedError, lanes []Lane) {
 	rec := refusal.Outcomes[0].Record
 	w.cfg.Logger.Warn("the database does not record what became of some events; they and their keys wait, "+
 		"the others go on",
-		"table", w.cfg.name, "worker", w.number, "waiting", len(w.unsettled.waiting), "event", rec.ID,
+		"table", w.cfg.name(), "worker", w.number, "waiting", len(w.unsettled.waiting), "event", rec.ID,
 		"key", rec.AggregateID, "error", refusal.Err)
 }
 
@@ -106,7 +106,7 @@ func (w *worker) settleAgain(ctx context.Context, lanes []Lane) error {
 			w.unsettled.add(again, lanes, time.Now())
 			return err
 		}
-		w.report(BatchReport{Table: w.cfg.name, Settled: settled})
+		w.report(BatchReport{Table: w.cfg.name(), Settled: settled})
 	}
 	if len(w.unsettled.waiting) >= unsettledBatches*w.cfg.BatchRecords {
 		return errors.New("settle: too many outcomes that the database does not record, so nothing is claimed; " +

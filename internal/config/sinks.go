@@ -16,7 +16,7 @@ import (
 type Sinks map[string]string
 
 // DefaultSink is the name of a sink that is given none, and of the one for tables that no route names.
-const DefaultSink = "default"
+const DefaultSink = outbox.DefaultSink
 
 var sinkName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
@@ -58,7 +57,8 @@ func maskPostgres(url string) string {
 // postgresDatabase is a Database in PostgreSQL. What uses only one kind of sessions makes none of the other.
 type postgresDatabase struct {
 	*pgxpool.Pool
-	relay *postgres.DB
+	outbox.Database // is relay
+	relay           *postgres.DB
 }
 
 func openPostgres(ctx context.Context, databaseURL string, u use) (Database, error) {
@@ -71,7 +71,7 @@ func openPostgres(ctx context.Context, databaseURL string, u use) (Database, err
 		pool.Close()
 		return nil, err
 	}
-	return postgresDatabase{pool, relay}, nil
+	return postgresDatabase{pool, relay, relay}, nil
 }
 
 // openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does not wait for the
@@ -82,6 +82,9 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 		return nil, errors.New("parse database URL: it is not valid (not shown, it may hold a password)")
 	}
 	cfg.MaxConns = int32(u.conns)
+	if u.relay {
+		cfg.MaxConnIdleTime = time.Minute // what a relay asks at its start need not stay connected
+	}
 	cfg.ConnConfig.ConnectTimeout = 10 * time.Second
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = u.name
@@ -111,28 +114,12 @@ func (d postgresDatabase) Close() {
 	d.Pool.Close()
 }
 
-func (d postgresDatabase) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
-	return d.relay.OpenTable(ctx, layout)
-}
-
 func (d postgresDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (Retention, error) {
 	return d.relay.OpenRetention(ctx, layout)
 }
 
 func (d postgresDatabase) OpenLetterRetention(ctx context.Context) (Retention, error) {
 	return d.relay.OpenLetterRetention(ctx)
-}
-
-func (d postgresDatabase) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
-	return d.relay.Retain(ctx, layout, r)
-}
-
-func (d postgresDatabase) RetainLetters(ctx context.Context, r outbox.Retention) error {
-	return d.relay.RetainLetters(ctx, r)
-}
-
-func (d postgresDatabase) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
-	return d.relay.Listen(ctx, log, wake)
 }
 
 func (d postgresDatabase) Runs(ctx context.Context) (Runs, error) {

@@ -85,7 +85,6 @@ func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 		Sinks:        r.outlets.sinks(),
 		Backoff:      outbox.Backoff{Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
 		RecoveryRate: r.cfg.RecoveryRate, Logger: r.log, Observer: r.metrics,
-		Retention:       r.retention(outbox.OutboxEvents().Table),
 		LetterRetention: r.retention(config.Letters),
 	}
 	if cfg.RecoveryRate == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 
@@ -74,11 +73,11 @@ func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, er
 	defer f.mu.Unlock()
 	if f.db == nil {
 		db, err := sqlite.Connect(ctx, path, u.conns)
-		if err != nil && !errors.Is(err, sqlite.ErrBusy) {
-			err = outbox.Permanent(err)
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, sqlite.ErrBusy):
 			return nil, err
+		case err != nil:
+			return nil, outbox.Permanent(err)
 		}
 		f.db, f.conns = db, 0
 	}
@@ -86,7 +85,7 @@ func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, er
 	f.conns += u.conns
 	f.db.Reads().SetMaxOpenConns(f.conns)
 	f.db.Reads().SetMaxIdleConns(f.conns)
-	return &sqliteDatabase{file: f, db: f.db}, nil
+	return &sqliteDatabase{Database: f.db, file: f, db: f.db}, nil
 }
 
 func (f *sqliteFile) close() {
@@ -100,18 +99,15 @@ func (f *sqliteFile) close() {
 
 // sqliteDatabase is a Database in a file.
 type sqliteDatabase struct {
-	file   *sqliteFile
-	db     *sqlite.DB
-	closed sync.Once
+	outbox.Database // is db
+	file            *sqliteFile
+	db              *sqlite.DB
+	closed          sync.Once
 }
 
 func (d *sqliteDatabase) Close() { d.closed.Do(d.file.close) }
 
 func (d *sqliteDatabase) Ping(ctx context.Context) error { return d.db.Ping(ctx) }
-
-func (d *sqliteDatabase) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
-	return d.db.OpenTable(ctx, layout)
-}
 
 func (d *sqliteDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (Retention, error) {
 	return d.db.OpenRetention(ctx, layout)
@@ -119,18 +115,6 @@ func (d *sqliteDatabase) OpenRetention(ctx context.Context, layout outbox.Layout
 
 func (d *sqliteDatabase) OpenLetterRetention(ctx context.Context) (Retention, error) {
 	return d.db.OpenLetterRetention(ctx)
-}
-
-func (d *sqliteDatabase) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
-	return d.db.Retain(ctx, layout, r)
-}
-
-func (d *sqliteDatabase) RetainLetters(ctx context.Context, r outbox.Retention) error {
-	return d.db.RetainLetters(ctx, r)
-}
-
-func (d *sqliteDatabase) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
-	return d.db.Listen(ctx, log, wake)
 }
 
 func (d *sqliteDatabase) Runs(ctx context.Context) (Runs, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -38,14 +37,6 @@ func (d *DB) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store,
 		return nil, lasting(err)
 	}
 	return s, nil
-}
-
-// Listen implements outbox.Database: it calls wake with the name of a table whenever a Notifier reports new events. It
-// takes a connection for itself and reconnects when it breaks. Behind a pooler it says once that there is nothing to
-// listen to, and waits: LISTEN would be accepted, would stay with a session that others get, and would never be
-// answered. That notifications arrive is tested at every connect all the same.
-func (d *DB) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
-	return listenOn(ctx, d.pool, log, wake)
 }
 
 // Retain implements outbox.Database with package retention.

@@ -92,15 +92,18 @@ func (n *Notifier) send(ctx context.Context) {
 	}
 }
 
-// listenOn is DB.Listen.
-func listenOn(ctx context.Context, pool *pgxpool.Pool, log *slog.Logger, wake func(table string)) error {
+// Listen implements outbox.Database: it calls wake with the name of a table whenever a Notifier reports new events. It
+// takes a connection for itself and reconnects when it breaks. Behind a pooler it says once that there is nothing to
+// listen to, and waits: LISTEN would be accepted, would stay with a session that others get, and would never be
+// answered. That notifications arrive is tested at every connect all the same.
+func (d *DB) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
 	sql, err := plain("wake")
 	if err != nil {
 		return err
 	}
 	pause, complained := time.Second, false
 	for {
-		err := listen(ctx, pool, sql, func() {
+		err := listen(ctx, d.pool, sql, func() {
 			if complained {
 				log.Info("listening for new events again")
 			}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
@@ -25,13 +24,6 @@ func (d *DB) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store,
 		return nil, err
 	}
 	return s, nil
-}
-
-// Listen implements outbox.Database: it calls wake soon after anybody has committed anything to the file, this process
-// or another, with this library or without. It does not know into which table: the name is always "". It opens a
-// connection for itself.
-func (d *DB) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
-	return listenOn(ctx, d, log, wake)
 }
 
 // Retain implements outbox.Database with package retention.

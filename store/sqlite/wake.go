@@ -9,21 +9,24 @@ import (
 	"time"
 )
 
-// lookEvery is how often listenOn looks. A look is a read of shared memory and costs microseconds; this many a second
+// lookEvery is how often Listen looks. A look is a read of shared memory and costs microseconds; this many a second
 // are a fraction of a percent of one CPU.
 const lookEvery = 5 * time.Millisecond
 
-// listenOn is DB.Listen. Waking is a courtesy: one that is lost costs the relay's poll interval and nothing else.
-func listenOn(ctx context.Context, db *DB, log *slog.Logger, wake func(table string)) error {
+// Listen implements outbox.Database: it calls wake soon after anybody has committed anything to the file, this process
+// or another, with this library or without. It does not know into which table: the name is always "". It opens a
+// connection for itself.
+// Waking is a courtesy: one that is lost costs the relay's poll interval and nothing else.
+func (d *DB) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
 	text, err := plain("wake")
 	if err != nil {
 		return err
 	}
 	complained := false
 	for {
-		err := listen(ctx, db, text, func() {
+		err := listen(ctx, d, text, func() {
 			if complained {
-				log.Info("watching for new events again", "file", db.path)
+				log.Info("watching for new events again", "file", d.path)
 			}
 			complained = false
 		}, wake)
@@ -31,7 +34,7 @@ func listenOn(ctx context.Context, db *DB, log *slog.Logger, wake func(table str
 			return nil
 		}
 		if !complained {
-			log.Warn("cannot watch for new events, polling only", "file", db.path, "error", err)
+			log.Warn("cannot watch for new events, polling only", "file", d.path, "error", err)
 			complained = true
 		}
 		select {
