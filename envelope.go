@@ -25,6 +25,9 @@ func ParseEnvelope(name string) (Envelope, error) {
 // copy.
 func PayloadOnly(dst []byte, d *Delivery) []byte { return append(dst, d.Payload...) }
 
+// structuredStart is what every message of CloudEvent begins with.
+const structuredStart = `{"specversion":`
+
 // CloudEvent is the structured JSON form of CloudEvents 1.0: id is the event id, source the bounded context (a
 // URI-reference: what is none is percent-encoded), type the topic, subject the aggregate ("Order/42", or the id alone),
 // time the moment it occurred if that is known. Extensions: sequence (19 decimal digits, so that text sorts as numbers
@@ -39,7 +42,7 @@ func PayloadOnly(dst []byte, d *Delivery) []byte { return append(dst, d.Payload.
 // It is written by hand because the generic encoder was the largest part of the relay's CPU; the tests decode it with
 // encoding/json.
 func CloudEvent(dst []byte, d *Delivery) []byte {
-	dst = append(dst, `{"specversion":"1.0","id":"`...)
+	dst = append(dst, structuredStart+`"1.0","id":"`...)
 	dst = appendUUID(dst, d.ID)
 	dst = append(dst, `","source":`...)
 	dst = appendString(dst, uriReference(d.Source))
@@ -57,9 +60,7 @@ func CloudEvent(dst []byte, d *Delivery) []byte {
 			dst = append(dst[:at], dst[at+1:]...) // the two strings become one: drop the opening quote
 		}
 	}
-	// event_outbox keeps no time but the one in a UUIDv7; and plain SQL can write years that RFC 3339 cannot: no time
-	// is better than a wrong one.
-	if at := d.OccurredAt.UTC(); !at.IsZero() && at.Year() >= 0 && at.Year() <= 9999 {
+	if at := d.OccurredAt.UTC(); hasTime(at) {
 		dst = append(dst, `,"time":"`...)
 		dst = at.AppendFormat(dst, time.RFC3339Nano)
 		dst = append(dst, '"')

@@ -22,41 +22,55 @@ var taken = map[string]bool{
 
 // appendMetadata appends the members of the metadata as attributes, in the order of their names.
 func appendMetadata(dst []byte, metadata json.RawMessage) []byte {
-	if len(metadata) == 0 || string(metadata) == "null" || string(metadata) == "{}" {
-		return dst
-	}
-	var members map[string]json.RawMessage
-	if json.Unmarshal(metadata, &members) != nil {
-		return appendRest(dst, metadata) // no object: plain SQL may have written anything
-	}
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if !isAttribute(name, members[name]) {
-			continue
-		}
+	own, rest := splitMetadata(metadata)
+	for _, name := range slices.Sorted(maps.Keys(own)) {
 		dst = append(dst, `,"`...)
 		dst = append(dst, name...)
 		dst = append(dst, `":`...)
-		dst = append(dst, members[name]...)
-		delete(members, name)
+		dst = append(dst, own[name]...)
 	}
-	if len(members) == 0 {
+	if rest == "" {
 		return dst
 	}
-	rest, err := json.Marshal(members)
-	if err != nil {
-		return dst // what has been unmarshalled is marshalled
-	}
-	return appendRest(dst, rest)
+	dst = append(dst, `,"metadata":`...)
+	return appendString(dst, rest)
 }
 
-// appendRest appends JSON as the string that the attribute metadata holds.
-func appendRest(dst, rest []byte) []byte {
-	var compact bytes.Buffer
-	if json.Compact(&compact, rest) != nil {
-		return dst // no JSON: a column of text in which plain SQL wrote something else
+// splitMetadata returns the members of the metadata that are attributes of their own, and the others as the JSON text
+// that the attribute metadata holds, "" if there are none.
+func splitMetadata(metadata json.RawMessage) (own map[string]json.RawMessage, rest string) {
+	if len(metadata) == 0 || string(metadata) == "null" || string(metadata) == "{}" {
+		return nil, ""
 	}
-	dst = append(dst, `,"metadata":`...)
-	return appendString(dst, compact.String())
+	var members map[string]json.RawMessage
+	if json.Unmarshal(metadata, &members) != nil {
+		return nil, compact(metadata) // no object: plain SQL may have written anything
+	}
+	own = map[string]json.RawMessage{}
+	for name, value := range members {
+		if isAttribute(name, value) {
+			own[name] = value
+			delete(members, name)
+		}
+	}
+	if len(members) == 0 {
+		return own, ""
+	}
+	others, err := json.Marshal(members)
+	if err != nil {
+		return own, "" // what has been unmarshalled is marshalled
+	}
+	return own, compact(others)
+}
+
+// compact returns JSON without spaces, and "" for what is none: a column of text in which plain SQL wrote something
+// else.
+func compact(text []byte) string {
+	var b bytes.Buffer
+	if json.Compact(&b, text) != nil {
+		return ""
+	}
+	return b.String()
 }
 
 // isAttribute tells whether a member of the metadata can be an attribute with its own name and value.

@@ -13,7 +13,8 @@ import (
 // suite is what the tests share.
 type suite struct {
 	SinkHarness
-	written int64
+	features SinkFeatures
+	written  int64
 }
 
 // newEvent returns a delivery of an event that was never published. Events of one key stay in order.
@@ -80,7 +81,7 @@ func (s *suite) unavailable(t *testing.T, got []outbox.Result, n int) {
 }
 
 // expect checks that exactly these events are the next to arrive.
-func (s *suite) expect(t *testing.T, to string, messages <-chan []byte, want ...outbox.Delivery) {
+func (s *suite) expect(t *testing.T, to string, messages <-chan Arrived, want ...outbox.Delivery) {
 	t.Helper()
 	got := s.expectInAnyOrder(t, to, messages, want...)
 	for i := range want {
@@ -93,7 +94,7 @@ func (s *suite) expect(t *testing.T, to string, messages <-chan []byte, want ...
 // expectInAnyOrder checks that exactly these events arrive, and returns their ids as they came. That no more arrive is
 // known from an event published afterwards: it comes last, because the messages of a destination stay in order.
 func (s *suite) expectInAnyOrder(
-	t *testing.T, to string, messages <-chan []byte, want ...outbox.Delivery,
+	t *testing.T, to string, messages <-chan Arrived, want ...outbox.Delivery,
 ) (got []string) {
 	t.Helper()
 	end := s.newEvent(t, to, "the end")
@@ -103,7 +104,7 @@ func (s *suite) expectInAnyOrder(
 		missing[d.ID.String()]++
 	}
 	for {
-		id := eventID(t, receive(t, messages))
+		id := eventID(t, receive(t, messages).Body)
 		if id == end.ID.String() {
 			break
 		}
@@ -129,7 +130,7 @@ func eventID(t *testing.T, message []byte) string {
 	return m.ID
 }
 
-func receive(t *testing.T, messages <-chan []byte) []byte {
+func receive(t *testing.T, messages <-chan Arrived) Arrived {
 	t.Helper()
 	select {
 	case m, ok := <-messages:
@@ -140,5 +141,5 @@ func receive(t *testing.T, messages <-chan []byte) []byte {
 	case <-time.After(patience):
 		t.Fatalf("no message for %s", patience)
 	}
-	return nil
+	return Arrived{}
 }

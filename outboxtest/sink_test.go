@@ -20,9 +20,12 @@ const defectEnv = "OUTBOXTEST_DEFECT"
 // TestSuite: a right sink passes.
 func TestSuite(t *testing.T) {
 	defect := os.Getenv(defectEnv)
-	SinkSuite(t, SinkFeatures{RefusesDuplicates: true}, func(t *testing.T) SinkHarness {
-		b := &board{defect: defect, subscribers: map[string]chan []byte{}, seen: map[string]bool{}}
-		return SinkHarness{Sink: b, Listen: b.listen, Refusing: "refusing", Stall: b.stall}
+	features := SinkFeatures{RefusesDuplicates: true, Durable: true, Headers: "ce-", LargestMessage: largest}
+	SinkSuite(t, features, func(*testing.T) SinkHarness {
+		b := &board{defect: defect, subscribers: map[string]chan Arrived{}, seen: map[string]bool{},
+			stored: map[string][]Arrived{}}
+		return SinkHarness{Sink: b, Binary: b.inBinary(), Listen: b.listen, Stored: b.first, Restart: b.restart,
+			Refusing: "refusing", Forbidden: []string{"a*"}, Stall: b.stall}
 	})
 }
 
@@ -44,6 +47,10 @@ func TestSuiteFindsDefects(t *testing.T) {
 		"ignores context": "answers_unavailable_when_its_context_has_ended",
 		"hides outage":    "answers_unavailable_when_its_context_has_ended",
 		"wrong envelope":  "builds_a_CloudEvent",
+		"forgets":         "keeps_what_it_acknowledged",
+		"no headers":      "sends_attributes_as_headers",
+		"takes too large": "refuses_a_message_that_is_too_large",
+		"tries forbidden": "refuses_forbidden_destinations",
 	} {
 		t.Run(defect, func(t *testing.T) {
 			t.Parallel()
@@ -58,21 +65,49 @@ func TestSuiteFindsDefects(t *testing.T) {
 	}
 }
 
+// largest is what a board takes in one message, in bytes.
+const largest = 2 << 20
+
 // board is a sink that hands messages to subscribers in its own process.
 type board struct {
 	defect string
 
 	mu          sync.Mutex
-	subscribers map[string]chan []byte
+	subscribers map[string]chan Arrived
 	seen        map[string]bool
+	stored      map[string][]Arrived // by destination
 	stalled     bool
+	binary      bool
 }
 
-func (b *board) listen(t *testing.T) (string, <-chan []byte) {
+// inBinary is a board for the same subscribers that sends attributes as headers.
+func (b *board) inBinary() *board {
+	return &board{defect: b.defect, subscribers: b.subscribers, seen: b.seen, stored: b.stored, binary: true}
+}
+
+func (b *board) first(t *testing.T, destination string, n int) []Arrived {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.stored[destination]
+	if len(all) < n {
+		t.Fatalf("%d of %d messages are stored", len(all), n)
+	}
+	return all[:n]
+}
+
+func (b *board) restart(*testing.T) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.defect == "forgets" {
+		clear(b.stored)
+	}
+}
+
+func (b *board) listen(t *testing.T) (string, <-chan Arrived) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	name := strconv.Itoa(len(b.subscribers))
-	b.subscribers[name] = make(chan []byte, 10000)
+	b.subscribers[name] = make(chan Arrived, 10000)
 	return name, b.subscribers[name]
 }
 
@@ -145,22 +180,45 @@ func (b *board) publish(d *outbox.Delivery, held map[int64]string) outbox.Result
 		}
 		return outbox.Result{Err: errors.New("refused")}
 	}
+	if d.Destination == "a*" {
+		return outbox.Result{Err: b.forGood("tries forbidden", "a name with a wildcard")}
+	}
+	if len(d.Payload) > largest {
+		return outbox.Result{Err: b.forGood("takes too large", "too large")}
+	}
 	b.seen[member] = true
 	if b.defect == "loses" && d.Sequence == 7 {
 		return outbox.Result{}
 	}
-	message := outbox.CloudEvent(nil, d)
+	message := Arrived{Body: outbox.CloudEvent(nil, d)}
 	if b.defect == "wrong envelope" {
-		message = slices.Concat([]byte(`{"id":"`), []byte(event), []byte(`"}`))
+		message.Body = slices.Concat([]byte(`{"id":"`), []byte(event), []byte(`"}`))
 	}
+	if b.binary {
+		message = Arrived{Body: d.Payload, Headers: map[string]string{}}
+		for name, value := range d.Attributes() {
+			if b.defect != "no headers" {
+				message.Headers["CE-"+name] = value
+			}
+		}
+	}
+	b.stored[d.Destination] = append(b.stored[d.Destination], message)
 	b.subscribers[d.Destination] <- message
 	return outbox.Result{}
+}
+
+// forGood is the answer to what will never be taken, unless the board has that defect.
+func (b *board) forGood(defect, problem string) error {
+	if b.defect == defect {
+		return errors.New(problem)
+	}
+	return outbox.Permanent(errors.New(problem))
 }
 
 // swap exchanges two of the last messages of the destination.
 func (b *board) swap(destination string) {
 	messages := b.subscribers[destination]
-	var all [][]byte
+	var all []Arrived
 	for len(messages) > 0 {
 		all = append(all, <-messages)
 	}

@@ -11,7 +11,7 @@ import (
 // A function is a right sink.
 func TestSinkFunc(t *testing.T) {
 	SinkSuite(t, SinkFeatures{}, func(*testing.T) SinkHarness {
-		b := &board{subscribers: map[string]chan []byte{}, seen: map[string]bool{}}
+		b := &board{subscribers: map[string]chan Arrived{}, seen: map[string]bool{}}
 		publish := func(_ context.Context, d outbox.Delivery) error {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -19,7 +19,7 @@ func TestSinkFunc(t *testing.T) {
 			if !ok {
 				return errors.New("no such channel")
 			}
-			subscriber <- d.AppendMessage(nil, outbox.CloudEvent)
+			subscriber <- Arrived{Body: d.AppendMessage(nil, outbox.CloudEvent)}
 			return nil
 		}
 		return SinkHarness{Sink: outbox.SinkFunc(publish), Listen: b.listen, Refusing: "refusing"}

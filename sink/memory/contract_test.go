@@ -25,7 +25,7 @@ func TestSinkContract(t *testing.T) {
 			outboxtest.SinkSuite(t, tt.features, func(*testing.T) outboxtest.SinkHarness {
 				h := New(tt.cfg)
 				var channels atomic.Int64
-				return outboxtest.SinkHarness{Sink: h, Listen: func(t *testing.T) (string, <-chan []byte) {
+				return outboxtest.SinkHarness{Sink: h, Listen: func(t *testing.T) (string, <-chan outboxtest.Arrived) {
 					channel := strconv.FormatInt(channels.Add(1), 10)
 					return channel, listen(t, h, channel)
 				}}
@@ -35,10 +35,11 @@ func TestSinkContract(t *testing.T) {
 }
 
 // listen returns what arrives on the channel until the test ends.
-func listen(t *testing.T, h *Hub, channel string) <-chan []byte {
+func listen(t *testing.T, h *Hub, channel string) <-chan outboxtest.Arrived {
 	t.Helper()
-	messages := make(chan []byte, 10000) // more than any test sends: a listener must not block
-	acknowledged, stop := h.Subscribe(t.Context(), channel, Func(func(m []byte) { messages <- m }))
+	messages := make(chan outboxtest.Arrived, 10000) // more than any test sends: a listener must not block
+	acknowledged, stop := h.Subscribe(t.Context(), channel,
+		Func(func(m []byte) { messages <- outboxtest.Arrived{Body: m} }))
 	if !acknowledged {
 		t.Fatal("not acknowledged")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/outboxtest"
 )
 
 // All listeners of a channel hear the same messages in the same order, that of each batch, however many relays publish.
@@ -278,9 +279,9 @@ func deliver(t *testing.T, h *Hub, batch ...outbox.Delivery) {
 }
 
 // drain returns what has arrived: a delivery that is answered has been heard.
-func drain(messages <-chan []byte) (all []string) {
+func drain(messages <-chan outboxtest.Arrived) (all []string) {
 	for len(messages) > 0 {
-		all = append(all, string(<-messages))
+		all = append(all, string((<-messages).Body))
 	}
 	return all
 }

@@ -54,10 +54,11 @@ type broker struct {
 	channels atomic.Int64
 }
 
-func (b *broker) listen(t *testing.T) (string, <-chan []byte) {
+func (b *broker) listen(t *testing.T) (string, <-chan outboxtest.Arrived) {
 	channel := fmt.Sprintf("suite:%d", b.channels.Add(1))
 	s := subscribe(t, b.admin, channel)
-	messages := make(chan []byte, 10000) // more than any test sends: the forwarder never waits for a test that is over
+	// More than any test sends: the forwarder never waits for a test that is over.
+	messages := make(chan outboxtest.Arrived, 10000)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -67,7 +68,7 @@ func (b *broker) listen(t *testing.T) (string, <-chan []byte) {
 			if err != nil {
 				return // the test is over
 			}
-			messages <- []byte(m.Payload)
+			messages <- outboxtest.Arrived{Body: []byte(m.Payload)}
 		}
 	}()
 	t.Cleanup(func() { _ = s.pubsub.Close(); <-done })
