@@ -17,6 +17,9 @@ import (
 func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
 	limit = w.unsettled.exclude(limit)
 	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
+	if w.cfg.routed() {
+		limit.Paused.Destinations = nil // its sink owes what goes there, and others do not wait for it
+	}
 	limit.Records = w.pacer.modest(limit.Records)
 	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
 	began := time.Now()

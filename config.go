@@ -29,6 +29,9 @@ type RelayConfig struct {
 	LeaseMargin time.Duration // no publish in the last part of a lease (a tenth of LeaseTTL)
 
 	PublishTimeout time.Duration // for one batch (5 s); an unanswered delivery is published again
+	// RouteTimeout is for one batch and one sink of a table with Routes (100 ms). What a sink has not answered by then
+	// is delivered from outbox_deliveries, and the others do not wait for it.
+	RouteTimeout time.Duration
 	// DatabaseTimeout is for one claim or one attempt to settle (10 s). A claim that ran out of it gets more at the
 	// next try, up to 8 times as much.
 	DatabaseTimeout time.Duration
@@ -53,10 +56,17 @@ type RelayConfig struct {
 type tableConfig struct {
 	RelayConfig // with its defaults
 	table       Table
-	breaker     *breaker // of the sink
+	breaker     *breaker // of the sink, or one that is never open if there are routes
+
+	// Of a table with routes.
+	ledger  DeliveryStore
+	outlets map[string]*outlet
 }
 
-func (c *tableConfig) name() string { return c.table.Layout.Table }
+func (c *tableConfig) name() string { return c.table.Layout.Name() }
+
+// routed tells whether the events go where routes say.
+func (c *tableConfig) routed() bool { return c.ledger != nil }
 
 // withDefaults returns the configuration to run with, or every problem at once.
 func (c RelayConfig) withDefaults() (RelayConfig, error) {
@@ -98,6 +108,7 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 	positive("LeaseTTL", &c.LeaseTTL, 10*time.Second)
 	positive("LeaseMargin", &c.LeaseMargin, c.LeaseTTL/10)
 	positive("PublishTimeout", &c.PublishTimeout, 5*time.Second)
+	positive("RouteTimeout", &c.RouteTimeout, 100*time.Millisecond)
 	positive("DatabaseTimeout", &c.DatabaseTimeout, 10*time.Second)
 	positive("DrainTimeout", &c.DrainTimeout, 30*time.Second)
 	count("MaxAttempts", &c.MaxAttempts, 5)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -36,7 +37,7 @@ type Health struct {
 type TableHealth struct {
 	Ready  bool   // leases are renewed, turns are finished, and the backlog can be counted
 	Reason string // why not
-	Sink   string // its name
+	Sink   string // its name; of a table with Routes the names of all, with commas
 	Lanes  int    // held; 0 is a relay standing by for another one
 	Paused Paused // what operators have paused; the table is ready all the same
 	// Backlog is as of the last 3 s, counted up to BacklogLimit; nil while it could not be counted.
@@ -85,7 +86,7 @@ func (r *Relay) Health() Health {
 // health is the table's state. Its progress is that of the worker that made it longest ago: half of the keys standing
 // still is not healthy.
 func (r *tableRelay) health(now time.Time) TableHealth {
-	h := TableHealth{Sink: r.cfg.table.Sink}
+	h := TableHealth{Sink: strings.Join(r.cfg.table.sinks(), ", ")}
 	r.keeper.mu.Lock()
 	renewed, lastErr := r.keeper.renewed, r.keeper.lastErr
 	h.Lanes, h.Paused = len(r.keeper.lanes), r.keeper.pauses.Paused
@@ -145,6 +146,7 @@ func (r *tableRelay) measure(ctx context.Context) error {
 
 // sinkState is a sink and what is known of it.
 type sinkState struct {
+	name    string
 	sink    Sink
 	breaker *breaker
 

@@ -70,6 +70,12 @@ type Layout struct {
 	LastError    string `yaml:"last_error"`    // text
 	ErrorHistory string `yaml:"error_history"` // jsonb: array of {error, timestamp}
 	DeliveredTo  string `yaml:"delivered_to"`  // jsonb: destinations served while others are retried
+
+	// Part is a column by which several outboxes share the table, PartValue what it holds in the rows of this one, and
+	// Of the table whose events these are, for sinks' duplicate keys. They are DeliveriesOf's.
+	Part      string `yaml:"-"`
+	PartValue string `yaml:"-"`
+	Of        string `yaml:"-"`
 }
 
 // OutboxEvents is the table outbox_events (docs/seeds.md, ADR-004).
@@ -164,7 +170,8 @@ func (l *Layout) parts() iter.Seq2[string, *string] {
 	return func(yield func(string, *string) bool) {
 		v := reflect.ValueOf(l).Elem()
 		for i := range v.NumField() {
-			if text, ok := v.Field(i).Addr().Interface().(*string); ok && !yield(v.Type().Field(i).Tag.Get("yaml"), text) {
+			name := v.Type().Field(i).Tag.Get("yaml")
+			if text, ok := v.Field(i).Addr().Interface().(*string); ok && name != "-" && !yield(name, text) {
 				return
 			}
 		}
@@ -203,6 +210,9 @@ func (l Layout) Quoted(table, column, value func(string) string) Layout {
 		case *text != "":
 			*text = column(*text)
 		}
+	}
+	if l.Part != "" {
+		l.Part, l.PartValue = column(l.Part), value(l.PartValue)
 	}
 	l.KeyScope = slices.Clone(l.KeyScope)
 	for i, c := range l.KeyScope {

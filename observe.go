@@ -24,6 +24,8 @@ type BatchReport struct {
 	// Recalled counts deliveries that the relay had published before, and the database has forgotten that: they were
 	// settled again, and not published.
 	Recalled int
+	// Owed counts deliveries of a table with Routes that their sinks did not take at once: outbox_deliveries has them.
+	Owed int
 	// Unavailable says that the sink, or a part of it, was down.
 	Unavailable bool
 	// Latencies is, for each delivered record that was not replayed (its letter may be weeks old), the time from its

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/outboxrelay/outbox/internal/fault"
 )
@@ -11,6 +12,7 @@ import (
 // Delivery is one event for one destination: what a Sink is handed.
 type Delivery struct {
 	*Record
+	Sink        string   // its name, if the table has Routes
 	Destination string   // channel, topic, subject, queue or URL
 	Envelope    Envelope // of its table; nil: the sink's own
 	Origin      uint64   // hash of the database and table that the event comes from, a part of sinks' duplicate keys
@@ -69,19 +71,36 @@ func (r *tableRelay) route(records []*Record, held heldKeys) (batch []Delivery, 
 			continue
 		}
 		for _, d := range destinations {
-			batch = append(batch, Delivery{Record: rec, Destination: d, Envelope: r.cfg.table.Envelope, Origin: origin})
+			one := Delivery{Record: rec, Destination: d, Envelope: r.cfg.table.Envelope, Origin: origin}
+			if r.cfg.routed() {
+				one.Sink, one.Destination, _ = strings.Cut(d, ":")
+			}
+			batch = append(batch, one)
 			owner = append(owner, i)
 		}
 	}
 	return batch, owner, defects
 }
 
-// destinations returns where rec still has to go.
-func (r *tableRelay) destinations(rec *Record) ([]string, *Failure) {
+// name is what an outcome calls the delivery's destination.
+func (d *Delivery) name() string {
+	if d.Sink == "" {
+		return d.Destination
+	}
+	return address{d.Sink, d.Destination}.String()
+}
+
+// destinations returns where rec still has to go: the names of destinations or, where routes say so, of addresses.
+func (r *tableRelay) destinations(rec *Record) (left []string, failure *Failure) {
 	if rec.Defect != "" {
 		return nil, &Failure{Reason: ReasonDeserializationFailed, Error: rec.Defect}
 	}
-	left, err := rec.outstanding(r.cfg.table.Destination)
+	var err error
+	if r.cfg.routed() {
+		left, err = routes(r.cfg.table.Routes).outstanding(rec)
+	} else {
+		left, err = rec.outstanding(r.cfg.table.Destination)
+	}
 	if err != nil {
 		return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error()}
 	}
@@ -99,20 +118,24 @@ func (rec *Record) outstanding(t Template) ([]string, error) {
 		}
 		wanted = []string{d}
 	}
+	return rec.undelivered(wanted), nil
+}
+
+// undelivered returns those of some destinations that the record was not delivered to.
+func (rec *Record) undelivered(wanted []string) (left []string) {
 	if len(rec.DeliveredTo) == 0 {
-		return wanted, nil
+		return wanted
 	}
 	done := make(map[string]bool, len(rec.DeliveredTo))
 	for _, d := range rec.DeliveredTo {
 		done[d] = true
 	}
-	var left []string
 	for _, d := range wanted {
 		if !done[d] {
 			left = append(left, d)
 		}
 	}
-	return left, nil
+	return left
 }
 
 // reserved refuses destinations that are not this table's to use.
@@ -129,21 +152,24 @@ func (r *tableRelay) reserved(destinations []string) *Failure {
 	return nil
 }
 
+// publisher publishes to one sink.
+type publisher struct{ sink Sink }
+
 // publish hands the batch to the sink. If the sink panics, the batch is published in halves until the delivery that
 // does it is alone: it fails, the others do not pay for it. What had gone out before the panic goes out again, and a
 // sink that refuses copies refuses it.
-func (r *tableRelay) publish(ctx context.Context, batch []Delivery) []Result {
+func (p publisher) publish(ctx context.Context, batch []Delivery) []Result {
 	if len(batch) == 0 {
 		return nil
 	}
-	results, panicked := r.publishOnce(ctx, batch)
+	results, panicked := p.publishOnce(ctx, batch)
 	if panicked == nil {
 		return results
 	}
 	if len(batch) == 1 {
 		return failAll(batch, panicked)
 	}
-	return halves(batch, func(part []Delivery) []Result { return r.publish(ctx, part) })
+	return halves(batch, func(part []Delivery) []Result { return p.publish(ctx, part) })
 }
 
 // halves publishes a batch in two calls. What is behind an event of its key that failed in the first is not attempted
@@ -175,10 +201,10 @@ func halves(batch []Delivery, publish func([]Delivery) []Result) []Result {
 }
 
 // publishOnce makes one call. A sink that answers the wrong number of results has an unknown outcome.
-func (r *tableRelay) publishOnce(ctx context.Context, batch []Delivery) (results []Result, panicked error) {
+func (p publisher) publishOnce(ctx context.Context, batch []Delivery) (results []Result, panicked error) {
 	defer func() {
-		if p := recover(); p != nil {
-			panicked = fmt.Errorf("publish: sink panicked: %v", p)
+		if cause := recover(); cause != nil {
+			panicked = fmt.Errorf("publish: sink panicked: %v", cause)
 		}
 	}()
 	if fault.Enabled {
@@ -186,7 +212,7 @@ func (r *tableRelay) publishOnce(ctx context.Context, batch []Delivery) (results
 			fault.Publishing(batch[i].ID.String())
 		}
 	}
-	results = r.sink.Publish(ctx, batch)
+	results = p.sink.Publish(ctx, batch)
 	if len(results) != len(batch) {
 		err := fmt.Errorf("publish: sink answered %d of %d deliveries", len(results), len(batch))
 		return failAll(batch, Unavailable(err)), nil

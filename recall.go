@@ -41,7 +41,7 @@ type recalled struct {
 var recallSeed = maphash.MakeSeed()
 
 func recalledOf(d *Delivery) recalled {
-	return recalled{d.ID, maphash.String(recallSeed, d.Destination), d.Generation}
+	return recalled{d.ID, maphash.String(recallSeed, d.name()), d.Generation}
 }
 
 // answered notes that the database answers.
@@ -103,8 +103,8 @@ func (r *recall) strike(batch []Delivery, owner []int) (left []Delivery, leftOwn
 			left, leftOwner = append(left, d), append(leftOwner, owner[i])
 			continue
 		}
-		if !slices.Contains(d.DeliveredTo, d.Destination) {
-			d.DeliveredTo = append(slices.Clip(d.DeliveredTo), d.Destination)
+		if name := d.name(); !slices.Contains(d.DeliveredTo, name) {
+			d.DeliveredTo = append(slices.Clip(d.DeliveredTo), name)
 		}
 		struck++
 	}

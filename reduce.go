@@ -25,7 +25,7 @@ type Prober interface {
 
 // reducing is the work on one batch whose call failed as a whole.
 type reducing struct {
-	*tableRelay
+	publisher
 	ctx   context.Context
 	calls int
 	lives bool  // the sink has taken a part
@@ -44,7 +44,7 @@ func wholly(results []Result) bool {
 
 // reduce publishes what failed as a whole in smaller parts, and changes results accordingly. Where the sink takes none
 // they stay what they were: the broker is down.
-func (r *tableRelay) reduce(ctx context.Context, batch []Delivery, results []Result) {
+func (p publisher) reduce(ctx context.Context, batch []Delivery, results []Result) {
 	if len(batch) < 2 || !wholly(results) || ctx.Err() != nil {
 		return
 	}
@@ -52,10 +52,10 @@ func (r *tableRelay) reduce(ctx context.Context, batch []Delivery, results []Res
 	for i := range all {
 		all[i] = i
 	}
-	work := reducing{tableRelay: r, ctx: ctx}
+	work := reducing{publisher: p, ctx: ctx}
 	work.split(batch, results, all, 1)
 	// The broker may have gone down at the last part, which then is nobody's fault.
-	if sink, ok := r.sink.(Prober); ok && len(work.lone) > 0 && sink.Probe(ctx) == nil {
+	if sink, ok := p.sink.(Prober); ok && len(work.lone) > 0 && sink.Probe(ctx) == nil {
 		for _, i := range work.lone {
 			// Not wrapped: it is no outage.
 			results[i].Err = errors.New("the sink takes others, but fails at this event alone: " +

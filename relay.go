@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,15 @@ type Relay struct {
 type serving struct {
 	tables []*tableRelay
 	sinks  map[string]*sinkState // of these tables
+	routed bool                  // some table has routes: outbox_deliveries is in use
+}
+
+// sink returns the state of a sink, which all tables that it serves share.
+func (s *serving) sink(name string, sinks map[string]Sink) *sinkState {
+	if s.sinks[name] == nil {
+		s.sinks[name] = &sinkState{name: name, sink: sinks[name], breaker: new(breaker)}
+	}
+	return s.sinks[name]
 }
 
 // NewRelay returns a relay that serves the tables of cfg in db with sink, or with the one of cfg.Sinks that a table
@@ -37,7 +47,7 @@ func NewRelay(db Database, sink Sink, cfg RelayConfig) (*Relay, error) {
 	cfg, err := cfg.withDefaults()
 	tables, problems := cfg.served()
 	for _, t := range tables {
-		if cfg.Sinks[t.Sink] == nil && sink == nil {
+		if slices.ContainsFunc(t.sinks(), func(name string) bool { return cfg.Sinks[name] == nil && sink == nil }) {
 			problems = errors.Join(problems, fmt.Errorf("%s has no sink", t.Layout.Table))
 		}
 	}
@@ -121,6 +131,10 @@ func (r *Relay) Run(ctx context.Context) error {
 			start(func(ctx context.Context) error { return r.db.Retain(ctx, t.cfg.table.Layout, kept) })
 		}
 	}
+	if owed := r.cfg.Retention; opened.routed && owed.After > 0 {
+		owed.Archive = "none" // the event's own table archives it
+		start(func(ctx context.Context) error { return r.db.Retain(ctx, DeliveriesOf("", ""), owed) })
+	}
 	for _, s := range opened.sinks {
 		start(s.probe)
 	}
@@ -188,12 +202,14 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 		if err != nil {
 			return serving{}, err
 		}
-		s := opened.sinks[t.Sink]
-		if s == nil {
-			s = &sinkState{sink: r.sinks[t.Sink], breaker: new(breaker)}
-			opened.sinks[t.Sink] = s
+		if len(t.Routes) > 0 {
+			if err := r.openRouted(ctx, &opened, t, store); err != nil {
+				return serving{}, err
+			}
+			continue
 		}
-		one, err := newTableRelay(store, s.sink, tableConfig{r.cfg, t, s.breaker})
+		s := opened.sink(t.Sink, r.sinks)
+		one, err := newTableRelay(store, s.sink, tableConfig{RelayConfig: r.cfg, table: t, breaker: s.breaker})
 		if err != nil {
 			return serving{}, err
 		}
@@ -205,6 +221,40 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 				ErrNoTable, strings.Join(missing, ", "))
 	}
 	return opened, nil
+}
+
+// openRouted opens a table that has routes, and for each of their sinks what it owes of the table.
+func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store Store) error {
+	ledger, ok := store.(DeliveryStore)
+	if !ok {
+		return Permanent(fmt.Errorf("%s has Routes, and its store keeps no deliveries", t.Layout.Table))
+	}
+	outlets := map[string]*outlet{}
+	for _, name := range t.sinks() {
+		of := t
+		of.Layout, of.Sink, of.Routes = DeliveriesOf(ledger.LeaseName(), name), name, nil
+		of.Destination, of.Reserved = builtin("{topic}"), nil
+		of.Retention.After = -1 // once for all of outbox_deliveries
+		owed, err := r.db.OpenTable(ctx, of.Layout)
+		if err != nil {
+			return err
+		}
+		s := opened.sink(name, r.sinks)
+		one, err := newTableRelay(owed, s.sink, tableConfig{RelayConfig: r.cfg, table: of, breaker: s.breaker})
+		if err != nil {
+			return err
+		}
+		opened.tables = append(opened.tables, one)
+		outlets[name] = &outlet{sinkState: s, owed: one}
+	}
+	one, err := newTableRelay(ledger, nil, tableConfig{
+		RelayConfig: r.cfg, table: t, breaker: new(breaker), ledger: ledger, outlets: outlets,
+	})
+	if err != nil {
+		return err
+	}
+	opened.tables, opened.routed = append(opened.tables, one), true
+	return nil
 }
 
 func (r *Relay) wait(why string) {

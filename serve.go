@@ -14,10 +14,10 @@ import (
 
 // tableRelay delivers the events of one table to its sink.
 type tableRelay struct {
-	store Store
-	sink  Sink
-	cfg   tableConfig
-	owner uuid.UUID
+	publisher // to the table's sink, if it has no routes
+	store     Store
+	cfg       tableConfig
+	owner     uuid.UUID
 
 	keeper  *leaseKeeper
 	workers []*worker
@@ -40,6 +40,7 @@ type worker struct {
 	quarantine quarantine
 	recall     recall
 	unsettled  unsettled
+	owes       owes
 
 	mu        sync.Mutex
 	progress  time.Time
@@ -51,7 +52,7 @@ func newTableRelay(store Store, sink Sink, cfg tableConfig) (*tableRelay, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &tableRelay{store: store, sink: sink, cfg: cfg, owner: owner}
+	r := &tableRelay{publisher: publisher{sink}, store: store, cfg: cfg, owner: owner}
 	r.keeper = newLeaseKeeper(store, leaseConfig{
 		owner: owner, table: cfg.name(), instance: cfg.Instance, ttl: cfg.LeaseTTL, margin: cfg.LeaseMargin,
 		timeout: cfg.DatabaseTimeout, workers: cfg.Workers, logger: cfg.Logger,
@@ -182,6 +183,9 @@ func (w *worker) turn(
 	if err := w.settleAgain(hardStop, lanes); err != nil {
 		return 0, err
 	}
+	if err := w.askOwed(hardStop, lanes); err != nil {
+		return 0, err
+	}
 	trusted, suspects := w.quarantine.sift(lanes, &w.cfg)
 	w.quarantine.alone = !pass.alone && slices.ContainsFunc(suspects, (*suspicion).single)
 	if pass.alone {
@@ -275,8 +279,11 @@ func (w *worker) deliver(
 	}
 	pubCtx, cancel := context.WithDeadline(hardStop, deadline)
 	fault.Hit(fault.BeforePublish)
-	results := w.publish(pubCtx, batch)
-	if !pass.probe { // which is small, and finds out whether the broker is there at all
+	var results []Result
+	if w.cfg.routed() {
+		results = w.spread(pubCtx, batch)
+	} else if results = w.publish(pubCtx, batch); !pass.probe {
+		// A probe is small, and finds out whether the broker is there at all.
 		w.reduce(pubCtx, batch, results)
 	}
 	cancel()
@@ -284,7 +291,7 @@ func (w *worker) deliver(
 	w.recall.published(batch, results)
 	isolate, down := w.cfg.breaker.report(pass, results)
 	for i, r := range results {
-		if r.Err != nil {
+		if r.Err != nil && !isOwed(r.Err) {
 			held.hold(batch[i].Record)
 		}
 	}
@@ -300,17 +307,21 @@ func (w *worker) deliver(
 	for _, o := range refused {
 		held.hold(o.Record)
 	}
+	if v.owed > 0 {
+		w.wakeOwed(v.outcomes)
+	}
 	if settled.Retried+settled.Dead > 0 {
 		w.logFailures(v.outcomes, refused)
 	}
 
 	b := BatchReport{
 		Table: w.cfg.name(), Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Recalled: recalled,
-		Unavailable: v.unavailable != nil,
-		Claim:       took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
+		Owed: v.owed, Unavailable: v.unavailable != nil,
+		Claim: took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
 	}
 	for i := range v.outcomes {
-		if o := &v.outcomes[i]; o.State == Delivered && !o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
+		if o := &v.outcomes[i]; o.State == Delivered && len(o.Owed) == 0 &&
+			!o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
 			b.Latencies = append(b.Latencies, t2.Sub(o.Record.WrittenAt))
 		}
 	}

@@ -219,7 +219,8 @@ func relayOf(store Store, sink Sink, cfg RelayConfig, shared ...*breaker) (*tabl
 	if err := errors.Join(err, problems); err != nil {
 		return nil, err
 	}
-	return newTableRelay(store, sink, tableConfig{cfg, tables[0], append(shared, new(breaker))[0]})
+	return newTableRelay(store, sink,
+		tableConfig{RelayConfig: cfg, table: tables[0], breaker: append(shared, new(breaker))[0]})
 }
 
 func ready(r *tableRelay) (ok bool, why string) {

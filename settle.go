@@ -12,6 +12,7 @@ import (
 type verdict struct {
 	outcomes    []Outcome
 	duplicates  int
+	owed        int   // deliveries
 	unavailable error // set if the sink, or a part of it, was down
 }
 
@@ -25,7 +26,7 @@ func (r *tableRelay) judge(
 	v := verdict{outcomes: make([]Outcome, 0, len(records))}
 	names := make([]string, len(batch)) // of all destinations, so that an outcome's own need no memory
 	for i := range batch {
-		names[i] = batch[i].Destination
+		names[i] = batch[i].name()
 	}
 	for i := 0; i < len(batch); {
 		end := i + 1
@@ -53,6 +54,10 @@ func (r *tableRelay) judge(
 }
 
 func (r *tableRelay) judgeRecord(v *verdict, rec *Record, destinations []string, results []Result, isolate bool) {
+	if r.cfg.routed() {
+		r.judgeRouted(v, rec, destinations, results)
+		return
+	}
 	out := Outcome{Record: rec, State: Retry, Attempts: rec.Attempts, DeliveredTo: rec.DeliveredTo}
 	var wait time.Duration
 	served, unavailable, unattempted := 0, 0, 0

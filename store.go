@@ -157,6 +157,8 @@ type Outcome struct {
 	Failures []Failure
 	// DeliveredTo lists all destinations served so far.
 	DeliveredTo []string
+	// Owed is what of a record that is Delivered its sinks have not taken yet (DeliveryStore).
+	Owed []Owed
 	// Refused is how often the database has refused to record this outcome.
 	Refused int
 }

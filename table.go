@@ -14,7 +14,10 @@ const DefaultSink = "default"
 type Table struct {
 	Layout   Layout
 	Optional bool   // a database without the table is served all the same; one of the tables must be there
-	Sink     string // the name of the table's sink (DefaultSink)
+	Sink     string // the name of the table's sink, if it has no Routes (DefaultSink)
+	// Routes say which events go to which sinks. A sink that is slow or down delays no other: what it does not take is
+	// recorded in outbox_deliveries and delivered from there (nil: all events go to Sink).
+	Routes []Route
 
 	Destination Template // where events without Destinations go ({topic})
 	Envelope    Envelope // what the table's messages are (the sink's)
@@ -39,6 +42,14 @@ func Tables() []Table {
 		{Layout: CrawlOutbox(), Optional: true, Destination: builtin("run:{key}"), MaxAttempts: 3,
 			Backoff: Backoff{Base: 200 * time.Millisecond}},
 	}
+}
+
+// sinks returns the names of the sinks that the table's events go to.
+func (t *Table) sinks() []string {
+	if len(t.Routes) > 0 {
+		return routes(t.Routes).sinks()
+	}
+	return []string{t.Sink}
 }
 
 // served returns the tables to serve, complete, or every problem at once. c has its defaults.
@@ -67,12 +78,14 @@ func (c *RelayConfig) served() ([]Table, error) {
 
 // complete fills the table's gaps from the relay's configuration.
 func (t *Table) complete(c *RelayConfig, of string, problems *[]error) {
+	known := func(sink string) bool { return sink == DefaultSink || c.Sinks[sink] != nil }
 	if t.Sink == "" {
 		t.Sink = DefaultSink
 	}
-	if _, known := c.Sinks[t.Sink]; !known && t.Sink != DefaultSink {
+	if !known(t.Sink) {
 		*problems = append(*problems, fmt.Errorf("%sthere is no sink %q", of, t.Sink))
 	}
+	t.Routes = routes(t.Routes).complete(of, known, problems)
 	if len(t.Destination.parts) == 0 {
 		t.Destination = builtin("{topic}")
 	}

@@ -15,7 +15,8 @@ import (
 
 // engineTests are what a relay asks of a store, and a producer of its writer.
 func engineTests() []storeTest {
-	return slices.Concat(claimTests(), fairTests(), settleTests(), laneTests(), writerTests(), relayTests(), pauseTests())
+	return slices.Concat(claimTests(), fairTests(), settleTests(), laneTests(), writerTests(), relayTests(), routeTests(),
+		pauseTests())
 }
 
 // everything is a limit that the tests' tables stay below.

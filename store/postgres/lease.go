@@ -45,7 +45,7 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 		leased.Origin = s.origin
 		return err
 	})
-	batch.Queue(s.sql.leasePauses, s.name).Query(func(found pgx.Rows) error {
+	batch.Queue(s.sql.leasePauses, s.name, s.of).Query(func(found pgx.Rows) error {
 		var topic, destination string
 		_, err := pgx.ForEachRow(found, []any{&topic, &destination}, func() error {
 			leased.Paused.Add(topic, destination)

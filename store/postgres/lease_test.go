@@ -292,7 +292,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			{"claim, pausing", s.sql.claimPausing.claim,
 				[]any{numbers, 1000, []int64{}, []uuid.UUID{}, []string{"none%"}, []string{"none"}, "{topic}"},
 				[]string{undelivered, waiting}},
-			{"lease_pauses", s.sql.leasePauses, []any{l.Table}, []string{"outbox_pauses"}},
+			{"lease_pauses", s.sql.leasePauses, []any{l.Table, l.Table}, []string{"outbox_pauses"}},
 			{"settle_delivered", s.sql.settle.delivered, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},
 			{"settle_retry", s.sql.settle.retry,

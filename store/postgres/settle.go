@@ -161,6 +161,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	var all, done delivered
 	var again retries
 	var dead deaths
+	var owed debts
 	for i := range outcomes {
 		o := &outcomes[i]
 		if passing {
@@ -169,6 +170,9 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 		switch o.State {
 		case outbox.Delivered:
 			done.add(o)
+			if len(o.Owed) > 0 {
+				owed.add(o)
+			}
 		case outbox.Retry:
 			if err := again.add(o); err != nil {
 				return err
@@ -188,6 +192,9 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	var settled outbox.Settled
 	var locked []outbox.Outcome
 	var batch pgx.Batch
+	if len(owed.positions) > 0 {
+		batch.Queue(sql.owed, with(owed.args()...)...)
+	}
 	if n := len(done.positions); n > 0 {
 		batch.Queue(sql.delivered, with(done.positions, done.ids, done.generations)...).Exec(countInto(&settled.Delivered))
 	}

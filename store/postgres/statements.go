@@ -20,7 +20,7 @@ type statements struct {
 	settle, settlePassing                                             settleStatements
 	settleApps, settleLeft                                            string
 	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep string
-	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog        string
+	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog, owes  string
 }
 
 type claimStatements struct {
@@ -28,7 +28,7 @@ type claimStatements struct {
 }
 
 type settleStatements struct {
-	delivered, retry, dead string
+	delivered, retry, dead, owed string
 }
 
 // parseSQL parses the files once: opening a store asks for them several times.
@@ -52,7 +52,8 @@ func statementsOf(l outbox.Layout) (statements, error) {
 	q := quote(l)
 	for name, dst := range map[string]*string{
 		"settle_delivered": &s.settle.delivered, "settle_retry": &s.settle.retry, "settle_dead": &s.settle.dead,
-		"settle_apps": &s.settleApps, "settle_left": &s.settleLeft, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin,
+		"settle_owed": &s.settle.owed, "owes": &s.owes, "settle_apps": &s.settleApps,
+		"settle_left": &s.settleLeft, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin,
 		"lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake,
 		"lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep, "lease_durable": &s.leaseDurable,
 		"lease_release": &s.leaseRelease,
@@ -67,7 +68,7 @@ func statementsOf(l outbox.Layout) (statements, error) {
 	passing.Passing = true
 	for name, dst := range map[string]*string{
 		"settle_delivered": &s.settlePassing.delivered, "settle_retry": &s.settlePassing.retry,
-		"settle_dead": &s.settlePassing.dead,
+		"settle_dead": &s.settlePassing.dead, "settle_owed": &s.settlePassing.owed,
 	} {
 		if *dst, err = t.Statement(name, passing); err != nil {
 			return s, err

@@ -20,6 +20,7 @@ type store struct {
 	claims     claimSize
 	fair       fairness
 	name       string // of the table in its leases: one, whatever the layout calls it
+	of         string // the name of the table whose events these are
 	origin     uint64 // see outbox.Delivery
 	maxPayload int    // bytes of a payload as text; a longer one is a defect
 }
@@ -29,7 +30,7 @@ type store struct {
 // relay would wait for ever.
 const maxPayload = 256 << 20
 
-var _ outbox.Store = (*store)(nil)
+var _ outbox.DeliveryStore = (*store)(nil)
 
 // openTable returns the store of a table after checking that the table fits the layout, and that the caller may see its
 // rows. A table that is missing or older than the layout needs is an *outbox.SchemaError.
@@ -55,7 +56,7 @@ func openTable(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*
 	if err := s.findFairness(ctx); err != nil {
 		return nil, err
 	}
-	if s.name, s.origin, err = identify(ctx, pool, layout.Table); err != nil {
+	if s.name, s.of, s.origin, err = identify(ctx, pool, layout); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -57,7 +57,7 @@ type leaseArgs struct {
 }
 
 func (s *store) leaseArgs(r outbox.LeaseRequest) leaseArgs {
-	return leaseArgs{table: s.layout.Table, owner: r.Owner.String(), now: time.Now(), ttl: r.TTL}
+	return leaseArgs{table: s.name, owner: r.Owner.String(), now: time.Now(), ttl: r.TTL}
 }
 
 func (a leaseArgs) args() []any {
@@ -136,7 +136,7 @@ func (s *store) held(ctx context.Context, tx *sql.Tx, at leaseArgs) (leased outb
 
 // paused reads what operators have paused.
 func (s *store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) error {
-	rows, err := tx.QueryContext(ctx, s.sql.leasePauses, s.layout.Table)
+	rows, err := tx.QueryContext(ctx, s.sql.leasePauses, s.name, s.of)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (s *store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) e
 // Release implements outbox.LaneStore.
 func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	err := s.eachLane(ctx, s.sql.leaseRelease, lanes, func(l outbox.Lane) []any {
-		return []any{s.layout.Table, owner.String(), l.Number, l.Epoch}
+		return []any{s.name, owner.String(), l.Number, l.Epoch}
 	})
 	if err != nil {
 		return fmt.Errorf("release lanes of %s: %w", s.layout.Table, explain(err))
@@ -166,7 +166,7 @@ func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lan
 func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 	err := s.db.InTx(ctx, func(tx *sql.Tx) error {
 		for _, text := range []string{s.sql.leaseQuit, s.sql.leaseLeave} {
-			if _, err := tx.ExecContext(ctx, text, s.layout.Table, owner.String()); err != nil {
+			if _, err := tx.ExecContext(ctx, text, s.name, owner.String()); err != nil {
 				return err
 			}
 		}
@@ -185,7 +185,7 @@ func (s *store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) 
 		if l.Trial.Event != uuid.Nil {
 			event = l.Trial.Event.String()
 		}
-		return []any{s.layout.Table, owner.String(), l.Number, l.Epoch, l.Crashes, l.Trial.Size, event}
+		return []any{s.name, owner.String(), l.Number, l.Epoch, l.Crashes, l.Trial.Size, event}
 	})
 	if err != nil {
 		return fmt.Errorf("mark lanes of %s: %w", s.layout.Table, explain(err))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,8 +43,12 @@ func (s *store) Settle(
 func (s *store) settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (settled outbox.Settled, refusal outbox.RefusedError, err error) {
-	for _, p := range []*prepared{&s.sql.settleHeld, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleApps,
-		&s.sql.settleLetter, &s.sql.settleDead} {
+	needed := []*prepared{&s.sql.settleHeld, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleApps,
+		&s.sql.settleLetter, &s.sql.settleDead}
+	if slices.ContainsFunc(outcomes, func(o outbox.Outcome) bool { return len(o.Owed) > 0 }) {
+		needed = append(needed, &s.sql.settleOwed) // a file from before has no table for it
+	}
+	for _, p := range needed {
 		if _, err := p.on(ctx, s.db.write); err != nil {
 			return outbox.Settled{}, refusal, err
 		}
@@ -85,7 +90,7 @@ func (s *store) heldNow(ctx context.Context, tx *sql.Tx, owner uuid.UUID, lanes 
 	if err != nil {
 		return 0, err
 	}
-	rows, err := tx.StmtContext(ctx, stmt).QueryContext(ctx, s.layout.Table, owner.String())
+	rows, err := tx.StmtContext(ctx, stmt).QueryContext(ctx, s.name, owner.String())
 	if err != nil {
 		return 0, err
 	}
@@ -146,7 +151,7 @@ func (t *settling) one(o *outbox.Outcome) (err error) {
 	var changed bool
 	switch o.State {
 	case outbox.Delivered:
-		if changed, err = t.run(&t.sql.settleDelivered, o.Record); changed {
+		if changed, err = t.delivered(o); changed {
 			t.settled.Delivered++
 		}
 	case outbox.Retry:
@@ -245,25 +250,46 @@ func (t *settling) retry(o *outbox.Outcome) (bool, error) {
 		tables.ErrorText(strings.Join(texts, "; ")), served)
 }
 
-// dead writes one letter a failed destination and marks or removes the row; all of it or, if the file refuses a part,
-// nothing.
-func (t *settling) dead(o *outbox.Outcome) (changed bool, err error) {
-	tenant := o.Record.TenantID
-	if tenant == "" {
-		tenant = outbox.DefaultTenant
-	}
-	if _, err := t.tx.ExecContext(t.ctx, "SAVEPOINT settle_dead"); err != nil {
+// wholly does all of something or, if the file refuses a part, nothing.
+func (t *settling) wholly(do func() (bool, error)) (changed bool, err error) {
+	if _, err := t.tx.ExecContext(t.ctx, "SAVEPOINT settle_one"); err != nil {
 		return false, err
 	}
 	defer func() {
-		end := "RELEASE settle_dead"
+		end := "RELEASE settle_one"
 		if err != nil {
-			end = "ROLLBACK TO settle_dead; RELEASE settle_dead"
+			end = "ROLLBACK TO settle_one; RELEASE settle_one"
 		}
 		if _, ending := t.tx.ExecContext(t.ctx, end); ending != nil {
 			changed, err = false, errors.Join(err, ending)
 		}
 	}()
+	return do()
+}
+
+// delivered writes down what sinks owe of a row, and marks it.
+func (t *settling) delivered(o *outbox.Outcome) (bool, error) {
+	if len(o.Owed) == 0 {
+		return t.run(&t.sql.settleDelivered, o.Record)
+	}
+	return t.wholly(func() (bool, error) {
+		if err := t.owe(o); err != nil {
+			return false, err
+		}
+		return t.run(&t.sql.settleDelivered, o.Record)
+	})
+}
+
+// dead writes one letter a failed destination and marks or removes the row.
+func (t *settling) dead(o *outbox.Outcome) (changed bool, err error) {
+	return t.wholly(func() (bool, error) { return t.bury(o) })
+}
+
+func (t *settling) bury(o *outbox.Outcome) (bool, error) {
+	tenant := o.Record.TenantID
+	if tenant == "" {
+		tenant = outbox.DefaultTenant
+	}
 	apps, err := t.sql.settleApps.on(t.ctx, t.db.write)
 	if err != nil {
 		return false, err

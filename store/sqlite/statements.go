@@ -50,7 +50,7 @@ func (p *prepared) on(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
 // statements are those of one outbox table. Those of the leases are compiled anew each time: they run a few times a
 // second.
 type statements struct {
-	claim, backlog                                                                               prepared
+	claim, backlog, owes, settleOwed                                                             prepared
 	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead               prepared
 	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep                  string
 	leaseRelease, leaseLeave, leaseMark, leasePauses, leaseCutLanes, leaseCutRelays, leaseLapsed string
@@ -75,7 +75,7 @@ func (s *statements) prepare(names tableNames) error {
 		return err
 	}
 	for name, dst := range map[string]*string{
-		"claim": &s.claim.text, "backlog": &s.backlog.text,
+		"claim": &s.claim.text, "backlog": &s.backlog.text, "owes": &s.owes.text, "settle_owed": &s.settleOwed.text,
 		"settle_held": &s.settleHeld.text, "settle_delivered": &s.settleDelivered.text, "settle_retry": &s.settleRetry.text,
 		"settle_apps":   &s.settleApps.text,
 		"settle_letter": &s.settleLetter.text, "settle_dead": &s.settleDead.text,

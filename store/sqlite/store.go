@@ -17,6 +17,8 @@ type store struct {
 	layout     outbox.Layout
 	sql        statements
 	fair       fairness
+	name       string // of the table in its leases
+	of         string // the name of the table whose events these are
 	origin     uint64 // see outbox.Delivery
 	trusted    bool   // the table's own checks see to it that payloads are JSON
 	maxPayload int    // bytes; a longer one is a defect
@@ -26,7 +28,7 @@ type store struct {
 // (Redis: 512 MB).
 const maxPayload = 256 << 20
 
-var _ outbox.Store = (*store)(nil)
+var _ outbox.DeliveryStore = (*store)(nil)
 
 // openTable is DB.OpenTable. A table that is missing or older than the layout needs is an *outbox.SchemaError.
 func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error) {
@@ -40,7 +42,11 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
-	s := &store{db: db, layout: layout, origin: db.origin(layout.Table), maxPayload: maxPayload}
+	s := &store{db: db, layout: layout, name: layout.Name(), of: layout.Table, maxPayload: maxPayload}
+	if layout.Part != "" {
+		s.of = layout.Of
+	}
+	s.origin = db.origin(s.of)
 	_, s.trusted = tables.SetOf[layout.Table]
 	columns, err := s.checkSchema(ctx)
 	if err != nil {

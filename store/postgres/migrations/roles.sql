@@ -47,7 +47,7 @@ DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
-                                'outbox_tokens', 'outbox_tickets', 'outbox_pauses',
+                                'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries',
                                 'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
                                 'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
@@ -109,6 +109,8 @@ BEGIN
         ('outbox_relay', 'event_outbox',  'SELECT, DELETE, UPDATE (status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at)'),
         ('outbox_relay', 'crawl_outbox',  'SELECT, DELETE, UPDATE (retry_count, next_retry_at, error_message, error_history, delivered_to, published_at)'),
         ('outbox_relay', 'run_outbox',    'SELECT, UPDATE (published_at)'),
+        -- What sinks owe is the relay's own: it copies it from the events.
+        ('outbox_relay', 'outbox_deliveries', 'SELECT, INSERT, DELETE, UPDATE (status, attempts, next_retry_at, last_error, error_history, delivered_at)'),
         ('outbox_relay', 'job_dlq',       'SELECT, INSERT, DELETE'),
         ('outbox_relay', 'apps',          'SELECT, INSERT'),   -- the application of a tenant whose first letter dies
         ('outbox_relay', 'outbox_lanes',  'SELECT, INSERT, UPDATE, DELETE'),
@@ -131,6 +133,7 @@ BEGIN
         ('outbox_operator', 'outbox_archive', 'SELECT'),   -- outbox replay, and for it INSERT into outbox_events
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
         ('outbox_operator', 'outbox_relays', 'SELECT'),
+        ('outbox_operator', 'outbox_deliveries', 'SELECT, UPDATE (payload, status, attempts, next_retry_at, last_error, error_history, delivered_at, generation)'),
         ('outbox_operator', 'outbox_pauses', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_operator', 'outbox_events', 'SELECT, INSERT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at, generation)'),

@@ -39,6 +39,18 @@ var verbs = map[string]map[string]string{
 			"next_retry_at = NULL, delivered_to = NULL, generation = 1",
 		"DELETE": "DELETE FROM event_outbox",
 	},
+	"outbox_deliveries": {
+		"SELECT": "SELECT payload FROM outbox_deliveries",
+		"INSERT": "INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, payload, " +
+			"written_at) VALUES ('outbox_events', 's', 0, gen_random_uuid(), '[\"d\"]', 't', '{}', now()) " +
+			"ON CONFLICT DO NOTHING",
+		"UPDATE": "UPDATE outbox_deliveries SET payload = '{}'",
+		"SETTLE": "UPDATE outbox_deliveries SET status = 'delivered', delivered_at = now(), attempts = 1, next_retry_at = " +
+			"NULL, last_error = NULL, error_history = NULL WHERE position = 1",
+		"REVIVE": "UPDATE outbox_deliveries SET payload = '{}', status = 'pending', delivered_at = NULL, attempts = 0, " +
+			"next_retry_at = NULL, generation = 1",
+		"DELETE": "DELETE FROM outbox_deliveries",
+	},
 	"crawl_outbox": {
 		"SELECT": "SELECT payload FROM crawl_outbox",
 		"INSERT": "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 't', '{}' FROM crawl_runs RETURNING " +
@@ -135,6 +147,7 @@ var allowed = map[string][]string{
 		"outbox_events SELECT", "outbox_events SETTLE", "outbox_events DELETE",
 		"event_outbox SELECT", "event_outbox SETTLE", "event_outbox DELETE",
 		"crawl_outbox SELECT", "crawl_outbox SETTLE", "crawl_outbox DELETE",
+		"outbox_deliveries SELECT", "outbox_deliveries INSERT", "outbox_deliveries SETTLE", "outbox_deliveries DELETE",
 		"run_outbox SELECT", "run_outbox SETTLE",
 		"job_dlq SELECT", "job_dlq INSERT", "job_dlq DELETE",
 		"apps SELECT", "apps INSERT",
@@ -146,6 +159,7 @@ var allowed = map[string][]string{
 		"outbox_events SELECT", "outbox_events INSERT", "outbox_events UPDATE", "outbox_events SETTLE",
 		"outbox_events REVIVE", "outbox_archive SELECT",
 		"event_outbox SELECT", "event_outbox UPDATE", "event_outbox SETTLE", "event_outbox REVIVE",
+		"outbox_deliveries SELECT", "outbox_deliveries UPDATE", "outbox_deliveries SETTLE", "outbox_deliveries REVIVE",
 		// And INSERT, though not for runs it has to look up, as the statement here: see TestOperatorRole beside the
 		// store.
 		"crawl_outbox SELECT",

@@ -207,6 +207,13 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"outbox_pauses_pkey":         "outbox_pauses USING btree (table_name, topic, destination)",
 		"outbox_tickets_pkey":        "outbox_tickets USING btree (sha256)",
 		"outbox_tickets_expires_at":  "outbox_tickets USING btree (expires_at)",
+
+		"outbox_deliveries_undelivered": `outbox_deliveries USING btree (queue, "position") WHERE (status = 'pending'::text)`,
+		"outbox_deliveries_lanes":       "outbox_deliveries USING btree (queue, lane) WHERE (status = 'pending'::text)",
+		"outbox_deliveries_waiting":     "outbox_deliveries USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
+		"outbox_deliveries_delivered":   "outbox_deliveries USING btree (delivered_at) WHERE (delivered_at IS NOT NULL)",
+		"outbox_deliveries_once": "outbox_deliveries USING btree " +
+			"(event_id, queue, generation, ((destinations ->> 0)))",
 	}
 	for _, status := range []string{"PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"} {
 		of := fmt.Sprintf("created_at DESC, id DESC) WHERE (status = '%s'::crawl_status)", status)
@@ -214,15 +221,18 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		want["crawl_runs_app_"+strings.ToLower(status)] = "crawl_runs USING btree (tenant_id, app_package, " + of
 	}
 	for _, table := range []string{"apps", "outbox_events", "job_dlq", "outbox_lanes", "event_outbox", "crawl_runs",
-		"crawl_events", "crawl_outbox"} {
+		"crawl_events", "crawl_outbox", "outbox_deliveries"} {
 		key := "id"
-		if table == "outbox_lanes" {
+		switch table {
+		case "outbox_lanes":
 			key = "table_name, lane"
+		case "outbox_deliveries":
+			key = `"position"`
 		}
 		want[table+"_pkey"] = fmt.Sprintf("%s USING btree (%s)", table, key)
 	}
 	unique := []string{"event_outbox_event_id_key", "apps_namespace_key", "crawl_events_crawl_id_seq_key",
-		"crawl_events_event_id_key", "crawl_runs_idempotency_key"}
+		"crawl_events_event_id_key", "crawl_runs_idempotency_key", "outbox_deliveries_once"}
 
 	for _, definition := range query[string](t, conn,
 		"SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' AND tablename NOT LIKE 'outbox_migrations_%'") {

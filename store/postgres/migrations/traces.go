@@ -50,6 +50,7 @@ var traces = []trace{
 	{"core", 10, "outbox_archive_pkey", "archived_at", ""},
 	{"core", 11, "outbox_pauses", "", ""},
 	{"core", 12, "outbox_pauses", "destination", ""},
+	{"core", 13, "outbox_deliveries", "", ""},
 	{"events", 1, "event_outbox", "position", "event_outbox"},
 	{"events", 2, "event_outbox_tenants", "", ""},
 	{"crawl", 1, "crawl_events", "seq", "crawl_events"},

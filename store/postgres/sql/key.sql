@@ -36,6 +36,7 @@ two keys that share one merely wait for each other. U+001F keeps ('ab', 'c') and
     {{- else -}}
         {{.DeliveredAt}} IS NULL
     {{- end -}}
+    {{- if .Part}} AND e.{{.Part}} = {{.PartValue}}{{end -}}
 {{- end}}
 
 {{- /* The lanes that the caller still owns at the epoch it knows: $1 table, $2 owner, $3 lanes, $4 epochs. */ -}}

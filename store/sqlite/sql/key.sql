@@ -34,6 +34,7 @@ not wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
     {{- else -}}
         {{.DeliveredAt}} IS NULL
     {{- end -}}
+    {{- if .Part}} AND e.{{.Part}} = {{.PartValue}}{{end -}}
 {{- end}}
 
 {{- /* The row at position ?1, if it is still the one that was claimed: of the id ?2 and the generation ?3. A mapped

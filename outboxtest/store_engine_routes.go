@@ -1,0 +1,402 @@
+package outboxtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+)
+
+func routeTests() []storeTest {
+	return []storeTest{
+		{name: "an event goes to all sinks of its route, and one that takes everything costs no row", run: routes},
+		{name: "a sink that is down or slow delays no other, and gets everything in order", run: holdsBackNoOther},
+		{name: "a relay that takes over knows what is owed", run: inheritsWhatIsOwed},
+		{name: "what one sink refuses is a dead letter of that sink alone", run: buriesForOneSink},
+		{name: "an event that no route fits is a dead letter", run: buriesWithoutRoute},
+		{name: "what a sink has not taken is copied whole", run: copiesWhole},
+	}
+}
+
+// whole is a database with its tables and nothing to listen to, of a process that may die.
+type whole struct {
+	s    *storeSuite
+	t    *testing.T
+	dead atomic.Bool
+}
+
+func (d *whole) OpenTable(_ context.Context, layout outbox.Layout) (outbox.Store, error) {
+	store, ok := d.s.Table(d.t, layout).(outbox.DeliveryStore)
+	if !ok {
+		return nil, fmt.Errorf("the store of %s keeps no deliveries", layout.Name())
+	}
+	return &mortal{DeliveryStore: store, process: &process{Store: store}, of: d}, nil
+}
+
+func (d *whole) Listen(ctx context.Context, _ *slog.Logger, _ func(string)) error { return ended(ctx) }
+
+func (d *whole) Retain(ctx context.Context, _ outbox.Layout, _ outbox.Retention) error {
+	return ended(ctx)
+}
+
+func (d *whole) RetainLetters(ctx context.Context, _ outbox.Retention) error { return ended(ctx) }
+
+// mortal is a store of such a database.
+type mortal struct {
+	outbox.DeliveryStore
+	process *process
+	of      *whole
+}
+
+func (m *mortal) lives() *process {
+	m.process.dead.Store(m.of.dead.Load())
+	return m.process
+}
+
+func (m *mortal) Claim(ctx context.Context, lanes []outbox.Lane, l outbox.ClaimLimit) ([]*outbox.Record, error) {
+	return m.lives().Claim(ctx, lanes, l)
+}
+
+func (m *mortal) Settle(
+	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
+) (outbox.Settled, error) {
+	return m.lives().Settle(ctx, owner, lanes, outcomes)
+}
+
+func (m *mortal) Lease(ctx context.Context, r outbox.LeaseRequest) (outbox.Leased, error) {
+	return m.lives().Lease(ctx, r)
+}
+
+func (m *mortal) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
+	return m.lives().Release(ctx, owner, lanes)
+}
+
+func (m *mortal) Leave(ctx context.Context, owner uuid.UUID) error {
+	return m.lives().Leave(ctx, owner)
+}
+
+func (m *mortal) Owes(ctx context.Context, lanes []int16, sinks []string) ([]outbox.OwedLane, error) {
+	if m.of.dead.Load() {
+		return nil, errVanished
+	}
+	return m.DeliveryStore.Owes(ctx, lanes, sinks)
+}
+
+// to returns routes for all events to some targets.
+func to(t *testing.T, targets ...string) []outbox.Route {
+	t.Helper()
+	var r outbox.Route
+	for _, text := range targets {
+		target, err := outbox.ParseTarget(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.To = append(r.To, target)
+	}
+	return []outbox.Route{r}
+}
+
+// startRouted runs a relay of outbox_events with routes, and returns what kills it, or stops it.
+func (s *storeSuite) startRouted(
+	t *testing.T, rs []outbox.Route, sinks map[string]outbox.Sink, cfg outbox.RelayConfig,
+) (end func(kill bool)) {
+	t.Helper()
+	db := &whole{s: s, t: t}
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, time.Second
+	cfg.Tables = []outbox.Table{{Layout: outbox.OutboxEvents(), Routes: rs}}
+	cfg.Sinks = map[string]outbox.Sink{}
+	for name, sink := range sinks {
+		cfg.Sinks[name] = sink
+	}
+	r, err := outbox.NewRelay(db, nil, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if err := r.Run(ctx); err != nil && !db.dead.Load() {
+			t.Errorf("the relay ended: %v", err)
+		}
+	}()
+	end = func(kill bool) {
+		db.dead.Store(db.dead.Load() || kill)
+		cancel()
+		<-over
+	}
+	t.Cleanup(func() { end(false) })
+	return end
+}
+
+// inOrder checks that a sink got so many events of each key, each once, in the order in which numbered wrote them.
+func inOrder(t *testing.T, name string, sink *recorder, keys, each int) {
+	t.Helper()
+	sink.mu.Lock()
+	defer sink.mu.Unlock()
+	next := map[string]int{}
+	for _, m := range sink.received {
+		want := fmt.Sprintf("order.%d", next[m.Key])
+		if m.Destination != want {
+			t.Fatalf("sink %s got %s of key %s, want %s", name, m.Destination, m.Key, want)
+		}
+		next[m.Key]++
+	}
+	for k := range keys {
+		if key := fmt.Sprintf("k%d", k); next[key] != each {
+			t.Errorf("sink %s got %d events of key %s, want %d", name, next[key], key, each)
+		}
+	}
+}
+
+// numbered writes the events from to upto of each key, whose topics are their numbers.
+func (s *storeSuite) numbered(t *testing.T, keys, from, upto int) {
+	t.Helper()
+	for i := from; i < upto; i++ {
+		var batch []outbox.Event
+		for k := range keys {
+			batch = append(batch, keyed(fmt.Sprintf("order.%d", i), fmt.Sprintf("k%d", k)))
+		}
+		s.commits(t, batch...)
+	}
+}
+
+func (s *storeSuite) owed(t *testing.T) string {
+	t.Helper()
+	return s.Value(t, "SELECT count(*) FROM outbox_deliveries WHERE status = 'pending'")
+}
+
+// untilPaid waits until nothing is owed.
+func (s *storeSuite) untilPaid(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); s.owed(t) != "0"; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s deliveries are owed", s.owed(t))
+		}
+	}
+}
+
+func routes(t *testing.T, s *storeSuite) {
+	a, b, c := &recorder{}, &recorder{}, &recorder{}
+	first := to(t, "a", "b")
+	first[0].Topic, first[0].Name = "order.*", "orders"
+	rest := to(t, "c:rest-{topic}")
+	// Long enough for a busy machine: what is owed would be a row.
+	s.startRouted(t, append(first, rest...), map[string]outbox.Sink{"a": a, "b": b, "c": c},
+		outbox.RelayConfig{RouteTimeout: patience})
+	s.numbered(t, 10, 0, 20)
+	s.commits(t, keyed("paid", "k1"))
+	own, named := keyed("paid", "k2"), keyed("paid", "k3")
+	own.Destinations, named.Destinations = []string{"c:mine", "a:mine"}, []string{"orders"}
+	s.commits(t, own, named)
+	c.until(t, 2)
+	a.until(t, 202)
+	b.until(t, 201)
+	got := map[string]int{}
+	for name, sink := range map[string]*recorder{"a": a, "b": b, "c": c} {
+		sink.mu.Lock()
+		for _, m := range sink.received {
+			if !strings.HasPrefix(m.Destination, "order.") {
+				got[name+":"+m.Destination]++
+			}
+		}
+		sink.mu.Unlock()
+	}
+	want := map[string]int{"c:rest-paid": 1, "c:mine": 1, "a:mine": 1, "a:paid": 1, "b:paid": 1}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("beside the orders, %v arrived, want %v", got, want)
+	}
+	if n := s.Value(t, "SELECT count(*) FROM outbox_deliveries"); n != "0" {
+		t.Errorf("%s rows in outbox_deliveries, want none", n)
+	}
+}
+
+// stalling is a sink that is down or hangs until it is told otherwise.
+type stalling struct {
+	recorder
+	down, hangs atomic.Bool
+	asked       atomic.Int64
+}
+
+func (k *stalling) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	k.asked.Add(1)
+	if k.hangs.Load() {
+		<-ctx.Done()
+	}
+	if k.hangs.Load() || k.down.Load() {
+		results := make([]outbox.Result, len(batch))
+		for i := range results {
+			results[i].Err = outbox.Unavailable(errors.New("away"))
+		}
+		return results
+	}
+	return k.recorder.Publish(ctx, batch)
+}
+
+func holdsBackNoOther(t *testing.T, s *storeSuite) {
+	const keys = 20
+	a, b, c := &recorder{}, &stalling{}, &stalling{}
+	b.down.Store(true)
+	c.hangs.Store(true)
+	s.startRouted(t, to(t, "a", "b", "c"), map[string]outbox.Sink{"a": a, "b": b, "c": c},
+		outbox.RelayConfig{PublishTimeout: time.Second, RecoveryRate: -1})
+	s.numbered(t, keys, 0, 30)
+	a.until(t, 30*keys)
+	if b.count() > 0 || c.count() > 0 || b.asked.Load() == 0 || c.asked.Load() == 0 {
+		t.Fatalf("sinks that are away got %d and %d events, and were asked %d and %d times", b.count(), c.count(),
+			b.asked.Load(), c.asked.Load())
+	}
+	b.down.Store(false)
+	s.numbered(t, keys, 30, 60) // while the one comes back
+	a.until(t, 60*keys)
+	b.until(t, 60*keys)
+	c.hangs.Store(false)
+	s.numbered(t, keys, 60, 80)
+	for _, sink := range []*recorder{a, &b.recorder, &c.recorder} {
+		sink.until(t, 80*keys)
+	}
+	s.untilPaid(t)
+	// Once nothing is owed, nothing more is written for it.
+	rows := s.Value(t, "SELECT count(*) FROM outbox_deliveries")
+	for total := 80; ; total++ {
+		s.numbered(t, keys, total, total+1)
+		for _, sink := range []*recorder{a, &b.recorder, &c.recorder} {
+			sink.until(t, (total+1)*keys)
+		}
+		now := s.Value(t, "SELECT count(*) FROM outbox_deliveries")
+		if now == rows {
+			break // a sink that was slow is left alone for a while first
+		}
+		rows = now
+		if total > 10000 {
+			t.Fatal("the sinks work, and rows are written for them all the same")
+		}
+	}
+	total := a.count() / keys
+	inOrder(t, "a", a, keys, total)
+	inOrder(t, "b", &b.recorder, keys, total)
+	inOrder(t, "c", &c.recorder, keys, total)
+}
+
+func inheritsWhatIsOwed(t *testing.T, s *storeSuite) {
+	const keys = 10
+	a, b := &recorder{}, &stalling{}
+	b.down.Store(true)
+	sinks := map[string]outbox.Sink{"a": a, "b": b}
+	cfg := outbox.RelayConfig{LeaseTTL: time.Second, RecoveryRate: -1}
+	end := s.startRouted(t, to(t, "a", "b"), sinks, cfg)
+	s.numbered(t, keys, 0, 20)
+	a.until(t, 20*keys)
+	for deadline := time.Now().Add(patience); s.owed(t) != fmt.Sprint(20*keys); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s deliveries are owed, want %d", s.owed(t), 20*keys)
+		}
+	}
+	end(true)
+	// The sink works when the successor starts, with events that are newer than what is owed.
+	b.down.Store(false)
+	s.numbered(t, keys, 20, 25)
+	s.startRouted(t, to(t, "a", "b"), sinks, cfg)
+	a.until(t, 25*keys)
+	b.until(t, 25*keys)
+	s.untilPaid(t)
+	inOrder(t, "a", a, keys, 25)
+	inOrder(t, "b", &b.recorder, keys, 25)
+}
+
+func buriesForOneSink(t *testing.T, s *storeSuite) {
+	a := &recorder{}
+	b := &recorder{fails: func(d outbox.Delivery) error {
+		if d.Topic == "bad" {
+			return outbox.Permanent(errors.New("too large"))
+		}
+		return nil
+	}}
+	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b}, outbox.RelayConfig{})
+	s.commits(t, keyed("before", "k"), keyed("bad", "k"), keyed("after", "k"))
+	a.until(t, 3)
+	b.until(t, 2)
+	for deadline := time.Now().Add(patience); s.Value(t, "SELECT count(*) FROM job_dlq") == "0"; {
+		if time.Now().After(deadline) {
+			t.Fatal("no dead letter")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := s.Value(t, "SELECT outbox_table || ' ' || destination || ' ' || type FROM job_dlq"); got !=
+		"outbox_deliveries bad bad" {
+		t.Errorf("the letter is %q", got)
+	}
+	if got := s.Value(t, "SELECT queue || ' ' || status FROM outbox_deliveries WHERE event_topic = 'bad'"); got !=
+		"outbox_events/b dead" {
+		t.Errorf("the delivery is %q", got)
+	}
+	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'"); got != "3" {
+		t.Errorf("%s events were sent, want 3", got)
+	}
+}
+
+func buriesWithoutRoute(t *testing.T, s *storeSuite) {
+	a := &recorder{}
+	only := to(t, "a")
+	only[0].Topic = "order.*"
+	s.startRouted(t, only, map[string]outbox.Sink{"a": a}, outbox.RelayConfig{})
+	lost := keyed("order.1", "k")
+	lost.Destinations = []string{"nowhere"}
+	s.commits(t, keyed("paid", "k"), lost, keyed("order.2", "k"))
+	a.until(t, 1)
+	for deadline := time.Now().Add(patience); s.Value(t, "SELECT count(*) FROM job_dlq") != "2"; {
+		if time.Now().After(deadline) {
+			t.Fatal("no dead letters")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	for topic, want := range map[string]string{"paid": "no route fits", "order.1": "nor the name of a route"} {
+		got := s.Value(t, "SELECT error_reason || ' ' || CAST(error_history AS TEXT) FROM job_dlq WHERE type = ?1", topic)
+		if !strings.HasPrefix(got, "HandlerMissing ") || !strings.Contains(got, want) {
+			t.Errorf("the letter of %s says %q, want %q", topic, got, want)
+		}
+	}
+}
+
+// copiesWhole compares what arrives by way of outbox_deliveries with what arrives at once.
+func copiesWhole(t *testing.T, s *storeSuite) {
+	messages := make(chan string, 100)
+	direct, owed := &recorder{}, &stalling{}
+	tell := func(d outbox.Delivery) error {
+		messages <- fmt.Sprintf("%s %d %v %s", d.Destination, d.Origin, d.Keyed, outbox.CloudEvent(nil, &d))
+		return nil
+	}
+	direct.fails, owed.fails = tell, tell
+	owed.down.Store(true)
+	s.startRouted(t, to(t, "direct", "owed"), map[string]outbox.Sink{"direct": direct, "owed": owed}, outbox.RelayConfig{})
+	full := keyed("order.placed", "k")
+	full.AggregateType, full.TenantID, full.SchemaID, full.SchemaVersion = "Order", "default", "order-v7", 7
+	full.Payload = []byte(`{"a": 1e2, "b":  "ü"}`)
+	full.Metadata = map[string]any{"traceparent": "00-0af7-b7ad-01", "user_id": "u1"}
+	bare := keyed("bare", "")
+	bare.AggregateID, bare.AggregateType = "", ""
+	for _, e := range []outbox.Event{full, bare} {
+		s.commits(t, e)
+		owed.down.Store(true)
+		first := <-messages
+		for deadline := time.Now().Add(patience); s.owed(t) == "0"; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("nothing is owed")
+			}
+		}
+		owed.down.Store(false)
+		if second := <-messages; second != first {
+			t.Errorf("what was owed arrives as\n%s\nwant\n%s", second, first)
+		}
+		s.untilPaid(t)
+	}
+}

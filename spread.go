@@ -1,0 +1,270 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The events of a table with routes go to several sinks, and none of those may delay another. So each sink is given its
+// part of a batch at the same time and RouteTimeout to answer. What it has not taken by then it owes: the settle that
+// marks the events as delivered copies that into outbox_deliveries, from where a relay of that sink's own delivers it,
+// at its pace and with its retries. As long as a lane owes a sink anything, what comes later in the lane goes the same
+// way, so that the keys stay in order at each sink. One that takes everything costs no second write.
+//
+// Nobody else writes a lane's rows into outbox_deliveries, so its owner knows what it owes and no claim looks for it; a
+// lane that is new to a worker is asked about once. (docs/adr/0031)
+
+// outlet is a sink of a table with routes.
+type outlet struct {
+	*sinkState
+	owed *tableRelay // serves what it owes
+
+	mu   sync.Mutex
+	slow time.Time // until when it is not waited for
+}
+
+// slowFor is how long a sink that did not answer in time is left to its own relay before it is waited for again.
+const slowFor = 10 * time.Second
+
+// owing is the answer for a delivery that its sink owes. It is no failure of the record's.
+type owing struct {
+	err     error // of the sink; nil: it was not asked
+	attempt bool  // it counts as one
+}
+
+func (o *owing) Error() string {
+	if o.err == nil {
+		return "left to the sink's own relay"
+	}
+	return o.err.Error()
+}
+
+func (o *owing) Unwrap() error { return o.err }
+
+func isOwed(err error) bool {
+	var o *owing
+	return errors.As(err, &o)
+}
+
+// spread publishes a batch to the sinks of its deliveries, side by side. Each result is either delivered or owed.
+func (w *worker) spread(ctx context.Context, batch []Delivery) []Result {
+	results := make([]Result, len(batch))
+	parts := map[string][]int{} // by sink: indexes in batch
+	for i := range batch {
+		parts[batch[i].Sink] = append(parts[batch[i].Sink], i)
+	}
+	var publishing sync.WaitGroup
+	for name, part := range parts {
+		o := w.cfg.outlets[name]
+		var direct []int
+		for _, i := range part {
+			if d := &batch[i]; w.owes.any(d.Lane, name) || o.holds(w.keeper.paused().Paused, d) {
+				results[i].Err = &owing{}
+			} else {
+				direct = append(direct, i)
+			}
+		}
+		if len(direct) > 0 {
+			publishing.Go(func() { o.publishDirect(ctx, w.cfg.RouteTimeout, batch, direct, results, w.owes.sink(name)) })
+		}
+	}
+	publishing.Wait()
+	for i := range results {
+		if results[i].Err != nil {
+			w.owes.note(batch[i].Lane, batch[i].Sink)
+		}
+	}
+	return results
+}
+
+// holds tells whether an operator has paused the sink, or the delivery's destination.
+func (o *outlet) holds(table Paused, d *Delivery) bool {
+	own := o.owed.keeper.paused().Paused
+	return own.Table || anyFits(own.Destinations, d.Destination) || anyFits(table.Destinations, d.Destination)
+}
+
+// publishDirect publishes the deliveries at the given indexes, and no others, and answers them. owing says that some
+// lane of the caller's owes the sink something.
+func (o *outlet) publishDirect(
+	ctx context.Context, timeout time.Duration, batch []Delivery, at []int, results []Result, owes bool,
+) {
+	for _, i := range at {
+		results[i].Err = &owing{}
+	}
+	pass := o.breaker.enter(false)
+	if pass.wait > 0 {
+		return
+	}
+	defer o.breaker.leave(pass)
+	switch {
+	case pass.probe && owes: // its own relay finds out whether it is back, and nobody waits for that
+		return
+	case pass.probe:
+		at = at[:min(len(at), pass.limit)]
+	case o.isSlow():
+		return
+	}
+	part := make([]Delivery, len(at))
+	for k, i := range at {
+		part[k] = batch[i]
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	answers := publisher{o.sink}.publish(limited, part)
+	late := limited.Err() != nil
+	cancel()
+	if late {
+		o.noteSlow()
+	}
+	o.breaker.report(pass, answers)
+	for k, i := range at {
+		results[i] = answers[k]
+		if err := answers[k].Err; err != nil {
+			class, _ := Classify(err)
+			results[i] = Result{Err: &owing{err: err, attempt: class != ClassUnavailable && class != ClassNotAttempted}}
+		}
+	}
+}
+
+func (o *outlet) isSlow() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Now().Before(o.slow)
+}
+
+func (o *outlet) noteSlow() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.slow = time.Now().Add(slowFor)
+}
+
+// judgeRouted decides what becomes of a record of a table with routes: it is delivered, but for what its sinks owe.
+func (r *tableRelay) judgeRouted(v *verdict, rec *Record, names []string, results []Result) {
+	out := Outcome{Record: rec, State: Delivered, DeliveredTo: slices.Clip(rec.DeliveredTo)}
+	for i, res := range results {
+		if res.Err == nil {
+			if res.Duplicate {
+				v.duplicates++
+			}
+			out.DeliveredTo = append(out.DeliveredTo, names[i])
+			continue
+		}
+		sink, destination, _ := strings.Cut(names[i], ":")
+		one := Owed{Sink: sink, Destination: destination}
+		var o *owing
+		if errors.As(res.Err, &o) && o.err != nil {
+			if class, _ := Classify(o.err); class != ClassNotAttempted {
+				one.Error = o.err.Error()
+			}
+			if class, after := Classify(o.err); o.attempt {
+				one.Attempts = 1
+				if class != ClassPermanent { // which its own relay makes a dead letter of
+					one.RetryIn = max(after, r.cfg.outlets[sink].owed.cfg.policy(destination).Backoff.Delay(1))
+				}
+			}
+		}
+		out.Owed = append(out.Owed, one)
+	}
+	v.owed += len(out.Owed)
+	v.outcomes = append(v.outcomes, out)
+}
+
+// wakeOwed tells the relays of the sinks that something is there for them.
+func (w *worker) wakeOwed(outcomes []Outcome) {
+	woken := map[string]bool{}
+	for i := range outcomes {
+		for _, o := range outcomes[i].Owed {
+			if !woken[o.Sink] {
+				woken[o.Sink] = true
+				w.cfg.outlets[o.Sink].owed.wake()
+			}
+		}
+	}
+}
+
+// askEvery is how often a worker asks whether its lanes still owe what they owed.
+const askEvery = 20 * time.Millisecond
+
+// owes is what a worker knows of what its lanes owe.
+type owes struct {
+	epochs map[int16]int64    // of the lanes that were asked about
+	sinks  map[int16][]string // by lane
+	asked  time.Time
+}
+
+// any tells whether a lane owes a sink something.
+func (o *owes) any(lane int16, sink string) bool {
+	return len(o.sinks) > 0 && slices.Contains(o.sinks[lane], sink)
+}
+
+// sink tells whether any lane does.
+func (o *owes) sink(name string) bool {
+	for lane := range o.sinks {
+		if o.any(lane, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *owes) note(lane int16, sink string) {
+	if o.any(lane, sink) {
+		return
+	}
+	if o.sinks == nil {
+		o.sinks = map[int16][]string{}
+	}
+	o.sinks[lane] = append(o.sinks[lane], sink)
+}
+
+// unsure returns the lanes to ask about: those that are new to the worker, and now and then those that owed something.
+func (o *owes) unsure(lanes []Lane, now time.Time) (unsure []int16) {
+	again := now.Sub(o.asked) >= askEvery
+	for _, l := range lanes {
+		epoch, known := o.epochs[l.Number]
+		if !known || epoch != l.Epoch || again && len(o.sinks[l.Number]) > 0 {
+			unsure = append(unsure, l.Number)
+		}
+	}
+	return unsure
+}
+
+// answered takes over what the lanes that were asked about owe.
+func (o *owes) answered(asked []int16, lanes []Lane, owed []OwedLane, now time.Time) {
+	o.asked = now
+	if o.epochs == nil {
+		o.epochs = map[int16]int64{}
+	}
+	for _, l := range lanes {
+		if slices.Contains(asked, l.Number) {
+			o.epochs[l.Number] = l.Epoch
+			delete(o.sinks, l.Number)
+		}
+	}
+	for _, l := range owed {
+		o.note(l.Lane, l.Sink)
+	}
+}
+
+// askOwed finds out what the lanes owe, where the worker does not know it.
+func (w *worker) askOwed(ctx context.Context, lanes []Lane) error {
+	if !w.cfg.routed() {
+		return nil
+	}
+	now := time.Now()
+	unsure := w.owes.unsure(lanes, now)
+	if len(unsure) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, w.cfg.DatabaseTimeout)
+	defer cancel()
+	owed, err := w.cfg.ledger.Owes(limited, unsure, w.cfg.table.sinks())
+	if err != nil {
+		return err
+	}
+	w.owes.answered(unsure, lanes, owed, now)
+	return nil
+}

@@ -1,0 +1,81 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/tables"
+)
+
+// Owes implements outbox.DeliveryStore.
+func (s *store) Owes(ctx context.Context, lanes []int16, sinks []string) (owed []outbox.OwedLane, err error) {
+	stmt, err := s.sql.owes.on(ctx, s.db.read)
+	if err != nil {
+		return nil, fmt.Errorf("ask what %s owes: %w", s.layout.Table, explain(err))
+	}
+	for _, sink := range sinks {
+		for _, lane := range lanes {
+			var owes bool
+			if err := stmt.QueryRowContext(ctx, s.name+"/"+sink, lane).Scan(&owes); err != nil {
+				return nil, fmt.Errorf("ask what %s owes: %w", s.layout.Table, explain(err))
+			}
+			if owes {
+				owed = append(owed, outbox.OwedLane{Lane: lane, Sink: sink})
+			}
+		}
+	}
+	return owed, nil
+}
+
+// LeaseName implements outbox.DeliveryStore.
+func (s *store) LeaseName() string { return s.name }
+
+// owe writes down what sinks owe of a record.
+func (t *settling) owe(o *outbox.Outcome) error {
+	r := o.Record
+	var key, orderKey any
+	if r.Keyed {
+		key, orderKey = r.AggregateID, strconv.FormatInt(r.OrderKey, 10)
+	}
+	for _, owed := range o.Owed {
+		destinations, err := json.Marshal([]string{owed.Destination})
+		if err != nil {
+			return fmt.Errorf("encode a destination: %w", err)
+		}
+		var next any
+		if owed.RetryIn > 0 {
+			next = stamp(t.now.Add(owed.RetryIn))
+		}
+		var sequence any
+		if r.Sequence > 0 {
+			sequence = r.Sequence
+		}
+		if _, err := t.run(&t.sql.settleOwed, r, t.name, owed.Sink, string(destinations), r.Lane, orderKey, r.Topic, key,
+			orNull(r.AggregateType), orNull(r.TenantID), orNull(r.Source), orNull(r.SchemaID), r.SchemaVersion, sequence,
+			string(r.Payload), orNull(string(r.RawMetadata)), known(r.OccurredAt), known(r.WrittenAt), owed.Attempts, next,
+			orNull(tables.ErrorText(owed.Error))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// orNull returns a text, or NULL for an empty one.
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// known returns a time as the tables have it, or NULL.
+func known(at time.Time) any {
+	if at.IsZero() {
+		return nil
+	}
+	return stamp(at)
+}
