@@ -22,7 +22,7 @@ type Route struct {
 // Target is a sink and what the event is called there.
 type Target struct {
 	Sink        string
-	Destination Template // ({topic})
+	Destination Template // (the table's)
 }
 
 // ParseTarget reads a sink's name, or one with a destination's template after a colon: kafka, kafka:orders.{tenant}.
@@ -31,7 +31,7 @@ func ParseTarget(text string) (Target, error) {
 	if sink == "" {
 		return Target{}, fmt.Errorf("parse target %q: want a sink's name, or sink:destination", text)
 	}
-	t := Target{Sink: sink, Destination: builtin("{topic}")}
+	t := Target{Sink: sink}
 	if named {
 		var err error
 		if t.Destination, err = ParseTemplate(destination); err != nil {
@@ -42,7 +42,12 @@ func ParseTarget(text string) (Target, error) {
 }
 
 // String returns what ParseTarget reads.
-func (t Target) String() string { return t.Sink + ":" + t.Destination.String() }
+func (t Target) String() string {
+	if t.Destination.text == "" {
+		return t.Sink
+	}
+	return t.Sink + ":" + t.Destination.text
+}
 
 // fits tells whether the route's conditions fit an event.
 func (r *Route) fits(rec *Record) bool {
@@ -59,8 +64,9 @@ func (a address) String() string { return a.sink + ":" + a.destination }
 // routes are a table's routes, checked.
 type routes []Route
 
-// complete fills the gaps of routes and reports their problems. known tells the names of sinks.
-func (rs routes) complete(of string, known func(sink string) bool, problems *[]error) routes {
+// complete fills the gaps of routes and reports their problems. def is the destination of targets that name none, known
+// tells the names of sinks.
+func (rs routes) complete(of string, def Template, known func(sink string) bool, problems *[]error) routes {
 	rs = slices.Clone(rs)
 	names := map[string]bool{}
 	for i := range rs {
@@ -83,7 +89,7 @@ func (rs routes) complete(of string, known func(sink string) bool, problems *[]e
 		for k := range r.To {
 			t := &r.To[k]
 			if len(t.Destination.parts) == 0 {
-				t.Destination = builtin("{topic}")
+				t.Destination = def
 			}
 			if !known(t.Sink) {
 				add(".To[%d]: there is no sink %q", k, t.Sink)
@@ -176,11 +182,11 @@ func addOnce(all []address, a address) []address {
 	return append(all, a)
 }
 
-// Addresses returns where the routes send an event, as sink:destination: what a relay that serves a table with them
-// would do. The error is the reason of the dead letter that the event would become.
+// Addresses returns where the routes of a table send an event, as sink:destination. A target that names no destination
+// has the event's topic. The error is the reason of the dead letter that the event would become.
 func Addresses(table []Route, event Event) ([]string, error) {
 	var problems []error
-	complete := routes(table).complete("", func(string) bool { return true }, &problems)
+	complete := routes(table).complete("", builtin("{topic}"), func(string) bool { return true }, &problems)
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}

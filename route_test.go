@@ -60,7 +60,7 @@ func TestAddresses(t *testing.T) {
 
 func TestParseTarget(t *testing.T) {
 	for text, want := range map[string]string{
-		"kafka": "kafka:{topic}", "kafka:orders": "kafka:orders", "redis:run:{key}": "redis:run:{key}",
+		"kafka": "kafka", "kafka:orders": "kafka:orders", "redis:run:{key}": "redis:run:{key}",
 		":orders": "!", "": "!", "kafka:": "!", "kafka:{nothing}": "!",
 	} {
 		got, err := ParseTarget(text)

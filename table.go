@@ -85,10 +85,10 @@ func (t *Table) complete(c *RelayConfig, of string, problems *[]error) {
 	if !known(t.Sink) {
 		*problems = append(*problems, fmt.Errorf("%sthere is no sink %q", of, t.Sink))
 	}
-	t.Routes = routes(t.Routes).complete(of, known, problems)
 	if len(t.Destination.parts) == 0 {
 		t.Destination = builtin("{topic}")
 	}
+	t.Routes = routes(t.Routes).complete(of, t.Destination, known, problems)
 	if t.MaxAttempts == 0 {
 		t.MaxAttempts = c.MaxAttempts
 	}

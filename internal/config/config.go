@@ -41,7 +41,9 @@ type Config struct {
 	BackoffFactor float64           `yaml:"backoff_factor"`
 	BackoffCap    time.Duration     `yaml:"backoff_cap"`
 	// Exceptions for destinations, not yet decoded; in the file of --config only.
-	Retry        []any         `yaml:"retry"`
+	Retry []any `yaml:"retry"`
+	// Which events go to which sinks, not yet decoded; in the file of --config only.
+	Routes       []any         `yaml:"routes"`
 	RecoveryRate int           `yaml:"recovery_rate"`
 	DedupWindow  time.Duration `yaml:"dedup_window"`
 	DedupPrefix  string        `yaml:"dedup_prefix"`

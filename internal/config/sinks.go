@@ -128,6 +128,11 @@ func (c Config) sinkOf(table string) (name string, err error) {
 			shape(name), strings.Join(all, ", "), set("route"))
 	case len(all) == 1:
 		return all[0], nil
+	}
+	if heard := c.heardOf(table); heard != "" {
+		return heard, nil
+	}
+	switch {
 	case hasDefault:
 		return DefaultSink, nil
 	}
@@ -176,12 +181,15 @@ func (c *Config) checkSinks(problems *Error, needs Need) {
 	if relay {
 		served, _ := c.Tables() // what is wrong with them is said elsewhere
 		for _, t := range served {
-			s, err := c.SinkOf(t.Name())
+			names, err := c.sinksOf(t.Name())
 			_, routed := c.Route[t.Name()]
-			if s.Name != "" {
-				used[s.Name] = s
-			} else if !routed { // else it is said already
+			if err != nil && !routed { // else it is said already
 				problems.add("%v", err)
+			}
+			for _, name := range names {
+				if s, err := c.sink(name); err == nil {
+					used[name] = s
+				}
 			}
 		}
 	}
@@ -209,6 +217,9 @@ func (c *Config) checkHeard(problems *Error, relay bool) {
 	case s.Driver.Subscribe == nil:
 		problems.add("%v cannot be listened to, and the gateway hears there what happens in runs: give --route %s=NAME of "+
 			"another sink, or turn the gateway off", s, outbox.CrawlOutbox().Table)
+	case !c.heardAt(outbox.CrawlOutbox().Table, s.Name):
+		problems.add("no entry of routes sends the events of runs to %v under the name that the gateway listens to: add "+
+			"%s to one, without a destination", s, s.Name)
 	case s.Driver.InProcess && !relay:
 		problems.add("%v delivers from the relay to the gateway of one process, and the relay is off here: turn both on, or "+
 			"give another --sink", s)

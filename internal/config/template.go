@@ -58,6 +58,15 @@ var examples = []struct{ heading, about, text string }{
     backoff_factor: 2
     backoff_cap: 5m
 `},
+	{"routes: which events go to which sinks", "Of a table's routes the first that fits an event is taken; without any, all events go to the table's sink. Names may be patterns in which * stands for any text. A sink that is slow or down delays no other.", `routes:
+  - table: outbox_events       # default: all
+    name: orders               # which destination_topics of an event may name, whatever the conditions
+    topic: "order.*"           # conditions; what is left out fits everything
+    tenant: acme
+    type: Order
+    to: ["default:orders.{tenant}"]   # sinks, each with a destination or else the table's
+  - to: [default]              # everything else
+`},
 }
 
 // Template returns a file of --config with every setting, all of them commented out. It is made of the flags' own

@@ -36,9 +36,13 @@ func (r *relay) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// For each table one connection a worker, one to renew leases, one to measure the backlog and one for retention;
-	// and two to spare.
-	db, err := r.open(ctx, r.part, use{name: "outbox relay", conns: (r.cfg.Workers+3)*len(wanted) + 2, relay: true})
+	// For each table, and what each of its sinks owes, one connection a worker, one to renew leases, one to measure the
+	// backlog and one for retention; and two to spare.
+	served := len(wanted)
+	for _, t := range wanted {
+		served += len(r.cfg.SinksOwing(t.Name()))
+	}
+	db, err := r.open(ctx, r.part, use{name: "outbox relay", conns: (r.cfg.Workers+3)*served + 2, relay: true})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -95,11 +99,14 @@ func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 			Layout: t.Layout, Optional: !t.Required, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: t.BackoffBase},
 			Policies: r.cfg.Policies(t.Name()), Retention: r.retention(t.Name()),
 		}
-		to, err := r.cfg.SinkOf(t.Name())
-		if err != nil {
-			return cfg, err
+		var err error
+		if table.Routes = r.cfg.RoutesOf(t.Name()); len(table.Routes) == 0 {
+			to, err := r.cfg.SinkOf(t.Name())
+			if err != nil {
+				return cfg, err
+			}
+			table.Sink = to.Name
 		}
-		table.Sink = to.Name
 		if table.Envelope, err = r.cfg.EnvelopeOf(t.Name()); err != nil {
 			return cfg, err
 		}

@@ -1,0 +1,133 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// routeEntry is one entry of the list routes in the file of --config.
+type routeEntry struct {
+	Table  string   `yaml:"table"` // "": all
+	Name   string   `yaml:"name"`
+	Topic  string   `yaml:"topic"`
+	Tenant string   `yaml:"tenant"`
+	Type   string   `yaml:"type"`
+	To     []string `yaml:"to"`
+
+	targets []outbox.Target
+}
+
+// routeEntries decodes and checks the list.
+func (c *Config) routeEntries(problems *Error) (entries []routeEntry) {
+	names := map[string]bool{}
+	for i, raw := range c.Routes {
+		at := fmt.Sprintf("routes, entry %d", i+1)
+		var e routeEntry
+		unused, known, wrong := decode(raw, &e)
+		if problems.entry(at, unused, known, wrong) && len(wrong) > 0 {
+			continue
+		}
+		if e.Table != "" {
+			if _, ok := find(c.Known(), e.Table); !ok {
+				problems.add("%s: %s", at, unknownTable("table", e.Table, c.Known()))
+			}
+			if _, too := c.Route[e.Table]; too {
+				problems.add("%s: --route sends all of %s to one sink: take one of the two away", at, e.Table)
+			}
+		}
+		if strings.Contains(e.Name, ":") {
+			problems.add("%s: the name %q has a colon, which stands between a sink and a destination", at, e.Name)
+		}
+		if e.Name != "" && names[e.Name] {
+			problems.add("%s: another entry is called %q", at, e.Name)
+		}
+		names[e.Name] = true
+		if len(e.To) == 0 {
+			problems.add("%s: says no sinks to go to: want to: [NAME, NAME:DESTINATION]", at)
+		}
+		seen := map[string]bool{}
+		for _, text := range e.To {
+			target, err := outbox.ParseTarget(text)
+			switch {
+			case err != nil:
+				problems.add("%s: %v", at, err)
+			case c.Sink[target.Sink] == "":
+				problems.add("%s: there is no sink %q: it is one of %s: %s", at, target.Sink,
+					strings.Join(slices.Sorted(maps.Keys(c.Sink)), ", "), set("sink"))
+			case seen[text]:
+				problems.add("%s: %s is there twice", at, text)
+			}
+			seen[text] = true
+			e.targets = append(e.targets, target)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// RoutesOf returns the routes of a table, nil if all its events go to SinkOf. Check has found them right.
+func (c Config) RoutesOf(table string) (routes []outbox.Route) {
+	if _, one := c.Route[table]; one {
+		return nil
+	}
+	for _, e := range c.routeEntries(&Error{}) {
+		if e.Table == "" || e.Table == table {
+			routes = append(routes, outbox.Route{
+				Name: e.Name, Topic: e.Topic, Tenant: e.Tenant, AggregateType: e.Type, To: e.targets,
+			})
+		}
+	}
+	return routes
+}
+
+// sinksOf returns the names of the sinks that a table's events go to.
+func (c Config) sinksOf(table string) (names []string, err error) {
+	routes := c.RoutesOf(table)
+	if len(routes) == 0 {
+		name, err := c.sinkOf(table)
+		return []string{name}, err
+	}
+	for _, r := range routes {
+		for _, t := range r.To {
+			names = append(names, t.Sink)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// SinksOwing returns the names of the sinks that may owe something of a table: none, if it has no routes.
+func (c Config) SinksOwing(table string) []string {
+	if len(c.RoutesOf(table)) == 0 {
+		return nil
+	}
+	names, _ := c.sinksOf(table) // there are routes, which cannot fail
+	return names
+}
+
+// heardAt tells whether events of a table that its template sends to a sink arrive there under that name.
+func (c Config) heardAt(table, sink string) bool {
+	routes := c.RoutesOf(table)
+	return len(routes) == 0 || slices.ContainsFunc(routes, func(r outbox.Route) bool {
+		return slices.ContainsFunc(r.To, func(t outbox.Target) bool {
+			own := t.Destination.String()
+			return t.Sink == sink && (own == "" || own == c.templateOf(table))
+		})
+	})
+}
+
+// heardOf returns the first sink of a table's routes that can be listened to, "" if there is none.
+func (c Config) heardOf(table string) string {
+	for _, r := range c.RoutesOf(table) {
+		for _, t := range r.To {
+			if s, err := c.sink(t.Sink); err == nil && s.Driver.Subscribe != nil && c.heardAt(table, t.Sink) {
+				return t.Sink
+			}
+		}
+	}
+	return ""
+}
