@@ -84,6 +84,52 @@ func (c Config) RoutesOf(table string) (routes []outbox.Route) {
 	return routes
 }
 
+// Addresses returns where an event of a table would go, as sink:destination. The error is why it would become a dead
+// letter.
+func (c Config) Addresses(table string, event outbox.Event) ([]string, error) {
+	var problems Error
+	c.checkSinks(&problems, 0)
+	c.routeEntries(&problems)
+	t, ok := find(c.Known(), table)
+	if !ok {
+		problems.add("%s", unknownTable("table", table, c.Known()))
+	}
+	if len(problems.Problems) > 0 {
+		return nil, &problems
+	}
+	destination, err := outbox.ParseTemplate(c.served(t).Destination)
+	if err != nil {
+		return nil, err
+	}
+	routes := c.RoutesOf(table)
+	if len(routes) == 0 {
+		name, err := c.sinkOf(table)
+		if err != nil {
+			return nil, err
+		}
+		if len(event.Destinations) > 0 {
+			return prefixed(name, event.Destinations), nil
+		}
+		routes = []outbox.Route{{To: []outbox.Target{{Sink: name}}}}
+	}
+	for _, r := range routes {
+		for i := range r.To {
+			if r.To[i].Destination.String() == "" {
+				r.To[i].Destination = destination
+			}
+		}
+	}
+	return outbox.Addresses(routes, event)
+}
+
+// prefixed returns the addresses of destinations at one sink.
+func prefixed(sink string, destinations []string) (all []string) {
+	for _, d := range destinations {
+		all = append(all, sink+":"+d)
+	}
+	return all
+}
+
 // sinksOf returns the names of the sinks that a table's events go to.
 func (c Config) sinksOf(table string) (names []string, err error) {
 	routes := c.RoutesOf(table)
