@@ -16,8 +16,11 @@ require modernc.org/sqlite v1.60.1
 // The migrations of both stores.
 require github.com/golang-migrate/migrate/v4 v4.20.1
 
-// Sinks, each by its own package only.
-require github.com/redis/go-redis/v9 v9.23.0
+// Sinks, each by its own package only; x/time by package sink.
+require (
+	github.com/redis/go-redis/v9 v9.23.0
+	golang.org/x/time v0.15.0
+)
 
 // server/gateway only; x/sync is the command's too.
 require (

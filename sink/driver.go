@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -59,6 +60,18 @@ type Sink interface {
 	Ping(ctx context.Context) error
 	// Close waits for what is under way.
 	Close() error
+}
+
+var errCannotTell = errors.New("the sink cannot tell whether it takes messages")
+
+// Probe asks a sink that is an outbox.Prober, and is an error for any other: a Prober that answers nil makes a failure
+// the event's own.
+func Probe(ctx context.Context, s Sink) error {
+	p, ok := s.(outbox.Prober)
+	if !ok {
+		return errCannotTell
+	}
+	return p.Probe(ctx)
 }
 
 // Subscriber is an outbox.Subscriber with a connection of its own.

@@ -108,6 +108,7 @@ func (c *Config) checkServing(problems *Error) {
 	c.checkDedup(problems)
 	c.retryEntries(problems)
 	c.routeEntries(problems)
+	c.limitEntries(problems)
 	if c.PollMin > c.PollMax {
 		problems.add("poll-min (%s) is above poll-max (%s): %s", c.PollMin, c.PollMax, set("poll-max"))
 	}

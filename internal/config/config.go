@@ -43,7 +43,9 @@ type Config struct {
 	// Exceptions for destinations, not yet decoded; in the file of --config only.
 	Retry []any `yaml:"retry"`
 	// Which events go to which sinks, not yet decoded; in the file of --config only.
-	Routes       []any         `yaml:"routes"`
+	Routes []any `yaml:"routes"`
+	// What sinks are given at most, likewise.
+	Limits       []any         `yaml:"limits"`
 	RecoveryRate int           `yaml:"recovery_rate"`
 	DedupWindow  time.Duration `yaml:"dedup_window"`
 	DedupPrefix  string        `yaml:"dedup_prefix"`

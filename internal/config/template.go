@@ -67,6 +67,11 @@ var examples = []struct{ heading, about, text string }{
     to: ["default:orders.{tenant}"]   # sinks, each with a destination or else the table's
   - to: [default]              # everything else
 `},
+	{"limits: what sinks are given at most", "A sink without an entry has no limits.", `limits:
+  - sink: default
+    rate: 5000                 # deliveries a second
+    concurrency: 2             # batches at a time
+`},
 }
 
 // Template returns a file of --config with every setting, all of them commented out. It is made of the flags' own

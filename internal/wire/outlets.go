@@ -27,6 +27,9 @@ func (o *outlet) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.
 // Ping implements outbox.Pinger.
 func (o *outlet) Ping(ctx context.Context) error { return o.open.Ping(ctx) }
 
+// Probe implements outbox.Prober.
+func (o *outlet) Probe(ctx context.Context) error { return sink.Probe(ctx, o.open) }
+
 // outlets are the sinks of the settings by their names.
 type outlets map[string]*outlet
 
@@ -56,7 +59,7 @@ func (all outlets) connect(ctx context.Context, p process, of *part, names []str
 			if err != nil {
 				return lastingUnlessUnavailable(err)
 			}
-			one.open = open
+			one.open = sink.Limit(open, p.cfg.LimitsOf(one.Name))
 			return nil
 		})
 		if err != nil {
