@@ -142,3 +142,33 @@ func ExampleEvent_Validate() {
 	// true true
 	// event 0: Payload contains \u0000, which jsonb refuses (at byte 15)
 }
+
+// An event that goes to several sinks: each has its own outcome, and one that is down delays no other.
+func ExampleRoute() {
+	var db outbox.Database       // postgres.Connect, or sqlite.Open
+	var redis, kafka outbox.Sink // of packages below sink/
+
+	orders, err := outbox.ParseTarget("kafka:orders.{tenant}")
+	if err != nil {
+		panic(err)
+	}
+	rest, err := outbox.ParseTarget("redis")
+	if err != nil {
+		panic(err)
+	}
+	routes := []outbox.Route{
+		{Topic: "order.*", To: []outbox.Target{orders, rest}},
+		{To: []outbox.Target{rest}},
+	}
+	_, err = outbox.NewRelay(db, nil, outbox.RelayConfig{
+		Sinks:  map[string]outbox.Sink{"redis": redis, "kafka": kafka},
+		Tables: []outbox.Table{{Layout: outbox.OutboxEvents(), Routes: routes}},
+	})
+	fmt.Println(err != nil) // the sinks of this example are nil
+
+	addresses, err := outbox.Addresses(routes, outbox.Event{Topic: "order.placed", TenantID: "acme"})
+	fmt.Println(addresses, err)
+	// Output:
+	// true
+	// [kafka:orders.acme redis:order.placed] <nil>
+}
