@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/errortext"
 )
 
 // Browser shows the rows of an outbox table to people. It changes nothing, but for RetryNow, SkipPage and ReplayPage.
@@ -41,5 +42,6 @@ type Skip struct {
 
 // Failure is what the letters of the skipped events say.
 func (s Skip) Failure() outbox.Failure {
-	return outbox.Failure{Reason: outbox.ReasonDeliveryFailed, Error: ErrorText("skipped by " + s.Actor + ": " + s.Reason)}
+	said := errortext.Fit("skipped by " + s.Actor + ": " + s.Reason)
+	return outbox.Failure{Reason: outbox.ReasonDeliveryFailed, Error: said}
 }

@@ -13,12 +13,15 @@ const (
 	onePostgres = "store/postgres"
 	oneSQLite   = "store/sqlite"
 
+	tablePostgres = "internal/pgtable"
+	tableSQLite   = "internal/sqlitetable"
+
 	serverPostgres = "server/pgstore"
 	serverSQLite   = "server/sqlitestore"
 )
 
 // twins are stores of the same things in two databases.
-var twins = [][2]string{{onePostgres, oneSQLite}, {serverPostgres, serverSQLite}}
+var twins = [][2]string{{onePostgres, oneSQLite}, {tablePostgres, tableSQLite}, {serverPostgres, serverSQLite}}
 
 // only are the files of one store that its twin has no use for. Whoever knows one store finds his way in the other:
 // the rest have the same names.
@@ -27,8 +30,8 @@ var only = map[string]map[string]string{
 		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding",
 		"sql/write_encoding.sql": "the same", "eventbus_tx.go": "SQLite has database/sql's transactions alone",
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
-		"sql/browse_tenant.sql": "row-level security", "sql/bus_tenant.sql": "row-level security",
-		"types.go": "SQLite's check.go: one statement tells all about a column", "sql/check_nullable.sql": "the same",
+		"sql/bus_tenant.sql": "row-level security",
+		"types.go":           "internal/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
 		"sql/session.sql":          "SQLite's connections are set up by their names",
 		"sql/lease_durable.sql":    "every commit of SQLite's is durable",
 		"sql/browse_order.sql":     "SQLite's lists are always in the order of positions",
@@ -37,16 +40,15 @@ var only = map[string]map[string]string{
 		"sql/write_lock.sql":       "SQLite has one writer at a time",
 		"sql/dlq_collect_turn.sql": "the same",
 		"sql/origin.sql":           "SQLite's table is known by its file", "sql/origin_by_name.sql": "the same",
-		"sql/lease_name.sql":  "a file has no schemas",
 		"sql/settle_left.sql": "SQLite locks no rows", "sql/replay_until.sql": "the clock is the machine's",
 	},
 	oneSQLite: {
 		"tx.go": "database/sql's transactions, pgx has the like", "times.go": "times are text",
-		"now.go": "PostgreSQL has NOW()", "sql/check_columns.sql": "PostgreSQL's is in internal/pgschema",
+		"now.go":         "PostgreSQL has NOW()",
 		"sql/tables.sql": "whose file it is: a server's database is nobody's by accident",
 		"inspect.go":     "the same", "place.go": "a server looks after its files",
 		"turn.go": "a server has a queue for its locks", "conn.go": "the same", "library.go": "a server takes any client",
-		"sql/library.sql": "the same", "sql/check_name.sql": "names are found in any case",
+		"sql/library.sql":        "the same",
 		"sql/check_writable.sql": "a role is asked for its rights",
 		"index.go":               "the planner is told which index to take",
 		"fingerprint.go":         "PostgreSQL has regular expressions and a hash",
@@ -58,7 +60,15 @@ var only = map[string]map[string]string{
 		"sql/retention_held.sql": "the same",
 		"sql/retention_keep.sql": "rows are archived by a statement of their own",
 		"sql/bus_letter.sql":     "an UPDATE that also inserts is two statements",
-		"sql/settle_held.sql":    "a settle is several statements under one lock", "sql/settle_letter.sql": "the same",
+		"sql/settle_held.sql":    "a settle is several statements under one lock",
+	},
+	tablePostgres: {
+		"sql/found.sql": "SQLite settles a row with a statement", "sql/tenant.sql": "row-level security",
+	},
+	tableSQLite: {
+		"value.go": "pgx scans values into types", "sql/value.sql": "a column may hold values of any type",
+		"sql/columns.sql":       "PostgreSQL's is in internal/pgschema",
+		"sql/settle_letter.sql": "a settle is several statements under one lock",
 	},
 	serverPostgres: {
 		"check_parts.go": "roles", "sql/check_policy.sql": "row-level security",

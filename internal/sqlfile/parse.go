@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Set is the files of a folder. It is safe for concurrent use.
+// Set is the files of a folder, or of several. It is safe for concurrent use.
 type Set struct {
 	templates map[string]body
 }
@@ -20,25 +20,17 @@ type body []node
 // node writes its part of the text.
 type node func(r *rendering, s scope) error
 
-// Parse reads the files that pattern names. A file is a template by its base name.
-func Parse(files fs.FS, pattern string) (*Set, error) {
-	names, err := fs.Glob(files, pattern)
-	if err != nil {
-		return nil, fmt.Errorf("parse %s: %w", pattern, err)
-	}
+// Parse reads the files that pattern names in files, and in the folders beside it. A file is a template by its base
+// name, and no two folders may have the same.
+func Parse(files fs.FS, pattern string, beside ...fs.FS) (*Set, error) {
 	set := &Set{templates: map[string]body{}}
 	var called []string
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
+	for _, folder := range append([]fs.FS{files}, beside...) {
+		calls, err := set.parse(folder, pattern)
 		if err != nil {
-			return nil, fmt.Errorf("parse %s: %w", name, err)
+			return nil, err
 		}
-		p := parser{set: set, rest: string(text), variables: []string{"$"}}
-		if err := p.file(path.Base(name)); err != nil {
-			done := strings.Count(string(text[:len(text)-len(p.rest)]), "\n")
-			return nil, fmt.Errorf("parse %s: line %d: %w", name, done+1, err)
-		}
-		called = append(called, p.called...)
+		called = append(called, calls...)
 	}
 	for _, name := range called {
 		if _, there := set.templates[name]; !there {
@@ -46,6 +38,27 @@ func Parse(files fs.FS, pattern string) (*Set, error) {
 		}
 	}
 	return set, nil
+}
+
+// parse adds the files of one folder, and returns the templates that they call.
+func (f *Set) parse(files fs.FS, pattern string) (called []string, err error) {
+	names, err := fs.Glob(files, pattern)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", pattern, err)
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("parse %s: %w", name, err)
+		}
+		p := parser{set: f, rest: string(text), variables: []string{"$"}}
+		if err := p.file(path.Base(name)); err != nil {
+			done := strings.Count(string(text[:len(text)-len(p.rest)]), "\n")
+			return nil, fmt.Errorf("parse %s: line %d: %w", name, done+1, err)
+		}
+		called = append(called, p.called...)
+	}
+	return called, nil
 }
 
 // parser reads one file.

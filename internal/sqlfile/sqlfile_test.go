@@ -195,13 +195,19 @@ func TestRenderRefuses(t *testing.T) {
 // Every file of the stores parses: the words are known, the ends are there, the templates too.
 func TestFilesOfTheStoresParse(t *testing.T) {
 	t.Parallel()
-	for folder, pattern := range map[string]string{"postgres": "sql/*.sql", "sqlite": "sql/*.sql",
-		"postgres/migrations": "legacy/*.sql"} {
-		files := os.DirFS("../../store/" + folder)
-		if names, err := fs.Glob(files, pattern); err != nil || len(names) == 0 {
+	for folder, c := range map[string]struct{ pattern, beside string }{
+		"store/postgres": {"sql/*.sql", "internal/pgtable"}, "store/sqlite": {"sql/*.sql", "internal/sqlitetable"},
+		"store/postgres/migrations": {"legacy/*.sql", ""},
+	} {
+		files := os.DirFS("../../" + folder)
+		if names, err := fs.Glob(files, c.pattern); err != nil || len(names) == 0 {
 			t.Fatalf("%s: %d files, %v", folder, len(names), err)
 		}
-		if _, err := Parse(files, pattern); err != nil {
+		var beside []fs.FS
+		if c.beside != "" {
+			beside = append(beside, os.DirFS("../../"+c.beside))
+		}
+		if _, err := Parse(files, c.pattern, beside...); err != nil {
 			t.Error(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/pgschema"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -69,7 +70,8 @@ func (b *Browser) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.pool.QueryRow(ctx, order, quoteTable(b.layout.Table), b.layout.Position).Scan(&b.byPosition); err != nil {
+	table := pgtable.QuoteTable(b.layout.Table)
+	if err := b.pool.QueryRow(ctx, order, table, b.layout.Position).Scan(&b.byPosition); err != nil {
 		return fmt.Errorf("look for an index of %s: %w", b.layout.Table, err)
 	}
 	q := quote(b.layout)
@@ -128,8 +130,8 @@ func (b *Browser) List(ctx context.Context, f tables.Filter) (rows []tables.Even
 		f.Limit = 50
 	}
 	err = b.read(ctx, f.Tenant, func(tx pgx.Tx) error {
-		found, err := tx.Query(ctx, b.sql.list, statuses, null(f.Tenant), null(f.Key), null(f.Topic), null(f.After),
-			f.Limit+1)
+		found, err := tx.Query(ctx, b.sql.list, statuses, pgtable.Null(f.Tenant), pgtable.Null(f.Key),
+			pgtable.Null(f.Topic), pgtable.Null(f.After), f.Limit+1)
 		if err != nil {
 			return err
 		}
@@ -220,24 +222,12 @@ func (b *Browser) read(ctx context.Context, tenant string, fn func(pgx.Tx) error
 func (b *Browser) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{AccessMode: mode}, func(tx pgx.Tx) error {
 		if b.hidden {
-			if err := speakFor(ctx, tx, tenant); err != nil {
+			if err := pgtable.SpeakFor(ctx, tx, tenant); err != nil {
 				return err
 			}
 		}
 		return fn(tx)
 	})
-}
-
-// speakFor makes the rest of a transaction speak for a tenant, where row-level security asks for one.
-func speakFor(ctx context.Context, tx pgx.Tx, tenant string) error {
-	sql, err := plain("browse_tenant")
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, sql, tenant); err != nil {
-		return fmt.Errorf("speak for tenant %s: %w", tenant, err)
-	}
-	return nil
 }
 
 // check reports what of a filter does not fit, and returns the statuses in the table's spelling, nil for all.
@@ -284,11 +274,4 @@ func (b *Browser) Known(ctx context.Context, tx pgx.Tx, ids []uuid.UUID) ([]uuid
 		return nil, fmt.Errorf("look for ids in %s: %w", b.layout.Table, err)
 	}
 	return known, nil
-}
-
-func null(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // Claim implements outbox.EventStore.
@@ -40,7 +41,7 @@ func (s *store) claimOldest(
 	ask := s.claims.limit(limit)
 	sql, args := &s.sql.claimStatements, []any{numbers, ask, keys, ids}
 	if p := limit.Paused; p.Parts() {
-		sql, args = &s.sql.claimPausing, append(args, likes(p.Topics), quotedNames(p.Destinations), s.template(limit))
+		sql, args = &s.sql.claimPausing, append(args, pgtable.Likes(p.Topics), quotedNames(p.Destinations), s.template(limit))
 	}
 	records, err := s.read(ctx, sql.claim, ask, limit, args...)
 	switch {
@@ -87,15 +88,6 @@ func without(limit outbox.ClaimLimit) (keys []int64, ids [][16]byte) {
 	return keys, ids
 }
 
-// likes are patterns of topics as LIKE has them.
-func likes(patterns []string) []string {
-	all := make([]string, len(patterns))
-	for i, p := range patterns {
-		all[i] = likeEscapes.Replace(p)
-	}
-	return all
-}
-
 // quotedNames are patterns of destinations as regular expressions of a whole name in a JSON array. A quote within one
 // has a backslash before it.
 func quotedNames(patterns []string) []string {
@@ -120,8 +112,6 @@ func (s *store) template(limit outbox.ClaimLimit) string {
 	}
 	return limit.Destination.String()
 }
-
-var likeEscapes = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
 
 // sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read:
 // such a row may take seconds to find out about, and to do so twice would be longer than a claim may take.

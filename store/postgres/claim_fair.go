@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 const (
@@ -46,7 +47,7 @@ func (s *store) findFairness(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.pool.Query(ctx, find, quoteTable(s.layout.Table), by, s.layout.Position)
+	rows, err := s.pool.Query(ctx, find, pgtable.QuoteTable(s.layout.Table), by, s.layout.Position)
 	if err != nil {
 		return fmt.Errorf("look for an index of %s by tenant: %w", s.layout.Table, err)
 	}

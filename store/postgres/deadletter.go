@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/pgschema"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // DeadLetters is the table job_dlq for operators. It is safe for concurrent use.
@@ -96,32 +97,11 @@ func (d *DeadLetters) open(ctx context.Context, l outbox.Layout) error {
 	if t.hidden, err = pgschema.RowsHidden(ctx, d.pool, l.Table); err != nil {
 		return err
 	}
-	if t.columns, err = quotedColumns(ctx, d.pool, l.Table); err != nil {
+	if t.columns, err = pgtable.StoredColumns(ctx, d.pool, l.Table); err != nil {
 		return err
 	}
 	d.tables[l.Table] = t
 	return nil
-}
-
-// quotedColumns are those of a table that an INSERT may name, as quotedLayout has them.
-func quotedColumns(ctx context.Context, db interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}, table string) (columns []string, err error) {
-	sql, err := plain("dlq_columns")
-	if err != nil {
-		return nil, err
-	}
-	rows, err := db.Query(ctx, sql, quoteTable(table))
-	if err == nil {
-		columns, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read columns of %s: %w", table, err)
-	}
-	for i, c := range columns {
-		columns[i] = pgx.Identifier{c}.Sanitize()
-	}
-	return columns, nil
 }
 
 // letterQuery is what the templates dlq_*.sql are given, and collects the arguments that they add.
@@ -196,7 +176,7 @@ func selected(s deadletter.Selection) (letterQuery, error) {
 
 func (t deadTable) query(q letterQuery) letterQuery {
 	q.quotedLayout, q.Columns = quote(t.layout), t.columns
-	q.RawTable, q.TableName = t.layout.Table, quoteText(t.layout.Table)
+	q.RawTable, q.TableName = t.layout.Table, pgtable.QuoteText(t.layout.Table)
 	return q
 }
 
@@ -210,24 +190,10 @@ func (d *DeadLetters) inTx(ctx context.Context, tenant string, mode pgx.TxAccess
 	return pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: mode},
 		func(tx pgx.Tx) error {
 			if d.hidden {
-				if err := speakFor(ctx, tx, tenant); err != nil {
+				if err := pgtable.SpeakFor(ctx, tx, tenant); err != nil {
 					return err
 				}
 			}
 			return fn(tx)
 		})
-}
-
-// audit writes the record of an action into its transaction.
-func audit(
-	ctx context.Context, tx pgx.Tx, by deadletter.Operator, action string, letters int, filter, detail any,
-) error {
-	sql, err := plain("dlq_audit")
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, sql, by.Actor, action, letters, filter, by.Reason, detail); err != nil {
-		return fmt.Errorf("record action %s: %w", action, err)
-	}
-	return nil
 }

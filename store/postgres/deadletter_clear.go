@@ -12,7 +12,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // change runs a statement that changes letters, and records it if it changed any.
@@ -43,7 +44,8 @@ func (d *DeadLetters) DiscardPage(
 	}
 	q.Limit, q.Reason = limit, by.Reason
 	err = d.inTx(ctx, s.Tenant, pgx.ReadWrite, func(tx pgx.Tx) (err error) {
-		n, err = change(ctx, tx, "dlq_discard", q, func(n int) error { return audit(ctx, tx, by, "discard", n, s, nil) })
+		n, err = change(ctx, tx, "dlq_discard", q,
+			func(n int) error { return pgtable.Audit(ctx, tx, by, "discard", n, s, nil) })
 		return err
 	})
 	if err != nil {
@@ -74,7 +76,7 @@ func (d *DeadLetters) PurgePage(
 		}
 		err = d.inTx(ctx, p.Tenant, pgx.ReadWrite, func(tx pgx.Tx) (err error) {
 			n, err = change(ctx, tx, "dlq_purge", q, func(n int) error {
-				return audit(ctx, tx, by, "purge", n, p, map[string]any{"state": q.State})
+				return pgtable.Audit(ctx, tx, by, "purge", n, p, map[string]any{"state": q.State})
 			})
 			return err
 		})
@@ -129,7 +131,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 	}
 	failures := make([]deadletter.Failure, len(job.Errors))
 	for i, f := range job.Errors {
-		failures[i] = deadletter.Failure{Error: tables.ErrorText(f.Error), Timestamp: f.Timestamp}
+		failures[i] = deadletter.Failure{Error: errortext.Fit(f.Error), Timestamp: f.Timestamp}
 	}
 	history, err := json.Marshal(failures)
 	if err != nil {
@@ -153,7 +155,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 		return &id
 	}
 	err = j.DB.QueryRow(ctx, record, job.ID, tenant, optional(job.UserID), optional(job.RequestID),
-		tables.ErrorText(job.Type), job.Payload,
+		errortext.Fit(job.Type), job.Payload,
 		string(job.Reason), job.Attempts, history, string(cmp.Or(job.Source, deadletter.SourceJob))).Scan(&id)
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("store letter: %w", err)

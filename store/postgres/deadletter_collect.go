@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // CollectPage implements deadletter.Collector. The role needs INSERT on job_dlq and apps beside what it reads with, as
@@ -38,7 +39,7 @@ func (d *DeadLetters) CollectPage(
 			}
 		}
 		n, err = change(ctx, tx, "dlq_collect", q, func(n int) error {
-			return audit(ctx, tx, by, "collect", n, deadletter.Filter{Table: table}, nil)
+			return pgtable.Audit(ctx, tx, by, "collect", n, deadletter.Filter{Table: table}, nil)
 		})
 		return err
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // letterPlace is a locked letter.
@@ -50,21 +51,10 @@ func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayR
 		if err == nil {
 			return r.page, nil
 		}
-		if attempt == replayAttempts || !deadlocked(err) {
+		if attempt == pgtable.Attempts || !pgtable.Deadlocked(err) {
 			return deadletter.ReplayPage{}, fmt.Errorf("replay dead letters: %w", err)
 		}
 	}
-}
-
-// replayAttempts is how often a page is begun anew that lost a deadlock: relays and retention lock rows in the order of
-// positions, and another replay those of other letters of the same events, in whatever order the planner has chosen.
-// (Seen once in a storm of all of them on a busy machine.)
-const replayAttempts = 5
-
-// deadlocked tells whether the server ended the transaction for another's sake, so that the same may well succeed now.
-func deadlocked(err error) bool {
-	var server *pgconn.PgError
-	return errors.As(err, &server) && (server.Code == "40P01" || server.Code == "40001")
 }
 
 func (r *replaying) run(ctx context.Context, q letterQuery) error {
@@ -119,7 +109,7 @@ func (r *replaying) finish(ctx context.Context) error {
 	if n := int(tag.RowsAffected()); n != len(r.done) {
 		return fmt.Errorf("mark letters as replayed: %d of %d could be", n, len(r.done))
 	}
-	return audit(ctx, r.tx, r.request.Operator, "replay", len(r.done), r.request.Selection, map[string]any{
+	return pgtable.Audit(ctx, r.tx, r.request.Operator, "replay", len(r.done), r.request.Selection, map[string]any{
 		"run": r.request.Run, "tables": r.page.Replayed, "skipped": len(r.page.Skipped),
 		"payload_replaced": r.request.Payload != nil})
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // Owes implements outbox.DeliveryStore.
@@ -29,7 +30,7 @@ func (s *store) LeaseName() string { return s.name }
 
 // debts are the rows of a settle of which sinks owe something, and what they owe.
 type debts struct {
-	delivered
+	pgtable.Rows
 	lanes                                    []int16
 	orderKeys                                []*int64
 	keys                                     []*string
@@ -45,7 +46,7 @@ type debts struct {
 
 func (d *debts) add(o *outbox.Outcome) {
 	r := o.Record
-	d.delivered.add(o)
+	d.Rows.Add(o)
 	d.lanes = append(d.lanes, r.Lane)
 	var key *string
 	var orderKey *int64
@@ -63,7 +64,7 @@ func (d *debts) add(o *outbox.Outcome) {
 		d.rows = append(d.rows, int32(len(d.lanes)))
 		d.attempts = append(d.attempts, int32(owed.Attempts))
 		d.sinks, d.destinations = append(d.sinks, owed.Sink), append(d.destinations, owed.Destination)
-		d.errors = append(d.errors, tables.ErrorText(owed.Error))
+		d.errors = append(d.errors, errortext.Fit(owed.Error))
 		d.delays = append(d.delays, owed.RetryIn.Microseconds())
 	}
 }
@@ -78,7 +79,7 @@ func known(at time.Time) *time.Time {
 
 // args are $5 and the following of settle_owed.sql.
 func (d *debts) args() []any {
-	return []any{d.positions, d.ids, d.generations, d.rows, d.sinks, d.destinations, d.attempts, d.delays, d.errors,
+	return []any{d.Positions, d.IDs, d.Generations, d.rows, d.sinks, d.destinations, d.attempts, d.delays, d.errors,
 		d.lanes, d.orderKeys, d.topics, d.keys, d.types, d.tenants, d.sources, d.schemas, d.schemaVersions, d.sequences,
 		d.payloads, d.metadata, d.occurred, d.written}
 }

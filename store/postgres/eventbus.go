@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/errortext"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -142,7 +143,7 @@ func (EventBusOf[Tx]) Fail(ctx context.Context, tx Tx, why outbox.Failure, ids .
 	}
 	failed := 0
 	err := queryBus(ctx, tx, "bus_mark_failed", func(row scanner) error { return row.Scan(&failed) },
-		idArray(ids), string(reason), tables.ErrorText(cmp.Or(why.Error, "marked as failed")), why.Destination)
+		idArray(ids), string(reason), errortext.Fit(cmp.Or(why.Error, "marked as failed")), why.Destination)
 	if err != nil {
 		return 0, fmt.Errorf("mark events failed: %w", err)
 	}

@@ -5,22 +5,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
-
-// rowQuerier is a pool or a transaction.
-type rowQuerier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
 
 // identify returns the name under which a table's lanes are leased, that of the table whose events it has (of a part of
 // outbox_deliveries it is another), and the hash that tells those from the events of all other tables and databases.
-func identify(ctx context.Context, db rowQuerier, layout outbox.Layout) (name, of string, origin uint64, err error) {
+func identify(ctx context.Context, db pgtable.Querier, layout outbox.Layout) (name, of string, origin uint64, err error) {
 	table := layout.Table
-	if name, err = leaseName(ctx, db, table); err != nil {
+	if name, err = pgtable.Name(ctx, db, table); err != nil {
 		return "", "", 0, err
 	}
 	of = name
@@ -44,16 +39,4 @@ func identify(ctx context.Context, db rowQuerier, layout outbox.Layout) (name, o
 		return "", "", 0, fmt.Errorf("identify %s: %w", table, err)
 	}
 	return name, of, uint64(hash), nil
-}
-
-// leaseName returns the one name of a table that has several: with its schema, without, in quotes.
-func leaseName(ctx context.Context, db rowQuerier, table string) (name string, err error) {
-	sql, err := plain("lease_name")
-	if err != nil {
-		return "", err
-	}
-	if err := db.QueryRow(ctx, sql, quoteTable(table), table).Scan(&name); err != nil {
-		return "", fmt.Errorf("look for the name of %s: %w", table, err)
-	}
-	return name, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -19,7 +20,7 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (tables.LaneReport, erro
 	// One snapshot, so that a lane that changes hands meanwhile is not counted for both.
 	err := pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
 		func(tx pgx.Tx) error {
-			name, err := leaseName(ctx, tx, r.Table)
+			name, err := pgtable.Name(ctx, tx, r.Table)
 			if err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/pgschema"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -77,7 +78,7 @@ func (p *Pauses) change(
 	}
 	err = pgx.BeginFunc(ctx, p.pool, func(tx pgx.Tx) error {
 		if pause.Table != "" {
-			if pause.Table, err = leaseName(ctx, tx, pause.Table); err != nil {
+			if pause.Table, err = pgtable.Name(ctx, tx, pause.Table); err != nil {
 				return err
 			}
 		}
@@ -86,7 +87,7 @@ func (p *Pauses) change(
 			return err
 		}
 		by := deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}
-		return audit(ctx, tx, by, action, 0, pause.Names(), nil)
+		return pgtable.Audit(ctx, tx, by, action, 0, pause.Names(), nil)
 	})
 	return changed, err
 }

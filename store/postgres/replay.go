@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -26,7 +27,7 @@ func (b *Browser) replayStatement(ctx context.Context, tx pgx.Tx, name string) (
 	}
 	names := replayNames{quotedLayout: quote(b.layout)}
 	if name == "replay_insert" {
-		if names.Columns, err = quotedColumns(ctx, tx, b.layout.Table); err != nil {
+		if names.Columns, err = pgtable.StoredColumns(ctx, tx, b.layout.Table); err != nil {
 			return "", err
 		}
 	}
@@ -52,7 +53,7 @@ func (b *Browser) Replayable(
 		if err != nil {
 			return err
 		}
-		name, err := leaseName(ctx, tx, b.layout.Table)
+		name, err := pgtable.Name(ctx, tx, b.layout.Table)
 		if err != nil {
 			return err
 		}
@@ -69,9 +70,10 @@ func (b *Browser) Replayable(
 		}
 		var topic *string
 		if d.Topic != "" {
-			topic = &likes([]string{d.Topic})[0]
+			topic = &pgtable.Likes([]string{d.Topic})[0]
 		}
-		rows, err := tx.Query(ctx, sql, d.Since, until, topic, null(d.Key), null(d.Tenant), null(d.Destination), name)
+		rows, err := tx.Query(ctx, sql, d.Since, until, topic, pgtable.Null(d.Key), pgtable.Null(d.Tenant),
+			pgtable.Null(d.Destination), name)
 		if err != nil {
 			return err
 		}
@@ -97,7 +99,7 @@ func (b *Browser) ReplayPage(ctx context.Context, r tables.Replay, places []tabl
 		if err == nil {
 			return n, nil
 		}
-		if attempt == replayAttempts || !deadlocked(err) {
+		if attempt == pgtable.Attempts || !pgtable.Deadlocked(err) {
 			return 0, fmt.Errorf("replay events of %s: %w", b.layout.Table, err)
 		}
 	}
@@ -106,7 +108,7 @@ func (b *Browser) ReplayPage(ctx context.Context, r tables.Replay, places []tabl
 func (b *Browser) replayPage(
 	ctx context.Context, tx pgx.Tx, r tables.Replay, places []tables.Place,
 ) (n int, err error) {
-	name, err := leaseName(ctx, tx, b.layout.Table)
+	name, err := pgtable.Name(ctx, tx, b.layout.Table)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +123,7 @@ func (b *Browser) replayPage(
 		if len(ids) == 0 {
 			continue
 		}
-		statement, args := "replay_revive", []any{positions, ids, r.Until, null(r.Destination)}
+		statement, args := "replay_revive", []any{positions, ids, r.Until, pgtable.Null(r.Destination)}
 		if archived {
 			statement, args = "replay_insert", append(args, name)
 		}
@@ -138,6 +140,6 @@ func (b *Browser) replayPage(
 	if n == 0 {
 		return 0, nil
 	}
-	return n, audit(ctx, tx, deadletter.Operator{Actor: r.Actor, Reason: r.Reason}, "replay", n, r.Delivered,
+	return n, pgtable.Audit(ctx, tx, deadletter.Operator{Actor: r.Actor, Reason: r.Reason}, "replay", n, r.Delivered,
 		map[string]any{"table": name, "run": r.Run, "delivered": true})
 }

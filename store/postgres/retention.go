@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/pgschema"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/retention"
 )
 
@@ -102,7 +103,7 @@ func openRetention(
 	}
 	for _, by := range orders {
 		var ordered bool
-		if err := pool.QueryRow(ctx, indexed, quoteTable(layout.Table), by.column).Scan(&ordered); err != nil {
+		if err := pool.QueryRow(ctx, indexed, pgtable.QuoteTable(layout.Table), by.column).Scan(&ordered); err != nil {
 			return nil, fmt.Errorf("look for an index of %s: %w", layout.Table, err)
 		}
 		if ordered {
@@ -198,7 +199,7 @@ func (r *Retention) Find(
 
 // walk returns one page in the order of r.by.
 func (r *Retention) walk(ctx context.Context, search retention.Search, row func(retention.Row) error) (string, error) {
-	rows, err := r.pool.Query(ctx, r.sql.walk, search.OlderThan.Microseconds(), null(search.After), search.Limit,
+	rows, err := r.pool.Query(ctx, r.sql.walk, search.OlderThan.Microseconds(), pgtable.Null(search.After), search.Limit,
 		search.Content)
 	if err != nil {
 		return "", err
@@ -246,7 +247,7 @@ func (p sweepPlace) String() string {
 func (r *Retention) sweep(ctx context.Context, search retention.Search, row func(retention.Row) error) (string, error) {
 	var from sweepPlace
 	if search.After == "" {
-		if err := r.pool.QueryRow(ctx, r.sql.pages, quoteTable(r.layout.Table)).Scan(&from.pages); err != nil {
+		if err := r.pool.QueryRow(ctx, r.sql.pages, pgtable.QuoteTable(r.layout.Table)).Scan(&from.pages); err != nil {
 			return "", err
 		}
 	} else if _, err := fmt.Sscan(search.After, &from.page, &from.offset, &from.part, &from.pages); err != nil {

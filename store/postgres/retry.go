@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -26,7 +27,7 @@ func (b *Browser) RetryNow(ctx context.Context, s tables.Selection, actor, reaso
 		if n = int(tag.RowsAffected()); n == 0 {
 			return nil
 		}
-		return audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s,
+		return pgtable.Audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s,
 			map[string]any{"table": b.layout.Table})
 	})
 	if err != nil {
@@ -41,5 +42,5 @@ func chosen(s tables.Selection) []any {
 	for _, id := range s.IDs {
 		ids = append(ids, id.String())
 	}
-	return []any{ids, null(s.Tenant), null(s.Key), null(s.Topic)}
+	return []any{ids, pgtable.Null(s.Tenant), pgtable.Null(s.Key), pgtable.Null(s.Topic)}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.
@@ -158,18 +159,18 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	if !slices.IsSortedFunc(outcomes, byPosition) { // the statements look positions up; nearly always they are
 		outcomes = slices.SortedStableFunc(slices.Values(outcomes), byPosition)
 	}
-	var all, done delivered
+	var all, done pgtable.Rows
 	var again retries
-	var dead deaths
+	var dead pgtable.Deaths
 	var owed debts
 	for i := range outcomes {
 		o := &outcomes[i]
 		if passing {
-			all.add(o)
+			all.Add(o)
 		}
 		switch o.State {
 		case outbox.Delivered:
-			done.add(o)
+			done.Add(o)
 			if len(o.Owed) > 0 {
 				owed.add(o)
 			}
@@ -178,7 +179,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 				return err
 			}
 		case outbox.Dead:
-			dead.add(o)
+			dead.Add(o)
 		}
 	}
 	numbers, epochs := splitLanes(t.lanes)
@@ -192,24 +193,23 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	var settled outbox.Settled
 	var locked []outbox.Outcome
 	var batch pgx.Batch
-	if len(owed.positions) > 0 {
+	if len(owed.Positions) > 0 {
 		batch.Queue(sql.owed, with(owed.args()...)...)
 	}
-	if n := len(done.positions); n > 0 {
-		batch.Queue(sql.delivered, with(done.positions, done.ids, done.generations)...).Exec(countInto(&settled.Delivered))
+	if n := len(done.Positions); n > 0 {
+		batch.Queue(sql.delivered, with(done.Positions, done.IDs, done.Generations)...).Exec(countInto(&settled.Delivered))
 	}
-	if n := len(again.positions); n > 0 {
-		batch.Queue(sql.retry, with(again.positions, again.ids, again.generations, again.attempts, again.delays, again.errors,
+	if n := len(again.Positions); n > 0 {
+		batch.Queue(sql.retry, with(again.Positions, again.IDs, again.Generations, again.attempts, again.delays, again.errors,
 			again.deliveredTo)...).Exec(countInto(&settled.Retried))
 	}
-	if dead.records > 0 {
-		batch.Queue(t.sql.settleApps, dead.tenants)
-		batch.Queue(sql.dead, with(dead.positions, dead.ids, dead.generations, dead.attempts, dead.errors, dead.reasons,
-			dead.destinations, outbox.DefaultTenant, t.layout.Table)...).
+	if dead.Records > 0 {
+		batch.Queue(t.sql.settleApps, dead.Tenants)
+		batch.Queue(sql.dead, with(dead.Args(t.layout.Table)...)...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&settled.Dead) })
 	}
 	if passing {
-		batch.Queue(t.sql.settleLeft, with(all.positions, all.ids, all.generations)...).Query(func(rows pgx.Rows) error {
+		batch.Queue(t.sql.settleLeft, with(all.Positions, all.IDs, all.Generations)...).Query(func(rows pgx.Rows) error {
 			left, err := pgx.CollectRows(rows, pgx.RowTo[int])
 			for _, n := range left { // a bucket's number, from 1
 				locked = append(locked, outcomes[n-1])
@@ -234,28 +234,15 @@ func countInto(n *int) func(tag pgconn.CommandTag) error {
 	}
 }
 
-type delivered struct {
-	positions []int64
-	// Not uuid.UUID: pgx would take its driver.Valuer, by way of text, which was a fifth of the relay's CPU.
-	ids         [][16]byte
-	generations []int32
-}
-
-func (d *delivered) add(o *outbox.Outcome) {
-	d.positions = append(d.positions, o.Record.Position)
-	d.ids = append(d.ids, o.Record.ID)
-	d.generations = append(d.generations, int32(o.Record.Generation))
-}
-
 type retries struct {
-	delivered
+	pgtable.Rows
 	attempts            []int32
 	delays              []int64 // microseconds
 	errors, deliveredTo []string
 }
 
 func (r *retries) add(o *outbox.Outcome) error {
-	r.delivered.add(o)
+	r.Add(o)
 	r.attempts = append(r.attempts, int32(o.Attempts))
 	r.delays = append(r.delays, o.RetryIn.Microseconds())
 	texts := make([]string, len(o.Failures))
@@ -265,7 +252,7 @@ func (r *retries) add(o *outbox.Outcome) error {
 			texts[i] = f.Destination + ": " + f.Error
 		}
 	}
-	r.errors = append(r.errors, tables.ErrorText(strings.Join(texts, "; ")))
+	r.errors = append(r.errors, errortext.Fit(strings.Join(texts, "; ")))
 	served := ""
 	if len(o.DeliveredTo) > 0 {
 		b, err := json.Marshal(o.DeliveredTo)
@@ -276,29 +263,4 @@ func (r *retries) add(o *outbox.Outcome) error {
 	}
 	r.deliveredTo = append(r.deliveredTo, served)
 	return nil
-}
-
-// deaths has one entry a failure: a record that failed at two destinations has two letters.
-type deaths struct {
-	delivered
-	records                       int
-	attempts                      []int32
-	errors, reasons, destinations []string
-	tenants                       []string
-}
-
-func (d *deaths) add(o *outbox.Outcome) {
-	d.records++
-	tenant := o.Record.TenantID
-	if tenant == "" {
-		tenant = outbox.DefaultTenant
-	}
-	d.tenants = append(d.tenants, tenant)
-	for _, f := range o.Failures {
-		d.delivered.add(o)
-		d.attempts = append(d.attempts, int32(max(o.Attempts, 1)))
-		d.errors = append(d.errors, tables.ErrorText(f.Error))
-		d.reasons = append(d.reasons, string(f.Reason))
-		d.destinations = append(d.destinations, f.Destination)
-	}
 }

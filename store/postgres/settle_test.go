@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/errortext"
 )
 
 func TestSettleRetryKeepsTheStory(t *testing.T) {
@@ -39,7 +39,7 @@ func TestSettleRetryKeepsTheStory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status != "FAILED" || count != 2 || !strings.HasPrefix(message, "bad ?eee") ||
-		len(message) != tables.MaxErrorBytes-1 && len(message) != tables.MaxErrorBytes || servedTo != `["x"]` {
+		len(message) != errortext.MaxBytes-1 && len(message) != errortext.MaxBytes || servedTo != `["x"]` {
 		t.Errorf("row: %s %d %q (%d bytes) %s", status, count, message[:20], len(message), servedTo)
 	}
 	var entries []struct {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -56,15 +57,15 @@ func (b *Browser) skip(
 	if err != nil {
 		return 0, err
 	}
-	var dead deaths
+	var dead pgtable.Deaths
 	var rec outbox.Record
 	failure := []outbox.Failure{by.Failure()}
 	into := []any{&rec.Position, &rec.ID, &rec.Generation, &rec.Attempts, &rec.TenantID}
 	_, err = pgx.ForEachRow(rows, into, func() error {
-		dead.add(&outbox.Outcome{Record: &rec, State: outbox.Dead, Attempts: rec.Attempts, Failures: failure})
+		dead.Add(&outbox.Outcome{Record: &rec, State: outbox.Dead, Attempts: rec.Attempts, Failures: failure})
 		return nil
 	})
-	if err != nil || dead.records == 0 {
+	if err != nil || dead.Records == 0 {
 		return 0, err
 	}
 	if b.layout.App == "" { // else the rows have their application
@@ -72,19 +73,18 @@ func (b *Browser) skip(
 		if err != nil {
 			return 0, err
 		}
-		if _, err := tx.Exec(ctx, apps, dead.tenants); err != nil {
+		if _, err := tx.Exec(ctx, apps, dead.Tenants); err != nil {
 			return 0, err
 		}
 	}
-	err = tx.QueryRow(ctx, b.sql.skipDead, "", uuid.Nil, []int16{}, []int64{}, dead.positions, dead.ids,
-		dead.generations, dead.attempts, dead.errors, dead.reasons, dead.destinations, outbox.DefaultTenant,
-		b.layout.Table).Scan(&n)
+	nobody := []any{"", uuid.Nil, []int16{}, []int64{}}
+	err = tx.QueryRow(ctx, b.sql.skipDead, append(nobody, dead.Args(b.layout.Table)...)...).Scan(&n)
 	if err != nil {
 		return 0, err
 	}
-	if n != dead.records { // they are locked
-		return 0, fmt.Errorf("%d of %d rows died", n, dead.records)
+	if n != dead.Records { // they are locked
+		return 0, fmt.Errorf("%d of %d rows died", n, dead.Records)
 	}
 	operator := deadletter.Operator{Actor: by.Actor, Reason: by.Reason}
-	return n, audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
+	return n, pgtable.Audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
 )
 
@@ -32,7 +33,7 @@ type settleStatements struct {
 }
 
 // parseSQL parses the files once: opening a store asks for them several times.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
+var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return pgtable.Parse(sqlFiles) })
 
 // plain returns a statement that needs no names.
 func plain(name string) (string, error) {
@@ -88,4 +89,14 @@ func statementsOf(l outbox.Layout) (statements, error) {
 		}
 	}
 	return s, nil
+}
+
+// quote returns the layout as the SQL templates need it: identifiers and literals quoted.
+func quote(l outbox.Layout) quotedLayout { return quotedLayout{Layout: pgtable.Quote(l)} }
+
+type quotedLayout struct {
+	pgtable.Layout
+	Unreadable bool // claim.sql only
+	OneByOne   bool // the same
+	Pausing    bool // the same
 }

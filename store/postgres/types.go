@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
@@ -18,7 +19,7 @@ func (s *store) checkTypes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, err := s.pool.Query(ctx, sql, quoteTable(s.layout.Table), []string{s.layout.ID, s.layout.Position})
+	rows, err := s.pool.Query(ctx, sql, pgtable.QuoteTable(s.layout.Table), []string{s.layout.ID, s.layout.Position})
 	if err != nil {
 		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
 	}

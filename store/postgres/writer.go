@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/internal/sqltx"
 )
 
@@ -66,7 +67,7 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	names := struct {
 		Table              string
 		Returning, Checked bool
-	}{quoteTable(table), in.returning, checked}
+	}{pgtable.QuoteTable(table), in.returning, checked}
 	for name, dst := range map[string]*string{"write": &in.many, "write_one": &in.one, "write_lock": &in.lock,
 		"write_encoding": &in.encoding} {
 		if *dst, err = t.Statement(name, names); err != nil {

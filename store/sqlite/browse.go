@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -23,7 +24,7 @@ import (
 type Browser struct {
 	db     *DB
 	layout outbox.Layout
-	quoted quotedLayout
+	quoted sqlitetable.Layout
 	sql    struct{ showID, showPosition, known, behind string }
 }
 
@@ -36,78 +37,42 @@ func OpenBrowser(ctx context.Context, db *DB, layout outbox.Layout) (*Browser, e
 		return nil, err
 	}
 	var err error
-	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil { // as the leases have it
+	if layout.Table, err = db.file().Spelled(ctx, layout.Table); err != nil { // as the leases have it
 		return nil, err
 	}
-	if _, err := checkTable(ctx, db, layout.Table, columnNames(layout)); err != nil {
+	if _, err := db.file().CheckTable(ctx, layout.Table, sqlitetable.ColumnNames(layout)); err != nil {
 		return nil, err
 	}
 	t, err := parseSQL()
 	if err != nil {
 		return nil, err
 	}
-	b := &Browser{db: db, layout: layout, quoted: quote(layout)}
+	b := &Browser{db: db, layout: layout, quoted: sqlitetable.Quote(layout)}
 	for _, s := range []struct {
 		dst  *string
 		name string
 		data browseQuery
 	}{
-		{&b.sql.showID, "browse_show", browseQuery{quotedLayout: b.quoted}},
-		{&b.sql.showPosition, "browse_show", browseQuery{quotedLayout: b.quoted, ByPosition: true}},
-		{&b.sql.known, "browse_known", browseQuery{quotedLayout: b.quoted}},
+		{&b.sql.showID, "browse_show", browseQuery{Layout: b.quoted}},
+		{&b.sql.showPosition, "browse_show", browseQuery{Layout: b.quoted, ByPosition: true}},
+		{&b.sql.known, "browse_known", browseQuery{Layout: b.quoted}},
 	} {
 		if *s.dst, err = t.Statement(s.name, &s.data); err != nil {
 			return nil, err
 		}
 	}
 	if layout.Key != "" {
-		if b.sql.behind, err = t.Statement("events_behind", tableNames{quotedLayout: b.quoted}); err != nil {
+		if b.sql.behind, err = t.Statement("events_behind", tableNames{Layout: b.quoted}); err != nil {
 			return nil, err
 		}
 	}
 	return b, nil
 }
 
-func columnNames(l outbox.Layout) (names []string) {
-	for _, c := range l.Columns() {
-		names = append(names, c)
-	}
-	return names
-}
-
-// arguments collects what a template gives its statement.
-type arguments struct{ args []any }
-
-// Call implements sqlfile.Caller: arg adds a value to the arguments of the statement and returns the parameter that
-// stands for it.
-func (a *arguments) Call(function string, v any) (any, error) {
-	if function != "arg" {
-		return nil, fmt.Errorf("there is no %s of %T", function, v)
-	}
-	return a.add(v)
-}
-
-func (a *arguments) add(v any) (string, error) {
-	switch value := v.(type) {
-	case time.Time:
-		v = stamp(value)
-	case uuid.UUID:
-		v = value.String()
-	case []uuid.UUID:
-		text, err := json.Marshal(value)
-		if err != nil {
-			return "", fmt.Errorf("encode ids: %w", err)
-		}
-		v = string(text)
-	}
-	a.args = append(a.args, v)
-	return "?" + strconv.Itoa(len(a.args)), nil
-}
-
 // browseQuery is what the templates browse*.sql are given.
 type browseQuery struct {
-	quotedLayout
-	arguments
+	sqlitetable.Layout
+	sqlitetable.Arguments
 	F          tables.Filter
 	Chosen     []string // statuses, as texts in SQL
 	Only       string   // Chosen, if it is one
@@ -154,7 +119,7 @@ func (b *Browser) list(ctx context.Context, q *browseQuery) (all []tables.EventR
 		return nil, err
 	}
 	err = b.db.snapshot(ctx, func(tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, text, q.args...)
+		rows, err := tx.QueryContext(ctx, text, q.Args...)
 		if err != nil {
 			return err
 		}
@@ -191,12 +156,12 @@ func (b *Browser) findBehind(ctx context.Context, tx *sql.Tx, all []tables.Event
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var position int64
-		var id, until text
+		var id, until sqlitetable.Text
 		if err := rows.Scan(&position, &id, &until); err != nil {
 			return err
 		}
-		behind, _ := parseID(id)
-		if next := until.moment(); next != nil {
+		behind, _ := sqlitetable.ParseID(id)
+		if next := until.Moment(); next != nil {
 			at[position].Wait(behind, *next)
 		}
 	}
@@ -213,7 +178,7 @@ func (b *Browser) query(f tables.Filter) (*browseQuery, error) {
 		f.Limit = defaultPage
 	}
 	f.Limit++
-	q := &browseQuery{quotedLayout: b.quoted, F: f, OnlyUndelivered: len(f.Statuses) > 0,
+	q := &browseQuery{Layout: b.quoted, F: f, OnlyUndelivered: len(f.Statuses) > 0,
 		Rare: len(f.Statuses) > 0 && b.layout.Status != ""}
 	for _, s := range f.Statuses {
 		i := slices.IndexFunc(b.Statuses(), func(known string) bool { return strings.EqualFold(known, s) })
@@ -221,7 +186,7 @@ func (b *Browser) query(f tables.Filter) (*browseQuery, error) {
 			return refuse("status %q is none of %s", s, strings.Join(b.Statuses(), ", "))
 		}
 		status := b.Statuses()[i]
-		q.Chosen = append(q.Chosen, quoteText(status))
+		q.Chosen = append(q.Chosen, sqlitetable.QuoteText(status))
 		if b.layout.Status == "" {
 			q.OnlyUndelivered = q.OnlyUndelivered && status != "delivered"
 		} else {
@@ -282,30 +247,12 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (tables
 // Known returns those of ids that are in the table already, as tx sees it: whoever writes in the same transaction and
 // ignores duplicates can tell afterwards which events were new (`outbox write` does), and nobody adds one in between.
 func (b *Browser) Known(ctx context.Context, tx *sql.Tx, ids []uuid.UUID) (known []uuid.UUID, err error) {
-	var a arguments
-	if _, err := a.add(ids); err != nil {
+	var a sqlitetable.Arguments
+	if _, err := a.Add(ids); err != nil {
 		return nil, err
 	}
-	if known, err = queryIDs(ctx, tx, b.sql.known, a.args...); err != nil {
+	if known, err = sqlitetable.QueryIDs(ctx, tx, b.sql.known, a.Args...); err != nil {
 		return nil, fmt.Errorf("look for ids in %s: %w", b.layout.Table, explain(err))
 	}
 	return known, nil
-}
-
-// queryIDs returns the ids that a statement gives.
-func queryIDs(ctx context.Context, tx *sql.Tx, statement string, args ...any) (ids []uuid.UUID, err error) {
-	rows, err := tx.QueryContext(ctx, statement, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		var t text
-		if err := rows.Scan(&t); err != nil {
-			return nil, err
-		}
-		id, _ := parseID(t)
-		ids = append(ids, id)
-	}
-	return ids, rows.Err()
 }

@@ -23,7 +23,7 @@ func TestWaitingPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		backlog, err := set.Statement("lanes_backlog", tableNames{quotedLayout: b.quoted})
+		backlog, err := set.Statement("lanes_backlog", tableNames{Layout: b.quoted})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,19 +2,19 @@ package sqlite
 
 import (
 	"encoding/json"
-	"time"
 
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 // browsedRow is a row as browse_columns gives it: what is in it is shown, whatever type a mapped table has it in.
 type browsedRow struct {
-	id                                                text
+	id                                                sqlitetable.Text
 	position                                          int64
-	status, topic, key, aggregateType, tenant, source text
-	writtenAt, deliveredAt                            text
-	attempts                                          number
-	nextRetryAt, lastError, destinations              text
+	status, topic, key, aggregateType, tenant, source sqlitetable.Text
+	writtenAt, deliveredAt                            sqlitetable.Text
+	attempts                                          sqlitetable.Number
+	nextRetryAt, lastError, destinations              sqlitetable.Text
 }
 
 func (r *browsedRow) columns() []any {
@@ -25,13 +25,13 @@ func (r *browsedRow) columns() []any {
 }
 
 func (r *browsedRow) row() tables.EventRow {
-	id, _ := parseID(r.id)
+	id, _ := sqlitetable.ParseID(r.id)
 	row := tables.EventRow{
-		ID: id, Position: r.position, Status: r.status.s, Topic: r.topic.s, Key: r.key.pointer(),
-		AggregateType: r.aggregateType.pointer(), Tenant: r.tenant.pointer(), Source: r.source.pointer(),
-		WrittenAt: r.writtenAt.timeOfID().moment(), DeliveredAt: r.deliveredAt.moment(), Attempts: int(r.attempts.n),
-		NextRetryAt: r.nextRetryAt.moment(), LastError: r.lastError.pointer(),
-		Destinations: r.destinations.json(),
+		ID: id, Position: r.position, Status: r.status.S, Topic: r.topic.S, Key: r.key.Pointer(),
+		AggregateType: r.aggregateType.Pointer(), Tenant: r.tenant.Pointer(), Source: r.source.Pointer(),
+		WrittenAt: r.writtenAt.TimeOfID().Moment(), DeliveredAt: r.deliveredAt.Moment(), Attempts: int(r.attempts.N),
+		NextRetryAt: r.nextRetryAt.Moment(), LastError: r.lastError.Pointer(),
+		Destinations: r.destinations.JSON(),
 	}
 	row.DateByID()
 	return row
@@ -40,11 +40,11 @@ func (r *browsedRow) row() tables.EventRow {
 // browsedDetail is a row as browse_show.sql gives it.
 type browsedDetail struct {
 	browsedRow
-	occurredAt, schemaID, schemaVersion text
+	occurredAt, schemaID, schemaVersion sqlitetable.Text
 	lane                                int
-	sequence                            text
-	generation                          number
-	deliveredTo, history, meta, payload text
+	sequence                            sqlitetable.Text
+	generation                          sqlitetable.Number
+	deliveredTo, history, meta, payload sqlitetable.Text
 }
 
 func (r *browsedDetail) columns() []any {
@@ -54,53 +54,13 @@ func (r *browsedDetail) columns() []any {
 
 func (r *browsedDetail) detail() tables.EventDetail {
 	d := tables.EventDetail{
-		EventRow: r.row(), OccurredAt: r.occurredAt.moment(), SchemaID: r.schemaID.pointer(), Lane: r.lane,
-		Sequence: integer[int64](r.sequence), SchemaVersion: integer[int](r.schemaVersion),
-		Generation: int(r.generation.n), DeliveredTo: r.deliveredTo.json(), ErrorHistory: r.history.json(),
-		Metadata: r.meta.json(), Payload: r.payload.json(),
+		EventRow: r.row(), OccurredAt: r.occurredAt.Moment(), SchemaID: r.schemaID.Pointer(), Lane: r.lane,
+		Sequence: sqlitetable.Integer[int64](r.sequence), SchemaVersion: sqlitetable.Integer[int](r.schemaVersion),
+		Generation: int(r.generation.N), DeliveredTo: r.deliveredTo.JSON(), ErrorHistory: r.history.JSON(),
+		Metadata: r.meta.JSON(), Payload: r.payload.JSON(),
 	}
 	if d.Payload == nil {
 		d.Payload = json.RawMessage("null")
 	}
 	return d
-}
-
-func (t text) pointer() *string {
-	if t.null {
-		return nil
-	}
-	return &t.s
-}
-
-// moment is nil where there is no time.
-func (t text) moment() *time.Time {
-	at, err := parseTime(t.s)
-	if err != nil {
-		return nil
-	}
-	return &at
-}
-
-func integer[T int | int64](t text) *T {
-	var n T
-	if t.null || json.Unmarshal([]byte(t.s), &n) != nil {
-		return nil
-	}
-	return &n
-}
-
-// json is the text itself where it is JSON, and else the text as a JSON string: a mapped table may hold anything, and
-// people look at it to find out what.
-func (t text) json() json.RawMessage {
-	if t.null {
-		return nil
-	}
-	if json.Valid([]byte(t.s)) {
-		return json.RawMessage(t.s)
-	}
-	quoted, err := json.Marshal(t.s)
-	if err != nil {
-		return nil // no string fails
-	}
-	return quoted
 }

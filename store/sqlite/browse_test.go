@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -59,7 +60,7 @@ func TestBrowsePlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := planOf(t, db, statement, q.args...)
+		plan := planOf(t, db, statement, q.Args...)
 		if !strings.Contains(plan, c.index) || !c.sorts && strings.Contains(plan, "FOR ORDER BY") {
 			t.Errorf("%s %+v is not served by %s:\n%s", c.layout.Table, c.f, c.index, plan)
 		}
@@ -83,7 +84,7 @@ func TestBrowsePlans(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.CrawlOutbox()} {
-		statement, err := templates.Statement("lanes_backlog", tableNames{quotedLayout: quote(layout)})
+		statement, err := templates.Statement("lanes_backlog", tableNames{Layout: sqlitetable.Quote(layout)})
 		if err != nil {
 			t.Fatal(err)
 		}

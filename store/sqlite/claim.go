@@ -5,13 +5,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/uuid"
-
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 )
 
@@ -70,7 +68,7 @@ func (s *store) read(
 		if err := rows.Scan(columns...); err != nil {
 			return nil, 0, err
 		}
-		size := len(row.payload.s)
+		size := len(row.payload.S)
 		if len(records) == limit.Records || len(records) > 0 && bytes+size > limit.Bytes {
 			break
 		}
@@ -98,16 +96,16 @@ func setOf[T comparable](list []T) map[T]bool {
 
 // claimedRow is a row of claim_row.sql as it is stored.
 type claimedRow struct {
-	id                                        text
+	id                                        sqlitetable.Text
 	position, lane                            int64
-	orderKey                                  text
-	sequence, attempts, generation            number
-	writtenAt, occurredAt                     text
-	topic, aggregateType, key, tenant, source text
-	schemaID                                  text
-	schemaVersion                             number
-	destinations, deliveredTo, metadata       text
-	payload                                   text
+	orderKey                                  sqlitetable.Text
+	sequence, attempts, generation            sqlitetable.Number
+	writtenAt, occurredAt                     sqlitetable.Text
+	topic, aggregateType, key, tenant, source sqlitetable.Text
+	schemaID                                  sqlitetable.Text
+	schemaVersion                             sqlitetable.Number
+	destinations, deliveredTo, metadata       sqlitetable.Text
+	payload                                   sqlitetable.Text
 }
 
 func (r *claimedRow) columns() []any {
@@ -118,53 +116,6 @@ func (r *claimedRow) columns() []any {
 	}
 }
 
-// text takes a column's value of whatever type, as text. bytes says that it was a BLOB.
-type text struct {
-	s           string
-	null, bytes bool
-}
-
-// Scan implements sql.Scanner.
-func (t *text) Scan(v any) error {
-	*t = text{}
-	switch v := v.(type) {
-	case nil:
-		t.null = true
-	case string:
-		t.s = v
-	case []byte:
-		t.s, t.bytes = string(v), true
-	case int64:
-		t.s = strconv.FormatInt(v, 10)
-	case float64:
-		t.s = strconv.FormatFloat(v, 'g', -1, 64)
-	case time.Time: // the driver's own idea of a column declared as one
-		t.s = stamp(v)
-	default:
-		t.s = fmt.Sprint(v)
-	}
-	return nil
-}
-
-// number takes a column's value of whatever type; bad says that it is no integer.
-type number struct {
-	n   int64
-	bad bool
-}
-
-// Scan implements sql.Scanner.
-func (n *number) Scan(v any) error {
-	*n = number{}
-	switch v := v.(type) {
-	case nil:
-	case int64:
-		n.n = v
-	default:
-		n.bad = true
-	}
-	return nil
-}
-
 // decode makes a record of a row. What cannot be used is its Defect: it costs its own key a dead letter and the others
 // nothing.
 func (s *store) decode(rec *outbox.Record, row *claimedRow) {
@@ -173,52 +124,52 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 			rec.Defect = fmt.Sprintf(format, args...)
 		}
 	}
-	integer := func(name string, n number, lowest, highest int64) int64 {
-		if n.bad || n.n < lowest || n.n > highest {
+	integer := func(name string, n sqlitetable.Number, lowest, highest int64) int64 {
+		if n.Bad || n.N < lowest || n.N > highest {
 			defect("the %s is no integer from %d to %d", name, lowest, highest)
 			return max(lowest, 0)
 		}
-		return n.n
+		return n.N
 	}
-	moment := func(name string, t text) (at time.Time) {
-		if t.null {
+	moment := func(name string, t sqlitetable.Text) (at time.Time) {
+		if t.Null {
 			return at
 		}
-		at, err := parseTime(t.s)
-		if err != nil || t.bytes {
+		at, err := parseTime(t.S)
+		if err != nil || t.Bytes {
 			defect("%s is no time of the form %s", name, sqlitetime.Form)
 		}
 		return at
 	}
 	const most = 1<<31 - 1
 	var known bool
-	if rec.ID, known = parseID(row.id); !known {
+	if rec.ID, known = sqlitetable.ParseID(row.id); !known {
 		defect("the id is no UUID")
 	}
 	rec.Position, rec.Lane = row.position, int16(row.lane)
-	if !row.orderKey.null {
-		rec.OrderKey, rec.Keyed = hashKey(row.orderKey.s), true
+	if !row.orderKey.Null {
+		rec.OrderKey, rec.Keyed = hashKey(row.orderKey.S), true
 	}
 	rec.Sequence = integer("sequence", row.sequence, -1<<63, 1<<63-1)
 	rec.Attempts = int(integer("number of attempts", row.attempts, 0, most))
 	rec.Generation = int(integer("generation", row.generation, 0, most))
-	rec.Topic = row.topic.s
-	rec.AggregateType = row.aggregateType.s
-	rec.AggregateID = row.key.s
-	rec.TenantID = row.tenant.s
-	if rec.Source = row.source.s; rec.Source == "" {
+	rec.Topic = row.topic.S
+	rec.AggregateType = row.aggregateType.S
+	rec.AggregateID = row.key.S
+	rec.TenantID = row.tenant.S
+	if rec.Source = row.source.S; rec.Source == "" {
 		rec.Source = s.layout.Table // CloudEvents requires a source
 	}
-	rec.SchemaID = row.schemaID.s
+	rec.SchemaID = row.schemaID.S
 	rec.SchemaVersion = int(integer("schema version", row.schemaVersion, 0, most))
-	if rec.WrittenAt = moment("the time of writing", row.writtenAt.timeOfID()); rec.WrittenAt.IsZero() {
+	if rec.WrittenAt = moment("the time of writing", row.writtenAt.TimeOfID()); rec.WrittenAt.IsZero() {
 		rec.WrittenAt = outbox.TimeOfID(rec.ID)
 	}
 	if rec.OccurredAt = moment("the time of the event", row.occurredAt); rec.OccurredAt.IsZero() {
 		rec.OccurredAt = rec.WrittenAt
 	}
-	if d := row.destinations; !d.null {
-		if err := json.Unmarshal([]byte(d.s), &rec.Destinations); err != nil {
+	if d := row.destinations; !d.Null {
+		if err := json.Unmarshal([]byte(d.S), &rec.Destinations); err != nil {
 			rec.Destinations = nil
 			defect("destinations are not a JSON array of strings")
 		}
@@ -228,22 +179,22 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 			}
 		}
 	}
-	if d := row.deliveredTo; !d.null {
-		if err := json.Unmarshal([]byte(d.s), &rec.DeliveredTo); err != nil {
+	if d := row.deliveredTo; !d.Null {
+		if err := json.Unmarshal([]byte(d.S), &rec.DeliveredTo); err != nil {
 			rec.DeliveredTo = nil // a wrong note costs a second copy, which the sink refuses
 		}
 	}
-	if m := row.metadata; !m.null {
-		if rec.RawMetadata = json.RawMessage(m.s); !s.trusted && !json.Valid(rec.RawMetadata) {
+	if m := row.metadata; !m.Null {
+		if rec.RawMetadata = json.RawMessage(m.S); !s.trusted && !json.Valid(rec.RawMetadata) {
 			rec.RawMetadata = nil
 			defect("the metadata is no JSON")
 		}
 	}
-	payload := json.RawMessage(row.payload.s)
+	payload := json.RawMessage(row.payload.S)
 	switch {
 	case len(payload) > s.maxPayload:
 		defect("the payload is %d bytes, more than %d", len(payload), s.maxPayload)
-	case row.payload.bytes:
+	case row.payload.Bytes:
 		defect("the payload is a BLOB, not a text")
 	case !utf8.Valid(payload):
 		defect("the payload is not valid UTF-8")
@@ -251,34 +202,6 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 		defect("the payload is no JSON")
 	default:
 		rec.Payload = payload
-	}
-}
-
-// parseID reads an id in any of its forms, 16 bytes included. Of what is no UUID it makes one, always the same, so that
-// the row can become a dead letter.
-func parseID(t text) (id uuid.UUID, known bool) {
-	if t.bytes && len(t.s) == 16 {
-		copy(id[:], t.s)
-		return id, true
-	}
-	id, err := uuid.Parse(t.s)
-	if err != nil {
-		return uuid.NewSHA1(uuid.NameSpaceOID, []byte(t.s)), false
-	}
-	return id, true
-}
-
-// timeOfID returns the time in a UUIDv7 as it would be stored, nothing for another UUID, and what is no UUID as it is:
-// a table says when its rows were written by one or the other.
-func (t text) timeOfID() text {
-	id, ok := parseID(t)
-	switch at := outbox.TimeOfID(id); {
-	case t.null || !ok:
-		return t
-	case at.IsZero():
-		return text{null: true}
-	default:
-		return text{s: stamp(at)}
 	}
 }
 

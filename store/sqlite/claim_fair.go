@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 const (
@@ -36,7 +37,7 @@ func (s *store) findFairness(ctx context.Context, names tableNames, rowid bool) 
 	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
 		return nil
 	}
-	names.By = quoteName(by)
+	names.By = sqlitetable.QuoteName(by)
 	if err := s.findIndex(ctx, "claim_fair", &names, &names.OfTenants, by, s.layout.Position, rowid); err != nil ||
 		names.OfTenants == "" {
 		return err

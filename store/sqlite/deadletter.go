@@ -4,17 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 // DeadLetters is the table job_dlq for operators. It is safe for concurrent use. A page of a replay, a discard or a
@@ -45,12 +44,8 @@ type JobReplayer func(ctx context.Context, tx *sql.Tx, letter deadletter.Letter)
 // deadTable is an outbox table that letters come from.
 type deadTable struct {
 	layout  outbox.Layout
-	columns []letterColumn
+	columns []sqlitetable.QuotedColumn
 }
-
-// letterColumn is a column of a row that is kept in a letter: its name, and that name as a text, which is what the
-// letter has it by.
-type letterColumn struct{ Name, Text string }
 
 // OpenDeadLetters returns the dead letters of a file after checking that its tables fit. A table that is older than
 // this program needs is an *outbox.SchemaError.
@@ -59,10 +54,10 @@ func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (*DeadL
 		return nil, fmt.Errorf("register fingerprint function: %w", fingerprinting)
 	}
 	d := &DeadLetters{db: db, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
-	if _, err := checkTable(ctx, db, "job_dlq", []string{"position", "origin"}); err != nil {
+	if _, err := db.file().CheckTable(ctx, "job_dlq", []string{"position", "origin"}); err != nil {
 		return nil, err
 	}
-	if _, err := checkTable(ctx, db, "outbox_audit", nil); err != nil {
+	if _, err := db.file().CheckTable(ctx, "outbox_audit", nil); err != nil {
 		return nil, err
 	}
 	for _, l := range cfg.Layouts {
@@ -79,17 +74,17 @@ func (d *DeadLetters) open(ctx context.Context, l outbox.Layout) error {
 		return err
 	}
 	var err error
-	if l.Table, err = d.db.spelled(ctx, l.Table); err != nil { // as the letters have it
+	if l.Table, err = d.db.file().Spelled(ctx, l.Table); err != nil { // as the letters have it
 		return err
 	}
-	_, err = checkTable(ctx, d.db, l.Table, columnNames(l))
+	_, err = d.db.file().CheckTable(ctx, l.Table, sqlitetable.ColumnNames(l))
 	var schema *outbox.SchemaError
 	if errors.As(err, &schema) && len(schema.Missing) == 0 {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	columns, err := storedColumns(ctx, d.db, l)
+	columns, err := d.db.file().StoredColumns(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -97,48 +92,17 @@ func (d *DeadLetters) open(ctx context.Context, l outbox.Layout) error {
 	return nil
 }
 
-// storedColumns are those that a row is kept by. Names are spelled as in the layout, where it has them.
-func storedColumns(ctx context.Context, db *DB, l outbox.Layout) (all []letterColumn, err error) {
-	statement, err := plain("dlq_columns")
-	if err != nil {
-		return nil, err
-	}
-	name, database := splitName(l.Table)
-	rows, err := db.read.QueryContext(ctx, statement, name, database)
-	if err != nil {
-		return nil, fmt.Errorf("read columns of %s: %w", l.Table, explain(err))
-	}
-	defer func() { _ = rows.Close() }()
-	known := columnNames(l)
-	for rows.Next() {
-		var name string
-		var c letterColumn
-		if err := rows.Scan(&name); err != nil {
-			return nil, fmt.Errorf("read columns of %s: %w", l.Table, err)
-		}
-		c.Name, c.Text = quoteName(name), quoteText(name)
-		if i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
-			c.Name = quoteName(known[i])
-		}
-		all = append(all, c)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read columns of %s: %w", l.Table, explain(err))
-	}
-	return all, nil
-}
-
 // letterQuery is what the templates dlq_*.sql are given.
 type letterQuery struct {
-	quotedLayout // of the table that letters come from, where there is one
-	arguments
-	Columns    []letterColumn
-	KeyColumns []letterColumn // those that make the key
-	RawTable   string         // its name as letters have it
-	TableName  string         // the same, as a text in SQL
-	InRow      servedColumns  // of a row e
-	InOrigin   servedColumns  // of a row that letter c kept, as dlq_insert.sql names them
-	Replace    bool           // the payload
+	sqlitetable.Layout // of the table that letters come from, where there is one
+	sqlitetable.Arguments
+	Columns    []sqlitetable.QuotedColumn
+	KeyColumns []sqlitetable.QuotedColumn // those that make the key
+	RawTable   string                     // its name as letters have it
+	TableName  string                     // the same, as a text in SQL
+	InRow      servedColumns              // of a row e
+	InOrigin   servedColumns              // of a row that letter c kept, as dlq_insert.sql names them
+	Replace    bool                       // the payload
 
 	F      deadletter.Filter
 	A      deadletter.ActionFilter
@@ -168,7 +132,7 @@ func (q *letterQuery) Call(function string, operand any) (any, error) {
 			return q.column(of).Text, nil
 		}
 	}
-	return q.arguments.Call(function, operand)
+	return q.Arguments.Call(function, operand)
 }
 
 func firstID(t time.Time) uuid.UUID {
@@ -180,13 +144,13 @@ func firstID(t time.Time) uuid.UUID {
 // servedColumns are the expressions that dlq_served is made of.
 type servedColumns struct{ Destinations, DeliveredTo string }
 
-// render returns a statement; its arguments are q.args then.
+// render returns a statement; its arguments are q.Args then.
 func (q *letterQuery) render(name string) (string, error) {
 	t, err := parseSQL()
 	if err != nil {
 		return "", err
 	}
-	q.args = nil
+	q.Args = nil
 	return t.Statement(name, q)
 }
 
@@ -196,7 +160,7 @@ func (q *letterQuery) each(ctx context.Context, tx *sql.Tx, name string, row fun
 	if err != nil {
 		return err
 	}
-	rows, err := tx.QueryContext(ctx, statement, q.args...)
+	rows, err := tx.QueryContext(ctx, statement, q.Args...)
 	if err != nil {
 		return err
 	}
@@ -227,13 +191,14 @@ func selected(s deadletter.Selection) (*letterQuery, error) {
 
 // query is q for the letters of a table.
 func (t deadTable) query(q letterQuery) *letterQuery {
-	q.quotedLayout, q.Columns = quote(t.layout), t.columns
+	q.Layout, q.Columns = sqlitetable.Quote(t.layout), t.columns
 	if q.Destinations != "" {
 		q.InRow, q.InOrigin = servedColumns{"e." + q.Destinations, "e." + q.DeliveredTo}, servedColumns{"c.goes", "c.served"}
 	}
-	q.RawTable, q.TableName = t.layout.Table, quoteText(t.layout.Table)
+	q.RawTable, q.TableName = t.layout.Table, sqlitetable.QuoteText(t.layout.Table)
 	for _, name := range append([]string{t.layout.Key}, t.layout.KeyScope...) {
-		if c := q.column(quoteName(name)); name != "" && name != t.layout.Position && !slices.Contains(q.KeyColumns, c) {
+		c := q.column(sqlitetable.QuoteName(name))
+		if name != "" && name != t.layout.Position && !slices.Contains(q.KeyColumns, c) {
 			q.KeyColumns = append(q.KeyColumns, c)
 		}
 	}
@@ -241,40 +206,9 @@ func (t deadTable) query(q letterQuery) *letterQuery {
 }
 
 // column finds the column of a quoted name.
-func (q *letterQuery) column(name string) letterColumn {
-	if i := slices.IndexFunc(q.Columns, func(c letterColumn) bool { return c.Name == name }); i >= 0 {
+func (q *letterQuery) column(name string) sqlitetable.QuotedColumn {
+	if i := slices.IndexFunc(q.Columns, func(c sqlitetable.QuotedColumn) bool { return c.Name == name }); i >= 0 {
 		return q.Columns[i]
 	}
-	return letterColumn{Name: name, Text: "NULL"} // a generated column, which no row is kept by
-}
-
-// audit writes the record of an action into its transaction.
-func audit(
-	ctx context.Context, tx *sql.Tx, by deadletter.Operator, action string, letters int, filter, detail any,
-) error {
-	statement, err := plain("dlq_audit")
-	if err != nil {
-		return err
-	}
-	id, err := outbox.NewID()
-	if err != nil {
-		return err
-	}
-	chosen, err := json.Marshal(filter)
-	if err != nil {
-		return fmt.Errorf("encode filter: %w", err)
-	}
-	var more any
-	if detail != nil {
-		text, err := json.Marshal(detail)
-		if err != nil {
-			return fmt.Errorf("encode details: %w", err)
-		}
-		more = string(text)
-	}
-	if _, err := tx.ExecContext(ctx, statement, id.String(), stamp(time.Now()), by.Actor, action, letters, string(chosen),
-		by.Reason, more); err != nil {
-		return fmt.Errorf("record action %s: %w", action, err)
-	}
-	return nil
+	return sqlitetable.QuotedColumn{Name: name, Text: "NULL"} // a generated column, which no row is kept by
 }

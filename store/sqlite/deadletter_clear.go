@@ -13,7 +13,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 // change runs a statement that changes letters, and records it if it changed any.
@@ -22,7 +23,7 @@ func (q *letterQuery) change(ctx context.Context, tx *sql.Tx, name string, recor
 	if err != nil {
 		return 0, err
 	}
-	result, err := tx.ExecContext(ctx, statement, q.args...)
+	result, err := tx.ExecContext(ctx, statement, q.Args...)
 	if err != nil {
 		return 0, err
 	}
@@ -44,7 +45,8 @@ func (d *DeadLetters) DiscardPage(
 	}
 	err = d.db.InTx(ctx, func(tx *sql.Tx) (err error) {
 		q.Limit, q.Reason, q.Now = limit, by.Reason, time.Now()
-		n, err = q.change(ctx, tx, "dlq_discard", func(n int) error { return audit(ctx, tx, by, "discard", n, s, nil) })
+		n, err = q.change(ctx, tx, "dlq_discard",
+			func(n int) error { return sqlitetable.Audit(ctx, tx, by, "discard", n, s, nil) })
 		return err
 	})
 	if err != nil {
@@ -75,7 +77,7 @@ func (d *DeadLetters) PurgePage(
 		}
 		err = d.db.InTx(ctx, func(tx *sql.Tx) (err error) {
 			n, err = q.change(ctx, tx, "dlq_purge", func(n int) error {
-				return audit(ctx, tx, by, "purge", n, p, map[string]any{"state": q.State})
+				return sqlitetable.Audit(ctx, tx, by, "purge", n, p, map[string]any{"state": q.State})
 			})
 			return err
 		})
@@ -127,7 +129,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 	}
 	failures := make([]deadletter.Failure, len(job.Errors))
 	for i, f := range job.Errors {
-		failures[i] = deadletter.Failure{Error: tables.ErrorText(f.Error), Timestamp: f.Timestamp}
+		failures[i] = deadletter.Failure{Error: errortext.Fit(f.Error), Timestamp: f.Timestamp}
 	}
 	history, err := json.Marshal(failures)
 	if err != nil {
@@ -160,7 +162,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 	}
 	source := string(cmp.Or(job.Source, deadletter.SourceJob))
 	err = j.DB.QueryRowContext(ctx, record, fresh.String(), job.ID.String(), tenant, optional(job.UserID),
-		optional(job.RequestID), tables.ErrorText(job.Type), string(job.Payload),
+		optional(job.RequestID), errortext.Fit(job.Type), string(job.Payload),
 		string(job.Reason), job.Attempts, string(history), source).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = j.DB.QueryRowContext(ctx, recorded, job.ID.String(), job.Attempts, source).Scan(&id)

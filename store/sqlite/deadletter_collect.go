@@ -8,13 +8,14 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 // CollectPage implements deadletter.Collector.
 func (d *DeadLetters) CollectPage(
 	ctx context.Context, table string, by deadletter.Operator, limit int,
 ) (n int, err error) {
-	if table, err = d.db.spelled(ctx, table); err != nil { // as the letters have it
+	if table, err = d.db.file().Spelled(ctx, table); err != nil { // as the letters have it
 		return 0, err
 	}
 	t, known := d.tables[table]
@@ -28,12 +29,12 @@ func (d *DeadLetters) CollectPage(
 			if err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, apps, q.args...); err != nil {
+			if _, err := tx.ExecContext(ctx, apps, q.Args...); err != nil {
 				return err
 			}
 		}
 		n, err = q.change(ctx, tx, "dlq_collect", func(n int) error {
-			return audit(ctx, tx, by, "collect", n, deadletter.Filter{Table: table}, nil)
+			return sqlitetable.Audit(ctx, tx, by, "collect", n, deadletter.Filter{Table: table}, nil)
 		})
 		return err
 	})

@@ -53,7 +53,7 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 			"char(10, 31, 127, 8232)"}},
 	} {
 		exec(t, db, "INSERT INTO "+tt.table+" ("+strings.Join(columns, ", ")+") VALUES ("+strings.Join(tt.values, ", ")+")")
-		// Not by quote(), which cuts a text at its first NUL.
+		// Not by sqlitetable.Quote(), which cuts a text at its first NUL.
 		var parts []string
 		for _, c := range columns {
 			parts = append(parts, "typeof("+c+") || ':' || CASE typeof("+c+") WHEN 'real' THEN printf('%!.17g', "+c+

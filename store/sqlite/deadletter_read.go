@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 const defaultPage = 50
@@ -89,7 +90,7 @@ func (q *letterQuery) letters(ctx context.Context, tx *sql.Tx, name string) (all
 		var l deadletter.Letter
 		var user, request uuid.NullUUID
 		var replayed, discarded sql.NullString
-		var history, payload text
+		var history, payload sqlitetable.Text
 		if err := rows.Scan(&l.ID, &l.Source, &l.OriginalID, &l.Tenant, &l.State, &user, &request, &l.Type, &l.Reason,
 			&l.Attempts, &l.LastError, &l.Fingerprint,
 			&l.Table, &l.Destination, &l.Key, &l.Position, &l.Generation, &replayed, &discarded, &l.DiscardReason, &history,
@@ -108,7 +109,7 @@ func (q *letterQuery) letters(ctx context.Context, tx *sql.Tx, name string) (all
 		if l.DiscardedAt, err = timePointer(discarded); err != nil {
 			return err
 		}
-		l.At, l.ErrorHistory, l.Payload = outbox.TimeOfID(l.ID), history.json(), payload.json()
+		l.At, l.ErrorHistory, l.Payload = outbox.TimeOfID(l.ID), history.JSON(), payload.JSON()
 		all = append(all, l)
 		return nil
 	})
@@ -164,12 +165,12 @@ func (d *DeadLetters) Actions(
 		return q.each(ctx, tx, "dlq_actions", func(rows *sql.Rows) error {
 			var a deadletter.Action
 			var at string
-			var filter, detail text
+			var filter, detail sqlitetable.Text
 			err := rows.Scan(&a.ID, &at, &a.Actor, &a.Action, &a.Letters, &filter, &a.Reason, &detail)
 			if err != nil {
 				return err
 			}
-			a.Filter, a.Detail = filter.json(), detail.json()
+			a.Filter, a.Detail = filter.JSON(), detail.JSON()
 			if a.At, err = parseTime(at); err != nil {
 				return err
 			}

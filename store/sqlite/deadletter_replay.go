@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 // letterPlace is a letter that is to be replayed.
@@ -131,7 +132,7 @@ func (r *replaying) finish(ctx context.Context) error {
 	if _, err := r.tx.ExecContext(ctx, statement, string(ids), stamp(time.Now())); err != nil {
 		return fmt.Errorf("mark letters as replayed: %w", err)
 	}
-	return audit(ctx, r.tx, r.request.Operator, "replay", len(r.done), r.request.Selection, map[string]any{
+	return sqlitetable.Audit(ctx, r.tx, r.request.Operator, "replay", len(r.done), r.request.Selection, map[string]any{
 		"run": r.request.Run, "tables": r.page.Replayed, "skipped": len(r.page.Skipped),
 		"payload_replaced": r.request.Payload != nil})
 }

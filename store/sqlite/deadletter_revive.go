@@ -11,6 +11,7 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 // replayEvents puts the events of one table's letters back, and says of the others why it did not.
@@ -107,7 +108,7 @@ func (r *replaying) revive(ctx context.Context, t deadTable, letters []letterPla
 		if err != nil {
 			return nil, err
 		}
-		events, err := queryIDs(ctx, r.tx, text, args...)
+		events, err := sqlitetable.QueryIDs(ctx, r.tx, text, args...)
 		if err != nil {
 			return nil, err
 		}
@@ -123,11 +124,11 @@ func (q *letterQuery) given(name string, letters []letterPlace, more ...any) (st
 	if statement, err = q.render(name); err != nil {
 		return "", nil, err
 	}
-	var ids arguments
-	if _, err := ids.add(idsOf(letters)); err != nil {
+	var ids sqlitetable.Arguments
+	if _, err := ids.Add(idsOf(letters)); err != nil {
 		return "", nil, err
 	}
-	return statement, append(ids.args, more...), nil
+	return statement, append(ids.Args, more...), nil
 }
 
 // why says of letters why their events were not put back.

@@ -122,7 +122,7 @@ func TestDeadLetterPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := planOf(t, db, statement, c.q.args...)
+		plan := planOf(t, db, statement, c.q.Args...)
 		if !strings.Contains(plan, c.index) {
 			t.Errorf("%s is not served by %s:\n%s", c.name, c.index, plan)
 		}

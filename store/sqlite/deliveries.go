@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/errortext"
 )
 
 // Owes implements outbox.DeliveryStore.
@@ -57,7 +57,7 @@ func (t *settling) owe(o *outbox.Outcome) error {
 		if _, err := t.run(&t.sql.settleOwed, r, t.name, owed.Sink, string(destinations), r.Lane, orderKey, r.Topic, key,
 			orNull(r.AggregateType), orNull(r.TenantID), orNull(r.Source), orNull(r.SchemaID), r.SchemaVersion, sequence,
 			string(r.Payload), orNull(string(r.RawMetadata)), known(r.OccurredAt), known(r.WrittenAt), owed.Attempts, next,
-			orNull(tables.ErrorText(owed.Error))); err != nil {
+			orNull(errortext.Fit(owed.Error))); err != nil {
 			return err
 		}
 	}

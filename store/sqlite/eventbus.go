@@ -14,6 +14,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqltx"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -141,7 +143,7 @@ func (b EventBus) Fail(
 	if err := deadletter.SourceEvent.CheckReason(deadletter.JobReason(reason)); err != nil {
 		return 0, err
 	}
-	now, problem := stamp(time.Now()), tables.ErrorText(cmp.Or(why.Error, "marked as failed"))
+	now, problem := stamp(time.Now()), errortext.Fit(cmp.Or(why.Error, "marked as failed"))
 	ids = slices.Clone(ids)
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 	for _, id := range slices.Compact(ids) {
@@ -161,11 +163,11 @@ func (b EventBus) Fail(
 }
 
 func (b EventBus) mark(ctx context.Context, tx outbox.SQLTx, name string, ids []uuid.UUID, more ...any) (int, error) {
-	args := arguments{args: []any{b.app()}}
-	if _, err := args.add(ids); err != nil {
+	args := sqlitetable.Arguments{Args: []any{b.app()}}
+	if _, err := args.Add(ids); err != nil {
 		return 0, err
 	}
-	return changeBus(ctx, tx, name, append(args.args, more...)...)
+	return changeBus(ctx, tx, name, append(args.Args, more...)...)
 }
 
 func changeBus(ctx context.Context, tx outbox.SQLTx, name string, args ...any) (int, error) {

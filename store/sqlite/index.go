@@ -3,27 +3,20 @@ package sqlite
 import (
 	"context"
 	"fmt"
+
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 // findNames fills in what the table's statements need beside its layout: its columns, and the indexes that they are to
 // use.
-func (s *store) findNames(ctx context.Context, columns []column) (tableNames, error) {
-	names := tableNames{quotedLayout: quote(s.layout), OneForm: s.trusted,
-		Columns: quotedColumns(columns, s.layout.Payload)}
+func (s *store) findNames(ctx context.Context, columns []sqlitetable.Column) (tableNames, error) {
+	names := tableNames{Layout: sqlitetable.Quote(s.layout),
+		Columns: sqlitetable.KeptColumns(columns, s.layout.Payload)}
+	names.OneForm = s.trusted
 	if err := s.findIndex(ctx, "claim", &names, &names.Undelivered, s.layout.Position, nil, false); err != nil {
 		return tableNames{}, err
 	}
 	return names, s.findIndex(ctx, "claim", &names, &names.Waiting, s.layout.NextRetryAt, nil, false)
-}
-
-// quotedColumns are all but the payload.
-func quotedColumns(columns []column, payload string) (quoted []columnName) {
-	for _, c := range columns {
-		if !named(payload)(c) {
-			quoted = append(quoted, columnName{quoteName(c.name), quoteText(c.name)})
-		}
-	}
-	return quoted
 }
 
 // findIndex sets into to the first partial index on the columns that a statement can use, if there is one. SQLite
@@ -44,7 +37,7 @@ func (s *store) findIndex(
 		return fmt.Errorf("look for indexes of %s: %w", s.layout.Table, explain(err))
 	}
 	for _, name := range candidates {
-		*into = quoteName(name)
+		*into = sqlitetable.QuoteName(name)
 		text, err := t.Statement(statement, names)
 		if err != nil {
 			return err
@@ -59,7 +52,7 @@ func (s *store) findIndex(
 
 // list runs a statement that asks for names, of which the table and its database are the first two parameters.
 func (s *store) list(ctx context.Context, text string, args ...any) (names []string, err error) {
-	table, database := splitName(s.layout.Table)
+	table, database := sqlitetable.SplitName(s.layout.Table)
 	rows, err := s.db.read.QueryContext(ctx, text, append([]any{table, database}, args...)...)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -28,7 +29,7 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (tables.LaneReport, erro
 			return err
 		}
 		r.Pauses = append(r.Pauses, pauses...)
-		return r.read(ctx, tx, "lanes_backlog", tableNames{quotedLayout: b.quoted}, r.backlog, limit, stamp(r.now))
+		return r.read(ctx, tx, "lanes_backlog", tableNames{Layout: b.quoted}, r.backlog, limit, stamp(r.now))
 	})
 	if err != nil {
 		return tables.LaneReport{}, fmt.Errorf("read lanes of %s: %w", b.layout.Table, explain(err))
@@ -116,14 +117,14 @@ func (r *laneReport) lane(rows *sql.Rows) error {
 func (r *laneReport) backlog(rows *sql.Rows) error {
 	var lane tables.LaneBacklog
 	var position int64
-	var written, id text
+	var written, id sqlitetable.Text
 	if err := rows.Scan(&lane.Lane, &lane.Rows, &position, &written, &id, &lane.Retrying, &lane.Held,
 		&lane.HeldKeys); err != nil {
 		return err
 	}
-	oldest := written.moment()
+	oldest := written.Moment()
 	if oldest == nil {
-		event, _ := parseID(id)
+		event, _ := sqlitetable.ParseID(id)
 		since := outbox.TimeOfID(event)
 		oldest = &since
 	}

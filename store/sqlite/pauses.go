@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -17,7 +18,7 @@ var _ tables.Pauses = (*Pauses)(nil)
 
 // OpenPauses answers with a *outbox.SchemaError where the file has no table of pauses yet.
 func OpenPauses(ctx context.Context, db *DB) (*Pauses, error) {
-	if _, err := checkTable(ctx, db, "outbox_pauses", nil); err != nil {
+	if _, err := db.file().CheckTable(ctx, "outbox_pauses", nil); err != nil {
 		return nil, err
 	}
 	return &Pauses{db}, nil
@@ -86,7 +87,7 @@ func (p *Pauses) change(
 		return false, err
 	}
 	if pause.Table != "" {
-		if pause.Table, err = p.db.spelled(ctx, pause.Table); err != nil { // as the leases have it
+		if pause.Table, err = p.db.file().Spelled(ctx, pause.Table); err != nil { // as the leases have it
 			return false, err
 		}
 	}
@@ -100,7 +101,7 @@ func (p *Pauses) change(
 			return err
 		}
 		by := deadletter.Operator{Actor: pause.Actor, Reason: pause.Reason}
-		return audit(ctx, tx, by, action, 0, pause.Names(), nil)
+		return sqlitetable.Audit(ctx, tx, by, action, 0, pause.Names(), nil)
 	})
 	return changed, err
 }

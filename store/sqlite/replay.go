@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 // replayQuery is what the templates replay_*.sql are given.
 type replayQuery struct {
-	quotedLayout
-	arguments
+	sqlitetable.Layout
+	sqlitetable.Arguments
 	D         tables.Delivered
 	Columns   []retentionColumn
 	RawTable  string // as the archive has it
@@ -31,8 +32,8 @@ func (b *Browser) replayQuery(ctx context.Context, d tables.Delivered) (*replayQ
 	if err := d.Check(b.layout); err != nil {
 		return nil, err
 	}
-	q := &replayQuery{quotedLayout: b.quoted, D: d, RawTable: b.layout.Table, Glob: globEscapes.Replace(d.Topic)}
-	columns, err := storedColumns(ctx, b.db, b.layout)
+	q := &replayQuery{Layout: b.quoted, D: d, RawTable: b.layout.Table, Glob: globEscapes.Replace(d.Topic)}
+	columns, err := b.db.file().StoredColumns(ctx, b.layout)
 	if err != nil {
 		return nil, err
 	}
@@ -73,18 +74,18 @@ func (b *Browser) replayable(ctx context.Context, q *replayQuery) (places []tabl
 	if err != nil {
 		return nil, err
 	}
-	rows, err := b.db.read.QueryContext(ctx, statement, q.args...)
+	rows, err := b.db.read.QueryContext(ctx, statement, q.Args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var p tables.Place
-		var id text
+		var id sqlitetable.Text
 		if err := rows.Scan(&p.Position, &id, &p.Archived); err != nil {
 			return nil, err
 		}
-		p.ID, _ = parseID(id)
+		p.ID, _ = sqlitetable.ParseID(id)
 		places = append(places, p)
 	}
 	return places, rows.Err()
@@ -104,7 +105,7 @@ func (b *Browser) ReplayPage(ctx context.Context, r tables.Replay, places []tabl
 		if n == 0 {
 			return nil
 		}
-		return audit(ctx, tx, deadletter.Operator{Actor: r.Actor, Reason: r.Reason}, "replay", n, r.Delivered,
+		return sqlitetable.Audit(ctx, tx, deadletter.Operator{Actor: r.Actor, Reason: r.Reason}, "replay", n, r.Delivered,
 			map[string]any{"table": b.layout.Table, "run": r.Run, "delivered": true})
 	})
 	if err != nil {
@@ -147,7 +148,7 @@ func (b *Browser) putBack(
 	if err != nil {
 		return 0, err
 	}
-	result, err := tx.ExecContext(ctx, text, q.args...)
+	result, err := tx.ExecContext(ctx, text, q.Args...)
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/retention"
 )
@@ -39,13 +40,13 @@ var _ retention.Store = (*Retention)(nil)
 
 // retentionColumn is a column of a row as the archive has it.
 type retentionColumn struct {
-	letterColumn
+	sqlitetable.QuotedColumn
 	JSON bool
 }
 
 // retentionNames is what the templates need beside the layout.
 type retentionNames struct {
-	quotedLayout
+	sqlitetable.Layout
 	Columns   []retentionColumn
 	ByColumn  string
 	ByTime    bool
@@ -76,40 +77,41 @@ func (d *DB) OpenLetterRetention(ctx context.Context) (*Retention, error) {
 func openRetention(
 	ctx context.Context, db *DB, layout outbox.Layout, by string, byTime bool,
 ) (_ *Retention, err error) {
-	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil {
+	if layout.Table, err = db.file().Spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
 	for _, t := range []struct {
 		table   string
 		columns []string
-	}{{layout.Table, columnNames(layout)}, {"outbox_maintenance", []string{"ran_at", "swept_at"}},
+	}{{layout.Table, sqlitetable.ColumnNames(layout)}, {"outbox_maintenance", []string{"ran_at", "swept_at"}},
 		{"outbox_archive", []string{"position", "row"}}} {
-		if _, err := checkTable(ctx, db, t.table, t.columns); err != nil {
+		if _, err := db.file().CheckTable(ctx, t.table, t.columns); err != nil {
 			return nil, err
 		}
 	}
-	columns, err := storedColumns(ctx, db, layout)
+	columns, err := db.file().StoredColumns(ctx, layout)
 	if err != nil {
 		return nil, err
 	}
 	r := &Retention{db: db, layout: layout, byTime: byTime}
-	return r, r.prepare(ctx, columns, quoteName(by))
+	return r, r.prepare(ctx, columns, sqlitetable.QuoteName(by))
 }
 
 // prepare fills the statements in, and has SQLite compile them: a table may be a view, or have no rowid.
-func (r *Retention) prepare(ctx context.Context, columns []letterColumn, by string) error {
+func (r *Retention) prepare(ctx context.Context, columns []sqlitetable.QuotedColumn, by string) error {
 	t, err := parseSQL()
 	if err != nil {
 		return err
 	}
-	q := quote(r.layout)
-	names := retentionNames{quotedLayout: q, ByColumn: by, ByTime: r.byTime, WrittenOr: q.DeliveredAt}
+	q := sqlitetable.Quote(r.layout)
+	names := retentionNames{Layout: q, ByColumn: by, ByTime: r.byTime, WrittenOr: q.DeliveredAt}
 	if q.WrittenAt != "" {
 		names.WrittenOr = q.WrittenAt
 	}
 	isJSON := []string{q.Payload, q.Metadata, q.Destinations, q.DeliveredTo, q.ErrorHistory}
 	if r.layout.Table == "job_dlq" {
-		isJSON = []string{quoteName("payload"), quoteName("error_history"), quoteName("origin")}
+		isJSON = []string{sqlitetable.QuoteName("payload"), sqlitetable.QuoteName("error_history"),
+			sqlitetable.QuoteName("origin")}
 	}
 	for _, c := range columns {
 		names.Columns = append(names.Columns, retentionColumn{c, slices.Contains(isJSON, c.Name)})
@@ -212,7 +214,7 @@ func (r *Retention) find(
 	defer func() { _ = rows.Close() }()
 	seen, taken, someOld := 0, 0, false
 	for rows.Next() {
-		var id, content, at text
+		var id, content, at sqlitetable.Text
 		var found retention.Row
 		var due, old bool
 		if err := rows.Scan(&id, &found.Position, &content, &at, &due, &old); err != nil {
@@ -220,13 +222,13 @@ func (r *Retention) find(
 		}
 		seen++
 		someOld = someOld || old
-		next = at.s
+		next = at.S
 		if !due {
 			continue
 		}
-		found.ID, _ = parseID(id)
+		found.ID, _ = sqlitetable.ParseID(id)
 		if search.Content {
-			found.Content = []byte(content.s)
+			found.Content = []byte(content.S)
 		}
 		if err := take(found); err != nil {
 			return "", err

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
 // selectionQuery is what events_retry.sql, events_undelivered.sql and events_skip.sql are given.
 type selectionQuery struct {
-	quotedLayout
-	arguments
+	sqlitetable.Layout
+	sqlitetable.Arguments
 	S     tables.Selection
 	Now   time.Time
 	Limit int
@@ -32,12 +33,12 @@ func (b *Browser) RetryNow(ctx context.Context, s tables.Selection, actor, reaso
 		return 0, err
 	}
 	err = b.db.InTx(ctx, func(tx *sql.Tx) error {
-		q := &selectionQuery{quotedLayout: b.quoted, S: s, Now: time.Now()}
+		q := &selectionQuery{Layout: b.quoted, S: s, Now: time.Now()}
 		text, err := t.Statement("events_retry", q)
 		if err != nil {
 			return err
 		}
-		result, err := tx.ExecContext(ctx, text, q.args...)
+		result, err := tx.ExecContext(ctx, text, q.Args...)
 		if err != nil {
 			return err
 		}
@@ -45,7 +46,7 @@ func (b *Browser) RetryNow(ctx context.Context, s tables.Selection, actor, reaso
 		if n = int(changed); err != nil || n == 0 {
 			return err
 		}
-		return audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s,
+		return sqlitetable.Audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s,
 			map[string]any{"table": b.layout.Table})
 	})
 	if err != nil {

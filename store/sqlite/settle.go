@@ -15,7 +15,8 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 // unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.
@@ -125,6 +126,10 @@ type settling struct {
 
 // run runs a statement for a record, and tells whether it changed anything.
 func (t *settling) run(p *prepared, rec *outbox.Record, args ...any) (bool, error) {
+	return t.exec(p, append([]any{rec.Position, rec.ID.String(), rec.Generation, t.stamp}, args...)...)
+}
+
+func (t *settling) exec(p *prepared, args ...any) (bool, error) {
 	stmt, ok := t.stmts[p]
 	if !ok {
 		kept, err := p.on(t.ctx, t.db.write)
@@ -137,8 +142,7 @@ func (t *settling) run(p *prepared, rec *outbox.Record, args ...any) (bool, erro
 		stmt = t.tx.StmtContext(t.ctx, kept)
 		t.stmts[p] = stmt
 	}
-	result, err := stmt.ExecContext(t.ctx,
-		append([]any{rec.Position, rec.ID.String(), rec.Generation, t.stamp}, args...)...)
+	result, err := stmt.ExecContext(t.ctx, args...)
 	if err != nil {
 		return false, err
 	}
@@ -247,7 +251,7 @@ func (t *settling) retry(o *outbox.Outcome) (bool, error) {
 		}
 	}
 	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)),
-		tables.ErrorText(strings.Join(texts, "; ")), served)
+		errortext.Fit(strings.Join(texts, "; ")), served)
 }
 
 // wholly does all of something or, if the file refuses a part, nothing.
@@ -280,41 +284,10 @@ func (t *settling) delivered(o *outbox.Outcome) (bool, error) {
 	})
 }
 
-// dead writes one letter a failed destination and marks or removes the row.
+// dead writes one letter a failed destination and marks or removes the row; all of it or, if the file refuses a part,
+// nothing.
 func (t *settling) dead(o *outbox.Outcome) (changed bool, err error) {
-	return t.wholly(func() (bool, error) { return t.bury(o) })
-}
-
-func (t *settling) bury(o *outbox.Outcome) (bool, error) {
-	tenant := o.Record.TenantID
-	if tenant == "" {
-		tenant = outbox.DefaultTenant
-	}
-	apps, err := t.sql.settleApps.on(t.ctx, t.db.write)
-	if err != nil {
-		return false, err
-	}
-	if _, err := t.tx.StmtContext(t.ctx, apps).ExecContext(t.ctx, tenant); err != nil {
-		return false, err
-	}
-	texts := make([]string, len(o.Failures))
-	for i, f := range o.Failures {
-		texts[i] = tables.ErrorText(f.Error)
-	}
-	all, attempts, written := strings.Join(texts, "; "), max(o.Attempts, 1), false
-	for i, f := range o.Failures {
-		id, err := outbox.NewID()
-		if err != nil {
-			return false, err
-		}
-		written, err = t.run(&t.sql.settleLetter, o.Record, id.String(), attempts, texts[i], string(f.Reason), f.Destination,
-			all, outbox.DefaultTenant, t.layout.Table)
-		if err != nil || !written {
-			return false, err
-		}
-	}
-	if !written {
-		return false, nil
-	}
-	return t.run(&t.sql.settleDead, o.Record, attempts, all)
+	return sqlitetable.Die(t.ctx, t.tx, o, t.layout.Table, t.stamp, func(name string, args ...any) (bool, error) {
+		return t.exec(t.sql.deadly(name), args...)
+	})
 }

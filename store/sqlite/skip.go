@@ -8,6 +8,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -23,12 +25,12 @@ func (b *Browser) Undelivered(ctx context.Context, s tables.Selection) (n int, e
 	if err != nil {
 		return 0, err
 	}
-	q := &selectionQuery{quotedLayout: b.quoted, S: s}
+	q := &selectionQuery{Layout: b.quoted, S: s}
 	text, err := t.Statement("events_undelivered", q)
 	if err != nil {
 		return 0, err
 	}
-	if err := b.db.read.QueryRowContext(ctx, text, q.args...).Scan(&n); err != nil {
+	if err := b.db.read.QueryRowContext(ctx, text, q.Args...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Table, explain(err))
 	}
 	return n, nil
@@ -43,22 +45,13 @@ func (b *Browser) SkipPage(ctx context.Context, s tables.Selection, by tables.Sk
 	if _, err := b.query(tables.Filter{Tenant: s.Tenant, Key: s.Key}); err != nil {
 		return 0, err
 	}
-	store := &store{db: b.db, layout: b.layout}
-	columns, err := checkTable(ctx, b.db, b.layout.Table, columnNames(b.layout))
+	columns, err := b.db.file().CheckTable(ctx, b.layout.Table, sqlitetable.ColumnNames(b.layout))
 	if err != nil {
 		return 0, err
 	}
-	names := tableNames{quotedLayout: b.quoted, Columns: quotedColumns(columns, b.layout.Payload)}
-	if err := store.sql.prepare(names); err != nil {
-		return 0, err
-	}
-	defer store.sql.close()
-	// Before the transaction, which takes the one connection.
-	if err := store.sql.compileDead(ctx, b.db.write); err != nil {
-		return 0, err
-	}
+	kept := sqlitetable.KeptColumns(columns, b.layout.Payload)
 	err = b.db.InTx(ctx, func(tx *sql.Tx) error {
-		n, err = b.skip(ctx, tx, store, s, by, limit)
+		n, err = b.skip(ctx, tx, kept, s, by, limit)
 		return err
 	})
 	if err != nil {
@@ -68,17 +61,28 @@ func (b *Browser) SkipPage(ctx context.Context, s tables.Selection, by tables.Sk
 }
 
 func (b *Browser) skip(
-	ctx context.Context, tx *sql.Tx, store *store, s tables.Selection, by tables.Skip, limit int,
+	ctx context.Context, tx *sql.Tx, kept []sqlitetable.QuotedColumn, s tables.Selection, by tables.Skip, limit int,
 ) (n int, err error) {
 	found, err := b.undelivered(ctx, tx, s, limit)
 	if err != nil || len(found) == 0 {
 		return 0, err
 	}
-	now := time.Now()
-	t := settling{store: store, ctx: ctx, tx: tx, now: now, stamp: stamp(now)}
-	failure := []outbox.Failure{by.Failure()}
+	deadly, err := b.deadly(ctx, tx, kept)
+	if err != nil {
+		return 0, err
+	}
+	run := func(statement string, args ...any) (bool, error) {
+		result, err := deadly[statement].ExecContext(ctx, args...)
+		if err != nil {
+			return false, err
+		}
+		n, err := result.RowsAffected()
+		return n > 0, err
+	}
+	now, failure := sqlitetime.Stamp(time.Now()), []outbox.Failure{by.Failure()}
 	for _, rec := range found {
-		died, err := t.dead(&outbox.Outcome{Record: rec, State: outbox.Dead, Attempts: rec.Attempts, Failures: failure})
+		o := outbox.Outcome{Record: rec, State: outbox.Dead, Attempts: rec.Attempts, Failures: failure}
+		died, err := sqlitetable.Die(ctx, tx, &o, b.layout.Table, now, run)
 		if err != nil {
 			return 0, fmt.Errorf("event %s: %w", rec.ID, err)
 		}
@@ -90,7 +94,34 @@ func (b *Browser) skip(
 		return 0, fmt.Errorf("%d of %d rows died", n, len(found))
 	}
 	operator := deadletter.Operator{Actor: by.Actor, Reason: by.Reason}
-	return n, audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
+	return n, sqlitetable.Audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
+}
+
+// deadNames is what the statements of a row's death are given.
+type deadNames struct {
+	sqlitetable.Layout
+	Columns []sqlitetable.QuotedColumn
+}
+
+// deadly compiles the statements of a row's death, until the transaction ends.
+func (b *Browser) deadly(
+	ctx context.Context, tx *sql.Tx, kept []sqlitetable.QuotedColumn,
+) (map[string]*sql.Stmt, error) {
+	t, err := parseSQL()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*sql.Stmt{}
+	for _, name := range sqlitetable.Deadly {
+		text, err := t.Statement(name, deadNames{b.quoted, kept})
+		if err != nil {
+			return nil, err
+		}
+		if all[name], err = tx.PrepareContext(ctx, text); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // undelivered returns what a settle needs to know of the rows.
@@ -101,25 +132,25 @@ func (b *Browser) undelivered(
 	if err != nil {
 		return nil, err
 	}
-	q := &selectionQuery{quotedLayout: b.quoted, S: s, Limit: limit}
+	q := &selectionQuery{Layout: b.quoted, S: s, Limit: limit}
 	statement, err := t.Statement("events_skip", q)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, statement, q.args...)
+	rows, err := tx.QueryContext(ctx, statement, q.Args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var id, tenant text
-		var attempts number
+		var id, tenant sqlitetable.Text
+		var attempts sqlitetable.Number
 		var rec outbox.Record
 		if err := rows.Scan(&rec.Position, &id, &rec.Generation, &attempts, &tenant); err != nil {
 			return nil, err
 		}
-		rec.ID, _ = parseID(id)
-		rec.Attempts, rec.TenantID = int(attempts.n), tenant.s
+		rec.ID, _ = sqlitetable.ParseID(id)
+		rec.Attempts, rec.TenantID = int(attempts.N), tenant.S
 		found = append(found, &rec)
 	}
 	return found, rows.Err()

@@ -7,13 +7,14 @@ import (
 	"sync"
 
 	"github.com/outboxrelay/outbox/internal/sqlfile"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
 // parseSQL parses the files once: opening a store asks for them several times.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
+var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlitetable.Parse(sqlFiles) })
 
 // plain returns a statement that needs no names.
 func plain(name string) (string, error) {
@@ -58,15 +59,11 @@ type statements struct {
 
 // tableNames is what the statements of an outbox table are given.
 type tableNames struct {
-	quotedLayout
-	Columns                         []columnName // all but the payload
-	OneForm                         bool         // the table's own check sees to the form of next_retry_at
-	By                              string       // the column of tenants, where claims may be shared
-	Undelivered, Waiting, OfTenants string       // indexes, where there are such
+	sqlitetable.Layout
+	Columns                         []sqlitetable.QuotedColumn // all but the payload
+	By                              string                     // the column of tenants, where claims may be shared
+	Undelivered, Waiting, OfTenants string                     // indexes, where there are such
 }
-
-// columnName is a column as settle_letter.sql has it: quoted, and as a text.
-type columnName struct{ Name, Text string }
 
 // prepare fills the statements in.
 func (s *statements) prepare(names tableNames) error {
@@ -96,23 +93,8 @@ func (s *statements) prepare(names tableNames) error {
 	return nil
 }
 
-// compileDead compiles what a row's death takes.
-func (s *statements) compileDead(ctx context.Context, db *sql.DB) error {
-	for _, p := range []*prepared{&s.settleApps, &s.settleLetter, &s.settleDead} {
-		if _, err := p.on(ctx, db); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// close lets go of what compileDead compiled.
-func (s *statements) close() {
-	for _, p := range []*prepared{&s.settleApps, &s.settleLetter, &s.settleDead} {
-		p.mu.Lock()
-		if p.stmt != nil {
-			_ = p.stmt.Close()
-		}
-		p.mu.Unlock()
-	}
+// deadly is one of sqlitetable.Deadly.
+func (s *statements) deadly(name string) *prepared {
+	return map[string]*prepared{"settle_apps": &s.settleApps, "settle_letter": &s.settleLetter,
+		"settle_dead": &s.settleDead}[name]
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -39,7 +40,7 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 		return nil, err
 	}
 	var err error
-	if layout.Table, err = db.spelled(ctx, layout.Table); err != nil {
+	if layout.Table, err = db.file().Spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
 	s := &store{db: db, layout: layout, name: layout.Name(), of: layout.Table, maxPayload: maxPayload}
@@ -65,7 +66,8 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 	if err := db.CheckWritable(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.findFairness(ctx, names, columns[slices.IndexFunc(columns, named(layout.Position))].rowid); err != nil {
+	position := columns[slices.IndexFunc(columns, sqlitetable.Named(layout.Position))]
+	if err := s.findFairness(ctx, names, position.Rowid); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -86,13 +88,13 @@ func (s *store) backlog(ctx context.Context, limit int) (b outbox.Backlog, err e
 		return b, err
 	}
 	var written sql.NullString
-	var id text
+	var id sqlitetable.Text
 	if err := stmt.QueryRowContext(ctx, limit).Scan(&b.Count, &written, &id); err != nil {
 		return b, err
 	}
 	oldest, err := parseTime(written.String)
 	if err != nil { // none, or what is no time: the claim says so
-		parsed, _ := parseID(id)
+		parsed, _ := sqlitetable.ParseID(id)
 		oldest = outbox.TimeOfID(parsed)
 	}
 	if !oldest.IsZero() {

@@ -36,10 +36,5 @@ func (d *DB) InTx(ctx context.Context, fn func(*sql.Tx) error) error {
 
 // snapshot runs fn in a transaction that only reads, and sees one state of the file.
 func (d *DB) snapshot(ctx context.Context, fn func(*sql.Tx) error) error {
-	tx, err := d.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer func() { _ = tx.Rollback() }() // it has nothing to commit
-	return fn(tx)
+	return d.file().Snapshot(ctx, fn)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqltx"
 )
 
@@ -69,7 +70,8 @@ func newInserter(cfg outbox.WriterConfig) (*inserter, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &inserter{templates: t, table: quoteTable(table), returning: cfg.OnDuplicate == outbox.RefuseDuplicate}
+	in := &inserter{templates: t, table: sqlitetable.QuoteTable(table),
+		returning: cfg.OnDuplicate == outbox.RefuseDuplicate}
 	if in.one, err = t.Statement("write_one", in.names(1)); err != nil {
 		return nil, err
 	}

@@ -45,6 +45,3 @@ SELECT {{template "browse_columns" .}}
     {{- end}}
     {{- if .OnlyUndelivered}} AND e.{{template "undelivered" .}}{{end}}
 {{- end}}
-
-{{- /* The application that a filter means: its namespace or its id; the dot is the parameter. */ -}}
-{{define "app_of"}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}) OR a.id = lower({{.}})){{end}}

@@ -42,11 +42,3 @@ time.
               AND e.{{.Key}} IS NOT NULL))
    {{- end}}
 {{- end}}
-
-{{- /* A time that compares as a text does. Our tables check its form; in a mapped one plain SQL may have written
-another of SQLite's, such as datetime('now', '+1 hour'), which has a blank for the T and would be due at once. What is
-no time is due: nobody else would ever look at it. */ -}}
-{{define "retry_at"}}
-    {{- if .OneForm}}e.{{.NextRetryAt}}
-    {{- else}}CASE WHEN e.{{.NextRetryAt}} GLOB '????-??-??T??:??:??.??????Z' THEN e.{{.NextRetryAt}} ELSE coalesce({{template "instant" .NextRetryAt}}, '') END{{end}}
-{{- end}}

@@ -81,11 +81,3 @@ name with a quote in it. Names are the same in any case. */ -}}
              ELSE nullif((SELECT json_group_array(d.value) FROM json_each({{.Destinations}}) d WHERE d.value NOT IN (SELECT value FROM json_each(c.destinations))), '[]') END END
     {{- else}}NULL{{end}}
 {{- end}}
-
-{{- /* The user and the request that row e is about, where its metadata names them by a UUID. */ -}}
-{{define "letter_user"}}{{if .Metadata}}(SELECT lower(j.atom) {{template "uuids_of_metadata" .}} AND j.key = 'user_id'){{else}}NULL{{end}}{{end}}
-{{define "letter_request"}}{{if .Metadata}}(SELECT lower(j.atom) {{template "uuids_of_metadata" .}} AND j.key = 'request_id'){{else}}NULL{{end}}{{end}}
-{{define "uuids_of_metadata" -}}
-    FROM json_each(CASE WHEN json_valid(e.{{.Metadata}}) THEN e.{{.Metadata}} ELSE '{}' END) j
-            WHERE j.type = 'text' AND j.atom GLOB '????????-????-????-????-????????????' AND lower(j.atom) NOT GLOB '*[^-0-9a-f]*'
-{{- end}}

@@ -28,7 +28,3 @@ table has them, counts from when it was written.
              OR NOT EXISTS (SELECT 1 FROM job_dlq l WHERE l.original_job_id = e.{{.ID}} AND l.replayed_at IS NULL AND l.discarded_at IS NULL))
     {{- end}})
 {{- end}}
-
-{{- /* A time in the form that can be compared: plain SQL may have written it in another of SQLite's. What is no time
-is NULL, and never old. */ -}}
-{{define "instant"}}strftime('%Y-%m-%dT%H:%M:%f000Z', e.{{.}}){{end}}

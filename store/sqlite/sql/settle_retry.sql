@@ -13,5 +13,3 @@ UPDATE {{.Table}} AS e
        {{- if .DeliveredTo}},
        {{.DeliveredTo}} = ?8{{end}}
  WHERE {{template "claimed" .}} AND ?4 IS NOT NULL AND ?7 IS NOT NULL AND coalesce(?8, '') IS NOT NULL
-
-{{- define "history"}}{{if .ErrorHistory}}CASE WHEN json_valid(e.{{.ErrorHistory}}) AND json_type(e.{{.ErrorHistory}}) = 'array' THEN e.{{.ErrorHistory}} ELSE '[]' END{{else}}'[]'{{end}}{{end}}

@@ -1,0 +1,91 @@
+package pgtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Querier is a pool or a transaction.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Name returns the one name of a table that has several: with its schema, without, in quotes. Its lanes are leased
+// under it.
+func Name(ctx context.Context, db Querier, table string) (name string, err error) {
+	sql, err := plain("name")
+	if err != nil {
+		return "", err
+	}
+	if err := db.QueryRow(ctx, sql, QuoteTable(table), table).Scan(&name); err != nil {
+		return "", fmt.Errorf("look for the name of %s: %w", table, err)
+	}
+	return name, nil
+}
+
+// StoredColumns are those that a row is kept by: all but generated ones, quoted as in a Layout.
+func StoredColumns(ctx context.Context, db Querier, table string) (columns []string, err error) {
+	sql, err := plain("stored_columns")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := db.Query(ctx, sql, QuoteTable(table))
+	if err == nil {
+		columns, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read columns of %s: %w", table, err)
+	}
+	for i, c := range columns {
+		columns[i] = quoteColumn(c)
+	}
+	return columns, nil
+}
+
+// SpeakFor makes the rest of a transaction speak for a tenant, where row-level security asks for one.
+func SpeakFor(ctx context.Context, tx pgx.Tx, tenant string) error {
+	sql, err := plain("tenant")
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, sql, tenant); err != nil {
+		return fmt.Errorf("speak for tenant %s: %w", tenant, err)
+	}
+	return nil
+}
+
+// Attempts is how often a page of a replay is begun anew that lost a deadlock: relays and retention lock rows in the
+// order of positions, and another replay those of other letters of the same events, in whatever order the planner has
+// chosen. (Seen once in a storm of all of them on a busy machine.)
+const Attempts = 5
+
+// Deadlocked tells whether the server ended the transaction for another's sake, so that the same may well succeed now.
+func Deadlocked(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && (server.Code == "40P01" || server.Code == "40001")
+}
+
+// Likes are patterns of topics, in which * stands for any text, as LIKE has them.
+func Likes(patterns []string) []string {
+	all := make([]string, len(patterns))
+	for i, p := range patterns {
+		all[i] = likeEscapes.Replace(p)
+	}
+	return all
+}
+
+var likeEscapes = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
+
+// Null is a text as a parameter, NULL where it is empty.
+func Null(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

@@ -1,0 +1,16 @@
+{{- /* A time that compares as a text does. Our tables check its form; in a mapped one plain SQL may have written
+another of SQLite's, such as datetime('now', '+1 hour'), which has a blank for the T and would be due at once. What is
+no time is due: nobody else would ever look at it. */ -}}
+{{define "retry_at"}}
+    {{- if .OneForm}}e.{{.NextRetryAt}}
+    {{- else}}CASE WHEN e.{{.NextRetryAt}} GLOB '????-??-??T??:??:??.??????Z' THEN e.{{.NextRetryAt}} ELSE coalesce({{template "instant" .NextRetryAt}}, '') END{{end}}
+{{- end}}
+
+{{- /* A time in the form that can be compared: plain SQL may have written it in another of SQLite's. What is no time
+is NULL, and never old. */ -}}
+{{define "instant"}}strftime('%Y-%m-%dT%H:%M:%f000Z', e.{{.}}){{end}}
+
+{{- define "history"}}{{if .ErrorHistory}}CASE WHEN json_valid(e.{{.ErrorHistory}}) AND json_type(e.{{.ErrorHistory}}) = 'array' THEN e.{{.ErrorHistory}} ELSE '[]' END{{else}}'[]'{{end}}{{end}}
+
+{{- /* The application that a filter means: its namespace or its id; the dot is the parameter. */ -}}
+{{define "app_of"}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}) OR a.id = lower({{.}})){{end}}
