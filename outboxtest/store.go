@@ -8,8 +8,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/retention"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // StoreFeatures declares what a store promises beyond what every store does. What it lacks is named in the test's log,
@@ -50,9 +50,7 @@ type StoreHarness struct {
 	// by the database), uid, kind, body, customer, region, goes, version, done_at, tries, due, problem; but for n and
 	// uid all may be NULL and none has a default, and it has no index but that of n.
 	Mapped func(t *testing.T) outbox.Layout
-	// Browser, Letters and the others open what their names say.
-	Browser         func(t *testing.T, layout outbox.Layout) tables.Browser
-	Pauses          func(t *testing.T) tables.Pauses
+	// Letters and the others open what their names say.
 	Letters         func(t *testing.T, layouts ...outbox.Layout) deadletter.Store
 	Jobs            func(t *testing.T) deadletter.Recorder
 	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
@@ -65,6 +63,7 @@ type StoreHarness struct {
 // storeSuite is one test's harness.
 type storeSuite struct {
 	StoreHarness
+	rows     tabletest.Database
 	features StoreFeatures
 }
 
@@ -106,7 +105,9 @@ func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing
 				}
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
-					test.run(t, &storeSuite{StoreHarness: newHarness(t), features: features})
+					h := newHarness(t)
+					rows := tabletest.Database{Exec: h.Exec, Value: h.Value, Open: h.Table}
+					test.run(t, &storeSuite{StoreHarness: h, rows: rows, features: features})
 				})
 			}
 		})

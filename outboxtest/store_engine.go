@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 // engineTests are what a relay asks of a store, and a producer of its writer.
@@ -58,7 +59,7 @@ func (s *storeSuite) succeed(t *testing.T, layout outbox.Layout) *server {
 // relay opens a table and takes nothing.
 func (s *storeSuite) relay(t *testing.T, layout outbox.Layout) *server {
 	t.Helper()
-	return &server{Store: s.Table(t, layout), t: t, owner: newID(t)}
+	return &server{Store: s.Table(t, layout), t: t, owner: tabletest.NewID(t)}
 }
 
 // lease asks once, and notes what is held then.
@@ -201,5 +202,5 @@ func (s *storeSuite) sameContent(a, b []byte) bool {
 	if s.features.StoresBytes {
 		return bytes.Equal(a, b)
 	}
-	return sameJSON(a, b)
+	return tabletest.SameJSON(a, b)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func claimTests() []storeTest {
@@ -109,7 +110,7 @@ func limitsClaims(t *testing.T, s *storeSuite) {
 func claimsFromLanes(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	for i := range 200 {
-		s.place(t, "outbox_events", strconv.Itoa(i), "key "+strconv.Itoa(i%90))
+		s.rows.Place(t, "outbox_events", strconv.Itoa(i), "key "+strconv.Itoa(i%90))
 	}
 	if got := r.claimLimited(nil, everything); len(got) != 0 {
 		t.Errorf("%d records without a lane", len(got))
@@ -193,7 +194,7 @@ func waitsBehindHead(t *testing.T, s *storeSuite) {
 func bringsEveryField(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	full := outbox.Event{
-		ID: newID(t), Topic: "order.placed", OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC),
+		ID: tabletest.NewID(t), Topic: "order.placed", OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC),
 		SchemaID: "order", SchemaVersion: 3, AggregateType: "Order",
 		AggregateID: "42 ü \U0001F600", TenantID: "acme", Source: "shop", Destinations: []string{"a", "b c"},
 		Payload:  json.RawMessage(`{"b": 1.50, "a": ["ü", null, 12345678901234567890]}`),
@@ -204,7 +205,8 @@ func bringsEveryField(t *testing.T, s *storeSuite) {
 	s.commits(t, full, least)
 	records := r.wants("order.placed", "least")
 	got := *records[0]
-	if !s.sameContent(full.Payload, got.Payload) || !sameJSON(got.RawMetadata, []byte(`{"trace_id": "t", "n": 1.5}`)) ||
+	if !s.sameContent(full.Payload, got.Payload) ||
+		!tabletest.SameJSON(got.RawMetadata, []byte(`{"trace_id": "t", "n": 1.5}`)) ||
 		got.Metadata != nil {
 		t.Errorf("payload %s, metadata %s", got.Payload, got.RawMetadata)
 	}
@@ -229,9 +231,9 @@ func bringsEveryField(t *testing.T, s *storeSuite) {
 
 // FR-005 and FR-007: plain SQL with the seeds' own columns is enough to be delivered.
 func claimsPlainSQL(t *testing.T, s *storeSuite) {
-	s.makeRun(t)
-	s.makeApp(t, "Acme")
-	id := newID(t)
+	s.rows.MakeRun(t)
+	s.rows.MakeApp(t, "Acme")
+	id := tabletest.NewID(t)
 	for _, tt := range []struct {
 		layout         outbox.Layout
 		insert         string
@@ -248,10 +250,11 @@ func claimsPlainSQL(t *testing.T, s *storeSuite) {
 				"'Acme'), ?1, 'c.d', '{}')",
 			[]any{id.String()}, "c.d", "", "Acme", "event_outbox", 1},
 		{outbox.CrawlOutbox(), "INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES (?1, 'RUN_STARTED', '{}')",
-			[]any{crawlRun}, "RUN_STARTED", crawlRun, "default", "crawl_outbox", 0},
+			[]any{tabletest.CrawlRun}, "RUN_STARTED", tabletest.CrawlRun, "default", "crawl_outbox", 0},
 		{outbox.CrawlOutbox(),
-			"INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq) VALUES (?1, 'NODE_START', '{}', 7)", []any{crawlRun},
-			"NODE_START", crawlRun, "default", "crawl_outbox", 7},
+			"INSERT INTO crawl_outbox (crawl_id, event_type, payload, seq) VALUES (?1, 'NODE_START', '{}', 7)",
+			[]any{tabletest.CrawlRun},
+			"NODE_START", tabletest.CrawlRun, "default", "crawl_outbox", 7},
 	} {
 		s.Exec(t, tt.insert, tt.args...)
 		r := s.serve(t, tt.layout)
@@ -298,7 +301,7 @@ func findsDefects(t *testing.T, s *storeSuite) {
 func servesMappedTable(t *testing.T, s *storeSuite) {
 	layout := s.Mapped(t)
 	r := s.serve(t, layout)
-	id := newID(t)
+	id := tabletest.NewID(t)
 	s.Exec(t,
 		`INSERT INTO legacy (uid, kind, body, customer, region, goes, version, tries) VALUES (?1, 'paid', '{"a": 1}', '7', 'north', '["x"]', 2, 0)`, id.String())
 	rec := r.only()
@@ -325,7 +328,7 @@ func servesMappedTable(t *testing.T, s *storeSuite) {
 		func(rec *outbox.Record) outbox.Outcome { return buried(rec, "") },
 	} {
 		s.Exec(t, "DELETE FROM legacy")
-		s.Exec(t, "INSERT INTO legacy (uid) VALUES (?1)", newID(t).String())
+		s.Exec(t, "INSERT INTO legacy (uid) VALUES (?1)", tabletest.NewID(t).String())
 		rec := r.only()
 		if string(rec.Payload) != "null" || rec.Topic != "" || rec.Keyed || rec.SchemaVersion != 1 || rec.Attempts != 0 ||
 			rec.Defect != "" {

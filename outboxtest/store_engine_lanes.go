@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func laneTests() []storeTest {
@@ -185,7 +186,7 @@ func keepsLanesWhileLeaving(t *testing.T, s *storeSuite) {
 
 func remembersSuspects(t *testing.T, s *storeSuite) {
 	a := s.serve(t, outbox.OutboxEvents())
-	event := newID(t)
+	event := tabletest.NewID(t)
 	marked := []outbox.Lane{a.lanes[3], a.lanes[5], a.lanes[7]}
 	marked[0].Crashes, marked[0].Trial = 2, outbox.Trial{Size: 50}
 	marked[1].Crashes, marked[1].Trial = 3, outbox.Trial{Size: 1, Event: event}
@@ -193,7 +194,7 @@ func remembersSuspects(t *testing.T, s *storeSuite) {
 	if err := a.Mark(t.Context(), a.owner, marked); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.Mark(t.Context(), newID(t), []outbox.Lane{{Number: 9, Epoch: 1, Crashes: 5}}); err != nil {
+	if err := a.Mark(t.Context(), tabletest.NewID(t), []outbox.Lane{{Number: 9, Epoch: 1, Crashes: 5}}); err != nil {
 		t.Fatal(err)
 	}
 	want := func(r *server, more int) {
@@ -220,7 +221,7 @@ func remembersSuspects(t *testing.T, s *storeSuite) {
 
 func forgetsTrials(t *testing.T, s *storeSuite) {
 	a := s.serve(t, outbox.OutboxEvents())
-	a.lanes[3].Crashes, a.lanes[3].Trial = 2, outbox.Trial{Size: 1, Event: newID(t)}
+	a.lanes[3].Crashes, a.lanes[3].Trial = 2, outbox.Trial{Size: 1, Event: tabletest.NewID(t)}
 	a.lanes[4].Crashes, a.lanes[4].Trial = 2, outbox.Trial{Size: 9}
 	if err := a.Mark(t.Context(), a.owner, a.lanes[3:5]); err != nil {
 		t.Fatal(err)
@@ -269,8 +270,8 @@ func countsBacklog(t *testing.T, s *storeSuite) {
 	s.Age(t, layout, 2*time.Hour)
 	r.settle(delivered(r.claim()[:6]...)...)
 	check(100, 1, 2*time.Hour)
-	s.makeApp(t, "acme") // its table keeps no time but the ids'
-	s.place(t, "event_outbox", "x", "a")
+	s.rows.MakeApp(t, "acme") // its table keeps no time but the ids'
+	s.rows.Place(t, "event_outbox", "x", "a")
 	other := s.serve(t, outbox.EventOutbox())
 	if b, err := other.Backlog(t.Context(), 10); err != nil || b.Count != 1 || b.Oldest > time.Minute {
 		t.Errorf("event_outbox: got %s, error %v", fmt.Sprint(b), err)

@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func pauseTests() []storeTest {
@@ -22,20 +21,20 @@ func pauseTests() []storeTest {
 }
 
 func claimsUnpaused(t *testing.T, s *storeSuite) {
-	s.makeRun(t)
+	s.rows.MakeRun(t)
 	servers := map[string]*server{}
 	template, err := outbox.ParseTemplate("to {topic} of {source}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, layout := range seedLayouts() {
+	for _, layout := range tabletest.Layouts() {
 		r := s.serve(t, layout)
 		servers[layout.Table] = r
 		// a: goes, waits, waits behind that. b: waits whole. c: goes whole. A run has one key: what is behind its first
 		// paused event waits.
 		for _, e := range [][2]string{{"order.placed", "a"}, {"50%_x", "b"}, {"order.paid", "c"}, {"50%_x", "a"},
 			{"order.packed", "a"}, {"order.placed", "b"}, {"50ax", "c"}} {
-			s.place(t, layout.Table, e[0], e[1])
+			s.rows.Place(t, layout.Table, e[0], e[1])
 		}
 		limit := everything
 		limit.Destination = template
@@ -65,10 +64,10 @@ func claimsUnpaused(t *testing.T, s *storeSuite) {
 	// A long backlog of a paused topic, at the front, hides nothing.
 	r := servers["outbox_events"]
 	for range 60 {
-		s.place(t, "outbox_events", "paused", "")
+		s.rows.Place(t, "outbox_events", "paused", "")
 	}
 	s.Exec(t, "UPDATE outbox_events SET aggregate_id = NULL WHERE event_topic = 'paused'")
-	last := s.place(t, "outbox_events", "last", "z")
+	last := s.rows.Place(t, "outbox_events", "last", "z")
 	for _, paused := range []outbox.Paused{{Topics: []string{"paused"}}, {Destinations: []string{"*paused*"}}} {
 		limit := outbox.ClaimLimit{Records: 50, Bytes: 1 << 20, Paused: paused, Destination: template}
 		found := r.claimLimited(r.lanes, limit)
@@ -88,7 +87,7 @@ func claimsUnpausedLists(t *testing.T, s *storeSuite) {
 		"a": `["mail", "audit"]`, "b": `["audit"]`, "c": `["mailing"]`, "d": `[]`, "e": `["say \"mail\""]`,
 		"f": `["Größe", "R&D <1>"]`,
 	} {
-		s.place(t, "outbox_events", "topic "+key, key)
+		s.rows.Place(t, "outbox_events", "topic "+key, key)
 		s.Exec(t, "UPDATE outbox_events SET destination_topics = '"+list+"' WHERE aggregate_id = '"+key+"'")
 	}
 	s.Exec(t, `UPDATE outbox_events SET delivered_to = '["mail"]' WHERE aggregate_id = 'c'`)
@@ -110,14 +109,21 @@ func claimsUnpausedLists(t *testing.T, s *storeSuite) {
 	}
 }
 
+// pause inserts one, by plain SQL; an empty name is every table, topic or destination.
+func (s *storeSuite) pause(t *testing.T, table, topic, destination string) {
+	t.Helper()
+	s.Exec(t, "INSERT INTO outbox_pauses (table_name, topic, destination, reason, actor) "+
+		"VALUES (?1, ?2, ?3, 'because', 'me')", table, topic, destination)
+}
+
+func (s *storeSuite) resume(t *testing.T, table, topic, destination string) {
+	t.Helper()
+	s.Exec(t, "DELETE FROM outbox_pauses WHERE table_name = ?1 AND topic = ?2 AND destination = ?3", table, topic,
+		destination)
+}
+
 func leaseTellsPauses(t *testing.T, s *storeSuite) {
-	p, r := s.Pauses(t), s.serve(t, outbox.OutboxEvents())
-	pause := func(table, topic string) {
-		t.Helper()
-		if err := p.Pause(t.Context(), tables.Pause{Table: table, Topic: topic, Actor: "me", Reason: "because"}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	r := s.serve(t, outbox.OutboxEvents())
 	wants := func(paused bool, topics ...string) {
 		t.Helper()
 		got := r.lease(time.Minute)
@@ -126,73 +132,36 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 		}
 	}
 	wants(false)
-	pause("event_outbox", "")
-	pause("crawl_outbox", "x")
+	s.pause(t, "event_outbox", "", "")
+	s.pause(t, "crawl_outbox", "x", "")
 	wants(false)
-	pause("", "b.*")
-	pause("outbox_events", "a")
-	pause("outbox_events", "b.*")
-	pause("outbox_events", "a")
+	s.pause(t, "", "b.*", "")
+	s.pause(t, "outbox_events", "a", "")
+	s.pause(t, "outbox_events", "b.*", "")
 	wants(false, "a", "b.*")
-	pause("outbox_events", "")
+	s.pause(t, "outbox_events", "", "")
 	wants(true, "a", "b.*")
-	there := tables.Pause{Destination: "mail", Actor: "me", Reason: "because"}
-	if err := p.Pause(t.Context(), there); err != nil {
-		t.Fatal(err)
-	}
+	s.pause(t, "", "", "mail")
 	if got := r.lease(time.Minute).Paused.Destinations; !slices.Equal(got, []string{"mail"}) {
 		t.Errorf("paused destinations %q, want mail", got)
 	}
-	if found, err := p.Resume(t.Context(), there); err != nil || !found {
-		t.Errorf("resume a destination: %t, error %v", found, err)
-	}
-	all, err := p.Pauses(t.Context())
-	if err != nil || len(all) != 6 || all[0].Table != "" || all[0].Topic != "b.*" || all[0].Reason != "because" ||
-		time.Since(all[0].At).Abs() > time.Minute {
-		t.Errorf("pauses %+v, error %v", all, err)
-	}
-	report, err := s.Browser(t, outbox.OutboxEvents()).Lanes(t.Context(), 1)
-	if err != nil || len(report.Pauses) != 4 {
-		t.Errorf("the lanes report %+v, error %v, want the 4 that concern the table", report.Pauses, err)
-	}
-	for _, c := range []struct {
-		topic string
-		found bool
-	}{{"", true}, {"", false}, {"c", false}} {
-		if found, err := p.Resume(t.Context(),
-			tables.Pause{Table: "outbox_events", Topic: c.topic, Actor: "me"}); err != nil || found != c.found {
-			t.Errorf("resume %q: %t, error %v, want %t", c.topic, found, err, c.found)
-		}
-	}
+	s.resume(t, "", "", "mail")
+	s.resume(t, "outbox_events", "", "")
 	wants(false, "a", "b.*")
-	actions, _, err := s.letters(t).Actions(t.Context(), deadletter.ActionFilter{Action: "pause"})
-	if err != nil || len(actions) != 8 || *actions[0].Reason != "because" || actions[0].Actor != "me" {
-		t.Errorf("the record has %d pauses, error %v, want 8", len(actions), err)
-	}
 }
 
 func relayObeysPauses(t *testing.T, s *storeSuite) {
-	p, sink := s.Pauses(t), &recorder{}
+	sink := &recorder{}
 	start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{Workers: 2, BatchRecords: 10})
-	change := func(pause bool, table, topic string) {
-		t.Helper()
-		err := p.Pause(t.Context(), tables.Pause{Table: table, Topic: topic, Actor: "me", Reason: "because"})
-		if !pause {
-			_, err = p.Resume(t.Context(), tables.Pause{Table: table, Topic: topic, Actor: "me"})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	const obeyed = 1500 * time.Millisecond // checks of the lease are half a second apart
 	place := func() {
 		for k := range 5 {
 			for _, topic := range []string{"a", "b", "a"} {
-				s.place(t, "outbox_events", topic, fmt.Sprint(k))
+				s.rows.Place(t, "outbox_events", topic, fmt.Sprint(k))
 			}
 		}
 	}
-	change(true, "", "b")
+	s.pause(t, "", "b", "")
 	time.Sleep(obeyed)
 	place()
 	sink.until(t, 5)
@@ -200,19 +169,19 @@ func relayObeysPauses(t *testing.T, s *storeSuite) {
 	if n := sink.count(); n != 5 {
 		t.Fatalf("%d events arrived while b is paused, want the first of each key", n)
 	}
-	change(true, "outbox_events", "")
-	change(false, "", "b")
+	s.pause(t, "outbox_events", "", "")
+	s.resume(t, "", "b", "")
 	time.Sleep(obeyed)
 	place()
 	time.Sleep(obeyed / 3)
 	if n := sink.count(); n != 5 {
 		t.Fatalf("%d events arrived while the table is paused, want 5 still", n)
 	}
-	if n := s.count(t, "outbox_events",
+	if n := s.rows.Count(t, "outbox_events",
 		"status <> 'NEW' AND status <> 'SENT' OR retry_count > 0 OR next_retry_at IS NOT NULL"); n != 0 {
 		t.Errorf("%d events were touched by a pause", n)
 	}
-	change(false, "outbox_events", "")
+	s.resume(t, "outbox_events", "", "")
 	sink.until(t, 30)
 	orders := map[string]string{}
 	for _, r := range sink.received {

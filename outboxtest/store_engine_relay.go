@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func relayTests() []storeTest {
@@ -135,26 +136,6 @@ func (p *process) Leave(ctx context.Context, owner uuid.UUID) error {
 	return p.Store.Leave(ctx, owner)
 }
 
-// oneTable is a database with one table, and nothing to listen to.
-type oneTable struct{ outbox.Store }
-
-func (d oneTable) OpenTable(context.Context, outbox.Layout) (outbox.Store, error) {
-	return d.Store, nil
-}
-
-func (oneTable) Listen(ctx context.Context, _ *slog.Logger, _ func(string)) error { return ended(ctx) }
-
-func (oneTable) Retain(ctx context.Context, _ outbox.Layout, _ outbox.Retention) error {
-	return ended(ctx)
-}
-
-func (oneTable) RetainLetters(ctx context.Context, _ outbox.Retention) error { return ended(ctx) }
-
-func ended(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
 // start runs a relay of one table and returns what stops it and waits for it. It is stopped when t ends, if not before.
 func start(t *testing.T, store outbox.Store, sink outbox.Sink, cfg outbox.RelayConfig) (stop func()) {
 	t.Helper()
@@ -163,7 +144,7 @@ func start(t *testing.T, store outbox.Store, sink outbox.Sink, cfg outbox.RelayC
 	if len(cfg.Tables) == 0 {
 		cfg.Tables = []outbox.Table{{Layout: outbox.OutboxEvents()}}
 	}
-	r, err := outbox.NewRelay(oneTable{store}, sink, cfg)
+	r, err := outbox.NewRelay(tabletest.OneTable{Store: store}, sink, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +167,7 @@ func deliversThroughCrash(t *testing.T, s *storeSuite) {
 		var batch []outbox.Event
 		for k := range keys {
 			e := keyed("order.placed", fmt.Sprintf("order-%d", k))
-			e.ID = newID(t)
+			e.ID = tabletest.NewID(t)
 			batch = append(batch, e)
 			outcome := Acknowledged
 			if i%10 == 9 {
@@ -216,17 +197,17 @@ func deliversThroughCrash(t *testing.T, s *storeSuite) {
 }
 
 func deliversEveryTable(t *testing.T, s *storeSuite) {
-	s.makeRun(t)
+	s.rows.MakeRun(t)
 	mapped := s.Mapped(t)
 	to, err := outbox.ParseTemplate("to.{topic}")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Exec(t, `INSERT INTO legacy (uid, kind, body, customer) VALUES (?1, 'paid', '{}', '7')`, newID(t).String())
+	s.Exec(t, `INSERT INTO legacy (uid, kind, body, customer) VALUES (?1, 'paid', '{}', '7')`, tabletest.NewID(t).String())
 	for table, layout := range map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(),
 		"event_outbox": outbox.EventOutbox(), "crawl_outbox": outbox.CrawlOutbox(), "legacy": mapped} {
 		if table != "legacy" {
-			s.place(t, table, "paid", "7")
+			s.rows.Place(t, table, "paid", "7")
 		}
 		sink := &recorder{}
 		stop := start(t, s.Table(t, layout), sink, outbox.RelayConfig{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func settleTests() []storeTest {
@@ -98,11 +99,11 @@ func settlesRetry(t *testing.T, s *storeSuite) {
 
 // A store that passes over locked rows for an outcome that it refused before must not take its own change for one.
 func settlesAgain(t *testing.T, s *storeSuite) {
-	s.makeRun(t)
-	for _, layout := range seedLayouts() {
+	s.rows.MakeRun(t)
+	for _, layout := range tabletest.Layouts() {
 		r := s.serve(t, layout)
 		for _, key := range []string{"a", "b", "c"} {
-			s.place(t, layout.Table, "order.placed", key)
+			s.rows.Place(t, layout.Table, "order.placed", key)
 		}
 		records := r.claim()
 		if len(records) != 3 {
@@ -139,7 +140,7 @@ func wantHistory(t *testing.T, text string, errors ...string) {
 func settlesDead(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	e := keyed("a1", "a")
-	e.ID, e.Destinations, e.Payload = newID(t), []string{"x", "y", "z"}, json.RawMessage(`{"n": 1.50}`)
+	e.ID, e.Destinations, e.Payload = tabletest.NewID(t), []string{"x", "y", "z"}, json.RawMessage(`{"n": 1.50}`)
 	s.commits(t, e, keyed("a2", "a"))
 	first := retried(r.claim()[0])
 	first.RetryIn = 0
@@ -167,9 +168,9 @@ func settlesDead(t *testing.T, s *storeSuite) {
 }
 
 func settlesDeadRow(t *testing.T, s *storeSuite) {
-	s.makeRun(t)
-	id := s.place(t, "crawl_outbox", "NODE_START", "")
-	s.place(t, "crawl_outbox", "NODE_COMPLETE", "")
+	s.rows.MakeRun(t)
+	id := s.rows.Place(t, "crawl_outbox", "NODE_START", "")
+	s.rows.Place(t, "crawl_outbox", "NODE_COMPLETE", "")
 	r := s.serve(t, outbox.CrawlOutbox())
 	r.settles(outbox.Settled{Dead: 1}, buried(r.claim()[0], "run:1"))
 	r.wants("NODE_COMPLETE")
@@ -182,7 +183,7 @@ func settlesDeadRow(t *testing.T, s *storeSuite) {
 	if err := json.Unmarshal([]byte(s.Value(t, "SELECT origin FROM job_dlq")), &origin); err != nil {
 		t.Fatal(err)
 	}
-	if origin["crawl_id"] != crawlRun || origin["event_type"] != "NODE_START" || origin["seq"] != 7.0 ||
+	if origin["crawl_id"] != tabletest.CrawlRun || origin["event_type"] != "NODE_START" || origin["seq"] != 7.0 ||
 		origin["payload"] != nil || origin["published_at"] != nil {
 		t.Errorf("the letter remembers %v", origin)
 	}
@@ -276,7 +277,7 @@ func settlesAfterWaiting(t *testing.T, s *storeSuite) {
 	// What a store does once it has done: that may wait too.
 	r.settles(outbox.Settled{Delivered: 1}, delivered(r.claim()[0])...)
 	records := r.claim()
-	end := s.HoldExec(t, "UPDATE outbox_lanes SET owner = ?1, epoch = epoch + 1", newID(t).String())
+	end := s.HoldExec(t, "UPDATE outbox_lanes SET owner = ?1, epoch = epoch + 1", tabletest.NewID(t).String())
 	done := make(chan outbox.Settled, 1)
 	go func() {
 		settled, err := r.Settle(t.Context(), r.owner, r.lanes,

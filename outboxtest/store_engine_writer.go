@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func writerTests() []storeTest {
@@ -33,7 +34,7 @@ func writerTests() []storeTest {
 func ignoresDuplicates(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	e, other := keyed("first", "a"), keyed("other", "a")
-	e.ID = newID(t)
+	e.ID = tabletest.NewID(t)
 	s.commits(t, e)
 	e.Topic = "again"
 	s.commits(t, e)
@@ -50,9 +51,9 @@ func refusesDuplicates(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	refuse := outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate}
 	e := keyed("first", "a")
-	e.ID = newID(t)
+	e.ID = tabletest.NewID(t)
 	twice := keyed("twice", "a")
-	twice.ID = newID(t)
+	twice.ID = tabletest.NewID(t)
 	if err := s.Write(t.Context(), refuse, true, []outbox.Event{e}, numbered(2, "b")); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func writesManyInOrder(t *testing.T, s *storeSuite) {
 	s.commits(t, events...)
 	for i, rec := range r.wants(want...) {
 		if meta := string(rec.RawMetadata); (meta != "") != (i%3 == 0) || meta != "" &&
-			!sameJSON(rec.RawMetadata, fmt.Appendf(nil, `{"i": %d}`, i)) {
+			!tabletest.SameJSON(rec.RawMetadata, fmt.Appendf(nil, `{"i": %d}`, i)) {
 			t.Fatalf("%s has metadata %q", rec.Topic, meta)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func clearTests() []storeTest {
@@ -23,9 +24,9 @@ func clearTests() []storeTest {
 }
 
 func discards(t *testing.T, s *storeSuite) {
-	u := s.burying(t, outbox.OutboxEvents())
-	s.orders(t, 2, "a", "b")
-	u.settle(dieAt("t"))
+	u := s.rows.Bury(t, outbox.OutboxEvents())
+	s.rows.PlaceOrders(t, 2, "a", "b")
+	u.Settle(tabletest.DieAt("t"))
 	d := s.letters(t)
 	a := deadletter.Selection{Filter: deadletter.Filter{Key: "a"}}
 	if n, err := deadletter.Discard(t.Context(), d, a, operator); err != nil || n != 2 {
@@ -63,7 +64,7 @@ func discards(t *testing.T, s *storeSuite) {
 const day = 24 * time.Hour
 
 func purges(t *testing.T, s *storeSuite) {
-	s.makeApp(t, "acme")
+	s.rows.MakeApp(t, "acme")
 	for _, tenant := range []string{"default", "acme"} {
 		for _, age := range []time.Duration{day, 29 * day, 31 * day} {
 			at, long := time.Now().Add(-age), time.Now().Add(-100*day)
@@ -110,9 +111,9 @@ func purges(t *testing.T, s *storeSuite) {
 
 func records(t *testing.T, s *storeSuite) {
 	s.fixtures(t)
-	u := s.burying(t, outbox.OutboxEvents())
-	event := s.place(t, "outbox_events", "t", "z")
-	u.settle(dieAt("t"))
+	u := s.rows.Bury(t, outbox.OutboxEvents())
+	event := s.rows.Place(t, "outbox_events", "t", "z")
+	u.Settle(tabletest.DieAt("t"))
 	d := s.letters(t)
 	began := time.Now()
 	if _, err := deadletter.Discard(t.Context(), d, deadletter.Selection{Filter: deadletter.Filter{Key: "42"}},
@@ -131,8 +132,8 @@ func records(t *testing.T, s *storeSuite) {
 	}
 	purged, replayed, discarded := all[0], all[1], all[2]
 	if purged.Action != "purge" || purged.Actor != "cron" || purged.Letters != 2 || purged.Reason != nil ||
-		!sameJSON(purged.Filter, []byte(`{"older_than":0,"tenant":"default"}`)) ||
-		!sameJSON(purged.Detail, []byte(`{"state":"replayed"}`)) {
+		!tabletest.SameJSON(purged.Filter, []byte(`{"older_than":0,"tenant":"default"}`)) ||
+		!tabletest.SameJSON(purged.Detail, []byte(`{"state":"replayed"}`)) {
 		t.Errorf("purge: %+v, filter %s, detail %s", purged, purged.Filter, purged.Detail)
 	}
 	var detail struct {
@@ -150,7 +151,7 @@ func records(t *testing.T, s *storeSuite) {
 		t.Errorf("replay: %+v, filter %s", replayed, replayed.Filter)
 	}
 	if discarded.Action != "discard" || discarded.Letters != 2 || *discarded.Reason != "because" ||
-		!sameJSON(discarded.Filter, []byte(`{"key":"42"}`)) || discarded.At.Before(began.Add(-time.Minute)) ||
+		!tabletest.SameJSON(discarded.Filter, []byte(`{"key":"42"}`)) || discarded.At.Before(began.Add(-time.Minute)) ||
 		discarded.At.After(time.Now().Add(time.Minute)) {
 		t.Errorf("discard: %+v, filter %s", discarded, discarded.Filter)
 	}
@@ -178,13 +179,15 @@ func records(t *testing.T, s *storeSuite) {
 
 func recordsJobs(t *testing.T, s *storeSuite) {
 	jobs, d := s.Jobs(t), s.letters(t)
-	job := deadletter.Job{ID: newID(t), Tenant: "newcomer", UserID: newID(t), RequestID: newID(t), Type: "mail",
+	job := deadletter.Job{ID: tabletest.NewID(t), Tenant: "newcomer", UserID: tabletest.NewID(t),
+		RequestID: tabletest.NewID(t), Type: "mail",
 		Payload: json.RawMessage(`{"to": "x"}`), Attempts: 3,
 		Errors: []deadletter.Failure{{Error: "first", Timestamp: time.Now()}, {Error: "bad\x00 last", Timestamp: time.Now()}}}
 	for _, reason := range []deadletter.JobReason{deadletter.JobValidation, deadletter.JobHandlerMissing,
 		deadletter.JobRunnerUnavailable, deadletter.JobTimeout, deadletter.JobPanic} {
 		other := job
-		other.ID, other.Reason, other.Tenant, other.UserID, other.RequestID = newID(t), reason, "", uuid.Nil, uuid.Nil
+		other.ID, other.Reason, other.Tenant = tabletest.NewID(t), reason, ""
+		other.UserID, other.RequestID = uuid.Nil, uuid.Nil
 		id, err := deadletter.Record(t.Context(), jobs, other)
 		if err != nil {
 			t.Errorf("%s: %v", reason, err)
@@ -219,7 +222,7 @@ func recordsJobs(t *testing.T, s *storeSuite) {
 	l := shown[0]
 	if l.OriginalID != job.ID || l.Source != deadletter.SourceJob || l.Tenant != "newcomer" || *l.UserID != job.UserID ||
 		*l.RequestID != job.RequestID || l.Reason != "MaxRetries" || l.Attempts != 3 ||
-		l.LastError != "bad last" || !sameJSON(l.Payload, job.Payload) || l.Position != nil || l.Table != "" {
+		l.LastError != "bad last" || !tabletest.SameJSON(l.Payload, job.Payload) || l.Position != nil || l.Table != "" {
 		t.Errorf("got %+v", l)
 	}
 }

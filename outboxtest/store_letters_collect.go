@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func collectTests() []storeTest {
@@ -18,11 +19,11 @@ func collectTests() []storeTest {
 }
 
 func collects(t *testing.T, s *storeSuite) {
-	u := s.burying(t, outbox.OutboxEvents())
-	died := s.place(t, "outbox_events", "t", "b")
-	u.settle(dieAt("t"))
-	byHand := s.place(t, "outbox_events", "t", "a")
-	noted := s.place(t, "outbox_events", "t", "a")
+	u := s.rows.Bury(t, outbox.OutboxEvents())
+	died := s.rows.Place(t, "outbox_events", "t", "b")
+	u.Settle(tabletest.DieAt("t"))
+	byHand := s.rows.Place(t, "outbox_events", "t", "a")
+	noted := s.rows.Place(t, "outbox_events", "t", "a")
 	s.Exec(t, `UPDATE outbox_events SET status = 'DEAD', tenant_id = 'nobody' WHERE id = ?1`, byHand.String())
 	s.Exec(t, `UPDATE outbox_events SET status = 'DEAD', error_message = 'wrong' WHERE id = ?1`, noted.String())
 	d := s.letters(t)
@@ -69,18 +70,18 @@ func collects(t *testing.T, s *storeSuite) {
 }
 
 func letterNames(t *testing.T, s *storeSuite) {
-	u := s.burying(t, outbox.OutboxEvents())
-	user, request := newID(t), newID(t)
+	u := s.rows.Bury(t, outbox.OutboxEvents())
+	user, request := tabletest.NewID(t), tabletest.NewID(t)
 	written := map[string]string{
 		"both":   `{"user_id": "` + user.String() + `", "request_id": "` + request.String() + `"}`,
 		"others": `{"user_id": 7, "request_id": "r-1"}`,
 		"list":   `["user_id"]`,
 	}
 	for topic, metadata := range written {
-		id := s.place(t, "outbox_events", topic, topic)
+		id := s.rows.Place(t, "outbox_events", topic, topic)
 		s.Exec(t, `UPDATE outbox_events SET metadata = ?2 WHERE id = ?1`, id.String(), metadata)
 	}
-	u.settle(dieAt("t"))
+	u.Settle(tabletest.DieAt("t"))
 	d := s.letters(t)
 	found, _, err := d.List(t.Context(), deadletter.Filter{})
 	if err != nil || len(found) != len(written) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func lookTests() []storeTest {
@@ -34,7 +35,7 @@ type letter struct {
 // put stores a letter and returns the id of its job or event.
 func (s *storeSuite) put(t *testing.T, l letter) uuid.UUID {
 	t.Helper()
-	original := newID(t)
+	original := tabletest.NewID(t)
 	text := func(v string) any {
 		if v == "" {
 			return nil
@@ -48,7 +49,7 @@ func (s *storeSuite) put(t *testing.T, l letter) uuid.UUID {
 		return v
 	}
 	if l.id == "" {
-		l.id = newID(t).String()
+		l.id = tabletest.NewID(t).String()
 	}
 	s.Exec(t, `INSERT INTO job_dlq (id, source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, destination, outbox_table, event_key, replayed_at, discarded_at)
 		VALUES (?1, ?2, ?3, (SELECT id FROM apps WHERE namespace = ?4), ?5, '{}', ?6, 1, ?7, ?8, ?9, ?10, ?11, ?12)`,
@@ -60,7 +61,7 @@ func (s *storeSuite) put(t *testing.T, l letter) uuid.UUID {
 // fixtures are six letters whose ids end in 1 to 6, two of which are settled.
 func (s *storeSuite) fixtures(t *testing.T) (originals []uuid.UUID) {
 	t.Helper()
-	s.makeApp(t, "acme")
+	s.rows.MakeApp(t, "acme")
 	for _, l := range []letter{
 		{"01900000-0000-7000-8000-000000000001", "event", "default", "order.placed", "DeliveryFailed",
 			`[{"error": "first TIMEOUT"}, {"error": "refused 10.0.0.3:6379"}]`, "a", "outbox_events", "42", time.Time{},
@@ -157,7 +158,7 @@ func findsLetters(t *testing.T, s *storeSuite) {
 		}
 	}
 	if n, err := d.Count(t.Context(),
-		deadletter.Selection{IDs: []uuid.UUID{all[5].ID, all[1].ID, newID(t)}}); err != nil || n != 1 {
+		deadletter.Selection{IDs: []uuid.UUID{all[5].ID, all[1].ID, tabletest.NewID(t)}}); err != nil || n != 1 {
 		t.Errorf("of a pending, a replayed and an unknown letter a selection takes %d, error %v", n, err)
 	}
 	if _, err := d.Count(t.Context(),
@@ -181,7 +182,7 @@ func showsLetters(t *testing.T, s *storeSuite) {
 			l.LastError != "refused 10.0.0.3:6379" || l.Destination != "a" || l.Table != "outbox_events" ||
 			l.Key != "42" || l.Type != "order.placed" || l.Reason != "DeliveryFailed" || !l.At.Equal(outbox.TimeOfID(first)) ||
 			l.Position != nil || l.ReplayedAt != nil || string(l.Payload) != "{}" ||
-			!sameJSON(l.ErrorHistory, []byte(`[{"error":"first TIMEOUT"},{"error":"refused 10.0.0.3:6379"}]`)) {
+			!tabletest.SameJSON(l.ErrorHistory, []byte(`[{"error":"first TIMEOUT"},{"error":"refused 10.0.0.3:6379"}]`)) {
 			t.Errorf("show %s: got %+v", id, l)
 		}
 	}
@@ -194,7 +195,7 @@ func showsLetters(t *testing.T, s *storeSuite) {
 	if _, err := d.Show(t.Context(), originals[0], "nobody"); !errors.Is(err, deadletter.ErrNoLetter) {
 		t.Errorf("of another tenant: error %v", err)
 	}
-	if _, err := d.Show(t.Context(), newID(t), ""); !errors.Is(err, deadletter.ErrNoLetter) {
+	if _, err := d.Show(t.Context(), tabletest.NewID(t), ""); !errors.Is(err, deadletter.ErrNoLetter) {
 		t.Errorf("unknown letter: got %v, want ErrNoLetter", err)
 	}
 }
@@ -277,10 +278,10 @@ func fingerprints(t *testing.T, s *storeSuite) {
 }
 
 func leavesLetter(t *testing.T, s *storeSuite) {
-	u := s.burying(t, outbox.OutboxEvents())
+	u := s.rows.Bury(t, outbox.OutboxEvents())
 	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, tenant_id, payload, destination_topics, retry_count, error_history)
-		VALUES (?1, 'order.placed', ?2, 'Order', '42', 'shop', 'newcomer', '{"n": 1}', '["a", "b", "c"]', 2, '[{"error": "slow", "timestamp": "2025-01-01T00:00:00Z"}]')`, newID(t).String(), time.Now())
-	died := u.settle(dieAt("a", "c"))
+		VALUES (?1, 'order.placed', ?2, 'Order', '42', 'shop', 'newcomer', '{"n": 1}', '["a", "b", "c"]', 2, '[{"error": "slow", "timestamp": "2025-01-01T00:00:00Z"}]')`, tabletest.NewID(t).String(), time.Now())
+	died := u.Settle(tabletest.DieAt("a", "c"))
 	d := s.letters(t)
 	shown, err := d.Show(t.Context(), died[0].ID, "")
 	if err != nil || len(shown) != 2 {
@@ -297,7 +298,7 @@ func leavesLetter(t *testing.T, s *storeSuite) {
 		if l.Source != deadletter.SourceEvent || l.State != deadletter.StatePending || l.Tenant != "newcomer" ||
 			l.Type != "order.placed" || l.Reason != "DeliveryFailed" || l.Attempts != 3 || l.Table != "outbox_events" ||
 			l.Key != "42" || *l.Position != died[0].Position || l.Generation != 0 ||
-			!strings.Contains(l.LastError, "refused by "+l.Destination) || !sameJSON(l.Payload, []byte(`{"n":1}`)) ||
+			!strings.Contains(l.LastError, "refused by "+l.Destination) || !tabletest.SameJSON(l.Payload, []byte(`{"n":1}`)) ||
 			time.Since(l.At).Abs() > time.Minute {
 			t.Errorf("got %+v", l)
 		}
@@ -308,20 +309,20 @@ func leavesLetter(t *testing.T, s *storeSuite) {
 }
 
 func previews(t *testing.T, s *storeSuite) {
-	u := s.burying(t, outbox.OutboxEvents())
-	crawl := s.burying(t, outbox.CrawlOutbox())
-	s.orders(t, 2, "clean", "overtaken", "racing", "other")
+	u := s.rows.Bury(t, outbox.OutboxEvents())
+	crawl := s.rows.Bury(t, outbox.CrawlOutbox())
+	s.rows.PlaceOrders(t, 2, "clean", "overtaken", "racing", "other")
 	s.Exec(t, "UPDATE outbox_events SET tenant_id = 'acme' WHERE aggregate_id = 'other'")
-	s.makeRun(t)
+	s.rows.MakeRun(t)
 	for range 3 {
-		s.place(t, "crawl_outbox", "NODE", "")
+		s.rows.Place(t, "crawl_outbox", "NODE", "")
 	}
-	u.settle(dieAt("t"))
+	u.Settle(tabletest.DieAt("t"))
 	second := s.Value(t, "SELECT event_id FROM crawl_outbox WHERE id = (SELECT min(id) + 1 FROM crawl_outbox)")
-	rows := crawl.settle(arriveOnly(second))
-	s.orders(t, 1, "overtaken")
-	u.settle(arrive)
-	s.orders(t, 1, "racing", "other") // the same key of another tenant is another key
+	rows := crawl.Settle(arriveOnly(second))
+	s.rows.PlaceOrders(t, 1, "overtaken")
+	u.Settle(tabletest.Arrive)
+	s.rows.PlaceOrders(t, 1, "racing", "other") // the same key of another tenant is another key
 	s.put(t, letter{id: "01900000-0000-7000-8000-000000000001", source: "job", tenant: "default", kind: "mail",
 		reason: "Panic", history: "[]"})
 	d := s.letters(t)
@@ -345,12 +346,12 @@ func previews(t *testing.T, s *storeSuite) {
 			stuck, overtaken, racing, behind)
 	}
 	check(deadletter.Selection{All: true}, `{"letters":11,"tables":[`+strings.Join([]string{
-		part("crawl_outbox", 2, 0, `{"count":1,"first":["`+crawlRun+`"]}`, none, none),
+		part("crawl_outbox", 2, 0, `{"count":1,"first":["`+tabletest.CrawlRun+`"]}`, none, none),
 		part("outbox_events", 8, 0, `{"count":1,"first":["overtaken"]}`, `{"count":1,"first":["racing"]}`, none),
 		part("", 1, 1, none, none, none),
 	}, ",")+`],"outsideWindow":1}`)
 	check(deadletter.Selection{IDs: s.lettersOf(t, d, rows[2].ID)},
-		`{"letters":1,"tables":[`+part("crawl_outbox", 1, 0, none, none, `{"count":1,"first":["`+crawlRun+`"]}`)+
+		`{"letters":1,"tables":[`+part("crawl_outbox", 1, 0, none, none, `{"count":1,"first":["`+tabletest.CrawlRun+`"]}`)+
 			`],"outsideWindow":0}`)
 	later := uuid.MustParse(s.Value(t,
 		"SELECT id FROM outbox_events WHERE position = (SELECT max(position) FROM outbox_events WHERE "+

@@ -18,6 +18,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/retention"
 )
 
@@ -53,7 +54,7 @@ func (s *storeSuite) aged(t *testing.T, table string, times int) (goes string) {
 	long, now := time.Now().Add(-10*day), time.Now()
 	row := func(state string, written, settled time.Time) {
 		t.Helper()
-		id := s.place(t, table, state, "k")
+		id := s.rows.Place(t, table, state, "k")
 		var at any
 		if slices.Contains([]string{"SENT", "published", "delivered"}, state) {
 			at = settled
@@ -83,40 +84,31 @@ func (s *storeSuite) aged(t *testing.T, table string, times int) (goes string) {
 		"event_outbox": "status = 'published' AND published_at < ?1", "crawl_outbox": "published_at < ?1"}[table]
 }
 
-func (s *storeSuite) count(t *testing.T, table, where string, args ...any) int64 {
-	t.Helper()
-	var n int64
-	if _, err := fmt.Sscan(s.Value(t, "SELECT count(*) FROM "+table+" WHERE "+where, args...), &n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 func removesOldRows(t *testing.T, s *storeSuite) {
-	s.makeRun(t)
+	s.rows.MakeRun(t)
 	cut := time.Now().Add(-week)
-	for _, layout := range seedLayouts() {
+	for _, layout := range tabletest.Layouts() {
 		goes := s.aged(t, layout.Table, 25)
-		due, all := s.count(t, layout.Table, goes, cut), s.count(t, layout.Table, "1 = 1")
+		due, all := s.rows.Count(t, layout.Table, goes, cut), s.rows.Count(t, layout.Table, "1 = 1")
 		if due != 25 {
 			t.Fatalf("%s: %d of %d rows are due: the mix proves nothing", layout.Table, due, all)
 		}
 		k := keeper(t, s.Retention(t, layout), layout.Table,
 			retention.Config{Batch: 7, Archive: retention.Archive{None: true}})
 		if counted, err := k.Count(t.Context(), nil); err != nil || counted.Rows != due || !counted.DryRun ||
-			s.count(t, layout.Table, "1 = 1") != all {
+			s.rows.Count(t, layout.Table, "1 = 1") != all {
 			t.Errorf("%s: a dry run counted %+v, error %v, want %d rows, and all still there", layout.Table, counted, err, due)
 		}
 		if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != due ||
 			report.Action != retention.Deleted {
 			t.Errorf("%s: got %+v, error %v, want %d rows", layout.Table, report, err, due)
 		}
-		if left := s.count(t, layout.Table, goes, cut); left != 0 || s.count(t, layout.Table, "1 = 1") != all-due {
+		if left := s.rows.Count(t, layout.Table, goes, cut); left != 0 || s.rows.Count(t, layout.Table, "1 = 1") != all-due {
 			t.Errorf("%s: %d rows that are due are left, %d in all, want 0 and %d", layout.Table, left,
-				s.count(t, layout.Table, "1 = 1"), all-due)
+				s.rows.Count(t, layout.Table, "1 = 1"), all-due)
 		}
 	}
-	if n := s.count(t, "outbox_archive", "1 = 1"); n != 0 {
+	if n := s.rows.Count(t, "outbox_archive", "1 = 1"); n != 0 {
 		t.Errorf("%d rows were archived", n)
 	}
 }
@@ -126,7 +118,7 @@ func archivesWhole(t *testing.T, s *storeSuite) {
 	at := time.Date(2025, 1, 2, 3, 4, 5, 678901000, time.UTC)
 	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_type, aggregate_id, tenant_id, source_bc, payload, metadata, status, created_at, processed_at, retry_count)
 		VALUES (?1, 'order.placed', ?2, 'Order', 'a"b', 'acme', 'shop', '{"b": 1, "a": ["é\n\u2028", 1e-7, null]}', '{"trace_id": "t"}', 'SENT', ?3, ?4, 2)`, id.String(), at, at, at)
-	s.place(t, "outbox_events", "stays", "k")
+	s.rows.Place(t, "outbox_events", "stays", "k")
 	var position int64
 	if _, err := fmt.Sscan(s.Value(t, "SELECT position FROM outbox_events WHERE id = ?1", id.String()),
 		&position); err != nil {
@@ -139,7 +131,7 @@ func archivesWhole(t *testing.T, s *storeSuite) {
 	defer stop()
 	done := make(chan error)
 	go func() { done <- k.Run(ctx) }()
-	for ctx.Err() == nil && s.count(t, "outbox_archive", "1 = 1") == 0 {
+	for ctx.Err() == nil && s.rows.Count(t, "outbox_archive", "1 = 1") == 0 {
 		time.Sleep(5 * time.Millisecond)
 	}
 	stop()
@@ -168,24 +160,24 @@ func archivesWhole(t *testing.T, s *storeSuite) {
 		!row.OccurredAt.Equal(at) || row.AggregateID != `a"b` || row.TenantID != "acme" || row.Status != "SENT" ||
 		row.RetryCount != 2 ||
 		!row.ProcessedAt.Equal(at) || row.ErrorMessage != nil ||
-		!sameJSON(row.Payload, []byte(`{"a":["é\n\u2028",1e-7,null],"b":1}`)) ||
-		!sameJSON(row.Metadata, []byte(`{"trace_id":"t"}`)) {
+		!tabletest.SameJSON(row.Payload, []byte(`{"a":["é\n\u2028",1e-7,null],"b":1}`)) ||
+		!tabletest.SameJSON(row.Metadata, []byte(`{"trace_id":"t"}`)) {
 		t.Errorf("archived as %s", text)
 	}
 	var columns map[string]any
 	if err := json.Unmarshal([]byte(text), &columns); err != nil || len(columns) < 18 {
 		t.Errorf("%d columns are archived, error %v, want all", len(columns), err)
 	}
-	if n := s.count(t, "outbox_archive", "archived_at > ?1 AND position = ?2", time.Now().Add(-time.Minute),
-		position); n != 1 || s.count(t, "outbox_events", "1 = 1") != 1 {
-		t.Errorf("%d rows archived now, %d left, want 1 and 1", n, s.count(t, "outbox_events", "1 = 1"))
+	if n := s.rows.Count(t, "outbox_archive", "archived_at > ?1 AND position = ?2", time.Now().Add(-time.Minute),
+		position); n != 1 || s.rows.Count(t, "outbox_events", "1 = 1") != 1 {
+		t.Errorf("%d rows archived now, %d left, want 1 and 1", n, s.rows.Count(t, "outbox_events", "1 = 1"))
 	}
 }
 
 func archivesFiles(t *testing.T, s *storeSuite) {
-	s.makeRun(t)
+	s.rows.MakeRun(t)
 	goes := s.aged(t, "crawl_outbox", 20)
-	due := s.count(t, "crawl_outbox", goes, time.Now().Add(-week))
+	due := s.rows.Count(t, "crawl_outbox", goes, time.Now().Add(-week))
 	dir := t.TempDir()
 	k := keeper(t, s.Retention(t, outbox.CrawlOutbox()), "crawl_outbox",
 		retention.Config{Batch: 3, FileRows: 8, Archive: retention.Archive{Dir: dir}})
@@ -209,7 +201,7 @@ func archivesFiles(t *testing.T, s *storeSuite) {
 		for lines := bufio.NewScanner(zip); lines.Scan(); {
 			var line retention.Line
 			if err := json.Unmarshal(lines.Bytes(), &line); err != nil || line.Table != "crawl_outbox" ||
-				!strings.Contains(string(line.Row), line.ID.String()) || !strings.Contains(string(line.Row), crawlRun) {
+				!strings.Contains(string(line.Row), line.ID.String()) || !strings.Contains(string(line.Row), tabletest.CrawlRun) {
 				t.Errorf("line %s, error %v", lines.Bytes(), err)
 			}
 			seen[line.ID.String()] = true
@@ -226,13 +218,13 @@ func archivesFiles(t *testing.T, s *storeSuite) {
 // An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or
 // discarded: only its row can be put back.
 func keepsNeededRows(t *testing.T, s *storeSuite) {
-	u, d := s.burying(t, outbox.OutboxEvents()), s.letters(t)
-	event := newID(t)
+	u, d := s.rows.Bury(t, outbox.OutboxEvents()), s.letters(t)
+	event := tabletest.NewID(t)
 	s.Exec(t,
 		`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b"]')`, event.String(), time.Now())
-	u.settle(dieAt("a", "b"))
+	u.Settle(tabletest.DieAt("a", "b"))
 	replay(t, d, choose(s.lettersOf(t, d, event, "a")...))
-	u.settle(arrive)
+	u.Settle(tabletest.Arrive)
 	s.Exec(t, "UPDATE outbox_events SET created_at = ?1, processed_at = ?2", time.Now().Add(-9*day),
 		time.Now().Add(-8*day))
 	k := keeper(t, s.Retention(t, outbox.OutboxEvents()), "outbox_events", retention.Config{})
@@ -248,7 +240,7 @@ func keepsNeededRows(t *testing.T, s *storeSuite) {
 // due leases a table's maintenance and finds what may be removed from it.
 func (s *storeSuite) due(t *testing.T, layout outbox.Layout) (store retention.Store, removal retention.Removal) {
 	t.Helper()
-	store, removal = s.Retention(t, layout), retention.Removal{Owner: newID(t), OlderThan: week, Archive: true}
+	store, removal = s.Retention(t, layout), retention.Removal{Owner: tabletest.NewID(t), OlderThan: week, Archive: true}
 	if l, err := store.Lease(t.Context(), retention.LeaseRequest{Owner: removal.Owner, TTL: time.Minute}); err != nil ||
 		!l.Held {
 		t.Fatalf("got %+v, error %v", l, err)
@@ -266,8 +258,8 @@ func (s *storeSuite) due(t *testing.T, layout outbox.Layout) (store retention.St
 // Between the search for rows and their removal may lie the writing of a file, and an operator's work.
 func keepsWhatChanged(t *testing.T, s *storeSuite) {
 	long := time.Now().Add(-10 * day)
-	goes, young, again := s.place(t, "outbox_events", "goes", "k"), s.place(t, "outbox_events", "young", "k"),
-		s.place(t, "outbox_events", "again", "k")
+	goes, young, again := s.rows.Place(t, "outbox_events", "goes", "k"), s.rows.Place(t, "outbox_events", "young", "k"),
+		s.rows.Place(t, "outbox_events", "again", "k")
 	s.Exec(t, "UPDATE outbox_events SET status = 'SENT', created_at = ?1, processed_at = ?1", long)
 	store, removal := s.due(t, outbox.OutboxEvents())
 	if len(removal.Rows) != 3 {
@@ -278,17 +270,17 @@ func keepsWhatChanged(t *testing.T, s *storeSuite) {
 	if n, err := store.Remove(t.Context(), removal); n != 1 || err != nil {
 		t.Errorf("removed %d, error %v, want 1", n, err)
 	}
-	if n := s.count(t, "outbox_events", "id IN (?1, ?2)", young.String(), again.String()); n != 2 ||
-		s.count(t, "outbox_archive", "id = ?1", goes.String()) != 1 || s.count(t, "outbox_archive", "1 = 1") != 1 {
+	if n := s.rows.Count(t, "outbox_events", "id IN (?1, ?2)", young.String(), again.String()); n != 2 ||
+		s.rows.Count(t, "outbox_archive", "id = ?1", goes.String()) != 1 || s.rows.Count(t, "outbox_archive", "1 = 1") != 1 {
 		t.Errorf("%d of the 2 rows that changed are left, %d archived, want the one that did not", n,
-			s.count(t, "outbox_archive", "1 = 1"))
+			s.rows.Count(t, "outbox_archive", "1 = 1"))
 	}
 }
 
 // An id may be written again when its row has gone, and at the same position: an archived row is put back by hand, or
 // the table gives its last position out again.
 func archivesTwice(t *testing.T, s *storeSuite) {
-	id := newID(t)
+	id := tabletest.NewID(t)
 	for _, payload := range []string{`"first"`, `"second"`} {
 		s.Exec(t,
 			`INSERT INTO outbox_events (position, id, event_topic, occurred_at, source_bc, payload, status, processed_at) VALUES (1, ?1, 't', ?2, 's', ?3, 'SENT', ?2)`, id.String(), time.Now().Add(-10*day), payload)
@@ -299,12 +291,12 @@ func archivesTwice(t *testing.T, s *storeSuite) {
 		if err := store.Release(t.Context(), removal.Owner, retention.Done{Rows: 1}); err != nil {
 			t.Fatal(err)
 		}
-		if n := s.count(t, "outbox_archive", "id = ?1 AND position = 1 AND CAST(row AS TEXT) LIKE ?2", id.String(),
+		if n := s.rows.Count(t, "outbox_archive", "id = ?1 AND position = 1 AND CAST(row AS TEXT) LIKE ?2", id.String(),
 			"%"+payload+"%"); n != 1 {
 			t.Errorf("%d rows with %s are archived", n, payload)
 		}
 	}
-	if n := s.count(t, "outbox_archive", "1 = 1"); n != 2 {
+	if n := s.rows.Count(t, "outbox_archive", "1 = 1"); n != 2 {
 		t.Errorf("%d rows are archived, want both", n)
 	}
 }
@@ -312,7 +304,7 @@ func archivesTwice(t *testing.T, s *storeSuite) {
 func leasesMaintenance(t *testing.T, s *storeSuite) {
 	s.aged(t, "outbox_events", 10)
 	dead, next := s.Retention(t, outbox.OutboxEvents()), s.Retention(t, outbox.OutboxEvents())
-	owner, successor := newID(t), newID(t)
+	owner, successor := tabletest.NewID(t), tabletest.NewID(t)
 	lease := func(store retention.Store, request retention.LeaseRequest) retention.Lease {
 		t.Helper()
 		l, err := store.Lease(t.Context(), request)
@@ -407,8 +399,8 @@ func removesOldLetters(t *testing.T, s *storeSuite) {
 	if err != nil || report.Rows != 2 || report.Action != retention.Archived {
 		t.Errorf("got %+v, error %v, want two letters", report, err)
 	}
-	if n, kept := s.count(t, "job_dlq", "1 = 1"),
-		s.count(t, "outbox_archive", "table_name = 'job_dlq'"); n != 7 || kept != 2 {
+	if n, kept := s.rows.Count(t, "job_dlq", "1 = 1"),
+		s.rows.Count(t, "outbox_archive", "table_name = 'job_dlq'"); n != 7 || kept != 2 {
 		t.Errorf("%d letters are left, %d archived, want 7 and 2", n, kept)
 	}
 }

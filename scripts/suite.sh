@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs outboxtest.StoreSuite and storetest.StoreSuite on the stores of both databases and prints what each made of every behaviour, side by side. Fails if one of them failed.
+# Runs outboxtest.StoreSuite, operatetest.Suite and storetest.StoreSuite on the stores of both databases and prints what each made of every behaviour, side by side. Fails if one of them failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -7,10 +7,10 @@ cd "$(dirname "$0")/.."
 on() {
 	go test -count=1 -v -run '^TestStoreSuite$' "$@" |
 		sed -nE -e 's/^ +--- (PASS|FAIL): TestStoreSuite\/([a-z]+\/.+) \([0-9.]+s\)$/\2\t\1/p' -e 's/^ +store\.go:[0-9]+: (.+): not promised by this store.*$/\1\tnot promised/p' |
-		tr _ ' ' | sed -E 's/^(engine|letters|runs|tokens)\///' | sort -t "$(printf '\t')" -k1,1
+		tr _ ' ' | sed -E 's/^(engine|letters|operate|runs|tokens)\///' | sort -t "$(printf '\t')" -k1,1
 }
 
-postgres=$(on ./store/postgres ./server/pgstore) && sqlite=$(on ./store/sqlite ./server/sqlitestore)
+postgres=$(on ./store/postgres ./internal/pgoperate ./server/pgstore) && sqlite=$(on ./store/sqlite ./internal/sqliteoperate ./server/sqlitestore)
 status=$?
 join -t "$(printf '\t')" -a1 -a2 -e '(absent)' -o 0,1.2,2.2 <(echo "$postgres") <(echo "$sqlite") |
 	awk -F '\t' 'BEGIN { printf "%-90s %-14s %s\n", "BEHAVIOUR", "PostgreSQL", "SQLite" } { printf "%-90s %-14s %s\n", $1, $2, $3; n++ } END { print n " behaviours" }'

@@ -16,12 +16,16 @@ const (
 	tablePostgres = "internal/pgtable"
 	tableSQLite   = "internal/sqlitetable"
 
+	operatePostgres = "internal/pgoperate"
+	operateSQLite   = "internal/sqliteoperate"
+
 	serverPostgres = "server/pgstore"
 	serverSQLite   = "server/sqlitestore"
 )
 
 // twins are stores of the same things in two databases.
-var twins = [][2]string{{onePostgres, oneSQLite}, {tablePostgres, tableSQLite}, {serverPostgres, serverSQLite}}
+var twins = [][2]string{{onePostgres, oneSQLite}, {tablePostgres, tableSQLite}, {operatePostgres, operateSQLite},
+	{serverPostgres, serverSQLite}}
 
 // only are the files of one store that its twin has no use for. Whoever knows one store finds his way in the other:
 // the rest have the same names.
@@ -34,13 +38,12 @@ var only = map[string]map[string]string{
 		"types.go":           "internal/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
 		"sql/session.sql":          "SQLite's connections are set up by their names",
 		"sql/lease_durable.sql":    "every commit of SQLite's is durable",
-		"sql/browse_order.sql":     "SQLite's lists are always in the order of positions",
 		"sql/retention_pages.sql":  "SQLite's rows are stored in the order of their positions",
 		"sql/retention_sweep.sql":  "the same",
 		"sql/write_lock.sql":       "SQLite has one writer at a time",
 		"sql/dlq_collect_turn.sql": "the same",
 		"sql/origin.sql":           "SQLite's table is known by its file", "sql/origin_by_name.sql": "the same",
-		"sql/settle_left.sql": "SQLite locks no rows", "sql/replay_until.sql": "the clock is the machine's",
+		"sql/settle_left.sql": "SQLite locks no rows",
 	},
 	oneSQLite: {
 		"tx.go": "database/sql's transactions, pgx has the like", "times.go": "times are text",
@@ -52,7 +55,7 @@ var only = map[string]map[string]string{
 		"sql/check_writable.sql": "a role is asked for its rights",
 		"index.go":               "the planner is told which index to take",
 		"fingerprint.go":         "PostgreSQL has regular expressions and a hash",
-		"browse_row.go":          "pgx scans rows into structs", "deadletter_revive.go": "json_populate_record, in Go",
+		"deadletter_revive.go":   "json_populate_record, in Go",
 		"sql/dlq_recorded.sql":   "the same job's letter is looked for first",
 		"sql/lease_due.sql":      "asked before the write lock is",
 		"sql/lease_cut.sql":      "the clock is a machine's, and may be set back",
@@ -63,13 +66,16 @@ var only = map[string]map[string]string{
 		"sql/settle_held.sql":    "a settle is several statements under one lock",
 	},
 	tablePostgres: {
-		"sql/found.sql": "SQLite settles a row with a statement", "sql/tenant.sql": "row-level security",
+		"sql/ordered.sql": "SQLite's lists are always in the order of positions",
+		"sql/found.sql":   "SQLite settles a row with a statement", "sql/tenant.sql": "row-level security",
 	},
 	tableSQLite: {
 		"value.go": "pgx scans values into types", "sql/value.sql": "a column may hold values of any type",
 		"sql/columns.sql":       "PostgreSQL's is in internal/pgschema",
 		"sql/settle_letter.sql": "a settle is several statements under one lock",
 	},
+	operatePostgres: {"sql/replay_until.sql": "the clock is the machine's"},
+	operateSQLite:   {"browse_row.go": "pgx scans rows into structs"},
 	serverPostgres: {
 		"check_parts.go": "roles", "sql/check_policy.sql": "row-level security",
 		"sql/run_tenant.sql":  "row-level security",

@@ -13,19 +13,19 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // eventPage is a page of events, and what it ends with for --after.
 type eventPage struct {
-	Events []tables.EventRow
+	Events []operate.EventRow
 	Next   string
 }
 
 func (a *app) events() *cobra.Command {
 	var table string
-	var filter tables.Filter
+	var filter operate.Filter
 	mapping := config.Mapping()
 	cmd := &cobra.Command{
 		Use:   "events",
@@ -55,7 +55,7 @@ says why it failed.`,
 				return err
 			}
 			var page eventPage
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, db wire.Database, b tables.Browser) (err error) {
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, db wire.Database, b operate.Browser) (err error) {
 				if page.Events, page.Next, err = b.List(ctx, filter); err != nil {
 					return err
 				}
@@ -89,7 +89,7 @@ says why it failed.`,
 
 // browse opens a table for people and runs fn.
 func browse(
-	ctx context.Context, c config.Config, name string, fn func(context.Context, wire.Database, tables.Browser) error,
+	ctx context.Context, c config.Config, name string, fn func(context.Context, wire.Database, operate.Browser) error,
 ) error {
 	table, err := c.Find(name)
 	if err != nil {
@@ -108,7 +108,7 @@ func browse(
 	switch {
 	case errors.Is(err, outbox.ErrRowsHidden):
 		return usagef("%w: name it with --tenant", err)
-	case errors.Is(err, tables.ErrFilter):
+	case errors.Is(err, operate.ErrFilter):
 		return usageError{err}
 	}
 	return err
@@ -153,17 +153,17 @@ table. In crawl_outbox the position is the faster way, since event ids have no i
 			if err != nil {
 				return err
 			}
-			var event tables.EventDetail
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, db wire.Database, b tables.Browser) (err error) {
+			var event operate.EventDetail
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, db wire.Database, b operate.Browser) (err error) {
 				if event, err = b.Show(ctx, args[0], *tenant); err != nil {
 					return err
 				}
-				row := []tables.EventRow{event.EventRow}
+				row := []operate.EventRow{event.EventRow}
 				err = markPaused(ctx, c, db, *table, row)
 				event.Paused = row[0].Paused
 				return err
 			})
-			if errors.Is(err, tables.ErrNoEvent) {
+			if errors.Is(err, operate.ErrNoEvent) {
 				return fmt.Errorf("%w: look into another table with --table, or into job_dlq for a dead event of crawl_outbox", err)
 			}
 			if err != nil {
@@ -177,7 +177,7 @@ table. In crawl_outbox the position is the faster way, since event ids have no i
 	}
 }
 
-func (a *app) printEvent(e tables.EventDetail) error {
+func (a *app) printEvent(e operate.EventDetail) error {
 	return a.printDetails(slices.Concat([]detail{
 		{"id", e.ID.String()}, {"position", fmt.Sprint(e.Position)}, {"status", e.Status}, {"topic", e.Topic},
 		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)},
@@ -193,14 +193,14 @@ func (a *app) printEvent(e tables.EventDetail) error {
 }
 
 // nextTry is when the event itself is tried.
-func nextTry(e tables.EventRow) string {
+func nextTry(e operate.EventRow) string {
 	if e.NextRetryAt == nil || e.WaitsBehind != nil {
 		return ""
 	}
 	return moment(e.NextRetryAt) + " (" + upcoming(e.NextRetryAt) + ")"
 }
 
-func waits(e tables.EventRow) string {
+func waits(e operate.EventRow) string {
 	if e.WaitsBehind == nil {
 		return ""
 	}
@@ -208,14 +208,14 @@ func waits(e tables.EventRow) string {
 }
 
 // soonest is when the event or what it waits behind is tried, for a list.
-func soonest(e tables.EventRow) string {
+func soonest(e operate.EventRow) string {
 	if e.Paused {
 		return "paused"
 	}
 	return upcoming(e.NextRetryAt)
 }
 
-func paused(e tables.EventRow) string {
+func paused(e operate.EventRow) string {
 	if !e.Paused {
 		return ""
 	}

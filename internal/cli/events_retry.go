@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func (a *app) retryEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
@@ -36,7 +36,7 @@ event is not waiting: outbox dlq replay puts that back.`,
 				return err
 			}
 			n, operator := 0, by.operator()
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ wire.Database, b operate.Browser) (err error) {
 				n, err = b.RetryNow(ctx, waiting, operator.Actor, operator.Reason)
 				return err
 			})
@@ -60,7 +60,7 @@ event is not waiting: outbox dlq replay puts that back.`,
 }
 
 // eventFlags choose the undelivered events that something is done with.
-type eventFlags struct{ tables.Selection }
+type eventFlags struct{ operate.Selection }
 
 func (f *eventFlags) addTo(flags *pflag.FlagSet, verb string) {
 	flags.StringVar(&f.Key, "key", "", "`key` whose events to "+verb+": the aggregate's or the run's id")
@@ -69,7 +69,7 @@ func (f *eventFlags) addTo(flags *pflag.FlagSet, verb string) {
 }
 
 // selection refuses a command line that names no events: it could mean all of them.
-func (f *eventFlags) selection(args []string, tenant string) (tables.Selection, error) {
+func (f *eventFlags) selection(args []string, tenant string) (operate.Selection, error) {
 	s := f.Selection
 	s.Tenant = tenant
 	for _, arg := range args {

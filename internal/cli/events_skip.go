@@ -10,8 +10,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 const skipEvents = 500 // a transaction of outbox events skip
@@ -63,9 +63,9 @@ is never neither. An event that waits for its next try (NEXT TRY in outbox event
 				return err
 			}
 			done, operator := skipped{Table: *table, DryRun: !yes}, by.operator()
-			skip := tables.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: run}
+			skip := operate.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: run}
 			err = browse(cmd.Context(), c, *table,
-				func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
+				func(ctx context.Context, _ wire.Database, b operate.Browser) (err error) {
 					if done.Events, err = b.Undelivered(ctx, chosen); err != nil || !yes {
 						return err
 					}
@@ -87,7 +87,7 @@ is never neither. An event that waits for its next try (NEXT TRY in outbox event
 
 // skipAll skips as many events as there were when it began: producers go on. Pages are not broken off by ctx.
 func skipAll(
-	ctx context.Context, b tables.Browser, s tables.Selection, by tables.Skip, total int,
+	ctx context.Context, b operate.Browser, s operate.Selection, by operate.Skip, total int,
 ) (done int, err error) {
 	for done < total {
 		if ctx.Err() != nil {

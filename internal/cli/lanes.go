@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // countedForLanes is how many undelivered events outbox lanes counts, as the metric outbox_backlog_events does.
@@ -56,8 +56,8 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 			if err != nil {
 				return err
 			}
-			var report tables.LaneReport
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, _ wire.Database, b tables.Browser) (err error) {
+			var report operate.LaneReport
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, _ wire.Database, b operate.Browser) (err error) {
 				report, err = b.Lanes(ctx, countedForLanes)
 				return err
 			})
@@ -76,7 +76,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 	return cmd
 }
 
-func (a *app) printLanes(r tables.LaneReport, all bool) error {
+func (a *app) printLanes(r operate.LaneReport, all bool) error {
 	if !all {
 		if err := printTable(a.Out, []string{"RELAY", "ID", "LANES", "SHARE", "WHICH", "LEASE", "BACKLOG", "OLDEST",
 			"RETRYING", "HELD"}, groups(r)); err != nil {
@@ -124,7 +124,7 @@ type group struct {
 
 // groups sums the lanes up: a line for each relay, one for what each that is gone has left behind, one for what nobody
 // holds, one for all.
-func groups(r tables.LaneReport) (rows [][]string) {
+func groups(r operate.LaneReport) (rows [][]string) {
 	var found []*group
 	find := func(key string) *group {
 		for _, g := range found {
@@ -157,7 +157,7 @@ func groups(r tables.LaneReport) (rows [][]string) {
 	return rows
 }
 
-func (g *group) add(l tables.LaneView) {
+func (g *group) add(l operate.LaneView) {
 	g.lanes = append(g.lanes, l.Lane)
 	g.backlog += l.Backlog
 	g.retrying += l.Retrying
@@ -171,7 +171,7 @@ func (g *group) add(l tables.LaneView) {
 	}
 }
 
-func owner(l tables.LaneView) string {
+func owner(l operate.LaneView) string {
 	switch {
 	case l.Owner == nil:
 		return "no relay"
@@ -192,7 +192,7 @@ func lease(expires *float64) string {
 	return seconds(expires)
 }
 
-func backlog(r tables.LaneReport, n int) string {
+func backlog(r operate.LaneReport, n int) string {
 	if r.Hidden {
 		return "?"
 	}
@@ -225,7 +225,7 @@ func seconds(s *float64) string {
 	return time.Duration(*s * float64(time.Second)).Round(time.Second).String()
 }
 
-func suspicion(l tables.LaneView) string {
+func suspicion(l operate.LaneView) string {
 	switch {
 	case !l.Suspect:
 		return ""

@@ -12,13 +12,13 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // pauseFlags name what to pause or resume.
 type pauseFlags struct {
-	tables.Pause
+	operate.Pause
 	operatorFlags
 	mapping *pflag.FlagSet
 }
@@ -36,7 +36,7 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 }
 
 // open checks what is named and opens the pauses.
-func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, tables.Pauses) error) error {
+func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, operate.Pauses) error) error {
 	if err := notEmpty(cmd.Flags(), "table", "topic", "destination"); err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, t
 	return openPauses(cmd.Context(), c, fn)
 }
 
-func openPauses(ctx context.Context, c config.Config, fn func(context.Context, tables.Pauses) error) error {
+func openPauses(ctx context.Context, c config.Config, fn func(context.Context, operate.Pauses) error) error {
 	db, err := wire.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ before ten times as long, 5 s at most. Where a whole table is meant, pause the t
 			if strings.TrimSpace(f.operatorFlags.Reason) == "" {
 				return usagef("--reason is required: say why these events wait, for whoever wonders")
 			}
-			return f.open(cmd, a, func(ctx context.Context, p tables.Pauses) error {
+			return f.open(cmd, a, func(ctx context.Context, p operate.Pauses) error {
 				if err := p.Pause(ctx, f.Pause); err != nil {
 					return err
 				}
@@ -124,7 +124,7 @@ goes on waiting.`,
   outbox resume --topic 'invoice.*' --reason 'billing is migrated'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.open(cmd, a, func(ctx context.Context, p tables.Pauses) error {
+			return f.open(cmd, a, func(ctx context.Context, p operate.Pauses) error {
 				found, err := p.Resume(ctx, f.Pause)
 				if err != nil {
 					return err
@@ -155,8 +155,8 @@ has pauses that were ended.`,
 			if err != nil {
 				return err
 			}
-			var all []tables.Pause
-			err = openPauses(cmd.Context(), c, func(ctx context.Context, p tables.Pauses) (err error) {
+			var all []operate.Pause
+			err = openPauses(cmd.Context(), c, func(ctx context.Context, p operate.Pauses) (err error) {
 				all, err = p.Pauses(ctx)
 				return err
 			})
@@ -187,7 +187,7 @@ func anyOr(name string) string {
 }
 
 // whatPaused names a pause's events.
-func whatPaused(p tables.Pause) string {
+func whatPaused(p operate.Pause) string {
 	part := "topic " + p.Topic
 	if p.Destination != "" {
 		part = "destination " + p.Destination
@@ -203,7 +203,7 @@ func whatPaused(p tables.Pause) string {
 
 // pausesOf returns the pauses that concern a table. A database that has none yet, and a role that may not see them, has
 // none to show.
-func pausesOf(ctx context.Context, db wire.Database, table string) ([]tables.Pause, error) {
+func pausesOf(ctx context.Context, db wire.Database, table string) ([]operate.Pause, error) {
 	var old *outbox.SchemaError
 	p, err := db.Pauses(ctx)
 	if errors.As(err, &old) {
@@ -216,14 +216,14 @@ func pausesOf(ctx context.Context, db wire.Database, table string) ([]tables.Pau
 	if err != nil {
 		return nil, nil //nolint:nilerr // a reader of one table need not have rights on this one
 	}
-	return slices.DeleteFunc(all, func(p tables.Pause) bool {
+	return slices.DeleteFunc(all, func(p operate.Pause) bool {
 		return p.Table != "" && p.Table != table &&
 			!strings.HasSuffix(p.Table, "."+table) && !strings.HasSuffix(table, "."+p.Table)
 	}), nil
 }
 
 // markPaused marks the undelivered rows of a table that wait for a pause to end.
-func markPaused(ctx context.Context, c config.Config, db wire.Database, table string, rows []tables.EventRow) error {
+func markPaused(ctx context.Context, c config.Config, db wire.Database, table string, rows []operate.EventRow) error {
 	t, err := c.Find(table)
 	if err != nil {
 		return err

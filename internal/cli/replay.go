@@ -10,8 +10,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 const replayEvents = 500 // a transaction of outbox replay
@@ -28,7 +28,7 @@ type replayed struct {
 
 // deliveredFlags are the flags of outbox replay.
 type deliveredFlags struct {
-	tables.Delivered
+	operate.Delivered
 	operatorFlags
 	table, since, until string
 	rate                int
@@ -82,7 +82,7 @@ the same command goes on: what was put back is delivered later than that. It rea
 				return err
 			}
 			return browse(cmd.Context(), c, f.table,
-				func(ctx context.Context, db wire.Database, b tables.Browser) error {
+				func(ctx context.Context, db wire.Database, b operate.Browser) error {
 					return a.replayChosen(ctx, db, b, c.Output, f)
 				})
 		},
@@ -105,7 +105,7 @@ the same command goes on: what was put back is delivered later than that. It rea
 }
 
 func (a *app) replayChosen(
-	ctx context.Context, db wire.Database, b tables.Browser, form string, f deliveredFlags,
+	ctx context.Context, db wire.Database, b operate.Browser, form string, f deliveredFlags,
 ) error {
 	places, until, err := b.Replayable(ctx, f.Delivered)
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *app) replayChosen(
 	if err != nil {
 		return err
 	}
-	r := tables.Replay{Delivered: f.Delivered, Run: run, Reason: f.Reason, Actor: f.operator().Actor}
+	r := operate.Replay{Delivered: f.Delivered, Run: run, Reason: f.Reason, Actor: f.operator().Actor}
 	r.Until = until
 	err = a.replayPages(ctx, db, b, r, places, f.rate, &done)
 	back, bound := counted(done.Events, "event"), until.UTC().Format(time.RFC3339Nano)
@@ -138,7 +138,7 @@ func (a *app) replayChosen(
 
 // replayPages puts events back page by page, and counts in done.
 func (a *app) replayPages(
-	ctx context.Context, db wire.Database, b tables.Browser, r tables.Replay, places []tables.Place, rate int,
+	ctx context.Context, db wire.Database, b operate.Browser, r operate.Replay, places []operate.Place, rate int,
 	done *replayed,
 ) error {
 	wake := newWaker(ctx, db)

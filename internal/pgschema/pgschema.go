@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -57,6 +58,19 @@ func RowsHidden(ctx context.Context, pool *pgxpool.Pool, table string) (hidden b
 		return false, fmt.Errorf("check row-level security of %s: %w", table, err)
 	}
 	return hidden, nil
+}
+
+// CheckVisible finds out whether a policy lets this role see every tenant's rows.
+func CheckVisible(ctx context.Context, pool *pgxpool.Pool, table string) error {
+	hidden, err := RowsHidden(ctx, pool, table)
+	if err != nil {
+		return err
+	}
+	if hidden {
+		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay "+
+			"TO CURRENT_USER)", table, outbox.ErrRowsHidden)
+	}
+	return nil
 }
 
 // names runs a statement that lists names.

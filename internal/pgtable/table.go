@@ -48,6 +48,18 @@ func StoredColumns(ctx context.Context, db Querier, table string) (columns []str
 	return columns, nil
 }
 
+// Ordered tells whether an index gives a table's rows in the order of a column.
+func Ordered(ctx context.Context, db Querier, table, column string) (ordered bool, err error) {
+	sql, err := plain("ordered")
+	if err != nil {
+		return false, err
+	}
+	if err := db.QueryRow(ctx, sql, QuoteTable(table), column).Scan(&ordered); err != nil {
+		return false, fmt.Errorf("look for an index of %s: %w", table, err)
+	}
+	return ordered, nil
+}
+
 // SpeakFor makes the rest of a transaction speak for a tenant, where row-level security asks for one.
 func SpeakFor(ctx context.Context, tx pgx.Tx, tenant string) error {
 	sql, err := plain("tenant")

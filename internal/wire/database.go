@@ -12,6 +12,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
@@ -58,11 +59,11 @@ type ForParts interface {
 // ForPeople is what the commands ask of a database.
 type ForPeople interface {
 	// Browser opens a table to be looked into.
-	Browser(ctx context.Context, layout outbox.Layout) (tables.Browser, error)
+	Browser(ctx context.Context, layout outbox.Layout) (operate.Browser, error)
 	// Letters opens the dead letters. Those of these tables, where they exist, can be put back.
 	Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error)
 	// Pauses opens what operators have paused.
-	Pauses(ctx context.Context) (tables.Pauses, error)
+	Pauses(ctx context.Context) (operate.Pauses, error)
 	// Writing opens a table with the columns of outbox_events to be written.
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
 }

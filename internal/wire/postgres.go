@@ -18,6 +18,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/pgoperate"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -130,16 +132,16 @@ func (d postgresDatabase) Tokens(ctx context.Context) (Tokens, error) {
 	return pgstore.OpenTokens(ctx, d.Pool)
 }
 
-func (d postgresDatabase) Browser(ctx context.Context, layout outbox.Layout) (tables.Browser, error) {
-	return postgres.OpenBrowser(ctx, d.Pool, layout)
+func (d postgresDatabase) Browser(ctx context.Context, layout outbox.Layout) (operate.Browser, error) {
+	return pgoperate.OpenBrowser(ctx, d.Pool, layout)
 }
 
 func (d postgresDatabase) Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error) {
 	return postgres.OpenDeadLetters(ctx, d.Pool, postgres.DeadLettersConfig{Layouts: layouts})
 }
 
-func (d postgresDatabase) Pauses(ctx context.Context) (tables.Pauses, error) {
-	return postgres.OpenPauses(ctx, d.Pool)
+func (d postgresDatabase) Pauses(ctx context.Context) (operate.Pauses, error) {
+	return pgoperate.OpenPauses(ctx, d.Pool)
 }
 
 func (d postgresDatabase) Notifier() (Notifier, error) { return postgres.NewNotifier(d.Pool, 0) }
@@ -148,7 +150,7 @@ func (d postgresDatabase) Notifier() (Notifier, error) { return postgres.NewNoti
 type postgresWriting struct {
 	pool     *pgxpool.Pool
 	writer   *postgres.Writer
-	browser  *postgres.Browser // tells which ids were there before
+	browser  *pgoperate.Browser // tells which ids were there before
 	notifier *postgres.Notifier
 
 	stop       context.CancelFunc
@@ -163,7 +165,7 @@ func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) 
 	}
 	layout := outbox.OutboxEvents()
 	layout.Table = cfg.Table
-	if w.browser, err = postgres.OpenBrowser(ctx, d.Pool, layout); err != nil {
+	if w.browser, err = pgoperate.OpenBrowser(ctx, d.Pool, layout); err != nil {
 		return nil, err
 	}
 	if w.notifier, err = postgres.NewNotifier(d.Pool, 0); err != nil {

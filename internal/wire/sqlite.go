@@ -13,10 +13,11 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqliteoperate"
 	"github.com/outboxrelay/outbox/server/sqlitestore"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func sqliteStore() store {
@@ -125,16 +126,16 @@ func (d *sqliteDatabase) Tokens(ctx context.Context) (Tokens, error) {
 	return sqlitestore.OpenTokens(ctx, d.db)
 }
 
-func (d *sqliteDatabase) Browser(ctx context.Context, layout outbox.Layout) (tables.Browser, error) {
-	return sqlite.OpenBrowser(ctx, d.db, layout)
+func (d *sqliteDatabase) Browser(ctx context.Context, layout outbox.Layout) (operate.Browser, error) {
+	return sqliteoperate.OpenBrowser(ctx, d.db, layout)
 }
 
 func (d *sqliteDatabase) Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error) {
 	return sqlite.OpenDeadLetters(ctx, d.db, sqlite.DeadLettersConfig{Layouts: layouts})
 }
 
-func (d *sqliteDatabase) Pauses(ctx context.Context) (tables.Pauses, error) {
-	return sqlite.OpenPauses(ctx, d.db)
+func (d *sqliteDatabase) Pauses(ctx context.Context) (operate.Pauses, error) {
+	return sqliteoperate.OpenPauses(ctx, d.db)
 }
 
 // Notifier returns one that does nothing: who listens sees every commit by itself.
@@ -153,7 +154,7 @@ func (silent) Run(ctx context.Context) error {
 type sqliteWriting struct {
 	db      *sqlite.DB
 	writer  *outbox.Writer[outbox.SQLTx]
-	browser *sqlite.Browser // tells which ids were there before
+	browser *sqliteoperate.Browser // tells which ids were there before
 }
 
 func (d *sqliteDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error) {
@@ -163,7 +164,7 @@ func (d *sqliteDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (
 	}
 	layout := outbox.OutboxEvents()
 	layout.Table = cfg.Table
-	browser, err := sqlite.OpenBrowser(ctx, d.db, layout)
+	browser, err := sqliteoperate.OpenBrowser(ctx, d.db, layout)
 	if err != nil {
 		return nil, err
 	}

@@ -35,20 +35,7 @@ func (s *store) checkSchema(ctx context.Context) error {
 	if err := checkAllowed(ctx, s.pool.Pool, s.layout); err != nil {
 		return err
 	}
-	return checkVisible(ctx, s.pool.Pool, s.layout)
-}
-
-// checkVisible finds out whether a policy lets this role see every tenant's rows.
-func checkVisible(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) error {
-	hidden, err := pgschema.RowsHidden(ctx, pool, layout.Table)
-	if err != nil {
-		return err
-	}
-	if hidden {
-		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay "+
-			"TO CURRENT_USER)", layout.Table, outbox.ErrRowsHidden)
-	}
-	return nil
+	return pgschema.CheckVisible(ctx, s.pool.Pool, s.layout.Table)
 }
 
 // checkAllowed finds out whether this role may read the table and write down what became of its events. Tables of the

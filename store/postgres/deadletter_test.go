@@ -18,6 +18,17 @@ import (
 
 var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
 
+// browsed returns a pool with ordinary sessions, as people use, on a migrated database.
+func browsed(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), migratedURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
 // letters opens the dead letters of a database as the command does.
 func letters(t *testing.T, pool *pgxpool.Pool, layouts ...outbox.Layout) *DeadLetters {
 	t.Helper()
@@ -157,7 +168,7 @@ func TestDeadLetterFilters(t *testing.T) {
 		{After: "7"}: "after"} {
 		if _, _, err := d.List(t.Context(), f); !errors.Is(err, deadletter.ErrFilter) ||
 			!strings.Contains(err.Error(), says) {
-			t.Errorf("%+v: got %v, want tables.ErrFilter that says %q", f, err, says)
+			t.Errorf("%+v: got %v, want operate.ErrFilter that says %q", f, err, says)
 		}
 	}
 

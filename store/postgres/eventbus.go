@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -103,11 +104,11 @@ func (EventBusOf[Tx]) CountPending(ctx context.Context, tx Tx) (int, error) {
 	return n, nil
 }
 
-// ByEventID returns the event with that EventID, whatever its status, or tables.ErrNoEvent.
+// ByEventID returns the event with that EventID, whatever its status, or operate.ErrNoEvent.
 func (EventBusOf[Tx]) ByEventID(ctx context.Context, tx Tx, eventID uuid.UUID) (tables.BusEvent, error) {
 	found, err := collectBusEvents(ctx, tx, "find event", "bus_by_event_id", eventID.String())
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("find event %s: %w", eventID, tables.ErrNoEvent)
+		err = fmt.Errorf("find event %s: %w", eventID, operate.ErrNoEvent)
 	}
 	if err != nil {
 		return tables.BusEvent{}, err

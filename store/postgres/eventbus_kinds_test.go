@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -82,7 +83,7 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 			string(found.Payload) != `{"a": 1}` || found.Status != tables.BusPending {
 			t.Errorf("found %+v (%v)", found, err)
 		}
-		if _, err := repository.ByEventID(t.Context(), tx, uuid.New()); !errors.Is(err, tables.ErrNoEvent) {
+		if _, err := repository.ByEventID(t.Context(), tx, uuid.New()); !errors.Is(err, operate.ErrNoEvent) {
 			t.Errorf("no such event: %v", err)
 		}
 		taken, err := repository.TakePending(t.Context(), tx, 0)

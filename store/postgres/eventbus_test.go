@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/tables"
 )
@@ -89,7 +90,7 @@ func TestEventBusOffer(t *testing.T) {
 	e := b.event("order.placed", "42")
 	tx := b.begin(t)
 	ok(t, b.Offer(t.Context(), tx, e))
-	if _, err := b.ByEventID(t.Context(), b.begin(t), e.EventID); !errors.Is(err, tables.ErrNoEvent) {
+	if _, err := b.ByEventID(t.Context(), b.begin(t), e.EventID); !errors.Is(err, operate.ErrNoEvent) {
 		t.Errorf("seen before the commit: %v", err)
 	}
 	ok(t, tx.Commit(t.Context()))

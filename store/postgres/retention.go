@@ -89,7 +89,7 @@ func openRetention(
 	if err := checkRemovable(ctx, pool, layout); err != nil {
 		return nil, err
 	}
-	if err := checkVisible(ctx, pool, layout); err != nil {
+	if err := pgschema.CheckVisible(ctx, pool, layout.Table); err != nil {
 		return nil, err
 	}
 	sessions, err := newSessions(pool)
@@ -97,14 +97,10 @@ func openRetention(
 		return nil, err
 	}
 	r := &Retention{pool: sessions, layout: layout}
-	indexed, err := plain("browse_order")
-	if err != nil {
-		return nil, err
-	}
 	for _, by := range orders {
-		var ordered bool
-		if err := pool.QueryRow(ctx, indexed, pgtable.QuoteTable(layout.Table), by.column).Scan(&ordered); err != nil {
-			return nil, fmt.Errorf("look for an index of %s: %w", layout.Table, err)
+		ordered, err := pgtable.Ordered(ctx, pool, layout.Table, by.column)
+		if err != nil {
+			return nil, err
 		}
 		if ordered {
 			r.by = by

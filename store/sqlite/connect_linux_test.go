@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/deadletter"
 )
 
 // A relay or a worker on a file that it cannot write to would run and fail for ever. What only reads works.
@@ -44,8 +44,12 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	if _, err := openTable(t.Context(), db, outbox.OutboxEvents()); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("open: got error %v, want ErrReadOnly", err)
 	}
-	if _, _, err := browser(t, db, outbox.OutboxEvents()).List(t.Context(), tables.Filter{}); err != nil {
-		t.Errorf("browse: %v", err)
+	d, err := OpenDeadLetters(t.Context(), db, DeadLettersConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.List(t.Context(), deadletter.Filter{}); err != nil {
+		t.Errorf("list letters: %v", err)
 	}
 }
 

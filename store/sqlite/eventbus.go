@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqltx"
 	"github.com/outboxrelay/outbox/tables"
@@ -99,11 +100,11 @@ func (b EventBus) CountPending(ctx context.Context, tx outbox.SQLTx) (n int, err
 	return n, nil
 }
 
-// ByEventID returns the event with that EventID, whatever its status, or tables.ErrNoEvent.
+// ByEventID returns the event with that EventID, whatever its status, or operate.ErrNoEvent.
 func (b EventBus) ByEventID(ctx context.Context, tx outbox.SQLTx, eventID uuid.UUID) (tables.BusEvent, error) {
 	found, err := readBus(ctx, tx, "find event", "bus_by_event_id", b.app(), eventID.String())
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("find event %s: %w", eventID, tables.ErrNoEvent)
+		err = fmt.Errorf("find event %s: %w", eventID, operate.ErrNoEvent)
 	}
 	if err != nil {
 		return tables.BusEvent{}, err

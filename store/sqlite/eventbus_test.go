@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/tables"
 )
 
@@ -104,8 +105,8 @@ func TestEventBus(t *testing.T) {
 		if err != nil || e.Status != tables.BusPublished || time.Since(*e.PublishedAt).Abs() > time.Minute {
 			t.Errorf("got %+v, error %v", e, err)
 		}
-		if _, err := theirs.ByEventID(t.Context(), tx, taken[0].EventID); !errors.Is(err, tables.ErrNoEvent) {
-			t.Errorf("another application's event: got %v, want tables.ErrNoEvent", err)
+		if _, err := theirs.ByEventID(t.Context(), tx, taken[0].EventID); !errors.Is(err, operate.ErrNoEvent) {
+			t.Errorf("another application's event: got %v, want operate.ErrNoEvent", err)
 		}
 		left, err := ours.TakePending(t.Context(), tx, 0)
 		if err != nil || len(left) != 2 || left[0].EventType != "order.n3" {

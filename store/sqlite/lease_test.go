@@ -148,14 +148,6 @@ func TestOneTableUnderSeveralNames(t *testing.T) {
 	if got := value(t, db, "SELECT outbox_table FROM job_dlq"); got != "outbox_events" {
 		t.Errorf("its letter is of %q", got)
 	}
-	layout.Table = "OUTBOX_events"
-	b, err := OpenBrowser(t.Context(), db, layout)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if report, err := b.Lanes(t.Context(), 10); err != nil || report.Lanes[0].Owner == nil || len(report.Relays) == 0 {
-		t.Errorf("nobody serves it under another name: %+v, error %v", report.Relays, err)
-	}
 }
 
 // A time of a retry that plain SQL has written, in any of SQLite's forms: a mapped table's is read as the time it is,

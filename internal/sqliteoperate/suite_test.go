@@ -1,0 +1,33 @@
+package sqliteoperate
+
+import (
+	"testing"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/operatetest"
+	"github.com/outboxrelay/outbox/internal/sqlitetest"
+)
+
+func TestStoreSuite(t *testing.T) {
+	t.Parallel()
+	file := sqlitetest.Files(t)
+	operatetest.Suite(t, func(t *testing.T) operatetest.Harness {
+		db := file(t)
+		return operatetest.Harness{
+			StoreHarness: sqlitetest.Harness(db),
+			Browser: func(t *testing.T, layout outbox.Layout) operate.Browser {
+				t.Helper()
+				return browser(t, db, layout)
+			},
+			Pauses: func(t *testing.T) operate.Pauses {
+				t.Helper()
+				p, err := OpenPauses(t.Context(), db)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return p
+			},
+		}
+	})
+}
