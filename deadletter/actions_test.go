@@ -13,25 +13,28 @@ import (
 )
 
 // entries is a record, newest first. Its place is the id of the last entry of a page.
-type entries []deadletter.Action
+type entries struct {
+	deadletter.Store
+	list []deadletter.Action
+}
 
 func (r entries) Actions(_ context.Context, f deadletter.ActionFilter) ([]deadletter.Action, string, error) {
 	from := 0
 	if f.After != "" {
-		from = 1 + slices.IndexFunc(r, func(a deadletter.Action) bool { return a.ID.String() == f.After })
+		from = 1 + slices.IndexFunc(r.list, func(a deadletter.Action) bool { return a.ID.String() == f.After })
 	}
-	to := min(from+f.Limit, len(r))
-	if to == len(r) {
-		return r[from:to], "", nil
+	to := min(from+f.Limit, len(r.list))
+	if to == len(r.list) {
+		return r.list[from:to], "", nil
 	}
-	return r[from:to], r[to-1].ID.String(), nil
+	return r.list[from:to], r.list[to-1].ID.String(), nil
 }
 
 func TestActionsAreOneEntryEach(t *testing.T) {
 	var record entries
 	add := func(run string, n int) {
 		for range n {
-			record = append(record, deadletter.Action{ID: uuid.New(), Letters: 10, Detail: json.RawMessage(run)})
+			record.list = append(record.list, deadletter.Action{ID: uuid.New(), Letters: 10, Detail: json.RawMessage(run)})
 		}
 	}
 	add(`{"run": "a"}`, 250)

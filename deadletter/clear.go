@@ -9,15 +9,9 @@ import (
 
 const clearLetters = 1000 // a transaction of Discard and Purge
 
-// Discarder marks a page of pending letters as discarded.
-type Discarder interface {
-	// DiscardPage returns how many it marked; 0 means that none is left.
-	DiscardPage(ctx context.Context, selection Selection, by Operator, limit int) (int, error)
-}
-
 // Discard marks letters as not to be replayed. It deletes nothing: a discarded letter can be seen, and replayed by its
 // id. When ctx ends it returns how many it marked so far.
-func Discard(ctx context.Context, store Discarder, selection Selection, by Operator) (int, error) {
+func Discard(ctx context.Context, store Store, selection Selection, by Operator) (int, error) {
 	if strings.TrimSpace(by.Reason) == "" {
 		return 0, ErrNoReason
 	}
@@ -37,15 +31,9 @@ type Purge struct {
 	Tenant    string        `json:"tenant,omitempty"`    // of this one only
 }
 
-// Purger deletes a page of letters that nobody waits for.
-type Purger interface {
-	// PurgePage returns how many it deleted; 0 means that none is left.
-	PurgePage(ctx context.Context, purge Purge, by Operator, limit int) (int, error)
-}
-
 // Run deletes the letters, in bounded batches, and returns how many. When ctx ends it stops between two. Pending
 // letters are never deleted.
-func (p Purge) Run(ctx context.Context, store Purger, by Operator) (int, error) {
+func (p Purge) Run(ctx context.Context, store Store, by Operator) (int, error) {
 	if p.OlderThan < 0 {
 		return 0, fmt.Errorf("%w: letters cannot be younger than now", ErrFilter)
 	}

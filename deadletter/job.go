@@ -15,40 +15,27 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// JobReason is why a job failed for good, or the handling of an event (docs/seeds.md, 05-01). Which reasons there are
-// depends on the source.
-type JobReason string
-
-// The reasons of jobs.
+// The reasons for which jobs fail for good (docs/seeds.md, 05-01). Those of events are package outbox's.
 const (
-	JobMaxRetries        JobReason = "MaxRetries"
-	JobValidation        JobReason = "Validation"
-	JobHandlerMissing    JobReason = "HandlerMissing"
-	JobRunnerUnavailable JobReason = "RunnerUnavailable"
-	JobTimeout           JobReason = "Timeout"
-	JobPanic             JobReason = "Panic"
-)
-
-// The reasons of events: those of a relay (outbox.Reason), and of a consumer that gives an event up.
-const (
-	EventDeliveryFailed        = JobReason(outbox.ReasonDeliveryFailed)
-	EventDeserializationFailed = JobReason(outbox.ReasonDeserializationFailed)
-	EventDuplicate             = JobReason(outbox.ReasonDuplicateEvent)
-	EventHandlerMissing        = JobReason(outbox.ReasonHandlerMissing)
-	EventHandlerTimeout        = JobReason(outbox.ReasonHandlerTimeout)
+	JobMaxRetries        outbox.Reason = "MaxRetries"
+	JobValidation        outbox.Reason = "Validation"
+	JobHandlerMissing    outbox.Reason = "HandlerMissing"
+	JobRunnerUnavailable outbox.Reason = "RunnerUnavailable"
+	JobTimeout           outbox.Reason = "Timeout"
+	JobPanic             outbox.Reason = "Panic"
 )
 
 // reasons are those that job_dlq allows for each source.
-var reasons = map[Source][]JobReason{
+var reasons = map[Source][]outbox.Reason{
 	SourceJob: {JobMaxRetries, JobValidation, JobHandlerMissing, JobRunnerUnavailable, JobTimeout, JobPanic},
-	SourceEvent: {EventDeliveryFailed, EventDeserializationFailed, EventDuplicate, EventHandlerMissing,
-		EventHandlerTimeout},
+	SourceEvent: {outbox.ReasonDeliveryFailed, outbox.ReasonDeserializationFailed, outbox.ReasonDuplicateEvent,
+		outbox.ReasonHandlerMissing, outbox.ReasonHandlerTimeout},
 }
 
 // ReasonError says that letters of a source cannot have a reason: all but HandlerMissing belong to one source.
 type ReasonError struct {
 	Source Source
-	Reason JobReason
+	Reason outbox.Reason
 }
 
 func (e *ReasonError) Error() string {
@@ -60,7 +47,7 @@ func (e *ReasonError) Error() string {
 }
 
 // CheckReason returns a *ReasonError for a reason that letters of the source cannot have.
-func (s Source) CheckReason(reason JobReason) error {
+func (s Source) CheckReason(reason outbox.Reason) error {
 	if !slices.Contains(reasons[s], reason) {
 		return &ReasonError{s, reason}
 	}
@@ -77,7 +64,7 @@ type Job struct {
 	RequestID uuid.UUID // zero: none
 	Type      string    // which handler it is for
 	Payload   json.RawMessage
-	Reason    JobReason
+	Reason    outbox.Reason
 	Attempts  int       // at least 1
 	Errors    []Failure // what happened, oldest first; at least the last
 }
@@ -88,8 +75,8 @@ type Failure struct {
 	Timestamp time.Time `json:"timestamp"`
 }
 
-// Validate reports everything about j that cannot be stored.
-func (j *Job) Validate() error {
+// validate reports everything about j that cannot be stored.
+func (j *Job) validate() error {
 	var problems []error
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if j.ID == uuid.Nil {
@@ -128,7 +115,7 @@ type Recorder interface {
 // Record stores the letter of a failed job, or of an event that a consumer gives up, and returns the letter's id. A job
 // that is recorded again with the same attempts, because its runner did not learn that it was, keeps the letter it has.
 func Record(ctx context.Context, r Recorder, job Job) (uuid.UUID, error) {
-	if err := job.Validate(); err != nil {
+	if err := job.validate(); err != nil {
 		return uuid.Nil, fmt.Errorf("record job %s: %w", job.ID, err)
 	}
 	id, err := r.RecordJob(ctx, job)

@@ -52,7 +52,7 @@ type Letter struct {
 	UserID        *uuid.UUID `json:"userId,omitempty"`
 	RequestID     *uuid.UUID `json:"requestId,omitempty"`
 	Type          string     `json:"type"`   // an event's topic
-	Reason        string     `json:"reason"` // an outbox.Reason or a JobReason
+	Reason        string     `json:"reason"` // of an outbox.Reason
 	Attempts      int        `json:"attempts"`
 	LastError     string     `json:"lastError"`
 	Fingerprint   string     `json:"fingerprint"` // the same for errors that differ only in numbers, ids and quoted text

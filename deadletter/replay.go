@@ -21,11 +21,6 @@ const (
 	firstIDs = 10
 )
 
-// Replayer puts the letters of one page back to work, in one transaction.
-type Replayer interface {
-	ReplayPage(ctx context.Context, request ReplayRequest) (ReplayPage, error)
-}
-
 // ReplayRequest asks for a page.
 type ReplayRequest struct {
 	Selection Selection
@@ -78,7 +73,7 @@ type SkipReason struct {
 // finishes the page it is at and returns the sum so far with the error of ctx; the same call goes on from there later,
 // because what was replayed is no longer pending. Letters that are written behind the place it has reached are met as
 // well.
-func Replay(ctx context.Context, store Replayer, o ReplayOptions) (Replayed, error) {
+func Replay(ctx context.Context, store Store, o ReplayOptions) (Replayed, error) {
 	sum := Replayed{Tables: map[string]int{}}
 	if err := o.Selection.check(); err != nil {
 		return sum, fmt.Errorf("replay: %w", err)
@@ -132,7 +127,7 @@ func Replay(ctx context.Context, store Replayer, o ReplayOptions) (Replayed, err
 }
 
 // page replays one page to its end, also if ctx ends meanwhile.
-func (r *Replayed) page(ctx context.Context, store Replayer, request ReplayRequest) (ReplayPage, error) {
+func (r *Replayed) page(ctx context.Context, store Store, request ReplayRequest) (ReplayPage, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
 	defer cancel()
 	page, err := store.ReplayPage(ctx, request)

@@ -17,6 +17,7 @@ import (
 // pile is letters to replay, every tenth of which cannot be. The stores' own tests show that a real one keeps the
 // promises.
 type pile struct {
+	deadletter.Store
 	left    int
 	pages   []deadletter.ReplayRequest
 	at      []time.Time

@@ -24,9 +24,16 @@ type Store interface {
 	// Purgeable returns how many letters a purge would delete.
 	Purgeable(ctx context.Context, p Purge) (int, error)
 
-	ActionLister
-	Replayer
-	Discarder
-	Purger
-	Collector
+	// Actions returns entries of the record of what operators did, newest first, and what ActionFilter.After must be for
+	// the next page, or "".
+	Actions(ctx context.Context, f ActionFilter) (actions []Action, next string, err error)
+	// ReplayPage puts the letters of one page back to work.
+	ReplayPage(ctx context.Context, request ReplayRequest) (ReplayPage, error)
+	// DiscardPage marks pending letters as discarded and returns how many; 0 means that none is left.
+	DiscardPage(ctx context.Context, selection Selection, by Operator, limit int) (int, error)
+	// PurgePage deletes letters that nobody waits for and returns how many; 0 means that none is left.
+	PurgePage(ctx context.Context, purge Purge, by Operator, limit int) (int, error)
+	// CollectPage writes letters of a table's dead events that have none and returns how many; 0 means that none is
+	// left. A table whose dead rows leave it has none.
+	CollectPage(ctx context.Context, table string, by Operator, limit int) (int, error)
 }

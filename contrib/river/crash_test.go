@@ -16,6 +16,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/outboxrelay/outbox"
 	outboxriver "github.com/outboxrelay/outbox/contrib/river"
 	"github.com/outboxrelay/outbox/deadletter"
 )
@@ -72,7 +73,7 @@ func TestCrash(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[string]struct {
 		swept  int
-		reason deadletter.JobReason
+		reason outbox.Reason
 	}{
 		dieWork:   {1, deadletter.JobRunnerUnavailable},
 		dieLetter: {0, deadletter.JobMaxRetries},

@@ -1,6 +1,6 @@
 // Package outboxriver keeps jobs of River (github.com/riverqueue/river) that failed for good among the dead letters,
 // and gives them back to River when an operator replays them. Letters is the ErrorHandler and the worker middleware of
-// a client, Replay is what postgres.DeadLetters needs to replay its jobs.
+// a client, Replay is what postgres.OpenDeadLetters needs to replay its jobs.
 //
 // Guaranteed: a job that ends as discarded, or as cancelled by its own worker, has a letter with its arguments, its
 // reason and all its errors, as long as Sweep runs within the time that River keeps such jobs (a week for discarded

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 )
 
@@ -72,7 +73,7 @@ func object(text []byte) json.RawMessage {
 var ErrValidation = errors.New("invalid job arguments")
 
 // reasonOf maps what a worker returned.
-func reasonOf(err error) deadletter.JobReason {
+func reasonOf(err error) outbox.Reason {
 	var unknown *rivertype.UnknownJobKindError
 	switch {
 	case errors.As(err, &unknown):
@@ -100,7 +101,7 @@ func undecodable(err error) bool {
 const rescued = "Stuck job rescued by JobRescuer"
 
 // reasonOfText maps an error as River's table keeps it.
-func reasonOfText(kind string, e rivertype.AttemptError) deadletter.JobReason {
+func reasonOfText(kind string, e rivertype.AttemptError) outbox.Reason {
 	unknown := rivertype.UnknownJobKindError{Kind: kind}
 	switch {
 	case e.Trace != "":

@@ -14,6 +14,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -107,7 +108,7 @@ func (l *Letters) Work(ctx context.Context, job *rivertype.JobRow, work func(con
 }
 
 // keep records a job for River, to whom no error can be returned.
-func (l *Letters) keep(ctx context.Context, job *rivertype.JobRow, reason deadletter.JobReason, problem string) {
+func (l *Letters) keep(ctx context.Context, job *rivertype.JobRow, reason outbox.Reason, problem string) {
 	// Also while the client is being stopped: River will mark the job then too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
 	defer cancel()
@@ -130,7 +131,7 @@ func failures(job *rivertype.JobRow) []deadletter.Failure {
 
 // record writes the letter of a job, or finds the one it has.
 func (l *Letters) record(
-	ctx context.Context, job *rivertype.JobRow, reason deadletter.JobReason, errs []deadletter.Failure,
+	ctx context.Context, job *rivertype.JobRow, reason outbox.Reason, errs []deadletter.Failure,
 ) (letter uuid.UUID, err error) {
 	text, err := encode(job)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
+	"github.com/outboxrelay/outbox"
 	outboxriver "github.com/outboxrelay/outbox/contrib/river"
 	"github.com/outboxrelay/outbox/deadletter"
 )
@@ -58,7 +59,7 @@ func TestReasons(t *testing.T) {
 		args     river.JobArgs
 		attempts int // that it is given; all are used except where the state is cancelled
 		state    rivertype.JobState
-		reason   deadletter.JobReason
+		reason   outbox.Reason
 		last     string
 	}{
 		"fails":  {job{Do: "fail"}, 3, "discarded", deadletter.JobMaxRetries, "attempt 3 failed"},

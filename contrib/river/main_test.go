@@ -127,7 +127,7 @@ func ofJob(t testing.TB, pool *pgxpool.Pool, id int64) []deadletter.Letter {
 	return letters
 }
 
-func open(t testing.TB, pool *pgxpool.Pool, replay postgres.JobReplayer) *postgres.DeadLetters {
+func open(t testing.TB, pool *pgxpool.Pool, replay postgres.JobReplayer) deadletter.Store {
 	t.Helper()
 	dlq, err := postgres.OpenDeadLetters(t.Context(), pool, postgres.DeadLettersConfig{ReplayJob: replay})
 	ok(t, err)

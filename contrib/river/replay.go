@@ -19,7 +19,7 @@ import (
 // {"letter": its id, "job": River's id of the job that failed}.
 const ReplayMetadata = "outbox_replay"
 
-// Replay returns what makes postgres.DeadLetters replay River's jobs: it inserts the job again in the replay's
+// Replay returns what makes postgres.OpenDeadLetters replay River's jobs: it inserts the job again in the replay's
 // transaction. A client that has workers must have one for the job's kind. A letter is left as it is if it is not of a
 // job of the client's schema, if River has not ended that job or has done it since, and if there is a letter of a later
 // attempt of it.

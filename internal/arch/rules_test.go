@@ -30,6 +30,7 @@ var layers = []layer{
 	{"internal/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
 	{"retention", 2, "works on an interface that a store fulfils, not on a store"},
+	{"internal/replayplace", 3, "where a page ended, for any store of letters"},
 	{"internal/pgschema", 3, "what a PostgreSQL database has; both stores on it ask, the library's and the server's"},
 	{"internal/pgtable", 3, "what the stores of relays and of operators both know of a table in PostgreSQL"},
 	{"internal/sqlitetable", 3, "as internal/pgtable, in SQLite"},

@@ -15,24 +15,18 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/pgschema"
 	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/replayplace"
 )
 
-// DeadLetters is the table job_dlq for operators. It is safe for concurrent use.
-type DeadLetters struct {
+// deadLetters is the table job_dlq.
+type deadLetters struct {
 	pool   *pgxpool.Pool
 	tables map[string]deadTable
 	jobs   JobReplayer
 	hidden bool // row-level security shows this role the letters of one tenant at a time
 }
 
-var _ deadletter.Store = (*DeadLetters)(nil)
-
-var (
-	_ deadletter.Replayer  = (*DeadLetters)(nil)
-	_ deadletter.Discarder = (*DeadLetters)(nil)
-	_ deadletter.Purger    = (*DeadLetters)(nil)
-	_ deadletter.Collector = (*DeadLetters)(nil)
-)
+var _ deadletter.Store = (*deadLetters)(nil)
 
 // DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
 type DeadLettersConfig struct {
@@ -55,10 +49,11 @@ type deadTable struct {
 	hidden  bool
 }
 
-// OpenDeadLetters returns the dead letters of a database after checking that its tables fit. pool should not be from
-// Connect, whose sessions are made for relays. A table that is older than this program needs is an *outbox.SchemaError.
-func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersConfig) (*DeadLetters, error) {
-	d := &DeadLetters{pool: pool, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
+// OpenDeadLetters returns the dead letters of a database, the table job_dlq, after checking that its tables fit. pool
+// should not be from Connect, whose sessions are made for relays. A table that is older than this program needs is an
+// *outbox.SchemaError. The store is safe for concurrent use.
+func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersConfig) (deadletter.Store, error) {
+	d := &deadLetters{pool: pool, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
 	if err := pgschema.CheckTable(ctx, pool, "job_dlq", []string{"position", "origin"}); err != nil {
 		return nil, err
 	}
@@ -78,7 +73,7 @@ func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersCon
 }
 
 // open adds a table, if it is there.
-func (d *DeadLetters) open(ctx context.Context, l outbox.Layout) error {
+func (d *deadLetters) open(ctx context.Context, l outbox.Layout) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
@@ -117,7 +112,7 @@ type letterQuery struct {
 	State     string
 	IDs       []uuid.UUID
 	Limit     int
-	After     *deadletter.Place
+	After     *replayplace.Place
 	OlderThan time.Time
 	Age       int64  // microseconds
 	Since     string // column
@@ -182,7 +177,7 @@ func (t deadTable) query(q letterQuery) letterQuery {
 
 // inTx runs fn in a transaction, as the tenant where row-level security asks for one. Read committed, whatever the
 // session's default: what a page waited for must be seen as it has become.
-func (d *DeadLetters) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
+func (d *deadLetters) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
 	if d.hidden && tenant == "" {
 		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it "+
 			"(made by: outbox migrate roles)", outbox.ErrRowsHidden)

@@ -33,8 +33,8 @@ func change(ctx context.Context, tx pgx.Tx, name string, q letterQuery, record f
 	return n, record(n)
 }
 
-// DiscardPage implements deadletter.Discarder.
-func (d *DeadLetters) DiscardPage(
+// DiscardPage implements deadletter.Store.
+func (d *deadLetters) DiscardPage(
 	ctx context.Context, s deadletter.Selection, by deadletter.Operator, limit int,
 ) (n int, err error) {
 	s.Discarded = false // once is enough
@@ -66,8 +66,8 @@ func purges(p deadletter.Purge, limit int) []letterQuery {
 	return all
 }
 
-// PurgePage implements deadletter.Purger.
-func (d *DeadLetters) PurgePage(
+// PurgePage implements deadletter.Store.
+func (d *deadLetters) PurgePage(
 	ctx context.Context, p deadletter.Purge, by deadletter.Operator, limit int,
 ) (n int, err error) {
 	for _, q := range purges(p, limit) {
@@ -88,7 +88,7 @@ func (d *DeadLetters) PurgePage(
 }
 
 // Purgeable counts what a purge would delete.
-func (d *DeadLetters) Purgeable(ctx context.Context, p deadletter.Purge) (n int, err error) {
+func (d *deadLetters) Purgeable(ctx context.Context, p deadletter.Purge) (n int, err error) {
 	err = d.inTx(ctx, p.Tenant, pgx.ReadOnly, func(tx pgx.Tx) error {
 		for _, q := range purges(p, 0) {
 			sql, args, err := q.render("dlq_purgeable")

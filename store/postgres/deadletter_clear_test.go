@@ -25,7 +25,7 @@ func job(kind string) deadletter.Job {
 func TestRecordJobs(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
-	for _, reason := range []deadletter.JobReason{deadletter.JobMaxRetries, deadletter.JobValidation,
+	for _, reason := range []outbox.Reason{deadletter.JobMaxRetries, deadletter.JobValidation,
 		deadletter.JobHandlerMissing, deadletter.JobRunnerUnavailable, deadletter.JobTimeout, deadletter.JobPanic} {
 		j := job("mail")
 		j.Reason = reason
@@ -259,13 +259,13 @@ func TestRecordEvents(t *testing.T) {
 	pool := browsed(t)
 	given := job("order.placed")
 	given.Source = deadletter.SourceEvent
-	for source, reasons := range map[deadletter.Source]map[deadletter.JobReason]bool{
-		deadletter.SourceEvent: {deadletter.EventDeliveryFailed: true, deadletter.EventDeserializationFailed: true,
-			deadletter.EventDuplicate:      true,
-			deadletter.EventHandlerMissing: true, deadletter.EventHandlerTimeout: true, deadletter.JobTimeout: false,
+	for source, reasons := range map[deadletter.Source]map[outbox.Reason]bool{
+		deadletter.SourceEvent: {outbox.ReasonDeliveryFailed: true, outbox.ReasonDeserializationFailed: true,
+			outbox.ReasonDuplicateEvent: true,
+			outbox.ReasonHandlerMissing: true, outbox.ReasonHandlerTimeout: true, deadletter.JobTimeout: false,
 			deadletter.JobMaxRetries: false},
-		deadletter.SourceJob: {deadletter.EventHandlerMissing: true, deadletter.EventHandlerTimeout: false,
-			deadletter.EventDuplicate: false},
+		deadletter.SourceJob: {outbox.ReasonHandlerMissing: true, outbox.ReasonHandlerTimeout: false,
+			outbox.ReasonDuplicateEvent: false},
 	} {
 		for reason, may := range reasons {
 			j := given
@@ -278,7 +278,7 @@ func TestRecordEvents(t *testing.T) {
 			}
 		}
 	}
-	given.Reason = deadletter.EventHandlerTimeout
+	given.Reason = outbox.ReasonHandlerTimeout
 	first, err := deadletter.Record(t.Context(), JobLetters{pool}, given)
 	if err != nil {
 		t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
-// CollectPage implements deadletter.Collector. The role needs INSERT on job_dlq and apps beside what it reads with, as
+// CollectPage implements deadletter.Store. The role needs INSERT on job_dlq and apps beside what it reads with, as
 // outbox_operator has it; with one that sees one tenant at a time it is a outbox.ErrRowsHidden.
-func (d *DeadLetters) CollectPage(
+func (d *deadLetters) CollectPage(
 	ctx context.Context, table string, by deadletter.Operator, limit int,
 ) (n int, err error) {
 	t, known := d.tables[table]

@@ -17,7 +17,7 @@ type chosenTable struct {
 }
 
 // Count returns how many letters a selection takes.
-func (d *DeadLetters) Count(ctx context.Context, s deadletter.Selection) (n int, err error) {
+func (d *deadLetters) Count(ctx context.Context, s deadletter.Selection) (n int, err error) {
 	q, err := selected(s)
 	if err != nil {
 		return 0, err
@@ -36,7 +36,7 @@ func (d *DeadLetters) Count(ctx context.Context, s deadletter.Selection) (n int,
 }
 
 // Preview looks at what a replay of the selection would do. window is the sink's duplicate window.
-func (d *DeadLetters) Preview(
+func (d *deadLetters) Preview(
 	ctx context.Context, s deadletter.Selection, window time.Duration,
 ) (p deadletter.Preview, err error) {
 	q, err := selected(s)
@@ -81,6 +81,6 @@ func readOrder(ctx context.Context, tx pgx.Tx, p *deadletter.PreviewTable, q let
 }
 
 // visible tells whether the rows of a table can be seen, as the tenant if one is named.
-func (d *DeadLetters) visible(t deadTable, tenant string) bool {
+func (d *deadLetters) visible(t deadTable, tenant string) bool {
 	return !t.hidden || d.hidden && tenant != ""
 }

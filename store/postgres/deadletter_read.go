@@ -57,7 +57,7 @@ func collect[T any](ctx context.Context, tx pgx.Tx, name string, q letterQuery) 
 }
 
 // List returns a page of letters, newest first, and where the next page starts, or "" after the last.
-func (d *DeadLetters) List(
+func (d *deadLetters) List(
 	ctx context.Context, f deadletter.Filter,
 ) (letters []deadletter.Letter, next string, err error) {
 	q, err := listed(f)
@@ -80,7 +80,7 @@ func (d *DeadLetters) List(
 }
 
 // Show returns the letter with this id, or those of the event or the job with this id, newest first.
-func (d *DeadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (letters []deadletter.Letter, err error) {
+func (d *deadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (letters []deadletter.Letter, err error) {
 	err = d.inTx(ctx, tenant, pgx.ReadOnly, func(tx pgx.Tx) (err error) {
 		letters, err = collect[deadletter.Letter](ctx, tx, "dlq_show",
 			letterQuery{IDs: []uuid.UUID{id}, F: deadletter.Filter{Tenant: tenant}})
@@ -104,7 +104,7 @@ func dated(letters []deadletter.Letter) []deadletter.Letter {
 
 // Stats counts the letters that a filter matches, whatever their state, and groups those of the filter's state by the
 // fingerprint of their error.
-func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadletter.Stats, error) {
+func (d *deadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadletter.Stats, error) {
 	q, err := listed(f)
 	if err != nil {
 		return deadletter.Stats{}, err
@@ -138,7 +138,7 @@ func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadlette
 }
 
 // Actions returns a page of what operators did, newest first, and where the next page starts, or "" after the last.
-func (d *DeadLetters) Actions(
+func (d *deadLetters) Actions(
 	ctx context.Context, f deadletter.ActionFilter,
 ) (actions []deadletter.Action, next string, err error) {
 	if err := checkAfter(f.After); err != nil {

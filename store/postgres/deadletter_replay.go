@@ -12,38 +12,39 @@ import (
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/replayplace"
 )
 
 // letterPlace is a locked letter.
 type letterPlace struct {
 	ID     uuid.UUID
 	Source deadletter.Source
-	deadletter.Place
+	replayplace.Place
 }
 
 // replaying is one page's transaction.
 type replaying struct {
-	*DeadLetters
+	*deadLetters
 	tx      pgx.Tx
 	request deadletter.ReplayRequest
 	page    deadletter.ReplayPage
 	done    []uuid.UUID // letters
 }
 
-// ReplayPage implements deadletter.Replayer. What it changes is one transaction: the rows it puts back, the letters'
+// ReplayPage implements deadletter.Store. What it changes is one transaction: the rows it puts back, the letters'
 // replayed_at, and the record of the action. It does not wake relays: who calls it knows from the page which tables
 // have something to deliver.
-func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayRequest) (deadletter.ReplayPage, error) {
+func (d *deadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayRequest) (deadletter.ReplayPage, error) {
 	q, err := selected(request.Selection)
 	if err != nil {
 		return deadletter.ReplayPage{}, err
 	}
-	if q.After, err = deadletter.ParsePlace(request.After); err != nil {
+	if q.After, err = replayplace.Parse(request.After); err != nil {
 		return deadletter.ReplayPage{}, err
 	}
 	q.Limit = request.Limit
 	for attempt := 1; ; attempt++ {
-		r := replaying{DeadLetters: d, request: request, page: deadletter.ReplayPage{Replayed: map[string]int{}}}
+		r := replaying{deadLetters: d, request: request, page: deadletter.ReplayPage{Replayed: map[string]int{}}}
 		err = d.inTx(ctx, request.Selection.Tenant, pgx.ReadWrite, func(tx pgx.Tx) error {
 			r.tx = tx
 			return r.run(ctx, q)

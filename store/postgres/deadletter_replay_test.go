@@ -21,7 +21,7 @@ import (
 )
 
 // replay replays everything pending, or what options say.
-func replay(t *testing.T, d *DeadLetters, o deadletter.ReplayOptions) deadletter.Replayed {
+func replay(t *testing.T, d deadletter.Store, o deadletter.ReplayOptions) deadletter.Replayed {
 	t.Helper()
 	o.Operator = operator
 	sum, err := deadletter.Replay(t.Context(), d, o)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/replayplace"
 )
 
 var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
@@ -30,7 +31,7 @@ func browsed(t *testing.T) *pgxpool.Pool {
 }
 
 // letters opens the dead letters of a database as the command does.
-func letters(t *testing.T, pool *pgxpool.Pool, layouts ...outbox.Layout) *DeadLetters {
+func letters(t *testing.T, pool *pgxpool.Pool, layouts ...outbox.Layout) deadletter.Store {
 	t.Helper()
 	if layouts == nil {
 		layouts = []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()}
@@ -317,7 +318,7 @@ func TestDeadLetterPlans(t *testing.T) {
 		{"dlq_show", named, "idx_job_dlq_original_job_id"},
 		{"dlq_lock", pending, "job_dlq_replay"},
 		{"dlq_lock",
-			with(func(q *letterQuery) { q.After = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id} }),
+			with(func(q *letterQuery) { q.After = &replayplace.Place{Table: "outbox_events", Position: 10000, Event: id} }),
 			"job_dlq_replay"},
 		{"dlq_lock", named, "job_dlq_pkey"},
 		{"dlq_discard", pending, "job_dlq_replay"},
@@ -327,11 +328,11 @@ func TestDeadLetterPlans(t *testing.T) {
 			"job_dlq_discarded"},
 		{"dlq_purgeable", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 19000*3600e6 }),
 			"job_dlq_replayed"},
-		{"dlq_revive", d.tables["outbox_events"].query(pending), "outbox_events_pkey"},
-		{"dlq_why", d.tables["outbox_events"].query(pending), "outbox_events_pkey"},
-		{"dlq_revive", d.tables["event_outbox"].query(pending), "event_outbox_event_id_key"},
-		{"dlq_insert", d.tables["crawl_outbox"].query(pending), "crawl_outbox_pkey"},
-		{"dlq_why", d.tables["crawl_outbox"].query(pending), "crawl_outbox_pkey"},
+		{"dlq_revive", d.(*deadLetters).tables["outbox_events"].query(pending), "outbox_events_pkey"},
+		{"dlq_why", d.(*deadLetters).tables["outbox_events"].query(pending), "outbox_events_pkey"},
+		{"dlq_revive", d.(*deadLetters).tables["event_outbox"].query(pending), "event_outbox_event_id_key"},
+		{"dlq_insert", d.(*deadLetters).tables["crawl_outbox"].query(pending), "crawl_outbox_pkey"},
+		{"dlq_why", d.(*deadLetters).tables["crawl_outbox"].query(pending), "crawl_outbox_pkey"},
 		{"dlq_actions", pending, "outbox_audit_pkey"},
 	} {
 		sql, args, err := c.q.render(c.name)
@@ -365,7 +366,7 @@ func TestDeadLetterPlans(t *testing.T) {
 	}
 	// The one that reads all of an outbox table must do it once, not once a key.
 	sql, args, err := func() (string, []any, error) {
-		q := d.tables["outbox_events"].query(pending)
+		q := d.(*deadLetters).tables["outbox_events"].query(pending)
 		return q.render("dlq_order")
 	}()
 	if err != nil {

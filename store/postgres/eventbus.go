@@ -139,7 +139,7 @@ func (b EventBusOf[Tx]) MarkFailed(ctx context.Context, tx Tx, ids ...uuid.UUID)
 // needs INSERT on job_dlq, as outbox_relay has.
 func (EventBusOf[Tx]) Fail(ctx context.Context, tx Tx, why outbox.Failure, ids ...uuid.UUID) (int, error) {
 	reason := cmp.Or(why.Reason, outbox.ReasonDeliveryFailed)
-	if err := deadletter.SourceEvent.CheckReason(deadletter.JobReason(reason)); err != nil {
+	if err := deadletter.SourceEvent.CheckReason(reason); err != nil {
 		return 0, fmt.Errorf("mark events failed: %w", err)
 	}
 	failed := 0

@@ -13,19 +13,18 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/replayplace"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
-// DeadLetters is the table job_dlq for operators. It is safe for concurrent use. A page of a replay, a discard or a
-// purge is one write transaction, and holds up other writers as long as it takes. A filter by error or fingerprint, and
-// Stats, read every letter that the rest of the filter leaves.
-type DeadLetters struct {
+// deadLetters is the table job_dlq.
+type deadLetters struct {
 	db     *DB
 	tables map[string]deadTable
 	jobs   JobReplayer
 }
 
-var _ deadletter.Store = (*DeadLetters)(nil)
+var _ deadletter.Store = (*deadLetters)(nil)
 
 // DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
 type DeadLettersConfig struct {
@@ -47,13 +46,17 @@ type deadTable struct {
 	columns []sqlitetable.QuotedColumn
 }
 
-// OpenDeadLetters returns the dead letters of a file after checking that its tables fit. A table that is older than
-// this program needs is an *outbox.SchemaError.
-func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (*DeadLetters, error) {
+// OpenDeadLetters returns the dead letters of a file, the table job_dlq, after checking that its tables fit. A table
+// that is older than this program needs is an *outbox.SchemaError.
+//
+// The store is safe for concurrent use. A page of a replay, a discard or a purge is one write transaction, and holds up
+// other writers as long as it takes. A filter by error or fingerprint, and Stats, read every letter that the rest of
+// the filter leaves.
+func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (deadletter.Store, error) {
 	if fingerprinting != nil {
 		return nil, fmt.Errorf("register fingerprint function: %w", fingerprinting)
 	}
-	d := &DeadLetters{db: db, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
+	d := &deadLetters{db: db, tables: map[string]deadTable{}, jobs: cfg.ReplayJob}
 	if _, err := db.file().CheckTable(ctx, "job_dlq", []string{"position", "origin"}); err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (*DeadL
 }
 
 // open adds a table, if it is there.
-func (d *DeadLetters) open(ctx context.Context, l outbox.Layout) error {
+func (d *deadLetters) open(ctx context.Context, l outbox.Layout) error {
 	if err := l.Validate(); err != nil {
 		return err
 	}
@@ -109,7 +112,7 @@ type letterQuery struct {
 	State  string
 	IDs    []uuid.UUID
 	Limit  int
-	After  *deadletter.Place
+	After  *replayplace.Place
 	Rest   bool // after the table of After
 	Now    time.Time
 	Cut    time.Time // what counts is older

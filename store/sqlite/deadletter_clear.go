@@ -34,8 +34,8 @@ func (q *letterQuery) change(ctx context.Context, tx *sql.Tx, name string, recor
 	return int(n), record(int(n))
 }
 
-// DiscardPage implements deadletter.Discarder.
-func (d *DeadLetters) DiscardPage(
+// DiscardPage implements deadletter.Store.
+func (d *deadLetters) DiscardPage(
 	ctx context.Context, s deadletter.Selection, by deadletter.Operator, limit int,
 ) (n int, err error) {
 	s.Discarded = false // once is enough
@@ -67,8 +67,8 @@ func olderLetters(p deadletter.Purge, limit int) []letterQuery {
 	return all
 }
 
-// PurgePage implements deadletter.Purger.
-func (d *DeadLetters) PurgePage(
+// PurgePage implements deadletter.Store.
+func (d *deadLetters) PurgePage(
 	ctx context.Context, p deadletter.Purge, by deadletter.Operator, limit int,
 ) (n int, err error) {
 	for _, q := range olderLetters(p, limit) {
@@ -89,7 +89,7 @@ func (d *DeadLetters) PurgePage(
 }
 
 // Purgeable counts what a purge would delete.
-func (d *DeadLetters) Purgeable(ctx context.Context, p deadletter.Purge) (n int, err error) {
+func (d *deadLetters) Purgeable(ctx context.Context, p deadletter.Purge) (n int, err error) {
 	err = d.db.snapshot(ctx, func(tx *sql.Tx) error {
 		for _, q := range olderLetters(p, 0) {
 			if err := q.each(ctx, tx, "dlq_purgeable", func(rows *sql.Rows) error {

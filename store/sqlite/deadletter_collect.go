@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
-// CollectPage implements deadletter.Collector.
-func (d *DeadLetters) CollectPage(
+// CollectPage implements deadletter.Store.
+func (d *deadLetters) CollectPage(
 	ctx context.Context, table string, by deadletter.Operator, limit int,
 ) (n int, err error) {
 	if table, err = d.db.file().Spelled(ctx, table); err != nil { // as the letters have it

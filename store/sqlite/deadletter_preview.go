@@ -11,7 +11,7 @@ import (
 )
 
 // Preview looks at what a replay of the selection would do. window is the sink's duplicate window.
-func (d *DeadLetters) Preview(
+func (d *deadLetters) Preview(
 	ctx context.Context, s deadletter.Selection, window time.Duration,
 ) (p deadletter.Preview, err error) {
 	q, err := selected(s)

@@ -45,7 +45,7 @@ func checkAfter(after string) error {
 }
 
 // List returns a page of letters, newest first, and where the next page starts, or "" after the last.
-func (d *DeadLetters) List(
+func (d *deadLetters) List(
 	ctx context.Context, f deadletter.Filter,
 ) (letters []deadletter.Letter, next string, err error) {
 	q, err := listed(f)
@@ -69,7 +69,7 @@ func (d *DeadLetters) List(
 
 // Show returns the letter with this id, or those of the event or the job with this id, newest first, of the tenant if
 // one is named.
-func (d *DeadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (letters []deadletter.Letter, err error) {
+func (d *deadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (letters []deadletter.Letter, err error) {
 	q := letterQuery{IDs: []uuid.UUID{id}, F: deadletter.Filter{Tenant: tenant}}
 	err = d.db.snapshot(ctx, func(tx *sql.Tx) (err error) {
 		letters, err = q.letters(ctx, tx, "dlq_show")
@@ -118,7 +118,7 @@ func (q *letterQuery) letters(ctx context.Context, tx *sql.Tx, name string) (all
 
 // Stats counts the letters that a filter matches, whatever their state, and groups those of the filter's state by the
 // fingerprint of their error.
-func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadletter.Stats, error) {
+func (d *deadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadletter.Stats, error) {
 	q, err := listed(f)
 	if err != nil {
 		return deadletter.Stats{}, err
@@ -151,7 +151,7 @@ func (d *DeadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadlette
 }
 
 // Actions returns a page of what operators did, newest first, and where the next page starts, or "" after the last.
-func (d *DeadLetters) Actions(
+func (d *deadLetters) Actions(
 	ctx context.Context, f deadletter.ActionFilter,
 ) (actions []deadletter.Action, next string, err error) {
 	if err := checkAfter(f.After); err != nil {
@@ -206,7 +206,7 @@ func (q *letterQuery) chosen(ctx context.Context, tx *sql.Tx, cut time.Time) (al
 }
 
 // Count returns how many letters a selection takes.
-func (d *DeadLetters) Count(ctx context.Context, s deadletter.Selection) (n int, err error) {
+func (d *deadLetters) Count(ctx context.Context, s deadletter.Selection) (n int, err error) {
 	q, err := selected(s)
 	if err != nil {
 		return 0, err

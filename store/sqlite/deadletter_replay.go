@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/replayplace"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
@@ -19,30 +20,30 @@ import (
 type letterPlace struct {
 	id     uuid.UUID
 	source deadletter.Source
-	deadletter.Place
+	replayplace.Place
 }
 
 // replaying is one page's transaction.
 type replaying struct {
-	*DeadLetters
+	*deadLetters
 	tx      *sql.Tx
 	request deadletter.ReplayRequest
 	page    deadletter.ReplayPage
 	done    []uuid.UUID // letters
 }
 
-// ReplayPage implements deadletter.Replayer. What it changes is one transaction: the rows it puts back, the letters'
+// ReplayPage implements deadletter.Store. What it changes is one transaction: the rows it puts back, the letters'
 // replayed_at, and the record of the action. A relay of another process learns of it at its next poll.
-func (d *DeadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayRequest) (deadletter.ReplayPage, error) {
+func (d *deadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayRequest) (deadletter.ReplayPage, error) {
 	q, err := selected(request.Selection)
 	if err != nil {
 		return deadletter.ReplayPage{}, err
 	}
-	if q.After, err = deadletter.ParsePlace(request.After); err != nil {
+	if q.After, err = replayplace.Parse(request.After); err != nil {
 		return deadletter.ReplayPage{}, err
 	}
 	q.Limit = request.Limit
-	r := replaying{DeadLetters: d, request: request, page: deadletter.ReplayPage{Replayed: map[string]int{}}}
+	r := replaying{deadLetters: d, request: request, page: deadletter.ReplayPage{Replayed: map[string]int{}}}
 	err = d.db.InTx(ctx, func(tx *sql.Tx) error {
 		r.tx = tx
 		return r.run(ctx, q)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/replayplace"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 
@@ -71,6 +71,7 @@ func TestDeadLetterPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	known := d.(*deadLetters).tables
 	id := uuid.New()
 	pending := letterQuery{State: "pending", Limit: 100, Reason: "r", Now: time.Now(), Cut: time.Now()}
 	with := func(change func(*letterQuery)) *letterQuery {
@@ -92,10 +93,10 @@ func TestDeadLetterPlans(t *testing.T) {
 		{"dlq_show", named, "idx_job_dlq_original_job_id (original_job_id=?)"},
 		{"dlq_lock", &pending, "USING INDEX job_dlq_replay"},
 		{"dlq_lock",
-			with(func(q *letterQuery) { q.After = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id} }),
+			with(func(q *letterQuery) { q.After = &replayplace.Place{Table: "outbox_events", Position: 10000, Event: id} }),
 			"job_dlq_replay (<expr>=? AND <expr>>?)"},
 		{"dlq_lock", with(func(q *letterQuery) {
-			q.After, q.Rest = &deadletter.Place{Table: "outbox_events", Position: 10000, Event: id}, true
+			q.After, q.Rest = &replayplace.Place{Table: "outbox_events", Position: 10000, Event: id}, true
 		}), "job_dlq_replay (<expr>>?)"},
 		{"dlq_lock", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_discard", &pending, "job_dlq_replay"},
@@ -108,15 +109,15 @@ func TestDeadLetterPlans(t *testing.T) {
 		{"dlq_mark", &pending, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_record", &pending, "idx_job_dlq_original_job_id (original_job_id=?)"},
 		{"dlq_recorded", &pending, "idx_job_dlq_original_job_id (original_job_id=?)"},
-		{"dlq_revive", d.tables["outbox_events"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
-		{"dlq_why", d.tables["outbox_events"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
-		{"dlq_revive", d.tables["event_outbox"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
-		{"dlq_insert", d.tables["crawl_outbox"].query(pending), "SEARCH x USING INTEGER PRIMARY KEY (rowid=?)"},
-		{"dlq_why", d.tables["crawl_outbox"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_revive", known["outbox_events"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_why", known["outbox_events"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_revive", known["event_outbox"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_insert", known["crawl_outbox"].query(pending), "SEARCH x USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_why", known["crawl_outbox"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
 		{"dlq_actions", &pending, "sqlite_autoindex_outbox_audit_1"},
 		// The one that reads all of an outbox table must do it once, not once a key.
-		{"dlq_order", d.tables["outbox_events"].query(pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
-		{"dlq_order", d.tables["crawl_outbox"].query(pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
+		{"dlq_order", known["outbox_events"].query(pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
+		{"dlq_order", known["crawl_outbox"].query(pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
 	} {
 		statement, err := c.q.render(c.name)
 		if err != nil {

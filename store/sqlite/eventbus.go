@@ -141,7 +141,7 @@ func (b EventBus) Fail(
 		}
 	}()
 	reason := cmp.Or(why.Reason, outbox.ReasonDeliveryFailed)
-	if err := deadletter.SourceEvent.CheckReason(deadletter.JobReason(reason)); err != nil {
+	if err := deadletter.SourceEvent.CheckReason(reason); err != nil {
 		return 0, err
 	}
 	now, problem := stamp(time.Now()), errortext.Fit(cmp.Or(why.Error, "marked as failed"))

@@ -168,7 +168,7 @@ func TestRetentionOfATableUnderOtherNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, known := d.tables["outbox_events"]; !known {
+		if _, known := d.(*deadLetters).tables["outbox_events"]; !known {
 			t.Errorf("%s: letters of outbox_events find no table", name)
 		}
 	}
