@@ -9,7 +9,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/tabletest"
-	"github.com/outboxrelay/outbox/retention"
 )
 
 // StoreFeatures declares what a store promises beyond what every store does. What it lacks is named in the test's log,
@@ -51,10 +50,8 @@ type StoreHarness struct {
 	// uid all may be NULL and none has a default, and it has no index but that of n.
 	Mapped func(t *testing.T) outbox.Layout
 	// Letters and the others open what their names say.
-	Letters         func(t *testing.T, layouts ...outbox.Layout) deadletter.Store
-	Jobs            func(t *testing.T) deadletter.Recorder
-	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
-	LetterRetention func(t *testing.T) retention.Store
+	Letters func(t *testing.T, layouts ...outbox.Layout) deadletter.Store
+	Jobs    func(t *testing.T) deadletter.Recorder
 	// Age makes everything in the database older by d, or what a test needs of it: delivered_at and the like of a
 	// table's rows. nil: through Exec.
 	Age func(t *testing.T, layout outbox.Layout, d time.Duration)
@@ -78,7 +75,7 @@ type storeTest struct {
 // The areas of StoreSuite.
 const (
 	AreaEngine  = "engine"  // what a relay and a writer do
-	AreaLetters = "letters" // what people see and do: events, dead letters, retention
+	AreaLetters = "letters" // what people see and do: dead letters
 )
 
 // StoreSuite runs the contract of a store against databases made by newHarness, one a test: that of the areas, or of

@@ -8,11 +8,11 @@ import (
 	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
-// letterTests are what people see of a table and of what could not arrive, what they do about it, and how old rows go.
+// letterTests are what people see of a table and of what could not arrive, and what they do about it.
 func letterTests() []storeTest {
 	return slices.Concat(lookTests(), replayTests(), clearTests(),
 		collectTests(),
-		retentionTests(), mappedTests())
+		mappedTests())
 }
 
 // operator is who acts in the tests.

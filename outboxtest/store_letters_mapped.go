@@ -1,22 +1,17 @@
 package outboxtest
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/tabletest"
-	"github.com/outboxrelay/outbox/retention"
 )
 
 func mappedTests() []storeTest {
 	return []storeTest{
 		{name: "a table of another shape gets its dead rows back", run: replaysMapped},
-		{name: "a table of another shape loses its old rows", run: cleansMapped},
 	}
 }
 
@@ -47,35 +42,5 @@ func replaysMapped(t *testing.T, s *storeSuite) {
 	if again := u.Settle(tabletest.Arrive); len(again) != 1 || again[0].SchemaVersion != 4 || again[0].TenantID != "eu" ||
 		again[0].AggregateID != "k" {
 		t.Errorf("came back as %+v", again)
-	}
-}
-
-func cleansMapped(t *testing.T, s *storeSuite) {
-	layout := s.Mapped(t)
-	var old []uuid.UUID
-	for range 12 {
-		old = append(old, s.rows.PlaceLegacy(t, "old", "k"))
-	}
-	s.Exec(t, "UPDATE legacy SET done_at = ?1", time.Now().Add(-10*day))
-	for range 3 {
-		s.rows.PlaceLegacy(t, "waits", "k")
-	}
-	s.Exec(t, "UPDATE legacy SET done_at = ?1 WHERE n = (SELECT max(n) FROM legacy)", time.Now())
-	k := keeper(t, s.Retention(t, layout), "legacy", retention.Config{Batch: 5})
-	if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != 12 {
-		t.Errorf("got %+v, error %v, want 12 rows", report, err)
-	}
-	if n := s.rows.Count(t, "legacy", "1 = 1"); n != 3 {
-		t.Errorf("%d rows are left, want the three that wait or came now", n)
-	}
-	var row struct {
-		UID     uuid.UUID
-		Body    json.RawMessage
-		Version int
-	}
-	text := s.Value(t, "SELECT row FROM outbox_archive WHERE id = ?1", old[0].String())
-	if err := json.Unmarshal([]byte(text), &row); err != nil || row.UID != old[0] || row.Version != 4 ||
-		!tabletest.SameJSON(row.Body, []byte(`{"a":[2],"b":1}`)) {
-		t.Errorf("archived as %s, error %v", text, err)
 	}
 }

@@ -4,7 +4,7 @@ package arch
 // stands above the whole library, which cannot reach it (`unreached`).
 //
 //	cmd → internal/cli → internal/wire → server → {store/*, sink/*}
-//	    → {tables, deadletter, retention, sink} → outbox → std
+//	    → {tables, deadletter, sink} → outbox → std
 type layer struct {
 	folder string // of the repository; "/*": each folder below is a part of its own, not allowed to see its neighbours
 	rank   int
@@ -29,7 +29,7 @@ var layers = []layer{
 	{"internal/tabletest", 2, "fills tables of any store under test, so it can name none"},
 	{"internal/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
-	{"retention", 2, "works on an interface that a store fulfils, not on a store"},
+	{"internal/retention", 2, "works on an interface that a store fulfils, not on a store"},
 	{"internal/replayplace", 3, "where a page ended, for any store of letters"},
 	{"internal/pgschema", 3, "what a PostgreSQL database has; both stores on it ask, the library's and the server's"},
 	{"internal/pgtable", 3, "what the stores of relays and of operators both know of a table in PostgreSQL"},
@@ -120,7 +120,7 @@ var unlinked = []struct {
 	reason   string
 }{
 	{[]string{"text/template", "html/template"},
-		[]string{".", "tables", "deadletter", "retention", "store/postgres", "store/postgres/migrations", "store/sqlite",
+		[]string{".", "tables", "deadletter", "store/postgres", "store/postgres/migrations", "store/sqlite",
 			"store/sqlite/migrations", "outboxtest", "sink/memory"},
 		"it calls methods by their names, so the linker keeps every exported method of the whole program: megabytes in " +
 			"each program that writes an event (internal/sqlfile)"},
@@ -133,7 +133,7 @@ var unreached = []struct {
 	from   []string // with all below each
 	reason string
 }{
-	{"server", []string{".", "tables", "deadletter", "retention", "store", "sink", "outboxtest", "contrib"},
+	{"server", []string{".", "tables", "deadletter", "store", "sink", "outboxtest", "contrib"},
 		"who imports the library compiles no crawler, no tokens and no HTTP server, and reads none of their documentation"},
 }
 

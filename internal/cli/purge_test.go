@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/retention"
 )
 
 func daysAgo(days int) string {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/internal/retention"
 )
 
 func TestRetention(t *testing.T) {

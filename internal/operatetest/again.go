@@ -11,8 +11,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/tabletest"
-	"github.com/outboxrelay/outbox/retention"
 )
 
 func againTests() []behaviour {

@@ -7,6 +7,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
@@ -16,6 +17,9 @@ type Harness struct {
 	outboxtest.StoreHarness
 	Browser func(t *testing.T, layout outbox.Layout) operate.Browser
 	Pauses  func(t *testing.T) operate.Pauses
+	// Retention and LetterRetention open what old rows are removed from.
+	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
+	LetterRetention func(t *testing.T) retention.Store
 }
 
 // suite is one test's harness.
@@ -41,7 +45,7 @@ var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
 
 // Suite runs the contract against databases made by newHarness, one a test.
 func Suite(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, b := range slices.Concat(browseTests(), skipTests(), againTests(), pauseTests()) {
+	for _, b := range slices.Concat(browseTests(), skipTests(), againTests(), pauseTests(), retentionTests()) {
 		t.Run("operate/"+b.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)

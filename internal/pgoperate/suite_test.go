@@ -9,8 +9,10 @@ import (
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/operatetest"
 	"github.com/outboxrelay/outbox/internal/pgtest"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 func TestStoreSuite(t *testing.T) {
@@ -46,6 +48,22 @@ func newHarness(t *testing.T, url string) operatetest.Harness {
 				t.Fatal(err)
 			}
 			return p
+		},
+		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
+			t.Helper()
+			r, err := postgres.NewDB(store.Pool).OpenRetention(t.Context(), layout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		},
+		LetterRetention: func(t *testing.T) retention.Store {
+			t.Helper()
+			r, err := postgres.NewDB(store.Pool).OpenLetterRetention(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
 		},
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/outboxtest"
-	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -100,18 +99,6 @@ func Harness(t *testing.T, url string) Store {
 			return d
 		},
 		Jobs: func(*testing.T) deadletter.Recorder { return postgres.JobLetters{DB: pool} },
-		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
-			t.Helper()
-			r, err := postgres.NewDB(pool).OpenRetention(t.Context(), layout)
-			ok(t, err)
-			return r
-		},
-		LetterRetention: func(t *testing.T) retention.Store {
-			t.Helper()
-			r, err := postgres.NewDB(pool).OpenLetterRetention(t.Context())
-			ok(t, err)
-			return r
-		},
 		Age: func(t *testing.T, layout outbox.Layout, d time.Duration) {
 			t.Helper()
 			for table, columns := range tabletest.Aging(layout) {

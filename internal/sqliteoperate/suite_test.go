@@ -6,6 +6,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/operatetest"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/sqlitetest"
 )
 
@@ -27,6 +28,22 @@ func TestStoreSuite(t *testing.T) {
 					t.Fatal(err)
 				}
 				return p
+			},
+			Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
+				t.Helper()
+				r, err := db.OpenRetention(t.Context(), layout)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			},
+			LetterRetention: func(t *testing.T) retention.Store {
+				t.Helper()
+				r, err := db.OpenLetterRetention(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
 			},
 		}
 	})

@@ -15,7 +15,6 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/outboxtest"
-	"github.com/outboxrelay/outbox/retention"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
@@ -102,18 +101,6 @@ func Harness(db *sqlite.DB) outboxtest.StoreHarness {
 			return d
 		},
 		Jobs: func(*testing.T) deadletter.Recorder { return sqlite.JobLetters{DB: db.Writes()} },
-		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
-			t.Helper()
-			r, err := db.OpenRetention(t.Context(), layout)
-			ok(t, err)
-			return r
-		},
-		LetterRetention: func(t *testing.T) retention.Store {
-			t.Helper()
-			r, err := db.OpenLetterRetention(t.Context())
-			ok(t, err)
-			return r
-		},
 		// Each part's own field is set where its tests are.
 		Age: func(t *testing.T, layout outbox.Layout, d time.Duration) {
 			t.Helper()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -13,7 +12,7 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
@@ -45,9 +44,9 @@ type Database interface {
 type ForRelay interface {
 	outbox.Database
 	// OpenRetention opens a table to remove old rows from. Also retention.ErrNoAge.
-	OpenRetention(ctx context.Context, layout outbox.Layout) (Retention, error)
+	OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error)
 	// OpenLetterRetention is OpenRetention for dead letters.
-	OpenLetterRetention(ctx context.Context) (Retention, error)
+	OpenLetterRetention(ctx context.Context) (retention.Table, error)
 }
 
 // ForParts is what a gateway and a worker ask of a database.
@@ -80,13 +79,6 @@ type Runs interface {
 type Tokens interface {
 	token.Store
 	CheckGateway(ctx context.Context) error
-}
-
-// Retention is a table that old rows are removed from, and the record of it.
-type Retention interface {
-	retention.Store
-	// Audit records a purge by hand in outbox_audit.
-	Audit(ctx context.Context, actor string, olderThan time.Duration, done retention.Report) error
 }
 
 // Notifier tells relays, in other processes too, that a table has new events.

@@ -20,6 +20,7 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pgoperate"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -116,11 +117,11 @@ func (d postgresDatabase) Close() {
 	d.Pool.Close()
 }
 
-func (d postgresDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (Retention, error) {
+func (d postgresDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
 	return d.relay.OpenRetention(ctx, layout)
 }
 
-func (d postgresDatabase) OpenLetterRetention(ctx context.Context) (Retention, error) {
+func (d postgresDatabase) OpenLetterRetention(ctx context.Context) (retention.Table, error) {
 	return d.relay.OpenLetterRetention(ctx)
 }
 

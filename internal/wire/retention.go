@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/internal/retention"
 )
 
 // busyFor is how long a purge by hand waits for a run of a relay, which is usually over in milliseconds.
@@ -72,7 +72,7 @@ func Purge(
 }
 
 // openRetention opens a table to remove old rows from, or the dead letters.
-func openRetention(ctx context.Context, db ForRelay, layout outbox.Layout) (Retention, error) {
+func openRetention(ctx context.Context, db ForRelay, layout outbox.Layout) (retention.Table, error) {
 	if layout.Table == config.Letters {
 		return db.OpenLetterRetention(ctx)
 	}

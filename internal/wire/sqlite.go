@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/sqliteoperate"
 	"github.com/outboxrelay/outbox/server/sqlitestore"
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -110,11 +111,11 @@ func (d *sqliteDatabase) Close() { d.closed.Do(d.file.close) }
 
 func (d *sqliteDatabase) Ping(ctx context.Context) error { return d.db.Ping(ctx) }
 
-func (d *sqliteDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (Retention, error) {
+func (d *sqliteDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
 	return d.db.OpenRetention(ctx, layout)
 }
 
-func (d *sqliteDatabase) OpenLetterRetention(ctx context.Context) (Retention, error) {
+func (d *sqliteDatabase) OpenLetterRetention(ctx context.Context) (retention.Table, error) {
 	return d.db.OpenLetterRetention(ctx)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/internal/retention"
 )
 
 // DB is a database with outboxes, as a relay has it. It is safe for concurrent use.

@@ -14,7 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/pgschema"
 	"github.com/outboxrelay/outbox/internal/pgtable"
-	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/internal/retention"
 )
 
 // sweepPages is how many pages of a table one search of a sweep reads: 2 MB. Larger ones make it faster by little and
@@ -24,15 +24,15 @@ const sweepPages = 256
 // letterTable is the table of dead letters.
 const letterTable = "job_dlq"
 
-// Retention is a table that old rows can be removed from. It is safe for concurrent use.
-type Retention struct {
+// retain is a table that old rows can be removed from. It is safe for concurrent use.
+type retain struct {
 	pool   sessions
 	layout outbox.Layout
 	by     walkOrder
 	sql    struct{ lease, release, walk, sweep, pages, remove string }
 }
 
-var _ retention.Store = (*Retention)(nil)
+var _ retention.Table = (*retain)(nil)
 
 // walkOrder is the column whose index gives rows in the order in which they grow old. None: there is no such index, and
 // only sweeps find rows.
@@ -47,7 +47,7 @@ type retentionNames struct {
 // OpenRetention returns the retention of an outbox table after checking that this role may remove its rows and sees
 // them all. Errors are an *outbox.SchemaError, retention.ErrNoAge, outbox.ErrRowsHidden
 // or outbox.ErrNotAllowed if waiting does not cure them.
-func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (*Retention, error) {
+func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (*Retentio
 
 // OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as
 // OpenRetention.
-func (d *DB) OpenLetterRetention(ctx context.Context) (*Retention, error) {
+func (d *DB) OpenLetterRetention(ctx context.Context) (retention.Table, error) {
 	// The index of replay times is core/005's. Letters with the time of the page's last one may wait for the next run.
 	r, err := openRetention(ctx, d.pool, outbox.Layout{Table: letterTable, ID: "id", DeliveredAt: "replayed_at"})
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *DB) OpenLetterRetention(ctx context.Context) (*Retention, error) {
 
 func openRetention(
 	ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout, orders ...walkOrder,
-) (*Retention, error) {
+) (*retain, error) {
 	var columns []string
 	for _, c := range layout.Columns() {
 		columns = append(columns, c)
@@ -96,7 +96,7 @@ func openRetention(
 	if err != nil {
 		return nil, err
 	}
-	r := &Retention{pool: sessions, layout: layout}
+	r := &retain{pool: sessions, layout: layout}
 	for _, by := range orders {
 		ordered, err := pgtable.Ordered(ctx, pool, layout.Table, by.column)
 		if err != nil {
@@ -117,7 +117,7 @@ func checkRemovable(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) er
 
 // prepare fills the statements in, and has the server check them: a column of a mapped table may not be of the type
 // that its part asks for.
-func (r *Retention) prepare(ctx context.Context) error {
+func (r *retain) prepare(ctx context.Context) error {
 	t, err := parseSQL()
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (r *Retention) prepare(ctx context.Context) error {
 }
 
 // Lease implements retention.Store.
-func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (retention.Lease, error) {
+func (r *retain) Lease(ctx context.Context, request retention.LeaseRequest) (retention.Lease, error) {
 	var micros int64
 	err := r.pool.QueryRow(ctx, r.sql.lease, r.layout.Table, request.Owner, request.TTL.Microseconds(),
 		request.Least.Microseconds()).Scan(&micros)
@@ -170,7 +170,7 @@ func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (
 }
 
 // Release implements retention.Store.
-func (r *Retention) Release(ctx context.Context, owner uuid.UUID, done retention.Done) error {
+func (r *retain) Release(ctx context.Context, owner uuid.UUID, done retention.Done) error {
 	if _, err := r.pool.Exec(ctx, r.sql.release, r.layout.Table, owner, done.Rows, done.Swept); err != nil {
 		return fmt.Errorf("release maintenance of %s: %w", r.layout.Table, err)
 	}
@@ -178,7 +178,7 @@ func (r *Retention) Release(ctx context.Context, owner uuid.UUID, done retention
 }
 
 // Find implements retention.Store.
-func (r *Retention) Find(
+func (r *retain) Find(
 	ctx context.Context, search retention.Search, row func(retention.Row) error,
 ) (next string, err error) {
 	switch {
@@ -194,7 +194,7 @@ func (r *Retention) Find(
 }
 
 // walk returns one page in the order of r.by.
-func (r *Retention) walk(ctx context.Context, search retention.Search, row func(retention.Row) error) (string, error) {
+func (r *retain) walk(ctx context.Context, search retention.Search, row func(retention.Row) error) (string, error) {
 	rows, err := r.pool.Query(ctx, r.sql.walk, search.OlderThan.Microseconds(), pgtable.Null(search.After), search.Limit,
 		search.Content)
 	if err != nil {
@@ -240,7 +240,7 @@ func (p sweepPlace) String() string {
 }
 
 // sweep returns the due rows of the next pages, at most the limit.
-func (r *Retention) sweep(ctx context.Context, search retention.Search, row func(retention.Row) error) (string, error) {
+func (r *retain) sweep(ctx context.Context, search retention.Search, row func(retention.Row) error) (string, error) {
 	var from sweepPlace
 	if search.After == "" {
 		if err := r.pool.QueryRow(ctx, r.sql.pages, pgtable.QuoteTable(r.layout.Table)).Scan(&from.pages); err != nil {
@@ -286,7 +286,7 @@ func (r *Retention) sweep(ctx context.Context, search retention.Search, row func
 func tid(page, offset int64) string { return fmt.Sprintf("(%d,%d)", page, offset) }
 
 // Remove implements retention.Store.
-func (r *Retention) Remove(ctx context.Context, removal retention.Removal) (int, error) {
+func (r *retain) Remove(ctx context.Context, removal retention.Removal) (int, error) {
 	places, parts, ids := make([]string, len(removal.Rows)), make([]uint32, len(removal.Rows)),
 		make([][16]byte, len(removal.Rows))
 	for i, row := range removal.Rows {
@@ -302,7 +302,7 @@ func (r *Retention) Remove(ctx context.Context, removal retention.Removal) (int,
 }
 
 // Audit records in outbox_audit that somebody removed rows by hand.
-func (r *Retention) Audit(ctx context.Context, actor string, olderThan time.Duration, done retention.Report) error {
+func (r *retain) Audit(ctx context.Context, actor string, olderThan time.Duration, done retention.Report) error {
 	sql, err := plain("retention_audit")
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -214,7 +214,7 @@ func TestRetentionStatementsAreServedByIndexes(t *testing.T) {
 			t.Parallel()
 			o := newOld(t, name, 2000) // without statistics, and below with them
 			for range 2 {
-				plans := o.store().Explain(t)
+				plans := postgres.ExplainRetention(t, o.store())
 				for what, plan := range map[string][2]string{"walk": {index, plans.Walk},
 					"sweep": {"Tid Range Scan on", plans.Sweep}, "remove": {"Tid Scan on", plans.Remove}} {
 					if !strings.Contains(plan[1], plan[0]) || strings.Contains(plan[1], "Seq Scan") {

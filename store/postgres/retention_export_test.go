@@ -7,14 +7,17 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/retention"
 )
 
 // RetentionPlans are the plans of a table's statements.
 type RetentionPlans struct{ Walk, Sweep, Remove string }
 
-// Explain asks the server how it runs the statements.
-func (r *Retention) Explain(t testing.TB) (p RetentionPlans) {
+// ExplainRetention asks the server how it runs the statements.
+func ExplainRetention(t testing.TB, table retention.Table) (p RetentionPlans) {
 	t.Helper()
+	r := table.(*retain)
 	week := (168 * time.Hour).Microseconds()
 	for _, s := range []struct {
 		dst  *string

@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -98,12 +98,12 @@ func (o *old) exec(sql string, args ...any) {
 }
 
 // store opens the table with sessions of its own, as another process would.
-func (o *old) store() *postgres.Retention {
+func (o *old) store() retention.Table {
 	o.t.Helper()
 	db, err := postgres.Connect(o.t.Context(), o.url, postgres.Config{Conns: 4})
 	ok(o.t, err)
 	o.t.Cleanup(db.Close)
-	var s *postgres.Retention
+	var s retention.Table
 	if o.name == "job_dlq" {
 		s, err = db.OpenLetterRetention(o.t.Context())
 	} else {

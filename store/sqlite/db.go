@@ -8,7 +8,7 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/internal/retention"
 )
 
 var _ outbox.Database = (*DB)(nil)

@@ -13,9 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
-	"github.com/outboxrelay/outbox/retention"
 )
 
 // sweepRows is how many rows one search of a sweep reads. More make it faster by little and the pauses between them
@@ -25,18 +25,18 @@ const sweepRows = 5000
 // letterTable is the table of dead letters.
 const letterTable = "job_dlq"
 
-// Retention is a table that old rows can be removed from. It is safe for concurrent use. A removal is one write
+// retain is a table that old rows can be removed from. It is safe for concurrent use. A removal is one write
 // transaction, and holds up other writers as long as it takes.
 //
 // What it frees is used again by later rows; the file does not shrink before somebody runs VACUUM.
-type Retention struct {
+type retain struct {
 	db     *DB
 	layout outbox.Layout
 	byTime bool // a walk stops by itself at what is not old
 	sql    struct{ lease, release, held, walk, sweep, keep, remove string }
 }
 
-var _ retention.Store = (*Retention)(nil)
+var _ retention.Table = (*retain)(nil)
 
 // retentionColumn is a column of a row as the archive has it.
 type retentionColumn struct {
@@ -55,7 +55,7 @@ type retentionNames struct {
 
 // OpenRetention returns the retention of an outbox table, whose rows grow old in the order of their positions. Errors
 // are an *outbox.SchemaError or retention.ErrNoAge if waiting does not cure them. A table WITHOUT ROWID has none.
-func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (*Retention, error) {
+func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (*Retentio
 
 // OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as
 // OpenRetention.
-func (d *DB) OpenLetterRetention(ctx context.Context) (*Retention, error) {
+func (d *DB) OpenLetterRetention(ctx context.Context) (retention.Table, error) {
 	// Letters with the time of the page's last one may wait for the next run.
 	return openRetention(ctx, d, outbox.Layout{Table: letterTable, ID: "id", DeliveredAt: "replayed_at"}, "replayed_at",
 		true)
@@ -76,7 +76,7 @@ func (d *DB) OpenLetterRetention(ctx context.Context) (*Retention, error) {
 
 func openRetention(
 	ctx context.Context, db *DB, layout outbox.Layout, by string, byTime bool,
-) (_ *Retention, err error) {
+) (_ *retain, err error) {
 	if layout.Table, err = db.file().Spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
@@ -93,12 +93,12 @@ func openRetention(
 	if err != nil {
 		return nil, err
 	}
-	r := &Retention{db: db, layout: layout, byTime: byTime}
+	r := &retain{db: db, layout: layout, byTime: byTime}
 	return r, r.prepare(ctx, columns, sqlitetable.QuoteName(by))
 }
 
 // prepare fills the statements in, and has SQLite compile them: a table may be a view, or have no rowid.
-func (r *Retention) prepare(ctx context.Context, columns []sqlitetable.QuotedColumn, by string) error {
+func (r *retain) prepare(ctx context.Context, columns []sqlitetable.QuotedColumn, by string) error {
 	t, err := parseSQL()
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func compiles(ctx context.Context, db *DB, statement string) error {
 }
 
 // Lease implements retention.Store.
-func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (lease retention.Lease, err error) {
+func (r *retain) Lease(ctx context.Context, request retention.LeaseRequest) (lease retention.Lease, err error) {
 	err = r.db.InTx(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		var swept sql.NullString
@@ -176,7 +176,7 @@ func (r *Retention) Lease(ctx context.Context, request retention.LeaseRequest) (
 }
 
 // Release implements retention.Store.
-func (r *Retention) Release(ctx context.Context, owner uuid.UUID, done retention.Done) error {
+func (r *retain) Release(ctx context.Context, owner uuid.UUID, done retention.Done) error {
 	if _, err := r.db.write.ExecContext(ctx, r.sql.release, r.layout.Table, owner.String(), done.Rows,
 		done.Swept); err != nil {
 		return fmt.Errorf("release maintenance of %s: %w", r.layout.Table, explain(err))
@@ -185,7 +185,7 @@ func (r *Retention) Release(ctx context.Context, owner uuid.UUID, done retention
 }
 
 // Find implements retention.Store.
-func (r *Retention) Find(
+func (r *retain) Find(
 	ctx context.Context, search retention.Search, row func(retention.Row) error,
 ) (next string, err error) {
 	statement, limit := r.sql.walk, search.Limit
@@ -199,7 +199,7 @@ func (r *Retention) Find(
 }
 
 // find looks at up to limit rows, of which it takes as many as the search asks for.
-func (r *Retention) find(
+func (r *retain) find(
 	ctx context.Context, statement string, limit int, search retention.Search, take func(retention.Row) error,
 ) (next string, err error) {
 	var after any
@@ -249,7 +249,7 @@ func (r *Retention) find(
 }
 
 // Remove implements retention.Store.
-func (r *Retention) Remove(ctx context.Context, removal retention.Removal) (n int, err error) {
+func (r *retain) Remove(ctx context.Context, removal retention.Removal) (n int, err error) {
 	which := make([]any, len(removal.Rows))
 	for i, row := range removal.Rows {
 		if which[i] = row.Position; r.layout.Position == "" {
@@ -288,7 +288,7 @@ func (r *Retention) Remove(ctx context.Context, removal retention.Removal) (n in
 }
 
 // Audit records in outbox_audit that somebody removed rows by hand.
-func (r *Retention) Audit(ctx context.Context, actor string, olderThan time.Duration, done retention.Report) error {
+func (r *retain) Audit(ctx context.Context, actor string, olderThan time.Duration, done retention.Report) error {
 	statement, err := plain("retention_audit")
 	if err != nil {
 		return err

@@ -9,27 +9,29 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/retention"
+	"github.com/outboxrelay/outbox/internal/retention"
 )
 
 func TestRetentionPlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	letters, err := db.OpenLetterRetention(t.Context())
+	opened, err := db.OpenLetterRetention(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := map[*Retention]map[string]string{letters: {
+	letters := opened.(*retain)
+	all := map[*retain]map[string]string{letters: {
 		letters.sql.walk:  "SEARCH e USING INDEX job_dlq_replayed (replayed_at>? AND replayed_at<?)",
 		letters.sql.sweep: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
 		letters.sql.keep:  "sqlite_autoindex_job_dlq_1 (id=?)", letters.sql.remove: "sqlite_autoindex_job_dlq_1 (id=?)",
 		letters.sql.held: "SEARCH m USING PRIMARY KEY",
 	}}
 	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
-		r, err := db.OpenRetention(t.Context(), layout)
+		opened, err := db.OpenRetention(t.Context(), layout)
 		if err != nil {
 			t.Fatal(err)
 		}
+		r := opened.(*retain)
 		all[r] = map[string]string{
 			r.sql.walk:  "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
 			r.sql.sweep: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",

@@ -1,4 +1,4 @@
-package outboxtest
+package operatetest
 
 import (
 	"bufio"
@@ -18,12 +18,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/tabletest"
-	"github.com/outboxrelay/outbox/retention"
 )
 
-func retentionTests() []storeTest {
-	return []storeTest{
+func retentionTests() []behaviour {
+	return []behaviour{
 		{name: "only what was delivered long ago leaves its table", run: removesOldRows},
 		{name: "an archived row is kept whole", run: archivesWhole},
 		{name: "rows leave into files", run: archivesFiles},
@@ -32,10 +33,14 @@ func retentionTests() []storeTest {
 		{name: "an event that is archived a second time is kept twice", run: archivesTwice},
 		{name: "one keeper at a time works on a table", run: leasesMaintenance},
 		{name: "replayed letters leave by their age", run: removesOldLetters},
+		{name: "a table of another shape loses its old rows", run: cleansMapped},
 	}
 }
 
-const week = 7 * day
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
 
 func keeper(t *testing.T, store retention.Store, table string, cfg retention.Config) *retention.Keeper {
 	t.Helper()
@@ -49,7 +54,7 @@ func keeper(t *testing.T, store retention.Store, table string, cfg retention.Con
 
 // aged fills a table with rows of every state, each once written and settled ten days ago and once now; a row written
 // long ago and delivered now is among them. It returns the condition for what must go.
-func (s *storeSuite) aged(t *testing.T, table string, times int) (goes string) {
+func (s *suite) aged(t *testing.T, table string, times int) (goes string) {
 	t.Helper()
 	long, now := time.Now().Add(-10*day), time.Now()
 	row := func(state string, written, settled time.Time) {
@@ -84,7 +89,7 @@ func (s *storeSuite) aged(t *testing.T, table string, times int) (goes string) {
 		"event_outbox": "status = 'published' AND published_at < ?1", "crawl_outbox": "published_at < ?1"}[table]
 }
 
-func removesOldRows(t *testing.T, s *storeSuite) {
+func removesOldRows(t *testing.T, s *suite) {
 	s.rows.MakeRun(t)
 	cut := time.Now().Add(-week)
 	for _, layout := range tabletest.Layouts() {
@@ -113,7 +118,7 @@ func removesOldRows(t *testing.T, s *storeSuite) {
 	}
 }
 
-func archivesWhole(t *testing.T, s *storeSuite) {
+func archivesWhole(t *testing.T, s *suite) {
 	id := uuid.MustParse("01942530-7e00-7000-8000-000000000001") // of that day: a walk may go by it
 	at := time.Date(2025, 1, 2, 3, 4, 5, 678901000, time.UTC)
 	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_type, aggregate_id, tenant_id, source_bc, payload, metadata, status, created_at, processed_at, retry_count)
@@ -127,7 +132,7 @@ func archivesWhole(t *testing.T, s *storeSuite) {
 	// A run among others: it walks in the order in which rows grow old.
 	s.Exec(t, "INSERT INTO outbox_maintenance (table_name, swept_at) VALUES ('outbox_events', ?1)", time.Now())
 	k := keeper(t, s.Retention(t, outbox.OutboxEvents()), "outbox_events", retention.Config{Every: time.Millisecond})
-	ctx, stop := context.WithTimeout(t.Context(), patience)
+	ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer stop()
 	done := make(chan error)
 	go func() { done <- k.Run(ctx) }()
@@ -174,7 +179,7 @@ func archivesWhole(t *testing.T, s *storeSuite) {
 	}
 }
 
-func archivesFiles(t *testing.T, s *storeSuite) {
+func archivesFiles(t *testing.T, s *suite) {
 	s.rows.MakeRun(t)
 	goes := s.aged(t, "crawl_outbox", 20)
 	due := s.rows.Count(t, "crawl_outbox", goes, time.Now().Add(-week))
@@ -217,13 +222,21 @@ func archivesFiles(t *testing.T, s *storeSuite) {
 
 // An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or
 // discarded: only its row can be put back.
-func keepsNeededRows(t *testing.T, s *storeSuite) {
+func keepsNeededRows(t *testing.T, s *suite) {
 	u, d := s.rows.Bury(t, outbox.OutboxEvents()), s.letters(t)
 	event := tabletest.NewID(t)
 	s.Exec(t,
 		`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, destination_topics) VALUES (?1, 't', ?2, 's', '1', '["a", "b"]')`, event.String(), time.Now())
 	u.Settle(tabletest.DieAt("a", "b"))
-	replay(t, d, choose(s.lettersOf(t, d, event, "a")...))
+	letters, err := d.Show(t.Context(), event, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range letters {
+		if l.Destination == "a" {
+			replay(t, d, deadletter.Selection{IDs: []uuid.UUID{l.ID}})
+		}
+	}
 	u.Settle(tabletest.Arrive)
 	s.Exec(t, "UPDATE outbox_events SET created_at = ?1, processed_at = ?2", time.Now().Add(-9*day),
 		time.Now().Add(-8*day))
@@ -238,7 +251,7 @@ func keepsNeededRows(t *testing.T, s *storeSuite) {
 }
 
 // due leases a table's maintenance and finds what may be removed from it.
-func (s *storeSuite) due(t *testing.T, layout outbox.Layout) (store retention.Store, removal retention.Removal) {
+func (s *suite) due(t *testing.T, layout outbox.Layout) (store retention.Store, removal retention.Removal) {
 	t.Helper()
 	store, removal = s.Retention(t, layout), retention.Removal{Owner: tabletest.NewID(t), OlderThan: week, Archive: true}
 	if l, err := store.Lease(t.Context(), retention.LeaseRequest{Owner: removal.Owner, TTL: time.Minute}); err != nil ||
@@ -256,7 +269,7 @@ func (s *storeSuite) due(t *testing.T, layout outbox.Layout) (store retention.St
 }
 
 // Between the search for rows and their removal may lie the writing of a file, and an operator's work.
-func keepsWhatChanged(t *testing.T, s *storeSuite) {
+func keepsWhatChanged(t *testing.T, s *suite) {
 	long := time.Now().Add(-10 * day)
 	goes, young, again := s.rows.Place(t, "outbox_events", "goes", "k"), s.rows.Place(t, "outbox_events", "young", "k"),
 		s.rows.Place(t, "outbox_events", "again", "k")
@@ -279,7 +292,7 @@ func keepsWhatChanged(t *testing.T, s *storeSuite) {
 
 // An id may be written again when its row has gone, and at the same position: an archived row is put back by hand, or
 // the table gives its last position out again.
-func archivesTwice(t *testing.T, s *storeSuite) {
+func archivesTwice(t *testing.T, s *suite) {
 	id := tabletest.NewID(t)
 	for _, payload := range []string{`"first"`, `"second"`} {
 		s.Exec(t,
@@ -301,7 +314,7 @@ func archivesTwice(t *testing.T, s *storeSuite) {
 	}
 }
 
-func leasesMaintenance(t *testing.T, s *storeSuite) {
+func leasesMaintenance(t *testing.T, s *suite) {
 	s.aged(t, "outbox_events", 10)
 	dead, next := s.Retention(t, outbox.OutboxEvents()), s.Retention(t, outbox.OutboxEvents())
 	owner, successor := tabletest.NewID(t), tabletest.NewID(t)
@@ -366,12 +379,16 @@ func leasesMaintenance(t *testing.T, s *storeSuite) {
 	}
 }
 
-func removesOldLetters(t *testing.T, s *storeSuite) {
+func removesOldLetters(t *testing.T, s *suite) {
 	for _, age := range []time.Duration{day, 8 * day, 9 * day} {
 		at := time.Now().Add(-age)
-		for _, l := range []letter{{kind: "pending"}, {kind: "replayed", replayed: at}, {kind: "discarded", discarded: at}} {
-			l.source, l.tenant, l.reason, l.history = "job", "default", "Panic", "[]"
-			s.put(t, l)
+		for _, l := range []struct {
+			kind                string
+			replayed, discarded any
+		}{{"pending", nil, nil}, {"replayed", at, nil}, {"discarded", nil, at}} {
+			s.Exec(t, `INSERT INTO job_dlq (id, source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, replayed_at, discarded_at)
+				VALUES (?1, 'job', ?2, (SELECT id FROM apps WHERE namespace = 'default'), ?3, '{}', 'Panic', 1, '[]', ?4, ?5)`,
+				tabletest.NewID(t).String(), tabletest.NewID(t).String(), l.kind, l.replayed, l.discarded)
 		}
 	}
 	store := s.LetterRetention(t)
@@ -402,5 +419,35 @@ func removesOldLetters(t *testing.T, s *storeSuite) {
 	if n, kept := s.rows.Count(t, "job_dlq", "1 = 1"),
 		s.rows.Count(t, "outbox_archive", "table_name = 'job_dlq'"); n != 7 || kept != 2 {
 		t.Errorf("%d letters are left, %d archived, want 7 and 2", n, kept)
+	}
+}
+
+func cleansMapped(t *testing.T, s *suite) {
+	layout := s.Mapped(t)
+	var old []uuid.UUID
+	for range 12 {
+		old = append(old, s.rows.PlaceLegacy(t, "old", "k"))
+	}
+	s.Exec(t, "UPDATE legacy SET done_at = ?1", time.Now().Add(-10*day))
+	for range 3 {
+		s.rows.PlaceLegacy(t, "waits", "k")
+	}
+	s.Exec(t, "UPDATE legacy SET done_at = ?1 WHERE n = (SELECT max(n) FROM legacy)", time.Now())
+	k := keeper(t, s.Retention(t, layout), "legacy", retention.Config{Batch: 5})
+	if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != 12 {
+		t.Errorf("got %+v, error %v, want 12 rows", report, err)
+	}
+	if n := s.rows.Count(t, "legacy", "1 = 1"); n != 3 {
+		t.Errorf("%d rows are left, want the three that wait or came now", n)
+	}
+	var row struct {
+		UID     uuid.UUID
+		Body    json.RawMessage
+		Version int
+	}
+	text := s.Value(t, "SELECT row FROM outbox_archive WHERE id = ?1", old[0].String())
+	if err := json.Unmarshal([]byte(text), &row); err != nil || row.UID != old[0] || row.Version != 4 ||
+		!tabletest.SameJSON(row.Body, []byte(`{"a":[2],"b":1}`)) {
+		t.Errorf("archived as %s, error %v", text, err)
 	}
 }
