@@ -26,7 +26,7 @@ servers:
 RACE := -race -gcflags=modernc.org/...=-race=false
 # What drives programs and servers: most of its work is theirs, which no race detector sees, and under it takes three times
 # as long. `make race` runs it too.
-DRIVERS := /internal/(cli|integration)$$|/migrations$$
+DRIVERS := /internal/(cli|integration)$$|/pgmigrations$$|/sqlitemigrations$$
 
 # What another version of the server can change first: the schema and the plans. DATABASE=. is all of these packages.
 DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
@@ -44,7 +44,7 @@ quick: ## vet, and the tests of what needs no PostgreSQL and no process to be ki
 	go test $$(go list ./... | grep -Ev '/store/postgres|/server/pgstore|/internal/(cli|integration|chaos|wire)|/contrib/|/examples/')
 
 test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
-	go test -p 1 -timeout 10m -run '$(DATABASE)' ./store/postgres/migrations ./store/postgres ./server/pgstore
+	go test -p 1 -timeout 10m -run '$(DATABASE)' ./internal/pgmigrations ./store/postgres ./server/pgstore
 
 race: deps ## all tests under the race detector, but for the fault table
 	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)

@@ -8,11 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 )
 
 // adrDDL is the table of ADR-004, word for word.
-const adrDDL = "../store/postgres/migrations/testdata/adr004.sql"
+const adrDDL = "../internal/pgmigrations/testdata/adr004.sql"
 
 // adrQueries are what the five indexes of ADR-004 are for.
 var adrQueries = []struct{ name, where string }{
@@ -75,14 +75,14 @@ func indexes(ctx context.Context, s *servers, o options) error {
 // indexSets fills and drains the table with the ADR's indexes and with the lean ones, in turns.
 func (s *servers) indexSets(ctx context.Context, o options) error {
 	t := outboxTables[0]
-	sets := []migrations.IndexSet{migrations.ADRIndexes, migrations.LeanIndexes}
+	sets := []pgmigrations.IndexSet{pgmigrations.ADRIndexes, pgmigrations.LeanIndexes}
 	inserts, drains := make([][]float64, len(sets)), make([][]float64, len(sets))
 	for range o.rounds {
 		for i, set := range sets {
 			if err := s.exec(ctx, "TRUNCATE outbox_events"); err != nil {
 				return err
 			}
-			if _, err := migrations.SwitchIndexes(ctx, s.url, set, func(string) {}); err != nil {
+			if _, err := pgmigrations.SwitchIndexes(ctx, s.url, set, func(string) {}); err != nil {
 				return err
 			}
 			start := time.Now()
@@ -108,7 +108,7 @@ func (s *servers) indexSets(ctx context.Context, o options) error {
 		adr, lean := median(line.rates[0]), median(line.rates[1])
 		fmt.Printf("%-40s %12.0f %12.0f %8.2f\n", line.name, adr, lean, adr/lean)
 	}
-	if _, err := migrations.SwitchIndexes(ctx, s.url, migrations.ADRIndexes, func(string) {}); err != nil {
+	if _, err := pgmigrations.SwitchIndexes(ctx, s.url, pgmigrations.ADRIndexes, func(string) {}); err != nil {
 		return err
 	}
 	return s.exec(ctx, "TRUNCATE outbox_events")

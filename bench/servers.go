@@ -14,10 +14,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 // servers are the private servers, the clients that everything measured shares, and a subscriber to every channel.
@@ -52,7 +52,7 @@ func startServers(ctx context.Context) (s *servers, err error) {
 		return s, err
 	}
 	s.url = s.postgres.URL("postgres")
-	if err = migrations.Up(ctx, s.url, migrations.Sets...); err != nil {
+	if err = pgmigrations.Up(ctx, s.url, pgmigrations.Sets...); err != nil {
 		return s, err
 	}
 	if s.relay, err = postgres.Connect(ctx, s.url, postgres.Config{Conns: 7}); err != nil {

@@ -41,13 +41,23 @@ func (d *whole) OpenTable(_ context.Context, layout outbox.Layout) (outbox.Store
 	return &mortal{DeliveryStore: store, process: &process{Store: store}, of: d}, nil
 }
 
-func (d *whole) Listen(ctx context.Context, _ *slog.Logger, _ func(string)) error { return ended(ctx) }
-
-func (d *whole) Retain(ctx context.Context, _ outbox.Layout, _ outbox.Retention) error {
-	return ended(ctx)
+// Listen hears nothing.
+func (d *whole) Listen(ctx context.Context, _ *slog.Logger, _ func(string)) error {
+	<-ctx.Done()
+	return nil
 }
 
-func (d *whole) RetainLetters(ctx context.Context, _ outbox.Retention) error { return ended(ctx) }
+// Retain removes nothing.
+func (d *whole) Retain(ctx context.Context, _ outbox.Layout, _ outbox.Retention) error {
+	<-ctx.Done()
+	return nil
+}
+
+// RetainLetters removes nothing.
+func (d *whole) RetainLetters(ctx context.Context, _ outbox.Retention) error {
+	<-ctx.Done()
+	return nil
+}
 
 // mortal is a store of such a database.
 type mortal struct {

@@ -7,15 +7,15 @@ import (
 	atlas "ariga.io/atlas/sql/migrate"
 	"ariga.io/atlas/sql/postgres"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func TestAtlas(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)
 	db, _ := open(t, url)
-	dir, err := atlas.NewLocalDir(export(t, migrations.Atlas))
+	dir, err := atlas.NewLocalDir(export(t, pgmigrations.Atlas))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,15 +6,15 @@ import (
 
 	"github.com/pressly/goose/v3"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func TestGoose(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)
 	db, conn := open(t, url)
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS(export(t, migrations.Goose)))
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS(export(t, pgmigrations.Goose)))
 	if err != nil {
 		t.Fatal(err)
 	}

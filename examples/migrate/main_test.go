@@ -11,11 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -50,11 +49,11 @@ func catalog(t *testing.T, conn *pgx.Conn) (all []string) {
 }
 
 // export writes a folder in two steps, as two releases would.
-func export(t *testing.T, format migrations.Format) string {
+func export(t *testing.T, format pgmigrations.Format) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, sets := range [][]string{{"core"}, {"events", "crawl"}} {
-		if _, err := migrations.Export(dir, format, sets...); err != nil {
+		if _, err := pgmigrations.Export(dir, format, sets...); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,14 +65,14 @@ func applied(t *testing.T, url, tool string) {
 	t.Helper()
 	_, conn := open(t, url)
 	reference := testenv.Database(t)
-	if err := migrations.Up(t.Context(), reference); err != nil {
+	if err := pgmigrations.Up(t.Context(), reference); err != nil {
 		t.Fatal(err)
 	}
 	_, made := open(t, reference)
 	if got, want := catalog(t, conn), catalog(t, made); !reflect.DeepEqual(got, want) {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	all, err := migrations.Status(t.Context(), url)
+	all, err := pgmigrations.Status(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +81,7 @@ func applied(t *testing.T, url, tool string) {
 			t.Errorf("status: %+v", s)
 		}
 	}
-	if err := migrations.Up(t.Context(), url); err != nil {
+	if err := pgmigrations.Up(t.Context(), url); err != nil {
 		t.Errorf("up: %v", err)
 	}
 

@@ -135,9 +135,9 @@ func checkReached(folder string, deps []string) (found []string) {
 
 func TestReachedIsCaught(t *testing.T) {
 	t.Parallel()
-	deps := []string{"context", modulePath + "/tables", modulePath + "/server/crawl"}
+	deps := []string{"context", modulePath + "/eventbus", modulePath + "/server/crawl"}
 	for folder, caught := range map[string]bool{
-		"": true, "tables": true, "store/postgres": true, "store/sqlite/migrations": true, "sink/kafka": true,
+		"": true, "eventbus": true, "store/postgres": true, "store/sqlite/migrations": true, "sink/kafka": true,
 		"outboxtest": true, "contrib/river": true,
 		"server/gateway": false, "server/pgstore": false, "internal/wire": false, "internal/chaos": false,
 		"cmd/outbox": false,

@@ -106,7 +106,7 @@ func TestSourcesAreInTheRepository(t *testing.T) {
 			return filepath.SkipDir
 		}
 		kind := filepath.Ext(path)
-		migration := kind == ".sql" && strings.Contains(path, "/migrations/")
+		migration := kind == ".sql" && strings.Contains(path, "migrations/")
 		if !kinds[kind] || migration || strings.HasSuffix(path, "internal/arch/docs_test.go") {
 			return nil
 		}

@@ -4,7 +4,7 @@ package arch
 // stands above the whole library, which cannot reach it (`unreached`).
 //
 //	cmd → internal/cli → internal/wire → server → {store/*, sink/*}
-//	    → {tables, deadletter, sink} → outbox → std
+//	    → {eventbus, deadletter, sink} → outbox → std
 type layer struct {
 	folder string // of the repository; "/*": each folder below is a part of its own, not allowed to see its neighbours
 	rank   int
@@ -23,14 +23,19 @@ var layers = []layer{
 	{"internal/testenv", 0, "starts servers for anybody's tests, so it can know nobody"},
 	{"internal/arch", 0, "reads source, runs none"},
 	{".", 1, "package outbox: the vocabulary and the engine, everything else is built on it"},
-	{"tables", 2,
-		"what every store knows of outbox tables, so that a store and what is above it need not name each other"},
+	{"eventbus", 2, "the rows of an event bus, whichever store has it"},
+	{"internal/migration", 2,
+		"what every store knows of the migration sets, so that a store and what is above it need not name each other"},
 	{"internal/operate", 2, "what operators see and do; in which database, it does not know"},
 	{"internal/tabletest", 2, "fills tables of any store under test, so it can name none"},
 	{"internal/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
 	{"internal/retention", 2, "works on an interface that a store fulfils, not on a store"},
 	{"internal/replayplace", 3, "where a page ended, for any store of letters"},
+	{"internal/busevent", 3, "what both event buses ask of a row, so it can name neither"},
+	{"internal/pooler", 2, "what a connection leads to; store/postgres asks, and its migrations"},
+	{"internal/pgmigrations", 3, "the schema, and all that the command does with it; a user of it compiles no store"},
+	{"internal/sqlitemigrations", 3, "as internal/pgmigrations, in SQLite"},
 	{"internal/pgschema", 3, "what a PostgreSQL database has; both stores on it ask, the library's and the server's"},
 	{"internal/pgtable", 3, "what the stores of relays and of operators both know of a table in PostgreSQL"},
 	{"internal/sqlitetable", 3, "as internal/pgtable, in SQLite"},
@@ -103,7 +108,8 @@ var payers = []struct {
 	{"github.com/go-json-experiment/json", []string{"server/gateway"}, "HTTP API"},
 	{"github.com/rs/cors", []string{"server/gateway"}, "HTTP API"},
 	{"modernc.org/sqlite",
-		[]string{"store/sqlite", "server/sqlitestore", "internal/sqliteoperate", "internal/sqlitetest"},
+		[]string{"store/sqlite", "server/sqlitestore", "internal/sqlitemigrations", "internal/sqliteoperate",
+			"internal/sqlitetest"},
 		"an SQLite in Go, 5 MB of a binary"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
 	{"github.com/lib/pq", nil, "another driver that producers use, in tests"},
@@ -120,7 +126,7 @@ var unlinked = []struct {
 	reason   string
 }{
 	{[]string{"text/template", "html/template"},
-		[]string{".", "tables", "deadletter", "store/postgres", "store/postgres/migrations", "store/sqlite",
+		[]string{".", "eventbus", "deadletter", "store/postgres", "store/postgres/migrations", "store/sqlite",
 			"store/sqlite/migrations", "outboxtest", "sink/memory"},
 		"it calls methods by their names, so the linker keeps every exported method of the whole program: megabytes in " +
 			"each program that writes an event (internal/sqlfile)"},
@@ -133,7 +139,7 @@ var unreached = []struct {
 	from   []string // with all below each
 	reason string
 }{
-	{"server", []string{".", "tables", "deadletter", "store", "sink", "outboxtest", "contrib"},
+	{"server", []string{".", "eventbus", "deadletter", "store", "sink", "outboxtest", "contrib"},
 		"who imports the library compiles no crawler, no tokens and no HTTP server, and reads none of their documentation"},
 }
 

@@ -21,9 +21,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 var redisMoreFaults = []fault{
@@ -310,7 +310,7 @@ func twoOutboxes(w *world) (struck int) {
 	insert := fmt.Sprintf(`INSERT INTO outbox_events (id, occurred_at, source_bc, aggregate_id, event_topic, payload)
 		SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, now(), 'chaos', 'k' || n %% 20, 'e', '{}' FROM generate_series(1, %d) n`, events)
 	url := testenv.Database(w.t)
-	if err := migrations.Up(w.t.Context(), url, migrations.Sets...); err != nil {
+	if err := pgmigrations.Up(w.t.Context(), url, pgmigrations.Sets...); err != nil {
 		w.t.Fatal(err)
 	}
 	second, err := pgxpool.New(w.t.Context(), url)

@@ -14,9 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox/eventbus"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 var tenantFaults = []fault{
@@ -76,7 +76,7 @@ func (p *tenant) offer(pool *pgxpool.Pool, order int64, refused *atomic.Int64) e
 	if fate == 1 {
 		owner = p.apps[(p.mine+1)%len(p.apps)]
 	}
-	e := tables.BusEvent{AppID: owner, EventID: uuid.New(), EventType: "bus.offered", Payload: []byte(`{}`),
+	e := eventbus.Event{AppID: owner, EventID: uuid.New(), EventType: "bus.offered", Payload: []byte(`{}`),
 		Key: fmt.Sprint("tenant", p.mine)}
 	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
 	defer cancel()

@@ -16,10 +16,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 // world is what one fault has to itself: a migrated database, Redis with a subscriber, producers, relays.
@@ -55,7 +55,7 @@ func newWorld(t *testing.T, f fault) *world {
 	w := &world{t: t, rng: choices(f.name), began: time.Now(), maxAge: f.maxAge}
 	url := ""
 	if f.postgres == nil {
-		url = testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
+		url = testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url) })
 	} else {
 		server, err := testenv.StartPostgres(t.Context(), *f.postgres)
 		if err != nil {
@@ -70,7 +70,7 @@ func newWorld(t *testing.T, f fault) *world {
 		})
 		w.pg, url = server, server.TCPURL("postgres")
 	}
-	if err := migrations.Up(t.Context(), url, migrations.Sets...); err != nil {
+	if err := pgmigrations.Up(t.Context(), url, pgmigrations.Sets...); err != nil {
 		t.Fatal(err)
 	}
 	w.connect(url)

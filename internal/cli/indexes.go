@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func (a *app) migrateIndexes() *cobra.Command {
@@ -27,7 +27,7 @@ interrupted, and run again.`,
 		Example: `  outbox migrate indexes
   outbox migrate indexes lean`,
 		Args:      cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs),
-		ValidArgs: []string{string(migrations.ADRIndexes), string(migrations.LeanIndexes)},
+		ValidArgs: []string{string(pgmigrations.ADRIndexes), string(pgmigrations.LeanIndexes)},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.migrationSettings(nil)
 			if err != nil {
@@ -39,7 +39,7 @@ interrupted, and run again.`,
 			}
 			if len(args) > 0 {
 				progress := func(name string) { fmt.Fprintf(a.Err, "building %s\n", name) }
-				changed, err := database.SwitchIndexes(cmd.Context(), migrations.IndexSet(args[0]), progress)
+				changed, err := database.SwitchIndexes(cmd.Context(), pgmigrations.IndexSet(args[0]), progress)
 				if err != nil {
 					return err
 				}

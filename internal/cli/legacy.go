@@ -6,12 +6,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func (a *app) migrateLegacy() *cobra.Command {
-	var options migrations.LegacyOptions
+	var options pgmigrations.LegacyOptions
 	cmd := &cobra.Command{
 		Use:   "legacy",
 		Short: "Upgrade an outbox table of before ADR-004 in place",
@@ -58,7 +58,7 @@ on where it stopped; on an upgraded table it does nothing.`,
 	return cmd
 }
 
-func (a *app) printLegacy(r migrations.LegacyReport, dryRun bool) {
+func (a *app) printLegacy(r pgmigrations.LegacyReport, dryRun bool) {
 	switch {
 	case r.AlreadyUpgraded:
 		fmt.Fprintf(a.Out, "%s is upgraded already, nothing to do\n", r.Table)

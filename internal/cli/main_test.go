@@ -19,8 +19,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 // patience bounds a wait for another process, on a machine that others use as well.
@@ -222,7 +222,7 @@ func (p *process) await(s *stream, text string) string {
 func migrated(t *testing.T) env {
 	t.Helper()
 	return env{t: t, database: testenv.Prepared(t, "all",
-		func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })}
+		func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url) })}
 }
 
 // onStores runs a test of what is the same whatever the database: once on each, with all tables and no Redis.

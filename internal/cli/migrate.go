@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func (a *app) migrate() *cobra.Command {
@@ -185,7 +185,7 @@ has applied (outbox migrate export) is found by the tables, columns and indexes 
 	}
 }
 
-func state(s tables.SetStatus) string {
+func state(s migration.SetStatus) string {
 	switch {
 	case s.By != "" && len(s.Pending) > 0:
 		return "old, applied by " + s.By

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func (a *app) migrateExport() *cobra.Command {
@@ -74,9 +74,9 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 			if err != nil {
 				return err
 			}
-			files, err := database.Export(dir, migrations.Format(format), sets...)
+			files, err := database.Export(dir, pgmigrations.Format(format), sets...)
 			switch {
-			case errors.Is(err, migrations.ErrCoreMissing):
+			case errors.Is(err, pgmigrations.ErrCoreMissing):
 				return usageError{err}
 			case err != nil:
 				return err
@@ -99,7 +99,7 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 }
 
 func formatNames() (names []string) {
-	for _, f := range migrations.Formats {
+	for _, f := range pgmigrations.Formats {
 		names = append(names, string(f))
 	}
 	return names

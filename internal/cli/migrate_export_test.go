@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 // A folder is written, listed and continued; what a tool has applied is shown, left alone, and taken over.
@@ -24,7 +24,7 @@ func TestMigrateExport(t *testing.T) {
 	}
 	files := decode[struct{ Items []file }](t,
 		e.ok("", "migrate", "export", "--format", "goose", "--dir", dir, "--set", "core", "-o", "json")).Items
-	if len(files) != int(migrations.Required("core")) ||
+	if len(files) != int(pgmigrations.Required("core")) ||
 		files[1] != (file{"00002_outbox_core_002_outbox_events.sql", "core/002_outbox_events", true}) {
 		t.Fatalf("got %v", files)
 	}

@@ -6,12 +6,12 @@ import (
 	"io"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // printPlan is the answer to --plan. Problems are in it, and make the command fail as up would.
-func (a *app) printPlan(plan tables.Adoption, output string) error {
+func (a *app) printPlan(plan migration.Adoption, output string) error {
 	switch {
 	case output == "json":
 		if err := printJSON(a.Out, plan); err != nil {
@@ -29,7 +29,7 @@ func (a *app) printPlan(plan tables.Adoption, output string) error {
 }
 
 // showPlan writes what up does to tables that exist, nothing where there is none.
-func showPlan(w io.Writer, plan tables.Adoption) {
+func showPlan(w io.Writer, plan migration.Adoption) {
 	for _, t := range plan.Tables {
 		was := ""
 		if t.Was != "" {

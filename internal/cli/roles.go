@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/wire"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func (a *app) migrateRoles() *cobra.Command {
@@ -27,7 +27,7 @@ its reason, and changes nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if show {
-				return migrations.PrintRoles(a.Out)
+				return pgmigrations.PrintRoles(a.Out)
 			}
 			c, err := a.migrationSettings(nil)
 			if err != nil {

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/sqlite"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // CheckFile tells whether path can be a file of ours: one that is not there yet, or holds tables of ours, in a folder
@@ -47,7 +47,7 @@ func CheckFile(ctx context.Context, path string) error {
 		return err
 	}
 	for _, name := range names {
-		if _, ours := tables.SetOf[name]; ours {
+		if _, ours := migration.SetOf[name]; ours {
 			return nil
 		}
 	}

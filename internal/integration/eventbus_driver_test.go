@@ -10,10 +10,10 @@ import (
 	_ "github.com/lib/pq" // driver "postgres"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/eventbus"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // The event bus through a driver that is not pgx: what it is given and what it returns are the driver's to convert.
@@ -42,10 +42,10 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 	if err := bus.SetTenant(t.Context(), tx, app); err != nil {
 		t.Fatal(err)
 	}
-	first := tables.BusEvent{AppID: app, EventID: uuid.New(), EventType: "order.placed",
+	first := eventbus.Event{AppID: app, EventID: uuid.New(), EventType: "order.placed",
 		Payload: json.RawMessage(`{"a": 1}`), Key: "42"}
-	second := tables.BusEvent{AppID: app, EventID: uuid.New(), EventType: "order.paid", Payload: json.RawMessage(`"ü"`)}
-	for _, e := range []tables.BusEvent{first, second} {
+	second := eventbus.Event{AppID: app, EventID: uuid.New(), EventType: "order.paid", Payload: json.RawMessage(`"ü"`)}
+	for _, e := range []eventbus.Event{first, second} {
 		if err := bus.Offer(t.Context(), tx, e); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 		t.Errorf("failed %d, %v", n, err)
 	}
 	found, err := bus.ByEventID(t.Context(), tx, first.EventID)
-	if err != nil || found.Status != tables.BusPublished || found.PublishedAt == nil {
+	if err != nil || found.Status != eventbus.Published || found.PublishedAt == nil {
 		t.Errorf("found %+v, %v", found, err)
 	}
 	if n, err := bus.CountPending(t.Context(), tx); err != nil || n != 0 {

@@ -16,12 +16,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/token"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 // webAPI is a gateway over a database, and what it has logged.
@@ -61,10 +61,10 @@ func newAPI(t *testing.T, change ...func(*gateway.Config)) *webAPI {
 
 func newAPIIn(t *testing.T, database string, change ...func(*gateway.Config)) *webAPI {
 	t.Helper()
-	if err := migrations.Up(t.Context(), database, migrations.Sets...); err != nil {
+	if err := pgmigrations.Up(t.Context(), database, pgmigrations.Sets...); err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.ApplyRoles(t.Context(), database); err != nil {
+	if err := pgmigrations.ApplyRoles(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
 	a := &webAPI{t: t, log: &lockedBuffer{}}

@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func TestMain(m *testing.M) {
@@ -57,14 +57,14 @@ func newWorld(t *testing.T) *world {
 // migrated is a new database with all tables.
 func migrated(t *testing.T) string {
 	t.Helper()
-	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
+	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url) })
 }
 
 // newWorldIn is newWorld in a database that exists.
 func newWorldIn(t *testing.T, url string) *world {
 	t.Helper()
 	w := &world{url: url, redis: testenv.RedisServer(t)}
-	if err := migrations.Up(t.Context(), w.url, migrations.Sets...); err != nil {
+	if err := pgmigrations.Up(t.Context(), w.url, pgmigrations.Sets...); err != nil {
 		t.Fatal(err)
 	}
 	var err error

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 //go:embed sql/*.sql
@@ -35,7 +35,7 @@ func CheckTable(ctx context.Context, pool *pgxpool.Pool, table string, columns [
 	if err != nil {
 		return fmt.Errorf("check table %s: %w", table, err)
 	}
-	return tables.CheckColumns(table, have, columns, nil)
+	return migration.CheckColumns(table, have, columns, nil)
 }
 
 // Lacking returns the privileges that the role lacks on a table or a sequence: those on the whole of it, and UPDATE of

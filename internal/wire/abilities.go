@@ -3,7 +3,7 @@ package wire
 import (
 	"context"
 
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 )
 
 // Ability is what the migrations of some databases can do and those of others cannot.
@@ -25,18 +25,18 @@ type RoleMigrations interface {
 
 // LegacyMigrations upgrade an outbox table of before ADR-004.
 type LegacyMigrations interface {
-	Legacy(ctx context.Context, o migrations.LegacyOptions) (migrations.LegacyReport, error)
+	Legacy(ctx context.Context, o pgmigrations.LegacyOptions) (pgmigrations.LegacyReport, error)
 }
 
 // IndexMigrations switch between forms of indexes.
 type IndexMigrations interface {
-	Indexes(ctx context.Context) ([]migrations.Index, error)
-	SwitchIndexes(ctx context.Context, to migrations.IndexSet, progress func(index string)) (changed []string, err error)
+	Indexes(ctx context.Context) ([]pgmigrations.Index, error)
+	SwitchIndexes(ctx context.Context, to pgmigrations.IndexSet, progress func(index string)) (changed []string, err error)
 }
 
 // ExportMigrations write the migrations as a folder of another tool. They need no database.
 type ExportMigrations interface {
-	Export(dir string, format migrations.Format, sets ...string) ([]migrations.ExportedFile, error)
+	Export(dir string, format pgmigrations.Format, sets ...string) ([]pgmigrations.ExportedFile, error)
 }
 
 // TakeOverMigrations record what another tool has applied as their own.

@@ -11,12 +11,12 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // Database is what the parts of a process and the commands ask of an open database, whichever it is. It is safe for
@@ -103,9 +103,9 @@ type Writing interface {
 // Migrations makes and changes the tables of one database. Each call connects by itself.
 type Migrations interface {
 	// Status says where the database stands with every set.
-	Status(ctx context.Context) ([]tables.SetStatus, error)
+	Status(ctx context.Context) ([]migration.SetStatus, error)
 	// Plan says what Up would do to tables that were there before it, and changes nothing.
-	Plan(ctx context.Context, sets ...string) (tables.Adoption, error)
+	Plan(ctx context.Context, sets ...string) (migration.Adoption, error)
 	// Advice says what an operator should do about the tables as they are, after Up or Down.
 	Advice(ctx context.Context) ([]string, error)
 	// Up brings the sets, or all, to the newest version.
@@ -119,10 +119,10 @@ type Migrations interface {
 }
 
 // Sets are the migration sets in the order in which they are applied. Every store has the same.
-var Sets = tables.MigrationSets
+var Sets = migration.Sets
 
 // AllSteps makes Migrations.Down take a whole set away.
-const AllSteps = migrations.All
+const AllSteps = pgmigrations.All
 
 // MigrationsOf returns the migrations for the database that a valid URL names; without a URL those of the first store,
 // to be printed.

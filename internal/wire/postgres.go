@@ -18,14 +18,14 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/pgoperate"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func postgresStore() store {
@@ -36,7 +36,7 @@ func postgresStore() store {
 		check:   checkPostgres, mask: maskPostgres,
 		opener:     func() opener { return openPostgres },
 		migrations: func(url string) Migrations { return postgresMigrations{url} },
-		required:   migrations.Required,
+		required:   pgmigrations.Required,
 		passes:     postgres.Passes, hint: hintPostgres,
 	}
 }
@@ -205,61 +205,61 @@ func (w *postgresWriting) Close() {
 // postgresMigrations are the Migrations of the database at a URL.
 type postgresMigrations struct{ url string }
 
-func (m postgresMigrations) Status(ctx context.Context) ([]tables.SetStatus, error) {
-	return migrations.Status(ctx, m.url)
+func (m postgresMigrations) Status(ctx context.Context) ([]migration.SetStatus, error) {
+	return pgmigrations.Status(ctx, m.url)
 }
 
-func (m postgresMigrations) Plan(ctx context.Context, sets ...string) (tables.Adoption, error) {
-	return migrations.Plan(ctx, m.url, sets...)
+func (m postgresMigrations) Plan(ctx context.Context, sets ...string) (migration.Adoption, error) {
+	return pgmigrations.Plan(ctx, m.url, sets...)
 }
 
 func (m postgresMigrations) Advice(ctx context.Context) ([]string, error) {
-	return migrations.Advice(ctx, m.url)
+	return pgmigrations.Advice(ctx, m.url)
 }
 
 func (m postgresMigrations) Up(ctx context.Context, sets ...string) error {
-	return migrations.Up(ctx, m.url, sets...)
+	return pgmigrations.Up(ctx, m.url, sets...)
 }
 
 func (m postgresMigrations) Down(ctx context.Context, steps int, set string) error {
-	return migrations.Down(ctx, m.url, steps, set)
+	return pgmigrations.Down(ctx, m.url, steps, set)
 }
 
 func (m postgresMigrations) ApplyRoles(ctx context.Context) error {
-	return migrations.ApplyRoles(ctx, m.url)
+	return pgmigrations.ApplyRoles(ctx, m.url)
 }
 
 func (m postgresMigrations) Legacy(
-	ctx context.Context, o migrations.LegacyOptions,
-) (migrations.LegacyReport, error) {
-	return migrations.Legacy(ctx, m.url, o)
+	ctx context.Context, o pgmigrations.LegacyOptions,
+) (pgmigrations.LegacyReport, error) {
+	return pgmigrations.Legacy(ctx, m.url, o)
 }
 
-func (m postgresMigrations) Indexes(ctx context.Context) ([]migrations.Index, error) {
-	return migrations.Indexes(ctx, m.url)
+func (m postgresMigrations) Indexes(ctx context.Context) ([]pgmigrations.Index, error) {
+	return pgmigrations.Indexes(ctx, m.url)
 }
 
 func (m postgresMigrations) SwitchIndexes(
-	ctx context.Context, to migrations.IndexSet, progress func(index string),
+	ctx context.Context, to pgmigrations.IndexSet, progress func(index string),
 ) (changed []string, err error) {
-	return migrations.SwitchIndexes(ctx, m.url, to, progress)
+	return pgmigrations.SwitchIndexes(ctx, m.url, to, progress)
 }
 
 func (postgresMigrations) Export(
-	dir string, format migrations.Format, sets ...string,
-) ([]migrations.ExportedFile, error) {
-	return migrations.Export(dir, format, sets...)
+	dir string, format pgmigrations.Format, sets ...string,
+) ([]pgmigrations.ExportedFile, error) {
+	return pgmigrations.Export(dir, format, sets...)
 }
 
 func (m postgresMigrations) TakeOver(ctx context.Context) error {
-	return migrations.TakeOver(ctx, m.url)
+	return pgmigrations.TakeOver(ctx, m.url)
 }
 
 // Lacks is empty: it has all abilities.
 func (postgresMigrations) Lacks(Ability) string { return "" }
 
 func (m postgresMigrations) Print(w io.Writer, sets ...string) error {
-	return migrations.Print(w, sets...)
+	return pgmigrations.Print(w, sets...)
 }
 
 // hintPostgres names the remedy where the error's own text cannot know it.

@@ -15,10 +15,10 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/sqlitemigrations"
 	"github.com/outboxrelay/outbox/internal/sqliteoperate"
 	"github.com/outboxrelay/outbox/server/sqlitestore"
 	"github.com/outboxrelay/outbox/store/sqlite"
-	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 
 func sqliteStore() store {
@@ -31,7 +31,7 @@ func sqliteStore() store {
 			return func(ctx context.Context, url string, u use) (Database, error) { return f.open(ctx, sqlitePath(url), u) }
 		},
 		migrations: func(url string) Migrations { return sqliteMigrations{sqlitePath(url)} },
-		required:   migrations.Required,
+		required:   sqlitemigrations.Required,
 		passes:     sqlite.Passes, hint: hintSQLite,
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/outboxrelay/outbox/internal/migration"
+	"github.com/outboxrelay/outbox/internal/sqlitemigrations"
 	"github.com/outboxrelay/outbox/store/sqlite"
-	"github.com/outboxrelay/outbox/store/sqlite/migrations"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // sqliteMigrations are the Migrations of a file.
 type sqliteMigrations struct{ path string }
 
 // Status of a file that is not there is that of an empty one, and makes none.
-func (m sqliteMigrations) Status(ctx context.Context) (all []tables.SetStatus, err error) {
+func (m sqliteMigrations) Status(ctx context.Context) (all []migration.SetStatus, err error) {
 	db, err := sqlite.Connect(ctx, m.path, 1)
 	if errors.Is(err, sqlite.ErrNoFile) {
 		return m.statusOfNothing(ctx)
@@ -25,21 +25,21 @@ func (m sqliteMigrations) Status(ctx context.Context) (all []tables.SetStatus, e
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return migrations.Status(ctx, db.Reads())
+	return sqlitemigrations.Status(ctx, db.Reads())
 }
 
-func (m sqliteMigrations) statusOfNothing(ctx context.Context) (all []tables.SetStatus, err error) {
+func (m sqliteMigrations) statusOfNothing(ctx context.Context) (all []migration.SetStatus, err error) {
 	nothing, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
 	defer func() { err = errors.Join(err, nothing.Close()) }()
-	return migrations.Status(ctx, nothing)
+	return sqlitemigrations.Status(ctx, nothing)
 }
 
 // Plan is empty: nobody else has made such tables in an SQLite file.
-func (m sqliteMigrations) Plan(context.Context, ...string) (tables.Adoption, error) {
-	return tables.Adoption{}, nil
+func (m sqliteMigrations) Plan(context.Context, ...string) (migration.Adoption, error) {
+	return migration.Adoption{}, nil
 }
 
 // Advice is about row-level security, which SQLite does not have.
@@ -51,7 +51,7 @@ func (m sqliteMigrations) Up(ctx context.Context, sets ...string) (err error) {
 		return fmt.Errorf("migrate up: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return migrations.Up(ctx, db.Writes(), sets...)
+	return sqlitemigrations.Up(ctx, db.Writes(), sets...)
 }
 
 func (m sqliteMigrations) Down(ctx context.Context, steps int, set string) (err error) {
@@ -60,7 +60,7 @@ func (m sqliteMigrations) Down(ctx context.Context, steps int, set string) (err 
 		return fmt.Errorf("migrate down: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return migrations.Down(ctx, db.Writes(), steps, set)
+	return sqlitemigrations.Down(ctx, db.Writes(), steps, set)
 }
 
 // Lacks implements Migrations.
@@ -85,5 +85,5 @@ func (m sqliteMigrations) Lacks(what Ability) string {
 }
 
 func (m sqliteMigrations) Print(w io.Writer, sets ...string) error {
-	return migrations.Print(w, sets...)
+	return sqlitemigrations.Print(w, sets...)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 const acme = "acme"
@@ -82,10 +82,10 @@ func TestOpenRunsNamesTheMigration(t *testing.T) {
 		!strings.Contains(err.Error(), "outbox migrate up --set crawl") {
 		t.Errorf("nothing there: got %v", err)
 	}
-	if err := migrations.Up(t.Context(), url, "core", "crawl"); err != nil {
+	if err := pgmigrations.Up(t.Context(), url, "core", "crawl"); err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.Down(t.Context(), url, 2, "crawl"); err != nil {
+	if err := pgmigrations.Down(t.Context(), url, 2, "crawl"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || !slices.Contains(schema.Missing, "tenant_id") ||

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/store/sqlite"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // checkTable answers with an *outbox.SchemaError if the table is not there or lacks one of the columns.
@@ -17,7 +17,7 @@ func checkTable(ctx context.Context, db *sqlite.DB, table string, columns []stri
 	if err != nil {
 		return fmt.Errorf("check table %s: %w", table, err)
 	}
-	return tables.CheckColumns(table, have, columns, strings.EqualFold)
+	return migration.CheckColumns(table, have, columns, strings.EqualFold)
 }
 
 // checkIndexes answers with an *outbox.SchemaError if a table lacks one of the indexes, which statements name: SQLite
@@ -30,7 +30,7 @@ func checkIndexes(ctx context.Context, db *sqlite.DB, table string, wanted ...st
 	missing := slices.DeleteFunc(slices.Clone(wanted), func(w string) bool { return slices.Contains(have, w) })
 	if len(missing) > 0 {
 		return &outbox.SchemaError{Table: table, Missing: missing,
-			Remedy: "run: outbox migrate up --set " + tables.SetOf[table]}
+			Remedy: "run: outbox migrate up --set " + migration.SetOf[table]}
 	}
 	return nil
 }

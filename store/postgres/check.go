@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/pgschema"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 func (s *store) checkSchema(ctx context.Context) error {
@@ -64,7 +64,7 @@ func allowed(ctx context.Context, pool *pgxpool.Pool, purpose, table string, who
 	}
 	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login",
 		strings.Join(lacks, ", "), table)
-	if _, ours := tables.SetOf[table]; ours {
+	if _, ours := migration.SetOf[table]; ours {
 		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
 	}
 	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, outbox.ErrNotAllowed, strings.Join(lacks, ", "), remedy)

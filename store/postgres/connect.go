@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox/store/postgres/internal/pooler"
+	"github.com/outboxrelay/outbox/internal/pooler"
 )
 
 // ErrStatementMode is the error of every connection through a pooler in statement mode. There the outbox cannot work,

@@ -122,7 +122,7 @@ func TestDiscard(t *testing.T) {
 	}
 	if _, err := deadletter.Replay(t.Context(), d,
 		deadletter.ReplayOptions{Selection: deadletter.Selection{Discarded: true}}); !errors.Is(err, deadletter.ErrFilter) {
-		t.Errorf("all that were discarded: got %v, want operate.ErrFilter", err)
+		t.Errorf("all that were discarded: got %v, want deadletter.ErrFilter", err)
 	}
 	actions, next, err := d.Actions(t.Context(), deadletter.ActionFilter{Limit: 1})
 	if err != nil || len(actions) != 1 || actions[0].Action != "replay" || actions[0].Letters != 1 ||

@@ -169,7 +169,7 @@ func TestDeadLetterFilters(t *testing.T) {
 		{After: "7"}: "after"} {
 		if _, _, err := d.List(t.Context(), f); !errors.Is(err, deadletter.ErrFilter) ||
 			!strings.Contains(err.Error(), says) {
-			t.Errorf("%+v: got %v, want operate.ErrFilter that says %q", f, err, says)
+			t.Errorf("%+v: got %v, want deadletter.ErrFilter that says %q", f, err, says)
 		}
 	}
 

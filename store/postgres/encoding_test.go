@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/eventbus"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // Through a connection of another encoding nothing is written, and the transaction goes on. SQL_ASCII converts
@@ -55,7 +55,7 @@ func TestWritersRefuseAnotherEncoding(t *testing.T) {
 				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 					for _, e := range events {
 						if err := (postgres.EventBus{}).Offer(ctx, tx,
-							tables.BusEvent{AppID: app, EventID: e.ID, EventType: e.Topic, Payload: e.Payload}); err != nil {
+							eventbus.Event{AppID: app, EventID: e.ID, EventType: e.Topic, Payload: e.Payload}); err != nil {
 							return err
 						}
 					}

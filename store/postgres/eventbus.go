@@ -12,9 +12,9 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/eventbus"
+	"github.com/outboxrelay/outbox/internal/busevent"
 	"github.com/outboxrelay/outbox/internal/errortext"
-	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // EventBus is the repository of table event_outbox for transactions of pgx, SQLEventBus for those of database/sql and
@@ -49,8 +49,8 @@ func (EventBusOf[Tx]) SetTenant(ctx context.Context, tx Tx, appID uuid.UUID) err
 // Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an
 // *outbox.FieldError and one whose EventID is there already outbox.ErrDuplicateEvent; tx stays usable after both. Any
 // other error has aborted it.
-func (b EventBusOf[Tx]) Offer(ctx context.Context, tx Tx, e tables.BusEvent) error {
-	if err := e.Prepare(cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
+func (b EventBusOf[Tx]) Offer(ctx context.Context, tx Tx, e eventbus.Event) error {
+	if err := busevent.Prepare(&e, cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
 		return fmt.Errorf("offer event: %w", err)
 	}
 	n, err := changeBus(ctx, tx, "bus_offer", e.ID.String(), e.AppID.String(), e.EventID.String(), e.EventType,
@@ -76,7 +76,7 @@ func (b EventBusOf[Tx]) Offer(ctx context.Context, tx Tx, e tables.BusEvent) err
 	return fmt.Errorf("offer event %s: %w", e.EventID, outbox.ErrDuplicateEvent)
 }
 
-// TakePending returns up to limit pending events (tables.DefaultTake if limit is not positive), oldest first, and keeps
+// TakePending returns up to limit pending events (100 if limit is not positive), oldest first, and keeps
 // them from other takers until tx ends. Publish them, call MarkPublished and commit. If one fails and is to be tried
 // again, mark no later event of its key either. A crash before the commit gives them all out again, so whoever receives
 // them must expect copies.
@@ -84,15 +84,15 @@ func (b EventBusOf[Tx]) Offer(ctx context.Context, tx Tx, e tables.BusEvent) err
 // Per application and key, no event is returned while an earlier one is pending elsewhere: with another taker, or
 // waiting for a retry. So there may be fewer than limit events, or none, although CountPending is not zero; they come
 // once the other taker is done.
-func (EventBusOf[Tx]) TakePending(ctx context.Context, tx Tx, limit int) ([]tables.BusEvent, error) {
-	return collectBusEvents(ctx, tx, "take pending events", "bus_take_pending", tables.TakeLimit(limit))
+func (EventBusOf[Tx]) TakePending(ctx context.Context, tx Tx, limit int) ([]eventbus.Event, error) {
+	return collectBusEvents(ctx, tx, "take pending events", "bus_take_pending", busevent.TakeLimit(limit))
 }
 
-// ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not
+// ListPending returns a page of pending events without taking them: up to limit (100 if it is not
 // positive) whose row ids follow after, in the order of row ids. uuid.Nil gives the first page, the last ID of a page
 // the next one.
-func (EventBusOf[Tx]) ListPending(ctx context.Context, tx Tx, after uuid.UUID, limit int) ([]tables.BusEvent, error) {
-	return collectBusEvents(ctx, tx, "list pending events", "bus_list_pending", after.String(), tables.TakeLimit(limit))
+func (EventBusOf[Tx]) ListPending(ctx context.Context, tx Tx, after uuid.UUID, limit int) ([]eventbus.Event, error) {
+	return collectBusEvents(ctx, tx, "list pending events", "bus_list_pending", after.String(), busevent.TakeLimit(limit))
 }
 
 // CountPending returns how many events are pending.
@@ -104,19 +104,19 @@ func (EventBusOf[Tx]) CountPending(ctx context.Context, tx Tx) (int, error) {
 	return n, nil
 }
 
-// ByEventID returns the event with that EventID, whatever its status, or operate.ErrNoEvent.
-func (EventBusOf[Tx]) ByEventID(ctx context.Context, tx Tx, eventID uuid.UUID) (tables.BusEvent, error) {
+// ByEventID returns the event with that EventID, whatever its status, or eventbus.ErrNoEvent.
+func (EventBusOf[Tx]) ByEventID(ctx context.Context, tx Tx, eventID uuid.UUID) (eventbus.Event, error) {
 	found, err := collectBusEvents(ctx, tx, "find event", "bus_by_event_id", eventID.String())
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("find event %s: %w", eventID, operate.ErrNoEvent)
+		err = fmt.Errorf("find event %s: %w", eventID, eventbus.ErrNoEvent)
 	}
 	if err != nil {
-		return tables.BusEvent{}, err
+		return eventbus.Event{}, err
 	}
 	return found[0], nil
 }
 
-// MarkPublished makes pending events published, now. ids are row ids (tables.BusEvent.ID). It returns how many changed;
+// MarkPublished makes pending events published, now. ids are row ids (eventbus.Event.ID). It returns how many changed;
 // others are left as they are.
 func (EventBusOf[Tx]) MarkPublished(ctx context.Context, tx Tx, ids ...uuid.UUID) (int, error) {
 	n, err := changeBus(ctx, tx, "bus_mark_published", idArray(ids))
@@ -156,9 +156,9 @@ func idArray(ids []uuid.UUID) string { return arrayOf(ids, uuid.UUID.String) }
 
 func collectBusEvents(
 	ctx context.Context, tx any, what, name string, args ...any,
-) (events []tables.BusEvent, err error) {
+) (events []eventbus.Event, err error) {
 	err = queryBus(ctx, tx, name, func(row scanner) error {
-		var e tables.BusEvent
+		var e eventbus.Event
 		var payload string
 		if err := row.Scan(&e.ID, &e.AppID, &e.EventID, &e.EventType, &payload, &e.Key, &e.Status,
 			&e.PublishedAt); err != nil {

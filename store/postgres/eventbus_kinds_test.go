@@ -14,9 +14,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/eventbus"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // TestEventBusByTransaction goes once through all methods with each kind of transaction. (Another driver:
@@ -50,7 +49,7 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 	first, second, third := b.event("order.placed", "42"), b.event("order.paid", "42"), b.event("order.shipped", "43")
 	ok(t, inTx(func(tx Tx) error {
 		ok(t, repository.SetTenant(t.Context(), tx, b.app))
-		for _, e := range []tables.BusEvent{first, second, third} {
+		for _, e := range []eventbus.Event{first, second, third} {
 			ok(t, repository.Offer(t.Context(), tx, e))
 		}
 		if err := repository.Offer(t.Context(), tx, first); !errors.Is(err, outbox.ErrDuplicateEvent) {
@@ -58,7 +57,7 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 		}
 		var refused *outbox.FieldError
 		if err := repository.Offer(t.Context(), tx,
-			tables.BusEvent{AppID: b.app, EventType: "undotted", Payload: json.RawMessage("1")}); !errors.As(err, &refused) {
+			eventbus.Event{AppID: b.app, EventType: "undotted", Payload: json.RawMessage("1")}); !errors.As(err, &refused) {
 			t.Errorf("an invalid event: %v", err)
 		}
 		return nil
@@ -80,10 +79,10 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 		}
 		found, err := repository.ByEventID(t.Context(), tx, first.EventID)
 		if err != nil || found.ID != first.ID || found.AppID != b.app || found.Key != "42" ||
-			string(found.Payload) != `{"a": 1}` || found.Status != tables.BusPending {
+			string(found.Payload) != `{"a": 1}` || found.Status != eventbus.Pending {
 			t.Errorf("found %+v (%v)", found, err)
 		}
-		if _, err := repository.ByEventID(t.Context(), tx, uuid.New()); !errors.Is(err, operate.ErrNoEvent) {
+		if _, err := repository.ByEventID(t.Context(), tx, uuid.New()); !errors.Is(err, eventbus.ErrNoEvent) {
 			t.Errorf("no such event: %v", err)
 		}
 		taken, err := repository.TakePending(t.Context(), tx, 0)
@@ -109,7 +108,7 @@ func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[T
 	}))
 	ok(t, inTx(func(tx Tx) error {
 		e, err := repository.ByEventID(t.Context(), tx, first.EventID)
-		if err != nil || e.Status != tables.BusPublished || e.PublishedAt == nil || e.PublishedAt.IsZero() {
+		if err != nil || e.Status != eventbus.Published || e.PublishedAt == nil || e.PublishedAt.IsZero() {
 			t.Errorf("published: %+v (%v)", e, err)
 		}
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/eventbus"
 )
 
 // asTenant returns the bus as a role sees it that no policy lets through to everything, on one connection.
@@ -47,8 +47,8 @@ func TestEventBusSeparatesTenants(t *testing.T) {
 		if n, err := b.CountPending(t.Context(), tx); err != nil || n != 1 {
 			t.Errorf("counted %d (%v), want 1", n, err)
 		}
-		if _, err := b.ByEventID(t.Context(), tx, his.EventID); !errors.Is(err, operate.ErrNoEvent) {
-			t.Errorf("his event: got %v, want operate.ErrNoEvent", err)
+		if _, err := b.ByEventID(t.Context(), tx, his.EventID); !errors.Is(err, eventbus.ErrNoEvent) {
+			t.Errorf("his event: got %v, want eventbus.ErrNoEvent", err)
 		}
 		for _, mark := range []func() (int, error){
 			func() (int, error) { return b.MarkPublished(t.Context(), tx, his.ID) },

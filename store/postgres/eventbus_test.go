@@ -17,9 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/eventbus"
 	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // bus is a database with event_outbox, and two applications in it.
@@ -47,12 +46,12 @@ func (b bus) inTx(t *testing.T, f func(tx pgx.Tx)) {
 	ok(t, pgx.BeginFunc(t.Context(), b, func(tx pgx.Tx) error { f(tx); return nil }))
 }
 
-func (b bus) event(eventType, key string) tables.BusEvent {
-	return tables.BusEvent{ID: uuid.New(), AppID: b.app, EventID: uuid.New(), EventType: eventType, Key: key,
+func (b bus) event(eventType, key string) eventbus.Event {
+	return eventbus.Event{ID: uuid.New(), AppID: b.app, EventID: uuid.New(), EventType: eventType, Key: key,
 		Payload: json.RawMessage(`{"a": 1}`)}
 }
 
-func (b bus) offer(t *testing.T, events ...tables.BusEvent) {
+func (b bus) offer(t *testing.T, events ...eventbus.Event) {
 	t.Helper()
 	b.inTx(t, func(tx pgx.Tx) {
 		for _, e := range events {
@@ -61,7 +60,7 @@ func (b bus) offer(t *testing.T, events ...tables.BusEvent) {
 	})
 }
 
-func (b bus) take(t *testing.T, tx pgx.Tx, limit int) []tables.BusEvent {
+func (b bus) take(t *testing.T, tx pgx.Tx, limit int) []eventbus.Event {
 	t.Helper()
 	events, err := b.TakePending(t.Context(), tx, limit)
 	ok(t, err)
@@ -76,7 +75,7 @@ func (b bus) begin(t *testing.T) pgx.Tx {
 	return tx
 }
 
-func types(events []tables.BusEvent) string {
+func types(events []eventbus.Event) string {
 	var s []string
 	for _, e := range events {
 		s = append(s, e.EventType)
@@ -90,7 +89,7 @@ func TestEventBusOffer(t *testing.T) {
 	e := b.event("order.placed", "42")
 	tx := b.begin(t)
 	ok(t, b.Offer(t.Context(), tx, e))
-	if _, err := b.ByEventID(t.Context(), b.begin(t), e.EventID); !errors.Is(err, operate.ErrNoEvent) {
+	if _, err := b.ByEventID(t.Context(), b.begin(t), e.EventID); !errors.Is(err, eventbus.ErrNoEvent) {
 		t.Errorf("seen before the commit: %v", err)
 	}
 	ok(t, tx.Commit(t.Context()))
@@ -98,7 +97,7 @@ func TestEventBusOffer(t *testing.T) {
 	got, err := b.ByEventID(t.Context(), tx, e.EventID)
 	ok(t, err)
 	want := e
-	want.Status = tables.BusPending
+	want.Status = eventbus.Pending
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -110,7 +109,7 @@ func TestEventBusOffer(t *testing.T) {
 		t.Errorf("got %v, want ErrDuplicateEvent with the id", err)
 	}
 	// Ids assigned; tx is usable.
-	ok(t, b.Offer(t.Context(), tx, tables.BusEvent{AppID: b.app, EventType: "a.b", Payload: json.RawMessage("null")}))
+	ok(t, b.Offer(t.Context(), tx, eventbus.Event{AppID: b.app, EventType: "a.b", Payload: json.RawMessage("null")}))
 	ok(t, tx.Commit(t.Context()))
 	if v := one[string](t, b,
 		"SELECT substr(id::text, 15, 1) || substr(event_id::text, 15, 1) FROM event_outbox WHERE event_type "+
@@ -131,19 +130,19 @@ func TestEventBusOfferRefusesBeforeTheInsert(t *testing.T) {
 	tx := b.begin(t)
 	for _, c := range []struct {
 		field string
-		spoil func(*tables.BusEvent)
+		spoil func(*eventbus.Event)
 	}{
-		{"AppID", func(e *tables.BusEvent) { e.AppID = uuid.Nil }},
-		{"EventType", func(e *tables.BusEvent) { e.EventType = "" }},
-		{"EventType", func(e *tables.BusEvent) { e.EventType = "placed" }},
-		{"EventType", func(e *tables.BusEvent) { e.EventType = "order..placed" }},
-		{"EventType", func(e *tables.BusEvent) { e.EventType = "order.placed." }},
-		{"EventType", func(e *tables.BusEvent) { e.EventType = "order.plac ed" }},
-		{"EventType", func(e *tables.BusEvent) { e.EventType = "a." + strings.Repeat("b", 149) }},
-		{"Key", func(e *tables.BusEvent) { e.Key = strings.Repeat("é", 129) }},
-		{"Payload", func(e *tables.BusEvent) { e.Payload = nil }},
-		{"Payload", func(e *tables.BusEvent) { e.Payload = json.RawMessage(`"\u0000"`) }},
-		{"Payload", func(e *tables.BusEvent) { e.Payload = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`) }},
+		{"AppID", func(e *eventbus.Event) { e.AppID = uuid.Nil }},
+		{"EventType", func(e *eventbus.Event) { e.EventType = "" }},
+		{"EventType", func(e *eventbus.Event) { e.EventType = "placed" }},
+		{"EventType", func(e *eventbus.Event) { e.EventType = "order..placed" }},
+		{"EventType", func(e *eventbus.Event) { e.EventType = "order.placed." }},
+		{"EventType", func(e *eventbus.Event) { e.EventType = "order.plac ed" }},
+		{"EventType", func(e *eventbus.Event) { e.EventType = "a." + strings.Repeat("b", 149) }},
+		{"Key", func(e *eventbus.Event) { e.Key = strings.Repeat("é", 129) }},
+		{"Payload", func(e *eventbus.Event) { e.Payload = nil }},
+		{"Payload", func(e *eventbus.Event) { e.Payload = json.RawMessage(`"\u0000"`) }},
+		{"Payload", func(e *eventbus.Event) { e.Payload = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`) }},
 	} {
 		e := b.event("order.placed", "")
 		c.spoil(&e)
@@ -165,7 +164,7 @@ func TestEventBusOfferRefusesBeforeTheInsert(t *testing.T) {
 // Plan 05-01: takePending gives 100 by default, oldest first.
 func TestEventBusTakeAndMark(t *testing.T) {
 	b := newBus(t)
-	var events []tables.BusEvent
+	var events []eventbus.Event
 	for i := range 130 {
 		events = append(events, b.event(fmt.Sprintf("e.%d", i), "")) // random row ids: the order is that of the offers
 	}
@@ -200,10 +199,10 @@ func TestEventBusTakeAndMark(t *testing.T) {
 		if n, err := b.CountPending(t.Context(), tx); err != nil || n != 127 {
 			t.Errorf("%d pending (%v), want 127", n, err)
 		}
-		for i, want := range []tables.BusStatus{tables.BusPublished, tables.BusPublished, tables.BusFailed,
-			tables.BusPending} {
+		for i, want := range []eventbus.Status{eventbus.Published, eventbus.Published, eventbus.Failed,
+			eventbus.Pending} {
 			e, err := b.ByEventID(t.Context(), tx, events[i].EventID)
-			if err != nil || e.Status != want || (e.PublishedAt != nil) != (want == tables.BusPublished) {
+			if err != nil || e.Status != want || (e.PublishedAt != nil) != (want == eventbus.Published) {
 				t.Errorf("event %d is %s, published at %v (%v), want %s", i, e.Status, e.PublishedAt, err, want)
 			}
 		}
@@ -284,7 +283,7 @@ func TestEventBusTakersShareWithoutOvertaking(t *testing.T) {
 func TestEventBusConcurrentTakersKeepOrder(t *testing.T) {
 	b := newBus(t)
 	const total = 300
-	var events []tables.BusEvent
+	var events []eventbus.Event
 	for i := range total {
 		events = append(events, b.event(fmt.Sprintf("e.%03d", i), fmt.Sprint(i%7)))
 	}

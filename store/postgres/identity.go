@@ -13,7 +13,9 @@ import (
 
 // identify returns the name under which a table's lanes are leased, that of the table whose events it has (of a part of
 // outbox_deliveries it is another), and the hash that tells those from the events of all other tables and databases.
-func identify(ctx context.Context, db pgtable.Querier, layout outbox.Layout) (name, of string, origin uint64, err error) {
+func identify(
+	ctx context.Context, db pgtable.Querier, layout outbox.Layout,
+) (name, of string, origin uint64, err error) {
 	table := layout.Table
 	if name, err = pgtable.Name(ctx, db, table); err != nil {
 		return "", "", 0, err

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 // settleAll claims everything and settles it as delivered.
@@ -223,7 +223,7 @@ func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = server.Stop() })
 	url := server.URL("postgres")
-	if err := migrations.Up(t.Context(), url, migrations.Sets...); err != nil {
+	if err := pgmigrations.Up(t.Context(), url, pgmigrations.Sets...); err != nil {
 		t.Fatal(err)
 	}
 	pool, err := connect(t.Context(), url, 4)

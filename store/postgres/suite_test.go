@@ -4,15 +4,15 @@ import (
 	"os"
 	"testing"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/pgtest"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func TestStoreSuite(t *testing.T) {
 	t.Parallel()
-	migrated := newDatabase(t, migrations.Sets...)
+	migrated := newDatabase(t, pgmigrations.Sets...)
 	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
 		return pgtest.Harness(t, testenv.CopyOf(t, migrated)).StoreHarness
 	})
@@ -29,7 +29,7 @@ func TestStoreSuiteThroughPooler(t *testing.T) {
 		areas = nil
 	}
 	_, through := testenv.Pooled(t, nil)
-	migrated := newDatabase(t, migrations.Sets...)
+	migrated := newDatabase(t, pgmigrations.Sets...)
 	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
 		return pgtest.Harness(t, through(testenv.CopyOf(t, migrated))).StoreHarness
 	}, areas...)

@@ -14,11 +14,11 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/eventbus"
+	"github.com/outboxrelay/outbox/internal/busevent"
 	"github.com/outboxrelay/outbox/internal/errortext"
-	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqltx"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // EventBus is the repository of table event_outbox (docs/seeds.md): for producers, and for consumers that publish by
@@ -44,13 +44,13 @@ func (b EventBus) app() string {
 // Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an
 // *outbox.FieldError and one whose EventID is there already outbox.ErrDuplicateEvent; tx stays usable after every error
 // but those of its end.
-func (b EventBus) Offer(ctx context.Context, tx outbox.SQLTx, e tables.BusEvent) error {
+func (b EventBus) Offer(ctx context.Context, tx outbox.SQLTx, e eventbus.Event) error {
 	e.AppID = cmp.Or(e.AppID, b.AppID)
 	if b.AppID != uuid.Nil && e.AppID != b.AppID {
 		return fmt.Errorf("offer event: %w",
 			&outbox.FieldError{Field: "AppID", Problem: "is not the application that this EventBus speaks for"})
 	}
-	if err := e.Prepare(cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
+	if err := busevent.Prepare(&e, cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
 		return fmt.Errorf("offer event: %w", err)
 	}
 	n, err := changeBus(ctx, tx, "bus_offer", e.ID.String(), e.AppID.String(), e.EventID.String(), e.EventType,
@@ -64,24 +64,25 @@ func (b EventBus) Offer(ctx context.Context, tx outbox.SQLTx, e tables.BusEvent)
 	return nil
 }
 
-// TakePending returns up to limit pending events (tables.DefaultTake if limit is not positive), oldest first, and keeps
+// TakePending returns up to limit pending events (100 if limit is not positive), oldest first, and keeps
 // them from other takers until tx ends: tx is the file's only write transaction. So publish them quickly, call
 // MarkPublished and commit. If one fails and is to be tried again, mark no later event of its key either. A crash
 // before the commit gives them all out again, so whoever receives them must expect copies.
 //
 // What follows an event that waits for a retry in its key waits too. So there may be fewer than limit events, or none,
 // although CountPending is not zero.
-func (b EventBus) TakePending(ctx context.Context, tx outbox.SQLTx, limit int) ([]tables.BusEvent, error) {
-	return readBus(ctx, tx, "take pending events", "bus_take_pending", b.app(), stamp(time.Now()), tables.TakeLimit(limit))
+func (b EventBus) TakePending(ctx context.Context, tx outbox.SQLTx, limit int) ([]eventbus.Event, error) {
+	return readBus(ctx, tx, "take pending events", "bus_take_pending", b.app(), stamp(time.Now()),
+		busevent.TakeLimit(limit))
 }
 
-// ListPending returns a page of pending events without taking them: up to limit (tables.DefaultTake if it is not
+// ListPending returns a page of pending events without taking them: up to limit (100 if it is not
 // positive) whose row ids follow after, in the order of row ids. uuid.Nil gives the first page, the last ID of a page
 // the next one.
 func (b EventBus) ListPending(
 	ctx context.Context, tx outbox.SQLTx, after uuid.UUID, limit int,
-) ([]tables.BusEvent, error) {
-	return readBus(ctx, tx, "list pending events", "bus_list_pending", b.app(), after.String(), tables.TakeLimit(limit))
+) ([]eventbus.Event, error) {
+	return readBus(ctx, tx, "list pending events", "bus_list_pending", b.app(), after.String(), busevent.TakeLimit(limit))
 }
 
 // CountPending returns how many events are pending.
@@ -100,19 +101,19 @@ func (b EventBus) CountPending(ctx context.Context, tx outbox.SQLTx) (n int, err
 	return n, nil
 }
 
-// ByEventID returns the event with that EventID, whatever its status, or operate.ErrNoEvent.
-func (b EventBus) ByEventID(ctx context.Context, tx outbox.SQLTx, eventID uuid.UUID) (tables.BusEvent, error) {
+// ByEventID returns the event with that EventID, whatever its status, or eventbus.ErrNoEvent.
+func (b EventBus) ByEventID(ctx context.Context, tx outbox.SQLTx, eventID uuid.UUID) (eventbus.Event, error) {
 	found, err := readBus(ctx, tx, "find event", "bus_by_event_id", b.app(), eventID.String())
 	if err == nil && len(found) == 0 {
-		err = fmt.Errorf("find event %s: %w", eventID, operate.ErrNoEvent)
+		err = fmt.Errorf("find event %s: %w", eventID, eventbus.ErrNoEvent)
 	}
 	if err != nil {
-		return tables.BusEvent{}, err
+		return eventbus.Event{}, err
 	}
 	return found[0], nil
 }
 
-// MarkPublished makes pending events published, now. ids are row ids (tables.BusEvent.ID). It returns how many changed;
+// MarkPublished makes pending events published, now. ids are row ids (eventbus.Event.ID). It returns how many changed;
 // others are left as they are.
 func (b EventBus) MarkPublished(ctx context.Context, tx outbox.SQLTx, ids ...uuid.UUID) (int, error) {
 	n, err := b.mark(ctx, tx, "bus_mark_published", ids, stamp(time.Now()))
@@ -190,7 +191,7 @@ func changeBus(ctx context.Context, tx outbox.SQLTx, name string, args ...any) (
 
 func readBus(
 	ctx context.Context, tx outbox.SQLTx, what, name string, args ...any,
-) (events []tables.BusEvent, err error) {
+) (events []eventbus.Event, err error) {
 	defer func() {
 		if err != nil {
 			events, err = nil, fmt.Errorf("%s: %w", what, explain(err))
@@ -210,7 +211,7 @@ func readBus(
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var e tables.BusEvent
+		var e eventbus.Event
 		var payload string
 		var published sql.NullString
 		if err := rows.Scan(&e.ID, &e.AppID, &e.EventID, &e.EventType, &payload, &e.Key, &e.Status, &published); err != nil {

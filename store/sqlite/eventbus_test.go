@@ -14,8 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/eventbus"
 )
 
 const (
@@ -38,8 +37,8 @@ func inBus(t *testing.T, db *DB, fn func(tx *sql.Tx) error) {
 	}
 }
 
-func busEvent(kind, key string) tables.BusEvent {
-	return tables.BusEvent{EventType: kind, Key: key, Payload: json.RawMessage(`{"n": 1}`)}
+func busEvent(kind, key string) eventbus.Event {
+	return eventbus.Event{EventType: kind, Key: key, Payload: json.RawMessage(`{"n": 1}`)}
 }
 
 func TestEventBus(t *testing.T) {
@@ -59,7 +58,7 @@ func TestEventBus(t *testing.T) {
 	}); !errors.Is(err, rolledBack) {
 		t.Fatal(err)
 	}
-	var taken []tables.BusEvent
+	var taken []eventbus.Event
 	inBus(t, db, func(tx *sql.Tx) (err error) {
 		if n, err := ours.CountPending(t.Context(), tx); err != nil || n != 5 {
 			t.Errorf("%d of ours are pending, error %v, want 5", n, err)
@@ -102,11 +101,11 @@ func TestEventBus(t *testing.T) {
 	})
 	inBus(t, db, func(tx *sql.Tx) error {
 		e, err := ours.ByEventID(t.Context(), tx, taken[0].EventID)
-		if err != nil || e.Status != tables.BusPublished || time.Since(*e.PublishedAt).Abs() > time.Minute {
+		if err != nil || e.Status != eventbus.Published || time.Since(*e.PublishedAt).Abs() > time.Minute {
 			t.Errorf("got %+v, error %v", e, err)
 		}
-		if _, err := theirs.ByEventID(t.Context(), tx, taken[0].EventID); !errors.Is(err, operate.ErrNoEvent) {
-			t.Errorf("another application's event: got %v, want operate.ErrNoEvent", err)
+		if _, err := theirs.ByEventID(t.Context(), tx, taken[0].EventID); !errors.Is(err, eventbus.ErrNoEvent) {
+			t.Errorf("another application's event: got %v, want eventbus.ErrNoEvent", err)
 		}
 		left, err := ours.TakePending(t.Context(), tx, 0)
 		if err != nil || len(left) != 2 || left[0].EventType != "order.n3" {
@@ -122,7 +121,7 @@ func TestEventBusRefuses(t *testing.T) {
 	good := busEvent("order.placed", "")
 	good.EventID = uuid.New()
 	inBus(t, db, func(tx *sql.Tx) error {
-		for says, e := range map[string]tables.BusEvent{
+		for says, e := range map[string]eventbus.Event{
 			"EventType": {EventType: "placed", Payload: good.Payload},
 			"Payload":   {EventType: "order.placed", Payload: json.RawMessage("{")},
 			"AppID":     {AppID: theirs.AppID, EventType: "order.placed", Payload: good.Payload},

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
-	"github.com/outboxrelay/outbox/tables"
 )
 
 // store is an outbox table that a relay can serve. It is safe for concurrent use.
@@ -48,7 +48,7 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 		s.of = layout.Of
 	}
 	s.origin = db.origin(s.of)
-	_, s.trusted = tables.SetOf[layout.Table]
+	_, s.trusted = migration.SetOf[layout.Table]
 	columns, err := s.checkSchema(ctx)
 	if err != nil {
 		return nil, err

@@ -9,12 +9,12 @@ import (
 	"github.com/golang-migrate/migrate/v4"
 	driver "github.com/golang-migrate/migrate/v4/database/pgx/v5"
 	_ "github.com/golang-migrate/migrate/v4/source/file"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxrelay/outbox/examples/encore/delivery"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/store/postgres"
-	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // back, and the two events arrive.
 func TestOrders(t *testing.T) {
 	t.Parallel()
-	pool, err := postgres.Connect(t.Context(), testenv.Database(t), postgres.Config{Conns: 8})
+	pool, err := pgxpool.New(t.Context(), testenv.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestOrders(t *testing.T) {
 // The folder has all that this release needs: nothing is left to export.
 func TestFolderIsComplete(t *testing.T) {
 	t.Parallel()
-	files, err := migrations.Export("../orders/migrations", migrations.Encore)
+	files, err := pgmigrations.Export("../orders/migrations", pgmigrations.Encore)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,50 +1,40 @@
-// Package migrations holds the PostgreSQL schema of Outbox as numbered plain SQL and applies it.
+// Package migrations makes and upgrades the PostgreSQL tables of Outbox. The command does more with them: status, plan,
+// down, legacy tables, exports for other migration tools (outbox migrate).
 //
-// There are three sets, each with its own version table, so that an application takes only what it uses:
-// core (outbox_events, job_dlq, apps, lane leases), events (event_outbox) and crawl (runs, their log and
-// their outbox). events and crawl stand on core. The files are ordinary golang-migrate files, and Encore
+// There are three sets, each with its own version table, so that an application takes only what it uses: core
+// (outbox_events, job_dlq, apps, lane leases), events (event_outbox) and crawl (runs, their log and their outbox).
+// events and crawl stand on core. The files are ordinary golang-migrate files in internal/pgmigrations, and Encore
 // reads the same format; nothing in them needs this package.
 //
-// Guaranteed: every file is one transaction and may run twice, so a process killed at any point leaves a
-// schema that Up completes; any number of processes may call Up at once; no error carries the database URL.
+// Guaranteed: every file is one transaction and may run twice, so a process killed at any point leaves a schema that Up
+// completes; any number of processes may call Up at once; no error carries the database URL.
 //
-// Not guaranteed: that it works through a transaction pooler (the locks are session locks: connect
-// directly), and that a schema newer than this build is understood (it is left alone).
+// Not guaranteed: that it works through a transaction pooler (the locks are session locks: connect directly), and that
+// a schema newer than this build is understood (it is left alone).
 package migrations
 
 import (
-	"embed"
-	"io"
+	"context"
 
-	"github.com/outboxrelay/outbox/internal/sqlfile"
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 )
 
-//go:embed core/*.sql events/*.sql crawl/*.sql
-var files embed.FS
+// Up brings the sets (none: all of them) to the newest version that this build has, core first. It is safe to call from
+// many processes at once, and where there is nothing to do. What a process left that died while migrating is repaired.
+// Tables of ours that were there before are adopted; where they cannot be, Up changes nothing and says why.
+//
+// What another migration tool has applied (outbox migrate export) is left to it: there is nothing to do, or an error
+// where it lacks something.
+//
+// When ctx ends, Up finishes the file under way and stops before the next.
+func Up(ctx context.Context, databaseURL string, sets ...string) error {
+	return pgmigrations.Up(ctx, databaseURL, sets...)
+}
 
-var embedded = tables.Migrations{Files: files}
-
-// Sets are the known migration sets in the order in which they are applied. Treat it as a constant.
-var Sets = tables.MigrationSets
-
-// Required is the version that a database must have for this build: the newest embedded one of the set, 0 for
-// an unknown set.
-func Required(set string) uint { return embedded.Required(set) }
-
-// Print writes the up files of the sets (none: all sets) as they are, in the order of application: what a
-// database administrator reads before, or runs instead of, Up.
-func Print(w io.Writer, sets ...string) error { return embedded.Print(w, sets...) }
-
-// filled fills in one of the SQL files that are part of the program. What can go wrong with them is a broken build.
-func filled(parse func() (*sqlfile.Set, error), render func(*sqlfile.Set) (string, error)) string {
-	set, err := parse()
-	if err != nil {
-		panic("migrations: " + err.Error())
-	}
-	text, err := render(set)
-	if err != nil {
-		panic("migrations: " + err.Error())
-	}
-	return text
+// ApplyRoles creates the group roles outbox_owner, outbox_producer, outbox_run_producer, outbox_relay, outbox_reader,
+// outbox_operator, outbox_gateway and outbox_worker where they are missing, hands the tables over to outbox_owner and
+// gives each role exactly its rights on the tables that exist. It takes a superuser, or the tables' owner with
+// CREATEROLE, and may run any number of times; run it again after Up has added tables.
+func ApplyRoles(ctx context.Context, databaseURL string) error {
+	return pgmigrations.ApplyRoles(ctx, databaseURL)
 }

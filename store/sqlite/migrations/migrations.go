@@ -1,8 +1,8 @@
-// Package migrations holds the SQLite schema of Outbox as numbered plain SQL and applies it.
+// Package migrations makes and upgrades the SQLite tables of Outbox. The command has more of it: status, print and down
+// (outbox migrate).
 //
 // There are the same three sets as for PostgreSQL, each with its own version table: core (outbox_events, job_dlq, apps,
-// lane leases), events (event_outbox) and crawl (runs, their log and their outbox). events and crawl stand on core. The
-// numbers within a set are SQLite's own: it began later, with less history.
+// lane leases), events (event_outbox) and crawl (runs, their log and their outbox). events and crawl stand on core.
 //
 // Guaranteed: what one call changes is one transaction, so a process killed at any point leaves the file as it was; any
 // number of processes may call Up at once.
@@ -11,23 +11,17 @@
 package migrations
 
 import (
-	"embed"
-	"io"
+	"context"
+	"database/sql"
 
-	"github.com/outboxrelay/outbox/tables"
+	"github.com/outboxrelay/outbox/internal/sqlitemigrations"
 )
 
-//go:embed core/*.sql events/*.sql crawl/*.sql
-var files embed.FS
-
-var embedded = tables.Migrations{Files: files}
-
-// Sets are the known migration sets in the order in which they are applied. Treat it as a constant.
-var Sets = tables.MigrationSets
-
-// Required is the version that a file must have for this build: the newest embedded one of the set, 0 for an unknown
-// set.
-func Required(set string) uint { return embedded.Required(set) }
-
-// Print writes the up files of the sets (none: all sets) as they are, in the order of application.
-func Print(w io.Writer, sets ...string) error { return embedded.Print(w, sets...) }
+// Up brings the sets (none: all of them) to the newest version that this build has, core first, in one transaction. It
+// is safe to call from many processes at once, and where there is nothing to do. db is a database whose transactions
+// begin with BEGIN IMMEDIATE: sqlite.DB's Begin does.
+//
+// When ctx ends, nothing is changed.
+func Up(ctx context.Context, db *sql.DB, sets ...string) error {
+	return sqlitemigrations.Up(ctx, db, sets...)
+}

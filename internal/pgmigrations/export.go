@@ -1,0 +1,266 @@
+package pgmigrations
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/outboxrelay/outbox/internal/migration"
+	"github.com/outboxrelay/outbox/internal/sqlfile"
+)
+
+var (
+	//go:embed export/*.sql
+	exportFiles embed.FS
+	//go:embed export/header.txt
+	exportHeader string
+)
+
+var parseExport = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(exportFiles, "export/*.sql") })
+
+// Format is whose folder Export writes.
+type Format string
+
+// The tools whose folders Export writes.
+const (
+	Encore        Format = "encore"         // N_name.up.sql, numbered from 1 without a gap
+	GolangMigrate Format = "golang-migrate" // NNNNNN_name.up.sql and .down.sql
+	Goose         Format = "goose"          // NNNNN_name.sql, with the way down in the same file
+	Atlas         Format = "atlas"          // NNNNN_name.sql and atlas.sum
+)
+
+// Formats are all of them. Treat it as a constant.
+var Formats = []Format{Encore, GolangMigrate, Goose, Atlas}
+
+// ErrFolder is returned by Export, which has written nothing, for a folder that it cannot add to.
+var ErrFolder = errors.New("the folder cannot be continued")
+
+// ExportedFile is a file of the folder.
+type ExportedFile struct {
+	File    string `json:"file"`
+	Step    string `json:"step,omitempty"` // set and file, as core/001_apps; none for atlas.sum
+	Written bool   `json:"written"`        // false: it was there
+}
+
+// Export writes the steps of the sets into one folder of another migration tool, in the order in which they are
+// applied, and returns all files of theirs that are in it then. No set means those that are in the folder already, or
+// all sets where none is.
+//
+// The steps that are in the folder are found by their names and left alone, whatever is in them. Those that are not get
+// the numbers after the highest one in it, be that of a step or of a migration of the user's: so no number ever
+// changes, and two runs of one build make the same files. The folder is made if it is missing.
+//
+// The error is ErrFolder where the folder has files that the tool would not understand, or only a part of the steps,
+// and ErrCoreMissing for a set without core. Nothing is written then; nor is anything left behind where writing fails.
+func Export(dir string, format Format, sets ...string) ([]ExportedFile, error) {
+	style, known := styles[format]
+	if !known {
+		return nil, fmt.Errorf("export migrations: there is no format %q: the formats are %s", format, formatNames())
+	}
+	if _, err := migration.Order(sets); err != nil {
+		return nil, fmt.Errorf("export migrations: %w", err)
+	}
+	files, err := export(embedded, dir, style, sets)
+	if err != nil {
+		return nil, fmt.Errorf("export migrations to %s: %w", dir, err)
+	}
+	return files, nil
+}
+
+func formatNames() string {
+	return strings.Join(namesOf(Formats, func(f Format) string { return string(f) }), ", ")
+}
+
+// step is one migration of a set.
+type step struct {
+	set string
+	migration.Migration
+}
+
+func (s step) String() string { return s.set + "/" + s.Name }
+
+// description is the file's name without its number. It is what a step is known by in a folder.
+func (s step) description() string { return "outbox_" + s.set + "_" + s.Name }
+
+// export takes the migrations as a value, so that tests can play an older release.
+func export(from migration.Files, dir string, style style, sets []string) (all []ExportedFile, err error) {
+	there, err := readFolder(dir, style)
+	if err != nil {
+		return nil, err
+	}
+	if len(sets) == 0 {
+		sets = there.sets()
+	}
+	if sets, err = migration.Order(sets); err != nil {
+		return nil, err
+	}
+	missing, err := there.missing(from, sets)
+	if err != nil {
+		return nil, err
+	}
+	write := map[string][]byte{}
+	for _, s := range missing {
+		texts, err := style.render(from, s, len(there.ours) == 0)
+		if err != nil {
+			return nil, err
+		}
+		number := there.next()
+		for suffix, text := range texts {
+			name := number + "_" + s.description() + suffix
+			if err := there.add(name, s); err != nil {
+				return nil, err
+			}
+			write[name] = []byte(text)
+		}
+	}
+	if err := there.inOrder(); err != nil {
+		return nil, err
+	}
+	for _, name := range there.names {
+		if s, ours := there.ours[name]; ours {
+			all = append(all, ExportedFile{name, s.String(), write[name] != nil})
+		}
+	}
+	var sum []byte
+	if style.sum {
+		if sum, err = there.atlasSum(write); err != nil {
+			return nil, err
+		}
+		all = append(all, ExportedFile{atlasSumName, "", len(write) > 0})
+	}
+	return all, writeFolder(dir, write, sum)
+}
+
+// writeFolder writes new files, all or none, and atlas.sum last.
+func writeFolder(dir string, files map[string][]byte, sum []byte) (err error) {
+	if len(files) == 0 {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	var written []string
+	defer func() {
+		for _, path := range written {
+			if err != nil {
+				err = errors.Join(err, os.Remove(path))
+			}
+		}
+	}()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return err
+		}
+		written = append(written, path)
+		_, err = file.Write(text)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+	}
+	if sum == nil {
+		return nil
+	}
+	next := filepath.Join(dir, atlasSumName+".new")
+	if err := os.WriteFile(next, sum, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, filepath.Join(dir, atlasSumName))
+}
+
+// style is how a tool wants its files.
+type style struct {
+	tool  string // as people call it
+	width int    // of the numbers in a folder that has none, as the tool's own command writes them
+	gaps  bool   // numbers may be left out
+	pairs bool   // .up.sql and .down.sql, not .sql
+	down  bool   // there is a way down
+	sum   bool   // atlas.sum
+	wrap  func(up, down string) string
+	notes string // for the end of the header
+}
+
+var styles = map[Format]style{
+	Encore: {tool: "Encore", width: 1, pairs: true,
+		notes: "-- Encore has no way down, and wants numbers from 1 without a gap.\n",
+	},
+	GolangMigrate: {tool: "golang-migrate", width: 6, gaps: true, pairs: true, down: true,
+		notes: "-- Not with x-multi-statement: bodies of functions have semicolons. A file that failed has done nothing: " +
+			"put right what\n" +
+			"-- the error says, `migrate force` the number before it (-1 before the first), and `migrate up`.\n",
+	},
+	Goose: {tool: "goose", width: 5, gaps: true, down: true, wrap: gooseFile},
+	Atlas: {tool: "Atlas", width: 5, gaps: true, sum: true, wrap: atlasFile,
+		notes: "-- Atlas files have no way down. The first line of each makes it one statement, whose functions have " +
+			"semicolons.\n",
+	},
+}
+
+// gooseFile makes one statement of each way, because functions have semicolons inside. goose runs it in a transaction.
+func gooseFile(up, down string) string {
+	return "-- +goose Up\n-- +goose StatementBegin\n" + up + "-- +goose StatementEnd\n\n" +
+		"-- +goose Down\n-- +goose StatementBegin\n" + down + "-- +goose StatementEnd\n"
+}
+
+// atlasFile has Atlas end a statement at three line breaks, which no file has, because older versions split the bodies
+// of functions at their semicolons.
+func atlasFile(up, _ string) string { return `-- atlas:delimiter \n\n\n` + "\n\n" + up }
+
+// render returns the texts of a step by what follows its name.
+func (s style) render(from migration.Files, one step, first bool) (map[string]string, error) {
+	var texts [2]string
+	for i, way := range []string{".up.sql", ".down.sql"} {
+		text, err := fs.ReadFile(from.Files, one.set+"/"+one.Name+way)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", one, err)
+		}
+		texts[i] = strings.TrimRight(string(text), "\n") + "\n"
+	}
+	up := "-- Outbox, " + one.String() + ".\n\n" + guards(one.set, one.Version) + texts[0]
+	if first {
+		up = strings.ReplaceAll(exportHeader, "{tool}", s.tool) + s.notes + "\n" + up
+	}
+	down := texts[1]
+	if one.set == "crawl" && one.Version == tenantsVersion {
+		down = exportText("guard_tenants", nil) + "\n" + down
+	}
+	switch {
+	case s.wrap != nil:
+		return map[string]string{".sql": s.wrap(up, down)}, nil
+	case s.down:
+		return map[string]string{".up.sql": up, ".down.sql": down}, nil
+	}
+	return map[string]string{".up.sql": up}, nil
+}
+
+// guards refuse what Up adopts.
+func guards(set string, version uint) (text string) {
+	for _, t := range traces {
+		if t.set == set && t.version == version && t.table != "" {
+			text += exportText("guard", struct{ Table, Relation, Column string }{t.table, t.relation, t.column}) + "\n"
+		}
+	}
+	if set == "crawl" && version == 1 {
+		text += exportText("guard_renamed", nil) + "\n"
+	}
+	return text
+}
+
+// exportText fills a file of export/ in.
+func exportText(name string, values any) string {
+	text := filled(parseExport, func(set *sqlfile.Set) (string, error) { return set.Statement(name, values) })
+	return strings.TrimRight(text, "\n") + "\n"
+}
+
+// padded writes a number with at least that many digits.
+func padded(number uint64, width int) string {
+	digits := strconv.FormatUint(number, 10)
+	return strings.Repeat("0", max(0, width-len(digits))) + digits
+}

@@ -1,0 +1,151 @@
+package pgmigrations
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+var (
+	//go:embed indexes/adr.sql
+	adrSQL string
+	//go:embed indexes/lean.sql
+	leanSQL string
+	//go:embed sql/indexes.sql
+	indexesSQL string
+)
+
+// IndexSet names one of the two forms that the five indexes of ADR-004 on outbox_events can have.
+type IndexSet string
+
+// The forms. ADR-004's own serve its queries on delivered rows too; the lean ones hold failed rows only, so that each
+// event is written to fewer indexes (docs/operations/scaling.md#indexes has the figures).
+const (
+	ADRIndexes  IndexSet = "adr"
+	LeanIndexes IndexSet = "lean"
+)
+
+// Index is one of the five as the database has it.
+type Index struct {
+	Name       string   `json:"name"`
+	Set        IndexSet `json:"set"`
+	Definition string   `json:"definition"`
+}
+
+var createIndex = regexp.MustCompile(`CREATE INDEX (\w+)`)
+
+// indexStatements returns the statements of a set by the names of their indexes.
+func indexStatements(set IndexSet) (names []string, create map[string]string, err error) {
+	text := map[IndexSet]string{ADRIndexes: adrSQL, LeanIndexes: leanSQL}[set]
+	if text == "" {
+		return nil, nil, fmt.Errorf("there are no indexes %q: it is adr or lean", set)
+	}
+	create = map[string]string{}
+	for statement := range strings.SplitSeq(text, ";") {
+		if found := createIndex.FindStringSubmatch(statement); found != nil {
+			names = append(names, found[1])
+			create[found[1]] = statement[strings.Index(statement, "CREATE"):]
+		}
+	}
+	return names, create, nil
+}
+
+// Indexes reads which of the five indexes of ADR-004 there are. It changes nothing.
+func Indexes(ctx context.Context, databaseURL string) ([]Index, error) {
+	conn, _, err := connect(ctx, databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("read indexes: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	indexes, _, err := readIndexes(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("read indexes: %w", err)
+	}
+	return indexes, nil
+}
+
+// readIndexes returns the indexes, and the names of those that are there and complete.
+func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid map[string]IndexSet, err error) {
+	names, _, err := indexStatements(ADRIndexes)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := conn.Query(ctx, indexesSQL, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	valid = map[string]IndexSet{}
+	var x Index
+	var lean, complete bool
+	_, err = pgx.ForEachRow(rows, []any{&x.Name, &lean, &complete, &x.Definition}, func() error {
+		if x.Set = ADRIndexes; lean {
+			x.Set = LeanIndexes
+		}
+		if complete {
+			valid[x.Name] = x.Set
+		}
+		indexes = append(indexes, x)
+		return nil
+	})
+	return indexes, valid, err
+}
+
+// SwitchIndexes gives the five indexes of ADR-004 on outbox_events another form, and returns the names of those that
+// changed. Writers go on: each is built beside the old one, concurrently, and takes its name in a moment. A process
+// that is killed leaves indexes of both forms, or an incomplete one, and the next call puts that right.
+func SwitchIndexes(
+	ctx context.Context, databaseURL string, set IndexSet, progress func(index string),
+) (changed []string, err error) {
+	names, create, err := indexStatements(set)
+	if err != nil {
+		return nil, err
+	}
+	err = locked(ctx, databaseURL, func(by session) error {
+		_, valid, err := readIndexes(ctx, by.Conn)
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if valid[name] == set {
+				continue
+			}
+			progress(name)
+			if err := replaceIndex(ctx, by.Conn, name, create[name]); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			changed = append(changed, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return changed, fmt.Errorf("switch indexes: %w", err)
+	}
+	return changed, nil
+}
+
+func replaceIndex(ctx context.Context, conn *pgx.Conn, name, create string) error {
+	built := name + "_new"
+	for _, statement := range []string{
+		"DROP INDEX CONCURRENTLY IF EXISTS " + built, // of a process that was killed
+		strings.Replace(create, "CREATE INDEX "+name, "CREATE INDEX CONCURRENTLY "+built, 1),
+	} {
+		if _, err := conn.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	swap := "BEGIN; " + briefly + "DROP INDEX IF EXISTS " + name + "; ALTER INDEX " + built + " RENAME TO " + name +
+		"; COMMIT"
+	return patiently(ctx, func() error {
+		_, err := conn.Exec(ctx, swap)
+		if err == nil {
+			return nil
+		}
+		_, undo := conn.Exec(context.WithoutCancel(ctx), "ROLLBACK")
+		return errors.Join(err, undo)
+	})
+}

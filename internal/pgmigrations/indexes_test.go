@@ -1,0 +1,97 @@
+package pgmigrations_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
+)
+
+// ADR-004's indexes are there as it writes them, can be made lean and back while somebody writes, and serve its queries
+// on delivered rows.
+func TestSwitchIndexes(t *testing.T) {
+	t.Parallel()
+	url, conn := database(t)
+	run(t, conn, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status)
+		SELECT 'topic.' || n % 1000, now(), 'Order', n::text, 'shop', '{}', 'SENT' FROM generate_series(1, 20000) AS n`)
+	run(t, conn, "ANALYZE outbox_events")
+
+	ctx, stop := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	written, slowest := 0, time.Duration(0)
+	writer := connect(t, url)
+	writing.Go(func() {
+		for ctx.Err() == nil {
+			began := time.Now()
+			if _, err := writer.Exec(t.Context(),
+				`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 'shop', '{}')`); err != nil {
+				t.Error(err)
+				return
+			}
+			written++
+			slowest = max(slowest, time.Since(began))
+			time.Sleep(time.Millisecond)
+		}
+	})
+	for _, set := range []pgmigrations.IndexSet{pgmigrations.LeanIndexes, pgmigrations.ADRIndexes} {
+		changed, err := pgmigrations.SwitchIndexes(t.Context(), url, set, func(string) {})
+		if err != nil || len(changed) != 5 {
+			t.Fatalf("%s: changed %v, error %v", set, changed, err)
+		}
+		if changed, err = pgmigrations.SwitchIndexes(t.Context(), url, set, func(string) {}); err != nil ||
+			len(changed) != 0 {
+			t.Errorf("%s again: changed %v, error %v", set, changed, err)
+		}
+		indexes, err := pgmigrations.Indexes(t.Context(), url)
+		if err != nil || len(indexes) != 5 ||
+			slices.ContainsFunc(indexes, func(x pgmigrations.Index) bool { return x.Set != set }) {
+			t.Errorf("%s: the database has %+v, error %v", set, indexes, err)
+		}
+	}
+	stop()
+	writing.Wait()
+	if written == 0 {
+		t.Error("nothing was written meanwhile")
+	}
+	t.Logf("%d rows were written meanwhile, the slowest took %s", written, slowest)
+
+	run(t, conn, "ANALYZE outbox_events")
+	for index, where := range map[string]string{
+		"idx_outbox_aggregate":     "aggregate_type = 'Order' AND aggregate_id = '42'",
+		"idx_outbox_topic":         "event_topic = 'topic.42'",
+		"idx_outbox_tenant_status": "tenant_id = 'acme' AND status = 'SENT'",
+		"idx_outbox_created":       "created_at > now() + interval '1 hour'",
+		"idx_outbox_status":        "status = 'FAILED' AND next_retry_at < now()",
+	} {
+		if plan := query[string](t, conn,
+			"EXPLAIN SELECT * FROM outbox_events WHERE "+where); !strings.Contains(strings.Join(plan, "\n"), index) {
+			t.Errorf("%s does not serve %s:\n%s", index, where, strings.Join(plan, "\n"))
+		}
+	}
+}
+
+// What a killed process left behind is put right: an index under the wrong name, one that is missing.
+func TestSwitchIndexesAfterAKill(t *testing.T) {
+	t.Parallel()
+	url, conn := database(t)
+	run(t, conn, "CREATE INDEX idx_outbox_topic_new ON outbox_events (event_topic); DROP INDEX idx_outbox_created")
+	for n, set := range []pgmigrations.IndexSet{pgmigrations.ADRIndexes, pgmigrations.LeanIndexes} {
+		changed, err := pgmigrations.SwitchIndexes(t.Context(), url, set, func(string) {})
+		if err != nil || len(changed) != []int{1, 5}[n] {
+			t.Errorf("%s: changed %v, error %v", set, changed, err)
+		}
+	}
+	if left := query[string](t, conn,
+		"SELECT relname::text FROM pg_class WHERE relname LIKE 'idx_outbox_%_new'"); len(left) != 0 {
+		t.Errorf("left are %v", left)
+	}
+	if _, err := pgmigrations.SwitchIndexes(t.Context(), url, "fast", func(string) {}); err == nil ||
+		!strings.Contains(fmt.Sprint(err), "adr or lean") {
+		t.Errorf("a set of another name: %v", err)
+	}
+}
