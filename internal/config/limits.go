@@ -42,7 +42,9 @@ func (c *Config) limitEntries(problems *Error) (entries []limitEntry) {
 	return entries
 }
 
-func (e limitEntry) limits() sink.Limits { return sink.Limits{Rate: e.Rate, Concurrency: e.Concurrency} }
+func (e limitEntry) limits() sink.Limits {
+	return sink.Limits{Rate: e.Rate, Concurrency: e.Concurrency}
+}
 
 // LimitsOf returns what a sink is given at most. Check has found it right.
 func (c Config) LimitsOf(name string) sink.Limits {
