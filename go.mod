@@ -19,8 +19,13 @@ require github.com/golang-migrate/migrate/v4 v4.20.1
 // Sinks, each by its own package only; x/time by package sink.
 require (
 	github.com/redis/go-redis/v9 v9.23.0
+	github.com/twmb/franz-go v1.22.2
+	github.com/twmb/franz-go/pkg/kmsg v1.15.0
 	golang.org/x/time v0.15.0
 )
+
+// Tests in sink/kafka only: a broker in the process.
+require github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c
 
 // server/gateway only; x/sync is the command's too.
 require (
@@ -37,7 +42,7 @@ require (
 	github.com/riverqueue/river/rivertype v0.51.0
 )
 
-// Tests in internal/integration only.
+// Tests in internal/integration only; sdk-go of sinks too.
 require (
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/lib/pq v1.10.9
@@ -75,6 +80,7 @@ require (
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/knadh/koanf/maps v0.1.2 // indirect
 	github.com/mattn/go-colorable v0.1.14 // indirect
 	github.com/mattn/go-isatty v0.0.24 // indirect
@@ -84,6 +90,7 @@ require (
 	github.com/modern-go/reflect2 v1.0.2 // indirect
 	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
 	github.com/ncruces/go-strftime v1.0.0 // indirect
+	github.com/pierrec/lz4/v4 v4.1.33 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect

@@ -102,6 +102,8 @@ var payers = []struct {
 }{
 	{"github.com/redis/go-redis", []string{"sink/redispubsub"}, "broker client"},
 	{"github.com/twmb/franz-go", []string{"sink/kafka"}, "broker client"},
+	{"github.com/klauspost/compress", []string{"sink/kafka"}, "what franz-go compresses with"},
+	{"github.com/pierrec/lz4", []string{"sink/kafka"}, "what franz-go compresses with"},
 	{"github.com/nats-io/nats.go", []string{"sink/natsjs"}, "broker client"},
 	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq"}, "broker client"},
 	{"github.com/danielgtaylor/huma", []string{"server/gateway"}, "HTTP API"},

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/sink/kafka"
 	"github.com/outboxrelay/outbox/sink/memory"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 )
@@ -11,6 +12,7 @@ import (
 func Sinks() []sink.Driver {
 	return []sink.Driver{
 		redispubsub.Driver(),
+		kafka.Driver(),
 		memory.Driver(),
 	}
 }
