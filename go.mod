@@ -18,6 +18,7 @@ require github.com/golang-migrate/migrate/v4 v4.20.1
 
 // Sinks, each by its own package only; x/time by package sink.
 require (
+	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/twmb/franz-go v1.22.2
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Installs what the tests need and Go does not bring: the programs they start for themselves (internal/testenv), PostgreSQL, PgBouncer, Redis,
-# libfaketime and Chromium, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the biggest:
-# 124 MB in 25 packages, installed in 9 s on 2 cores near a mirror (measured). `deps.sh servers` leaves it out: only the tests need it.
+# RabbitMQ, libfaketime and Chromium, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the
+# biggest: 124 MB in 25 packages, installed in 9 s on 2 cores near a mirror (measured). `deps.sh servers` leaves it out: only the tests need it.
 #
 # The services that Debian's packages start on the default ports are neither used nor touched: tests run their own servers,
-# as user postgres when we are root, on sockets and ports of their own.
+# as user postgres when we are root, on sockets and ports of their own. RabbitMQ's service is not even started: it takes 150 MB.
 set -euo pipefail
 wanted=${1:-all}
 
@@ -37,9 +37,15 @@ have_faketime() {
 	return 1
 }
 
+# Where internal/testenv/rabbitmq.go looks: what is on PATH is Debian's wrapper for user rabbitmq.
+have_rabbitmq() {
+	{ [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || have rabbitmq-server; } && have epmd
+}
+
 missing=()
 have initdb || missing+=(postgresql)
 have redis-server || missing+=(redis-server)
+have_rabbitmq || missing+=(rabbitmq-server)
 have pgbouncer || missing+=(pgbouncer)
 have_browser || missing+=(chromium)
 have "$(go env CC)" || missing+=(gcc libc6-dev)
@@ -55,11 +61,12 @@ fi
 if ! command -v apt-get >/dev/null 2>&1; then
 	cat >&2 <<-HINT
 		deps: ${missing[*]} missing, and this system has no apt-get to install it with. Install PostgreSQL 13 or later
-		(initdb, postgres), PgBouncer (pgbouncer), Redis 6 or later (redis-server), Chromium or Chrome (chromium, google-chrome), libfaketime
+		(initdb, postgres), PgBouncer (pgbouncer), Redis 6 or later (redis-server), RabbitMQ 3.8 or later
+		(rabbitmq-server, epmd), Chromium or Chrome (chromium, google-chrome), libfaketime
 		and a C compiler, so that they are on PATH:
-		  macOS:        brew install postgresql@17 pgbouncer redis; xcode-select --install; Chrome, linked as google-chrome
-		  Fedora, RHEL: dnf install postgresql-server pgbouncer redis chromium libfaketime gcc
-		  Arch:         pacman -S postgresql pgbouncer redis chromium libfaketime gcc
+		  macOS:        brew install postgresql@17 pgbouncer redis rabbitmq; xcode-select --install; Chrome, linked as google-chrome
+		  Fedora, RHEL: dnf install postgresql-server pgbouncer redis rabbitmq-server chromium libfaketime gcc
+		  Arch:         pacman -S postgresql pgbouncer redis rabbitmq chromium libfaketime gcc
 	HINT
 	exit 1
 fi
@@ -73,11 +80,18 @@ if [ "$(id -u)" -ne 0 ]; then
 	as_root=(sudo)
 fi
 echo "deps: installing ${missing[*]} with apt-get"
+# invoke-rc.d asks this file whether a package may start its service. Where there is one already, it decides.
+policy=/usr/sbin/policy-rc.d
+if [[ " ${missing[*]} " == *" rabbitmq-server "* ]] && [ ! -e "$policy" ]; then
+	trap '"${as_root[@]}" rm -f "$policy"' EXIT
+	printf '#!/bin/sh\ncase $1 in rabbitmq-server) exit 101 ;; esac\n' | "${as_root[@]}" tee "$policy" >/dev/null
+	"${as_root[@]}" chmod 755 "$policy"
+fi
 "${as_root[@]}" apt-get update
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${missing[@]}"
 
 # Installed is not enough: a distribution may name the program otherwise or put it elsewhere.
-for program in initdb redis-server pgbouncer "$(go env CC)"; do
+for program in initdb redis-server rabbitmq-server epmd pgbouncer "$(go env CC)"; do
 	if ! have "$program"; then
 		echo "deps: $program is still not found after installing ${missing[*]}; put it on PATH" >&2
 		exit 1

@@ -1,4 +1,5 @@
-// Package testenv starts private PostgreSQL, PgBouncer and Redis servers, and browsers, for tests, benches and demos.
+// Package testenv starts private PostgreSQL, PgBouncer, Redis and RabbitMQ servers, and browsers, for tests, benches
+// and demos.
 //
 // Guaranteed: a server lives in a temporary directory of its own, listens on a Unix socket (no browser does) and on a
 // loopback port nobody else has, and runs as another user when we are root (PostgreSQL refuses root). It ends, and its
@@ -41,13 +42,14 @@ var shared struct {
 	prepared  map[string]bool
 }
 
-// Main runs the tests of a package and stops the server that Database shares between them:
+// Main runs the tests of a package and stops the servers that Database and RabbitMQServer share between them:
 //
 //	func TestMain(m *testing.M) { testenv.Main(m) }
 //
 // Without it the server is still stopped, by its watchdog, a moment after the test binary ended.
 func Main(m *testing.M) {
 	m.Run() // its exit code reaches os.Exit through the testing package once TestMain returns
+	stopSharedRabbitMQ()
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil {

@@ -4,6 +4,7 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/sink/kafka"
 	"github.com/outboxrelay/outbox/sink/memory"
+	"github.com/outboxrelay/outbox/sink/rabbitmq"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 )
 
@@ -13,6 +14,7 @@ func Sinks() []sink.Driver {
 	return []sink.Driver{
 		redispubsub.Driver(),
 		kafka.Driver(),
+		rabbitmq.Driver(),
 		memory.Driver(),
 	}
 }

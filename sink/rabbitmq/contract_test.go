@@ -1,0 +1,90 @@
+package rabbitmq
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/outboxtest"
+)
+
+// Tests that kill the server, or change what it does for all, have one of their own.
+func TestOwnServer(t *testing.T) {
+	t.Parallel()
+	server, err := testenv.StartRabbitMQ(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("contract", func(t *testing.T) { contract(t, server) })
+	t.Run("memory alarm", func(t *testing.T) { memoryAlarm(t, server) })
+}
+
+func contract(t *testing.T, server *testenv.RabbitMQ) {
+	var names atomic.Int64
+	features := outboxtest.SinkFeatures{Durable: true, Headers: prefix}
+	outboxtest.SinkSuite(t, features, func(t *testing.T) outboxtest.SinkHarness {
+		b := connectBroker(t, server)
+		p := newProxy(t, server.Addr())
+		return outboxtest.SinkHarness{
+			Sink:   open(t, p.url(b.vhost), Config{}),
+			Binary: open(t, b.url()+"?cloudevents=binary", Config{}),
+			Listen: func(t *testing.T) (string, <-chan outboxtest.Arrived) {
+				name := fmt.Sprintf("suite.%d", names.Add(1))
+				if strings.HasSuffix(t.Name(), "keeps_what_it_acknowledged") { // nobody may take anything out
+					b.queue(t, name, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
+					return name, nil
+				}
+				b.queue(t, name, nil)
+				return name, b.listen(t, name)
+			},
+			Stored: func(t *testing.T, queue string, n int) []outboxtest.Arrived {
+				b.reconnect(t)
+				var stored []outboxtest.Arrived
+				eventually(t, func() bool { // a quorum queue has no leader for a moment
+					for _, m := range b.stored(t, queue) {
+						stored = append(stored, arrived(m))
+					}
+					return len(stored) >= n
+				})
+				return stored[:n]
+			},
+			Restart:   func(t *testing.T) { killWhilePublishing(t, server) },
+			Refusing:  "no-such-queue",
+			Forbidden: []string{"", "/", "line\nbreak", "exchange\r/key", strings.Repeat("x", 256), "100%/key", "bad\xffutf8"},
+			Stall:     func(*testing.T) func() { return p.stall() },
+		}
+	})
+}
+
+// listen passes on what arrives in a queue.
+func (b *broker) listen(t *testing.T, queue string) <-chan outboxtest.Arrived {
+	messages := b.consume(t, queue)
+	out := make(chan outboxtest.Arrived, 10000) // more than any test sends
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for m := range messages {
+			out <- arrived(m)
+		}
+	}()
+	conn := b.conn
+	t.Cleanup(func() { _ = conn.Close(); <-done })
+	return out
+}
+
+func arrived(m amqp.Delivery) outboxtest.Arrived {
+	a := outboxtest.Arrived{Body: m.Body, Headers: map[string]string{}}
+	for name, value := range m.Headers {
+		a.Headers[name] = fmt.Sprint(value)
+	}
+	return a
+}

@@ -1,0 +1,297 @@
+package rabbitmq
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/outboxrelay/outbox"
+)
+
+func TestParseURL(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]struct {
+		hosts                 []string
+		user, password, vhost string
+		binary, declare       bool
+	}{
+		"amqp://h":                    {[]string{"h:5672"}, "guest", "guest", "/", false, false},
+		"amqps://h/":                  {[]string{"h:5671"}, "guest", "guest", "/", false, false},
+		"amqp://u:p%2F%40@h:1/shop":   {[]string{"h:1"}, "u", "p/@", "shop", false, false},
+		"amqp://u:p@h/%2Fa%2Fb":       {[]string{"h:5672"}, "u", "p", "/a/b", false, false},
+		"amqp://u:p@a,b:2,[::1]/v":    {[]string{"a:5672", "b:2", "[::1]:5672"}, "u", "p", "v", false, false},
+		"amqp://h?cloudevents=binary": {[]string{"h:5672"}, "guest", "guest", "/", true, false},
+		"amqp://h/v?cloudevents=structured&declare=quorum&heartbeat=5": {[]string{"h:5672"}, "guest", "guest", "v",
+			false, true},
+	} {
+		got, err := parseURL(url)
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if !slices.Equal(got.hosts, want.hosts) || got.uri.Username != want.user || got.uri.Password != want.password ||
+			got.uri.Vhost != want.vhost || got.binary != want.binary || got.declare != want.declare {
+			t.Errorf("%s: got %+v", url, got)
+		}
+	}
+}
+
+// Every kind of mistake in a URL with a password, and none of the errors has a piece of it.
+func TestPasswordStaysOutOfErrors(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	for _, url := range []string{
+		"amqp://user:hunter/65432@" + b.Addr(),
+		"amqp://user:65432/hunter@" + b.Addr(),
+		"amqp://user:65432#hunter@" + b.Addr(),
+		"amqp://user:65432?hunter@" + b.Addr(),
+		"amqp://user:hunter%zz@" + b.Addr(),
+		"amqp://user:hunter 2@" + b.Addr(),
+		"amqp://user:hunter@@h:port",
+		"amqp://user:hunter@h:1,h:port",
+		"amqp://user:hunter@h:1?hunter=1",
+		"amqp://user:hunter@h:1?declare=hunter",
+		"amqp://user:hunter@h:1?cloudevents=hunter",
+		"amqp://user:hunter@h:1?heartbeat=hunter",
+		"amqp://user:hunter@h:70000",
+		"amqp://user:hunter@h/v#hunter",
+		"http://user:hunter@h:1",
+		"user:hunter@h:1",
+		"\x7famqp://user:hunter@h",
+		"amqp://guest:hunter@" + b.Addr(), // wrong
+		"amqp://user:hunter@" + b.Addr(),  // unknown user
+		"amqp://user:hunter@127.0.0.1:1",  // nobody listens
+		"amqp://user:hunter@127.0.0.1:1,127.0.0.1:2",
+		"amqps://user:hunter@" + b.Addr(), // no TLS there
+		"amqp://user:hunter@" + startParrot(t),
+	} {
+		sink, err := Open(t.Context(), url, Config{})
+		if err == nil {
+			t.Errorf("%s: no error", url)
+			_ = sink.Close()
+			continue
+		}
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			if text := e.Error(); strings.Contains(text, "hunter") || strings.Contains(text, "65432") {
+				t.Errorf("%s: the error is %q", url, text)
+			}
+		}
+	}
+}
+
+// startParrot runs a server that accepts connections and says in its first frame, which closes the connection, what it
+// would have been told: the password.
+func startParrot(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // closed
+			}
+			_, _ = bufio.NewReader(conn).ReadString(1)
+			text := "no: hunter"
+			payload := append([]byte{0, 10, 0, 50, 1, 147, byte(len(text))}, text...) // connection.close, 403
+			payload = append(payload, 0, 0, 0, 0)
+			frame := append([]byte{1, 0, 0, 0, 0, 0, byte(len(payload))}, payload...)
+			_, _ = conn.Write(append(frame, 206))
+			_ = conn.Close()
+		}
+	}()
+	t.Cleanup(func() { _ = listener.Close(); <-done })
+	return listener.Addr().String()
+}
+
+// FuzzParseURL: whatever the URL, an error says nothing of it.
+func FuzzParseURL(f *testing.F) {
+	for _, url := range []string{"amqp://u:p@h:1,h2/v?declare=quorum", "://", "amqps://[::1", "amqp://a:1:2",
+		"amqp://@,@,", "amqp:///v", "amqp://h?cloudevents=x"} {
+		f.Add(url)
+	}
+	f.Fuzz(func(t *testing.T, url string) {
+		got, err := parseURL(url)
+		if err == nil {
+			if len(got.hosts) == 0 || slices.Contains(got.hosts, "") {
+				t.Errorf("hosts %q", got.hosts)
+			}
+			return
+		}
+		if url != "" && len(url) > 5 && strings.Contains(err.Error(), url) {
+			t.Errorf("the error is %q", err)
+		}
+	})
+}
+
+// The class of an error of Open says whether to wait.
+func TestOpenSaysWhetherToWait(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	user := "limited_" + b.vhost
+	b.Eval(t, fmt.Sprintf(`rabbit_auth_backend_internal:add_user(<<%q>>, <<"pw">>, <<"test">>).`, user))
+	for url, want := range map[string]struct {
+		class outbox.Class
+		hint  string
+	}{
+		"amqp://guest:wrong@" + b.Addr():                     {outbox.ClassPermanent, "password"},
+		b.URL("no-such-vhost"):                               {outbox.ClassPermanent, "virtual host"},
+		"amqp://" + user + ":pw@" + b.Addr() + "/" + b.vhost: {outbox.ClassPermanent, "rights"},
+		"amqp://127.0.0.1:1":                                 {outbox.ClassUnavailable, "is RabbitMQ running there?"},
+	} {
+		_, err := Open(t.Context(), url, Config{})
+		wantClass(t, err, want.class)
+		if got := hint(err); !strings.Contains(got, want.hint) {
+			t.Errorf("%v: got hint %q, want %q", err, got, want.hint)
+		}
+	}
+	if hint(errors.New("other")) != "" {
+		t.Error("a hint for another's error")
+	}
+}
+
+// One host of several that answers is enough.
+func TestSeveralHosts(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.queue(t, "q", nil)
+	s := open(t, "amqp://127.0.0.1:1,"+b.Addr()+"/"+b.vhost, Config{})
+	deliver(t, s, newEvent(t, "q", 1))
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.queue(t, "q", nil)
+	dir, err := os.MkdirTemp("", "outbox-rabbit-") // the server's user can read there
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ca, cert, key := certificates(t, dir)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	_ = listener.Close()
+	b.Eval(t, fmt.Sprintf(`application:ensure_all_started(ssl), rabbit_networking:start_ssl_listener({"127.0.0.1", %s},
+		[{certfile, %q}, {keyfile, %q}], 1).`, port, cert, key))
+	url := "amqps://guest:guest@127.0.0.1:" + port + "/" + b.vhost
+
+	_, err = Open(t.Context(), url, Config{})
+	wantClass(t, err, outbox.ClassPermanent)
+	if err != nil && !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a certificate nobody vouches for: %v", err)
+	}
+	deliver(t, open(t, url, Config{TLS: &tls.Config{RootCAs: ca}}), newEvent(t, "q", 1))
+	deliver(t, open(t, url+"?cacertfile="+cert, Config{}), newEvent(t, "q", 1))
+	if got := len(b.stored(t, "q")); got != 2 {
+		t.Errorf("%d messages arrived, want 2", got)
+	}
+}
+
+// certificates makes a self-signed one for 127.0.0.1.
+func certificates(t *testing.T, dir string) (pool *x509.CertPool, certFile, keyFile string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool = x509.NewCertPool()
+	pool.AddCert(cert)
+	return pool, write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", keyDER)
+}
+
+// A client of somebody's own, and what New refuses.
+func TestNew(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.queue(t, "q", nil)
+	connections := 0
+	s, err := New(func(context.Context) (*amqp.Connection, error) {
+		connections++
+		return amqp.Dial(b.url())
+	}, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deliver(t, s, newEvent(t, "q", 1))
+	if err := s.Ping(t.Context()); err != nil || connections != 1 {
+		t.Errorf("ping: %v after %d connections", err, connections)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	wantClass(t, s.Ping(t.Context()), outbox.ClassUnavailable)
+	wantClass(t, s.Publish(t.Context(), []outbox.Delivery{newEvent(t, "q", 1)})[0].Err, outbox.ClassUnavailable)
+
+	_, err = New(nil, Config{TLS: &tls.Config{}})
+	if err == nil || !strings.Contains(err.Error(), "connect") || !strings.Contains(err.Error(), "TLS") {
+		t.Errorf("New: %v", err)
+	}
+	_, err = Open(t.Context(), "amqp://h", Config{TLS: &tls.Config{}})
+	if err == nil || !strings.Contains(err.Error(), "amqps://") {
+		t.Errorf("Open with TLS that the URL does not ask for: %v", err)
+	}
+}
+
+// A server that accepts connections and says nothing: Open returns with its context.
+func TestOpenReturns(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	p := newProxy(t, b.Addr())
+	defer p.stall()()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err := Open(ctx, p.url(b.vhost), Config{})
+	wantClass(t, err, outbox.ClassUnavailable)
+}
