@@ -61,6 +61,7 @@ func (a *app) openLetters(ctx context.Context, c config.Config, fn func(wire.Dat
 	for _, t := range c.Known() {
 		layouts = append(layouts, t.Layout)
 	}
+	layouts = append(layouts, outbox.DeliveriesOf("", ""))
 	d, err := db.Letters(ctx, layouts)
 	if err != nil {
 		return err
