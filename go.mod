@@ -18,6 +18,7 @@ require github.com/golang-migrate/migrate/v4 v4.20.1
 
 // Sinks, each by its own package only; x/time by package sink.
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/rabbitmq/amqp091-go v1.16.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/twmb/franz-go v1.22.2
@@ -43,7 +44,10 @@ require (
 	github.com/riverqueue/river/rivertype v0.51.0
 )
 
-// Tests in internal/integration only; sdk-go of sinks too.
+// Tests of sink/webhook only: the verifier of Standard Webhooks.
+require github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
+
+// Tests in internal/integration only; the CloudEvents SDK in those of sinks too.
 require (
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/lib/pq v1.10.9

@@ -42,6 +42,18 @@ type Driver struct {
 	// which it returns as it is. It fails if it cannot connect; a connection that breaks later is made again. Nil
 	// where nobody can listen.
 	Tail func(ctx context.Context, url string, channels []string, t Tail) error
+
+	// Endpoints lists the destinations that the sinks of this URL know by their names. It connects to none of them. Nil
+	// where any name may be a destination.
+	Endpoints func(ctx context.Context, url string) ([]Endpoint, error)
+}
+
+// Endpoint is a destination that a sink knows by its name.
+type Endpoint struct {
+	Name    string `json:"name"`
+	URL     string `json:"url"`     // without user and query
+	State   string `json:"state"`   // enabled, disabled
+	Secrets int    `json:"secrets"` // that sign what is sent
 }
 
 // Options are what a program says of a sink beside its URL. Zero means the sink's own default.

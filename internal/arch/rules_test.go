@@ -106,6 +106,8 @@ var payers = []struct {
 	{"github.com/pierrec/lz4", []string{"sink/kafka"}, "what franz-go compresses with"},
 	{"github.com/nats-io/nats.go", []string{"sink/natsjs"}, "broker client"},
 	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq"}, "broker client"},
+	{"code.dny.dev/ssrf", []string{"sink/webhook"}, "refuses inner networks"},
+	{"github.com/standard-webhooks/standard-webhooks", []string{"sink/webhook"}, "verifies signatures, in tests"},
 	{"github.com/danielgtaylor/huma", []string{"server/gateway"}, "HTTP API"},
 	{"github.com/go-json-experiment/json", []string{"server/gateway"}, "HTTP API"},
 	{"github.com/rs/cors", []string{"server/gateway"}, "HTTP API"},

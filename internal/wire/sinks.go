@@ -6,6 +6,7 @@ import (
 	"github.com/outboxrelay/outbox/sink/memory"
 	"github.com/outboxrelay/outbox/sink/rabbitmq"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
+	"github.com/outboxrelay/outbox/sink/webhook"
 )
 
 // Sinks returns the drivers of the sinks that the command has. This list is all that knows of a sink beside its own
@@ -16,6 +17,7 @@ func Sinks() []sink.Driver {
 		kafka.Driver(),
 		rabbitmq.Driver(),
 		memory.Driver(),
+		webhook.Driver(),
 	}
 }
 

@@ -1,0 +1,52 @@
+package cli_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The endpoints of a sink are listed without a secret, and one is tested with an event that it can verify.
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	got := make(chan http.Header, 1)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(receiver.Close)
+	const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
+	path := filepath.Join(t.TempDir(), "endpoints.yaml")
+	if err := os.WriteFile(path, []byte(`endpoints:
+  - {name: acme, url: "`+receiver.URL+`/hook?token=hunter2", secrets: [`+secret+`, `+secret+`]}
+  - {name: off, url: "https://off.example", secrets: [`+secret+`], disabled: true}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := env{t: t}
+	url := "webhook:" + path + "?allow=private,http"
+	list := e.ok("", "endpoints", "list", "--sink", url)
+	contains(t, list, "acme  "+receiver.URL+"/hook", "enabled   2", "off", "disabled  1")
+	list += e.ok("", "endpoints", "list", "--sink", url, "-o", "json")
+	contains(t, list, `"name": "acme"`, `"secrets": 2`, `"nextCursor": null`)
+	if strings.Contains(list, "hunter2") || strings.Contains(list, secret[6:]) {
+		t.Errorf("a secret is printed: %s", list)
+	}
+	contains(t, e.ok("", "endpoints", "test", "acme", "--sink", url), "acme took event ")
+	if signature := (<-got).Get("webhook-signature"); len(strings.Split(signature, " ")) != 2 {
+		t.Errorf("the signature is %q", signature)
+	}
+	for name, texts := range map[string][]string{"off": {"is disabled"}, "nobody": {"no webhook endpoint"}} {
+		r := e.run("", "endpoints", "test", name, "--sink", url)
+		if contains(t, r.err, texts...); r.code != 1 {
+			t.Errorf("exit code %d", r.code)
+		}
+	}
+	r := e.run("", "endpoints", "list", "--sink", "memory:")
+	if contains(t, r.err, "has no endpoints"); r.code != 2 {
+		t.Errorf("exit code %d, want 2", r.code)
+	}
+}

@@ -1,0 +1,97 @@
+package webhook
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/outboxrelay/outbox/sink"
+)
+
+// Driver opens sinks by the URLs that Open takes.
+func Driver() sink.Driver {
+	return sink.Driver{
+		Schemes: []string{"webhook"},
+		Example: "webhook:/path/to/endpoints.yaml, ?cloudevents=binary for CloudEvents in headers",
+		Open: func(ctx context.Context, url string, o sink.Options) (sink.Sink, error) {
+			s, err := Open(ctx, url, Config{Logger: o.Logger})
+			if err != nil {
+				return nil, err
+			}
+			return s, nil
+		},
+		Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint, Endpoints: list,
+	}
+}
+
+// checkURL does not look into the file: settings may be checked where it is not.
+func checkURL(url string) error {
+	var cfg Config
+	if _, err := parse(url, &cfg); err != nil {
+		return err
+	}
+	_, err := cfg.withDefaults()
+	return err
+}
+
+// mask leaves the parameters out: a proxy has a password.
+func mask(url string) string {
+	var cfg Config
+	path, err := parse(url, &cfg)
+	if err != nil {
+		return "webhook:"
+	}
+	return "webhook:" + path
+}
+
+// plaintext returns the hosts of endpoints that are reached without TLS, as far as the file can be read.
+func plaintext(text string) (hosts []string) {
+	var cfg Config
+	path, err := parse(text, &cfg)
+	if err != nil || !cfg.AllowHTTP {
+		return nil
+	}
+	file, err := OpenFile(path, cfg)
+	if err != nil {
+		return nil
+	}
+	for _, e := range file.All() {
+		u, err := url.Parse(e.URL)
+		if err != nil || u.Scheme != "http" || e.Disabled {
+			continue
+		}
+		if host := u.Hostname(); host != "localhost" && !net.ParseIP(host).IsLoopback() {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// list names the endpoints of the file.
+func list(_ context.Context, url string) (all []sink.Endpoint, err error) {
+	var cfg Config
+	path, err := parse(url, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	file, err := OpenFile(path, cfg)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range file.All() {
+		state := "enabled"
+		if e.Disabled {
+			state = "disabled"
+		}
+		all = append(all, sink.Endpoint{Name: e.Name, URL: e.MaskedURL(), State: state, Secrets: len(e.Secrets)})
+	}
+	return all, nil
+}
+
+func hint(err error) string {
+	if text := err.Error(); strings.Contains(text, "webhook endpoints") {
+		return "docs/reference/sinks.md#webhooks shows a file of endpoints"
+	}
+	return ""
+}

@@ -1,0 +1,229 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Endpoint is where webhooks are posted. Zero means the default in parentheses.
+type Endpoint struct {
+	Name string // the destination of events
+	URL  string
+	// Secrets sign, each for itself, so that a receiver can be moved from one to the next: whsec_ and 24 to 64 bytes in
+	// base64 for HMAC-SHA256, whsk_ and a private key in base64 (its seed, or seed and public key) for ed25519.
+	Secrets []Secret
+	Headers map[string]Secret // further ones of each request
+
+	Timeout     time.Duration // for one request (15 s); never longer than the batch may take
+	Concurrency int           // requests at the same time (64)
+	Rate        float64       // requests a second, at least 1 (no limit)
+	Disabled    bool          // its events fail for good
+}
+
+// Secret is a text that no formatting shows.
+type Secret string
+
+const hidden = "(secret)"
+
+// String hides the secret.
+func (Secret) String() string { return hidden }
+
+// GoString hides the secret.
+func (Secret) GoString() string { return hidden }
+
+// MarshalText hides the secret.
+func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+
+// Endpoints knows the endpoints by their names. It is safe for concurrent use.
+type Endpoints interface {
+	// Lookup returns those of the named endpoints that there are. It is called once a batch, with each name once, and
+	// with no name to see whether it works. An error says that nothing can be known now: no event pays for it.
+	Lookup(ctx context.Context, names ...string) (map[string]Endpoint, error)
+}
+
+// List is Endpoints in code.
+type List []Endpoint
+
+// Lookup implements Endpoints.
+func (l List) Lookup(_ context.Context, names ...string) (map[string]Endpoint, error) {
+	found := map[string]Endpoint{}
+	for _, e := range l {
+		if slices.Contains(names, e.Name) {
+			found[e.Name] = e
+		}
+	}
+	return found, nil
+}
+
+// check finds what is wrong with the endpoints, for New.
+func (l List) check(cfg Config) error {
+	var problems []error
+	known := map[string]bool{}
+	for i, e := range l {
+		if e.Name == "" {
+			problems = append(problems, fmt.Errorf("endpoint %d has no name", i+1))
+			continue
+		}
+		if known[e.Name] {
+			problems = append(problems, fmt.Errorf("endpoint %q is there twice", e.Name))
+		}
+		known[e.Name] = true
+		if _, err := newTarget(e, cfg); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// target is an Endpoint made ready.
+type target struct {
+	Endpoint
+	url     *url.URL
+	signers []signer
+}
+
+const (
+	defaultTimeout     = 15 * time.Second
+	defaultConcurrency = 64
+	maxConcurrency     = 1000
+)
+
+// newTarget checks an endpoint. All problems are reported at once; none shows a secret, or the URL.
+func newTarget(e Endpoint, cfg Config) (*target, error) {
+	t := &target{Endpoint: e}
+	var problems []error
+	add := func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf("endpoint %q: "+format, append([]any{e.Name}, args...)...))
+	}
+	var err error
+	if t.url, err = parseURL(e.URL, cfg); err != nil {
+		add("%w", err)
+	}
+	if len(e.Secrets) == 0 {
+		add("it has no secret to sign with: give it %s followed by the output of openssl rand -base64 32", symmetric)
+	}
+	for i, secret := range e.Secrets {
+		sign, err := newSigner(string(secret))
+		if err != nil {
+			add("secret %d %w", i+1, err)
+		}
+		t.signers = append(t.signers, sign)
+	}
+	for name, value := range e.Headers {
+		if err := checkHeader(name, string(value)); err != nil {
+			add("header %q %w", name, err)
+		}
+	}
+	if t.Timeout == 0 {
+		t.Timeout = defaultTimeout
+	}
+	if t.Concurrency == 0 {
+		t.Concurrency = defaultConcurrency
+	}
+	if t.Timeout < time.Millisecond {
+		add("timeout is %s, must be at least 1ms", e.Timeout)
+	}
+	if t.Concurrency < 0 || t.Concurrency > maxConcurrency {
+		add("concurrency is %d, must be 1 to %d", e.Concurrency, maxConcurrency)
+	}
+	if !(t.Rate == 0 || t.Rate >= 1 && t.Rate <= 1e6) {
+		add("rate is %g a second, must be at least 1, or 0 for no limit", e.Rate)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// same tells whether an endpoint is still what the target was made of.
+func (t *target) same(e Endpoint) bool {
+	e.Timeout = orDefault(e.Timeout, defaultTimeout)
+	e.Concurrency = orDefault(e.Concurrency, defaultConcurrency)
+	return reflect.DeepEqual(t.Endpoint, e)
+}
+
+func orDefault[T comparable](v, def T) T {
+	var zero T
+	if v == zero {
+		return def
+	}
+	return v
+}
+
+// parseURL does not quote the URL in its errors: its user, path and query may hold a secret.
+func parseURL(text string, cfg Config) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Opaque != "" || u.Hostname() == "" {
+		return nil, errors.New("the URL is not of the form https://host/path")
+	}
+	var problems []error
+	switch u.Scheme {
+	case "https":
+	case "http":
+		if !cfg.AllowHTTP {
+			problems = append(problems, errors.New("the URL is http, must be https (allow=http in the sink's URL)"))
+		}
+	default:
+		problems = append(problems, errors.New("the URL is neither https nor http"))
+	}
+	if u.User != nil {
+		problems = append(problems, errors.New("the URL has a user: write it as a header Authorization"))
+	}
+	if strings.Contains(text, "#") {
+		problems = append(problems, errors.New("the URL has a fragment, which is never sent"))
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil && port != "" || number == 0 && port != "" {
+		problems = append(problems, errors.New("the port of the URL is none of 1 to 65535"))
+	} else if port != "" && cfg.Ports != nil && !slices.Contains(cfg.Ports, uint16(number)) {
+		problems = append(problems,
+			fmt.Errorf("port %d of the URL is not allowed (ports=%d in the sink's URL allows it alone)", number, number))
+	}
+	return u, errors.Join(problems...)
+}
+
+// ours are headers that a request has anyway. The two of idempotency would make net/http send a request again by
+// itself when the answer was lost.
+var ours = []string{"Host", "Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection",
+	"Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade", "Expect", "Traceparent", "Tracestate", "User-Agent",
+	"Idempotency-Key", "X-Idempotency-Key", "Proxy-Authorization"}
+
+func checkHeader(name, value string) error {
+	canonical := http.CanonicalHeaderKey(name)
+	switch {
+	case name == "" || strings.ContainsFunc(name, func(c rune) bool { return !isToken(c) }):
+		return errors.New("has a name that no header can have")
+	case slices.Contains(ours, canonical), strings.HasPrefix(canonical, "Webhook-"), strings.HasPrefix(canonical, "Ce-"):
+		return errors.New("is one that the sink sets itself")
+	case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
+		return errors.New("has a line break or another control character in its value")
+	}
+	return nil
+}
+
+// isToken tells whether a character can be in the name of a header (RFC 9110, section 5.6.2).
+func isToken(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+		strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+}
+
+// MaskedURL is the URL without user, query and fragment.
+func (e Endpoint) MaskedURL() string {
+	u, err := url.Parse(e.URL)
+	if err != nil || u.Opaque != "" {
+		return "(no valid URL)"
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+}

@@ -1,0 +1,369 @@
+package webhook
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// raw is a server that reads a request and then does what a test says with its connection.
+type raw struct {
+	net.Listener
+	mu  sync.Mutex
+	ids []string // of the requests it has read to their end
+	wg  sync.WaitGroup
+}
+
+func rawServer(t *testing.T, then func(conn net.Conn, n int)) *raw {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &raw{Listener: listener}
+	r.wg.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			r.wg.Go(func() { r.serve(conn, then) })
+		}
+	})
+	t.Cleanup(func() { _ = listener.Close(); r.wg.Wait() })
+	return r
+}
+
+func (r *raw) serve(conn net.Conn, then func(net.Conn, int)) {
+	defer func() { _ = conn.Close() }()
+	for from := bufio.NewReader(conn); ; {
+		req, err := http.ReadRequest(from)
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, req.Body)
+		r.mu.Lock()
+		n := len(r.ids)
+		r.ids = append(r.ids, req.Header.Get("webhook-id"))
+		r.mu.Unlock()
+		then(conn, n)
+	}
+}
+
+func (r *raw) requests() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.ids)
+}
+
+func (r *raw) endpoint(name string) Endpoint {
+	return Endpoint{Name: name, URL: "http://" + r.Addr().String(), Secrets: []Secret{key}, Timeout: patience}
+}
+
+const accepted = "HTTP/1.1 204 No Content\r\n\r\n"
+
+// F67, F71: what an endpoint does to its connection. Each is the endpoint's own failure, or a delivery once its status
+// was there; none makes a second request by itself, and nothing that the server sent is in the error.
+func TestBrokenAnswers(t *testing.T) {
+	t.Parallel()
+	const noHTTP = "cannot be understood as HTTP"
+	say := func(text string) []func(net.Conn) {
+		return []func(net.Conn){func(c net.Conn) { _, _ = io.WriteString(c, text) }}
+	}
+	reset := func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }
+	for name, tt := range map[string]struct {
+		then []func(net.Conn)
+		text string // of the error, "" for delivered
+	}{
+		"closed before an answer": {nil, "the connection was closed before an answer"},
+		"reset before an answer":  {[]func(net.Conn){reset}, "reset by peer"},
+		"half a status":           {say("HTTP/1.1 20"), noHTTP},
+		"half the headers":        {say("HTTP/1.1 200 OK\r\nX: hunter2"), "closed before an answer"},
+		"no HTTP":                 {say("SSH-2.0-hunter2\r\n\r\n"), noHTTP},
+		"no header":               {say("HTTP/1.1 200 OK\r\nhunter2\r\n\r\n"), noHTTP},
+		"headers without end":     {say("HTTP/1.1 200 OK\r\n" + strings.Repeat("X: hunter2\r\n", 10000) + "\r\n"), noHTTP},
+		"switching protocols": {say("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
+			"answered 101"},
+		"2xx, then closed":          {say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nab"), ""},
+		"2xx, then reset":           {append(say("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), reset), ""},
+		"2xx, then broken chunks":   {say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"), ""},
+		"2xx, then a second answer": {say(accepted + "HTTP/1.1 500 No\r\n\r\n"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := rawServer(t, func(c net.Conn, _ int) {
+				for _, then := range tt.then {
+					then(c)
+				}
+				_ = c.Close()
+			})
+			s := open(t, newBook(r.endpoint("acme")), local)
+			d := event(t, "acme", 1)
+			err := one(t, s, d)
+			if tt.text == "" {
+				if err != nil {
+					t.Errorf("answered %v, want delivered", err)
+				}
+			} else {
+				wantClass(t, err, outbox.ClassRetryAfter, tt.text)
+				if strings.Contains(err.Error(), "hunter2") || strings.ContainsAny(err.Error(), "\r\n") {
+					t.Errorf("the error has what was sent: %v", err)
+				}
+			}
+			if got := r.requests(); len(got) != 1 || got[0] != d.ID.String() {
+				t.Errorf("the requests are %v, want one of the event", got)
+			}
+		})
+	}
+}
+
+// A connection that was used before breaks after a request was read: net/http does not send it again by itself, because
+// a POST without an idempotency key is not to be repeated. The next attempt has the same id.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	r := rawServer(t, func(c net.Conn, n int) {
+		if n == 1 {
+			_ = c.Close() // it may have done its work
+			return
+		}
+		_, _ = io.WriteString(c, accepted)
+	})
+	e := r.endpoint("acme")
+	e.Headers = map[string]Secret{"X-Attempt": "1"}
+	s := open(t, newBook(e), local)
+	first, second := event(t, "acme", 1), event(t, "acme", 1)
+	got := s.Publish(t.Context(), []outbox.Delivery{first, second, event(t, "acme", 1)})
+	wantDelivered(t, got[:1])
+	wantClass(t, got[1].Err, outbox.ClassRetryAfter, "closed before an answer")
+	wantClass(t, got[2].Err, outbox.ClassNotAttempted)
+	wantDelivered(t, s.Publish(t.Context(), []outbox.Delivery{second}))
+	if ids := r.requests(); len(ids) != 3 || ids[1] != second.ID.String() || ids[2] != second.ID.String() {
+		t.Errorf("the ids are %v, want the second event's twice at the end", ids)
+	}
+}
+
+// A server that closes each connection after its answer, without saying so: whatever the next request meets, no request
+// is made twice.
+func TestConnectionsThatClose(t *testing.T) {
+	t.Parallel()
+	r := rawServer(t, func(c net.Conn, _ int) {
+		_, _ = io.WriteString(c, accepted)
+		_ = c.Close()
+	})
+	s := open(t, newBook(r.endpoint("acme")), local)
+	delivered := 0
+	for range 50 {
+		if err := one(t, s, event(t, "acme", 1)); err == nil {
+			delivered++
+		} else {
+			wantClass(t, err, outbox.ClassRetryAfter, "acme")
+			s.Enable("acme") // three in a row would make it rest
+		}
+	}
+	ids := r.requests()
+	slices.Sort(ids)
+	if got := len(slices.Compact(slices.Clone(ids))); got != len(ids) || delivered == 0 || delivered > got {
+		t.Errorf("%d delivered, %d requests of %d events", delivered, len(ids), got)
+	}
+}
+
+// A body that never ends, or comes a byte at a time, is read for a moment and 64 KiB, and changes nothing.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	for name, body := range map[string]func(w http.ResponseWriter, got received){
+		"huge": func(w http.ResponseWriter, got received) {
+			for block := make([]byte, 1<<20); got.ctx.Err() == nil; {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			}
+		},
+		"slow": func(w http.ResponseWriter, got received) {
+			w.(http.Flusher).Flush()
+			<-got.ctx.Done()
+		},
+		"zipped": func(w http.ResponseWriter, _ received) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, "no gzip")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var ended atomic.Int64
+			r := receive(t, func(w http.ResponseWriter, got received, n int) {
+				defer ended.Add(1)
+				if n == 1 {
+					w.WriteHeader(http.StatusInternalServerError)
+				}
+				body(w, got)
+			})
+			s := open(t, newBook(r.endpoint("acme")), local)
+			wantDelivered(t, s.Publish(t.Context(), []outbox.Delivery{event(t, "acme", 1)}))
+			wantClass(t, one(t, s, event(t, "acme", 1)), outbox.ClassRetryAfter, "500")
+			eventually(t, "both answers were given up", func() bool { return ended.Load() == 2 })
+		})
+	}
+}
+
+// Nobody listens there, or the name does not exist: the endpoint's own failure, which its error names.
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	gone := receive(t, nil)
+	gone.Close()
+	plain := receive(t, nil)
+	noTLS := plain.endpoint("no TLS")
+	noTLS.URL = strings.Replace(noTLS.URL, "http:", "https:", 1)
+	resolver := dnsServer(t, func(string, int) []string { return nil })
+	cfg := local
+	cfg.Resolver = resolver.client()
+	fine := receive(t, nil)
+	s := open(t, newBook(gone.endpoint("gone"), noTLS, fine.endpoint("fine"),
+		Endpoint{Name: "no name", URL: "http://nowhere.example", Secrets: []Secret{key}}), cfg)
+	for name, text := range map[string]string{
+		"gone": "connection refused", "no name": "no such host", "no TLS": "does not speak TLS",
+	} {
+		got := s.Publish(t.Context(), []outbox.Delivery{event(t, name, 1), event(t, "fine", 2)})
+		if after := wantClass(t, got[0].Err, outbox.ClassRetryAfter, text, name); after < 4*time.Second {
+			t.Errorf("%s waits for %s", name, after)
+		}
+		wantDelivered(t, got[1:])
+	}
+}
+
+// TLS, by HTTP/1.1 and HTTP/2: a certificate that nobody vouches for is refused before anything is sent; one of a
+// configured authority is not.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("HTTP/2 %v", h2), func(t *testing.T) {
+			t.Parallel()
+			r := &receiver{}
+			var protocol atomic.Value
+			r.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+				protocol.Store(req.Proto)
+				r.ServeHTTP(w, req)
+			}))
+			r.EnableHTTP2 = h2
+			r.Config.ErrorLog = nil
+			r.StartTLS()
+			t.Cleanup(r.Close)
+			book := newBook(r.endpoint("acme"))
+			s := open(t, book, Config{AllowPrivate: true})
+			wantClass(t, one(t, s, event(t, "acme", 1)), outbox.ClassRetryAfter, "certificate")
+			if r.count() != 0 {
+				t.Fatal("a server without a good certificate got a request")
+			}
+			trusting := open(t, book, Config{AllowPrivate: true, TLS: r.Client().Transport.(*http.Transport).TLSClientConfig})
+			var batch []outbox.Delivery
+			for i := range 40 {
+				batch = append(batch, event(t, "acme", int64(i%20)))
+			}
+			wantDelivered(t, trusting.Publish(t.Context(), batch))
+			if want := map[bool]string{false: "HTTP/1.1", true: "HTTP/2.0"}[h2]; protocol.Load() != want {
+				t.Errorf("the protocol is %v, want %s", protocol.Load(), want)
+			}
+			for _, got := range r.requests() {
+				verified(t, key, got)
+			}
+		})
+	}
+	old := httptest.NewUnstartedServer(http.NotFoundHandler())
+	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11} //nolint:gosec // a server as old as that is what is tested
+	old.StartTLS()
+	t.Cleanup(old.Close)
+	e := Endpoint{Name: "old", URL: old.URL, Secrets: []Secret{key}, Timeout: patience}
+	s := open(t, newBook(e), Config{AllowPrivate: true})
+	wantClass(t, one(t, s, event(t, "old", 1)), outbox.ClassRetryAfter, "tls")
+}
+
+// The server is killed in the middle of a batch and started again: each event arrives, those of a key in order, and
+// each copy has the id of the first.
+func TestServerKilledAndRestarted(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	var mu sync.Mutex
+	var arrived []string
+	killed := make(chan struct{})
+	var kill sync.Once
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		mu.Lock()
+		arrived = append(arrived, r.Header.Get("webhook-id"))
+		enough := len(arrived) == 100
+		mu.Unlock()
+		if enough {
+			kill.Do(func() { close(killed) })
+		}
+	})
+	first := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = first.Serve(listener) })
+	serving.Go(func() { <-killed; _ = first.Close() })
+	t.Cleanup(serving.Wait)
+	e := Endpoint{Name: "acme", URL: "http://" + address, Secrets: []Secret{key}, Timeout: patience}
+	s := open(t, newBook(e), local)
+	var batch []outbox.Delivery
+	for i := range 1000 {
+		batch = append(batch, event(t, "acme", int64(i%20)))
+	}
+	var left []outbox.Delivery
+	for i, res := range s.Publish(t.Context(), batch) {
+		if res.Err != nil {
+			if class, _ := outbox.Classify(res.Err); class != outbox.ClassRetryAfter && class != outbox.ClassNotAttempted {
+				t.Fatalf("delivery %d: %v", i, res.Err)
+			}
+			left = append(left, batch[i])
+		}
+	}
+	if len(left) == 0 {
+		t.Fatal("nothing failed: the server was not killed in the middle")
+	}
+	if listener, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	second := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
+	serving.Go(func() { _ = second.Serve(listener) })
+	t.Cleanup(func() { _ = second.Close() })
+	eventually(t, "the rest is delivered", func() bool {
+		var still []outbox.Delivery
+		for i, res := range s.Publish(t.Context(), left) {
+			if res.Err != nil {
+				still = append(still, left[i])
+			}
+		}
+		left = still
+		return len(left) == 0
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for of := range 20 {
+		var want, got []string
+		for i := of; i < len(batch); i += 20 {
+			want = append(want, batch[i].ID.String())
+		}
+		for _, id := range arrived {
+			if slices.Contains(want, id) && !slices.Contains(got, id) {
+				got = append(got, id)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("key %d arrived out of order, or not whole", of)
+		}
+	}
+}

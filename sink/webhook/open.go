@@ -1,0 +1,110 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path of the file that
+// File describes, with these parameters:
+//
+//	webhook:/etc/outbox/endpoints.yaml
+//	webhook:endpoints.yaml?cloudevents=binary
+//	?allow=private,http         all addresses and ports, and http:// beside https://
+//	?allow=10.1.0.0/16          endpoints in this inner network, and in no other
+//	?ports=443,9443             instead of 443 and 8443
+//	?proxy=http://egress:4750   which makes all requests and must refuse inner networks itself
+//
+// What they say is added to cfg. No error is of class outbox.ClassUnavailable: nothing is connected to.
+func Open(_ context.Context, url string, cfg Config) (*Sink, error) {
+	path, err := parse(url, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("configure webhook sink: %w", err)
+	}
+	file, err := OpenFile(path, cfg)
+	if err != nil {
+		return nil, outbox.Permanent(err)
+	}
+	return New(file, cfg)
+}
+
+// parse returns the path, and adds what the parameters say to cfg. Its errors show neither: a proxy has a password.
+func parse(text string, cfg *Config) (path string, err error) {
+	_, rest, _ := strings.Cut(text, ":")
+	path, query, _ := strings.Cut(rest, "?")
+	if strings.HasPrefix(path, "//") && !strings.HasPrefix(path, "///") || path == "" {
+		return "", errors.New("the URL is not of the form webhook:/path/to/endpoints.yaml")
+	}
+	if strings.HasPrefix(path, "///") {
+		path = path[2:]
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", errors.New("the parameters of the URL are not of the form name=value&name=value")
+	}
+	var problems []error
+	for name, all := range values {
+		for _, value := range all {
+			if err := set(cfg, name, value); err != nil {
+				problems = append(problems, err)
+			}
+		}
+	}
+	return path, errors.Join(problems...)
+}
+
+func set(cfg *Config, name, value string) error {
+	switch name {
+	case "cloudevents":
+		cfg.Binary = value == "binary"
+		if value != "binary" && value != "structured" {
+			return errors.New("cloudevents is neither structured nor binary")
+		}
+	case "allow":
+		for part := range strings.SplitSeq(value, ",") {
+			if err := allow(cfg, part); err != nil {
+				return err
+			}
+		}
+	case "ports":
+		for part := range strings.SplitSeq(value, ",") {
+			port, err := strconv.ParseUint(part, 10, 16)
+			if err != nil || port == 0 {
+				return errors.New("ports is no list of ports such as 443,9443")
+			}
+			cfg.Ports = append(cfg.Ports, uint16(port))
+		}
+	case "proxy":
+		proxy, err := url.Parse(value)
+		if err != nil {
+			return errors.New("proxy is not of the form http://host:port")
+		}
+		cfg.Proxy = proxy
+	default:
+		return fmt.Errorf("unknown parameter %q (known: cloudevents, allow, ports, proxy)", name)
+	}
+	return nil
+}
+
+func allow(cfg *Config, what string) error {
+	switch what {
+	case "private":
+		cfg.AllowPrivate = true
+	case "http":
+		cfg.AllowHTTP = true
+	default:
+		prefix, err := netip.ParsePrefix(what)
+		if err != nil {
+			return errors.New("allow has what is none of private, http and a network such as 10.1.0.0/16")
+		}
+		cfg.Allow = append(cfg.Allow, prefix)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// publication is one call of Publish.
+type publication struct {
+	*Sink
+	window
+	batch   []outbox.Delivery
+	results []outbox.Result
+	states  map[string]*state // by destination
+	defects map[string]error  // of destinations that cannot be used
+}
+
+// Publish implements outbox.Sink. Each key is a line of its own: the next of its events goes out after the answer for
+// the one before. It returns when all is answered: at the latest when ctx ends.
+func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	w, release := newWindow(ctx)
+	defer release()
+	p := &publication{Sink: s, window: w, batch: batch, results: make([]outbox.Result, len(batch))}
+	if err := p.resolve(ctx); err != nil {
+		for i := range p.results {
+			p.results[i].Err = outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
+		}
+		return p.results
+	}
+	var under sync.WaitGroup
+	for _, line := range lines(batch) {
+		under.Go(func() { p.walk(ctx, line) })
+	}
+	under.Wait()
+	return p.results
+}
+
+// lines returns the deliveries of each key in their order, and those without a key each alone.
+func lines(batch []outbox.Delivery) (all [][]int) {
+	at := map[int64]int{} // in all, by key
+	for i := range batch {
+		d := &batch[i]
+		n, known := at[d.OrderKey]
+		if !d.Keyed || !known {
+			n, all = len(all), append(all, nil)
+		}
+		if d.Keyed {
+			at[d.OrderKey] = n
+		}
+		all[n] = append(all[n], i)
+	}
+	return all
+}
+
+// walk publishes a line: an event to its destinations at the same time, then the next.
+func (p *publication) walk(ctx context.Context, line []int) {
+	var failed *uuid.UUID // the event behind which the others are held
+	for len(line) > 0 {
+		id, n := p.batch[line[0]].ID, 1
+		for n < len(line) && p.batch[line[n]].ID == id {
+			n++
+		}
+		event := line[:n]
+		line = line[n:]
+		if failed != nil && *failed != id {
+			for _, i := range event {
+				p.results[i].Err = outbox.ErrNotAttempted
+			}
+			continue
+		}
+		var others sync.WaitGroup
+		for _, i := range event[1:] {
+			others.Go(func() { p.results[i].Err = p.deliver(ctx, &p.batch[i]) })
+		}
+		p.results[event[0]].Err = p.deliver(ctx, &p.batch[event[0]])
+		others.Wait()
+		for _, i := range event {
+			if p.results[i].Err != nil {
+				failed = &id
+			}
+		}
+	}
+}
+
+// deliver makes one request, if the endpoint is to be asked.
+func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
+	name := d.Destination
+	if err := p.defects[name]; err != nil {
+		return outbox.Permanent(err)
+	}
+	s := p.states[name]
+	turn, err := s.enter(ctx, p.window)
+	var rest *restError
+	switch {
+	case errors.As(err, &rest):
+		return outbox.RetryAfter(fmt.Errorf("endpoint %q: %w", name, err), max(rest.left, p.wait(d)))
+	case errors.Is(err, errGone):
+		return outbox.Permanent(gone(name))
+	case err != nil: // its turn did not come: nothing was sent and nobody is to blame
+		return outbox.Unavailable(fmt.Errorf("endpoint %q: %w", name, err))
+	}
+	began := time.Now()
+	a := p.post(ctx, s.target, d)
+	s.leave(turn, a.verdict, a.after, time.Since(began), a.text())
+	switch {
+	case a.err == nil:
+		return nil
+	case a.verdict == unknown:
+		return outbox.Unavailable(a.err)
+	case a.verdict == leaves:
+		p.cfg.Logger.Warn("webhook endpoint answered 410 Gone and is disabled", "endpoint", name)
+		return outbox.Permanent(gone(name))
+	case a.permanent:
+		return outbox.Permanent(a.err)
+	}
+	return outbox.RetryAfter(a.err, max(a.after, p.wait(d)))
+}
+
+// gone says how an endpoint that answered 410 is enabled again.
+func gone(name string) error {
+	return fmt.Errorf("endpoint %q answered 410 Gone, so it is disabled: change its entry (another url), or call "+
+		"Enable, or restart the relay to ask it again; then replay its dead letters", name)
+}
+
+// wait is how long an event waits at least after a further failure.
+func (p *publication) wait(d *outbox.Delivery) time.Duration {
+	n := min(max(d.Attempts, 0), len(p.cfg.Schedule)-1)
+	return spread(p.cfg.Schedule[n])
+}
+
+// resolve looks the destinations of the batch up.
+func (p *publication) resolve(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	seen := map[string]bool{}
+	var names []string
+	for i := range p.batch {
+		if name := p.batch[i].Destination; !seen[name] {
+			seen[name] = true
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	found, err := p.endpoints.Lookup(ctx, names...)
+	if err != nil {
+		return err
+	}
+	p.states, p.defects = map[string]*state{}, map[string]error{}
+	for _, name := range names {
+		if p.states[name], err = p.state(name, found); err != nil {
+			p.defects[name] = err
+		}
+	}
+	return nil
+}
+
+// state returns what is known of an endpoint. One whose entry has changed is a new one.
+func (s *Sink) state(name string, found map[string]Endpoint) (*state, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := found[name]
+	if !ok {
+		delete(s.states, name)
+		return nil, fmt.Errorf("there is no webhook endpoint %q: add an entry with this name, a url and secrets to the "+
+			"endpoints of the sink, then replay its dead letters", name)
+	}
+	if e.Disabled {
+		delete(s.states, name)
+		return nil, fmt.Errorf("endpoint %q is disabled: take disabled out of its entry, then replay its dead letters", name)
+	}
+	if known := s.states[name]; known != nil && known.same(e) {
+		return known, nil
+	}
+	t, err := newTarget(e, s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.states[name] = newState(t)
+	return s.states[name], nil
+}

@@ -1,0 +1,200 @@
+// Package webhook posts events to HTTP endpoints by Standard Webhooks 1.0: the destination is the name of an endpoint,
+// which Endpoints turns into a URL and what signs for it.
+//
+// A request is a POST of a CloudEvent, structured or binary. It has the headers webhook-id (the event id, with an
+// underscore and the generation after an operator's replay: the same at every attempt), webhook-timestamp (of the
+// attempt) and webhook-signature (one for each secret, over exactly the bytes that are sent), and traceparent and
+// tracestate if the event has them.
+//
+// # What is guaranteed
+//
+//   - Delivered means that the endpoint answered with a status of 200 to 299. Redirects are not followed.
+//   - Events of one ordering key go out one after another, each after the answers to the one before. After a failed one
+//     no later event of the key goes out. Different keys go out at the same time, up to Endpoint.Concurrency.
+//   - A request is never sent twice by itself. An answer that was lost is a failure; the next attempt has the same
+//     webhook-id, by which the receiver knows the copy.
+//   - An endpoint that is down, slow or full is its own failure and nobody else's. After 3 failures in a row it rests,
+//     for a second at first and 5 minutes at last. After that one request goes out, and the others when it succeeded.
+//     What is due meanwhile is answered at once.
+//   - No event spends its attempts while an endpoint is away for some minutes: each failure asks for the wait of
+//     Config.Schedule, by default 5 s, 5 min, 30 min, 2 h, 5 h and so on. A relay's 5 attempts take 2 h 35 min, 10 take
+//     three days.
+//   - An answer 410 disables the endpoint in this Sink. Its events fail for good with a reason that says how to enable
+//     it. A Sink that is opened again asks it again.
+//   - No request reaches an inner network: the address is checked after its name was resolved, for each connection,
+//     and a refused one is not dialled. URLs are https with port 443 or 8443 and without a user. Config.AllowPrivate,
+//     Allow, AllowHTTP and Ports say otherwise.
+//   - No secret, header value or answer's body reaches an error or a log.
+//
+// # What is not
+//
+//   - Copies are not refused here. The receiver does so by webhook-id.
+//   - That an endpoint rests, or is disabled, is known to one Sink and not to other processes.
+//   - A network that is down for all endpoints looks like many endpoints that are down: attempts are counted.
+//   - A request may take the time of its batch and no longer: with a relay's PublishTimeout of 5 s an endpoint has at
+//     least 2.25 s to answer, and 4.75 s at most, whatever its Timeout. For 15 s PublishTimeout is 34 s, and LeaseTTL
+//     is above that.
+//   - With a proxy, it is the proxy that must refuse inner networks.
+//
+// # What it needs
+//
+// Endpoints that verify signatures by Standard Webhooks, and answer soon: what takes long they do afterwards.
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Config configures a Sink. Zero means the default in parentheses.
+type Config struct {
+	// Envelope builds the body of a table that has none of its own (outbox.CloudEvent).
+	Envelope outbox.Envelope
+	// Binary sends CloudEvents in binary mode: attributes as ce- headers, the payload as the body.
+	Binary bool
+
+	// AllowPrivate allows every address and, without Ports, every port: for tests, and endpoints that are one's own.
+	AllowPrivate bool
+	// Allow allows these inner networks, and no others.
+	Allow []netip.Prefix
+	// AllowHTTP allows http:// beside https://.
+	AllowHTTP bool
+	// Ports are those that may be dialled (443 and 8443; with AllowHTTP also 80 and 8080).
+	Ports []uint16
+	// TLS replaces the system's certificate authorities.
+	TLS *tls.Config
+	// Proxy makes all requests (none; the environment's is not used). No address is checked then.
+	Proxy *url.URL
+	// Resolver resolves the names of hosts (the system's).
+	Resolver *net.Resolver
+
+	// Schedule is how long to wait at least after the first, second, … failed attempt of an event, ± 10 %; the last one
+	// goes on (Standard Webhooks' example: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h).
+	Schedule []time.Duration
+	// Logger is told of endpoints that are disabled and lists that cannot be read (slog.Default).
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() (Config, error) {
+	var problems []error
+	if c.Envelope == nil {
+		c.Envelope = outbox.CloudEvent
+	}
+	if c.Proxy != nil && (c.Proxy.Host == "" || c.Proxy.Scheme != "http" && c.Proxy.Scheme != "https") {
+		problems = append(problems, errors.New("Proxy is not of the form http://host:port"))
+	}
+	if slices.Contains(c.Ports, 0) {
+		problems = append(problems, errors.New("Ports has 0, must be 1 to 65535"))
+	}
+	for _, prefix := range c.Allow {
+		if !prefix.IsValid() {
+			problems = append(problems, errors.New("Allow has a network that is not valid"))
+		}
+	}
+	if c.Schedule == nil {
+		c.Schedule = schedule
+	}
+	for _, wait := range c.Schedule {
+		if wait <= 0 {
+			problems = append(problems, fmt.Errorf("Schedule has %s, must be positive", wait))
+		}
+	}
+	if len(c.Schedule) == 0 {
+		problems = append(problems, errors.New("Schedule is empty"))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	switch {
+	case c.Ports != nil || c.AllowPrivate:
+	case c.AllowHTTP:
+		c.Ports = []uint16{443, 8443, 80, 8080}
+	default:
+		c.Ports = []uint16{443, 8443}
+	}
+	return c, errors.Join(problems...)
+}
+
+// schedule is the example of Standard Webhooks 1.0.0, "Deliverability and reliability".
+var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
+	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
+
+// Sink is an outbox.Sink that posts to endpoints. It is safe for concurrent use.
+type Sink struct {
+	cfg       Config
+	endpoints Endpoints
+	transport *http.Transport
+
+	mu     sync.Mutex
+	states map[string]*state // of the endpoints that were used, by name
+}
+
+var _ outbox.Sink = (*Sink)(nil)
+
+// New returns a Sink that posts to these endpoints. It talks to nobody. All problems of cfg and of the endpoints of a
+// List are reported at once.
+func New(endpoints Endpoints, cfg Config) (*Sink, error) {
+	cfg, err := cfg.withDefaults()
+	if endpoints == nil {
+		err = errors.Join(err, errors.New("endpoints is nil"))
+	}
+	if list, ok := endpoints.(interface{ check(Config) error }); ok {
+		err = errors.Join(err, list.check(cfg))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configure webhook sink: %w", err)
+	}
+	return &Sink{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}, nil
+}
+
+// Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down is not the sink's state.
+// Errors are of class outbox.ClassUnavailable.
+func (s *Sink) Ping(ctx context.Context) error {
+	if _, err := s.endpoints.Lookup(ctx); err != nil {
+		return outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
+	}
+	if file, ok := s.endpoints.(*File); ok {
+		if err := file.Problem(); err != nil {
+			return outbox.Unavailable(fmt.Errorf("the former webhook endpoints are still in use: %w", err))
+		}
+	}
+	return nil
+}
+
+// Close closes idle connections. Call it after the last Publish has returned.
+func (s *Sink) Close() error {
+	s.transport.CloseIdleConnections()
+	return nil
+}
+
+// Enable makes an endpoint usable again that was disabled by its answer 410, and ends the rest of one that was down.
+func (s *Sink) Enable(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.states, name)
+}
+
+// Disabled returns the endpoints that answered 410, with the moment when they did.
+func (s *Sink) Disabled() map[string]time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string]time.Time{}
+	for name, one := range s.states {
+		if at := one.goneSince(); !at.IsZero() {
+			found[name] = at
+		}
+	}
+	return found
+}

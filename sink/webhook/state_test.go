@@ -1,0 +1,196 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// attempt makes a request of which this comes, and returns why it was not made.
+func attempt(ctx context.Context, s *state, v verdict, after time.Duration) error {
+	w, release := newWindow(ctx)
+	defer release()
+	p, err := s.enter(ctx, w)
+	if err != nil {
+		return err
+	}
+	s.leave(p, v, after, 0, "why")
+	return nil
+}
+
+// After 3 failures in a row an endpoint rests; after the rest one request goes out, and each failure makes the next
+// rest twice as long, up to 5 minutes. An answer ends it.
+func TestRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		s := newState(&target{Endpoint: Endpoint{Concurrency: 4}})
+		for range 2 {
+			if err := attempt(ctx, s, fails, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := attempt(ctx, s, works, 0); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if err := attempt(ctx, s, fails, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range 12 {
+			var rest *restError
+			if err := attempt(ctx, s, works, 0); !errors.As(err, &rest) {
+				t.Fatalf("rest %d: %v", n, err)
+			}
+			want := min(time.Second<<n, 5*time.Minute)
+			if rest.left < want*9/10 || rest.left > want*11/10 {
+				t.Errorf("rest %d is %s, want about %s", n, rest.left, want)
+			}
+			time.Sleep(rest.left)
+			if err := attempt(ctx, s, fails, 0); err != nil {
+				t.Fatalf("trial %d: %v", n, err)
+			}
+		}
+		time.Sleep(6 * time.Minute)
+		for range 3 {
+			if err := attempt(ctx, s, works, 0); err != nil {
+				t.Fatalf("after an answer: %v", err)
+			}
+		}
+		if err := attempt(ctx, s, full, 40*time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		var rest *restError
+		if err := attempt(ctx, s, works, 0); !errors.As(err, &rest) || rest.left != 40*time.Minute {
+			t.Errorf("after Retry-After: %v", err)
+		}
+	})
+}
+
+// After a rest one request is the trial. The others wait for what comes of it, and go out or are answered at once.
+func TestTrial(t *testing.T) {
+	for _, works := range []verdict{works, fails, unknown} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newState(&target{Endpoint: Endpoint{Concurrency: 100}})
+			for range 3 {
+				_ = attempt(t.Context(), s, fails, 0)
+			}
+			time.Sleep(2 * time.Second)
+			w := window{begin: t.Context()}
+			trial, err := s.enter(t.Context(), w)
+			if err != nil || !trial.trial {
+				t.Fatalf("%+v, %v", trial, err)
+			}
+			var others sync.WaitGroup
+			var mu sync.Mutex
+			passed, refused := 0, 0
+			for range 10 {
+				others.Go(func() {
+					p, err := s.enter(t.Context(), w)
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						refused++
+						return
+					}
+					passed++
+					s.leave(p, unknown, 0, 0, "")
+				})
+			}
+			synctest.Wait()
+			mu.Lock()
+			if passed+refused > 0 {
+				t.Errorf("%d passed and %d were refused before the trial was over", passed, refused)
+			}
+			mu.Unlock()
+			s.leave(trial, works, 0, 0, "why")
+			others.Wait()
+			if want := map[verdict]int{0: 10, 1: 10, 2: 0}[works]; passed != want || refused != 10-want {
+				t.Errorf("verdict %d: %d passed and %d were refused, want %d and %d", works, passed, refused, want, 10-want)
+			}
+		})
+	}
+}
+
+// What was under way when the rest began says nothing new: 64 failures at once are not 64 rests.
+func TestFailuresTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newState(&target{Endpoint: Endpoint{Concurrency: 64}})
+		var passes []pass
+		for range 64 {
+			p, err := s.enter(t.Context(), window{begin: t.Context()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			passes = append(passes, p)
+		}
+		for _, p := range passes {
+			s.leave(p, fails, 0, 0, "why")
+		}
+		if s.rests != 1 {
+			t.Errorf("%d rests, want 1", s.rests)
+		}
+	})
+}
+
+// A request begins in the first half of the batch's time, and not if it is likely to take longer than what is left.
+func TestWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		w, release := newWindow(ctx)
+		defer release()
+		s := newState(&target{Endpoint: Endpoint{Concurrency: 1}})
+		s.took = time.Minute
+		if _, err := s.enter(ctx, w); err != nil {
+			t.Fatalf("at the beginning any request may begin: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		s.leave(pass{}, unknown, 0, 0, "")
+		if _, err := s.enter(ctx, w); !errors.Is(err, errLate) {
+			t.Fatalf("what took a minute begins with 7.5 s left: %v", err)
+		}
+		s.took = 3 * time.Second
+		if _, err := s.enter(ctx, w); err != nil {
+			t.Fatalf("what took 3 s may begin with 7.5 s left: %v", err)
+		}
+		if _, err := s.enter(ctx, w); !errors.Is(err, errLate) || ctx.Err() != nil {
+			t.Fatalf("it waits past the first half for a slot: %v", err)
+		}
+		if at := time.Since(w.cut); at < -5*time.Second || at > -4*time.Second {
+			t.Errorf("it waited until %s before the end", at)
+		}
+	})
+}
+
+// An endpoint that is down is asked a few times, and its events wait for minutes with their attempts; another one does
+// not notice.
+func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
+	t.Parallel()
+	dead, fine := receive(t, status(http.StatusBadGateway)), receive(t, nil)
+	e := dead.endpoint("dead")
+	e.Concurrency = 1
+	s := open(t, newBook(e, fine.endpoint("fine")), local)
+	var batch []outbox.Delivery
+	for i := range 500 {
+		d := event(t, []string{"dead", "fine"}[i%2], int64(i))
+		d.Attempts = 1
+		batch = append(batch, d)
+	}
+	for i, res := range s.Publish(t.Context(), batch) {
+		if i%2 == 1 {
+			wantDelivered(t, []outbox.Result{res})
+		} else if after := wantClass(t, res.Err, outbox.ClassRetryAfter, `"dead"`, "502"); after < 4*time.Minute {
+			t.Fatalf("it waits for %s", after)
+		}
+	}
+	if n := dead.count(); n < restAfter || n > 50 {
+		t.Errorf("%d requests to what is dead, want 3 and not many more", n)
+	}
+}
