@@ -12,12 +12,12 @@ import (
 
 // Limits of an Event, in characters, as ADR-004 declares the columns of outbox_events.
 const (
-	MaxTopic         = 150
-	MaxSchemaID      = 128
-	MaxAggregateID   = 128
-	MaxAggregateType = 100
-	MaxTenantID      = 64
-	MaxSource        = 50
+	maxTopic         = 150
+	maxSchemaID      = 128
+	maxAggregateID   = 128
+	maxAggregateType = 100
+	maxTenantID      = 64
+	maxSource        = 50
 )
 
 // DefaultMaxPayload is how many bytes of JSON a payload may have unless WriterConfig says otherwise.
@@ -88,12 +88,12 @@ func (e *Event) Validate(maxPayload int) error {
 		max      int
 		required bool
 	}{
-		{"Topic", e.Topic, MaxTopic, true},
-		{"SchemaID", e.SchemaID, MaxSchemaID, false},
-		{"AggregateType", e.AggregateType, MaxAggregateType, false},
-		{"AggregateID", e.AggregateID, MaxAggregateID, false},
-		{"TenantID", e.TenantID, MaxTenantID, false},
-		{"Source", e.Source, MaxSource, true},
+		{"Topic", e.Topic, maxTopic, true},
+		{"SchemaID", e.SchemaID, maxSchemaID, false},
+		{"AggregateType", e.AggregateType, maxAggregateType, false},
+		{"AggregateID", e.AggregateID, maxAggregateID, false},
+		{"TenantID", e.TenantID, maxTenantID, false},
+		{"Source", e.Source, maxSource, true},
 	} {
 		if f.required && f.value == "" {
 			return &FieldError{Field: f.name, Problem: "is required"}
@@ -107,7 +107,7 @@ func (e *Event) Validate(maxPayload int) error {
 		if d == "" {
 			return &FieldError{Field: name, Problem: "is empty"}
 		}
-		if err := checkText(name, d, MaxTopic); err != nil {
+		if err := checkText(name, d, maxTopic); err != nil {
 			return err
 		}
 		if slices.Contains(e.Destinations[:i], d) { // outcomes are kept by name: two of one name could not differ

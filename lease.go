@@ -16,7 +16,7 @@ import (
 // and hands some over when a relay joins. What it believes to hold ends on the local clocks, counted from before the
 // request was sent, so it can only end earlier than the database's expiry, however slow the reply was.
 type leaseKeeper struct {
-	store   LaneStore
+	store   Store
 	cfg     leaseConfig
 	changed func()        // is called when there is something else to do than before: other lanes, another pause
 	freed   chan struct{} // a worker has put lanes back that are to be handed over
@@ -53,7 +53,7 @@ type leaseConfig struct {
 	logger          *slog.Logger
 }
 
-func newLeaseKeeper(store LaneStore, cfg leaseConfig, changed func()) *leaseKeeper {
+func newLeaseKeeper(store Store, cfg leaseConfig, changed func()) *leaseKeeper {
 	return &leaseKeeper{
 		store: store, cfg: cfg, changed: changed, freed: make(chan struct{}, 1), using: make([][]Lane, cfg.workers),
 	}

@@ -83,7 +83,7 @@ const maxLatencies = 1 << 16
 func (t *tally) add(b BatchReport) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.settled.Add(b.Settled)
+	t.settled.add(b.Settled)
 	t.dups += b.Duplicates
 	t.recalled += b.Recalled
 	if room := maxLatencies - len(t.latencies); room > 0 {

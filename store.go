@@ -12,14 +12,9 @@ import (
 // writers in any language agree. It is fixed: changing it would let two relays hold the same key at once.
 const Lanes = 64
 
-// Store is a Relay's view of one outbox table in one database. Its clock, and no other, decides who holds a lane.
+// Store is a Relay's view of one outbox table in one database: it shares the table's lanes among the relays that are
+// alive, reads what is due and records what became of it. The database's clock, and no other, decides who holds a lane.
 type Store interface {
-	LaneStore
-	EventStore
-}
-
-// LaneStore shares a table's lanes among the relays that are alive.
-type LaneStore interface {
 	// Lease enrols the caller among the table's relays, or keeps it enrolled, renews the lanes it holds, and takes free
 	// and lapsed ones up to its share. It takes none from a relay that is alive: one that holds more than its share
 	// gives the rest up with Release. A lane's epoch rises whenever it changes hands.
@@ -32,10 +27,7 @@ type LaneStore interface {
 	// Mark records Crashes and Trial of those lanes that owner still holds at their epoch. It is durable when it
 	// returns.
 	Mark(ctx context.Context, owner uuid.UUID, lanes []Lane) error
-}
 
-// EventStore reads what is due and records what became of it.
-type EventStore interface {
 	// Claim reads the oldest undelivered records of the lanes, at most limit.Records and, but for the first, at most
 	// limit.Bytes of them. It locks and writes nothing. Records behind a key that waits for a retry are left out, and
 	// so are those of paused topics with what is behind them in their keys.
@@ -197,8 +189,8 @@ type Settled struct {
 	Delivered, Retried, Dead, Lost int
 }
 
-// Add adds the counts of another Settle.
-func (s *Settled) Add(o Settled) {
+// add adds the counts of another Settle.
+func (s *Settled) add(o Settled) {
 	s.Delivered += o.Delivered
 	s.Retried += o.Retried
 	s.Dead += o.Dead

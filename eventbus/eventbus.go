@@ -21,9 +21,9 @@ type Event struct {
 	AppID uuid.UUID // the application it belongs to, a row of table apps
 	// What duplicates are told by; zero makes Offer assign one, so choose it where a job may be repeated.
 	EventID   uuid.UUID
-	EventType string          // dotted: "order.placed"; at most outbox.MaxTopic characters
+	EventType string          // dotted: "order.placed"; at most 150 characters
 	Payload   json.RawMessage // as for outbox.Event
-	// Events of one application and key stay in order; empty: no order; at most outbox.MaxAggregateID characters.
+	// Events of one application and key stay in order; empty: no order; at most 128 characters.
 	Key string
 
 	Status      Status     // as read; Offer always writes Pending

@@ -158,13 +158,14 @@ func refusesUnstorable(t *testing.T, s *storeSuite) {
 	}
 }
 
+// The longest values of an event, in characters, are those of ADR-004's columns.
 func writesLongest(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	long := func(n int) string { return strings.Repeat("ü", n) }
-	e := outbox.Event{Topic: long(outbox.MaxTopic), Source: long(outbox.MaxSource), SchemaID: long(outbox.MaxSchemaID),
-		SchemaVersion: 1<<31 - 1, AggregateType: long(outbox.MaxAggregateType),
-		AggregateID: long(outbox.MaxAggregateID), TenantID: long(outbox.MaxTenantID),
-		Destinations: []string{long(outbox.MaxTopic)}, Payload: json.RawMessage("1"),
+	e := outbox.Event{Topic: long(150), Source: long(50), SchemaID: long(128),
+		SchemaVersion: 1<<31 - 1, AggregateType: long(100),
+		AggregateID: long(128), TenantID: long(64),
+		Destinations: []string{long(150)}, Payload: json.RawMessage("1"),
 		OccurredAt: time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)}
 	early := keyed("early", "a")
 	early.OccurredAt = time.Date(1, 1, 1, 0, 0, 0, 1000, time.UTC)
@@ -177,7 +178,7 @@ func writesLongest(t *testing.T, s *storeSuite) {
 	if !records[1].OccurredAt.Equal(early.OccurredAt) {
 		t.Errorf("it occurred at %s", records[1].OccurredAt)
 	}
-	r.settles(outbox.Settled{Delivered: 1, Dead: 1}, buried(records[0], long(outbox.MaxTopic)), delivered(records[1])[0])
+	r.settles(outbox.Settled{Delivered: 1, Dead: 1}, buried(records[0], long(150)), delivered(records[1])[0])
 }
 
 func writesConcurrently(t *testing.T, s *storeSuite) {

@@ -17,7 +17,7 @@ import (
 // Limits in characters. Those of text columns without a length are this package's.
 const (
 	MaxAppPackage     = 255
-	MaxTenant         = outbox.MaxTenantID
+	MaxTenant         = 64 // as that of an outbox.Event
 	MaxCrawler        = 150
 	MaxIdempotencyKey = 255
 	MaxEventType      = 50

@@ -19,7 +19,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
-// Claim implements outbox.EventStore.
+// Claim implements outbox.Store.
 func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	if limit.Fair && !limit.Paused.Parts() && s.fair.claim != "" && len(lanes) > 0 {
 		return s.claimFair(ctx, lanes, limit)

@@ -109,8 +109,8 @@ func (d *deadLetters) Purgeable(ctx context.Context, p deadletter.Purge) (n int,
 	return n, nil
 }
 
-// Queryer is a pgx.Tx, a *pgxpool.Pool or a *pgx.Conn.
-type Queryer interface {
+// queryer is a pgx.Tx, a *pgxpool.Pool or a *pgx.Conn.
+type queryer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
@@ -119,7 +119,7 @@ type Queryer interface {
 // postgres.JobLetters{DB: tx}, job). With a transaction for DB the letter is part of it, with a pool it is stored at
 // once. The role needs INSERT and SELECT on job_dlq and apps, as outbox_relay has; without a policy for all tenants,
 // the transaction must speak for the job's (app.current_tenant).
-type JobLetters struct{ DB Queryer }
+type JobLetters struct{ DB queryer }
 
 var _ deadletter.Recorder = JobLetters{}
 

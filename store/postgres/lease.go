@@ -11,7 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Lease implements outbox.LaneStore. The commit is synchronous, unlike the relay's others: after a crash of the server
+// Lease implements outbox.Store. The commit is synchronous, unlike the relay's others: after a crash of the server
 // two relays must not both believe that they hold a lane. When nothing is due nothing is written, and there is nothing
 // to wait for.
 func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.Leased, error) {
@@ -97,7 +97,7 @@ func scanHeld(found pgx.Rows, ttl time.Duration) (leased outbox.Leased, rows int
 	return leased, rows, found.Err()
 }
 
-// Release implements outbox.LaneStore.
+// Release implements outbox.Store.
 func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	numbers, epochs := splitLanes(lanes)
 	if _, err := s.pool.Exec(ctx, s.sql.leaseRelease, s.name, owner, numbers, epochs); err != nil {
@@ -113,7 +113,7 @@ const (
 	leavePause = 50 * time.Millisecond
 )
 
-// Leave implements outbox.LaneStore.
+// Leave implements outbox.Store.
 func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 	for try := 1; ; try++ {
 		var left int
@@ -131,7 +131,7 @@ func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 	}
 }
 
-// Mark implements outbox.LaneStore.
+// Mark implements outbox.Store.
 func (s *store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	numbers, epochs := splitLanes(lanes)
 	crashes, sizes, events := make([]int32, len(lanes)), make([]int32, len(lanes)), make([]*uuid.UUID, len(lanes))

@@ -220,7 +220,10 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	if err := t.pool.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("settle in %s: %w", t.layout.Table, err)
 	}
-	t.settled.Add(settled)
+	t.settled.Delivered += settled.Delivered
+	t.settled.Retried += settled.Retried
+	t.settled.Dead += settled.Dead
+	t.settled.Lost += settled.Lost
 	if len(locked) > 0 {
 		t.refuse(errors.New("their rows are held locked by another session (pg_stat_activity tells which)"), locked...)
 	}

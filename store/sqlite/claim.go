@@ -13,7 +13,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 )
 
-// Claim implements outbox.EventStore.
+// Claim implements outbox.Store.
 func (s *store) Claim(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, err error) {

@@ -53,7 +53,7 @@ type DB struct {
 	turns    turns
 
 	checking sync.Mutex
-	checked  bool // CheckIntegrity has passed
+	checked  bool // checkIntegrity has passed
 }
 
 // Connect opens a file that exists, with at most readers connections that read: WAL, synchronous=FULL, foreign keys on.
@@ -238,9 +238,9 @@ func (d *DB) Writes() *sql.DB { return d.write }
 // Reads are the connections that read; they refuse to write.
 func (d *DB) Reads() *sql.DB { return d.read }
 
-// CheckIntegrity looks for damage, once a DB: a file that a disk or a copy under way has spoiled must not be served as
+// checkIntegrity looks for damage, once a DB: a file that a disk or a copy under way has spoiled must not be served as
 // if nothing had happened. It reads the whole file.
-func (d *DB) CheckIntegrity(ctx context.Context) error {
+func (d *DB) checkIntegrity(ctx context.Context) error {
 	d.checking.Lock()
 	defer d.checking.Unlock()
 	if d.checked {

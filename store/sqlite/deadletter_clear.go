@@ -108,8 +108,8 @@ func (d *deadLetters) Purgeable(ctx context.Context, p deadletter.Purge) (n int,
 	return n, nil
 }
 
-// Queryer is a *sql.Tx, or DB.Writes() of a DB.
-type Queryer interface {
+// queryer is a *sql.Tx, or DB.Writes() of a DB.
+type queryer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
@@ -117,7 +117,7 @@ type Queryer interface {
 // JobLetters keeps the letters of jobs, and of events that consumers give up, in job_dlq: deadletter.Record(ctx,
 // sqlite.JobLetters{DB: tx}, job). With a transaction for DB the letter is part of it, with DB.Writes() it is stored at
 // once.
-type JobLetters struct{ DB Queryer }
+type JobLetters struct{ DB queryer }
 
 var _ deadletter.Recorder = JobLetters{}
 

@@ -15,7 +15,7 @@ import (
 // relaysKept is how long a relay that has gone is remembered.
 const relaysKept = time.Minute
 
-// Lease implements outbox.LaneStore. It asks before it waits for the file's write lock, and mostly there is nothing to
+// Lease implements outbox.Store. It asks before it waits for the file's write lock, and mostly there is nothing to
 // write. The clock is the machine's: the database has no other, and all who may serve the file share it.
 func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
 	var due bool
@@ -151,7 +151,7 @@ func (s *store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) e
 	return rows.Err()
 }
 
-// Release implements outbox.LaneStore.
+// Release implements outbox.Store.
 func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	err := s.eachLane(ctx, s.sql.leaseRelease, lanes, func(l outbox.Lane) []any {
 		return []any{s.name, owner.String(), l.Number, l.Epoch}
@@ -162,7 +162,7 @@ func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lan
 	return nil
 }
 
-// Leave implements outbox.LaneStore.
+// Leave implements outbox.Store.
 func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 	err := s.db.InTx(ctx, func(tx *sql.Tx) error {
 		for _, text := range []string{s.sql.leaseQuit, s.sql.leaseLeave} {
@@ -178,7 +178,7 @@ func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 	return nil
 }
 
-// Mark implements outbox.LaneStore.
+// Mark implements outbox.Store.
 func (s *store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	err := s.eachLane(ctx, s.sql.leaseMark, lanes, func(l outbox.Lane) []any {
 		var event any

@@ -22,7 +22,7 @@ import (
 // unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.
 const unsettledRetry = time.Hour
 
-// Settle implements outbox.EventStore. All outcomes are one transaction, and one fsync.
+// Settle implements outbox.Store. All outcomes are one transaction, and one fsync.
 //
 // If the file refuses one of them (a check of a mapped table, somebody's trigger) the others are settled. Its row then
 // waits, with the refusal as its error; what the file does not even take that for is returned as refused. Without this

@@ -36,7 +36,7 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
-	if err := db.CheckIntegrity(ctx); err != nil {
+	if err := db.checkIntegrity(ctx); err != nil {
 		return nil, err
 	}
 	var err error
