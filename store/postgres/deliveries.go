@@ -46,7 +46,7 @@ type debts struct {
 
 func (d *debts) add(o *outbox.Outcome) {
 	r := o.Record
-	d.Rows.Add(o)
+	d.Add(o)
 	d.lanes = append(d.lanes, r.Lane)
 	var key *string
 	var orderKey *int64
