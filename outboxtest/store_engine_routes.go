@@ -21,6 +21,7 @@ func routeTests() []storeTest {
 		{name: "a sink that is down or slow delays no other, and gets everything in order", run: holdsBackNoOther},
 		{name: "a relay that takes over knows what is owed", run: inheritsWhatIsOwed},
 		{name: "what one sink refuses is a dead letter of that sink alone", run: buriesForOneSink},
+		{name: "a sink that is paused waits alone", run: holdsOneSink},
 		{name: "an event that no route fits is a dead letter", run: buriesWithoutRoute},
 		{name: "what a sink has not taken is copied whole", run: copiesWhole},
 	}
@@ -366,6 +367,31 @@ func buriesForOneSink(t *testing.T, s *storeSuite) {
 	if a.count() != 3 {
 		t.Errorf("the other sink got %d events, want its 3 and no replay", a.count())
 	}
+}
+
+func holdsOneSink(t *testing.T, s *storeSuite) {
+	const keys = 5
+	a, b := &recorder{}, &recorder{}
+	s.Exec(t, "INSERT INTO outbox_pauses (table_name, topic, destination, reason, actor) VALUES (?1, '', '', 'r', 'me')",
+		outbox.DeliveriesOf("outbox_events", "b").Name())
+	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
+		outbox.RelayConfig{RouteTimeout: patience, LeaseTTL: time.Second})
+	s.numbered(t, keys, 0, 5)
+	a.until(t, 5*keys)
+	for deadline := time.Now().Add(patience); s.owed(t) != fmt.Sprint(5*keys); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s deliveries are owed, want %d; the paused sink got %d", s.owed(t), 5*keys, b.count())
+		}
+	}
+	if b.count() > 0 {
+		t.Fatalf("the paused sink got %d events", b.count())
+	}
+	s.Exec(t, "DELETE FROM outbox_pauses")
+	s.numbered(t, keys, 5, 10)
+	b.until(t, 10*keys)
+	a.until(t, 10*keys)
+	inOrder(t, "a", a, keys, 10)
+	inOrder(t, "b", b, keys, 10)
 }
 
 func buriesWithoutRoute(t *testing.T, s *storeSuite) {

@@ -20,6 +20,7 @@ import (
 type pauseFlags struct {
 	operate.Pause
 	operatorFlags
+	to      string
 	mapping *pflag.FlagSet
 }
 
@@ -30,6 +31,7 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 		"`topic` of the events, or a pattern in which * stands for any text (default: every one)")
 	cmd.Flags().StringVar(&f.Destination, "destination", "",
 		"`destination` of the events, or a pattern in which * stands for any text (default: every one)")
+	cmd.Flags().StringVar(&f.to, "to", "", "`sink` that the events go to, of a --table with routes")
 	f.operatorFlags.addTo(cmd.Flags(), required)
 	cmd.Flags().AddFlagSet(f.mapping)
 	cmd.Flags().SortFlags = false
@@ -37,12 +39,14 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 
 // open checks what is named and opens the pauses.
 func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, operate.Pauses) error) error {
-	if err := notEmpty(cmd.Flags(), "table", "topic", "destination"); err != nil {
+	if err := notEmpty(cmd.Flags(), "table", "topic", "destination", "to"); err != nil {
 		return err
 	}
 	switch {
 	case f.Table == "" && f.Topic == "" && f.Destination == "":
 		return usagef("say what: --table, --topic or --destination, or one of the last two with a --table")
+	case f.to != "" && f.Table == "":
+		return usagef("--to %s: of which table? Give its --table, which has routes", f.to)
 	case f.Topic != "" && f.Destination != "":
 		return usagef("--topic and --destination: pause the one or the other, or each by itself")
 	}
@@ -58,6 +62,9 @@ func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, o
 			return err
 		}
 		f.Table = t.Layout.Table
+		if f.to != "" {
+			f.Table = outbox.DeliveriesOf(f.Table, f.to).Name()
+		}
 	}
 	return openPauses(cmd.Context(), c, fn)
 }
@@ -81,8 +88,8 @@ func (a *app) pause() *cobra.Command {
 		Use:   "pause (--table TABLE | --topic PATTERN | --destination PATTERN) --reason TEXT",
 		Short: "Let events of a table, topic or destination wait",
 		Long: `pause keeps every relay from delivering the events of a table, of a topic, or of a
-destination; of a topic or destination in one table, with --table. They stay undelivered in their table, in their
-order, and no attempt is counted; producers notice nothing. What is behind a paused event in its key waits with it,
+destination; of a topic or destination in one table, with --table; or what goes to one sink of a table with routes,
+with --to. They stay undelivered in their table, in their order, and no attempt is counted; producers notice nothing. What is behind a paused event in its key waits with it,
 whatever its topic: the order of a key holds. An event with several destinations waits as soon as one of them is
 paused. Running relays obey within a second, after the batch in flight, and log it. outbox resume ends it, and
 nothing else does.
@@ -93,6 +100,7 @@ before ten times as long, 5 s at most. Where a whole table is meant, pause the t
 		Example: `  outbox pause --topic 'invoice.*' --reason 'billing is migrated until 14:00'
   outbox pause --destination billing --reason 'its consumer is broken'
   outbox pause --table event_outbox --reason 'INC-4711'
+  outbox pause --table outbox_events --to audit --reason 'audit is moved'
   outbox pause --table outbox_events --topic order.placed --reason 'double orders'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

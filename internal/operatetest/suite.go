@@ -17,6 +17,7 @@ type Harness struct {
 	outboxtest.StoreHarness
 	Browser func(t *testing.T, layout outbox.Layout) operate.Browser
 	Pauses  func(t *testing.T) operate.Pauses
+	Debts   func(t *testing.T) ([]operate.Debt, error)
 	// Retention and LetterRetention open what old rows are removed from.
 	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
 	LetterRetention func(t *testing.T) retention.Store
@@ -45,7 +46,7 @@ var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
 
 // Suite runs the contract against databases made by newHarness, one a test.
 func Suite(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, b := range slices.Concat(browseTests(), skipTests(), againTests(), pauseTests(), retentionTests()) {
+	for _, b := range slices.Concat(browseTests(), skipTests(), againTests(), pauseTests(), debtTests(), retentionTests()) {
 		t.Run("operate/"+b.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)

@@ -210,6 +210,7 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 
 		"outbox_deliveries_undelivered": `outbox_deliveries USING btree (queue, "position") WHERE (status = 'pending'::text)`,
 		"outbox_deliveries_lanes":       "outbox_deliveries USING btree (queue, lane) WHERE (status = 'pending'::text)",
+		"outbox_deliveries_dead":        "outbox_deliveries USING btree (queue) WHERE (status = 'dead'::text)",
 		"outbox_deliveries_waiting":     "outbox_deliveries USING btree (next_retry_at) WHERE (next_retry_at IS NOT NULL)",
 		"outbox_deliveries_delivered":   "outbox_deliveries USING btree (delivered_at) WHERE (delivered_at IS NOT NULL)",
 		"outbox_deliveries_once": "outbox_deliveries USING btree " +

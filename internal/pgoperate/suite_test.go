@@ -49,6 +49,7 @@ func newHarness(t *testing.T, url string) operatetest.Harness {
 			}
 			return p
 		},
+		Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), store.Pool) },
 		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
 			t.Helper()
 			r, err := postgres.NewDB(store.Pool).OpenRetention(t.Context(), layout)

@@ -29,6 +29,7 @@ func TestStoreSuite(t *testing.T) {
 				}
 				return p
 			},
+			Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), db) },
 			Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
 				t.Helper()
 				r, err := db.OpenRetention(t.Context(), layout)

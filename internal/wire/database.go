@@ -63,6 +63,8 @@ type ForPeople interface {
 	Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error)
 	// Pauses opens what operators have paused.
 	Pauses(ctx context.Context) (operate.Pauses, error)
+	// Debts returns what sinks of tables with routes have not taken.
+	Debts(ctx context.Context) ([]operate.Debt, error)
 	// Writing opens a table with the columns of outbox_events to be written.
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
 }

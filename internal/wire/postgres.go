@@ -145,6 +145,10 @@ func (d postgresDatabase) Pauses(ctx context.Context) (operate.Pauses, error) {
 	return pgoperate.OpenPauses(ctx, d.Pool)
 }
 
+func (d postgresDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
+	return pgoperate.Debts(ctx, d.Pool)
+}
+
 func (d postgresDatabase) Notifier() (Notifier, error) { return postgres.NewNotifier(d.Pool, 0) }
 
 // postgresWriting is a Writing into PostgreSQL.

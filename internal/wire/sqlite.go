@@ -135,6 +135,10 @@ func (d *sqliteDatabase) Letters(ctx context.Context, layouts []outbox.Layout) (
 	return sqlite.OpenDeadLetters(ctx, d.db, sqlite.DeadLettersConfig{Layouts: layouts})
 }
 
+func (d *sqliteDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
+	return sqliteoperate.Debts(ctx, d.db)
+}
+
 func (d *sqliteDatabase) Pauses(ctx context.Context) (operate.Pauses, error) {
 	return sqliteoperate.OpenPauses(ctx, d.db)
 }

@@ -42,9 +42,10 @@ CREATE TABLE IF NOT EXISTS outbox_deliveries (
     autovacuum_vacuum_cost_limit    = 2000
 );
 
--- The claim of a sink's relay; whether a lane owes a sink anything; which keys wait.
+-- The claim of a sink's relay; whether a lane owes a sink anything; what is dead; which keys wait.
 CREATE INDEX IF NOT EXISTS outbox_deliveries_undelivered ON outbox_deliveries (queue, position) WHERE status = 'pending';
 CREATE INDEX IF NOT EXISTS outbox_deliveries_lanes       ON outbox_deliveries (queue, lane) WHERE status = 'pending';
+CREATE INDEX IF NOT EXISTS outbox_deliveries_dead        ON outbox_deliveries (queue) WHERE status = 'dead';
 CREATE INDEX IF NOT EXISTS outbox_deliveries_waiting     ON outbox_deliveries (next_retry_at) WHERE next_retry_at IS NOT NULL;
 -- An event's deliveries, each there once: a settle whose reply was lost is sent again.
 CREATE UNIQUE INDEX IF NOT EXISTS outbox_deliveries_once ON outbox_deliveries (event_id, queue, generation, (destinations->>0));

@@ -35,9 +35,10 @@ CREATE TABLE outbox_deliveries (
     delivered_at   TEXT
 ) STRICT;
 
--- The claim of a sink's relay; whether a lane owes a sink anything; which keys wait; an event's deliveries, each there once; retention.
+-- The claim of a sink's relay; whether a lane owes a sink anything; what is dead; which keys wait; an event's deliveries, each there once; retention.
 CREATE INDEX outbox_deliveries_undelivered ON outbox_deliveries (queue, position) WHERE status = 'pending';
 CREATE INDEX outbox_deliveries_lanes       ON outbox_deliveries (queue, lane) WHERE status = 'pending';
+CREATE INDEX outbox_deliveries_dead        ON outbox_deliveries (queue) WHERE status = 'dead';
 CREATE INDEX outbox_deliveries_waiting     ON outbox_deliveries (next_retry_at) WHERE next_retry_at IS NOT NULL;
 CREATE UNIQUE INDEX outbox_deliveries_once ON outbox_deliveries (event_id, queue, generation, destinations);
 CREATE INDEX outbox_deliveries_delivered   ON outbox_deliveries (delivered_at) WHERE delivered_at IS NOT NULL;

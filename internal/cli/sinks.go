@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/wire"
+)
+
+// sinkRow is a sink and what it owes of one table.
+type sinkRow struct {
+	operate.Debt
+	Server string `json:"server"` // "": no setting names the sink
+	Paused bool   `json:"paused"`
+}
+
+func (a *app) sinks() *cobra.Command {
+	mapping := config.Mapping()
+	cmd := &cobra.Command{
+		Use:   "sinks",
+		Short: "Show what each sink has still to take",
+		Long: `sinks shows the sinks of the settings and, for tables with routes, what each has not taken yet: OWED deliveries
+wait in outbox_deliveries, of them RETRYING for another attempt; OLDEST is the age of the first one's event. DEAD
+ones are dead letters, see outbox dlq list. A sink that takes everything at once owes nothing.
+
+A sink without a server is none of the settings given here: what it is owed waits until a relay has a sink of that
+name. Of tables without routes outbox lanes shows the backlog. Whether a sink answers is in /readyz of each relay.
+
+outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
+		Example: `  outbox sinks --config outbox.yaml
+  outbox sinks -o json | jq '.items[] | select(.owed > 0)'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.settings(config.Database, mapping)
+			if err != nil {
+				return err
+			}
+			rows, err := sinkRows(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printPage(a.Out, rows, "")
+			}
+			var lines [][]string
+			for _, r := range rows {
+				lines = append(lines, []string{r.Sink, r.Server, r.Table, strconv.Itoa(r.Owed), seconds(r.Oldest),
+					strconv.Itoa(r.Retrying), strconv.Itoa(r.Dead), yes(r.Paused)})
+			}
+			return printTable(a.Out,
+				[]string{"SINK", "SERVER", "TABLE", "OWED", "OLDEST", "RETRYING", "DEAD", "PAUSED"}, lines)
+		},
+	}
+	cmd.Flags().AddFlagSet(mapping)
+	return cmd
+}
+
+func sinkRows(ctx context.Context, c config.Config) ([]sinkRow, error) {
+	db, err := wire.OpenDatabase(ctx, c.Database)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	debts, err := db.Debts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	paused, err := db.Pauses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pauses, err := paused.Pauses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	servers := map[string]string{}
+	for _, s := range c.AllSinks() {
+		servers[s.Name] = s.Masked()
+		if !slices.ContainsFunc(debts, func(d operate.Debt) bool { return d.Sink == s.Name }) {
+			debts = append(debts, operate.Debt{Sink: s.Name})
+		}
+	}
+	slices.SortStableFunc(debts, func(a, b operate.Debt) int { return cmp.Compare(a.Sink, b.Sink) })
+	rows := make([]sinkRow, len(debts))
+	for i, d := range debts {
+		of := outbox.DeliveriesOf(d.Table, d.Sink).Name()
+		rows[i] = sinkRow{Debt: d, Server: servers[d.Sink], Paused: slices.ContainsFunc(pauses, func(p operate.Pause) bool {
+			return p.Topic == "" && p.Destination == "" && d.Table != "" && (p.Table == of || p.Table == d.Table)
+		})}
+	}
+	return rows, nil
+}
+
+func yes(is bool) string {
+	if is {
+		return "yes"
+	}
+	return ""
+}

@@ -1,0 +1,33 @@
+package pgoperate
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/pgschema"
+)
+
+// Debts returns what sinks of tables with routes have not taken. It answers with a *outbox.SchemaError where the
+// database has no table of deliveries yet.
+func Debts(ctx context.Context, pool *pgxpool.Pool) ([]operate.Debt, error) {
+	if err := pgschema.CheckTable(ctx, pool, "outbox_deliveries", nil); err != nil {
+		return nil, err
+	}
+	sql, err := plain("debts")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := pool.Query(ctx, sql)
+	if err != nil {
+		return nil, fmt.Errorf("count what sinks owe: %w", err)
+	}
+	debts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[operate.Debt])
+	if err != nil {
+		return nil, fmt.Errorf("count what sinks owe: %w", err)
+	}
+	return debts, nil
+}

@@ -1,0 +1,49 @@
+package sqliteoperate
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/store/sqlite"
+)
+
+// Debts returns what sinks of tables with routes have not taken. It answers with a *outbox.SchemaError where the file
+// has no table of deliveries yet.
+func Debts(ctx context.Context, db *sqlite.DB) (debts []operate.Debt, err error) {
+	if _, err := file(db).CheckTable(ctx, "outbox_deliveries", nil); err != nil {
+		return nil, err
+	}
+	text, err := plain("debts")
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	err = file(db).Snapshot(ctx, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, text, sqlitetime.Stamp(now))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var d operate.Debt
+			var oldest sql.NullString
+			if err := rows.Scan(&d.Sink, &d.Table, &d.Owed, &d.Retrying, &oldest, &d.Dead); err != nil {
+				return err
+			}
+			if at, err := sqlitetime.Parse(oldest.String); err == nil {
+				age := max(now.Sub(at).Seconds(), 0)
+				d.Oldest = &age
+			}
+			debts = append(debts, d)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count what sinks owe: %w", sqlite.Explain(err))
+	}
+	return debts, nil
+}
