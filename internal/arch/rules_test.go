@@ -39,6 +39,7 @@ var layers = []layer{
 	{"internal/pgschema", 3, "what a PostgreSQL database has; both stores on it ask, the library's and the server's"},
 	{"internal/pgtable", 3, "what the stores of relays and of operators both know of a table in PostgreSQL"},
 	{"internal/sqlitetable", 3, "as internal/pgtable, in SQLite"},
+	{"internal/redisscript", 3, "what the sinks on Redis share: the script, its rounds and the URLs of a server"},
 	{"store/*", 4, "a user of one store does not compile the others, nor any sink"},
 	{"sink/*", 4, "a user of one broker does not compile the others, nor a database"},
 	{"sink", 2, "how any sink is opened by its URL, so it can know none"},
@@ -100,7 +101,8 @@ var payers = []struct {
 	folders []string
 	reason  string
 }{
-	{"github.com/redis/go-redis", []string{"sink/redispubsub"}, "broker client"},
+	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream", "internal/redisscript"},
+		"broker client"},
 	{"github.com/twmb/franz-go", []string{"sink/kafka"}, "broker client"},
 	{"github.com/klauspost/compress", []string{"sink/kafka"}, "what franz-go compresses with"},
 	{"github.com/pierrec/lz4", []string{"sink/kafka"}, "what franz-go compresses with"},

@@ -43,10 +43,10 @@ func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, o
 		return err
 	}
 	switch {
-	case f.Table == "" && f.Topic == "" && f.Destination == "":
-		return usagef("say what: --table, --topic or --destination, or one of the last two with a --table")
 	case f.to != "" && f.Table == "":
 		return usagef("--to %s: of which table? Give its --table, which has routes", f.to)
+	case f.Table == "" && f.Topic == "" && f.Destination == "":
+		return usagef("say what: --table, --topic or --destination, or one of the last two with a --table")
 	case f.Topic != "" && f.Destination != "":
 		return usagef("--topic and --destination: pause the one or the other, or each by itself")
 	}

@@ -4,8 +4,10 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/sink/kafka"
 	"github.com/outboxrelay/outbox/sink/memory"
+	"github.com/outboxrelay/outbox/sink/pgtable"
 	"github.com/outboxrelay/outbox/sink/rabbitmq"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
+	"github.com/outboxrelay/outbox/sink/redisstream"
 	"github.com/outboxrelay/outbox/sink/webhook"
 )
 
@@ -14,6 +16,8 @@ import (
 func Sinks() []sink.Driver {
 	return []sink.Driver{
 		redispubsub.Driver(),
+		redisstream.Driver(),
+		pgtable.Driver(),
 		kafka.Driver(),
 		rabbitmq.Driver(),
 		memory.Driver(),

@@ -4,46 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/redisscript"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/sink"
 )
-
-func TestCheckURL(t *testing.T) {
-	t.Parallel()
-	for url, says := range map[string]string{
-		"redis://h": "", "redis://u:p@h:6379/0": "", "redis://h1:7000,h2:7001": "", "redis://[::1]:6379": "",
-		"unix:///run/redis.sock": "", "redis://:99999@h": "",
-		"redis://h:99999/0": "65535", "redis://h:0": "65535", "redis://h1:7000,h2:70001": "65535",
-		"redis://u:hunter2@h:x": "65535", "redis://u:hunter2@h/x": "not of the form", "redis://u:hunt/er2@h": "%2F",
-	} {
-		err := checkURL(url)
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) ||
-			err != nil && strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: got error %v, want %q", url, err, says)
-		}
-	}
-}
-
-func TestPlaintext(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"redis://cache:6379/0": "[cache]", "redis://u:p@10.0.0.7": "[10.0.0.7]",
-		"redis://[2001:db8::1]:6379":    "[2001:db8::1]",
-		"redis://a:1,localhost:2,b:3/0": "[a b]",
-		"redis://127.0.0.1:6379":        "[]", "redis://localhost": "[]", "redis://[::1]:6379/0?db=1": "[]",
-		"rediss://cache:6379": "[]", "unix:///run/redis.sock": "[]",
-	} {
-		if got := fmt.Sprint(plaintext(url)); got != want {
-			t.Errorf("%s: got %s, want %s", url, got, want)
-		}
-	}
-}
 
 // The class of an error says whether to wait, and the hint what to do.
 func TestDriverSaysWhetherToWait(t *testing.T) {
@@ -68,7 +37,7 @@ func TestDriverSaysWhetherToWait(t *testing.T) {
 		}
 	}
 	untrusted := outbox.Unavailable(&tls.CertificateVerificationError{Err: errors.New("signed by nobody")})
-	if class, _ := outbox.Classify(lasting(untrusted)); class == outbox.ClassUnavailable {
+	if class, _ := outbox.Classify(redisscript.Lasting(untrusted)); class == outbox.ClassUnavailable {
 		t.Error("it waits for another certificate")
 	}
 	if d.Hint(errors.New("other")) != "" {

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/redisscript"
 )
 
 // ListenerConfig configures a Listener. Zero means the default in parentheses.
@@ -67,7 +68,7 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 type Listener struct {
 	options  *redis.Options
 	hosts    []string
-	password secret
+	password redisscript.Secret
 	cfg      ListenerConfig
 
 	received, messages, reconnects atomic.Uint64
@@ -101,7 +102,7 @@ const (
 // ignored, as Pub/Sub has none. It does not connect: that is Run's. All problems of url and cfg are reported at once.
 func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
 	cfg, err := cfg.withDefaults()
-	options, hosts, urlErr := parseURL(url)
+	options, hosts, urlErr := redisscript.ParseURL(url)
 	if urlErr == nil && cfg.TLS != nil && options.TLSConfig == nil {
 		urlErr = errors.New("TLS is set but the URL is not rediss://")
 	}
@@ -118,7 +119,7 @@ func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
 		options.TLSConfig.ServerName = "" // it is the first host's; each has its own
 	}
 	return &Listener{
-		options: options, hosts: hosts, password: secret(options.Password), cfg: cfg,
+		options: options, hosts: hosts, password: redisscript.Secret(options.Password), cfg: cfg,
 		channels: map[string]*channel{}, changed: map[string]struct{}{}, wake: make(chan struct{}, 1),
 	}, nil
 }

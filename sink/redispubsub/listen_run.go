@@ -50,7 +50,7 @@ func (l *Listener) Run(ctx context.Context) error {
 			l.disconnected(errStopped)
 			return nil
 		}
-		err = fmt.Errorf("listen to Redis at %s: %w", host, l.password.hide(err))
+		err = fmt.Errorf("listen to Redis at %s: %w", host, l.password.Hide(err))
 		l.disconnected(err)
 		if away.IsZero() {
 			away = time.Now()

@@ -1,17 +1,11 @@
 package redispubsub
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"time"
 
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/redisscript"
 )
 
 // Open connects to the Redis that url names and returns a Sink that Close closes:
@@ -25,128 +19,15 @@ import (
 // A server that cannot be reached or refuses the user is an error of class outbox.ClassUnavailable.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
-	options, hosts, urlErr := parseURL(url)
-	if urlErr == nil && cfg.TLS != nil {
-		if options.TLSConfig == nil {
-			urlErr = errors.New("TLS is set but the URL is not rediss://")
-		}
-		options.TLSConfig = cfg.TLS
-	}
+	server, urlErr := redisscript.Parse(url, cfg.TLS)
 	if err := errors.Join(err, urlErr); err != nil {
 		return nil, fmt.Errorf("configure Redis sink: %w", err)
 	}
-	password := secret(options.Password)
-	client, err := connect(ctx, options, hosts)
+	client, err := server.Connect(ctx)
 	if err != nil {
-		return nil, outbox.Unavailable(fmt.Errorf("connect to Redis at %s: %w", strings.Join(hosts, ","), password.hide(err)))
+		return nil, err
 	}
 	s := newSink(client, cfg)
-	s.owned, s.password = true, password
+	s.publisher.Own(server.Password())
 	return s, nil
-}
-
-// errURL is all that is said of a URL that cannot be parsed: the errors of net/url and go-redis quote it, and a
-// password with an unescaped slash turns up in them as port, database or option.
-var errURL = errors.New("the Redis URL is not of the form redis://user:password@host:6379/0 (or rediss://, unix://); " +
-	"in user and password write / ? # % @ percent-encoded. It is not shown here because it may hold a password")
-
-var errDatabase = errors.New("the Redis URL names several hosts and a database, but a Cluster has database 0 only")
-
-// parseURL returns the options of the first host and the addresses of all.
-func parseURL(url string) (*redis.Options, []string, error) {
-	// net/url knows one host, so further ones are taken out before.
-	scheme, rest, _ := strings.Cut(url, "://")
-	end := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		end = i
-	}
-	user := rest[:strings.LastIndexByte(rest[:end], '@')+1]
-	names := strings.Split(rest[len(user):end], ",")
-	options, err := redis.ParseURL(scheme + "://" + user + names[0] + rest[end:])
-	if err != nil || strings.Contains(url, "#") { // a fragment would be ignored in silence: half a password
-		return nil, nil, errURL
-	}
-	hosts := []string{options.Addr}
-	for _, name := range names[1:] {
-		host, err := redis.ParseURL("redis://" + name)
-		if err != nil || name == "" {
-			return nil, nil, errURL
-		}
-		hosts = append(hosts, host.Addr)
-	}
-	if len(hosts) > 1 && options.DB != 0 {
-		return nil, nil, errDatabase
-	}
-	tune(options)
-	return options, hosts, nil
-}
-
-// tune sets what go-redis's defaults are wrong about here.
-func tune(o *redis.Options) {
-	// By default a lost reply makes go-redis send the command again: with the window off that is a second message
-	// (measured).
-	o.MaxRetries = -1
-	o.DialerRetries = 1 // trying again is the relay's business, which backs off and tells
-	o.DialTimeout = cmp.Or(o.DialTimeout, 3*time.Second)
-	o.ReadTimeout = cmp.Or(o.ReadTimeout, 5*time.Second)
-	o.ContextTimeoutEnabled = true
-	// Every batch is a pipeline. A second pool for them would dial an unreachable server twice; its one merit is the
-	// buffer.
-	o.PipelinePoolSize = -1
-	o.WriteBufferSize = 128 << 10
-	// It would be announced on every connection, for hand-overs that only Redis's own cloud does.
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-}
-
-// connect returns a client that has had an answer.
-func connect(ctx context.Context, o *redis.Options, hosts []string) (redis.UniversalClient, error) {
-	cluster := len(hosts) > 1
-	if !cluster {
-		client := redis.NewClient(o)
-		// The mode comes from HELLO and not from INFO, which a user with few rights may not call.
-		hello := redis.NewMapStringInterfaceCmd(ctx, "hello")
-		if err := client.Process(ctx, hello); err != nil {
-			return nil, errors.Join(err, client.Close())
-		}
-		if hello.Val()["mode"] != "cluster" {
-			return client, nil
-		}
-		if err := client.Close(); err != nil {
-			return nil, err
-		}
-	}
-	client := redis.NewClusterClient(clusterOptions(o, hosts))
-	if err := client.Ping(ctx).Err(); err != nil {
-		return nil, errors.Join(err, client.Close())
-	}
-	return client, nil
-}
-
-func clusterOptions(o *redis.Options, hosts []string) *redis.ClusterOptions {
-	return &redis.ClusterOptions{
-		Addrs: hosts, ClientName: o.ClientName, Protocol: o.Protocol, Username: o.Username, Password: o.Password,
-		TLSConfig: o.TLSConfig,
-		// No redirect is followed, and no lost reply retried, within a call. After MOVED the next attempt knows the
-		// way. ASK means that the slot is being migrated: publishing at its new home already would miss what the old
-		// one remembers, and leave a set in the way of the one that is to come.
-		MaxRedirects: -1, MaxRetries: -1, DialerRetries: o.DialerRetries,
-		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
-		PoolFIFO: o.PoolFIFO, PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, MinIdleConns: o.MinIdleConns,
-		MaxIdleConns:   o.MaxIdleConns,
-		MaxActiveConns: o.MaxActiveConns, ConnMaxIdleTime: o.ConnMaxIdleTime, ConnMaxLifetime: o.ConnMaxLifetime,
-		PipelinePoolSize: o.PipelinePoolSize, ReadBufferSize: o.ReadBufferSize, WriteBufferSize: o.WriteBufferSize,
-		MaintNotificationsConfig: o.MaintNotificationsConfig,
-	}
-}
-
-// secret is a password that must not get into an error.
-type secret string
-
-// hide replaces an error that quotes the password: proxies and old servers repeat the arguments of a command they do
-// not know, and AUTH has the password among them.
-func (s secret) hide(err error) error {
-	if s != "" && strings.Contains(err.Error(), string(s)) {
-		return errors.New("the server's answer contains the password and is not shown")
-	}
-	return err
 }

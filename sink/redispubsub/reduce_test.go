@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/redisscript"
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
@@ -118,8 +119,8 @@ func TestCallSizeIsLearned(t *testing.T) {
 		deliver(t, sink, batch...)
 	}
 	send()
-	learned := sink.limits.callBytes()
-	if learned >= maxBytes || learned < 1<<18 {
+	learned := sink.publisher.Limits.CallBytes()
+	if learned >= redisscript.MaxBytes || learned < 1<<18 {
 		t.Errorf("a call may have %d bytes, want what the server takes", learned)
 	}
 	before := refused.Load()
@@ -127,8 +128,8 @@ func TestCallSizeIsLearned(t *testing.T) {
 	if again := refused.Load() - before; before == 0 || again != 0 {
 		t.Errorf("%d calls were refused, and %d the second time, want none", before, again)
 	}
-	sink.limits.since = time.Now().Add(-growAfter)
-	if now := sink.limits.callBytes(); now != 2*learned {
+	sink.publisher.Limits.Since = time.Now().Add(-redisscript.GrowAfter)
+	if now := sink.publisher.Limits.CallBytes(); now != 2*learned {
 		t.Errorf("a minute later a call may have %d bytes, want twice %d", now, learned)
 	}
 	send()
@@ -160,7 +161,7 @@ func TestPoisonIsFound(t *testing.T) {
 	if arrived := len(sub.next("c")); arrived != 999 {
 		t.Errorf("%d messages arrived, want 999", arrived)
 	}
-	if limit := sink.limits.callBytes(); limit != maxBytes {
+	if limit := sink.publisher.Limits.CallBytes(); limit != redisscript.MaxBytes {
 		t.Errorf("calls are limited to %d bytes, but it was not for their size", limit)
 	}
 	// At its next attempt it is known.
@@ -176,9 +177,10 @@ func TestFlakyConnection(t *testing.T) {
 	sub := subscribe(t, admin, "c")
 	var cuts atomic.Int64
 	proxy := startProxy(t, server.Addr(), func(total int, _ []byte) bool { return total < 50_000 || cuts.Add(-1) < 0 })
-	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{Envelope: idEnvelope})
-	cuts.Store(maxStrikes - 1)
-	sink.envelope = func(dst []byte, d *outbox.Delivery) []byte { return append(idEnvelope(dst, d), d.Payload...) }
+	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{
+		Envelope: func(dst []byte, d *outbox.Delivery) []byte { return append(idEnvelope(dst, d), d.Payload...) },
+	})
+	cuts.Store(redisscript.MaxStrikes - 1)
 	d := large(t, "c", 1, 100_000)
 	deliver(t, sink, d)
 	if got := sub.next("c"); len(got) != 1 || !strings.HasPrefix(got[0], d.ID.String()) {
@@ -204,7 +206,7 @@ func TestSlowEvent(t *testing.T) {
 	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{})
 	t.Cleanup(func() { close(done) })
 	slow := large(t, "c", 1, 8<<20)
-	for turn := 1; turn <= maxStrikes+1; turn++ {
+	for turn := 1; turn <= redisscript.MaxStrikes+1; turn++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		batch := []outbox.Delivery{slow, event(t, "c", 2), event(t, "c", 1), event(t, "c", 3)}
 		got := sink.Publish(ctx, batch)
@@ -212,13 +214,13 @@ func TestSlowEvent(t *testing.T) {
 		if want := (outbox.Result{}); got[1] != want || got[3] != want || !errors.Is(got[2].Err, outbox.ErrNotAttempted) {
 			t.Fatalf("turn %d: the others are answered %+v", turn, got[1:])
 		}
-		if turn < maxStrikes {
+		if turn < redisscript.MaxStrikes {
 			wantUnavailable(t, got[0], "")
 		} else {
 			wantBlamed(t, got[0])
 		}
 	}
-	if stuck.Load() != maxStrikes+1 {
+	if stuck.Load() != redisscript.MaxStrikes+1 {
 		t.Errorf("it was tried %d times, want once a turn", stuck.Load())
 	}
 }
@@ -228,7 +230,7 @@ func TestNobodyIsBlamedForAnOutage(t *testing.T) {
 	sink, admin := open(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
 	do(t, admin, "CONFIG", "SET", "maxmemory", "1")
 	batch := []outbox.Delivery{event(t, "c", 1)}
-	for range 3 * maxStrikes {
+	for range 3 * redisscript.MaxStrikes {
 		wantUnavailable(t, sink.Publish(t.Context(), batch)[0], "OOM")
 	}
 	do(t, admin, "CONFIG", "SET", "maxmemory", "0")
@@ -277,7 +279,7 @@ func TestWindowsDifferOverTime(t *testing.T) {
 	server := testenv.RedisServer(t)
 	short := openURL(t, server.URL(), Config{Window: window})
 	long := openURL(t, server.URL(), Config{Window: 20 * window})
-	short.period, long.period = 100, 100
+	short.publisher.Period, long.publisher.Period = 100, 100
 	for _, pair := range [][2]*Sink{{short, long}, {long, short}} {
 		batch := []outbox.Delivery{event(t, "c", 1)}
 		deliver(t, pair[0], batch...)

@@ -5,7 +5,7 @@
 //   - A delivery that was answered without error was published by a Redis that takes writes. A read-only replica, a
 //     server that is out of memory or lacks replicas answers a bare PUBLISH with 0 and no error; here it is an error.
 //   - A second copy of a delivery (same origin, event id, destination and generation) within Config.Window of the first
-//     is refused, whichever relay sends it: the script publish.lua remembers and publishes in one step, by Redis's
+//     is refused, whichever relay sends it: the script remembers and publishes in one step, by Redis's
 //     clock. So a batch whose reply was lost is simply sent again. An operator's replay raises the generation and gets
 //     through. Two relays with different windows refuse each other's copies for the shorter of the two; changing the
 //     window forgets nothing.
@@ -47,17 +47,20 @@ package redispubsub
 import (
 	"context"
 	"crypto/tls"
+	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/redisscript"
 )
+
+//go:embed publish.lua
+var source string
 
 // Config configures a Sink. Zero means the default in parentheses.
 type Config struct {
@@ -74,43 +77,16 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	var problems []error
-	if c.Window == 0 {
-		c.Window = 2 * time.Minute
-	}
-	if c.Window > 0 && c.Window < time.Millisecond {
-		problems = append(problems, fmt.Errorf("Window is %s, must be at least 1ms (negative is off)", c.Window))
-	}
-	if c.Prefix == "" {
-		c.Prefix = "outbox:seen:"
-	}
-	if strings.ContainsAny(c.Prefix, "{}") {
-		problems = append(problems, fmt.Errorf("Prefix %q contains a brace, which would change the hash tag", c.Prefix))
-	}
+	memory, err := redisscript.Memory{Window: c.Window, Prefix: c.Prefix}.WithDefaults()
+	c.Window, c.Prefix = memory.Window, memory.Prefix
 	if c.Envelope == nil {
 		c.Envelope = outbox.CloudEvent
 	}
-	return c, errors.Join(problems...)
+	return c, err
 }
 
 // Sink is an outbox.Sink that publishes to Redis channels. It is safe for concurrent use.
-type Sink struct {
-	client   redis.UniversalClient
-	cluster  bool // one call a lane, because a script's keys must share a slot
-	owned    bool // Open made the client, so Close closes it
-	password secret
-	envelope outbox.Envelope
-
-	// Arguments of every call, boxed once.
-	window, period any
-	keys           [outbox.Lanes]any
-
-	limits limits
-
-	// For use again; a sync.Pool lost them to every second collection (300 KB more a batch of 1000).
-	free     chan *round
-	inFlight sync.WaitGroup // round trips, of which Publish may have stopped waiting
-}
+type Sink struct{ publisher *redisscript.Publisher }
 
 var _ outbox.Sink = (*Sink)(nil)
 
@@ -136,39 +112,54 @@ func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
 	return newSink(client, cfg), nil
 }
 
-// shortestPeriod is the first of the periods of publish.lua, for all relays of a Redis: one with another would not find
-// what the others remember.
-const shortestPeriod = 2 * time.Minute
-
 func newSink(client redis.UniversalClient, cfg Config) *Sink {
+	return &Sink{redisscript.New(client, publish(isCluster(client), cfg), cfg.Window)}
+}
+
+// isCluster tells whether a script's keys must share a slot.
+func isCluster(client redis.UniversalClient) bool {
 	_, cluster := client.(*redis.ClusterClient)
-	s := &Sink{client: client, cluster: cluster, envelope: cfg.Envelope, free: make(chan *round, keptRounds)}
-	s.window, s.period = max(cfg.Window, 0).Milliseconds(), shortestPeriod.Milliseconds()
-	s.limits.bytes = maxBytes
-	for lane := range s.keys {
-		s.keys[lane] = cfg.Prefix + "{" + strconv.Itoa(lane) + "}"
+	return cluster
+}
+
+// publish is PUBLISH, with a memory for each lane. The lane is the hash tag, so in a Cluster there is one call a lane.
+func publish(cluster bool, cfg Config) redisscript.Command {
+	var tags [outbox.Lanes]string
+	var keys [outbox.Lanes]any // boxed once
+	for lane := range tags {
+		tags[lane] = strconv.Itoa(lane)
+		keys[lane] = cfg.Prefix + "{" + tags[lane] + "}"
 	}
-	return s
+	return redisscript.Command{
+		Source: source, Target: "channel", Refusal: refusal,
+		Append: func(dst []byte, d *outbox.Delivery) []byte { return d.AppendMessage(dst, cfg.Envelope) },
+		Place: func(d *outbox.Delivery) (string, int, error) {
+			lane := int(uint16(d.Lane) % outbox.Lanes)
+			if !cluster {
+				return "", lane, nil
+			}
+			return tags[lane], lane, nil
+		},
+		Key: func(_ string, lane int) any { return keys[lane] },
+	}
+}
+
+// Publish implements outbox.Sink. A call that fails although the server takes others is sent again in parts, down to
+// the one delivery that fails alone: that is the delivery's own, retryable error, and so is a channel that the user may
+// not publish to. Where the server takes nothing (no answer, no writes, no rights) the error is of class
+// outbox.ClassUnavailable. Either may leave deliveries published: they are answered as duplicates when they come again
+// within the window.
+//
+// Deliveries larger than a call may be go last, so that the others need not wait for them.
+//
+// It returns as soon as ctx ends. The round trip it then gives up on is waited for by Close.
+func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	return s.publisher.Publish(ctx, batch)
 }
 
 // Ping asks the server (in a Cluster one of them) whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *Sink) Ping(ctx context.Context) error {
-	if err := s.client.Ping(ctx).Err(); err != nil {
-		return outbox.Unavailable(fmt.Errorf("ping Redis: %w", s.password.hide(err)))
-	}
-	return nil
-}
+func (s *Sink) Ping(ctx context.Context) error { return s.publisher.Ping(ctx) }
 
 // Close closes the client if Open made it, and waits for round trips that Publish gave up on. Call it after the last
 // Publish has returned.
-func (s *Sink) Close() error {
-	var err error
-	if s.owned {
-		err = s.client.Close()
-	}
-	s.inFlight.Wait()
-	if err != nil {
-		return fmt.Errorf("close Redis client: %w", err)
-	}
-	return nil
-}
+func (s *Sink) Close() error { return s.publisher.Close() }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/outboxrelay/outbox/internal/redisscript"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -19,14 +20,14 @@ import (
 // taken: every node of a Cluster passes all messages on.
 func tail(ctx context.Context, url string, channels []string, t sink.Tail) error {
 	logging.Disable()
-	options, _, err := parseURL(url)
+	options, _, err := redisscript.ParseURL(url)
 	if err != nil {
 		return err
 	}
 	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("connect to Redis %s: %w", sink.MaskURL(url), secret(options.Password).hide(err))
+		return fmt.Errorf("connect to Redis %s: %w", sink.MaskURL(url), redisscript.Secret(options.Password).Hide(err))
 	}
 	channels = slices.Compact(slices.Sorted(slices.Values(channels))) // the server confirms each once
 	var names, patterns []string

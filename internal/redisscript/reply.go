@@ -1,20 +1,18 @@
-package redispubsub
+package redisscript
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/outboxrelay/outbox"
 )
 
 // answer answers the deliveries of c as the script has. An error is that of the whole call.
-func (c *call) answer(batch []outbox.Delivery, results []outbox.Result) error {
+func (c *call) answer(batch []outbox.Delivery, results []outbox.Result, refusal Refusal) error {
 	reply, err := c.reply.Result()
 	if err != nil {
 		return err
 	}
-	return answer(reply, c.deliveries, batch, results)
+	return answer(reply, c.deliveries, batch, results, refusal)
 }
 
 // What the script says of a delivery that it did not publish, unless it is an error's text.
@@ -23,9 +21,11 @@ const (
 	heldBack    = 1
 )
 
-// answer reads the script's reply, see publish.lua, about the given deliveries of batch. An error means that the reply
+// answer reads the script's reply, see script.lua, about the given deliveries of batch. An error means that the reply
 // makes no sense, and that results are not to be relied on.
-func answer(reply any, deliveries []int, batch []outbox.Delivery, results []outbox.Result) error {
+func answer(
+	reply any, deliveries []int, batch []outbox.Delivery, results []outbox.Result, refusal Refusal,
+) error {
 	list, ok := reply.([]any)
 	if !ok || len(list)%2 != 1 || list[0] != int64(len(deliveries)) {
 		return errUnknownReply
@@ -58,13 +58,3 @@ func answer(reply any, deliveries []int, batch []outbox.Delivery, results []outb
 }
 
 var errUnknownReply = errors.New("the reply is not what the script answers")
-
-// refusal classes the error of one PUBLISH. Every Redis (6.2, 7.0, 7.2) says "channel" when it is this channel the user
-// may not use. Anything else (no right to PUBLISH at all, a stale replica) is not the event's fault.
-func refusal(channel, text string) error {
-	err := fmt.Errorf("publish to channel %q: %s", channel, text)
-	if strings.Contains(text, "channel") {
-		return err
-	}
-	return outbox.Unavailable(err)
-}

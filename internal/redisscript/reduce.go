@@ -1,4 +1,4 @@
-package redispubsub
+package redisscript
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// A delivery has failed alone so often, each time before a witness that was answered, when it is blamed. The pauses
-	// are for a connection that is cut again and again: it must not cost the delivery an attempt.
-	maxStrikes  = 3
+	// MaxStrikes is how often a delivery has failed alone, each time before a witness that was answered, when it is
+	// blamed. The pauses are for a connection that is cut again and again: it must not cost the delivery an attempt.
+	MaxStrikes  = 3
 	strikePause = 100 * time.Millisecond // and twice that before the third
 	// Strikes are remembered of so many deliveries.
 	keptStrikes = 1000
@@ -28,7 +28,7 @@ const (
 	maxPadding = 16 << 10
 
 	minLimit  = 16 << 10    // calls are not made smaller for the server's sake
-	growAfter = time.Minute // twice as large a call is tried again
+	GrowAfter = time.Minute // twice as large a call is tried again
 )
 
 var padding = make(piece, maxPadding)
@@ -41,7 +41,7 @@ func (p *publication) witness(ctx context.Context, failures []failure) (dead []b
 	r := p.take()
 	r.reset()
 	for _, f := range failures {
-		c := r.use(p.slot(f.lanes[0]))
+		c := r.use(f.group)
 		for _, lane := range f.lanes {
 			c.place(lane)
 		}
@@ -50,7 +50,7 @@ func (p *publication) witness(ctx context.Context, failures []failure) (dead []b
 	over := p.exchange(ctx, r)
 	dead = make([]bool, len(failures))
 	for n := range failures {
-		dead[n] = !over || r.used[n].answer(nil, nil) != nil
+		dead[n] = !over || r.used[n].answer(nil, nil, p.command.Refusal) != nil
 	}
 	if over {
 		p.give(r)
@@ -66,11 +66,11 @@ func (p *publication) reduce(ctx context.Context, f failure) {
 		p.strike(ctx, f)
 		return
 	}
-	blamed, before := p.blamed, p.limits.shrink(f.size)
+	blamed, before := p.blamed, p.Limits.shrink(f.size)
 	p.send(ctx, f.deliveries[:half])
 	p.send(ctx, f.deliveries[half:])
 	if p.blamed > blamed {
-		p.limits.restore(before) // it was not for the call's size
+		p.Limits.restore(before) // it was not for the call's size
 	}
 }
 
@@ -78,12 +78,12 @@ func (p *publication) reduce(ctx context.Context, f failure) {
 func (p *publication) strike(ctx context.Context, f failure) {
 	i := f.deliveries[0]
 	d := &p.batch[i]
-	strikes := p.limits.strike(d)
-	if strikes >= maxStrikes {
+	strikes := p.Limits.strike(d)
+	if strikes >= MaxStrikes {
 		p.blamed++
 		p.answer(f.deliveries,
-			fmt.Errorf("publish to channel %q: Redis answers, but not to this event (%d bytes of payload) sent alone: %w",
-				d.Destination, len(d.Payload), p.password.hide(f.err)))
+			fmt.Errorf("publish to %s %q: Redis answers, but not to this event (%d bytes of payload) sent alone: %w",
+				p.command.Target, d.Destination, len(d.Payload), p.password.Hide(f.err)))
 		p.failed.add(d)
 		return
 	}
@@ -121,11 +121,12 @@ func part(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
 }
 
-// limits is what the sink has found out about what the server takes.
-type limits struct {
+// Limits is what a Publisher has found out about what the server takes.
+type Limits struct {
+	Since time.Time // when the size of calls was last changed
+
 	mu      sync.Mutex
-	bytes   int       // of a call
-	since   time.Time // when that was last changed
+	bytes   int // of a call
 	strikes map[struckDelivery]int
 }
 
@@ -134,27 +135,27 @@ type struckDelivery struct {
 	hash uint64
 }
 
-// callBytes is how large a call may be. It grows again: who has set the server's limit may have raised it, or it was
+// CallBytes is how large a call may be. It grows again: who has set the server's limit may have raised it, or it was
 // something else than a limit.
-func (l *limits) callBytes() int {
+func (l *Limits) CallBytes() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.bytes < maxBytes && time.Since(l.since) > growAfter {
-		l.bytes, l.since = min(2*l.bytes, maxBytes), time.Now()
+	if l.bytes < MaxBytes && time.Since(l.Since) > GrowAfter {
+		l.bytes, l.Since = min(2*l.bytes, MaxBytes), time.Now()
 	}
 	return l.bytes
 }
 
 // shrink keeps calls below one of this size, which failed, and returns the limit of before.
-func (l *limits) shrink(size int) (before int) {
+func (l *Limits) shrink(size int) (before int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before = l.bytes
-	l.bytes, l.since = min(l.bytes, max(size/2, minLimit)), time.Now()
+	l.bytes, l.Since = min(l.bytes, max(size/2, minLimit)), time.Now()
 	return before
 }
 
-func (l *limits) restore(bytes int) {
+func (l *Limits) restore(bytes int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.bytes = bytes
@@ -162,7 +163,7 @@ func (l *limits) restore(bytes int) {
 
 // strike counts one against d and returns how many it has. They are never taken back: a delivery that gets through does
 // not come again, and one that was blamed is blamed at once when it fails at its next attempt.
-func (l *limits) strike(d *outbox.Delivery) int {
+func (l *Limits) strike(d *outbox.Delivery) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.strikes == nil || len(l.strikes) >= keptStrikes {

@@ -1,4 +1,4 @@
-package redispubsub
+package redisscript
 
 import (
 	"context"
@@ -15,20 +15,19 @@ import (
 // large ones about the same.
 const (
 	maxDeliveries = 1000
-	maxBytes      = 4 << 20 // a single larger delivery goes alone; less while the server does not take as much, see limits
+	MaxBytes      = 4 << 20 // a single larger delivery goes alone; less while the server does not take as much, see Limits
 )
 
-// Publish implements outbox.Sink. A call that fails although the server takes others is sent again in parts, down to
-// the one delivery that fails alone: that is the delivery's own, retryable error, and so is a channel that the user may
-// not publish to. Where the server takes nothing (no answer, no writes, no rights) the error is of class
-// outbox.ClassUnavailable. Either may leave deliveries published: they are answered as duplicates when they come again
-// within the window.
+// Publish publishes a batch as outbox.Sink asks. A call that fails although the server takes others is sent again in
+// parts, down to the one delivery that fails alone: that is the delivery's own, retryable error. Where the server takes
+// nothing (no answer, no writes, no rights) the error is of class outbox.ClassUnavailable. Either may leave deliveries
+// published: they are answered as duplicates when they come again within the window.
 //
 // Deliveries larger than a call may be go last, so that the others need not wait for them.
 //
 // It returns as soon as ctx ends. The round trip it then gives up on is waited for by Close.
-func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	p := &publication{Sink: s, batch: batch, results: make([]outbox.Result, len(batch))}
+func (s *Publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	p := &publication{Publisher: s, batch: batch, results: make([]outbox.Result, len(batch))}
 	all := make([]int, len(batch))
 	for i := range all {
 		all[i] = i
@@ -41,15 +40,15 @@ func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Re
 
 // publication is one call of Publish.
 type publication struct {
-	*Sink
+	*Publisher
 	batch   []outbox.Delivery
 	results []outbox.Result
-	failed  keys          // of which nothing later is published
-	large   []int         // deliveries to be sent after all others, and those behind them in their keys
-	behind  keys          // of the large ones
-	last    bool          // it is their turn
-	down    map[int]error // of the slots that take nothing
-	blamed  int           // deliveries that failed alone
+	failed  keys             // of which nothing later is published
+	large   []int            // deliveries to be sent after all others, and those behind them in their keys
+	behind  keys             // of the large ones
+	last    bool             // it is their turn
+	down    map[string]error // of the groups that take nothing
+	blamed  int              // deliveries that failed alone
 }
 
 // send publishes the deliveries of these indexes, which ascend, in as many rounds as it takes.
@@ -62,7 +61,7 @@ func (p *publication) send(ctx context.Context, todo []int) {
 			return
 		}
 		r := p.take()
-		todo = todo[r.load(p, todo):]
+		todo = r.load(p, todo)
 		p.round(ctx, r)
 		if len(todo) > 0 {
 			fault.Hit(fault.MidBatch)
@@ -93,10 +92,11 @@ func (p *publication) round(ctx context.Context, r *round) {
 		case dead[n]:
 			err := p.unavailable(f.err)
 			p.answer(f.deliveries, err)
+			p.failed.note(p, f.deliveries)
 			if p.down == nil {
-				p.down = map[int]error{}
+				p.down = map[string]error{}
 			}
-			p.down[p.slot(f.lanes[0])] = err
+			p.down[f.group] = err
 		case !alone: // another call of its connection may be what broke it
 			p.send(ctx, f.deliveries)
 		default:
@@ -108,6 +108,7 @@ func (p *publication) round(ctx context.Context, r *round) {
 // failure is a call that failed as a whole. Whatever it was (no reply in time, a closed connection, OOM, a reply that
 // nobody understands), what it has published is unknown.
 type failure struct {
+	group             string
 	lanes, deliveries []int
 	size              int
 	large             bool // see round
@@ -124,12 +125,12 @@ func (p *publication) trip(ctx context.Context, r *round) (failures []failure) {
 	for _, c := range r.used {
 		err := ctx.Err()
 		if over {
-			if err = c.answer(p.batch, p.results); err == nil {
+			if err = c.answer(p.batch, p.results, p.command.Refusal); err == nil {
 				p.failed.note(p, c.deliveries)
 				continue
 			}
 		}
-		failures = append(failures, failure{slices.Clone(c.lanes), slices.Clone(c.deliveries), c.size, r.large, err})
+		failures = append(failures, failure{c.group, slices.Clone(c.lanes), slices.Clone(c.deliveries), c.size, r.large, err})
 	}
 	if over { // else the round trip still uses it
 		p.give(r)
@@ -140,7 +141,7 @@ func (p *publication) trip(ctx context.Context, r *round) (failures []failure) {
 // exchange makes the round trip and tells whether it was over before ctx was.
 //
 // go-redis ends a read at ctx's deadline but does not notice its cancellation, so the wait for it is here.
-func (s *Sink) exchange(ctx context.Context, r *round) bool {
+func (s *Publisher) exchange(ctx context.Context, r *round) bool {
 	if len(r.used) == 0 {
 		return true
 	}
@@ -161,8 +162,8 @@ func interrupted(ctx context.Context) error {
 	return outbox.Unavailable(fmt.Errorf("publish to Redis: %w", ctx.Err()))
 }
 
-func (s *Sink) unavailable(err error) error {
-	return outbox.Unavailable(fmt.Errorf("run script on Redis: %w", s.password.hide(err)))
+func (s *Publisher) unavailable(err error) error {
+	return outbox.Unavailable(fmt.Errorf("run script on Redis: %w", s.password.Hide(err)))
 }
 
 // answer gives deliveries that have no answer yet err.

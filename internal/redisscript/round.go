@@ -1,8 +1,7 @@
-package redispubsub
+package redisscript
 
 import (
 	"context"
-	_ "embed"
 	"encoding/binary"
 
 	"github.com/redis/go-redis/v9"
@@ -10,21 +9,20 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-//go:embed publish.lua
-var source string
-
-var script = redis.NewScript(source)
-
-// round is one trip to Redis: one call on a single server, one a lane on a Cluster. Its memory is used again.
+// round is one trip to Redis: one call on a single server, one a group on a Cluster. Its memory is used again.
 type round struct {
-	buf   []byte // members, channels and messages of all calls
-	calls [outbox.Lanes]call
+	buf   []byte // members, destinations and values of all calls
 	used  []*call
-	large bool // one delivery that is larger than a call may be
+	calls map[string]*call // those of used by their groups
+	idle  []*call          // calls of earlier rounds
+	large bool             // one delivery that is larger than a call may be
+
+	routes routes // of the keys, with Command.Scattered
 }
 
 // call is one run of the script.
 type call struct {
+	group      string
 	deliveries []int               // their indexes in the batch
 	lanes      []int               // of KEYS
 	position   [outbox.Lanes]uint8 // of a lane in KEYS, from 1
@@ -39,19 +37,19 @@ type call struct {
 // an unusually large message has blown up.
 const (
 	keptRounds = 4
-	keptBytes  = 2 * maxBytes
+	keptBytes  = 2 * MaxBytes
 )
 
-func (s *Sink) take() *round {
+func (s *Publisher) take() *round {
 	select {
 	case r := <-s.free:
 		return r
 	default:
-		return &round{}
+		return &round{calls: map[string]*call{}, routes: routes{}}
 	}
 }
 
-func (s *Sink) give(r *round) {
+func (s *Publisher) give(r *round) {
 	if cap(r.buf) > keptBytes {
 		return
 	}
@@ -67,22 +65,23 @@ type piece []byte
 // MarshalBinary is how go-redis asks for the bytes.
 func (p *piece) MarshalBinary() ([]byte, error) { return *p, nil }
 
-// load fills r with deliveries of todo, up to the bounds of a round, and returns how many of todo are done with:
-// answered because nothing can be published of their slot or key, put off until it is the turn of the large ones, or in
-// r.
-func (r *round) load(p *publication, todo []int) int {
+// load fills r with deliveries of todo, up to the bounds of a round, and returns those that are left for later rounds.
+// The others are in r, answered because nothing can be published of their group or key, or put off until it is the turn
+// of the large ones.
+func (r *round) load(p *publication, todo []int) (rest []int) {
 	r.reset()
-	count, limit := 0, p.limits.callBytes()
+	count, limit := 0, p.Limits.CallBytes()
 	for n, i := range todo {
 		d := &p.batch[i]
-		lane := int(uint16(d.Lane) % outbox.Lanes)
-		slot := p.slot(lane)
-		if err := p.down[slot]; err != nil {
-			p.results[i].Err = err
-			continue
+		group, lane, err := p.command.Place(d)
+		if down := p.down[group]; err == nil && down != nil {
+			err = down
+		} else if p.failed.hold(d) {
+			err = outbox.ErrNotAttempted
 		}
-		if p.failed.hold(d) {
-			p.results[i].Err = outbox.ErrNotAttempted
+		if err != nil {
+			p.results[i].Err = err
+			p.failed.add(d)
 			continue
 		}
 		if !p.last && (len(d.Payload) > limit || p.behind.hold(d)) {
@@ -91,27 +90,33 @@ func (r *round) load(p *publication, todo []int) int {
 			continue
 		}
 		if count > 0 && (count == maxDeliveries || len(r.buf)+len(d.Payload) > limit) {
-			return n
+			return append(rest, todo[n:]...)
+		}
+		if p.command.Scattered && d.Keyed && !r.routes.follow(d, group) {
+			rest = append(rest, i)
+			continue
 		}
 		count++
 		r.large = len(d.Payload) > limit
-		r.buf = r.use(slot).add(r.buf, i, lane, d, p.envelope)
+		r.buf = r.use(group).add(r.buf, i, lane, d, p.command.Append)
 	}
-	return len(todo)
+	return rest
 }
 
-// slot is which call of a round a lane's deliveries go into.
-func (s *Sink) slot(lane int) int {
-	if s.cluster {
-		return lane
+// use returns the call of a group.
+func (r *round) use(group string) *call {
+	if last := len(r.used) - 1; last >= 0 && r.used[last].group == group { // on a single server there is but one
+		return r.used[last]
 	}
-	return 0
-}
-
-// use returns the call of a slot.
-func (r *round) use(slot int) *call {
-	c := &r.calls[slot]
-	if len(c.lanes) == 0 {
+	c := r.calls[group]
+	if c == nil {
+		if last := len(r.idle) - 1; last >= 0 {
+			c, r.idle = r.idle[last], r.idle[:last]
+		} else {
+			c = &call{}
+		}
+		c.group = group
+		r.calls[group] = c
 		r.used = append(r.used, c)
 	}
 	return c
@@ -121,6 +126,9 @@ func (r *round) reset() {
 	for _, c := range r.used {
 		c.reset()
 	}
+	r.idle = append(r.idle, r.used...)
+	clear(r.calls)
+	clear(r.routes)
 	r.buf, r.used, r.large = r.buf[:0], r.used[:0], false
 }
 
@@ -140,9 +148,11 @@ func (c *call) place(lane int) {
 	}
 }
 
-// add appends a delivery, in the format that publish.lua describes. Pieces taken from buf stay valid when it grows,
+// add appends a delivery, in the format that script.lua describes. Pieces taken from buf stay valid when it grows,
 // because nothing is written to them afterwards.
-func (c *call) add(buf []byte, i, lane int, d *outbox.Delivery, envelope outbox.Envelope) []byte {
+func (c *call) add(
+	buf []byte, i, lane int, d *outbox.Delivery, value func([]byte, *outbox.Delivery) []byte,
+) []byte {
 	c.place(lane)
 	keyed, key := byte(0), uint64(0)
 	if d.Keyed {
@@ -155,11 +165,11 @@ func (c *call) add(buf []byte, i, lane int, d *outbox.Delivery, envelope outbox.
 	at := len(buf)
 	buf = append(buf, d.ID[:]...)
 	buf = binary.BigEndian.AppendUint64(buf, copyHash(d))
-	channel := len(buf)
+	destination := len(buf)
 	buf = append(buf, d.Destination...)
-	message := len(buf)
-	buf = d.AppendMessage(buf, envelope)
-	c.pieces = append(c.pieces, buf[at:channel], buf[channel:message], buf[message:])
+	end := len(buf)
+	buf = value(buf, d)
+	c.pieces = append(c.pieces, buf[at:destination], buf[destination:end], buf[end:])
 	c.size += len(buf) - at
 	return buf
 }
@@ -187,10 +197,10 @@ type once struct{ *redis.Cmd }
 func (once) NoRetry() bool { return true }
 
 // roundTrip runs the calls of r, each with its own outcome.
-func (s *Sink) roundTrip(ctx context.Context, r *round) {
+func (s *Publisher) roundTrip(ctx context.Context, r *round) {
 	client := s.client
 	if r.large {
-		apart, err := s.apart(ctx, r.used[0].lanes[0])
+		apart, err := s.apart(ctx, s.command.Key(r.used[0].group, r.used[0].lanes[0]).(string))
 		if err != nil {
 			r.used[0].reply = redis.NewCmd(ctx)
 			r.used[0].reply.SetErr(err)
@@ -201,7 +211,7 @@ func (s *Sink) roundTrip(ctx context.Context, r *round) {
 			client = apart
 		}
 	}
-	s.run(ctx, client, r.used, "evalsha", script.Hash())
+	s.run(ctx, client, r.used, "evalsha", s.script.Hash())
 	// Redis forgets scripts (restart, SCRIPT FLUSH, fail-over). It has run nothing then, so sending again is safe; EVAL
 	// brings the source, and loads it, in the same trip and to the right node of a Cluster, where SCRIPT LOAD would
 	// take one more.
@@ -212,18 +222,18 @@ func (s *Sink) roundTrip(ctx context.Context, r *round) {
 		}
 	}
 	if len(again) > 0 {
-		s.run(ctx, client, again, "eval", source)
+		s.run(ctx, client, again, "eval", s.source)
 	}
 }
 
-// apart returns a client for one large call to where the lane is. Redis keeps a buffer of the call's size for the
+// apart returns a client for one large call to where the key is. Redis keeps a buffer of the call's size for the
 // connection's next one, for two seconds (measured: with 25 MB at maxmemory 24mb it takes no writes meanwhile), unless
 // the connection is closed. It is nil where the client is of somebody else's making.
-func (s *Sink) apart(ctx context.Context, lane int) (*redis.Client, error) {
+func (s *Publisher) apart(ctx context.Context, key string) (*redis.Client, error) {
 	var options redis.Options
 	switch client := s.client.(type) {
 	case *redis.ClusterClient:
-		node, err := client.MasterForKey(ctx, s.keys[lane].(string))
+		node, err := client.MasterForKey(ctx, key)
 		if err != nil {
 			return nil, err
 		}
@@ -237,17 +247,18 @@ func (s *Sink) apart(ctx context.Context, lane int) (*redis.Client, error) {
 	return redis.NewClient(&options), nil
 }
 
-func (s *Sink) run(ctx context.Context, client redis.UniversalClient, calls []*call, command, what string) {
+func (s *Publisher) run(ctx context.Context, client redis.UniversalClient, calls []*call, command, what string) {
 	pipe := client.Pipeline()
 	for _, c := range calls {
 		c.args = append(c.args[:0], command, what, len(c.lanes))
 		for _, lane := range c.lanes {
-			c.args = append(c.args, s.keys[lane])
+			c.args = append(c.args, s.command.Key(c.group, lane))
 		}
-		c.args = append(c.args, s.window, s.period, &c.about)
+		c.args = append(c.args, s.Window, s.Period, &c.about)
 		for i := range c.pieces {
 			c.args = append(c.args, &c.pieces[i])
 		}
+		c.args = append(c.args, s.command.Arguments...)
 		c.reply = redis.NewCmd(ctx, c.args...)
 		c.reply.SetFirstKeyPos(3)
 		_ = pipe.Process(ctx, once{c.reply}) // only queues it

@@ -1,4 +1,4 @@
-package redispubsub
+package redisscript
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 )
+
+func refuse(_, text string) error { return errors.New(text) }
 
 func TestAnswer(t *testing.T) {
 	batch := []outbox.Delivery{{Destination: "a"}, {Destination: "b"}, {Destination: "c"}, {Destination: "d"}}
@@ -29,28 +31,13 @@ func TestAnswer(t *testing.T) {
 		{[]any{int64(3), int64(2), int64(0), int64(2), int64(0)}, nil}, // twice
 	} {
 		results := make([]outbox.Result, len(batch))
-		err := answer(tt.reply, deliveries, batch, results)
+		err := answer(tt.reply, deliveries, batch, results, refuse)
 		if tt.want == nil {
 			if !errors.Is(err, errUnknownReply) {
 				t.Errorf("%v: %v", tt.reply, err)
 			}
 		} else if err != nil || !slices.Equal(results, tt.want) {
 			t.Errorf("%v: %v, %+v", tt.reply, err, results)
-		}
-	}
-}
-
-// What Redis 6.2, 7.0 and 7.2 say when a script may not publish.
-func TestRefusal(t *testing.T) {
-	for text, want := range map[string]outbox.Class{
-		"ERR The user executing the script can't publish to the channel mentioned in the command":  outbox.ClassRetryable,
-		"NOPERM ACL failure in script: User relay has no permissions to access the 'c' channel":    outbox.ClassRetryable,
-		"ERR The user executing the script can't run this command or subcommand":                   outbox.ClassUnavailable,
-		"NOPERM ACL failure in script: User relay has no permissions to run the 'publish' command": outbox.ClassUnavailable,
-		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":         outbox.ClassUnavailable,
-	} {
-		if class, _ := outbox.Classify(refusal("c", text)); class != want {
-			t.Errorf("%s: class %v, want %v", text, class, want)
 		}
 	}
 }
@@ -70,7 +57,7 @@ func FuzzAnswer(f *testing.F) {
 		for _, b := range reply {
 			switch b {
 			case 's':
-				list = append(list, "ERR channel")
+				list = append(list, "ERR refused")
 			case 'n':
 				list = append(list, nil)
 			default:
@@ -78,7 +65,7 @@ func FuzzAnswer(f *testing.F) {
 			}
 		}
 		results := make([]outbox.Result, len(batch))
-		if answer(list, deliveries, batch, results) != nil {
+		if answer(list, deliveries, batch, results, refuse) != nil {
 			return
 		}
 		answered := 0

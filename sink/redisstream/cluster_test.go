@@ -1,0 +1,192 @@
+package redisstream
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+// Two nodes with half of the slots each. A batch is spread over both, what is remembered is in the slot of its stream,
+// and a slot changes hands without a copy getting through and without a lost event.
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	a, b := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}),
+		testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
+	adminA, adminB := connectAdmin(t, a), connectAdmin(t, b)
+	joinCluster(t, a, b, adminA, adminB)
+	all := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{a.Addr()}})
+	t.Cleanup(func() { _ = all.Close() })
+
+	sink := openURL(t, "redis+stream://"+a.Addr()+","+b.Addr()+"?create=true", Config{Envelope: idEnvelope})
+	var batch []outbox.Delivery
+	for n := range 40 {
+		batch = append(batch, event(t, fmt.Sprintf("s%d", n), n), event(t, fmt.Sprintf("{s%d}.more", n), n),
+			event(t, fmt.Sprintf("a{s%d", n), n))
+	}
+	deliver(t, sink, batch...)
+	wantCopies(t, sink, batch...)
+	for _, d := range batch {
+		wantEntries(t, all, d.Destination, d.ID.String())
+	}
+	for name, admin := range map[string]*redis.Client{"first": adminA, "second": adminB} {
+		sets := 0
+		for _, key := range admin.Keys(t.Context(), "*").Val() {
+			if strings.HasPrefix(key, "outbox:seen:stream:{") {
+				sets++
+			}
+		}
+		if sets < 10 {
+			t.Errorf("the %s node has %d sets", name, sets)
+		}
+	}
+
+	// The slot of s0 moves from the node that has it to the other.
+	from, to, target := adminA, adminB, b
+	if adminA.Exists(t.Context(), "s0").Err() != nil { // MOVED
+		from, to, target = adminB, adminA, a
+	}
+	slot := do(t, from, "CLUSTER", "KEYSLOT", "s0")
+	fromID, toID := do(t, from, "CLUSTER", "MYID"), do(t, to, "CLUSTER", "MYID")
+	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	moving, staying := event(t, "s0", 1000), event(t, "s1", 1001)
+	again := []outbox.Delivery{batch[0], moving, staying}
+	host, port, _ := strings.Cut(target.Addr(), ":")
+	for _, key := range do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any) {
+		do(t, from, "MIGRATE", host, port, key, 0, 5000)
+	}
+	got := sink.Publish(t.Context(), again)
+	wantUnavailable(t, got[0], "ASK")
+	wantUnavailable(t, got[1], "ASK")
+	if got[2] != (outbox.Result{}) {
+		t.Errorf("a stream that stays is answered %+v", got[2])
+	}
+	for _, admin := range []*redis.Client{to, from} {
+		do(t, admin, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	}
+	want := []outbox.Result{{Duplicate: true}, {}, {Duplicate: true}}
+	eventually(t, func() bool {
+		got = sink.Publish(t.Context(), again)
+		return got[0].Err == nil && got[1].Err == nil // the client learns the slot's new home from the first MOVED
+	})
+	if !slices.Equal(got, want) {
+		t.Errorf("after the move answered %+v, want %+v", got, want)
+	}
+	wantEntries(t, all, "s0", ids(batch[0], moving)...)
+}
+
+// joinCluster makes one cluster of two, each of which has all slots so far.
+func joinCluster(t *testing.T, a, b *testenv.Redis, adminA, adminB *redis.Client) {
+	do(t, adminB, "CLUSTER", "RESET", "HARD")
+	do(t, adminA, "CLUSTER", "DELSLOTSRANGE", 8192, 16383)
+	do(t, adminB, "CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
+	do(t, adminB, "CLUSTER", "SET-CONFIG-EPOCH", 2)
+	host, port, _ := strings.Cut(a.Addr(), ":")
+	_, bus, _ := strings.Cut(adminA.ClusterNodes(t.Context()).Val(), "@") // "id host:port@bus …"
+	bus, _, _ = strings.Cut(strings.Fields(bus)[0], ",")
+	do(t, adminB, "CLUSTER", "MEET", host, port, bus)
+	for _, admin := range []*redis.Client{adminA, adminB} {
+		eventually(t, func() bool {
+			info := admin.ClusterInfo(t.Context()).Val()
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:2") &&
+				strings.Contains(info, "cluster_slots_ok:16384")
+		})
+	}
+}
+
+// The calls of a Cluster run side by side, so a key's events for streams of different slots take turns: what is behind
+// a refused one is held, wherever it goes, and the event's other streams are served.
+func TestOrderAcrossSlots(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
+	sink, admin := open(t, server, Config{Envelope: idEnvelope})
+	makeStreams(t, admin, "a", "b", "c")
+	first := event(t, "a", 1)
+	second := event(t, "b", 1)
+	refused := event(t, "missing", 1)
+	elsewhere := refused
+	elsewhere.Destination = "c"
+	held, free := event(t, "b", 1), event(t, "b", 2)
+	// The refused one is last in line for its key, so a sink that sends all at once would have sent held with it.
+	batch := []outbox.Delivery{first, second, refused, elsewhere, held, free, event(t, "a", 1)}
+	got := sink.Publish(t.Context(), batch)
+	for i, res := range got {
+		switch i {
+		case 2:
+			if class, _ := outbox.Classify(res.Err); res.Err == nil || class != outbox.ClassRetryable {
+				t.Errorf("the refused one is answered %+v", res)
+			}
+		case 4, 6:
+			if !errors.Is(res.Err, outbox.ErrNotAttempted) {
+				t.Errorf("delivery %d, behind the refused one, is answered %+v", i, res)
+			}
+		default:
+			if res != (outbox.Result{}) {
+				t.Errorf("delivery %d is answered %+v, want delivered", i, res)
+			}
+		}
+	}
+	wantEntries(t, admin, "a", ids(first)...)
+	wantEntries(t, admin, "b", ids(free, second)...) // in the first round and the second
+	wantEntries(t, admin, "c", ids(elsewhere)...)
+
+	// Many keys that alternate between streams: every entry is there, each key in order over both.
+	batch = nil
+	for n := range 600 {
+		batch = append(batch, event(t, []string{"a", "b", "c"}[n/20%3], n%20))
+	}
+	deliver(t, sink, batch...)
+	wantCopies(t, sink, batch...)
+}
+
+// A group that takes nothing holds a key's later events for other groups back.
+func TestSlotThatIsDown(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true, Args: []string{
+		"--cluster-require-full-coverage", "no"}})
+	sink, admin := open(t, server, Config{Envelope: idEnvelope})
+	makeStreams(t, admin, "a", "b")
+	do(t, admin, "CLUSTER", "DELSLOTS", do(t, admin, "CLUSTER", "KEYSLOT", "a"))
+	batch := []outbox.Delivery{event(t, "a", 1), event(t, "b", 1), event(t, "b", 2), event(t, "a", 3)}
+	got := sink.Publish(t.Context(), batch)
+	wantUnavailable(t, got[0], "CLUSTERDOWN")
+	wantUnavailable(t, got[3], "CLUSTERDOWN")
+	if !errors.Is(got[1].Err, outbox.ErrNotAttempted) || got[2] != (outbox.Result{}) {
+		t.Errorf("the others are answered %+v", got[1:3])
+	}
+	wantEntries(t, admin, "b", ids(batch[2])...)
+}
+
+// The key of the memory and the stream share a slot, as Redis itself computes it.
+func TestHashTag(t *testing.T) {
+	t.Parallel()
+	admin := connectAdmin(t, testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}))
+	c := xadd(true, Config{Prefix: "outbox:seen:"})
+	for _, stream := range []string{
+		"orders", "{shop}.orders", "a{b}c{d}", "{{x}}", "a{b", "{", "é", "a b\r\n", "x{y{z}", "}{a}",
+	} {
+		d := event(t, stream, 7)
+		tag, shard, err := c.Place(&d)
+		if err != nil {
+			t.Errorf("%q: %v", stream, err)
+			continue
+		}
+		key := c.Key(tag, shard)
+		if do(t, admin, "CLUSTER", "KEYSLOT", stream) != do(t, admin, "CLUSTER", "KEYSLOT", key) {
+			t.Errorf("%q is not in the slot of %q", stream, key)
+		}
+	}
+	for _, stream := range []string{"a}", "{}orders", "}a{b", "{}", ""} {
+		d := event(t, stream, 7)
+		if _, _, err := c.Place(&d); err == nil {
+			t.Errorf("%q: no error", stream)
+		}
+	}
+}

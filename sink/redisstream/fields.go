@@ -1,0 +1,60 @@
+package redisstream
+
+import (
+	"encoding/binary"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Names of the fields of an entry.
+const (
+	eventField      = "event" // structured mode
+	dataField       = "data"  // binary mode
+	attributePrefix = "ce_"   // binary mode
+)
+
+// appendFields appends the fields and values of d's entry as a MessagePack array of strings, which Lua in Redis reads.
+func appendFields(dst []byte, d *outbox.Delivery, cfg Config) []byte {
+	start := len(dst)
+	dst = append(dst, 0xdd, 0, 0, 0, 0) // array 32; its length follows below
+	n := 0
+	add := func(prefix, name, value string) {
+		dst = appendHead(dst, len(prefix)+len(name))
+		dst = append(append(dst, prefix...), name...)
+		dst = append(appendHead(dst, len(value)), value...)
+		n += 2
+	}
+	if cfg.Binary {
+		for name, value := range d.Attributes() {
+			add(attributePrefix, name, value)
+		}
+	}
+	parent, state := d.TraceContext()
+	if parent != "" {
+		add("", "traceparent", parent)
+	}
+	if state != "" {
+		add("", "tracestate", state)
+	}
+	name := eventField
+	if cfg.Binary {
+		name = dataField
+	}
+	dst = append(appendHead(dst, len(name)), name...)
+	at := len(dst)
+	dst = appendHead(dst, 0)
+	if cfg.Binary {
+		dst = append(dst, d.Payload...)
+	} else {
+		dst = d.AppendMessage(dst, cfg.Envelope)
+	}
+	binary.BigEndian.PutUint32(dst[at+1:], uint32(len(dst)-at-stringHead))
+	binary.BigEndian.PutUint32(dst[start+1:], uint32(n+2))
+	return dst
+}
+
+const stringHead = 5 // bytes of a str 32 before its text
+
+func appendHead(dst []byte, length int) []byte {
+	return binary.BigEndian.AppendUint32(append(dst, 0xdb), uint32(length))
+}

@@ -1,0 +1,115 @@
+package redisstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/sink"
+)
+
+// Open connects to the Redis that url names and returns a Sink that Close closes:
+//
+//	redis+stream://user:password@host:6379/0         a server, or any node of a Cluster
+//	rediss+stream://…                                the same with TLS
+//	redis+stream://user:password@host1:6379,host2    several nodes of a Cluster
+//	unix+stream://user:password@/path/to/redis.sock
+//
+// Its query parameters set fields of cfg: cloudevents=binary (or structured), create=true, maxlen=100000, minid=72h
+// (how long an entry stays, MaxAge), exact=true. The others are go-redis's (read_timeout=2s, pool_size=4); its retries
+// are off whatever they say. One that nobody knows is an error.
+//
+// A server that cannot be reached or refuses the user is an error of class outbox.ClassUnavailable.
+func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
+	base, urlErr := parse(url, &cfg)
+	cfg, err := cfg.withDefaults()
+	var server redisscript.Server
+	if urlErr == nil {
+		server, urlErr = redisscript.Parse(base, cfg.TLS)
+	}
+	if err := errors.Join(err, own(urlErr)); err != nil {
+		return nil, fmt.Errorf("configure Redis Streams sink: %w", err)
+	}
+	client, err := server.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := newSink(client, cfg)
+	s.publisher.Own(server.Password())
+	return s, nil
+}
+
+// errURL is all that is said of a URL that cannot be parsed, see redisscript.ErrURL.
+var errURL = errors.New("the URL is not of the form redis+stream://user:password@host:6379/0 (or rediss+stream://, " +
+	"unix+stream://), or has a parameter that nobody knows; in user and password write / ? # % @ percent-encoded. " +
+	"It is not shown here because it may hold a password")
+
+// own says what is wrong with a URL in the words of this package's URLs.
+func own(err error) error {
+	if errors.Is(err, redisscript.ErrURL) {
+		return errURL
+	}
+	return err
+}
+
+// parse sets the fields of cfg that a URL's parameters name, and returns the URL of the server.
+func parse(text string, cfg *Config) (base string, err error) {
+	scheme, rest, ok := strings.Cut(text, "+stream://")
+	if !ok || strings.Contains(rest, "#") {
+		return "", errURL
+	}
+	if err := sink.CheckUser(text); err != nil {
+		return "", err
+	}
+	rest, query, _ := strings.Cut(rest, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return "", errURL
+	}
+	var problems []error
+	for name, set := range map[string]func(value string) bool{
+		"cloudevents": func(value string) bool {
+			cfg.Binary = value == "binary"
+			return value == "binary" || value == "structured"
+		},
+		"create": func(value string) bool { return setBool(&cfg.Create, value) },
+		"exact":  func(value string) bool { return setBool(&cfg.Exact, value) },
+		"maxlen": func(value string) (ok bool) {
+			cfg.MaxLen, err = strconv.ParseInt(value, 10, 64)
+			return err == nil && cfg.MaxLen > 0
+		},
+		"minid": func(value string) (ok bool) {
+			cfg.MaxAge, err = time.ParseDuration(value)
+			return err == nil && cfg.MaxAge > 0
+		},
+	} {
+		if !values.Has(name) {
+			continue
+		}
+		if len(values[name]) != 1 || !set(values.Get(name)) {
+			problems = append(problems, fmt.Errorf("the URL's parameter %s is none of %s", name, parameters[name]))
+		}
+		values.Del(name)
+	}
+	base = scheme + "://" + rest
+	if len(values) > 0 {
+		base += "?" + values.Encode()
+	}
+	return base, errors.Join(problems...)
+}
+
+// parameters are those of a URL that are not go-redis's, with what they take.
+var parameters = map[string]string{
+	"cloudevents": "structured, binary", "create": "true, false", "exact": "true, false",
+	"maxlen": "1, 2, …", "minid": "a duration such as 72h",
+}
+
+func setBool(to *bool, value string) bool {
+	*to = value == "true"
+	return value == "true" || value == "false"
+}
