@@ -4,6 +4,7 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/sink/kafka"
 	"github.com/outboxrelay/outbox/sink/memory"
+	"github.com/outboxrelay/outbox/sink/natsjs"
 	"github.com/outboxrelay/outbox/sink/pgtable"
 	"github.com/outboxrelay/outbox/sink/rabbitmq"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
@@ -17,11 +18,12 @@ func Sinks() []sink.Driver {
 	return []sink.Driver{
 		redispubsub.Driver(),
 		redisstream.Driver(),
-		pgtable.Driver(),
+		natsjs.Driver(),
 		kafka.Driver(),
 		rabbitmq.Driver(),
-		memory.Driver(),
+		pgtable.Driver(),
 		webhook.Driver(),
+		memory.Driver(),
 	}
 }
 
