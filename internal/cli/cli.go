@@ -133,7 +133,8 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 	root.PersistentFlags().AddFlagSet(a.global)
 	root.PersistentFlags().SortFlags = false
 	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.route(),
-		a.sinks(), a.endpoints(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(), a.purge(), a.runs(), a.token(), a.dev(),
+		a.sinks(), a.endpoints(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(), a.purge(), a.runs(), a.token(),
+		a.dev(),
 		a.initialize(), a.config(), a.version())
 	return root
 }
