@@ -155,10 +155,10 @@ func TestSinkOfADriver(t *testing.T) {
 	}
 	wants("the error", errs.String(), "open lines:", "no such file or directory")
 	errs = said{}
-	if code := run(t.Context(), "", io.Discard, &errs, "relay", "--sink", "kafka://h"); code != 2 {
+	if code := run(t.Context(), "", io.Discard, &errs, "relay", "--sink", "pulsar://h"); code != 2 {
 		t.Errorf("exit code %d", code)
 	}
-	wants("the error", errs.String(), "want one of lines:, memory:")
+	wants("the error", errs.String(), "there is no sink for URLs of pulsar", "kafka:, kafkas:, lines:, memory:")
 }
 
 // until waits for a condition; log is shown if it does not come true.

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -20,6 +21,7 @@ import (
 //	?allow=private,http         all addresses and ports, and http:// beside https://
 //	?allow=10.1.0.0/16          endpoints in this inner network, and in no other
 //	?ports=443,9443             instead of 443 and 8443
+//	?schedule=5s,1m,10m         Config.Schedule
 //	?proxy=http://egress:4750   which makes all requests and must refuse inner networks itself
 //
 // What they say is added to cfg. No error is of class outbox.ClassUnavailable: nothing is connected to.
@@ -80,6 +82,14 @@ func set(cfg *Config, name, value string) error {
 				return errors.New("ports is no list of ports such as 443,9443")
 			}
 			cfg.Ports = append(cfg.Ports, uint16(port))
+		}
+	case "schedule":
+		for part := range strings.SplitSeq(value, ",") {
+			wait, err := time.ParseDuration(part)
+			if err != nil || wait <= 0 {
+				return errors.New("schedule is no list of waits such as 5s,1m,10m")
+			}
+			cfg.Schedule = append(cfg.Schedule, wait)
 		}
 	case "proxy":
 		proxy, err := url.Parse(value)
