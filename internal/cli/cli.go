@@ -121,7 +121,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 		}
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 			name := "--" + unknown.GetSpecifiedName()
-			if instead, ok := a.kinds.Removed[name]; ok {
+			if instead, ok := config.Removed(name); ok {
 				return fmt.Errorf("%s is no setting any more: %s", name, instead)
 			}
 		}

@@ -13,9 +13,6 @@ import (
 type Kinds struct {
 	Databases Databases
 	Sinks     sink.Registry
-	// Removed are the names of settings of earlier versions, as somebody may write them (--flag, VARIABLE and key),
-	// each with what to do instead.
-	Removed map[string]string
 }
 
 // Databases knows the URLs of databases. No password is in what it returns.

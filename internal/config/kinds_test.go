@@ -15,9 +15,6 @@ import (
 var kinds = Kinds{
 	Databases: testDatabases{},
 	Sinks:     testSinks(),
-	Removed: map[string]string{
-		"--redis": "give --sink URL", "OUTBOX_REDIS_URL": "set OUTBOX_SINK to the same URL", "redis": "write sink:",
-	},
 }
 
 func testSinks() sink.Registry {

@@ -49,7 +49,7 @@ func Load(kinds Kinds, environ []string, flags ...*pflag.FlagSet) (Config, error
 	set := settingsOf(environ)
 	vars := variables(set, given)
 	var problems Error
-	ignored := strangers(set, kinds.Removed, &problems)
+	ignored := strangers(set, &problems)
 	origins := map[string]string{}
 
 	k := koanf.New(delim)
@@ -61,7 +61,7 @@ func Load(kinds Kinds, environ []string, flags ...*pflag.FlagSet) (Config, error
 		path, origins["config"] = f.Value.String(), "--config"
 	}
 	if path != "" {
-		if err := loadFile(k, path, kinds.Removed, origins, &problems); err != nil {
+		if err := loadFile(k, path, origins, &problems); err != nil {
 			return Config{}, &Error{Problems: []string{err.Error()}}
 		}
 	}
@@ -104,7 +104,7 @@ type findings struct {
 func (c Config) Ignored() []string { return c.found.ignored }
 
 // loadFile merges the keys of a file that are right into k.
-func loadFile(k *koanf.Koanf, path string, removed, origins map[string]string, problems *Error) error {
+func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *Error) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("config file %s does not exist: correct --config or OUTBOX_CONFIG", path)

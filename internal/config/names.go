@@ -69,14 +69,14 @@ var ofKubernetes = regexp.MustCompile(`^OUTBOX_(.*_)?(SERVICE_HOST|SERVICE_PORT(
 // strangers sorts the variables that begin with OUTBOX_ and are no setting of any command. One that is nearly a setting
 // is a problem: a typing error that is passed over loses a setting, and nobody notices until it matters. Any other may
 // be somebody else's, and must not stop a daemon.
-func strangers(set, removed map[string]string, problems *Error) (ignored []string) {
+func strangers(set map[string]string, problems *Error) (ignored []string) {
 	_, known := knownNames()
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if !strings.HasPrefix(name, prefix) || known[name] == name || ofKubernetes.MatchString(name) || fault.Enabled &&
 			strings.HasPrefix(name, prefix+"FAULT") {
 			continue
 		}
-		if instead, ok := removed[name]; ok {
+		if instead, ok := Removed(name); ok {
 			problems.add("%s is no setting any more: %s", name, instead)
 			continue
 		}

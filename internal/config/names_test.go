@@ -58,7 +58,7 @@ func TestRightNamesAreNoStrangers(t *testing.T) {
 	_, known := knownNames()
 	for name, right := range known {
 		var problems Error
-		ignored := strangers(map[string]string{name: "x"}, nil, &problems)
+		ignored := strangers(map[string]string{name: "x"}, &problems)
 		if len(ignored) > 0 || name == right && len(problems.Problems) > 0 {
 			t.Errorf("%s: ignored %v, problems %v", name, ignored, problems.Problems)
 		}

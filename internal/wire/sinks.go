@@ -32,14 +32,3 @@ const OwnSink = "memory:"
 
 // OwnDatabase is the URL of the database of outbox dev, which is a file.
 func OwnDatabase(file string) string { return "sqlite:" + file }
-
-// removed are settings from before sinks had names and came by their URLs.
-var removed = map[string]string{
-	"--redis":          "give --sink URL, or set OUTBOX_SINK",
-	"OUTBOX_REDIS_URL": "set OUTBOX_SINK to the same URL",
-	"redis":            "write sink: with the same URL",
-	"--memory":         "give --sink memory:",
-	"OUTBOX_MEMORY":    "set OUTBOX_SINK=memory:",
-	"memory":           "write sink: \"memory:\"",
-	"--postgres":       "give --database URL",
-}

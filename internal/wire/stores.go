@@ -93,7 +93,7 @@ func (databases) Examples() (all []string) {
 // Kinds returns what settings are checked with, for a command that has these sinks.
 func Kinds(sinks []sink.Driver) (config.Kinds, error) {
 	registry, err := sink.NewRegistry(sinks...)
-	return config.Kinds{Databases: databases{}, Sinks: registry, Removed: removed}, err
+	return config.Kinds{Databases: databases{}, Sinks: registry}, err
 }
 
 // CheckDatabase says what is wrong with the URL of a database, without connecting.
