@@ -22,7 +22,7 @@ type RelayConfig struct {
 	BatchRecords int
 	BatchBytes   int // bytes of payload a claim (8 MiB)
 
-	PollMin time.Duration // pause after a batch that was not full (5 ms)
+	PollMin time.Duration // pause after a batch that was not full (5 ms, or PollMax if that is shorter)
 	PollMax time.Duration // pause that an idle relay grows to (200 ms, FR-005's interval)
 
 	LeaseTTL    time.Duration // how long lanes stay reserved for a relay that died (10 s); renewed every third of it
@@ -68,8 +68,9 @@ func (c *tableConfig) name() string { return c.table.Layout.Name() }
 // routed tells whether the events go where routes say.
 func (c *tableConfig) routed() bool { return c.ledger != nil }
 
-// withDefaults returns the configuration to run with, or every problem at once.
-func (c RelayConfig) withDefaults() (RelayConfig, error) {
+// WithDefaults returns the configuration that NewRelay runs with, zero fields filled in, or every problem at once.
+// It is for a look at them: NewRelay does the same by itself.
+func (c RelayConfig) WithDefaults() (RelayConfig, error) {
 	var problems []error
 	positive := func(field string, v *time.Duration, def time.Duration) {
 		if *v == 0 {
@@ -103,8 +104,8 @@ func (c RelayConfig) withDefaults() (RelayConfig, error) {
 	count("Workers", &c.Workers, 2)
 	count("BatchRecords", &c.BatchRecords, 1000)
 	count("BatchBytes", &c.BatchBytes, 8<<20)
-	positive("PollMin", &c.PollMin, 5*time.Millisecond)
 	positive("PollMax", &c.PollMax, 200*time.Millisecond)
+	positive("PollMin", &c.PollMin, min(5*time.Millisecond, max(c.PollMax, 1)))
 	positive("LeaseTTL", &c.LeaseTTL, 10*time.Second)
 	positive("LeaseMargin", &c.LeaseMargin, c.LeaseTTL/10)
 	positive("PublishTimeout", &c.PublishTimeout, 5*time.Second)

@@ -7,7 +7,7 @@ import (
 )
 
 func TestRelayConfigDefaults(t *testing.T) {
-	c, err := RelayConfig{}.withDefaults()
+	c, err := RelayConfig{}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +41,20 @@ func TestRelayConfigDefaults(t *testing.T) {
 
 func TestRelayConfigKeepsWhatIsSet(t *testing.T) {
 	set := RelayConfig{LeaseTTL: 30 * time.Second, BatchRecords: 7, Backoff: Backoff{Jitter: -1}}
-	c, err := set.withDefaults()
+	c, err := set.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.LeaseTTL != 30*time.Second || c.LeaseMargin != 3*time.Second || c.BatchRecords != 7 || c.Backoff.Jitter != 0 {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// A relay whose polling is to grow to less than its usual start begins there.
+func TestRelayConfigPollsNoSlowerThanAsked(t *testing.T) {
+	c, err := RelayConfig{PollMax: time.Millisecond}.WithDefaults()
+	if err != nil || c.PollMin != time.Millisecond {
+		t.Errorf("got %s, error %v", c.PollMin, err)
 	}
 }
 

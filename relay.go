@@ -44,7 +44,7 @@ func (s *serving) sink(name string, sinks map[string]Sink) *sinkState {
 // NewRelay returns a relay that serves the tables of cfg in db with sink, or with the one of cfg.Sinks that a table
 // names. It talks to nobody before Run. All problems of cfg are reported at once.
 func NewRelay(db Database, sink Sink, cfg RelayConfig) (*Relay, error) {
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.WithDefaults()
 	tables, problems := cfg.served()
 	for _, t := range tables {
 		if slices.ContainsFunc(t.sinks(), func(name string) bool { return cfg.Sinks[name] == nil && sink == nil }) {

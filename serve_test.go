@@ -214,7 +214,7 @@ func inBubble(t *testing.T, m *memory, cfg RelayConfig, body func(t *testing.T, 
 
 // relayOf returns what a Relay has for one table, the first of cfg.
 func relayOf(store Store, sink Sink, cfg RelayConfig, shared ...*breaker) (*tableRelay, error) {
-	cfg, err := cfg.withDefaults()
+	cfg, err := cfg.WithDefaults()
 	tables, problems := cfg.served()
 	if err := errors.Join(err, problems); err != nil {
 		return nil, err

@@ -99,7 +99,7 @@ func (t *Table) complete(c *RelayConfig, of string, problems *[]error) {
 	t.Backoff.check(of+"Backoff", problems)
 	own := RetryPolicy{MaxAttempts: t.MaxAttempts, Backoff: t.Backoff}
 	if t.Policies == nil {
-		t.Policies = complete(c.Policies, "", own, new([]error)) // withDefaults has told their problems
+		t.Policies = complete(c.Policies, "", own, new([]error)) // WithDefaults has told their problems
 	} else {
 		t.Policies = complete(t.Policies, of, own, problems)
 	}

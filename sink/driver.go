@@ -56,6 +56,9 @@ type Endpoint struct {
 	Secrets int    `json:"secrets"` // that sign what is sent
 }
 
+// DefaultWindow is how long sinks that can remember deliveries refuse a copy.
+const DefaultWindow = 2 * time.Minute
+
 // Options are what a program says of a sink beside its URL. Zero means the sink's own default.
 type Options struct {
 	// Window is how long a copy of a delivery is refused, in a sink that can. Negative remembers nothing.

@@ -63,13 +63,13 @@ func (a Archive) Action() string {
 	return Archived
 }
 
-// Config configures a Keeper. Zero means the default in parentheses.
+// Config configures a Keeper. Zero means the default in parentheses; those of outbox.Retention are written there.
 type Config struct {
 	Table     string
-	OlderThan time.Duration            // since delivery or replay (168 h)
+	OlderThan time.Duration            // since delivery or replay (outbox.Retention's)
 	Archive   Archive                  // (the archive table)
-	Batch     int                      // rows a transaction (1000)
-	Every     time.Duration            // between runs (1 min)
+	Batch     int                      // rows a transaction (outbox.Retention's)
+	Every     time.Duration            // between runs (outbox.Retention's)
 	LeaseTTL  time.Duration            // how long a keeper that died keeps others from the table (30 s)
 	FileRows  int                      // rows a file, of which the keeper remembers some 100 bytes each (50,000)
 	Logger    *slog.Logger             // (slog.Default)
@@ -77,7 +77,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	var problems []error
+	relay, err := outbox.RelayConfig{}.WithDefaults()
+	problems := []error{err}
 	duration := func(field string, v *time.Duration, def time.Duration) {
 		if *v == 0 {
 			*v = def
@@ -97,10 +98,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Table == "" {
 		problems = append(problems, errors.New("Table is required"))
 	}
-	duration("OlderThan", &c.OlderThan, 168*time.Hour)
-	duration("Every", &c.Every, time.Minute)
+	duration("OlderThan", &c.OlderThan, relay.Retention.After)
+	duration("Every", &c.Every, relay.Retention.Every)
 	duration("LeaseTTL", &c.LeaseTTL, 30*time.Second)
-	count("Batch", &c.Batch, 1000)
+	count("Batch", &c.Batch, relay.Retention.Batch)
 	count("FileRows", &c.FileRows, 50_000)
 	if c.Logger == nil {
 		c.Logger = slog.Default()

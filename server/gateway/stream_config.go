@@ -18,17 +18,18 @@ type StreamConfig struct {
 	// MaxAge is how long a connection lives before the client has to connect again, give or take a fifth: so that
 	// connections spread over gateways again after one was restarted (30 min).
 	MaxAge time.Duration
-	// DrainWindow is over how long Shutdown spreads the ends of the connections, so that the clients do not all connect
-	// again at once (5 s).
+	// DrainWindow is over how long DrainStreams spreads the ends of the connections, so that the clients do not all
+	// connect again at once (5 s). Fewer than 500 take less: 10 ms each.
 	DrainWindow time.Duration
 	// TokenCheck is how often the store is asked which tokens of open streams are valid still (5 s). The streams of one
 	// that is not end then.
 	TokenCheck time.Duration
-	// Connections at a time, of a run, a tenant and the process; more are answered with status 429 (1,000, 5,000 and
-	// 20,000).
+	// Connections at a time, of a run, a tenant and the process; more are answered with status 429 (1,000 or a fifth of
+	// the tenant's, if that is more; 5,000 and 20,000).
 	MaxPerRun, MaxPerTenant, MaxConnections int
 	// Topics that the streams of a tenant, and of the process, follow at a time, each counted once; more are answered
-	// with status 429 (1,000 and 4,000). Each is a subscription at the broker, and has a memory of its last messages.
+	// with status 429 (1,000 and 4,000, or a fifth of the connections, if that is more). Each is a subscription at the
+	// broker, and has a memory of its last messages.
 	MaxTopicsPerTenant, MaxTopicsFollowed int
 	// MaxTopics is how many topics one stream may have (50).
 	MaxTopics int
@@ -50,13 +51,19 @@ func (c StreamConfig) withDefaults() StreamConfig {
 	for _, n := range []struct {
 		value *int
 		zero  int
-	}{{&c.MaxPerRun, 1000}, {&c.MaxPerTenant, 5000}, {&c.MaxConnections, 20_000}, {&c.MaxTopicsPerTenant, 1000},
-		{&c.MaxTopicsFollowed, 4000}, {&c.MaxTopics, 50}} {
+	}{{&c.MaxPerTenant, 5000}, {&c.MaxConnections, 20_000}, {&c.MaxTopics, 50},
+		{&c.MaxPerRun, max(1000, c.MaxPerTenant/5)}, {&c.MaxTopicsPerTenant, max(1000, c.MaxPerTenant/5)},
+		{&c.MaxTopicsFollowed, max(4000, c.MaxConnections/5)}} {
 		if *n.value <= 0 {
 			*n.value = n.zero
 		}
 	}
 	return c
+}
+
+// drainWindow returns over how long that many connections end.
+func (c StreamConfig) drainWindow(open int) time.Duration {
+	return min(c.DrainWindow, time.Duration(open)*10*time.Millisecond)
 }
 
 // jitter returns d, give or take up to a part of it.

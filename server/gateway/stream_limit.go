@@ -151,8 +151,9 @@ func (c *connections) drain(ctx context.Context) {
 	if len(c.open) == 0 {
 		c.emptied()
 	}
+	window := c.cfg.drainWindow(len(c.open))
 	for conn := range c.open {
-		time.AfterFunc(time.Duration(rand.Int64N(int64(c.cfg.DrainWindow))), conn.end)
+		time.AfterFunc(rand.N(window), conn.end)
 	}
 	c.mu.Unlock()
 	select {

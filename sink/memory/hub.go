@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Hub. Zero means the default in parentheses.
@@ -53,7 +54,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Window == 0 {
-		c.Window = 2 * time.Minute
+		c.Window = sink.DefaultWindow
 	}
 	if c.MaxPerWindow == 0 {
 		c.MaxPerWindow = 250_000

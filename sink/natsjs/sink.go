@@ -59,6 +59,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -89,7 +90,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Envelope = outbox.CloudEvent
 	}
 	if c.Window == 0 {
-		c.Window = 2 * time.Minute
+		c.Window = sink.DefaultWindow
 	}
 	var problems []error
 	if c.Window > 0 && c.Window < 100*time.Millisecond {
