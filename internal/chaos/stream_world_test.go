@@ -91,7 +91,7 @@ func freeAddress(t *testing.T) string {
 // gateway starts the process of an address, for the first time or again.
 func (s *streaming) gateway(i int) {
 	s.t.Helper()
-	flags := append([]string{"--http", s.addresses[i], "--auth", "none", "--worker=false", "--stream-drain", "500ms"},
+	flags := append([]string{"--http", s.addresses[i], "--auth", "none", "--worker=false"},
 		s.fault.flags...)
 	s.gateways[i] = s.serve(flags...)
 }

@@ -60,8 +60,8 @@ func TestConfigPrint(t *testing.T) {
 	}
 	out := decode[struct{ Settings []setting }](t, e.ok("", "config", "print", "-o", "json"))
 	for _, s := range out.Settings {
-		if s.Name == "batch" && (s.Value != 7.0 || s.From != "OUTBOX_BATCH") || s.Name == "poll_min" &&
-			(s.Value != "5ms" || s.From != "default") {
+		if s.Name == "batch" && (s.Value != 7.0 || s.From != "OUTBOX_BATCH") || s.Name == "lease_ttl" &&
+			(s.Value != "10s" || s.From != "default") {
 			t.Errorf("got %+v", s)
 		}
 	}
@@ -149,5 +149,5 @@ func TestShortWindow(t *testing.T) {
 	if r := e.run("", "config", "validate", "--for", "database", "--dedup-window", "20s"); r.err != "" {
 		t.Errorf("it was said for a command without a relay: %s", r.err)
 	}
-	contains(t, e.ok("", "config", "print"), "dedup_prefix", "outbox:seen:")
+	contains(t, e.ok("", "config", "print"), "dedup_window", "2m")
 }

@@ -155,9 +155,6 @@ func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, er
 		c.LogLevel = "warn"
 	}
 	s := &c.Serve
-	if !c.Given("stream-drain") {
-		s.StreamDrain = 200 * time.Millisecond // there are no thousands to spread, and somebody waits for the prompt
-	}
 	if !c.Given("cors-origin") {
 		s.Origins = []string{"http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"} // a page in development
 	}

@@ -14,7 +14,7 @@ import (
 func TestServeMemory(t *testing.T) { onStores(t, testServeMemory) }
 
 func testServeMemory(t *testing.T, e env) {
-	g := e.serving("--sink", "memory:", "--auth", "none", "--listen", "127.0.0.1:0", "--stream-drain", "500ms",
+	g := e.serving("--sink", "memory:", "--auth", "none", "--listen", "127.0.0.1:0",
 		"--crawlers", "script:short")
 	url := watching(g.process)
 	awaitReady(t, url, true, "")
@@ -45,7 +45,7 @@ func TestServeTwoSinks(t *testing.T) {
 	e := env{t: t, database: stores["sqlite"](t), redis: testenv.RedisServer(t).URL()}
 	e.ok("", "migrate", "up")
 	g := e.serving("--sink", "default="+e.redis, "--sink", "live=memory:", "--route", "crawl_outbox=live",
-		"--auth", "none", "--listen", "127.0.0.1:0", "--stream-drain", "500ms", "--crawlers", "script:short")
+		"--auth", "none", "--listen", "127.0.0.1:0", "--crawlers", "script:short")
 	url := watching(g.process)
 	awaitReady(t, url, true, "")
 	tail := e.start("tail", "order.placed", "run:*")

@@ -26,7 +26,7 @@ func (a *app) purge() *cobra.Command {
 	var age string
 	settings := config.Mapping()
 	settings.AddFlagSet(config.RetentionFlags())
-	for _, name := range []string{"retention", "dlq-retention", "retention-every"} {
+	for _, name := range []string{"retention", "dlq-retention"} {
 		settings.Lookup(name).Hidden = true // here --older-than says it; a relay's settings in the environment still count
 	}
 	cmd := &cobra.Command{

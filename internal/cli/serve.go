@@ -40,8 +40,8 @@ A run's events are published where --destination sends those of crawl_outbox (ru
 sends those of outbox_events ({topic}). The gateway listens there, so it needs the relay's --destination if that
 is not the default, and its --envelope: of tables with bare payloads it cannot show topics.
 
-Stopping: SIGTERM or Ctrl-C closes the API's address, lets requests finish, ends the streams spread over
---stream-drain (clients connect again and go on where they were), gives up the worker's runs and the relay's
+Stopping: SIGTERM or Ctrl-C closes the API's address, lets requests finish, ends the streams spread over up
+to 5 seconds (clients connect again and go on where they were), gives up the worker's runs and the relay's
 lanes after the step and the batch in flight, and exits 0. A second signal exits at once.
 
 With --listen, /healthz, /readyz and /metrics tell how it is doing. /readyz is about all parts that are on;

@@ -97,7 +97,7 @@ func testServeEndToEnd(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	made := decode[struct{ Token string }](t,
 		e.ok("", "token", "create", "--tenant", "shop", "--name", "web", "--scope", "read,write,operate", "-o", "json"))
-	g := e.serving("--listen", "127.0.0.1:0", "--stream-drain", "500ms")
+	g := e.serving("--listen", "127.0.0.1:0")
 	url := watching(g.process)
 	awaitReady(t, url, true, "")
 	for _, part := range []string{"gateway", "relay", "worker"} {
@@ -308,7 +308,7 @@ func TestServeDrainsStreams(t *testing.T) { onStores(t, testServeDrainsStreams) 
 
 func testServeDrainsStreams(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
-	g := e.serving("--auth", "none", "--worker=false", "--stream-drain", "1s")
+	g := e.serving("--auth", "none", "--worker=false")
 	run := g.external()
 	var follows []*process
 	for range 3 {

@@ -89,7 +89,7 @@ func TestSQLiteLeavesACleanFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a b#c%64.db")
 	e := env{t: t, database: "sqlite://" + path}
 	e.ok("", "migrate", "up")
-	g := e.serving("--sink", "memory:", "--auth", "none", "--stream-drain", "500ms")
+	g := e.serving("--sink", "memory:", "--auth", "none")
 	lines := g.topic("order.placed")
 	id := strings.TrimSpace(e.ok(`{"total":12}`, "write", "--topic", "order.placed"))
 	awaitLine(t, lines, id)

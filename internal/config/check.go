@@ -72,46 +72,27 @@ func (c *Config) Check(needs Need) error {
 }
 
 func (c *Config) checkServing(problems *Error) {
-	for _, f := range []struct {
-		flag string
-		n    int
-	}{{"workers", c.Workers}, {"batch", c.Batch}, {"batch-bytes", c.BatchBytes}} {
-		if f.n < 1 {
-			problems.add("%s is %d, must be 1 or more: %s", f.flag, f.n, set(f.flag))
-		}
-	}
+	atLeast(problems, "workers", c.Workers, 1)
+	atLeast(problems, "batch", c.Batch, 1)
+	atLeast(problems, "batch-bytes", c.BatchBytes, 1)
+	atLeast(problems, "poll-max", c.PollMax, time.Millisecond)
+	atLeast(problems, "lease-ttl", c.LeaseTTL, time.Second)
+	atLeast(problems, "dedup-window", c.DedupWindow, 0)
 	if c.MaxAttempts < 0 {
 		problems.add("max-attempts is %d, must be 1 or more, or 0 for the tables' defaults: %s", c.MaxAttempts,
 			set("max-attempts"))
 	}
-	for _, f := range []struct {
-		flag  string
-		d     time.Duration
-		least time.Duration
-	}{{"poll-min", c.PollMin, time.Millisecond}, {"poll-max", c.PollMax, time.Millisecond},
-		{"lease-ttl", c.LeaseTTL, time.Second},
-		{"backoff-cap", c.BackoffCap, c.BackoffBase}} {
-		if f.d < f.least {
-			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
-		}
-	}
-	if c.BackoffBase != 0 && c.BackoffBase < time.Millisecond {
-		problems.add("backoff-base is %s, must be 1ms or more, or 0 for the tables' defaults: %s", c.BackoffBase,
-			set("backoff-base"))
-	}
-	if c.BackoffFactor < 1 {
-		problems.add("backoff-factor is %g, must be 1 or more: %s", c.BackoffFactor, set("backoff-factor"))
+	if longest := relayDefaults.Backoff.Cap; c.BackoffBase != 0 && (c.BackoffBase < time.Millisecond ||
+		c.BackoffBase > longest) {
+		problems.add("backoff-base is %s, must be from 1ms to %s, or 0 for the tables' defaults: %s", c.BackoffBase,
+			brief(longest), set("backoff-base"))
 	}
 	if c.RecoveryRate < 0 {
 		problems.add("recovery-rate is %d, must be 1 or more, or 0 for no limit: %s", c.RecoveryRate, set("recovery-rate"))
 	}
-	c.checkDedup(problems)
 	c.retryEntries(problems)
 	c.routeEntries(problems)
 	c.limitEntries(problems)
-	if c.PollMin > c.PollMax {
-		problems.add("poll-min (%s) is above poll-max (%s): %s", c.PollMin, c.PollMax, set("poll-max"))
-	}
 	if _, err := c.envelopes(); err != nil {
 		problems.add("envelope: %v: %s", err, set("envelope"))
 	}
@@ -153,6 +134,13 @@ func (c *Config) Level() (slog.Level, error) {
 		return level, fmt.Errorf("log-level is %q, want debug, info, warn or error: %s", c.LogLevel, set("log-level"))
 	}
 	return level, nil
+}
+
+// atLeast reports a number or a duration that is too small.
+func atLeast[T int | time.Duration](problems *Error, flag string, value, least T) {
+	if value < least {
+		problems.add("%s is %v, must be %v or more: %s", flag, value, least, set(flag))
+	}
 }
 
 func oneOf(problems *Error, flag, value string, allowed ...string) {

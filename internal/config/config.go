@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config holds every setting. What it means is said where its flag is declared; keys in a file are the flags' names
@@ -26,20 +29,17 @@ type Config struct {
 	LayoutFile string `yaml:"layout"`
 	Layouts    []any  `yaml:"layouts"` // mapped tables written into the file of --config itself, not yet decoded
 
-	Table         []string          `yaml:"table"`
-	Destination   map[string]string `yaml:"destination"`
-	Route         map[string]string `yaml:"route"`
-	Envelope      string            `yaml:"envelope"`
-	Workers       int               `yaml:"workers"`
-	Batch         int               `yaml:"batch"`
-	BatchBytes    int               `yaml:"batch_bytes"`
-	PollMin       time.Duration     `yaml:"poll_min"`
-	PollMax       time.Duration     `yaml:"poll_max"`
-	LeaseTTL      time.Duration     `yaml:"lease_ttl"`
-	MaxAttempts   int               `yaml:"max_attempts"`
-	BackoffBase   time.Duration     `yaml:"backoff_base"`
-	BackoffFactor float64           `yaml:"backoff_factor"`
-	BackoffCap    time.Duration     `yaml:"backoff_cap"`
+	Table       []string          `yaml:"table"`
+	Destination map[string]string `yaml:"destination"`
+	Route       map[string]string `yaml:"route"`
+	Envelope    string            `yaml:"envelope"`
+	Workers     int               `yaml:"workers"`
+	Batch       int               `yaml:"batch"`
+	BatchBytes  int               `yaml:"batch_bytes"`
+	PollMax     time.Duration     `yaml:"poll_max"`
+	LeaseTTL    time.Duration     `yaml:"lease_ttl"`
+	MaxAttempts int               `yaml:"max_attempts"`
+	BackoffBase time.Duration     `yaml:"backoff_base"`
 	// Exceptions for destinations, not yet decoded; in the file of --config only.
 	Retry []any `yaml:"retry"`
 	// Which events go to which sinks, not yet decoded; in the file of --config only.
@@ -48,7 +48,6 @@ type Config struct {
 	Limits       []any         `yaml:"limits"`
 	RecoveryRate int           `yaml:"recovery_rate"`
 	DedupWindow  time.Duration `yaml:"dedup_window"`
-	DedupPrefix  string        `yaml:"dedup_prefix"`
 	Listen       string        `yaml:"listen"`
 	Retention    Retention     `yaml:",squash"`
 	Serve        Serve         `yaml:",squash"`
@@ -100,8 +99,10 @@ func Mapping() *pflag.FlagSet {
 	return fs
 }
 
-// Relay returns the flags of the relay. Their defaults are those of outbox.RelayConfig, repeated here because --help
-// shows them.
+// relayDefaults are what a relay has where no setting says otherwise. An empty RelayConfig has no problems.
+var relayDefaults, _ = outbox.RelayConfig{}.WithDefaults()
+
+// Relay returns the flags of the relay.
 func Relay() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("relay", pflag.ContinueOnError)
 	fs.StringSlice("table", nil,
@@ -116,29 +117,27 @@ func Relay() *pflag.FlagSet {
 	fs.String("envelope", "cloudevents",
 		"`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a single table as "+
 			"TABLE=FORM, after a comma")
-	fs.Int("workers", 2, "`loops` that share a table's lanes: one publishes while another works in the database")
-	fs.Int("batch", 1000, "most `events` in one claim, publish and settle")
-	fs.Int("batch-bytes", 8<<20, "most `bytes` of payload in a batch (a single larger event still goes)")
-	fs.Duration("poll-min", 5*time.Millisecond, "`pause` between polls while events arrive")
-	fs.Duration("poll-max", 200*time.Millisecond,
-		"`pause` that an idle relay's polling grows to; what an event waits if its wake-up is lost")
-	fs.Duration("lease-ttl", 10*time.Second, "how `long` the lanes of a relay that died stay reserved for it")
+	fs.Int("workers", relayDefaults.Workers,
+		"`loops` that share a table's lanes: one publishes while another works in the database")
+	fs.Int("batch", relayDefaults.BatchRecords, "most `events` in one claim, publish and settle")
+	fs.Int("batch-bytes", relayDefaults.BatchBytes,
+		"most `bytes` of payload in a batch (a single larger event still goes)")
+	fs.Duration("poll-max", relayDefaults.PollMax,
+		"`pause` that an idle relay's polling grows to, from 5ms while events arrive; what an event waits if its "+
+			"wake-up is lost")
+	fs.Duration("lease-ttl", relayDefaults.LeaseTTL,
+		"how `long` the lanes of a relay that died, and the runs of a worker, stay reserved for it")
 	fs.Int("max-attempts", 0,
 		"failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for others)")
 	fs.Duration("backoff-base", 0,
-		"`wait` after an event's first failed attempt; it grows with each further one, give or take a fifth (default 200ms "+
-			"for crawl_outbox, 5s for others)")
+		"`wait` after an event's first failed attempt; each further one is twice as long, give or take a fifth, and 15m at "+
+			"most (default 200ms for crawl_outbox, 5s for others)")
 	fs.Lookup("backoff-base").DefValue = "" // or --help adds "(default 0s)"
-	fs.Float64("backoff-factor", 2, "how many `times` longer each further wait is")
-	fs.Duration("backoff-cap", 15*time.Minute, "longest `wait` between attempts")
-	fs.Int("recovery-rate", 20_000,
+	fs.Int("recovery-rate", relayDefaults.RecoveryRate,
 		"most `events` a second after a sink was away for 5s or more, until what had gathered is delivered; 0: as many "+
 			"as possible")
-	fs.Duration("dedup-window", 2*time.Minute,
+	fs.Duration("dedup-window", sink.DefaultWindow,
 		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
-	fs.String("dedup-prefix", "outbox:seen:",
-		"what the `names` begin with under which it remembers them; relays with different ones do not refuse each other's "+
-			"copies")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
 	return fs
 }

@@ -92,7 +92,7 @@ func fit(from, to reflect.Value) (any, error) {
 			return d, nil
 		}
 		if number && value != 0 {
-			return nil, errors.New(noDuration(fmt.Sprint(value))) // "poll_min: 5" would be five nanoseconds
+			return nil, errors.New(noDuration(fmt.Sprint(value))) // "poll_max: 5" would be five nanoseconds
 		}
 		if number {
 			return time.Duration(0), nil
@@ -196,8 +196,6 @@ func Misfit(f *pflag.Flag, text string, err error) string {
 		return text + " is too large"
 	case kind == "int":
 		return shape(text) + " is no whole number"
-	case kind == "float64":
-		return shape(text) + " is no number"
 	case kind == "bool":
 		return shape(text) + " is neither true nor false"
 	case kind == "duration":

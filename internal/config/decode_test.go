@@ -16,21 +16,21 @@ relay: yes please
 lease_ttl: 10sec
 retention: 7d
 dlq_retention: 2w
-poll_min: [1s]
+poll_max: [1s]
 destination: [a, b]
 table: {a: b}
 token: 4711
 listen: true
 http: [a]
 retry: 5
-backoff_factor: two
+dedup_window: soon
 api_conns: 99999999999999999999
 max_attempts: postgres://u:hunter2@h
 cors_origin: [1]
 POLL_MAX: 3s
 pollMax: 3s
 poll-max: 3s
-`, []string{"OUTBOX_GATEWAY=maybe", "OUTBOX_RETENTION=7d", "OUTBOX_BATCH_BYTES=99999999999999999999", "OUTBOX_BACKOFF_FACTOR=x", "OUTBOX_DEDUP_WINDOW=5"})
+`, []string{"OUTBOX_GATEWAY=maybe", "OUTBOX_RETENTION=7d", "OUTBOX_BATCH_BYTES=99999999999999999999", "OUTBOX_DEDUP_WINDOW=5"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,15 +40,15 @@ poll-max: 3s
 		`:5: lease_ttl: "10sec" is no time such as 5ms`,
 		`:6: retention: "7d" is no time: the largest unit is the hour, so write 168h`,
 		":7: dlq_retention: \"2w\" is no time: the largest unit is the hour, so write 336h",
-		":8: poll_min: a list is no time", ":9: destination: want keys with values (name: value), and not a list",
+		":8: poll_max: a list is no time", ":9: destination: want keys with values (name: value), and not a list",
 		":10: table: want a list, and not keys with values",
 		":11: token: want text, and not a number: put it in quotes", ":12: listen: want text, and not true",
 		":13: http: want text, and not a list", ":14: retry: want a list, and not 5",
-		`:15: backoff_factor: "two" is no number`, ":16: api_conns: ", ":17: max_attempts: the text (not shown",
+		`:15: dedup_window: "soon" is no time`, ":16: api_conns: ", ":17: max_attempts: the text (not shown",
 		":18: cors_origin[0]: want text, and not a number",
 		`:19: unknown key "POLL_MAX": did you mean poll_max?`, `:20: unknown key "pollMax": did you mean poll_max?`,
 		`:21: unknown key "poll-max": did you mean poll_max?`,
-		`OUTBOX_BACKOFF_FACTOR: "x" is no number`, "OUTBOX_BATCH_BYTES: 99999999999999999999 is too large",
+		"OUTBOX_BATCH_BYTES: 99999999999999999999 is too large",
 		"OUTBOX_DEDUP_WINDOW: 5 needs a unit", `OUTBOX_GATEWAY: "maybe" is neither true nor false`,
 		`OUTBOX_RETENTION: "7d" is no time`,
 	}
@@ -73,18 +73,18 @@ poll-max: 3s
 func TestValuesThatFit(t *testing.T) {
 	t.Parallel()
 	c, err := load(t,
-		"batch: 1e3\nbatch_bytes: 10.0\nbackoff_factor: 3\nretention: 0\ndlq_retention: 90m\ntable: a,b\ndestination: "+
+		"batch: 1e3\nbatch_bytes: 10.0\nretention: 0\ndlq_retention: 90m\ntable: a,b\ndestination: "+
 			"{billing.outbox: x}\n---\n...\n", nil)
 	if err == nil {
 		t.Error("a second document is taken")
 	}
 	c, err = load(t,
-		"batch: 1e3\nbatch_bytes: 10.0\nbackoff_factor: 3\nretention: 0\ndlq_retention: 90m\ntable: a,b\ndestination: "+
+		"batch: 1e3\nbatch_bytes: 10.0\nretention: 0\ndlq_retention: 90m\ntable: a,b\ndestination: "+
 			"{billing.outbox: x}\n...\n", nil)
 	if err != nil || c.Check(0) != nil {
 		t.Fatal(err, c.Check(0))
 	}
-	if c.Batch != 1000 || c.BatchBytes != 10 || c.BackoffFactor != 3 || c.Retention.OlderThan != 0 ||
+	if c.Batch != 1000 || c.BatchBytes != 10 || c.Retention.OlderThan != 0 ||
 		c.Retention.LetterAge != 90*time.Minute || len(c.Table) != 2 || c.Destination["billing.outbox"] != "x" {
 		t.Errorf("got %+v", c)
 	}

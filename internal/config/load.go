@@ -134,14 +134,15 @@ func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *
 	for _, name := range slices.SortedFunc(maps.Keys(raw), inOrder) { // one by one, so that the others have their values
 		at := fmt.Sprintf("%s:%d", path, lines[name])
 		unused, _, wrong := decode(map[string]any{name: raw[name]}, &Config{})
+		instead, gone := Removed(name)
 		switch {
 		case len(wrong) > 0:
 			for _, problem := range wrong {
 				problems.add("config file %s: %s", at, problem)
 			}
 			delete(raw, name)
-		case removed[name] != "":
-			problems.add("config file %s: %s is no setting any more: %s", at, name, removed[name])
+		case gone:
+			problems.add("config file %s: %s is no setting any more: %s", at, name, instead)
 			delete(raw, name)
 		case len(unused) > 0:
 			problems.add("config file %s: %s (keys are the names of flags with _ for -, layouts and retry)", at,

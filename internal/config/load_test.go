@@ -50,7 +50,7 @@ func TestPrecedence(t *testing.T) {
 		{"a flag wins", c.Listen == "flag:1"},
 		{"then the environment", c.Batch == 3},
 		{"then the file", c.PollMax == 4*time.Second && c.LogLevel == "warn"},
-		{"then the default", c.PollMin == 5*time.Millisecond && c.Envelope == "cloudevents"},
+		{"then the default", c.LeaseTTL == 10*time.Second && c.Envelope == "cloudevents"},
 		{"an empty variable is unset", c.DedupWindow == 2*time.Minute},
 		{"a list is replaced, not extended", strings.Join(c.Table, " ") == "c d"},
 		{"a key of a map keeps its point", c.Destination["billing.outbox"] == "x.{topic}"},
@@ -80,15 +80,15 @@ func TestURLVariables(t *testing.T) {
 }
 
 func TestAllProblemsAtOnce(t *testing.T) {
-	c, err := load(t, "pol_max: 4s\nlog-level: info\nbatch: many\ndatabase_url: redis://h\npoll_min: 5\nnonsense: 1\n",
-		[]string{"OUTBOX_POLL_MIN=soon", "OUTBOX_WORKERS=x"}, "--workers", "0")
+	c, err := load(t, "pol_max: 4s\nlog-level: info\nbatch: many\ndatabase_url: redis://h\npoll_max: 5\nnonsense: 1\n",
+		[]string{"OUTBOX_POLL_MAX=soon", "OUTBOX_WORKERS=x"}, "--workers", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantProblems(t, c.Check(Serving|Database), `outbox.yaml:1: unknown key "pol_max": did you mean poll_max?`,
 		`outbox.yaml:2: unknown key "log-level": did you mean log_level?`, `outbox.yaml:3: batch: "many" is no whole number`,
 		`"database_url": did you mean database?`, "5 needs a unit", `unknown key "nonsense" (keys are`,
-		`OUTBOX_POLL_MIN: "soon" is no time`, `OUTBOX_WORKERS: "x" is no whole number`, "the database is not set",
+		`OUTBOX_POLL_MAX: "soon" is no time`, `OUTBOX_WORKERS: "x" is no whole number`, "the database is not set",
 		"workers is 0")
 
 	_, err = load(t, "a: [", nil)
@@ -97,7 +97,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	_, err = load(t, "", nil, "--config", "/no/such/file.yaml")
 	wantProblems(t, err, "/no/such/file.yaml does not exist")
 
-	c, err = load(t, "", nil, "--poll-min", "1s", "--poll-max", "2us", "--batch", "0", "--lease-ttl", "1ms",
+	c, err = load(t, "", nil, "--backoff-base", "1us", "--poll-max", "2us", "--batch", "0", "--lease-ttl", "1ms",
 		"--max-attempts", "-1", "--envelope", "xml",
 		"--listen", "9464", "--table", "nobody,outbox_events", "--destination", "neither=x,outbox_events={oops}",
 		"--log-format", "xml", "-o", "yaml", "--log-level", "loud")
@@ -105,7 +105,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantProblems(t, c.Check(Database|Publishing|Serving), "OUTBOX_DATABASE_URL or DATABASE_URL",
-		"set OUTBOX_SINK or sink", "poll-min (1s) is above", "poll-max is 2µs",
+		"set OUTBOX_SINK or sink", "backoff-base is 1µs", "poll-max is 2µs",
 		"--batch, or set OUTBOX_BATCH or batch", "lease-ttl", "max-attempts", "envelope", "listen", "nobody", "neither",
 		"unknown placeholder {oops}", "log-format", "output", "log-level")
 }

@@ -1,12 +1,24 @@
 package config
 
+import "strings"
+
 // Removed tells what to do instead of a setting of an earlier version, by a name that somebody may write: --flag,
 // VARIABLE or key of a file.
 func Removed(name string) (instead string, ok bool) {
-	instead, ok = removed[name]
+	if instead, ok = removed[name]; ok {
+		return instead, true
+	}
+	flag := strings.TrimPrefix(name, "--")
+	if variable, ok := strings.CutPrefix(name, prefix); ok {
+		flag = strings.ToLower(variable)
+	}
+	if flag != name || !strings.Contains(name, "-") {
+		instead, ok = decided[key(flag)]
+	}
 	return instead, ok
 }
 
+// removed have become another setting.
 var removed = map[string]string{
 	"--redis":          "give --sink URL, or set OUTBOX_SINK",
 	"OUTBOX_REDIS_URL": "set OUTBOX_SINK to the same URL",
@@ -15,4 +27,28 @@ var removed = map[string]string{
 	"OUTBOX_MEMORY":    "set OUTBOX_SINK=memory:",
 	"memory":           "write sink: \"memory:\"",
 	"--postgres":       "give --database URL",
+}
+
+// decided are settings that the program decides now, by their keys in a file.
+var decided = map[string]string{
+	"poll_min": "take it away, a relay polls every 5ms while events arrive; poll_max says how often an idle one does",
+	"backoff_factor": "take it away, each wait is twice as long as the one before; an entry of retry in the file of " +
+		"--config has its own backoff_factor",
+	"backoff_cap": "take it away, no wait is longer than 15m; an entry of retry in the file of --config has its own " +
+		"backoff_cap",
+	"dedup_prefix": "take it away, and let the relay's Redis user have the keys ~outbox:seen:*; tables and databases do " +
+		"not meet there",
+	"retention_every": "take it away, a relay looks for old rows every minute; outbox purge removes them at once",
+	"retention_batch": "take it away, a transaction removes up to 1000 rows, with a pause as long as it took before the " +
+		"next",
+	"run_lease_ttl": "set lease_ttl (--lease-ttl, OUTBOX_LEASE_TTL), which is for runs too",
+	"stream_max_age": "take it away, a stream ends after 30m, give or take a fifth, and its client goes on where " +
+		"it was",
+	"stream_drain": "take it away, streams end 10ms apart on average, and within 5s however many there are",
+	"stream_limit_run": "set stream_limit_tenant (--stream-limit-tenant, OUTBOX_STREAM_LIMIT_TENANT); a fifth of it, " +
+		"and at least 1000, is for one run",
+	"stream_limit_topics": "set stream_limit (--stream-limit, OUTBOX_STREAM_LIMIT); its streams follow a fifth as many " +
+		"topics, and at least 4000",
+	"stream_limit_topics_tenant": "set stream_limit_tenant (--stream-limit-tenant, OUTBOX_STREAM_LIMIT_TENANT); its " +
+		"streams follow a fifth as many topics, and at least 1000",
 }

@@ -18,3 +18,32 @@ func TestRemovedSettings(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What the program decides now is refused under each of its names, and no other name is.
+func TestDecidedSettings(t *testing.T) {
+	t.Parallel()
+	c, err := load(t, "backoff_factor: 3\n", []string{"OUTBOX_POLL_MIN=200ms"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantProblems(t, c.Check(0), "OUTBOX_POLL_MIN is no setting any more: take it away, a relay polls every 5ms",
+		"outbox.yaml:1: backoff_factor is no setting any more: take it away, each wait is twice as long")
+	keys, variables := knownNames()
+	for name, instead := range decided {
+		flag := strings.ReplaceAll(name, "_", "-")
+		for _, written := range []string{name, "--" + flag, prefix + strings.ToUpper(name)} {
+			if got, _ := Removed(written); got != instead {
+				t.Errorf("%s: got %q, want %q", written, got, instead)
+			}
+		}
+		if _, ok := Removed(flag); ok || keys[name] != "" || variables[prefix+strings.ToUpper(name)] != "" ||
+			All().Lookup(flag) != nil {
+			t.Errorf("%s is a setting, or %s is taken for one", name, flag)
+		}
+	}
+	for name := range keys {
+		if _, ok := Removed(name); ok {
+			t.Errorf("%s is a setting, and removed", name)
+		}
+	}
+}

@@ -10,15 +10,12 @@ import (
 func TestRetention(t *testing.T) {
 	dir := t.TempDir()
 	c, err := load(t, "retention: 24h\narchive: "+dir+"\n",
-		[]string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_DLQ_RETENTION=0"}, "--retention-batch", "5")
+		[]string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_DLQ_RETENTION=0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Check(Database | Retaining); err != nil {
 		t.Fatal(err)
-	}
-	if c.Retention.BatchRows != 5 || c.Retention.RunEvery != time.Minute {
-		t.Errorf("got %+v", c.Retention)
 	}
 	for table, want := range map[string]struct {
 		age     time.Duration
@@ -34,11 +31,9 @@ func TestRetention(t *testing.T) {
 		}
 	}
 
-	c, err = load(t, "", []string{"OUTBOX_ARCHIVE=" + dir + "/none"}, "--retention", "-1h", "--dlq-retention", "-1s",
-		"--retention-batch", "0", "--retention-every", "1ms")
+	c, err = load(t, "", []string{"OUTBOX_ARCHIVE=" + dir + "/none"}, "--retention", "-1h", "--dlq-retention", "-1s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblems(t, c.Check(Retaining), "retention is -1h", "dlq-retention is -1s", "retention-batch is 0",
-		"retention-every is 1ms", "OUTBOX_ARCHIVE or archive")
+	wantProblems(t, c.Check(Retaining), "retention is -1h", "dlq-retention is -1s", "OUTBOX_ARCHIVE or archive")
 }

@@ -42,7 +42,7 @@ retry:
   - {destination: "[", max_attempts: -1}
   - {destination: a, attempts: 3}
   - {destination: b, table: nowhere, backoff_factor: 0.5}
-  - {destination: c, backoff_base: 5, max_attempts: 1.9, foo: 1}
+  - {destination: c, backoff_base: 5, max_attempts: 1.9, backoff_factor: two, foo: 1}
   - {1: x}
   - 7
 `, nil)
@@ -58,7 +58,8 @@ retry:
 		`retry, entry 2 (destination "a"): unknown key "attempts"`,
 		`entry 3 (destination "b"): table: there is no layout for table nowhere`, "backoff_factor is 0.5",
 		`entry 4 (destination "c"): backoff_base: 5 needs a unit`,
-		`entry 4 (destination "c"): max_attempts: 1.9 is no whole number`, `unknown key "foo"`,
+		`entry 4 (destination "c"): max_attempts: 1.9 is no whole number`,
+		`entry 4 (destination "c"): backoff_factor: "two" is no number`, `unknown key "foo"`,
 		`retry, entry 5: unknown key "1"`, "retry, entry 6: want keys with values",
 	} {
 		if !strings.Contains(err.Error(), want) {

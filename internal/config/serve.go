@@ -22,21 +22,13 @@ type Serve struct {
 	PublicURL string   `yaml:"public_url"`
 	APIConns  int      `yaml:"api_conns"`
 
-	Crawlers    []string      `yaml:"crawlers"` // names, and patterns of names
-	Concurrency int           `yaml:"worker_concurrency"`
-	RunLeaseTTL time.Duration `yaml:"run_lease_ttl"`
-
-	RunLimitTenant int `yaml:"run_limit_tenant"`
+	Crawlers       []string `yaml:"crawlers"` // names, and patterns of names
+	Concurrency    int      `yaml:"worker_concurrency"`
+	RunLimitTenant int      `yaml:"run_limit_tenant"`
 
 	StreamHeartbeat   time.Duration `yaml:"stream_heartbeat"`
-	StreamMaxAge      time.Duration `yaml:"stream_max_age"`
-	StreamDrain       time.Duration `yaml:"stream_drain"`
 	StreamLimit       int           `yaml:"stream_limit"`
 	StreamLimitTenant int           `yaml:"stream_limit_tenant"`
-	StreamLimitRun    int           `yaml:"stream_limit_run"`
-
-	StreamLimitTopics       int `yaml:"stream_limit_topics"`
-	StreamLimitTopicsTenant int `yaml:"stream_limit_topics_tenant"`
 }
 
 // ServeFlags returns the flags of outbox serve beside the relay's. Their defaults are those of packages gateway and
@@ -58,19 +50,14 @@ func ServeFlags() *pflag.FlagSet {
 	fs.StringSlice("crawlers", []string{"demo", "script:*"},
 		"built-in `crawlers` that a run may have here, and that the worker runs")
 	fs.Int("worker-concurrency", 4, "`runs` that the worker crawls at a time")
-	fs.Duration("run-lease-ttl", 10*time.Second, "how `long` the runs of a worker that died stay reserved for it")
 	fs.Int("run-limit-tenant", 1000,
 		"most `runs` of one tenant that wait to be started or for a worker; more are answered with 429")
 	fs.Duration("stream-heartbeat", 15*time.Second,
 		"`pause` after which a quiet stream gets a comment, so that proxies keep it")
-	fs.Duration("stream-max-age", 30*time.Minute,
-		"`age` at which a stream ends, give or take a fifth; the client connects again and goes on")
-	fs.Duration("stream-drain", 5*time.Second, "`window` over which streams end when the process is told to stop")
-	fs.Int("stream-limit", 20_000, "most `streams` open in this process")
-	fs.Int("stream-limit-tenant", 5000, "most `streams` of one tenant")
-	fs.Int("stream-limit-run", 1000, "most `streams` of one run")
-	fs.Int("stream-limit-topics", 4000, "most different `topics` that the streams of this process follow")
-	fs.Int("stream-limit-topics-tenant", 1000, "most different `topics` that the streams of one tenant follow")
+	fs.Int("stream-limit", 20_000,
+		"most `streams` open in this process; they follow a fifth as many topics, and at least 4000")
+	fs.Int("stream-limit-tenant", 5000,
+		"most `streams` of one tenant; they follow a fifth as many topics, and at least 1000; as many may be of one run")
 	return fs
 }
 
@@ -116,31 +103,16 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 		}
 	}
 	if alone {
+		atLeast(problems, "lease-ttl", c.LeaseTTL, time.Second) // the worker's too
 		c.checkListen(problems)
 		c.checkTables(problems)
 	}
-	for _, f := range []struct {
-		flag string
-		n    int
-	}{{"api-conns", s.APIConns}, {"worker-concurrency", s.Concurrency}, {"run-limit-tenant", s.RunLimitTenant},
-		{"stream-limit", s.StreamLimit}, {"stream-limit-tenant", s.StreamLimitTenant},
-		{"stream-limit-run", s.StreamLimitRun}, {"stream-limit-topics", s.StreamLimitTopics},
-		{"stream-limit-topics-tenant", s.StreamLimitTopicsTenant}} {
-		if f.n < 1 {
-			problems.add("%s is %d, must be 1 or more: %s", f.flag, f.n, set(f.flag))
-		}
-	}
-	for _, f := range []struct {
-		flag  string
-		d     time.Duration
-		least time.Duration
-	}{{"run-lease-ttl", s.RunLeaseTTL, time.Second}, {"stream-heartbeat", s.StreamHeartbeat, 100 * time.Millisecond},
-		{"stream-max-age", s.StreamMaxAge, time.Second},
-		{"stream-drain", s.StreamDrain, 100 * time.Millisecond}} {
-		if f.d < f.least {
-			problems.add("%s is %s, must be %s or more: %s", f.flag, f.d, f.least, set(f.flag))
-		}
-	}
+	atLeast(problems, "api-conns", s.APIConns, 1)
+	atLeast(problems, "worker-concurrency", s.Concurrency, 1)
+	atLeast(problems, "run-limit-tenant", s.RunLimitTenant, 1)
+	atLeast(problems, "stream-limit", s.StreamLimit, 1)
+	atLeast(problems, "stream-limit-tenant", s.StreamLimitTenant, 1)
+	atLeast(problems, "stream-heartbeat", s.StreamHeartbeat, 100*time.Millisecond)
 	if s.Gateway {
 		_, runErr := c.RunChannel()
 		_, topicErr := c.TopicChannel()

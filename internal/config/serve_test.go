@@ -9,16 +9,16 @@ import (
 )
 
 func TestServeSettings(t *testing.T) {
-	c, err := load(t, "stream_limit_run: 50\ncrawlers: [demo]\nrelay: false\n",
-		[]string{"OUTBOX_STREAM_DRAIN=2s", "OUTBOX_WORKER=false",
+	c, err := load(t, "stream_limit_tenant: 50\ncrawlers: [demo]\nrelay: false\n",
+		[]string{"OUTBOX_STREAM_HEARTBEAT=2s", "OUTBOX_WORKER=false",
 			"OUTBOX_CORS_ORIGIN=https://a.example,http://localhost:3000"},
 		"--http", "[::1]:80", "--auth", "none")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := c.Serve
-	if s.StreamLimitRun != 50 || len(s.Crawlers) != 1 || s.Relay || s.Worker || !s.Gateway ||
-		s.StreamDrain != 2*time.Second || len(s.Origins) != 2 {
+	if s.StreamLimitTenant != 50 || len(s.Crawlers) != 1 || s.Relay || s.Worker || !s.Gateway ||
+		s.StreamHeartbeat != 2*time.Second || len(s.Origins) != 2 {
 		t.Errorf("got %+v", s)
 	}
 	// Of the relay's settings and Redis's address a process needs what its parts need.
@@ -26,12 +26,12 @@ func TestServeSettings(t *testing.T) {
 		args string
 		says []string
 	}{
-		{"", []string{"the database is not set", "no sink is set", "batch is 0", "poll-min"}},
+		{"", []string{"the database is not set", "no sink is set", "batch is 0", "poll-max"}},
 		{"--relay=false", []string{"the database is not set", "no sink is set"}},
 		{"--relay=false --gateway=false", []string{"the database is not set"}},
 		{"--relay=false --gateway=false --worker=false", []string{"the database is not set", "nothing to serve"}},
 	} {
-		c, err := load(t, "", nil, append(strings.Fields(f.args), "--batch", "0", "--poll-min", "0s")...)
+		c, err := load(t, "", nil, append(strings.Fields(f.args), "--batch", "0", "--poll-max", "0s")...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,10 +65,11 @@ func TestServeProblems(t *testing.T) {
 		{"--public-url https://h/?token=hunter2", []string{"not shown"}},
 		{"--http 8080 --auth basic --listen 9464", []string{`http is "8080"`, `auth is "basic"`, `listen is "9464"`}},
 		{"--relay=false --listen 9464", []string{`listen is "9464"`}},
-		{"--api-conns 0 --worker-concurrency 0 --run-limit-tenant 0 --run-lease-ttl 1ms --stream-heartbeat 1ms " +
-			"--stream-max-age 0s --stream-drain 0s --stream-limit 0 --stream-limit-tenant 0 --stream-limit-run 0",
-			[]string{"api-conns", "worker-concurrency", "run-limit-tenant", "run-lease-ttl", "stream-heartbeat",
-				"stream-max-age", "stream-drain", "stream-limit is", "stream-limit-tenant", "stream-limit-run"}},
+		{"--api-conns 0 --worker-concurrency 0 --run-limit-tenant 0 --lease-ttl 1ms --stream-heartbeat 1ms " +
+			"--stream-limit 0 --stream-limit-tenant 0",
+			[]string{"api-conns", "worker-concurrency", "run-limit-tenant", "lease-ttl", "stream-heartbeat",
+				"stream-limit is", "stream-limit-tenant"}},
+		{"--gateway=false --relay=false --lease-ttl 1ms", []string{"lease-ttl"}},
 		{"--destination crawl_outbox={topic}", []string{`destination of crawl_outbox is "{topic}": the gateway subscribes`}},
 		{"--destination crawl_outbox=run:{type}:{key}", []string{"the gateway subscribes"}},
 		{"--destination outbox_events={type}.{topic}",

@@ -132,7 +132,7 @@ func TestEffective(t *testing.T) {
 	c, err := load(t, "", []string{"OUTBOX_CONFIG=" + file, "OUTBOX_DATABASE_URL=postgres://u:hunter2@db:1/shop",
 		"OUTBOX_SINK=redis://:hunter2@h/0?password=hunter2", "OUTBOX_TOKEN=hunter2",
 		"OUTBOX_PUBLIC_URL=https://u:hunter2@h", "OUTBOX_CORS_ORIGIN=https://u:hunter2@h,https://shop.example",
-		"OUTBOX_STREAM_DRAIN=2m"}, "--listen", "h:1", "--server", "http://h/?token=hunter2", "--destination", "a=b")
+		"OUTBOX_STREAM_HEARTBEAT=2m"}, "--listen", "h:1", "--server", "http://h/?token=hunter2", "--destination", "a=b")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestEffective(t *testing.T) {
 		{"table", []string{"a", "b"}, file + ":4"}, {"workers", 2, "default"},
 		{"database", "shop at db:1", "OUTBOX_DATABASE_URL"},
 		{"sink", map[string]string{"default": "redis://h/0"}, "OUTBOX_SINK"},
-		{"stream_drain", "2m", "OUTBOX_STREAM_DRAIN"}, {"listen", "h:1", "--listen"},
+		{"stream_heartbeat", "2m", "OUTBOX_STREAM_HEARTBEAT"}, {"listen", "h:1", "--listen"},
 		{"cors_origin", []string{"(no origin, not shown)", "https://shop.example"}, "OUTBOX_CORS_ORIGIN"},
 		{"destination", map[string]string{"a": "b"}, "--destination"}, {"retention", "168h", "default"},
 		{"token", "(set, not shown)", "OUTBOX_TOKEN"},

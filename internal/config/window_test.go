@@ -17,7 +17,6 @@ func TestDedup(t *testing.T) {
 			"claim of 10s)",
 		"--dedup-window 1s --sink memory:":    "",
 		"--dedup-window 1s --relay=false":     "",
-		"--dedup-prefix shop:":                "",
 		"--dedup-window 3m --lease-ttl 2m10s": "dedup-window is 3m, but after the death of a relay 3m9s can lie",
 	} {
 		c, err := load(t, "", environ, strings.Fields(args)...)
@@ -32,7 +31,7 @@ func TestDedup(t *testing.T) {
 		}
 	}
 	for args, says := range map[string]string{
-		"--dedup-window -1s": "dedup-window is -1s", "--dedup-prefix shop:{1}": `dedup-prefix is "shop:{1}"`,
+		"--dedup-window -1s": "dedup-window is -1s",
 	} {
 		c, err := load(t, "", environ, strings.Fields(args)...)
 		if err != nil {

@@ -21,6 +21,9 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
+// drainWindow is over how long the streams end of a gateway that stops, at most.
+const drainWindow = 5 * time.Second
+
 // stopMargin is what a gateway that stops may take beyond the window over which its streams end. http.Server waits 5 s
 // for a connection on which no request has come, such as a browser's spare one.
 const stopMargin = 6 * time.Second
@@ -136,9 +139,8 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxWaiting: s.RunLimitTenant}),
 		Hub:  hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
-			Heartbeat: s.StreamHeartbeat, MaxAge: s.StreamMaxAge, DrainWindow: s.StreamDrain,
-			MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant, MaxPerRun: s.StreamLimitRun,
-			MaxTopicsFollowed: s.StreamLimitTopics, MaxTopicsPerTenant: s.StreamLimitTopicsTenant,
+			Heartbeat: s.StreamHeartbeat, DrainWindow: drainWindow, MaxConnections: s.StreamLimit,
+			MaxPerTenant: s.StreamLimitTenant,
 		},
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {
@@ -173,7 +175,7 @@ func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	case <-ctx.Done():
 	case <-ended:
 	}
-	last, cancel := context.WithTimeout(behind, a.cfg.Serve.StreamDrain+stopMargin)
+	last, cancel := context.WithTimeout(behind, drainWindow+stopMargin)
 	defer cancel()
 	serving.Go(func() error {
 		err := server.Shutdown(last) // closes the listener first

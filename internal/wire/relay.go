@@ -85,9 +85,7 @@ func unlessStopped(ctx context.Context, err error) error {
 func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 	cfg := outbox.RelayConfig{
 		Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
-		PollMin: r.cfg.PollMin, PollMax: r.cfg.PollMax, LeaseTTL: r.cfg.LeaseTTL,
-		Sinks:        r.outlets.sinks(),
-		Backoff:      outbox.Backoff{Factor: r.cfg.BackoffFactor, Cap: r.cfg.BackoffCap},
+		PollMax: r.cfg.PollMax, LeaseTTL: r.cfg.LeaseTTL, Sinks: r.outlets.sinks(),
 		RecoveryRate: r.cfg.RecoveryRate, Logger: r.log, Observer: r.metrics,
 		LetterRetention: r.retention(config.Letters),
 	}
@@ -126,10 +124,7 @@ func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 // retention returns what the settings say of a table's old rows.
 func (r *relay) retention(table string) outbox.Retention {
 	age, archive := r.cfg.Retention.Of(table)
-	kept := outbox.Retention{
-		After: age, Archive: archive.String(), Batch: r.cfg.Retention.BatchRows, Every: r.cfg.Retention.RunEvery,
-		Observer: r.metrics,
-	}
+	kept := outbox.Retention{After: age, Archive: archive.String(), Observer: r.metrics}
 	if age == 0 {
 		kept.After = -1 // the setting's "for ever"; the relay's zero is its default
 		return kept

@@ -45,7 +45,7 @@ func Purge(
 			return reports, err
 		}
 		keeper, err := retention.New(store, retention.Config{
-			Table: t.Layout.Table, OlderThan: t.OlderThan, Archive: t.Archive, Batch: cfg.Retention.BatchRows,
+			Table: t.Layout.Table, OlderThan: t.OlderThan, Archive: t.Archive,
 			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

@@ -49,7 +49,7 @@ func (w *worker) run(ctx context.Context) error {
 		return err
 	}
 	one, err := crawl.NewWorker(wakingRuns{runs, func() { w.waker.wake(notifier) }}, w.crawlers, crawl.WorkerConfig{
-		Concurrency: w.cfg.Serve.Concurrency, LeaseTTL: w.cfg.Serve.RunLeaseTTL, Logger: w.log, Observer: w.metrics.Runs(),
+		Concurrency: w.cfg.Serve.Concurrency, LeaseTTL: w.cfg.LeaseTTL, Logger: w.log, Observer: w.metrics.Runs(),
 	})
 	if err != nil {
 		return err
