@@ -221,15 +221,17 @@ func (d *destinations) listenPostgres() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for last := int64(0); ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-			rows, err := pool.Query(ctx, `SELECT position, payload FROM orders WHERE position > $1 ORDER BY position`,
-				last)
+		// All rows each time: a transaction with lower positions may commit later.
+		for read := map[int64]bool{}; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			rows, err := pool.Query(ctx, "SELECT position, payload FROM orders ORDER BY position")
 			if err != nil {
-				continue
+				continue // the sink has not made it yet
 			}
 			for rows.Next() {
+				var position int64
 				var payload []byte
-				if rows.Scan(&last, &payload) == nil {
+				if rows.Scan(&position, &payload) == nil && !read[position] {
+					read[position] = true
 					d.postgres.add(payload)
 				}
 			}
