@@ -277,7 +277,7 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		if strings.Contains(name, ".") {
-			failedAlone(t, got, outbox.ClassRetryable, name) // there is no such schema
+			failedAlone(t, got, outbox.ClassRetryable, "what is before the dot is a schema")
 			return
 		}
 		if rows := received(t, admin, name); got != (outbox.Result{}) || !slices.Contains(rows, d.ID) {
