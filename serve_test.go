@@ -70,15 +70,16 @@ func (m *memory) Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 	for _, l := range lanes {
 		asked[l.Number] = true
 	}
+	waits := func(r *Record) bool { return len(m.due) > 0 && m.waiting(r) } // of nearly all tests nothing waits
 	for _, r := range m.records {
-		if m.waiting(r) {
+		if waits(r) {
 			blocked.hold(r)
 		}
 	}
 	var claimed []*Record
 	bytes := 0
 	for _, r := range m.records {
-		if !asked[r.Lane] || m.waiting(r) || blocked.holds(r) || slices.Contains(limit.WithoutEvents, r.ID) {
+		if !asked[r.Lane] || waits(r) || blocked.holds(r) || slices.Contains(limit.WithoutEvents, r.ID) {
 			continue
 		}
 		if bytes += len(r.Payload); len(claimed) == limit.Records || len(claimed) > 0 && bytes > limit.Bytes {
@@ -133,9 +134,15 @@ func (m *memory) Settle(_ context.Context, owner uuid.UUID, lanes []Lane, outcom
 	for _, l := range lanes {
 		held[l.Number] = m.holds(owner, l)
 	}
-	stored, gone := map[uuid.UUID]*Record{}, map[uuid.UUID]bool{}
-	for _, r := range m.records {
-		stored[r.ID] = r
+	stored, gone := map[uuid.UUID]*Record{}, map[*Record]bool{}
+	for _, o := range outcomes {
+		stored[o.Record.ID] = nil
+	}
+	for i, found := 0, 0; i < len(m.records) && found < len(stored); i++ { // they are among the first
+		if r, settled := stored[m.records[i].ID]; settled && r == nil {
+			stored[m.records[i].ID] = m.records[i]
+			found++
+		}
 	}
 	var s Settled
 	var refusal RefusedError
@@ -168,9 +175,15 @@ func (m *memory) Settle(_ context.Context, owner uuid.UUID, lanes []Lane, outcom
 			continue
 		}
 		m.settled = append(m.settled, o)
-		gone[r.ID] = true
+		gone[r] = true
 	}
-	m.records = slices.DeleteFunc(m.records, func(r *Record) bool { return gone[r.ID] })
+	m.records = slices.DeleteFunc(m.records, func(r *Record) bool {
+		if len(gone) == 0 || !gone[r] {
+			return false
+		}
+		delete(gone, r)
+		return true
+	})
 	if len(refusal.Outcomes) > 0 {
 		return s, &refusal
 	}
