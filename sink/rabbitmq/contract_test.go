@@ -12,18 +12,10 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// Tests that kill the server, or change what it does for all, have one of their own.
-func TestOwnServer(t *testing.T) {
-	t.Parallel()
-	server, err := testenv.StartRabbitMQ(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+// Tests that kill the server, or change what it does for all, have it for themselves: the parallel ones come after
+// them. A second server would cost a quarter of what all these tests do.
+func TestServerForItself(t *testing.T) {
+	server := testenv.RabbitMQServer(t)
 	t.Run("contract", func(t *testing.T) { contract(t, server) })
 	t.Run("memory alarm", func(t *testing.T) { memoryAlarm(t, server) })
 }
