@@ -21,6 +21,7 @@ import (
 
 const (
 	orderEvents  = 20_000
+	killedEvents = 6000
 	orderKeys    = 200
 	orderWriters = 8
 )
@@ -34,7 +35,7 @@ func TestEveryCommittedEventArrivesOnceInOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.relay(t, nil, "--table", "outbox_events")
-	h := writeConcurrently(t, w)
+	h := writeConcurrently(t, w, orderEvents)
 	h.check(t, w, w.wait(t, len(h.committed), time.Second))
 	if late := w.lateCommits(t); late == 0 {
 		t.Error("no lower position committed after a higher one: the test did not meet what it is for")
@@ -51,7 +52,7 @@ func TestKilledBetweenPublishAndSettle(t *testing.T) {
 	relay := w.relay(t, kill, flags...)
 
 	done := make(chan *history)
-	go func() { done <- writeConcurrently(t, w) }()
+	go func() { done <- writeConcurrently(t, w, killedEvents) }()
 	strikes := 0
 	var h *history
 	for h == nil || strikes < 3 {
@@ -88,7 +89,7 @@ type history struct {
 
 // writeConcurrently writes with Strict order: transactions of one key take turns, so that there is a commit order to
 // compare with. That it is the order of positions is proven by the writer's own tests.
-func writeConcurrently(t *testing.T, w *world) *history {
+func writeConcurrently(t *testing.T, w *world, events int) *history {
 	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", Order: outbox.Strict})
 	if err != nil {
 		t.Error(err)
@@ -99,7 +100,7 @@ func writeConcurrently(t *testing.T, w *world) *history {
 	for n := range orderWriters {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(n)))
-			for left := orderEvents / orderWriters; left > 0; {
+			for left := events / orderWriters; left > 0; {
 				size := min(1+rng.IntN(20), left)
 				left -= size
 				if err := writeOne(t.Context(), w, writer, h, rng, size); err != nil {

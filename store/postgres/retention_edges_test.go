@@ -162,9 +162,9 @@ func TestRetentionBesideARelay(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = relay.Run(ctx) })
-	const events = 5000
-	for range 50 {
-		o.exec(`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, aggregate_type, aggregate_id) SELECT 't', now(), 'bc', '{}', 'a', n % 7 FROM generate_series(1, $1) n`, events/50)
+	const events = 1500
+	for range 30 {
+		o.exec(`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, aggregate_type, aggregate_id) SELECT 't', now(), 'bc', '{}', 'a', n % 7 FROM generate_series(1, $1) n`, events/30)
 		time.Sleep(10 * time.Millisecond)
 	}
 	eventually(t, "all are archived",

@@ -176,22 +176,22 @@ func TestRetentionRemovesWhatIsOldAndNothingElse(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/sweep=%v", name, where, sweep), func(t *testing.T) {
 					t.Parallel()
-					o := newOld(t, name, 3000)
-					cfg := retention.Config{Batch: 70, FileRows: 300, Every: 10 * time.Millisecond,
+					o := newOld(t, name, 1000)
+					cfg := retention.Config{Batch: 30, FileRows: 100, Every: 10 * time.Millisecond,
 						Archive: retention.Archive{None: where == "none"}}
 					if where == "files" {
 						cfg.Archive.Dir = t.TempDir()
 					}
 					goes := oldTables[name].goes
 					stay, gone := o.rows("("+goes+") IS NOT TRUE"), o.rows(goes)
-					if len(stay) < 300 || len(gone) < 300 {
+					if len(stay) < 120 || len(gone) < 120 {
 						t.Fatalf("%d rows stay and %d go: the mix proves nothing", len(stay), len(gone))
 					}
 					k := o.keeper(o.store(), cfg)
 					if sweep {
 						counted, err := k.Count(t.Context(), nil)
 						ok(t, err)
-						if counted.Rows != int64(len(gone)) || !counted.DryRun || len(o.rows("true")) != 3000 {
+						if counted.Rows != int64(len(gone)) || !counted.DryRun || len(o.rows("true")) != 1000 {
 							t.Errorf("a dry run counted %+v, want %d rows, and all still there", counted, len(gone))
 						}
 						report, err := k.Purge(t.Context(), 0, nil)
