@@ -67,7 +67,7 @@ func build(name string, flags ...string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	args := append([]string{"build", "-tags", "fault", "-o", path}, flags...)
+	args := append([]string{"build", "-ldflags=-s -w", "-tags", "fault", "-o", path}, flags...)
 	if out, err := exec.Command("go",
 		append(args, "github.com/outboxrelay/outbox/cmd/outbox")...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the command: %w\n%s", err, out)

@@ -96,7 +96,8 @@ var example = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(binaryDir, "browser")
-	if out, err := exec.Command("go", "build", "-o", path, "../../examples/browser").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "../../examples/browser")
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the example: %w\n%s", err, out)
 	}
 	return path, nil

@@ -16,7 +16,8 @@ func TestEmbeddedRelay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	path := filepath.Join(t.TempDir(), "embed")
-	if out, err := exec.Command("go", "build", "-o", path, "../../examples/embed").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "../../examples/embed")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	var said [2]bytes.Buffer

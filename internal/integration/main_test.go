@@ -34,7 +34,8 @@ var binary = sync.OnceValues(func() (_ string, err error) {
 		return "", err
 	}
 	path := filepath.Join(binaryDir, "outbox")
-	out, err := exec.Command("go", "build", "-tags", "fault", "-o", path, "../../cmd/outbox").CombinedOutput()
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-tags", "fault", "-o", path, "../../cmd/outbox")
+	out, err := build.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the command: %w\n%s", err, out)
 	}

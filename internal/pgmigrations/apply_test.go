@@ -206,14 +206,11 @@ func TestUpRepairsEveryDirtyMark(t *testing.T) {
 			for _, ran := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s/%d/ran=%v", set, version, ran), func(t *testing.T) {
 					t.Parallel()
-					url := testenv.Database(t)
-					up(t, url)
+					url, conn := database(t)
 					if set == "core" { // as it was when core was under way
-						for _, other := range pgmigrations.Sets[1:] {
-							if err := pgmigrations.Down(t.Context(), url, pgmigrations.All, other); err != nil {
-								t.Fatal(err)
-							}
-						}
+						url = testenv.Prepared(t, "core",
+							func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url, "core") })
+						conn = connect(t, url)
 					}
 					steps := int(pgmigrations.Required(set) - version)
 					if !ran {
@@ -224,7 +221,6 @@ func TestUpRepairsEveryDirtyMark(t *testing.T) {
 							t.Fatal(err)
 						}
 					}
-					conn := connect(t, url)
 					marked := int(version)
 					if marked == 0 {
 						marked = -1 // how golang-migrate marks taking the first file away
