@@ -24,9 +24,17 @@ servers:
 
 # SQLite is C translated to Go: not ours to check for races, and checking it takes 4 times as long as the rest of its tests.
 RACE := -race -gcflags=modernc.org/...=-race=false
-# What drives programs and servers: most of its work is theirs, which no race detector sees, and under it takes three times
-# as long. `make race` runs it too.
-DRIVERS := /internal/(cli|integration)$$|/pgmigrations$$|/sqlitemigrations$$
+# What runs goroutines of its own: the engine, the sinks, the store that is a library, the parts of the server that stream
+# and work. The rest calls these, or drives programs and servers, whose work no race detector sees. `make race` runs it all.
+RACED := . ./outboxtest ./server/crawl ./server/gateway ./server/stream ./sink/... ./store/sqlite
+# What starts programs for most of its tests, several at a time.
+DRIVERS := /internal/(cli|integration|pgmigrations)$$
+# What needs a server that takes long to start, kills processes, or drives programs.
+SLOW := /store/postgres|/server/pgstore|/internal/(cli|integration|chaos|pg[a-z]*|testenv|wire)$$|/contrib/|/examples/|/sink/(kafka|nats|pgtable|rabbitmq|redis[a-z]*)$$
+
+# `go vet ./...` comes first and asks for more than the vet within go test, whose answers it would have to find again for -race.
+SPENT := $(CURDIR)/bin/spent
+TEST := go test -vet=off -exec "bash $(CURDIR)/scripts/spent.sh $(SPENT)"
 
 # What another version of the server can change first: the schema and the plans. DATABASE=. is all of these packages.
 DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
@@ -35,16 +43,21 @@ DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestU
 test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
 	go vet ./...
 	go -C bench vet ./...
-	go test $(RACE) -timeout 15m $$(go list ./... | grep -Ev '/internal/chaos$$|$(DRIVERS)')
-	go test -p 1 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
-	go test -timeout 10m ./internal/chaos
+	@mkdir -p bin && rm -f $(SPENT)
+	$(TEST) $(RACE) -timeout 15m $(RACED)
+	$(TEST) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '/internal/chaos$$|$(DRIVERS)')
+	$(TEST) -p 1 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
+	$(TEST) -timeout 10m ./internal/chaos
+	@bash scripts/spent.sh --report $(SPENT)
 
-quick: ## vet, and the tests of what needs no PostgreSQL and no process to be killed: SQLite, the engine, the sinks
+quick: ## vet, and the tests of what needs no server and no process to be killed: the engine, SQLite, sinks in the process
 	go vet ./...
-	go test $$(go list ./... | grep -Ev '/store/postgres|/server/pgstore|/internal/(cli|integration|chaos|wire)|/contrib/|/examples/')
+	@mkdir -p bin && rm -f $(SPENT)
+	$(TEST) $$(go list ./... | grep -Ev '$(SLOW)')
+	@bash scripts/spent.sh --report $(SPENT)
 
 test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
-	go test -p 1 -timeout 10m -run '$(DATABASE)' ./internal/pgmigrations ./store/postgres ./server/pgstore
+	go test -vet=off -p 1 -timeout 10m -run '$(DATABASE)' ./internal/pgmigrations ./store/postgres ./server/pgstore
 
 race: deps ## all tests under the race detector, but for the fault table
 	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
