@@ -18,8 +18,8 @@
 //
 //   - A rolled-back transaction is never delivered. A committed event is delivered to every destination at least once
 //     or is visible as a dead letter.
-//   - Per ordering key, no event is delivered before an earlier one has been delivered or dead-lettered; where a [Route]
-//     sends events to several sinks, per key and sink. Two open transactions that write the same key have no order
+//   - Per ordering key, no event is delivered before an earlier one has been delivered or dead-lettered; per key and
+//     sink, where a [Route] sends events to several. Two open transactions that write the same key have no order
 //     between them unless the Writer uses [Strict].
 //   - A crash between publish and settle publishes the batch again. A Sink that remembers event ids refuses the copy;
 //     see the Sink's own package for its window.
