@@ -133,7 +133,7 @@ func TestAdoptGoesOnAfterAFailure(t *testing.T) {
 					t.Fatal(err)
 				}
 				run(t, tx, "SELECT 1 FROM "+c.table+" LIMIT 1 FOR UPDATE")
-				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
 				if err := pgmigrations.Up(ctx, url); err == nil || !strings.Contains(err.Error(), "run `outbox migrate up` again") {
 					t.Errorf("Up against a lock: %v", err)
