@@ -144,6 +144,9 @@ func (r *tableRelay) reserved(destinations []string) *Failure {
 		return nil
 	}
 	for _, d := range destinations {
+		if r.cfg.routed() {
+			_, d, _ = strings.Cut(d, ":") // at whichever sink
+		}
 		if r.cfg.table.Reserved(d) {
 			problem := fmt.Sprintf("destination %q is reserved for the events of another table", d)
 			return &Failure{Destination: d, Reason: ReasonHandlerMissing, Error: problem}

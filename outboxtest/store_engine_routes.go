@@ -23,6 +23,7 @@ func routeTests() []storeTest {
 		{name: "what one sink refuses is a dead letter of that sink alone", run: buriesForOneSink},
 		{name: "a sink that is paused waits alone", run: holdsOneSink},
 		{name: "an event that no route fits is a dead letter", run: buriesWithoutRoute},
+		{name: "a route leads to no reserved destination", run: keepsReserved},
 		{name: "what a sink has not taken is copied whole", run: copiesWhole},
 	}
 }
@@ -415,6 +416,41 @@ func buriesWithoutRoute(t *testing.T, s *storeSuite) {
 		if !strings.HasPrefix(got, "HandlerMissing ") || !strings.Contains(got, want) {
 			t.Errorf("the letter of %s says %q, want %q", topic, got, want)
 		}
+	}
+}
+
+func keepsReserved(t *testing.T, s *storeSuite) {
+	a := &recorder{}
+	db := &whole{s: s, t: t}
+	r, err := outbox.NewRelay(db, nil, outbox.RelayConfig{
+		Logger: slog.New(slog.DiscardHandler), Sinks: map[string]outbox.Sink{"a": a},
+		Tables: []outbox.Table{{Layout: outbox.OutboxEvents(), Routes: to(t, "a"),
+			Reserved: func(destination string) bool { return strings.HasPrefix(destination, "run:") }}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	over := make(chan error, 1)
+	go func() { over <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-over; err != nil {
+			t.Errorf("the relay ended: %v", err)
+		}
+	})
+	forged, own := keyed("order.1", "k"), keyed("run:1", "k")
+	forged.Destinations = []string{"a:run:1"}
+	s.commits(t, forged, own, keyed("order.2", "k"))
+	a.until(t, 1)
+	for deadline := time.Now().Add(patience); s.Value(t, "SELECT count(*) FROM job_dlq") != "2"; {
+		if time.Now().After(deadline) {
+			t.Fatal("no dead letters")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if a.count() != 1 || a.received[0].Destination != "order.2" {
+		t.Errorf("%+v arrived, want order.2 alone", a.received)
 	}
 }
 
