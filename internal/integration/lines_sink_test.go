@@ -161,6 +161,67 @@ func TestSinkOfADriver(t *testing.T) {
 	wants("the error", errs.String(), "there is no sink for URLs of pulsar", "kafka:, kafkas:, lines:, memory:")
 }
 
+// A sink of a table with routes that is away when the relay starts stops no other, is not ready, and gets its events
+// when it comes.
+func TestSinkAwayAtTheStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	if err := os.WriteFile(file("outbox.yaml"), fmt.Appendf(nil, `
+sink: {here: "lines:%s", away: "lines:%s"}
+routes: [{to: [here, away]}]
+`, file("here.jsonl"), file("later/away.jsonl")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(ctx context.Context, stdin string, out, errs io.Writer, args ...string) int {
+		environ := []string{"OUTBOX_DATABASE_URL=sqlite:" + file("outbox.db"), "OUTBOX_CONFIG=" + file("outbox.yaml")}
+		return cli.Main(ctx, args, cli.Streams{In: strings.NewReader(stdin), Out: out, Err: errs}, environ,
+			append(wire.Sinks(), linesDriver()))
+	}
+	var log said
+	if code := run(t.Context(), "", &log, &log, "migrate", "up", "--set", "core"); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, &log)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan int, 1)
+	go func() { ended <- run(ctx, "", io.Discard, &log, "relay", "--listen", "127.0.0.1:0") }()
+	until(t, &log, func() bool { return strings.Contains(log.String(), `"relaying"`) })
+	var errs said
+	if code := run(t.Context(), `{"total": 12}`, io.Discard, &errs, "write", "--topic", "order.placed"); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, &errs)
+	}
+	arrived := func(name string) bool {
+		text, err := os.ReadFile(file(name))
+		return err == nil && strings.Contains(string(text), `"type":"order.placed"`)
+	}
+	until(t, &log, func() bool { return arrived("here.jsonl") })
+	address := regexp.MustCompile(`"address":"([^"]+)"`).FindStringSubmatch(log.String())[1]
+	ready := func() (status int, text string) {
+		response, err := http.Get("http://" + address + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	until(t, &log, func() bool {
+		status, text := ready()
+		return status != http.StatusOK && strings.Contains(text, "sink away: not connected yet")
+	})
+	if err := os.Mkdir(file("later"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	until(t, &log, func() bool { status, _ := ready(); return arrived("later/away.jsonl") && status == http.StatusOK })
+	stop()
+	if code := <-ended; code != 0 {
+		t.Errorf("exit code %d:\n%s", code, &log)
+	}
+}
+
 // until waits for a condition; log is shown if it does not come true.
 func until(t *testing.T, log fmt.Stringer, is func() bool) {
 	t.Helper()

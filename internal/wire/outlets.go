@@ -3,9 +3,12 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -16,19 +19,66 @@ import (
 // broker first.
 type outlet struct {
 	config.Sink
-	open sink.Sink // nil: not needed, or not yet
+
+	mu   sync.Mutex
+	sink sink.Sink // nil: not needed, or not yet
+	err  error     // why not yet
+}
+
+// open opens the sink.
+func (o *outlet) open(ctx context.Context, p process) error {
+	opened, err := o.Driver.Open(ctx, o.URL, p.sinkOptions())
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err = err; err == nil {
+		o.sink = sink.Limit(opened, p.cfg.LimitsOf(o.Name))
+	}
+	return err
+}
+
+// opened returns the sink. The error is of class outbox.ClassUnavailable.
+func (o *outlet) opened() (sink.Sink, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.sink != nil:
+		return o.sink, nil
+	case o.err != nil:
+		return nil, outbox.Unavailable(fmt.Errorf("not connected yet: %w", o.err))
+	}
+	return nil, outbox.Unavailable(errors.New("not connected yet"))
 }
 
 // Publish implements outbox.Sink.
 func (o *outlet) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	return o.open.Publish(ctx, batch)
+	s, err := o.opened()
+	if err == nil {
+		return s.Publish(ctx, batch)
+	}
+	results := make([]outbox.Result, len(batch))
+	for i := range results {
+		results[i].Err = err
+	}
+	return results
 }
 
 // Ping implements outbox.Pinger.
-func (o *outlet) Ping(ctx context.Context) error { return o.open.Ping(ctx) }
+func (o *outlet) Ping(ctx context.Context) error {
+	s, err := o.opened()
+	if err != nil {
+		return err
+	}
+	return s.Ping(ctx)
+}
 
 // Probe implements outbox.Prober.
-func (o *outlet) Probe(ctx context.Context) error { return sink.Probe(ctx, o.open) }
+func (o *outlet) Probe(ctx context.Context) error {
+	s, err := o.opened()
+	if err != nil {
+		return err
+	}
+	return sink.Probe(ctx, s)
+}
 
 // outlets are the sinks of the settings by their names.
 type outlets map[string]*outlet
@@ -55,11 +105,9 @@ func (all outlets) connect(ctx context.Context, p process, of *part, names []str
 	for _, name := range names {
 		one := all[name]
 		err := await(ctx, p.log, of, one.String(), func(ctx context.Context) error {
-			open, err := one.Driver.Open(ctx, one.URL, p.sinkOptions())
-			if err != nil {
+			if err := one.open(ctx, p); err != nil {
 				return lastingUnlessUnavailable(err)
 			}
-			one.open = sink.Limit(open, p.cfg.LimitsOf(one.Name))
 			return nil
 		})
 		if err != nil {
@@ -67,6 +115,33 @@ func (all outlets) connect(ctx context.Context, p process, of *part, names []str
 		}
 	}
 	return nil
+}
+
+// connectLater opens the sinks of these names beside each other, each in its own time and whatever keeps it from
+// opening, until ctx ends: they are sinks of tables with routes, none of which stops another. wait returns after that.
+func (all outlets) connectLater(ctx context.Context, p process, names []string) (wait func()) {
+	var opening sync.WaitGroup
+	for _, name := range names {
+		opening.Go(func() {
+			one := all[name]
+			for pause := 500 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
+				limited, cancel := context.WithTimeout(ctx, openLimit)
+				err := one.open(limited, p)
+				cancel()
+				if err == nil {
+					p.log.Info("connected", "sink", name, "server", one.Masked())
+					return
+				}
+				p.log.Warn("waiting for "+one.String()+"; the other sinks of its tables go on", "error", err,
+					"retry_in", pause.String())
+				select {
+				case <-ctx.Done():
+				case <-time.After(pause):
+				}
+			}
+		})
+	}
+	return opening.Wait
 }
 
 // lastingUnlessUnavailable keeps await from waiting for what a driver says waiting does not cure.
@@ -81,8 +156,8 @@ func lastingUnlessUnavailable(err error) error {
 // close closes what connect has opened.
 func (all outlets) close() (err error) {
 	for _, one := range all {
-		if one.open != nil {
-			err = errors.Join(err, one.open.Close())
+		if s, notOpen := one.opened(); notOpen == nil {
+			err = errors.Join(err, s.Close())
 		}
 	}
 	return err
@@ -92,7 +167,7 @@ func (all outlets) close() (err error) {
 func (all outlets) attr() slog.Attr {
 	var group []any
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		if all[name].open != nil {
+		if _, err := all[name].opened(); err == nil {
 			group = append(group, slog.String(name, all[name].Masked()))
 		}
 	}

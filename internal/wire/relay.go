@@ -62,15 +62,29 @@ func (r *relay) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	r.warnPlaintext(ctx, db)
-	used := slices.Sorted(maps.Keys(one.Health().Sinks))
-	if err := r.outlets.connect(ctx, r.process, r.part, used); err != nil {
+	opened := one.Health()
+	used := slices.Sorted(maps.Keys(opened.Sinks))
+	var needed []string // a table that goes to one sink cannot be served without it
+	for _, t := range cfg.Tables {
+		_, served := opened.Tables[t.Layout.Name()]
+		if served && len(t.Routes) == 0 && !slices.Contains(needed, t.Sink) {
+			needed = append(needed, t.Sink)
+		}
+	}
+	if err := r.outlets.connect(ctx, r.process, r.part, needed); err != nil {
 		return unlessStopped(ctx, errors.Join(err, r.outlets.close()))
 	}
+	others := slices.DeleteFunc(used, func(name string) bool { return slices.Contains(needed, name) })
+	opening, stop := context.WithCancel(ctx)
+	connected := r.outlets.connectLater(opening, r.process, others)
 	r.log.Info("connected", "database", MaskDatabase(r.cfg.Database), r.outlets.attr())
 	r.waker.own.Store(one)
 	r.health.watch(one)
 	r.part.wait("")
-	return errors.Join(one.Run(ctx), r.outlets.close())
+	err = one.Run(ctx)
+	stop()
+	connected()
+	return errors.Join(err, r.outlets.close())
 }
 
 // unlessStopped drops an error that came of being told to stop.
