@@ -103,6 +103,13 @@ func (k *leaseKeeper) extended(lanes []Lane, until time.Time) time.Time {
 	return until
 }
 
+// asked tells whether a lease check has succeeded.
+func (k *leaseKeeper) asked() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.renewed.IsZero()
+}
+
 // put ends what take began.
 func (k *leaseKeeper) put(worker int) {
 	k.mu.Lock()

@@ -180,6 +180,9 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 func (w *worker) turn(
 	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time,
 ) (claimed int, err error) {
+	if !w.cfg.begun() {
+		return 0, nil
+	}
 	if err := w.settleAgain(hardStop, lanes); err != nil {
 		return 0, err
 	}

@@ -249,6 +249,17 @@ func (o *owes) answered(asked []int16, lanes []Lane, owed []OwedLane, now time.T
 	}
 }
 
+// begun tells whether the relays of the sinks have asked the database for the first time: until then nobody knows what
+// is paused.
+func (c *tableConfig) begun() bool {
+	for _, o := range c.outlets {
+		if !o.owed.keeper.asked() {
+			return false
+		}
+	}
+	return true
+}
+
 // askOwed finds out what the lanes owe, where the worker does not know it.
 func (w *worker) askOwed(ctx context.Context, lanes []Lane) error {
 	if !w.cfg.routed() {
