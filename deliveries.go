@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"context"
-	"strings"
 	"time"
 )
 
@@ -61,5 +60,5 @@ func (l Layout) Name() string {
 	if l.Part == "" {
 		return l.Table
 	}
-	return strings.Join([]string{l.Table, l.PartValue}, "/")
+	return l.Table + "/" + l.PartValue
 }

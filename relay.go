@@ -30,7 +30,6 @@ type Relay struct {
 type serving struct {
 	tables []*tableRelay
 	sinks  map[string]*sinkState // of these tables
-	routed bool                  // some table has routes: outbox_deliveries is in use
 }
 
 // sink returns the state of a sink, which all tables that it serves share.
@@ -131,7 +130,8 @@ func (r *Relay) Run(ctx context.Context) error {
 			start(func(ctx context.Context) error { return r.db.Retain(ctx, t.cfg.table.Layout, kept) })
 		}
 	}
-	if owed := r.cfg.Retention; opened.routed && owed.After > 0 {
+	routed := slices.ContainsFunc(opened.tables, func(t *tableRelay) bool { return t.cfg.routed() })
+	if owed := r.cfg.Retention; routed && owed.After > 0 { // outbox_deliveries is in use
 		owed.Archive = "none" // the event's own table archives it
 		start(func(ctx context.Context) error { return r.db.Retain(ctx, DeliveriesOf("", ""), owed) })
 	}
@@ -253,7 +253,7 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 	if err != nil {
 		return err
 	}
-	opened.tables, opened.routed = append(opened.tables, one), true
+	opened.tables = append(opened.tables, one)
 	return nil
 }
 

@@ -117,6 +117,13 @@ func (rs routes) sinks() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// leadTo tells whether one of them leads to the sink.
+func (rs routes) leadTo(sink string) bool {
+	return slices.ContainsFunc(rs, func(r Route) bool {
+		return slices.ContainsFunc(r.To, func(t Target) bool { return t.Sink == sink })
+	})
+}
+
 // errNoRoute is the reason of a dead letter.
 var errNoRoute = errors.New("no route fits the event: add one for its topic, or one without conditions as the default")
 
@@ -133,7 +140,7 @@ func (rs routes) resolve(rec *Record) ([]address, error) {
 	}
 	var all []address
 	for _, name := range rec.Destinations {
-		if sink, destination, ok := strings.Cut(name, ":"); ok && destination != "" && slices.Contains(rs.sinks(), sink) {
+		if sink, destination, ok := strings.Cut(name, ":"); ok && destination != "" && rs.leadTo(sink) {
 			all = addOnce(all, address{sink, destination})
 			continue
 		}

@@ -26,14 +26,18 @@ func (r *tableRelay) judge(
 	v := verdict{outcomes: make([]Outcome, 0, len(records))}
 	names := make([]string, len(batch)) // of all destinations, so that an outcome's own need no memory
 	for i := range batch {
-		names[i] = batch[i].name()
+		names[i] = batch[i].Destination
 	}
 	for i := 0; i < len(batch); {
 		end := i + 1
 		for end < len(batch) && owner[end] == owner[i] {
 			end++
 		}
-		r.judgeRecord(&v, records[owner[i]], names[i:end:end], results[i:end], isolate)
+		if rec := records[owner[i]]; r.cfg.routed() {
+			r.judgeRouted(&v, rec, batch[i:end], results[i:end])
+		} else {
+			r.judgeRecord(&v, rec, names[i:end:end], results[i:end], isolate)
+		}
 		i = end
 	}
 	for i, rec := range records {
@@ -54,10 +58,6 @@ func (r *tableRelay) judge(
 }
 
 func (r *tableRelay) judgeRecord(v *verdict, rec *Record, destinations []string, results []Result, isolate bool) {
-	if r.cfg.routed() {
-		r.judgeRouted(v, rec, destinations, results)
-		return
-	}
 	out := Outcome{Record: rec, State: Retry, Attempts: rec.Attempts, DeliveredTo: rec.DeliveredTo}
 	var wait time.Duration
 	served, unavailable, unattempted := 0, 0, 0

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -31,10 +30,10 @@ type outlet struct {
 const slowFor = 10 * time.Second
 
 // owing is the answer for a delivery that its sink owes. It is no failure of the record's.
-type owing struct {
-	err     error // of the sink; nil: it was not asked
-	attempt bool  // it counts as one
-}
+type owing struct{ err error } // of the sink; nil: it was not asked
+
+// unasked is the answer for what goes by outbox_deliveries from the beginning.
+var unasked = &owing{}
 
 func (o *owing) Error() string {
 	if o.err == nil {
@@ -57,13 +56,17 @@ func (w *worker) spread(ctx context.Context, batch []Delivery) []Result {
 	for i := range batch {
 		parts[batch[i].Sink] = append(parts[batch[i].Sink], i)
 	}
+	paused := w.keeper.paused()
 	var publishing sync.WaitGroup
 	for name, part := range parts {
 		o := w.cfg.outlets[name]
+		own := o.owed.keeper.paused()
 		var direct []int
 		for _, i := range part {
-			if d := &batch[i]; w.owes.any(d.Lane, name) || o.holds(w.keeper.paused().Paused, d) {
-				results[i].Err = &owing{}
+			d := &batch[i]
+			if w.owes.any(d.Lane, name) || own.Table || anyFits(own.Destinations, d.Destination) ||
+				anyFits(paused.Destinations, d.Destination) {
+				results[i].Err = unasked
 			} else {
 				direct = append(direct, i)
 			}
@@ -81,19 +84,13 @@ func (w *worker) spread(ctx context.Context, batch []Delivery) []Result {
 	return results
 }
 
-// holds tells whether an operator has paused the sink, or the delivery's destination.
-func (o *outlet) holds(table Paused, d *Delivery) bool {
-	own := o.owed.keeper.paused().Paused
-	return own.Table || anyFits(own.Destinations, d.Destination) || anyFits(table.Destinations, d.Destination)
-}
-
-// publishDirect publishes the deliveries at the given indexes, and no others, and answers them. owing says that some
+// publishDirect publishes the deliveries at the given indexes, and no others, and answers them. owes says that some
 // lane of the caller's owes the sink something.
 func (o *outlet) publishDirect(
 	ctx context.Context, timeout time.Duration, batch []Delivery, at []int, results []Result, owes bool,
 ) {
 	for _, i := range at {
-		results[i].Err = &owing{}
+		results[i].Err = unasked
 	}
 	pass := o.breaker.enter(false)
 	if pass.wait > 0 {
@@ -121,10 +118,8 @@ func (o *outlet) publishDirect(
 	}
 	o.breaker.report(pass, answers)
 	for k, i := range at {
-		results[i] = answers[k]
-		if err := answers[k].Err; err != nil {
-			class, _ := Classify(err)
-			results[i] = Result{Err: &owing{err: err, attempt: class != ClassUnavailable && class != ClassNotAttempted}}
+		if results[i] = answers[k]; answers[k].Err != nil {
+			results[i].Err = &owing{answers[k].Err}
 		}
 	}
 }
@@ -142,34 +137,37 @@ func (o *outlet) noteSlow() {
 }
 
 // judgeRouted decides what becomes of a record of a table with routes: it is delivered, but for what its sinks owe.
-func (r *tableRelay) judgeRouted(v *verdict, rec *Record, names []string, results []Result) {
+func (r *tableRelay) judgeRouted(v *verdict, rec *Record, deliveries []Delivery, results []Result) {
 	out := Outcome{Record: rec, State: Delivered, DeliveredTo: slices.Clip(rec.DeliveredTo)}
 	for i, res := range results {
-		if res.Err == nil {
-			if res.Duplicate {
-				v.duplicates++
-			}
-			out.DeliveredTo = append(out.DeliveredTo, names[i])
+		if res.Err != nil {
+			out.Owed = append(out.Owed, r.owed(&deliveries[i], res.Err))
 			continue
 		}
-		sink, destination, _ := strings.Cut(names[i], ":")
-		one := Owed{Sink: sink, Destination: destination}
-		var o *owing
-		if errors.As(res.Err, &o) && o.err != nil {
-			if class, _ := Classify(o.err); class != ClassNotAttempted {
-				one.Error = o.err.Error()
-			}
-			if class, after := Classify(o.err); o.attempt {
-				one.Attempts = 1
-				if class != ClassPermanent { // which its own relay makes a dead letter of
-					one.RetryIn = max(after, r.cfg.outlets[sink].owed.cfg.policy(destination).Backoff.Delay(1))
-				}
-			}
+		if res.Duplicate {
+			v.duplicates++
 		}
-		out.Owed = append(out.Owed, one)
+		out.DeliveredTo = append(out.DeliveredTo, deliveries[i].name())
 	}
 	v.owed += len(out.Owed)
 	v.outcomes = append(v.outcomes, out)
+}
+
+// owed is what a sink owes that has answered a delivery with err, an owing.
+func (r *tableRelay) owed(d *Delivery, err error) Owed {
+	one := Owed{Sink: d.Sink, Destination: d.Destination}
+	class, after := Classify(err)
+	if errors.Is(err, unasked) || class == ClassNotAttempted {
+		return one
+	}
+	if one.Error = err.Error(); class == ClassUnavailable {
+		return one
+	}
+	one.Attempts = 1
+	if class != ClassPermanent { // which its own relay makes a dead letter of
+		one.RetryIn = max(after, r.cfg.outlets[d.Sink].owed.cfg.policy(d.Destination).Backoff.Delay(1))
+	}
+	return one
 }
 
 // wakeOwed tells the relays of the sinks that something is there for them.

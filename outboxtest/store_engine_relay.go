@@ -83,7 +83,7 @@ func (k *recorder) until(t *testing.T, n int) {
 type process struct {
 	outbox.Store
 	outbox.Sink
-	dead atomic.Bool
+	dead *atomic.Bool
 }
 
 var errVanished = errors.New("the process is dead")
@@ -180,7 +180,7 @@ func deliversThroughCrash(t *testing.T, s *storeSuite) {
 		}
 	}
 	cfg := outbox.RelayConfig{LeaseTTL: time.Second, BatchRecords: 60, Workers: 2}
-	victim := &process{Store: s.Table(t, outbox.OutboxEvents()), Sink: sink}
+	victim := &process{Store: s.Table(t, outbox.OutboxEvents()), Sink: sink, dead: new(atomic.Bool)}
 	stop := start(t, victim, victim, cfg)
 	start(t, s.Table(t, outbox.OutboxEvents()), sink, cfg)
 	sink.until(t, 500)

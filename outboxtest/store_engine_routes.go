@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
 func routeTests() []storeTest {
@@ -30,6 +30,7 @@ func routeTests() []storeTest {
 
 // whole is a database with its tables and nothing to listen to, of a process that may die.
 type whole struct {
+	tabletest.OneTable
 	s    *storeSuite
 	t    *testing.T
 	dead atomic.Bool
@@ -40,66 +41,22 @@ func (d *whole) OpenTable(_ context.Context, layout outbox.Layout) (outbox.Store
 	if !ok {
 		return nil, fmt.Errorf("the store of %s keeps no deliveries", layout.Name())
 	}
-	return &mortal{DeliveryStore: store, process: &process{Store: store}, of: d}, nil
-}
-
-// Listen hears nothing.
-func (d *whole) Listen(ctx context.Context, _ *slog.Logger, _ func(string)) error {
-	<-ctx.Done()
-	return nil
-}
-
-// Retain removes nothing.
-func (d *whole) Retain(ctx context.Context, _ outbox.Layout, _ outbox.Retention) error {
-	<-ctx.Done()
-	return nil
-}
-
-// RetainLetters removes nothing.
-func (d *whole) RetainLetters(ctx context.Context, _ outbox.Retention) error {
-	<-ctx.Done()
-	return nil
+	return &mortal{process: &process{Store: store, dead: &d.dead}, ledger: store}, nil
 }
 
 // mortal is a store of such a database.
 type mortal struct {
-	outbox.DeliveryStore
-	process *process
-	of      *whole
+	*process
+	ledger outbox.DeliveryStore
 }
 
-func (m *mortal) lives() *process {
-	m.process.dead.Store(m.of.dead.Load())
-	return m.process
-}
-
-func (m *mortal) Claim(ctx context.Context, lanes []outbox.Lane, l outbox.ClaimLimit) ([]*outbox.Record, error) {
-	return m.lives().Claim(ctx, lanes, l)
-}
-
-func (m *mortal) Settle(
-	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
-) (outbox.Settled, error) {
-	return m.lives().Settle(ctx, owner, lanes, outcomes)
-}
-
-func (m *mortal) Lease(ctx context.Context, r outbox.LeaseRequest) (outbox.Leased, error) {
-	return m.lives().Lease(ctx, r)
-}
-
-func (m *mortal) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
-	return m.lives().Release(ctx, owner, lanes)
-}
-
-func (m *mortal) Leave(ctx context.Context, owner uuid.UUID) error {
-	return m.lives().Leave(ctx, owner)
-}
+func (m *mortal) LeaseName() string { return m.ledger.LeaseName() }
 
 func (m *mortal) Owes(ctx context.Context, lanes []int16, sinks []string) ([]outbox.OwedLane, error) {
-	if m.of.dead.Load() {
+	if m.dead.Load() {
 		return nil, errVanished
 	}
-	return m.DeliveryStore.Owes(ctx, lanes, sinks)
+	return m.ledger.Owes(ctx, lanes, sinks)
 }
 
 // to returns routes for all events to some targets.
@@ -124,11 +81,10 @@ func (s *storeSuite) startRouted(
 	db := &whole{s: s, t: t}
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, time.Second
-	cfg.Tables = []outbox.Table{{Layout: outbox.OutboxEvents(), Routes: rs}}
-	cfg.Sinks = map[string]outbox.Sink{}
-	for name, sink := range sinks {
-		cfg.Sinks[name] = sink
+	if len(cfg.Tables) == 0 {
+		cfg.Tables = []outbox.Table{{Layout: outbox.OutboxEvents()}}
 	}
+	cfg.Tables[0].Routes, cfg.Sinks = rs, sinks
 	r, err := outbox.NewRelay(db, nil, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -182,17 +138,22 @@ func (s *storeSuite) numbered(t *testing.T, keys, from, upto int) {
 	}
 }
 
-func (s *storeSuite) owed(t *testing.T) string {
-	t.Helper()
-	return s.Value(t, "SELECT count(*) FROM outbox_deliveries WHERE status = 'pending'")
-}
+// What the tests count.
+const (
+	owedNow = "SELECT count(*) FROM outbox_deliveries WHERE status = 'pending'"
+	letters = "SELECT count(*) FROM job_dlq"
+)
 
-// untilPaid waits until nothing is owed.
-func (s *storeSuite) untilPaid(t *testing.T) {
+// untilCount waits until a query that counts is answered so.
+func (s *storeSuite) untilCount(t *testing.T, query string, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); s.owed(t) != "0"; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		got := s.Value(t, query)
+		if got == strconv.Itoa(want) {
+			return
+		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s deliveries are owed", s.owed(t))
+			t.Fatalf("%s: %s, want %d", query, got, want)
 		}
 	}
 }
@@ -276,7 +237,7 @@ func holdsBackNoOther(t *testing.T, s *storeSuite) {
 	for _, sink := range []*recorder{a, &b.recorder, &c.recorder} {
 		sink.until(t, 80*keys)
 	}
-	s.untilPaid(t)
+	s.untilCount(t, owedNow, 0)
 	// Once nothing is owed, nothing more is written for it.
 	rows := s.Value(t, "SELECT count(*) FROM outbox_deliveries")
 	for total := 80; ; total++ {
@@ -309,11 +270,7 @@ func inheritsWhatIsOwed(t *testing.T, s *storeSuite) {
 	end := s.startRouted(t, to(t, "a", "b"), sinks, cfg)
 	s.numbered(t, keys, 0, 20)
 	a.until(t, 20*keys)
-	for deadline := time.Now().Add(patience); s.owed(t) != fmt.Sprint(20*keys); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s deliveries are owed, want %d", s.owed(t), 20*keys)
-		}
-	}
+	s.untilCount(t, owedNow, 20*keys)
 	end(true)
 	// The sink works when the successor starts, with events that are newer than what is owed.
 	b.down.Store(false)
@@ -321,7 +278,7 @@ func inheritsWhatIsOwed(t *testing.T, s *storeSuite) {
 	s.startRouted(t, to(t, "a", "b"), sinks, cfg)
 	a.until(t, 25*keys)
 	b.until(t, 25*keys)
-	s.untilPaid(t)
+	s.untilCount(t, owedNow, 0)
 	inOrder(t, "a", a, keys, 25)
 	inOrder(t, "b", &b.recorder, keys, 25)
 }
@@ -339,12 +296,7 @@ func buriesForOneSink(t *testing.T, s *storeSuite) {
 	s.commits(t, keyed("before", "k"), keyed("bad", "k"), keyed("after", "k"))
 	a.until(t, 3)
 	b.until(t, 2)
-	for deadline := time.Now().Add(patience); s.Value(t, "SELECT count(*) FROM job_dlq") == "0"; {
-		if time.Now().After(deadline) {
-			t.Fatal("no dead letter")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	s.untilCount(t, letters, 1)
 	if got := s.Value(t, "SELECT outbox_table || ' ' || destination || ' ' || type FROM job_dlq"); got !=
 		"outbox_deliveries bad bad" {
 		t.Errorf("the letter is %q", got)
@@ -360,12 +312,12 @@ func buriesForOneSink(t *testing.T, s *storeSuite) {
 		return
 	}
 	mended.Store(true)
-	letters := s.Letters(t, outbox.OutboxEvents(), outbox.DeliveriesOf("", ""))
-	if sum := replay(t, letters, everyLetter); sum.Letters != 1 {
+	d := s.Letters(t, outbox.OutboxEvents(), outbox.DeliveriesOf("", ""))
+	if sum := replay(t, d, everyLetter); sum.Letters != 1 {
 		t.Fatalf("replayed %+v, want the one letter", sum)
 	}
 	b.until(t, 3)
-	s.untilPaid(t)
+	s.untilCount(t, owedNow, 0)
 	if a.count() != 3 {
 		t.Errorf("the other sink got %d events, want its 3 and no replay", a.count())
 	}
@@ -380,11 +332,7 @@ func holdsOneSink(t *testing.T, s *storeSuite) {
 		outbox.RelayConfig{RouteTimeout: patience, LeaseTTL: time.Second})
 	s.numbered(t, keys, 0, 5)
 	a.until(t, 5*keys)
-	for deadline := time.Now().Add(patience); s.owed(t) != fmt.Sprint(5*keys); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s deliveries are owed, want %d; the paused sink got %d", s.owed(t), 5*keys, b.count())
-		}
-	}
+	s.untilCount(t, owedNow, 5*keys)
 	if b.count() > 0 {
 		t.Fatalf("the paused sink got %d events", b.count())
 	}
@@ -405,12 +353,7 @@ func buriesWithoutRoute(t *testing.T, s *storeSuite) {
 	lost.Destinations = []string{"nowhere"}
 	s.commits(t, keyed("paid", "k"), lost, keyed("order.2", "k"))
 	a.until(t, 1)
-	for deadline := time.Now().Add(patience); s.Value(t, "SELECT count(*) FROM job_dlq") != "2"; {
-		if time.Now().After(deadline) {
-			t.Fatal("no dead letters")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	s.untilCount(t, letters, 2)
 	for topic, want := range map[string]string{"paid": "no route fits", "order.1": "nor the name of a route"} {
 		got := s.Value(t, "SELECT error_reason || ' ' || CAST(error_history AS TEXT) FROM job_dlq WHERE type = ?1", topic)
 		if !strings.HasPrefix(got, "HandlerMissing ") || !strings.Contains(got, want) {
@@ -421,34 +364,15 @@ func buriesWithoutRoute(t *testing.T, s *storeSuite) {
 
 func keepsReserved(t *testing.T, s *storeSuite) {
 	a := &recorder{}
-	db := &whole{s: s, t: t}
-	r, err := outbox.NewRelay(db, nil, outbox.RelayConfig{
-		Logger: slog.New(slog.DiscardHandler), Sinks: map[string]outbox.Sink{"a": a},
-		Tables: []outbox.Table{{Layout: outbox.OutboxEvents(), Routes: to(t, "a"),
+	s.startRouted(t, to(t, "a"), map[string]outbox.Sink{"a": a}, outbox.RelayConfig{
+		Tables: []outbox.Table{{Layout: outbox.OutboxEvents(),
 			Reserved: func(destination string) bool { return strings.HasPrefix(destination, "run:") }}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	over := make(chan error, 1)
-	go func() { over <- r.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-over; err != nil {
-			t.Errorf("the relay ended: %v", err)
-		}
 	})
 	forged, own := keyed("order.1", "k"), keyed("run:1", "k")
 	forged.Destinations = []string{"a:run:1"}
 	s.commits(t, forged, own, keyed("order.2", "k"))
 	a.until(t, 1)
-	for deadline := time.Now().Add(patience); s.Value(t, "SELECT count(*) FROM job_dlq") != "2"; {
-		if time.Now().After(deadline) {
-			t.Fatal("no dead letters")
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	s.untilCount(t, letters, 2)
 	if a.count() != 1 || a.received[0].Destination != "order.2" {
 		t.Errorf("%+v arrived, want order.2 alone", a.received)
 	}
@@ -475,15 +399,11 @@ func copiesWhole(t *testing.T, s *storeSuite) {
 		s.commits(t, e)
 		owed.down.Store(true)
 		first := <-messages
-		for deadline := time.Now().Add(patience); s.owed(t) == "0"; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("nothing is owed")
-			}
-		}
+		s.untilCount(t, owedNow, 1)
 		owed.down.Store(false)
 		if second := <-messages; second != first {
 			t.Errorf("what was owed arrives as\n%s\nwant\n%s", second, first)
 		}
-		s.untilPaid(t)
+		s.untilCount(t, owedNow, 0)
 	}
 }

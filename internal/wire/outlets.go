@@ -124,20 +124,14 @@ func (all outlets) connectLater(ctx context.Context, p process, names []string) 
 	for _, name := range names {
 		opening.Go(func() {
 			one := all[name]
-			for pause := 500 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {
-				limited, cancel := context.WithTimeout(ctx, openLimit)
-				err := one.open(limited, p)
-				cancel()
-				if err == nil {
-					p.log.Info("connected", "sink", name, "server", one.Masked())
-					return
-				}
-				p.log.Warn("waiting for "+one.String()+"; the other sinks of its tables go on", "error", err,
-					"retry_in", pause.String())
-				select {
-				case <-ctx.Done():
-				case <-time.After(pause):
-				}
+			err := tryOpening(ctx, func(ctx context.Context) error { return one.open(ctx, p) },
+				func(err error, pause time.Duration) (again bool) {
+					p.log.Warn("waiting for "+one.String()+"; the other sinks of its tables go on", "error", err,
+						"retry_in", pause.String())
+					return true
+				})
+			if err == nil {
+				p.log.Info("connected", "sink", name, "server", one.Masked())
 			}
 		})
 	}

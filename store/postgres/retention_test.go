@@ -177,7 +177,7 @@ func TestRetentionRemovesWhatIsOldAndNothingElse(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/sweep=%v", name, where, sweep), func(t *testing.T) {
 					t.Parallel()
 					o := newOld(t, name, 1000)
-					cfg := retention.Config{Batch: 30, FileRows: 100, Every: 10 * time.Millisecond,
+					cfg := retention.Config{Batch: 30, FileRows: 40, Every: 10 * time.Millisecond,
 						Archive: retention.Archive{None: where == "none"}}
 					if where == "files" {
 						cfg.Archive.Dir = t.TempDir()
