@@ -32,7 +32,7 @@ RACED := . ./outboxtest ./server/crawl ./server/gateway ./server/stream ./sink .
 # What starts programs for most of its tests, several at a time.
 DRIVERS := /internal/(cli|integration|pgmigrations)$$
 # What needs a server that takes long to start, kills processes, or drives programs.
-SLOW := /store/postgres|/server/pgstore|/internal/(cli|integration|chaos|pg[a-z]*|testenv|wire)$$|/contrib/|/examples/|/sink/(kafka|nats|pgtable|rabbitmq|redis[a-z]*)$$
+SLOW := /store/postgres|/server/pgstore|/internal/(cli|integration|chaos|pg[a-z]*|testenv|app)$$|/contrib/|/examples/|/sink/(kafka|nats|pgtable|rabbitmq|redis[a-z]*)$$
 
 # `go vet ./...` comes first and asks for more than the vet within go test, whose answers it would have to find again for -race.
 SPENT := $(CURDIR)/bin/spent

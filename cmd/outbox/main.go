@@ -6,11 +6,11 @@ import (
 	"context"
 	"os"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/cli"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 func main() {
 	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
-		os.Environ(), wire.Sinks()))
+		os.Environ(), app.Sinks()))
 }

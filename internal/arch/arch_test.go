@@ -80,7 +80,7 @@ func TestUsersPayForWhatTheyUse(t *testing.T) {
 func checkPayer(folder string, deps []string) (found []string) {
 	// internal/testenv's own tests try its servers with real clients: nobody imports those tests, so nobody pays for
 	// them.
-	if at, _, known := place(folder); known && at.rank >= wireRank || folder == "internal/testenv" {
+	if at, _, known := place(folder); known && at.rank >= appRank || folder == "internal/testenv" {
 		return nil
 	}
 	for _, rule := range payers {
@@ -139,7 +139,7 @@ func TestReachedIsCaught(t *testing.T) {
 	for folder, caught := range map[string]bool{
 		"": true, "eventbus": true, "store/postgres": true, "store/sqlite/migrations": true, "sink/kafka": true,
 		"outboxtest": true, "contrib/river": true,
-		"server/gateway": false, "server/pgstore": false, "internal/wire": false, "internal/chaos": false,
+		"server/gateway": false, "server/pgstore": false, "internal/app": false, "internal/chaos": false,
 		"cmd/outbox": false,
 	} {
 		if found := checkReached(folder, deps); len(found) > 0 != caught {
@@ -181,7 +181,7 @@ func TestPayersAreCaught(t *testing.T) {
 	redis := []string{"context", "github.com/redis/go-redis/v9/internal/pool"}
 	for folder, caught := range map[string]bool{
 		"": true, "store/postgres": true, "sink/kafka": true, "server/crawl": true, "server/pgstore": true,
-		"sink/redispubsub": false, "sink/redispubsub/script": false, "internal/wire": false, "cmd/outbox": false,
+		"sink/redispubsub": false, "sink/redispubsub/script": false, "internal/app": false, "cmd/outbox": false,
 	} {
 		if found := checkPayer(folder, redis); len(found) > 0 != caught {
 			t.Errorf("%q reaching go-redis: %v, want caught = %v", folder, found, caught)
@@ -209,7 +209,7 @@ func TestBreachesAreCaught(t *testing.T) {
 			doc + `package x; import _ "github.com/outboxrelay/outbox/store/postgres"`, "not below it"},
 		"cli imports a sink": {"internal/cli/a.go",
 			doc + `package x; import _ "github.com/outboxrelay/outbox/sink/kafka"`, "one place decides"},
-		"code imports testenv": {"internal/wire/a.go",
+		"code imports testenv": {"internal/app/a.go",
 			doc + `package x; import _ "github.com/outboxrelay/outbox/internal/testenv"`, "needs servers"},
 		"a layer imports the next": {"server/crawl/a.go",
 			doc + `package x; import _ "github.com/outboxrelay/outbox/server/gateway"`,
@@ -265,7 +265,7 @@ func TestAllowedIsNotCaught(t *testing.T) {
 			`/store/postgres"`)},
 		"sink/kafka/a.go":   {Data: []byte(doc + imports + `/sink"`)},
 		"internal/cli/a.go": {Data: []byte(doc + imports + `/sink"`)},
-		"internal/wire/a.go": {Data: []byte(doc + imports + `/sink/kafka"; import _ "` + imports +
+		"internal/app/a.go": {Data: []byte(doc + imports + `/sink/kafka"; import _ "` + imports +
 			`/store/postgres"`)},
 		"cmd/outbox/main.go": {Data: []byte("// Command outbox runs.\npackage main; import \"context\"; var c = " +
 			"context.Background()")},

@@ -3,7 +3,7 @@ package arch
 // A layer may import layers with a lower rank, and its own subtree; never a neighbour of the same rank. The server
 // stands above the whole library, which cannot reach it (`unreached`).
 //
-//	cmd → internal/cli → internal/wire → server → {store/*, sink/*}
+//	cmd → internal/cli → internal/app → server → {store/*, sink/*}
 //	    → {eventbus, deadletter, sink} → outbox → std
 type layer struct {
 	folder string // of the repository; "/*": each folder below is a part of its own, not allowed to see its neighbours
@@ -11,7 +11,7 @@ type layer struct {
 	reason string
 }
 
-const wireRank = 7
+const appRank = 7
 
 // layers name every folder that may hold Go code. A new one fails the test until it is given its place here.
 var layers = []layer{
@@ -55,14 +55,14 @@ var layers = []layer{
 		"history, then live, for any number of readers; works on interfaces that a store and a broker fulfil"},
 	{"server/token", 5, "who may use the API; works on an interface that a store fulfils"},
 	{"server/sse", 5, "the wire format of Server-Sent Events; std only"},
-	{"server/gateway", 6, "reads through interfaces; which store is behind them is decided in internal/wire"},
+	{"server/gateway", 6, "reads through interfaces; which store is behind them is decided in internal/app"},
 	{"server/pgstore", 6, "the server's tables, on the library's store and through interfaces of crawl and token"},
 	{"server/sqlitestore", 6, "as server/pgstore; a user of one does not compile the other"},
 	{"server/storetest", 6, "a suite that runs against any store of the server, so it can name none"},
 	{"internal/config", 6, "settings of the layers below, without building any of them"},
 	{"internal/metrics", 6, "watches the layers below; they know an interface of package outbox, not Prometheus"},
-	{"internal/wire", wireRank, "the only place that sees every store and broker"},
-	{"internal/dev", 8, "outbox dev around the parts of wire: a page, a status, and whose a file is"},
+	{"internal/app", appRank, "the only place that sees every store and broker"},
+	{"internal/dev", 8, "outbox dev around the parts of app: a page, a status, and whose a file is"},
 	{"internal/cli", 9, "commands and flags; builds nothing itself"},
 	{"cmd", 10, "main and nothing else"},
 	{"examples", 10, "as a user would write them"},
@@ -88,14 +88,14 @@ var importers = []struct {
 	importers []string
 	reason    string
 }{
-	{"sink/*", []string{"internal/wire", "examples"},
+	{"sink/*", []string{"internal/app", "examples"},
 		"one place decides which broker is served; adding one touches no other code"},
 	{"internal/testenv", nil, "needs servers on the machine and testing in the binary"},
 }
 
 // payers say who may reach a module at all, through any chain of imports and including the tests beside a package:
 // those of a package that a user imports end up in his go.sum. Measured with a test beside store/postgres that reaches
-// go-redis through internal/testenv: 8 lines. Folders above internal/wire's rank may reach everything.
+// go-redis through internal/testenv: 8 lines. Folders above internal/app's rank may reach everything.
 var payers = []struct {
 	module  string
 	folders []string

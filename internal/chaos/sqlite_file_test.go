@@ -19,8 +19,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -58,7 +58,7 @@ func newFile(t *testing.T, name, dir string) *file {
 
 func (f *file) create() {
 	f.t.Helper()
-	if err := wire.MigrationsOf("sqlite:" + f.path).Up(f.t.Context()); err != nil {
+	if err := app.MigrationsOf("sqlite:" + f.path).Up(f.t.Context()); err != nil {
 		f.t.Fatal(err)
 	}
 	db := f.open()

@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -31,8 +31,8 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// app is what the commands of one run share.
-type app struct {
+// application is what the commands of one run share.
+type application struct {
 	Streams
 	environ []string
 	kinds   config.Kinds
@@ -45,12 +45,12 @@ type app struct {
 func Main(ctx context.Context, args []string, streams Streams, environ []string, sinks []sink.Driver) int {
 	ctx, release := interruptible(ctx, streams.Err)
 	defer release()
-	kinds, err := wire.Kinds(sinks)
+	kinds, err := app.Kinds(sinks)
 	if err != nil {
 		fmt.Fprintf(streams.Err, "outbox: %v\n", err)
 		return 1
 	}
-	a := &app{Streams: streams, environ: environ, kinds: kinds, global: config.Global()}
+	a := &application{Streams: streams, environ: environ, kinds: kinds, global: config.Global()}
 	kinds.Describe(a.global)
 	root := a.root()
 	root.SetArgs(args)
@@ -83,7 +83,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func (e usageError) Unwrap() error { return e.error }
 
-func (a *app) root() *cobra.Command {
+func (a *application) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "outbox",
 		Short: "Commit your event with your data, and it arrives",
@@ -141,7 +141,7 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
 
 // settings reads the settings of a command and checks them against what it needs. further are its flags that are
 // settings.
-func (a *app) settings(needs config.Need, further ...*pflag.FlagSet) (config.Config, error) {
+func (a *application) settings(needs config.Need, further ...*pflag.FlagSet) (config.Config, error) {
 	c, err := config.Load(a.kinds, a.environ, append([]*pflag.FlagSet{a.global}, further...)...)
 	if err != nil {
 		return c, err
@@ -151,7 +151,7 @@ func (a *app) settings(needs config.Need, further ...*pflag.FlagSet) (config.Con
 }
 
 // logger logs to stderr. The level was checked with the settings.
-func (a *app) logger(c config.Config) (*slog.Logger, error) {
+func (a *application) logger(c config.Config) (*slog.Logger, error) {
 	level, err := c.Level()
 	if err != nil {
 		return nil, err

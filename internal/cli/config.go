@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) config() *cobra.Command {
+func (a *application) config() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Show the settings that are in effect, and what is wrong with them",
@@ -48,7 +48,7 @@ func every() *pflag.FlagSet {
 	return fs
 }
 
-func (a *app) printConfig() *cobra.Command {
+func (a *application) printConfig() *cobra.Command {
 	settings := every()
 	cmd := &cobra.Command{
 		Use:   "print",
@@ -127,7 +127,7 @@ type validation struct {
 	Problems []string `json:"problems"`
 }
 
-func (a *app) validateConfig() *cobra.Command {
+func (a *application) validateConfig() *cobra.Command {
 	settings := every()
 	var command string
 	cmd := &cobra.Command{
@@ -157,7 +157,7 @@ nothing but that: write, events, lanes, dlq, migrate and token. It does not ask 
 			if settings, ok := errors.AsType[*config.Error](err); ok {
 				problems = settings.Problems
 			}
-			if settings, ok := errors.AsType[*config.Error](wire.Check(c, command)); ok {
+			if settings, ok := errors.AsType[*config.Error](app.Check(c, command)); ok {
 				problems = append(problems, settings.Problems...)
 				err = &config.Error{Problems: problems}
 			}
@@ -178,7 +178,7 @@ nothing but that: write, events, lanes, dlq, migrate and token. It does not ask 
 }
 
 // checked checks settings, and warns of what may have been meant as one and of a window that is too short.
-func (a *app) checked(c *config.Config, needs config.Need) error {
+func (a *application) checked(c *config.Config, needs config.Need) error {
 	if err := c.Check(needs); err != nil {
 		return err
 	}

@@ -18,9 +18,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/dev"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // development is what the command line of outbox dev asks for.
@@ -29,7 +29,7 @@ type development struct {
 	temp           bool
 }
 
-func (a *app) dev() *cobra.Command {
+func (a *application) dev() *cobra.Command {
 	var d development
 	settings := every()
 	cmd := &cobra.Command{
@@ -92,7 +92,7 @@ deleted or gone on with.`,
 }
 
 // develop runs until ctx ends.
-func (a *app) develop(ctx context.Context, d development, flags *pflag.FlagSet) error {
+func (a *application) develop(ctx context.Context, d development, flags *pflag.FlagSet) error {
 	c, err := a.developing(d, flags)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (a *app) develop(ctx context.Context, d development, flags *pflag.FlagSet) 
 	case d.temp:
 		fmt.Fprintln(a.Out, "stopped; the temporary folder is removed")
 	case d.database != "":
-		fmt.Fprintf(a.Out, "stopped; the database %s is kept\n", wire.MaskDatabase(d.database))
+		fmt.Fprintf(a.Out, "stopped; the database %s is kept\n", app.MaskDatabase(d.database))
 	default:
 		fmt.Fprintf(a.Out, "stopped; %s is kept, outbox dev goes on with it\n", d.file)
 	}
@@ -140,16 +140,16 @@ func (a *app) develop(ctx context.Context, d development, flags *pflag.FlagSet) 
 }
 
 // developing returns the settings of outbox serve as dev has them.
-func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, error) {
+func (a *application) developing(d development, flags *pflag.FlagSet) (config.Config, error) {
 	c, err := config.Load(a.kinds, a.environ, a.global, flags)
 	if err != nil {
 		return c, err
 	}
-	if c.Database = wire.OwnDatabase(d.file); d.database != "" {
+	if c.Database = app.OwnDatabase(d.file); d.database != "" {
 		c.Database = d.database
 	}
 	if !a.global.Changed("sink") {
-		c.Sink, c.Route = config.Sinks{config.DefaultSink: wire.OwnSink}, nil
+		c.Sink, c.Route = config.Sinks{config.DefaultSink: app.OwnSink}, nil
 	}
 	if !c.Given("log-level") {
 		c.LogLevel = "warn"
@@ -176,7 +176,7 @@ func (a *app) developing(d development, flags *pflag.FlagSet) (config.Config, er
 		return c, err
 	}
 	// What the parts would refuse when the tables are made.
-	err = wire.Check(c, "serve")
+	err = app.Check(c, "serve")
 	if refused, ok := errors.AsType[*config.Error](err); ok {
 		for i, problem := range refused.Problems {
 			refused.Problems[i] = inDev(problem)
@@ -306,7 +306,7 @@ In a third:%s
   %s dlq list%s
 
 Ctrl-C stops it.
-`, wire.MaskDatabase(c.Database), delivering, url, crawler, shellWord(url+"/v1/stream?topics=order.placed"), first, outbox, which, outbox, which)
+`, app.MaskDatabase(c.Database), delivering, url, crawler, shellWord(url+"/v1/stream?topics=order.placed"), first, outbox, which, outbox, which)
 }
 
 // hasPassword tells whether a URL may hold a password.

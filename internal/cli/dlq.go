@@ -15,11 +15,11 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) dlq() *cobra.Command {
+func (a *application) dlq() *cobra.Command {
 	mapping := config.Mapping()
 	cmd := &cobra.Command{
 		Use:   "dlq",
@@ -51,8 +51,10 @@ A letter is pending until it is replayed or discarded. The database role must be
 }
 
 // openLetters opens the dead letters of the database and runs fn.
-func (a *app) openLetters(ctx context.Context, c config.Config, fn func(wire.Database, deadletter.Store) error) error {
-	db, err := wire.OpenDatabase(ctx, c.Database)
+func (a *application) openLetters(
+	ctx context.Context, c config.Config, fn func(app.Database, deadletter.Store) error,
+) error {
+	db, err := app.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -180,7 +182,7 @@ func (f *operatorFlags) addTo(flags *pflag.FlagSet, reason string) {
 
 func (f *operatorFlags) operator() deadletter.Operator {
 	if f.Actor == "" {
-		f.Actor = wire.Actor()
+		f.Actor = app.Actor()
 	}
 	return f.Operator
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // cleared is what `outbox dlq discard` and `purge` print with -o json.
@@ -19,7 +19,7 @@ type cleared struct {
 	DryRun  bool `json:"dryRun,omitempty"`
 }
 
-func (a *app) discardLetters(mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) discardLetters(mapping *pflag.FlagSet) *cobra.Command {
 	var f struct {
 		selectionFlags
 		operatorFlags
@@ -40,7 +40,7 @@ func (a *app) discardLetters(mapping *pflag.FlagSet) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) error {
+			return a.openLetters(cmd.Context(), c, func(_ app.Database, d deadletter.Store) error {
 				n, err := deadletter.Discard(cmd.Context(), d, selection, f.operator())
 				if errors.Is(err, deadletter.ErrNoReason) {
 					return usagef("--reason is required: say why these need not arrive")
@@ -58,7 +58,7 @@ func (a *app) discardLetters(mapping *pflag.FlagSet) *cobra.Command {
 	return cmd
 }
 
-func (a *app) purgeLetters(mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) purgeLetters(mapping *pflag.FlagSet) *cobra.Command {
 	var f operatorFlags
 	var purge deadletter.Purge
 	var age string
@@ -85,7 +85,7 @@ A relay does the same for replayed letters bit by bit (see outbox purge --help);
 			if err != nil {
 				return err
 			}
-			return a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) error {
+			return a.openLetters(cmd.Context(), c, func(_ app.Database, d deadletter.Store) error {
 				if dryRun {
 					n, err := d.Purgeable(cmd.Context(), purge)
 					return a.printCleared(c.Output, "%s would be deleted\n", cleared{n, true}, err)
@@ -105,7 +105,7 @@ A relay does the same for replayed letters bit by bit (see outbox purge --help);
 }
 
 // printCleared says how many letters were changed, also when err stopped it half way.
-func (a *app) printCleared(form, text string, done cleared, err error) error {
+func (a *application) printCleared(form, text string, done cleared, err error) error {
 	if errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("interrupted after %s: the same command goes on from there", counted(done.Letters, "letter"))
 	}

@@ -5,11 +5,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) collectLetters(mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) collectLetters(mapping *pflag.FlagSet) *cobra.Command {
 	var by operatorFlags
 	var table string
 	cmd := &cobra.Command{
@@ -33,7 +33,7 @@ what is new. The table is read once.`,
 					return err
 				}
 			}
-			return a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) error {
+			return a.openLetters(cmd.Context(), c, func(_ app.Database, d deadletter.Store) error {
 				var done cleared
 				for _, t := range c.Known() {
 					if table != "" && t.Name() != table {

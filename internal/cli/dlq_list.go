@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // letterPage is a page of letters, and what it ends with for --after.
@@ -20,7 +20,7 @@ type letterPage struct {
 	Next    string
 }
 
-func (a *app) listLetters(mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) listLetters(mapping *pflag.FlagSet) *cobra.Command {
 	var f letterFlags
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -38,7 +38,7 @@ Without --state it shows the pending ones. Several filters must all hold.`,
 				return err
 			}
 			var page letterPage
-			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
+			err = a.openLetters(cmd.Context(), c, func(_ app.Database, d deadletter.Store) (err error) {
 				page.Letters, page.Next, err = d.List(cmd.Context(), filter)
 				return err
 			})
@@ -66,7 +66,7 @@ Without --state it shows the pending ones. Several filters must all hold.`,
 }
 
 // letterFilter checks what list and stats are asked for.
-func (a *app) letterFilter(
+func (a *application) letterFilter(
 	f *letterFlags, mapping *pflag.FlagSet,
 ) (c config.Config, filter deadletter.Filter, err error) {
 	if filter, err = f.filter(); err != nil {
@@ -80,7 +80,7 @@ func (a *app) letterFilter(
 }
 
 // printLetters prints a page, or that there are none in these words.
-func (a *app) printLetters(page letterPage, none string) error {
+func (a *application) printLetters(page letterPage, none string) error {
 	var rows [][]string
 	for _, l := range page.Letters {
 		from := l.Table
@@ -104,7 +104,7 @@ func (a *app) printLetters(page letterPage, none string) error {
 	return nil
 }
 
-func (a *app) showLetter(mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) showLetter(mapping *pflag.FlagSet) *cobra.Command {
 	var tenant string
 	cmd := &cobra.Command{
 		Use:   "show ID",
@@ -124,7 +124,7 @@ letters of it: an event has one for each destination that it did not reach, and 
 				return err
 			}
 			var letters []deadletter.Letter
-			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
+			err = a.openLetters(cmd.Context(), c, func(_ app.Database, d deadletter.Store) (err error) {
 				letters, err = d.Show(cmd.Context(), id, tenant)
 				return err
 			})
@@ -152,7 +152,7 @@ letters of it: an event has one for each destination that it did not reach, and 
 	return cmd
 }
 
-func (a *app) printLetter(l deadletter.Letter) error {
+func (a *application) printLetter(l deadletter.Letter) error {
 	return a.printDetails(slices.Concat([]detail{
 		{"id", l.ID.String()}, {"died", moment(&l.At)}, {"state", string(l.State)}, {"source", string(l.Source)},
 		{string(l.Source) + " id", l.OriginalID.String()},
@@ -165,7 +165,7 @@ func (a *app) printLetter(l deadletter.Letter) error {
 		[]detail{{"payload", string(l.Payload)}}))
 }
 
-func (a *app) letterStats(mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) letterStats(mapping *pflag.FlagSet) *cobra.Command {
 	var f letterFlags
 	cmd := &cobra.Command{
 		Use:   "stats",
@@ -184,7 +184,7 @@ fingerprint may stand in several groups: --fingerprint with --type and --error-r
 				return err
 			}
 			var stats deadletter.Stats
-			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
+			err = a.openLetters(cmd.Context(), c, func(_ app.Database, d deadletter.Store) (err error) {
 				stats, err = d.Stats(cmd.Context(), filter)
 				return err
 			})
@@ -223,7 +223,7 @@ type actionPage struct {
 	Next    string
 }
 
-func (a *app) listActions(mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) listActions(mapping *pflag.FlagSet) *cobra.Command {
 	var f deadletter.ActionFilter
 	var since, until string
 	cmd := &cobra.Command{
@@ -251,7 +251,7 @@ transactions.`,
 				return err
 			}
 			var page actionPage
-			err = a.openLetters(cmd.Context(), c, func(_ wire.Database, d deadletter.Store) (err error) {
+			err = a.openLetters(cmd.Context(), c, func(_ app.Database, d deadletter.Store) (err error) {
 				page.Actions, page.Next, err = deadletter.Actions(cmd.Context(), d, f)
 				return err
 			})

@@ -18,8 +18,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // replayFlags are the flags of outbox dlq replay.
@@ -32,7 +32,7 @@ type replayFlags struct {
 	window                 time.Duration
 }
 
-func (a *app) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
 	var f replayFlags
 	cmd := &cobra.Command{
 		Use:   "replay (ID... | filter flags | --all)",
@@ -66,7 +66,7 @@ unless --yes.`,
 			if err != nil {
 				return err
 			}
-			return a.openLetters(cmd.Context(), c, func(db wire.Database, d deadletter.Store) error {
+			return a.openLetters(cmd.Context(), c, func(db app.Database, d deadletter.Store) error {
 				return a.replay(cmd.Context(), db, d, c.Output, o, f)
 			})
 		},
@@ -84,7 +84,9 @@ unless --yes.`,
 }
 
 // options checks the command line.
-func (f *replayFlags) options(ctx context.Context, a *app, args []string) (o deadletter.ReplayOptions, err error) {
+func (f *replayFlags) options(
+	ctx context.Context, a *application, args []string,
+) (o deadletter.ReplayOptions, err error) {
 	if o.Selection, err = f.selection(args); err != nil {
 		return o, err
 	}
@@ -115,8 +117,8 @@ func (f *replayFlags) options(ctx context.Context, a *app, args []string) (o dea
 	return o, nil
 }
 
-func (a *app) replay(
-	ctx context.Context, db wire.Database, d deadletter.Store, form string, o deadletter.ReplayOptions, f replayFlags,
+func (a *application) replay(
+	ctx context.Context, db app.Database, d deadletter.Store, form string, o deadletter.ReplayOptions, f replayFlags,
 ) error {
 	if f.dryRun || !f.yes {
 		preview, err := d.Preview(ctx, o.Selection, f.window)
@@ -169,7 +171,7 @@ func gauge(done, total int) string {
 }
 
 // confirmed asks on the terminal.
-func (a *app) confirmed(ctx context.Context, question string) bool {
+func (a *application) confirmed(ctx context.Context, question string) bool {
 	fmt.Fprint(a.Err, question)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -231,7 +233,7 @@ func printPreview(w io.Writer, p deadletter.Preview, window time.Duration) error
 }
 
 // printReplayed says what was done and where to look. Letters that were named and all skipped are a failure.
-func (a *app) printReplayed(form string, sum deadletter.Replayed) error {
+func (a *application) printReplayed(form string, sum deadletter.Replayed) error {
 	if form == "json" {
 		if err := printJSON(a.Out, sum); err != nil {
 			return err
@@ -259,12 +261,12 @@ func (a *app) printReplayed(form string, sum deadletter.Replayed) error {
 
 // waker tells the relays of several tables that there is something to deliver.
 type waker struct {
-	notifier   wire.Notifier // nil: there is none, and relays poll anyway
+	notifier   app.Notifier // nil: there is none, and relays poll anyway
 	stop       context.CancelFunc
 	background sync.WaitGroup
 }
 
-func newWaker(ctx context.Context, db wire.Database) *waker {
+func newWaker(ctx context.Context, db app.Database) *waker {
 	w := &waker{}
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	n, err := db.Notifier()

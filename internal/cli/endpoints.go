@@ -20,7 +20,7 @@ type tested struct {
 	Seconds  float64 `json:"seconds"`
 }
 
-func (a *app) endpoints() *cobra.Command {
+func (a *application) endpoints() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "endpoints",
 		Short: "List the destinations that a sink knows by name, and test one",
@@ -31,7 +31,7 @@ func (a *app) endpoints() *cobra.Command {
 	return cmd
 }
 
-func (a *app) endpointsList() *cobra.Command {
+func (a *application) endpointsList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the endpoints of the sink, without their secrets",
@@ -62,7 +62,7 @@ relay: see its log.`,
 	}
 }
 
-func (a *app) endpointsTest() *cobra.Command {
+func (a *application) endpointsTest() *cobra.Command {
 	return &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send one event to an endpoint and say what came of it",
@@ -96,7 +96,7 @@ not delivered. Nothing is written to a database.`,
 	}
 }
 
-func (a *app) testEndpoint(cmd *cobra.Command, s sink.Sink, form string, d outbox.Delivery) error {
+func (a *application) testEndpoint(cmd *cobra.Command, s sink.Sink, form string, d outbox.Delivery) error {
 	began := time.Now()
 	result := s.Publish(cmd.Context(), []outbox.Delivery{d})[0]
 	if result.Err != nil {
@@ -111,7 +111,7 @@ func (a *app) testEndpoint(cmd *cobra.Command, s sink.Sink, form string, d outbo
 }
 
 // withEndpoints returns the sink whose endpoints a command is about.
-func (a *app) withEndpoints() (config.Config, config.Sink, error) {
+func (a *application) withEndpoints() (config.Config, config.Sink, error) {
 	c, err := a.settings(config.Publishing)
 	if err != nil {
 		return c, config.Sink{}, err

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // eventPage is a page of events, and what it ends with for --after.
@@ -23,7 +23,7 @@ type eventPage struct {
 	Next   string
 }
 
-func (a *app) events() *cobra.Command {
+func (a *application) events() *cobra.Command {
 	var table string
 	var filter operate.Filter
 	mapping := config.Mapping()
@@ -55,7 +55,7 @@ says why it failed.`,
 				return err
 			}
 			var page eventPage
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, db wire.Database, b operate.Browser) (err error) {
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, db app.Database, b operate.Browser) (err error) {
 				if page.Events, page.Next, err = b.List(ctx, filter); err != nil {
 					return err
 				}
@@ -89,13 +89,13 @@ says why it failed.`,
 
 // browse opens a table for people and runs fn.
 func browse(
-	ctx context.Context, c config.Config, name string, fn func(context.Context, wire.Database, operate.Browser) error,
+	ctx context.Context, c config.Config, name string, fn func(context.Context, app.Database, operate.Browser) error,
 ) error {
 	table, err := c.Find(name)
 	if err != nil {
 		return err
 	}
-	db, err := wire.OpenDatabase(ctx, c.Database)
+	db, err := app.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func browse(
 }
 
 // printEvents prints a page, or that there are none in these words.
-func (a *app) printEvents(page eventPage, none string) error {
+func (a *application) printEvents(page eventPage, none string) error {
 	var rows [][]string
 	for _, e := range page.Events {
 		key := value(e.Key)
@@ -139,7 +139,7 @@ func (a *app) printEvents(page eventPage, none string) error {
 	return nil
 }
 
-func (a *app) showEvent(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) showEvent(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Print one event with its payload and errors",
@@ -154,7 +154,7 @@ table. In crawl_outbox the position is the faster way, since event ids have no i
 				return err
 			}
 			var event operate.EventDetail
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, db wire.Database, b operate.Browser) (err error) {
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, db app.Database, b operate.Browser) (err error) {
 				if event, err = b.Show(ctx, args[0], *tenant); err != nil {
 					return err
 				}
@@ -177,7 +177,7 @@ table. In crawl_outbox the position is the faster way, since event ids have no i
 	}
 }
 
-func (a *app) printEvent(e operate.EventDetail) error {
+func (a *application) printEvent(e operate.EventDetail) error {
 	return a.printDetails(slices.Concat([]detail{
 		{"id", e.ID.String()}, {"position", fmt.Sprint(e.Position)}, {"status", e.Status}, {"topic", e.Topic},
 		{"key", value(e.Key)}, {"aggregate type", value(e.AggregateType)}, {"tenant", value(e.Tenant)},

@@ -8,12 +8,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) retryEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) retryEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	var by operatorFlags
 	var f eventFlags
 	cmd := &cobra.Command{
@@ -36,7 +36,7 @@ event is not waiting: outbox dlq replay puts that back.`,
 				return err
 			}
 			n, operator := 0, by.operator()
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ wire.Database, b operate.Browser) (err error) {
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ app.Database, b operate.Browser) (err error) {
 				n, err = b.RetryNow(ctx, waiting, operator.Actor, operator.Reason)
 				return err
 			})

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 const skipEvents = 500 // a transaction of outbox events skip
@@ -23,7 +23,7 @@ type skipped struct {
 	DryRun bool   `json:"dryRun,omitempty"`
 }
 
-func (a *app) skipEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) skipEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	var by operatorFlags
 	var f eventFlags
 	var yes bool
@@ -65,7 +65,7 @@ is never neither. An event that waits for its next try (NEXT TRY in outbox event
 			done, operator := skipped{Table: *table, DryRun: !yes}, by.operator()
 			skip := operate.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: run}
 			err = browse(cmd.Context(), c, *table,
-				func(ctx context.Context, _ wire.Database, b operate.Browser) (err error) {
+				func(ctx context.Context, _ app.Database, b operate.Browser) (err error) {
 					if done.Events, err = b.Undelivered(ctx, chosen); err != nil || !yes {
 						return err
 					}
@@ -110,7 +110,7 @@ func skipAll(
 }
 
 // printSkipped says what was done, or would be. Ids that name nothing undelivered are a failure.
-func (a *app) printSkipped(form string, done skipped, named int, failed error) error {
+func (a *application) printSkipped(form string, done skipped, named int, failed error) error {
 	if failed != nil && done.Events == 0 {
 		return nil
 	}

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/wire"
+	"github.com/outboxrelay/outbox/internal/app"
 )
 
 const sinkSetting = "The URL is that of --sink or OUTBOX_SINK"
 
 // hint names the remedy where the error's own text cannot know it. command is the name of what failed.
-func (a *app) hint(command string, err error) string {
+func (a *application) hint(command string, err error) string {
 	var schema *outbox.SchemaError
 	var certificate *tls.CertificateVerificationError
 	var refusal *apiError
@@ -46,5 +46,5 @@ func (a *app) hint(command string, err error) string {
 		}
 		return text + " " + sinkSetting
 	}
-	return wire.Hint(err)
+	return app.Hint(err)
 }

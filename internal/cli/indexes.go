@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) migrateIndexes() *cobra.Command {
+func (a *application) migrateIndexes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "indexes [adr|lean]",
 		Short: "Show or switch the five indexes of ADR-004 on outbox_events",
@@ -33,7 +33,7 @@ interrupted, and run again.`,
 			if err != nil {
 				return err
 			}
-			database, err := able[wire.IndexMigrations](c, wire.Indexes)
+			database, err := able[app.IndexMigrations](c, app.Indexes)
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 )
 
 // initialize is outbox init, a name that Go keeps for itself.
-func (a *app) initialize() *cobra.Command {
+func (a *application) initialize() *cobra.Command {
 	var file string
 	var force bool
 	cmd := &cobra.Command{

@@ -8,15 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // countedForLanes is how many undelivered events outbox lanes counts, as the metric outbox_backlog_events does.
 const countedForLanes = 100_000
 
-func (a *app) lanes() *cobra.Command {
+func (a *application) lanes() *cobra.Command {
 	var table string
 	var all bool
 	mapping := config.Mapping()
@@ -57,7 +57,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 				return err
 			}
 			var report operate.LaneReport
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, _ wire.Database, b operate.Browser) (err error) {
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, _ app.Database, b operate.Browser) (err error) {
 				report, err = b.Lanes(ctx, countedForLanes)
 				return err
 			})
@@ -76,7 +76,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 	return cmd
 }
 
-func (a *app) printLanes(r operate.LaneReport, all bool) error {
+func (a *application) printLanes(r operate.LaneReport, all bool) error {
 	if !all {
 		if err := printTable(a.Out, []string{"RELAY", "ID", "LANES", "SHARE", "WHICH", "LEASE", "BACKLOG", "OLDEST",
 			"RETRYING", "HELD"}, groups(r)); err != nil {

@@ -5,12 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) migrateLegacy() *cobra.Command {
+func (a *application) migrateLegacy() *cobra.Command {
 	var options pgmigrations.LegacyOptions
 	cmd := &cobra.Command{
 		Use:   "legacy",
@@ -34,7 +34,7 @@ on where it stopped; on an upgraded table it does nothing.`,
 			if err != nil {
 				return err
 			}
-			database, err := able[wire.LegacyMigrations](c, wire.Legacy)
+			database, err := able[app.LegacyMigrations](c, app.Legacy)
 			if err != nil {
 				return err
 			}
@@ -58,7 +58,7 @@ on where it stopped; on an upgraded table it does nothing.`,
 	return cmd
 }
 
-func (a *app) printLegacy(r pgmigrations.LegacyReport, dryRun bool) {
+func (a *application) printLegacy(r pgmigrations.LegacyReport, dryRun bool) {
 	switch {
 	case r.AlreadyUpgraded:
 		fmt.Fprintf(a.Out, "%s is upgraded already, nothing to do\n", r.Table)

@@ -113,7 +113,7 @@ func typeName(t reflect.Type) string {
 }
 
 // writeLines writes an event a line. template has what lines may leave out.
-func (a *app) writeLines(ctx context.Context, w *writing, template outbox.Event, form string) error {
+func (a *application) writeLines(ctx context.Context, w *writing, template outbox.Event, form string) error {
 	b := lineBatch{app: a, writing: w, form: form, next: 1, progress: newProgress(a.Err)}
 	problem := b.readAll(ctx, template)
 	// The lines before a bad one are good, so they are committed, and one goes on from the bad one.
@@ -138,7 +138,7 @@ func (a *app) writeLines(ctx context.Context, w *writing, template outbox.Event,
 
 // lineBatch gathers lines to a transaction.
 type lineBatch struct {
-	app      *app
+	app      *application
 	writing  *writing
 	form     string
 	progress *progress

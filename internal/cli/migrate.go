@@ -12,12 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) migrate() *cobra.Command {
+func (a *application) migrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make and change the tables",
@@ -54,7 +54,7 @@ type change struct {
 	Changed []string `json:"changed"` // files applied, or taken away
 }
 
-func (a *app) migrateUp() *cobra.Command {
+func (a *application) migrateUp() *cobra.Command {
 	var sets []string
 	var plan, takeOver bool
 	cmd := &cobra.Command{
@@ -86,7 +86,7 @@ as its own, and goes on. That tool must not run the files any more then.`,
 					return err
 				}
 			}
-			adoption, err := wire.MigrationsOf(c.Database).Plan(cmd.Context(), sets...)
+			adoption, err := app.MigrationsOf(c.Database).Plan(cmd.Context(), sets...)
 			if err != nil {
 				return err
 			}
@@ -95,7 +95,7 @@ as its own, and goes on. That tool must not run the files any more then.`,
 			}
 			showPlan(a.Err, adoption)
 			return a.migrating(cmd.Context(), c,
-				func(ctx context.Context, m wire.Migrations) error { return m.Up(ctx, sets...) })
+				func(ctx context.Context, m app.Migrations) error { return m.Up(ctx, sets...) })
 		},
 	}
 	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
@@ -104,7 +104,7 @@ as its own, and goes on. That tool must not run the files any more then.`,
 	return cmd
 }
 
-func (a *app) migrateDown() *cobra.Command {
+func (a *application) migrateDown() *cobra.Command {
 	var set string
 	var steps int
 	var all bool
@@ -123,7 +123,7 @@ adoption was interrupted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if set == "" {
 				return usagef("--set is required: name the one set whose newest migration goes, of %s",
-					strings.Join(wire.Sets, ", "))
+					strings.Join(app.Sets, ", "))
 			}
 			if steps < 1 {
 				return usagef("--steps is %d, must be 1 or more", steps)
@@ -132,14 +132,14 @@ adoption was interrupted.`,
 				return usagef("--steps and --all contradict each other")
 			}
 			if all {
-				steps = wire.AllSteps
+				steps = app.AllSteps
 			}
 			c, err := a.migrationSettings([]string{set})
 			if err != nil {
 				return err
 			}
 			return a.migrating(cmd.Context(), c,
-				func(ctx context.Context, m wire.Migrations) error { return m.Down(ctx, steps, set) })
+				func(ctx context.Context, m app.Migrations) error { return m.Down(ctx, steps, set) })
 		},
 	}
 	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events or crawl (required)")
@@ -148,7 +148,7 @@ adoption was interrupted.`,
 	return cmd
 }
 
-func (a *app) migrateStatus() *cobra.Command {
+func (a *application) migrateStatus() *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show which migrations the database has and lacks",
@@ -163,7 +163,7 @@ has applied (outbox migrate export) is found by the tables, columns and indexes 
 			if err != nil {
 				return err
 			}
-			all, err := wire.MigrationsOf(c.Database).Status(cmd.Context())
+			all, err := app.MigrationsOf(c.Database).Status(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -175,7 +175,7 @@ has applied (outbox migrate export) is found by the tables, columns and indexes 
 				rows = append(rows, []string{s.Set, fmt.Sprint(s.Current), fmt.Sprint(s.Latest), state(s),
 					strings.Join(s.Pending, " ")})
 			}
-			if file, ok := wire.FileOf(c.Database); ok {
+			if file, ok := app.FileOf(c.Database); ok {
 				if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 					fmt.Fprintf(a.Err, "the file %s does not exist: outbox migrate up makes it\n", file)
 				}
@@ -203,7 +203,7 @@ func state(s migration.SetStatus) string {
 	return "up to date"
 }
 
-func (a *app) migratePrint() *cobra.Command {
+func (a *application) migratePrint() *cobra.Command {
 	var sets []string
 	cmd := &cobra.Command{
 		Use:   "print",
@@ -222,7 +222,7 @@ PostgreSQL's.`,
 			if err != nil {
 				return err
 			}
-			return wire.MigrationsOf(c.Database).Print(a.Out, sets...)
+			return app.MigrationsOf(c.Database).Print(a.Out, sets...)
 		},
 	}
 	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
@@ -230,7 +230,7 @@ PostgreSQL's.`,
 }
 
 // migrationSettings checks the sets before anything asks the database.
-func (a *app) migrationSettings(sets []string) (config.Config, error) {
+func (a *application) migrationSettings(sets []string) (config.Config, error) {
 	if err := checkSets(sets); err != nil {
 		return config.Config{}, err
 	}
@@ -239,16 +239,16 @@ func (a *app) migrationSettings(sets []string) (config.Config, error) {
 
 func checkSets(sets []string) error {
 	for _, s := range sets {
-		if !slices.Contains(wire.Sets, s) {
-			return usagef("--set: there is no migration set %q: the sets are %s", s, strings.Join(wire.Sets, ", "))
+		if !slices.Contains(app.Sets, s) {
+			return usagef("--set: there is no migration set %q: the sets are %s", s, strings.Join(app.Sets, ", "))
 		}
 	}
 	return nil
 }
 
 // able returns the migrations of a database as what only some can do. The error says why this one cannot.
-func able[T any](c config.Config, what wire.Ability) (T, error) {
-	m := wire.MigrationsOf(c.Database)
+func able[T any](c config.Config, what app.Ability) (T, error) {
+	m := app.MigrationsOf(c.Database)
 	can, ok := m.(T)
 	if !ok {
 		return can, usagef("%s", m.Lacks(what))
@@ -257,8 +257,10 @@ func able[T any](c config.Config, what wire.Ability) (T, error) {
 }
 
 // migrating runs fn and prints what it changed, also when it failed half way.
-func (a *app) migrating(ctx context.Context, c config.Config, fn func(context.Context, wire.Migrations) error) error {
-	m := wire.MigrationsOf(c.Database)
+func (a *application) migrating(
+	ctx context.Context, c config.Config, fn func(context.Context, app.Migrations) error,
+) error {
+	m := app.MigrationsOf(c.Database)
 	before, err := m.Status(ctx)
 	if err != nil {
 		return err

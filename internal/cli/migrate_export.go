@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) migrateExport() *cobra.Command {
+func (a *application) migrateExport() *cobra.Command {
 	var dir, format string
 	var sets []string
 	cmd := &cobra.Command{
@@ -70,7 +70,7 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 			if err != nil {
 				return err
 			}
-			database, err := able[wire.ExportMigrations](c, wire.Export)
+			database, err := able[app.ExportMigrations](c, app.Export)
 			if err != nil {
 				return err
 			}

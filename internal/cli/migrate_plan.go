@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // printPlan is the answer to --plan. Problems are in it, and make the command fail as up would.
-func (a *app) printPlan(plan migration.Adoption, output string) error {
+func (a *application) printPlan(plan migration.Adoption, output string) error {
 	switch {
 	case output == "json":
 		if err := printJSON(a.Out, plan); err != nil {
@@ -49,11 +49,11 @@ func showPlan(w io.Writer, plan migration.Adoption) {
 }
 
 // takeOver makes what another tool has applied up's.
-func (a *app) takeOver(ctx context.Context, c config.Config, plan bool) error {
+func (a *application) takeOver(ctx context.Context, c config.Config, plan bool) error {
 	if plan {
 		return usagef("--plan and --take-over contradict each other: one changes nothing, the other begins to")
 	}
-	database, err := able[wire.TakeOverMigrations](c, wire.TakeOver)
+	database, err := able[app.TakeOverMigrations](c, app.TakeOver)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func cut(s string, n int) string {
 // detail is one line about a thing that is shown by itself; one without a text is left out.
 type detail struct{ name, text string }
 
-func (a *app) printDetails(details []detail) error {
+func (a *application) printDetails(details []detail) error {
 	for _, d := range details {
 		if d.text == "" {
 			continue

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // pauseFlags name what to pause or resume.
@@ -38,7 +38,7 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 }
 
 // open checks what is named and opens the pauses.
-func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, operate.Pauses) error) error {
+func (f *pauseFlags) open(cmd *cobra.Command, a *application, fn func(context.Context, operate.Pauses) error) error {
 	if err := notEmpty(cmd.Flags(), "table", "topic", "destination", "to"); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (f *pauseFlags) open(cmd *cobra.Command, a *app, fn func(context.Context, o
 }
 
 func openPauses(ctx context.Context, c config.Config, fn func(context.Context, operate.Pauses) error) error {
-	db, err := wire.OpenDatabase(ctx, c.Database)
+	db, err := app.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func openPauses(ctx context.Context, c config.Config, fn func(context.Context, o
 	return fn(ctx, p)
 }
 
-func (a *app) pause() *cobra.Command {
+func (a *application) pause() *cobra.Command {
 	var f pauseFlags
 	cmd := &cobra.Command{
 		Use:   "pause (--table TABLE | --topic PATTERN | --destination PATTERN) --reason TEXT",
@@ -120,7 +120,7 @@ before ten times as long, 5 s at most. Where a whole table is meant, pause the t
 	return cmd
 }
 
-func (a *app) resume() *cobra.Command {
+func (a *application) resume() *cobra.Command {
 	var f pauseFlags
 	cmd := &cobra.Command{
 		Use:   "resume (--table TABLE | --topic PATTERN | --destination PATTERN)",
@@ -150,7 +150,7 @@ goes on waiting.`,
 	return cmd
 }
 
-func (a *app) pauses() *cobra.Command {
+func (a *application) pauses() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pauses",
 		Short: "List what is paused",
@@ -211,7 +211,7 @@ func whatPaused(p operate.Pause) string {
 
 // pausesOf returns the pauses that concern a table. A database that has none yet, and a role that may not see them, has
 // none to show.
-func pausesOf(ctx context.Context, db wire.Database, table string) ([]operate.Pause, error) {
+func pausesOf(ctx context.Context, db app.Database, table string) ([]operate.Pause, error) {
 	var old *outbox.SchemaError
 	p, err := db.Pauses(ctx)
 	if errors.As(err, &old) {
@@ -231,7 +231,7 @@ func pausesOf(ctx context.Context, db wire.Database, table string) ([]operate.Pa
 }
 
 // markPaused marks the undelivered rows of a table that wait for a pause to end.
-func markPaused(ctx context.Context, c config.Config, db wire.Database, table string, rows []operate.EventRow) error {
+func markPaused(ctx context.Context, c config.Config, db app.Database, table string, rows []operate.EventRow) error {
 	t, err := c.Find(table)
 	if err != nil {
 		return err

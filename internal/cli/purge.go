@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/retention"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // purge is what the command line asks for.
@@ -21,7 +21,7 @@ type purge struct {
 	dryRun    bool
 }
 
-func (a *app) purge() *cobra.Command {
+func (a *application) purge() *cobra.Command {
 	var p purge
 	var age string
 	settings := config.Mapping()
@@ -69,7 +69,7 @@ database role must be a member of outbox_relay. What was removed is recorded in 
 				return err
 			}
 			line := newProgress(a.Err)
-			reports, err := wire.Purge(cmd.Context(), c, chosen, p.dryRun,
+			reports, err := app.Purge(cmd.Context(), c, chosen, p.dryRun,
 				func(r retention.Report) { line.show("%s: %d rows", r.Table, r.Rows) })
 			line.done()
 			if errors.Is(err, retention.ErrBusy) {
@@ -96,7 +96,7 @@ database role must be a member of outbox_relay. What was removed is recorded in 
 }
 
 // chosen are the tables to purge, each with its age and archive.
-func (p purge) chosen(c config.Config) (purging []wire.Purging, err error) {
+func (p purge) chosen(c config.Config) (purging []app.Purging, err error) {
 	names := p.tables
 	if len(names) == 0 {
 		for _, t := range c.Known() {
@@ -105,7 +105,7 @@ func (p purge) chosen(c config.Config) (purging []wire.Purging, err error) {
 		names = append(names, config.Letters)
 	}
 	for _, name := range names {
-		t := wire.Purging{Layout: outbox.Layout{Table: config.Letters}, Required: len(p.tables) > 0}
+		t := app.Purging{Layout: outbox.Layout{Table: config.Letters}, Required: len(p.tables) > 0}
 		if name != config.Letters {
 			known, err := c.Find(name)
 			if err != nil {
@@ -126,7 +126,7 @@ func (p purge) chosen(c config.Config) (purging []wire.Purging, err error) {
 	return purging, nil
 }
 
-func (a *app) printPurge(output string, reports []retention.Report) error {
+func (a *application) printPurge(output string, reports []retention.Report) error {
 	if output == "json" {
 		return printPage(a.Out, reports, "")
 	}

@@ -5,11 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) relay() *cobra.Command {
+func (a *application) relay() *cobra.Command {
 	settings := config.Mapping()
 	settings.AddFlagSet(config.Relay())
 	settings.AddFlagSet(config.RetentionFlags())
@@ -87,7 +87,7 @@ the table:
 			if err != nil {
 				return err
 			}
-			return wire.Relay(cmd.Context(), c, log)
+			return app.Relay(cmd.Context(), c, log)
 		},
 	}
 	cmd.Flags().AddFlagSet(settings)

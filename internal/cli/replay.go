@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 const replayEvents = 500 // a transaction of outbox replay
@@ -35,7 +35,7 @@ type deliveredFlags struct {
 	yes                 bool
 }
 
-func (a *app) replayDelivered() *cobra.Command {
+func (a *application) replayDelivered() *cobra.Command {
 	var f deliveredFlags
 	mapping := config.Mapping()
 	cmd := &cobra.Command{
@@ -82,7 +82,7 @@ the same command goes on: what was put back is delivered later than that. It rea
 				return err
 			}
 			return browse(cmd.Context(), c, f.table,
-				func(ctx context.Context, db wire.Database, b operate.Browser) error {
+				func(ctx context.Context, db app.Database, b operate.Browser) error {
 					return a.replayChosen(ctx, db, b, c.Output, f)
 				})
 		},
@@ -104,8 +104,8 @@ the same command goes on: what was put back is delivered later than that. It rea
 	return cmd
 }
 
-func (a *app) replayChosen(
-	ctx context.Context, db wire.Database, b operate.Browser, form string, f deliveredFlags,
+func (a *application) replayChosen(
+	ctx context.Context, db app.Database, b operate.Browser, form string, f deliveredFlags,
 ) error {
 	places, until, err := b.Replayable(ctx, f.Delivered)
 	if err != nil {
@@ -137,8 +137,8 @@ func (a *app) replayChosen(
 }
 
 // replayPages puts events back page by page, and counts in done.
-func (a *app) replayPages(
-	ctx context.Context, db wire.Database, b operate.Browser, r operate.Replay, places []operate.Place, rate int,
+func (a *application) replayPages(
+	ctx context.Context, db app.Database, b operate.Browser, r operate.Replay, places []operate.Place, rate int,
 	done *replayed,
 ) error {
 	wake := newWaker(ctx, db)
@@ -175,7 +175,7 @@ func (a *app) replayPages(
 	return nil
 }
 
-func (a *app) printReplayable(form string, r replayed) error {
+func (a *application) printReplayable(form string, r replayed) error {
 	if form == "json" {
 		return printJSON(a.Out, r)
 	}

@@ -5,11 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) migrateRoles() *cobra.Command {
+func (a *application) migrateRoles() *cobra.Command {
 	var show bool
 	cmd := &cobra.Command{
 		Use:   "roles",
@@ -33,7 +33,7 @@ its reason, and changes nothing.`,
 			if err != nil {
 				return err
 			}
-			database, err := able[wire.RoleMigrations](c, wire.Roles)
+			database, err := able[app.RoleMigrations](c, app.Roles)
 			if err != nil {
 				return err
 			}

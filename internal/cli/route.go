@@ -10,7 +10,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
-func (a *app) route() *cobra.Command {
+func (a *application) route() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "route",
 		Short: "Try out which sinks an event goes to",
@@ -25,7 +25,7 @@ opens nothing and connects to nothing.
 	return cmd
 }
 
-func (a *app) testRoute() *cobra.Command {
+func (a *application) testRoute() *cobra.Command {
 	var event outbox.Event
 	var table string
 	settings := every()

@@ -16,7 +16,7 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-func (a *app) runs() *cobra.Command {
+func (a *application) runs() *cobra.Command {
 	client := config.Client()
 	cmd := &cobra.Command{
 		Use:   "runs",
@@ -42,7 +42,7 @@ OUTBOX_TOKEN. A token sees the runs of its tenant only.`,
 }
 
 // asking returns the gateway that the settings name.
-func (a *app) asking(client *pflag.FlagSet) (config.Config, *api, error) {
+func (a *application) asking(client *pflag.FlagSet) (config.Config, *api, error) {
 	c, err := a.settings(config.Asking, client)
 	return c, newAPI(c), err
 }
@@ -64,7 +64,7 @@ type newRun struct {
 	Crawler      string          `json:"crawler,omitempty"`
 }
 
-func (a *app) createRun(client *pflag.FlagSet) *cobra.Command {
+func (a *application) createRun(client *pflag.FlagSet) *cobra.Command {
 	var n newRun
 	var device, key string
 	var follow bool
@@ -155,7 +155,7 @@ func parseDevice(text string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-func (a *app) cancelRun(client *pflag.FlagSet) *cobra.Command {
+func (a *application) cancelRun(client *pflag.FlagSet) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Stop a run",
@@ -174,7 +174,7 @@ func runPath(id uuid.UUID, rest string) string { return "/v1/runs/" + id.String(
 
 // oneRun asks a gateway for something that a run is the answer to. With -o json it prints that as it came, else it
 // calls print.
-func (a *app) oneRun(
+func (a *application) oneRun(
 	ctx context.Context, client *pflag.FlagSet, run, method, path string, print func(*api, crawl.Run) error,
 ) error {
 	id, err := parseRun(run)

@@ -20,7 +20,7 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-func (a *app) followRun(client *pflag.FlagSet) *cobra.Command {
+func (a *application) followRun(client *pflag.FlagSet) *cobra.Command {
 	var after int64
 	cmd := &cobra.Command{
 		Use:   "follow ID",
@@ -67,7 +67,7 @@ const (
 // following is a run that is being followed. go-sse's own client would come back by itself as well, but it takes a
 // gateway that is restarting (503) for one that refuses for ever, so only its reader is used.
 type following struct {
-	*app
+	*application
 	gateway *api
 	form    string
 	run     uuid.UUID
@@ -78,8 +78,8 @@ type following struct {
 }
 
 // follow prints what happens in a run after an event until it has ended.
-func (a *app) follow(ctx context.Context, gateway *api, form string, run uuid.UUID, after int64) error {
-	f := following{app: a, gateway: gateway, form: form, run: run, last: after}
+func (a *application) follow(ctx context.Context, gateway *api, form string, run uuid.UUID, after int64) error {
+	f := following{application: a, gateway: gateway, form: form, run: run, last: after}
 	pause := followPause
 	for {
 		before := f.last

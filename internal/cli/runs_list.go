@@ -16,7 +16,7 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-func (a *app) listRuns(client *pflag.FlagSet) *cobra.Command {
+func (a *application) listRuns(client *pflag.FlagSet) *cobra.Command {
 	var status, app, after string
 	var limit int
 	cmd := &cobra.Command{
@@ -92,7 +92,7 @@ func ended(r crawl.Run) *time.Time {
 // lastEvents is how many of a run's events show prints.
 const lastEvents = 10
 
-func (a *app) showRun(client *pflag.FlagSet) *cobra.Command {
+func (a *application) showRun(client *pflag.FlagSet) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Print one run and its last events",
@@ -116,7 +116,7 @@ alone: outbox runs follow ID -o json prints the events.`,
 	}
 }
 
-func (a *app) printRun(r crawl.Run, last []crawl.Event) error {
+func (a *application) printRun(r crawl.Run, last []crawl.Event) error {
 	var lines []detail
 	for i, e := range last {
 		lines = append(lines, detail{"", eventLine(e)})

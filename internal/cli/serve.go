@@ -3,11 +3,11 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
-func (a *app) serve() *cobra.Command {
+func (a *application) serve() *cobra.Command {
 	settings := config.ServeFlags()
 	settings.AddFlagSet(config.Mapping())
 	settings.AddFlagSet(config.Relay())
@@ -26,7 +26,7 @@ A gateway subscribes to what relays publish, its own or another's, and reads fro
 arrive; so streams go on while a sink is away. It listens to the sink that crawl_outbox goes to, and for topics
 to that of outbox_events. A database that is not there yet is waited for, and by the relay a sink too.
 
-With --sink ` + wire.OwnSink + ` no broker runs: the relay hands events to the gateway of this process, and nobody else
+With --sink ` + app.OwnSink + ` no broker runs: the relay hands events to the gateway of this process, and nobody else
 hears them. It is for one process that does everything, best with a file as its database: --database
 sqlite:outbox.db. An event is then delivered whether or not a stream is open; runs are complete all the same,
 since their history is in the database.
@@ -54,7 +54,7 @@ all three, and is held to a tenant only by the gateway's own statements; for bot
 with a login of its own.`,
 		Example: `  outbox serve --auth none                                    to try it: outbox runs create --app shop --crawler demo --follow
   outbox serve --http 0.0.0.0:8080 --listen 127.0.0.1:9464 --cors-origin https://shop.example
-  outbox serve --database sqlite:outbox.db --sink ` + wire.OwnSink + `     nothing else running
+  outbox serve --database sqlite:outbox.db --sink ` + app.OwnSink + `     nothing else running
   outbox serve --relay=false --worker=false                   a gateway alone, beside relays of their own`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,7 +66,7 @@ with a login of its own.`,
 			if err != nil {
 				return err
 			}
-			return wire.Serve(cmd.Context(), c, log)
+			return app.Serve(cmd.Context(), c, log)
 		},
 	}
 	cmd.Flags().AddFlagSet(settings)

@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // sinkRow is a sink and what it owes of one table.
@@ -21,7 +21,7 @@ type sinkRow struct {
 	Paused bool   `json:"paused"`
 }
 
-func (a *app) sinks() *cobra.Command {
+func (a *application) sinks() *cobra.Command {
 	mapping := config.Mapping()
 	cmd := &cobra.Command{
 		Use:   "sinks",
@@ -63,7 +63,7 @@ outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
 }
 
 func sinkRows(ctx context.Context, c config.Config) ([]sinkRow, error) {
-	db, err := wire.OpenDatabase(ctx, c.Database)
+	db, err := app.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return nil, err
 	}

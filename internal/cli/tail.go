@@ -23,7 +23,7 @@ type received struct {
 // errEnough ends a subscription that has got its --count.
 var errEnough = errors.New("enough")
 
-func (a *app) tail() *cobra.Command {
+func (a *application) tail() *cobra.Command {
 	var count int
 	cmd := &cobra.Command{
 		Use:   "tail CHANNEL…",
@@ -85,7 +85,7 @@ instead, as in curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'.`,
 	return cmd
 }
 
-func (a *app) printMessage(form, channel, payload string) error {
+func (a *application) printMessage(form, channel, payload string) error {
 	if form != "json" {
 		_, err := fmt.Fprintf(a.Out, "%s %s\n", oneLine(channel), oneLine(payload))
 		return err

@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
 )
 
-func (a *app) token() *cobra.Command {
+func (a *application) token() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke tokens of the HTTP API",
@@ -38,12 +38,12 @@ gateway's, which can look tokens up and cannot make any.`,
 }
 
 // tokens opens the tokens of the database and runs fn.
-func (a *app) tokens(ctx context.Context, fn func(config.Config, token.Store) error) error {
+func (a *application) tokens(ctx context.Context, fn func(config.Config, token.Store) error) error {
 	c, err := a.settings(config.Database)
 	if err != nil {
 		return err
 	}
-	db, err := wire.OpenDatabase(ctx, c.Database)
+	db, err := app.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ type newToken struct {
 	Text string `json:"token"`
 }
 
-func (a *app) createToken() *cobra.Command {
+func (a *application) createToken() *cobra.Command {
 	var tenant, name, expires string
 	var scopes []string
 	cmd := &cobra.Command{
@@ -92,7 +92,7 @@ before, and revoke it when nobody uses it any more.`,
 				return usageError{err}
 			}
 			return a.tokens(cmd.Context(), func(c config.Config, s token.Store) error {
-				if made, err = s.CreateToken(cmd.Context(), wire.Actor(), made, sum, ttl); err != nil {
+				if made, err = s.CreateToken(cmd.Context(), app.Actor(), made, sum, ttl); err != nil {
 					return err
 				}
 				if c.Output == "json" {
@@ -118,7 +118,7 @@ before, and revoke it when nobody uses it any more.`,
 	return cmd
 }
 
-func (a *app) listTokens() *cobra.Command {
+func (a *application) listTokens() *cobra.Command {
 	var tenant string
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -152,7 +152,7 @@ func (a *app) listTokens() *cobra.Command {
 	return cmd
 }
 
-func (a *app) revokeToken() *cobra.Command {
+func (a *application) revokeToken() *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
 		Short: "Make a token invalid, at once and for good",
@@ -167,7 +167,7 @@ token list prints it.`,
 				return usagef("this is a whole token, want its id only: the part between the two underscores")
 			}
 			return a.tokens(cmd.Context(), func(c config.Config, s token.Store) error {
-				t, err := s.RevokeToken(cmd.Context(), wire.Actor(), id)
+				t, err := s.RevokeToken(cmd.Context(), app.Actor(), id)
 				if errors.Is(err, token.ErrUnknown) {
 					return fmt.Errorf("%w, or it is revoked already: see outbox token list", err)
 				}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // build is what `outbox version` knows of this binary.
@@ -23,7 +23,7 @@ type build struct {
 	Schema  map[string]uint            `json:"schema"`
 }
 
-func (a *app) version() *cobra.Command {
+func (a *application) version() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, and the schema versions it needs",
@@ -52,12 +52,12 @@ of them.`,
 			}
 			rows = nil
 			header := []string{"SET"}
-			for _, name := range wire.StoreNames() {
+			for _, name := range app.StoreNames() {
 				header = append(header, "IN "+strings.ToUpper(name))
 			}
-			for _, set := range wire.Sets {
+			for _, set := range app.Sets {
 				row := []string{set}
-				for _, name := range wire.StoreNames() {
+				for _, name := range app.StoreNames() {
 					row = append(row, fmt.Sprint(b.Schemas[name][set]))
 				}
 				rows = append(rows, row)
@@ -69,7 +69,7 @@ of them.`,
 }
 
 // versionForm warns of wrong settings: whoever asks for a version is often about to find out what is wrong.
-func (a *app) versionForm() (form string, err error) {
+func (a *application) versionForm() (form string, err error) {
 	c, err := a.settings(0)
 	if form = c.Output; form == "" { // the file cannot be read
 		form = a.global.Lookup("output").Value.String()
@@ -85,8 +85,8 @@ func (a *app) versionForm() (form string, err error) {
 }
 
 func readBuild() build {
-	b := build{Version: "(unknown)", Schemas: wire.Required()}
-	b.Schema = b.Schemas[wire.StoreNames()[0]]
+	b := build{Version: "(unknown)", Schemas: app.Required()}
+	b.Schema = b.Schemas[app.StoreNames()[0]]
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return b

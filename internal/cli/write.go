@@ -24,7 +24,7 @@ type writeFlags struct {
 	jsonl, strict                                                                        bool
 }
 
-func (a *app) write() *cobra.Command {
+func (a *application) write() *cobra.Command {
 	var f writeFlags
 	cmd := &cobra.Command{
 		Use:   "write --topic TOPIC < payload.json",
@@ -170,7 +170,7 @@ type wrote struct {
 	Duplicate bool      `json:"duplicate,omitempty"` // it was in the table before
 }
 
-func (a *app) writeOne(ctx context.Context, w *writing, event outbox.Event, form string) error {
+func (a *application) writeOne(ctx context.Context, w *writing, event outbox.Event, form string) error {
 	// More than any payload may have, so that Validate can name the size, and still a bound.
 	payload, err := readAll(ctx, a.In, 16*outbox.DefaultMaxPayload)
 	if err != nil {

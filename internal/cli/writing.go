@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/wire"
+	"github.com/outboxrelay/outbox/internal/app"
 )
 
 // commitLimit bounds a transaction. A stop does not interrupt one: its outcome would be unknown.
@@ -18,8 +18,8 @@ const commitLimit = 30 * time.Second
 
 // writing is an open table to write into.
 type writing struct {
-	db wire.Database
-	wire.Writing
+	db app.Database
+	app.Writing
 }
 
 // pending is an event that is about to be written.
@@ -38,7 +38,7 @@ func openWriting(ctx context.Context, databaseURL string, f writeFlags) (*writin
 	if f.strict {
 		cfg.Order = outbox.Strict
 	}
-	db, err := wire.OpenDatabase(ctx, databaseURL)
+	db, err := app.OpenDatabase(ctx, databaseURL)
 	if err != nil {
 		return nil, err
 	}

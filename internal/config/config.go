@@ -5,7 +5,7 @@
 // the setting's names and a remedy; a key of a file that nobody knows is a problem, and so is a variable that is nearly
 // a setting's; no error and no Masked text contains a password.
 //
-// Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by package wire.
+// Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by package app.
 package config
 
 import (

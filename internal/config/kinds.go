@@ -8,7 +8,7 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// Kinds are the databases and the sinks that the program can open, as far as settings are concerned. Package wire knows
+// Kinds are the databases and the sinks that the program can open, as far as settings are concerned. Package app knows
 // which they are.
 type Kinds struct {
 	Databases Databases

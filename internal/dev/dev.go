@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/wire"
 )
 
 // Run makes the tables, warns if another relay takes events that the streams here will miss, serves all parts until ctx
@@ -40,8 +40,8 @@ func Run(
 	serving := make(chan answer, 1)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return wire.ServeWith(ctx, c, log,
-			wire.Extras{Home: page(), Serving: func(address string, m prometheus.Gatherer) { serving <- answer{address, m} }})
+		return app.ServeWith(ctx, c, log,
+			app.Extras{Home: page(), Serving: func(address string, m prometheus.Gatherer) { serving <- answer{address, m} }})
 	})
 	group.Go(func() error {
 		select {
@@ -61,7 +61,7 @@ func Run(
 
 // migrate makes what tables are missing. Those of a newer program are left alone: this one would not understand them.
 func migrate(ctx context.Context, databaseURL string) error {
-	m := wire.MigrationsOf(databaseURL)
+	m := app.MigrationsOf(databaseURL)
 	sets, err := m.Status(ctx)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func migrate(ctx context.Context, databaseURL string) error {
 	for _, s := range sets {
 		if s.Current > s.Latest {
 			return fmt.Errorf("%s was made by a newer outbox (its set %s is at version %d, this program knows %d): use that "+
-				"program, or another database", wire.MaskDatabase(databaseURL), s.Set, s.Current, s.Latest)
+				"program, or another database", app.MaskDatabase(databaseURL), s.Set, s.Current, s.Latest)
 		}
 	}
 	return m.Up(ctx)
@@ -91,7 +91,7 @@ func warnOfOthers(ctx context.Context, c config.Config, log *slog.Logger) {
 	log.Warn(fmt.Sprintf("another relay (%s) serves %s too, unless it was killed a moment ago: each delivers a part of "+
 		"the events, within itself, and the streams of one miss what the other delivers. Give both of them --sink "+
 		"URL, or give this one events of its own: --temp or --file other.db",
-		other, wire.MaskDatabase(c.Database)))
+		other, app.MaskDatabase(c.Database)))
 }
 
 // otherRelay names a relay that holds a lease, if there is one. That of a killed one lasts for --lease-ttl yet, and
@@ -101,7 +101,7 @@ func otherRelay(ctx context.Context, c config.Config) (name string, err error) {
 	if err != nil {
 		return "", err
 	}
-	db, err := wire.OpenDatabase(ctx, c.Database)
+	db, err := app.OpenDatabase(ctx, c.Database)
 	if err != nil {
 		return "", err
 	}

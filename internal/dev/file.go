@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -62,10 +62,10 @@ func CheckFile(ctx context.Context, path string) error {
 // CheckServer tells whether url names a database on a server. It connects to nothing, and does not show url, which may
 // hold a password.
 func CheckServer(url string) error {
-	if path, ok := wire.FileOf(url); ok {
+	if path, ok := app.FileOf(url); ok {
 		return fmt.Errorf("--database names a file: say --file %s", path)
 	}
-	if err := wire.CheckDatabase(url); err != nil {
+	if err := app.CheckDatabase(url); err != nil {
 		return fmt.Errorf("--database %w", err)
 	}
 	return nil

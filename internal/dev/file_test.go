@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outboxrelay/outbox/internal/wire"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -43,7 +43,7 @@ func text(t *testing.T, content string) (path string) {
 func TestCheckFile(t *testing.T) {
 	t.Parallel()
 	ours := database(t)
-	if err := wire.MigrationsOf("sqlite:" + ours).Up(t.Context()); err != nil {
+	if err := app.MigrationsOf("sqlite:" + ours).Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// Of another program, which does not use a WAL.
@@ -59,7 +59,7 @@ func TestCheckFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	shared := database(t, "CREATE TABLE customers (id INTEGER)")
-	if err := wire.MigrationsOf("sqlite:" + shared).Up(t.Context()); err != nil {
+	if err := app.MigrationsOf("sqlite:" + shared).Up(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, f := range []struct{ path, says string }{

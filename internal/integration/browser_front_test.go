@@ -40,7 +40,7 @@ type gatewayAt struct {
 	stop    func()
 }
 
-// start starts a gateway. stop, or the end of the test, ends it as internal/wire does: the listener first, then the
+// start starts a gateway. stop, or the end of the test, ends it as internal/app does: the listener first, then the
 // streams.
 func (g *gatewayAt) start(t *testing.T) {
 	t.Helper()

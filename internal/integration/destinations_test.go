@@ -27,9 +27,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/cli"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -313,7 +313,7 @@ table: [outbox_events]
 	ended := make(chan int, 1)
 	go func() {
 		ended <- cli.Main(ctx, []string{"relay", "--listen", "127.0.0.1:0"},
-			cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &log}, environ, wire.Sinks())
+			cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &log}, environ, app.Sinks())
 	}()
 	defer func() {
 		stop()
@@ -367,7 +367,7 @@ table: [outbox_events]
 	}
 	var states strings.Builder
 	code := cli.Main(t.Context(), []string{"sinks"},
-		cli.Streams{In: strings.NewReader(""), Out: &states, Err: &states}, environ, wire.Sinks())
+		cli.Streams{In: strings.NewReader(""), Out: &states, Err: &states}, environ, app.Sinks())
 	for _, line := range strings.Split(strings.TrimSpace(states.String()), "\n")[1:] {
 		owes := strings.HasPrefix(line, "rabbit") || strings.HasPrefix(line, "webhook")
 		if code != 0 || owes != strings.Contains(line, "outbox_events") {

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/cli"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/internal/wire"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -80,7 +80,7 @@ func TestSinkOfADriver(t *testing.T) {
 	run := func(ctx context.Context, stdin string, out, errs io.Writer, args ...string) int {
 		environ := []string{"OUTBOX_DATABASE_URL=sqlite:" + file("outbox.db")}
 		return cli.Main(ctx, args, cli.Streams{In: strings.NewReader(stdin), Out: out, Err: errs}, environ,
-			append(wire.Sinks(), linesDriver()))
+			append(app.Sinks(), linesDriver()))
 	}
 	ok := func(stdin string, args ...string) string {
 		t.Helper()
@@ -176,7 +176,7 @@ routes: [{to: [here, away]}]
 	run := func(ctx context.Context, stdin string, out, errs io.Writer, args ...string) int {
 		environ := []string{"OUTBOX_DATABASE_URL=sqlite:" + file("outbox.db"), "OUTBOX_CONFIG=" + file("outbox.yaml")}
 		return cli.Main(ctx, args, cli.Streams{In: strings.NewReader(stdin), Out: out, Err: errs}, environ,
-			append(wire.Sinks(), linesDriver()))
+			append(app.Sinks(), linesDriver()))
 	}
 	var log said
 	if code := run(t.Context(), "", &log, &log, "migrate", "up", "--set", "core"); code != 0 {

@@ -27,7 +27,7 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// streams is a world of its own for streams: gateways and relays in this process, as internal/wire joins them, so that
+// streams is a world of its own for streams: gateways and relays in this process, as internal/app joins them, so that
 // a test can look at their counts.
 type streams struct {
 	*world // without the subscriber
@@ -59,7 +59,7 @@ func newStreams(t *testing.T) *streams {
 	return s
 }
 
-// waking wakes the relay after each commit, as internal/wire does.
+// waking wakes the relay after each commit, as internal/app does.
 type waking struct {
 	crawl.Store
 	streams *streams
