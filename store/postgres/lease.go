@@ -39,7 +39,7 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	} else {
 		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl)
 	}
-	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.Lanes, r.Returning)
+	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.Lanes, r.Returning, r.Leaving)
 	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.Lanes).Query(func(found pgx.Rows) (err error) {
 		leased, rows, err = scanHeld(found, r.TTL)
 		leased.Origin = s.origin

@@ -147,22 +147,41 @@ func TestLeaseSharesAreFair(t *testing.T) {
 	}
 }
 
-// A relay that is well asks twice a second. Nothing is written for it until a third of its time is gone.
+// A relay that is well asks twice a second. Nothing is written for it until a third of its time is gone, and then one
+// row. Its lanes are its own for as long as that row says; once it is leaving, for as long as theirs say.
 func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
-	const written = "SELECT string_agg(xmin::text, ',' ORDER BY lane) || (SELECT xmin FROM outbox_relays) FROM " +
-		"outbox_lanes"
-	before := query[string](t, pool, written)
+	const (
+		relay = "SELECT xmin::text FROM outbox_relays"
+		lanes = "SELECT string_agg(xmin::text, ',' ORDER BY lane) FROM outbox_lanes"
+	)
+	wroteRelay, wroteLanes := query[string](t, pool, relay), query[string](t, pool, lanes)
 	lease(t, s, owner, time.Minute)
-	if after := query[string](t, pool, written); after != before {
+	if query[string](t, pool, relay) != wroteRelay || query[string](t, pool, lanes) != wroteLanes {
 		t.Error("a request with nothing due wrote")
 	}
-	exec(t, pool, "UPDATE outbox_lanes SET expires_at = expires_at - interval '25 seconds' WHERE lane = 7")
-	lease(t, s, owner, time.Minute)
-	if !query[bool](t, pool, "SELECT min(expires_at) > clock_timestamp() + interval '50 seconds' FROM outbox_lanes") {
-		t.Error("a lane whose time was running out was not renewed")
+	exec(t, pool, "UPDATE outbox_lanes SET expires_at = clock_timestamp() - interval '1 second'")
+	exec(t, pool, "UPDATE outbox_relays SET expires_at = expires_at - interval '25 seconds'")
+	wroteRelay, wroteLanes = query[string](t, pool, relay), query[string](t, pool, lanes)
+	got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
+	if err != nil || len(got.Lanes) != outbox.Lanes || got.Remaining < 50*time.Second {
+		t.Errorf("renewed: %d lanes for %s, error %v; want all of them for a minute", len(got.Lanes), got.Remaining, err)
+	}
+	if query[string](t, pool, relay) == wroteRelay || query[string](t, pool, lanes) != wroteLanes {
+		t.Error("a renewal wrote something else than the relay's row")
+	}
+	other := uuid.New()
+	if taken := lease(t, s, other, time.Minute); len(taken) > 0 {
+		t.Errorf("another relay took %d lanes of one that is alive", len(taken))
+	}
+	got, err = s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute, Leaving: true})
+	if err != nil || len(got.Lanes) != outbox.Lanes || got.Remaining < 50*time.Second {
+		t.Errorf("leaving: %d lanes for %s, error %v; want all of them for a minute", len(got.Lanes), got.Remaining, err)
+	}
+	if taken := lease(t, s, other, time.Minute); len(taken) > 0 {
+		t.Errorf("another relay took %d lanes of one that is leaving and has not given them up", len(taken))
 	}
 }
 
@@ -306,7 +325,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			{"settle_delivered, passing", s.sql.settlePassing.delivered, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},
 			{"lease_join", s.sql.leaseJoin, []any{l.Table, owner, "test", 1000}, []string{"outbox_relays_pkey"}},
-			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes, false},
+			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes, false, false},
 				[]string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
 			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.Lanes},
 				[]string{"outbox_lanes_pkey", "outbox_relays_pkey"}},

@@ -1,17 +1,20 @@
--- lease: renews the caller's lanes and takes free or lapsed ones up to its share. $1 table, $2 owner, $3 time to live
--- in microseconds, $4 number of lanes, $5 whether the caller takes free lanes only. The share comes from the relays
--- that are alive, in the order of their ids: all get the same number, the first ones one more, and one that is leaving,
--- which is not among them, none. A lane has lapsed when its own time and its owner's are both over: so an owner keeps
--- the lanes whose rows somebody holds locked, and nothing here waits for a row. Nobody's lanes lapse within a lease's
--- time after the server's start: all relays were away from it, and the first to come back would take everything from
--- those that are alive, with what they have published and not settled. (BETWEEN, because a clock that was set back is
--- before that start.) Renewals are written only when less than two thirds of the time are left: asking often costs no
--- write. Or when more than all of it is left: the server's clock was set back (or another server took over), and if the
--- caller died now its lanes would be nobody's until the old time came. Locks the lane rows it changes in lane order;
--- the lowest free lanes are taken, so that what a relay holds stays in few runs and falls to its workers evenly. Locks
--- the rows of owners that are gone, so that one that comes back at this moment waits and then sees what it has lost.
--- clock_timestamp, because now() would be from before the wait for its own enrolment. The epoch rises when a lane
--- changes hands; a lane that still had an owner was left by a crash. Index: the primary keys.
+-- lease: takes free or lapsed lanes up to the caller's share, and keeps those it has. $1 table, $2 owner, $3 time to
+-- live in microseconds, $4 number of lanes, $5 whether the caller takes free lanes only, $6 whether it is leaving.
+-- The share comes from the relays that are alive, in the order of their ids: all get the same number, the first ones
+-- one more, and one that is leaving, which is not among them, none.
+-- A lane has lapsed when its own time and its owner's are both over. So lease_join.sql renews all lanes of an owner by
+-- one row, and an owner keeps the lanes whose rows somebody holds locked: nothing here waits for a row. A relay that is
+-- leaving has no such row any more, and renews the lanes that it has not given up yet one by one.
+-- Nobody's lanes lapse within a lease's time after the server's start: all relays were away from it, and the first to
+-- come back would take everything from those that are alive, with what they have published and not settled. (BETWEEN,
+-- because a clock that was set back is before that start.)
+-- Renewals are written only when less than two thirds of the time are left: asking often costs no write. Or when more
+-- than all of it is left: the server's clock was set back (or another server took over), and if the caller died now its
+-- lanes would be nobody's until the old time came. Locks the lane rows it changes in lane order; the lowest free lanes
+-- are taken, so that what a relay holds stays in few runs and falls to its workers evenly. Locks the rows of owners
+-- that are gone, so that one that comes back at this moment waits and then sees what it has lost. clock_timestamp,
+-- because now() would be from before the wait for its own enrolment. The epoch rises when a lane changes hands; a lane
+-- that still had an owner was left by a crash. Index: the primary keys.
 WITH alive AS MATERIALIZED (
     SELECT owner, row_number() OVER (ORDER BY owner) - 1 AS rank, count(*) OVER () AS relays
       FROM outbox_relays
@@ -27,7 +30,7 @@ WITH alive AS MATERIALIZED (
       FROM outbox_lanes l
      WHERE l.table_name = $1
        AND (l.owner IS NULL
-            OR l.owner = $2 AND (l.expires_at <= clock_timestamp() + $3::bigint * 2 / 3 * interval '1 microsecond'
+            OR l.owner = $2 AND ($6::boolean AND l.expires_at <= clock_timestamp() + $3::bigint * 2 / 3 * interval '1 microsecond'
                                  OR l.expires_at > clock_timestamp() + $3::bigint * interval '1 microsecond')
             OR NOT $5::boolean AND l.owner <> $2 AND l.expires_at <= clock_timestamp()
                AND clock_timestamp() NOT BETWEEN pg_postmaster_start_time() AND pg_postmaster_start_time() + $3::bigint * interval '1 microsecond'
