@@ -40,7 +40,8 @@ type TableHealth struct {
 	Sink   string // its name; of a table with Routes the names of all, with commas
 	Lanes  int    // held; 0 is a relay standing by for another one
 	Paused Paused // what operators have paused; the table is ready all the same
-	// Backlog is as of the last 3 s, counted up to BacklogLimit; nil while it could not be counted.
+	// Backlog is as of the last 3 s, or longer ago where the database is slow. It is counted up to BacklogLimit, and nil
+	// while it could not be counted.
 	Backlog *Backlog
 }
 
@@ -130,18 +131,26 @@ func since(what string, now, began time.Time, why string) string {
 	return what
 }
 
-// measure counts the backlog until ctx ends.
-func (r *tableRelay) measure(ctx context.Context) error {
+// measure counts the tables' backlogs until ctx ends, one after another: all at once would take as many connections.
+func measure(ctx context.Context, tables []*tableRelay) error {
 	return repeat(ctx, func(ctx context.Context) {
-		var counted *Backlog
-		b, err := r.store.Backlog(ctx, BacklogLimit)
-		if err == nil {
-			counted = &b
+		for _, t := range tables {
+			t.measure(ctx)
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.backlog, r.backlogErr = counted, err
 	})
+}
+
+func (r *tableRelay) measure(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	var counted *Backlog
+	b, err := r.store.Backlog(ctx, BacklogLimit)
+	if err == nil {
+		counted = &b
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.backlog, r.backlogErr = counted, err
 }
 
 // sinkState is a sink and what is known of it.
@@ -161,6 +170,8 @@ func (s *sinkState) probe(ctx context.Context) error {
 		return nil
 	}
 	return repeat(ctx, func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
 		err := p.Ping(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -178,14 +189,12 @@ func (s *sinkState) health() SinkHealth {
 	return h
 }
 
-// repeat calls fn at once and then every probeEvery until ctx ends, each time with a probeTimeout.
+// repeat calls fn at once and then every probeEvery until ctx ends.
 func repeat(ctx context.Context, fn func(context.Context)) error {
 	tick := time.NewTicker(probeEvery)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		limited, cancel := context.WithTimeout(ctx, probeTimeout)
-		fn(limited)
-		cancel()
+		fn(ctx)
 		select {
 		case <-ctx.Done():
 		case <-tick.C:

@@ -18,9 +18,12 @@ import (
 type leaseKeeper struct {
 	store   Store
 	cfg     leaseConfig
-	changed func()        // is called when there is something else to do than before: other lanes, another pause
-	freed   chan struct{} // a worker has put lanes back that are to be handed over
-	origin  atomic.Uint64 // Leased.Origin
+	seen    *atomic.Pointer[glance]
+	changed func() // is called when there is something else to do than before: other lanes, another pause
+	// disturbed: there is something to check at once. A worker has put lanes back that are to be handed over, the relay
+	// is to stop, or a look has found other leases.
+	disturbed chan struct{}
+	origin    atomic.Uint64 // Leased.Origin
 
 	mu       sync.Mutex
 	leaving  bool   // told to stop: what no worker is using is handed over
@@ -30,6 +33,7 @@ type leaseKeeper struct {
 	using    [][]Lane // by worker: what it is publishing or settling now
 	pauses   pauses
 	renewed  time.Time
+	known    string    // Watched.Leases from before renewed
 	cautious time.Time // until when no lapsed lane is taken, because the database was away
 	returned bool      // the last check was the first after an outage
 	lastErr  error
@@ -53,9 +57,10 @@ type leaseConfig struct {
 	logger          *slog.Logger
 }
 
-func newLeaseKeeper(store Store, cfg leaseConfig, changed func()) *leaseKeeper {
+func newLeaseKeeper(store Store, cfg leaseConfig, seen *atomic.Pointer[glance], changed func()) *leaseKeeper {
 	return &leaseKeeper{
-		store: store, cfg: cfg, changed: changed, freed: make(chan struct{}, 1), using: make([][]Lane, cfg.workers),
+		store: store, cfg: cfg, seen: seen, changed: changed, disturbed: make(chan struct{}, 1),
+		using: make([][]Lane, cfg.workers),
 	}
 }
 
@@ -116,7 +121,7 @@ func (k *leaseKeeper) put(worker int) {
 	defer k.mu.Unlock()
 	k.using[worker] = nil
 	if len(k.lanes) > k.share {
-		signal(k.freed)
+		signal(k.disturbed)
 	}
 }
 
@@ -137,16 +142,28 @@ func (k *leaseKeeper) mark(ctx context.Context, lanes ...Lane) error {
 func (k *leaseKeeper) run(ctx, hardStop context.Context) {
 	for {
 		pause := min(k.cfg.ttl/checksPerLease, maxCheck)
-		if err := k.check(hardStop); err != nil {
-			pause = k.cfg.ttl / 30
+		if !k.undisturbed() {
+			if err := k.check(hardStop); err != nil {
+				pause = k.cfg.ttl / 30
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-k.freed:
+		case <-k.disturbed:
 		case <-time.After(pause):
 		}
 	}
+}
+
+// undisturbed tells that a check would find and change nothing: a look since the last one found the same leases, and no
+// renewal is due.
+func (k *leaseKeeper) undisturbed() bool {
+	g := k.seen.Load()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return g.fresh() && g.Leases == k.known && k.lastErr == nil && !k.leaving && len(k.lanes) == k.share &&
+		time.Until(k.until) > k.cfg.ttl*2/3 && !over(k.until)
 }
 
 // check renews and takes, and hands over what another relay should have.
@@ -211,6 +228,10 @@ func (k *leaseKeeper) surplus() (surplus []Lane) {
 
 func (k *leaseKeeper) renew(ctx context.Context) error {
 	asked := time.Now()
+	known := ""
+	if g := k.seen.Load(); g != nil {
+		known = g.Leases
+	}
 	reqCtx, cancel := context.WithTimeout(ctx, k.cfg.ttl/3)
 	defer cancel()
 	k.mu.Lock()
@@ -230,7 +251,7 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	if away { // the others find it back within their next check, and what they do not come for lapses again
 		k.cautious = asked.Add(k.cfg.ttl)
 	}
-	k.lastErr, k.renewed = nil, asked
+	k.lastErr, k.renewed, k.known = nil, asked, known
 	if k.pauses.change(leased.Paused) {
 		k.pauses.log(k.cfg.logger, k.cfg.table)
 		k.changed()
@@ -262,7 +283,7 @@ func (k *leaseKeeper) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.leaving = true
-	signal(k.freed)
+	signal(k.disturbed)
 }
 
 // leave gives the lanes back so that a successor starts at once. ctx is the one of Run, which has ended.

@@ -125,7 +125,6 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 	for _, t := range opened.tables {
 		start(t.run)
-		start(t.measure)
 		if kept := t.cfg.table.Retention; kept.After > 0 {
 			start(func(ctx context.Context) error { return r.db.Retain(ctx, t.cfg.table.Layout, kept) })
 		}
@@ -138,6 +137,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	for _, s := range opened.sinks {
 		start(s.probe)
 	}
+	start(func(ctx context.Context) error { return r.watch(ctx, opened.tables) })
+	start(func(ctx context.Context) error { return measure(ctx, opened.tables) })
 	start(func(ctx context.Context) error { return r.db.Listen(ctx, r.cfg.Logger, r.Wake) })
 	if r.cfg.LetterRetention.After > 0 {
 		start(func(ctx context.Context) error { return r.db.RetainLetters(ctx, r.cfg.LetterRetention) })

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,6 +21,7 @@ type tableRelay struct {
 	owner     uuid.UUID
 
 	keeper  *leaseKeeper
+	seen    *atomic.Pointer[glance] // nil in it: nobody looks, or the last look failed
 	workers []*worker
 	tally   tally
 	causes  causes
@@ -36,6 +38,7 @@ type worker struct {
 	number int
 	woken  chan struct{}
 
+	idle       time.Duration // the pause after a claim that found nothing
 	pacer      pacer
 	quarantine quarantine
 	recall     recall
@@ -52,11 +55,13 @@ func newTableRelay(store Store, sink Sink, cfg tableConfig) (*tableRelay, error)
 	if err != nil {
 		return nil, err
 	}
-	r := &tableRelay{publisher: publisher{sink}, store: store, cfg: cfg, owner: owner}
+	r := &tableRelay{
+		publisher: publisher{sink}, store: store, cfg: cfg, owner: owner, seen: new(atomic.Pointer[glance]),
+	}
 	r.keeper = newLeaseKeeper(store, leaseConfig{
 		owner: owner, table: cfg.name(), instance: cfg.Instance, ttl: cfg.LeaseTTL, margin: cfg.LeaseMargin,
 		timeout: cfg.DatabaseTimeout, workers: cfg.Workers, logger: cfg.Logger,
-	}, r.wake)
+	}, r.seen, r.wake)
 	for n := range cfg.Workers {
 		w := &worker{tableRelay: r, number: n, woken: make(chan struct{}, 1), pacer: newPacer()}
 		r.workers = append(r.workers, w)
@@ -118,7 +123,8 @@ func (r *tableRelay) run(ctx context.Context) error {
 
 // serve turns the loop: full batches at once, then PollMin, growing to PollMax while there is nothing to do.
 func (w *worker) serve(ctx, hardStop context.Context) {
-	idle, trouble := w.cfg.PollMin, time.Duration(0)
+	trouble := time.Duration(0)
+	w.idle = w.cfg.PollMin
 	for ctx.Err() == nil {
 		pass := w.cfg.breaker.enter(w.quarantine.alone)
 		if pass.wait > 0 {
@@ -159,17 +165,17 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 		}
 		switch {
 		case claimed >= w.cfg.BatchRecords:
-			idle = w.cfg.PollMin
+			w.idle = w.cfg.PollMin
 		case claimed > 0:
-			idle = w.cfg.PollMin
-			w.pause(ctx, idle, true)
+			w.idle = w.cfg.PollMin
+			w.pause(ctx, w.idle, true)
 		case w.pacer.rest > w.cfg.PollMax:
 			w.pause(ctx, w.pacer.rest, false)
 		default:
-			if w.pause(ctx, idle, true) {
-				idle = w.cfg.PollMin
+			if w.pause(ctx, w.idle, true) {
+				w.idle = w.cfg.PollMin
 			} else {
-				idle = min(idle*2, w.cfg.PollMax)
+				w.idle = min(w.idle*2, w.cfg.PollMax)
 			}
 		}
 	}
@@ -225,6 +231,9 @@ func (w *worker) turn(
 func (w *worker) turnTrusted(
 	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time,
 ) (claimed int, err error) {
+	if w.idle == w.cfg.PollMax && w.quiet() {
+		return 0, nil
+	}
 	t0 := time.Now()
 	records, err := w.claim(ctx, lanes, w.pacer.limit(pass, &w.cfg))
 	if err != nil || len(records) == 0 {

@@ -44,6 +44,7 @@ var only = map[string]map[string]string{
 		"sql/dlq_collect_turn.sql": "the same",
 		"sql/origin.sql":           "SQLite's table is known by its file", "sql/origin_by_name.sql": "the same",
 		"sql/settle_left.sql": "SQLite locks no rows",
+		"watch.go":            "a claim that finds nothing costs SQLite nothing", "sql/watch.sql": "the same",
 	},
 	oneSQLite: {
 		"tx.go": "database/sql's transactions, pgx has the like", "times.go": "times are text",
@@ -53,6 +54,7 @@ var only = map[string]map[string]string{
 		"turn.go": "a server has a queue for its locks", "conn.go": "the same", "library.go": "a server takes any client",
 		"sql/library.sql":        "the same",
 		"sql/check_writable.sql": "a role is asked for its rights",
+		"sql/lease_pauses.sql":   "SQLite's lanes and pauses are read by one transaction, PostgreSQL's by one statement",
 		"index.go":               "the planner is told which index to take",
 		"fingerprint.go":         "PostgreSQL has regular expressions and a hash",
 		"deadletter_revive.go":   "json_populate_record, in Go",

@@ -74,6 +74,11 @@ func (d OneTable) OpenTable(context.Context, outbox.Layout) (outbox.Store, error
 	return d.Store, nil
 }
 
+// Watch implements outbox.Database.
+func (OneTable) Watch([]outbox.Store) (func(context.Context) ([]outbox.Watched, error), error) {
+	return nil, nil
+}
+
 // Listen implements outbox.Database.
 func (OneTable) Listen(ctx context.Context, _ *slog.Logger, _ func(string)) error { return ended(ctx) }
 

@@ -25,7 +25,8 @@ var errPoolerCame = errors.New("a pooler has come between this program and Postg
 // Config configures a DB. Zero means the default in parentheses.
 type Config struct {
 	// Conns is how many connections there are at most (20). A relay uses one a worker of each table, and for each table
-	// one for its leases, one to count the backlog and one for retention; Listen has one. With fewer they take turns.
+	// one for its leases and one for retention; one counts backlogs, one looks for work, and Listen has one. With fewer
+	// they take turns. What was not needed for half a minute is closed.
 	Conns int
 }
 
@@ -45,6 +46,12 @@ func Connect(ctx context.Context, url string, cfg Config) (*DB, error) {
 	return &DB{pool}, nil
 }
 
+// An idle relay needs a few connections, of all that it has opened for a burst. Making one takes some milliseconds.
+const (
+	idleConns      = 30 * time.Second
+	pgxDefaultIdle = 30 * time.Minute
+)
+
 // connect opens a pool for relays.
 func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
@@ -56,6 +63,9 @@ func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) 
 		return nil, err
 	}
 	cfg.MaxConns = int32(min(max(conns, 2), 1000))
+	if cfg.MaxConnIdleTime == pgxDefaultIdle { // the URL says nothing else
+		cfg.MaxConnIdleTime = idleConns
+	}
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	// Whatever the URL says: Claim reads the binary format, which the simple protocol does not have.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement

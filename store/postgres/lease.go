@@ -40,17 +40,9 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl)
 	}
 	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.Lanes, r.Returning, r.Leaving)
-	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.Lanes).Query(func(found pgx.Rows) (err error) {
+	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.Lanes, s.of).Query(func(found pgx.Rows) (err error) {
 		leased, rows, err = scanHeld(found, r.TTL)
 		leased.Origin = s.origin
-		return err
-	})
-	batch.Queue(s.sql.leasePauses, s.name, s.of).Query(func(found pgx.Rows) error {
-		var topic, destination string
-		_, err := pgx.ForEachRow(found, []any{&topic, &destination}, func() error {
-			leased.Paused.Add(topic, destination)
-			return nil
-		})
 		return err
 	})
 	batch.Queue(s.sql.leaseSweep, s.name, r.Owner, ttl)
@@ -75,14 +67,22 @@ func (s *store) commit(ctx context.Context, batch *pgx.Batch) error {
 
 func scanHeld(found pgx.Rows, ttl time.Duration) (leased outbox.Leased, rows int, err error) {
 	leased.Remaining = ttl
+	first := true
 	for found.Next() {
 		var lane outbox.Lane
 		var number *int16
 		var event *uuid.UUID
 		var remaining int64
+		var topics, destinations []string
 		if err := found.Scan(&number, &lane.Epoch, &lane.Crashes, &lane.Trial.Size, &event, &remaining, &leased.Share,
-			&rows); err != nil {
+			&rows, &topics, &destinations); err != nil {
 			return outbox.Leased{}, 0, fmt.Errorf("read lanes: %w", err)
+		}
+		if first {
+			for i, topic := range topics {
+				leased.Paused.Add(topic, destinations[i])
+			}
+			first = false
 		}
 		if number == nil { // none held; the row is there for the share's sake
 			continue

@@ -293,6 +293,10 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		watching, err := watchSQL(l, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var positions []int64
 		var ids []uuid.UUID
 		for _, r := range records {
@@ -311,7 +315,6 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			{"claim, pausing", s.sql.claimPausing.claim,
 				[]any{numbers, 1000, []int64{}, []uuid.UUID{}, []string{"none%"}, []string{"none"}, "{topic}"},
 				[]string{undelivered, waiting}},
-			{"lease_pauses", s.sql.leasePauses, []any{l.Table, l.Table}, []string{"outbox_pauses"}},
 			{"settle_delivered", s.sql.settle.delivered, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},
 			{"settle_retry", s.sql.settle.retry,
@@ -327,11 +330,13 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			{"lease_join", s.sql.leaseJoin, []any{l.Table, owner, "test", 1000}, []string{"outbox_relays_pkey"}},
 			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes, false, false},
 				[]string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
-			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.Lanes},
+			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.Lanes, l.Table},
 				[]string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
 			{"lease_leave", s.sql.leaseLeave, []any{l.Table, owner}, []string{"outbox_lanes_pkey"}},
 			{"lease_release", s.sql.leaseRelease, guard, []string{"outbox_lanes_pkey"}},
 			{"backlog", s.sql.backlog, []any{100}, []string{undelivered}},
+			{"watch", watching, []any{[]string{l.Table}, []string{l.Table}},
+				[]string{undelivered, "outbox_lanes_pkey", "outbox_relays_pkey"}},
 		} {
 			plan := explain(t, s, tt.sql, tt.args)
 			for _, index := range tt.indexes {

@@ -16,7 +16,6 @@ var sqlFiles embed.FS
 type statements struct {
 	claimStatements
 	claimPausing claimStatements // without what is paused
-	leasePauses  string
 	// The second passes over rows that are locked.
 	settle, settlePassing                                             settleStatements
 	settleApps, settleLeft                                            string
@@ -59,7 +58,7 @@ func statementsOf(l outbox.Layout) (statements, error) {
 		"lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep, "lease_durable": &s.leaseDurable,
 		"lease_release": &s.leaseRelease,
 		"lease_leave":   &s.leaseLeave, "lease_mark": &s.leaseMark,
-		"backlog": &s.backlog, "lease_pauses": &s.leasePauses,
+		"backlog": &s.backlog,
 	} {
 		if *dst, err = t.Statement(name, q); err != nil {
 			return s, err

@@ -1,0 +1,83 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Watched is what a look at a table finds.
+type Watched struct {
+	// Undelivered says that the table has undelivered rows, of whichever lane, also such as wait for a retry.
+	Undelivered bool
+	// Leases is another text than before if another relay has come or gone, a lane has changed hands or lost its row,
+	// or an operator has paused something.
+	Leases string
+}
+
+// glance is the last look at a table.
+type glance struct {
+	Watched
+	asked time.Time // when the look began: what was committed before is seen
+}
+
+// freshFor is how long after a look what it found is relied on. Looks that fail are followed by none, and whoever
+// relied on them asks by himself again.
+const freshFor = time.Second
+
+func (g *glance) fresh() bool { return g != nil && time.Since(g.asked) < freshFor }
+
+// watch looks at all tables until ctx ends. A relay with nothing to do so asks once every PollMax, where each worker of
+// each table would ask by itself.
+func (r *Relay) watch(ctx context.Context, tables []*tableRelay) error {
+	stores := make([]Store, len(tables))
+	for i, t := range tables {
+		stores[i] = t.store
+	}
+	look, err := r.db.Watch(stores)
+	if err != nil {
+		return fmt.Errorf("watch tables: %w", err)
+	}
+	if look == nil {
+		return nil
+	}
+	for ctx.Err() == nil {
+		asked := time.Now()
+		limited, cancel := context.WithTimeout(ctx, probeTimeout)
+		seen, err := look(limited)
+		cancel()
+		for i, t := range tables {
+			if err != nil {
+				t.seen.Store(nil)
+			} else {
+				t.see(&glance{seen[i], asked})
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(r.cfg.PollMax):
+		}
+	}
+	return nil
+}
+
+// see takes note of a look, and wakes whoever slept because there was nothing to do.
+func (r *tableRelay) see(now *glance) {
+	before := r.seen.Swap(now)
+	if before == nil {
+		return
+	}
+	if now.Undelivered && !before.Undelivered {
+		r.wake()
+	}
+	if now.Leases != before.Leases {
+		signal(r.keeper.disturbed)
+	}
+}
+
+// quiet tells whether there is nothing to claim. It is asked once a worker has found that itself for a while, and has
+// not been woken since.
+func (r *tableRelay) quiet() bool {
+	g := r.seen.Load()
+	return g.fresh() && !g.Undelivered
+}
