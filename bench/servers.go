@@ -16,6 +16,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -30,7 +31,7 @@ type servers struct {
 	relay  *postgres.DB  // relay sessions
 	app    *pgxpool.Pool // what an application would use
 	client *redis.Client
-	sink   *redispubsub.Sink
+	sink   sink.Sink
 
 	subscriber *subscriber
 }

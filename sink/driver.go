@@ -68,12 +68,14 @@ type Options struct {
 	Logger *slog.Logger // (slog.Default)
 }
 
-// Sink is an outbox.Sink that was opened by a Driver.
+// Sink is an outbox.Sink with a connection. It is safe for concurrent use. Its Publish returns as soon as ctx ends;
+// what that leaves under way may still be published.
 type Sink interface {
 	outbox.Sink
-	// Ping asks whether the sink works.
+	// Ping asks whether the broker answers. Errors are of class outbox.ClassUnavailable.
 	Ping(ctx context.Context) error
-	// Close waits for what is under way.
+	// Close closes the connection, unless the caller gave it, and waits for what is under way. It is called after the
+	// last Publish has returned.
 	Close() error
 }
 

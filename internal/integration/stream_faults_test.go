@@ -123,11 +123,11 @@ func TestStreamWhileRedisIsAway(t *testing.T) {
 			if err := s.redis.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the gateway knows", func() bool { return !n.live.Up() })
+			eventually(t, "the gateway knows", func() bool { return !n.live.State().Up })
 		},
 		"half-open": func(t *testing.T, s *streams, n *node) {
 			s.signalRedis(t, syscall.SIGSTOP)
-			eventually(t, "the gateway knows", func() bool { return !n.live.Up() })
+			eventually(t, "the gateway knows", func() bool { return !n.live.State().Up })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +153,7 @@ func TestStreamWhileRedisIsAway(t *testing.T) {
 			} else {
 				s.signalRedis(t, syscall.SIGCONT)
 			}
-			eventually(t, "the gateway listens again", n.live.Up)
+			eventually(t, "the gateway listens again", func() bool { return n.live.State().Up })
 			s.progress(t, run, 60)
 			undisturbed(t, end())
 		})
@@ -281,7 +281,7 @@ func TestStreamOfCopiesAndForgeries(t *testing.T) {
 		s.progress(t, run, 3)
 	}
 	undisturbed(t, end())
-	if heard := n.live.Stats().Messages; heard < 240 {
+	if heard := n.live.messages.Load(); heard < 240 {
 		t.Errorf("the gateway heard %d messages, want those of the test and more", heard)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/stream"
+	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -138,19 +139,40 @@ func inBackground(t *testing.T, run func(context.Context) error) (end func()) {
 type node struct {
 	*gateway.Gateway
 	hub    *stream.Hub
-	live   *redispubsub.Listener
+	live   *heard
 	server *httptest.Server
+}
+
+// heard counts what a Subscriber is sent.
+type heard struct {
+	sink.Subscriber
+	messages atomic.Uint64
+}
+
+func (h *heard) Subscribe(ctx context.Context, channel string, l outbox.Listener) (bool, func()) {
+	return h.Subscriber.Subscribe(ctx, channel, &counted{Listener: l, messages: &h.messages})
+}
+
+type counted struct {
+	outbox.Listener
+	messages *atomic.Uint64
+}
+
+func (c *counted) Message(message []byte) {
+	c.messages.Add(1)
+	c.Listener.Message(message)
 }
 
 // serve starts a gateway. edit changes its configuration, which is without authentication.
 func (s *streams) serve(t *testing.T, edit func(*gateway.Config)) *node {
 	t.Helper()
 	n := &node{}
-	var err error
-	if n.live, err = redispubsub.OpenListener(s.redis.URL(),
-		redispubsub.ListenerConfig{PingEvery: 300 * time.Millisecond, DeadAfter: time.Second, Logger: quiet}); err != nil {
+	live, err := redispubsub.OpenListener(s.redis.URL(),
+		redispubsub.ListenerConfig{PingEvery: 300 * time.Millisecond, DeadAfter: time.Second, Logger: quiet})
+	if err != nil {
 		t.Fatal(err)
 	}
+	n.live = &heard{Subscriber: live}
 	n.hub = stream.New(gateway.Log(s.store, 6), n.live, stream.Config{Logger: quiet})
 	cfg := gateway.Config{Runs: s.runs, Hub: n.hub, Logger: quiet}
 	if edit != nil {
@@ -170,7 +192,7 @@ func (s *streams) serve(t *testing.T, edit func(*gateway.Config)) *node {
 		endHub()
 		endLive()
 	})
-	eventually(t, "the gateway listens to Redis", n.live.Up)
+	eventually(t, "the gateway listens to Redis", func() bool { return n.live.State().Up })
 	return n
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // A child of this binary with these variables is a broker that keeps its data, see startBroker.
@@ -133,7 +134,7 @@ func urlOf(cluster *kfake.Cluster) string {
 	return "kafka://" + strings.Join(cluster.ListenAddrs(), ",")
 }
 
-func openURL(t testing.TB, url string, cfg Config) *Sink {
+func openURL(t testing.TB, url string, cfg Config) *publisher {
 	t.Helper()
 	s, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -144,7 +145,7 @@ func openURL(t testing.TB, url string, cfg Config) *Sink {
 			t.Error(err)
 		}
 	})
-	return s
+	return s.(*publisher)
 }
 
 // admin is a client that is not the sink's.
@@ -235,7 +236,7 @@ func (r *reader) next() *kgo.Record {
 
 // ids returns the ids of all events that are there when an event published now is: it comes last of a topic with one
 // partition.
-func (r *reader) ids(s *Sink, topic string) (ids []string) {
+func (r *reader) ids(s sink.Sink, topic string) (ids []string) {
 	r.t.Helper()
 	end := event(r.t, topic, "the end")
 	deliverAtLast(r.t, s, end)
@@ -273,7 +274,7 @@ func event(t testing.TB, topic, key string) outbox.Delivery {
 	}}
 }
 
-func deliver(t testing.TB, s *Sink, batch ...outbox.Delivery) {
+func deliver(t testing.TB, s sink.Sink, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range s.Publish(t.Context(), batch) {
 		if res != (outbox.Result{}) {
@@ -283,7 +284,7 @@ func deliver(t testing.TB, s *Sink, batch ...outbox.Delivery) {
 }
 
 // deliverAtLast publishes until the answer is no longer that the cluster is unavailable.
-func deliverAtLast(t testing.TB, s *Sink, d outbox.Delivery) {
+func deliverAtLast(t testing.TB, s sink.Sink, d outbox.Delivery) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

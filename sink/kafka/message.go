@@ -46,7 +46,7 @@ func checkTopic(name string) error {
 
 // record returns what is sent for a delivery. Its time is that of publishing, which the client sets: by the time of
 // the event a topic with a retention would drop what comes late.
-func (s *Sink) record(d *outbox.Delivery) (*kgo.Record, error) {
+func (s *publisher) record(d *outbox.Delivery) (*kgo.Record, error) {
 	if err := checkTopic(d.Destination); err != nil {
 		return nil, err
 	}

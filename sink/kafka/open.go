@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 // Options: sasl=plain (the default for a URL with a user), scram-sha-256 or scram-sha-512; cloudevents=structured (the
 // default) or binary; create=partitions:replication, transactional_id and max_message_bytes as Config has them. They
 // win over cfg. A cluster that cannot be reached, or refuses the user, is an error of class outbox.ClassUnavailable.
-func Open(ctx context.Context, address string, cfg Config) (*Sink, error) {
+func Open(ctx context.Context, address string, cfg Config) (sink.Sink, error) {
 	a, err := parseURL(address)
 	if err == nil {
 		cfg, err = a.configure(cfg)
@@ -42,7 +43,7 @@ func Open(ctx context.Context, address string, cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure Kafka sink: %w", err)
 	}
-	s, err := New(cfg, a.options()...)
+	s, err := newPublisher(cfg, a.options()...)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +206,7 @@ func parseCreation(value string) (*Creation, error) {
 type secret string
 
 // hide replaces an error that quotes the password, and keeps which of Kafka's errors it is.
-func (s *Sink) hide(err error) error {
+func (s *publisher) hide(err error) error {
 	if err == nil || s.password == "" || !strings.Contains(err.Error(), string(s.password)) {
 		return err
 	}

@@ -56,6 +56,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -118,8 +119,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(problems...)
 }
 
-// Sink is an outbox.Sink that publishes to Kafka topics. It is safe for concurrent use.
-type Sink struct {
+// publisher is an outbox.Sink that publishes to Kafka topics. It is safe for concurrent use.
+type publisher struct {
 	cfg      Config
 	options  []kgo.Opt
 	password secret
@@ -131,7 +132,7 @@ type Sink struct {
 	working     sync.WaitGroup // what Publish may have stopped waiting for
 }
 
-var _ outbox.Sink = (*Sink)(nil)
+var _ outbox.Sink = (*publisher)(nil)
 
 // New returns a Sink with a client of its own, made with the options, such as kgo.SeedBrokers. It does not connect.
 // All problems of cfg are reported at once.
@@ -139,26 +140,34 @@ var _ outbox.Sink = (*Sink)(nil)
 // It takes no client, because the order of a key depends on the client's settings, and on nobody else producing with
 // it. What decides that (acks, idempotence, partitioner, linger, bounds of buffers, dialer) the Sink sets, whatever
 // the options say.
-func New(cfg Config, options ...kgo.Opt) (*Sink, error) {
+func New(cfg Config, options ...kgo.Opt) (sink.Sink, error) {
+	s, err := newPublisher(cfg, options...)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func newPublisher(cfg Config, options ...kgo.Opt) (*publisher, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configure Kafka sink: %w", err)
 	}
-	s := &Sink{cfg: cfg, options: options, transacting: transacting{turn: make(chan struct{}, 1)}}
+	s := &publisher{cfg: cfg, options: options, transacting: transacting{turn: make(chan struct{}, 1)}}
 	if s.session, err = newSession(cfg, options); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *Sink) current() *session {
+func (s *publisher) current() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.session
 }
 
 // renew replaces a session whose client was refused for good. It stays if no other can be made.
-func (s *Sink) renew(old *session) {
+func (s *publisher) renew(old *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.session != old {
@@ -173,7 +182,7 @@ func (s *Sink) renew(old *session) {
 }
 
 // Ping asks a broker whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *Sink) Ping(ctx context.Context) error {
+func (s *publisher) Ping(ctx context.Context) error {
 	if err := s.current().client.Ping(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("ping Kafka: %w", s.hide(err)))
 	}
@@ -181,7 +190,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 }
 
 // Close closes the client and waits for what Publish gave up on. Call it after the last Publish has returned.
-func (s *Sink) Close() error {
+func (s *publisher) Close() error {
 	s.current().client.Close()
 	s.working.Wait()
 	return nil

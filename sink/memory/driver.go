@@ -66,4 +66,4 @@ func (s subscriber) Run(ctx context.Context) error {
 }
 
 // State is up for as long as there is a process.
-func (s subscriber) State() sink.State { return sink.State{Up: true, Channels: s.Channels()} }
+func (s subscriber) State() sink.State { return sink.State{Up: true, Channels: s.heard()} }

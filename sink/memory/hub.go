@@ -186,8 +186,8 @@ func (h *Hub) leave(channel string, m *member) {
 	defer h.telling.Unlock()
 }
 
-// Channels returns how many channels somebody listens to.
-func (h *Hub) Channels() int {
+// heard returns how many channels somebody listens to.
+func (h *Hub) heard() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.channels)
@@ -225,14 +225,14 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// Func is an outbox.Listener for who wants messages only. As any listener it must not block.
-type Func func(message []byte)
+// Func returns an outbox.Listener that calls message for each message, and does nothing else. message must not block.
+func Func(message func([]byte)) outbox.Listener { return listenerFunc(message) }
 
-// Message calls f.
-func (f Func) Message(message []byte) { f(message) }
+type listenerFunc func([]byte)
+
+func (f listenerFunc) Message(message []byte) { f(message) }
 
 // Lost does nothing: a Hub loses nothing before it is closed.
-func (f Func) Lost() {}
+func (f listenerFunc) Lost() {}
 
-// Resumed does nothing.
-func (f Func) Resumed() {}
+func (f listenerFunc) Resumed() {}

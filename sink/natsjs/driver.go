@@ -20,10 +20,7 @@ func Driver() sink.Driver {
 		Example:   "nats://user:password@host:4222 for JetStream, tls:// for TLS",
 		Variables: []string{"NATS_URL"},
 		Open:      openByURL, Check: checkURL, Mask: sink.MaskURL, Plaintext: plaintext, Hint: hint,
-		Subscribe: func(url string, o sink.Options) (sink.Subscriber, error) {
-			return OpenListener(url, ListenerConfig{Logger: o.Logger})
-		},
-		Tail: tail,
+		Subscribe: subscribeByURL, Tail: tail,
 	}
 }
 

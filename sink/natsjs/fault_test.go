@@ -15,18 +15,19 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // feed publishes events of some keys as a relay does: what failed is published again, from the first of its key on.
 type feed struct {
-	sink        *Sink
+	sink        sink.Sink
 	keys        [][]outbox.Delivery // what is left of each
 	sent        map[int][]string    // by key: ids
 	unavailable int
 	duplicates  int
 }
 
-func newFeed(t *testing.T, s *Sink, subject string, keys, events int) *feed {
+func newFeed(t *testing.T, s sink.Sink, subject string, keys, events int) *feed {
 	f := &feed{sink: s, sent: map[int][]string{}}
 	for key := range keys {
 		var all []outbox.Delivery

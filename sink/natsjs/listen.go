@@ -2,7 +2,6 @@ package natsjs
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,15 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// ListenerConfig configures a Listener. Zero means the default in parentheses.
-type ListenerConfig struct {
-	// TLS replaces the system's certificate authorities or adds a client certificate, for a tls:// URL.
-	TLS    *tls.Config
-	Logger *slog.Logger // (slog.Default)
-}
-
-// Listener is an outbox.Subscriber: it hears what is published on subjects, as core NATS passes it on. All subjects
-// share one connection, and each is subscribed once, however many listen to it. It is safe for concurrent use.
+// listener hears what is published on subjects, as core NATS passes it on. All subjects share one connection, and each
+// is subscribed once, however many listen to it. It is safe for concurrent use.
 //
 // Core NATS keeps nothing: what is published while the connection is broken does not arrive, which Lost and Resumed
 // tell. It asks no stream either: a copy that the stream refused as a duplicate is heard, and a message that no stream
@@ -31,9 +23,9 @@ type ListenerConfig struct {
 //
 // It needs a user who may subscribe to the subjects. A subject that the user may not hear is asked for again every 5 s;
 // the others are not concerned. A name that is no subject, or would be several (a wildcard), is never acknowledged.
-type Listener struct {
+type listener struct {
 	target *target
-	cfg    ListenerConfig
+	log    *slog.Logger
 
 	// telling is held while listeners are called, so that stop can wait for the last call. It is not mu: a listener may
 	// hold a lock of its own that its owner also holds while subscribing.
@@ -48,7 +40,7 @@ type Listener struct {
 	lastErr    error // of the connection
 }
 
-var _ sink.Subscriber = (*Listener)(nil)
+var _ sink.Subscriber = (*listener)(nil)
 
 // channel is a subject that somebody listens to, or that is not unsubscribed from yet.
 type channel struct {
@@ -72,21 +64,22 @@ func (m *member) decide() {
 	}
 }
 
-// OpenListener returns a Listener on the NATS that url names, in the forms that Open takes; of its query parameters
-// only creds matters. It does not connect: that is Run's. All problems of url and cfg are reported at once.
-func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
+// subscribeByURL returns a listener on the NATS that url names, in the forms that Open takes. Of the URL's query
+// parameters only creds matters. It does not connect: that is Run's.
+func subscribeByURL(url string, o sink.Options) (sink.Subscriber, error) {
 	t, err := parseURL(url)
 	if err == nil {
-		err = t.configure(&Config{TLS: cfg.TLS})
+		err = t.configure(&Config{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("configure NATS listener: %w", err)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
+	if o.Logger == nil {
+		o.Logger = slog.Default()
 	}
-	return &Listener{
-		target: t, cfg: cfg, channels: map[string]*channel{}, changed: map[string]struct{}{}, wake: make(chan struct{}, 1),
+	return &listener{
+		target: t, log: o.Logger,
+		channels: map[string]*channel{}, changed: map[string]struct{}{}, wake: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -94,7 +87,7 @@ func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
 // subject, it waits for nothing. Listeners of one subject are handed the same bytes, to keep but not to change. A
 // listener may be called before Subscribe has returned. stop may be called several times, but neither by the listener
 // while it is being called, nor with a lock held that the listener needs: it would wait for itself.
-func (l *Listener) Subscribe(
+func (l *listener) Subscribe(
 	ctx context.Context, name string, listener outbox.Listener,
 ) (acknowledged bool, stop func()) {
 	m := &member{listener: listener}
@@ -110,7 +103,7 @@ func (l *Listener) Subscribe(
 }
 
 // State implements sink.Subscriber.
-func (l *Listener) State() sink.State {
+func (l *listener) State() sink.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := sink.State{Up: l.up, Reconnects: l.reconnects, Err: l.lastErr}
@@ -126,7 +119,7 @@ func (l *Listener) State() sink.State {
 }
 
 // join adds m to a channel and returns what is closed when m is known to be live or not to be.
-func (l *Listener) join(name string, m *member) <-chan struct{} {
+func (l *listener) join(name string, m *member) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.channels[name]
@@ -149,7 +142,7 @@ func (l *Listener) join(name string, m *member) <-chan struct{} {
 }
 
 // leave removes m and returns after the last call of its listener.
-func (l *Listener) leave(name string, m *member) {
+func (l *listener) leave(name string, m *member) {
 	l.mu.Lock()
 	if c := l.channels[name]; c != nil {
 		var left []*member
@@ -170,7 +163,7 @@ func (l *Listener) leave(name string, m *member) {
 }
 
 // change has Run look at a channel. mu is held.
-func (l *Listener) change(name string) {
+func (l *listener) change(name string) {
 	l.changed[name] = struct{}{}
 	select {
 	case l.wake <- struct{}{}:
@@ -179,7 +172,7 @@ func (l *Listener) change(name string) {
 }
 
 // deliver hands a message to those who listen to its subject.
-func (l *Listener) deliver(m *nats.Msg) {
+func (l *listener) deliver(m *nats.Msg) {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	l.mu.Lock()
@@ -194,7 +187,7 @@ func (l *Listener) deliver(m *nats.Msg) {
 }
 
 // acknowledged tells who waits for these channels.
-func (l *Listener) acknowledged(names []string) {
+func (l *listener) acknowledged(names []string) {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	var resumed []*member
@@ -221,14 +214,14 @@ func (l *Listener) acknowledged(names []string) {
 
 // refuse takes the server's word that the user may not hear a channel, which it may say of one that it let him hear
 // before.
-func (l *Listener) refuse(name string, err error) {
+func (l *listener) refuse(name string, err error) {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	l.mu.Lock()
 	var lost []*member
 	if c := l.channels[name]; c != nil {
 		if c.refused == nil {
-			l.cfg.Logger.Warn("NATS refuses to subscribe", "subject", name, "error", err)
+			l.log.Warn("NATS refuses to subscribe", "subject", name, "error", err)
 		}
 		c.refused = fmt.Errorf("subscribe to %q: %w", name, err)
 		lost = c.silence()
@@ -253,7 +246,7 @@ func (c *channel) silence() (lost []*member) {
 }
 
 // disconnected tells everybody.
-func (l *Listener) disconnected(err error) {
+func (l *listener) disconnected(err error) {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	var lost []*member

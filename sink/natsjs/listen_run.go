@@ -27,7 +27,7 @@ const (
 // Run connects, and connects again whenever the connection breaks, after 50 ms at first and 1 s at most. It returns nil
 // when ctx ends and every listener has been told. An outage is logged when it begins and when it ends. Run may be
 // called once.
-func (l *Listener) Run(ctx context.Context) error {
+func (l *listener) Run(ctx context.Context) error {
 	var away time.Time // since when; zero: it is not
 	failures, connected := 0, false
 	for {
@@ -44,7 +44,7 @@ func (l *Listener) Run(ctx context.Context) error {
 			l.mu.Unlock()
 			connected = true
 			if !away.IsZero() {
-				l.cfg.Logger.Info("NATS messages arrive again", "host", l.target.String(), "after", time.Since(away))
+				l.log.Info("NATS messages arrive again", "host", l.target.String(), "after", time.Since(away))
 				away = time.Time{}
 			}
 		})
@@ -56,7 +56,7 @@ func (l *Listener) Run(ctx context.Context) error {
 		l.disconnected(err)
 		if away.IsZero() {
 			away = time.Now()
-			l.cfg.Logger.Warn("NATS messages do not arrive, connecting again", "error", err)
+			l.log.Warn("NATS messages do not arrive, connecting again", "error", err)
 		}
 		if time.Since(began) > reconnect.Cap { // otherwise it may be a server that takes connections only to drop them
 			failures = 0
@@ -71,7 +71,7 @@ func (l *Listener) Run(ctx context.Context) error {
 
 // connection is one connection from its beginning to its end, which is the error. It calls established once the server
 // has answered.
-func (l *Listener) connection(ctx context.Context, established func()) error {
+func (l *listener) connection(ctx context.Context, established func()) error {
 	ctx, hangUp := context.WithCancelCause(ctx) // the first to fail says why
 	defer hangUp(nil)
 	e, err := l.target.listen(ctx, l.refuse, hangUp)
@@ -98,7 +98,7 @@ func (l *Listener) connection(ctx context.Context, established func()) error {
 }
 
 // keep makes the subscriptions what they should be.
-func (l *Listener) keep(ctx context.Context, e *ears) error {
+func (l *listener) keep(ctx context.Context, e *ears) error {
 	again := time.NewTicker(refusedAgain)
 	defer again.Stop()
 	for {
@@ -119,7 +119,7 @@ func (l *Listener) keep(ctx context.Context, e *ears) error {
 
 // apply subscribes to the changed channels that somebody listens to, and unsubscribes from the others. The client is
 // called without mu: it may be waiting for a server that reads nothing.
-func (l *Listener) apply(ctx context.Context, e *ears) error {
+func (l *listener) apply(ctx context.Context, e *ears) error {
 	var wanted []string
 	var unwanted []*nats.Subscription
 	l.mu.Lock()
@@ -171,7 +171,7 @@ func (l *Listener) apply(ctx context.Context, e *ears) error {
 }
 
 // askAgain asks again for the channels that were refused: the user's rights may have been widened.
-func (l *Listener) askAgain() error {
+func (l *listener) askAgain() error {
 	var refused []*nats.Subscription
 	l.mu.Lock()
 	for name, c := range l.channels {

@@ -141,7 +141,7 @@ func TestListenerHearsTheSink(t *testing.T) {
 }
 
 // deliverAtLast publishes until the server is there.
-func deliverAtLast(t *testing.T, s *Sink, batch ...outbox.Delivery) {
+func deliverAtLast(t *testing.T, s sink.Sink, batch ...outbox.Delivery) {
 	t.Helper()
 	eventually(t, func() bool {
 		for i, res := range s.Publish(t.Context(), batch) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // The binary is the server of its own tests too: as a child process it can be killed and stopped like a real one.
@@ -56,12 +57,12 @@ func serve(file string) error {
 }
 
 // open returns a sink on the server, and JetStream for what the sink cannot do.
-func open(t testing.TB, server *testenv.NATS, cfg Config) (*Sink, jetstream.JetStream) {
+func open(t testing.TB, server *testenv.NATS, cfg Config) (*publisher, jetstream.JetStream) {
 	t.Helper()
 	return openURL(t, server.URL(), cfg), admin(t, server.URL())
 }
 
-func openURL(t testing.TB, url string, cfg Config) *Sink {
+func openURL(t testing.TB, url string, cfg Config) *publisher {
 	t.Helper()
 	sink, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -72,7 +73,7 @@ func openURL(t testing.TB, url string, cfg Config) *Sink {
 			t.Error(err)
 		}
 	})
-	return sink
+	return sink.(*publisher)
 }
 
 // admin connects, and connects again whenever the server has been away.
@@ -204,7 +205,7 @@ func eventually(t testing.TB, ok func() bool) {
 }
 
 // deliver publishes and checks that all were delivered for the first time.
-func deliver(t testing.TB, s *Sink, batch ...outbox.Delivery) {
+func deliver(t testing.TB, s sink.Sink, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range s.Publish(t.Context(), batch) {
 		if res != (outbox.Result{}) {

@@ -26,9 +26,9 @@ const (
 // failure; if one has, or nobody can tell, the sink is unavailable for it.
 //
 // It returns as soon as ctx ends. What it then gives up on is waited for by Close.
-func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	p := &publication{
-		Sink: s, batch: batch, results: make([]outbox.Result, len(batch)), answered: make([]bool, len(batch)),
+		publisher: s, batch: batch, results: make([]outbox.Result, len(batch)), answered: make([]bool, len(batch)),
 		sent: make([]*nats.Msg, len(batch)), answers: make(chan answer, len(batch)), streams: map[string]error{},
 	}
 	done := make(chan struct{})
@@ -45,7 +45,7 @@ func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Re
 
 // publication is one call of Publish.
 type publication struct {
-	*Sink
+	*publisher
 	link  *link
 	batch []outbox.Delivery
 

@@ -31,7 +31,7 @@
 //   - Order across keys.
 //   - Expected sequences (Nats-Expected-Last-Subject-Sequence) are not used. They fence one writer of a subject, and a
 //     subject has as many writers as keys and relays: each would refuse the others.
-//   - A Listener hears the subject and not the stream: copies that the stream refused, what no stream took, and what
+//   - A subscriber hears the subject and not the stream: copies that the stream refused, what no stream took, and what
 //     anybody else publishes there.
 //
 // # What it costs
@@ -67,7 +67,7 @@ type Config struct {
 	// Envelope builds the message (outbox.CloudEvent).
 	Envelope outbox.Envelope
 	// Binary sends a CloudEvent in binary mode: its attributes are headers, the message is the payload. Envelope, and
-	// that of a table, do not matter then. A Listener hears the payload alone.
+	// that of a table, do not matter then. A subscriber hears the payload alone.
 	Binary bool
 	// Window is the duplicate window of the stream that Create makes (2 min). Streams that are there have their own.
 	// Negative sends no Nats-Msg-Id, so that no copy is refused.
@@ -118,8 +118,8 @@ func (s Stream) check() error {
 	return nil
 }
 
-// Sink is an outbox.Sink that publishes to JetStream. It is safe for concurrent use.
-type Sink struct {
+// publisher is an outbox.Sink that publishes to JetStream. It is safe for concurrent use.
+type publisher struct {
 	envelope outbox.Envelope
 	binary   bool
 	copies   bool    // let through: no Nats-Msg-Id is sent
@@ -133,7 +133,7 @@ type Sink struct {
 	inFlight sync.WaitGroup // publications, of which Publish may have stopped waiting
 }
 
-var _ outbox.Sink = (*Sink)(nil)
+var _ outbox.Sink = (*publisher)(nil)
 
 // New returns a Sink that uses conn, which stays the caller's to close. All problems of cfg are reported at once.
 //
@@ -141,7 +141,7 @@ var _ outbox.Sink = (*Sink)(nil)
 // since: its options need nats.ReconnectBufSize(-1), or nats.NoReconnect(). nats.MaxReconnects(-1) and
 // nats.IgnoreAuthErrorAbort() keep it from giving up for good. Its error handler is called as before, after the Sink's.
 // A user who may not subscribe to the inbox makes the Sink unavailable for good, as a closed connection does.
-func New(conn *nats.Conn, cfg Config) (*Sink, error) {
+func New(conn *nats.Conn, cfg Config) (sink.Sink, error) {
 	cfg, err := cfg.withDefaults()
 	switch {
 	case conn == nil:
@@ -173,15 +173,15 @@ func New(conn *nats.Conn, cfg Config) (*Sink, error) {
 	return s, nil
 }
 
-func newSink(cfg Config) *Sink {
-	return &Sink{envelope: cfg.Envelope, binary: cfg.Binary, copies: cfg.Window < 0, dialling: make(chan struct{}, 1)}
+func newSink(cfg Config) *publisher {
+	return &publisher{envelope: cfg.Envelope, binary: cfg.Binary, copies: cfg.Window < 0, dialling: make(chan struct{}, 1)}
 }
 
 const pingTimeout = 5 * time.Second
 
 // Ping asks the server whether it answers, and connects if need be. That a stream takes messages is not asked. Errors
 // are of class outbox.ClassUnavailable.
-func (s *Sink) Ping(ctx context.Context) error {
+func (s *publisher) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout) // the client wants a deadline
 	defer cancel()
 	l, err := s.connected(ctx)
@@ -196,7 +196,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 
 // Close closes the connection if Open made it, and waits for what Publish gave up on. Call it after the last Publish
 // has returned.
-func (s *Sink) Close() error {
+func (s *publisher) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	l := s.link

@@ -86,7 +86,7 @@ func TestRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, s := range map[string]*Sink{"Open": s, "New": theirs} {
+	for name, s := range map[string]sink.Sink{"Open": s, "New": theirs} {
 		bad, behind, other := newEvent(t, "s.denied", 1), newEvent(t, "s.a", 1), newEvent(t, "s.a", 2)
 		got := s.Publish(t.Context(), []outbox.Delivery{bad, behind, other})
 		class(t, got[0], outbox.ClassRetryable, "may not publish")
@@ -116,7 +116,7 @@ func TestRights(t *testing.T) {
 	// Without the inbox, nothing is known to arrive.
 	stream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}})
 	reconfigure(t, server, `"_INBOX.>"`, `"other"`)
-	var deaf *Sink
+	var deaf sink.Sink
 	eventually(t, func() (ok bool) { // while it reads its configuration, a server may know nobody
 		deaf, err = Open(t.Context(), "nats://relay:hunter2@"+server.Addr(), Config{})
 		return err == nil

@@ -12,11 +12,12 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func openURL(t testing.TB, url string, cfg Config) *Sink {
+func openURL(t testing.TB, url string, cfg Config) *publisher {
 	t.Helper()
 	sink, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -27,11 +28,11 @@ func openURL(t testing.TB, url string, cfg Config) *Sink {
 			t.Error(err)
 		}
 	})
-	return sink
+	return sink.(*publisher)
 }
 
 // open returns a sink on a new database, and a pool for what the sink cannot do.
-func open(t testing.TB, cfg Config) (*Sink, *pgxpool.Pool) {
+func open(t testing.TB, cfg Config) (*publisher, *pgxpool.Pool) {
 	t.Helper()
 	url := testenv.Database(t)
 	return openURL(t, url, cfg), connectAdmin(t, url)
@@ -88,7 +89,7 @@ func event(t testing.TB, table string, key int) outbox.Delivery {
 	}
 }
 
-func deliver(t testing.TB, sink *Sink, batch ...outbox.Delivery) {
+func deliver(t testing.TB, sink sink.Sink, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range sink.Publish(t.Context(), batch) {
 		if res != (outbox.Result{}) {
@@ -97,7 +98,7 @@ func deliver(t testing.TB, sink *Sink, batch ...outbox.Delivery) {
 	}
 }
 
-func wantCopies(t testing.TB, sink *Sink, batch ...outbox.Delivery) {
+func wantCopies(t testing.TB, sink sink.Sink, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range sink.Publish(t.Context(), batch) {
 		if res != (outbox.Result{Duplicate: true}) {

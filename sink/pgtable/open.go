@@ -31,7 +31,7 @@ import (
 //
 // A server that cannot be reached is an error of class outbox.ClassUnavailable, one that refuses the user of class
 // outbox.ClassPermanent.
-func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
+func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 	config, err := parse(url, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure PostgreSQL sink: %w", err)
@@ -40,10 +40,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure PostgreSQL sink: %w", errURL)
 	}
-	s, err := New(pool, cfg)
-	if err != nil {
-		return nil, err
-	}
+	s := newPublisher(pool, cfg)
 	s.owned, s.secret = true, config.ConnConfig.Password
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()

@@ -27,9 +27,9 @@ const (
 // are refused.
 //
 // It returns as soon as ctx ends.
-func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	p := &publication{Sink: s, batch: batch, results: make([]outbox.Result, len(batch)), failed: map[int64]uuid.UUID{},
-		tables: map[string]*state{}}
+func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	p := &publication{publisher: s, batch: batch, results: make([]outbox.Result, len(batch)),
+		failed: map[int64]uuid.UUID{}, tables: map[string]*state{}}
 	for from := 0; from < len(batch); {
 		to := p.bound(from)
 		round := make([]int, 0, to-from)
@@ -46,7 +46,7 @@ func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Re
 
 // publication is one call of Publish.
 type publication struct {
-	*Sink
+	*publisher
 	batch   []outbox.Delivery
 	results []outbox.Result
 	failed  map[int64]uuid.UUID // by key: the event that failed; its other destinations are served

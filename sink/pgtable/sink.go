@@ -46,6 +46,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -54,8 +55,8 @@ type Config struct {
 	Create bool
 }
 
-// Sink is an outbox.Sink that inserts into tables. It is safe for concurrent use.
-type Sink struct {
+// publisher is an outbox.Sink that inserts into tables. It is safe for concurrent use.
+type publisher struct {
 	pool   *pgxpool.Pool
 	cfg    Config
 	owned  bool // Open made the pool, so Close closes it
@@ -67,18 +68,22 @@ type Sink struct {
 	tables map[string]table // by destination
 }
 
-var _ outbox.Sink = (*Sink)(nil)
+var _ outbox.Sink = (*publisher)(nil)
 
 // New returns a Sink that uses pool, which stays the caller's to close.
-func New(pool *pgxpool.Pool, cfg Config) (*Sink, error) {
+func New(pool *pgxpool.Pool, cfg Config) (sink.Sink, error) {
 	if pool == nil {
 		return nil, errors.New("configure PostgreSQL sink: pool is nil")
 	}
-	return &Sink{pool: pool, cfg: cfg, tables: map[string]table{}, limit: limit{rows: maxRows}}, nil
+	return newPublisher(pool, cfg), nil
+}
+
+func newPublisher(pool *pgxpool.Pool, cfg Config) *publisher {
+	return &publisher{pool: pool, cfg: cfg, tables: map[string]table{}, limit: limit{rows: maxRows}}
 }
 
 // Ping asks the server whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *Sink) Ping(ctx context.Context) error {
+func (s *publisher) Ping(ctx context.Context) error {
 	if err := s.pool.Ping(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("ping the sink's PostgreSQL: %s", s.text(err)))
 	}
@@ -86,7 +91,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 }
 
 // Close closes the pool if Open made it. Call it after the last Publish has returned.
-func (s *Sink) Close() error {
+func (s *publisher) Close() error {
 	if s.owned {
 		s.pool.Close()
 	}
@@ -106,7 +111,7 @@ var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Par
 // keptTables is of how many destinations the statements are kept.
 const keptTables = 1000
 
-func (s *Sink) table(destination string) (table, error) {
+func (s *publisher) table(destination string) (table, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t, known := s.tables[destination]; known {

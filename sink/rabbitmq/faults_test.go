@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // wantFailure checks an error of an event's own, of which waiting or somebody's work may be the cure.
@@ -176,7 +177,7 @@ func TestRights(t *testing.T) {
 	for key := range 30 {
 		batch = append(batch, newEvent(t, "open/ok.2", key+20))
 	}
-	var s *Sink
+	var s *publisher
 	unknown := 0
 	for tries := 0; unknown == 0; tries++ { // RabbitMQ may be faster than the second message
 		if tries == 50 {
@@ -198,7 +199,7 @@ func TestRights(t *testing.T) {
 
 // publishUntilKnown publishes a batch, whose first two are refused, and again what has an unknown outcome. It returns
 // how often that was.
-func publishUntilKnown(t *testing.T, s *Sink, batch []outbox.Delivery) (unknown int) {
+func publishUntilKnown(t *testing.T, s sink.Sink, batch []outbox.Delivery) (unknown int) {
 	pending := batch
 	for round := 0; len(pending) > 0; round++ {
 		if round == 3 {

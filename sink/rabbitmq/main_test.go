@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 func TestMain(m *testing.M) {
@@ -135,7 +136,7 @@ func next(t testing.TB, messages <-chan amqp.Delivery) amqp.Delivery {
 	return amqp.Delivery{}
 }
 
-func open(t testing.TB, url string, cfg Config) *Sink {
+func open(t testing.TB, url string, cfg Config) *publisher {
 	t.Helper()
 	s, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -146,7 +147,7 @@ func open(t testing.TB, url string, cfg Config) *Sink {
 			t.Error(err)
 		}
 	})
-	return s
+	return s.(*publisher)
 }
 
 // newEvent returns a delivery of a new event; events of the same key stay in order.
@@ -182,7 +183,7 @@ func ids(batch ...outbox.Delivery) (list []string) {
 }
 
 // deliver publishes and checks that all were delivered.
-func deliver(t testing.TB, s *Sink, batch ...outbox.Delivery) {
+func deliver(t testing.TB, s sink.Sink, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range s.Publish(t.Context(), batch) {
 		if res != (outbox.Result{}) {
@@ -313,7 +314,7 @@ func (p *proxy) url(vhost string) string {
 }
 
 // answers publishes and sorts the answers: positions of those delivered, and the errors.
-func answers(ctx context.Context, s *Sink, batch []outbox.Delivery) (delivered []string, failed map[string]error) {
+func answers(ctx context.Context, s sink.Sink, batch []outbox.Delivery) (delivered []string, failed map[string]error) {
 	failed = map[string]error{}
 	for i, res := range s.Publish(ctx, batch) {
 		if res.Err == nil {

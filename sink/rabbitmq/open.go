@@ -37,7 +37,7 @@ const connectLimit = 5 * time.Second
 //
 // An error that waiting may cure is of class outbox.ClassUnavailable; a refused user, virtual host or certificate is of
 // class outbox.ClassPermanent.
-func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
+func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 	t, err := parseURL(url)
 	if err == nil && cfg.TLS != nil && t.uri.Scheme != "amqps" {
 		err = errors.New("TLS is set but the URL is not amqps://")

@@ -20,9 +20,11 @@ const blockedPatience = time.Second
 // Publish implements outbox.Sink. The package comment says in which order messages go out.
 //
 // It returns as soon as ctx ends. What is in flight then has an unknown outcome, and its connection is not used again.
-func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	// A copy, because a pipe that is stuck writing may still look at it when the caller has it back.
-	p := &publication{Sink: s, batch: slices.Clone(batch), results: make([]outbox.Result, len(batch)), left: len(batch)}
+	p := &publication{
+		publisher: s, batch: slices.Clone(batch), results: make([]outbox.Result, len(batch)), left: len(batch),
+	}
 	if len(batch) == 0 {
 		return p.results
 	}
@@ -41,7 +43,7 @@ func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Re
 
 // publication is one call of Publish.
 type publication struct {
-	*Sink
+	*publisher
 	link     *link
 	batch    []outbox.Delivery
 	results  []outbox.Result

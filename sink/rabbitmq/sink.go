@@ -65,6 +65,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -80,8 +81,8 @@ type Config struct {
 	TLS *tls.Config
 }
 
-// Sink is an outbox.Sink that publishes to RabbitMQ. It is safe for concurrent use.
-type Sink struct {
+// publisher is an outbox.Sink that publishes to RabbitMQ. It is safe for concurrent use.
+type publisher struct {
 	connect Connect
 	cfg     Config
 	turn    chan struct{} // held by who connects
@@ -98,7 +99,7 @@ type Sink struct {
 	inFlight sync.WaitGroup // goroutines, of which Publish may have stopped waiting
 }
 
-var _ outbox.Sink = (*Sink)(nil)
+var _ outbox.Sink = (*publisher)(nil)
 
 // Connect makes a connection. It is called again when that is closed; the client's own recovery must be off, since it
 // would lose what is in flight without saying so.
@@ -106,7 +107,7 @@ type Connect func(ctx context.Context) (*amqp.Connection, error)
 
 // New returns a Sink with connections that connect makes, for settings that no URL has. It does not connect: the first
 // Publish or Ping does. The sink closes the connections.
-func New(connect Connect, cfg Config) (*Sink, error) {
+func New(connect Connect, cfg Config) (sink.Sink, error) {
 	var problems []error
 	if connect == nil {
 		problems = append(problems, errors.New("connect is nil"))
@@ -120,16 +121,16 @@ func New(connect Connect, cfg Config) (*Sink, error) {
 	return newSink(connect, cfg), nil
 }
 
-func newSink(connect Connect, cfg Config) *Sink {
+func newSink(connect Connect, cfg Config) *publisher {
 	if cfg.Envelope == nil {
 		cfg.Envelope = outbox.CloudEvent
 	}
-	return &Sink{connect: connect, cfg: cfg, turn: make(chan struct{}, 1)}
+	return &publisher{connect: connect, cfg: cfg, turn: make(chan struct{}, 1)}
 }
 
 // Ping asks whether RabbitMQ answers and takes messages, and connects if need be. Errors are of class
 // outbox.ClassUnavailable.
-func (s *Sink) Ping(ctx context.Context) error {
+func (s *publisher) Ping(ctx context.Context) error {
 	l, err := s.acquire(ctx)
 	if err != nil {
 		return err
@@ -156,7 +157,7 @@ func (s *Sink) Ping(ctx context.Context) error {
 }
 
 // Close closes the connection and waits for what is under way. Call it after the last Publish has returned.
-func (s *Sink) Close() error {
+func (s *publisher) Close() error {
 	s.mu.Lock()
 	l := s.link
 	s.link, s.closed = nil, true

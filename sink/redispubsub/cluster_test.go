@@ -104,10 +104,10 @@ func joinCluster(t *testing.T, a, b *testenv.Redis, adminA, adminB *redis.Client
 func TestClusterIsRecognised(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
-	if !isCluster(openURL(t, server.URL(), Config{}).publisher.Client()) {
+	if !isCluster(openURL(t, server.URL(), Config{}).Client()) {
 		t.Error("it was taken for a single server")
 	}
-	if isCluster(openURL(t, testenv.RedisServer(t).URL(), Config{}).publisher.Client()) {
+	if isCluster(openURL(t, testenv.RedisServer(t).URL(), Config{}).Client()) {
 		t.Error("a single server was taken for a Cluster")
 	}
 }

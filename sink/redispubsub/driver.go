@@ -33,18 +33,5 @@ func openByURL(ctx context.Context, url string, o sink.Options) (sink.Sink, erro
 
 func subscribeByURL(url string, o sink.Options) (sink.Subscriber, error) {
 	logging.Disable()
-	l, err := OpenListener(url, ListenerConfig{Logger: o.Logger})
-	if err != nil {
-		return nil, err
-	}
-	return subscriber{l}, nil
-}
-
-// subscriber is a Listener that tells its state in the words of package sink.
-type subscriber struct{ *Listener }
-
-// State returns what Stats returns.
-func (s subscriber) State() sink.State {
-	stats := s.Stats()
-	return sink.State{Up: stats.Up, Channels: stats.Channels, Reconnects: stats.Reconnects, Err: stats.LastError}
+	return OpenListener(url, ListenerConfig{Logger: o.Logger})
 }

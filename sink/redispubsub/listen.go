@@ -15,9 +15,10 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/sink"
 )
 
-// ListenerConfig configures a Listener. Zero means the default in parentheses.
+// ListenerConfig configures OpenListener. Zero means the default in parentheses.
 type ListenerConfig struct {
 	// PingEvery is how long nothing may arrive before the server is asked whether it is there (1 s).
 	PingEvery time.Duration
@@ -51,21 +52,8 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 	return c, errors.Join(problems...)
 }
 
-// Listener is an outbox.Subscriber: it hears what is published on Redis channels. All channels share one connection,
-// and each is subscribed once, however many listen to it. It is safe for concurrent use.
-//
-// A listener of a channel is told of every message that Redis sends after it has acknowledged, in Redis's order. Redis
-// Pub/Sub keeps nothing: what is published while the connection is broken does not arrive, and neither does what a
-// Redis that fails over has not passed on. The first is told, by Lost and Resumed; for the second, somebody must look
-// in the log.
-//
-// It needs Redis 6.2 or later (tested with 7.0), and a user with at least
-//
-//	&the-channels +subscribe +unsubscribe +ping
-//
-// A channel that the user may not hear is asked for again every 5 s; the others are not concerned. Of a Cluster any
-// node will do, since each passes all messages on: the hosts of the URL are tried in turn.
-type Listener struct {
+// listener hears what is published on Redis channels. It is safe for concurrent use.
+type listener struct {
 	options  *redis.Options
 	hosts    []string
 	password redisscript.Secret
@@ -87,7 +75,7 @@ type Listener struct {
 	warned   bool  // that something was refused, on this connection
 }
 
-var _ outbox.Subscriber = (*Listener)(nil)
+var _ sink.Subscriber = (*listener)(nil)
 
 // link is what is known of the connection.
 type link uint8
@@ -98,9 +86,30 @@ const (
 	linkDown
 )
 
-// OpenListener returns a Listener on the Redis that url names, in the forms that Open takes; a database number is
-// ignored, as Pub/Sub has none. It does not connect: that is Run's. All problems of url and cfg are reported at once.
-func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
+// OpenListener returns what hears the channels of the Redis that url names, in the forms that Open takes; a database
+// number is ignored, as Pub/Sub has none. It does not connect: that is Run's. All problems of url and cfg are reported
+// at once. All channels share one connection, and each is subscribed once, however many listen to it.
+//
+// A listener of a channel is told of every message that Redis sends after it has acknowledged, in Redis's order. Redis
+// Pub/Sub keeps nothing: what is published while the connection is broken does not arrive, and neither does what a
+// Redis that fails over has not passed on. The first is told, by Lost and Resumed; for the second, somebody must look
+// in the log.
+//
+// It needs Redis 6.2 or later (tested with 7.0), and a user with at least
+//
+//	&the-channels +subscribe +unsubscribe +ping
+//
+// A channel that the user may not hear is asked for again every 5 s; the others are not concerned. Of a Cluster any
+// node will do, since each passes all messages on: the hosts of the URL are tried in turn.
+func OpenListener(url string, cfg ListenerConfig) (sink.Subscriber, error) {
+	l, err := newListener(url, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func newListener(url string, cfg ListenerConfig) (*listener, error) {
 	cfg, err := cfg.withDefaults()
 	options, hosts, urlErr := redisscript.ParseURL(url)
 	if urlErr == nil && cfg.TLS != nil && options.TLSConfig == nil {
@@ -118,18 +127,17 @@ func OpenListener(url string, cfg ListenerConfig) (*Listener, error) {
 	} else if options.TLSConfig != nil {
 		options.TLSConfig.ServerName = "" // it is the first host's; each has its own
 	}
-	return &Listener{
+	return &listener{
 		options: options, hosts: hosts, password: redisscript.Secret(options.Password), cfg: cfg,
 		channels: map[string]*channel{}, changed: map[string]struct{}{}, wake: make(chan struct{}, 1),
 	}, nil
 }
 
 // Subscribe implements outbox.Subscriber. Before Run it waits for ctx; while Redis is known to be down, or to refuse
-// the
-// channel, it waits for nothing. Listeners of one channel are handed the same bytes, to keep but not to change. A
+// the channel, it waits for nothing. Listeners of one channel are handed the same bytes, to keep but not to change. A
 // listener may be called before Subscribe has returned. stop may be called several times, but neither by the listener
 // while it is being called, nor with a lock held that the listener needs: it would wait for itself.
-func (l *Listener) Subscribe(
+func (l *listener) Subscribe(
 	ctx context.Context, name string, listener outbox.Listener,
 ) (acknowledged bool, stop func()) {
 	m := &member{listener: listener}
@@ -144,34 +152,17 @@ func (l *Listener) Subscribe(
 	return m.live, func() { l.leave(name, m) }
 }
 
-// Up tells whether the connection stands. The server may have been gone for DeadAfter and a PingEvery.
-func (l *Listener) Up() bool {
+// State implements sink.Subscriber. While it is up, the server may have been gone for DeadAfter and a PingEvery.
+func (l *listener) State() sink.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.link == linkUp
-}
-
-// ListenerStats is what a Listener has counted since OpenListener, but for Up and Channels, which are now.
-type ListenerStats struct {
-	Up         bool
-	Channels   int // that somebody listens to
-	Messages   uint64
-	Reconnects uint64 // connections after the first
-	LastError  error  // why it is down, or why a channel is refused; nil while all is well. No password is in it.
-}
-
-// Stats returns what happened so far.
-func (l *Listener) Stats() ListenerStats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := ListenerStats{Up: l.link == linkUp, Messages: l.messages.Load(), Reconnects: l.reconnects.Load(),
-		LastError: l.lastErr}
+	s := sink.State{Up: l.link == linkUp, Reconnects: l.reconnects.Load(), Err: l.lastErr}
 	for _, c := range l.channels {
 		if len(c.members) > 0 {
 			s.Channels++
 		}
-		if s.LastError == nil {
-			s.LastError = c.refused
+		if s.Err == nil {
+			s.Err = c.refused
 		}
 	}
 	return s

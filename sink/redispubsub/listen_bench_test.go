@@ -52,7 +52,7 @@ func BenchmarkListener(b *testing.B) {
 func BenchmarkDeliver(b *testing.B) {
 	for _, size := range []int{1, 830} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			l, err := OpenListener("redis://h", ListenerConfig{})
+			l, err := newListener("redis://h", ListenerConfig{})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -51,7 +51,7 @@ func (r *request) ping() bool { return len(r.names) == 0 }
 const namesAtOnce = 500
 
 // join adds m to a channel and returns what is closed when m is known to be live or not to be.
-func (l *Listener) join(name string, m *member) <-chan struct{} {
+func (l *listener) join(name string, m *member) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.channels[name]
@@ -71,7 +71,7 @@ func (l *Listener) join(name string, m *member) <-chan struct{} {
 }
 
 // leave removes m and returns after the last call of its listener.
-func (l *Listener) leave(name string, m *member) {
+func (l *listener) leave(name string, m *member) {
 	l.mu.Lock()
 	if c := l.channels[name]; c != nil {
 		c.members = slices.DeleteFunc(slices.Clone(c.members), func(other *member) bool { return other == m })
@@ -83,7 +83,7 @@ func (l *Listener) leave(name string, m *member) {
 }
 
 // change has the writer ask for what c needs, if it needs anything, or forgets it. mu is held.
-func (l *Listener) change(name string, c *channel) {
+func (l *listener) change(name string, c *channel) {
 	wanted := len(c.members) > 0
 	switch {
 	case !wanted && !c.asked && c.pending == 0:
@@ -99,7 +99,7 @@ func (l *Listener) change(name string, c *channel) {
 }
 
 // take returns the requests that make the subscriptions what they should be, and counts them as sent.
-func (l *Listener) take() (requests []request) {
+func (l *listener) take() (requests []request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	batch := map[bool][]string{} // by whether to subscribe
@@ -127,7 +127,7 @@ func (l *Listener) take() (requests []request) {
 }
 
 // askAgain asks again for the channels that were refused: the user's rights may have been widened.
-func (l *Listener) askAgain() {
+func (l *listener) askAgain() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for name, c := range l.channels {
@@ -141,7 +141,7 @@ func (l *Listener) askAgain() {
 var errOutOfStep = errors.New("the answer does not belong to the command it follows")
 
 // answer takes the server's word that it subscribed to, or unsubscribed from, a channel.
-func (l *Listener) answer(a *redis.Subscription) error {
+func (l *listener) answer(a *redis.Subscription) error {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	resumed, err := l.settle(a)
@@ -151,7 +151,7 @@ func (l *Listener) answer(a *redis.Subscription) error {
 	return err
 }
 
-func (l *Listener) settle(a *redis.Subscription) (resumed []*member, err error) {
+func (l *listener) settle(a *redis.Subscription) (resumed []*member, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.sent) == 0 || l.sent[0].ping() || l.sent[0].names[l.sent[0].answered] != a.Channel {
@@ -177,7 +177,7 @@ func (l *Listener) settle(a *redis.Subscription) (resumed []*member, err error) 
 }
 
 // ping returns a PING, counted as sent.
-func (l *Listener) ping() []request {
+func (l *listener) ping() []request {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sent = append(l.sent, request{})
@@ -185,7 +185,7 @@ func (l *Listener) ping() []request {
 }
 
 // pong takes the answer to a PING.
-func (l *Listener) pong() error {
+func (l *listener) pong() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.sent) == 0 || !l.sent[0].ping() {
@@ -196,7 +196,7 @@ func (l *Listener) pong() error {
 }
 
 // refuse takes an error for an answer. It returns what the connection cannot go on after.
-func (l *Listener) refuse(err error) error {
+func (l *listener) refuse(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.sent) == 0 || l.sent[0].ping() || l.sent[0].answered > 0 {
@@ -228,7 +228,7 @@ func (l *Listener) refuse(err error) error {
 }
 
 // deliver hands a message to those who listen to its channel.
-func (l *Listener) deliver(message *redis.Message) {
+func (l *listener) deliver(message *redis.Message) {
 	l.messages.Add(1)
 	l.telling.Lock()
 	defer l.telling.Unlock()
@@ -250,7 +250,7 @@ func (l *Listener) deliver(message *redis.Message) {
 }
 
 // connected has everything subscribed to.
-func (l *Listener) connected() {
+func (l *listener) connected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.link, l.lastErr, l.warned = linkUp, nil, false
@@ -260,7 +260,7 @@ func (l *Listener) connected() {
 }
 
 // disconnected tells everybody.
-func (l *Listener) disconnected(err error) {
+func (l *listener) disconnected(err error) {
 	l.telling.Lock()
 	defer l.telling.Unlock()
 	var lost []*member

@@ -30,8 +30,8 @@ func TestListenerRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	before.wants(t, "1", wasLost)
-	if l.Up() || l.Stats().LastError == nil {
-		t.Errorf("it is up: %+v", l.Stats())
+	if l.State().Up || l.State().Err == nil {
+		t.Errorf("it is up: %+v", l.State())
 	}
 	stopGone()
 	waits, cancel := context.WithTimeout(t.Context(), testenv.Patience)
@@ -51,7 +51,7 @@ func TestListenerRestart(t *testing.T) {
 	before.wants(t, "1", wasLost, wasResumed, "2")
 	during.wants(t, wasResumed, "3")
 	gone.wants(t, wasLost)
-	if s := l.Stats(); !s.Up || s.Reconnects != 1 || s.Channels != 2 || s.Messages != 3 || s.LastError != nil {
+	if s := l.State(); !s.Up || s.Reconnects != 1 || s.Channels != 2 || l.messages.Load() != 3 || s.Err != nil {
 		t.Errorf("%+v", s)
 	}
 	if text := log.String(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "do not arrive") ||
@@ -118,7 +118,7 @@ func TestListenerHalfOpen(t *testing.T) {
 func TestListenerWithoutRun(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
-	l, err := OpenListener(server.URL(), ListenerConfig{})
+	l, err := newListener(server.URL(), ListenerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestListenerWithoutRun(t *testing.T) {
 		t.Error(err)
 	}
 	e.wants(t, wasResumed, wasLost)
-	if ok, _ := l.Subscribe(t.Context(), "c", &ear{}); ok || l.Up() {
+	if ok, _ := l.Subscribe(t.Context(), "c", &ear{}); ok || l.State().Up {
 		t.Error("it is up after Run")
 	}
 }
@@ -152,13 +152,13 @@ func TestListenerPassword(t *testing.T) {
 	l := startListener(t, "redis://:hunter2@127.0.0.1:1,"+server.Addr(), ListenerConfig{Logger: log.logger()})
 	none := startListener(t, server.URL(), ListenerConfig{Logger: log.logger()})
 	parrot := startListener(t, "redis://user:hunter@"+startParrot(t), ListenerConfig{Logger: log.logger()})
-	for listener, want := range map[*Listener]string{l: "WRONGPASS", none: "NOAUTH", parrot: "contains the password"} {
+	for listener, want := range map[*listener]string{l: "WRONGPASS", none: "NOAUTH", parrot: "contains the password"} {
 		eventually(t, func() bool {
-			err := listener.Stats().LastError
+			err := listener.State().Err
 			return err != nil && strings.Contains(err.Error(), want)
 		})
-		if listener.Up() {
-			t.Errorf("up in spite of %v", listener.Stats().LastError)
+		if listener.State().Up {
+			t.Errorf("up in spite of %v", listener.State().Err)
 		}
 	}
 	var e ear
@@ -189,12 +189,12 @@ func TestListenerTLS(t *testing.T) {
 
 	stranger := startListener(t, "rediss://127.0.0.1:"+port, ListenerConfig{})
 	eventually(t, func() bool {
-		err := stranger.Stats().LastError
+		err := stranger.State().Err
 		return err != nil && strings.Contains(err.Error(), "certificate")
 	})
 	var e ear
 	l := startListener(t, "rediss://localhost:1,127.0.0.1:"+port, ListenerConfig{TLS: &tls.Config{RootCAs: ca}})
-	eventually(t, l.Up)
+	eventually(t, func() bool { return l.State().Up })
 	hear(t, l, "c", &e)
 	say(t, admin, "c", "m")
 	e.wants(t, "m")

@@ -29,7 +29,7 @@ var (
 // Run connects, and connects again whenever the connection breaks, after 50 ms at first and 1 s at most. It returns nil
 // when ctx ends and every listener has been told. An outage is logged when it begins and when it ends. Run may be
 // called once.
-func (l *Listener) Run(ctx context.Context) error {
+func (l *listener) Run(ctx context.Context) error {
 	var away time.Time // since when; zero: it is not
 	failures, connected := 0, false
 	for turn := 0; ; turn++ {
@@ -69,7 +69,7 @@ func (l *Listener) Run(ctx context.Context) error {
 
 // connection is one connection from its beginning to its end, which is the error. It calls established once the server
 // has answered.
-func (l *Listener) connection(ctx context.Context, host string, established func()) error {
+func (l *listener) connection(ctx context.Context, host string, established func()) error {
 	ctx, hangUp := context.WithCancelCause(ctx) // the first to fail says why
 	defer hangUp(nil)
 	client := l.client(ctx, host)
@@ -100,7 +100,7 @@ func (l *Listener) connection(ctx context.Context, host string, established func
 // client returns a client that dials once, and whose connection ctx closes. A go-redis subscription whose connection
 // breaks makes another and subscribes again before it says a word, for as long as a dead server takes to dial; here the
 // break is to be known first. And while it reads it does not look at its context.
-func (l *Listener) client(ctx context.Context, host string) *redis.Client {
+func (l *listener) client(ctx context.Context, host string) *redis.Client {
 	options := *l.options
 	options.Addr = host
 	var dialled atomic.Bool
@@ -123,7 +123,7 @@ func (l *Listener) client(ctx context.Context, host string) *redis.Client {
 
 // read hands on what arrives until the connection ends. Nothing is waited for here: Redis disconnects a subscriber that
 // lets 32 MB pile up.
-func (l *Listener) read(ctx context.Context, pubsub *redis.PubSub) error {
+func (l *listener) read(ctx context.Context, pubsub *redis.PubSub) error {
 	for {
 		reply, err := pubsub.Receive(ctx) // without a deadline: write watches
 		var refused redis.Error
@@ -151,7 +151,7 @@ func (l *Listener) read(ctx context.Context, pubsub *redis.PubSub) error {
 // Silence is counted in turns of this loop and not read from a clock: a process that was not running for a while
 // (suspended, or starved on a busy machine: measured, 3 s) finds its read deadline passed and the answer unread, and
 // would drop a connection that is well. Turns it missed do not count.
-func (l *Listener) write(ctx context.Context, pubsub *redis.PubSub) error {
+func (l *listener) write(ctx context.Context, pubsub *redis.PubSub) error {
 	turn := time.NewTicker(l.cfg.PingEvery)
 	defer turn.Stop()
 	again := time.NewTicker(refusedAgain)

@@ -62,9 +62,9 @@ func (e *ear) wants(t *testing.T, want ...string) {
 }
 
 // startListener runs a listener until the test ends.
-func startListener(t testing.TB, url string, cfg ListenerConfig) *Listener {
+func startListener(t testing.TB, url string, cfg ListenerConfig) *listener {
 	t.Helper()
-	l, err := OpenListener(url, cfg)
+	l, err := newListener(url, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func startListener(t testing.TB, url string, cfg ListenerConfig) *Listener {
 	return l
 }
 
-func runListener(t testing.TB, l *Listener) {
+func runListener(t testing.TB, l *listener) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
@@ -85,14 +85,14 @@ func runListener(t testing.TB, l *Listener) {
 }
 
 // hear subscribes, which must be acknowledged.
-func hear(t testing.TB, l *Listener, channel string, listener outbox.Listener) (stop func()) {
+func hear(t testing.TB, l *listener, channel string, listener outbox.Listener) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	ok, stop := l.Subscribe(ctx, channel, listener)
 	if !ok {
 		// Not Fatalf: also called by other goroutines.
-		t.Errorf("the subscription of %s was not acknowledged: %+v", channel, l.Stats())
+		t.Errorf("the subscription of %s was not acknowledged: %+v", channel, l.State())
 	}
 	return stop
 }
@@ -125,7 +125,7 @@ func TestListenerShares(t *testing.T) {
 		})
 	}
 	if subscribing.Wait(); refused.Load() > 0 {
-		t.Fatalf("%d subscriptions were not acknowledged: %+v", refused.Load(), l.Stats())
+		t.Fatalf("%d subscriptions were not acknowledged: %+v", refused.Load(), l.State())
 	}
 	subscriptions := func() (connections, channels int64, names int) {
 		for _, n := range admin.PubSubNumSub(t.Context(), admin.PubSubChannels(t.Context(), "*").Val()...).Val() {
@@ -138,7 +138,7 @@ func TestListenerShares(t *testing.T) {
 	if c, n, names := subscriptions(); c != 1 || n != channels || names != channels {
 		t.Errorf("%d connections with %d subscriptions of %d channels", c, n, names)
 	}
-	if s := l.Stats(); s.Channels != channels || !s.Up || s.LastError != nil {
+	if s := l.State(); s.Channels != channels || !s.Up || s.Err != nil {
 		t.Errorf("%+v", s)
 	}
 	for i := range channels {
@@ -160,7 +160,7 @@ func TestListenerShares(t *testing.T) {
 		stops[i]() // does nothing
 	}
 	eventually(t, func() bool { _, n, _ := subscriptions(); return n == 0 })
-	if s := l.Stats(); s.Channels != 0 || s.Messages != channels {
+	if s := l.State(); s.Channels != 0 || l.messages.Load() != channels {
 		t.Errorf("%+v", s)
 	}
 }
@@ -268,7 +268,7 @@ func TestListenerWaitsForTheServer(t *testing.T) {
 // counts.
 func TestListenerLastAnswerCounts(t *testing.T) {
 	t.Parallel()
-	l, err := OpenListener("redis://h", ListenerConfig{})
+	l, err := newListener("redis://h", ListenerConfig{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +360,7 @@ func TestListenerRefused(t *testing.T) {
 	do(t, admin, "ACL", "SETUSER", "gateway", "on", ">hunter2", "resetkeys", "resetchannels", "&run:*", "-@all",
 		"+subscribe", "+unsubscribe", "+ping")
 	var log logged
-	l, err := OpenListener("redis://gateway:hunter2@"+server.Addr()+"/3",
+	l, err := newListener("redis://gateway:hunter2@"+server.Addr()+"/3",
 		ListenerConfig{Logger: log.logger(), PingEvery: 100 * time.Millisecond, DeadAfter: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -381,8 +381,8 @@ func TestListenerRefused(t *testing.T) {
 		allowed[i].wants(t, wasResumed)
 	}
 	hear(t, l, "run:0", &ear{})
-	eventually(t, func() bool { return l.Stats().LastError != nil })
-	if err := l.Stats().LastError; !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), "secret:") {
+	eventually(t, func() bool { return l.State().Err != nil })
+	if err := l.State().Err; !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), "secret:") {
 		t.Errorf("the last error is %v", err)
 	}
 	waits, stopWaiting := context.WithTimeout(t.Context(), testenv.Patience)
@@ -406,19 +406,19 @@ func TestListenerRefused(t *testing.T) {
 		say(t, admin, fmt.Sprint("secret:", i), "now")
 		refused[i].wants(t, wasResumed, "now")
 	}
-	if s := l.Stats(); s.LastError != nil || s.Reconnects != 0 || s.Channels != 6 {
+	if s := l.State(); s.Err != nil || s.Reconnects != 0 || s.Channels != 6 {
 		t.Errorf("%+v", s)
 	}
 }
 
 func TestOpenListenerProblems(t *testing.T) {
 	t.Parallel()
-	_, err := OpenListener("redis://u:hunter2@h:port", ListenerConfig{PingEvery: -1, DeadAfter: -1})
+	_, err := newListener("redis://u:hunter2@h:port", ListenerConfig{PingEvery: -1, DeadAfter: -1})
 	if err == nil || !strings.Contains(err.Error(), "PingEvery") || !strings.Contains(err.Error(), "DeadAfter is") ||
 		!errors.Is(err, redisscript.ErrURL) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("OpenListener: %v", err)
 	}
-	if _, err = OpenListener("redis://h", ListenerConfig{PingEvery: 2 * time.Second}); err == nil ||
+	if _, err = newListener("redis://h", ListenerConfig{PingEvery: 2 * time.Second}); err == nil ||
 		!strings.Contains(err.Error(), "three times") {
 		t.Errorf("OpenListener: %v", err)
 	}

@@ -11,18 +11,19 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/redisscript"
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
 // open returns a sink on the server, and a client for what the sink cannot do.
-func open(t testing.TB, server *testenv.Redis, cfg Config) (*Sink, *redis.Client) {
+func open(t testing.TB, server *testenv.Redis, cfg Config) (*redisscript.Publisher, *redis.Client) {
 	t.Helper()
 	return openURL(t, server.URL(), cfg), connectAdmin(t, server)
 }
 
-func openURL(t testing.TB, url string, cfg Config) *Sink {
+func openURL(t testing.TB, url string, cfg Config) *redisscript.Publisher {
 	t.Helper()
 	sink, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -33,7 +34,7 @@ func openURL(t testing.TB, url string, cfg Config) *Sink {
 			t.Error(err)
 		}
 	})
-	return sink
+	return sink.(*redisscript.Publisher)
 }
 
 func connectAdmin(t testing.TB, server *testenv.Redis) *redis.Client {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Open connects to the Redis that url names and returns a Sink that Close closes:
@@ -17,7 +18,12 @@ import (
 //
 // go-redis's query parameters (?read_timeout=2s&pool_size=4) are understood; its retries are off whatever they say.
 // A server that cannot be reached or refuses the user is an error of class outbox.ClassUnavailable.
-func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
+//
+// A call that fails although the server takes others is sent again in parts, down to the delivery that fails alone.
+// That is the delivery's own error and can be retried; so is a channel that the user may not write to. Where the server
+// takes nothing, the error is of class outbox.ClassUnavailable. Either may leave deliveries published: they are
+// answered as duplicates when they come again within the window.
+func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 	cfg, err := cfg.withDefaults()
 	server, urlErr := redisscript.Parse(url, cfg.TLS)
 	if err := errors.Join(err, urlErr); err != nil {
@@ -28,6 +34,6 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 		return nil, err
 	}
 	s := newSink(client, cfg)
-	s.publisher.Own(server.Password())
+	s.Own(server.Password())
 	return s, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // The server publishes the batch but is too busy to say so in time. Sent again, all of it is a copy.
@@ -154,7 +155,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-func wantCopies(t *testing.T, sink *Sink, batch []outbox.Delivery) {
+func wantCopies(t *testing.T, sink sink.Sink, batch []outbox.Delivery) {
 	t.Helper()
 	for i, res := range sink.Publish(t.Context(), batch) {
 		if res != (outbox.Result{Duplicate: true}) {

@@ -119,7 +119,7 @@ func TestCallSizeIsLearned(t *testing.T) {
 		deliver(t, sink, batch...)
 	}
 	send()
-	learned := sink.publisher.Limits.CallBytes()
+	learned := sink.Limits.CallBytes()
 	if learned >= redisscript.MaxBytes || learned < 1<<18 {
 		t.Errorf("a call may have %d bytes, want what the server takes", learned)
 	}
@@ -128,8 +128,8 @@ func TestCallSizeIsLearned(t *testing.T) {
 	if again := refused.Load() - before; before == 0 || again != 0 {
 		t.Errorf("%d calls were refused, and %d the second time, want none", before, again)
 	}
-	sink.publisher.Limits.Since = time.Now().Add(-redisscript.GrowAfter)
-	if now := sink.publisher.Limits.CallBytes(); now != 2*learned {
+	sink.Limits.Since = time.Now().Add(-redisscript.GrowAfter)
+	if now := sink.Limits.CallBytes(); now != 2*learned {
 		t.Errorf("a minute later a call may have %d bytes, want twice %d", now, learned)
 	}
 	send()
@@ -161,7 +161,7 @@ func TestPoisonIsFound(t *testing.T) {
 	if arrived := len(sub.next("c")); arrived != 999 {
 		t.Errorf("%d messages arrived, want 999", arrived)
 	}
-	if limit := sink.publisher.Limits.CallBytes(); limit != redisscript.MaxBytes {
+	if limit := sink.Limits.CallBytes(); limit != redisscript.MaxBytes {
 		t.Errorf("calls are limited to %d bytes, but it was not for their size", limit)
 	}
 	// At its next attempt it is known.
@@ -279,8 +279,8 @@ func TestWindowsDifferOverTime(t *testing.T) {
 	server := testenv.RedisServer(t)
 	short := openURL(t, server.URL(), Config{Window: window})
 	long := openURL(t, server.URL(), Config{Window: 20 * window})
-	short.publisher.Period, long.publisher.Period = 100, 100
-	for _, pair := range [][2]*Sink{{short, long}, {long, short}} {
+	short.Period, long.Period = 100, 100
+	for _, pair := range [][2]*redisscript.Publisher{{short, long}, {long, short}} {
 		batch := []outbox.Delivery{event(t, "c", 1)}
 		deliver(t, pair[0], batch...)
 		for since := time.Now(); ; time.Sleep(5 * time.Millisecond) {

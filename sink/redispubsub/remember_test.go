@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/redisscript"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // A copy is refused for a window and at most a period by Redis's clock, whichever sink sends it, and then nothing of it
@@ -24,7 +25,7 @@ func TestWindowExpires(t *testing.T) {
 	server := testenv.RedisServer(t)
 	first, admin := open(t, server, Config{Window: window, Envelope: idEnvelope})
 	second := openURL(t, server.URL(), Config{Window: window, Envelope: idEnvelope})
-	first.publisher.Period, second.publisher.Period = 200, 200
+	first.Period, second.Period = 200, 200
 	sub := subscribe(t, admin, "c")
 
 	batch := []outbox.Delivery{event(t, "c", 1)}
@@ -257,7 +258,7 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-func deliver(t *testing.T, sink *Sink, batch ...outbox.Delivery) {
+func deliver(t *testing.T, sink sink.Sink, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range sink.Publish(t.Context(), batch) {
 		if res != (outbox.Result{}) {

@@ -45,7 +45,6 @@
 package redispubsub
 
 import (
-	"context"
 	"crypto/tls"
 	_ "embed"
 	"errors"
@@ -57,6 +56,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 //go:embed publish.lua
@@ -85,16 +85,11 @@ func (c Config) withDefaults() (Config, error) {
 	return c, err
 }
 
-// Sink is an outbox.Sink that publishes to Redis channels. It is safe for concurrent use.
-type Sink struct{ publisher *redisscript.Publisher }
-
-var _ outbox.Sink = (*Sink)(nil)
-
 // New returns a Sink that uses client, which stays the caller's to close. All problems of cfg are reported at once.
 //
 // Whatever client's MaxRetries says, a script call is not sent twice by the client. Its ReadTimeout bounds how long a
 // connection stays in use after Publish has given up on it.
-func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
+func New(client redis.UniversalClient, cfg Config) (sink.Sink, error) {
 	cfg, err := cfg.withDefaults()
 	switch client.(type) {
 	case nil:
@@ -112,8 +107,8 @@ func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
 	return newSink(client, cfg), nil
 }
 
-func newSink(client redis.UniversalClient, cfg Config) *Sink {
-	return &Sink{redisscript.New(client, publish(isCluster(client), cfg), cfg.Window)}
+func newSink(client redis.UniversalClient, cfg Config) *redisscript.Publisher {
+	return redisscript.New(client, publish(isCluster(client), cfg), cfg.Window)
 }
 
 // isCluster tells whether a script's keys must share a slot.
@@ -143,23 +138,3 @@ func publish(cluster bool, cfg Config) redisscript.Command {
 		Key: func(_ string, lane int) any { return keys[lane] },
 	}
 }
-
-// Publish implements outbox.Sink. A call that fails although the server takes others is sent again in parts, down to
-// the one delivery that fails alone: that is the delivery's own, retryable error, and so is a channel that the user may
-// not publish to. Where the server takes nothing (no answer, no writes, no rights) the error is of class
-// outbox.ClassUnavailable. Either may leave deliveries published: they are answered as duplicates when they come again
-// within the window.
-//
-// Deliveries larger than a call may be go last, so that the others need not wait for them.
-//
-// It returns as soon as ctx ends. The round trip it then gives up on is waited for by Close.
-func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	return s.publisher.Publish(ctx, batch)
-}
-
-// Ping asks the server (in a Cluster one of them) whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *Sink) Ping(ctx context.Context) error { return s.publisher.Ping(ctx) }
-
-// Close closes the client if Open made it, and waits for round trips that Publish gave up on. Call it after the last
-// Publish has returned.
-func (s *Sink) Close() error { return s.publisher.Close() }

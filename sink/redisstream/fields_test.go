@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // An independent library reads the CloudEvent out of an entry, in both modes, with any text in its attributes.
@@ -21,7 +22,7 @@ func TestCloudEvents(t *testing.T) {
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
 	makeStreams(t, admin, "s")
-	for mode, sink := range map[string]*Sink{
+	for mode, sink := range map[string]sink.Sink{
 		"structured": openURL(t, "redis+stream://"+server.Addr()+"?cloudevents=structured", Config{}),
 		"binary":     openURL(t, "redis+stream://"+server.Addr()+"?cloudevents=binary", Config{}),
 	} {

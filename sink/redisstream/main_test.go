@@ -11,12 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/redisscript"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func openURL(t testing.TB, url string, cfg Config) *Sink {
+func openURL(t testing.TB, url string, cfg Config) *redisscript.Publisher {
 	t.Helper()
 	sink, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -27,11 +29,11 @@ func openURL(t testing.TB, url string, cfg Config) *Sink {
 			t.Error(err)
 		}
 	})
-	return sink
+	return sink.(*redisscript.Publisher)
 }
 
 // open returns a sink on the server, and a client for what the sink cannot do.
-func open(t testing.TB, server *testenv.Redis, cfg Config) (*Sink, *redis.Client) {
+func open(t testing.TB, server *testenv.Redis, cfg Config) (*redisscript.Publisher, *redis.Client) {
 	t.Helper()
 	return openURL(t, "redis+stream://"+server.Addr(), cfg), connectAdmin(t, server)
 }
@@ -111,7 +113,7 @@ func wantEntries(t testing.TB, client redis.UniversalClient, stream string, want
 	}
 }
 
-func deliver(t testing.TB, sink *Sink, batch ...outbox.Delivery) {
+func deliver(t testing.TB, sink sink.Sink, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range sink.Publish(t.Context(), batch) {
 		if res != (outbox.Result{}) {
@@ -120,7 +122,7 @@ func deliver(t testing.TB, sink *Sink, batch ...outbox.Delivery) {
 	}
 }
 
-func wantCopies(t testing.TB, sink *Sink, batch ...outbox.Delivery) {
+func wantCopies(t testing.TB, sink sink.Sink, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range sink.Publish(t.Context(), batch) {
 		if res != (outbox.Result{Duplicate: true}) {

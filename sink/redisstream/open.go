@@ -25,7 +25,12 @@ import (
 // are off whatever they say. One that nobody knows is an error.
 //
 // A server that cannot be reached or refuses the user is an error of class outbox.ClassUnavailable.
-func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
+//
+// A call that fails although the server takes others is sent again in parts, down to the delivery that fails alone.
+// That is the delivery's own error and can be retried; so is a stream that the user may not write to. Where the server
+// takes nothing, the error is of class outbox.ClassUnavailable. Either may leave deliveries published: they are
+// answered as duplicates when they come again within the window.
+func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 	base, urlErr := parse(url, &cfg)
 	cfg, err := cfg.withDefaults()
 	var server redisscript.Server
@@ -40,7 +45,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 		return nil, err
 	}
 	s := newSink(client, cfg)
-	s.publisher.Own(server.Password())
+	s.Own(server.Password())
 	return s, nil
 }
 

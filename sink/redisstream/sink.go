@@ -46,7 +46,6 @@
 package redisstream
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -56,6 +55,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -108,18 +108,13 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(problems...)
 }
 
-// Sink is an outbox.Sink that appends to Redis Streams. It is safe for concurrent use.
-type Sink struct{ publisher *redisscript.Publisher }
-
-var _ outbox.Sink = (*Sink)(nil)
-
 // New returns a Sink that uses client, which stays the caller's to close. All problems of cfg are reported at once. For
 // a Cluster, client must be a *redis.ClusterClient, with MaxRedirects -1: where a redirect is followed in the middle of
 // a slot's migration, copies pass.
 //
 // Whatever client's MaxRetries says, a script call is not sent twice by the client. Its ReadTimeout bounds how long a
 // connection stays in use after Publish has given up on it.
-func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
+func New(client redis.UniversalClient, cfg Config) (sink.Sink, error) {
 	cfg, err := cfg.withDefaults()
 	switch client.(type) {
 	case nil:
@@ -136,28 +131,7 @@ func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
 	return newSink(client, cfg), nil
 }
 
-func newSink(client redis.UniversalClient, cfg Config) *Sink {
+func newSink(client redis.UniversalClient, cfg Config) *redisscript.Publisher {
 	_, cluster := client.(*redis.ClusterClient)
-	return &Sink{redisscript.New(client, xadd(cluster, cfg), cfg.Window)}
+	return redisscript.New(client, xadd(cluster, cfg), cfg.Window)
 }
-
-// Publish implements outbox.Sink. A call that fails although the server takes others is sent again in parts, down to
-// the one delivery that fails alone: that is the delivery's own, retryable error, and so is a stream that is not there,
-// is of another type or is not the user's to write to. A name that no stream can have is of class
-// outbox.ClassPermanent. Where the server takes nothing (no answer, no writes, no rights) the error is of class
-// outbox.ClassUnavailable. Either may leave deliveries published: they are answered as duplicates when they come again
-// within the window.
-//
-// Deliveries larger than 4 MiB go last, so that the others need not wait for them.
-//
-// It returns as soon as ctx ends. The round trip it then gives up on is waited for by Close.
-func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	return s.publisher.Publish(ctx, batch)
-}
-
-// Ping asks the server (in a Cluster one of them) whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *Sink) Ping(ctx context.Context) error { return s.publisher.Ping(ctx) }
-
-// Close closes the client if Open made it, and waits for round trips that Publish gave up on. Call it after the last
-// Publish has returned.
-func (s *Sink) Close() error { return s.publisher.Close() }
