@@ -161,7 +161,7 @@ func (b *streamBench) commitToBrowser(ctx context.Context) error {
 		stalled int
 	}{{"commit to client (wanted: p50 5, p99 20)", 0}, {"the same, beside one stalled reader", 1},
 		{"the same, beside 20 stalled readers", 20}} {
-		g, err := b.serve(ctx, "--worker=false")
+		g, err := b.serve(ctx, "--parts=gateway,relay")
 		if err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func (b *streamBench) replay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g, err := b.serve(ctx, "--worker=false", "--relay=false")
+	g, err := b.serve(ctx, "--parts=gateway")
 	if err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func (b *streamBench) idle(ctx context.Context) error {
 		return err
 	}
 	for _, n := range []int{5000, 10_000} {
-		g, err := b.serve(ctx, "--worker=false", "--relay=false", "--stream-heartbeat", "5s")
+		g, err := b.serve(ctx, "--parts=gateway")
 		if err != nil {
 			return err
 		}
@@ -315,7 +315,7 @@ func (b *streamBench) idle(ctx context.Context) error {
 			}
 			conns = append(conns, conn)
 		}
-		time.Sleep(12 * time.Second) // two heartbeats and a garbage collection
+		time.Sleep(32 * time.Second) // two heartbeats and a garbage collection
 		after, err := g.rss()
 		if err != nil {
 			return err

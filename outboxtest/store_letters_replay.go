@@ -376,7 +376,7 @@ func replaySkips(t *testing.T, s *storeSuite) {
 	if sum.Letters != 1 || sum.Skipped != 4 {
 		t.Errorf("got %+v, want 1 replayed and 4 skipped", sum)
 	}
-	for _, says := range []string{"is SENT, not DEAD", "no longer in outbox_events", "no table elsewhere", "--layout",
+	for _, says := range []string{"is SENT, not DEAD", "no longer in outbox_events", "no table elsewhere", "--layouts",
 		"program that runs the jobs"} {
 		if !strings.Contains(whys(sum), says) {
 			t.Errorf("%q is missing in: %s", says, whys(sum))

@@ -50,7 +50,7 @@ func (a *api) listen(ctx context.Context) (err error) {
 // away: streams are then read from the database.
 func (a *api) run(ctx context.Context) error {
 	defer func() { _ = a.listener.Close() }() // closed already if it came to serving
-	db, err := a.open(ctx, a.part, use{name: "outbox gateway", conns: a.cfg.Serve.APIConns})
+	db, err := a.open(ctx, a.part, use{name: "outbox gateway", conns: apiConns})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -119,6 +119,9 @@ func (a *api) openStores(ctx context.Context, db ForParts) (Runs, Tokens, error)
 	return runs, tokens, err
 }
 
+// apiConns is the most database connections of the API and the streams together.
+const apiConns = 8
+
 func (a *api) hub(store crawl.Store, live outbox.Subscriber) (*stream.Hub, error) {
 	runChannel, err := a.cfg.RunChannel()
 	if err != nil {
@@ -129,7 +132,7 @@ func (a *api) hub(store crawl.Store, live outbox.Subscriber) (*stream.Hub, error
 		return nil, err
 	}
 	// Half of the pool's connections are never busy with history: news, polls, tokens and requests need one now.
-	return stream.New(gateway.Log(store, a.cfg.Serve.APIConns/2), live,
+	return stream.New(gateway.Log(store, apiConns/2), live,
 		stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
 }
 
@@ -139,8 +142,7 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxWaiting: s.RunLimitTenant}),
 		Hub:  hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
-			Heartbeat: s.StreamHeartbeat, DrainWindow: drainWindow, MaxConnections: s.StreamLimit,
-			MaxPerTenant: s.StreamLimitTenant,
+			DrainWindow: drainWindow, MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant(),
 		},
 	}
 	if build, ok := debug.ReadBuildInfo(); ok {

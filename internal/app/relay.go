@@ -100,14 +100,11 @@ func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 	cfg := outbox.RelayConfig{
 		Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
 		PollMax: r.cfg.PollMax, LeaseTTL: r.cfg.LeaseTTL, Sinks: r.outlets.sinks(),
-		RecoveryRate: r.cfg.RecoveryRate, Logger: r.log, Observer: r.metrics,
+		Logger: r.log, Observer: r.metrics,
 		LetterRetention: r.retention(config.Letters),
 	}
 	if slices.ContainsFunc(wanted, func(t config.Table) bool { return len(r.cfg.SinksOwing(t.Name())) > 0 }) {
 		cfg.Retention = r.retention(outbox.DeliveriesOf("", "").Table)
-	}
-	if cfg.RecoveryRate == 0 {
-		cfg.RecoveryRate = -1 // the setting's "as many as possible"; the relay's zero is its default
 	}
 	for _, t := range wanted {
 		table := outbox.Table{

@@ -21,7 +21,7 @@ type Extras struct {
 // own servers and stops in its own way; it returns when all have stopped, within the streams' window and a few seconds.
 // An error of one, which waiting does not cure, ends all.
 func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
-	if cfg.Serve.Gateway && cfg.Serve.Auth == "none" {
+	if cfg.Serve.Has(partGateway) && cfg.Serve.Auth == "none" {
 		log.Warn("the API asks nobody who he is: whoever reaches its address may do everything as tenant default; "+
 			"leave --auth at token for anything but a trial", "address", cfg.Serve.HTTP)
 	}
@@ -35,12 +35,9 @@ func ServeWith(ctx context.Context, cfg config.Config, log *slog.Logger, extras 
 		return err
 	}
 	var on []string
-	for _, p := range []struct {
-		name string
-		on   bool
-	}{{partGateway, cfg.Serve.Gateway}, {partRelay, cfg.Serve.Relay}, {partWorker, cfg.Serve.Worker}} {
-		if p.on {
-			on = append(on, p.name)
+	for _, part := range []string{partGateway, partRelay, partWorker} {
+		if cfg.Serve.Has(part) {
+			on = append(on, part)
 		}
 	}
 	p := newProcess(cfg, log, on...)

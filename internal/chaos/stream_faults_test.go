@@ -16,7 +16,7 @@ var streamFaults = []streamFault{
 	{name: "stream-redis-stopped", view: view{stay: true}, strike: streamRedisStopped},
 	{name: "stream-postgres-killed", postgres: &testenv.PostgresConfig{}, view: view{stay: true},
 		strike: streamPostgresKilled},
-	{name: "stream-relay-killed", flags: []string{"--relay=false"}, view: view{stay: true}, strike: streamRelayKilled},
+	{name: "stream-relay-killed", parts: "gateway", view: view{stay: true}, strike: streamRelayKilled},
 	{name: "stream-byte-at-a-time", view: view{cutAfter: 25, dripping: true}, strike: byteAtATime},
 	{name: "stream-outbox-purged", view: view{cutAfter: 30}, strike: streamOutboxPurged},
 	{name: "crawl-worker-killed", crawled: true, view: view{stay: true}, strike: workerKilled},
@@ -133,7 +133,7 @@ func streamPostgresKilled(s *streaming) (struck int) {
 // streamRelayKilled has a relay in a process of its own, and none for a while.
 func streamRelayKilled(s *streaming) (struck int) {
 	for range 2 {
-		relay := s.serve("--gateway=false", "--worker=false")
+		relay := s.serve("--parts=relay")
 		s.eventually("the relay delivers",
 			"SELECT count(*) > 0 FROM crawl_outbox WHERE published_at > now() - interval '1 second'")
 		s.arrives(20)

@@ -17,7 +17,7 @@ const runLease = 2 * time.Second
 // worker starts a process that crawls runs and does nothing else.
 func (s *streaming) worker() *relay {
 	s.t.Helper()
-	return s.serve("--gateway=false", "--relay=false", "--worker-concurrency", "2", "--lease-ttl", runLease.String())
+	return s.serve("--parts=worker", "--worker-concurrency", "2", "--lease-ttl", runLease.String())
 }
 
 // crawl makes runs for workers, each with viewers.

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type streamFault struct {
 	name     string
 	postgres *testenv.PostgresConfig // as fault's
 	gateways int                     // `outbox serve` processes (1); a viewer takes them in turn
+	parts    string                  // of each; "" is gateway,relay
 	flags    []string                // of each
 	crawled  bool                    // the runs are those of workers, which the fault starts
 	view     view
@@ -91,8 +93,8 @@ func freeAddress(t *testing.T) string {
 // gateway starts the process of an address, for the first time or again.
 func (s *streaming) gateway(i int) {
 	s.t.Helper()
-	flags := append([]string{"--http", s.addresses[i], "--auth", "none", "--worker=false"},
-		s.fault.flags...)
+	parts := "--parts=" + cmp.Or(s.fault.parts, "gateway,relay")
+	flags := append([]string{"--http", s.addresses[i], "--auth", "none", parts}, s.fault.flags...)
 	s.gateways[i] = s.serve(flags...)
 }
 

@@ -63,7 +63,7 @@ func floodsCrawls(c *tenancy) (struck int) {
 	for range 60 {
 		c.create("flood", "demo")
 	}
-	worker := c.outbox(c.url, "serve", "--gateway=false", "--relay=false", "--worker-concurrency", "2")
+	worker := c.outbox(c.url, "serve", "--parts=worker", "--worker-concurrency", "2")
 	c.eventually("the worker is busy", "SELECT count(*) >= 2 FROM crawl_runs WHERE status = 'RUNNING'")
 	for range 2 {
 		c.create("beta", "demo")

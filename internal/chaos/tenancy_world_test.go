@@ -74,7 +74,7 @@ func (c *tenancy) outbox(database string, args ...string) *relay {
 func (c *tenancy) gateway(flags ...string) string {
 	c.t.Helper()
 	address := freeAddress(c.t)
-	c.outbox(c.url, append([]string{"serve", "--relay=false", "--worker=false", "--http", address}, flags...)...)
+	c.outbox(c.url, append([]string{"serve", "--parts=gateway", "--http", address}, flags...)...)
 	eventually(c.t, "the gateway answers", func() bool {
 		conn, err := http.Get("http://" + address + "/openapi.json")
 		if err == nil {

@@ -149,7 +149,7 @@ func (a *application) developing(d development, flags *pflag.FlagSet) (config.Co
 		c.Database = d.database
 	}
 	if !a.global.Changed("sink") {
-		c.Sink, c.Route = config.Sinks{config.DefaultSink: app.OwnSink}, nil
+		c.Sink, c.Routes = config.Sinks{config.DefaultSink: app.OwnSink}, nil
 	}
 	if !c.Given("log-level") {
 		c.LogLevel = "warn"
@@ -158,7 +158,7 @@ func (a *application) developing(d development, flags *pflag.FlagSet) (config.Co
 	if !c.Given("cors-origin") {
 		s.Origins = []string{"http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"} // a page in development
 	}
-	s.Gateway, s.Relay, s.Worker, s.Auth = true, true, true, "none"
+	s.Parts, s.Auth = []string{"gateway", "relay", "worker"}, "none"
 	s.Crawlers = append(s.Crawlers, crawler)
 	if host, port, err := net.SplitHostPort(s.HTTP); err == nil && host == "" {
 		s.HTTP = net.JoinHostPort("127.0.0.1", port) // --http :0 does not mean to let others in

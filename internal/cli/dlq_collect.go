@@ -20,7 +20,7 @@ plain SQL, or that was dead before a relay served its table, as after outbox mig
 then be listed, replayed and discarded like all others. It changes no row of the table, and run again it finds
 what is new. The table is read once.`,
 		Example: `  outbox dlq collect
-  outbox dlq collect --table outbox --layout legacy.yaml --reason 'taken over from the old relay'
+  outbox dlq collect --table outbox --layouts legacy.yaml --reason 'taken over from the old relay'
   outbox dlq list --error 'set dead by hand'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -73,12 +73,12 @@ func (a *application) printLegacy(r pgmigrations.LegacyReport, dryRun bool) {
 			r.Upgraded, r.Errors)
 	}
 	if !dryRun && r.Errors > 0 {
-		fmt.Fprintf(a.Out, "Its dead rows have no letters yet: outbox dlq collect --table %s --layout FILE writes them\n",
+		fmt.Fprintf(a.Out, "Its dead rows have no letters yet: outbox dlq collect --table %s --layouts FILE writes them\n",
 			r.Table)
 	}
 	if !dryRun {
 		fmt.Fprintf(a.Out,
-			"To deliver its events, put this into a file for outbox relay --layout:\n- {table: %s, like: outbox_events}\n",
+			"To deliver its events, put this into a file for outbox relay --layouts:\n- {table: %s, like: outbox_events}\n",
 			r.Table)
 	}
 }

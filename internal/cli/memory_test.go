@@ -44,7 +44,7 @@ func TestServeTwoSinks(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: stores["sqlite"](t), redis: testenv.RedisServer(t).URL()}
 	e.ok("", "migrate", "up")
-	g := e.serving("--sink", "default="+e.redis, "--sink", "live=memory:", "--route", "crawl_outbox=live",
+	g := e.serving("--sink", "default="+e.redis, "--sink", "live=memory:", "--routes", "crawl_outbox=live",
 		"--auth", "none", "--listen", "127.0.0.1:0", "--crawlers", "script:short")
 	url := watching(g.process)
 	awaitReady(t, url, true, "")
@@ -80,7 +80,7 @@ func TestMemoryRefused(t *testing.T) {
 		says string
 	}{
 		{"serve --sink memory://h", "the URL is memory: and no more"},
-		{"serve --sink memory: --relay=false", "turn both on"},
+		{"serve --sink memory: --parts=gateway,worker", "serve both"},
 		{"relay --sink memory:", "outbox serve"},
 		{"tail order.placed --sink memory:", "/v1/stream?topics="},
 		{"serve --memory", "--memory is no setting any more: give --sink memory:"},

@@ -22,12 +22,12 @@ publishes each to its sink and marks it delivered. A sink is a URL:
     ` + strings.Join(a.kinds.Sinks.Examples(), `
     `) + `
 
-Several sinks have names: --sink default=URL --sink audit=URL. A table goes to the sink that --route names
-(--route outbox_events=audit), the others to the one called default, or to the only one there is.
+Several sinks have names: --sink default=URL --sink audit=URL. A table goes to the sink that --routes names
+(--routes outbox_events=audit), the others to the one called default, or to the only one there is.
 
 Events of one key stay in order: what fails is retried while later events of its key wait and those of other
 keys go on. After --max-attempts it is kept as a dead letter, in table job_dlq. While a sink is down nothing is
-counted: its tables fill, then drain, no faster than --recovery-rate. Any number of relays may run, before an
+counted: its tables fill, then drain, at up to 20,000 events a second. Any number of relays may run, before an
 SQLite file on its own machine: they share the work evenly, and each event is served by one of them. One that
 dies is replaced after --lease-ttl, one that is stopped at once. An event that kills the process is found and
 becomes a dead letter.
@@ -46,7 +46,7 @@ With --listen, three paths tell how it is doing: /healthz (the process is alive)
 its leases, makes progress, and reaches its sinks; if not: status 503 and the reason) and /metrics. They need no
 password, so mind whom an address other than 127.0.0.1 lets in.
 
-Tables of your own shape are served through --layout, a YAML list. Each entry names the columns
+Tables of your own shape are served through --layouts, a YAML list. Each entry names the columns
 that play a part, and optionally destination and max_attempts (types are PostgreSQL's; in SQLite a uuid is
 TEXT, and position an INTEGER PRIMARY KEY):
 

@@ -273,7 +273,7 @@ func TestRelayMappedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, url := e.relaying("--layout", layout, "--table", "billing.outbox", "--envelope", "payload", "--dedup-window", "0")
+	_, url := e.relaying("--layouts", layout, "--table", "billing.outbox", "--envelope", "payload", "--dedup-window", "0")
 	awaitReady(t, url, true, "")
 	tail := e.start("tail", "billing.paid", "--count", "1")
 	tail.await(tail.err, "subscribed")
@@ -282,7 +282,7 @@ func TestRelayMappedTable(t *testing.T) {
 	if got := tail.out.String(); got != "billing.paid {\"cents\": 5}\n" {
 		t.Errorf("got %q", got)
 	}
-	contains(t, e.ok("", "events", "--layout", layout, "--table", "billing.outbox"), "paid", "i1")
+	contains(t, e.ok("", "events", "--layouts", layout, "--table", "billing.outbox"), "paid", "i1")
 }
 
 // The first signal waits for the batch in flight, here for a Redis that does not answer; the second does not.

@@ -17,7 +17,7 @@ func TestRuns(t *testing.T) { onStores(t, testRuns) }
 
 func testRuns(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
-	g := e.serving("--auth", "none", "--relay=false", "--worker=false")
+	g := e.serving("--auth", "none", "--parts=gateway")
 	device := filepath.Join(t.TempDir(), "device.json")
 	if err := os.WriteFile(device, []byte(`{"model": "Pixel 8"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestRunsOfTenants(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
-	g := e.serving("--relay=false", "--worker=false")
+	g := e.serving("--parts=gateway")
 	with := func(args ...string) env {
 		made := decode[struct{ Token string }](t, e.ok("", append([]string{"token", "create", "-o", "json"}, args...)...))
 		as := g.env
@@ -134,9 +134,9 @@ func TestFollowAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
-	steady := e.serving("--auth", "none", "--worker=false")
+	steady := e.serving("--auth", "none", "--parts=gateway,relay")
 	run := steady.external()
-	g := e.serving("--auth", "none", "--worker=false", "--relay=false")
+	g := e.serving("--auth", "none", "--parts=gateway")
 	address := strings.TrimPrefix(g.url, "http://")
 	follow := g.start("runs", "follow", run, "-o", "json")
 	follow.await(follow.out, "RUN_STARTED")
@@ -149,7 +149,7 @@ func TestFollowAcrossRestarts(t *testing.T) {
 		g.wait()
 		steady.append(run, 50)
 		printed += 50
-		g = e.serving("--auth", "none", "--worker=false", "--relay=false", "--http", address)
+		g = e.serving("--auth", "none", "--parts=gateway", "--http", address)
 	}
 	steady.append(run, 100)
 	steady.post("/v1/runs/"+run+"/complete", "{}")
@@ -177,7 +177,7 @@ func TestFollowEnds(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
-	g := e.serving("--auth", "none", "--worker=false")
+	g := e.serving("--auth", "none", "--parts=gateway,relay")
 	run := g.external()
 	g.append(run, 4)
 	follow := g.start("runs", "follow", run)
@@ -204,7 +204,7 @@ func TestFollowEnds(t *testing.T) {
 	early := g.start("runs", "follow", run)
 	early.await(early.err, "trying again")
 	time.Sleep(time.Second)
-	e.serving("--auth", "none", "--worker=false", "--http", address)
+	e.serving("--auth", "none", "--parts=gateway,relay", "--http", address)
 	if code := early.wait(); code != 1 || strings.Count(early.err.String(), "trying again") != 1 {
 		t.Errorf("exit code %d:\n%s", code, early.err)
 	}

@@ -55,7 +55,7 @@ with a login of its own.`,
 		Example: `  outbox serve --auth none                                    to try it: outbox runs create --app shop --crawler demo --follow
   outbox serve --http 0.0.0.0:8080 --listen 127.0.0.1:9464 --cors-origin https://shop.example
   outbox serve --database sqlite:outbox.db --sink ` + app.OwnSink + `     nothing else running
-  outbox serve --relay=false --worker=false                   a gateway alone, beside relays of their own`,
+  outbox serve --parts=gateway                   a gateway alone, beside relays of their own`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.settings(config.Parts, settings)

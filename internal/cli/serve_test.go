@@ -173,17 +173,17 @@ func TestServeRefuses(t *testing.T) {
 		says string
 	}{
 		{e, "--auth none --http 0.0.0.0:0", 2, "other machines can reach"},
-		{e, "--gateway=false --relay=false --worker=false", 2, "nothing to serve"},
+		{e, "--parts=", 2, "nothing to serve"},
 		{e, "--crawlers demo,script:nosuch", 2, `there is no "script:nosuch": known are demo, script:`},
 		{e, "--destination crawl_outbox={topic}", 2, "before it has seen an event"},
 		{e, "--http " + taken.Addr().String(), 1, "--http"},
 		// The gateway's or the worker's, which says it first.
-		{anybody, "--relay=false --http 127.0.0.1:0", 1, "GRANT outbox_"},
-		{anybody, "--relay=false --worker=false --http 127.0.0.1:0", 1, "GRANT outbox_gateway"},
-		{anybody, "--relay=false --gateway=false", 1, "GRANT outbox_worker"},
+		{anybody, "--parts=gateway,worker --http 127.0.0.1:0", 1, "GRANT outbox_"},
+		{anybody, "--parts=gateway --http 127.0.0.1:0", 1, "GRANT outbox_gateway"},
+		{anybody, "--parts=worker", 1, "GRANT outbox_worker"},
 		{empty, "--http 127.0.0.1:0", 1, "outbox migrate up"},
-		{empty, "--gateway=false --relay=false", 1, "outbox migrate up"},
-		{env{t: t, database: e.database, redis: "http://h"}, "--http 127.0.0.1:0 --relay=false", 2, "redis:"},
+		{empty, "--parts=worker", 1, "outbox migrate up"},
+		{env{t: t, database: e.database, redis: "http://h"}, "--http 127.0.0.1:0 --parts=gateway,worker", 2, "redis:"},
 	} {
 		r := c.env.run("", append([]string{"serve"}, strings.Fields(c.args)...)...)
 		if r.code != c.code || !strings.Contains(r.err, c.says) {
@@ -205,7 +205,7 @@ func testServeWithoutRedis(t *testing.T, e env) {
 	if err := redis.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	g := e.serving("--auth", "none", "--worker=false", "--listen", "127.0.0.1:0")
+	g := e.serving("--auth", "none", "--parts=gateway,relay", "--listen", "127.0.0.1:0")
 	url := watching(g.process)
 	awaitReady(t, url, false, "waiting for sink default (redis://")
 	// It finds out by itself that Redis is away.
@@ -260,14 +260,14 @@ func TestServePartsApart(t *testing.T) {
 	}
 	made := decode[struct{ Token string }](t,
 		e.ok("", "token", "create", "--tenant", "shop", "--scope", "read,write", "-o", "json"))
-	g := as("outbox_gateway").serving("--relay=false", "--worker=false", "--public-url", "https://api.example.com/")
+	g := as("outbox_gateway").serving("--parts=gateway", "--public-url", "https://api.example.com/")
 	g.extra = append(g.extra, "OUTBOX_TOKEN="+made.Token)
 	contains(t, g.ok("", "runs", "create", "--app", "shop", "-o", "json"), `"https://api.example.com/v1/runs/`)
-	relay := as("outbox_relay").start("serve", "--gateway=false", "--worker=false")
+	relay := as("outbox_relay").start("serve", "--parts=relay")
 	relay.await(relay.err, `"relaying"`)
 	blind := as("outbox_worker")
 	blind.redis = "" // a worker needs none
-	worker := blind.start("serve", "--gateway=false", "--relay=false")
+	worker := blind.start("serve", "--parts=worker")
 	worker.await(worker.err, `"crawling runs"`)
 	tail := e.start("tail", "run:*", "-o", "json")
 	tail.await(tail.err, "subscribed")
@@ -308,7 +308,7 @@ func TestServeDrainsStreams(t *testing.T) { onStores(t, testServeDrainsStreams) 
 
 func testServeDrainsStreams(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
-	g := e.serving("--auth", "none", "--worker=false")
+	g := e.serving("--auth", "none", "--parts=gateway,relay")
 	run := g.external()
 	var follows []*process
 	for range 3 {
@@ -321,7 +321,7 @@ func testServeDrainsStreams(t *testing.T, e env) {
 		t.Errorf("exit code %d:\n%s", code, g.err)
 	}
 	follows[0].await(follows[0].err, "trying again")
-	other := e.serving("--auth", "none", "--worker=false", "--http", strings.TrimPrefix(g.url, "http://"))
+	other := e.serving("--auth", "none", "--parts=gateway,relay", "--http", strings.TrimPrefix(g.url, "http://"))
 	other.append(run, 2)
 	other.post("/v1/runs/"+run+"/cancel", "")
 	for _, f := range follows {

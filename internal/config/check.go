@@ -45,14 +45,7 @@ func (c *Config) Check(needs Need) error {
 	}
 	oneOf(&problems, "log-format", c.LogFormat, "auto", "text", "json")
 	oneOf(&problems, "output", c.Output, "table", "json")
-	if c.LayoutFile != "" {
-		entries, err := readLayouts(c.LayoutFile)
-		if err != nil {
-			problems.add("%v", err)
-		}
-		c.mappedTables = mapped("layout file "+c.LayoutFile, entries, &problems)
-	}
-	c.mappedTables = append(c.mappedTables, mapped("layouts in the config file", c.Layouts, &problems)...)
+	c.mappedTables = c.layouts(&problems)
 	if needs&(Publishing|Tailing) != 0 {
 		c.checkSinks(&problems, needs)
 	}
@@ -86,9 +79,6 @@ func (c *Config) checkServing(problems *Error) {
 		c.BackoffBase > longest) {
 		problems.add("backoff-base is %s, must be from 1ms to %s, or 0 for the tables' defaults: %s", c.BackoffBase,
 			brief(longest), set("backoff-base"))
-	}
-	if c.RecoveryRate < 0 {
-		problems.add("recovery-rate is %d, must be 1 or more, or 0 for no limit: %s", c.RecoveryRate, set("recovery-rate"))
 	}
 	c.retryEntries(problems)
 	c.routeEntries(problems)

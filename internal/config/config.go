@@ -26,12 +26,10 @@ type Config struct {
 	LogFormat string `yaml:"log_format"`
 	Output    string `yaml:"output"`
 
-	LayoutFile string `yaml:"layout"`
-	Layouts    []any  `yaml:"layouts"` // mapped tables written into the file of --config itself, not yet decoded
+	Layouts []any `yaml:"layouts"` // mapped tables, not yet decoded, and names of files with more
 
 	Table       []string          `yaml:"table"`
 	Destination map[string]string `yaml:"destination"`
-	Route       map[string]string `yaml:"route"`
 	Envelope    string            `yaml:"envelope"`
 	Workers     int               `yaml:"workers"`
 	Batch       int               `yaml:"batch"`
@@ -42,11 +40,10 @@ type Config struct {
 	BackoffBase time.Duration     `yaml:"backoff_base"`
 	// Exceptions for destinations, not yet decoded; in the file of --config only.
 	Retry []any `yaml:"retry"`
-	// Which events go to which sinks, not yet decoded; in the file of --config only.
+	// Which events go to which sinks, not yet decoded, and TABLE=SINK for all of a table.
 	Routes []any `yaml:"routes"`
-	// What sinks are given at most, likewise.
+	// What sinks are given at most, not yet decoded; in the file of --config only.
 	Limits       []any         `yaml:"limits"`
-	RecoveryRate int           `yaml:"recovery_rate"`
 	DedupWindow  time.Duration `yaml:"dedup_window"`
 	Listen       string        `yaml:"listen"`
 	Retention    Retention     `yaml:",squash"`
@@ -95,7 +92,7 @@ func Client() *pflag.FlagSet {
 // Mapping returns the flag of commands that work on tables of any layout.
 func Mapping() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("mapping", pflag.ContinueOnError)
-	fs.String("layout", "", "YAML `file` with a list of mapped tables (see outbox relay --help)")
+	fs.StringSlice("layouts", nil, "YAML `files` with lists of mapped tables (see outbox relay --help)")
 	return fs
 }
 
@@ -111,9 +108,9 @@ func Relay() *pflag.FlagSet {
 		"`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default "+
 			"run:{key} for crawl_outbox, {topic} for others)")
 	fs.Lookup("destination").DefValue = "" // or --help adds "(default [])"
-	fs.StringToString("route", nil,
-		"`table=sink`: the name of the sink that a table's events go to (default: the only sink, or the one called default)")
-	fs.Lookup("route").DefValue = ""
+	fs.StringSlice("routes", nil,
+		"`table=sink`: the name of the sink that a table's events go to, in a file also by topic, tenant and type "+
+			"(default: the only sink, or the one called default)")
 	fs.String("envelope", "cloudevents",
 		"`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a single table as "+
 			"TABLE=FORM, after a comma")
@@ -133,9 +130,6 @@ func Relay() *pflag.FlagSet {
 		"`wait` after an event's first failed attempt; each further one is twice as long, give or take a fifth, and 15m at "+
 			"most (default 200ms for crawl_outbox, 5s for others)")
 	fs.Lookup("backoff-base").DefValue = "" // or --help adds "(default 0s)"
-	fs.Int("recovery-rate", relayDefaults.RecoveryRate,
-		"most `events` a second after a sink was away for 5s or more, until what had gathered is delivered; 0: as many "+
-			"as possible")
 	fs.Duration("dedup-window", sink.DefaultWindow,
 		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")

@@ -116,9 +116,6 @@ func fit(from, to reflect.Value) (any, error) {
 		}
 		_, err := strconv.ParseFloat(text, 64)
 		return nil, fmt.Errorf("%s is no number%s", shape(value), unquote(err))
-	case reflect.Bool:
-		_, err := strconv.ParseBool(text)
-		return nil, fmt.Errorf("%s is neither true nor false%s", shape(value), unquote(err))
 	case reflect.String:
 		switch {
 		case number: // not shown: it may be what a token or a password begins with
@@ -196,8 +193,6 @@ func Misfit(f *pflag.Flag, text string, err error) string {
 		return text + " is too large"
 	case kind == "int":
 		return shape(text) + " is no whole number"
-	case kind == "bool":
-		return shape(text) + " is neither true nor false"
 	case kind == "duration":
 		return noDuration(text)
 	}

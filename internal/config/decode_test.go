@@ -12,7 +12,7 @@ func TestValuesThatDoNotFit(t *testing.T) {
 	c, err := load(t, `stream_limit: 1.5
 batch: 10.9
 workers: "2"
-relay: yes please
+parts: 7
 lease_ttl: 10sec
 retention: 7d
 dlq_retention: 2w
@@ -24,19 +24,19 @@ listen: true
 http: [a]
 retry: 5
 dedup_window: soon
-api_conns: 99999999999999999999
+run_limit_tenant: 99999999999999999999
 max_attempts: postgres://u:hunter2@h
 cors_origin: [1]
 POLL_MAX: 3s
 pollMax: 3s
 poll-max: 3s
-`, []string{"OUTBOX_GATEWAY=maybe", "OUTBOX_RETENTION=7d", "OUTBOX_BATCH_BYTES=99999999999999999999", "OUTBOX_DEDUP_WINDOW=5"})
+`, []string{"OUTBOX_RETENTION=7d", "OUTBOX_BATCH_BYTES=99999999999999999999", "OUTBOX_DEDUP_WINDOW=5"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
 		":1: stream_limit: 1.5 is no whole number", ":2: batch: 10.9 is no whole number",
-		`:3: workers: "2" is no whole number: leave the quotes away`, `:4: relay: "yes please" is neither true nor false`,
+		`:3: workers: "2" is no whole number: leave the quotes away`, ":4: parts: want a list, and not 7",
 		`:5: lease_ttl: "10sec" is no time such as 5ms`,
 		`:6: retention: "7d" is no time: the largest unit is the hour, so write 168h`,
 		":7: dlq_retention: \"2w\" is no time: the largest unit is the hour, so write 336h",
@@ -44,12 +44,12 @@ poll-max: 3s
 		":10: table: want a list, and not keys with values",
 		":11: token: want text, and not a number: put it in quotes", ":12: listen: want text, and not true",
 		":13: http: want text, and not a list", ":14: retry: want a list, and not 5",
-		`:15: dedup_window: "soon" is no time`, ":16: api_conns: ", ":17: max_attempts: the text (not shown",
+		`:15: dedup_window: "soon" is no time`, ":16: run_limit_tenant: ", ":17: max_attempts: the text (not shown",
 		":18: cors_origin[0]: want text, and not a number",
 		`:19: unknown key "POLL_MAX": did you mean poll_max?`, `:20: unknown key "pollMax": did you mean poll_max?`,
 		`:21: unknown key "poll-max": did you mean poll_max?`,
 		"OUTBOX_BATCH_BYTES: 99999999999999999999 is too large",
-		"OUTBOX_DEDUP_WINDOW: 5 needs a unit", `OUTBOX_GATEWAY: "maybe" is neither true nor false`,
+		"OUTBOX_DEDUP_WINDOW: 5 needs a unit",
 		`OUTBOX_RETENTION: "7d" is no time`,
 	}
 	err = c.Check(0)

@@ -17,11 +17,29 @@ type mappedTable struct {
 	MaxAttempts   int    `yaml:"max_attempts"` // 0: the relay's default
 }
 
-// readLayouts reads the file of --layout: a YAML list, alone or under the key layouts as in the file of --config.
+// layouts returns the mapped tables of the files that --layouts names, or of the entries and files in that of --config.
+func (c *Config) layouts(problems *Error) (tables []Table) {
+	var here []any
+	for _, entry := range c.Layouts {
+		path, isFile := entry.(string)
+		if !isFile {
+			here = append(here, entry)
+			continue
+		}
+		entries, err := readLayouts(path)
+		if err != nil {
+			problems.add("%v", err)
+		}
+		tables = append(tables, mapped("layout file "+path, entries, problems)...)
+	}
+	return append(tables, mapped("layouts in the config file", here, problems)...)
+}
+
+// readLayouts reads a file of layouts: a YAML list, alone or under the key layouts as in the file of --config.
 func readLayouts(path string) ([]any, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("layout file: %w: correct --layout or OUTBOX_LAYOUT", err)
+		return nil, fmt.Errorf("layout file: %w: correct --layouts or OUTBOX_LAYOUTS", err)
 	}
 	top, err := readYAML(path, text)
 	if err != nil {

@@ -145,7 +145,7 @@ func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *
 			problems.add("config file %s: %s is no setting any more: %s", at, name, instead)
 			delete(raw, name)
 		case len(unused) > 0:
-			problems.add("config file %s: %s (keys are the names of flags with _ for -, layouts and retry)", at,
+			problems.add("config file %s: %s (keys are the names of flags with _ for -, limits and retry)", at,
 				unknownKeys([]string{name}, known))
 			delete(raw, name)
 		case raw[name] == nil: // "batch:" and nothing behind it

@@ -26,7 +26,7 @@ const prefix = "OUTBOX_"
 func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 
 // lists are the keys that a file has beside the flags' names.
-var lists = []string{"layouts", "limits", "retry", "routes"}
+var lists = []string{"limits", "retry"}
 
 // knownNames returns what somebody may write, in a file and in the environment, and what is right instead: mostly the
 // same. The key database_url and the variable OUTBOX_DATABASE are wrong, and yet leave no doubt.

@@ -26,6 +26,12 @@ func (c *Config) routeEntries(problems *Error) (entries []routeEntry) {
 	names := map[string]bool{}
 	for i, raw := range c.Routes {
 		at := fmt.Sprintf("routes, entry %d", i+1)
+		if text, short := raw.(string); short {
+			if table, _, ok := strings.Cut(text, "="); !ok || table == "" {
+				problems.add("%s: want TABLE=SINK, and not %s", at, shape(text))
+			}
+			continue
+		}
 		var e routeEntry
 		unused, known, wrong := decode(raw, &e)
 		if problems.entry(at, unused, known, wrong) && len(wrong) > 0 {
@@ -35,8 +41,8 @@ func (c *Config) routeEntries(problems *Error) (entries []routeEntry) {
 			if _, ok := find(c.Known(), e.Table); !ok {
 				problems.add("%s: %s", at, unknownTable("table", e.Table, c.Known()))
 			}
-			if _, too := c.Route[e.Table]; too {
-				problems.add("%s: --route sends all of %s to one sink: take one of the two away", at, e.Table)
+			if sink, too := c.route(e.Table); too {
+				problems.add("%s: %s=%s sends all of the table to one sink: take one of the two away", at, e.Table, sink)
 			}
 		}
 		if strings.Contains(e.Name, ":") {
@@ -69,9 +75,21 @@ func (c *Config) routeEntries(problems *Error) (entries []routeEntry) {
 	return entries
 }
 
+// route returns the sink of an entry TABLE=SINK, to which all events of the table go.
+func (c *Config) route(table string) (sink string, ok bool) {
+	for _, raw := range c.Routes {
+		if text, short := raw.(string); short {
+			if of, to, _ := strings.Cut(text, "="); of == table {
+				sink, ok = to, true
+			}
+		}
+	}
+	return sink, ok
+}
+
 // RoutesOf returns the routes of a table, nil if all its events go to SinkOf. Check has found them right.
 func (c Config) RoutesOf(table string) (routes []outbox.Route) {
-	if _, one := c.Route[table]; one {
+	if _, one := c.route(table); one {
 		return nil
 	}
 	for _, e := range c.routeEntries(&Error{}) {

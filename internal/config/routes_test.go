@@ -10,8 +10,8 @@ import (
 func TestRoutes(t *testing.T) {
 	c, err := load(t, `
 sink: {default: redis://h, audit: redis://a, own: "memory:"}
-route: {event_outbox: audit}
 routes:
+  - event_outbox=audit
   - {table: outbox_events, name: orders, topic: "order.*", tenant: acme, type: Order, to: [audit, "default:orders.{key}"]}
   - {to: [default]}
 `, []string{"OUTBOX_DATABASE_URL=postgres://h/d"})
@@ -41,8 +41,8 @@ routes:
 func TestRoutesThatAreWrong(t *testing.T) {
 	const twice = "\n  - {name: twice, table: outbox_events, to: [default]}"
 	for entry, want := range map[string]string{
-		`{table: nope, to: [default]}`:                 "routes, entry 1: ",
-		`{table: event_outbox, to: [default]}`:         "--route sends all of event_outbox to one sink",
+		`{table: nope, to: [default]}`:                 "routes, entry 2: ",
+		`{table: event_outbox, to: [default]}`:         "event_outbox=audit sends all of the table to one sink",
 		`{name: "a:b", to: [default]}`:                 `the name "a:b" has a colon`,
 		`{name: twice, to: [default]}` + twice:         `another entry is called "twice"`,
 		`{topic: x}`:                                   "says no sinks to go to",
@@ -55,8 +55,8 @@ func TestRoutesThatAreWrong(t *testing.T) {
 	} {
 		c, err := load(t, `
 sink: {default: redis://h, audit: redis://a}
-route: {event_outbox: audit}
 routes:
+  - event_outbox=audit
   - `+entry, []string{"OUTBOX_DATABASE_URL=postgres://h/d"})
 		if err == nil {
 			err = c.Check(Parts)

@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,32 +13,35 @@ import (
 
 // Serve holds the settings of outbox serve beside the relay's.
 type Serve struct {
-	Gateway bool `yaml:"gateway"`
-	Relay   bool `yaml:"relay"`
-	Worker  bool `yaml:"worker"`
+	Parts []string `yaml:"parts"`
 
 	HTTP      string   `yaml:"http"`
 	Auth      string   `yaml:"auth"`
 	Origins   []string `yaml:"cors_origin"`
 	PublicURL string   `yaml:"public_url"`
-	APIConns  int      `yaml:"api_conns"`
 
 	Crawlers       []string `yaml:"crawlers"` // names, and patterns of names
 	Concurrency    int      `yaml:"worker_concurrency"`
 	RunLimitTenant int      `yaml:"run_limit_tenant"`
 
-	StreamHeartbeat   time.Duration `yaml:"stream_heartbeat"`
-	StreamLimit       int           `yaml:"stream_limit"`
-	StreamLimitTenant int           `yaml:"stream_limit_tenant"`
+	StreamLimit int `yaml:"stream_limit"`
 }
+
+// parts are those that a process of outbox serve can have: the HTTP API and its streams, delivery, and crawling.
+var parts = []string{"gateway", "relay", "worker"}
+
+// Has tells whether the process has a part.
+func (s Serve) Has(part string) bool { return slices.Contains(s.Parts, part) }
+
+// StreamLimitTenant is the most streams of one tenant.
+func (s Serve) StreamLimitTenant() int { return max(s.StreamLimit/4, 1) }
 
 // ServeFlags returns the flags of outbox serve beside the relay's. Their defaults are those of packages gateway and
 // crawl, repeated here because --help shows them.
 func ServeFlags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	fs.Bool("gateway", true, "serve the HTTP API and the streams")
-	fs.Bool("relay", true, "deliver events, as outbox relay does")
-	fs.Bool("worker", true, "crawl runs")
+	fs.StringSlice("parts", parts,
+		"`what` this process does: gateway serves the HTTP API and the streams, relay delivers events, worker crawls runs")
 	fs.String("http", "127.0.0.1:8080", "`address` of the API")
 	fs.String("auth", "token",
 		"`who` may use the API: token, who has one of outbox token create; or none, anybody on this machine")
@@ -46,28 +50,24 @@ func ServeFlags() *pflag.FlagSet {
 	fs.String("public-url", "",
 		"`URL` at which clients reach the API through a proxy, e.g. https://api.example.com; streamUrl and Location "+
 			"begin with it")
-	fs.Int("api-conns", 8, "most database `connections` of the API and the streams together")
 	fs.StringSlice("crawlers", []string{"demo", "script:*"},
 		"built-in `crawlers` that a run may have here, and that the worker runs")
 	fs.Int("worker-concurrency", 4, "`runs` that the worker crawls at a time")
 	fs.Int("run-limit-tenant", 1000,
 		"most `runs` of one tenant that wait to be started or for a worker; more are answered with 429")
-	fs.Duration("stream-heartbeat", 15*time.Second,
-		"`pause` after which a quiet stream gets a comment, so that proxies keep it")
 	fs.Int("stream-limit", 20_000,
-		"most `streams` open in this process; they follow a fifth as many topics, and at least 4000")
-	fs.Int("stream-limit-tenant", 5000,
-		"most `streams` of one tenant; they follow a fifth as many topics, and at least 1000; as many may be of one run")
+		"most `streams` open in this process, of which a quarter may be of one tenant; they follow a fifth as many topics, "+
+			"and at least 4000")
 	return fs
 }
 
 // needs are those of the parts that are on.
 func (s Serve) needs() (n Need) {
 	n = Database
-	if s.Gateway || s.Relay {
+	if s.Has("gateway") || s.Has("relay") {
 		n |= Publishing
 	}
-	if s.Relay {
+	if s.Has("relay") {
 		n |= Serving | Retaining
 	}
 	return n
@@ -76,13 +76,18 @@ func (s Serve) needs() (n Need) {
 // checkServe checks the settings that the relay does not have; alone says that the relay's have not been checked.
 func (c *Config) checkServe(problems *Error, alone bool) {
 	s := &c.Serve
-	if !s.Gateway && !s.Relay && !s.Worker {
-		problems.add("gateway, relay and worker are all off, so there is nothing to serve: turn one on: %s", set("gateway"))
+	for _, part := range s.Parts {
+		if !slices.Contains(parts, part) {
+			problems.add("parts: there is no part %s: it is one of %s: %s", shape(part), strings.Join(parts, ", "), set("parts"))
+		}
+	}
+	if len(s.Parts) == 0 {
+		problems.add("parts is empty, so there is nothing to serve: %s", set("parts"))
 	}
 	oneOf(problems, "auth", s.Auth, "token", "none")
 	if host, _, err := net.SplitHostPort(s.HTTP); err != nil {
 		problems.add("http is %q, want host:port such as 127.0.0.1:8080: %s", s.HTTP, set("http"))
-	} else if s.Auth == "none" && s.Gateway && !loopback(host) {
+	} else if s.Auth == "none" && s.Has("gateway") && !loopback(host) {
 		problems.add("auth is none, and other machines can reach %s: everybody there could do everything. Listen on "+
 			"127.0.0.1, or leave auth at token", s.HTTP)
 	}
@@ -96,7 +101,7 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 		problems.add("public-url is no address such as https://api.example.com, without user, query and fragment (not "+
 			"shown, it may hold a password): %s", set("public-url"))
 	}
-	if s.Auth == "none" && s.Gateway && isBase(s.PublicURL) {
+	if s.Auth == "none" && s.Has("gateway") && isBase(s.PublicURL) {
 		if u, err := url.Parse(s.PublicURL); err == nil && !loopback(u.Hostname()) {
 			problems.add("auth is none, and public-url is an address that other machines reach: " +
 				"everybody there could do everything. Leave auth at token, or leave public-url out")
@@ -107,13 +112,10 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 		c.checkListen(problems)
 		c.checkTables(problems)
 	}
-	atLeast(problems, "api-conns", s.APIConns, 1)
 	atLeast(problems, "worker-concurrency", s.Concurrency, 1)
 	atLeast(problems, "run-limit-tenant", s.RunLimitTenant, 1)
 	atLeast(problems, "stream-limit", s.StreamLimit, 1)
-	atLeast(problems, "stream-limit-tenant", s.StreamLimitTenant, 1)
-	atLeast(problems, "stream-heartbeat", s.StreamHeartbeat, 100*time.Millisecond)
-	if s.Gateway {
+	if s.Has("gateway") {
 		_, runErr := c.RunChannel()
 		_, topicErr := c.TopicChannel()
 		for _, err := range []error{runErr, topicErr} {

@@ -3,22 +3,21 @@ package config
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 )
 
 func TestServeSettings(t *testing.T) {
-	c, err := load(t, "stream_limit_tenant: 50\ncrawlers: [demo]\nrelay: false\n",
-		[]string{"OUTBOX_STREAM_HEARTBEAT=2s", "OUTBOX_WORKER=false",
+	c, err := load(t, "stream_limit: 200\ncrawlers: [demo]\nparts: [relay]\n",
+		[]string{"OUTBOX_PARTS=gateway",
 			"OUTBOX_CORS_ORIGIN=https://a.example,http://localhost:3000"},
 		"--http", "[::1]:80", "--auth", "none")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := c.Serve
-	if s.StreamLimitTenant != 50 || len(s.Crawlers) != 1 || s.Relay || s.Worker || !s.Gateway ||
-		s.StreamHeartbeat != 2*time.Second || len(s.Origins) != 2 {
+	if s.StreamLimitTenant() != 50 || len(s.Crawlers) != 1 || s.Has("relay") || s.Has("worker") || !s.Has("gateway") ||
+		len(s.Origins) != 2 {
 		t.Errorf("got %+v", s)
 	}
 	// Of the relay's settings and Redis's address a process needs what its parts need.
@@ -27,9 +26,9 @@ func TestServeSettings(t *testing.T) {
 		says []string
 	}{
 		{"", []string{"the database is not set", "no sink is set", "batch is 0", "poll-max"}},
-		{"--relay=false", []string{"the database is not set", "no sink is set"}},
-		{"--relay=false --gateway=false", []string{"the database is not set"}},
-		{"--relay=false --gateway=false --worker=false", []string{"the database is not set", "nothing to serve"}},
+		{"--parts=gateway,worker", []string{"the database is not set", "no sink is set"}},
+		{"--parts=worker", []string{"the database is not set"}},
+		{"--parts=", []string{"the database is not set", "nothing to serve"}},
 	} {
 		c, err := load(t, "", nil, append(strings.Fields(f.args), "--batch", "0", "--poll-max", "0s")...)
 		if err != nil {
@@ -49,7 +48,7 @@ func TestServeProblems(t *testing.T) {
 		{"--auth none --http localhost:8080", nil},
 		{"--auth none --http 0.0.0.0:8080", []string{"other machines can reach 0.0.0.0:8080"}},
 		{"--auth none --http :8080", []string{"other machines can reach :8080"}},
-		{"--auth none --http 10.0.0.1:8080 --gateway=false", nil}, // nobody listens there
+		{"--auth none --http 10.0.0.1:8080 --parts=relay,worker", nil}, // nobody listens there
 		{"--auth none --cors-origin *", nil},
 		{"--cors-origin *", []string{"cors-origin"}},
 		{"--cors-origin https://u:hunter2@shop.example", []string{"cors-origin: the value (not shown"}},
@@ -58,24 +57,22 @@ func TestServeProblems(t *testing.T) {
 		{"--public-url https://api.example.com/outbox", nil},
 		{"--auth none --public-url https://api.example.com",
 			[]string{"auth is none, and public-url is an address that other machines reach"}},
-		{"--auth none --public-url https://api.example.com --gateway=false", nil},
+		{"--auth none --public-url https://api.example.com --parts=relay,worker", nil},
 		{"--auth none --public-url http://localhost:8080", nil},
 		{"--public-url api.example.com", []string{"public-url is no address"}},
 		{"--public-url https://u:hunter2@h", []string{"public-url is no address"}},
 		{"--public-url https://h/?token=hunter2", []string{"not shown"}},
 		{"--http 8080 --auth basic --listen 9464", []string{`http is "8080"`, `auth is "basic"`, `listen is "9464"`}},
-		{"--relay=false --listen 9464", []string{`listen is "9464"`}},
-		{"--api-conns 0 --worker-concurrency 0 --run-limit-tenant 0 --lease-ttl 1ms --stream-heartbeat 1ms " +
-			"--stream-limit 0 --stream-limit-tenant 0",
-			[]string{"api-conns", "worker-concurrency", "run-limit-tenant", "lease-ttl", "stream-heartbeat",
-				"stream-limit is", "stream-limit-tenant"}},
-		{"--gateway=false --relay=false --lease-ttl 1ms", []string{"lease-ttl"}},
+		{"--parts=gateway,worker --listen 9464", []string{`listen is "9464"`}},
+		{"--worker-concurrency 0 --run-limit-tenant 0 --lease-ttl 1ms --stream-limit 0 --parts relay,gatewy",
+			[]string{"worker-concurrency", "run-limit-tenant", "lease-ttl", "stream-limit is", `there is no part "gatewy"`}},
+		{"--parts=worker --lease-ttl 1ms", []string{"lease-ttl"}},
 		{"--destination crawl_outbox={topic}", []string{`destination of crawl_outbox is "{topic}": the gateway subscribes`}},
 		{"--destination crawl_outbox=run:{type}:{key}", []string{"the gateway subscribes"}},
 		{"--destination outbox_events={type}.{topic}",
 			[]string{`destination of outbox_events is "{type}.{topic}": the gateway subscribes`}},
-		{"--destination outbox_events={type}.{topic} --gateway=false", nil},
-		{"--relay=false --destination crawl_outbx=x", []string{"no layout for table crawl_outbx"}},
+		{"--destination outbox_events={type}.{topic} --parts=relay,worker", nil},
+		{"--parts=gateway,worker --destination crawl_outbx=x", []string{"no layout for table crawl_outbx"}},
 		{"--destination event_outbox={type}.{topic}", nil}, // nobody subscribes to these
 	} {
 		c, err := load(t, "", urls, strings.Fields(f.args)...)

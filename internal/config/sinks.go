@@ -117,15 +117,15 @@ func (c Config) SinkOf(table string) (Sink, error) {
 
 func (c Config) sinkOf(table string) (name string, err error) {
 	all := slices.Sorted(maps.Keys(c.Sink))
-	name, routed := c.Route[table]
+	name, routed := c.route(table)
 	_, known := c.Sink[name]
 	_, hasDefault := c.Sink[DefaultSink]
 	switch {
 	case routed && known:
 		return name, nil
 	case routed:
-		return "", fmt.Errorf("route: %s goes to %s, and there is no sink of that name: it is one of %s: %s", table,
-			shape(name), strings.Join(all, ", "), set("route"))
+		return "", fmt.Errorf("routes: %s goes to %s, and there is no sink of that name: it is one of %s: %s", table,
+			shape(name), strings.Join(all, ", "), set("routes"))
 	case len(all) == 1:
 		return all[0], nil
 	}
@@ -136,8 +136,8 @@ func (c Config) sinkOf(table string) (name string, err error) {
 	case hasDefault:
 		return DefaultSink, nil
 	}
-	return "", fmt.Errorf("route: %s goes to no sink: there are %s, and none of them is called %s: give --route %s=NAME, "+
-		"or call one %s", table, strings.Join(all, ", "), DefaultSink, table, DefaultSink)
+	return "", fmt.Errorf("routes: %s goes to no sink: there are %s, and none of them is called %s: give "+
+		"--routes %s=NAME, or call one %s", table, strings.Join(all, ", "), DefaultSink, table, DefaultSink)
 }
 
 // TailSink returns the sink that a person listens to.
@@ -169,20 +169,23 @@ func (c *Config) checkSinks(problems *Error, needs Need) {
 		c.checkTail(problems)
 		return
 	}
-	for _, table := range slices.Sorted(maps.Keys(c.Route)) {
-		if _, ok := find(c.Known(), table); !ok {
-			problems.add("%s", unknownTable("route", table, c.Known()))
+	for _, raw := range c.Routes {
+		text, short := raw.(string)
+		if table, _, _ := strings.Cut(text, "="); !short || table == "" {
+			continue
+		} else if _, ok := find(c.Known(), table); !ok {
+			problems.add("%s", unknownTable("routes", table, c.Known()))
 		} else if _, err := c.sinkOf(table); err != nil {
 			problems.add("%v", err)
 		}
 	}
-	gateway, relay := needs&Parts != 0 && c.Serve.Gateway, needs&Serving != 0
+	gateway, relay := needs&Parts != 0 && c.Serve.Has("gateway"), needs&Serving != 0
 	used := map[string]Sink{}
 	if relay {
 		served, _ := c.Tables() // what is wrong with them is said elsewhere
 		for _, t := range served {
 			names, err := c.sinksOf(t.Name())
-			_, routed := c.Route[t.Name()]
+			_, routed := c.route(t.Name())
 			if err != nil && !routed { // else it is said already
 				problems.add("%v", err)
 			}
@@ -200,7 +203,7 @@ func (c *Config) checkSinks(problems *Error, needs Need) {
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		if used[name].Driver.InProcess {
 			problems.add("%v delivers within one process, and this one has no gateway to hear it: run outbox serve with "+
-				"gateway and relay both on, or give another --sink", used[name])
+				"the parts gateway and relay both, or give another --sink", used[name])
 		}
 	}
 }
@@ -208,21 +211,21 @@ func (c *Config) checkSinks(problems *Error, needs Need) {
 // checkHeard checks the sink that the gateway of this process hears.
 func (c *Config) checkHeard(problems *Error, relay bool) {
 	s, err := c.StreamSink()
-	_, routed := c.Route[outbox.CrawlOutbox().Table]
+	_, routed := c.route(outbox.CrawlOutbox().Table)
 	switch {
 	case s.Name == "" && (routed || relay && c.serves(outbox.CrawlOutbox().Table)): // said already
 	case s.Name == "":
 		problems.add("%v", err)
 	case err != nil: // no driver: said with the URLs
 	case s.Driver.Subscribe == nil:
-		problems.add("%v cannot be listened to, and the gateway hears there what happens in runs: give --route %s=NAME of "+
-			"another sink, or turn the gateway off", s, outbox.CrawlOutbox().Table)
+		problems.add("%v cannot be listened to, and the gateway hears there what happens in runs: give --routes %s=NAME of "+
+			"another sink, or leave gateway out of parts", s, outbox.CrawlOutbox().Table)
 	case !c.heardAt(outbox.CrawlOutbox().Table, s.Name):
 		problems.add("no entry of routes sends the events of runs to %v under the name that the gateway listens to: add "+
 			"%s to one, without a destination", s, s.Name)
 	case s.Driver.InProcess && !relay:
-		problems.add("%v delivers from the relay to the gateway of one process, and the relay is off here: turn both on, or "+
-			"give another --sink", s)
+		problems.add("%v delivers from the relay to the gateway of one process, and relay is none of the parts here: "+
+			"serve both, or give another --sink", s)
 	}
 }
 

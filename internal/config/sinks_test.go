@@ -49,7 +49,8 @@ func TestSinkProblems(t *testing.T) {
 			"OUTBOX_SINK or sink in the file of --config: redis://host:6379; memory:"}},
 		{"none, but a platform has one", "", []string{"REDIS_URL=redis://u:hunter2@h"}, "", Parts,
 			[]string{"REDIS_URL is set: set OUTBOX_SINK to it"}},
-		{"one, and a platform has another", "", []string{"REDIS_URL=redis://u:hunter2@h"}, "--sink lines:x --gateway=false",
+		{"one, and a platform has another", "", []string{"REDIS_URL=redis://u:hunter2@h"},
+			"--sink lines:x --parts=relay,worker",
 			Parts, nil},
 		{"unknown", "", nil, "--sink kafka://u:hunter2@h", Parts,
 			[]string{"sink default: there is no sink for URLs of kafka: want one of lines:, memory:, redis:, rediss:"}},
@@ -65,24 +66,24 @@ func TestSinkProblems(t *testing.T) {
 			[]string{`sink: want a URL for "a", and not a list`}},
 		{"a number", "sink: 6379\n", nil, "", Parts, []string{"sink: want a URL, or names with URLs"}},
 
-		{"routes", "", nil, "--sink redis://a --sink audit=lines:x --route outbox_events=audit", Parts, nil},
-		{"an unknown sink", "", nil, "--sink redis://a --route outbox_events=audti", Parts,
-			[]string{`route: outbox_events goes to "audti", and there is no sink of that name: it is one of default`}},
-		{"an unknown table", "", nil, "--sink redis://a --route orders=default", Parts,
-			[]string{"route: there is no layout for table orders"}},
+		{"routes", "", nil, "--sink redis://a --sink audit=lines:x --routes outbox_events=audit", Parts, nil},
+		{"an unknown sink", "", nil, "--sink redis://a --routes outbox_events=audti", Parts,
+			[]string{`routes: outbox_events goes to "audti", and there is no sink of that name: it is one of default`}},
+		{"an unknown table", "", nil, "--sink redis://a --routes orders=default", Parts,
+			[]string{"routes: there is no layout for table orders"}},
 		{"no default", "", nil,
-			"--sink a=redis://a --sink b=redis://b --route crawl_outbox=a --table outbox_events,crawl_outbox", Parts,
-			[]string{"route: outbox_events goes to no sink: there are a, b, and none of them is called default: give " +
-				"--route outbox_events=NAME"}},
+			"--sink a=redis://a --sink b=redis://b --routes crawl_outbox=a --table outbox_events,crawl_outbox", Parts,
+			[]string{"routes: outbox_events goes to no sink: there are a, b, and none of them is called default: give " +
+				"--routes outbox_events=NAME"}},
 		{"no default, and each has a route", "", nil,
-			"--sink a=redis://a --sink b=redis://b --route crawl_outbox=a,outbox_events=b,event_outbox=b", Parts, nil},
+			"--sink a=redis://a --sink b=redis://b --routes crawl_outbox=a,outbox_events=b,event_outbox=b", Parts, nil},
 
 		{"within the process", "", nil, "--sink memory:", Parts, nil},
-		{"without relay", "", nil, "--sink memory: --relay=false", Parts, []string{"turn both on"}},
-		{"without gateway", "", nil, "--sink memory: --gateway=false", Parts, []string{"gateway and relay both on"}},
+		{"without relay", "", nil, "--sink memory: --parts=gateway,worker", Parts, []string{"serve both"}},
+		{"without gateway", "", nil, "--sink memory: --parts=relay,worker", Parts, []string{"gateway and relay both"}},
 		{"relay alone", "sink: 'memory:'\n", nil, "", Database | Publishing | Serving | Retaining,
 			[]string{"run outbox serve"}},
-		{"beside another", "", nil, "--sink redis://h --sink live=memory: --route crawl_outbox=live", Parts, nil},
+		{"beside another", "", nil, "--sink redis://h --sink live=memory: --routes crawl_outbox=live", Parts, nil},
 		{"tail within the process", "", nil, "--sink memory:", Tailing, []string{"/v1/stream?topics="}},
 		{"tail of several", "", nil, "--sink a=redis://a --sink b=redis://b", Tailing,
 			[]string{"give --sink URL of that one"}},
@@ -90,7 +91,7 @@ func TestSinkProblems(t *testing.T) {
 		{"nobody can listen", "", nil, "--sink lines:x", Tailing, []string{"cannot be listened to"}},
 		{"a gateway cannot either", "", nil, "--sink lines:x", Parts,
 			[]string{"sink default (lines:x) cannot be listened to, and the gateway hears there"}},
-		{"a gateway alone", "", nil, "--sink redis://h --relay=false", Parts, nil},
+		{"a gateway alone", "", nil, "--sink redis://h --parts=gateway,worker", Parts, nil},
 		{"a command without", "sink: 'memory:'\n", nil, "", Database, nil},
 	} {
 		c, err := load(t, f.file, append(f.environ, "OUTBOX_DATABASE_URL=postgres://h/d"), strings.Fields(f.args)...)
@@ -113,7 +114,7 @@ func TestSinkProblems(t *testing.T) {
 }
 
 func TestSinkOf(t *testing.T) {
-	c, err := load(t, "sink:\n  default: redis://a\n  audit: lines:x\nroute:\n  outbox_events: audit\n", nil)
+	c, err := load(t, "sink:\n  default: redis://a\n  audit: lines:x\nroutes: [outbox_events=audit]\n", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

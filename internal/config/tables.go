@@ -99,7 +99,7 @@ func (c Config) Tables() ([]Table, error) {
 
 func unknownTable(setting, name string, known []Table) string {
 	return setting + ": there is no layout for table " + name + ": it is one of " + names(known) +
-		", or map it with --layout FILE"
+		", or map it with --layouts FILE"
 }
 
 func find(tables []Table, name string) (Table, bool) {

@@ -25,7 +25,7 @@ const invoices = `
 func loaded(t *testing.T, layouts string, args ...string) (Config, error) {
 	t.Helper()
 	c, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_SINK=redis://h"},
-		append(args, "--layout", write(t, layouts))...)
+		append(args, "--layouts", write(t, layouts))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestLayoutProblems(t *testing.T) {
 	_, err = loaded(t, "tables: []")
 	wantProblems(t, err, "want a YAML list")
 
-	c, err := load(t, "", []string{"OUTBOX_LAYOUT=/no/such.yaml"})
+	c, err := load(t, "", []string{"OUTBOX_LAYOUTS=/no/such.yaml"})
 	if err != nil {
 		t.Fatal(err)
 	}

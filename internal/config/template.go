@@ -13,15 +13,14 @@ import (
 
 // headings stand before the flag with which a group begins, so that a new flag is in the group that it is declared in.
 var headings = map[string]string{
-	"database":         "Servers and log",
-	"layout":           "Tables of your own shape: see layouts, at the end",
-	"table":            "Relay",
-	"retention":        "Retention: what becomes of what was delivered",
-	"gateway":          "outbox serve: the parts that a process has",
-	"http":             "Gateway",
-	"crawlers":         "Worker",
-	"stream-heartbeat": "Streams",
-	"server":           "Client: outbox runs",
+	"database":     "Servers and log",
+	"table":        "Relay",
+	"retention":    "Retention: what becomes of what was delivered",
+	"parts":        "outbox serve: the parts that a process has",
+	"http":         "Gateway",
+	"crawlers":     "Worker",
+	"stream-limit": "Streams",
+	"server":       "Client: outbox runs",
 }
 
 // preface has a paragraph a line.
@@ -34,7 +33,7 @@ A process reads this file only if told to: --config FILE, or OUTBOX_CONFIG=FILE.
 	"shows what is in effect, and from where. " +
 	"Times have a unit: 5ms, 10s, 15m, 168h."
 
-// examples are the lists, which no flag is. They are examples and no defaults: there is nothing in the lists.
+// examples are the lists whose entries have several keys. They are examples and no defaults: the lists are empty.
 var examples = []struct{ heading, about, text string }{
 	{"layouts: tables of your own shape", "Each entry names the columns that play a part; outbox relay --help says more. Types are PostgreSQL's; in SQLite a uuid is TEXT, and position an INTEGER PRIMARY KEY.", `layouts:
   - table: billing.outbox
@@ -58,7 +57,7 @@ var examples = []struct{ heading, about, text string }{
     backoff_factor: 2
     backoff_cap: 5m
 `},
-	{"routes: which events go to which sinks", "Of a table's routes the first that fits an event is taken; without any, all events go to the table's sink. Names may be patterns in which * stands for any text. A sink that is slow or down delays no other.", `routes:
+	{"routes: which events go to which sinks", "Of a table's routes the first that fits an event is taken; without any, all events go to the table's sink. An entry outbox_events=default sends all of a table to one sink. Names may be patterns in which * stands for any text. A sink that is slow or down delays no other.", `routes:
   - table: outbox_events       # default: all
     name: orders               # which destination_topics of an event may name, whatever the conditions
     topic: "order.*"           # conditions; what is left out fits everything
@@ -84,7 +83,7 @@ func Template(kinds Kinds) (string, error) {
 	kinds.Describe(all)
 	var problems []error
 	all.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "config" {
+		if f.Name == "config" || f.Name == "layouts" || f.Name == "routes" { // the last two are among the examples
 			return
 		}
 		if text, ok := headings[f.Name]; ok {

@@ -15,9 +15,9 @@ func TestDedup(t *testing.T) {
 		"--dedup-window 1s":  "give --dedup-window 29s or more",
 		"--dedup-window 2m --lease-ttl 2m": "(a publish of 5s, lease-ttl of 2m and a third of it for the take-over, a " +
 			"claim of 10s)",
-		"--dedup-window 1s --sink memory:":    "",
-		"--dedup-window 1s --relay=false":     "",
-		"--dedup-window 3m --lease-ttl 2m10s": "dedup-window is 3m, but after the death of a relay 3m9s can lie",
+		"--dedup-window 1s --sink memory:":         "",
+		"--dedup-window 1s --parts=gateway,worker": "",
+		"--dedup-window 3m --lease-ttl 2m10s":      "dedup-window is 3m, but after the death of a relay 3m9s can lie",
 	} {
 		c, err := load(t, "", environ, strings.Fields(args)...)
 		if err != nil {

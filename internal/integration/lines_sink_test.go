@@ -99,7 +99,7 @@ func TestSinkOfADriver(t *testing.T) {
 		}
 	}
 	ok("", "migrate", "up")
-	sinks := []string{"--sink", "lines:" + file("all.jsonl"), "--sink", "audit=lines:" + file("audit.jsonl"), "--route",
+	sinks := []string{"--sink", "lines:" + file("all.jsonl"), "--sink", "audit=lines:" + file("audit.jsonl"), "--routes",
 		"event_outbox=audit"}
 	wants("config print", ok("", append([]string{"config", "print"}, sinks...)...), "audit=lines:"+file("audit.jsonl"),
 		"default=lines:"+file("all.jsonl"), "event_outbox=audit")

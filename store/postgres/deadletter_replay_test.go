@@ -334,7 +334,7 @@ func TestReplaySkips(t *testing.T) {
 	if sum.Letters != 1 || sum.Skipped != 4 {
 		t.Errorf("got %+v, want 1 replayed and 4 skipped", sum)
 	}
-	for _, says := range []string{"is SENT, not DEAD", "no longer in outbox_events", "no table elsewhere", "--layout",
+	for _, says := range []string{"is SENT, not DEAD", "no longer in outbox_events", "no table elsewhere", "--layouts",
 		"program that runs the jobs"} {
 		if !strings.Contains(whys(sum), says) {
 			t.Errorf("%q is missing in: %s", says, whys(sum))
