@@ -13,10 +13,22 @@ const (
 	attributePrefix = "ce_"   // binary mode
 )
 
-// appendFields appends the fields and values of d's entry as a MessagePack array of strings, which Lua in Redis reads.
+// array begins a MessagePack array with a length of 32 bits.
+const array = 0xdd
+
+// appendFields appends the value of d's entry for xadd.lua. That is the message itself where the entry has nothing else,
+// and otherwise the fields and values as a MessagePack array of strings, which Lua takes longer to read.
 func appendFields(dst []byte, d *outbox.Delivery, cfg Config) []byte {
 	start := len(dst)
-	dst = append(dst, 0xdd, 0, 0, 0, 0) // array 32; its length follows below
+	parent, state := d.TraceContext()
+	if !cfg.Binary && parent == "" && state == "" {
+		dst = d.AppendMessage(dst, cfg.Envelope)
+		if len(dst) == start || dst[start] != array {
+			return dst
+		}
+		dst = dst[:start] // a message that looks like an array
+	}
+	dst = append(dst, array, 0, 0, 0, 0) // its length follows below
 	n := 0
 	add := func(prefix, name, value string) {
 		dst = appendHead(dst, len(prefix)+len(name))
@@ -29,7 +41,6 @@ func appendFields(dst []byte, d *outbox.Delivery, cfg Config) []byte {
 			add(attributePrefix, name, value)
 		}
 	}
-	parent, state := d.TraceContext()
 	if parent != "" {
 		add("", "traceparent", parent)
 	}

@@ -126,3 +126,28 @@ func TestEnvelopes(t *testing.T) {
 		}
 	}
 }
+
+// A message arrives as it is, whatever its first byte says to the script, and also beside the context of a trace.
+func TestMessagesArriveByteByByte(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServer(t)
+	admin := connectAdmin(t, server)
+	makeStreams(t, admin, "s")
+	sink := openURL(t, "redis+stream://"+server.Addr(), Config{})
+	for _, trace := range []string{"", `{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`} {
+		for n, message := range []string{"", "{}", "\xdd", "\xdd\x00\x00\x00\x02", "\xdc\x00\x01\xa1a", "\x00\xff"} {
+			d := event(t, "s", n)
+			d.RawMetadata = json.RawMessage(trace)
+			d.Envelope = func(dst []byte, _ *outbox.Delivery) []byte { return append(dst, message...) }
+			deliver(t, sink, d)
+			last, err := admin.XRevRangeN(t.Context(), "s", "+", "-", 1).Result()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, traced := last[0].Values["traceparent"]
+			if got := last[0].Values[eventField]; got != message || traced != (trace != "") {
+				t.Errorf("message %q, metadata %s: the entry is %q", message, trace, last[0].Values)
+			}
+		}
+	}
+}
