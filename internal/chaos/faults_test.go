@@ -17,6 +17,7 @@ type fault struct {
 	name     string
 	postgres *testenv.PostgresConfig // of a server of its own; nil shares one, where the fault is not the server's
 	redis    []string                // further arguments of its Redis
+	broker   func(*world) *broker    // of another sink than Redis Pub/Sub
 	root     bool                    // only root can bring it about
 	load     load
 	// How long an acknowledged event may take; 0 where it depends on how long the test lets the fault last.
@@ -34,7 +35,7 @@ const (
 // faults are the tables that TestChaos runs.
 var faults = [][]fault{
 	stuckFaults, relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults,
-	scaleFaults, timeFaults, redisMoreFaults, letterFaults, poolerFaults,
+	scaleFaults, timeFaults, redisMoreFaults, letterFaults, poolerFaults, sinkFaults,
 }
 
 // core are the faults that every `make test` strikes: each process, each kind of server and each promise at least once.
@@ -45,6 +46,8 @@ var core = []string{
 	"postgres-killed", "redis-killed", "redis-reply-lost", "pooler-transaction-mode",
 	"sqlite-kills", "sqlite-file-replaced", "sqlite-wal-deleted",
 	"stream-redis-killed", "gateway-killed", "crawl-worker-killed", "run-channel-forged-publish",
+	"killed-unsettled-redisstream", "killed-unsettled-natsjs", "killed-unsettled-kafka", "killed-unsettled-rabbitmq",
+	"killed-unsettled-pgtable", "killed-unsettled-webhook",
 }
 
 var leftOut atomic.Int32 // the faults that this run does not strike

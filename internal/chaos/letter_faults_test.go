@@ -83,7 +83,7 @@ func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(db.Close)
-	redis, err := redispubsub.Open(ctx, w.relayRedis, redispubsub.Config{})
+	redis, err := redispubsub.Open(ctx, w.relaySink, redispubsub.Config{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

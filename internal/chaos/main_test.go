@@ -25,6 +25,10 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(testenv.NATSVariable); file != "" {
+		fmt.Fprintln(os.Stderr, serveNATS(file))
+		os.Exit(1)
+	}
 	if role := os.Getenv(roleVariable); role != "" {
 		os.Exit(play(role))
 	}

@@ -137,8 +137,8 @@ func statementPooling(w *world) (struck int) {
 		w.t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"relay", "--sink", w.relayRedis},
-		{"serve", "--sink", w.relayRedis, "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0"},
+		{"relay", "--sink", w.relaySink},
+		{"serve", "--sink", w.relaySink, "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0"},
 		{"migrate", "up"}, {"migrate", "status"}, {"lanes"}, {"dlq", "list"}, {"events"}, {"token", "list"},
 	} {
 		r := w.process(path, nil, append(args, "--database", w.relayDatabase)...)

@@ -39,7 +39,7 @@ var redisFaults = []fault{
 func (w *world) proxied() *proxy {
 	w.t.Helper()
 	p := newProxy(w.t, w.redis.Addr())
-	w.relayRedis = "redis://" + p.Listen
+	w.relaySink = "redis://" + p.Listen
 	return p
 }
 

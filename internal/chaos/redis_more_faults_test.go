@@ -98,7 +98,7 @@ func slotMigrating(w *world) (struck int) {
 	}
 	// A node passes messages on to all others; those of one key come from one node at a time.
 	w.heard = subscribe(w.t, servers[0])
-	w.relayRedis = "redis://" + strings.Join(addresses, ",")
+	w.relaySink = "redis://" + strings.Join(addresses, ",")
 	w.produce()
 	w.relay(nil)
 	w.relay(nil)
@@ -215,7 +215,7 @@ func tlsRefused(w *world) int {
 		w.command("CLIENT", "KILL", "TYPE", "normal")
 	}
 	use(mine, "tls-port", port)
-	w.relayRedis = "rediss://127.0.0.1:" + port
+	w.relaySink = "rediss://127.0.0.1:" + port
 	env := []string{"SSL_CERT_FILE=" + mine.file}
 	w.produce()
 	w.relay(env)
@@ -298,7 +298,7 @@ func aclUser(w *world) int {
 	w.command("ACL", "SETUSER", "relay", "on", ">hunter2", "resetkeys", "~outbox:seen:*", "resetchannels", "&order.*",
 		"-@all",
 		"+evalsha", "+eval", "+time", "+smismember", "+exists", "+pttl", "+sadd", "+srem", "+pexpireat", "+publish", "+ping")
-	w.relayRedis = "redis://relay:hunter2@" + w.redis.Addr()
+	w.relaySink = "redis://relay:hunter2@" + w.redis.Addr()
 	return refusing("NOPERM", []any{"ACL", "SETUSER", "relay", "-evalsha"},
 		[]any{"ACL", "SETUSER", "relay", "+evalsha"})(w)
 }

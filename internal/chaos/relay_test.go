@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,9 +38,9 @@ func (w *world) relay(env []string, args ...string) *relay {
 
 func (w *world) run(path string, env []string, args ...string) *relay {
 	w.t.Helper()
-	flags := []string{"relay", "--database", w.relayDatabase, "--sink", w.relayRedis, "--table", "outbox_events",
+	flags := []string{"relay", "--database", w.relayDatabase, "--sink", w.relaySink, "--table", "outbox_events",
 		"--lease-ttl", ttl.String(), "--log-format", "json"}
-	return w.process(path, env, append(flags, args...)...)
+	return w.process(path, env, slices.Concat(flags, w.flags, args)...)
 }
 
 // process starts the command as it is told.

@@ -49,7 +49,7 @@ func newFile(t *testing.T, name, dir string) *file {
 	f.create()
 	f.redis = testenv.RedisServerWith(t,
 		testenv.RedisConfig{Args: []string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}})
-	f.relayDatabase, f.relayRedis = "sqlite:"+f.path, f.redis.URL()
+	f.relayDatabase, f.relaySink = "sqlite:"+f.path, f.redis.URL()
 	f.admin = redis.NewClient(&redis.Options{Network: "unix", Addr: f.redis.Socket(), MaxRetries: -1})
 	t.Cleanup(func() { _ = f.admin.Close() })
 	f.heard = subscribe(t, f.redis)

@@ -49,6 +49,37 @@ func TestSQLiteKills(t *testing.T) {
 	f.finish("sqlite-kills", struck)
 }
 
+// A relay is killed when Redis has acknowledged a batch and nothing of the batch is settled in the file. Another takes
+// over, and Redis refuses the copies.
+func TestSQLiteKilledUnsettled(t *testing.T) {
+	t.Parallel()
+	if left("sqlite-killed-unsettled") {
+		return
+	}
+	f := newFile(t, "sqlite-killed-unsettled", t.TempDir())
+	program := f.play(roleLibrary)
+	struck := 0
+	for range 2 {
+		before := program.said()
+		eventually(t, "a backlog", func() bool { return program.said() >= before+100 })
+		f.relay([]string{"OUTBOX_FAULT=after-publish:" + itoa(1+f.rng.IntN(4)) + ":kill"},
+			"--lease-ttl", killTTL.String()).killed(t)
+		unsettled := 0
+		for _, r := range f.received() {
+			unsettled += one[int](f, `SELECT count(*) FROM outbox_events WHERE id = ? AND status = 'NEW'`, r.ID)
+		}
+		if unsettled == 0 {
+			t.Error("nothing had arrived that was not settled")
+		}
+		struck += unsettled
+		successor := f.watched()
+		eventually(t, "another relay delivers", func() bool { return published(successor) > unsettled })
+		successor.terminate(t)
+	}
+	f.relay(nil)
+	f.finish("sqlite-killed-unsettled", struck)
+}
+
 // moment waits for the moment of a kill: in half of the cases any, in the other half right after count has risen,
 // because then a COMMIT or a settle is about to come.
 func (f *file) moment(count func() int) {

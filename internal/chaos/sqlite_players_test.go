@@ -1,12 +1,12 @@
 package chaos
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -82,10 +82,17 @@ func plainSource(path string) string {
 func play(role string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	commands := make(chan string, 1)
 	go func() { // ends with the process
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			commands <- lines.Text()
+		}
 		os.Exit(1) // the test has gone
 	}()
+	if role == roleKafka || role == roleEndpoint {
+		fmt.Fprintln(os.Stderr, serve(role, commands))
+		return 1
+	}
 	p := &playing{file: os.Getenv(fileVariable)}
 	if err := p.run(ctx, role); err != nil {
 		fmt.Fprintln(os.Stderr, err)

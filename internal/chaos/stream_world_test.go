@@ -105,7 +105,7 @@ func (s *streaming) serve(flags ...string) *relay {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	args := []string{"serve", "--database", s.relayDatabase, "--sink", s.relayRedis, "--table", "crawl_outbox",
+	args := []string{"serve", "--database", s.relayDatabase, "--sink", s.relaySink, "--table", "crawl_outbox",
 		"--lease-ttl", ttl.String(), "--log-format", "json"}
 	return s.process(path, nil, append(args, flags...)...)
 }

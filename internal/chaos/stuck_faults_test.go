@@ -293,7 +293,7 @@ func twoNames(w *world) int {
 	}
 	w.produce()
 	w.relay(nil, "--dedup-window", "0")
-	second := w.process(path, nil, "relay", "--database", w.relayDatabase, "--sink", w.relayRedis, "--layouts", layout,
+	second := w.process(path, nil, "relay", "--database", w.relayDatabase, "--sink", w.relaySink, "--layouts", layout,
 		"--table", name, "--lease-ttl", ttl.String(), "--log-format", "json", "--dedup-window", "0")
 	w.arrive(2000)
 	w.healed(takeOver)

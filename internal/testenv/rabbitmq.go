@@ -195,6 +195,9 @@ func (r *RabbitMQ) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.
 // URL is Addr as AMQP clients take it, for user guest and a virtual host.
 func (r *RabbitMQ) URL(vhost string) string { return "amqp://guest:guest@" + r.Addr() + "/" + vhost }
 
+// PID is the process id of the server.
+func (r *RabbitMQ) PID() int { return r.server.pid() }
+
 // Stop ends the server and removes its directory. A second call does nothing.
 func (r *RabbitMQ) Stop() error { return errors.Join(r.server.close(), r.mapper.close()) }
 
