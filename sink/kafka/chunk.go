@@ -90,6 +90,8 @@ func (c *chunk) wait(ctx context.Context) bool {
 
 // append hands the chunks, whose turn it is, to the client. Their turn ends with the outcome of the last record.
 func (n *session) append(ctx context.Context, chunks ...*chunk) {
+	n.forgetting.RLock()
+	defer n.forgetting.RUnlock()
 	n.gate.closed(func() {
 		for _, c := range chunks {
 			for at, r := range c.records {

@@ -209,6 +209,42 @@ func TestNothingFollowsAFailedEvent(t *testing.T) {
 	t.Logf("%d events delivered, %d batches refused", total, faults.Hits())
 }
 
+// A topic that is refused as a whole, again and again, is forgotten each time by one call while others append to it: no
+// event follows a failed one of its key.
+func TestRefusedTopicKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	cluster := newCluster(t)
+	topic := newTopic(t, admin(t, cluster.ListenAddrs()), 3)
+	s := openURL(t, urlOf(cluster), Config{Envelope: idEnvelope})
+	refuse := rand.New(rand.NewPCG(3, 4))
+	faults := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1,
+		When: func(kmsg.Request) bool { return refuse.IntN(4) == 0 }})
+	var group sync.WaitGroup
+	for call := range 4 {
+		group.Go(func() {
+			for range 100 {
+				var batch []outbox.Delivery
+				for i := range 200 {
+					batch = append(batch, event(t, topic, fmt.Sprintf("%d-%d", call, i%5)))
+				}
+				failed := map[string]bool{}
+				for i, res := range s.Publish(t.Context(), batch) {
+					key := batch[i].AggregateID
+					if res.Err == nil && failed[key] {
+						t.Errorf("an event of key %s is delivered behind one that was not", key)
+					}
+					failed[key] = failed[key] || res.Err != nil
+				}
+			}
+		})
+	}
+	group.Wait()
+	if faults.Hits() < 20 {
+		t.Errorf("the topic was refused only %d times", faults.Hits())
+	}
+	t.Logf("the topic was refused %d times", faults.Hits())
+}
+
 // A topic that takes less than the client sends: what is too large for it fails for good, and what is too much at once
 // goes in smaller pieces.
 func TestTopicTakesLess(t *testing.T) {

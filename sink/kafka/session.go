@@ -35,6 +35,8 @@ type session struct {
 	client        *kgo.Client
 	gate          gate
 	transactional bool
+	// Held to forget a topic, shared to append: the client would fail the first records of a chunk and take the others.
+	forgetting sync.RWMutex
 
 	mu     sync.Mutex
 	topics map[string]*topic
@@ -121,6 +123,8 @@ func (t *topic) partition(number int) *partition {
 func (n *session) forget(t *topic) {
 	t.count.Store(0)
 	t.limit.Store(0)
+	n.forgetting.Lock() // and not the gate: the client may have to write before it forgets
+	defer n.forgetting.Unlock()
 	n.client.PurgeTopicsFromProducing(t.name)
 }
 
