@@ -23,8 +23,33 @@ type eventPage struct {
 	Next   string
 }
 
+// looked is what a command looks into: a table, or what one of its sinks has not taken.
+type looked struct{ table, sink string }
+
+// String is what messages call it.
+func (l looked) String() string {
+	if l.sink == "" {
+		return l.table
+	}
+	return l.table + " to " + l.sink
+}
+
+// find returns what the settings say of it.
+func (l looked) find(c config.Config) (config.Table, error) {
+	deliveries := outbox.DeliveriesOf("", "").Table
+	if l.table == deliveries {
+		return config.Table{}, usagef("--table %s: name the events' table and the sink, as --table outbox_events --to NAME; "+
+			"outbox sinks lists them", deliveries)
+	}
+	t, err := c.Find(l.table)
+	if err == nil && l.sink != "" {
+		t.Layout = outbox.DeliveriesOf(t.Layout.Table, l.sink)
+	}
+	return t, err
+}
+
 func (a *application) events() *cobra.Command {
-	var table string
+	var table looked
 	var filter operate.Filter
 	mapping := config.Mapping()
 	cmd := &cobra.Command{
@@ -41,9 +66,14 @@ failed (dead) in event_outbox; pending, retry and delivered in crawl_outbox, who
 NEXT TRY says when an event that failed is tried again. An event behind it in its key waits until then: it has
 the same time, and WAITS BEHIND names the one that is retried. It is "paused" where an operator has paused the
 table, the topic or the destination (outbox pauses). outbox events retry tries it now, outbox events show ID
-says why it failed.`,
+says why it failed.
+
+Of a table with routes, an event is delivered once every sink has it or owes it. --to NAME lists what a
+sink did not take at once, instead of the table: pending, delivered and dead. outbox events show ID says of one event
+what its sinks owe.`,
 		Example: `  outbox events
   outbox events --status FAILED,DEAD --tenant acme
+  outbox events --to audit --status pending
   outbox events --table crawl_outbox --key 6fa7… --limit 10 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,14 +97,15 @@ says why it failed.`,
 			if c.Output == "json" {
 				return printPage(a.Out, page.Events, page.Next)
 			}
-			none := "no such events in " + table
+			none := "no such events in " + table.String()
 			if !slices.ContainsFunc([]string{"status", "key", "topic", "tenant", "after"}, cmd.Flags().Changed) {
-				none = "no events in " + table
+				none = "no events in " + table.String()
 			}
 			return a.printEvents(page, none)
 		},
 	}
-	cmd.PersistentFlags().StringVar(&table, "table", "outbox_events", "`table` to look into")
+	cmd.PersistentFlags().StringVar(&table.table, "table", "outbox_events", "`table` to look into")
+	cmd.PersistentFlags().StringVar(&table.sink, "to", "", "`sink` of a table with routes: what it did not take at once")
 	cmd.PersistentFlags().StringVar(&filter.Tenant, "tenant", "", "`tenant` whose events to show")
 	cmd.PersistentFlags().AddFlagSet(mapping)
 	cmd.Flags().StringSliceVar(&filter.Statuses, "status", nil, "`states` to show, for instance NEW,FAILED (default: all)")
@@ -89,9 +120,9 @@ says why it failed.`,
 
 // browse opens a table for people and runs fn.
 func browse(
-	ctx context.Context, c config.Config, name string, fn func(context.Context, app.Database, operate.Browser) error,
+	ctx context.Context, c config.Config, of looked, fn func(context.Context, app.Database, operate.Browser) error,
 ) error {
-	table, err := c.Find(name)
+	table, err := of.find(c)
 	if err != nil {
 		return err
 	}
@@ -139,12 +170,17 @@ func (a *application) printEvents(page eventPage, none string) error {
 	return nil
 }
 
-func (a *application) showEvent(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) showEvent(table *looked, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Print one event with its payload and errors",
 		Long: `show prints everything about one event, found by its id or by its position in the
-table. In crawl_outbox the position is the faster way, since event ids have no index there.`,
+table. In crawl_outbox the position is the faster way, since event ids have no index there.
+
+Of a table with routes it says which sinks still owe the event: OWED TO names the sink and the destination, the
+failures so far and the next try. DEAD AT is a dead letter (outbox dlq). What a sink did not take at once and has
+taken since is there until retention removes it. An event that is owed is found by its id also when its own row has
+left the table.`,
 		Example: `  outbox events show 01890a5d-ac96-774b-bcce-b302099a8057
   outbox events show 4711 --table crawl_outbox -o json`,
 		Args: cobra.ExactArgs(1),
@@ -161,10 +197,11 @@ table. In crawl_outbox the position is the faster way, since event ids have no i
 				row := []operate.EventRow{event.EventRow}
 				err = markPaused(ctx, c, db, *table, row)
 				event.Paused = row[0].Paused
-				return err
+				return firstOf(err, markDeliveriesPaused(ctx, db, table.table, event.Topic, event.Deliveries))
 			})
 			if errors.Is(err, operate.ErrNoEvent) {
-				return fmt.Errorf("%w: look into another table with --table, or into job_dlq for a dead event of crawl_outbox", err)
+				return fmt.Errorf("%w, and no sink owes it: look into another table with --table, or into job_dlq for a dead "+
+					"event of crawl_outbox", err)
 			}
 			if err != nil {
 				return err
@@ -186,10 +223,41 @@ func (a *application) printEvent(e operate.EventDetail) error {
 		{"occurred", moment(e.OccurredAt)}, {"written", moment(e.WrittenAt)}, {"delivered", moment(e.DeliveredAt)},
 		{"failures", fmt.Sprint(e.Attempts)}, {"next try", nextTry(e.EventRow)}, {"waits behind", waits(e.EventRow)},
 		{"paused", paused(e.EventRow)}, {"last error", value(e.LastError)},
-		{"destinations", string(e.Destinations)}, {"delivered to", string(e.DeliveredTo)}}, history(e.ErrorHistory), []detail{
-		{"replays", fmt.Sprint(e.Generation)}, {"lane", fmt.Sprint(e.Lane)}, {"metadata", string(e.Metadata)},
-		{"payload", string(e.Payload)},
-	}))
+		{"destinations", string(e.Destinations)}, {"delivered to", string(e.DeliveredTo)}}, owed(e),
+		history(e.ErrorHistory), []detail{
+			{"replays", fmt.Sprint(e.Generation)}, {"lane", fmt.Sprint(e.Lane)}, {"metadata", string(e.Metadata)},
+			{"payload", string(e.Payload)},
+		}))
+}
+
+// owed says what the event's sinks did not take at once, a line a delivery.
+func owed(e operate.EventDetail) (lines []detail) {
+	if e.DeliveriesHidden {
+		return []detail{{"owed to", "not known: this role may not read outbox_deliveries"}}
+	}
+	for _, d := range e.Deliveries {
+		text := d.Sink + ":" + d.Destination
+		switch d.Status {
+		case "delivered":
+			lines = append(lines, detail{"delivered to", text + " at " + moment(d.DeliveredAt)})
+			continue
+		case "dead":
+			lines = append(lines, detail{"dead at", fmt.Sprintf("%s after %s: %s", text, counted(d.Attempts, "failure"),
+				value(d.LastError))})
+			continue
+		}
+		text += ", " + counted(d.Attempts, "failure")
+		if d.Paused {
+			text += ", paused by an operator: see outbox pauses"
+		} else if d.NextRetryAt != nil {
+			text += ", next try at " + moment(d.NextRetryAt) + " (" + upcoming(d.NextRetryAt) + ")"
+		}
+		if d.LastError != nil {
+			text += ": " + *d.LastError
+		}
+		lines = append(lines, detail{"owed to", text})
+	}
+	return lines
 }
 
 // nextTry is when the event itself is tried.

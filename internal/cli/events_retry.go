@@ -13,7 +13,14 @@ import (
 	"github.com/outboxrelay/outbox/internal/operate"
 )
 
-func (a *application) retryEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+// retried is what `outbox events retry` prints with -o json.
+type retried struct {
+	Table  string `json:"table"`
+	To     string `json:"to,omitempty"`
+	Events int    `json:"events"`
+}
+
+func (a *application) retryEvents(table *looked, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	var by operatorFlags
 	var f eventFlags
 	cmd := &cobra.Command{
@@ -25,6 +32,7 @@ its next poll. What is chosen by several flags must match all of them. It is rec
 event is not waiting: outbox dlq replay puts that back.`,
 		Example: `  outbox events --status FAILED
   outbox events retry --topic invoice.created --reason 'the channel is allowed now'
+  outbox events retry --to audit --all --reason 'audit answers again'
   outbox events retry 01890a5d-ac96-774b-bcce-b302099a8057`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			waiting, err := f.selection(args, *tenant)
@@ -44,9 +52,9 @@ event is not waiting: outbox dlq replay puts that back.`,
 				return err
 			}
 			if c.Output == "json" {
-				return printJSON(a.Out, map[string]any{"table": *table, "events": n})
+				return printJSON(a.Out, retried{Table: table.table, To: table.sink, Events: n})
 			}
-			fmt.Fprintf(a.Out, "%s of %s will be tried now\n", counted(n, "event"), *table)
+			fmt.Fprintf(a.Out, "%s of %s will be tried now\n", counted(n, "event"), table)
 			if n < len(waiting.IDs) {
 				return fmt.Errorf("%d of %s do not wait for an attempt: see outbox events show ID", len(waiting.IDs)-n,
 					counted(len(waiting.IDs), "event"))

@@ -19,11 +19,12 @@ const skipEvents = 500 // a transaction of outbox events skip
 // skipped is what `outbox events skip` prints with -o json.
 type skipped struct {
 	Table  string `json:"table"`
+	To     string `json:"to,omitempty"`
 	Events int    `json:"events"`
 	DryRun bool   `json:"dryRun,omitempty"`
 }
 
-func (a *application) skipEvents(table, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) skipEvents(table *looked, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	var by operatorFlags
 	var f eventFlags
 	var yes bool
@@ -44,6 +45,7 @@ is never neither. An event that waits for its next try (NEXT TRY in outbox event
 		Example: `  outbox events --status FAILED
   outbox events skip 01890a5d-ac96-774b-bcce-b302099a8057
   outbox events skip 01890a5d-ac96-774b-bcce-b302099a8057 --yes --reason 'order was cancelled by hand'
+  outbox events skip --to audit --topic invoice.test --yes --reason 'audit need not know'
   outbox events skip --topic invoice.test --yes --reason 'test data'
   outbox dlq list --error 'skipped by'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +64,7 @@ is never neither. An event that waits for its next try (NEXT TRY in outbox event
 			if err != nil {
 				return err
 			}
-			done, operator := skipped{Table: *table, DryRun: !yes}, by.operator()
+			done, operator := skipped{Table: table.table, To: table.sink, DryRun: !yes}, by.operator()
 			skip := operate.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: run}
 			err = browse(cmd.Context(), c, *table,
 				func(ctx context.Context, _ app.Database, b operate.Browser) (err error) {
@@ -120,13 +122,13 @@ func (a *application) printSkipped(form string, done skipped, named int, failed 
 			return err
 		}
 	case done.Events == 0:
-		fmt.Fprintf(a.Out, "no undelivered events of %s are chosen\n", done.Table)
+		fmt.Fprintf(a.Out, "no undelivered events of %s are chosen\n", looked{done.Table, done.To})
 	case done.DryRun:
 		fmt.Fprintf(a.Out, "%s of %s would become dead letters instead of being delivered: add --yes --reason TEXT\n",
-			counted(done.Events, "undelivered event"), done.Table)
+			counted(done.Events, "undelivered event"), looked{done.Table, done.To})
 	default:
 		fmt.Fprintf(a.Out, "skipped %s of %s: see outbox dlq list --error 'skipped by'\n",
-			counted(done.Events, "event"), done.Table)
+			counted(done.Events, "event"), looked{done.Table, done.To})
 	}
 	if failed == nil && done.Events < named {
 		return fmt.Errorf("%d of %s not undelivered: see outbox events show ID",

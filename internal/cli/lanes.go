@@ -57,10 +57,11 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 				return err
 			}
 			var report operate.LaneReport
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, _ app.Database, b operate.Browser) (err error) {
-				report, err = b.Lanes(ctx, countedForLanes)
-				return err
-			})
+			err = browse(cmd.Context(), c, looked{table: table},
+				func(ctx context.Context, _ app.Database, b operate.Browser) (err error) {
+					report, err = b.Lanes(ctx, countedForLanes)
+					return err
+				})
 			if err != nil {
 				return err
 			}

@@ -209,9 +209,9 @@ func whatPaused(p operate.Pause) string {
 	return part + " of table " + p.Table
 }
 
-// pausesOf returns the pauses that concern a table. A database that has none yet, and a role that may not see them, has
-// none to show.
-func pausesOf(ctx context.Context, db app.Database, table string) ([]operate.Pause, error) {
+// pausesOf returns the pauses that concern one of some tables. A database that has none yet, and a role that may not
+// see them, has none to show.
+func pausesOf(ctx context.Context, db app.Database, tables ...string) ([]operate.Pause, error) {
 	var old *outbox.SchemaError
 	p, err := db.Pauses(ctx)
 	if errors.As(err, &old) {
@@ -225,14 +225,15 @@ func pausesOf(ctx context.Context, db app.Database, table string) ([]operate.Pau
 		return nil, nil //nolint:nilerr // a reader of one table need not have rights on this one
 	}
 	return slices.DeleteFunc(all, func(p operate.Pause) bool {
-		return p.Table != "" && p.Table != table &&
-			!strings.HasSuffix(p.Table, "."+table) && !strings.HasSuffix(table, "."+p.Table)
+		return p.Table != "" && !slices.ContainsFunc(tables, func(table string) bool {
+			return p.Table == table || strings.HasSuffix(p.Table, "."+table) || strings.HasSuffix(table, "."+p.Table)
+		})
 	}), nil
 }
 
 // markPaused marks the undelivered rows of a table that wait for a pause to end.
-func markPaused(ctx context.Context, c config.Config, db app.Database, table string, rows []operate.EventRow) error {
-	t, err := c.Find(table)
+func markPaused(ctx context.Context, c config.Config, db app.Database, of looked, rows []operate.EventRow) error {
+	t, err := of.find(c)
 	if err != nil {
 		return err
 	}
@@ -240,14 +241,34 @@ func markPaused(ctx context.Context, c config.Config, db app.Database, table str
 	if err != nil {
 		return err
 	}
-	pauses, err := pausesOf(ctx, db, t.Layout.Table)
-	var paused outbox.Paused
-	for _, p := range pauses {
-		paused.Add(p.Topic, p.Destination)
-	}
+	paused, err := holding(ctx, db, of.table, t.Layout.Name())
 	for i := range rows {
 		r := &rows[i]
 		r.Paused = r.Undelivered(t.Layout) && paused.Holds(r.Topic, r.GoesTo(t.Layout, template))
 	}
 	return err
+}
+
+// markDeliveriesPaused marks what sinks owe of an event of a table, and waits for a pause to end.
+func markDeliveriesPaused(
+	ctx context.Context, db app.Database, table, topic string, deliveries []operate.Delivery,
+) error {
+	for i := range deliveries {
+		d := &deliveries[i]
+		paused, err := holding(ctx, db, table, outbox.DeliveriesOf(table, d.Sink).Name())
+		if err != nil {
+			return err
+		}
+		d.Paused = d.Status == "pending" && paused.Holds(topic, []string{d.Destination})
+	}
+	return nil
+}
+
+// holding returns what is paused of some tables.
+func holding(ctx context.Context, db app.Database, tables ...string) (paused outbox.Paused, err error) {
+	pauses, err := pausesOf(ctx, db, tables...)
+	for _, p := range pauses {
+		paused.Add(p.Topic, p.Destination)
+	}
+	return paused, err
 }

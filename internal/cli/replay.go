@@ -81,7 +81,7 @@ the same command goes on: what was put back is delivered later than that. It rea
 			if err != nil {
 				return err
 			}
-			return browse(cmd.Context(), c, f.table,
+			return browse(cmd.Context(), c, looked{table: f.table},
 				func(ctx context.Context, db app.Database, b operate.Browser) error {
 					return a.replayChosen(ctx, db, b, c.Output, f)
 				})

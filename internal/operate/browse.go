@@ -57,6 +57,20 @@ type EventDetail struct {
 	ErrorHistory  json.RawMessage `json:"errorHistory,omitempty"`
 	Metadata      json.RawMessage `json:"metadata,omitempty"`
 	Payload       json.RawMessage `json:"payload"`
+	// Deliveries are those that sinks did not take at once, of a table with routes. DeliveriesHidden says that the role
+	// may not see them.
+	Deliveries       []Delivery `json:"deliveries,omitempty" db:"-"`
+	DeliveriesHidden bool       `json:"deliveriesHidden,omitempty" db:"-"`
+}
+
+// StatusGone is the status of an event whose row has left the table, and of which Deliveries are left.
+const StatusGone = "gone"
+
+// Gone makes the detail of a row of outbox_deliveries that of its event, whose own row has left its table.
+func (d *EventDetail) Gone() {
+	d.Status, d.Position, d.Attempts, d.Lane = StatusGone, 0, 0, 0
+	d.NextRetryAt, d.DeliveredAt, d.LastError = nil, nil, nil
+	d.Destinations, d.ErrorHistory = nil, nil
 }
 
 // Filter chooses rows; the zero value is the newest 50.

@@ -1,5 +1,11 @@
 package operate
 
+import (
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
 // Debt is what a sink has not taken of the events of a table with routes.
 type Debt struct {
 	Sink     string   `json:"sink"`
@@ -8,4 +14,25 @@ type Debt struct {
 	Retrying int      `json:"retrying"` // of those that wait for another attempt
 	Oldest   *float64 `json:"oldest"`   // seconds since the first of their events was written; nil: none is owed
 	Dead     int      `json:"dead"`     // deliveries that are dead letters
+}
+
+// Delivery is an event at one sink and destination that the sink did not take at once.
+type Delivery struct {
+	Sink        string     `json:"sink"`
+	Destination string     `json:"destination"`
+	Status      string     `json:"status"`   // pending, delivered or dead
+	Attempts    int        `json:"attempts"` // failed ones
+	NextRetryAt *time.Time `json:"nextRetryAt,omitempty"`
+	LastError   *string    `json:"lastError,omitempty"`
+	DeliveredAt *time.Time `json:"deliveredAt,omitempty"`
+	// Paused is for whoever knows the pauses, as EventRow.Paused.
+	Paused bool `json:"paused,omitempty" db:"-"`
+}
+
+// DeliveriesOfTable is the part of outbox_deliveries that holds what any sink has not taken of a table's events, to
+// look at and not to serve. The table is named as its lanes are leased.
+func DeliveriesOfTable(table string) outbox.Layout {
+	l := outbox.DeliveriesOf("", "")
+	l.Part, l.PartValue = "outbox_table", table
+	return l
 }

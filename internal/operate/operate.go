@@ -16,7 +16,9 @@ type Browser interface {
 	// List returns rows, newest first, and what Filter.After must be for the next page, or "". A filter that does not
 	// fit the table is an ErrFilter.
 	List(ctx context.Context, f Filter) (rows []EventRow, next string, err error)
-	// Show returns one event, by its id or by its position, of the tenant if one is named. None: ErrNoEvent.
+	// Show returns one event, by its id or by its position, of the tenant if one is named, with what sinks did not take
+	// of it at once. By its id an event is found also while its row is gone and a sink has not taken it. None:
+	// ErrNoEvent.
 	Show(ctx context.Context, idOrPosition, tenant string) (EventDetail, error)
 	// RetryNow makes events due that wait for their next attempt, and says how many; the relay takes them at its next
 	// poll. What it did is recorded in outbox_audit, with who did it and why. A choice that does not fit the table is

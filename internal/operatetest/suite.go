@@ -46,7 +46,7 @@ var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
 
 // Suite runs the contract against databases made by newHarness, one a test.
 func Suite(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, b := range slices.Concat(browseTests(), skipTests(), againTests(), pauseTests(), debtTests(),
+	for _, b := range slices.Concat(browseTests(), skipTests(), againTests(), pauseTests(), debtTests(), deliveryTests(),
 		retentionTests()) {
 		t.Run("operate/"+b.name, func(t *testing.T) {
 			t.Parallel()

@@ -137,7 +137,7 @@ func (b *Browser) List(ctx context.Context, f operate.Filter) (rows []operate.Ev
 		return b.findBehind(ctx, tx, rows)
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("list events of %s: %w", b.layout.Table, err)
+		return nil, "", fmt.Errorf("list events of %s: %w", b.layout.Name(), err)
 	}
 	if len(rows) > f.Limit { // the one too many says that there is a next page
 		rows = rows[:f.Limit]
@@ -172,19 +172,22 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (operat
 		if err != nil {
 			return err
 		}
-		if detail, err = pgx.CollectExactlyOneRow(found, pgx.RowToStructByName[operate.EventDetail]); err != nil {
+		detail, err = pgx.CollectExactlyOneRow(found, pgx.RowToStructByName[operate.EventDetail])
+		if err == nil {
+			row := []operate.EventRow{detail.EventRow}
+			err = b.findBehind(ctx, tx, row)
+			detail.EventRow = row[0]
+		}
+		if b.layout.Part != "" || err != nil && !(errors.Is(err, pgx.ErrNoRows) && sql == b.sql.showID) {
 			return err
 		}
-		row := []operate.EventRow{detail.EventRow}
-		err = b.findBehind(ctx, tx, row)
-		detail.EventRow = row[0]
-		return err
+		return b.showDeliveries(ctx, tx, &detail, err != nil, idOrPosition, tenant)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = operate.ErrNoEvent
 	}
 	if err != nil {
-		return operate.EventDetail{}, fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Table, err)
+		return operate.EventDetail{}, fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Name(), err)
 	}
 	detail.DateByID()
 	return detail, nil

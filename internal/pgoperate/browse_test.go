@@ -221,7 +221,10 @@ func TestBrowsePlans(t *testing.T) {
 	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
 	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at)
 		SELECT '00000000-0000-0000-0000-000000000001', 't', '{}', now() FROM generate_series(1, 20000) i`)
-	exec(t, pool, `ANALYZE outbox_events, crawl_outbox`)
+	exec(t, pool, `INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, payload, written_at, status)
+		SELECT 'outbox_events', 'audit', 1, gen_random_uuid(), '["d"]', 't', '1', now(), CASE WHEN i % 1000 = 0 THEN 'pending' ELSE 'delivered' END
+		  FROM generate_series(1, 20000) i`)
+	exec(t, pool, `ANALYZE outbox_events, crawl_outbox, outbox_deliveries`)
 	for _, c := range []struct {
 		layout   outbox.Layout
 		statuses []string
@@ -233,6 +236,8 @@ func TestBrowsePlans(t *testing.T) {
 		{outbox.OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered"},
 		{outbox.CrawlOutbox(), nil, "crawl_outbox_pkey"},
 		{outbox.CrawlOutbox(), []string{"pending", "retry"}, "undelivered|unpublished"},
+		{outbox.DeliveriesOf("outbox_events", "audit"), nil, "outbox_deliveries_pkey"},
+		{outbox.DeliveriesOf("outbox_events", "audit"), []string{"pending"}, "outbox_deliveries_undelivered|_lanes"},
 	} {
 		b := browser(t, pool, c.layout)
 		rows, err := pool.Query(t.Context(), "EXPLAIN "+b.sql.list, c.statuses, nil, nil, nil, nil, 51)
@@ -248,5 +253,39 @@ func TestBrowsePlans(t *testing.T) {
 			!slices.ContainsFunc(strings.Split(c.index, "|"), func(i string) bool { return strings.Contains(plan, i) }) {
 			t.Errorf("%s %v is not served by %s:\n%s", c.layout.Table, c.statuses, c.index, plan)
 		}
+	}
+	deliveries, err := plain("deliveries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := query[uuid.UUID](t, pool, `SELECT event_id FROM outbox_deliveries LIMIT 1`)
+	for statement, args := range map[string][]any{
+		deliveries: {"outbox_events", event},
+		browser(t, pool, outbox.DeliveriesOf("outbox_events", "audit")).sql.showID: {event.String()},
+	} {
+		rows, err := pool.Query(t.Context(), "EXPLAIN "+statement, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if plan := strings.Join(lines, "\n"); err != nil || !strings.Contains(plan, "outbox_deliveries_once") {
+			t.Errorf("error %v, and an event's deliveries are not served by outbox_deliveries_once:\n%s", err, plan)
+		}
+	}
+}
+
+// A reader of the events, who may not see what goes to sinks, is told so.
+func TestShowSaysWhatIsHidden(t *testing.T) {
+	t.Parallel()
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`)
+	id := query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`).String()
+	reader := as(t, pool, "outbox_reader")
+	if d, err := browser(t, reader, outbox.OutboxEvents()).Show(t.Context(), id, ""); err != nil || !d.DeliveriesHidden {
+		t.Errorf("got %+v, error %v, want DeliveriesHidden", d, err)
+	}
+	exec(t, pool, `DROP TABLE outbox_deliveries`) // as before core/013
+	if d, err := browser(t, reader, outbox.OutboxEvents()).Show(t.Context(), id, ""); err != nil || d.DeliveriesHidden {
+		t.Errorf("got %+v, error %v, and nothing is hidden", d, err)
 	}
 }

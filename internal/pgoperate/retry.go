@@ -28,10 +28,10 @@ func (b *Browser) RetryNow(ctx context.Context, s operate.Selection, actor, reas
 			return nil
 		}
 		return pgtable.Audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s,
-			map[string]any{"table": b.layout.Table})
+			map[string]any{"table": b.layout.Name()})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Table, err)
+		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Name(), err)
 	}
 	return n, nil
 }

@@ -25,7 +25,7 @@ func (b *Browser) Undelivered(ctx context.Context, s operate.Selection) (n int, 
 		return tx.QueryRow(ctx, b.sql.undelivered, chosen(s)...).Scan(&n)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Table, err)
+		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Name(), err)
 	}
 	return n, nil
 }
@@ -45,7 +45,7 @@ func (b *Browser) SkipPage(ctx context.Context, s operate.Selection, by operate.
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("skip events of %s: %w", b.layout.Table, err)
+		return 0, fmt.Errorf("skip events of %s: %w", b.layout.Name(), err)
 	}
 	return n, nil
 }
@@ -86,5 +86,5 @@ func (b *Browser) skip(
 		return 0, fmt.Errorf("%d of %d rows died", n, dead.Records)
 	}
 	operator := deadletter.Operator{Actor: by.Actor, Reason: by.Reason}
-	return n, pgtable.Audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
+	return n, pgtable.Audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Name(), "run": by.Run})
 }

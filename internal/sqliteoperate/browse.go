@@ -102,7 +102,7 @@ func (b *Browser) List(ctx context.Context, f operate.Filter) (rows []operate.Ev
 		return nil, "", err
 	}
 	if rows, err = b.list(ctx, q); err != nil {
-		return nil, "", fmt.Errorf("list events of %s: %w", b.layout.Table, sqlite.Explain(err))
+		return nil, "", fmt.Errorf("list events of %s: %w", b.layout.Name(), sqlite.Explain(err))
 	}
 	if len(rows) == q.F.Limit { // the one too many says that there is a next page
 		rows = rows[:q.F.Limit-1]
@@ -225,23 +225,31 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (operat
 	if _, err := b.query(operate.Filter{Tenant: tenant}); err != nil {
 		return operate.EventDetail{}, err
 	}
+	deliveries, err := b.hasDeliveries(ctx)
+	if err != nil {
+		return operate.EventDetail{}, err
+	}
 	var r browsedDetail
 	var detail operate.EventDetail
-	err := file(b.db).Snapshot(ctx, func(tx *sql.Tx) error {
-		if err := tx.QueryRowContext(ctx, text, by, tenant).Scan(r.columns()...); err != nil {
+	err = file(b.db).Snapshot(ctx, func(tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, text, by, tenant).Scan(r.columns()...)
+		if err == nil {
+			detail = r.detail()
+			row := []operate.EventRow{detail.EventRow}
+			err = b.findBehind(ctx, tx, row)
+			detail.EventRow = row[0]
+		}
+		if !deliveries || err != nil && !(errors.Is(err, sql.ErrNoRows) && text == b.sql.showID) {
 			return err
 		}
-		detail = r.detail()
-		row := []operate.EventRow{detail.EventRow}
-		err := b.findBehind(ctx, tx, row)
-		detail.EventRow = row[0]
-		return err
+		return b.showDeliveries(ctx, tx, &detail, err != nil, by, tenant)
 	})
 	if errors.Is(err, sql.ErrNoRows) {
 		err = operate.ErrNoEvent
 	}
 	if err != nil {
-		return operate.EventDetail{}, fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Table, sqlite.Explain(err))
+		return operate.EventDetail{},
+			fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Name(), sqlite.Explain(err))
 	}
 	return detail, nil
 }

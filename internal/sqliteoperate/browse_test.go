@@ -47,6 +47,9 @@ func TestBrowsePlans(t *testing.T) {
 		{outbox.EventOutbox(), operate.Filter{Statuses: []string{"failed"}}, "idx_event_outbox_failed", true},
 		{outbox.CrawlOutbox(), operate.Filter{}, "SCAN e", false},
 		{outbox.CrawlOutbox(), operate.Filter{Statuses: []string{"pending", "retry"}}, "crawl_outbox_un", false},
+		{outbox.DeliveriesOf("outbox_events", "audit"), operate.Filter{}, "SCAN e", false},
+		{outbox.DeliveriesOf("outbox_events", "audit"), operate.Filter{Statuses: []string{"pending"}},
+			"outbox_deliveries_undelivered (queue=?)", false},
 	} {
 		b := browser(t, db, c.layout)
 		q, err := b.query(c.f)
@@ -78,6 +81,16 @@ func TestBrowsePlans(t *testing.T) {
 		if plan := planOf(t, db, b.sql.showPosition); !strings.Contains(plan,
 			"SEARCH e USING INTEGER PRIMARY KEY (rowid=?)") {
 			t.Errorf("%s by its position:\n%s", layout, plan)
+		}
+	}
+	deliveries, err := plain("deliveries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{deliveries,
+		browser(t, db, outbox.DeliveriesOf("outbox_events", "audit")).sql.showID} {
+		if plan := planOf(t, db, statement); !strings.Contains(plan, "outbox_deliveries_once") {
+			t.Errorf("an event's deliveries are not served by outbox_deliveries_once:\n%s", plan)
 		}
 	}
 	templates, err := parseSQL()

@@ -48,10 +48,10 @@ func (b *Browser) RetryNow(ctx context.Context, s operate.Selection, actor, reas
 			return err
 		}
 		return sqlitetable.Audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s,
-			map[string]any{"table": b.layout.Table})
+			map[string]any{"table": b.layout.Name()})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Table, sqlite.Explain(err))
+		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Name(), sqlite.Explain(err))
 	}
 	return n, nil
 }

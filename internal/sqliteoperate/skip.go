@@ -32,7 +32,7 @@ func (b *Browser) Undelivered(ctx context.Context, s operate.Selection) (n int, 
 		return 0, err
 	}
 	if err := b.db.Reads().QueryRowContext(ctx, text, q.Args...).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Table, sqlite.Explain(err))
+		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Name(), sqlite.Explain(err))
 	}
 	return n, nil
 }
@@ -56,7 +56,7 @@ func (b *Browser) SkipPage(ctx context.Context, s operate.Selection, by operate.
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("skip events of %s: %w", b.layout.Table, sqlite.Explain(err))
+		return 0, fmt.Errorf("skip events of %s: %w", b.layout.Name(), sqlite.Explain(err))
 	}
 	return n, nil
 }
@@ -95,7 +95,7 @@ func (b *Browser) skip(
 		return 0, fmt.Errorf("%d of %d rows died", n, len(found))
 	}
 	operator := deadletter.Operator{Actor: by.Actor, Reason: by.Reason}
-	return n, sqlitetable.Audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Table, "run": by.Run})
+	return n, sqlitetable.Audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Name(), "run": by.Run})
 }
 
 // deadNames is what the statements of a row's death are given.

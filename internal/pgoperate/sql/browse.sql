@@ -9,7 +9,8 @@ SELECT {{template "browse_columns" .}}
    AND ($2::text IS NULL OR {{if .Tenant}}e.{{.Tenant}}::text = $2{{else if .App}}e.{{.App}} = {{template "browse_app"}}{{else}}false{{end}})
    AND ($3::text IS NULL OR {{if .Key}}e.{{.Key}}::text = $3{{else}}false{{end}})
    AND ($4::text IS NULL OR e.{{.Topic}}::text = $4)
-   AND ($5::text IS NULL OR e.{{.ByColumn}} < {{template "browse_after" .}})
+   {{if .Part}}AND e.{{.Part}} = {{.PartValue}}
+   {{end}}AND ($5::text IS NULL OR e.{{.ByColumn}} < {{template "browse_after" .}})
  ORDER BY e.{{.ByColumn}} DESC
  LIMIT $6
 

@@ -13,5 +13,5 @@ SELECT {{template "browse_columns" .}},
        {{if .Metadata}}e.{{.Metadata}}::jsonb{{else}}NULL::jsonb{{end}} AS metadata,
        e.{{.Payload}}::jsonb AS payload
   FROM {{.Table}} e
- WHERE e.{{.ByColumn}} = $1::text::{{.ByType}}
+ WHERE e.{{.ByColumn}} = $1::text::{{.ByType}}{{if .Part}} AND e.{{.Part}} = {{.PartValue}}{{end}}
  LIMIT 1

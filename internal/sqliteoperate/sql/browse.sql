@@ -5,6 +5,7 @@
 SELECT {{template "browse_columns" .}}
   FROM {{.Table}} AS e
  WHERE {{template "browse_in_status" .}}
+       {{- if .Part}} AND e.{{.Part}} = {{.PartValue}}{{end}}
        {{- with .F.Tenant}} AND {{if $.Tenant}}e.{{$.Tenant}} = {{arg .}}{{else}}e.{{$.App}} = {{template "app_of" (arg .)}}{{end}}{{end}}
        {{- with .F.Key}} AND e.{{$.Key}} = {{arg .}}{{end}}
        {{- with .F.Topic}} AND e.{{$.Topic}} = {{arg .}}{{end}}

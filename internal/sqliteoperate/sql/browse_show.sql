@@ -14,5 +14,6 @@ SELECT {{template "browse_columns" .}},
        e.{{.Payload}}
   FROM {{.Table}} AS e
  WHERE {{if .ByPosition}}e.{{.Position}} = CAST(?1 AS INTEGER){{else}}e.{{.ID}} IN (?1, upper(?1), unhex(?1, '-')){{end}}
-   AND (?2 = ''{{if .Tenant}} OR e.{{.Tenant}} = ?2{{else if .App}} OR e.{{.App}} = {{template "app_of" "?2"}}{{end}})
+   {{if .Part}}AND e.{{.Part}} = {{.PartValue}}
+   {{end}}AND (?2 = ''{{if .Tenant}} OR e.{{.Tenant}} = ?2{{else if .App}} OR e.{{.App}} = {{template "app_of" "?2"}}{{end}})
  LIMIT 1
