@@ -38,6 +38,7 @@ type TableHealth struct {
 	Ready  bool   // leases are renewed, turns are finished, and the backlog can be counted
 	Reason string // why not
 	Sink   string // its name; of a table with Routes the names of all, with commas
+	Of     string // the table whose events Sink owes, if this is a part of outbox_deliveries
 	Lanes  int    // held; 0 is a relay standing by for another one
 	Paused Paused // what operators have paused; the table is ready all the same
 	// Backlog is as of the last 3 s, or longer ago where the database is slow. It is counted up to BacklogLimit, and nil
@@ -87,7 +88,7 @@ func (r *Relay) Health() Health {
 // health is the table's state. Its progress is that of the worker that made it longest ago: half of the keys standing
 // still is not healthy.
 func (r *tableRelay) health(now time.Time) TableHealth {
-	h := TableHealth{Sink: strings.Join(r.cfg.table.sinks(), ", ")}
+	h := TableHealth{Sink: strings.Join(r.cfg.table.sinks(), ", "), Of: r.cfg.table.Layout.Of}
 	r.keeper.mu.Lock()
 	renewed, lastErr := r.keeper.renewed, r.keeper.lastErr
 	h.Lanes, h.Paused = len(r.keeper.lanes), r.keeper.pauses.Paused

@@ -24,11 +24,11 @@ const namespace = "outbox"
 type Metrics struct {
 	Registry *prometheus.Registry
 
-	published, duplicates, retried, dead, lost, batches, unavailable *prometheus.CounterVec
-	claim, publish, settle, latency                                  *prometheus.HistogramVec
-	lanes, backlog, oldest, paused                                   *prometheus.GaugeVec
-	sinkDown                                                         *prometheus.GaugeVec
-	retention                                                        retentionMetrics
+	published, duplicates, retried, dead, lost, batches, unavailable, spilled *prometheus.CounterVec
+	claim, publish, settle, latency                                           *prometheus.HistogramVec
+	lanes, backlog, oldest, paused                                            *prometheus.GaugeVec
+	owed, oldestOwed, sinkDown                                                *prometheus.GaugeVec
+	retention                                                                 retentionMetrics
 
 	relay  func() outbox.Health // nil: nobody watches one
 	mu     sync.Mutex
@@ -49,8 +49,8 @@ func New() *Metrics {
 			Buckets: buckets}, []string{"table"})
 		m.Registry.MustRegister(*dst)
 	}
-	gauge := func(dst **prometheus.GaugeVec, name, help string) {
-		*dst = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, []string{"table"})
+	gauge := func(dst **prometheus.GaugeVec, name, help string, labels ...string) {
+		*dst = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help}, labels)
 		m.Registry.MustRegister(*dst)
 	}
 	counter(&m.published, "published_total", "Events delivered to every destination and settled.")
@@ -61,6 +61,7 @@ func New() *Metrics {
 	counter(&m.lost, "lost_total",
 		"Outcomes not settled because the lane had gone to another relay, which publishes those events again.")
 	counter(&m.batches, "batches_total", "Batches with at least one event.")
+	counter(&m.spilled, "owed_total", "Deliveries that a sink of a table with routes did not take at once.")
 	counter(&m.unavailable, "sink_unavailable_total", "Batches that found the sink, or a part of it, down.")
 
 	step := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
@@ -72,22 +73,26 @@ func New() *Metrics {
 		"From an event's insert, by the database's clock, to the sink's answer, by the relay's.",
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
 
-	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.")
-	gauge(&m.paused, "paused", "1 while an operator has paused the table, or topics or destinations of it, else 0.")
+	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.", "table")
+	gauge(&m.paused, "paused", "1 while an operator has paused the table, or topics or destinations of it, else 0.",
+		"table")
 	gauge(&m.backlog, "backlog_events",
-		fmt.Sprintf("Undelivered events in the table; counting stops at %d.", outbox.BacklogLimit))
-	gauge(&m.oldest, "oldest_undelivered_seconds", "Age of the oldest undelivered event, 0 without one.")
-	m.sinkDown = prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "sink_down",
-		Help: "1 while the sink is down and only probed, else 0."}, []string{"sink"})
-	m.Registry.MustRegister(m.sinkDown)
+		fmt.Sprintf("Undelivered events in the table; counting stops at %d.", outbox.BacklogLimit), "table")
+	gauge(&m.oldest, "oldest_undelivered_seconds", "Age of the oldest undelivered event, 0 without one.", "table")
+	gauge(&m.owed, "owed_deliveries",
+		fmt.Sprintf("Events of the table that the sink has still to take; counting stops at %d.", outbox.BacklogLimit),
+		"table", "sink")
+	gauge(&m.oldestOwed, "oldest_owed_seconds",
+		"Age of the oldest event of the table that the sink has still to take, 0 without one.", "table", "sink")
+	gauge(&m.sinkDown, "sink_down", "1 while the sink is down and only probed, else 0.", "sink")
 	m.retention = newRetentionMetrics(m.Registry)
 	return m
 }
 
 // table is the metrics of one table.
 type table struct {
-	published, duplicates, retried, dead, lost, batches, unavailable prometheus.Counter
-	claim, publish, settle, latency                                  prometheus.Observer
+	published, duplicates, retried, dead, lost, batches, unavailable, spilled prometheus.Counter
+	claim, publish, settle, latency                                           prometheus.Observer
 }
 
 // of returns the metrics of a table. The label is resolved once, because ObserveBatch runs inside the relay's loop.
@@ -100,7 +105,8 @@ func (m *Metrics) of(name string) *table {
 			published: m.published.WithLabelValues(name), duplicates: m.duplicates.WithLabelValues(name),
 			retried: m.retried.WithLabelValues(name), dead: m.dead.WithLabelValues(name), lost: m.lost.WithLabelValues(name),
 			batches: m.batches.WithLabelValues(name), unavailable: m.unavailable.WithLabelValues(name),
-			claim: m.claim.WithLabelValues(name), publish: m.publish.WithLabelValues(name),
+			spilled: m.spilled.WithLabelValues(name),
+			claim:   m.claim.WithLabelValues(name), publish: m.publish.WithLabelValues(name),
 			settle: m.settle.WithLabelValues(name), latency: m.latency.WithLabelValues(name),
 		}
 		m.tables[name] = t
@@ -117,6 +123,7 @@ func (m *Metrics) ObserveBatch(b outbox.BatchReport) {
 	t.dead.Add(float64(b.Settled.Dead))
 	t.lost.Add(float64(b.Settled.Lost))
 	t.duplicates.Add(float64(b.Duplicates))
+	t.spilled.Add(float64(b.Owed))
 	if b.Unavailable {
 		t.unavailable.Inc()
 	}
@@ -146,13 +153,17 @@ func (m *Metrics) set(h outbox.Health) {
 		m.of(name)
 		m.lanes.WithLabelValues(name).Set(float64(t.Lanes))
 		m.paused.WithLabelValues(name).Set(zeroOrOne(t.Paused.Any()))
+		count, oldest, labels := m.backlog, m.oldest, []string{name}
+		if t.Of != "" {
+			count, oldest, labels = m.owed, m.oldestOwed, []string{t.Of, t.Sink}
+		}
 		if t.Backlog == nil {
-			m.backlog.DeleteLabelValues(name)
-			m.oldest.DeleteLabelValues(name)
+			count.DeleteLabelValues(labels...)
+			oldest.DeleteLabelValues(labels...)
 			continue
 		}
-		m.backlog.WithLabelValues(name).Set(float64(t.Backlog.Count))
-		m.oldest.WithLabelValues(name).Set(t.Backlog.Oldest.Seconds())
+		count.WithLabelValues(labels...).Set(float64(t.Backlog.Count))
+		oldest.WithLabelValues(labels...).Set(t.Backlog.Oldest.Seconds())
 	}
 	for name, s := range h.Sinks {
 		m.sinkDown.WithLabelValues(name).Set(zeroOrOne(s.Down))

@@ -75,7 +75,7 @@ func TestObserveBatch(t *testing.T) {
 		`outbox_delivery_latency_seconds_count{table="orders"} 0`)
 	m.ObserveBatch(outbox.BatchReport{
 		Table:   "orders",
-		Settled: outbox.Settled{Delivered: 5, Retried: 4, Dead: 3, Lost: 2}, Duplicates: 1, Unavailable: true,
+		Settled: outbox.Settled{Delivered: 5, Retried: 4, Dead: 3, Lost: 2}, Duplicates: 1, Owed: 6, Unavailable: true,
 		Latencies: []time.Duration{400 * time.Microsecond, 40 * time.Second}, Claim: time.Millisecond,
 		Publish: 2 * time.Millisecond, Settle: 3 * time.Millisecond,
 	})
@@ -83,7 +83,7 @@ func TestObserveBatch(t *testing.T) {
 	want(t, scrape(t, m),
 		`outbox_published_total{table="orders"} 6`, `outbox_retried_total{table="orders"} 4`,
 		`outbox_dead_total{table="orders"} 3`, `outbox_lost_total{table="orders"} 2`,
-		`outbox_duplicates_refused_total{table="orders"} 1`, `outbox_batches_total{table="orders"} 2`,
+		`outbox_duplicates_refused_total{table="orders"} 1`, `outbox_owed_total{table="orders"} 6`, `outbox_batches_total{table="orders"} 2`,
 		`outbox_sink_unavailable_total{table="orders"} 1`,
 		`outbox_delivery_latency_seconds_bucket{table="orders",le="0.0005"} 1`,
 		`outbox_delivery_latency_seconds_bucket{table="orders",le="30"} 1`,
@@ -95,17 +95,23 @@ func TestGauges(t *testing.T) {
 	m := New()
 	health := func(b *outbox.Backlog, down bool) outbox.Health {
 		return outbox.Health{
-			Tables: map[string]outbox.TableHealth{"orders": {Lanes: 64, Backlog: b}},
-			Sinks:  map[string]outbox.SinkHealth{"default": {Down: down}},
+			Tables: map[string]outbox.TableHealth{"orders": {Lanes: 64, Backlog: b},
+				"outbox_deliveries/orders/audit": {Lanes: 64, Backlog: b, Sink: "audit", Of: "orders"}},
+			Sinks: map[string]outbox.SinkHealth{"default": {Down: down}},
 		}
 	}
 	now := health(&outbox.Backlog{Count: 7, Oldest: 90 * time.Second}, false)
 	m.Watch(func() outbox.Health { return now })
 	want(t, scrape(t, m), `outbox_lanes_held{table="orders"} 64`, `outbox_backlog_events{table="orders"} 7`,
-		`outbox_oldest_undelivered_seconds{table="orders"} 90`, `outbox_sink_down{sink="default"} 0`)
+		`outbox_oldest_undelivered_seconds{table="orders"} 90`, `outbox_sink_down{sink="default"} 0`,
+		`outbox_owed_deliveries{sink="audit",table="orders"} 7`, `outbox_oldest_owed_seconds{sink="audit",table="orders"} 90`)
+	if text := scrape(t, m); strings.Contains(text, `outbox_backlog_events{table="outbox_deliveries`) {
+		t.Errorf("what a sink owes is a backlog too:\n%s", text)
+	}
 	now = health(nil, true)
 	text := scrape(t, m)
-	if strings.Contains(text, "outbox_backlog_events{") || strings.Contains(text, "outbox_oldest_undelivered_seconds{") {
+	if strings.Contains(text, "outbox_backlog_events{") || strings.Contains(text, "outbox_oldest_undelivered_seconds{") ||
+		strings.Contains(text, "owed_deliveries{") || strings.Contains(text, "oldest_owed_seconds{") {
 		t.Error("a backlog that nobody knows is still shown")
 	}
 	want(t, text, `outbox_sink_down{sink="default"} 1`)
