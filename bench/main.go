@@ -16,6 +16,7 @@
 //	go run . sqlite     the embedded store: a backlog to the memory sink beside the least statements, and what an event costs its producer
 //	go run . waits      how long a producer waits for the write lock of an SQLite file beside 1, 2, 4 and 8 relays
 //	go run . indexes    ADR-004's queries beside those on its own table, and what its indexes cost beside the lean ones
+//	go run . fanout     an event to 2 and 5 sinks: rows, WAL and processor time of a row for what is not taken, and of a row per delivery
 //	go run . seeds      the queries of FR-006 and FR-007 beside the seeds' own limits
 package main
 
@@ -52,7 +53,7 @@ func run(ctx context.Context) error {
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(),
 			"usage: bench [flags] "+
-				"all|drain|flat|batch|latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|seeds")
+				"all|drain|flat|batch|latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|fanout|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -62,7 +63,8 @@ func run(ctx context.Context) error {
 	}
 	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches},
 		{"scale", scale}, {"failing", failing}, {"held", held}, {"takeover", takeover}, {"fairness", fairness},
-		{"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"indexes", indexes}, {"seeds", seeds}}
+		{"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"indexes", indexes}, {"fanout", fanout},
+		{"seeds", seeds}}
 	which := flag.Arg(0)
 	if which == "all" {
 		benches = benches[:len(benches)-1]
