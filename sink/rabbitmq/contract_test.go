@@ -16,11 +16,13 @@ import (
 // them. A second server would cost a quarter of what all these tests do.
 func TestServerForItself(t *testing.T) {
 	server := testenv.RabbitMQServer(t)
-	t.Run("contract", func(t *testing.T) { contract(t, server) })
+	t.Run("contract", func(t *testing.T) { contract(t, server, amqp.QueueTypeClassic) })
+	t.Run("contract, streams", func(t *testing.T) { contract(t, server, amqp.QueueTypeStream) })
 	t.Run("memory alarm", func(t *testing.T) { memoryAlarm(t, server) })
 }
 
-func contract(t *testing.T, server *testenv.RabbitMQ) {
+// contract holds with destinations that are classic queues, quorum queues where the server is killed, or streams.
+func contract(t *testing.T, server *testenv.RabbitMQ, kind string) {
 	var names atomic.Int64
 	features := outboxtest.SinkFeatures{Durable: true, Headers: prefix}
 	outboxtest.SinkSuite(t, features, func(t *testing.T) outboxtest.SinkHarness {
@@ -31,16 +33,30 @@ func contract(t *testing.T, server *testenv.RabbitMQ) {
 			Binary: open(t, b.url()+"?cloudevents=binary", Config{}),
 			Listen: func(t *testing.T) (string, <-chan outboxtest.Arrived) {
 				name := fmt.Sprintf("suite.%d", names.Add(1))
-				if strings.HasSuffix(t.Name(), "keeps_what_it_acknowledged") { // nobody may take anything out
+				kept := strings.HasSuffix(t.Name(), "keeps_what_it_acknowledged") // nobody may take anything out
+				if kept && kind != amqp.QueueTypeStream {
 					b.queue(t, name, amqp.Table{amqp.QueueTypeArg: amqp.QueueTypeQuorum})
 					return name, nil
 				}
-				b.queue(t, name, nil)
-				return name, b.listen(t, name)
+				b.queue(t, name, amqp.Table{amqp.QueueTypeArg: kind})
+				if kept {
+					return name, nil
+				}
+				if kind == amqp.QueueTypeStream {
+					return name, b.listen(t, b.read(t, name))
+				}
+				return name, b.listen(t, b.consume(t, name))
 			},
 			Stored: func(t *testing.T, queue string, n int) []outboxtest.Arrived {
 				b.reconnect(t)
 				var stored []outboxtest.Arrived
+				if kind == amqp.QueueTypeStream {
+					messages := b.read(t, queue)
+					for len(stored) < n {
+						stored = append(stored, arrived(next(t, messages)))
+					}
+					return stored
+				}
 				eventually(t, func() bool { // a quorum queue has no leader for a moment
 					for _, m := range b.stored(t, queue) {
 						stored = append(stored, arrived(m))
@@ -57,9 +73,8 @@ func contract(t *testing.T, server *testenv.RabbitMQ) {
 	})
 }
 
-// listen passes on what arrives in a queue.
-func (b *broker) listen(t *testing.T, queue string) <-chan outboxtest.Arrived {
-	messages := b.consume(t, queue)
+// listen passes messages on.
+func (b *broker) listen(t *testing.T, messages <-chan amqp.Delivery) <-chan outboxtest.Arrived {
 	out := make(chan outboxtest.Arrived, 10000) // more than any test sends
 	done := make(chan struct{})
 	go func() {

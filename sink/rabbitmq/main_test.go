@@ -98,6 +98,20 @@ func (b *broker) consume(t testing.TB, queue string) <-chan amqp.Delivery {
 	return messages
 }
 
+// read returns what is in a stream and what arrives there, in its order.
+func (b *broker) read(t testing.TB, stream string) <-chan amqp.Delivery {
+	t.Helper()
+	ch := channelOf(t, b.conn)
+	if err := ch.Qos(10_000, 0, false); err != nil { // more than any test sends: nothing is acknowledged
+		t.Fatal(err)
+	}
+	messages, err := ch.Consume(stream, "", false, false, false, false, amqp.Table{"x-stream-offset": "first"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
 // stored takes all messages out of a queue.
 func (b *broker) stored(t testing.TB, queue string) (messages []amqp.Delivery) {
 	t.Helper()
