@@ -58,9 +58,9 @@ func (g *Gauge) Read() (Status, error) {
 				s.Delivered += int(m.GetCounter().GetValue())
 			case "outbox_dead_total":
 				s.Dead += int(m.GetCounter().GetValue())
-			case "outbox_backlog_events":
+			case "outbox_backlog_events", "outbox_owed_deliveries":
 				waiting += int(m.GetGauge().GetValue())
-			case "outbox_oldest_undelivered_seconds":
+			case "outbox_oldest_undelivered_seconds", "outbox_oldest_owed_seconds":
 				oldest = max(oldest, m.GetGauge().GetValue())
 			case "outbox_delivery_latency_seconds":
 				seconds += m.GetHistogram().GetSampleSum()

@@ -37,6 +37,9 @@ func TestGauge(t *testing.T) {
 		"crawl_outbox":  {Backlog: &outbox.Backlog{Count: 1, Oldest: time.Second}},
 	}
 	read(Status{Written: 12, Delivered: 6, Dead: 1, Lag: 7 * time.Second})
+	health.Tables["outbox_deliveries/outbox_events/audit"] = outbox.TableHealth{Of: "outbox_events", Sink: "audit",
+		Backlog: &outbox.Backlog{Count: 2, Oldest: 9 * time.Second}}
+	read(Status{Written: 14, Delivered: 6, Dead: 1, Lag: 9 * time.Second}) // each delivery that is owed counts for one
 }
 
 func TestLine(t *testing.T) {
