@@ -255,11 +255,14 @@ func markDeliveriesPaused(
 ) error {
 	for i := range deliveries {
 		d := &deliveries[i]
+		if d.Status != "pending" {
+			continue
+		}
 		paused, err := holding(ctx, db, table, outbox.DeliveriesOf(table, d.Sink).Name())
 		if err != nil {
 			return err
 		}
-		d.Paused = d.Status == "pending" && paused.Holds(topic, []string{d.Destination})
+		d.Paused = paused.Holds(topic, []string{d.Destination})
 	}
 	return nil
 }

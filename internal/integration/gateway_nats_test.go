@@ -147,12 +147,15 @@ func TestGatewayHearsNATS(t *testing.T) {
 	b.has(t, 10, map[uuid.UUID]int{run: appended}, 0)
 	natsAt(t, dir, int(port))
 	b.has(t, 10, nil, 1)
-	before := placed
 	order(5)
-	b.has(t, before+5, nil, 1)
+	eventually(t, "the last order is heard", func() bool { // a copy of one, whose answer was lost, is heard too
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.orders[len(b.orders)-1] == placed
+	})
 	leave()
-	if !slices.IsSorted(b.orders) || b.orders[len(b.orders)-1] != placed {
-		t.Errorf("orders %v, want them in their order, up to %d", b.orders, placed)
+	if !slices.IsSorted(b.orders) {
+		t.Errorf("orders %v, want them in their order", b.orders)
 	}
 	for i, seq := range b.runs[run.String()] {
 		if seq != fmt.Sprintf("%019d", i+1) {
