@@ -103,6 +103,7 @@ const (
 	ClassRetryAfter                // an attempt is counted, tried again after the delay the receiver asked for
 	ClassUnavailable               // the broker is down: no attempt is counted
 	ClassNotAttempted              // held back behind an earlier failure of its key: no attempt is counted
+	ClassPostponed                 // not its turn: tried again after the sink's delay, no attempt is counted
 )
 
 // Permanent marks err as one that no retry can cure.
@@ -117,7 +118,14 @@ func RetryAfter(err error, d time.Duration) error {
 // memory, read-only. Nothing is counted against the event.
 func Unavailable(err error) error { return &classedError{error: err, class: ClassUnavailable} }
 
-// Classify returns the class of a delivery's error and, for ClassRetryAfter, the delay that was asked for.
+// Postponed marks err as one for which this event waits, and not the whole sink: its endpoint rests, or has no room.
+// Nothing is counted against the event. An event that is always postponed is never dead, so a Sink postpones only what
+// it has not sent, or what was refused unseen.
+func Postponed(err error, d time.Duration) error {
+	return &classedError{error: err, class: ClassPostponed, after: d}
+}
+
+// Classify returns the class of a delivery's error and, for ClassRetryAfter and ClassPostponed, the delay.
 func Classify(err error) (Class, time.Duration) {
 	var c *classedError
 	switch {

@@ -19,6 +19,7 @@ func TestClassify(t *testing.T) {
 		{"permanent", Permanent(cause), ClassPermanent, 0},
 		{"permanent, wrapped", fmt.Errorf("publish: %w", Permanent(cause)), ClassPermanent, 0},
 		{"retry after", RetryAfter(cause, time.Minute), ClassRetryAfter, time.Minute},
+		{"postponed", fmt.Errorf("publish: %w", Postponed(cause, time.Minute)), ClassPostponed, time.Minute},
 		{"unavailable", Unavailable(cause), ClassUnavailable, 0},
 		{"not attempted", fmt.Errorf("hold: %w", ErrNotAttempted), ClassNotAttempted, 0},
 		{"class outside wins over what it wraps", Permanent(Unavailable(cause)), ClassPermanent, 0},

@@ -39,7 +39,7 @@ type Result struct {
 //     out;
 //   - answer every delivery: the result has the length of the batch;
 //   - treat an unknown outcome (timeout, lost reply) as a failure and switch off its client's silent retries;
-//   - class its errors with Permanent, RetryAfter and Unavailable;
+//   - class its errors with Permanent, RetryAfter, Postponed and Unavailable;
 //   - return when ctx ends, the rest answered as Unavailable.
 //
 // Publish is called by up to RelayConfig.Workers goroutines at a time, never with the same key, and several Relays may

@@ -76,7 +76,8 @@ func (r *tableRelay) judgeRecord(v *verdict, rec *Record, destinations []string,
 			v.unavailable = res.Err
 			unavailable++
 			continue
-		case ClassNotAttempted:
+		case ClassNotAttempted, ClassPostponed:
+			wait = max(wait, after)
 			unattempted++
 			continue
 		}
@@ -107,7 +108,9 @@ func (r *tableRelay) judgeRecord(v *verdict, rec *Record, destinations []string,
 			out.State, out.RetryIn = Dead, 0
 		}
 	case isolate && unavailable > 0:
-		out.RetryIn = partRetry
+		out.RetryIn = max(wait, partRetry)
+	case wait > 0: // postponed
+		out.RetryIn = wait
 	case served == 0:
 		return // nothing happened to this record
 	}

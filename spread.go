@@ -160,7 +160,8 @@ func (r *tableRelay) owed(d *Delivery, err error) Owed {
 	if errors.Is(err, unasked) || class == ClassNotAttempted {
 		return one
 	}
-	if one.Error = err.Error(); class == ClassUnavailable {
+	if one.Error = err.Error(); class == ClassUnavailable || class == ClassPostponed {
+		one.RetryIn = after
 		return one
 	}
 	one.Attempts = 1

@@ -63,7 +63,8 @@ func (s *suite) deliver(t *testing.T, batch ...outbox.Delivery) {
 func (s *suite) failedAlone(t *testing.T, res outbox.Result) {
 	t.Helper()
 	class, _ := outbox.Classify(res.Err)
-	if res.Err == nil || class == outbox.ClassUnavailable || class == outbox.ClassNotAttempted {
+	if res.Err == nil || class == outbox.ClassUnavailable || class == outbox.ClassNotAttempted ||
+		class == outbox.ClassPostponed {
 		t.Errorf("the refusing destination is answered %+v, want an error of its own", res)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,7 @@ func relayTests() []storeTest {
 		{name: "two relays deliver everything once and in order, though one of them vanishes", run: deliversThroughCrash},
 		{name: "a relay delivers each kind of table through its layout", run: deliversEveryTable},
 		{name: "a failing event is tried again, then dead, and its key goes on", run: retriesThenBuries},
+		{name: "what a sink postpones waits with its key, and no attempt is counted", run: postpones},
 		{name: "a relay that is told to stop hands its lanes over at once", run: handsOverAtStop},
 	}
 }
@@ -67,6 +69,16 @@ func (k *recorder) count() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.received)
+}
+
+// destinations are those of the messages, in the order in which they came.
+func (k *recorder) destinations() (all []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, m := range k.received {
+		all = append(all, m.Destination)
+	}
+	return all
 }
 
 // until waits for n messages.
@@ -244,6 +256,37 @@ func retriesThenBuries(t *testing.T, s *storeSuite) {
 	wantHistory(t, s.Value(t, "SELECT error_history FROM job_dlq WHERE type = 'bad'"), "not now", "not now", "not now")
 	if got := s.Value(t, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'"); got != "4" {
 		t.Errorf("%s events were sent", got)
+	}
+}
+
+func postpones(t *testing.T, s *storeSuite) {
+	var asked, rests atomic.Int64
+	rests.Store(1)
+	sink := &recorder{fails: func(d outbox.Delivery) error {
+		if d.Destination != "resting" || rests.Load() == 0 {
+			return nil
+		}
+		asked.Add(1)
+		return outbox.Postponed(errors.New("it rests"), 5*time.Millisecond)
+	}}
+	waiting, both := keyed("waiting", "a"), keyed("both", "c")
+	waiting.Destinations, both.Destinations = []string{"resting"}, []string{"other", "resting"}
+	s.commits(t, waiting, keyed("behind", "a"), both, keyed("free", "b"))
+	start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{MaxAttempts: 1})
+	sink.until(t, 2)
+	for before := asked.Load(); asked.Load() < before+10; {
+		s.untilCount(t, letters, 0) // with one attempt, the first that counts is the last
+	}
+	s.untilCount(t, "SELECT count(*) FROM outbox_events WHERE event_topic IN ('waiting', 'both') AND retry_count = 0 "+
+		"AND next_retry_at IS NOT NULL AND error_message IS NULL", 2)
+	if got := sink.destinations(); slices.Contains(got, "resting") || slices.Contains(got, "behind") {
+		t.Errorf("%q were delivered while an endpoint rested", got)
+	}
+	rests.Store(0)
+	s.untilCount(t, "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count = 0", 4)
+	s.untilCount(t, letters, 0)
+	if sink.count() != 5 {
+		t.Errorf("%d messages arrived, want 5: each once", sink.count())
 	}
 }
 

@@ -21,6 +21,7 @@ func routeTests() []storeTest {
 		{name: "a sink that is down or slow delays no other, and gets everything in order", run: holdsBackNoOther},
 		{name: "a relay that takes over knows what is owed", run: inheritsWhatIsOwed},
 		{name: "what one sink refuses is a dead letter of that sink alone", run: buriesForOneSink},
+		{name: "what one sink postpones is owed, and no attempt is counted", run: owesWhatIsPostponed},
 		{name: "a sink that is paused waits alone", run: holdsOneSink},
 		{name: "an event that no route fits is a dead letter", run: buriesWithoutRoute},
 		{name: "a route leads to no reserved destination", run: keepsReserved},
@@ -320,6 +321,39 @@ func buriesForOneSink(t *testing.T, s *storeSuite) {
 	s.untilCount(t, owedNow, 0)
 	if a.count() != 3 {
 		t.Errorf("the other sink got %d events, want its 3 and no replay", a.count())
+	}
+}
+
+func owesWhatIsPostponed(t *testing.T, s *storeSuite) {
+	var asked, rests atomic.Int64
+	rests.Store(1)
+	a := &recorder{}
+	b := &recorder{fails: func(d outbox.Delivery) error {
+		if rests.Load() == 0 || d.Topic != "waiting" {
+			return nil
+		}
+		asked.Add(1)
+		return outbox.Postponed(errors.New("it rests"), 5*time.Millisecond)
+	}}
+	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
+		outbox.RelayConfig{MaxAttempts: 1, RouteTimeout: patience})
+	s.commits(t, keyed("waiting", "k"), keyed("behind", "k"), keyed("free", "l"))
+	a.until(t, 3)
+	b.until(t, 1)
+	for before := asked.Load(); asked.Load() < before+10; {
+		s.untilCount(t, letters, 0)
+	}
+	s.untilCount(t, "SELECT count(*) FROM outbox_deliveries WHERE event_topic = 'waiting' AND attempts = 0 "+
+		"AND next_retry_at IS NOT NULL", 1)
+	if got := b.destinations(); got[0] != "free" {
+		t.Errorf("%q were delivered, want the event of another key alone", got)
+	}
+	rests.Store(0)
+	b.until(t, 3)
+	s.untilCount(t, owedNow, 0)
+	s.untilCount(t, letters, 0)
+	if a.count() != 3 {
+		t.Errorf("the other sink got %d events, want 3", a.count())
 	}
 }
 

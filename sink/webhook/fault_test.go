@@ -325,7 +325,8 @@ func TestServerKilledAndRestarted(t *testing.T) {
 	var left []outbox.Delivery
 	for i, res := range s.Publish(t.Context(), batch) {
 		if res.Err != nil {
-			if class, _ := outbox.Classify(res.Err); class != outbox.ClassRetryAfter && class != outbox.ClassNotAttempted {
+			if class, _ := outbox.Classify(res.Err); class != outbox.ClassRetryAfter && class != outbox.ClassPostponed &&
+				class != outbox.ClassNotAttempted {
 				t.Fatalf("delivery %d: %v", i, res.Err)
 			}
 			left = append(left, batch[i])

@@ -100,10 +100,12 @@ func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 	var rest *restError
 	switch {
 	case errors.As(err, &rest):
-		return outbox.RetryAfter(fmt.Errorf("endpoint %q: %w", name, err), max(rest.left, p.wait(d)))
+		return outbox.Postponed(fmt.Errorf("endpoint %q: %w", name, err), rest.left)
 	case errors.Is(err, errGone):
 		return outbox.Permanent(gone(name))
-	case err != nil: // its turn did not come: nothing was sent and nobody is to blame
+	case errors.Is(err, errLate): // the others of its endpoint come first
+		return outbox.Postponed(fmt.Errorf("endpoint %q: %w", name, err), lateWait)
+	case err != nil: // the batch was given up
 		return outbox.Unavailable(fmt.Errorf("endpoint %q: %w", name, err))
 	}
 	began := time.Now()
@@ -119,6 +121,8 @@ func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 		return outbox.Permanent(gone(name))
 	case a.permanent:
 		return outbox.Permanent(a.err)
+	case a.unseen:
+		return outbox.Postponed(a.err, max(a.after, s.left()))
 	}
 	return outbox.RetryAfter(a.err, max(a.after, p.wait(d)))
 }

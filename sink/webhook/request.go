@@ -90,6 +90,7 @@ type answer struct {
 	err       error // nil: delivered
 	after     time.Duration
 	permanent bool
+	unseen    bool // it was refused for the rate of requests, whatever the event
 }
 
 func (a answer) text() string {
@@ -110,7 +111,7 @@ func (p *publication) post(ctx context.Context, t *target, d *outbox.Delivery) a
 	defer cancel()
 	req, err := p.request(limited, t, d, now)
 	if err != nil {
-		return answer{works, fmt.Errorf("make request to endpoint %q: %w", t.Name, err), 0, true}
+		return answer{verdict: works, permanent: true, err: fmt.Errorf("make request to endpoint %q: %w", t.Name, err)}
 	}
 	resp, err := p.transport.RoundTrip(req)
 	if err != nil {
@@ -137,7 +138,9 @@ func judge(name string, resp *http.Response, now time.Time) answer {
 		a.err = fmt.Errorf("%w: redirects are not followed, give the endpoint its new url", a.err)
 	case code == http.StatusGone:
 		a.verdict = leaves
-	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable && a.after > 0:
+	case code == http.StatusTooManyRequests:
+		a.verdict, a.unseen = full, true
+	case code == http.StatusServiceUnavailable && a.after > 0:
 		a.verdict = full
 	case code == http.StatusRequestTimeout, code == http.StatusBadGateway, code == http.StatusServiceUnavailable,
 		code == http.StatusGatewayTimeout:

@@ -15,7 +15,7 @@
 //     webhook-id, by which the receiver knows the copy.
 //   - An endpoint that is down, slow or full is its own failure and nobody else's. After 3 failures in a row it rests,
 //     for a second at first and 5 minutes at last. After that one request goes out, and the others when it succeeded.
-//     What is due meanwhile is answered at once.
+//     What is due meanwhile is postponed to the end of the rest, as is what a 429 refused: no attempt is counted.
 //   - No event spends its attempts while an endpoint is away for some minutes: each failure asks for the wait of
 //     Config.Schedule, by default 5 s, 5 min, 30 min, 2 h, 5 h and so on. A relay's 5 attempts take 2 h 35 min, 10 take
 //     three days.

@@ -16,6 +16,8 @@ const (
 	maxRest   = 5 * time.Minute
 	// maxRetryAfter bounds what an answer's Retry-After is believed.
 	maxRetryAfter = time.Hour
+	// lateWait is how long an event waits whose turn did not come: those of other endpoints are claimed meanwhile.
+	lateWait = 2 * time.Second
 )
 
 // state is an endpoint in use: how many requests are under way, and how it has fared.
@@ -197,22 +199,30 @@ func (s *state) leave(p pass, v verdict, after, took time.Duration, why string) 
 		close(s.trial)
 		s.trial = nil
 	}
+	if v == leaves {
+		s.gone = time.Now()
+	}
+	if p.epoch != s.epoch {
+		return // it was under way when the rest began
+	}
 	switch v {
 	case works:
 		s.failed, s.rests, s.until = 0, 0, time.Time{}
 		s.took = max(took, s.took*9/10)
-	case leaves:
-		s.gone = time.Now()
 	case fails, full:
-		if p.epoch != s.epoch {
-			return // it was under way when the rest began
-		}
 		s.failed++
 		if v == full || s.failed >= restAfter || p.trial {
 			s.rest(after, why)
 		}
-	case unknown:
+	case unknown, leaves:
 	}
+}
+
+// left is how long the endpoint still rests.
+func (s *state) left() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Until(s.until)
 }
 
 func (s *state) rest(after time.Duration, why string) {

@@ -169,8 +169,29 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// An endpoint that is down is asked a few times, and its events wait for minutes with their attempts; another one does
-// not notice.
+// A 200 of a request that was under way does not end the rest that Retry-After asked for.
+func TestAnswersTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newState(&target{Endpoint: Endpoint{Concurrency: 2}})
+		var passes []pass
+		for range 2 {
+			p, err := s.enter(t.Context(), window{begin: t.Context()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			passes = append(passes, p)
+		}
+		s.leave(passes[0], full, time.Hour, 0, "429")
+		s.leave(passes[1], works, 0, 0, "")
+		var rest *restError
+		if err := attempt(t.Context(), s, works, 0); !errors.As(err, &rest) || rest.left != time.Hour {
+			t.Errorf("it is asked within the hour: %v", err)
+		}
+	})
+}
+
+// An endpoint that is down is asked a few times. Only what was sent counts an attempt; the others wait until its rest is
+// over. Another endpoint does not notice.
 func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 	t.Parallel()
 	dead, fine := receive(t, status(http.StatusBadGateway)), receive(t, nil)
@@ -183,14 +204,21 @@ func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 		d.Attempts = 1
 		batch = append(batch, d)
 	}
+	failed := 0
 	for i, res := range s.Publish(t.Context(), batch) {
 		if i%2 == 1 {
 			wantDelivered(t, []outbox.Result{res})
+		} else if class, after := outbox.Classify(res.Err); class == outbox.ClassPostponed {
+			if wantClass(t, res.Err, class, `"dead"`, "rests", "502"); after <= 0 || after > 2*maxRest {
+				t.Fatalf("it waits for %s", after)
+			}
 		} else if after := wantClass(t, res.Err, outbox.ClassRetryAfter, `"dead"`, "502"); after < 4*time.Minute {
 			t.Fatalf("it waits for %s", after)
+		} else {
+			failed++
 		}
 	}
-	if n := dead.count(); n < restAfter || n > 50 {
-		t.Errorf("%d requests to what is dead, want 3 and not many more", n)
+	if n := dead.count(); n < restAfter || n > 50 || failed != n {
+		t.Errorf("%d requests to what is dead and %d attempts counted, want 3 and not many more", n, failed)
 	}
 }
