@@ -113,7 +113,7 @@ func (r *tableRelay) health(now time.Time) TableHealth {
 	switch {
 	case renewed.IsZero() || now.Sub(renewed) > r.cfg.LeaseTTL:
 		h.Reason = since("leases not renewed", now, renewed, reason)
-	case h.Lanes > 0 && (progress.IsZero() || now.Sub(progress) > stall):
+	case h.Lanes > 0 && (progress.IsZero() || now.Sub(progress) > stall+r.publishTimeout()-r.cfg.PublishTimeout):
 		h.Reason = since("no batch has made progress", now, progress, reason)
 	case backlogErr != nil:
 		h.Reason = backlogErr.Error()

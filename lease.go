@@ -26,7 +26,8 @@ type leaseKeeper struct {
 	origin    atomic.Uint64 // Leased.Origin
 
 	mu       sync.Mutex
-	leaving  bool   // told to stop: what no worker is using is handed over
+	leaving  bool // told to stop: what no worker is using is handed over
+	stopped  time.Time
 	lanes    []Lane // in the order of their numbers
 	share    int    // how many of them to keep; the rest, those with the highest numbers, are handed over
 	until    time.Time
@@ -53,6 +54,7 @@ type leaseConfig struct {
 	table, instance string
 	ttl, margin     time.Duration
 	timeout         time.Duration // of a mark
+	drain           time.Duration // for what is in flight once told to stop
 	workers         int
 	logger          *slog.Logger
 }
@@ -282,7 +284,7 @@ func (k *leaseKeeper) failed(ctx context.Context, err error) error {
 func (k *leaseKeeper) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.leaving = true
+	k.leaving, k.stopped = true, time.Now()
 	signal(k.disturbed)
 }
 

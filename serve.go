@@ -60,7 +60,7 @@ func newTableRelay(store Store, sink Sink, cfg tableConfig) (*tableRelay, error)
 	}
 	r.keeper = newLeaseKeeper(store, leaseConfig{
 		owner: owner, table: cfg.name(), instance: cfg.Instance, ttl: cfg.LeaseTTL, margin: cfg.LeaseMargin,
-		timeout: cfg.DatabaseTimeout, workers: cfg.Workers, logger: cfg.Logger,
+		timeout: cfg.DatabaseTimeout, drain: cfg.DrainTimeout, workers: cfg.Workers, logger: cfg.Logger,
 	}, r.seen, r.wake)
 	for n := range cfg.Workers {
 		w := &worker{tableRelay: r, number: n, woken: make(chan struct{}, 1), pacer: newPacer()}
@@ -285,11 +285,7 @@ func (w *worker) deliver(
 	t1 := time.Now()
 	batch, owner, defects := w.route(records, held)
 	batch, owner, recalled := w.recall.strike(batch, owner)
-	deadline := t1.Add(w.cfg.PublishTimeout)
-	if until.Before(deadline) {
-		deadline = until
-	}
-	pubCtx, cancel := context.WithDeadline(hardStop, deadline)
+	pubCtx, cancel := w.publishing(hardStop, lanes, until)
 	fault.Hit(fault.BeforePublish)
 	var results []Result
 	if w.cfg.routed() {

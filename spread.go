@@ -92,6 +92,9 @@ func (o *outlet) publishDirect(
 	for _, i := range at {
 		results[i].Err = unasked
 	}
+	if slowness(o.sink) > timeout { // what it has not answered by then would be sent again
+		return
+	}
 	pass := o.breaker.enter(false)
 	if pass.wait > 0 {
 		return

@@ -22,6 +22,7 @@ func routeTests() []storeTest {
 		{name: "a relay that takes over knows what is owed", run: inheritsWhatIsOwed},
 		{name: "what one sink refuses is a dead letter of that sink alone", run: buriesForOneSink},
 		{name: "what one sink postpones is owed, and no attempt is counted", run: owesWhatIsPostponed},
+		{name: "a sink that says that it is slow is not waited for", run: waitsForNoSlowSink},
 		{name: "a sink that is paused waits alone", run: holdsOneSink},
 		{name: "an event that no route fits is a dead letter", run: buriesWithoutRoute},
 		{name: "a route leads to no reserved destination", run: keepsReserved},
@@ -355,6 +356,23 @@ func owesWhatIsPostponed(t *testing.T, s *storeSuite) {
 	if a.count() != 3 {
 		t.Errorf("the other sink got %d events, want 3", a.count())
 	}
+}
+
+// slowly is a sink that wants a minute for a batch.
+type slowly struct{ recorder }
+
+func (*slowly) PublishTimeout() time.Duration { return time.Minute }
+
+func waitsForNoSlowSink(t *testing.T, s *storeSuite) {
+	const keys = 5
+	a, b := &recorder{}, &slowly{}
+	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b}, outbox.RelayConfig{})
+	s.numbered(t, keys, 0, 4)
+	a.until(t, 4*keys)
+	b.until(t, 4*keys)
+	s.untilCount(t, owedNow, 0)
+	inOrder(t, "b", &b.recorder, keys, 4)
+	s.untilCount(t, "SELECT count(*) FROM outbox_deliveries WHERE sink = 'b' AND attempts = 0", 4*keys)
 }
 
 func holdsOneSink(t *testing.T, s *storeSuite) {

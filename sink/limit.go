@@ -57,6 +57,14 @@ type limited struct {
 // Probe implements outbox.Prober.
 func (l *limited) Probe(ctx context.Context) error { return Probe(ctx, l.Sink) }
 
+// PublishTimeout implements outbox.Slow.
+func (l *limited) PublishTimeout() time.Duration {
+	if slow, ok := l.Sink.(outbox.Slow); ok {
+		return slow.PublishTimeout()
+	}
+	return 0
+}
+
 // margin is how long before its context ends a Publish begins no further part of a batch: the sink takes time too, and
 // an answer that comes too late is as none.
 const margin = 50 * time.Millisecond

@@ -80,6 +80,16 @@ func (o *outlet) Probe(ctx context.Context) error {
 	return sink.Probe(ctx, s)
 }
 
+// PublishTimeout implements outbox.Slow.
+func (o *outlet) PublishTimeout() time.Duration {
+	if s, err := o.opened(); err == nil {
+		if slow, ok := s.(outbox.Slow); ok {
+			return slow.PublishTimeout()
+		}
+	}
+	return 0
+}
+
 // outlets are the sinks of the settings by their names.
 type outlets map[string]*outlet
 

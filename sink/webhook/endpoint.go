@@ -22,7 +22,7 @@ type Endpoint struct {
 	Secrets []Secret
 	Headers map[string]Secret // further ones of each request
 
-	Timeout     time.Duration // for one request (15 s); never longer than the batch may take
+	Timeout     time.Duration // for one request (15 s, 2 min at most)
 	Concurrency int           // requests at the same time (64)
 	Rate        float64       // requests a second, at least 1 (no limit)
 	Disabled    bool          // its events fail for good
@@ -63,6 +63,16 @@ func (l List) Lookup(_ context.Context, names ...string) (map[string]Endpoint, e
 	return found, nil
 }
 
+// longest is the longest timeout of the endpoints that are in use.
+func (l List) longest() (timeout time.Duration) {
+	for _, e := range l {
+		if !e.Disabled {
+			timeout = max(timeout, orDefault(e.Timeout, defaultTimeout))
+		}
+	}
+	return timeout
+}
+
 // check finds what is wrong with the endpoints, for New.
 func (l List) check(cfg Config) error {
 	var problems []error
@@ -92,6 +102,7 @@ type target struct {
 
 const (
 	defaultTimeout     = 15 * time.Second
+	maxTimeout         = 2 * time.Minute // a batch lasts as long
 	defaultConcurrency = 64
 	maxConcurrency     = 1000
 )
@@ -128,8 +139,8 @@ func newTarget(e Endpoint, cfg Config) (*target, error) {
 	if t.Concurrency == 0 {
 		t.Concurrency = defaultConcurrency
 	}
-	if t.Timeout < time.Millisecond {
-		add("timeout is %s, must be at least 1ms", e.Timeout)
+	if t.Timeout < time.Millisecond || t.Timeout > maxTimeout {
+		add("timeout is %s, must be 1ms to %s", e.Timeout, maxTimeout)
 	}
 	if t.Concurrency < 0 || t.Concurrency > maxConcurrency {
 		add("concurrency is %d, must be 1 to %d", e.Concurrency, maxConcurrency)

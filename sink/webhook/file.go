@@ -96,6 +96,13 @@ func (f *File) All() []Endpoint {
 	return slices.Clone(f.known)
 }
 
+// longest is the longest timeout of the endpoints that are in use.
+func (f *File) longest() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known.longest()
+}
+
 // Problem is why the file could not be read again, nil if all is well.
 func (f *File) Problem() error {
 	f.mu.Lock()

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -170,6 +172,50 @@ func TestPublishEndsInTime(t *testing.T) {
 		}
 		if took := time.Since(began); took != 4750*time.Millisecond || failed != 2 || late != 4 || dialled.Load() != 2 {
 			t.Errorf("%s, %d failed, %d late, %d dialled; want 4.75s, 2, 4, 2", took, failed, late, dialled.Load())
+		}
+	})
+}
+
+// An endpoint has all of its timeout if the batch has the time that the sink asks for.
+func TestSlowEndpointHasItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := Endpoint{Name: "slow", URL: "http://slow.example", Secrets: []Secret{key}, Timeout: 30 * time.Second}
+		late := slow
+		late.Name, late.URL = "late", "http://late.example"
+		off := slow
+		off.Name, off.Timeout, off.Disabled = "off", time.Minute, true
+		s := open(t, List{slow, late, off}, Config{AllowHTTP: true})
+		var serving sync.WaitGroup
+		defer serving.Wait()
+		s.transport.DialContext = func(_ context.Context, _, address string) (net.Conn, error) {
+			client, server := net.Pipe()
+			takes := 29900 * time.Millisecond
+			if strings.HasPrefix(address, "late") {
+				takes = 31 * time.Second
+			}
+			serving.Go(func() {
+				defer func() { _ = server.Close() }()
+				req, err := http.ReadRequest(bufio.NewReader(server))
+				if err != nil {
+					return
+				}
+				_, _ = io.Copy(io.Discard, req.Body)
+				time.Sleep(takes)
+				_, _ = io.WriteString(server, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+			})
+			return client, nil
+		}
+		asked := outbox.Slow(s).PublishTimeout()
+		if asked < 34*time.Second || asked > 35*time.Second {
+			t.Errorf("it asks for %s, want a little more than 32.5 s", asked)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), asked)
+		defer cancel()
+		got := s.Publish(ctx, []outbox.Delivery{event(t, "slow", 1), event(t, "late", 2)})
+		wantDelivered(t, got[:1])
+		wantClass(t, got[1].Err, outbox.ClassRetryAfter, "no answer within 30s")
+		if got := outbox.Slow(open(t, newBook(), Config{})).PublishTimeout(); got < 15*time.Second || got > 20*time.Second {
+			t.Errorf("with endpoints that it cannot list it asks for %s", got)
 		}
 	})
 }

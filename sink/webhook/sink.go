@@ -16,6 +16,7 @@
 //   - An endpoint that is down, slow or full is its own failure and nobody else's. After 3 failures in a row it rests,
 //     for a second at first and 5 minutes at last. After that one request goes out, and the others when it succeeded.
 //     What is due meanwhile is postponed to the end of the rest, as is what a 429 refused: no attempt is counted.
+//   - A request has all of its endpoint's Timeout: the Sink is outbox.Slow, and asks its relay for so much.
 //   - No event spends its attempts while an endpoint is away for some minutes: each failure asks for the wait of
 //     Config.Schedule, by default 5 s, 5 min, 30 min, 2 h, 5 h and so on. A relay's 5 attempts take 2 h 35 min, 10 take
 //     three days.
@@ -31,9 +32,8 @@
 //   - Copies are not refused here. The receiver does so by webhook-id.
 //   - That an endpoint rests, or is disabled, is known to one Sink and not to other processes.
 //   - A network that is down for all endpoints looks like many endpoints that are down: attempts are counted.
-//   - A request may take the time of its batch and no longer: with a relay's PublishTimeout of 5 s an endpoint has at
-//     least 2.25 s to answer, and 4.75 s at most, whatever its Timeout. For 15 s PublishTimeout is 34 s, and LeaseTTL
-//     is above that.
+//   - That a slow endpoint delays nobody: a batch lasts until its slowest request was answered, at most the longest
+//     Timeout and 2.5 s, and the next one of its lanes begins after it. Give such an endpoint a sink of its own.
 //   - With a proxy, it is the proxy that must refuse inner networks.
 //
 // # What it needs

@@ -39,13 +39,25 @@ type state struct {
 
 func newState(t *target) *state { return &state{target: t, slots: make(chan struct{}, t.Concurrency)} }
 
-// window is the time that a batch has, if it has a limit. Requests begin in its first half, so that each has at least
-// the other to be answered; what does not get its turn is left for a later batch.
+// window is the time that a batch has, if it has a limit. Requests begin in its first 2.5 s, and in its first half at
+// most, so that each has the rest to be answered. What does not get its turn is left for a later batch.
 type window struct {
 	begin   context.Context
 	bounded bool
 	total   time.Duration
 	cut     time.Time // when a request must have its answer
+}
+
+// beginTime is how long the requests of a batch may begin, where all of an endpoint's timeout fits behind it.
+const beginTime = 2500 * time.Millisecond
+
+// PublishTimeout implements outbox.Slow: it has room for the longest timeout of the endpoints.
+func (s *Sink) PublishTimeout() time.Duration {
+	longest := defaultTimeout
+	if known, ok := s.endpoints.(interface{ longest() time.Duration }); ok {
+		longest = known.longest()
+	}
+	return (beginTime + longest) * 20 / 19
 }
 
 // newWindow leaves a twentieth of the time for answering the batch. The function releases the window.
@@ -56,13 +68,13 @@ func newWindow(ctx context.Context) (window, context.CancelFunc) {
 	}
 	now := time.Now()
 	total := end.Sub(now)
-	begin, cancel := context.WithDeadline(ctx, now.Add(total/2))
+	begin, cancel := context.WithDeadline(ctx, now.Add(min(total/2, beginTime)))
 	return window{begin: begin, bounded: true, total: total, cut: end.Add(-total / 20)}, cancel
 }
 
-// allows tells whether a request that is likely to take so long may begin.
-func (w window) allows(now time.Time, took time.Duration) bool {
-	return !w.bounded || w.cut.Sub(now) >= min(w.total*9/10, 2*took)
+// allows tells whether a request that is likely to take so long, and may take as long as timeout, may begin.
+func (w window) allows(now time.Time, took, timeout time.Duration) bool {
+	return !w.bounded || w.cut.Sub(now) >= min(w.total*9/10, 2*took, timeout)
 }
 
 // What keeps a request from being made.
@@ -162,7 +174,7 @@ func (s *state) ask(w window) (p pass, pace time.Duration, trial <-chan struct{}
 	switch err := s.shutAt(now); {
 	case err != nil:
 		return p, 0, nil, err
-	case !w.allows(now, s.took):
+	case !w.allows(now, s.took, s.Timeout):
 		return p, 0, nil, errLate
 	case s.trial != nil:
 		return p, 0, s.trial, nil

@@ -139,14 +139,14 @@ func TestFailuresTogether(t *testing.T) {
 	})
 }
 
-// A request begins in the first half of the batch's time, and not if it is likely to take longer than what is left.
+// A request begins in the first 2.5 s of the batch's time, and not if it is likely to take longer than what is left.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		w, release := newWindow(ctx)
 		defer release()
-		s := newState(&target{Endpoint: Endpoint{Concurrency: 1}})
+		s := newState(&target{Endpoint: Endpoint{Concurrency: 1, Timeout: time.Hour}})
 		s.took = time.Minute
 		if _, err := s.enter(ctx, w); err != nil {
 			t.Fatalf("at the beginning any request may begin: %v", err)
@@ -161,10 +161,16 @@ func TestWindow(t *testing.T) {
 			t.Fatalf("what took 3 s may begin with 7.5 s left: %v", err)
 		}
 		if _, err := s.enter(ctx, w); !errors.Is(err, errLate) || ctx.Err() != nil {
-			t.Fatalf("it waits past the first half for a slot: %v", err)
+			t.Fatalf("it waits longer for a slot: %v", err)
 		}
-		if at := time.Since(w.cut); at < -5*time.Second || at > -4*time.Second {
-			t.Errorf("it waited until %s before the end", at)
+		if at := time.Since(w.cut); at != -7*time.Second {
+			t.Errorf("it waited until %s before the end, want 7 s", at)
+		}
+		s = newState(&target{Endpoint: Endpoint{Concurrency: 1, Timeout: 5 * time.Second}})
+		s.took = time.Minute
+		w.begin = t.Context()
+		if _, err := s.enter(ctx, w); err != nil {
+			t.Fatalf("what has all of its timeout left may begin: %v", err)
 		}
 	})
 }
@@ -190,8 +196,8 @@ func TestAnswersTogether(t *testing.T) {
 	})
 }
 
-// An endpoint that is down is asked a few times. Only what was sent counts an attempt; the others wait until its rest is
-// over. Another endpoint does not notice.
+// An endpoint that is down is asked a few times. Only what was sent counts an attempt, and the others wait until its
+// rest is over. Another endpoint does not notice.
 func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 	t.Parallel()
 	dead, fine := receive(t, status(http.StatusBadGateway)), receive(t, nil)

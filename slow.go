@@ -1,0 +1,77 @@
+package outbox
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Slow is a Sink that says how long a batch of it may take, where RelayConfig.PublishTimeout is too short. The lease of
+// the lanes of such a batch is renewed while it lasts. In a table with Routes a Slow sink is not waited for: its events
+// go by outbox_deliveries from the beginning.
+type Slow interface {
+	// PublishTimeout is asked before each batch. The longer of both counts.
+	PublishTimeout() time.Duration
+}
+
+// slowness is how long a batch of the sink may take by its own account.
+func slowness(s Sink) time.Duration {
+	if slow, ok := s.(Slow); ok {
+		return slow.PublishTimeout()
+	}
+	return 0
+}
+
+// publishTimeout is how long a publish of the table may take.
+func (r *tableRelay) publishTimeout() time.Duration {
+	return max(r.cfg.PublishTimeout, slowness(r.sink))
+}
+
+// publishing returns the context of a publish. It ends at the latest when another relay may take the lanes over.
+func (w *worker) publishing(
+	hardStop context.Context, lanes []Lane, until time.Time,
+) (context.Context, context.CancelFunc) {
+	limit := w.publishTimeout()
+	deadline := time.Now().Add(limit)
+	if limit > w.cfg.PublishTimeout {
+		return w.keeper.hold(hardStop, lanes, until, deadline)
+	}
+	if until.Before(deadline) {
+		deadline = until
+	}
+	return context.WithDeadline(hardStop, deadline)
+}
+
+// holdCheck is how often a publish that may outlast the lease looks whether the lanes are still held.
+const holdCheck = 500 * time.Millisecond
+
+// hold returns a context that ends at the deadline, or when the lease of the lanes was not renewed. If the relay is to
+// stop, the context ends early enough for the settle.
+func (k *leaseKeeper) hold(
+	ctx context.Context, lanes []Lane, until, deadline time.Time,
+) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for ctx.Err() == nil {
+			if until = k.extended(lanes, until); over(until) || k.drained() {
+				cancel()
+				return
+			}
+			timer := time.NewTimer(min(time.Until(until), holdCheck))
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	})
+	return ctx, func() { cancel(); watching.Wait() }
+}
+
+// drained tells whether the part of the time to stop is over that publishing has.
+func (k *leaseKeeper) drained() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leaving && time.Since(k.stopped) > k.cfg.drain*2/3
+}
