@@ -43,17 +43,19 @@ type Driver struct {
 	// where nobody can listen.
 	Tail func(ctx context.Context, url string, channels []string, t Tail) error
 
-	// Endpoints lists the destinations that the sinks of this URL know by their names. It connects to none of them. Nil
-	// where any name may be a destination.
-	Endpoints func(ctx context.Context, url string) ([]Endpoint, error)
+	// Endpoints returns the destinations that the sinks of this URL know by their names, an EndpointEditor where they
+	// can be changed. It connects to none of them. Nil where any name may be a destination.
+	Endpoints func(ctx context.Context, url string, o Options) (Endpoints, error)
 }
 
 // Endpoint is a destination that a sink knows by its name.
 type Endpoint struct {
 	Name    string `json:"name"`
-	URL     string `json:"url"`     // without user and query
-	State   string `json:"state"`   // enabled, disabled
-	Secrets int    `json:"secrets"` // that sign what is sent
+	Tenant  string `json:"tenant,omitempty"` // whose events alone it takes
+	URL     string `json:"url"`              // without user and query
+	State   string `json:"state"`            // enabled, disabled
+	Reason  string `json:"reason,omitempty"` // why it is disabled
+	Secrets int    `json:"secrets"`          // that sign what is sent
 }
 
 // DefaultWindow is how long sinks that can remember deliveries refuse a copy.
@@ -66,6 +68,8 @@ type Options struct {
 	// Prefix is what the names begin with under which the sink remembers deliveries, in one that has such names.
 	Prefix string
 	Logger *slog.Logger // (slog.Default)
+	// Endpoints opens the table of endpoints of the program's database. Nil: there is none.
+	Endpoints func(ctx context.Context) (EndpointTable, error)
 }
 
 // Sink is an outbox.Sink with a connection. It is safe for concurrent use. Its Publish returns as soon as ctx ends;

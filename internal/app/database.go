@@ -17,6 +17,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Database is what the parts of a process and the commands ask of an open database, whichever it is. It is safe for
@@ -65,6 +66,8 @@ type ForPeople interface {
 	Pauses(ctx context.Context) (operate.Pauses, error)
 	// Debts returns what sinks of tables with routes have not taken.
 	Debts(ctx context.Context) ([]operate.Debt, error)
+	// Endpoints opens the table of endpoints that sinks know by their names.
+	Endpoints(ctx context.Context) (sink.EndpointTable, error)
 	// Writing opens a table with the columns of outbox_events to be written.
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
 }

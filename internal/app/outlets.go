@@ -180,7 +180,7 @@ func (all outlets) attr() slog.Attr {
 
 // sinkOptions are what the settings say of every sink. The setting's "not at all" is 0, which is the sinks' default.
 func (p process) sinkOptions() sink.Options {
-	o := sink.Options{Window: p.cfg.DedupWindow, Logger: p.log}
+	o := sink.Options{Window: p.cfg.DedupWindow, Logger: p.log, Endpoints: p.endpoints}
 	if o.Window == 0 {
 		o.Window = -1
 	}

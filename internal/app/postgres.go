@@ -149,6 +149,10 @@ func (d postgresDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
 	return pgoperate.Debts(ctx, d.Pool)
 }
 
+func (d postgresDatabase) Endpoints(ctx context.Context) (sink.EndpointTable, error) {
+	return pgoperate.OpenEndpoints(ctx, d.Pool)
+}
+
 func (d postgresDatabase) Notifier() (Notifier, error) { return postgres.NewNotifier(d.Pool, 0) }
 
 // postgresWriting is a Writing into PostgreSQL.

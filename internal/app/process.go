@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/metrics"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // process is what the parts of a process share.
@@ -18,6 +19,7 @@ type process struct {
 	health    *Health
 	metrics   *metrics.Metrics
 	databases *shared
+	endpoints func(context.Context) (sink.EndpointTable, error) // of the database, once it is open
 }
 
 func newProcess(cfg config.Config, log *slog.Logger, parts ...string) process {

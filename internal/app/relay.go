@@ -47,6 +47,7 @@ func (r *relay) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	defer db.Close()
+	r.endpoints = db.Endpoints
 	if err := await(ctx, r.log, r.part, "database "+MaskDatabase(r.cfg.Database), db.Ping); err != nil {
 		return unlessStopped(ctx, err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/sqlitemigrations"
 	"github.com/outboxrelay/outbox/internal/sqliteoperate"
 	"github.com/outboxrelay/outbox/server/sqlitestore"
+	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -141,6 +142,10 @@ func (d *sqliteDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
 
 func (d *sqliteDatabase) Pauses(ctx context.Context) (operate.Pauses, error) {
 	return sqliteoperate.OpenPauses(ctx, d.db)
+}
+
+func (d *sqliteDatabase) Endpoints(ctx context.Context) (sink.EndpointTable, error) {
+	return sqliteoperate.OpenEndpoints(ctx, d.db)
 }
 
 // Notifier returns one that does nothing: who listens sees every commit by itself.

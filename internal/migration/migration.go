@@ -122,5 +122,5 @@ var SetOf = map[string]string{
 	"outbox_audit": "core", "outbox_pauses": "core", "event_outbox": "events", "crawl_outbox": "crawl",
 	"crawl_runs": "crawl", "crawl_events": "crawl",
 	"outbox_maintenance": "core", "outbox_archive": "core", "outbox_tokens": "core", "outbox_tickets": "core",
-	"outbox_deliveries": "core",
+	"outbox_deliveries": "core", "outbox_endpoints": "core",
 }

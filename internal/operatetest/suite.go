@@ -10,6 +10,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Harness is a store, as outboxtest.StoreSuite has it, with what operators make of its tables.
@@ -18,6 +19,8 @@ type Harness struct {
 	Browser func(t *testing.T, layout outbox.Layout) operate.Browser
 	Pauses  func(t *testing.T) operate.Pauses
 	Debts   func(t *testing.T) ([]operate.Debt, error)
+	// Endpoints opens the table of endpoints.
+	Endpoints func(t *testing.T) sink.EndpointTable
 	// Retention and LetterRetention open what old rows are removed from.
 	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
 	LetterRetention func(t *testing.T) retention.Store
@@ -47,7 +50,7 @@ var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
 // Suite runs the contract against databases made by newHarness, one a test.
 func Suite(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for _, b := range slices.Concat(browseTests(), skipTests(), againTests(), pauseTests(), debtTests(), deliveryTests(),
-		retentionTests()) {
+		endpointTests(), retentionTests()) {
 		t.Run("operate/"+b.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)

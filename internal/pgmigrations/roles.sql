@@ -47,7 +47,7 @@ DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
-                                'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries',
+                                'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries', 'outbox_endpoints',
                                 'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
                                 'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
@@ -111,6 +111,8 @@ BEGIN
         ('outbox_relay', 'run_outbox',    'SELECT, UPDATE (published_at)'),
         -- What sinks owe is the relay's own: it copies it from the events.
         ('outbox_relay', 'outbox_deliveries', 'SELECT, INSERT, DELETE, UPDATE (status, attempts, next_retry_at, last_error, error_history, delivered_at)'),
+        -- Where webhooks go, and what signs them: of all tenants, so nobody reads it who acts for one. A relay disables what has gone.
+        ('outbox_relay', 'outbox_endpoints', 'SELECT, UPDATE (disabled_at, disabled_reason, revision, updated_at)'),
         ('outbox_relay', 'job_dlq',       'SELECT, INSERT, DELETE'),
         ('outbox_relay', 'apps',          'SELECT, INSERT'),   -- the application of a tenant whose first letter dies
         ('outbox_relay', 'outbox_lanes',  'SELECT, INSERT, UPDATE, DELETE'),
@@ -134,6 +136,7 @@ BEGIN
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
         ('outbox_operator', 'outbox_relays', 'SELECT'),
         ('outbox_operator', 'outbox_deliveries', 'SELECT, UPDATE (payload, status, attempts, next_retry_at, last_error, error_history, delivered_at, generation)'),
+        ('outbox_operator', 'outbox_endpoints', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_operator', 'outbox_pauses', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_operator', 'outbox_events', 'SELECT, INSERT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at, generation)'),
@@ -197,6 +200,21 @@ BEGIN
             END IF;
         END LOOP;
     END LOOP;
+END
+$do$;
+
+-- Endpoints are a tenant's, or everybody's. Whoever is in none of these roles sees none of them, also where the table is granted to him.
+DO $do$
+DECLARE
+    part TEXT;
+BEGIN
+    IF to_regclass('outbox_endpoints') IS NOT NULL THEN
+        ALTER TABLE outbox_endpoints ENABLE ROW LEVEL SECURITY;
+        FOREACH part IN ARRAY ARRAY['relay', 'operator'] LOOP
+            EXECUTE format('DROP POLICY IF EXISTS %I ON outbox_endpoints', 'outbox_endpoints_' || part);
+            EXECUTE format('CREATE POLICY %I ON outbox_endpoints TO %I USING (true) WITH CHECK (true)', 'outbox_endpoints_' || part, 'outbox_' || part);
+        END LOOP;
+    END IF;
 END
 $do$;
 

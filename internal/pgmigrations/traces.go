@@ -51,6 +51,7 @@ var traces = []trace{
 	{"core", 11, "outbox_pauses", "", ""},
 	{"core", 12, "outbox_pauses", "destination", ""},
 	{"core", 13, "outbox_deliveries", "", ""},
+	{"core", 14, "outbox_endpoints", "", ""},
 	{"events", 1, "event_outbox", "position", "event_outbox"},
 	{"events", 2, "event_outbox_tenants", "", ""},
 	{"crawl", 1, "crawl_events", "seq", "crawl_events"},

@@ -12,6 +12,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -50,6 +51,14 @@ func newHarness(t *testing.T, url string) operatetest.Harness {
 			return p
 		},
 		Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), store.Pool) },
+		Endpoints: func(t *testing.T) sink.EndpointTable {
+			t.Helper()
+			e, err := OpenEndpoints(t.Context(), store.Pool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		},
 		Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
 			t.Helper()
 			r, err := postgres.NewDB(store.Pool).OpenRetention(t.Context(), layout)

@@ -8,6 +8,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/operatetest"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/sqlitetest"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 func TestStoreSuite(t *testing.T) {
@@ -30,6 +31,14 @@ func TestStoreSuite(t *testing.T) {
 				return p
 			},
 			Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), db) },
+			Endpoints: func(t *testing.T) sink.EndpointTable {
+				t.Helper()
+				e, err := OpenEndpoints(t.Context(), db)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return e
+			},
 			Retention: func(t *testing.T, layout outbox.Layout) retention.Store {
 				t.Helper()
 				r, err := db.OpenRetention(t.Context(), layout)

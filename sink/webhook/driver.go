@@ -13,15 +13,15 @@ import (
 func Driver() sink.Driver {
 	return sink.Driver{
 		Schemes: []string{"webhook"},
-		Example: "webhook:/path/to/endpoints.yaml, ?cloudevents=binary for CloudEvents in headers",
+		Example: "webhook:/path/to/endpoints.yaml or webhook:table, ?cloudevents=binary for CloudEvents in headers",
 		Open: func(ctx context.Context, url string, o sink.Options) (sink.Sink, error) {
-			s, err := Open(ctx, url, Config{Logger: o.Logger})
+			s, err := Open(ctx, url, Config{Logger: o.Logger, Table: o.Endpoints})
 			if err != nil {
 				return nil, err
 			}
 			return s, nil
 		},
-		Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint, Endpoints: list,
+		Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint, Endpoints: endpoints,
 	}
 }
 
@@ -49,7 +49,7 @@ func mask(url string) string {
 func plaintext(text string) (hosts []string) {
 	var cfg Config
 	path, err := parse(text, &cfg)
-	if err != nil || !cfg.AllowHTTP {
+	if err != nil || !cfg.AllowHTTP || path == inTable {
 		return nil
 	}
 	file, err := OpenFile(path, cfg)
@@ -68,25 +68,21 @@ func plaintext(text string) (hosts []string) {
 	return hosts
 }
 
-// list names the endpoints of the file.
-func list(_ context.Context, url string) (all []sink.Endpoint, err error) {
-	var cfg Config
+// endpoints returns those of the file, or of the table.
+func endpoints(ctx context.Context, url string, o sink.Options) (sink.Endpoints, error) {
+	cfg := Config{Logger: o.Logger, Table: o.Endpoints}
 	path, err := parse(url, &cfg)
 	if err != nil {
 		return nil, err
+	}
+	if path == inTable {
+		return newEditor(ctx, cfg)
 	}
 	file, err := OpenFile(path, cfg)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range file.All() {
-		state := "enabled"
-		if e.Disabled {
-			state = "disabled"
-		}
-		all = append(all, sink.Endpoint{Name: e.Name, URL: e.MaskedURL(), State: state, Secrets: len(e.Secrets)})
-	}
-	return all, nil
+	return fileList{file}, nil
 }
 
 func hint(err error) string {

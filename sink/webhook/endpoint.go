@@ -15,8 +15,9 @@ import (
 
 // Endpoint is where webhooks are posted. Zero means the default in parentheses.
 type Endpoint struct {
-	Name string // the destination of events
-	URL  string
+	Name   string // the destination of events
+	Tenant string // takes the events of this tenant only, others fail for good (all tenants)
+	URL    string
 	// Secrets sign, each for itself, so that a receiver can be moved from one to the next: whsec_ and 24 to 64 bytes in
 	// base64 for HMAC-SHA256, whsk_ and a private key in base64 (its seed, or seed and public key) for ed25519.
 	Secrets []Secret
@@ -26,6 +27,15 @@ type Endpoint struct {
 	Concurrency int           // requests at the same time (64)
 	Rate        float64       // requests a second, at least 1 (no limit)
 	Disabled    bool          // its events fail for good
+
+	stored stored
+}
+
+// stored is what is known of an endpoint in a table beside what others have.
+type stored struct {
+	revision int64
+	why      string // it is disabled
+	defect   string // why it cannot be used by this process; its events wait
 }
 
 // Secret is a text that no formatting shows.

@@ -28,6 +28,7 @@ import (
 //	    timeout: 20s
 //	    concurrency: 16
 //	    rate: 50
+//	    tenant: acme
 //	    disabled: true
 //
 // Name, url and secrets are required. A secret or the value of a header is the text itself, or env:NAME for a variable
@@ -143,6 +144,7 @@ func (f *File) stale(now time.Time) bool {
 // entry is an Endpoint as the file has it.
 type entry struct {
 	Name        string            `yaml:"name"`
+	Tenant      string            `yaml:"tenant"`
 	URL         string            `yaml:"url"`
 	Secrets     []string          `yaml:"secrets"`
 	Headers     map[string]string `yaml:"headers"`
@@ -171,8 +173,8 @@ func (f *File) read(now time.Time) error {
 	var list List
 	var problems []error
 	for _, one := range content.Endpoints {
-		e := Endpoint{Name: one.Name, URL: one.URL, Timeout: one.Timeout, Concurrency: one.Concurrency, Rate: one.Rate,
-			Disabled: one.Disabled}
+		e := Endpoint{Name: one.Name, Tenant: one.Tenant, URL: one.URL, Timeout: one.Timeout, Concurrency: one.Concurrency,
+			Rate: one.Rate, Disabled: one.Disabled}
 		value := func(of, text string) Secret {
 			secret, err := f.secret(text, stamps)
 			if err != nil {
@@ -203,8 +205,15 @@ func (f *File) read(now time.Time) error {
 
 // secret returns a text, or what it refers to.
 func (f *File) secret(text string, stamps map[string]stamp) (string, error) {
+	return resolve(text, filepath.Dir(f.path), f.env, stamps)
+}
+
+// resolve returns a text, or what it refers to: env:NAME is a variable, file:PATH a file, which is noted in stamps.
+func resolve(
+	text, folder string, env func(string) (string, bool), stamps map[string]stamp,
+) (string, error) {
 	if name, ok := strings.CutPrefix(text, "env:"); ok {
-		value, set := f.env(name)
+		value, set := env(name)
 		if !set || value == "" {
 			return "", fmt.Errorf("the variable %s is not set", name)
 		}
@@ -212,7 +221,7 @@ func (f *File) secret(text string, stamps map[string]stamp) (string, error) {
 	}
 	if path, ok := strings.CutPrefix(text, "file:"); ok {
 		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(f.path), path)
+			path = filepath.Join(folder, path)
 		}
 		value, err := readFile(path, stamps)
 		if err != nil {
@@ -221,6 +230,11 @@ func (f *File) secret(text string, stamps map[string]stamp) (string, error) {
 		return strings.TrimRight(string(value), "\r\n"), nil
 	}
 	return text, nil
+}
+
+// isReference tells whether a text names where a secret is.
+func isReference(text string) bool {
+	return strings.HasPrefix(text, "env:") || strings.HasPrefix(text, "file:")
 }
 
 func readFile(path string, stamps map[string]stamp) ([]byte, error) {

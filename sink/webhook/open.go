@@ -18,17 +18,22 @@ import (
 //
 //	webhook:/etc/outbox/endpoints.yaml
 //	webhook:endpoints.yaml?cloudevents=binary
+//	webhook:table               Config.Table; webhook:./table is a file of that name
+//	?key=env:NAME               of the table's secrets, also file:PATH; OUTBOX_ENDPOINT_KEY if there is none
 //	?allow=private,http         all addresses and ports, and http:// beside https://
 //	?allow=10.1.0.0/16          endpoints in this inner network, and in no other
 //	?ports=443,9443             instead of 443 and 8443
 //	?schedule=5s,1m,10m         Config.Schedule
 //	?proxy=http://egress:4750   which makes all requests and must refuse inner networks itself
 //
-// What they say is added to cfg. No error is of class outbox.ClassUnavailable: nothing is connected to.
-func Open(_ context.Context, url string, cfg Config) (*Sink, error) {
+// What they say is added to cfg. An error is of class outbox.ClassUnavailable if the table cannot be read now.
+func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	path, err := parse(url, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure webhook sink: %w", err)
+	}
+	if path == inTable {
+		return openTable(ctx, cfg)
 	}
 	file, err := OpenFile(path, cfg)
 	if err != nil {
@@ -59,11 +64,19 @@ func parse(text string, cfg *Config) (path string, err error) {
 			}
 		}
 	}
+	if cfg.key != "" && path != inTable {
+		problems = append(problems, errors.New("key is for webhook:table: a file names its secrets"))
+	}
 	return path, errors.Join(problems...)
 }
 
 func set(cfg *Config, name, value string) error {
 	switch name {
+	case "key":
+		if !isReference(value) {
+			return errors.New("key is neither env:NAME nor file:PATH: a key in a URL would be seen by others")
+		}
+		cfg.key = value
 	case "cloudevents":
 		cfg.Binary = value == "binary"
 		if value != "binary" && value != "structured" {
@@ -98,7 +111,7 @@ func set(cfg *Config, name, value string) error {
 		}
 		cfg.Proxy = proxy
 	default:
-		return fmt.Errorf("unknown parameter %q (known: cloudevents, allow, ports, proxy)", name)
+		return fmt.Errorf("unknown parameter %q (known: cloudevents, allow, ports, schedule, proxy, key)", name)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,13 +97,19 @@ func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 		return outbox.Permanent(err)
 	}
 	s := p.states[name]
+	switch {
+	case s.stored.defect != "":
+		return outbox.Postponed(fmt.Errorf("endpoint %q: %s", name, s.stored.defect), defectWait)
+	case s.Tenant != "" && s.Tenant != cmp.Or(d.TenantID, "default"):
+		return outbox.Permanent(fmt.Errorf("endpoint %q is of another tenant than the event", name))
+	}
 	turn, err := s.enter(ctx, p.window)
 	var rest *restError
 	switch {
 	case errors.As(err, &rest):
 		return outbox.Postponed(fmt.Errorf("endpoint %q: %w", name, err), rest.left)
 	case errors.Is(err, errGone):
-		return outbox.Permanent(gone(name))
+		return outbox.Permanent(p.gone(name))
 	case errors.Is(err, errLate): // the others of its endpoint come first
 		return outbox.Postponed(fmt.Errorf("endpoint %q: %w", name, err), lateWait)
 	case err != nil: // the batch was given up
@@ -118,7 +125,10 @@ func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 		return outbox.Unavailable(a.err)
 	case a.verdict == leaves:
 		p.cfg.Logger.Warn("webhook endpoint answered 410 Gone and is disabled", "endpoint", name)
-		return outbox.Permanent(gone(name))
+		if t, ok := p.endpoints.(*Table); ok {
+			t.disable(ctx, s.Endpoint)
+		}
+		return outbox.Permanent(p.gone(name))
 	case a.permanent:
 		return outbox.Permanent(a.err)
 	case a.unseen:
@@ -128,7 +138,10 @@ func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 }
 
 // gone says how an endpoint that answered 410 is enabled again.
-func gone(name string) error {
+func (s *Sink) gone(name string) error {
+	if _, ok := s.endpoints.(*Table); ok {
+		return fmt.Errorf("endpoint %q %s, so it is disabled: %s", name, answeredGone, enableIt)
+	}
 	return fmt.Errorf("endpoint %q answered 410 Gone, so it is disabled: change its entry (another url), or call "+
 		"Enable, or restart the relay to ask it again; then replay its dead letters", name)
 }
@@ -175,15 +188,26 @@ func (s *Sink) state(name string, found map[string]Endpoint) (*state, error) {
 	e, ok := found[name]
 	if !ok {
 		delete(s.states, name)
+		if _, ok := s.endpoints.(*Table); ok {
+			return nil, fmt.Errorf("there is no webhook endpoint %q: make it with outbox endpoints add, then replay its dead "+
+				"letters", name)
+		}
 		return nil, fmt.Errorf("there is no webhook endpoint %q: add an entry with this name, a url and secrets to the "+
 			"endpoints of the sink, then replay its dead letters", name)
 	}
-	if e.Disabled {
+	switch {
+	case e.Disabled && e.stored.revision != 0:
+		delete(s.states, name)
+		return nil, fmt.Errorf("endpoint %q is disabled (%s): %s", name, e.stored.why, enableIt)
+	case e.Disabled:
 		delete(s.states, name)
 		return nil, fmt.Errorf("endpoint %q is disabled: take disabled out of its entry, then replay its dead letters", name)
 	}
 	if known := s.states[name]; known != nil && known.same(e) {
 		return known, nil
+	}
+	if e.stored.defect != "" {
+		return newState(&target{Endpoint: e}), nil
 	}
 	t, err := newTarget(e, s.cfg)
 	if err != nil {

@@ -20,8 +20,9 @@
 //   - No event spends its attempts while an endpoint is away for some minutes: each failure asks for the wait of
 //     Config.Schedule, by default 5 s, 5 min, 30 min, 2 h, 5 h and so on. A relay's 5 attempts take 2 h 35 min, 10 take
 //     three days.
-//   - An answer 410 disables the endpoint in this Sink. Its events fail for good with a reason that says how to enable
-//     it. A Sink that is opened again asks it again.
+//   - An answer 410 disables the endpoint in this Sink, and with a Table in all processes. Its events fail for good,
+//     with a reason that says how to enable it. Without a Table a Sink that is opened again asks it again.
+//   - An endpoint that has a tenant takes no event of another one.
 //   - No request reaches an inner network: the address is checked after its name was resolved, for each connection,
 //     and a refused one is not dialled. URLs are https with port 443 or 8443 and without a user. Config.AllowPrivate,
 //     Allow, AllowHTTP and Ports say otherwise.
@@ -56,6 +57,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -83,8 +85,12 @@ type Config struct {
 	// Schedule is how long to wait at least after the first, second, … failed attempt of an event, ± 10 %; the last one
 	// goes on (Standard Webhooks' example: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h).
 	Schedule []time.Duration
+	// Table opens the table of endpoints of a database, for the URL webhook:table (none).
+	Table func(ctx context.Context) (sink.EndpointTable, error)
 	// Logger is told of endpoints that are disabled and lists that cannot be read (slog.Default).
 	Logger *slog.Logger
+
+	key string // the parameter of the URL
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -165,10 +171,17 @@ func (s *Sink) Ping(ctx context.Context) error {
 	if _, err := s.endpoints.Lookup(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
 	}
-	if file, ok := s.endpoints.(*File); ok {
-		if err := file.Problem(); err != nil {
-			return outbox.Unavailable(fmt.Errorf("the former webhook endpoints are still in use: %w", err))
+	var problem error
+	switch known := s.endpoints.(type) {
+	case *File:
+		if problem = known.Problem(); problem != nil {
+			problem = fmt.Errorf("the former webhook endpoints are still in use: %w", problem)
 		}
+	case *Table:
+		problem = known.Problem()
+	}
+	if problem != nil {
+		return outbox.Unavailable(problem)
 	}
 	return nil
 }

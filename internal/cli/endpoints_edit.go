@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/sink"
+)
+
+// secretMade is a secret that was made, as -o json prints it: the only time that it is shown.
+type secretMade struct {
+	Endpoint string `json:"endpoint"`
+	Secret   string `json:"secret,omitempty"`
+}
+
+// edit calls fn with the endpoints of the sink if they can be changed, and what the record is to say.
+func (a *application) edit(
+	cmd *cobra.Command, f *operatorFlags, fn func(e sink.EndpointEditor, by sink.Change, form string) error,
+) error {
+	by := f.operator()
+	change := sink.Change{Action: "endpoint-" + cmd.Name(), Actor: by.Actor, Reason: strings.TrimSpace(by.Reason)}
+	return a.withEndpoints(cmd.Context(), func(s endpointSink) error {
+		known, err := s.known(cmd.Context())
+		if err != nil {
+			return err
+		}
+		e, ok := known.(sink.EndpointEditor)
+		if !ok {
+			return usagef("the endpoints of %v are in a file: edit it, relays read it again", s.of)
+		}
+		return fn(e, change, s.Output)
+	})
+}
+
+// printSecret prints what was done, and a secret that was made for it.
+func (a *application) printSecret(form, done, name, secret string) error {
+	if form == "json" {
+		return printJSON(a.Out, secretMade{name, secret})
+	}
+	if secret != "" {
+		done += "; its secret, which is not shown again, is for the receiver:\n" + secret
+	}
+	_, err := fmt.Fprintln(a.Out, done)
+	return err
+}
+
+func (a *application) endpointsAdd() *cobra.Command {
+	var f operatorFlags
+	var e sink.StoredEndpoint
+	var secrets, headers []string
+	cmd := &cobra.Command{
+		Use:   "add NAME --url URL",
+		Short: "Add an endpoint",
+		Long: `add adds an endpoint to the table of the database. Without --secret it makes a secret, prints it once, and keeps it
+encrypted: OUTBOX_ENDPOINT_KEY holds the key, here and for the relays. Relays know the endpoint within seconds.`,
+		Example: `  outbox endpoints add acme --url https://hooks.acme.example/outbox --sink webhook:table
+  outbox endpoints add billing --url https://billing.example:8443/events --secret env:BILLING_SECRET --timeout 30s \
+    --header Authorization=env:BILLING_TOKEN --sink webhook:table`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e.Name, e.Headers, e.Secrets = args[0], map[string]string{}, nil
+			for _, text := range secrets {
+				if !strings.HasPrefix(text, "env:") && !strings.HasPrefix(text, "file:") {
+					return usagef("--secret is neither env:NAME nor file:PATH: in a command line others would see a secret")
+				}
+				e.Secrets = append(e.Secrets, sink.StoredSecret{Value: text})
+			}
+			for _, text := range headers {
+				name, value, ok := strings.Cut(text, "=")
+				if !ok {
+					return usagef("--header is not of the form NAME=VALUE")
+				}
+				e.Headers[name] = value
+			}
+			return a.edit(cmd, &f, func(known sink.EndpointEditor, by sink.Change, form string) error {
+				secret, err := known.Add(cmd.Context(), e, by)
+				if err != nil {
+					return err
+				}
+				return a.printSecret(form, "added "+oneLine(e.Name), e.Name, secret)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&e.URL, "url", "", "`URL` that is posted to (required)")
+	cmd.Flags().StringVar(&e.Tenant, "tenant", "", "`tenant` whose events alone it takes (default: all)")
+	cmd.Flags().StringArrayVar(&secrets, "secret", nil,
+		"where a secret is: `env:NAME` or file:PATH, of the relays (default: one is made)")
+	cmd.Flags().StringArrayVar(&headers, "header", nil,
+		"further header of each request: `NAME=VALUE`, env:NAME and file:PATH as a value too")
+	cmd.Flags().DurationVar(&e.Timeout, "timeout", 0, "for one request (default 15s)")
+	cmd.Flags().IntVar(&e.Concurrency, "concurrency", 0, "requests at the same time (default 64)")
+	cmd.Flags().Float64Var(&e.Rate, "rate", 0, "requests a second (default: no limit)")
+	f.addTo(cmd.Flags(), "")
+	cmd.Flags().SortFlags = false
+	_ = cmd.MarkFlagRequired("url") // it is there
+	return cmd
+}
+
+func (a *application) endpointsRotate() *cobra.Command {
+	var f operatorFlags
+	var secret string
+	var overlap time.Duration
+	cmd := &cobra.Command{
+		Use:   "rotate NAME",
+		Short: "Give an endpoint a new secret",
+		Long: `rotate makes a new secret and prints it once, or takes the one that --secret refers to. The former secret goes on
+signing for --overlap, so that the receiver accepts what is sent before and after it changes over.`,
+		Example: `  outbox endpoints rotate acme --sink webhook:table
+  outbox endpoints rotate acme --overlap 0s --reason 'the secret has leaked'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := notEmpty(cmd.Flags(), "secret"); err != nil {
+				return err
+			}
+			if overlap < 0 {
+				return usagef("--overlap is %s, must not be negative", overlap)
+			}
+			return a.edit(cmd, &f, func(known sink.EndpointEditor, by sink.Change, form string) error {
+				made, err := known.Rotate(cmd.Context(), args[0], secret, overlap, by)
+				if err != nil {
+					return err
+				}
+				done := fmt.Sprintf("rotated %s, the former secret signs too for %s", oneLine(args[0]), overlap)
+				if overlap == 0 {
+					done = fmt.Sprintf("rotated %s, the former secret signs no more", oneLine(args[0]))
+				}
+				return a.printSecret(form, done, args[0], made)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&secret, "secret", "", "where the new one is: `env:NAME` or file:PATH (default: one is made)")
+	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the former one signs too")
+	f.addTo(cmd.Flags(), "")
+	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+func (a *application) endpointsDisable() *cobra.Command {
+	return a.endpointsSwitch("disable", "Let the events of an endpoint fail", `disable makes the events of an endpoint dead letters, with the reason. outbox endpoints enable ends it. To let
+them wait instead, use outbox pause --destination NAME.`, sink.EndpointEditor.Disable)
+}
+
+func (a *application) endpointsEnable() *cobra.Command {
+	return a.endpointsSwitch("enable", "Use an endpoint again", `enable makes an endpoint usable again that was disabled, by an operator or by its answer 410 Gone. Relays notice
+within seconds. What failed meanwhile is put back by outbox dlq replay.`, sink.EndpointEditor.Enable)
+}
+
+func (a *application) endpointsSwitch(
+	name, short, long string, change func(sink.EndpointEditor, context.Context, string, sink.Change) (bool, error),
+) *cobra.Command {
+	var f operatorFlags
+	cmd := &cobra.Command{
+		Use: name + " NAME", Short: short, Long: long,
+		Example: "  outbox endpoints " + name + " acme --reason 'INC-4711' --sink webhook:table",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.edit(cmd, &f, func(known sink.EndpointEditor, by sink.Change, _ string) error {
+				changed, err := change(known, cmd.Context(), args[0], by)
+				if err != nil {
+					return err
+				}
+				text := "%s is %sd\n"
+				if !changed {
+					text = "%s is %sd already\n"
+				}
+				_, err = fmt.Fprintf(a.Out, text, oneLine(args[0]), name)
+				return err
+			})
+		},
+	}
+	f.addTo(cmd.Flags(), "")
+	return cmd
+}
+
+func (a *application) endpointsRemove() *cobra.Command {
+	var f operatorFlags
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove an endpoint",
+		Long: `remove takes an endpoint out of the table. Its secrets are gone, and events for it become dead letters that can be
+replayed once there is an endpoint of that name again.`,
+		Example: `  outbox endpoints remove acme --reason 'the contract has ended' --sink webhook:table`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.edit(cmd, &f, func(known sink.EndpointEditor, by sink.Change, _ string) error {
+				if err := known.Remove(cmd.Context(), args[0], by); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(a.Out, "removed %s\n", oneLine(args[0]))
+				return err
+			})
+		},
+	}
+	f.addTo(cmd.Flags(), "")
+	return cmd
+}

@@ -1,0 +1,2 @@
+-- endpoints: removes one. ?1 name. Index: the primary key.
+DELETE FROM outbox_endpoints WHERE name = ?1

@@ -1,0 +1,241 @@
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outboxrelay/outbox/sink"
+)
+
+// editor changes the endpoints of a table.
+type editor struct {
+	*Table
+	cfg Config
+}
+
+var _ sink.EndpointEditor = editor{}
+
+// newEditor needs no sink: endpoints can be changed where none of them can be reached.
+func newEditor(ctx context.Context, cfg Config) (sink.EndpointEditor, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("configure webhook endpoints: %w", err)
+	}
+	t, err := newTable(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return editor{t, cfg}, nil
+}
+
+func (e editor) List(ctx context.Context) (all []sink.Endpoint, err error) {
+	rows, _, err := e.store.Read(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	for _, row := range rows {
+		one := listed(e.endpoint(row, now))
+		one.Reason = row.Reason
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// listed is what may be shown of an endpoint.
+func listed(e Endpoint) sink.Endpoint {
+	state := "enabled"
+	if e.Disabled {
+		state = "disabled"
+	}
+	return sink.Endpoint{Name: e.Name, Tenant: e.Tenant, URL: e.MaskedURL(), State: state, Secrets: len(e.Secrets)}
+}
+
+func (e editor) Add(ctx context.Context, row sink.StoredEndpoint, c sink.Change) (secret string, err error) {
+	if len(row.Secrets) == 0 {
+		if secret, err = newSecret(); err != nil {
+			return "", err
+		}
+		row.Secrets = []sink.StoredSecret{{Value: secret}}
+	}
+	if err := e.check(row); err != nil {
+		return "", err
+	}
+	for name, value := range row.Headers {
+		if !isReference(value) {
+			if row.Headers[name], err = e.ring.seal(value, row.Name, useHeader+name); err != nil {
+				return "", err
+			}
+		}
+	}
+	for i, s := range row.Secrets {
+		if !isReference(s.Value) {
+			if row.Secrets[i].Value, err = e.ring.seal(s.Value, row.Name, useSecret); err != nil {
+				return "", err
+			}
+		}
+	}
+	done, err := e.store.Put(ctx, row, c)
+	if err == nil && !done {
+		err = fmt.Errorf("there is an endpoint %q already: outbox endpoints remove takes it away", row.Name)
+	}
+	if err != nil {
+		return "", err
+	}
+	return secret, nil
+}
+
+// check finds what is wrong with a new endpoint. What a reference names need not be there: it is for the relays.
+func (e editor) check(row sink.StoredEndpoint) error {
+	one := Endpoint{Name: row.Name, URL: row.URL, Timeout: row.Timeout, Concurrency: row.Concurrency, Rate: row.Rate}
+	placeholder, err := newSecret()
+	if err != nil {
+		return err
+	}
+	for _, s := range row.Secrets {
+		if isReference(s.Value) {
+			s.Value = placeholder
+		}
+		one.Secrets = append(one.Secrets, Secret(s.Value))
+	}
+	one.Headers = map[string]Secret{}
+	for name, value := range row.Headers {
+		one.Headers[name] = Secret(value)
+	}
+	if row.Name == "" {
+		return errors.New("the endpoint has no name")
+	}
+	_, err = newTarget(one, e.cfg)
+	return err
+}
+
+func (e editor) Rotate(
+	ctx context.Context, name, reference string, overlap time.Duration, c sink.Change,
+) (secret string, err error) {
+	row, err := e.row(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	value := reference
+	if value == "" {
+		if secret, err = newSecret(); err != nil {
+			return "", err
+		}
+		if value, err = e.ring.seal(secret, name, useSecret); err != nil {
+			return "", err
+		}
+	} else if !isReference(value) {
+		return "", errors.New("the new secret is neither env:NAME nor file:PATH")
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	row.Secrets = slices.DeleteFunc(row.Secrets, func(s sink.StoredSecret) bool {
+		return !s.Until.IsZero() && !now.Before(s.Until) || overlap <= 0
+	})
+	for i := range row.Secrets {
+		if s := &row.Secrets[i]; s.Until.IsZero() || s.Until.After(now.Add(overlap)) {
+			s.Until = now.Add(overlap)
+		}
+	}
+	row.Secrets = slices.Insert(row.Secrets, 0, sink.StoredSecret{Value: value})
+	if err := e.put(ctx, row, c); err != nil {
+		return "", err
+	}
+	return secret, nil
+}
+
+func (e editor) Disable(ctx context.Context, name string, c sink.Change) (bool, error) {
+	row, err := e.row(ctx, name)
+	if err != nil || !row.Disabled.IsZero() {
+		return false, err
+	}
+	row.Disabled, row.Reason = time.Now(), c.Reason
+	return true, e.put(ctx, row, c)
+}
+
+func (e editor) Enable(ctx context.Context, name string, c sink.Change) (bool, error) {
+	row, err := e.row(ctx, name)
+	if err != nil || row.Disabled.IsZero() {
+		return false, err
+	}
+	row.Disabled, row.Reason = time.Time{}, ""
+	return true, e.put(ctx, row, c)
+}
+
+func (e editor) Remove(ctx context.Context, name string, c sink.Change) error {
+	done, err := e.store.Remove(ctx, name, c)
+	if err == nil && !done {
+		return noEndpoint(name)
+	}
+	return err
+}
+
+func (e editor) row(ctx context.Context, name string) (sink.StoredEndpoint, error) {
+	rows, _, err := e.store.Read(ctx, "")
+	if err != nil {
+		return sink.StoredEndpoint{}, err
+	}
+	for _, row := range rows {
+		if row.Name == name {
+			return row, nil
+		}
+	}
+	return sink.StoredEndpoint{}, noEndpoint(name)
+}
+
+func noEndpoint(name string) error {
+	return fmt.Errorf("there is no endpoint %q: see outbox endpoints list", name)
+}
+
+// put replaces a row, in which everything is sealed with the first key then.
+func (e editor) put(ctx context.Context, row sink.StoredEndpoint, c sink.Change) error {
+	again := func(text, use string) (string, error) {
+		if e.ring.current(text) || len(e.ring) == 0 {
+			return text, nil
+		}
+		plain, err := e.ring.open(text, row.Name, use)
+		if err != nil {
+			return text, nil //nolint:nilerr // with a key that is gone it stays as it is, and no relay can use it
+		}
+		return e.ring.seal(plain, row.Name, use)
+	}
+	var err error
+	for i := range row.Secrets {
+		if row.Secrets[i].Value, err = again(row.Secrets[i].Value, useSecret); err != nil {
+			return err
+		}
+	}
+	for name, value := range row.Headers {
+		if row.Headers[name], err = again(value, useHeader+name); err != nil {
+			return err
+		}
+	}
+	done, err := e.store.Put(ctx, row, c)
+	if err == nil && !done {
+		return fmt.Errorf("endpoint %q was changed by somebody else meanwhile: try again", row.Name)
+	}
+	return err
+}
+
+// newSecret makes a symmetric secret of 32 bytes.
+func newSecret() (string, error) {
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		return "", err
+	}
+	return symmetric + base64.StdEncoding.EncodeToString(key), nil
+}
+
+// fileList are the endpoints of a file, which somebody edits.
+type fileList struct{ *File }
+
+func (f fileList) List(context.Context) (all []sink.Endpoint, err error) {
+	for _, e := range f.All() {
+		all = append(all, listed(e))
+	}
+	return all, nil
+}
