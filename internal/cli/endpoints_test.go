@@ -29,7 +29,8 @@ func TestEndpoints(t *testing.T) {
 	e := env{t: t}
 	url := "webhook:" + path + "?allow=private,http"
 	list := e.ok("", "endpoints", "list", "--sink", url)
-	contains(t, list, "acme  "+receiver.URL+"/hook", "enabled   2", "off", "disabled  1")
+	contains(t, strings.Join(strings.Fields(list), " "), "acme "+receiver.URL+"/hook enabled 2",
+		"off https://off.example disabled 1")
 	list += e.ok("", "endpoints", "list", "--sink", url, "-o", "json")
 	contains(t, list, `"name": "acme"`, `"secrets": 2`, `"nextCursor": null`)
 	if strings.Contains(list, "hunter2") || strings.Contains(list, secret[6:]) {
@@ -43,6 +44,16 @@ func TestEndpoints(t *testing.T) {
 		r := e.run("", "endpoints", "test", name, "--sink", url)
 		if contains(t, r.err, texts...); r.code != 1 {
 			t.Errorf("exit code %d", r.code)
+		}
+	}
+	for want, args := range map[string][]string{
+		"edit it":           {"add", "b", "--url", "https://b.example", "--sink", url},
+		"neither env:":      {"add", "b", "--url", "https://b.example", "--secret", secret, "--sink", "webhook:table"},
+		"of which database": {"list", "--sink", "webhook:table"},
+	} {
+		r := (env{t: t}).run("", append([]string{"endpoints"}, args...)...)
+		if contains(t, r.err, want); r.code == 0 || strings.Contains(r.err, secret[6:]) {
+			t.Errorf("%q: exit code %d, %s", args, r.code, r.err)
 		}
 	}
 	r := e.run("", "endpoints", "list", "--sink", "memory:")
