@@ -9,6 +9,9 @@
 // The table in stream_faults_test.go is about what comes after: runs that `outbox serve` streams and crawls. There the
 // log is what was written, and each viewer's joined record what arrived.
 //
+// The table in sink_faults_test.go has another sink in the place of Redis Pub/Sub, and what befalls the server behind
+// it. What arrived is read at the end, and copies are counted where the sink refuses none.
+//
 // The tests of SQLite have one file in the place of PostgreSQL, and this binary, started again, in that of the
 // producers: programs that write are killed there too.
 //

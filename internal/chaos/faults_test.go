@@ -34,8 +34,8 @@ const (
 
 // faults are the tables that TestChaos runs.
 var faults = [][]fault{
-	stuckFaults, relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults,
-	scaleFaults, timeFaults, redisMoreFaults, letterFaults, poolerFaults, sinkFaults,
+	sinkFaults, stuckFaults, relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults,
+	scaleFaults, timeFaults, redisMoreFaults, letterFaults, poolerFaults,
 }
 
 // core are the faults that every `make test` strikes: each process, each kind of server and each promise at least once.
@@ -46,8 +46,8 @@ var core = []string{
 	"postgres-killed", "redis-killed", "redis-reply-lost", "pooler-transaction-mode",
 	"sqlite-kills", "sqlite-file-replaced", "sqlite-wal-deleted",
 	"stream-redis-killed", "gateway-killed", "crawl-worker-killed", "run-channel-forged-publish",
-	"killed-unsettled-redisstream", "killed-unsettled-natsjs", "killed-unsettled-kafka", "killed-unsettled-rabbitmq",
-	"killed-unsettled-pgtable", "killed-unsettled-webhook",
+	"killed-unsettled-redisstream", "killed-unsettled-natsjs", "killed-unsettled-kafka", "killed-unsettled-pgtable",
+	"killed-unsettled-webhook",
 }
 
 var leftOut atomic.Int32 // the faults that this run does not strike
