@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func (w *world) must(err error) {
 }
 
 // openRedisStream starts a Redis that writes down what it is to remember before it answers.
-func openRedisStream(w *world, _ bool) *broker {
+func openRedisStream(w *world, _ string) *broker {
 	w.t.Helper()
 	args := append([]string{"--user", "relay", "on", ">hunter2", "~*", "+@all"}, redisOnDisk...)
 	server := testenv.RedisServerWith(w.t, testenv.RedisConfig{Args: args})
@@ -64,7 +65,7 @@ const natsUsers = `authorization { users: [
 	{ user: relay, password: hunter2, permissions: { publish: "%s", subscribe: ">" } },
 	{ user: admin, password: hunter3 } ] }`
 
-func openNATS(w *world, _ bool) *broker {
+func openNATS(w *world, _ string) *broker {
 	w.t.Helper()
 	server := testenv.NATSServer(w.t, testenv.NATSConfig{NoSync: true, Text: fmt.Sprintf(natsUsers, ">")})
 	conn, err := nats.Connect("nats://admin:hunter3@"+server.Addr(), nats.MaxReconnects(-1),
@@ -111,7 +112,7 @@ func openNATS(w *world, _ bool) *broker {
 	return b
 }
 
-func openKafka(w *world, _ bool) *broker {
+func openKafka(w *world, _ string) *broker {
 	w.t.Helper()
 	addr, port := freeAddr(w.t)
 	b := &broker{faults: map[string]func() func(){}, proxy: newProxy(w.t, addr)}
@@ -167,16 +168,11 @@ func (w *world) records(client *kgo.Client) (n int) {
 }
 
 // openRabbitMQ has a quorum queue, from which nothing is taken before the end.
-func openRabbitMQ(w *world, alone bool) *broker {
+func openRabbitMQ(w *world, fault string) *broker {
 	w.t.Helper()
 	server := testenv.RabbitMQServer
-	if alone {
-		server = func(testing.TB) *testenv.RabbitMQ {
-			s, err := testenv.StartRabbitMQ(w.t.Context())
-			w.must(err)
-			w.t.Cleanup(func() { w.must(s.Stop()) })
-			return s
-		}
+	if fault == "killed" || fault == "paused" || fault == "alarm" { // which the whole server notices
+		server = ownRabbitMQ
 	}
 	own := server(w.t)
 	vhost := own.Vhost(w.t)
@@ -241,11 +237,31 @@ func openRabbitMQ(w *world, alone bool) *broker {
 	return b
 }
 
+// starting has servers of RabbitMQ start one at a time: several at once take a busy machine more than the minute they
+// have.
+var starting sync.Mutex
+
+func ownRabbitMQ(t testing.TB) *testenv.RabbitMQ {
+	t.Helper()
+	starting.Lock()
+	defer starting.Unlock()
+	server, err := testenv.StartRabbitMQ(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return server
+}
+
 // openTable has another PostgreSQL database than that of the events.
-func openTable(w *world, alone bool) *broker {
+func openTable(w *world, fault string) *broker {
 	w.t.Helper()
 	b := &broker{faults: map[string]func() func(){}, refuses: true}
-	address := ""
+	alone, address := fault != "", ""
 	if alone {
 		server, err := testenv.StartPostgres(w.t.Context(), testenv.PostgresConfig{Fsync: true, SmallDisk: 96,
 			Settings: map[string]string{"max_wal_size": "16MB", "min_wal_size": "2MB"}})
@@ -295,7 +311,7 @@ func openTable(w *world, alone bool) *broker {
 }
 
 // openEndpoint has an HTTP server that takes everything.
-func openEndpoint(w *world, _ bool) *broker {
+func openEndpoint(w *world, _ string) *broker {
 	w.t.Helper()
 	addr, port := freeAddr(w.t)
 	server := newChild(w.t, roleEndpoint, port)

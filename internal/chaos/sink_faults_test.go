@@ -21,7 +21,7 @@ var (
 // sinkKinds are the sinks beside Redis Pub/Sub, which has tables of its own, with what befalls their servers.
 var sinkKinds = []struct {
 	name   string
-	open   func(w *world, alone bool) *broker // alone: with a server to itself
+	open   func(w *world, fault string) *broker // with a server to itself, if the fault takes that; "" takes none
 	faults []string
 	blamed []string // of these, those that are the events' own: attempts are counted
 	load   load
@@ -41,10 +41,10 @@ var sinkFaults = func() (table []fault) {
 	table = append(table, fault{name: "killed-unsettled-redispubsub", strike: killedUnsettled})
 	for _, kind := range sinkKinds {
 		table = append(table, fault{name: "killed-unsettled-" + kind.name, strike: killedUnsettled,
-			broker: func(w *world) *broker { return kind.open(w, false) }})
+			broker: func(w *world) *broker { return kind.open(w, "") }})
 		for _, name := range kind.faults {
 			f := fault{name: kind.name + "-" + name, strike: outageOf(name, slices.Contains(kind.blamed, name)),
-				broker: func(w *world) *broker { return kind.open(w, true) }}
+				broker: func(w *world) *broker { return kind.open(w, name) }}
 			f.load = kind.load
 			f.root = f.name == "pgtable-full" // a small disk
 			table = append(table, f)
