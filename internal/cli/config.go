@@ -105,11 +105,16 @@ func plain(value any) string {
 			pairs = append(pairs, name+"="+v[name])
 		}
 		return strings.Join(pairs, ",")
-	case []any: // layouts, retry
-		if len(v) == 0 {
-			return ""
+	case []any: // layouts, limits, retry, routes
+		var texts []string
+		for _, entry := range v {
+			text, ok := entry.(string)
+			if !ok {
+				return fmt.Sprintf("a list of %d", len(v))
+			}
+			texts = append(texts, text)
 		}
-		return fmt.Sprintf("a list of %d", len(v))
+		return strings.Join(texts, ",")
 	}
 	return fmt.Sprint(value)
 }
