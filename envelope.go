@@ -2,24 +2,12 @@ package outbox
 
 import (
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 )
 
 // Envelope appends the message for a delivery to dst and returns it: what subscribers receive.
 type Envelope func(dst []byte, d *Delivery) []byte
-
-// ParseEnvelope returns the envelope of that name: "cloudevents" or "payload".
-func ParseEnvelope(name string) (Envelope, error) {
-	switch name {
-	case "", "cloudevents":
-		return CloudEvent, nil
-	case "payload":
-		return PayloadOnly, nil
-	}
-	return nil, fmt.Errorf("unknown envelope %q (known: cloudevents, payload)", name)
-}
 
 // PayloadOnly is the bare payload, as FR-005's sketch publishes it: a subscriber can neither resume nor recognise a
 // copy.

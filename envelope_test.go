@@ -144,22 +144,6 @@ func TestSourceIsURIReference(t *testing.T) {
 	}
 }
 
-func TestParseEnvelope(t *testing.T) {
-	d := Delivery{Record: &Record{Event: Event{Topic: "t", Payload: json.RawMessage(`{"a":1}`)}}}
-	for name, want := range map[string]string{"": `{"spec`, "cloudevents": `{"spec`, "payload": `{"a":1}`} {
-		envelope, err := ParseEnvelope(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := string(envelope(nil, &d)); !strings.HasPrefix(got, want) {
-			t.Errorf("envelope %q gives %s", name, got)
-		}
-	}
-	if _, err := ParseEnvelope("xml"); err == nil {
-		t.Error("envelope xml is accepted")
-	}
-}
-
 // FuzzCloudEvent: whatever the columns hold, the message is valid JSON and gives them back.
 func FuzzCloudEvent(f *testing.F) {
 	f.Add("shop", "order.placed", "Order", "42", "acme", "s1", `{"traceparent":"00-1"}`, int64(1))

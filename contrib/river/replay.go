@@ -15,14 +15,15 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// ReplayMetadata is the key in the metadata of a replayed job under which it says which letter it comes from:
-// {"letter": its id, "job": River's id of the job that failed}.
-const ReplayMetadata = "outbox_replay"
+const replayMetadata = "outbox_replay"
 
 // Replay returns what makes postgres.OpenDeadLetters replay River's jobs: it inserts the job again in the replay's
 // transaction. A client that has workers must have one for the job's kind. A letter is left as it is if it is not of a
 // job of the client's schema, if River has not ended that job or has done it since, and if there is a letter of a later
 // attempt of it.
+//
+// The metadata of the new job name the letter, under outbox_replay: {"letter": its id, "job": River's id of the job
+// that failed}.
 func Replay(client *river.Client[pgx.Tx]) postgres.JobReplayer {
 	return func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) error {
 		id, ours := riverID(client.Schema(), letter.OriginalID)
@@ -93,7 +94,7 @@ func decode(id int64, letter deadletter.Letter) (args rawArgs, opts *river.Inser
 		}
 	}
 	delete(metadata, cancelAttempted) // else River would cancel the new job instead of trying it again
-	metadata[ReplayMetadata] = map[string]any{"letter": letter.ID, "job": id}
+	metadata[replayMetadata] = map[string]any{"letter": letter.ID, "job": id}
 	text, err := json.Marshal(metadata)
 	if err != nil {
 		return args, nil, fmt.Errorf("encode metadata: %w", err)

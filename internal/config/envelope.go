@@ -2,11 +2,23 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/outboxrelay/outbox"
 )
+
+// parseEnvelope returns what messages of a form are.
+func parseEnvelope(form string) (outbox.Envelope, error) {
+	switch form {
+	case "", "cloudevents":
+		return outbox.CloudEvent, nil
+	case "payload":
+		return outbox.PayloadOnly, nil
+	}
+	return nil, fmt.Errorf("unknown envelope %q (known: cloudevents, payload)", form)
+}
 
 // envelopes reads the setting: a form for all tables, and TABLE=FORM for single ones, apart by commas. It returns what
 // a table's form is.
@@ -17,7 +29,7 @@ func (c Config) envelopes() (formOf func(table string) string, err error) {
 		if !ofOne {
 			form = table
 		}
-		if _, err := outbox.ParseEnvelope(form); err != nil {
+		if _, err := parseEnvelope(form); err != nil {
 			return nil, err
 		}
 		if !ofOne {
@@ -43,7 +55,7 @@ func (c Config) EnvelopeOf(table string) (outbox.Envelope, error) {
 	if err != nil {
 		return nil, err
 	}
-	return outbox.ParseEnvelope(formOf(table))
+	return parseEnvelope(formOf(table))
 }
 
 // BareTopics tells whether messages of a table other than that of runs may arrive without their CloudEvent: what such a

@@ -47,3 +47,19 @@ func TestEnvelopeOfTables(t *testing.T) {
 		}
 	}
 }
+
+func TestParseEnvelope(t *testing.T) {
+	d := outbox.Delivery{Record: &outbox.Record{Event: outbox.Event{Topic: "t", Payload: json.RawMessage(`{"a":1}`)}}}
+	for name, want := range map[string]string{"": `{"spec`, "cloudevents": `{"spec`, "payload": `{"a":1}`} {
+		envelope, err := parseEnvelope(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(envelope(nil, &d)); !strings.HasPrefix(got, want) {
+			t.Errorf("envelope %q gives %s", name, got)
+		}
+	}
+	if _, err := parseEnvelope("xml"); err == nil {
+		t.Error("envelope xml is accepted")
+	}
+}

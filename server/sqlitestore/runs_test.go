@@ -122,6 +122,16 @@ func TestTheFileKeepsTheLog(t *testing.T) {
 
 // Several processes append to one run and claim runs of one file: each change is whole, numbers have no gap, a run is
 // one claimer's.
+// pathOf returns the name of the file that db has open.
+func pathOf(t testing.TB, db *sqlite.DB) (path string) {
+	t.Helper()
+	const query = "SELECT file FROM pragma_database_list WHERE name = 'main'"
+	if err := db.Reads().QueryRowContext(t.Context(), query).Scan(&path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 func TestRunsOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	db := runsFile(t)
@@ -134,7 +144,7 @@ func TestRunsOfSeveralProcesses(t *testing.T) {
 	var claimed []uuid.UUID
 	var group sync.WaitGroup
 	for range 3 {
-		r := runsOf(t, reopened(t, db.Path()))
+		r := runsOf(t, reopened(t, pathOf(t, db)))
 		group.Go(func() {
 			for i := range 30 {
 				events := []crawl.NewEvent{{Type: "A", Payload: []byte("1")}, {Type: "B", Payload: []byte("2")}}

@@ -220,9 +220,6 @@ func (d *DB) Ping(ctx context.Context) error {
 	return d.read.PingContext(ctx)
 }
 
-// Path is the file's name as it was given.
-func (d *DB) Path() string { return d.path }
-
 // Begin begins a transaction that may write, with BEGIN IMMEDIATE: once it has begun it does not fail for another
 // writer's sake. It waits for the writers of this process as long as ctx allows, and for those of others for 30 s;
 // relays give way to it. ErrReplaced, here or at Commit, says that nobody would ever see what is written.

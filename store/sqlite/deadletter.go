@@ -21,7 +21,7 @@ import (
 type deadLetters struct {
 	db     *DB
 	tables map[string]deadTable
-	jobs   JobReplayer
+	jobs   func(ctx context.Context, tx *sql.Tx, letter deadletter.Letter) error
 }
 
 var _ deadletter.Store = (*deadLetters)(nil)
@@ -31,14 +31,11 @@ type DeadLettersConfig struct {
 	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters
 	// are skipped.
 	Layouts []outbox.Layout
-	// ReplayJob puts jobs back; nil: their letters are skipped.
-	ReplayJob JobReplayer
+	// ReplayJob gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or
+	// neither. An error, whose text the operator is shown, leaves this letter as it is, undoes what was done in tx for
+	// it, and does not stop the others. Nil: letters of jobs are skipped.
+	ReplayJob func(ctx context.Context, tx *sql.Tx, letter deadletter.Letter) error
 }
-
-// JobReplayer gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or
-// neither. An error, whose text the operator is shown, leaves this letter as it is, undoes what was done in tx for it,
-// and does not stop the others.
-type JobReplayer func(ctx context.Context, tx *sql.Tx, letter deadletter.Letter) error
 
 // deadTable is an outbox table that letters come from.
 type deadTable struct {
