@@ -8,6 +8,8 @@
 -- Guarded as in settle_delivered.sql. It locks the rows of the lanes too, so that they cannot change hands before it is
 -- done: whoever takes one over asks what it owes, once.
 -- The rows' values come from the relay, which has them as every claim reads them, whatever the table's types are.
+-- ARRAY has the rows looked up once. With IN they are looked up again for each owed delivery, since the relay's sessions
+-- take no hash join (measured: 800 rows that each owe five, 14.5 s and 1.1 s).
 WITH held AS MATERIALIZED (
     {{template "held"}}
        FOR SHARE OF l
@@ -25,6 +27,6 @@ SELECT $1, d.sink, ($14::smallint[])[d.n], ($15::bigint[])[d.n], ($6::uuid[])[d.
        CASE WHEN d.error <> '' THEN jsonb_build_array(jsonb_build_object('error', d.error, 'timestamp', now())) END
   FROM unnest($8::int[], $9::text[], $10::text[], $11::int[], $12::bigint[], $13::text[])
        WITH ORDINALITY AS d (n, sink, destination, attempts, delay, error, at)
- WHERE d.n IN (SELECT o.n FROM ({{template "found" .}}) o)
+ WHERE d.n = ANY (ARRAY(SELECT o.n FROM ({{template "found" .}}) o))
  ORDER BY d.at
 ON CONFLICT DO NOTHING
