@@ -4,6 +4,7 @@
 //	go run . all        everything below but seeds
 //	go run . drain      a backlog to a subscribed Redis, beside bare loops of the same and of the least statements
 //	go run . flat       the same with a large backlog, and with many delivered rows in the table
+//	go run . sinks      each sink beside its own client and the table's limit; a slow endpoint; one of five sinks stopped
 //	go run . batch      how the size of a batch matters
 //	go run . latency    commit to subscriber at 1000 events a second over 50 runs
 //	go run . producer   what writing an event costs a business transaction
@@ -31,6 +32,13 @@ import (
 )
 
 func main() {
+	if kind := os.Getenv(brokerVariable); kind != "" {
+		if err := serveBroker(kind); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx); err != nil {
@@ -53,7 +61,7 @@ func run(ctx context.Context) error {
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(),
 			"usage: bench [flags] "+
-				"all|drain|flat|batch|latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|fanout|seeds")
+				"all|drain|sinks|flat|batch|latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|fanout|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -61,7 +69,7 @@ func run(ctx context.Context) error {
 		name string
 		run  func(context.Context, *servers, options) error
 	}
-	benches := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches},
+	benches := []bench{{"drain", drain}, {"sinks", sinks}, {"latency", latency}, {"producer", producer}, {"flat", flat}, {"batch", batches},
 		{"scale", scale}, {"failing", failing}, {"held", held}, {"takeover", takeover}, {"fairness", fairness},
 		{"stream", streams}, {"sqlite", embedded}, {"waits", waits}, {"indexes", indexes}, {"fanout", fanout},
 		{"seeds", seeds}}

@@ -34,6 +34,8 @@ type servers struct {
 	sink   sink.Sink
 
 	subscriber *subscriber
+
+	nats *broker // of sinks only
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
