@@ -71,12 +71,38 @@ type Layout struct {
 	ErrorHistory string `yaml:"error_history"` // jsonb: array of {error, timestamp}
 	DeliveredTo  string `yaml:"delivered_to"`  // jsonb: destinations served while others are retried
 
+	// Settle is what becomes of a row that every destination has (SettleMark). One that waits for a retry or is dead
+	// stays whatever this is.
+	Settle SettleMode `yaml:"settle"`
+
 	// Part is a column by which several outboxes share the table, PartValue what it holds in the rows of this one, and
 	// Of the table whose events these are, for sinks' duplicate keys. They are DeliveriesOf's.
 	Part      string `yaml:"-"`
 	PartValue string `yaml:"-"`
 	Of        string `yaml:"-"`
 }
+
+// SettleMode is what becomes of a delivered row. Relays of one table may differ in it: each settles its own rows.
+type SettleMode string
+
+// The settle modes.
+const (
+	SettleMark    SettleMode = "mark"    // it stays, marked as delivered, until retention removes it
+	SettleDelete  SettleMode = "delete"  // it is deleted
+	SettleArchive SettleMode = "archive" // it moves to outbox_archive, marked as delivered
+)
+
+// Check says what is wrong with a mode. "" is none of the three and right: it is SettleMark.
+func (m SettleMode) Check() error {
+	switch m {
+	case "", SettleMark, SettleDelete, SettleArchive:
+		return nil
+	}
+	return fmt.Errorf("%q is no settle mode: it is %s, %s or %s", string(m), SettleMark, SettleDelete, SettleArchive)
+}
+
+// Removes tells whether a delivered row leaves its table at once.
+func (m SettleMode) Removes() bool { return m == SettleDelete || m == SettleArchive }
 
 // OutboxEvents is the table outbox_events (docs/seeds.md, ADR-004).
 func OutboxEvents() Layout {
@@ -144,6 +170,9 @@ func (l Layout) Validate() error {
 	}
 	if l.Status == "" && (l.Pending != "" || l.Retrying != "" || l.Delivered != "" || l.Dead != "") {
 		add("pending, retrying, delivered, dead: are values of status, which is not set")
+	}
+	if err := l.Settle.Check(); err != nil {
+		add("settle: %w", err)
 	}
 	if l.Key == "" && len(l.KeyScope) > 0 {
 		add("key_scope: needs key")

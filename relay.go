@@ -236,6 +236,9 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 		of.Layout, of.Sink, of.Routes = DeliveriesOf(ledger.LeaseName(), name), name, nil
 		of.Destination, of.Reserved = builtin("{topic}"), nil
 		of.Retention.After = -1 // once for all of outbox_deliveries
+		if t.Layout.Settle.Removes() {
+			of.Layout.Settle = SettleDelete // the event's own row is what the archive has
+		}
 		owed, err := r.db.OpenTable(ctx, of.Layout)
 		if err != nil {
 			return err

@@ -184,7 +184,9 @@ const (
 	ReasonHandlerTimeout        Reason = "HandlerTimeout"
 )
 
-// Settled counts what one Settle changed. Lost is the number of outcomes whose lane had gone to another owner.
+// Settled counts what one Settle changed. Lost is the number of outcomes whose lane had gone to another owner, or whose
+// row had changed since its claim. Where delivered rows leave their table, one that is gone counts as Delivered: a
+// settle whose reply was lost is sent again.
 type Settled struct {
 	Delivered, Retried, Dead, Lost int
 }

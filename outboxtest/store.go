@@ -62,6 +62,7 @@ type storeSuite struct {
 	StoreHarness
 	rows     tabletest.Database
 	features StoreFeatures
+	mode     outbox.SettleMode // of the tables that the test opens
 }
 
 // storeTest is one behaviour, by the name under which every store shows it.
@@ -79,20 +80,28 @@ const (
 )
 
 // StoreSuite runs the contract of a store against databases made by newHarness, one a test: that of the areas, or of
-// all where none is named. Two stores that pass it show the same list of names, but for what one of them declares to
+// all where none is named. The engine's runs with tables in settle mode mark and delete, and what a settle does with
+// archive too. Two stores that pass it show the same list of names, but for what one of them declares to
 // lack. A harness needs only the fields that its areas use.
 func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing.T) StoreHarness, areas ...string) {
 	for _, area := range []struct {
 		name  string
+		mode  outbox.SettleMode
 		tests []storeTest
 	}{
-		{AreaEngine, engineTests()},
-		{AreaLetters, letterTests()},
+		{AreaEngine, outbox.SettleMark, engineTests()},
+		{AreaEngine, outbox.SettleDelete, engineTests()},
+		{AreaEngine, outbox.SettleArchive, settleTests()},
+		{AreaLetters, outbox.SettleMark, letterTests()},
 	} {
 		if len(areas) > 0 && !slices.Contains(areas, area.name) {
 			continue
 		}
-		t.Run(area.name, func(t *testing.T) {
+		name := area.name
+		if area.mode != outbox.SettleMark {
+			name += ", settle mode " + string(area.mode)
+		}
+		t.Run(name, func(t *testing.T) {
 			for _, test := range area.tests {
 				if test.needs != nil {
 					if feature, has := test.needs(features); !has {
@@ -103,8 +112,13 @@ func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
 					h := newHarness(t)
+					open := h.Table
+					h.Table = func(t *testing.T, layout outbox.Layout) outbox.Store {
+						layout.Settle = area.mode
+						return open(t, layout)
+					}
 					rows := tabletest.Database{Exec: h.Exec, Value: h.Value, Open: h.Table}
-					test.run(t, &storeSuite{StoreHarness: h, rows: rows, features: features})
+					test.run(t, &storeSuite{StoreHarness: h, rows: rows, features: features, mode: area.mode})
 				})
 			}
 		})

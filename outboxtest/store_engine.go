@@ -187,6 +187,33 @@ func (s *storeSuite) commits(t *testing.T, events ...outbox.Event) {
 	}
 }
 
+// wantsSent fails unless n of the events that were written into outbox_events are delivered: marked, deleted or
+// archived, as the settle mode says.
+func (s *storeSuite) wantsSent(t *testing.T, n, written int) {
+	t.Helper()
+	count := func(from string) (rows int) {
+		if _, err := fmt.Sscan(s.Value(t, "SELECT count(*) FROM "+from), &rows); err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	marked := count("outbox_events WHERE status = 'SENT' AND processed_at >= created_at AND next_retry_at IS NULL")
+	archived := count(`outbox_archive WHERE table_name = 'outbox_events' AND row ->> 'status' = 'SENT' AND
+		row ->> 'processed_at' >= row ->> 'created_at' AND row ->> 'next_retry_at' IS NULL AND row ->> 'payload' <> ''`)
+	gone := written - count("outbox_events")
+	got, want := [3]int{marked, archived, gone}, [3]int{n, 0, 0}
+	switch s.mode {
+	case outbox.SettleDelete:
+		want = [3]int{0, 0, n}
+	case outbox.SettleArchive:
+		want = [3]int{0, n, n}
+	}
+	if got != want {
+		t.Errorf("of %d events %d are marked as sent, %d archived and %d gone, want %v", written, got[0], got[1], got[2],
+			want)
+	}
+}
+
 // numbered makes n events for each key, round robin: topics 1, 2, …
 func numbered(n int, keys ...string) (events []outbox.Event) {
 	for i := range n {

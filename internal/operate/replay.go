@@ -51,6 +51,9 @@ func (d Delivered) Check(l outbox.Layout) error {
 	case l.DeliveredAt == "":
 		return fmt.Errorf("%w in %s: its layout names no delivered_at, so nothing tells when an event was delivered",
 			ErrFilter, l.Table)
+	case l.Settle == outbox.SettleDelete:
+		return fmt.Errorf("%w in %s: its settle mode is delete, so nothing is kept of what was delivered; "+
+			"with archive, later events can be replayed", ErrFilter, l.Table)
 	case d.Since.IsZero():
 		return fmt.Errorf("%w in %s: say since when", ErrFilter, l.Table)
 	case d.Destination != "" && (l.Destinations == "" || l.DeliveredTo == ""):

@@ -19,6 +19,7 @@ func againTests() []behaviour {
 	return []behaviour{
 		{name: "delivered events are delivered again, as they were and in order, once", run: deliversAgain},
 		{name: "archived events are delivered again", run: deliversArchivedAgain},
+		{name: "of a table whose delivered rows are deleted nothing is replayed, and it says so", run: replaysNothingDeleted},
 		{name: "delivered events are chosen by topic, key, tenant, time and destination", run: choosesDelivered},
 	}
 }
@@ -86,16 +87,26 @@ func deliversAgain(t *testing.T, s *suite) {
 
 func deliversArchivedAgain(t *testing.T, s *suite) {
 	s.rows.MakeRun(t)
-	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.CrawlOutbox()} {
+	for i, layout := range []outbox.Layout{
+		outbox.OutboxEvents(), outbox.CrawlOutbox(), outbox.OutboxEvents(), outbox.CrawlOutbox(),
+	} {
+		if i >= 2 { // without retention
+			layout.Settle = outbox.SettleArchive
+		}
+		for _, table := range []string{layout.Table, "outbox_lanes", "outbox_relays", "outbox_archive"} {
+			s.Exec(t, "DELETE FROM "+table)
+		}
 		u, b := s.rows.Bury(t, layout), s.Browser(t, layout)
 		for i := range 4 {
 			s.rows.Place(t, layout.Table, fmt.Sprintf("t.%d", i), "k")
 		}
 		first := u.Settle(tabletest.Arrive)
 		for round := 1; round <= 2; round++ {
-			archive(t, s, layout)
+			if layout.Settle != outbox.SettleArchive {
+				archive(t, s, layout)
+			}
 			if n := s.rows.Count(t, layout.Table, "1 = 1"); n != 0 {
-				t.Fatalf("%s: %d rows are left after retention", layout.Table, n)
+				t.Fatalf("%s, round %d: %d rows are left (settle mode %q)", layout.Table, round, n, layout.Settle)
 			}
 			young := s.rows.Place(t, layout.Table, "young", "k")
 			places := replayDelivered(t, b, operate.Delivered{Since: time.Now().Add(-time.Hour), Topic: "t.*"}, 3)
@@ -118,6 +129,18 @@ func deliversArchivedAgain(t *testing.T, s *suite) {
 			}
 			s.Exec(t, "DELETE FROM "+layout.Table+" WHERE "+layout.Topic+" = 'young'")
 		}
+	}
+}
+
+func replaysNothingDeleted(t *testing.T, s *suite) {
+	layout := outbox.OutboxEvents()
+	layout.Settle = outbox.SettleDelete
+	u := s.rows.Bury(t, layout)
+	s.rows.PlaceOrders(t, 2, "a")
+	u.Settle(tabletest.Arrive)
+	_, _, err := s.Browser(t, layout).Replayable(t.Context(), operate.Delivered{Since: time.Now().Add(-time.Hour)})
+	if !errors.Is(err, operate.ErrFilter) || !strings.Contains(err.Error(), "settle mode is delete") {
+		t.Errorf("got error %v", err)
 	}
 }
 

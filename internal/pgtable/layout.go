@@ -11,16 +11,18 @@ import (
 // Layout is a layout as the SQL templates need it: identifiers and literals quoted.
 type Layout struct {
 	outbox.Layout
-	DeleteDead  bool
-	PayloadName string // as a text, to leave it out of a row's JSON
-	Passing     bool   // settle_*.sql only
-	Unheld      bool   // the same
+	DeleteDead      bool
+	DeleteDelivered bool
+	PayloadName     string // as a text, to leave it out of a row's JSON
+	Passing         bool   // settle_*.sql only
+	Unheld          bool   // the same
 }
 
 // Quote returns the layout as the SQL templates need it.
 func Quote(l outbox.Layout) Layout {
 	return Layout{
-		Layout: l.Quoted(QuoteTable, quoteColumn, QuoteText), DeleteDead: l.Status == "", PayloadName: QuoteText(l.Payload),
+		Layout: l.Quoted(QuoteTable, quoteColumn, QuoteText), DeleteDead: l.Status == "",
+		DeleteDelivered: l.Settle.Removes(), PayloadName: QuoteText(l.Payload),
 	}
 }
 

@@ -32,6 +32,11 @@ func (s *store) checkSchema(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.layout.Settle == outbox.SettleArchive {
+		if err := checkArchive(ctx, s.pool.Pool); err != nil {
+			return err
+		}
+	}
 	if err := checkAllowed(ctx, s.pool.Pool, s.layout); err != nil {
 		return err
 	}
@@ -49,10 +54,18 @@ func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) erro
 		}
 	}
 	needs := []string{"SELECT"}
-	if l.Status == "" { // dead rows leave the table
+	if l.Status == "" || l.Settle.Removes() { // dead or delivered rows leave the table
 		needs = append(needs, "DELETE")
 	}
 	return allowed(ctx, pool, "serve table", l.Table, needs, sets)
+}
+
+// checkArchive finds out whether delivered rows can go into outbox_archive.
+func checkArchive(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := pgschema.CheckTable(ctx, pool, "outbox_archive", []string{"position", "row"}); err != nil {
+		return err
+	}
+	return allowed(ctx, pool, "archive delivered rows in", "outbox_archive", []string{"INSERT"}, nil)
 }
 
 // allowed finds out whether a relay's role has the privileges on a table that a purpose needs: those on the whole of

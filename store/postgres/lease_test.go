@@ -271,6 +271,11 @@ func TestLeaseConcurrent(t *testing.T) {
 	}
 }
 
+func inMode(l outbox.Layout, mode outbox.SettleMode) outbox.Layout {
+	l.Settle = mode
+	return l
+}
+
 // Every statement of the relay is served by the index its header names, on a table where most rows are delivered.
 func TestPlansUseTheirIndexes(t *testing.T) {
 	t.Parallel()
@@ -288,6 +293,14 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	exec(t, pool, "ANALYZE")
 	for _, l := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
 		s, owner, lanes := serving(t, pool, l)
+		deleting, err := statementsOf(inMode(l, outbox.SettleDelete))
+		if err != nil {
+			t.Fatal(err)
+		}
+		archiving, err := statementsOf(inMode(l, outbox.SettleArchive))
+		if err != nil {
+			t.Fatal(err)
+		}
 		numbers, epochs := splitLanes(lanes)
 		records, err := s.Claim(t.Context(), lanes, everything)
 		if err != nil {
@@ -324,6 +337,14 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 				append(guard, positions, ids, generations, make([]int32, len(ids)), make([]string, len(ids)),
 					make([]string, len(ids)), make([]string, len(ids)), "default", l.Table), []string{undelivered}},
 			{"settle_left", s.sql.settleLeft, append(guard, positions, ids, generations),
+				[]string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_delete", deleting.settle.remove, append(guard, positions, ids, generations),
+				[]string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_delete, passing", deleting.settlePassing.remove, append(guard, positions, ids, generations),
+				[]string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_delete, archiving", archiving.settle.remove, append(guard, positions, ids, generations),
+				[]string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_known", deleting.settleKnown, append(guard, positions, ids, make([]int16, len(ids))),
 				[]string{undelivered, "outbox_lanes_pkey"}},
 			{"settle_delivered, passing", s.sql.settlePassing.delivered, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},

@@ -36,6 +36,10 @@ func (s *store) Settle(
 	t := settling{store: s, owner: owner, lanes: lanes, settled: &settled, refusal: &refusal}
 	again := slices.ContainsFunc(outcomes, func(o outbox.Outcome) bool { return o.Refused > 0 })
 	err := t.settle(ctx, outcomes, again)
+	if missing := len(outcomes) - settled.Delivered - settled.Retried - settled.Dead - len(refusal.Outcomes); err == nil &&
+		missing > 0 && s.layout.Settle.Removes() {
+		err = t.recount(ctx, outcomes)
+	}
 	settled.Lost = max(len(outcomes)-settled.Delivered-settled.Retried-settled.Dead-len(refusal.Outcomes), 0)
 	switch {
 	case err != nil:
@@ -58,6 +62,26 @@ type settling struct {
 func (t *settling) refuse(err error, outcomes ...outbox.Outcome) {
 	t.refusal.Outcomes = append(t.refusal.Outcomes, outcomes...)
 	t.refusal.Err = cmp.Or(t.refusal.Err, err)
+}
+
+// recount counts as delivered what an earlier settle, whose reply was lost, has removed.
+func (t *settling) recount(ctx context.Context, outcomes []outbox.Outcome) error {
+	var done pgtable.Rows
+	var of []int16
+	for i := range outcomes {
+		if o := &outcomes[i]; o.State == outbox.Delivered {
+			done.Add(o)
+			of = append(of, o.Record.Lane)
+		}
+	}
+	numbers, epochs := splitLanes(t.lanes)
+	var known int
+	if err := t.pool.QueryRow(ctx, t.sql.settleKnown, t.name, t.owner, numbers, epochs, done.Positions, done.IDs,
+		of).Scan(&known); err != nil {
+		return fmt.Errorf("count what is settled in %s: %w", t.layout.Table, err)
+	}
+	t.settled.Delivered = max(t.settled.Delivered, known)
+	return nil
 }
 
 // settle settles outcomes, in halves where they are refused together. passing leaves out rows that are locked.
@@ -159,7 +183,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	if !slices.IsSortedFunc(outcomes, byPosition) { // the statements look positions up; nearly always they are
 		outcomes = slices.SortedStableFunc(slices.Values(outcomes), byPosition)
 	}
-	var all, done pgtable.Rows
+	var all, done, marked pgtable.Rows
 	var again retries
 	var dead pgtable.Deaths
 	var owed debts
@@ -171,6 +195,10 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 		switch o.State {
 		case outbox.Delivered:
 			done.Add(o)
+			// A letter may need the row of an event that was replayed: then settle_delete.sql leaves it to be marked.
+			if !t.layout.Settle.Removes() || o.Record.Generation > 0 {
+				marked.Add(o)
+			}
 			if len(o.Owed) > 0 {
 				owed.add(o)
 			}
@@ -196,10 +224,14 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	if len(owed.Positions) > 0 {
 		batch.Queue(sql.owed, with(owed.args()...)...)
 	}
-	if n := len(done.Positions); n > 0 {
-		batch.Queue(sql.delivered, with(done.Positions, done.IDs, done.Generations)...).Exec(countInto(&settled.Delivered))
+	if t.layout.Settle.Removes() && len(done.Positions) > 0 {
+		batch.Queue(sql.remove, with(done.Positions, done.IDs, done.Generations)...).Exec(countInto(&settled.Delivered))
 	}
-	if n := len(again.Positions); n > 0 {
+	if len(marked.Positions) > 0 {
+		batch.Queue(sql.delivered, with(marked.Positions, marked.IDs, marked.Generations)...).
+			Exec(countInto(&settled.Delivered))
+	}
+	if len(again.Positions) > 0 {
 		batch.Queue(sql.retry, with(again.Positions, again.IDs, again.Generations, again.attempts, again.delays, again.errors,
 			again.deliveredTo)...).Exec(countInto(&settled.Retried))
 	}
@@ -232,7 +264,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 
 func countInto(n *int) func(tag pgconn.CommandTag) error {
 	return func(tag pgconn.CommandTag) error {
-		*n = int(tag.RowsAffected())
+		*n += int(tag.RowsAffected())
 		return nil
 	}
 }

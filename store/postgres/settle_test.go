@@ -181,6 +181,10 @@ func TestSettleWithoutStatistics(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
+	deleting, err := statementsOf(inMode(outbox.OutboxEvents(), outbox.SettleDelete))
+	if err != nil {
+		t.Fatal(err)
+	}
 	exec(t, pool, "ANALYZE outbox_events")
 	writeOrders(t, pool, 2000, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j")
 	records, err := s.Claim(t.Context(), lanes, everything)
@@ -202,12 +206,12 @@ func TestSettleWithoutStatistics(t *testing.T) {
 		t.Logf("state %d: %d records in %s", state, len(outcomes), time.Since(began))
 	}
 	numbers, epochs := splitLanes(lanes)
-	for _, sql := range []string{s.sql.settle.delivered, s.sql.settle.retry, s.sql.settle.dead} {
+	for _, sql := range []string{s.sql.settle.delivered, deleting.settle.remove, s.sql.settle.retry, s.sql.settle.dead} {
 		none := []string{}
 		args := []any{s.layout.Table, owner, numbers, epochs, []int64{1, 2}, []uuid.UUID{uuid.Nil, uuid.Nil}, []int32{0, 0},
 			[]int32{}, []int64{}, none, none, outbox.DefaultTenant, s.layout.Table}
 		switch sql {
-		case s.sql.settle.delivered:
+		case s.sql.settle.delivered, deleting.settle.remove:
 			args = args[:7]
 		case s.sql.settle.retry:
 			args = args[:11]

@@ -18,7 +18,7 @@ type statements struct {
 	claimPausing claimStatements // without what is paused
 	// The second passes over rows that are locked.
 	settle, settlePassing                                             settleStatements
-	settleApps, settleLeft                                            string
+	settleApps, settleLeft, settleKnown                               string
 	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep string
 	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog, owes  string
 }
@@ -29,6 +29,7 @@ type claimStatements struct {
 
 type settleStatements struct {
 	delivered, retry, dead, owed string
+	remove                       string // in front of delivered, where delivered rows leave their table
 }
 
 // parseSQL parses the files once: opening a store asks for them several times.
@@ -53,6 +54,7 @@ func statementsOf(l outbox.Layout) (statements, error) {
 	for name, dst := range map[string]*string{
 		"settle_delivered": &s.settle.delivered, "settle_retry": &s.settle.retry, "settle_dead": &s.settle.dead,
 		"settle_owed": &s.settle.owed, "owes": &s.owes, "settle_apps": &s.settleApps,
+		"settle_delete": &s.settle.remove, "settle_known": &s.settleKnown,
 		"settle_left": &s.settleLeft, "lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin,
 		"lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake,
 		"lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep, "lease_durable": &s.leaseDurable,
@@ -69,6 +71,7 @@ func statementsOf(l outbox.Layout) (statements, error) {
 	for name, dst := range map[string]*string{
 		"settle_delivered": &s.settlePassing.delivered, "settle_retry": &s.settlePassing.retry,
 		"settle_dead": &s.settlePassing.dead, "settle_owed": &s.settlePassing.owed,
+		"settle_delete": &s.settlePassing.remove,
 	} {
 		if *dst, err = t.Statement(name, passing); err != nil {
 			return s, err

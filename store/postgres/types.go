@@ -36,8 +36,11 @@ func (s *store) checkTypes(ctx context.Context) error {
 		return fmt.Errorf("check statements for %s: %w", s.layout.Table, err)
 	}
 	defer conn.Release()
-	for _, sql := range []string{s.sql.claim, s.sql.settle.delivered, s.sql.settle.retry, s.sql.settle.dead,
-		s.sql.backlog} {
+	statements := []string{s.sql.claim, s.sql.settle.delivered, s.sql.settle.retry, s.sql.settle.dead, s.sql.backlog}
+	if s.layout.Settle.Removes() {
+		statements = append(statements, s.sql.settle.remove)
+	}
+	for _, sql := range statements {
 		if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {
 			return fmt.Errorf("check statements for %s, a column is not of the type that its part in the layout asks for: %w",
 				s.layout.Table, err)

@@ -26,11 +26,47 @@ func (s *store) checkSchema(ctx context.Context) ([]sqlitetable.Column, error) {
 			return nil, err
 		}
 	}
+	if s.layout.Settle == outbox.SettleArchive {
+		if _, err := s.db.file().CheckTable(ctx, "outbox_archive", []string{"position", "row"}); err != nil {
+			return nil, err
+		}
+	}
 	have, err := s.db.file().CheckTable(ctx, s.layout.Table, sqlitetable.ColumnNames(s.layout))
 	if err != nil {
 		return nil, err
 	}
-	return have, s.checkTypes(have)
+	if err := s.checkTypes(have); err != nil {
+		return nil, err
+	}
+	return have, s.checkPositions(ctx, have)
+}
+
+// checkPositions refuses to remove delivered rows where the next event would get the position of the last: to consumers
+// it is the event's number.
+func (s *store) checkPositions(ctx context.Context, have []sqlitetable.Column) error {
+	position := have[slices.IndexFunc(have, sqlitetable.Named(s.layout.Position))]
+	if !s.layout.Settle.Removes() || !position.Rowid || s.layout.Sequence != "" {
+		return nil
+	}
+	t, err := parseSQL()
+	if err != nil {
+		return err
+	}
+	table, database := sqlitetable.SplitName(s.layout.Table)
+	text, err := t.Statement("check_positions", sqlitetable.QuoteName(database))
+	if err != nil {
+		return err
+	}
+	var once bool
+	if err := s.db.read.QueryRowContext(ctx, text, table).Scan(&once); err != nil {
+		return fmt.Errorf("check positions of %s: %w", s.layout.Table, explain(err))
+	}
+	if once {
+		return nil
+	}
+	return &outbox.SchemaError{Table: s.layout.Table, Missing: []string{"AUTOINCREMENT on " + position.Name},
+		Remedy: fmt.Sprintf("with settle mode %s SQLite would give the position of a delivered event to the next one: take "+
+			"mode mark, or make the table anew with INTEGER PRIMARY KEY AUTOINCREMENT", s.layout.Settle)}
 }
 
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
@@ -57,8 +93,8 @@ func (s *store) checkTypes(have []sqlitetable.Column) error {
 // checkStatements compiles everything once where it cannot write: a table that is a view, or a name that is none, is
 // found before anything is published.
 func (s *store) checkStatements(ctx context.Context) error {
-	for _, p := range []*prepared{&s.sql.claim, &s.sql.backlog, &s.sql.settleDelivered, &s.sql.settleRetry,
-		&s.sql.settleLetter, &s.sql.settleDead} {
+	for _, p := range append(s.removing(), &s.sql.claim, &s.sql.backlog, &s.sql.settleDelivered, &s.sql.settleRetry,
+		&s.sql.settleLetter, &s.sql.settleDead) {
 		if err := s.db.compile(ctx, p.text); err != nil {
 			return fmt.Errorf("check statements for %s: %w", s.layout.Table, explain(err))
 		}

@@ -81,6 +81,7 @@ func TestEnginePlans(t *testing.T) {
 	check := func(state string) {
 		t.Helper()
 		for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
+			layout.Settle = outbox.SettleArchive // which has the statements of all modes
 			s, owner, _ := serving(t, db, layout)
 			if s.fair.claim.text == "" {
 				t.Fatalf("%s, %s: claims cannot be shared", layout.Table, state)
@@ -95,6 +96,9 @@ func TestEnginePlans(t *testing.T) {
 				{"claim_tenants", s.fair.tenants.text, []string{tenants}},
 				{"backlog", s.sql.backlog.text, []string{undelivered}},
 				{"settle_delivered", s.sql.settleDelivered.text, []string{"INTEGER PRIMARY KEY"}},
+				{"settle_delete", s.sql.settleDelete.text, []string{"INTEGER PRIMARY KEY"}},
+				{"settle_archive", s.sql.settleArchive.text, []string{"INTEGER PRIMARY KEY"}},
+				{"settle_known", s.sql.settleKnown.text, []string{"INTEGER PRIMARY KEY"}},
 				{"settle_retry", s.sql.settleRetry.text, []string{"INTEGER PRIMARY KEY"}},
 				{"settle_letter", s.sql.settleLetter.text, []string{"INTEGER PRIMARY KEY"}},
 				{"settle_dead", s.sql.settleDead.text, []string{"INTEGER PRIMARY KEY"}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
@@ -13,6 +14,12 @@ func (s *store) findNames(ctx context.Context, columns []sqlitetable.Column) (ta
 	names := tableNames{Layout: sqlitetable.Quote(s.layout),
 		Columns: sqlitetable.KeptColumns(columns, s.layout.Payload)}
 	names.OneForm = s.trusted
+	if s.layout.Settle == outbox.SettleArchive {
+		var err error
+		if names.Archived, err = archivedColumns(ctx, s.db, s.layout); err != nil {
+			return tableNames{}, err
+		}
+	}
 	if err := s.findIndex(ctx, "claim", &names, &names.Undelivered, s.layout.Position, nil, false); err != nil {
 		return tableNames{}, err
 	}

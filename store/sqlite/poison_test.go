@@ -188,6 +188,15 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 			exec(t, db, "DROP "+kind+" t")
 		}
 	}
+	layout.Settle = outbox.SettleDelete
+	for position, want := range map[string]string{"": "AUTOINCREMENT on n", "AUTOINCREMENT": ""} {
+		exec(t, db, "CREATE TABLE t (n INTEGER PRIMARY KEY "+position+", id TEXT NOT NULL"+rest)
+		if _, err := openTable(t.Context(), db, layout); (err == nil) != (want == "") ||
+			err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("delivered rows are deleted, position %q: got error %v, want %q in it", position, err, want)
+		}
+		exec(t, db, "DROP TABLE t")
+	}
 	exec(t, db, "DROP TABLE outbox_relays")
 	if _, err := openTable(t.Context(), db, outbox.OutboxEvents()); err == nil ||
 		!strings.Contains(err.Error(), "outbox migrate up --set core") {

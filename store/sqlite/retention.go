@@ -38,16 +38,33 @@ type retain struct {
 
 var _ retention.Table = (*retain)(nil)
 
-// retentionColumn is a column of a row as the archive has it.
-type retentionColumn struct {
+// archivedColumn is a column of a row as the archive has it.
+type archivedColumn struct {
 	sqlitetable.QuotedColumn
 	JSON bool
+}
+
+// archivedColumns are those that the archive has of a table.
+func archivedColumns(ctx context.Context, db *DB, l outbox.Layout) (all []archivedColumn, err error) {
+	columns, err := db.file().StoredColumns(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	isJSON := []string{l.Payload, l.Metadata, l.Destinations, l.DeliveredTo, l.ErrorHistory}
+	if l.Table == letterTable {
+		isJSON = []string{"payload", "error_history", "origin"}
+	}
+	for _, c := range columns {
+		all = append(all, archivedColumn{c, slices.ContainsFunc(isJSON,
+			func(name string) bool { return name != "" && sqlitetable.QuoteName(name) == c.Name })})
+	}
+	return all, nil
 }
 
 // retentionNames is what the templates need beside the layout.
 type retentionNames struct {
 	sqlitetable.Layout
-	Columns   []retentionColumn
+	Columns   []archivedColumn
 	ByColumn  string
 	ByTime    bool
 	WrittenOr string // the time of writing, or else of delivery
@@ -89,7 +106,7 @@ func openRetention(
 			return nil, err
 		}
 	}
-	columns, err := db.file().StoredColumns(ctx, layout)
+	columns, err := archivedColumns(ctx, db, layout)
 	if err != nil {
 		return nil, err
 	}
@@ -98,23 +115,15 @@ func openRetention(
 }
 
 // prepare fills the statements in, and has SQLite compile them: a table may be a view, or have no rowid.
-func (r *retain) prepare(ctx context.Context, columns []sqlitetable.QuotedColumn, by string) error {
+func (r *retain) prepare(ctx context.Context, columns []archivedColumn, by string) error {
 	t, err := parseSQL()
 	if err != nil {
 		return err
 	}
 	q := sqlitetable.Quote(r.layout)
-	names := retentionNames{Layout: q, ByColumn: by, ByTime: r.byTime, WrittenOr: q.DeliveredAt}
+	names := retentionNames{Layout: q, Columns: columns, ByColumn: by, ByTime: r.byTime, WrittenOr: q.DeliveredAt}
 	if q.WrittenAt != "" {
 		names.WrittenOr = q.WrittenAt
-	}
-	isJSON := []string{q.Payload, q.Metadata, q.Destinations, q.DeliveredTo, q.ErrorHistory}
-	if r.layout.Table == "job_dlq" {
-		isJSON = []string{sqlitetable.QuoteName("payload"), sqlitetable.QuoteName("error_history"),
-			sqlitetable.QuoteName("origin")}
-	}
-	for _, c := range columns {
-		names.Columns = append(names.Columns, retentionColumn{c, slices.Contains(isJSON, c.Name)})
 	}
 	sweep := names
 	sweep.ByColumn, sweep.ByTime = "rowid", false

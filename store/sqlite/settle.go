@@ -49,6 +49,7 @@ func (s *store) settle(
 	if slices.ContainsFunc(outcomes, func(o outbox.Outcome) bool { return len(o.Owed) > 0 }) {
 		needed = append(needed, &s.sql.settleOwed) // a file from before has no table for it
 	}
+	needed = append(needed, s.removing()...)
 	for _, p := range needed {
 		if _, err := p.on(ctx, s.db.write); err != nil {
 			return outbox.Settled{}, refusal, err
@@ -271,17 +272,53 @@ func (t *settling) wholly(do func() (bool, error)) (changed bool, err error) {
 	return do()
 }
 
-// delivered writes down what sinks owe of a row, and marks it.
+// delivered writes down what sinks owe of a row, and marks or removes it.
 func (t *settling) delivered(o *outbox.Outcome) (bool, error) {
-	if len(o.Owed) == 0 {
-		return t.run(&t.sql.settleDelivered, o.Record)
+	if len(o.Owed) == 0 && t.layout.Settle != outbox.SettleArchive {
+		return t.leave(o.Record)
 	}
 	return t.wholly(func() (bool, error) {
 		if err := t.owe(o); err != nil {
 			return false, err
 		}
-		return t.run(&t.sql.settleDelivered, o.Record)
+		return t.leave(o.Record)
 	})
+}
+
+// leave marks a delivered row, or removes it. What a letter needs is marked. What an earlier settle, whose reply was
+// lost, has removed counts as delivered.
+func (t *settling) leave(rec *outbox.Record) (changed bool, err error) {
+	if !t.layout.Settle.Removes() {
+		return t.run(&t.sql.settleDelivered, rec)
+	}
+	if t.layout.Settle == outbox.SettleArchive {
+		if _, err := t.run(&t.sql.settleArchive, rec, t.name); err != nil {
+			return false, err
+		}
+	}
+	if changed, err = t.run(&t.sql.settleDelete, rec); err != nil || changed {
+		return changed, err
+	}
+	if changed, err = t.run(&t.sql.settleDelivered, rec); err != nil || changed {
+		return changed, err
+	}
+	known, err := t.sql.settleKnown.on(t.ctx, t.db.write)
+	if err != nil {
+		return false, err
+	}
+	err = t.tx.StmtContext(t.ctx, known).QueryRowContext(t.ctx, rec.Position, rec.ID.String()).Scan(&changed)
+	return changed, err
+}
+
+// removing are the statements by which delivered rows leave the table, if they do.
+func (s *store) removing() (all []*prepared) {
+	switch s.layout.Settle {
+	case outbox.SettleArchive:
+		all = append(all, &s.sql.settleArchive, &s.sql.settleDelete, &s.sql.settleKnown)
+	case outbox.SettleDelete:
+		all = append(all, &s.sql.settleDelete, &s.sql.settleKnown)
+	}
+	return all
 }
 
 // dead writes one letter a failed destination and marks or removes the row; all of it or, if the file refuses a part,

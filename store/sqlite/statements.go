@@ -53,6 +53,7 @@ func (p *prepared) on(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
 type statements struct {
 	claim, backlog, owes, settleOwed                                                             prepared
 	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead               prepared
+	settleDelete, settleArchive, settleKnown                                                     prepared
 	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep                  string
 	leaseRelease, leaseLeave, leaseMark, leasePauses, leaseCutLanes, leaseCutRelays, leaseLapsed string
 }
@@ -61,6 +62,7 @@ type statements struct {
 type tableNames struct {
 	sqlitetable.Layout
 	Columns                         []sqlitetable.QuotedColumn // all but the payload
+	Archived                        []archivedColumn           // all; settle_archive.sql only
 	By                              string                     // the column of tenants, where claims may be shared
 	Undelivered, Waiting, OfTenants string                     // indexes, where there are such
 }
@@ -74,7 +76,8 @@ func (s *statements) prepare(names tableNames) error {
 	for name, dst := range map[string]*string{
 		"claim": &s.claim.text, "backlog": &s.backlog.text, "owes": &s.owes.text, "settle_owed": &s.settleOwed.text,
 		"settle_held": &s.settleHeld.text, "settle_delivered": &s.settleDelivered.text, "settle_retry": &s.settleRetry.text,
-		"settle_apps":   &s.settleApps.text,
+		"settle_delete": &s.settleDelete.text, "settle_archive": &s.settleArchive.text,
+		"settle_known": &s.settleKnown.text, "settle_apps": &s.settleApps.text,
 		"settle_letter": &s.settleLetter.text, "settle_dead": &s.settleDead.text,
 		"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit,
 		"lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,

@@ -15,7 +15,7 @@ because it writes the lock of every row before it writes the row. */ -}}
            {{- end}}
          ORDER BY e.{{.Position}}
         OFFSET 0
-         {{- if .Passing}} FOR {{if .DeleteDead}}UPDATE{{else}}NO KEY UPDATE{{end}} SKIP LOCKED{{end}}
+         {{- if .Passing}} FOR {{if or .DeleteDead .DeleteDelivered}}UPDATE{{else}}NO KEY UPDATE{{end}} SKIP LOCKED{{end}}
 {{- end}}
 
 {{- /* "undelivered" again, for a row that somebody has settled since it was found. */ -}}

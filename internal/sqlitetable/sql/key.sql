@@ -41,10 +41,14 @@ not wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
 table may have ids in another form (16 bytes, upper case, no UUID at all): for them the position has to do. It is
 unique, and the id is there for tables whose last position is given again once its row is deleted. */ -}}
 {{define "claimed" -}}
-    e.{{.Position}} = ?1 AND (e.{{.ID}} = ?2 OR typeof(e.{{.ID}}) <> 'text'
-        OR e.{{.ID}} NOT GLOB '[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]')
+    e.{{.Position}} = ?1 AND {{template "same_id" .}}
    AND {{template "row_generation" .}} = ?3
    AND e.{{template "undelivered" .}}
+{{- end}}
+
+{{define "same_id" -}}
+    (e.{{.ID}} = ?2 OR typeof(e.{{.ID}}) <> 'text'
+        OR e.{{.ID}} NOT GLOB '[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f]-[0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f][0-9a-f]')
 {{- end}}
 
 {{- /* As the claim has it, in a mapped table too. */ -}}

@@ -26,10 +26,14 @@ idx_job_dlq_original_job_id.
 */ -}}
 {{define "removable" -}}
     ({{if .Status}}e.{{.Status}} = {{.Delivered}}{{else}}e.{{.DeliveredAt}} IS NOT NULL{{end}} AND {{template "aged" .}}
+    {{- template "unneeded" .}})
+{{- end}}
+
+{{define "unneeded"}}
     {{- if and .Destinations .DeliveredTo .Generation}}
         AND (coalesce(e.{{.Generation}}, 0) = 0
              OR (SELECT count(*) FROM job_dlq l WHERE l.original_job_id = e.{{.ID}} AND l.replayed_at IS NULL AND l.discarded_at IS NULL) = 0)
-    {{- end}})
+    {{- end}}
 {{- end}}
 
 {{- /* A delivered row without a time of delivery, as an upgraded table has them, counts from when it was written. */ -}}

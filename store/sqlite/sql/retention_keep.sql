@@ -2,6 +2,6 @@
 -- before when they were delivered, ?2 a JSON array of positions, of letters ids, ?3 table, ?4 now. Index: as there. A
 -- row that could not be stored must fail: it is deleted next.
 INSERT INTO outbox_archive (table_name, id, position, archived_at, row)
-SELECT ?3, CASE typeof(e.{{.ID}}) WHEN 'blob' THEN lower(hex(e.{{.ID}})) ELSE e.{{.ID}} END, {{template "retention_position" .}}, ?4, {{template "whole_row" .}}
+SELECT ?3, {{template "archived_id" .}}, {{template "retention_position" .}}, ?4, {{template "whole_row" .}}
   FROM {{.Table}} AS e
  WHERE {{template "found_rows" .}}

@@ -11,7 +11,12 @@ DELETE FROM {{.Table}} AS e WHERE {{template "found_rows" .}}
 {{- /* Every column by its name; what is JSON as JSON, and bytes as their hexadecimal digits, as PostgreSQL spells
 them. */ -}}
 {{define "whole_row" -}}
-    json_object({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Text}}, {{if $c.JSON -}}
-        CASE WHEN json_valid(e.{{$c.Name}}) THEN json(e.{{$c.Name}}) ELSE e.{{$c.Name}} END
-        {{- else}}CASE typeof(e.{{$c.Name}}) WHEN 'blob' THEN '\x' || lower(hex(e.{{$c.Name}})) ELSE e.{{$c.Name}} END{{end}}{{end}})
+    json_object({{range $i, $c := .Columns}}{{if $i}}, {{end}}{{$c.Text}}, {{template "archived_value" $c}}{{end}})
 {{- end}}
+
+{{define "archived_value" -}}
+    {{if .JSON}}CASE WHEN json_valid(e.{{.Name}}) THEN json(e.{{.Name}}) ELSE e.{{.Name}} END
+    {{- else}}CASE typeof(e.{{.Name}}) WHEN 'blob' THEN '\x' || lower(hex(e.{{.Name}})) ELSE e.{{.Name}} END{{end}}
+{{- end}}
+
+{{define "archived_id"}}CASE typeof(e.{{.ID}}) WHEN 'blob' THEN lower(hex(e.{{.ID}})) ELSE e.{{.ID}} END{{end}}

@@ -23,8 +23,12 @@ table has them, counts from when it was written.
 {{define "removable" -}}
     ({{if .Status}}e.{{.Status}} = {{.Delivered}}{{else}}e.{{.DeliveredAt}} IS NOT NULL{{end}}
      AND {{if and .DeliveredAt .WrittenAt}}coalesce({{template "instant" .DeliveredAt}}, {{template "instant" .WrittenAt}}){{else}}{{template "instant" .WrittenOr}}{{end}} < ?1
+    {{- template "unneeded" .}})
+{{- end}}
+
+{{define "unneeded"}}
     {{- if and .Destinations .DeliveredTo .Generation}}
         AND (coalesce(e.{{.Generation}}, 0) = 0
              OR NOT EXISTS (SELECT 1 FROM job_dlq l WHERE l.original_job_id = e.{{.ID}} AND l.replayed_at IS NULL AND l.discarded_at IS NULL))
-    {{- end}})
+    {{- end}}
 {{- end}}
