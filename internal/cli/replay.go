@@ -44,7 +44,7 @@ func (a *application) replayDelivered() *cobra.Command {
 		Long: `replay puts events back that were delivered, for a consumer that lost its state:
 relays deliver them again under their own ids, in their order within a key, from the table and from
 outbox_archive. (What could not be delivered is a dead letter: outbox dlq replay. An archive of files, and
-what was deleted, it cannot reach.)
+what was deleted, by retention or settle mode delete, it cannot reach.)
 
 It goes by the time of delivery, --since inclusive to --until exclusive. An event with destinations
 of its own goes to all of them again, or to --destination alone; one without goes where the relay sends it.

@@ -46,6 +46,7 @@ func (c *Config) Check(needs Need) error {
 	oneOf(&problems, "log-format", c.LogFormat, "auto", "text", "json")
 	oneOf(&problems, "output", c.Output, "table", "json")
 	c.mappedTables = c.layouts(&problems)
+	c.checkSettle(&problems)
 	if needs&(Publishing|Tailing) != 0 {
 		c.checkSinks(&problems, needs)
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	Output    string `yaml:"output"`
 
 	Layouts []any `yaml:"layouts"` // mapped tables, not yet decoded, and names of files with more
+	// Settle modes by table.
+	Settle map[string]string `yaml:"settle"`
 
 	Table       []string          `yaml:"table"`
 	Destination map[string]string `yaml:"destination"`
@@ -89,10 +91,14 @@ func Client() *pflag.FlagSet {
 	return fs
 }
 
-// Mapping returns the flag of commands that work on tables of any layout.
+// Mapping returns the flags of commands that work on tables of any layout.
 func Mapping() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("mapping", pflag.ContinueOnError)
 	fs.StringSlice("layouts", nil, "YAML `files` with lists of mapped tables (see outbox relay --help)")
+	fs.StringToString("settle", nil,
+		"`table=mode`: what becomes of a delivered row: mark (it stays until --retention), delete, or archive (into "+
+			"outbox_archive at once) (default mark)")
+	fs.Lookup("settle").DefValue = "" // or --help adds "(default [])"
 	return fs
 }
 

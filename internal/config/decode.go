@@ -81,7 +81,7 @@ func fit(from, to reflect.Value) (any, error) {
 	switch {
 	case to.Type() == reflect.TypeFor[Sinks]():
 		return sinksOf(value)
-	case from.Type() == to.Type(), to.Kind() == reflect.Interface:
+	case from.Type() == to.Type(), to.Kind() == reflect.Interface, isText && to.Kind() == reflect.String:
 		return value, nil
 	case to.Type() == reflect.TypeFor[time.Duration]():
 		if isText {

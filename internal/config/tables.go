@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -57,6 +58,9 @@ func (c Config) served(t Table) Table {
 	if d, ok := c.Destination[t.Name()]; ok {
 		t.Destination = d
 	}
+	if mode, ok := c.Settle[t.Name()]; ok {
+		t.Layout.Settle = outbox.SettleMode(mode)
+	}
 	if c.MaxAttempts != 0 {
 		t.MaxAttempts = c.MaxAttempts
 	}
@@ -95,6 +99,17 @@ func (c Config) Tables() ([]Table, error) {
 		served[i] = c.served(served[i])
 	}
 	return served, problems.orNil()
+}
+
+func (c Config) checkSettle(problems *Error) {
+	for _, name := range slices.Sorted(maps.Keys(c.Settle)) {
+		if _, ok := find(c.Known(), name); !ok {
+			problems.add("%s", unknownTable("settle", name, c.Known()))
+		}
+		if err := outbox.SettleMode(c.Settle[name]).Check(); err != nil || c.Settle[name] == "" {
+			problems.add("settle: %s: %v: %s", name, cmp.Or(err, errors.New("no mode is given")), set("settle"))
+		}
+	}
 }
 
 func unknownTable(setting, name string, known []Table) string {

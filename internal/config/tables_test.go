@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"testing"
+
+	"github.com/outboxrelay/outbox"
 )
 
 const invoices = `
@@ -96,4 +98,33 @@ func TestLayoutProblems(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantProblems(t, c.Check(0), "/no/such.yaml")
+}
+
+func TestSettleModes(t *testing.T) {
+	c, err := loaded(t, invoices+"- table: quick\n  like: outbox_events\n  settle: delete\n",
+		"--settle", "billing.outbox=archive,crawl_outbox=delete")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for table, want := range map[string]outbox.SettleMode{
+		"billing.outbox": outbox.SettleArchive, "crawl_outbox": outbox.SettleDelete, "quick": outbox.SettleDelete,
+		"outbox_events": "",
+	} {
+		if got, err := c.Find(table); err != nil || got.Layout.Settle != want {
+			t.Errorf("%s: settle mode %q, error %v, want %q", table, got.Layout.Settle, err, want)
+		}
+	}
+	for setting, want := range map[string]string{
+		"outbox_events=erase": `settle: outbox_events: "erase" is no settle mode: it is mark, delete or archive: give --settle`,
+		"outbox_events=":      "settle: outbox_events: no mode is given",
+		"orders=delete":       "settle: there is no layout for table orders",
+	} {
+		if _, err := loaded(t, invoices, "--settle", setting); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("--settle %s: got error %v, want %q in it", setting, err, want)
+		}
+	}
+	if _, err := loaded(t, "- table: quick\n  like: outbox_events\n  settle: erase\n"); err == nil ||
+		!strings.Contains(err.Error(), `settle: "erase" is no settle mode`) {
+		t.Errorf("in a layout: got error %v", err)
+	}
 }
