@@ -132,6 +132,8 @@ type Record struct {
 	DeliveredTo []string
 	// RawMetadata is the metadata as stored, JSON or nil; Event.Metadata is not filled.
 	RawMetadata json.RawMessage
+	// Place is where the store has found the row, for itself to find it again at Settle. Nobody else reads it.
+	Place uint64
 	// Defect says why the row cannot be delivered as it is (destinations that are no list of strings, a payload that
 	// the database cannot hand out), or "".
 	Defect string

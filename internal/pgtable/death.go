@@ -1,6 +1,8 @@
 package pgtable
 
 import (
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/errortext"
 )
@@ -11,6 +13,7 @@ type Rows struct {
 	// Not uuid.UUID: pgx would take its driver.Valuer, by way of text, which was a fifth of the relay's CPU.
 	IDs         [][16]byte
 	Generations []int32
+	Places      []pgtype.TID // of claims
 }
 
 // Add adds the row of an outcome.
@@ -18,6 +21,9 @@ func (r *Rows) Add(o *outbox.Outcome) {
 	r.Positions = append(r.Positions, o.Record.Position)
 	r.IDs = append(r.IDs, o.Record.ID)
 	r.Generations = append(r.Generations, int32(o.Record.Generation))
+	place := o.Record.Place
+	r.Places = append(r.Places,
+		pgtype.TID{BlockNumber: uint32(place >> 16), OffsetNumber: uint16(place), Valid: true})
 }
 
 // Deaths are rows that cannot arrive, for settle_dead.sql. They have one entry a failure: a record that failed at two

@@ -15,6 +15,7 @@ type Layout struct {
 	DeleteDelivered bool
 	PayloadName     string // as a text, to leave it out of a row's JSON
 	Passing         bool   // settle_*.sql only
+	Placed          bool   // the same
 	Unheld          bool   // the same
 }
 

@@ -199,6 +199,7 @@ const (
 	colDeliveredTo
 	colMetadata
 	colPayload
+	colPlace
 	claimColumns
 )
 
@@ -259,6 +260,9 @@ func (s *store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	}
 	if m := raw[colMetadata]; m != nil {
 		rec.RawMetadata = payload.keep(m)
+	}
+	if at := raw[colPlace]; len(at) == 6 {
+		rec.Place = uint64(binary.BigEndian.Uint32(at))<<16 | uint64(binary.BigEndian.Uint16(at[4:]))
 	}
 	if size := len(raw[colPayload]); size > s.maxPayload {
 		rec.Defect = fmt.Sprintf("the payload is %d bytes as text, more than %d", size, s.maxPayload)

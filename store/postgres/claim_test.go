@@ -132,7 +132,7 @@ func TestClaimDecodesEveryColumn(t *testing.T) {
 			AggregateType: "Order", AggregateID: "42", TenantID: "acme", Source: "shop", Destinations: []string{"a", "b"},
 			Payload: []byte(`{"ü": 1.50}`)},
 		Position: 1, Lane: int16(r.OrderKey & 63), OrderKey: r.OrderKey, Keyed: true,
-		Sequence: 1, Attempts: 2, Generation: 1, WrittenAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC),
+		Sequence: 1, Attempts: 2, Generation: 1, Place: 1, WrittenAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC),
 		DeliveredTo: []string{"a"}, RawMetadata: []byte(`{"trace_id": "t"}`),
 	}
 	if got, want := fmt.Sprintf("%+v", *r), fmt.Sprintf("%+v", want); got != want {

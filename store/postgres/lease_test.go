@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // owners returns n ids in ascending order, which is the order of their shares.
@@ -312,8 +313,10 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		}
 		var positions []int64
 		var ids []uuid.UUID
+		var places pgtable.Rows
 		for _, r := range records {
 			positions, ids = append(positions, r.Position), append(ids, r.ID)
+			places.Add(&outbox.Outcome{Record: r})
 		}
 		generations := make([]int32, len(ids))
 		guard := []any{l.Table, owner, numbers, epochs}
@@ -338,6 +341,10 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 					make([]string, len(ids)), make([]string, len(ids)), "default", l.Table), []string{undelivered}},
 			{"settle_left", s.sql.settleLeft, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},
+			{"settle_delivered, by place", s.sql.settlePlaced.delivered,
+				append(guard, positions, ids, generations, places.Places), []string{"Tid Scan", "outbox_lanes_pkey"}},
+			{"settle_delete, by place", deleting.settlePlaced.remove,
+				append(guard, positions, ids, generations, places.Places), []string{"Tid Scan", "outbox_lanes_pkey"}},
 			{"settle_delete", deleting.settle.remove, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},
 			{"settle_delete, passing", deleting.settlePassing.remove, append(guard, positions, ids, generations),

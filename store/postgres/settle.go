@@ -74,10 +74,9 @@ func (t *settling) recount(ctx context.Context, outcomes []outbox.Outcome) error
 			of = append(of, o.Record.Lane)
 		}
 	}
-	numbers, epochs := splitLanes(t.lanes)
 	var known int
-	if err := t.pool.QueryRow(ctx, t.sql.settleKnown, t.name, t.owner, numbers, epochs, done.Positions, done.IDs,
-		of).Scan(&known); err != nil {
+	if err := t.pool.QueryRow(ctx, t.sql.settleKnown, t.guarded()(done.Positions, done.IDs, of)...).
+		Scan(&known); err != nil {
 		return fmt.Errorf("count what is settled in %s: %w", t.layout.Table, err)
 	}
 	t.settled.Delivered = max(t.settled.Delivered, known)
@@ -210,13 +209,14 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 			dead.Add(o)
 		}
 	}
-	numbers, epochs := splitLanes(t.lanes)
-	guard := []any{t.name, t.owner, numbers, epochs}
-	with := func(args ...any) []any { return append(guard[:len(guard):len(guard)], args...) }
-
-	sql := &t.sql.settle
+	with := t.guarded()
+	sql, arrived := &t.sql.settle, &t.sql.settlePlaced
 	if passing {
 		sql = &t.sql.settlePassing
+	}
+	placed := !passing && len(owed.Positions) == 0 // what is owed is copied for exactly the rows that are settled
+	if !placed {
+		arrived = &sql.arrivals
 	}
 	var settled outbox.Settled
 	var locked []outbox.Outcome
@@ -224,13 +224,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	if len(owed.Positions) > 0 {
 		batch.Queue(sql.owed, with(owed.args()...)...)
 	}
-	if t.layout.Settle.Removes() && len(done.Positions) > 0 {
-		batch.Queue(sql.remove, with(done.Positions, done.IDs, done.Generations)...).Exec(countInto(&settled.Delivered))
-	}
-	if len(marked.Positions) > 0 {
-		batch.Queue(sql.delivered, with(marked.Positions, marked.IDs, marked.Generations)...).
-			Exec(countInto(&settled.Delivered))
-	}
+	t.queue(&batch, arrived, placed, &done, &marked, &settled.Delivered)
 	if len(again.Positions) > 0 {
 		batch.Queue(sql.retry, with(again.Positions, again.IDs, again.Generations, again.attempts, again.delays, again.errors,
 			again.deliveredTo)...).Exec(countInto(&settled.Retried))
@@ -255,10 +249,50 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	t.settled.Delivered += settled.Delivered
 	t.settled.Retried += settled.Retried
 	t.settled.Dead += settled.Dead
-	t.settled.Lost += settled.Lost
 	if len(locked) > 0 {
 		t.refuse(errors.New("their rows are held locked by another session (pg_stat_activity tells which)"), locked...)
 	}
+	if placed && settled.Delivered < len(done.Positions) {
+		return t.byPosition(ctx, &done, &marked)
+	}
+	return nil
+}
+
+// guarded returns what makes the parameters of a statement that is guarded by the lease.
+func (t *settling) guarded() func(args ...any) []any {
+	numbers, epochs := splitLanes(t.lanes)
+	return func(args ...any) []any { return append([]any{t.name, t.owner, numbers, epochs}, args...) }
+}
+
+// queue adds the statements for what was delivered to a batch: done rows are removed, where the layout says so, and
+// marked ones marked. n counts them.
+func (t *settling) queue(batch *pgx.Batch, sql *arrivals, placed bool, done, marked *pgtable.Rows, n *int) {
+	with := t.guarded()
+	add := func(statement string, rows *pgtable.Rows) {
+		if len(rows.Positions) == 0 {
+			return
+		}
+		args := with(rows.Positions, rows.IDs, rows.Generations)
+		if placed {
+			args = append(args, rows.Places)
+		}
+		batch.Queue(statement, args...).Exec(countInto(n))
+	}
+	if t.layout.Settle.Removes() {
+		add(sql.remove, done)
+	}
+	add(sql.delivered, marked)
+}
+
+// byPosition settles what was delivered and stands no more where the claim has read it.
+func (t *settling) byPosition(ctx context.Context, done, marked *pgtable.Rows) error {
+	var batch pgx.Batch
+	n := 0
+	t.queue(&batch, &t.sql.settle.arrivals, false, done, marked, &n)
+	if err := t.pool.SendBatch(ctx, &batch).Close(); err != nil {
+		return fmt.Errorf("settle in %s: %w", t.layout.Table, err)
+	}
+	t.settled.Delivered += n
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/errortext"
@@ -206,6 +207,13 @@ func TestSettleWithoutStatistics(t *testing.T) {
 		t.Logf("state %d: %d records in %s", state, len(outcomes), time.Since(began))
 	}
 	numbers, epochs := splitLanes(lanes)
+	for _, sql := range []string{s.sql.settlePlaced.delivered, deleting.settlePlaced.remove} {
+		plan := explain(t, s, sql, []any{s.layout.Table, owner, numbers, epochs, []int64{1}, []uuid.UUID{uuid.Nil}, []int32{0},
+			[]pgtype.TID{{BlockNumber: 1, OffsetNumber: 1, Valid: true}}})
+		if !strings.Contains(plan, "Tid Scan on outbox_events") {
+			t.Errorf("the rows are not found by place:\n%s", plan)
+		}
+	}
 	for _, sql := range []string{s.sql.settle.delivered, deleting.settle.remove, s.sql.settle.retry, s.sql.settle.dead} {
 		none := []string{}
 		args := []any{s.layout.Table, owner, numbers, epochs, []int64{1, 2}, []uuid.UUID{uuid.Nil, uuid.Nil}, []int32{0, 0},

@@ -18,6 +18,7 @@ type statements struct {
 	claimPausing claimStatements // without what is paused
 	// The second passes over rows that are locked.
 	settle, settlePassing                                             settleStatements
+	settlePlaced                                                      arrivals // by place
 	settleApps, settleLeft, settleKnown                               string
 	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep string
 	leaseDurable, leaseRelease, leaseLeave, leaseMark, backlog, owes  string
@@ -28,8 +29,14 @@ type claimStatements struct {
 }
 
 type settleStatements struct {
-	delivered, retry, dead, owed string
-	remove                       string // in front of delivered, where delivered rows leave their table
+	arrivals
+	retry, dead, owed string
+}
+
+// arrivals are the statements that settle what was delivered.
+type arrivals struct {
+	delivered string
+	remove    string // in front of delivered, where delivered rows leave their table
 }
 
 // parseSQL parses the files once: opening a store asks for them several times.
@@ -74,6 +81,15 @@ func statementsOf(l outbox.Layout) (statements, error) {
 		"settle_delete": &s.settlePassing.remove,
 	} {
 		if *dst, err = t.Statement(name, passing); err != nil {
+			return s, err
+		}
+	}
+	placed := q
+	placed.Placed = true
+	for name, dst := range map[string]*string{
+		"settle_delivered": &s.settlePlaced.delivered, "settle_delete": &s.settlePlaced.remove,
+	} {
+		if *dst, err = t.Statement(name, placed); err != nil {
 			return s, err
 		}
 	}

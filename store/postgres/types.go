@@ -36,9 +36,10 @@ func (s *store) checkTypes(ctx context.Context) error {
 		return fmt.Errorf("check statements for %s: %w", s.layout.Table, err)
 	}
 	defer conn.Release()
-	statements := []string{s.sql.claim, s.sql.settle.delivered, s.sql.settle.retry, s.sql.settle.dead, s.sql.backlog}
+	statements := []string{s.sql.claim, s.sql.settle.delivered, s.sql.settlePlaced.delivered, s.sql.settle.retry,
+		s.sql.settle.dead, s.sql.backlog}
 	if s.layout.Settle.Removes() {
-		statements = append(statements, s.sql.settle.remove)
+		statements = append(statements, s.sql.settle.remove, s.sql.settlePlaced.remove)
 	}
 	for _, sql := range statements {
 		if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {

@@ -6,16 +6,31 @@ because it writes the lock of every row before it writes the row. */ -}}
     SELECT e.ctid AS at, e.tableoid AS part, width_bucket(e.{{.Position}}::bigint, $5::bigint[]) AS n
           FROM {{.Table}} e
          WHERE e.{{.Position}} = ANY ($5::bigint[])
-           AND e.{{.ID}} = ($6::uuid[])[width_bucket(e.{{.Position}}::bigint, $5::bigint[])]
-           AND {{if .Generation}}coalesce(e.{{.Generation}}, 0) = ($7::int[])[width_bucket(e.{{.Position}}::bigint, $5::bigint[])]
-               {{- else}}($7::int[] IS NULL OR true){{end}}
+           AND {{template "claimed" .}}
            AND e.{{template "undelivered" .}}
-           {{- if not .Unheld}}
-           AND {{template "lane" .}} = ANY (ARRAY(SELECT lane FROM held))
-           {{- end}}
          ORDER BY e.{{.Position}}
         OFFSET 0
          {{- if .Passing}} FOR {{if or .DeleteDead .DeleteDelivered}}UPDATE{{else}}NO KEY UPDATE{{end}} SKIP LOCKED{{end}}
+{{- end}}
+
+{{- /* Row e is the one of the batch at its position, in the same generation, and its lane is held. */ -}}
+{{define "claimed" -}}
+    e.{{.ID}} = ($6::uuid[])[width_bucket(e.{{.Position}}::bigint, $5::bigint[])]
+           AND {{if .Generation}}coalesce(e.{{.Generation}}, 0) = ($7::int[])[width_bucket(e.{{.Position}}::bigint, $5::bigint[])]
+               {{- else}}($7::int[] IS NULL OR true){{end}}
+           {{- if not .Unheld}}
+           AND {{template "lane" .}} = ANY (ARRAY(SELECT lane FROM held))
+           {{- end}}
+{{- end}}
+
+{{- /* The rows to settle that still stand where the claim has read them: $8 places (tids). No index is looked into. What
+stands at a place is compared in full, because another row may have come there. IS TRUE keeps the planner from the
+indexes of undelivered rows, one of which it would read as a whole. */ -}}
+{{define "placed" -}}
+    e.ctid = ANY ($8::tid[])
+   AND e.{{.Position}} = ($5::bigint[])[width_bucket(e.{{.Position}}::bigint, $5::bigint[])]
+   AND {{template "claimed" .}}
+   AND (e.{{template "undelivered" .}}) IS TRUE
 {{- end}}
 
 {{- /* "undelivered" again, for a row that somebody has settled since it was found. */ -}}

@@ -7,7 +7,7 @@
 -- the plain statement sorts what it has computed, and a row that cannot be read ends it before the first. (Not always
 -- so: it costs 5 % of a claim.)
 SELECT {{template "claim_columns" .}}
-  FROM {{if .OneByOne}}(SELECT * FROM {{end}}{{.Table}} e
+  FROM {{if .OneByOne}}(SELECT e.*, e.ctid FROM {{end}}{{.Table}} e
  WHERE e.{{template "undelivered" .}}
    AND {{template "due" .}}
  ORDER BY e.{{.Position}}

@@ -10,7 +10,7 @@ SELECT {{template "claim_columns" .}}
   FROM unnest($5::text[]) AS tenant (id)
  CROSS JOIN LATERAL (
         SELECT e.*, row_number() OVER (ORDER BY e.{{.By}}{{.Collate}}, e.{{.Position}}) AS "turn of its tenant"
-          FROM (SELECT e.*
+          FROM (SELECT e.*, e.ctid
                   FROM {{.Table}} e
                  WHERE e.{{template "undelivered" .}}
                    AND e.{{.By}}{{.Collate}} BETWEEN tenant.id::{{.Type}} AND tenant.id::{{.Type}}

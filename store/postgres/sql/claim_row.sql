@@ -27,7 +27,8 @@ waiting row waits with it. A probe a row (NOT EXISTS) would be a scan a row on a
     {{if and .Destinations (not .Unreadable)}}e.{{.Destinations}}::text{{else}}NULL::text{{end}},
     {{if and .DeliveredTo (not .Unreadable)}}e.{{.DeliveredTo}}::text{{else}}NULL::text{{end}},
     {{if and .Metadata (not .Unreadable)}}e.{{.Metadata}}::text{{else}}NULL::text{{end}},
-    {{if .Unreadable}}'null'{{else}}coalesce(e.{{.Payload}}::text, 'null'){{end}}
+    {{if .Unreadable}}'null'{{else}}coalesce(e.{{.Payload}}::text, 'null'){{end}},
+    e.ctid
 {{- end}}
 
 {{define "due" -}}
