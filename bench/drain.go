@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,7 +21,7 @@ type table struct {
 	destination string
 	fill        string // $1 rows, payloads of about 500 bytes over 1000 keys
 	// The least statements that could drain it: no lanes, no guard, no blocked keys.
-	claim, settle string
+	claim, mark, remove string
 }
 
 var outboxTables = []table{
@@ -29,7 +30,8 @@ var outboxTables = []table{
 		fill: `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
 			SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i`,
 		claim:  `SELECT position, event_topic, payload::text FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY position LIMIT $1`,
-		settle: `UPDATE outbox_events SET status = 'SENT', processed_at = now() WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
+		mark:   `UPDATE outbox_events SET status = 'SENT', processed_at = now() WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
+		remove: `DELETE FROM outbox_events WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
 	},
 	{
 		layout: outbox.CrawlOutbox(), destination: "run:{key}",
@@ -37,50 +39,85 @@ var outboxTables = []table{
 			INSERT INTO crawl_outbox (crawl_id, event_type, payload)
 			SELECT n.id, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i JOIN n ON n.n = i % 1000 ORDER BY i`,
 		claim:  `SELECT id, 'run:' || crawl_id, payload::text FROM crawl_outbox WHERE published_at IS NULL ORDER BY id LIMIT $1`,
-		settle: `UPDATE crawl_outbox SET published_at = now() WHERE id = ANY ($1) AND published_at IS NULL`,
+		mark:   `UPDATE crawl_outbox SET published_at = now() WHERE id = ANY ($1) AND published_at IS NULL`,
+		remove: `DELETE FROM crawl_outbox WHERE id = ANY ($1) AND published_at IS NULL`,
 	},
 }
 
-// drain compares the relay with two loops around the same table in the same run.
+// inMode is a table in a settle mode.
+func (t table) inMode(mode outbox.SettleMode) table {
+	t.layout.Settle = mode
+	return t
+}
+
+// drain compares the relay in its settle modes with loops around the same table in the same run: one of the least
+// statements, and one of the relay's own.
 func drain(ctx context.Context, s *servers, o options) error {
-	fmt.Printf("%-14s %-46s %12s %8s   %s\n", "table", "loop", "events/s", "ratio",
+	fmt.Printf("%-14s %-54s %12s %8s   %s\n", "table", "settle mode, loop", "events/s", "ratio",
 		"CPU s per 100k: PostgreSQL / Redis / relay and subscriber")
 	for _, t := range outboxTables {
 		loops := []struct {
 			name string
+			mode outbox.SettleMode
 			run  loop
 		}{
-			{"bare: the least SQL, plain pipelined PUBLISH", bareLoop},
-			{"bare: the relay's statements and script", sameStatementsLoop},
-			{"relay, 1 worker", relayWith(outbox.RelayConfig{Workers: 1})},
-			{"relay, 2 workers (default)", relayWith(outbox.RelayConfig{Workers: 2})},
-			{"relay, 4 workers", relayWith(outbox.RelayConfig{Workers: 4})},
+			{"mark, bare: the least SQL, plain pipelined PUBLISH", outbox.SettleMark, bareLoop},
+			{"mark, bare: the relay's statements and script", outbox.SettleMark, sameStatementsLoop},
+			{"mark, relay", outbox.SettleMark, relayLoop},
+			{"delete, bare: the least SQL, plain pipelined PUBLISH", outbox.SettleDelete, bareLoop},
+			{"delete, bare: the relay's statements and script", outbox.SettleDelete, sameStatementsLoop},
+			{"delete, relay", outbox.SettleDelete, relayLoop},
+			{"archive, relay", outbox.SettleArchive, relayLoop},
 		}
 		rates := make([][]float64, len(loops))
-		spent := make([]string, len(loops))
+		spent := make([]cpu, len(loops)) // of all rounds
 		for range o.rounds {
 			for i, l := range loops { // interleaved, so that the machine's drift meets all of them
+				if err := s.exec(ctx, "TRUNCATE outbox_archive"); err != nil {
+					return err
+				}
 				if err := s.refill(ctx, t, o.rows); err != nil {
 					return err
 				}
 				before := s.cpu()
-				rate, err := s.timeDrain(ctx, t, o.rows, l.run)
+				rate, err := s.timeDrain(ctx, t.inMode(l.mode), o.rows, l.run)
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", t.layout.Table, l.name, err)
 				}
-				spent[i] = s.cpu().per(before, o.rows)
+				spent[i] = spent[i].plus(s.cpu().minus(before))
 				rates[i] = append(rates[i], rate)
 			}
 		}
-		base := median(rates[0])
+		base := median(slices.Clone(rates[0]))
 		for i, l := range loops {
-			fmt.Printf("%-14s %-46s %12.0f %8.2f   %s\n", t.layout.Table, l.name, median(rates[i]), median(rates[i])/base,
-				spent[i])
+			rate := median(slices.Clone(rates[i]))
+			fmt.Printf("%-14s %-54s %12.0f %8.2f   %s\n", t.layout.Table, l.name, rate, rate/base,
+				spent[i].per(cpu{}, o.rows*o.rounds))
 		}
-		fmt.Printf("%-14s %-46s %12s %8.2f  (wanted: 0.70)\n", t.layout.Table, "relay, 2 workers : the same statements", "",
-			median(rates[3])/median(rates[1]))
+		for _, of := range []struct {
+			name         string
+			relay, limit int
+			wanted       string
+		}{
+			{"mark, relay : bare", 2, 0, "0.80"}, {"mark, relay : the same statements", 2, 1, "0.70"},
+			{"delete, relay : bare", 5, 3, "0.80"}, {"delete, relay : the same statements", 5, 4, "0.70"},
+			{"delete, relay : mark, relay", 5, 2, "none"},
+		} {
+			each := make([]float64, o.rounds) // round by round: the machine drifts less within one
+			for i := range each {
+				each[i] = rates[of.relay][i] / rates[of.limit][i]
+			}
+			fmt.Printf("%-14s %-54s %12s %8.2f   %.2f to %.2f  (wanted: %s)\n", t.layout.Table, of.name, "", median(each),
+				slices.Min(each), slices.Max(each), of.wanted)
+		}
 	}
 	return nil
+}
+
+func (c cpu) plus(o cpu) cpu { return cpu{c.postgres + o.postgres, c.redis + o.redis, c.self + o.self} }
+
+func (c cpu) minus(o cpu) cpu {
+	return cpu{c.postgres - o.postgres, c.redis - o.redis, c.self - o.self}
 }
 
 // refill empties the table and fills it with undelivered rows.
@@ -125,8 +162,12 @@ const likeRelay = `SET synchronous_commit = off; SET enable_seqscan = off; SET e
 	SET enable_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
 	SET plan_cache_mode = force_generic_plan`
 
-// bareLoop is the limit: what any relay that updates a row per event could reach here.
+// bareLoop is the limit: what any relay that updates, or deletes, a row per event could reach here.
 func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
+	settle := t.mark
+	if t.layout.Settle == outbox.SettleDelete {
+		settle = t.remove
+	}
 	conn, err := pgx.ConnectConfig(ctx, s.app.Config().ConnConfig)
 	if err != nil {
 		return err
@@ -157,7 +198,7 @@ func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error
 		if _, err := pipe.Exec(ctx); err != nil {
 			return err
 		}
-		if _, err := conn.Exec(ctx, t.settle, positions); err != nil {
+		if _, err := conn.Exec(ctx, settle, positions); err != nil {
 			return err
 		}
 	}

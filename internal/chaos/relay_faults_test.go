@@ -4,6 +4,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/outboxrelay/outbox"
 )
 
 var relayFaults = []fault{
@@ -17,6 +19,41 @@ var relayFaults = []fault{
 	{name: "relay-terminated-under-load", maxAge: ttl - ttl/10, strike: terminated},
 	{name: "relays-joining-and-leaving", strike: joiningAndLeaving},
 	{name: "relay-clocks-10-min-apart", strike: clocksApart},
+	{name: "settle-reply-lost", postgres: own, strike: settleReplyLost},
+	{name: "relay-killed-after-publish-deleting", strike: deleting(killedAt("after-publish"))},
+	{name: "relay-killed-mid-batch-deleting", load: load{payload: 400_000, perSecond: 15, keys: 20},
+		strike: deleting(killedMidBatch)},
+	{name: "relay-stopped-after-publish-deleting", strike: deleting(zombie("after-publish", `"lost":`))},
+	{name: "relays-joining-and-leaving-deleting", strike: deleting(joiningAndLeaving)},
+	{name: "settle-reply-lost-deleting", postgres: own, strike: deleting(settleReplyLost)},
+}
+
+// deleting strikes a fault of relays that delete what they have delivered.
+func deleting(strike func(*world) int) func(*world) int {
+	return func(w *world) int {
+		w.settle = outbox.SettleDelete
+		return strike(w)
+	}
+}
+
+// settleReplyLost cuts the relay's connections where replies of the database come back, again and again: requests
+// arrive, so what was to be settled is settled, and the relay does not know it.
+func settleReplyLost(w *world) int {
+	const failed = " outcomes: settle in outbox_events: "
+	proxy := newProxy(w.t, w.pg.Addr())
+	w.relayDatabase = "postgres://postgres@" + proxy.Listen + "/postgres?sslmode=disable"
+	w.produce()
+	w.relay(nil)
+	w.arrive(50)
+	eventually(w.t, "replies to three settles are lost", func() bool {
+		proxy.add(w.t, "limit_data", "downstream", "bytes", 1)
+		w.pause(20*time.Millisecond, 200*time.Millisecond)
+		proxy.heal(w.t)
+		w.arrive(1)
+		return w.said(failed) >= 3
+	})
+	w.healed(takeOver)
+	return w.said(failed)
 }
 
 // killedAt has one relay that dies at the point, again and again, beside one that lives.

@@ -40,6 +40,9 @@ func (w *world) run(path string, env []string, args ...string) *relay {
 	w.t.Helper()
 	flags := []string{"relay", "--database", w.relayDatabase, "--sink", w.relaySink, "--table", "outbox_events",
 		"--lease-ttl", ttl.String(), "--log-format", "json"}
+	if w.settle != "" {
+		flags = append(flags, "--settle", "outbox_events="+string(w.settle))
+	}
 	return w.process(path, env, slices.Concat(flags, w.flags, args)...)
 }
 

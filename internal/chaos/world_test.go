@@ -39,6 +39,7 @@ type world struct {
 	relayDatabase, relaySink string   // what relays connect to: perhaps a proxy
 	flags                    []string // of relays, further ones
 	relays                   []*relay
+	settle                   outbox.SettleMode // the relays'; "" is their default
 
 	*producers
 	maxAge   time.Duration // an event may take so long, on a machine that nobody else uses
@@ -162,6 +163,9 @@ func (w *world) finish(name string, struck int) {
 	}
 	if report.Acknowledged == 0 || report.Dead != w.dead {
 		t.Errorf("%d events acknowledged, want some; %d dead letters, want %d", report.Acknowledged, report.Dead, w.dead)
+	}
+	if n := w.number(`SELECT count(*) FROM outbox_events WHERE status = 'SENT'`); w.settle.Removes() && n > 0 {
+		t.Errorf("%d delivered rows are in the table, in settle mode %s", n, w.settle)
 	}
 	recovery := w.recovery
 	if recovery == 0 {

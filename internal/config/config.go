@@ -96,8 +96,9 @@ func Mapping() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("mapping", pflag.ContinueOnError)
 	fs.StringSlice("layouts", nil, "YAML `files` with lists of mapped tables (see outbox relay --help)")
 	fs.StringToString("settle", nil,
-		"`table=mode`: what becomes of a delivered row: mark (it stays until --retention), delete, or archive (into "+
-			"outbox_archive at once) (default mark)")
+		"`table=mode`: what becomes of a delivered row: mark (it stays, to be looked at, until --retention), delete (for a "+
+			"table that is only a queue), or archive (it moves to outbox_archive, and can be replayed from there) (default "+
+			"mark)")
 	fs.Lookup("settle").DefValue = "" // or --help adds "(default [])"
 	return fs
 }

@@ -208,8 +208,8 @@ func TestSettleWithoutStatistics(t *testing.T) {
 	}
 	numbers, epochs := splitLanes(lanes)
 	for _, sql := range []string{s.sql.settlePlaced.delivered, deleting.settlePlaced.remove} {
-		plan := explain(t, s, sql, []any{s.layout.Table, owner, numbers, epochs, []int64{1}, []uuid.UUID{uuid.Nil}, []int32{0},
-			[]pgtype.TID{{BlockNumber: 1, OffsetNumber: 1, Valid: true}}})
+		plan := explain(t, s, sql, []any{s.layout.Table, owner, numbers, epochs, []int64{1}, []uuid.UUID{uuid.Nil},
+			[]int32{0}, []pgtype.TID{{BlockNumber: 1, OffsetNumber: 1, Valid: true}}})
 		if !strings.Contains(plan, "Tid Scan on outbox_events") {
 			t.Errorf("the rows are not found by place:\n%s", plan)
 		}
