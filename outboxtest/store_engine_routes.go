@@ -370,7 +370,9 @@ func waitsForNoSlowSink(t *testing.T, s *storeSuite) {
 	b.until(t, 4*keys)
 	s.untilCount(t, owedNow, 0)
 	inOrder(t, "b", &b.recorder, keys, 4)
-	s.untilCount(t, "SELECT count(*) FROM outbox_deliveries WHERE sink = 'b' AND attempts = 0", 4*keys)
+	if s.mode == outbox.SettleMark { // else they are gone
+		s.untilCount(t, "SELECT count(*) FROM outbox_deliveries WHERE sink = 'b' AND attempts = 0", 4*keys)
+	}
 }
 
 func holdsOneSink(t *testing.T, s *storeSuite) {
@@ -433,7 +435,7 @@ func copiesWhole(t *testing.T, s *storeSuite) {
 	messages := make(chan string, 100)
 	direct, owed := &recorder{}, &stalling{}
 	tell := func(d outbox.Delivery) error {
-		messages <- fmt.Sprintf("%s %d %v %s", d.Destination, d.Origin, d.Keyed, outbox.CloudEvent(nil, &d))
+		messages <- fmt.Sprintf("%s %d %d %v %s", d.Destination, d.Origin, d.Lane, d.Keyed, outbox.CloudEvent(nil, &d))
 		return nil
 	}
 	direct.fails, owed.fails = tell, tell

@@ -11,8 +11,10 @@ two keys that share one merely wait for each other. U+001F keeps ('ab', 'c') and
     {{- end -}}
 {{- end}}
 
+{{- /* What a sink owes has the lane of its event, so that a sink that remembers by lanes knows it again. */ -}}
 {{define "lane" -}}
-    {{- if .Key -}} (coalesce(hashtextextended({{template "key_text" .}}, 0), hashtextextended(e.{{or .KeylessScope .ID}}::text, 0)) & 63)::smallint
+    {{- if .Part -}} e.lane
+    {{- else if .Key -}} (coalesce(hashtextextended({{template "key_text" .}}, 0), hashtextextended(e.{{or .KeylessScope .ID}}::text, 0)) & 63)::smallint
     {{- else -}} (hashtextextended(e.{{or .KeylessScope .ID}}::text, 0) & 63)::smallint
     {{- end -}}
 {{- end}}

@@ -6,8 +6,10 @@ those that differ. Lanes divide the work of several relays and order nothing by 
 not wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
 */ -}}
 
+{{- /* What a sink owes has the lane of its event, so that a sink that remembers by lanes knows it again. */ -}}
 {{define "lane" -}}
-    {{- if .Key -}} (CASE WHEN e.{{.Key}} IS NULL THEN {{template "lane_of_id" .}} ELSE {{template "lane_of_key" .}} END)
+    {{- if .Part -}} e.lane
+    {{- else if .Key -}} (CASE WHEN e.{{.Key}} IS NULL THEN {{template "lane_of_id" .}} ELSE {{template "lane_of_key" .}} END)
     {{- else -}} {{template "lane_of_id" .}}
     {{- end -}}
 {{- end}}
