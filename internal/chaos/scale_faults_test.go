@@ -48,7 +48,8 @@ func rolling(n int) func(*world) int {
 			relays[i] = w.relay(nil)
 		}
 		within(w.t, 2*time.Minute, "every relay has lanes", func() bool {
-			return w.number(`SELECT count(DISTINCT owner) FROM outbox_lanes WHERE expires_at > clock_timestamp()`) == n
+			return w.number(`SELECT count(DISTINCT owner) FROM outbox_lanes l LEFT JOIN outbox_relays r USING (table_name, owner)
+				WHERE greatest(l.expires_at, r.expires_at) > clock_timestamp()`) == n
 		})
 		w.produce()
 		w.arrive(2000)

@@ -204,6 +204,7 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 		"outbox_archive_pkey":        `outbox_archive USING btree (table_name, id, "position", archived_at)`,
 		"outbox_archive_archived_at": "outbox_archive USING brin (archived_at)",
 		"outbox_tokens_pkey":         "outbox_tokens USING btree (id)",
+		"outbox_endpoints_pkey":      "outbox_endpoints USING btree (name)",
 		"outbox_pauses_pkey":         "outbox_pauses USING btree (table_name, topic, destination)",
 		"outbox_tickets_pkey":        "outbox_tickets USING btree (sha256)",
 		"outbox_tickets_expires_at":  "outbox_tickets USING btree (expires_at)",
