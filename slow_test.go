@@ -25,10 +25,11 @@ func slowly(t *testing.T, m *memory, cfg RelayConfig) (r *tableRelay, stop func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.add("a")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- r.run(ctx) }()
+	pass(time.Second) // it has made a turn, and is ready
+	m.add("a", "b")
 	pass(time.Second)
 	return r, func() error { cancel(); return <-done }
 }
@@ -54,8 +55,8 @@ func TestSlowSinkHasItsTime(t *testing.T) {
 			t.Errorf("the relay is not ready: %s", why)
 		}
 		pass(2 * time.Second)
-		if left != 40*time.Second || len(m.published) != 1 || len(m.settled) != 1 {
-			t.Errorf("with %s the sink got %v, and %d were settled, want 40 s and one", left, m.published, len(m.settled))
+		if left != 40*time.Second || len(m.published) != 2 || len(m.settled) != 2 {
+			t.Errorf("with %s the sink got %v, and %d were settled, want 40 s and two", left, m.published, len(m.settled))
 		}
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -89,7 +90,6 @@ func TestSlowSinkEndsWithItsLease(t *testing.T) {
 func TestSlowSinkIsCutOffToSettle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
-		m.add("b")
 		m.publishHook = func(ctx context.Context, batch []Delivery) []Result {
 			<-ctx.Done()
 			results := make([]Result, len(batch))

@@ -103,7 +103,7 @@ func testConsumer(t *testing.T, name string, b broker) {
 	}
 	guard.strike(t, first)
 	if b.missed {
-		<-sending // fails where the sender has an answer
+		_ = <-sending // an error where the sender has an answer
 	}
 	if err := first.Wait(); !killed(err) {
 		t.Fatalf("the consumer ended with %v, want it killed:\n%s", err, first.Stderr)

@@ -178,7 +178,7 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (operat
 			err = b.findBehind(ctx, tx, row)
 			detail.EventRow = row[0]
 		}
-		if b.layout.Part != "" || err != nil && !(errors.Is(err, pgx.ErrNoRows) && sql == b.sql.showID) {
+		if b.layout.Part != "" || err != nil && (!errors.Is(err, pgx.ErrNoRows) || sql != b.sql.showID) {
 			return err
 		}
 		return b.showDeliveries(ctx, tx, &detail, err != nil, idOrPosition, tenant)

@@ -239,7 +239,7 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (operat
 			err = b.findBehind(ctx, tx, row)
 			detail.EventRow = row[0]
 		}
-		if !deliveries || err != nil && !(errors.Is(err, sql.ErrNoRows) && text == b.sql.showID) {
+		if !deliveries || err != nil && (!errors.Is(err, sql.ErrNoRows) || text != b.sql.showID) {
 			return err
 		}
 		return b.showDeliveries(ctx, tx, &detail, err != nil, by, tenant)

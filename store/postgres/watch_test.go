@@ -18,7 +18,6 @@ import (
 type counting struct {
 	*postgres.DB
 	looks, claims, leases atomic.Int64
-	calm                  atomic.Bool // while it is, nothing should be asked but looks
 }
 
 func (c *counting) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
@@ -66,7 +65,7 @@ func TestIdleRelayAsksOneQuestion(t *testing.T) {
 	db := &counting{DB: postgres.NewDB(pool)}
 	arrived := make(chan string, 100)
 	sink := outbox.SinkFunc(func(_ context.Context, d outbox.Delivery) error {
-		arrived <- d.Record.Topic
+		arrived <- d.Topic
 		return nil
 	})
 	var running sync.WaitGroup
