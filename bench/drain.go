@@ -157,10 +157,23 @@ func (s *servers) timeDrain(ctx context.Context, t table, rows int, loop loop) (
 // loop drains a table and returns when it is empty, or, if it has no such end, when all is done.
 type loop func(ctx context.Context, s *servers, t table, all context.Context) error
 
-// likeRelay are the settings of a relay's sessions that matter to the bare loop's statements.
-const likeRelay = `SET synchronous_commit = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
+// relaySettings are the settings of a relay's sessions that matter to the statements of bare loops.
+const relaySettings = `SET synchronous_commit = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
 	SET enable_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
 	SET plan_cache_mode = force_generic_plan`
+
+// likeRelay connects with them, for a loop that is no relay.
+func (s *servers) likeRelay(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, s.app.Config().ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, relaySettings); err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
+}
 
 // bareLoop is the limit: what any relay that updates, or deletes, a row per event could reach here.
 func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
@@ -168,14 +181,11 @@ func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error
 	if t.layout.Settle == outbox.SettleDelete {
 		settle = t.remove
 	}
-	conn, err := pgx.ConnectConfig(ctx, s.app.Config().ConnConfig)
+	conn, err := s.likeRelay(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	if _, err := conn.Exec(ctx, likeRelay); err != nil {
-		return err
-	}
 	for {
 		rows, err := conn.Query(ctx, t.claim, batch)
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
@@ -143,14 +142,11 @@ func rowPerDelivery(ctx context.Context, s *servers, sinks []string, rows int) e
 		queues = append(queues, outbox.Table{Layout: outbox.DeliveriesOf("outbox_events", name), Sink: name})
 	}
 	return s.deliverTo(ctx, sinks, rows, queues, func(ctx context.Context, wake func()) error {
-		conn, err := pgx.ConnectConfig(ctx, s.app.Config().ConnConfig)
+		conn, err := s.likeRelay(ctx)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = conn.Close(ctx) }()
-		if _, err := conn.Exec(ctx, likeRelay); err != nil {
-			return err
-		}
 		for {
 			done, err := conn.Exec(ctx, spill, batch, sinks)
 			if err != nil || done.RowsAffected() == 0 {

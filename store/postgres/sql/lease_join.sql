@@ -2,11 +2,10 @@
 -- Writes only when less than two thirds of its time are left, so that asking often costs nothing, or more than all of
 -- it (see lease_take.sql). It looks first: ON CONFLICT would lock the row, and so write to the log, whatever its WHERE
 -- says. Locks the caller's row. Only the database's clock counts. Index: the primary key.
-INSERT INTO outbox_relays AS r (table_name, owner, name, expires_at)
+INSERT INTO outbox_relays (table_name, owner, name, expires_at)
 SELECT $1, $2, $3, clock_timestamp() + $4::bigint * interval '1 microsecond'
  WHERE NOT EXISTS (SELECT FROM outbox_relays
                     WHERE table_name = $1 AND owner = $2
                       AND expires_at BETWEEN clock_timestamp() + $4::bigint * 2 / 3 * interval '1 microsecond'
                                          AND clock_timestamp() + $4::bigint * interval '1 microsecond')
 ON CONFLICT (table_name, owner) DO UPDATE SET expires_at = excluded.expires_at
- WHERE r.expires_at < excluded.expires_at - $4::bigint / 3 * interval '1 microsecond' OR r.expires_at > excluded.expires_at
