@@ -94,7 +94,12 @@ func (n *session) append(ctx context.Context, chunks ...*chunk) {
 	defer n.forgetting.RUnlock()
 	n.gate.closed(func() {
 		for _, c := range chunks {
+			forgotten := c.count.Load() == 0
 			for at, r := range c.records {
+				if forgotten {
+					c.finish(at, errForgotten)
+					continue
+				}
 				if c.lost.Load() {
 					c.finish(at, errBehind)
 					continue
@@ -107,6 +112,10 @@ func (n *session) append(ctx context.Context, chunks ...*chunk) {
 
 // errBehind is the outcome of a record that was not handed to the client because one before it had failed by then.
 var errBehind = errors.New("a record before it failed")
+
+// errForgotten is the outcome of a chunk whose topic was forgotten before the client had it. The client would keep its
+// records until it knows the topic again, and then append them one by one behind an open gate.
+var errForgotten = errors.New("its topic is looked up again")
 
 func (c *chunk) finish(at int, err error) {
 	if err != nil {
@@ -137,6 +146,9 @@ func (p *publication) settle(ctx context.Context, c *chunk) (again []int) {
 			p.most[c.partition] *= 2
 		}
 		return nil
+	}
+	if errors.Is(err, errForgotten) {
+		return c.deliveries
 	}
 	switch p.blame(ctx, c.topic, err) {
 	case blamesBroker:

@@ -35,7 +35,7 @@ type session struct {
 	client        *kgo.Client
 	gate          gate
 	transactional bool
-	// Held to forget a topic, shared to append: the client would fail the first records of a chunk and take the others.
+	// Held to forget a topic, shared to append: the client would fail a chunk's first records and take the others.
 	forgetting sync.RWMutex
 
 	mu     sync.Mutex
@@ -121,11 +121,11 @@ func (t *topic) partition(number int) *partition {
 
 // forget has a topic looked up again: it may be gone, or another of its name be there.
 func (n *session) forget(t *topic) {
-	t.count.Store(0)
-	t.limit.Store(0)
 	n.forgetting.Lock() // and not the gate: the client may have to write before it forgets
 	defer n.forgetting.Unlock()
 	n.client.PurgeTopicsFromProducing(t.name)
+	t.count.Store(0) // only now: until then the client may have told it again
+	t.limit.Store(0)
 }
 
 // discover learns the partitions of topics, and returns what is wrong with those that cannot be published to.
