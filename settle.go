@@ -85,6 +85,9 @@ func (r *tableRelay) judgeRecord(v *verdict, rec *Record, destinations []string,
 		wait = max(wait, after, policy.Backoff.Delay(rec.Attempts+1))
 		exhausted = exhausted && (class == ClassPermanent || rec.Attempts+1 >= policy.MaxAttempts)
 		f := Failure{Destination: destinations[i], Reason: ReasonDeliveryFailed, Error: res.Err.Error()}
+		if r.cfg.table.Layout.Part != "" { // of outbox_deliveries: a dead letter says which sink it was
+			f.Error = r.cfg.table.Sink + ": " + f.Error
+		}
 		out.Failures = append(out.Failures, f)
 	}
 	if served == len(results) {

@@ -303,6 +303,9 @@ func buriesForOneSink(t *testing.T, s *storeSuite) {
 		"outbox_deliveries bad bad" {
 		t.Errorf("the letter is %q", got)
 	}
+	if got := s.Value(t, "SELECT error_history FROM job_dlq"); !strings.Contains(got, "b: too large") {
+		t.Errorf("the letter's errors are %s, want them to say which sink it was", got)
+	}
 	if got := s.Value(t, "SELECT queue || ' ' || status FROM outbox_deliveries WHERE event_topic = 'bad'"); got !=
 		"outbox_events/b dead" {
 		t.Errorf("the delivery is %q", got)

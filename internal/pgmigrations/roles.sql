@@ -160,6 +160,7 @@ BEGIN
         ('outbox_worker', 'crawl_events_id_seq', 'USAGE'),
         ('outbox_worker', 'crawl_outbox_id_seq', 'USAGE'),
 
+        -- Not outbox_deliveries: it has events of all tenants, also of tables where row-level security holds a reader to one.
         ('outbox_reader', 'outbox_audit',  'SELECT'),
         ('outbox_reader', 'apps',          'SELECT'),
         ('outbox_reader', 'outbox_events', 'SELECT'),
