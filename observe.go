@@ -34,6 +34,18 @@ type BatchReport struct {
 	Claim, Publish, Settle time.Duration
 }
 
+// add adds what was published after b, before it is settled.
+func (b *BatchReport) add(next BatchReport) {
+	b.Claimed += next.Claimed
+	b.Duplicates += next.Duplicates
+	b.Recalled += next.Recalled
+	b.Owed += next.Owed
+	b.Unavailable = b.Unavailable || next.Unavailable
+	b.Latencies = append(b.Latencies, next.Latencies...)
+	b.Claim += next.Claim
+	b.Publish += next.Publish
+}
+
 // failed notes a failed turn; only the first of a row is logged, the recovery is logged by succeeded.
 func (w *worker) failed(err error) {
 	w.mu.Lock()

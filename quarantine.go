@@ -170,7 +170,8 @@ func (w *worker) tryRecords(
 	if over(until) {
 		return errors.New("try a suspect lane: the lease is too close to its end to publish")
 	}
-	_, err := w.deliver(hardStop, pass, lanes, until, records, heldKeys{}, 0)
+	held := heldKeys{}
+	_, err := w.settleBatch(hardStop, pass, lanes, w.publishBatch(hardStop, pass, lanes, until, records, held), held)
 	return err
 }
 

@@ -256,7 +256,12 @@ func (w *worker) turnTrusted(
 		if !w.cfg.breaker.resume(pass) {
 			break // claimed again once the others have had their turns
 		}
-		lost, err := w.deliver(hardStop, pass, lanes, until, batch, held, took)
+		b := w.publishBatch(hardStop, pass, lanes, until, batch, held)
+		b.report.Claim = took
+		if !full && len(records) < gatherRecords && !pass.probe && !w.pacer.recovering(pass) {
+			b = w.gather(ctx, hardStop, pass, lanes, until, held, b)
+		}
+		lost, err := w.settleBatch(hardStop, pass, lanes, b, held)
 		if class, _ := Classify(err); pass.probe && class == ClassUnavailable && time.Since(claimedAt) < probeTime {
 			down = err // what the sink can take may come in the next batch
 		} else if err != nil {
@@ -276,13 +281,35 @@ func (w *worker) turnTrusted(
 	return len(records), down
 }
 
-// deliver publishes and settles one batch of a claim that took so long. Keys of which something was not delivered are
-// added to held, and their later records are left for the next claim. lost says that a lane has gone to another relay.
-func (w *worker) deliver(
+// published is what was published and is not settled yet.
+type published struct {
+	verdict
+	claimed int  // records
+	down    bool // the sink
+	report  BatchReport
+}
+
+// plain tells whether everything was delivered, and nothing else is to be recorded.
+func (p *published) plain() bool {
+	return !p.down && p.owed == 0 && len(p.outcomes) == p.claimed &&
+		!slices.ContainsFunc(p.outcomes, func(o Outcome) bool { return o.State != Delivered })
+}
+
+// add takes over what was published after p.
+func (p *published) add(next published) {
+	p.outcomes = append(p.outcomes, next.outcomes...)
+	p.duplicates, p.owed = p.duplicates+next.duplicates, p.owed+next.owed
+	p.claimed += next.claimed
+	p.down, p.unavailable = next.down, next.unavailable
+	p.report.add(next.report)
+}
+
+// publishBatch publishes one batch of a claim. Keys of which something was not delivered are added to held, and their
+// later records are left for the next claim.
+func (w *worker) publishBatch(
 	hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys,
-	took time.Duration,
-) (lost bool, err error) {
-	t1 := time.Now()
+) published {
+	began := time.Now()
 	batch, owner, defects := w.route(records, held)
 	batch, owner, recalled := w.recall.strike(batch, owner)
 	pubCtx, cancel := w.publishing(hardStop, lanes, until)
@@ -304,46 +331,52 @@ func (w *worker) deliver(
 		}
 	}
 
-	t2 := time.Now()
-	v := w.judge(records, batch, owner, results, defects, isolate)
+	ended := time.Now()
+	b := published{verdict: w.judge(records, batch, owner, results, defects, isolate), claimed: len(records), down: down}
+	b.report = BatchReport{
+		Table: w.cfg.name(), Claimed: len(records), Duplicates: b.duplicates, Recalled: recalled, Owed: b.owed,
+		Unavailable: b.unavailable != nil, Publish: ended.Sub(began),
+	}
+	for i := range b.outcomes {
+		if o := &b.outcomes[i]; o.State == Delivered && len(o.Owed) == 0 &&
+			!o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
+			b.report.Latencies = append(b.report.Latencies, ended.Sub(o.Record.WrittenAt))
+		}
+	}
+	return b
+}
+
+// settleBatch records what became of a batch. lost says that a lane has gone to another relay.
+func (w *worker) settleBatch(
+	hardStop context.Context, pass *ticket, lanes []Lane, b published, held heldKeys,
+) (lost bool, err error) {
+	began := time.Now()
 	fault.Hit(fault.BeforeSettle)
-	if len(v.outcomes) > 0 {
+	if len(b.outcomes) > 0 {
 		w.cfg.breaker.rest(pass)
 	}
-	settled, refused, err := w.settle(hardStop, lanes, v.outcomes)
-	t3 := time.Now()
+	settled, refused, err := w.settle(hardStop, lanes, b.outcomes)
+	b.report.Settled, b.report.Settle = settled, time.Since(began)
 	for _, o := range refused {
 		held.hold(o.Record)
 	}
-	if v.owed > 0 {
-		w.wakeOwed(v.outcomes)
+	if b.owed > 0 {
+		w.wakeOwed(b.outcomes)
 	}
 	if settled.Retried+settled.Dead > 0 {
-		w.logFailures(v.outcomes, refused)
+		w.logFailures(b.outcomes, refused)
 	}
-
-	b := BatchReport{
-		Table: w.cfg.name(), Claimed: len(records), Settled: settled, Duplicates: v.duplicates, Recalled: recalled,
-		Owed: v.owed, Unavailable: v.unavailable != nil,
-		Claim: took, Publish: t2.Sub(t1), Settle: t3.Sub(t2),
-	}
-	for i := range v.outcomes {
-		if o := &v.outcomes[i]; o.State == Delivered && len(o.Owed) == 0 &&
-			!o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
-			b.Latencies = append(b.Latencies, t2.Sub(o.Record.WrittenAt))
-		}
-	}
-	w.report(b)
+	w.report(b.report)
 	switch {
 	case err != nil:
 		return false, err
-	case down:
-		return false, fmt.Errorf("publish: %w", v.unavailable)
-	case len(v.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
+	case b.down:
+		return false, fmt.Errorf("publish: %w", b.unavailable)
+	case len(b.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
 		// The next claim brings the same records: without a pause they would be published again as fast as the loop
 		// turns.
 		return false, fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, "+
-			"something else settled them, or this role may not update them", len(records))
+			"something else settled them, or this role may not update them", b.claimed)
 	}
 	return settled.Lost > 0, nil
 }
