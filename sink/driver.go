@@ -2,11 +2,11 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 )
 
 // Driver describes how the sinks of some URL schemes are opened. Schemes, Example and Open are required; what a sink
@@ -27,7 +27,8 @@ type Driver struct {
 	Open func(ctx context.Context, url string, o Options) (Sink, error)
 	// Check says what is wrong with a URL, without connecting and without showing a password. Nil finds nothing wrong.
 	Check func(url string) error
-	// Mask names the server for logs and people: no user, no password, no options. Nil is MaskURL.
+	// Mask names the server for logs and people: no user, no password, no options. Nil shows all but user, password
+	// and options.
 	Mask func(url string) string
 	// Plaintext returns the hosts of other machines that are reached without TLS. Nil has none.
 	Plaintext func(url string) []string
@@ -43,19 +44,9 @@ type Driver struct {
 	// where nobody can listen.
 	Tail func(ctx context.Context, url string, channels []string, t Tail) error
 
-	// Endpoints returns the destinations that the sinks of this URL know by their names, an EndpointEditor where they
+	// Endpoints returns the destinations that the sinks of this URL know by their names, an endpoint.Editor where they
 	// can be changed. It connects to none of them. Nil where any name may be a destination.
-	Endpoints func(ctx context.Context, url string, o Options) (Endpoints, error)
-}
-
-// Endpoint is a destination that a sink knows by its name.
-type Endpoint struct {
-	Name    string `json:"name"`
-	Tenant  string `json:"tenant,omitempty"` // whose events alone it takes
-	URL     string `json:"url"`              // without user and query
-	State   string `json:"state"`            // enabled, disabled
-	Reason  string `json:"reason,omitempty"` // why it is disabled
-	Secrets int    `json:"secrets"`          // that sign what is sent
+	Endpoints func(ctx context.Context, url string, o Options) (endpoint.Lister, error)
 }
 
 // DefaultWindow is how long sinks that can remember deliveries refuse a copy.
@@ -69,7 +60,7 @@ type Options struct {
 	Prefix string
 	Logger *slog.Logger // (slog.Default)
 	// Endpoints opens the table of endpoints of the program's database. Nil: there is none.
-	Endpoints func(ctx context.Context) (EndpointTable, error)
+	Endpoints func(ctx context.Context) (endpoint.Table, error)
 }
 
 // Sink is an outbox.Sink with a connection. It is safe for concurrent use. Its Publish returns as soon as ctx ends;
@@ -81,18 +72,6 @@ type Sink interface {
 	// Close closes the connection, unless the caller gave it, and waits for what is under way. It is called after the
 	// last Publish has returned.
 	Close() error
-}
-
-var errCannotTell = errors.New("the sink cannot tell whether it takes messages")
-
-// Probe asks a sink that is an outbox.Prober, and is an error for any other: a Prober that answers nil makes a failure
-// the event's own.
-func Probe(ctx context.Context, s Sink) error {
-	p, ok := s.(outbox.Prober)
-	if !ok {
-		return errCannotTell
-	}
-	return p.Probe(ctx)
 }
 
 // Subscriber is an outbox.Subscriber with a connection of its own.

@@ -3,7 +3,6 @@ package sink
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -15,18 +14,6 @@ import (
 type Limits struct {
 	Rate        float64 // deliveries a second, in bursts of at most a tenth of a second's worth
 	Concurrency int     // calls of Publish at a time
-}
-
-// Check says what is wrong with the limits.
-func (l Limits) Check() error {
-	var problems []error
-	if l.Rate < 0 {
-		problems = append(problems, fmt.Errorf("rate is %g, must be positive", l.Rate))
-	}
-	if l.Concurrency < 0 {
-		problems = append(problems, fmt.Errorf("concurrency is %d, must be positive", l.Concurrency))
-	}
-	return errors.Join(problems...)
 }
 
 // Limit returns a sink that gives another one no more than the limits allow. What there was no time for when the
@@ -55,7 +42,19 @@ type limited struct {
 }
 
 // Probe implements outbox.Prober.
-func (l *limited) Probe(ctx context.Context) error { return Probe(ctx, l.Sink) }
+func (l *limited) Probe(ctx context.Context) error { return probe(ctx, l.Sink) }
+
+var errCannotTell = errors.New("the sink cannot tell whether it takes messages")
+
+// probe asks a sink that is an outbox.Prober, and is an error for any other: a Prober that answers nil makes a failure
+// the event's own.
+func probe(ctx context.Context, s Sink) error {
+	p, ok := s.(outbox.Prober)
+	if !ok {
+		return errCannotTell
+	}
+	return p.Probe(ctx)
+}
 
 // PublishTimeout implements outbox.Slow.
 func (l *limited) PublishTimeout() time.Duration {

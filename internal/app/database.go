@@ -11,13 +11,13 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Database is what the parts of a process and the commands ask of an open database, whichever it is. It is safe for
@@ -67,7 +67,7 @@ type ForPeople interface {
 	// Debts returns what sinks of tables with routes have not taken.
 	Debts(ctx context.Context) ([]operate.Debt, error)
 	// Endpoints opens the table of endpoints that sinks know by their names.
-	Endpoints(ctx context.Context) (sink.EndpointTable, error)
+	Endpoints(ctx context.Context) (endpoint.Table, error)
 	// Writing opens a table with the columns of outbox_events to be written.
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
 }

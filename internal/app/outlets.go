@@ -77,7 +77,11 @@ func (o *outlet) Probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return sink.Probe(ctx, s)
+	p, ok := s.(outbox.Prober)
+	if !ok {
+		return errors.New("the sink cannot tell whether it takes messages")
+	}
+	return p.Probe(ctx)
 }
 
 // PublishTimeout implements outbox.Slow.

@@ -18,13 +18,14 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/pgoperate"
 	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/server/pgstore"
-	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -46,12 +47,12 @@ func checkPostgres(url string) error {
 		// pgx quotes the URL, and in one that it cannot parse it cannot find the password to mask.
 		return errNoDatabase
 	}
-	return sink.CheckUser(url)
+	return sinkurl.CheckUser(url)
 }
 
 func maskPostgres(url string) string {
 	c, err := pgx.ParseConfig(url)
-	if err != nil || sink.CheckUser(url) != nil {
+	if err != nil || sinkurl.CheckUser(url) != nil {
 		return "(no valid URL)"
 	}
 	return fmt.Sprintf("%s at %s:%d", c.Database, c.Host, c.Port)
@@ -149,7 +150,7 @@ func (d postgresDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
 	return pgoperate.Debts(ctx, d.Pool)
 }
 
-func (d postgresDatabase) Endpoints(ctx context.Context) (sink.EndpointTable, error) {
+func (d postgresDatabase) Endpoints(ctx context.Context) (endpoint.Table, error) {
 	return pgoperate.OpenEndpoints(ctx, d.Pool)
 }
 

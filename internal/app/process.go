@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/metrics"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // process is what the parts of a process share.
@@ -19,7 +19,7 @@ type process struct {
 	health    *Health
 	metrics   *metrics.Metrics
 	databases *shared
-	endpoints func(context.Context) (sink.EndpointTable, error) // of the database, once it is open
+	endpoints func(context.Context) (endpoint.Table, error) // of the database, once it is open
 }
 
 func newProcess(cfg config.Config, log *slog.Logger, parts ...string) process {

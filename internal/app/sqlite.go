@@ -13,12 +13,12 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/sqlitemigrations"
 	"github.com/outboxrelay/outbox/internal/sqliteoperate"
 	"github.com/outboxrelay/outbox/server/sqlitestore"
-	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -144,7 +144,7 @@ func (d *sqliteDatabase) Pauses(ctx context.Context) (operate.Pauses, error) {
 	return sqliteoperate.OpenPauses(ctx, d.db)
 }
 
-func (d *sqliteDatabase) Endpoints(ctx context.Context) (sink.EndpointTable, error) {
+func (d *sqliteDatabase) Endpoints(ctx context.Context) (endpoint.Table, error) {
 	return sqliteoperate.OpenEndpoints(ctx, d.db)
 }
 

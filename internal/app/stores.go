@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/sinks"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -91,8 +92,8 @@ func (databases) Examples() (all []string) {
 }
 
 // Kinds returns what settings are checked with, for a command that has these sinks.
-func Kinds(sinks []sink.Driver) (config.Kinds, error) {
-	registry, err := sink.NewRegistry(sinks...)
+func Kinds(drivers []sink.Driver) (config.Kinds, error) {
+	registry, err := sinks.NewRegistry(drivers...)
 	return config.Kinds{Databases: databases{}, Sinks: registry}, err
 }
 

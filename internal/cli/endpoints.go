@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -130,7 +131,7 @@ type endpointSink struct {
 	options sink.Options
 }
 
-func (s *endpointSink) known(ctx context.Context) (sink.Endpoints, error) {
+func (s *endpointSink) known(ctx context.Context) (endpoint.Lister, error) {
 	return s.of.Driver.Endpoints(ctx, s.of.URL, s.options)
 }
 
@@ -157,7 +158,7 @@ func (a *application) withEndpoints(ctx context.Context, fn func(endpointSink) e
 			db.Close()
 		}
 	}()
-	s.options = sink.Options{Logger: log, Endpoints: func(ctx context.Context) (_ sink.EndpointTable, err error) {
+	s.options = sink.Options{Logger: log, Endpoints: func(ctx context.Context) (_ endpoint.Table, err error) {
 		if c.Database == "" {
 			return nil, outbox.Permanent(errors.New("the endpoints are in a table: of which database? Give --database"))
 		}

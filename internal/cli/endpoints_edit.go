@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 )
 
 // secretMade is a secret that was made, as -o json prints it: the only time that it is shown.
@@ -19,16 +19,16 @@ type secretMade struct {
 
 // edit calls fn with the endpoints of the sink if they can be changed, and what the record is to say.
 func (a *application) edit(
-	cmd *cobra.Command, f *operatorFlags, fn func(e sink.EndpointEditor, by sink.Change, form string) error,
+	cmd *cobra.Command, f *operatorFlags, fn func(e endpoint.Editor, by endpoint.Change, form string) error,
 ) error {
 	by := f.operator()
-	change := sink.Change{Action: "endpoint-" + cmd.Name(), Actor: by.Actor, Reason: strings.TrimSpace(by.Reason)}
+	change := endpoint.Change{Action: "endpoint-" + cmd.Name(), Actor: by.Actor, Reason: strings.TrimSpace(by.Reason)}
 	return a.withEndpoints(cmd.Context(), func(s endpointSink) error {
 		known, err := s.known(cmd.Context())
 		if err != nil {
 			return err
 		}
-		e, ok := known.(sink.EndpointEditor)
+		e, ok := known.(endpoint.Editor)
 		if !ok {
 			return usagef("the endpoints of %v are in a file: edit it, relays read it again", s.of)
 		}
@@ -50,7 +50,7 @@ func (a *application) printSecret(form, done, name, secret string) error {
 
 func (a *application) endpointsAdd() *cobra.Command {
 	var f operatorFlags
-	var e sink.StoredEndpoint
+	var e endpoint.Stored
 	var secrets, headers []string
 	cmd := &cobra.Command{
 		Use:   "add NAME --url URL",
@@ -67,7 +67,7 @@ encrypted: OUTBOX_ENDPOINT_KEY holds the key, here and for the relays. Relays kn
 				if !strings.HasPrefix(text, "env:") && !strings.HasPrefix(text, "file:") {
 					return usagef("--secret is neither env:NAME nor file:PATH: in a command line others would see a secret")
 				}
-				e.Secrets = append(e.Secrets, sink.StoredSecret{Value: text})
+				e.Secrets = append(e.Secrets, endpoint.Secret{Value: text})
 			}
 			for _, text := range headers {
 				name, value, ok := strings.Cut(text, "=")
@@ -76,7 +76,7 @@ encrypted: OUTBOX_ENDPOINT_KEY holds the key, here and for the relays. Relays kn
 				}
 				e.Headers[name] = value
 			}
-			return a.edit(cmd, &f, func(known sink.EndpointEditor, by sink.Change, form string) error {
+			return a.edit(cmd, &f, func(known endpoint.Editor, by endpoint.Change, form string) error {
 				secret, err := known.Add(cmd.Context(), e, by)
 				if err != nil {
 					return err
@@ -119,7 +119,7 @@ signing for --overlap, so that the receiver accepts what is sent before and afte
 			if overlap < 0 {
 				return usagef("--overlap is %s, must not be negative", overlap)
 			}
-			return a.edit(cmd, &f, func(known sink.EndpointEditor, by sink.Change, form string) error {
+			return a.edit(cmd, &f, func(known endpoint.Editor, by endpoint.Change, form string) error {
 				made, err := known.Rotate(cmd.Context(), args[0], secret, overlap, by)
 				if err != nil {
 					return err
@@ -141,16 +141,16 @@ signing for --overlap, so that the receiver accepts what is sent before and afte
 
 func (a *application) endpointsDisable() *cobra.Command {
 	return a.endpointsSwitch("disable", "Let the events of an endpoint fail", `disable makes the events of an endpoint dead letters, with the reason. outbox endpoints enable ends it. To let
-them wait instead, use outbox pause --destination NAME.`, sink.EndpointEditor.Disable)
+them wait instead, use outbox pause --destination NAME.`, endpoint.Editor.Disable)
 }
 
 func (a *application) endpointsEnable() *cobra.Command {
 	return a.endpointsSwitch("enable", "Use an endpoint again", `enable makes an endpoint usable again that was disabled, by an operator or by its answer 410 Gone. Relays notice
-within seconds. What failed meanwhile is put back by outbox dlq replay.`, sink.EndpointEditor.Enable)
+within seconds. What failed meanwhile is put back by outbox dlq replay.`, endpoint.Editor.Enable)
 }
 
 func (a *application) endpointsSwitch(
-	name, short, long string, change func(sink.EndpointEditor, context.Context, string, sink.Change) (bool, error),
+	name, short, long string, change func(endpoint.Editor, context.Context, string, endpoint.Change) (bool, error),
 ) *cobra.Command {
 	var f operatorFlags
 	cmd := &cobra.Command{
@@ -158,7 +158,7 @@ func (a *application) endpointsSwitch(
 		Example: "  outbox endpoints " + name + " acme --reason 'INC-4711' --sink webhook:table",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.edit(cmd, &f, func(known sink.EndpointEditor, by sink.Change, _ string) error {
+			return a.edit(cmd, &f, func(known endpoint.Editor, by endpoint.Change, _ string) error {
 				changed, err := change(known, cmd.Context(), args[0], by)
 				if err != nil {
 					return err
@@ -186,7 +186,7 @@ replayed once there is an endpoint of that name again.`,
 		Example: `  outbox endpoints remove acme --reason 'the contract has ended' --sink webhook:table`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.edit(cmd, &f, func(known sink.EndpointEditor, by sink.Change, _ string) error {
+			return a.edit(cmd, &f, func(known endpoint.Editor, by endpoint.Change, _ string) error {
 				if err := known.Remove(cmd.Context(), args[0], by); err != nil {
 					return err
 				}

@@ -5,14 +5,14 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/sinks"
 )
 
 // Kinds are the databases and the sinks that the program can open, as far as settings are concerned. Package app knows
 // which they are.
 type Kinds struct {
 	Databases Databases
-	Sinks     sink.Registry
+	Sinks     sinks.Registry
 }
 
 // Databases knows the URLs of databases. No password is in what it returns.

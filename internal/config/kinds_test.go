@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/outboxrelay/outbox/internal/sinks"
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/sink/memory"
 )
@@ -17,11 +18,11 @@ var kinds = Kinds{
 	Sinks:     testSinks(),
 }
 
-func testSinks() sink.Registry {
+func testSinks() sinks.Registry {
 	open := func(context.Context, string, sink.Options) (sink.Sink, error) {
 		return nil, errors.New("a test opens none")
 	}
-	r, err := sink.NewRegistry(
+	r, err := sinks.NewRegistry(
 		sink.Driver{
 			Schemes: []string{"redis", "rediss"}, Example: "redis://host:6379", Variables: []string{"REDIS_URL"}, Open: open,
 			Check: func(url string) error {

@@ -34,8 +34,11 @@ func (c *Config) limitEntries(problems *Error) (entries []limitEntry) {
 			problems.add("%s: the sink %s has an entry already", at, e.Sink)
 		}
 		seen[e.Sink] = true
-		if err := e.limits().Check(); err != nil {
-			problems.add("%s: %v", at, err)
+		if e.Rate < 0 {
+			problems.add("%s: rate is %g, must be positive", at, e.Rate)
+		}
+		if e.Concurrency < 0 {
+			problems.add("%s: concurrency is %d, must be positive", at, e.Concurrency)
 		}
 		entries = append(entries, e)
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 )
 
 func endpointTests() []behaviour {
@@ -18,13 +18,13 @@ func endpointTests() []behaviour {
 
 // endpoints is a table and the version that was read last.
 type endpoints struct {
-	sink.EndpointTable
+	endpoint.Table
 	t       *testing.T
 	version string
 }
 
 // changed reads the endpoints, which must have changed since they were read last.
-func (e *endpoints) changed() []sink.StoredEndpoint {
+func (e *endpoints) changed() []endpoint.Stored {
 	e.t.Helper()
 	all, version, err := e.Read(e.t.Context(), e.version)
 	if err != nil || version == e.version {
@@ -37,31 +37,31 @@ func (e *endpoints) changed() []sink.StoredEndpoint {
 	return all
 }
 
-func (e *endpoints) put(one sink.StoredEndpoint, want bool) {
+func (e *endpoints) put(one endpoint.Stored, want bool) {
 	e.t.Helper()
-	done, err := e.Put(e.t.Context(), one, sink.Change{Action: "endpoint-add", Actor: "me", Reason: "because"})
+	done, err := e.Put(e.t.Context(), one, endpoint.Change{Action: "endpoint-add", Actor: "me", Reason: "because"})
 	if err != nil || done != want {
 		e.t.Fatalf("put %s: %t, error %v, want %t", one.Name, done, err, want)
 	}
 }
 
 // same compares endpoints but for what the table draws itself.
-func same(a, b sink.StoredEndpoint) bool {
+func same(a, b endpoint.Stored) bool {
 	a.Revision, b.Revision, a.Created, b.Created = 0, 0, time.Time{}, time.Time{}
 	return reflect.DeepEqual(a, b)
 }
 
 func keepsEndpoints(t *testing.T, s *suite) {
-	e := &endpoints{EndpointTable: s.Endpoints(t), t: t}
+	e := &endpoints{Table: s.Endpoints(t), t: t}
 	if all := e.changed(); len(all) != 0 {
 		t.Fatalf("a new table has %v", all)
 	}
-	acme := sink.StoredEndpoint{Name: "acme", Tenant: "t1", URL: "https://acme.example/hook?a=%20&ü", Rate: 2.5,
+	acme := endpoint.Stored{Name: "acme", Tenant: "t1", URL: "https://acme.example/hook?a=%20&ü", Rate: 2.5,
 		Timeout: 30 * time.Second, Concurrency: 7, Headers: map[string]string{"X-A": "env:A"},
-		Secrets: []sink.StoredSecret{{Value: "env:NEW"},
+		Secrets: []endpoint.Secret{{Value: "env:NEW"},
 			{Value: "sealed:1:x", Until: time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)}}}
-	plain := sink.StoredEndpoint{Name: "plain", URL: "https://plain.example", Headers: map[string]string{},
-		Secrets: []sink.StoredSecret{{Value: "file:/run/secret"}}}
+	plain := endpoint.Stored{Name: "plain", URL: "https://plain.example", Headers: map[string]string{},
+		Secrets: []endpoint.Secret{{Value: "file:/run/secret"}}}
 	e.put(plain, true)
 	e.put(acme, true)
 	e.put(acme, false)
@@ -75,7 +75,7 @@ func keepsEndpoints(t *testing.T, s *suite) {
 	if all = e.changed(); !same(all[0], acme) || !same(all[1], plain) {
 		t.Errorf("after a change they are %+v", all)
 	}
-	removal := sink.Change{Action: "endpoint-remove", Actor: "me"}
+	removal := endpoint.Change{Action: "endpoint-remove", Actor: "me"}
 	if done, err := e.Remove(t.Context(), "acme", removal); err != nil || !done {
 		t.Errorf("remove: %t, error %v", done, err)
 	}
@@ -94,9 +94,9 @@ func keepsEndpoints(t *testing.T, s *suite) {
 }
 
 func keepsOthersChanges(t *testing.T, s *suite) {
-	e := &endpoints{EndpointTable: s.Endpoints(t), t: t}
-	secrets := []sink.StoredSecret{{Value: "env:A"}}
-	e.put(sink.StoredEndpoint{Name: "acme", URL: "https://a.example", Secrets: secrets}, true)
+	e := &endpoints{Table: s.Endpoints(t), t: t}
+	secrets := []endpoint.Secret{{Value: "env:A"}}
+	e.put(endpoint.Stored{Name: "acme", URL: "https://a.example", Secrets: secrets}, true)
 	read := e.changed()[0]
 	changed := read
 	changed.URL = "https://b.example"

@@ -6,11 +6,11 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/outboxtest"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Harness is a store, as outboxtest.StoreSuite has it, with what operators make of its tables.
@@ -20,7 +20,7 @@ type Harness struct {
 	Pauses  func(t *testing.T) operate.Pauses
 	Debts   func(t *testing.T) ([]operate.Debt, error)
 	// Endpoints opens the table of endpoints.
-	Endpoints func(t *testing.T) sink.EndpointTable
+	Endpoints func(t *testing.T) endpoint.Table
 	// Retention and LetterRetention open what old rows are removed from.
 	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
 	LetterRetention func(t *testing.T) retention.Store

@@ -9,17 +9,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pgschema"
 	"github.com/outboxrelay/outbox/internal/pgtable"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Endpoints is the table of endpoints. Reading and Disable need the rights of outbox_relay, the rest those of
 // outbox_operator. It is safe for concurrent use.
 type Endpoints struct{ pool *pgxpool.Pool }
 
-var _ sink.EndpointTable = (*Endpoints)(nil)
+var _ endpoint.Table = (*Endpoints)(nil)
 
 // OpenEndpoints answers with a *outbox.SchemaError where the database has no table of endpoints yet, and with
 // outbox.ErrRowsHidden where a policy hides them: their events would be dead letters.
@@ -30,8 +30,8 @@ func OpenEndpoints(ctx context.Context, pool *pgxpool.Pool) (*Endpoints, error) 
 	return &Endpoints{pool}, pgschema.CheckVisible(ctx, pool, "outbox_endpoints")
 }
 
-// Read implements sink.EndpointTable.
-func (p *Endpoints) Read(ctx context.Context, known string) (all []sink.StoredEndpoint, version string, err error) {
+// Read implements endpoint.Table.
+func (p *Endpoints) Read(ctx context.Context, known string) (all []endpoint.Stored, version string, err error) {
 	sql, err := plain("endpoint_version")
 	if err != nil {
 		return nil, "", err
@@ -49,7 +49,7 @@ func (p *Endpoints) Read(ctx context.Context, known string) (all []sink.StoredEn
 	if err != nil {
 		return nil, "", fmt.Errorf("read endpoints: %w", err)
 	}
-	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e sink.StoredEndpoint, err error) {
+	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e endpoint.Stored, err error) {
 		var milliseconds int64
 		var disabled *time.Time
 		err = row.Scan(&e.Name, &e.Tenant, &e.URL, &e.Secrets, &e.Headers, &milliseconds, &e.Concurrency, &e.Rate,
@@ -66,8 +66,8 @@ func (p *Endpoints) Read(ctx context.Context, known string) (all []sink.StoredEn
 	return all, version, nil
 }
 
-// Put implements sink.EndpointTable.
-func (p *Endpoints) Put(ctx context.Context, e sink.StoredEndpoint, c sink.Change) (bool, error) {
+// Put implements endpoint.Table.
+func (p *Endpoints) Put(ctx context.Context, e endpoint.Stored, c endpoint.Change) (bool, error) {
 	secrets, headers, err := operate.EncodeEndpoint(e.Name, e.Secrets, e.Headers)
 	if err != nil {
 		return false, err
@@ -81,12 +81,12 @@ func (p *Endpoints) Put(ctx context.Context, e sink.StoredEndpoint, c sink.Chang
 	return p.change(ctx, statement, e.Name, c, args...)
 }
 
-// Remove implements sink.EndpointTable.
-func (p *Endpoints) Remove(ctx context.Context, name string, c sink.Change) (bool, error) {
+// Remove implements endpoint.Table.
+func (p *Endpoints) Remove(ctx context.Context, name string, c endpoint.Change) (bool, error) {
 	return p.change(ctx, "endpoint_remove", name, c, name)
 }
 
-// Disable implements sink.EndpointTable.
+// Disable implements endpoint.Table.
 func (p *Endpoints) Disable(ctx context.Context, name string, revision int64, reason string) error {
 	sql, err := plain("endpoint_disable")
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *Endpoints) Disable(ctx context.Context, name string, revision int64, re
 
 // change runs a statement, and records it if it changed something.
 func (p *Endpoints) change(
-	ctx context.Context, statement, name string, c sink.Change, args ...any,
+	ctx context.Context, statement, name string, c endpoint.Change, args ...any,
 ) (changed bool, err error) {
 	sql, err := plain(statement)
 	if err != nil {

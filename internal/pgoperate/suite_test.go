@@ -6,13 +6,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/operatetest"
 	"github.com/outboxrelay/outbox/internal/pgtest"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 	"github.com/outboxrelay/outbox/internal/testenv"
-	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -51,7 +51,7 @@ func newHarness(t *testing.T, url string) operatetest.Harness {
 			return p
 		},
 		Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), store.Pool) },
-		Endpoints: func(t *testing.T) sink.EndpointTable {
+		Endpoints: func(t *testing.T) endpoint.Table {
 			t.Helper()
 			e, err := OpenEndpoints(t.Context(), store.Pool)
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 )
 
 // Lasting takes the class outbox.ClassUnavailable off an error that waiting does not cure: a Redis that knows neither
@@ -26,7 +26,7 @@ func Lasting(err error) error {
 // CheckURL says what is wrong with a URL of one of the schemes that ParseURL takes, without connecting and without
 // showing a password.
 func CheckURL(url string) error {
-	if err := sink.CheckUser(url); err != nil {
+	if err := sinkurl.CheckUser(url); err != nil {
 		return err
 	}
 	if badPort(url) {
@@ -52,7 +52,7 @@ func badPort(url string) bool {
 // Plaintext returns the hosts that are reached without TLS and may be on other machines: a name that is not localhost
 // may be anybody's.
 func Plaintext(url string) (hosts []string) {
-	if scheme, _, _ := strings.Cut(url, "://"); scheme != "redis" || sink.CheckUser(url) != nil {
+	if scheme, _, _ := strings.Cut(url, "://"); scheme != "redis" || sinkurl.CheckUser(url) != nil {
 		return nil
 	}
 	for _, host := range hostsOf(url) {

@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
-	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
 // Endpoints is the table of endpoints. It is safe for concurrent use.
 type Endpoints struct{ db *sqlite.DB }
 
-var _ sink.EndpointTable = (*Endpoints)(nil)
+var _ endpoint.Table = (*Endpoints)(nil)
 
 // OpenEndpoints answers with a *outbox.SchemaError where the file has no table of endpoints yet.
 func OpenEndpoints(ctx context.Context, db *sqlite.DB) (*Endpoints, error) {
@@ -28,8 +28,8 @@ func OpenEndpoints(ctx context.Context, db *sqlite.DB) (*Endpoints, error) {
 	return &Endpoints{db}, nil
 }
 
-// Read implements sink.EndpointTable.
-func (p *Endpoints) Read(ctx context.Context, known string) (all []sink.StoredEndpoint, version string, err error) {
+// Read implements endpoint.Table.
+func (p *Endpoints) Read(ctx context.Context, known string) (all []endpoint.Stored, version string, err error) {
 	ask, err := plain("endpoint_version")
 	if err != nil {
 		return nil, "", err
@@ -62,7 +62,7 @@ func (p *Endpoints) Read(ctx context.Context, known string) (all []sink.StoredEn
 	return all, version, nil
 }
 
-func scanEndpoint(rows *sql.Rows) (e sink.StoredEndpoint, err error) {
+func scanEndpoint(rows *sql.Rows) (e endpoint.Stored, err error) {
 	var secrets, headers, created string
 	var disabled sql.NullString
 	var milliseconds int64
@@ -87,8 +87,8 @@ func scanEndpoint(rows *sql.Rows) (e sink.StoredEndpoint, err error) {
 	return e, err
 }
 
-// Put implements sink.EndpointTable.
-func (p *Endpoints) Put(ctx context.Context, e sink.StoredEndpoint, c sink.Change) (bool, error) {
+// Put implements endpoint.Table.
+func (p *Endpoints) Put(ctx context.Context, e endpoint.Stored, c endpoint.Change) (bool, error) {
 	secrets, headers, err := operate.EncodeEndpoint(e.Name, e.Secrets, e.Headers)
 	if err != nil {
 		return false, err
@@ -102,12 +102,12 @@ func (p *Endpoints) Put(ctx context.Context, e sink.StoredEndpoint, c sink.Chang
 	return p.change(ctx, statement, e.Name, c, args...)
 }
 
-// Remove implements sink.EndpointTable.
-func (p *Endpoints) Remove(ctx context.Context, name string, c sink.Change) (bool, error) {
+// Remove implements endpoint.Table.
+func (p *Endpoints) Remove(ctx context.Context, name string, c endpoint.Change) (bool, error) {
 	return p.change(ctx, "endpoint_remove", name, c, name)
 }
 
-// Disable implements sink.EndpointTable.
+// Disable implements endpoint.Table.
 func (p *Endpoints) Disable(ctx context.Context, name string, revision int64, reason string) error {
 	text, err := plain("endpoint_disable")
 	if err != nil {
@@ -125,7 +125,7 @@ func (p *Endpoints) Disable(ctx context.Context, name string, revision int64, re
 
 // change runs a statement, and records it if it changed something.
 func (p *Endpoints) change(
-	ctx context.Context, statement, name string, c sink.Change, args ...any,
+	ctx context.Context, statement, name string, c endpoint.Change, args ...any,
 ) (changed bool, err error) {
 	text, err := plain(statement)
 	if err != nil {

@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/operatetest"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/sqlitetest"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 func TestStoreSuite(t *testing.T) {
@@ -31,7 +31,7 @@ func TestStoreSuite(t *testing.T) {
 				return p
 			},
 			Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), db) },
-			Endpoints: func(t *testing.T) sink.EndpointTable {
+			Endpoints: func(t *testing.T) endpoint.Table {
 				t.Helper()
 				e, err := OpenEndpoints(t.Context(), db)
 				if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -18,7 +19,7 @@ func Driver() sink.Driver {
 	return sink.Driver{
 		Schemes: []string{schemePlain, schemeTLS},
 		Example: "kafka://host1:9092,host2:9092, kafkas://user:password@host:9093?sasl=scram-sha-512 for TLS and SASL",
-		Open:    openByURL, Check: checkURL, Mask: sink.MaskURL, Plaintext: plaintext, Hint: hint,
+		Open:    openByURL, Check: checkURL, Mask: sinkurl.Mask, Plaintext: plaintext, Hint: hint,
 	}
 }
 
@@ -41,7 +42,7 @@ func lasting(err error) error {
 }
 
 func checkURL(url string) error {
-	if err := sink.CheckUser(url); err != nil {
+	if err := sinkurl.CheckUser(url); err != nil {
 		return err
 	}
 	a, err := parseURL(url)

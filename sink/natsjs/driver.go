@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -19,7 +20,7 @@ func Driver() sink.Driver {
 		Schemes:   []string{"nats", "tls"},
 		Example:   "nats://user:password@host:4222 for JetStream, tls:// for TLS",
 		Variables: []string{"NATS_URL"},
-		Open:      openByURL, Check: checkURL, Mask: sink.MaskURL, Plaintext: plaintext, Hint: hint,
+		Open:      openByURL, Check: checkURL, Mask: sinkurl.Mask, Plaintext: plaintext, Hint: hint,
 		Subscribe: subscribeByURL, Tail: tail,
 	}
 }

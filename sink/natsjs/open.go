@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -86,7 +87,7 @@ var errURL = errors.New("the NATS URL is not of the form nats://user:password@ho
 	"password write / ? # % @ percent-encoded. It is not shown here because it may hold a password")
 
 func parseURL(text string) (*target, error) {
-	if err := sink.CheckUser(text); err != nil {
+	if err := sinkurl.CheckUser(text); err != nil {
 		return nil, err
 	}
 	// net/url knows one host, so all are taken out before.

@@ -23,6 +23,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/sink"
 )
@@ -49,7 +50,7 @@ func TestCheckURL(t *testing.T) {
 			err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got error %v, want %q", url, err, says)
 		}
-		if masked := sink.MaskURL(url); strings.Contains(masked, "hunter2") {
+		if masked := sinkurl.Mask(url); strings.Contains(masked, "hunter2") {
 			t.Errorf("%s is shown as %s", url, masked)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -76,7 +77,7 @@ var errURL = errors.New("the URL is not of the form postgres://user:password@hos
 
 // parse returns the configuration of the pool that a URL names.
 func parse(text string, cfg *Config) (*pgxpool.Config, error) {
-	if err := sink.CheckUser(text); err != nil {
+	if err := sinkurl.CheckUser(text); err != nil {
 		return nil, err
 	}
 	base, query, _ := strings.Cut(text, "?")

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -17,7 +18,7 @@ func Driver() sink.Driver {
 		Schemes:   []string{"amqp", "amqps"},
 		Example:   "amqp://user:password@host:5672/vhost for RabbitMQ, amqps:// for TLS",
 		Variables: []string{"CLOUDAMQP_URL", "RABBITMQ_URL"},
-		Open:      openByURL, Check: checkURL, Mask: sink.MaskURL, Plaintext: plaintext, Hint: hint,
+		Open:      openByURL, Check: checkURL, Mask: sinkurl.Mask, Plaintext: plaintext, Hint: hint,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outboxrelay/outbox/internal/sinks"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -41,7 +42,7 @@ func TestDriver(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	d := Driver()
-	if _, err := sink.NewRegistry(d); err != nil {
+	if _, err := sinks.NewRegistry(d); err != nil {
 		t.Fatal(err)
 	}
 	s, err := d.Open(t.Context(), b.url(), sink.Options{})

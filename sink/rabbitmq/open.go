@@ -15,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -97,7 +98,7 @@ var options = []string{"cloudevents", "declare", "heartbeat", "connection_timeou
 	"cacertfile", "certfile", "keyfile", "server_name_indication"}
 
 func parseURL(text string) (t target, err error) {
-	if err := sink.CheckUser(text); err != nil {
+	if err := sinkurl.CheckUser(text); err != nil {
 		return t, err
 	}
 	// net/url knows one host, so further ones are taken out before.

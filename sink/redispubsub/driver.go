@@ -6,6 +6,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -16,7 +17,7 @@ func Driver() sink.Driver {
 		Schemes:   []string{"redis", "rediss", "unix"},
 		Example:   "redis://user:password@host:6379/0, rediss:// for TLS, unix:// for a socket",
 		Variables: []string{"REDIS_URL"},
-		Open:      openByURL, Check: redisscript.CheckURL, Mask: sink.MaskURL, Plaintext: redisscript.Plaintext,
+		Open:      openByURL, Check: redisscript.CheckURL, Mask: sinkurl.Mask, Plaintext: redisscript.Plaintext,
 		Hint:      redisscript.Hint,
 		Subscribe: subscribeByURL, Tail: tail,
 	}

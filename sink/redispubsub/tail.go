@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -27,7 +28,7 @@ func tail(ctx context.Context, url string, channels []string, t sink.Tail) error
 	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("connect to Redis %s: %w", sink.MaskURL(url), redisscript.Secret(options.Password).Hide(err))
+		return fmt.Errorf("connect to Redis %s: %w", sinkurl.Mask(url), redisscript.Secret(options.Password).Hide(err))
 	}
 	channels = slices.Compact(slices.Sorted(slices.Values(channels))) // the server confirms each once
 	var names, patterns []string

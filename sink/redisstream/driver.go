@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -17,7 +18,7 @@ func Driver() sink.Driver {
 		Schemes: []string{"redis+stream", "rediss+stream", "unix+stream"},
 		Example: "redis+stream://user:password@host:6379/0?maxlen=1000000, rediss+stream:// for TLS, unix+stream:// for " +
 			"a socket",
-		Open: openByURL, Check: checkURL, Mask: sink.MaskURL, Plaintext: plaintext, Hint: redisscript.Hint,
+		Open: openByURL, Check: checkURL, Mask: sinkurl.Mask, Plaintext: plaintext, Hint: redisscript.Hint,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -68,7 +69,7 @@ func parse(text string, cfg *Config) (base string, err error) {
 	if !ok || strings.Contains(rest, "#") {
 		return "", errURL
 	}
-	if err := sink.CheckUser(text); err != nil {
+	if err := sinkurl.CheckUser(text); err != nil {
 		return "", err
 	}
 	rest, query, _ := strings.Cut(rest, "?")

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -15,11 +16,7 @@ func Driver() sink.Driver {
 		Schemes: []string{"webhook"},
 		Example: "webhook:/path/to/endpoints.yaml or webhook:table, ?cloudevents=binary for CloudEvents in headers",
 		Open: func(ctx context.Context, url string, o sink.Options) (sink.Sink, error) {
-			s, err := Open(ctx, url, Config{Logger: o.Logger, Table: o.Endpoints})
-			if err != nil {
-				return nil, err
-			}
-			return s, nil
+			return Open(ctx, url, Config{Logger: o.Logger, Table: o.Endpoints})
 		},
 		Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint, Endpoints: endpoints,
 	}
@@ -52,11 +49,11 @@ func plaintext(text string) (hosts []string) {
 	if err != nil || !cfg.AllowHTTP || path == inTable {
 		return nil
 	}
-	file, err := OpenFile(path, cfg)
+	file, err := openFile(path, cfg)
 	if err != nil {
 		return nil
 	}
-	for _, e := range file.All() {
+	for _, e := range file.all() {
 		u, err := url.Parse(e.URL)
 		if err != nil || u.Scheme != "http" || e.Disabled {
 			continue
@@ -69,7 +66,7 @@ func plaintext(text string) (hosts []string) {
 }
 
 // endpoints returns those of the file, or of the table.
-func endpoints(ctx context.Context, url string, o sink.Options) (sink.Endpoints, error) {
+func endpoints(ctx context.Context, url string, o sink.Options) (endpoint.Lister, error) {
 	cfg := Config{Logger: o.Logger, Table: o.Endpoints}
 	path, err := parse(url, &cfg)
 	if err != nil {
@@ -78,7 +75,7 @@ func endpoints(ctx context.Context, url string, o sink.Options) (sink.Endpoints,
 	if path == inTable {
 		return newEditor(ctx, cfg)
 	}
-	file, err := OpenFile(path, cfg)
+	file, err := openFile(path, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -9,19 +9,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 )
 
 // editor changes the endpoints of a table.
 type editor struct {
-	*Table
+	*endpointTable
 	cfg Config
 }
 
-var _ sink.EndpointEditor = editor{}
+var _ endpoint.Editor = editor{}
 
 // newEditor needs no sink: endpoints can be changed where none of them can be reached.
-func newEditor(ctx context.Context, cfg Config) (sink.EndpointEditor, error) {
+func newEditor(ctx context.Context, cfg Config) (endpoint.Editor, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configure webhook endpoints: %w", err)
@@ -33,7 +33,7 @@ func newEditor(ctx context.Context, cfg Config) (sink.EndpointEditor, error) {
 	return editor{t, cfg}, nil
 }
 
-func (e editor) List(ctx context.Context) (all []sink.Endpoint, err error) {
+func (e editor) List(ctx context.Context) (all []endpoint.Shown, err error) {
 	rows, _, err := e.store.Read(ctx, "")
 	if err != nil {
 		return nil, err
@@ -48,20 +48,20 @@ func (e editor) List(ctx context.Context) (all []sink.Endpoint, err error) {
 }
 
 // listed is what may be shown of an endpoint.
-func listed(e Endpoint) sink.Endpoint {
+func listed(e Endpoint) endpoint.Shown {
 	state := "enabled"
 	if e.Disabled {
 		state = "disabled"
 	}
-	return sink.Endpoint{Name: e.Name, Tenant: e.Tenant, URL: e.MaskedURL(), State: state, Secrets: len(e.Secrets)}
+	return endpoint.Shown{Name: e.Name, Tenant: e.Tenant, URL: e.maskedURL(), State: state, Secrets: len(e.Secrets)}
 }
 
-func (e editor) Add(ctx context.Context, row sink.StoredEndpoint, c sink.Change) (secret string, err error) {
+func (e editor) Add(ctx context.Context, row endpoint.Stored, c endpoint.Change) (secret string, err error) {
 	if len(row.Secrets) == 0 {
 		if secret, err = newSecret(); err != nil {
 			return "", err
 		}
-		row.Secrets = []sink.StoredSecret{{Value: secret}}
+		row.Secrets = []endpoint.Secret{{Value: secret}}
 	}
 	if err := e.check(row); err != nil {
 		return "", err
@@ -91,7 +91,7 @@ func (e editor) Add(ctx context.Context, row sink.StoredEndpoint, c sink.Change)
 }
 
 // check finds what is wrong with a new endpoint. What a reference names need not be there: it is for the relays.
-func (e editor) check(row sink.StoredEndpoint) error {
+func (e editor) check(row endpoint.Stored) error {
 	one := Endpoint{Name: row.Name, URL: row.URL, Timeout: row.Timeout, Concurrency: row.Concurrency, Rate: row.Rate}
 	placeholder, err := newSecret()
 	if err != nil {
@@ -115,7 +115,7 @@ func (e editor) check(row sink.StoredEndpoint) error {
 }
 
 func (e editor) Rotate(
-	ctx context.Context, name, reference string, overlap time.Duration, c sink.Change,
+	ctx context.Context, name, reference string, overlap time.Duration, c endpoint.Change,
 ) (secret string, err error) {
 	row, err := e.row(ctx, name)
 	if err != nil {
@@ -133,7 +133,7 @@ func (e editor) Rotate(
 		return "", errors.New("the new secret is neither env:NAME nor file:PATH")
 	}
 	now := time.Now().UTC().Truncate(time.Second)
-	row.Secrets = slices.DeleteFunc(row.Secrets, func(s sink.StoredSecret) bool {
+	row.Secrets = slices.DeleteFunc(row.Secrets, func(s endpoint.Secret) bool {
 		return !s.Until.IsZero() && !now.Before(s.Until) || overlap <= 0
 	})
 	for i := range row.Secrets {
@@ -141,14 +141,14 @@ func (e editor) Rotate(
 			s.Until = now.Add(overlap)
 		}
 	}
-	row.Secrets = slices.Insert(row.Secrets, 0, sink.StoredSecret{Value: value})
+	row.Secrets = slices.Insert(row.Secrets, 0, endpoint.Secret{Value: value})
 	if err := e.put(ctx, row, c); err != nil {
 		return "", err
 	}
 	return secret, nil
 }
 
-func (e editor) Disable(ctx context.Context, name string, c sink.Change) (bool, error) {
+func (e editor) Disable(ctx context.Context, name string, c endpoint.Change) (bool, error) {
 	row, err := e.row(ctx, name)
 	if err != nil || !row.Disabled.IsZero() {
 		return false, err
@@ -157,7 +157,7 @@ func (e editor) Disable(ctx context.Context, name string, c sink.Change) (bool, 
 	return true, e.put(ctx, row, c)
 }
 
-func (e editor) Enable(ctx context.Context, name string, c sink.Change) (bool, error) {
+func (e editor) Enable(ctx context.Context, name string, c endpoint.Change) (bool, error) {
 	row, err := e.row(ctx, name)
 	if err != nil || row.Disabled.IsZero() {
 		return false, err
@@ -166,7 +166,7 @@ func (e editor) Enable(ctx context.Context, name string, c sink.Change) (bool, e
 	return true, e.put(ctx, row, c)
 }
 
-func (e editor) Remove(ctx context.Context, name string, c sink.Change) error {
+func (e editor) Remove(ctx context.Context, name string, c endpoint.Change) error {
 	done, err := e.store.Remove(ctx, name, c)
 	if err == nil && !done {
 		return noEndpoint(name)
@@ -174,17 +174,17 @@ func (e editor) Remove(ctx context.Context, name string, c sink.Change) error {
 	return err
 }
 
-func (e editor) row(ctx context.Context, name string) (sink.StoredEndpoint, error) {
+func (e editor) row(ctx context.Context, name string) (endpoint.Stored, error) {
 	rows, _, err := e.store.Read(ctx, "")
 	if err != nil {
-		return sink.StoredEndpoint{}, err
+		return endpoint.Stored{}, err
 	}
 	for _, row := range rows {
 		if row.Name == name {
 			return row, nil
 		}
 	}
-	return sink.StoredEndpoint{}, noEndpoint(name)
+	return endpoint.Stored{}, noEndpoint(name)
 }
 
 func noEndpoint(name string) error {
@@ -192,7 +192,7 @@ func noEndpoint(name string) error {
 }
 
 // put replaces a row, in which everything is sealed with the first key then.
-func (e editor) put(ctx context.Context, row sink.StoredEndpoint, c sink.Change) error {
+func (e editor) put(ctx context.Context, row endpoint.Stored, c endpoint.Change) error {
 	again := func(text, use string) (string, error) {
 		if e.ring.current(text) || len(e.ring) == 0 {
 			return text, nil
@@ -231,10 +231,10 @@ func newSecret() (string, error) {
 }
 
 // fileList are the endpoints of a file, which somebody edits.
-type fileList struct{ *File }
+type fileList struct{ *endpointFile }
 
-func (f fileList) List(context.Context) (all []sink.Endpoint, err error) {
-	for _, e := range f.All() {
+func (f fileList) List(context.Context) (all []endpoint.Shown, err error) {
+	for _, e := range f.all() {
 		all = append(all, listed(e))
 	}
 	return all, nil

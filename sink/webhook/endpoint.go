@@ -240,8 +240,8 @@ func isToken(c rune) bool {
 		strings.ContainsRune("!#$%&'*+-.^_`|~", c)
 }
 
-// MaskedURL is the URL without user, query and fragment.
-func (e Endpoint) MaskedURL() string {
+// maskedURL is the URL without user, query and fragment.
+func (e Endpoint) maskedURL() string {
 	u, err := url.Parse(e.URL)
 	if err != nil || u.Opaque != "" {
 		return "(no valid URL)"

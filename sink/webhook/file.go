@@ -18,23 +18,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// File is Endpoints in a YAML file:
-//
-//	endpoints:
-//	  - name: acme
-//	    url: https://hooks.acme.example/outbox
-//	    secrets: [env:ACME_SECRET, file:/run/secrets/acme-former]
-//	    headers: {Authorization: env:ACME_AUTHORIZATION}
-//	    timeout: 20s
-//	    concurrency: 16
-//	    rate: 50
-//	    tenant: acme
-//	    disabled: true
-//
-// Name, url and secrets are required. A secret or the value of a header is the text itself, or env:NAME for a variable
-// of the environment, or file:PATH for a file without its last line break. The file is read again when it, or one of
-// the files it names, has changed. One that cannot be read then leaves the former endpoints in use.
-type File struct {
+// endpointFile is Endpoints in the YAML file that Open describes.
+type endpointFile struct {
 	path string
 	cfg  Config
 	env  func(name string) (string, bool)
@@ -61,13 +46,13 @@ const (
 	maxFileBytes = 16 << 20
 )
 
-// OpenFile reads the file of endpoints. All problems are reported at once; none shows a secret.
-func OpenFile(path string, cfg Config) (*File, error) {
+// openFile reads the file of endpoints. All problems are reported at once; none shows a secret.
+func openFile(path string, cfg Config) (*endpointFile, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configure webhook endpoints: %w", err)
 	}
-	f := &File{path: path, cfg: cfg, env: os.LookupEnv, log: cfg.Logger}
+	f := &endpointFile{path: path, cfg: cfg, env: os.LookupEnv, log: cfg.Logger}
 	if err := f.read(time.Now()); err != nil {
 		return nil, err
 	}
@@ -75,7 +60,7 @@ func OpenFile(path string, cfg Config) (*File, error) {
 }
 
 // Lookup implements Endpoints. A name that is not known makes it look into the file at once.
-func (f *File) Lookup(ctx context.Context, names ...string) (map[string]Endpoint, error) {
+func (f *endpointFile) Lookup(ctx context.Context, names ...string) (map[string]Endpoint, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
@@ -90,29 +75,29 @@ func (f *File) Lookup(ctx context.Context, names ...string) (map[string]Endpoint
 	return found, err
 }
 
-// All returns the endpoints in the order of the file.
-func (f *File) All() []Endpoint {
+// all returns the endpoints in the order of the file.
+func (f *endpointFile) all() []Endpoint {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.known)
 }
 
 // longest is the longest timeout of the endpoints that are in use.
-func (f *File) longest() time.Duration {
+func (f *endpointFile) longest() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.known.longest()
 }
 
-// Problem is why the file could not be read again, nil if all is well.
-func (f *File) Problem() error {
+// failure is why the file could not be read again, nil if all is well.
+func (f *endpointFile) failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.problem
 }
 
 // refresh reads the file again if it has changed.
-func (f *File) refresh(now time.Time) {
+func (f *endpointFile) refresh(now time.Time) {
 	f.checked = now
 	if !f.stale(now) {
 		return
@@ -127,7 +112,7 @@ func (f *File) refresh(now time.Time) {
 	}
 }
 
-func (f *File) stale(now time.Time) bool {
+func (f *endpointFile) stale(now time.Time) bool {
 	if f.problem != nil {
 		return true
 	}
@@ -155,7 +140,7 @@ type entry struct {
 }
 
 // read replaces what is known by what the file says, unless something is wrong with it.
-func (f *File) read(now time.Time) error {
+func (f *endpointFile) read(now time.Time) error {
 	f.checked = now
 	stamps := map[string]stamp{}
 	text, err := readFile(f.path, stamps)
@@ -204,7 +189,7 @@ func (f *File) read(now time.Time) error {
 }
 
 // secret returns a text, or what it refers to.
-func (f *File) secret(text string, stamps map[string]stamp) (string, error) {
+func (f *endpointFile) secret(text string, stamps map[string]stamp) (string, error) {
 	return resolve(text, filepath.Dir(f.path), f.env, stamps)
 }
 

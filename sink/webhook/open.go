@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path of the file that
-// File describes, with these parameters:
+// Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path of the file, with
+// these parameters:
 //
 //	webhook:/etc/outbox/endpoints.yaml
 //	webhook:endpoints.yaml?cloudevents=binary
@@ -27,7 +27,24 @@ import (
 //	?proxy=http://egress:4750   which makes all requests and must refuse inner networks itself
 //
 // What they say is added to cfg. An error is of class outbox.ClassUnavailable if the table cannot be read now.
-func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
+//
+// The file is YAML:
+//
+//	endpoints:
+//	  - name: acme
+//	    url: https://hooks.acme.example/outbox
+//	    secrets: [env:ACME_SECRET, file:/run/secrets/acme-former]
+//	    headers: {Authorization: env:ACME_AUTHORIZATION}
+//	    timeout: 20s
+//	    concurrency: 16
+//	    rate: 50
+//	    tenant: acme
+//	    disabled: true
+//
+// Name, url and secrets are required. A secret or the value of a header is the text itself, or env:NAME for a variable
+// of the environment, or file:PATH for a file without its last line break. The file is read again when it, or one of
+// the files it names, has changed. One that cannot be read then leaves the former endpoints in use.
+func Open(ctx context.Context, url string, cfg Config) (Sink, error) {
 	path, err := parse(url, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure webhook sink: %w", err)
@@ -35,7 +52,7 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	if path == inTable {
 		return openTable(ctx, cfg)
 	}
-	file, err := OpenFile(path, cfg)
+	file, err := openFile(path, cfg)
 	if err != nil {
 		return nil, outbox.Permanent(err)
 	}

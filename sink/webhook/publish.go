@@ -15,7 +15,7 @@ import (
 
 // publication is one call of Publish.
 type publication struct {
-	*Sink
+	*poster
 	window
 	batch   []outbox.Delivery
 	results []outbox.Result
@@ -25,10 +25,10 @@ type publication struct {
 
 // Publish implements outbox.Sink. Each key is a line of its own: the next of its events goes out after the answer for
 // the one before. It returns when all is answered: at the latest when ctx ends.
-func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+func (s *poster) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	w, release := newWindow(ctx)
 	defer release()
-	p := &publication{Sink: s, window: w, batch: batch, results: make([]outbox.Result, len(batch))}
+	p := &publication{poster: s, window: w, batch: batch, results: make([]outbox.Result, len(batch))}
 	if err := p.resolve(ctx); err != nil {
 		for i := range p.results {
 			p.results[i].Err = outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
@@ -125,7 +125,7 @@ func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 		return outbox.Unavailable(a.err)
 	case a.verdict == leaves:
 		p.cfg.Logger.Warn("webhook endpoint answered 410 Gone and is disabled", "endpoint", name)
-		if t, ok := p.endpoints.(*Table); ok {
+		if t, ok := p.endpoints.(*endpointTable); ok {
 			t.disable(ctx, s.Endpoint)
 		}
 		return outbox.Permanent(p.gone(name))
@@ -138,8 +138,8 @@ func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 }
 
 // gone says how an endpoint that answered 410 is enabled again.
-func (s *Sink) gone(name string) error {
-	if _, ok := s.endpoints.(*Table); ok {
+func (s *poster) gone(name string) error {
+	if _, ok := s.endpoints.(*endpointTable); ok {
 		return fmt.Errorf("endpoint %q %s, so it is disabled: %s", name, answeredGone, enableIt)
 	}
 	return fmt.Errorf("endpoint %q answered 410 Gone, so it is disabled: change its entry (another url), or call "+
@@ -182,13 +182,13 @@ func (p *publication) resolve(ctx context.Context) error {
 }
 
 // state returns what is known of an endpoint. One whose entry has changed is a new one.
-func (s *Sink) state(name string, found map[string]Endpoint) (*state, error) {
+func (s *poster) state(name string, found map[string]Endpoint) (*state, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok := found[name]
 	if !ok {
 		delete(s.states, name)
-		if _, ok := s.endpoints.(*Table); ok {
+		if _, ok := s.endpoints.(*endpointTable); ok {
 			return nil, fmt.Errorf("there is no webhook endpoint %q: make it with outbox endpoints add, then replay its dead "+
 				"letters", name)
 		}

@@ -20,8 +20,8 @@
 //   - No event spends its attempts while an endpoint is away for some minutes: each failure asks for the wait of
 //     Config.Schedule, by default 5 s, 5 min, 30 min, 2 h, 5 h and so on. A relay's 5 attempts take 2 h 35 min, 10 take
 //     three days.
-//   - An answer 410 disables the endpoint in this Sink, and with a Table in all processes. Its events fail for good,
-//     with a reason that says how to enable it. Without a Table a Sink that is opened again asks it again.
+//   - An answer 410 disables the endpoint in this Sink, and with webhook:table in all processes. Its events fail for
+//     good, with a reason that says how to enable it. Without a table a Sink that is opened again asks it again.
 //   - An endpoint that has a tenant takes no event of another one.
 //   - No request reaches an inner network: the address is checked after its name was resolved, for each connection,
 //     and a refused one is not dialled. URLs are https with port 443 or 8443 and without a user. Config.AllowPrivate,
@@ -57,6 +57,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -86,7 +87,7 @@ type Config struct {
 	// goes on (Standard Webhooks' example: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h).
 	Schedule []time.Duration
 	// Table opens the table of endpoints of a database, for the URL webhook:table (none).
-	Table func(ctx context.Context) (sink.EndpointTable, error)
+	Table func(ctx context.Context) (endpoint.Table, error)
 	// Logger is told of endpoints that are disabled and lists that cannot be read (slog.Default).
 	Logger *slog.Logger
 
@@ -137,8 +138,20 @@ func (c Config) withDefaults() (Config, error) {
 var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
 
-// Sink is an outbox.Sink that posts to endpoints. It is safe for concurrent use.
-type Sink struct {
+// Sink posts to endpoints. It asks for as long a batch as its slowest endpoint may take.
+//
+// Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down is not the sink's state.
+type Sink interface {
+	sink.Sink
+	outbox.Slow
+	// Enable makes an endpoint usable again that was disabled by its answer 410, and ends the rest of one that was down.
+	Enable(name string)
+	// Disabled returns the endpoints that answered 410, with the moment when they did.
+	Disabled() map[string]time.Time
+}
+
+// poster is a Sink.
+type poster struct {
 	cfg       Config
 	endpoints Endpoints
 	transport *http.Transport
@@ -147,11 +160,17 @@ type Sink struct {
 	states map[string]*state // of the endpoints that were used, by name
 }
 
-var _ outbox.Sink = (*Sink)(nil)
-
 // New returns a Sink that posts to these endpoints. It talks to nobody. All problems of cfg and of the endpoints of a
 // List are reported at once.
-func New(endpoints Endpoints, cfg Config) (*Sink, error) {
+func New(endpoints Endpoints, cfg Config) (Sink, error) {
+	s, err := newPoster(endpoints, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("configure webhook sink: %w", err)
+	}
+	return s, nil
+}
+
+func newPoster(endpoints Endpoints, cfg Config) (*poster, error) {
 	cfg, err := cfg.withDefaults()
 	if endpoints == nil {
 		err = errors.Join(err, errors.New("endpoints is nil"))
@@ -160,25 +179,24 @@ func New(endpoints Endpoints, cfg Config) (*Sink, error) {
 		err = errors.Join(err, list.check(cfg))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("configure webhook sink: %w", err)
+		return nil, err
 	}
-	return &Sink{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}, nil
+	return &poster{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}, nil
 }
 
-// Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down is not the sink's state.
-// Errors are of class outbox.ClassUnavailable.
-func (s *Sink) Ping(ctx context.Context) error {
+// Ping implements sink.Sink.
+func (s *poster) Ping(ctx context.Context) error {
 	if _, err := s.endpoints.Lookup(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
 	}
 	var problem error
 	switch known := s.endpoints.(type) {
-	case *File:
-		if problem = known.Problem(); problem != nil {
+	case *endpointFile:
+		if problem = known.failure(); problem != nil {
 			problem = fmt.Errorf("the former webhook endpoints are still in use: %w", problem)
 		}
-	case *Table:
-		problem = known.Problem()
+	case *endpointTable:
+		problem = known.failure()
 	}
 	if problem != nil {
 		return outbox.Unavailable(problem)
@@ -186,21 +204,21 @@ func (s *Sink) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close closes idle connections. Call it after the last Publish has returned.
-func (s *Sink) Close() error {
+// Close closes idle connections.
+func (s *poster) Close() error {
 	s.transport.CloseIdleConnections()
 	return nil
 }
 
-// Enable makes an endpoint usable again that was disabled by its answer 410, and ends the rest of one that was down.
-func (s *Sink) Enable(name string) {
+// Enable implements Sink.
+func (s *poster) Enable(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.states, name)
 }
 
-// Disabled returns the endpoints that answered 410, with the moment when they did.
-func (s *Sink) Disabled() map[string]time.Time {
+// Disabled implements Sink.
+func (s *poster) Disabled() map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[string]time.Time{}

@@ -52,7 +52,7 @@ type window struct {
 const beginTime = 2500 * time.Millisecond
 
 // PublishTimeout implements outbox.Slow: it has room for the longest timeout of the endpoints.
-func (s *Sink) PublishTimeout() time.Duration {
+func (s *poster) PublishTimeout() time.Duration {
 	longest := defaultTimeout
 	if known, ok := s.endpoints.(interface{ longest() time.Duration }); ok {
 		longest = known.longest()

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 )
 
 // inTable is the path of a URL whose endpoints are in a table.
@@ -30,11 +30,11 @@ const (
 	defectWait = 30 * time.Second
 )
 
-// Table is Endpoints in a table of a database. While it is in use it asks once a second whether a row has changed. If
-// the database does not answer, the endpoints that were read last stay in use. The events of an endpoint whose secrets
-// cannot be read wait, and Sink.Ping says why.
-type Table struct {
-	store sink.EndpointTable
+// endpointTable is Endpoints in a table of a database. While it is in use it asks once a second whether a row has
+// changed. If the database does not answer, the endpoints that were read last stay in use. The events of an endpoint
+// whose secrets cannot be read wait, and Ping says why.
+type endpointTable struct {
+	store endpoint.Table
 	ring  keyring
 	log   *slog.Logger
 
@@ -48,7 +48,7 @@ type Table struct {
 }
 
 // openTable opens the table that the configuration names, and returns a Sink for it.
-func openTable(ctx context.Context, cfg Config) (*Sink, error) {
+func openTable(ctx context.Context, cfg Config) (Sink, error) {
 	t, err := newTable(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func openTable(ctx context.Context, cfg Config) (*Sink, error) {
 	return New(t, cfg)
 }
 
-func newTable(ctx context.Context, cfg Config) (*Table, error) {
+func newTable(ctx context.Context, cfg Config) (*endpointTable, error) {
 	if cfg.Table == nil {
 		return nil, outbox.Permanent(errors.New("webhook:table has no database here: set one, or name a file of endpoints"))
 	}
@@ -75,11 +75,11 @@ func newTable(ctx context.Context, cfg Config) (*Table, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Table{store: store, ring: ring, log: log}, nil
+	return &endpointTable{store: store, ring: ring, log: log}, nil
 }
 
 // Lookup implements Endpoints. A name that is not known makes it ask the database at once.
-func (t *Table) Lookup(ctx context.Context, names ...string) (map[string]Endpoint, error) {
+func (t *endpointTable) Lookup(ctx context.Context, names ...string) (map[string]Endpoint, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -98,8 +98,8 @@ func (t *Table) Lookup(ctx context.Context, names ...string) (map[string]Endpoin
 	return found, err
 }
 
-// Problem is why the table, or a secret in it, could not be read; nil if all is well.
-func (t *Table) Problem() error {
+// failure is why the table, or a secret in it, could not be read; nil if all is well.
+func (t *endpointTable) failure() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
@@ -112,14 +112,14 @@ func (t *Table) Problem() error {
 }
 
 // longest is the longest timeout of the endpoints that are in use.
-func (t *Table) longest() time.Duration {
+func (t *endpointTable) longest() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.known.longest()
 }
 
 // refresh reads the table again if it has changed.
-func (t *Table) refresh(ctx context.Context, now time.Time) {
+func (t *endpointTable) refresh(ctx context.Context, now time.Time) {
 	t.checked = now
 	known := t.version
 	if now.Sub(t.read) >= readEvery {
@@ -155,7 +155,7 @@ func (t *Table) refresh(ctx context.Context, now time.Time) {
 }
 
 // endpoint is a row with its secrets. What cannot be read is its defect.
-func (t *Table) endpoint(row sink.StoredEndpoint, now time.Time) Endpoint {
+func (t *endpointTable) endpoint(row endpoint.Stored, now time.Time) Endpoint {
 	e := Endpoint{Name: row.Name, Tenant: row.Tenant, URL: row.URL, Timeout: row.Timeout, Concurrency: row.Concurrency,
 		Rate: row.Rate, Disabled: !row.Disabled.IsZero(), stored: stored{revision: row.Revision, why: row.Reason}}
 	var problems []string
@@ -184,7 +184,7 @@ func (t *Table) endpoint(row sink.StoredEndpoint, now time.Time) Endpoint {
 }
 
 // reveal returns what a stored text stands for.
-func (t *Table) reveal(text, endpoint, use string) (string, error) {
+func (t *endpointTable) reveal(text, endpoint, use string) (string, error) {
 	switch {
 	case strings.HasPrefix(text, sealedPrefix):
 		return t.ring.open(text, endpoint, use)
@@ -195,7 +195,7 @@ func (t *Table) reveal(text, endpoint, use string) (string, error) {
 }
 
 // disable makes it known to all processes that an endpoint wants no more.
-func (t *Table) disable(ctx context.Context, e Endpoint) {
+func (t *endpointTable) disable(ctx context.Context, e Endpoint) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tableTime)
 	defer cancel()
 	if err := t.store.Disable(ctx, e.Name, e.stored.revision, answeredGone); err != nil {

@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 )
 
 // rows is a table of endpoints that a test writes into. The real ones have their own tests, with databases.
 type rows struct {
-	sink.EndpointTable
-	all     []sink.StoredEndpoint
+	endpoint.Table
+	all     []endpoint.Stored
 	version string
 	err     error
 	reads   int
 }
 
-func (r *rows) Read(_ context.Context, known string) ([]sink.StoredEndpoint, string, error) {
+func (r *rows) Read(_ context.Context, known string) ([]endpoint.Stored, string, error) {
 	r.reads++
 	if r.err != nil || known == r.version {
 		return nil, known, r.err
@@ -34,10 +34,10 @@ func (r *rows) Read(_ context.Context, known string) ([]sink.StoredEndpoint, str
 func TestTableOverTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		t.Setenv("TEST_SECRET", string(key))
-		r := &rows{version: "1", all: []sink.StoredEndpoint{{Name: "acme", URL: "https://acme.example", Revision: 1,
-			Secrets: []sink.StoredSecret{{Value: "env:TEST_SECRET"},
+		r := &rows{version: "1", all: []endpoint.Stored{{Name: "acme", URL: "https://acme.example", Revision: 1,
+			Secrets: []endpoint.Secret{{Value: "env:TEST_SECRET"},
 				{Value: "env:TEST_SECRET", Until: time.Now().Add(90 * time.Second)}}}}}
-		table := &Table{store: r, log: local.Logger}
+		table := &endpointTable{store: r, log: local.Logger}
 		secrets := func() int {
 			t.Helper()
 			found, err := table.Lookup(t.Context(), "acme")
@@ -67,14 +67,14 @@ func TestTableOverTime(t *testing.T) {
 func TestTableThatCannotBeRead(t *testing.T) {
 	t.Setenv("TEST_SECRET", string(key))
 	h := receive(t, status(http.StatusNoContent))
-	secret := []sink.StoredSecret{{Value: "env:TEST_SECRET"}}
-	r := &rows{version: "1", all: []sink.StoredEndpoint{
+	secret := []endpoint.Secret{{Value: "env:TEST_SECRET"}}
+	r := &rows{version: "1", all: []endpoint.Stored{
 		{Name: "acme", URL: h.URL, Revision: 1, Secrets: secret, Tenant: "t1"},
-		{Name: "unset", URL: h.URL, Revision: 2, Secrets: []sink.StoredSecret{{Value: "env:TEST_NOT_SET"}}},
-		{Name: "sealed", URL: h.URL, Revision: 3, Secrets: []sink.StoredSecret{{Value: "sealed:0:eA=="}}},
+		{Name: "unset", URL: h.URL, Revision: 2, Secrets: []endpoint.Secret{{Value: "env:TEST_NOT_SET"}}},
+		{Name: "sealed", URL: h.URL, Revision: 3, Secrets: []endpoint.Secret{{Value: "sealed:0:eA=="}}},
 		{Name: "off", URL: h.URL, Revision: 4, Secrets: secret, Disabled: time.Now(), Reason: "INC-4711"}}}
 	cfg := local
-	cfg.Table = func(context.Context) (sink.EndpointTable, error) { return r, nil }
+	cfg.Table = func(context.Context) (endpoint.Table, error) { return r, nil }
 	s, err := Open(t.Context(), "webhook:table", cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -1,17 +1,33 @@
-package sink
+// Package endpoint is how the command's database keeps the endpoints of a sink that knows its destinations by name, and
+// how its operators change them. The sink knows no database by it, and the database no sink.
+//
+// Guaranteed: nothing; these are types and interfaces.
+//
+// Not guaranteed: that a secret is none. A table keeps references and what a sink has sealed, as it is given them.
+package endpoint
 
 import (
 	"context"
 	"time"
 )
 
-// StoredEndpoint is an endpoint as a database keeps it. Zero means the sink's default.
-type StoredEndpoint struct {
+// Shown is a destination that a sink knows by its name.
+type Shown struct {
+	Name    string `json:"name"`
+	Tenant  string `json:"tenant,omitempty"` // whose events alone it takes
+	URL     string `json:"url"`              // without user and query
+	State   string `json:"state"`            // enabled, disabled
+	Reason  string `json:"reason,omitempty"` // why it is disabled
+	Secrets int    `json:"secrets"`          // that sign what is sent
+}
+
+// Stored is an endpoint as a database keeps it. Zero means the sink's default.
+type Stored struct {
 	Name        string
 	Tenant      string // takes the events of this tenant only; "": of all
 	URL         string
-	Secrets     []StoredSecret
-	Headers     map[string]string // values as of a StoredSecret
+	Secrets     []Secret
+	Headers     map[string]string // values as of a Secret
 	Timeout     time.Duration
 	Concurrency int
 	Rate        float64
@@ -21,8 +37,8 @@ type StoredEndpoint struct {
 	Created     time.Time
 }
 
-// StoredSecret is a reference, such as env:NAME, or what a sink has sealed. No database knows a secret as such.
-type StoredSecret struct {
+// Secret is a reference, such as env:NAME, or what a sink has sealed. No database knows a secret as such.
+type Secret struct {
 	Value string    `json:"value"`
 	Until time.Time `json:"until,omitzero"` // zero: for as long as it is there
 }
@@ -30,30 +46,30 @@ type StoredSecret struct {
 // Change says who changes an endpoint, and why, for the record of what operators did.
 type Change struct{ Action, Actor, Reason string }
 
-// EndpointTable is a database's table of endpoints.
-type EndpointTable interface {
+// Table is a database's table of endpoints.
+type Table interface {
 	// Read returns all endpoints by their names and the version of the table, or no endpoints if that is the known one.
-	Read(ctx context.Context, known string) (all []StoredEndpoint, version string, err error)
+	Read(ctx context.Context, known string) (all []Stored, version string, err error)
 	// Put adds an endpoint, or replaces the one of its name and Revision. It is false if there is another one of that
 	// name, or if somebody else has changed it.
-	Put(ctx context.Context, e StoredEndpoint, c Change) (done bool, err error)
+	Put(ctx context.Context, e Stored, c Change) (done bool, err error)
 	// Remove is false if there is none of that name.
 	Remove(ctx context.Context, name string, c Change) (done bool, err error)
 	// Disable is for a sink that was told to send no more. It changes nothing that somebody else has changed.
 	Disable(ctx context.Context, name string, revision int64, reason string) error
 }
 
-// Endpoints are the destinations that the sinks of a URL know by their names.
-type Endpoints interface {
-	List(ctx context.Context) ([]Endpoint, error)
+// Lister tells of the destinations that the sinks of a URL know by their names.
+type Lister interface {
+	List(ctx context.Context) ([]Shown, error)
 }
 
-// EndpointEditor is Endpoints that can be changed. An error says what to do.
-type EndpointEditor interface {
-	Endpoints
+// Editor is a Lister of endpoints that can be changed. An error says what to do.
+type Editor interface {
+	Lister
 	// Add takes secrets and headers that are references, or texts to be sealed. Without a secret it makes one and
 	// returns it, which nothing shows again.
-	Add(ctx context.Context, e StoredEndpoint, c Change) (secret string, err error)
+	Add(ctx context.Context, e Stored, c Change) (secret string, err error)
 	// Rotate puts a secret before the present one, which goes on signing for a while: the given reference, or one that
 	// is made and returned.
 	Rotate(ctx context.Context, name, reference string, overlap time.Duration, c Change) (secret string, err error)

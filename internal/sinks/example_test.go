@@ -1,4 +1,4 @@
-package sink_test
+package sinks_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sinks"
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/sink/memory"
 )
@@ -29,7 +30,7 @@ func Example() {
 			}}, nil
 		},
 	}
-	registry, err := sink.NewRegistry(own, memory.Driver())
+	registry, err := sinks.NewRegistry(own, memory.Driver())
 	if err != nil {
 		panic(err)
 	}

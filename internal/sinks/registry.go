@@ -1,4 +1,11 @@
-package sink
+// Package sinks is how the command finds a sink by its URL: a Registry knows the drivers of package sink.
+//
+// Guaranteed: two drivers of one scheme, and a driver that cannot open, are errors of NewRegistry. A registry shows no
+// more of a URL than its driver's Mask does, and of one that no driver knows, the scheme.
+//
+// Not guaranteed: that a driver keeps what its fields ask for. Package outboxtest has the suite for what its sinks
+// publish.
+package sinks
 
 import (
 	"errors"
@@ -7,20 +14,23 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/outboxrelay/outbox/internal/sinkurl"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Registry knows drivers by the schemes of their URLs. The zero value knows none.
 type Registry struct {
-	drivers  []Driver
-	byScheme map[string]Driver
+	drivers  []sink.Driver
+	byScheme map[string]sink.Driver
 }
 
 // scheme is what RFC 3986 makes of one, in lower case.
 var scheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*$`)
 
 // NewRegistry returns a registry of the drivers. All problems with them are reported at once.
-func NewRegistry(drivers ...Driver) (Registry, error) {
-	r := Registry{drivers: drivers, byScheme: map[string]Driver{}}
+func NewRegistry(drivers ...sink.Driver) (Registry, error) {
+	r := Registry{drivers: drivers, byScheme: map[string]sink.Driver{}}
 	var problems []error
 	for i, d := range drivers {
 		if len(d.Schemes) == 0 || d.Example == "" || d.Open == nil {
@@ -45,7 +55,7 @@ func NewRegistry(drivers ...Driver) (Registry, error) {
 }
 
 // Drivers returns the drivers in their order.
-func (r Registry) Drivers() []Driver { return slices.Clone(r.drivers) }
+func (r Registry) Drivers() []sink.Driver { return slices.Clone(r.drivers) }
 
 // Examples returns how the URLs of the drivers look, a line each.
 func (r Registry) Examples() (lines []string) {
@@ -56,15 +66,16 @@ func (r Registry) Examples() (lines []string) {
 }
 
 // Find returns the driver of a URL. The error names the known schemes, and shows no more of the URL than its scheme.
-func (r Registry) Find(url string) (Driver, error) {
+func (r Registry) Find(url string) (sink.Driver, error) {
 	name, _, ok := strings.Cut(url, ":")
 	name = strings.ToLower(name)
 	if !ok || !scheme.MatchString(name) {
-		return Driver{}, fmt.Errorf("the URL has no scheme (not shown, it may hold a password): want one of %s", r.schemes())
+		return sink.Driver{}, fmt.Errorf(
+			"the URL has no scheme (not shown, it may hold a password): want one of %s", r.schemes())
 	}
 	d, known := r.byScheme[name]
 	if !known {
-		return Driver{}, fmt.Errorf("there is no sink for URLs of %s: want one of %s", name, r.schemes())
+		return sink.Driver{}, fmt.Errorf("there is no sink for URLs of %s: want one of %s", name, r.schemes())
 	}
 	return d, nil
 }
@@ -91,9 +102,9 @@ func (r Registry) Mask(url string) string {
 	d, err := r.Find(url)
 	switch {
 	case err != nil:
-		return noURL
+		return sinkurl.None
 	case d.Mask == nil:
-		return MaskURL(url)
+		return sinkurl.Mask(url)
 	}
 	return d.Mask(url)
 }

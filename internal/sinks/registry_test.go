@@ -1,13 +1,15 @@
-package sink
+package sinks
 
 import (
 	"context"
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/outboxrelay/outbox/sink"
 )
 
-func open(context.Context, string, Options) (Sink, error) {
+func open(context.Context, string, sink.Options) (sink.Sink, error) {
 	return nil, errors.New("a test opens none")
 }
 
@@ -15,8 +17,8 @@ func TestRegistry(t *testing.T) {
 	t.Parallel()
 	failure := errors.New("of b")
 	r, err := NewRegistry(
-		Driver{Schemes: []string{"a", "as"}, Example: "a://host", Open: open},
-		Driver{Schemes: []string{"b"}, Example: "b:", Open: open,
+		sink.Driver{Schemes: []string{"a", "as"}, Example: "a://host", Open: open},
+		sink.Driver{Schemes: []string{"b"}, Example: "b:", Open: open,
 			Check: func(string) error { return errors.New("wrong") }, Mask: func(string) string { return "b" },
 			Hint: func(err error) string { return map[bool]string{true: "mend it"}[errors.Is(err, failure)] }},
 	)
@@ -52,10 +54,10 @@ func TestRegistry(t *testing.T) {
 func TestRegistryRefuses(t *testing.T) {
 	t.Parallel()
 	_, err := NewRegistry(
-		Driver{Schemes: []string{"a"}, Example: "a:", Open: open},
-		Driver{Schemes: []string{"b", "a"}, Example: "b:", Open: open},
-		Driver{Schemes: []string{"c"}, Example: "c:"},
-		Driver{Schemes: []string{"D:"}, Example: "d:", Open: open},
+		sink.Driver{Schemes: []string{"a"}, Example: "a:", Open: open},
+		sink.Driver{Schemes: []string{"b", "a"}, Example: "b:", Open: open},
+		sink.Driver{Schemes: []string{"c"}, Example: "c:"},
+		sink.Driver{Schemes: []string{"D:"}, Example: "d:", Open: open},
 	)
 	for _, want := range []string{"driver 2: another driver has the scheme a", "driver 3 (schemes c) lacks",
 		`driver 4: "D:" is no scheme`} {
@@ -63,34 +65,4 @@ func TestRegistryRefuses(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-}
-
-func TestMaskURL(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"rediss://u:p@h1,h2:7000/0?x=y": "rediss://h1,h2:7000/0", "unix:///run/redis.sock": "unix:///run/redis.sock",
-		"lines:/tmp/x#y": "lines:/tmp/x", "memory:": "memory:", "lines:u:p@h": "(no valid URL)", "hunter2": "(no valid URL)",
-		"redis://:12/hunter2@h": "(no valid URL)", "redis://:12#hunter2@h": "(no valid URL)",
-		"redis://:a@b@hunter2@h": "(no valid URL)", "redis://u:%zzhunter2@h": "redis://h",
-	} {
-		if got := MaskURL(url); got != want {
-			t.Errorf("%s: got %s, want %s", url, got, want)
-		}
-	}
-}
-
-func FuzzMaskURL(f *testing.F) {
-	f.Add("12/34", "@")
-	f.Add("a@b#", "?x")
-	f.Fuzz(func(t *testing.T, before, after string) {
-		const secret = "hunter2secret"
-		// Whatever stands around it: what is between the colon and the last @ is a password.
-		if strings.Contains(after, "@") || strings.Contains(before, "://") {
-			return
-		}
-		url := "redis://user:" + before + secret + after + "@host:1/0"
-		if shown := MaskURL(url); strings.Contains(shown, secret) {
-			t.Errorf("%q is shown as %q", url, shown)
-		}
-	})
 }

@@ -1,24 +1,30 @@
-package sink
+// Package sinkurl is what drivers of sinks share: which URLs show no password, and which could.
+//
+// Guaranteed: what Mask returns has no user, password, option or fragment in it.
+//
+// Not guaranteed: that a URL is right; a driver parses its own.
+package sinkurl
 
 import (
 	"errors"
 	"strings"
 )
 
-const noURL = "(no valid URL)"
+// None is how a URL is shown that cannot be read.
+const None = "(no valid URL)"
 
-// MaskURL returns a URL without user, password, options and fragment: a password can stand in an option too. It does
+// Mask returns a URL without user, password, options and fragment: a password can stand in an option too. It does
 // for drivers whose URLs hold no secret in host and path.
-func MaskURL(url string) string {
+func Mask(url string) string {
 	before, rest, isURL := strings.Cut(url, "://")
 	if !isURL {
 		before, rest, isURL = strings.Cut(url, ":")
 		if !isURL || strings.Contains(rest, "@") {
-			return noURL
+			return None
 		}
 		before += ":"
 	} else if CheckUser(url) != nil {
-		return noURL
+		return None
 	} else {
 		before, rest = before+"://", rest[strings.LastIndexByte(rest, '@')+1:]
 	}
