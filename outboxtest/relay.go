@@ -43,7 +43,7 @@ func Relay(t testing.TB, db outbox.Database, change ...func(*outbox.RelayConfig)
 		f(&cfg)
 	}
 	m := &Messages{arrived: make(chan struct{})}
-	relay, err := outbox.NewRelay(db, m, cfg)
+	relay, err := outbox.NewRelay(db, collector{m}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +60,11 @@ func Relay(t testing.TB, db outbox.Database, change ...func(*outbox.RelayConfig)
 	return m
 }
 
+// collector is the sink of a test's relay.
+type collector struct{ *Messages }
+
 // Publish implements outbox.Sink.
-func (m *Messages) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Result {
+func (m collector) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range batch {

@@ -21,21 +21,21 @@ import (
 //go:embed sql/written.sql
 var writtenSQL string
 
-// Rows is what a query answers with: pgx.Rows, in RequireWritten.
-type Rows interface {
+// pgxRows are pgx.Rows, or *sql.Rows.
+type pgxRows interface {
 	Next() bool
 	Scan(dst ...any) error
 	Err() error
 }
 
-// Tx is a pgx.Tx. (R is pgx.Rows; a type parameter, so that this package need not import pgx.)
-type Tx[R Rows] interface {
+// pgxTx is a pgx.Tx. R is pgx.Rows: a type parameter, so that this package need not import pgx.
+type pgxTx[R pgxRows] interface {
 	Query(ctx context.Context, sql string, args ...any) (R, error)
 }
 
-// RequireWritten ends the test unless tx has written exactly these events into outbox_events so far, in this order;
-// without any, none. What was rolled back to a savepoint is not written. It returns the events as they are in the
-// table.
+// RequireWritten ends the test unless tx, a pgx.Tx, has written exactly these events into outbox_events so far, in this
+// order; without any, none. What was rolled back to a savepoint is not written. It returns the events as they are in
+// the table.
 //
 // Only the fields that are set are compared: Topic, AggregateType, AggregateID, TenantID, Source, SchemaID,
 // SchemaVersion, ID, Destinations and Metadata. Of Payload, which may be left out, an object needs to have the members
@@ -45,7 +45,7 @@ type Tx[R Rows] interface {
 //		Payload: json.RawMessage(`{"total": 7}`)})
 //
 // PostgreSQL only.
-func RequireWritten[R Rows](t testing.TB, tx Tx[R], want ...outbox.Event) []outbox.Event {
+func RequireWritten[R pgxRows](t testing.TB, tx pgxTx[R], want ...outbox.Event) []outbox.Event {
 	t.Helper()
 	rows, err := tx.Query(t.Context(), writtenSQL)
 	if err != nil {
@@ -69,7 +69,7 @@ func RequireWrittenSQL(t testing.TB, tx outbox.SQLTx, want ...outbox.Event) []ou
 	return requireWritten(t, rows, want)
 }
 
-func requireWritten(t testing.TB, rows Rows, want []outbox.Event) []outbox.Event {
+func requireWritten(t testing.TB, rows pgxRows, want []outbox.Event) []outbox.Event {
 	t.Helper()
 	var got []outbox.Event
 	for rows.Next() {

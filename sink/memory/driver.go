@@ -44,20 +44,20 @@ func checkURL(url string) error {
 // process holds the Hub of a Driver.
 type process struct {
 	mu  sync.Mutex
-	hub *Hub // nil: nobody has opened it
+	hub *hub // nil: nobody has opened it
 }
 
-func (p *process) open(o sink.Options) *Hub {
+func (p *process) open(o sink.Options) *hub {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hub == nil || p.hub.isClosed() {
-		p.hub = New(Config{Window: o.Window})
+		p.hub = newHub(Config{Window: o.Window})
 	}
 	return p.hub
 }
 
 // subscriber is a Hub as who listens sees it.
-type subscriber struct{ *Hub }
+type subscriber struct{ *hub }
 
 // Run has nothing to do: there is no connection.
 func (s subscriber) Run(ctx context.Context) error {

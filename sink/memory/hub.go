@@ -65,9 +65,19 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Hub is an outbox.Sink and the outbox.Subscriber that hears it. It runs nothing of its own: listeners are called by
-// Publish. It is safe for concurrent use.
-type Hub struct {
+// Hub is a sink and the subscriber that hears it. It runs nothing of its own: listeners are called by Publish. It is
+// safe for concurrent use.
+//
+// Publish fails only as a whole: once ctx has ended or the Hub is closed, what has not gone out is answered with an
+// error of class outbox.ClassUnavailable. A panic of the envelope or of a listener is passed on, for the relay to find
+// out whose event it was; that event is not remembered.
+type Hub interface {
+	sink.Sink
+	outbox.Subscriber
+}
+
+// hub is a Hub.
+type hub struct {
 	envelope outbox.Envelope
 
 	// telling is held for one delivery: from asking whether it is a copy until its listeners have been called. It is
@@ -80,28 +90,23 @@ type Hub struct {
 	closed   bool
 }
 
-var (
-	_ outbox.Sink       = (*Hub)(nil)
-	_ outbox.Subscriber = (*Hub)(nil)
-)
-
 // member is one subscription. Its list is replaced, not changed, when one leaves: it may be in use.
 type member struct{ listener outbox.Listener }
 
 // New returns a Hub that nobody listens to yet.
-func New(cfg Config) *Hub {
+func New(cfg Config) Hub { return newHub(cfg) }
+
+func newHub(cfg Config) *hub {
 	cfg = cfg.withDefaults()
-	h := &Hub{envelope: cfg.Envelope, channels: map[string][]*member{}}
+	h := &hub{envelope: cfg.Envelope, channels: map[string][]*member{}}
 	if cfg.Window > 0 {
 		h.seen = newSeen(cfg.Window, cfg.MaxPerWindow)
 	}
 	return h
 }
 
-// Publish implements outbox.Sink. It fails only as a whole: once ctx has ended or the Hub is closed, what has not gone
-// out is answered with an error of class outbox.ClassUnavailable. A panic of the envelope or of a listener is passed
-// on, for the relay to find out whose event it was; that event is not remembered.
-func (h *Hub) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+// Publish implements outbox.Sink.
+func (h *hub) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	results := make([]outbox.Result, len(batch))
 	var message []byte
 	for i := range batch {
@@ -122,7 +127,7 @@ var errClosed = errors.New("the hub is closed")
 
 // deliver takes telling for a single delivery and not for the batch, so that stop, and other relays, wait for
 // microseconds.
-func (h *Hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
+func (h *hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
 	var m mark
 	if h.seen != nil {
 		m = h.seen.mark(d)
@@ -149,7 +154,7 @@ func (h *Hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
 	return outbox.Result{}
 }
 
-func (h *Hub) members(channel string) (members []*member, closed bool) {
+func (h *hub) members(channel string) (members []*member, closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.channels[channel], h.closed
@@ -161,7 +166,7 @@ func (h *Hub) members(channel string) (members []*member, closed bool) {
 // Subscribe has returned. It may subscribe, but neither publish nor stop a subscription while it is being called: it
 // would wait for itself. While it is called, no Publish of the Hub gets on. stop may be called several times, but not
 // with a lock held that the listener needs.
-func (h *Hub) Subscribe(_ context.Context, channel string, l outbox.Listener) (acknowledged bool, stop func()) {
+func (h *hub) Subscribe(_ context.Context, channel string, l outbox.Listener) (acknowledged bool, stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -173,7 +178,7 @@ func (h *Hub) Subscribe(_ context.Context, channel string, l outbox.Listener) (a
 }
 
 // leave returns after the last call of m's listener.
-func (h *Hub) leave(channel string, m *member) {
+func (h *hub) leave(channel string, m *member) {
 	h.mu.Lock()
 	left := slices.DeleteFunc(slices.Clone(h.channels[channel]), func(other *member) bool { return other == m })
 	if len(left) > 0 {
@@ -187,21 +192,21 @@ func (h *Hub) leave(channel string, m *member) {
 }
 
 // heard returns how many channels somebody listens to.
-func (h *Hub) heard() int {
+func (h *hub) heard() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.channels)
 }
 
 // Ping returns nil, or an error of class outbox.ClassUnavailable once the Hub is closed.
-func (h *Hub) Ping(context.Context) error {
+func (h *hub) Ping(context.Context) error {
 	if h.isClosed() {
 		return outbox.Unavailable(fmt.Errorf("ping memory: %w", errClosed))
 	}
 	return nil
 }
 
-func (h *Hub) isClosed() bool {
+func (h *hub) isClosed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.closed
@@ -210,7 +215,7 @@ func (h *Hub) isClosed() bool {
 // Close tells every listener, by Lost, that nothing more will come. It returns after their last calls, and always nil.
 // Who shares a Hub closes it once all its relays have ended: a Publish afterwards, or during Close, is answered as
 // unavailable.
-func (h *Hub) Close() error {
+func (h *hub) Close() error {
 	h.telling.Lock() // before mu, or a stop that comes in between would return before its listener's Lost
 	defer h.telling.Unlock()
 	h.mu.Lock()

@@ -83,7 +83,7 @@ type Config struct {
 
 // publisher is an outbox.Sink that publishes to RabbitMQ. It is safe for concurrent use.
 type publisher struct {
-	connect Connect
+	connect connector
 	cfg     Config
 	turn    chan struct{} // held by who connects
 	caution caution
@@ -101,13 +101,12 @@ type publisher struct {
 
 var _ outbox.Sink = (*publisher)(nil)
 
-// Connect makes a connection. It is called again when that is closed; the client's own recovery must be off, since it
-// would lose what is in flight without saying so.
-type Connect func(ctx context.Context) (*amqp.Connection, error)
+type connector func(ctx context.Context) (*amqp.Connection, error)
 
 // New returns a Sink with connections that connect makes, for settings that no URL has. It does not connect: the first
-// Publish or Ping does. The sink closes the connections.
-func New(connect Connect, cfg Config) (sink.Sink, error) {
+// Publish or Ping does. The sink closes the connections, and calls connect again when one is closed: the client's own
+// recovery must be off, since it would lose what is in flight without saying so.
+func New(connect func(ctx context.Context) (*amqp.Connection, error), cfg Config) (sink.Sink, error) {
 	var problems []error
 	if connect == nil {
 		problems = append(problems, errors.New("connect is nil"))
@@ -121,7 +120,7 @@ func New(connect Connect, cfg Config) (sink.Sink, error) {
 	return newSink(connect, cfg), nil
 }
 
-func newSink(connect Connect, cfg Config) *publisher {
+func newSink(connect connector, cfg Config) *publisher {
 	if cfg.Envelope == nil {
 		cfg.Envelope = outbox.CloudEvent
 	}

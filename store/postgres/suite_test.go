@@ -24,13 +24,11 @@ var features = outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: t
 // session matters. `make race` has all areas.
 func TestStoreSuiteThroughPooler(t *testing.T) {
 	t.Parallel()
-	areas := []string{outboxtest.AreaEngine}
-	if os.Getenv("OUTBOX_TEST_POOLED") == "all" {
-		areas = nil
-	}
+	pooled := features
+	pooled.EngineOnly = os.Getenv("OUTBOX_TEST_POOLED") != "all"
 	_, through := testenv.Pooled(t, nil)
 	migrated := newDatabase(t, pgmigrations.Sets...)
-	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
+	outboxtest.StoreSuite(t, pooled, func(t *testing.T) outboxtest.StoreHarness {
 		return pgtest.Harness(t, through(testenv.CopyOf(t, migrated))).StoreHarness
-	}, areas...)
+	})
 }
