@@ -44,10 +44,8 @@ type Database interface {
 // ForRelay is what a relay asks, and whoever does by hand what it does.
 type ForRelay interface {
 	outbox.Database
-	// OpenRetention opens a table to remove old rows from. Also retention.ErrNoAge.
+	// OpenRetention opens a table to remove old rows from, or retention.Letters. Also retention.ErrNoAge.
 	OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error)
-	// OpenLetterRetention is OpenRetention for dead letters.
-	OpenLetterRetention(ctx context.Context) (retention.Table, error)
 }
 
 // ForParts is what a gateway and a worker ask of a database.

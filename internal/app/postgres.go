@@ -23,6 +23,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/pgoperate"
+	"github.com/outboxrelay/outbox/internal/pgschema"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/server/pgstore"
@@ -38,7 +39,7 @@ func postgresStore() store {
 		opener:     func() opener { return openPostgres },
 		migrations: func(url string) Migrations { return postgresMigrations{url} },
 		required:   pgmigrations.Required,
-		passes:     postgres.Passes, hint: hintPostgres,
+		passes:     pgschema.Passes, hint: hintPostgres,
 	}
 }
 
@@ -120,10 +121,6 @@ func (d postgresDatabase) Close() {
 
 func (d postgresDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
 	return d.relay.OpenRetention(ctx, layout)
-}
-
-func (d postgresDatabase) OpenLetterRetention(ctx context.Context) (retention.Table, error) {
-	return d.relay.OpenLetterRetention(ctx)
 }
 
 func (d postgresDatabase) Runs(ctx context.Context) (Runs, error) {

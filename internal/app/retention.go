@@ -74,7 +74,7 @@ func Purge(
 // openRetention opens a table to remove old rows from, or the dead letters.
 func openRetention(ctx context.Context, db ForRelay, layout outbox.Layout) (retention.Table, error) {
 	if layout.Table == config.Letters {
-		return db.OpenLetterRetention(ctx)
+		layout = retention.Letters()
 	}
 	return db.OpenRetention(ctx, layout)
 }

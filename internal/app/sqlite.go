@@ -16,6 +16,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitemigrations"
 	"github.com/outboxrelay/outbox/internal/sqliteoperate"
 	"github.com/outboxrelay/outbox/server/sqlitestore"
@@ -33,7 +34,7 @@ func sqliteStore() store {
 		},
 		migrations: func(url string) Migrations { return sqliteMigrations{sqlitePath(url)} },
 		required:   sqlitemigrations.Required,
-		passes:     sqlite.Passes, hint: hintSQLite,
+		passes:     sqlitefile.Passes, hint: hintSQLite,
 	}
 }
 
@@ -114,10 +115,6 @@ func (d *sqliteDatabase) Ping(ctx context.Context) error { return d.db.Ping(ctx)
 
 func (d *sqliteDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
 	return d.db.OpenRetention(ctx, layout)
-}
-
-func (d *sqliteDatabase) OpenLetterRetention(ctx context.Context) (retention.Table, error) {
-	return d.db.OpenLetterRetention(ctx)
 }
 
 func (d *sqliteDatabase) Runs(ctx context.Context) (Runs, error) {

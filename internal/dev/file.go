@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/migration"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -39,7 +40,7 @@ func CheckFile(ctx context.Context, path string) error {
 	if info.Size() == 0 {
 		return nil // as SQLite leaves one in which nothing was ever written
 	}
-	names, err := sqlite.Tables(ctx, path)
+	names, err := sqlitefile.Tables(ctx, path)
 	if errors.Is(err, sqlite.ErrNotSQLite) {
 		return fmt.Errorf("%s is no SQLite database and was left as it is: choose another file with --file", path)
 	}

@@ -69,7 +69,7 @@ func newHarness(t *testing.T, url string) operatetest.Harness {
 		},
 		LetterRetention: func(t *testing.T) retention.Store {
 			t.Helper()
-			r, err := postgres.NewDB(store.Pool).OpenLetterRetention(t.Context())
+			r, err := postgres.NewDB(store.Pool).OpenRetention(t.Context(), retention.Letters())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,11 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
+// Letters is job_dlq as a retention has it: replayed letters are removed.
+func Letters() outbox.Layout {
+	return outbox.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"}
+}
+
 // Serve removes from a table what is due, as r says, until ctx ends, and then returns nil. Where open, which opens the
 // table, fails, it is called again after r.Every: housekeeping that does not work, for want of a privilege for
 // instance, is no reason not to deliver. After ErrNoAge it is not.

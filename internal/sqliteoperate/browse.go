@@ -16,6 +16,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -102,7 +103,7 @@ func (b *Browser) List(ctx context.Context, f operate.Filter) (rows []operate.Ev
 		return nil, "", err
 	}
 	if rows, err = b.list(ctx, q); err != nil {
-		return nil, "", fmt.Errorf("list events of %s: %w", b.layout.Name(), sqlite.Explain(err))
+		return nil, "", fmt.Errorf("list events of %s: %w", b.layout.Name(), sqlitefile.Explain(err))
 	}
 	if len(rows) == q.F.Limit { // the one too many says that there is a next page
 		rows = rows[:q.F.Limit-1]
@@ -249,7 +250,7 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (operat
 	}
 	if err != nil {
 		return operate.EventDetail{},
-			fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Name(), sqlite.Explain(err))
+			fmt.Errorf("show event %s of %s: %w", idOrPosition, b.layout.Name(), sqlitefile.Explain(err))
 	}
 	return detail, nil
 }
@@ -262,7 +263,7 @@ func (b *Browser) Known(ctx context.Context, tx *sql.Tx, ids []uuid.UUID) (known
 		return nil, err
 	}
 	if known, err = sqlitetable.QueryIDs(ctx, tx, b.sql.known, a.Args...); err != nil {
-		return nil, fmt.Errorf("look for ids in %s: %w", b.layout.Table, sqlite.Explain(err))
+		return nil, fmt.Errorf("look for ids in %s: %w", b.layout.Table, sqlitefile.Explain(err))
 	}
 	return known, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
@@ -163,7 +164,7 @@ func TestBrowseKnownAndOfATenant(t *testing.T) {
 	if _, err := b.Show(t.Context(), id, "acme"); !errors.Is(err, operate.ErrNoEvent) {
 		t.Errorf("another tenant's event: got %v, want ErrNoEvent", err)
 	}
-	if err := db.InTx(t.Context(), func(tx *sql.Tx) error {
+	if err := sqlitefile.InTx(t.Context(), db, func(tx *sql.Tx) error {
 		known, err := b.Known(t.Context(), tx, []uuid.UUID{uuid.New(), uuid.MustParse(id)})
 		if err == nil && !slices.Equal(known, []uuid.UUID{uuid.MustParse(id)}) {
 			t.Errorf("got %v, want %s", known, id)

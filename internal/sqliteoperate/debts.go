@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
@@ -43,7 +44,7 @@ func Debts(ctx context.Context, db *sqlite.DB) (debts []operate.Debt, err error)
 		return rows.Err()
 	})
 	if err != nil {
-		return nil, fmt.Errorf("count what sinks owe: %w", sqlite.Explain(err))
+		return nil, fmt.Errorf("count what sinks owe: %w", sqlitefile.Explain(err))
 	}
 	return debts, nil
 }

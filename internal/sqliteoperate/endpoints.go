@@ -10,6 +10,7 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -57,7 +58,7 @@ func (p *Endpoints) Read(ctx context.Context, known string) (all []endpoint.Stor
 		return rows.Err()
 	})
 	if err != nil {
-		return nil, "", fmt.Errorf("read endpoints: %w", sqlite.Explain(err))
+		return nil, "", fmt.Errorf("read endpoints: %w", sqlitefile.Explain(err))
 	}
 	return all, version, nil
 }
@@ -113,12 +114,12 @@ func (p *Endpoints) Disable(ctx context.Context, name string, revision int64, re
 	if err != nil {
 		return err
 	}
-	err = p.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, p.db, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, text, name, revision, reason, operate.NewRevision(), sqlitetime.Stamp(time.Now()))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("disable endpoint %q: %w", name, sqlite.Explain(err))
+		return fmt.Errorf("disable endpoint %q: %w", name, sqlitefile.Explain(err))
 	}
 	return nil
 }
@@ -131,7 +132,7 @@ func (p *Endpoints) change(
 	if err != nil {
 		return false, err
 	}
-	err = p.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, p.db, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, text, args...)
 		if err != nil {
 			return err
@@ -144,7 +145,7 @@ func (p *Endpoints) change(
 		return sqlitetable.Audit(ctx, tx, by, c.Action, 0, operate.EndpointNamed(name), nil)
 	})
 	if err != nil {
-		return false, fmt.Errorf("change endpoint %q: %w", name, sqlite.Explain(err))
+		return false, fmt.Errorf("change endpoint %q: %w", name, sqlitefile.Explain(err))
 	}
 	return changed, nil
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
-	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
 // Lanes reports on the table's lanes and relays. Undelivered rows are counted up to limit.
@@ -34,7 +34,7 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (operate.LaneReport, err
 		return r.read(ctx, tx, "lanes_backlog", b.quoted, r.backlog, limit, sqlitetime.Stamp(r.now))
 	})
 	if err != nil {
-		return operate.LaneReport{}, fmt.Errorf("read lanes of %s: %w", b.layout.Table, sqlite.Explain(err))
+		return operate.LaneReport{}, fmt.Errorf("read lanes of %s: %w", b.layout.Table, sqlitefile.Explain(err))
 	}
 	r.Bounded = r.Counted >= limit
 	return r.LaneReport, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -33,7 +34,7 @@ func (p *Pauses) Pauses(ctx context.Context) (all []operate.Pause, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list pauses: %w", sqlite.Explain(err))
+		return nil, fmt.Errorf("list pauses: %w", sqlitefile.Explain(err))
 	}
 	return all, nil
 }
@@ -67,7 +68,7 @@ func readPauses(ctx context.Context, tx *sql.Tx, table any) (all []operate.Pause
 func (p *Pauses) Pause(ctx context.Context, pause operate.Pause) error {
 	now := sqlitetime.Stamp(time.Now())
 	if _, err := p.change(ctx, "pause", "pause_add", pause, pause.Reason, pause.Actor, now); err != nil {
-		return fmt.Errorf("pause: %w", sqlite.Explain(err))
+		return fmt.Errorf("pause: %w", sqlitefile.Explain(err))
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (p *Pauses) Pause(ctx context.Context, pause operate.Pause) error {
 func (p *Pauses) Resume(ctx context.Context, pause operate.Pause) (bool, error) {
 	found, err := p.change(ctx, "resume", "pause_remove", pause)
 	if err != nil {
-		return false, fmt.Errorf("resume: %w", sqlite.Explain(err))
+		return false, fmt.Errorf("resume: %w", sqlitefile.Explain(err))
 	}
 	return found, nil
 }
@@ -94,7 +95,7 @@ func (p *Pauses) change(
 			return false, err
 		}
 	}
-	err = p.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, p.db, func(tx *sql.Tx) error {
 		result, err := tx.ExecContext(ctx, text, append([]any{pause.Table, pause.Topic, pause.Destination}, args...)...)
 		if err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
-	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
 // archivedColumn is a column of a row as the archive has it.
@@ -67,7 +67,7 @@ func (b *Browser) Replayable(
 		return nil, until, err
 	}
 	if places, err = b.replayable(ctx, q); err != nil {
-		return nil, until, fmt.Errorf("look for delivered events of %s: %w", b.layout.Table, sqlite.Explain(err))
+		return nil, until, fmt.Errorf("look for delivered events of %s: %w", b.layout.Table, sqlitefile.Explain(err))
 	}
 	return places, until, nil
 }
@@ -100,7 +100,7 @@ func (b *Browser) replayable(ctx context.Context, q *replayQuery) (places []oper
 
 // ReplayPage implements operate.Replayer.
 func (b *Browser) ReplayPage(ctx context.Context, r operate.Replay, places []operate.Place) (n int, err error) {
-	err = b.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, b.db, func(tx *sql.Tx) error {
 		n = 0
 		for _, archived := range []bool{true, false} {
 			changed, err := b.putBack(ctx, tx, r.Delivered, places, archived)
@@ -116,7 +116,7 @@ func (b *Browser) ReplayPage(ctx context.Context, r operate.Replay, places []ope
 			map[string]any{"table": b.layout.Table, "run": r.Run, "delivered": true})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("replay events of %s: %w", b.layout.Table, sqlite.Explain(err))
+		return 0, fmt.Errorf("replay events of %s: %w", b.layout.Table, sqlitefile.Explain(err))
 	}
 	return n, nil
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
-	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
 // selectionQuery is what events_retry.sql, events_undelivered.sql and events_skip.sql are given.
@@ -33,7 +33,7 @@ func (b *Browser) RetryNow(ctx context.Context, s operate.Selection, actor, reas
 	if err != nil {
 		return 0, err
 	}
-	err = b.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, b.db, func(tx *sql.Tx) error {
 		q := &selectionQuery{Layout: b.quoted, S: s, Now: time.Now()}
 		text, err := t.Statement("events_retry", q)
 		if err != nil {
@@ -51,7 +51,7 @@ func (b *Browser) RetryNow(ctx context.Context, s operate.Selection, actor, reas
 			map[string]any{"table": b.layout.Name()})
 	})
 	if err != nil {
-		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Name(), sqlite.Explain(err))
+		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Name(), sqlitefile.Explain(err))
 	}
 	return n, nil
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
-	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
 // Undelivered implements operate.Browser.
@@ -32,7 +32,7 @@ func (b *Browser) Undelivered(ctx context.Context, s operate.Selection) (n int, 
 		return 0, err
 	}
 	if err := b.db.Reads().QueryRowContext(ctx, text, q.Args...).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Name(), sqlite.Explain(err))
+		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Name(), sqlitefile.Explain(err))
 	}
 	return n, nil
 }
@@ -51,12 +51,12 @@ func (b *Browser) SkipPage(ctx context.Context, s operate.Selection, by operate.
 		return 0, err
 	}
 	kept := sqlitetable.KeptColumns(columns, b.layout.Payload)
-	err = b.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, b.db, func(tx *sql.Tx) error {
 		n, err = b.skip(ctx, tx, kept, s, by, limit)
 		return err
 	})
 	if err != nil {
-		return 0, fmt.Errorf("skip events of %s: %w", b.layout.Name(), sqlite.Explain(err))
+		return 0, fmt.Errorf("skip events of %s: %w", b.layout.Name(), sqlitefile.Explain(err))
 	}
 	return n, nil
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/outboxrelay/outbox/internal/sqlfile"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
@@ -26,5 +27,5 @@ func plain(name string) (string, error) {
 
 // file is a DB as internal/sqlitetable asks it.
 func file(db *sqlite.DB) sqlitetable.File {
-	return sqlitetable.File{Reads: db.Reads(), Explain: sqlite.Explain}
+	return sqlitetable.File{Reads: db.Reads(), Explain: sqlitefile.Explain}
 }

@@ -49,7 +49,7 @@ func TestStoreSuite(t *testing.T) {
 			},
 			LetterRetention: func(t *testing.T) retention.Store {
 				t.Helper()
-				r, err := db.OpenLetterRetention(t.Context())
+				r, err := db.OpenRetention(t.Context(), retention.Letters())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/migration"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -43,15 +44,15 @@ func names(ctx context.Context, db *sqlite.DB, file, table string) (list []strin
 	}
 	rows, err := db.Reads().QueryContext(ctx, text, table)
 	if err != nil {
-		return nil, sqlite.Explain(err)
+		return nil, sqlitefile.Explain(err)
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var name string
 		if err := rows.Scan(&name); err != nil {
-			return nil, sqlite.Explain(err)
+			return nil, sqlitefile.Explain(err)
 		}
 		list = append(list, name)
 	}
-	return list, sqlite.Explain(rows.Err())
+	return list, sqlitefile.Explain(rows.Err())
 }

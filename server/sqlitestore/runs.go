@@ -13,6 +13,7 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -92,7 +93,7 @@ func (r *Runs) CreateRun(
 	ctx context.Context, tenant string, n crawl.NewRun, most int,
 ) (run crawl.Run, created bool, err error) {
 	if err = checkJSON("deviceConfig", n.DeviceConfig); err == nil {
-		err = r.db.InTx(ctx, func(tx *sql.Tx) error {
+		err = sqlitefile.InTx(ctx, r.db, func(tx *sql.Tx) error {
 			id, err := outbox.NewID()
 			if err != nil {
 				return err
@@ -119,7 +120,7 @@ func (r *Runs) CreateRun(
 		})
 	}
 	if err != nil {
-		return crawl.Run{}, false, fmt.Errorf("create run: %w", sqlite.Explain(err))
+		return crawl.Run{}, false, fmt.Errorf("create run: %w", sqlitefile.Explain(err))
 	}
 	return run, created, nil
 }
@@ -131,7 +132,7 @@ func (r *Runs) GetRun(ctx context.Context, tenant string, id uuid.UUID) (run cra
 		err = crawl.ErrNotFound
 	}
 	if err != nil {
-		return crawl.Run{}, fmt.Errorf("get run %s: %w", id, sqlite.Explain(err))
+		return crawl.Run{}, fmt.Errorf("get run %s: %w", id, sqlitefile.Explain(err))
 	}
 	return run, nil
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/server/crawl"
-	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
 // Change implements crawl.Store, in one transaction.
@@ -30,7 +30,7 @@ func (r *Runs) Change(
 	}
 	for again := true; again && err == nil; {
 		again = false
-		err = r.db.InTx(ctx, func(tx *sql.Tx) error {
+		err = sqlitefile.InTx(ctx, r.db, func(tx *sql.Tx) error {
 			l, err := r.lock(ctx, tx, tenant, run)
 			if err != nil {
 				return err
@@ -50,7 +50,7 @@ func (r *Runs) Change(
 		})
 	}
 	if err != nil {
-		return crawl.Changed{}, fmt.Errorf("change run %s: %w", run, sqlite.Explain(err))
+		return crawl.Changed{}, fmt.Errorf("change run %s: %w", run, sqlitefile.Explain(err))
 	}
 	return changed, nil
 }

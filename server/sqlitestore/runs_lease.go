@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/server/crawl"
-	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
 // ClaimRun implements crawl.Store. Of a run that becomes RUNNING nothing is to be seen before its events are. There is
@@ -29,13 +29,13 @@ func (r *Runs) ClaimRun(
 	_, err := r.next(ctx, r.reads.next, names, ttl)
 	var c crawl.Claim
 	for again := true; again && err == nil; {
-		err = r.db.InTx(ctx, func(tx *sql.Tx) (err error) {
+		err = sqlitefile.InTx(ctx, r.db, func(tx *sql.Tx) (err error) {
 			c, again, err = r.claim(ctx, tx, owner, names, ttl, events)
 			return err
 		})
 	}
 	if err != nil {
-		return crawl.Claim{}, fmt.Errorf("claim a run: %w", sqlite.Explain(err))
+		return crawl.Claim{}, fmt.Errorf("claim a run: %w", sqlitefile.Explain(err))
 	}
 	r.turn.Store(c.Run.Tenant)
 	return c, nil
@@ -114,7 +114,7 @@ func (r *Runs) claim(
 func (r *Runs) RenewRun(
 	ctx context.Context, run uuid.UUID, hold crawl.Hold, ttl time.Duration,
 ) (status crawl.Status, held bool, err error) {
-	err = r.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, r.db, func(tx *sql.Tx) error {
 		if _, err := tx.StmtContext(ctx, r.writes.renew).ExecContext(ctx, run, hold.Owner, hold.Epoch,
 			sqlitetime.Stamp(time.Now().Add(ttl))); err != nil {
 			return err
@@ -126,19 +126,19 @@ func (r *Runs) RenewRun(
 		return err
 	})
 	if err != nil {
-		return "", false, fmt.Errorf("renew the lease of run %s: %w", run, sqlite.Explain(err))
+		return "", false, fmt.Errorf("renew the lease of run %s: %w", run, sqlitefile.Explain(err))
 	}
 	return status, held, nil
 }
 
 // ReleaseRun implements crawl.Store. A lease that is another's by now stays as it is.
 func (r *Runs) ReleaseRun(ctx context.Context, run uuid.UUID, hold crawl.Hold) error {
-	err := r.db.InTx(ctx, func(tx *sql.Tx) error {
+	err := sqlitefile.InTx(ctx, r.db, func(tx *sql.Tx) error {
 		_, err := tx.StmtContext(ctx, r.writes.release).ExecContext(ctx, run, hold.Owner, hold.Epoch)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("release run %s: %w", run, sqlite.Explain(err))
+		return fmt.Errorf("release run %s: %w", run, sqlitefile.Explain(err))
 	}
 	return nil
 }

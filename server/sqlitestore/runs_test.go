@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
@@ -346,7 +347,7 @@ func BenchmarkLastSeqs(b *testing.B) {
 	db := runsFile(b)
 	r := runsOf(b, db)
 	var runs []uuid.UUID
-	err := db.InTx(b.Context(), func(tx *sql.Tx) error {
+	err := sqlitefile.InTx(b.Context(), db, func(tx *sql.Tx) error {
 		for range 100 {
 			id := uuid.New()
 			runs = append(runs, id)

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/outboxrelay/outbox/internal/sqlfile"
-	"github.com/outboxrelay/outbox/store/sqlite"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 )
 
 //go:embed sql/*.sql
@@ -39,7 +39,7 @@ func compile(ctx context.Context, db *sql.DB, data any, statements map[string]**
 			return err
 		}
 		if *dst, err = db.PrepareContext(ctx, text); err != nil {
-			return fmt.Errorf("prepare %s: %w", name, sqlite.Explain(err))
+			return fmt.Errorf("prepare %s: %w", name, sqlitefile.Explain(err))
 		}
 	}
 	return nil
@@ -49,7 +49,7 @@ func compile(ctx context.Context, db *sql.DB, data any, statements map[string]**
 func query(ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) error, args ...any) error {
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
-		return sqlite.Explain(err)
+		return sqlitefile.Explain(err)
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
@@ -57,5 +57,5 @@ func query(ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) error, args
 			return err
 		}
 	}
-	return sqlite.Explain(rows.Err())
+	return sqlitefile.Explain(rows.Err())
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -55,7 +56,7 @@ func (s *Tokens) CheckGateway(context.Context) error { return nil }
 func (s *Tokens) CreateToken(
 	ctx context.Context, actor string, t token.Token, sum [32]byte, ttl time.Duration,
 ) (created token.Token, err error) {
-	err = s.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, s.db, func(tx *sql.Tx) error {
 		now := time.Now()
 		var expires any
 		if ttl > 0 {
@@ -70,7 +71,7 @@ func (s *Tokens) CreateToken(
 		return s.record(ctx, tx, actor, "token create", t.ID, detail)
 	})
 	if err != nil {
-		return created, fmt.Errorf("create token %s: %w", t.ID, sqlite.Explain(err))
+		return created, fmt.Errorf("create token %s: %w", t.ID, sqlitefile.Explain(err))
 	}
 	return created, nil
 }
@@ -90,7 +91,7 @@ func (s *Tokens) ListTokens(ctx context.Context, tenant string) (tokens []token.
 
 // RevokeToken fulfils token.Store.
 func (s *Tokens) RevokeToken(ctx context.Context, actor, id string) (t token.Token, err error) {
-	err = s.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, s.db, func(tx *sql.Tx) error {
 		t, err = scanToken(tx.StmtContext(ctx, s.sql.revoke).QueryRowContext(ctx, id, sqlitetime.Stamp(time.Now())))
 		if err != nil {
 			return err
@@ -101,7 +102,7 @@ func (s *Tokens) RevokeToken(ctx context.Context, actor, id string) (t token.Tok
 		err = token.ErrUnknown
 	}
 	if err != nil {
-		return t, fmt.Errorf("revoke token %q: %w", id, sqlite.Explain(err))
+		return t, fmt.Errorf("revoke token %q: %w", id, sqlitefile.Explain(err))
 	}
 	return t, nil
 }
@@ -145,7 +146,7 @@ func (s *Tokens) ValidTokens(ctx context.Context, ids []string) (valid []string,
 func (s *Tokens) ValidToken(ctx context.Context, id string) (token.Token, [32]byte, error) {
 	t, sum, err := valid(ctx, s.sql.valid, id)
 	if err != nil && !errors.Is(err, token.ErrUnauthorized) {
-		err = fmt.Errorf("read token: %w", sqlite.Explain(err))
+		err = fmt.Errorf("read token: %w", sqlitefile.Explain(err))
 	}
 	return t, sum, err
 }
@@ -173,7 +174,7 @@ func valid(ctx context.Context, stmt *sql.Stmt, id string) (t token.Token, sum [
 func (s *Tokens) CreateTicket(
 	ctx context.Context, p token.Principal, sum [32]byte, ttl time.Duration,
 ) (expires time.Time, err error) {
-	err = s.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, s.db, func(tx *sql.Tx) error {
 		now := time.Now()
 		if _, err := tx.StmtContext(ctx, s.sql.sweep).ExecContext(ctx, sqlitetime.Stamp(now)); err != nil {
 			return err
@@ -184,7 +185,7 @@ func (s *Tokens) CreateTicket(
 		return err
 	})
 	if err != nil {
-		return expires, fmt.Errorf("create ticket: %w", sqlite.Explain(err))
+		return expires, fmt.Errorf("create ticket: %w", sqlitefile.Explain(err))
 	}
 	return expires, nil
 }
@@ -192,7 +193,7 @@ func (s *Tokens) CreateTicket(
 // RedeemTicket fulfils token.Store. What a ticket allows is what its token allows too: whoever can make tickets could
 // else name any scope.
 func (s *Tokens) RedeemTicket(ctx context.Context, sum [32]byte) (p token.Principal, err error) {
-	err = s.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = sqlitefile.InTx(ctx, s.db, func(tx *sql.Tx) error {
 		var id, scopes string
 		err := tx.StmtContext(ctx, s.sql.redeem).QueryRowContext(ctx, sum[:], sqlitetime.Stamp(time.Now())).Scan(&id, &scopes)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -220,7 +221,7 @@ func (s *Tokens) RedeemTicket(ctx context.Context, sum [32]byte) (p token.Princi
 	case errors.Is(err, token.ErrUnauthorized):
 		return token.Principal{}, err
 	case err != nil:
-		return token.Principal{}, fmt.Errorf("delete ticket: %w", sqlite.Explain(err))
+		return token.Principal{}, fmt.Errorf("delete ticket: %w", sqlitefile.Explain(err))
 	}
 	return p, nil
 }

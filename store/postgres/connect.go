@@ -43,7 +43,7 @@ func Connect(ctx context.Context, url string, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &DB{pool}, nil
+	return NewDB(pool), nil
 }
 
 // An idle relay needs a few connections, of all that it has opened for a burst. Making one takes some milliseconds.

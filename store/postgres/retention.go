@@ -44,10 +44,23 @@ type retentionNames struct {
 	ByColumn, ByType string
 }
 
-// OpenRetention returns the retention of an outbox table after checking that this role may remove its rows and sees
-// them all. Errors are an *outbox.SchemaError, retention.ErrNoAge, outbox.ErrRowsHidden
-// or outbox.ErrNotAllowed if waiting does not cure them.
+// OpenRetention returns the retention of an outbox table, or of retention.Letters, after checking that this role may
+// remove its rows and sees them all. Errors are an *outbox.SchemaError, retention.ErrNoAge, outbox.ErrRowsHidden or
+// outbox.ErrNotAllowed if waiting does not cure them.
 func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
+	return openRetention(ctx, d.pool, layout)
+}
+
+func openRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*retain, error) {
+	if layout.Table == letterTable {
+		// The index of replay times is core/005's. Letters with the time of the page's last one may wait for the next run.
+		r, err := newRetain(ctx, pool, layout)
+		if err != nil {
+			return nil, err
+		}
+		r.by = walkOrder{"replayed_at", "timestamptz"}
+		return r, r.prepare(ctx)
+	}
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -55,22 +68,10 @@ func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (retention
 		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table,
 			retention.ErrNoAge)
 	}
-	return openRetention(ctx, d.pool, layout, walkOrder{layout.Position, "bigint"}, walkOrder{layout.ID, "uuid"})
+	return newRetain(ctx, pool, layout, walkOrder{layout.Position, "bigint"}, walkOrder{layout.ID, "uuid"})
 }
 
-// OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as
-// OpenRetention.
-func (d *DB) OpenLetterRetention(ctx context.Context) (retention.Table, error) {
-	// The index of replay times is core/005's. Letters with the time of the page's last one may wait for the next run.
-	r, err := openRetention(ctx, d.pool, outbox.Layout{Table: letterTable, ID: "id", DeliveredAt: "replayed_at"})
-	if err != nil {
-		return nil, err
-	}
-	r.by = walkOrder{"replayed_at", "timestamptz"}
-	return r, r.prepare(ctx)
-}
-
-func openRetention(
+func newRetain(
 	ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout, orders ...walkOrder,
 ) (*retain, error) {
 	var columns []string

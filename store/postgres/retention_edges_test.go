@@ -66,11 +66,11 @@ func TestRetentionUnderRowLevelSecurity(t *testing.T) {
 		"GRANT SELECT, INSERT, UPDATE ON outbox_maintenance TO ROLE", "GRANT INSERT ON outbox_archive TO ROLE"}
 
 	hidden := postgres.NewDB(o.as("hidden", rights...))
-	if _, err := hidden.OpenLetterRetention(t.Context()); !errors.Is(err, outbox.ErrRowsHidden) {
+	if _, err := hidden.OpenRetention(t.Context(), retention.Letters()); !errors.Is(err, outbox.ErrRowsHidden) {
 		t.Errorf("got error %v, want ErrRowsHidden", err)
 	}
 	owner := postgres.NewDB(o.as("owner", "GRANT outbox_owner TO ROLE"))
-	if _, err := owner.OpenLetterRetention(t.Context()); !errors.Is(err, outbox.ErrRowsHidden) {
+	if _, err := owner.OpenRetention(t.Context(), retention.Letters()); !errors.Is(err, outbox.ErrRowsHidden) {
 		t.Errorf("got error %v as owner, want ErrRowsHidden", err)
 	}
 	weak := postgres.NewDB(o.as("weak", "GRANT SELECT ON outbox_events TO ROLE"))
@@ -80,13 +80,13 @@ func TestRetentionUnderRowLevelSecurity(t *testing.T) {
 	}
 
 	seeing := append(rights, "CREATE POLICY see ON job_dlq FOR SELECT TO ROLE USING (true)")
-	blind, err := postgres.NewDB(o.as("blind", seeing...)).OpenLetterRetention(t.Context())
+	blind, err := postgres.NewDB(o.as("blind", seeing...)).OpenRetention(t.Context(), retention.Letters())
 	ok(t, err)
 	if report, err := o.keeper(blind, retention.Config{}).Purge(t.Context(), 0, nil); err == nil ||
 		!strings.Contains(err.Error(), "row-level security") {
 		t.Errorf("got %+v, error %v from a role that sees rows and may not delete them", report, err)
 	}
-	relay, err := postgres.NewDB(o.as("relay", "GRANT outbox_relay TO ROLE")).OpenLetterRetention(t.Context())
+	relay, err := postgres.NewDB(o.as("relay", "GRANT outbox_relay TO ROLE")).OpenRetention(t.Context(), retention.Letters())
 	ok(t, err)
 	want := len(o.rows(oldTables["job_dlq"].goes))
 	if report, err := o.keeper(relay, retention.Config{}).Purge(t.Context(), 0, nil); err != nil ||

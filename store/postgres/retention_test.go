@@ -105,7 +105,7 @@ func (o *old) store() retention.Table {
 	o.t.Cleanup(db.Close)
 	var s retention.Table
 	if o.name == "job_dlq" {
-		s, err = db.OpenLetterRetention(o.t.Context())
+		s, err = db.OpenRetention(o.t.Context(), retention.Letters())
 	} else {
 		s, err = db.OpenRetention(o.t.Context(), oldTables[o.name].layout)
 	}

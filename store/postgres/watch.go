@@ -11,7 +11,7 @@ import (
 )
 
 // Watch implements outbox.Database with one statement for all tables.
-func (d *DB) Watch(stores []outbox.Store) (func(context.Context) ([]outbox.Watched, error), error) {
+func (d served) Watch(stores []outbox.Store) (func(context.Context) ([]outbox.Watched, error), error) {
 	pool, err := newSessions(d.pool)
 	if err != nil {
 		return nil, err

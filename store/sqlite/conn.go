@@ -10,6 +10,8 @@ import (
 
 	sqlite "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
+
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 )
 
 // writing makes the connection that writes.
@@ -94,7 +96,7 @@ func (c *writeConn) wait(ctx context.Context, opts driver.TxOptions) (tx driver.
 		return nil, err
 	}
 	defer func() {
-		if waits := c.waitInSQLite(context.WithoutCancel(ctx), busyFor); waits != nil && err == nil {
+		if waits := c.waitInSQLite(context.WithoutCancel(ctx), sqlitefile.BusyFor); waits != nil && err == nil {
 			tx, err = nil, errors.Join(waits, tx.Rollback())
 		}
 	}()

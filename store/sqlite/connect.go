@@ -5,43 +5,37 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	driver "modernc.org/sqlite"
-	codes "modernc.org/sqlite/lib"
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 )
 
 // What callers of Connect branch on.
 var (
 	// ErrNoFile says that there is no such file. Create makes one.
-	ErrNoFile = errors.New("there is no such file")
+	ErrNoFile = sqlitefile.ErrNoFile
 	// ErrNotSQLite says that the file is something else than an SQLite database.
-	ErrNotSQLite = errors.New("it is no SQLite database")
+	ErrNotSQLite = sqlitefile.ErrNotSQLite
 	// ErrBusy says that somebody else kept the file's write lock for as long as one waits for it. Trying again helps in
 	// a new transaction, not in the one that it was answered to.
-	ErrBusy = errors.New("another transaction has the file's write lock")
+	ErrBusy = sqlitefile.ErrBusy
 	// ErrReadOnly says that the file can be read but not written.
-	ErrReadOnly = errors.New("the file cannot be written to by this process")
+	ErrReadOnly = sqlitefile.ErrReadOnly
 	// ErrDamaged says that the integrity check, or SQLite at any other moment, found the file damaged.
-	ErrDamaged = errors.New("the file is damaged: put a backup in its place, or save what can be read with: sqlite3 " +
-		"FILE .recover | sqlite3 NEWFILE")
+	ErrDamaged = sqlitefile.ErrDamaged
 	// ErrReplaced says that the file was deleted, or another put in its place, while it was open.
-	ErrReplaced = errors.New("the file was deleted or replaced while it was open: start every process that has it " +
-		"open again")
+	ErrReplaced = sqlitefile.ErrReplaced
 )
-
-// busyFor is how long a transaction waits for one of another process, or of another handle of this one, before it gives
-// up with SQLITE_BUSY: longer than a relay's settle may last (10 s). Writers of one process queue in Go and do not come
-// to that.
-const busyFor = 30 * time.Second
 
 // DB is an open file: one connection that writes, so that the writers of this process take turns in Go and not by
 // SQLite's sleeping and trying again, and some that read, which no writer holds up. It is safe for concurrent use.
 type DB struct {
+	outbox.Database // what a Relay asks of it
+
 	path   string // as it was given
 	full   string // absolute
 	place  place
@@ -49,7 +43,7 @@ type DB struct {
 	read   *sql.DB
 	anchor *sql.DB // sees to it that the place stays
 
-	patience time.Duration // busyFor, but in tests
+	patience time.Duration // sqlitefile.BusyFor, but in tests
 	turns    turns
 
 	checking sync.Mutex
@@ -88,7 +82,8 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	d := &DB{path: path, full: full, patience: busyFor}
+	d := &DB{path: path, full: full, patience: sqlitefile.BusyFor}
+	d.Database = served{d}
 	// Nothing looks into the file but SQLite: whoever closes a file takes all of his process's locks on it away, also
 	// those of an application's own handle.
 	defer func() {
@@ -96,7 +91,7 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 			err = errors.Join(err, d.Close())
 		}
 	}()
-	writing, err := newWriting(d, source(full, mode, "immediate", "journal_mode(WAL)", "synchronous(FULL)"))
+	writing, err := newWriting(d, sqlitefile.Source(full, mode, "immediate", "journal_mode(WAL)", "synchronous(FULL)"))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
@@ -109,7 +104,7 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	// After the writer: only it may turn WAL on.
-	if d.read, err = sql.Open("sqlite", source(full, "rw", "deferred", "query_only(1)")); err != nil {
+	if d.read, err = sql.Open("sqlite", sqlitefile.Source(full, "rw", "deferred", "query_only(1)")); err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
 	d.read.SetMaxOpenConns(max(readers, 1))
@@ -160,56 +155,7 @@ func onlyName(full string, info os.FileInfo) error {
 // sql.TxOptions{ReadOnly: true}, and are on the disk when they have committed; foreign keys are on. The file is made if
 // it is not there.
 func Source(path string) string {
-	return source(path, "rwc", "immediate", "journal_mode(WAL)", "synchronous(FULL)")
-}
-
-// source is the driver's name for a file. busy_timeout comes first: turning WAL on takes a lock.
-func source(path, mode, lock string, pragmas ...string) string {
-	q := url.Values{"mode": {mode}, "_txlock": {lock}}
-	q.Add("_pragma", fmt.Sprintf("busy_timeout(%d)", busyFor.Milliseconds()))
-	for _, p := range append(pragmas, "foreign_keys(1)", "temp_store(MEMORY)") {
-		q.Add("_pragma", p)
-	}
-	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
-}
-
-// Explain gives an error of SQLite's the name that callers branch on (ErrBusy, ErrReadOnly, …), where it has one: for
-// statements of the caller's own, on Reads, Writes or in a transaction. What this package returns is explained already.
-func Explain(err error) error { return explain(err) }
-
-// explain is Explain.
-func explain(err error) error {
-	return classify(err, "for "+busyFor.String()+
-		" another process, or another handle of this one, has kept it: look for a transaction that is left open there, or "+
-		"a tool that copies the file")
-}
-
-// classify is explain where SQLITE_BUSY has another reason.
-func classify(err error, whyBusy string) error {
-	var failure *driver.Error
-	if !errors.As(err, &failure) {
-		return err
-	}
-	var sentinel error
-	switch code := failure.Code(); {
-	case code == codes.SQLITE_READONLY_DBMOVED:
-		sentinel = ErrReplaced
-	case code&0xff == codes.SQLITE_READONLY:
-		sentinel = ErrReadOnly
-	case code&0xff == codes.SQLITE_NOTADB:
-		sentinel = ErrNotSQLite
-	case code&0xff == codes.SQLITE_CORRUPT:
-		sentinel = ErrDamaged
-	case code&0xff == codes.SQLITE_BUSY:
-		sentinel = ErrBusy
-	}
-	switch {
-	case sentinel == nil || errors.Is(err, sentinel): // an inner call has said it
-		return err
-	case errors.Is(sentinel, ErrBusy):
-		return fmt.Errorf("%w: %s: %w", sentinel, whyBusy, err)
-	}
-	return fmt.Errorf("%w: %w", sentinel, err)
+	return sqlitefile.Source(path, "rwc", "immediate", "journal_mode(WAL)", "synchronous(FULL)")
 }
 
 // Ping asks whether the file can be read, and is still the one that its path leads to.
@@ -261,7 +207,7 @@ func (d *DB) CheckWritable(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	own, err := sql.Open("sqlite", source(d.full, "rw", "deferred", "busy_timeout(0)"))
+	own, err := sql.Open("sqlite", sqlitefile.Source(d.full, "rw", "deferred", "busy_timeout(0)"))
 	if err != nil {
 		return fmt.Errorf("open %s: %w", d.path, err)
 	}

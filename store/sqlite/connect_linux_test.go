@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 )
 
 // A relay or a worker on a file that it cannot write to would run and fail for ever. What only reads works.
@@ -77,7 +78,7 @@ func TestConnectLeavesTheLocksOfOtherHandles(t *testing.T) {
 	if !locked() {
 		t.Fatal("an open handle has no lock: this test finds nothing out")
 	}
-	if _, err := Tables(t.Context(), path); err != nil || !locked() {
+	if _, err := sqlitefile.Tables(t.Context(), path); err != nil || !locked() {
 		t.Errorf("after Tables the lock is gone; error %v", err)
 	}
 	reopened(t, path)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 )
 
 // A handle of the application's own that is opened with Source waits for others, and one that is not is told what to
@@ -49,7 +50,7 @@ func TestSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := write(appHandle(t, db.path)); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "sqlite.Source") ||
-		strings.Contains(err.Error(), busyFor.String()) {
+		strings.Contains(err.Error(), sqlitefile.BusyFor.String()) {
 		t.Errorf("without settings: %v", err)
 	}
 	if err := held.Rollback(); err != nil {
@@ -134,7 +135,7 @@ func TestDamagedFile(t *testing.T) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, looking := Tables(t.Context(), path)
+	_, looking := sqlitefile.Tables(t.Context(), path)
 	db, opening := Connect(t.Context(), path, 1)
 	if opening == nil {
 		_, opening = openTable(t.Context(), db, outbox.OutboxEvents())

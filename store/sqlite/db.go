@@ -2,23 +2,22 @@ package sqlite
 
 import (
 	"context"
-	"errors"
-
-	driver "modernc.org/sqlite"
-	codes "modernc.org/sqlite/lib"
+	"database/sql"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 )
 
-var _ outbox.Database = (*DB)(nil)
+// served is a DB as a Relay asks it.
+type served struct{ db *DB }
 
 // OpenTable implements outbox.Database. It checks that the file is whole and that the table fits the layout. A file
 // that can only be read is ErrReadOnly.
-func (d *DB) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
-	s, err := openTable(ctx, d, layout)
+func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
+	s, err := openTable(ctx, d.db, layout)
 	if err != nil {
-		if !Passes(err) {
+		if !sqlitefile.Passes(err) {
 			err = outbox.Permanent(err)
 		}
 		return nil, err
@@ -27,32 +26,28 @@ func (d *DB) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store,
 }
 
 // Retain implements outbox.Database with package retention.
-func (d *DB) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
+func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
 	return retention.Serve(ctx, layout.Table, r, func(ctx context.Context) (retention.Store, error) {
-		return d.OpenRetention(ctx, layout)
+		return openRetention(ctx, d.db, layout)
 	})
 }
 
 // RetainLetters implements outbox.Database.
-func (d *DB) RetainLetters(ctx context.Context, r outbox.Retention) error {
+func (d served) RetainLetters(ctx context.Context, r outbox.Retention) error {
 	return retention.Serve(ctx, letterTable, r, func(ctx context.Context) (retention.Store, error) {
-		return d.OpenLetterRetention(ctx)
+		return openRetention(ctx, d.db, retention.Letters())
 	})
 }
 
-// Passes tells whether a failure to open something can go away while one waits: another process keeps the file locked.
-func Passes(err error) bool {
-	var failure *driver.Error
-	var schema *outbox.SchemaError
-	switch {
-	case errors.Is(err, ErrNoFile), errors.Is(err, ErrNotSQLite), errors.Is(err, ErrDamaged),
-		errors.Is(err, ErrReadOnly), errors.As(err, &schema):
-		return false
-	case errors.Is(err, ErrBusy):
-		return true
-	case errors.As(err, &failure):
-		code := failure.Code() & 0xff
-		return code == codes.SQLITE_BUSY || code == codes.SQLITE_LOCKED
-	}
-	return true
+// explain is sqlitefile.Explain.
+func explain(err error) error { return sqlitefile.Explain(err) }
+
+// inTx runs fn in a transaction of Begin, and commits it.
+func (d *DB) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
+	return sqlitefile.InTx(ctx, d, fn)
+}
+
+// snapshot runs fn in a transaction that only reads, and sees one state of the file.
+func (d *DB) snapshot(ctx context.Context, fn func(*sql.Tx) error) error {
+	return d.file().Snapshot(ctx, fn)
 }

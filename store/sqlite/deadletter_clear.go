@@ -43,7 +43,7 @@ func (d *deadLetters) DiscardPage(
 	if err != nil {
 		return 0, err
 	}
-	err = d.db.InTx(ctx, func(tx *sql.Tx) (err error) {
+	err = d.db.inTx(ctx, func(tx *sql.Tx) (err error) {
 		q.Limit, q.Reason, q.Now = limit, by.Reason, time.Now()
 		n, err = q.change(ctx, tx, "dlq_discard",
 			func(n int) error { return sqlitetable.Audit(ctx, tx, by, "discard", n, s, nil) })
@@ -75,7 +75,7 @@ func (d *deadLetters) PurgePage(
 		if n > 0 {
 			break
 		}
-		err = d.db.InTx(ctx, func(tx *sql.Tx) (err error) {
+		err = d.db.inTx(ctx, func(tx *sql.Tx) (err error) {
 			n, err = q.change(ctx, tx, "dlq_purge", func(n int) error {
 				return sqlitetable.Audit(ctx, tx, by, "purge", n, p, map[string]any{"state": q.State})
 			})

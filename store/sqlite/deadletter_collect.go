@@ -22,7 +22,7 @@ func (d *deadLetters) CollectPage(
 	if !known || t.layout.Status == "" {
 		return 0, nil // a table that is not there has no dead rows, and of one without a status they left
 	}
-	err = d.db.InTx(ctx, func(tx *sql.Tx) (err error) {
+	err = d.db.inTx(ctx, func(tx *sql.Tx) (err error) {
 		q := t.query(letterQuery{Limit: limit, Now: time.Now(), DefaultTenant: outbox.DefaultTenant})
 		if t.layout.App == "" {
 			apps, err := q.render("dlq_collect_apps")

@@ -34,7 +34,7 @@ func TestJobLettersInATransaction(t *testing.T) {
 	db := filled(t)
 	rolledBack := errors.New("rolled back")
 	for _, want := range []error{rolledBack, nil} {
-		if err := db.InTx(t.Context(), func(tx *sql.Tx) error {
+		if err := db.inTx(t.Context(), func(tx *sql.Tx) error {
 			if _, err := deadletter.Record(t.Context(), JobLetters{DB: tx}, failedJob("mail")); err != nil {
 				return err
 			}

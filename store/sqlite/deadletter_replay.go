@@ -44,7 +44,7 @@ func (d *deadLetters) ReplayPage(ctx context.Context, request deadletter.ReplayR
 	}
 	q.Limit = request.Limit
 	r := replaying{deadLetters: d, request: request, page: deadletter.ReplayPage{Replayed: map[string]int{}}}
-	err = d.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = d.db.inTx(ctx, func(tx *sql.Tx) error {
 		r.tx = tx
 		return r.run(ctx, q)
 	})

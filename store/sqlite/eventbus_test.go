@@ -32,7 +32,7 @@ func busFile(t *testing.T) (db *DB, ours, theirs EventBus) {
 
 func inBus(t *testing.T, db *DB, fn func(tx *sql.Tx) error) {
 	t.Helper()
-	if err := db.InTx(t.Context(), fn); err != nil {
+	if err := db.inTx(t.Context(), fn); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -53,7 +53,7 @@ func TestEventBus(t *testing.T) {
 		return theirs.Offer(t.Context(), tx, busEvent("order.theirs", "k"))
 	})
 	rolledBack := errors.New("rolled back")
-	if err := db.InTx(t.Context(), func(tx *sql.Tx) error {
+	if err := db.inTx(t.Context(), func(tx *sql.Tx) error {
 		return errors.Join(ours.Offer(t.Context(), tx, busEvent("order.never", "")), rolledBack)
 	}); !errors.Is(err, rolledBack) {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 		return err
 	})
 	if err == nil && due {
-		err = s.db.InTx(ctx, func(tx *sql.Tx) error {
+		err = s.db.inTx(ctx, func(tx *sql.Tx) error {
 			at := s.leaseArgs(request) // again: it may have waited
 			if err := s.take(ctx, tx, at, request); err != nil {
 				return err
@@ -164,7 +164,7 @@ func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lan
 
 // Leave implements outbox.Store.
 func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
-	err := s.db.InTx(ctx, func(tx *sql.Tx) error {
+	err := s.db.inTx(ctx, func(tx *sql.Tx) error {
 		for _, text := range []string{s.sql.leaseQuit, s.sql.leaseLeave} {
 			if _, err := tx.ExecContext(ctx, text, s.name, owner.String()); err != nil {
 				return err
@@ -195,7 +195,7 @@ func (s *store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) 
 
 // eachLane runs a statement for every lane, in one transaction.
 func (s *store) eachLane(ctx context.Context, text string, lanes []outbox.Lane, args func(outbox.Lane) []any) error {
-	return s.db.InTx(ctx, func(tx *sql.Tx) error {
+	return s.db.inTx(ctx, func(tx *sql.Tx) error {
 		stmt, err := tx.PrepareContext(ctx, text)
 		if err != nil {
 			return err

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 )
 
 // place is where an open file is: itself, its WAL, and the index of the WAL, through which all processes that have the
@@ -102,7 +104,7 @@ func (d *DB) rescue() {
 // interrupted, after which the driver would drop it.
 func (d *DB) hold(ctx context.Context) error {
 	var err error
-	if d.anchor, err = sql.Open("sqlite", source(d.full, "rw", "deferred")); err != nil {
+	if d.anchor, err = sql.Open("sqlite", sqlitefile.Source(d.full, "rw", "deferred")); err != nil {
 		return err
 	}
 	d.anchor.SetMaxOpenConns(1)

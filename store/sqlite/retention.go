@@ -70,9 +70,18 @@ type retentionNames struct {
 	WrittenOr string // the time of writing, or else of delivery
 }
 
-// OpenRetention returns the retention of an outbox table, whose rows grow old in the order of their positions. Errors
-// are an *outbox.SchemaError or retention.ErrNoAge if waiting does not cure them. A table WITHOUT ROWID has none.
+// OpenRetention returns the retention of an outbox table, whose rows grow old in the order of their positions, or of
+// retention.Letters. Errors are an *outbox.SchemaError or retention.ErrNoAge if waiting does not cure them. A table
+// WITHOUT ROWID has none.
 func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
+	return openRetention(ctx, d, layout)
+}
+
+func openRetention(ctx context.Context, db *DB, layout outbox.Layout) (*retain, error) {
+	if layout.Table == letterTable {
+		// Letters with the time of the page's last one may wait for the next run.
+		return newRetain(ctx, db, layout, layout.DeliveredAt, true)
+	}
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -80,18 +89,10 @@ func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (retention
 		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table,
 			retention.ErrNoAge)
 	}
-	return openRetention(ctx, d, layout, layout.Position, false)
+	return newRetain(ctx, db, layout, layout.Position, false)
 }
 
-// OpenLetterRetention returns the retention of job_dlq, of which replayed letters are removed. Otherwise it is as
-// OpenRetention.
-func (d *DB) OpenLetterRetention(ctx context.Context) (retention.Table, error) {
-	// Letters with the time of the page's last one may wait for the next run.
-	return openRetention(ctx, d, outbox.Layout{Table: letterTable, ID: "id", DeliveredAt: "replayed_at"}, "replayed_at",
-		true)
-}
-
-func openRetention(
+func newRetain(
 	ctx context.Context, db *DB, layout outbox.Layout, by string, byTime bool,
 ) (_ *retain, err error) {
 	if layout.Table, err = db.file().Spelled(ctx, layout.Table); err != nil {
@@ -159,7 +160,7 @@ func compiles(ctx context.Context, db *DB, statement string) error {
 
 // Lease implements retention.Store.
 func (r *retain) Lease(ctx context.Context, request retention.LeaseRequest) (lease retention.Lease, err error) {
-	err = r.db.InTx(ctx, func(tx *sql.Tx) error {
+	err = r.db.inTx(ctx, func(tx *sql.Tx) error {
 		now := time.Now()
 		var swept sql.NullString
 		err := tx.QueryRowContext(ctx, r.sql.lease, r.layout.Table, request.Owner.String(), stamp(now.Add(request.TTL)),

@@ -15,7 +15,7 @@ import (
 func TestRetentionPlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	opened, err := db.OpenLetterRetention(t.Context())
+	opened, err := db.OpenRetention(t.Context(), retention.Letters())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ type givesWayKey struct{}
 // givesWay tells whether a transaction that ctx is for lets producers go first.
 func givesWay(ctx context.Context) bool { return ctx.Value(givesWayKey{}) != nil }
 
-// inTurn is InTx for what a relay does all the time and nobody waits for.
+// inTurn is inTx for what a relay does all the time and nobody waits for.
 func (d *DB) inTurn(ctx context.Context, fn func(*sql.Tx) error) error {
 	if pause := d.turns.pause(time.Now()); pause > 0 {
 		select {
@@ -75,7 +75,7 @@ func (d *DB) inTurn(ctx context.Context, fn func(*sql.Tx) error) error {
 		}
 	}
 	var began time.Time
-	err := d.InTx(context.WithValue(ctx, givesWayKey{}, true), func(tx *sql.Tx) error {
+	err := d.inTx(context.WithValue(ctx, givesWayKey{}, true), func(tx *sql.Tx) error {
 		began = time.Now()
 		return fn(tx)
 	})

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 )
 
 // A transaction that nobody ends would hold up every writer.
@@ -23,7 +25,7 @@ func TestInTxLeavesNoTransactionOpen(t *testing.T) {
 	} {
 		func() {
 			defer func() { _ = recover() }()
-			if err := db.InTx(t.Context(), fn); !errors.Is(err, fails) {
+			if err := db.inTx(t.Context(), fn); !errors.Is(err, fails) {
 				t.Errorf("%s: got error %v", name, err)
 			}
 		}()
@@ -31,7 +33,7 @@ func TestInTxLeavesNoTransactionOpen(t *testing.T) {
 			t.Errorf("%s: %s rows are there", name, n)
 		}
 	}
-	if err := db.InTx(t.Context(), insert); err != nil {
+	if err := db.inTx(t.Context(), insert); err != nil {
 		t.Fatal(err)
 	}
 	if n := value(t, db, "SELECT count(*) FROM apps WHERE namespace = 'a'"); n != "1" {
@@ -43,11 +45,11 @@ func TestExplainNamesWhatSQLiteSays(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	_, err := db.Reads().ExecContext(t.Context(), "DELETE FROM apps")
-	if errors.Is(err, ErrReadOnly) || !errors.Is(Explain(err), ErrReadOnly) || !errors.Is(Explain(err), err) {
-		t.Errorf("got %v for %v, want ErrReadOnly", Explain(err), err)
+	if errors.Is(err, ErrReadOnly) || !errors.Is(sqlitefile.Explain(err), ErrReadOnly) || !errors.Is(sqlitefile.Explain(err), err) {
+		t.Errorf("got %v for %v, want ErrReadOnly", sqlitefile.Explain(err), err)
 	}
 	for _, other := range []error{nil, context.Canceled, ErrBusy} {
-		if got := Explain(other); !errors.Is(got, other) || (got == nil) != (other == nil) {
+		if got := sqlitefile.Explain(other); !errors.Is(got, other) || (got == nil) != (other == nil) {
 			t.Errorf("got %v for %v", got, other)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 )
 
 // lookEvery is how often Listen looks. A look is a read of shared memory and costs microseconds; this many a second
@@ -16,7 +17,7 @@ import (
 const lookEvery = 5 * time.Millisecond
 
 // Watch implements outbox.Database. A claim that finds nothing is a read of memory already.
-func (d *DB) Watch([]outbox.Store) (func(context.Context) ([]outbox.Watched, error), error) {
+func (d served) Watch([]outbox.Store) (func(context.Context) ([]outbox.Watched, error), error) {
 	return nil, nil
 }
 
@@ -24,16 +25,16 @@ func (d *DB) Watch([]outbox.Store) (func(context.Context) ([]outbox.Watched, err
 // or another, with this library or without. It does not know into which table: the name is always "". It opens a
 // connection for itself.
 // Waking is a courtesy: one that is lost costs the relay's poll interval and nothing else.
-func (d *DB) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
+func (d served) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
 	text, err := plain("wake")
 	if err != nil {
 		return err
 	}
 	complained := false
 	for {
-		err := listen(ctx, d, text, func() {
+		err := listen(ctx, d.db, text, func() {
 			if complained {
-				log.Info("watching for new events again", "file", d.path)
+				log.Info("watching for new events again", "file", d.db.path)
 			}
 			complained = false
 		}, wake)
@@ -41,7 +42,7 @@ func (d *DB) Listen(ctx context.Context, log *slog.Logger, wake func(table strin
 			return nil
 		}
 		if !complained {
-			log.Warn("cannot watch for new events, polling only", "file", d.path, "error", err)
+			log.Warn("cannot watch for new events, polling only", "file", d.db.path, "error", err)
 			complained = true
 		}
 		select {
@@ -57,7 +58,7 @@ func listen(ctx context.Context, db *DB, text string, ready func(), wake func(ta
 	if err := db.check(); err != nil {
 		return err
 	}
-	own, err := sql.Open("sqlite", source(db.full, "rw", "deferred", "query_only(1)"))
+	own, err := sql.Open("sqlite", sqlitefile.Source(db.full, "rw", "deferred", "query_only(1)"))
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqltx"
 )
@@ -214,7 +215,7 @@ func (in *inserter) insert(ctx context.Context, tx outbox.SQLTx, rows []outbox.R
 // explainWrite is explain for a transaction that somebody else began, to whom other things are said: one of DB.Begin
 // has the write lock already.
 func explainWrite(err error) error {
-	return classify(err,
+	return sqlitefile.Classify(err,
 		"this transaction does not wait for it, or has read before it wrote: open its handle with sqlite.Source, or set "+
 			"busy_timeout and begin it with BEGIN IMMEDIATE (_txlock=immediate)")
 }

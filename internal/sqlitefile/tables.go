@@ -1,37 +1,37 @@
-package sqlite
+package sqlitefile
 
 import (
 	"context"
 	"database/sql"
+	_ "embed"
 	"errors"
 	"fmt"
 	"path/filepath"
 )
 
-// Tables lists the tables of a file that exists, for whoever wants to know whose it is before Connect turns it into a
+//go:embed sql/tables.sql
+var tablesSQL string
+
+// Tables lists the tables of a file that exists, for whoever wants to know whose it is before a store turns it into a
 // file with a WAL: it changes nothing, but that SQLite repairs what a crash has left, as at every opening. Errors:
 // ErrNotSQLite, or the system's.
 func Tables(ctx context.Context, path string) (names []string, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("look into %s: %w", path, explain(err))
+			err = fmt.Errorf("look into %s: %w", path, Explain(err))
 		}
 	}()
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
 	}
-	text, err := plain("tables")
-	if err != nil {
-		return nil, err
-	}
 	// Not mode=ro, which leaves the -wal and -shm of a file with a WAL behind.
-	db, err := sql.Open("sqlite", source(full, "rw", "deferred", "query_only(1)"))
+	db, err := sql.Open("sqlite", Source(full, "rw", "deferred", "query_only(1)"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	rows, err := db.QueryContext(ctx, text)
+	rows, err := db.QueryContext(ctx, tablesSQL)
 	if err != nil {
 		return nil, err
 	}
