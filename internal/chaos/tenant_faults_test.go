@@ -71,7 +71,7 @@ type tenant struct {
 
 // offer is one transaction. Of ten, one names no tenant and one writes for another.
 func (p *tenant) offer(pool *pgxpool.Pool, order int64, refused *atomic.Int64) error {
-	var bus postgres.EventBus
+	bus := postgres.NewEventBus(0)
 	fate, owner := p.rng.IntN(10), p.apps[p.mine]
 	if fate == 1 {
 		owner = p.apps[(p.mine+1)%len(p.apps)]
@@ -82,7 +82,7 @@ func (p *tenant) offer(pool *pgxpool.Pool, order int64, refused *atomic.Int64) e
 	defer cancel()
 	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if fate > 0 {
-			if err := bus.SetTenant(ctx, tx, p.apps[p.mine]); err != nil {
+			if err := postgres.SetTenant(ctx, tx, p.apps[p.mine]); err != nil {
 				return err
 			}
 		}

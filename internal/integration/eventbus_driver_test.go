@@ -33,13 +33,13 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 		app); err != nil {
 		t.Fatal(err)
 	}
-	var bus postgres.SQLEventBus
+	bus := postgres.NewSQLEventBus(0)
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := bus.SetTenant(t.Context(), tx, app); err != nil {
+	if err := postgres.SetTenant(t.Context(), tx, app); err != nil {
 		t.Fatal(err)
 	}
 	first := eventbus.Event{AppID: app, EventID: uuid.New(), EventType: "order.placed",

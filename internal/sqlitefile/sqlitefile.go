@@ -1,5 +1,5 @@
-// Package sqlitefile is what all that opens an SQLite file has in common: its name for the driver, what its errors mean,
-// and a transaction that ends.
+// Package sqlitefile is what all that opens an SQLite file has in common: its name for the driver, what its errors
+// mean, and a transaction that ends.
 //
 // Guaranteed: an error that Explain has named is still the driver's; a transaction of InTx is over when it returns.
 //

@@ -54,7 +54,7 @@ func TestWritersRefuseAnotherEncoding(t *testing.T) {
 			bus := func(ctx context.Context, events ...outbox.Event) error {
 				return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 					for _, e := range events {
-						if err := (postgres.EventBus{}).Offer(ctx, tx,
+						if err := postgres.NewEventBus(0).Offer(ctx, tx,
 							eventbus.Event{AppID: app, EventID: e.ID, EventType: e.Topic, Payload: e.Payload}); err != nil {
 							return err
 						}

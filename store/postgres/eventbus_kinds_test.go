@@ -23,11 +23,12 @@ import (
 func TestEventBusByTransaction(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		b := newBus(t)
-		byTransaction(t, b, postgres.EventBus{}, func(f func(pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), b, f) })
+		byTransaction(t, b, postgres.NewEventBus(0),
+			func(f func(pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), b, f) })
 	})
 	t.Run("database/sql with pgx", func(t *testing.T) {
 		b := newBus(t)
-		byTransaction(t, b, postgres.SQLEventBus{}, inSQL(t, stdlib.OpenDBFromPool(b.Pool)))
+		byTransaction(t, b, postgres.NewSQLEventBus(0), inSQL(t, stdlib.OpenDBFromPool(b.Pool)))
 	})
 }
 
@@ -45,10 +46,10 @@ func inSQL(t *testing.T, db *sql.DB) func(func(outbox.SQLTx) error) error {
 	}
 }
 
-func byTransaction[Tx any](t *testing.T, b bus, repository postgres.EventBusOf[Tx], inTx func(func(Tx) error) error) {
+func byTransaction[Tx any](t *testing.T, b bus, repository eventbus.Bus[Tx], inTx func(func(Tx) error) error) {
 	first, second, third := b.event("order.placed", "42"), b.event("order.paid", "42"), b.event("order.shipped", "43")
 	ok(t, inTx(func(tx Tx) error {
-		ok(t, repository.SetTenant(t.Context(), tx, b.app))
+		ok(t, postgres.SetTenant(t.Context(), tx, b.app))
 		for _, e := range []eventbus.Event{first, second, third} {
 			ok(t, repository.Offer(t.Context(), tx, e))
 		}
@@ -160,11 +161,11 @@ func TestSQLEventBusRefusesPools(t *testing.T) {
 	b := newBus(t)
 	db := stdlib.OpenDBFromPool(b.Pool)
 	t.Cleanup(func() { _ = db.Close() })
-	repository := postgres.SQLEventBus{}
+	repository := postgres.NewSQLEventBus(0)
 	_, err := repository.TakePending(t.Context(), db, 0)
 	_, marked := repository.MarkPublished(t.Context(), db, uuid.New())
 	for _, err := range []error{err, marked, repository.Offer(t.Context(), db, b.event("a.b", "")),
-		repository.SetTenant(t.Context(), nil, b.app)} {
+		postgres.SetTenant(t.Context(), nil, b.app)} {
 		if !errors.Is(err, outbox.ErrNoTransaction) {
 			t.Errorf("got %v, want ErrNoTransaction", err)
 		}
@@ -174,7 +175,7 @@ func TestSQLEventBusRefusesPools(t *testing.T) {
 	tx, err := foreign.BeginTx(context.Background(), nil)
 	ok(t, err)
 	defer func() { _ = tx.Rollback() }()
-	ok(t, repository.SetTenant(t.Context(), tx, b.app))
+	ok(t, postgres.SetTenant(t.Context(), tx, b.app))
 	var encoding *postgres.EncodingError
 	if err := repository.Offer(t.Context(), tx, b.event("a.b", "")); !errors.As(err, &encoding) ||
 		encoding.Encoding != "LATIN1" {

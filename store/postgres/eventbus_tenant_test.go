@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/eventbus"
+	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // asTenant returns the bus as a role sees it that no policy lets through to everything, on one connection.
@@ -37,7 +38,7 @@ func TestEventBusSeparatesTenants(t *testing.T) {
 	b := all.asTenant(t)
 
 	b.inTx(t, func(tx pgx.Tx) {
-		ok(t, b.SetTenant(t.Context(), tx, b.app))
+		ok(t, postgres.SetTenant(t.Context(), tx, b.app))
 		if got := types(b.take(t, tx, 10)); got != "a.mine" {
 			t.Errorf("took %q, want only my own", got)
 		}
@@ -74,7 +75,7 @@ func TestEventBusSeparatesTenants(t *testing.T) {
 		tx := b.begin(t)
 		defer func() { _ = tx.Rollback(t.Context()) }()
 		if tenant != uuid.Nil {
-			ok(t, b.SetTenant(t.Context(), tx, tenant))
+			ok(t, postgres.SetTenant(t.Context(), tx, tenant))
 		}
 		forged := b.event("a.forged", "")
 		forged.AppID = appID
@@ -95,7 +96,7 @@ func TestEventBusSeparatesTenants(t *testing.T) {
 		}
 	})
 	b.inTx(t, func(tx pgx.Tx) {
-		ok(t, b.SetTenant(t.Context(), tx, b.his))
+		ok(t, postgres.SetTenant(t.Context(), tx, b.his))
 		if got := types(b.take(t, tx, 10)); got != "a.his" {
 			t.Errorf("as the other tenant: took %q, want a.his", got)
 		}

@@ -23,7 +23,7 @@ import (
 
 // bus is a database with event_outbox, and two applications in it.
 type bus struct {
-	postgres.EventBus
+	eventbus.Bus[pgx.Tx]
 	*pgxpool.Pool
 	url      string
 	app, his uuid.UUID
@@ -33,7 +33,7 @@ func newBus(t *testing.T) bus {
 	t.Helper()
 	url := newDatabase(t, "core", "events")
 	pool := newPool(t, url)
-	b := bus{Pool: pool, url: url, app: uuid.New(), his: uuid.New()}
+	b := bus{Bus: postgres.NewEventBus(0), Pool: pool, url: url, app: uuid.New(), his: uuid.New()}
 	_, err := pool.Exec(t.Context(),
 		"INSERT INTO apps (id, name, namespace) VALUES ($1, 'Mine', 'mine'), ($2, 'His', 'his')", b.app, b.his)
 	ok(t, err)
@@ -154,7 +154,7 @@ func TestEventBusOfferRefusesBeforeTheInsert(t *testing.T) {
 	}
 	longest := b.event("a."+strings.Repeat("b", 148), strings.Repeat("é", 128))
 	ok(t, b.Offer(t.Context(), tx, longest))
-	if err := (postgres.EventBus{MaxPayload: 7}).Offer(t.Context(), tx, b.event("a.b", "")); !errors.Is(err,
+	if err := postgres.NewEventBus(7).Offer(t.Context(), tx, b.event("a.b", "")); !errors.Is(err,
 		outbox.ErrPayloadTooLarge) {
 		t.Errorf("8 bytes of payload where 7 are allowed: %v", err)
 	}
@@ -351,7 +351,7 @@ func TestEventBusInEveryMode(t *testing.T) {
 		pool := newPool(t, b.url, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
 		e := b.event("mode.mode", `it's \"`)
 		ok(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-			return errors.Join(b.SetTenant(t.Context(), tx, b.app), b.Offer(t.Context(), tx, e))
+			return errors.Join(postgres.SetTenant(t.Context(), tx, b.app), b.Offer(t.Context(), tx, e))
 		}))
 		ok(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			taken := b.take(t, tx, 10)

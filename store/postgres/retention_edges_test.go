@@ -86,7 +86,8 @@ func TestRetentionUnderRowLevelSecurity(t *testing.T) {
 		!strings.Contains(err.Error(), "row-level security") {
 		t.Errorf("got %+v, error %v from a role that sees rows and may not delete them", report, err)
 	}
-	relay, err := postgres.NewDB(o.as("relay", "GRANT outbox_relay TO ROLE")).OpenRetention(t.Context(), retention.Letters())
+	granted := postgres.NewDB(o.as("relay", "GRANT outbox_relay TO ROLE"))
+	relay, err := granted.OpenRetention(t.Context(), retention.Letters())
 	ok(t, err)
 	want := len(o.rows(oldTables["job_dlq"].goes))
 	if report, err := o.keeper(relay, retention.Config{}).Purge(t.Context(), 0, nil); err != nil ||

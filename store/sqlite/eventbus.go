@@ -21,36 +21,39 @@ import (
 	"github.com/outboxrelay/outbox/internal/sqltx"
 )
 
-// EventBus is the repository of table event_outbox (docs/seeds.md): for producers, and for consumers that publish by
-// themselves instead of running a relay. The zero value is ready and safe for concurrent use.
+// NewEventBus returns the repository of table event_outbox. It speaks for an application, whose events it offers and
+// sees and no others, or for all if app is zero: there is no row-level security. maxPayload is in bytes; 0 means
+// outbox.DefaultMaxPayload.
 //
-// Every method works inside the caller's transaction, one of DB.Begin or of a library on a handle of sqlite.Source.
-// There is no row-level security: AppID is what keeps applications apart.
-//
-// Do not take from a table that a relay serves: both would publish.
-type EventBus struct {
-	AppID      uuid.UUID // the application that it speaks for, whose events it offers and sees and no others; zero: all
-	MaxPayload int       // bytes; 0 means outbox.DefaultMaxPayload
+// Its transactions are those of DB.Begin, or of a library on a handle of sqlite.Source. One that takes events is the
+// file's only write transaction meanwhile, so publish them quickly. It stays usable after every error but those of its
+// end.
+func NewEventBus(app uuid.UUID, maxPayload int) eventbus.Bus[outbox.SQLTx] {
+	return bus{app, maxPayload}
+}
+
+// bus is an eventbus.Bus.
+type bus struct {
+	appID      uuid.UUID // zero: all
+	maxPayload int
 }
 
 // app is the application as the statements have it.
-func (b EventBus) app() string {
-	if b.AppID == uuid.Nil {
+func (b bus) app() string {
+	if b.appID == uuid.Nil {
 		return ""
 	}
-	return b.AppID.String()
+	return b.appID.String()
 }
 
-// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an
-// *outbox.FieldError and one whose EventID is there already outbox.ErrDuplicateEvent; tx stays usable after every error
-// but those of its end.
-func (b EventBus) Offer(ctx context.Context, tx outbox.SQLTx, e eventbus.Event) error {
-	e.AppID = cmp.Or(e.AppID, b.AppID)
-	if b.AppID != uuid.Nil && e.AppID != b.AppID {
+// Offer implements eventbus.Bus.
+func (b bus) Offer(ctx context.Context, tx outbox.SQLTx, e eventbus.Event) error {
+	e.AppID = cmp.Or(e.AppID, b.appID)
+	if b.appID != uuid.Nil && e.AppID != b.appID {
 		return fmt.Errorf("offer event: %w",
-			&outbox.FieldError{Field: "AppID", Problem: "is not the application that this EventBus speaks for"})
+			&outbox.FieldError{Field: "AppID", Problem: "is not the application that this event bus speaks for"})
 	}
-	if err := busevent.Prepare(&e, cmp.Or(b.MaxPayload, outbox.DefaultMaxPayload)); err != nil {
+	if err := busevent.Prepare(&e, cmp.Or(b.maxPayload, outbox.DefaultMaxPayload)); err != nil {
 		return fmt.Errorf("offer event: %w", err)
 	}
 	n, err := changeBus(ctx, tx, "bus_offer", e.ID.String(), e.AppID.String(), e.EventID.String(), e.EventType,
@@ -64,29 +67,21 @@ func (b EventBus) Offer(ctx context.Context, tx outbox.SQLTx, e eventbus.Event) 
 	return nil
 }
 
-// TakePending returns up to limit pending events (100 if limit is not positive), oldest first, and keeps
-// them from other takers until tx ends: tx is the file's only write transaction. So publish them quickly, call
-// MarkPublished and commit. If one fails and is to be tried again, mark no later event of its key either. A crash
-// before the commit gives them all out again, so whoever receives them must expect copies.
-//
-// What follows an event that waits for a retry in its key waits too. So there may be fewer than limit events, or none,
-// although CountPending is not zero.
-func (b EventBus) TakePending(ctx context.Context, tx outbox.SQLTx, limit int) ([]eventbus.Event, error) {
+// TakePending implements eventbus.Bus.
+func (b bus) TakePending(ctx context.Context, tx outbox.SQLTx, limit int) ([]eventbus.Event, error) {
 	return readBus(ctx, tx, "take pending events", "bus_take_pending", b.app(), stamp(time.Now()),
 		busevent.TakeLimit(limit))
 }
 
-// ListPending returns a page of pending events without taking them: up to limit (100 if it is not
-// positive) whose row ids follow after, in the order of row ids. uuid.Nil gives the first page, the last ID of a page
-// the next one.
-func (b EventBus) ListPending(
+// ListPending implements eventbus.Bus.
+func (b bus) ListPending(
 	ctx context.Context, tx outbox.SQLTx, after uuid.UUID, limit int,
 ) ([]eventbus.Event, error) {
 	return readBus(ctx, tx, "list pending events", "bus_list_pending", b.app(), after.String(), busevent.TakeLimit(limit))
 }
 
-// CountPending returns how many events are pending.
-func (b EventBus) CountPending(ctx context.Context, tx outbox.SQLTx) (n int, err error) {
+// CountPending implements eventbus.Bus.
+func (b bus) CountPending(ctx context.Context, tx outbox.SQLTx) (n int, err error) {
 	tx, err = sqltx.Open(tx)
 	if err != nil {
 		return 0, fmt.Errorf("count pending events: %w", err)
@@ -101,8 +96,8 @@ func (b EventBus) CountPending(ctx context.Context, tx outbox.SQLTx) (n int, err
 	return n, nil
 }
 
-// ByEventID returns the event with that EventID, whatever its status, or eventbus.ErrNoEvent.
-func (b EventBus) ByEventID(ctx context.Context, tx outbox.SQLTx, eventID uuid.UUID) (eventbus.Event, error) {
+// ByEventID implements eventbus.Bus.
+func (b bus) ByEventID(ctx context.Context, tx outbox.SQLTx, eventID uuid.UUID) (eventbus.Event, error) {
 	found, err := readBus(ctx, tx, "find event", "bus_by_event_id", b.app(), eventID.String())
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("find event %s: %w", eventID, eventbus.ErrNoEvent)
@@ -113,9 +108,8 @@ func (b EventBus) ByEventID(ctx context.Context, tx outbox.SQLTx, eventID uuid.U
 	return found[0], nil
 }
 
-// MarkPublished makes pending events published, now. ids are row ids (eventbus.Event.ID). It returns how many changed;
-// others are left as they are.
-func (b EventBus) MarkPublished(ctx context.Context, tx outbox.SQLTx, ids ...uuid.UUID) (int, error) {
+// MarkPublished implements eventbus.Bus.
+func (b bus) MarkPublished(ctx context.Context, tx outbox.SQLTx, ids ...uuid.UUID) (int, error) {
 	n, err := b.mark(ctx, tx, "bus_mark_published", ids, stamp(time.Now()))
 	if err != nil {
 		return 0, fmt.Errorf("mark events published: %w", err)
@@ -123,17 +117,13 @@ func (b EventBus) MarkPublished(ctx context.Context, tx outbox.SQLTx, ids ...uui
 	return n, nil
 }
 
-// MarkFailed is Fail of events that could not be delivered, where nothing more is known about it.
-func (b EventBus) MarkFailed(ctx context.Context, tx outbox.SQLTx, ids ...uuid.UUID) (int, error) {
+// MarkFailed implements eventbus.Bus.
+func (b bus) MarkFailed(ctx context.Context, tx outbox.SQLTx, ids ...uuid.UUID) (int, error) {
 	return b.Fail(ctx, tx, outbox.Failure{}, ids...)
 }
 
-// Fail makes pending events failed and keeps a dead letter of each, with why it failed: they are final unless an
-// operator replays the letter, which makes the event pending again. What follows them in their keys goes on. ids are
-// row ids. It returns how many changed; others are left as they are.
-//
-// An empty Reason is outbox.ReasonDeliveryFailed, and one that events cannot have a *deadletter.ReasonError.
-func (b EventBus) Fail(
+// Fail implements eventbus.Bus.
+func (b bus) Fail(
 	ctx context.Context, tx outbox.SQLTx, why outbox.Failure, ids ...uuid.UUID,
 ) (failed int, err error) {
 	defer func() {
@@ -164,7 +154,7 @@ func (b EventBus) Fail(
 	return failed, err
 }
 
-func (b EventBus) mark(ctx context.Context, tx outbox.SQLTx, name string, ids []uuid.UUID, more ...any) (int, error) {
+func (b bus) mark(ctx context.Context, tx outbox.SQLTx, name string, ids []uuid.UUID, more ...any) (int, error) {
 	args := sqlitetable.Arguments{Args: []any{b.app()}}
 	if _, err := args.Add(ids); err != nil {
 		return 0, err

@@ -23,11 +23,11 @@ const (
 )
 
 // busFile returns a file with two applications, and a bus for each.
-func busFile(t *testing.T) (db *DB, ours, theirs EventBus) {
+func busFile(t *testing.T) (db *DB, ours, theirs bus) {
 	t.Helper()
 	db = filled(t, `INSERT INTO apps (id, name, namespace) VALUES ('`+acmeApp+`', 'Acme', 'acme'), ('`+umbrellaApp+
 		`', 'Umbrella', 'umbrella')`)
-	return db, EventBus{AppID: uuid.MustParse(acmeApp)}, EventBus{AppID: uuid.MustParse(umbrellaApp)}
+	return db, bus{appID: uuid.MustParse(acmeApp)}, bus{appID: uuid.MustParse(umbrellaApp)}
 }
 
 func inBus(t *testing.T, db *DB, fn func(tx *sql.Tx) error) {
@@ -63,7 +63,7 @@ func TestEventBus(t *testing.T) {
 		if n, err := ours.CountPending(t.Context(), tx); err != nil || n != 5 {
 			t.Errorf("%d of ours are pending, error %v, want 5", n, err)
 		}
-		if n, err := (EventBus{}).CountPending(t.Context(), tx); err != nil || n != 6 {
+		if n, err := NewEventBus(uuid.Nil, 0).CountPending(t.Context(), tx); err != nil || n != 6 {
 			t.Errorf("%d of all are pending, error %v, want 6", n, err)
 		}
 		var kinds []string
@@ -83,7 +83,7 @@ func TestEventBus(t *testing.T) {
 			t.Errorf("listed %v, want %v", kinds, want)
 		}
 		if taken, err = ours.TakePending(t.Context(), tx, 3); err != nil || len(taken) != 3 ||
-			taken[0].EventType != "order.n0" || taken[2].EventType != "order.n2" || taken[0].AppID != ours.AppID ||
+			taken[0].EventType != "order.n0" || taken[2].EventType != "order.n2" || taken[0].AppID != ours.appID ||
 			string(taken[0].Payload) != `{"n": 1}` {
 			t.Errorf("took %+v, error %v", taken, err)
 		}
@@ -124,7 +124,7 @@ func TestEventBusRefuses(t *testing.T) {
 		for says, e := range map[string]eventbus.Event{
 			"EventType": {EventType: "placed", Payload: good.Payload},
 			"Payload":   {EventType: "order.placed", Payload: json.RawMessage("{")},
-			"AppID":     {AppID: theirs.AppID, EventType: "order.placed", Payload: good.Payload},
+			"AppID":     {AppID: theirs.appID, EventType: "order.placed", Payload: good.Payload},
 			"Key":       {EventType: "order.placed", Payload: good.Payload, Key: strings.Repeat("k", 129)},
 		} {
 			var field *outbox.FieldError
@@ -132,11 +132,11 @@ func TestEventBusRefuses(t *testing.T) {
 				t.Errorf("got %v, want a FieldError of %s", err, says)
 			}
 		}
-		if err := (EventBus{}).Offer(t.Context(), tx, good); err == nil ||
+		if err := NewEventBus(uuid.Nil, 0).Offer(t.Context(), tx, good); err == nil ||
 			!strings.Contains(err.Error(), "AppID is required") {
 			t.Errorf("got %v, want that AppID is required", err)
 		}
-		if err := (EventBus{AppID: uuid.New()}).Offer(t.Context(), tx, good); err == nil ||
+		if err := NewEventBus(uuid.New(), 0).Offer(t.Context(), tx, good); err == nil ||
 			!strings.Contains(err.Error(), "FOREIGN KEY") {
 			t.Errorf("unknown application: got %v", err)
 		}
@@ -170,7 +170,7 @@ func TestEventBusKeepsTheOrderOfAKey(t *testing.T) {
 				stamp(time.Now().Add(later))); err != nil {
 				return err
 			}
-			events, err := EventBus{}.TakePending(t.Context(), tx, 10)
+			events, err := NewEventBus(uuid.Nil, 0).TakePending(t.Context(), tx, 10)
 			var kinds []string
 			for _, e := range events {
 				kinds = append(kinds, e.EventType)
@@ -219,7 +219,7 @@ func TestEventBusFailKeepsLetters(t *testing.T) {
 	})
 	var wrong *deadletter.ReasonError
 	inBus(t, db, func(tx *sql.Tx) error {
-		taken, err := (EventBus{}).TakePending(t.Context(), tx, 0)
+		taken, err := NewEventBus(uuid.Nil, 0).TakePending(t.Context(), tx, 0)
 		if err != nil || len(taken) != 3 {
 			t.Fatalf("took %d, %v", len(taken), err)
 		}

@@ -45,8 +45,9 @@ func TestExplainNamesWhatSQLiteSays(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
 	_, err := db.Reads().ExecContext(t.Context(), "DELETE FROM apps")
-	if errors.Is(err, ErrReadOnly) || !errors.Is(sqlitefile.Explain(err), ErrReadOnly) || !errors.Is(sqlitefile.Explain(err), err) {
-		t.Errorf("got %v for %v, want ErrReadOnly", sqlitefile.Explain(err), err)
+	explained := sqlitefile.Explain(err)
+	if errors.Is(err, ErrReadOnly) || !errors.Is(explained, ErrReadOnly) || !errors.Is(explained, err) {
+		t.Errorf("got %v for %v, want ErrReadOnly", explained, err)
 	}
 	for _, other := range []error{nil, context.Canceled, ErrBusy} {
 		if got := sqlitefile.Explain(other); !errors.Is(got, other) || (got == nil) != (other == nil) {
