@@ -24,7 +24,7 @@ func latency(ctx context.Context, s *servers, o options) error {
 		name           string
 		inProcess, sql bool
 	}{
-		{"relay polls (5 to 200 ms)", false, false},
+		{"relay polls (2 to 200 ms)", false, false},
 		{"woken by NOTIFY after commit (another process)", false, true},
 		{"woken in process after commit", true, false},
 	} {

@@ -43,7 +43,7 @@ var removed = map[string]string{
 
 // decided are settings that the program decides now, by their keys in a file.
 var decided = map[string]string{
-	"poll_min": "take it away, a relay polls every 5ms while events arrive; poll_max says how often an idle one does",
+	"poll_min": "take it away, a relay polls every 2ms while events arrive; poll_max says how often an idle one does",
 	"backoff_factor": "take it away, each wait is twice as long as the one before; an entry of retry in the file of " +
 		"--config has its own backoff_factor",
 	"backoff_cap": "take it away, no wait is longer than 15m; an entry of retry in the file of --config has its own " +

@@ -26,7 +26,7 @@ func TestDecidedSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantProblems(t, c.Check(0), "OUTBOX_POLL_MIN is no setting any more: take it away, a relay polls every 5ms",
+	wantProblems(t, c.Check(0), "OUTBOX_POLL_MIN is no setting any more: take it away, a relay polls every 2ms",
 		"outbox.yaml:1: backoff_factor is no setting any more: take it away, each wait is twice as long")
 	keys, variables := knownNames()
 	for name, instead := range decided {
