@@ -17,8 +17,8 @@ import (
 
 // An order and the event about it are committed together, or neither is.
 func ExampleWriter_Write() {
-	var db *sql.DB                          // sql.Open("pgx", url)
-	var writer *outbox.Writer[outbox.SQLTx] // postgres.NewSQLWriter(outbox.WriterConfig{Source: "shop"})
+	var db *sql.DB                         // sql.Open("pgx", url)
+	var writer outbox.Writer[outbox.SQLTx] // postgres.NewSQLWriter(outbox.WriterConfig{Source: "shop"})
 
 	placeOrder := func(ctx context.Context, id string) error {
 		tx, err := db.BeginTx(ctx, nil)

@@ -26,7 +26,7 @@ func producer(ctx context.Context, s *servers, o options) error {
 	if err != nil {
 		return err
 	}
-	strict, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop", Order: outbox.Strict})
+	strict, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop", Strict: true})
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ import (
 // Bus is for producers, and for consumers that publish by themselves instead of running a relay. It is safe for
 // concurrent use. Every method works inside the caller's transaction.
 //
-// Do not take from a table that a relay serves: a relay looks at leases and not at what is taken, so both would publish.
+// Do not take from a table that a relay serves: a relay looks at leases and not at what is taken, so both would
+// publish.
 type Bus[Tx any] interface {
 	// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an
 	// *outbox.FieldError and one whose EventID is there already outbox.ErrDuplicateEvent; tx stays usable after both.

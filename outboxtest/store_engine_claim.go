@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
@@ -222,7 +223,7 @@ func bringsEveryField(t *testing.T, s *storeSuite) {
 	if have, want := fmt.Sprintf("%+v", got.Event), fmt.Sprintf("%+v", full); have != want {
 		t.Errorf("got  %s\nwant %s", have, want)
 	}
-	if l := records[1]; l.ID == uuid.Nil || l.Keyed || l.TenantID != outbox.DefaultTenant || l.SchemaVersion != 1 ||
+	if l := records[1]; l.ID == uuid.Nil || l.Keyed || l.TenantID != eventrow.DefaultTenant || l.SchemaVersion != 1 ||
 		l.RawMetadata != nil || l.Destinations != nil || string(l.Payload) != "null" ||
 		l.AggregateType+l.AggregateID+l.SchemaID != "" || time.Since(l.OccurredAt) > time.Minute {
 		t.Errorf("the least event: got %+v", *l)

@@ -49,7 +49,7 @@ func ignoresDuplicates(t *testing.T, s *storeSuite) {
 
 func refusesDuplicates(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
-	refuse := outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate}
+	refuse := outbox.WriterConfig{RefuseDuplicates: true}
 	e := keyed("first", "a")
 	e.ID = tabletest.NewID(t)
 	twice := keyed("twice", "a")
@@ -211,7 +211,7 @@ func writesConcurrently(t *testing.T, s *storeSuite) {
 // Its position is drawn after the first has committed, so it comes behind it whenever it commits.
 func writesInStrictOrder(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
-	strict := outbox.WriterConfig{Order: outbox.Strict}
+	strict := outbox.WriterConfig{Strict: true}
 	end := s.Hold(t, strict, keyed("first", "a"))
 	second := make(chan error, 1)
 	go func() { second <- s.Write(t.Context(), strict, true, []outbox.Event{keyed("second", "a")}) }()

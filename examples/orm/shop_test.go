@@ -69,7 +69,7 @@ func openSQL(t *testing.T, url string) *sql.DB {
 	return db
 }
 
-func newWriter(t *testing.T) *outbox.Writer[outbox.SQLTx] {
+func newWriter(t *testing.T) outbox.Writer[outbox.SQLTx] {
 	t.Helper()
 	writer, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "shop"})
 	if err != nil {

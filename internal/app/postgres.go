@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/endpoint"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
@@ -156,6 +157,7 @@ func (d postgresDatabase) Notifier() (Notifier, error) { return postgres.NewNoti
 // postgresWriting is a Writing into PostgreSQL.
 type postgresWriting struct {
 	pool     *pgxpool.Pool
+	cfg      outbox.WriterConfig
 	writer   *postgres.Writer
 	browser  *pgoperate.Browser // tells which ids were there before
 	notifier *postgres.Notifier
@@ -165,7 +167,7 @@ type postgresWriting struct {
 }
 
 func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error) {
-	w := &postgresWriting{pool: d.Pool}
+	w := &postgresWriting{pool: d.Pool, cfg: cfg}
 	var err error
 	if w.writer, err = postgres.NewWriter(cfg); err != nil {
 		return nil, err
@@ -184,7 +186,7 @@ func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) 
 }
 
 func (w *postgresWriting) Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error) {
-	rows, err := w.writer.Prepare(ctx, []outbox.Event{e})
+	rows, err := eventrow.Prepare(ctx, w.cfg, []outbox.Event{e})
 	if err != nil {
 		return e, err
 	}

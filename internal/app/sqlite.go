@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/endpoint"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/sqlitefile"
@@ -160,7 +161,8 @@ func (silent) Run(ctx context.Context) error {
 // sqliteWriting is a Writing into a file.
 type sqliteWriting struct {
 	db      *sqlite.DB
-	writer  *outbox.Writer[outbox.SQLTx]
+	cfg     outbox.WriterConfig
+	writer  outbox.Writer[outbox.SQLTx]
 	browser *sqliteoperate.Browser // tells which ids were there before
 }
 
@@ -175,11 +177,11 @@ func (d *sqliteDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (
 	if err != nil {
 		return nil, err
 	}
-	return &sqliteWriting{d.db, writer, browser}, nil
+	return &sqliteWriting{d.db, cfg, writer, browser}, nil
 }
 
 func (w *sqliteWriting) Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error) {
-	rows, err := w.writer.Prepare(ctx, []outbox.Event{e})
+	rows, err := eventrow.Prepare(ctx, w.cfg, []outbox.Event{e})
 	if err != nil {
 		return e, err
 	}

@@ -48,10 +48,9 @@ var only = map[string]map[string]string{
 	},
 	oneSQLite: {
 		"tx.go": "database/sql's transactions, pgx has the like", "times.go": "times are text",
-		"now.go":         "PostgreSQL has NOW()",
-		"sql/tables.sql": "whose file it is: a server's database is nobody's by accident",
-		"inspect.go":     "the same", "place.go": "a server looks after its files",
-		"turn.go": "a server has a queue for its locks", "conn.go": "the same", "library.go": "a server takes any client",
+		"now.go":   "PostgreSQL has NOW()",
+		"place.go": "a server looks after its files",
+		"turn.go":  "a server has a queue for its locks", "conn.go": "the same", "library.go": "a server takes any client",
 		"sql/lease_pauses.sql":    "SQLite's lanes and pauses are read by one transaction, PostgreSQL's by one statement",
 		"sql/library.sql":         "the same",
 		"sql/check_writable.sql":  "a role is asked for its rights",

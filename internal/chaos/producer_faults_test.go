@@ -17,15 +17,15 @@ import (
 )
 
 var producerFaults = []fault{
-	{name: "commit-reply-lost-ignoring", postgres: own, strike: commitReplyLost(outbox.IgnoreDuplicate)},
-	{name: "commit-reply-lost-refusing", postgres: own, strike: commitReplyLost(outbox.RefuseDuplicate)},
+	{name: "commit-reply-lost-ignoring", postgres: own, strike: commitReplyLost(false)},
+	{name: "commit-reply-lost-refusing", postgres: own, strike: commitReplyLost(true)},
 }
 
 // commitReplyLost cuts producers' connections while they commit: the reply is lost, or now and then the request. They
 // know no more than that, and write the same events again, with the same ids, until they have an answer.
-func commitReplyLost(onDuplicate outbox.OnDuplicate) func(*world) int {
+func commitReplyLost(refusing bool) func(*world) int {
 	return func(w *world) int {
-		writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "chaos", OnDuplicate: onDuplicate})
+		writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "chaos", RefuseDuplicates: refusing})
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -256,7 +256,7 @@ func writePlain(ctx context.Context, tx *sql.Tx, keys []string) (events []told, 
 	return events, nil
 }
 
-func writeWith(w *outbox.Writer[outbox.SQLTx]) func(context.Context, *sql.Tx, []string) ([]told, error) {
+func writeWith(w outbox.Writer[outbox.SQLTx]) func(context.Context, *sql.Tx, []string) ([]told, error) {
 	return func(ctx context.Context, tx *sql.Tx, keys []string) (said []told, err error) {
 		var events []outbox.Event
 		for _, key := range keys {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 )
 
 func (a *application) route() *cobra.Command {
@@ -69,7 +70,7 @@ event would become a dead letter because no route knows it, and says why.`,
 	flags := cmd.Flags()
 	flags.StringVar(&table, "of", outbox.OutboxEvents().Table, "`table` that the event would be in")
 	flags.StringVar(&event.Topic, "topic", "", "`topic` of the event (required)")
-	flags.StringVar(&event.TenantID, "tenant", outbox.DefaultTenant, "`tenant` of the event")
+	flags.StringVar(&event.TenantID, "tenant", eventrow.DefaultTenant, "`tenant` of the event")
 	flags.StringVar(&event.AggregateType, "type", "", "aggregate `type` of the event")
 	flags.StringVar(&event.AggregateID, "key", "", "`key` of the event: its aggregate's id")
 	flags.StringVar(&event.Source, "source", "", "`source` of the event")

@@ -34,10 +34,7 @@ func openWriting(ctx context.Context, databaseURL string, f writeFlags) (*writin
 	if err := outbox.CheckTableName(f.table); err != nil {
 		return nil, usagef("--table: %w", err)
 	}
-	cfg := outbox.WriterConfig{Table: f.table}
-	if f.strict {
-		cfg.Order = outbox.Strict
-	}
+	cfg := outbox.WriterConfig{Table: f.table, Strict: f.strict}
 	db, err := app.OpenDatabase(ctx, databaseURL)
 	if err != nil {
 		return nil, err

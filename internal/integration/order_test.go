@@ -90,7 +90,7 @@ type history struct {
 // writeConcurrently writes with Strict order: transactions of one key take turns, so that there is a commit order to
 // compare with. That it is the order of positions is proven by the writer's own tests.
 func writeConcurrently(t *testing.T, w *world, events int) *history {
-	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", Order: outbox.Strict})
+	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", Strict: true})
 	if err != nil {
 		t.Error(err)
 		return nil

@@ -140,7 +140,7 @@ func byPgx(url string, mode pgx.QueryExecMode, change ...func(*pgxpool.Config)) 
 			t.Fatal(err)
 		}
 		t.Cleanup(pool.Close)
-		w, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", Order: outbox.Strict})
+		w, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", Strict: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func bySQL(driver, url string) func(*testing.T) producer {
 		db.SetMaxOpenConns(8)
 		db.SetMaxIdleConns(8)
 		t.Cleanup(func() { _ = db.Close() })
-		w, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "test", Order: outbox.Strict})
+		w, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "test", Strict: true})
 		if err != nil {
 			t.Fatal(err)
 		}

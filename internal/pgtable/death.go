@@ -5,6 +5,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 )
 
 // Rows are rows as the templates of found.sql look them up.
@@ -42,7 +43,7 @@ func (d *Deaths) Add(o *outbox.Outcome) {
 	d.Records++
 	tenant := o.Record.TenantID
 	if tenant == "" {
-		tenant = outbox.DefaultTenant
+		tenant = eventrow.DefaultTenant
 	}
 	d.Tenants = append(d.Tenants, tenant)
 	for _, f := range o.Failures {
@@ -57,5 +58,5 @@ func (d *Deaths) Add(o *outbox.Outcome) {
 // Args are the parameters of settle_dead.sql after the four that say who settles.
 func (d *Deaths) Args(table string) []any {
 	return []any{d.rows.Positions, d.rows.IDs, d.rows.Generations, d.attempts, d.errors, d.reasons, d.destinations,
-		outbox.DefaultTenant, table}
+		eventrow.DefaultTenant, table}
 }

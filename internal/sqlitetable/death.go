@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 )
 
 // Deadly are the statements of a row's death. They are given a Layout with the table's KeptColumns as Columns.
@@ -21,7 +22,7 @@ func Die(
 ) (changed bool, err error) {
 	tenant := o.Record.TenantID
 	if tenant == "" {
-		tenant = outbox.DefaultTenant
+		tenant = eventrow.DefaultTenant
 	}
 	if _, err := tx.ExecContext(ctx, "SAVEPOINT settle_dead"); err != nil {
 		return false, err
@@ -51,7 +52,7 @@ func Die(
 			return false, err
 		}
 		written, err = run("settle_letter", of(id.String(), attempts, texts[i], string(f.Reason), f.Destination, all,
-			outbox.DefaultTenant, table)...)
+			eventrow.DefaultTenant, table)...)
 		if err != nil || !written {
 			return false, err
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
@@ -127,7 +127,7 @@ var _ deadletter.Recorder = JobLetters{}
 func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.UUID, err error) {
 	tenant := job.Tenant
 	if tenant == "" {
-		tenant = outbox.DefaultTenant
+		tenant = eventrow.DefaultTenant
 	}
 	failures := make([]deadletter.Failure, len(job.Errors))
 	for i, f := range job.Errors {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
@@ -20,7 +20,7 @@ func (d *deadLetters) CollectPage(
 	if !known || t.layout.Status == "" {
 		return 0, nil // a table that is not there has no dead rows, and of one without a status they left
 	}
-	q := t.query(letterQuery{Limit: limit, DefaultTenant: outbox.DefaultTenant})
+	q := t.query(letterQuery{Limit: limit, DefaultTenant: eventrow.DefaultTenant})
 	turn, err := plain("dlq_collect_turn")
 	if err != nil {
 		return 0, err

@@ -23,8 +23,8 @@ func TestWritersRefuseAnotherEncoding(t *testing.T) {
 	url := newDatabase(t, "core", "events")
 	plain := newPool(t, url)
 	app := one[uuid.UUID](t, plain, "INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme') RETURNING id")
-	for _, duplicates := range []outbox.OnDuplicate{outbox.IgnoreDuplicate, outbox.RefuseDuplicate} {
-		cfg := outbox.WriterConfig{Source: "test", OnDuplicate: duplicates}
+	for _, duplicates := range []bool{false, true} {
+		cfg := outbox.WriterConfig{Source: "test", RefuseDuplicates: duplicates}
 		w, err := postgres.NewWriter(cfg)
 		ok(t, err)
 		sqlWriter, err := postgres.NewSQLWriter(cfg)

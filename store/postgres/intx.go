@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 )
 
 // Waker is told into which table new events were committed: a Notifier (relays in other processes) or an outbox.Relay
@@ -66,7 +67,7 @@ func (w *Writer) InTx(
 const rollbackTimeout = 5 * time.Second
 
 func (w *Writer) writeAndCommit(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, events []outbox.Event) error {
-	rows, err := w.Prepare(ctx, events)
+	rows, err := eventrow.Prepare(ctx, w.cfg, events)
 	if err != nil {
 		return err
 	}
@@ -82,14 +83,14 @@ func (w *Writer) writeAndCommit(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, 
 		if err := checkEncoding(conn); err != nil {
 			return fmt.Errorf("write %d events: %w", len(rows), err)
 		}
-		w.insert.queue(&batch, rows, w.Config().Order, &inserted)
+		w.insert.queue(&batch, rows, &inserted)
 	}
-	if w.Config().OnDuplicate == outbox.RefuseDuplicate && len(rows) > 0 {
+	if w.cfg.RefuseDuplicates && len(rows) > 0 {
 		// The answer must be known before the commit: a round trip more.
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 			return fmt.Errorf("write %d events: %w", len(rows), err)
 		}
-		if err := w.CheckInserted(rows, inserted); err != nil {
+		if err := eventrow.CheckInserted(w.cfg, rows, inserted); err != nil {
 			return err
 		}
 		batch = pgx.Batch{}

@@ -83,7 +83,7 @@ var errBusiness = errors.New("out of stock")
 // What fn may do wrong, and what InTx must answer. The pool has one connection, which has to come back clean each time.
 func TestInTxOutcomes(t *testing.T) {
 	s := newShop(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
-	ignore, refuse := writer(t, outbox.WriterConfig{}), writer(t, outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate})
+	ignore, refuse := writer(t, outbox.WriterConfig{}), writer(t, outbox.WriterConfig{RefuseDuplicates: true})
 	ctx := t.Context()
 	known := uuid.New()
 	ok(t, ignore.InTx(ctx, s.Pool, place(ctx, known)))
@@ -93,7 +93,7 @@ func TestInTxOutcomes(t *testing.T) {
 			return ignore.InTx(ctx, s.Pool, place(ctx, id), wake), nil
 		},
 		"written, strict": func(id uuid.UUID, wake postgres.Waker) (error, error) {
-			return writer(t, outbox.WriterConfig{Order: outbox.Strict}).InTx(ctx, s.Pool,
+			return writer(t, outbox.WriterConfig{Strict: true}).InTx(ctx, s.Pool,
 				func(tx pgx.Tx) ([]outbox.Event, error) {
 					events, err := place(ctx, id)(tx)
 					events[0].AggregateID = "42"
@@ -225,7 +225,7 @@ func TestInTxInEveryMode(t *testing.T) {
 		pgx.QueryExecModeDescribeExec,
 		pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
 		pool := newPool(t, url, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode })
-		for _, cfg := range []outbox.WriterConfig{{}, {Order: outbox.Strict}, {OnDuplicate: outbox.RefuseDuplicate}} {
+		for _, cfg := range []outbox.WriterConfig{{}, {Strict: true}, {RefuseDuplicates: true}} {
 			e := event("mode")
 			e.AggregateID = "1"
 			err := writer(t, cfg).InTx(t.Context(), pool, func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{e}, nil })
@@ -348,8 +348,8 @@ func TestInTxRoundTrips(t *testing.T) {
 		want int64
 	}{
 		"relaxed":            {outbox.WriterConfig{}, 2},
-		"strict":             {outbox.WriterConfig{Order: outbox.Strict}, 2},
-		"duplicates refused": {outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate}, 3},
+		"strict":             {outbox.WriterConfig{Strict: true}, 2},
+		"duplicates refused": {outbox.WriterConfig{RefuseDuplicates: true}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var w wire

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 )
 
 // Queue adds the INSERT of events to a batch of the caller's, to be sent with pool.SendBatch: a transaction whose
@@ -21,14 +22,14 @@ import (
 // Nothing is queued if an event is invalid: the error is then a *FieldError. A second write of an id is a no-op;
 // whoever wants outbox.ErrDuplicateEvent has to learn it before the commit and uses Write or InTx.
 func (w *Writer) Queue(ctx context.Context, batch *pgx.Batch, events ...outbox.Event) error {
-	if w.Config().OnDuplicate == outbox.RefuseDuplicate {
-		return errors.New("queue events: RefuseDuplicate needs an answer before the commit, use Write or InTx")
+	if w.cfg.RefuseDuplicates {
+		return errors.New("queue events: RefuseDuplicates needs an answer before the commit, use Write or InTx")
 	}
-	rows, err := w.Prepare(ctx, events)
+	rows, err := eventrow.Prepare(ctx, w.cfg, events)
 	if err != nil || len(rows) == 0 {
 		return err
 	}
 	var inserted []uuid.UUID // nobody asks
-	w.insert.queue(batch, rows, w.Config().Order, &inserted)
+	w.insert.queue(batch, rows, &inserted)
 	return nil
 }

@@ -14,7 +14,7 @@ func TestQueueIsAtomicWithItsBatch(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
 	exec(t, pool, "CREATE TABLE orders (id int PRIMARY KEY)")
-	w, err := NewWriter(outbox.WriterConfig{Source: "shop", Order: outbox.Strict})
+	w, err := NewWriter(outbox.WriterConfig{Source: "shop", Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,12 +70,12 @@ func TestQueueRefuses(t *testing.T) {
 		outbox.ErrInvalidEvent) {
 		t.Errorf("an invalid event: got %v", err)
 	}
-	strict, err := NewWriter(outbox.WriterConfig{Source: "shop", OnDuplicate: outbox.RefuseDuplicate})
+	strict, err := NewWriter(outbox.WriterConfig{Source: "shop", RefuseDuplicates: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := strict.Queue(t.Context(), &batch, outbox.Event{Topic: "t", Payload: []byte(`1`)}); err == nil {
-		t.Error("RefuseDuplicate was accepted")
+		t.Error("RefuseDuplicates was accepted")
 	}
 	if batch.Len() != 0 {
 		t.Errorf("%d statements were queued", batch.Len())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 )
 
 func TestSettleRetryKeepsTheStory(t *testing.T) {
@@ -217,7 +218,7 @@ func TestSettleWithoutStatistics(t *testing.T) {
 	for _, sql := range []string{s.sql.settle.delivered, deleting.settle.remove, s.sql.settle.retry, s.sql.settle.dead} {
 		none := []string{}
 		args := []any{s.layout.Table, owner, numbers, epochs, []int64{1, 2}, []uuid.UUID{uuid.Nil, uuid.Nil}, []int32{0, 0},
-			[]int32{}, []int64{}, none, none, outbox.DefaultTenant, s.layout.Table}
+			[]int32{}, []int64{}, none, none, eventrow.DefaultTenant, s.layout.Table}
 		switch sql {
 		case s.sql.settle.delivered, deleting.settle.remove:
 			args = args[:7]

@@ -21,7 +21,7 @@ func TestStrictPositionsAreInCommitOrder(t *testing.T) {
 	pool := newPool(t, newDatabase(t))
 	_, err := pool.Exec(t.Context(), "CREATE TABLE counters AS SELECT k, 0 AS n FROM unnest($1::text[]) AS k", keys)
 	ok(t, err)
-	w, err := postgres.NewWriter(outbox.WriterConfig{Order: outbox.Strict})
+	w, err := postgres.NewWriter(outbox.WriterConfig{Strict: true})
 	ok(t, err)
 
 	write := func(r *rand.Rand) error {

@@ -15,13 +15,15 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/internal/sqltx"
 )
 
 // Writer writes events inside a pgx.Tx. See outbox.Writer for what Write guarantees; InTx also commits.
 type Writer struct {
-	*outbox.Writer[pgx.Tx]
+	outbox.Writer[pgx.Tx]
+	cfg    outbox.WriterConfig
 	insert insert
 	table  string
 }
@@ -32,24 +34,25 @@ func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{Writer: outbox.NewWriter(pgxInserter{ins}, cfg), insert: ins,
+	return &Writer{Writer: eventrow.NewWriter(pgxInserter{ins}, cfg), cfg: cfg, insert: ins,
 		table: cmp.Or(cfg.Table, outbox.OutboxEvents().Table)}, nil
 }
 
 // NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, ent, sqlx,
 // bun, sqlc), with any PostgreSQL driver.
-func NewSQLWriter(cfg outbox.WriterConfig) (*outbox.Writer[outbox.SQLTx], error) {
+func NewSQLWriter(cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) {
 	ins, err := newInsert(cfg, true)
 	if err != nil {
 		return nil, err
 	}
-	return outbox.NewWriter(sqlInserter{ins}, cfg), nil
+	return eventrow.NewWriter(sqlInserter{ins}, cfg), nil
 }
 
 // insert is the statements that write one event and many, the one that locks their keys before, and the one that asks
 // for the connection's encoding.
 type insert struct {
 	one, many, lock, encoding string
+	strict                    bool // keys are locked
 	returning                 bool // many returns the ids that were new; nobody asks for them when duplicates are ignored
 }
 
@@ -63,7 +66,7 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	if err != nil {
 		return insert{}, err
 	}
-	in := insert{returning: cfg.OnDuplicate == outbox.RefuseDuplicate}
+	in := insert{strict: cfg.Strict, returning: cfg.RefuseDuplicates}
 	names := struct {
 		Table              string
 		Returning, Checked bool
@@ -78,8 +81,8 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 }
 
 // queue adds the statements for rows to a pipeline; inserted receives the ids that were new, if duplicates are refused.
-func (in insert) queue(batch *pgx.Batch, rows []outbox.Row, order outbox.Order, inserted *[]uuid.UUID) {
-	if order == outbox.Strict {
+func (in insert) queue(batch *pgx.Batch, rows []eventrow.Row, inserted *[]uuid.UUID) {
+	if in.strict {
 		if keys := lockKeys(rows); len(keys) > 0 {
 			batch.Queue(in.lock, keys)
 		}
@@ -114,13 +117,13 @@ type pgxInserter struct{ insert }
 
 // Insert is one round trip: with Strict order the locks travel in front of the INSERT, in the same pipeline.
 func (in pgxInserter) Insert(
-	ctx context.Context, tx pgx.Tx, rows []outbox.Row, order outbox.Order,
+	ctx context.Context, tx pgx.Tx, rows []eventrow.Row,
 ) (inserted []uuid.UUID, err error) {
 	if err := checkEncoding(tx.Conn()); err != nil {
 		return nil, err
 	}
 	var batch pgx.Batch
-	in.queue(&batch, rows, order, &inserted)
+	in.queue(&batch, rows, &inserted)
 	return inserted, tx.SendBatch(ctx, &batch).Close()
 }
 
@@ -128,13 +131,13 @@ type sqlInserter struct{ insert }
 
 // Insert passes arrays in PostgreSQL's text form, because database/sql has no arrays and every driver takes a string.
 func (in sqlInserter) Insert(
-	ctx context.Context, given outbox.SQLTx, rows []outbox.Row, order outbox.Order,
+	ctx context.Context, given outbox.SQLTx, rows []eventrow.Row,
 ) (inserted []uuid.UUID, err error) {
 	tx, err := sqltx.Open(given)
 	if err != nil {
 		return nil, err
 	}
-	if order == outbox.Strict {
+	if in.strict {
 		if keys := lockKeys(rows); len(keys) > 0 {
 			if _, err := tx.ExecContext(ctx, in.lock, arrayText(keys)); err != nil {
 				return nil, fmt.Errorf("lock keys: %w", err)
@@ -212,7 +215,7 @@ type eventColumns struct {
 	destinations, payloads, metadata                                  []string
 }
 
-func columnsOf(rows []outbox.Row) eventColumns {
+func columnsOf(rows []eventrow.Row) eventColumns {
 	n := len(rows)
 	text := make([]string, 9*n) // nine columns of text in one allocation
 	column := func(i int) []string { return text[i*n : i*n : (i+1)*n] }
@@ -246,7 +249,7 @@ func columnsOf(rows []outbox.Row) eventColumns {
 }
 
 // lockKeys returns the keys that Strict order locks, sorted, so that two calls cannot wait for each other in a circle.
-func lockKeys(rows []outbox.Row) []string {
+func lockKeys(rows []eventrow.Row) []string {
 	var keys []string
 	for i := range rows {
 		if r := &rows[i]; r.AggregateID != "" {

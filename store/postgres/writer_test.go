@@ -249,7 +249,7 @@ func (c writeCase) duplicates(t *testing.T) {
 		t.Errorf("the second write changed the payload to %s", p)
 	}
 
-	tx = c.begin(outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate})
+	tx = c.begin(outbox.WriterConfig{RefuseDuplicates: true})
 	fresh, twice := event(topic), event(topic)
 	if err := tx.write(fresh, first); !errors.Is(err, outbox.ErrDuplicateEvent) ||
 		!strings.Contains(err.Error(), first.ID.String()) {
@@ -271,7 +271,7 @@ func (c writeCase) oneIDTwoTransactions(t *testing.T) {
 		topic := fmt.Sprintf("two transactions %t %s", commit, c.topic)
 		e := event(topic)
 		first := c.begin(outbox.WriterConfig{})
-		second := c.begin(outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate})
+		second := c.begin(outbox.WriterConfig{RefuseDuplicates: true})
 		ok(t, first.write(e))
 		answer := make(chan error, 1)
 		go func() { answer <- second.write(e) }()
@@ -303,7 +303,7 @@ func (c writeCase) strictOrder(t *testing.T) {
 		e.TenantID, e.AggregateType, e.AggregateID = tenant, kind, id
 		return e
 	}
-	strict := outbox.WriterConfig{Order: outbox.Strict}
+	strict := outbox.WriterConfig{Strict: true}
 	first, other, second := c.begin(strict), c.begin(strict), c.begin(strict)
 	held := keyed("acme", "Order", "1")
 	ok(t, first.write(held, keyed("acme", "Order", "1"), keyed("acme", "Order", "0")))
@@ -418,8 +418,8 @@ func TestSQLWriterTakesTransactions(t *testing.T) {
 	conn, err := db.Conn(t.Context())
 	ok(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	for _, duplicates := range []outbox.OnDuplicate{outbox.IgnoreDuplicate, outbox.RefuseDuplicate} {
-		w, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "test", Order: outbox.Strict, OnDuplicate: duplicates})
+	for _, duplicates := range []bool{false, true} {
+		w, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "test", Strict: true, RefuseDuplicates: duplicates})
 		ok(t, err)
 		for name, pooled := range map[string]outbox.SQLTx{"*sql.DB": db, "*sql.Conn": conn, "nil": nil} {
 			if err := w.Write(t.Context(), pooled, event("refused")); !errors.Is(err, outbox.ErrNoTransaction) ||

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
@@ -125,7 +126,7 @@ var _ deadletter.Recorder = JobLetters{}
 func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.UUID, err error) {
 	tenant := job.Tenant
 	if tenant == "" {
-		tenant = outbox.DefaultTenant
+		tenant = eventrow.DefaultTenant
 	}
 	failures := make([]deadletter.Failure, len(job.Errors))
 	for i, f := range job.Errors {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
@@ -23,7 +23,7 @@ func (d *deadLetters) CollectPage(
 		return 0, nil // a table that is not there has no dead rows, and of one without a status they left
 	}
 	err = d.db.inTx(ctx, func(tx *sql.Tx) (err error) {
-		q := t.query(letterQuery{Limit: limit, Now: time.Now(), DefaultTenant: outbox.DefaultTenant})
+		q := t.query(letterQuery{Limit: limit, Now: time.Now(), DefaultTenant: eventrow.DefaultTenant})
 		if t.layout.App == "" {
 			apps, err := q.render("dlq_collect_apps")
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
@@ -37,18 +38,18 @@ const rowsPerInsert = 200
 //	file:shop.db?_busy_timeout=30000&_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=on
 //
 // A transaction of this package's SQLite that does neither gets ErrBusy.
-func NewWriter(cfg outbox.WriterConfig) (*outbox.Writer[outbox.SQLTx], error) {
+func NewWriter(cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) {
 	in, err := newInserter(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return outbox.NewWriter(in, cfg), nil
+	return eventrow.NewWriter(in, cfg), nil
 }
 
 // NewWriter is the package's NewWriter for transactions of d alone, Begin's and those of Writes: its statement is
 // compiled once and not at each Write, which is most of what a single event costs. It waits for the connection that
 // writes.
-func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (*outbox.Writer[outbox.SQLTx], error) {
+func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) {
 	in, err := newInserter(cfg)
 	if err != nil {
 		return nil, err
@@ -56,7 +57,7 @@ func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (*outbox.Wr
 	if in.kept, err = d.write.PrepareContext(ctx, in.one); err != nil {
 		return nil, fmt.Errorf("prepare writer: %w", explain(err))
 	}
-	return outbox.NewWriter(in, cfg), nil
+	return eventrow.NewWriter(in, cfg), nil
 }
 
 func newInserter(cfg outbox.WriterConfig) (*inserter, error) {
@@ -72,7 +73,7 @@ func newInserter(cfg outbox.WriterConfig) (*inserter, error) {
 		return nil, err
 	}
 	in := &inserter{templates: t, table: sqlitetable.QuoteTable(table),
-		returning: cfg.OnDuplicate == outbox.RefuseDuplicate}
+		returning: cfg.RefuseDuplicates}
 	if in.one, err = t.Statement("write_one", in.names(1)); err != nil {
 		return nil, err
 	}
@@ -121,9 +122,9 @@ func (in *inserter) statement(rows int) (string, error) {
 	return text, nil
 }
 
-// Insert implements outbox.Inserter. Order needs nothing: see NewWriter.
+// Insert implements eventrow.Inserter. Strict order needs nothing: see NewWriter.
 func (in *inserter) Insert(
-	ctx context.Context, given outbox.SQLTx, rows []outbox.Row, _ outbox.Order,
+	ctx context.Context, given outbox.SQLTx, rows []eventrow.Row,
 ) (inserted []uuid.UUID, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (in *inserter) Insert(
 	return inserted, err
 }
 
-func (in *inserter) insertOne(ctx context.Context, tx outbox.SQLTx, row *outbox.Row) (sql.Result, error) {
+func (in *inserter) insertOne(ctx context.Context, tx outbox.SQLTx, row *eventrow.Row) (sql.Result, error) {
 	compiled, ok := tx.(interface {
 		StmtContext(ctx context.Context, stmt *sql.Stmt) *sql.Stmt
 	})
@@ -184,7 +185,9 @@ func (in *inserter) insertOne(ctx context.Context, tx outbox.SQLTx, row *outbox.
 }
 
 // insert is one statement, which SQLite does wholly or not at all.
-func (in *inserter) insert(ctx context.Context, tx outbox.SQLTx, rows []outbox.Row) (inserted []uuid.UUID, err error) {
+func (in *inserter) insert(
+	ctx context.Context, tx outbox.SQLTx, rows []eventrow.Row,
+) (inserted []uuid.UUID, err error) {
 	text, err := in.statement(len(rows))
 	if err != nil {
 		return nil, err
@@ -221,7 +224,7 @@ func explainWrite(err error) error {
 }
 
 // rowArgs adds the parameters of one row. Texts, not bytes: a payload that is a BLOB is no JSON to SQLite.
-func rowArgs(args []any, r *outbox.Row) []any {
+func rowArgs(args []any, r *eventrow.Row) []any {
 	return append(args, r.ID.String(), r.Topic, stamp(r.OccurredAt), r.SchemaID, r.SchemaVersion, r.AggregateID,
 		r.AggregateType, r.TenantID, r.Source,
 		string(r.DestinationsJSON), string(r.Payload), string(r.MetadataJSON))

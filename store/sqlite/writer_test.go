@@ -29,8 +29,8 @@ func TestWriteOfManyStatementsIsAtomic(t *testing.T) {
 	t.Parallel()
 	db := filled(t,
 		`CREATE TRIGGER picky BEFORE INSERT ON outbox_events WHEN NEW.event_topic = 'never' BEGIN SELECT raise(ABORT, 'it may not'); END`)
-	for _, refuse := range []outbox.OnDuplicate{outbox.IgnoreDuplicate, outbox.RefuseDuplicate} {
-		w, err := NewWriter(outbox.WriterConfig{OnDuplicate: refuse})
+	for _, refuse := range []bool{false, true} {
+		w, err := NewWriter(outbox.WriterConfig{RefuseDuplicates: refuse})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestWriteOfManyStatementsIsAtomic(t *testing.T) {
 func TestWriteOfManyStatementsFindsDuplicates(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	w, err := NewWriter(outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate})
+	w, err := NewWriter(outbox.WriterConfig{RefuseDuplicates: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestWriteInATransactionOfTheApplications(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = app.Close() }()
-	w, err := NewWriter(outbox.WriterConfig{Table: "main.outbox_events", Order: outbox.Strict})
+	w, err := NewWriter(outbox.WriterConfig{Table: "main.outbox_events", Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestWriteInATransactionOfTheApplications(t *testing.T) {
 func TestWriterOfADatabase(t *testing.T) {
 	t.Parallel()
 	db, other := filled(t), filled(t)
-	w, err := db.NewWriter(t.Context(), outbox.WriterConfig{OnDuplicate: outbox.RefuseDuplicate})
+	w, err := db.NewWriter(t.Context(), outbox.WriterConfig{RefuseDuplicates: true})
 	if err != nil {
 		t.Fatal(err)
 	}
