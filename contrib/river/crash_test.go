@@ -54,7 +54,7 @@ func die(at string) {
 	time.Sleep(time.Minute)
 }
 
-type killer struct{ *outboxriver.Letters }
+type killer struct{ outboxriver.Letters }
 
 func (k killer) HandleError(ctx context.Context, row *rivertype.JobRow, err error) *river.ErrorHandlerResult {
 	k.Letters.HandleError(ctx, row, err)

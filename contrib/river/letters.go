@@ -42,29 +42,38 @@ type Config struct {
 }
 
 // Letters writes the dead letters of a River client. Set it as ErrorHandler, which River asks about errors and panics,
-// and among Middleware, because River does not ask its ErrorHandler about jobs that their workers cancel. It is safe
-// for concurrent use.
-type Letters struct {
+// and among Middleware, because River does not ask its ErrorHandler about jobs that their workers cancel. Put it first
+// there, to see what other middleware cancels. It is safe for concurrent use.
+//
+// A letter that cannot be written within 10 s is logged as an error. That the job is discarded no answer can prevent,
+// so it is for Sweep then.
+type Letters interface {
+	river.ErrorHandler
+	rivertype.WorkerMiddleware
+	// Sweep records the jobs that River ended within the last window and that have no letter, and returns how many. Run
+	// it every few minutes, as one of River's periodic jobs for example, with a window of some hours; after an outage of
+	// the letters with a longer one. The window must be shorter than letters are kept (30 days by default after a
+	// replay), or a purged one is written again. A job that cannot be recorded as it is does not stop the others, and is
+	// in the error.
+	Sweep(ctx context.Context, client *river.Client[pgx.Tx], window time.Duration) (recorded int, err error)
+}
+
+// letters is a Letters.
+type letters struct {
 	pool *pgxpool.Pool
 	cfg  Config
 }
 
-var (
-	_ river.ErrorHandler         = (*Letters)(nil)
-	_ rivertype.WorkerMiddleware = (*Letters)(nil)
-)
-
 // New returns the letters in the database of pool.
-func New(pool *pgxpool.Pool, cfg Config) *Letters {
+func New(pool *pgxpool.Pool, cfg Config) Letters {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Letters{pool: pool, cfg: cfg}
+	return &letters{pool: pool, cfg: cfg}
 }
 
-// HandleError implements river.ErrorHandler: it records a job that will not be tried again. A letter that cannot be
-// written within 10 s is logged as an error; that the job is discarded no answer can prevent, so it is for Sweep then.
-func (l *Letters) HandleError(
+// HandleError implements river.ErrorHandler: it records a job that will not be tried again.
+func (l *letters) HandleError(
 	ctx context.Context, job *rivertype.JobRow, err error,
 ) (result *river.ErrorHandlerResult) {
 	if l.cfg.Next != nil {
@@ -77,7 +86,7 @@ func (l *Letters) HandleError(
 }
 
 // HandlePanic implements river.ErrorHandler, like HandleError.
-func (l *Letters) HandlePanic(
+func (l *letters) HandlePanic(
 	ctx context.Context, job *rivertype.JobRow, value any, trace string,
 ) (result *river.ErrorHandlerResult) {
 	if l.cfg.Next != nil {
@@ -94,11 +103,10 @@ func last(job *rivertype.JobRow, result *river.ErrorHandlerResult) bool {
 }
 
 // IsMiddleware implements rivertype.Middleware.
-func (*Letters) IsMiddleware() bool { return true }
+func (*letters) IsMiddleware() bool { return true }
 
-// Work implements rivertype.WorkerMiddleware: it records a job that its worker cancels. Put it first, to see what other
-// middleware cancels.
-func (l *Letters) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
+// Work implements rivertype.WorkerMiddleware: it records a job that its worker cancels.
+func (l *letters) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
 	err := work(ctx)
 	var cancelled *rivertype.JobCancelError
 	if errors.As(err, &cancelled) && !errors.Is(context.Cause(ctx), rivertype.ErrJobCancelledRemotely) {
@@ -108,7 +116,7 @@ func (l *Letters) Work(ctx context.Context, job *rivertype.JobRow, work func(con
 }
 
 // keep records a job for River, to whom no error can be returned.
-func (l *Letters) keep(ctx context.Context, job *rivertype.JobRow, reason outbox.Reason, problem string) {
+func (l *letters) keep(ctx context.Context, job *rivertype.JobRow, reason outbox.Reason, problem string) {
 	// Also while the client is being stopped: River will mark the job then too.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordLimit)
 	defer cancel()
@@ -130,7 +138,7 @@ func failures(job *rivertype.JobRow) []deadletter.Failure {
 }
 
 // record writes the letter of a job, or finds the one it has.
-func (l *Letters) record(
+func (l *letters) record(
 	ctx context.Context, job *rivertype.JobRow, reason outbox.Reason, errs []deadletter.Failure,
 ) (letter uuid.UUID, err error) {
 	text, err := encode(job)

@@ -60,7 +60,7 @@ type job struct {
 func (job) Kind() string { return "test" }
 
 // config returns that of a client whose worker does as work says and which tries again at once.
-func config(letters *outboxriver.Letters, work func(context.Context, *river.Job[job]) error) *river.Config {
+func config(letters outboxriver.Letters, work func(context.Context, *river.Job[job]) error) *river.Config {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(work))
 	cfg := &river.Config{

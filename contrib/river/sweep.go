@@ -17,11 +17,8 @@ import (
 
 const sweepPage = 1000 // jobs
 
-// Sweep records the jobs that River ended within the last window and that have no letter, and returns how many. Run it
-// every few minutes, as one of River's periodic jobs for example, with a window of some hours; after an outage of the
-// letters with a longer one. The window must be shorter than letters are kept (30 days by default after a replay), or a
-// purged one is written again. A job that cannot be recorded as it is does not stop the others, and is in the error.
-func (l *Letters) Sweep(
+// Sweep implements Letters.
+func (l *letters) Sweep(
 	ctx context.Context, client *river.Client[pgx.Tx], window time.Duration,
 ) (recorded int, err error) {
 	if schema := client.Schema(); schema != l.cfg.Schema {
@@ -56,7 +53,7 @@ func (l *Letters) Sweep(
 
 // sweep records those of a page that have no letter. Its error matches deadletter.ErrInvalidJob only if it did all it
 // could.
-func (l *Letters) sweep(ctx context.Context, jobs []*rivertype.JobRow) (recorded int, err error) {
+func (l *letters) sweep(ctx context.Context, jobs []*rivertype.JobRow) (recorded int, err error) {
 	ids := make([]uuid.UUID, len(jobs))
 	for i, job := range jobs {
 		ids[i] = JobID(l.cfg.Schema, job.ID)

@@ -47,7 +47,7 @@ var only = map[string]map[string]string{
 		"watch.go":            "a claim that finds nothing costs SQLite nothing", "sql/watch.sql": "the same",
 	},
 	oneSQLite: {
-		"tx.go": "database/sql's transactions, pgx has the like", "times.go": "times are text",
+		"times.go": "times are text",
 		"now.go":   "PostgreSQL has NOW()",
 		"place.go": "a server looks after its files",
 		"turn.go":  "a server has a queue for its locks", "conn.go": "the same", "library.go": "a server takes any client",
