@@ -24,6 +24,7 @@ func relayTests() []storeTest {
 		{name: "a failing event is tried again, then dead, and its key goes on", run: retriesThenBuries},
 		{name: "what a sink postpones waits with its key, and no attempt is counted", run: postpones},
 		{name: "a relay that is told to stop hands its lanes over at once", run: handsOverAtStop},
+		{name: "events that come one by one are settled together", run: settlesTogether},
 	}
 }
 
@@ -298,4 +299,61 @@ func handsOverAtStop(t *testing.T, s *storeSuite) {
 	start(t, s.Table(t, outbox.OutboxEvents()), sink, cfg)
 	s.commits(t, keyed("two", "a"))
 	sink.until(t, 2) // long before the minute is over
+}
+
+// settles counts what a relay has settled, and how often it did.
+type settles struct{ times, delivered atomic.Int64 }
+
+func (c *settles) ObserveBatch(b outbox.BatchReport) {
+	if b.Settled.Delivered > 0 {
+		c.times.Add(1)
+		c.delivered.Add(int64(b.Settled.Delivered))
+	}
+}
+
+// Each event is written while the one before it is published, and one of them fails at first.
+func settlesTogether(t *testing.T, s *storeSuite) {
+	const events, fails = 40, 20
+	want, written := make([]string, events), 0
+	write := func() error {
+		if written == events {
+			return nil
+		}
+		want[written] = fmt.Sprintf("chained-%02d", written)
+		written++
+		return s.Write(t.Context(), outbox.WriterConfig{}, true, []outbox.Event{keyed(want[written-1], "a")})
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	failed := false
+	sink := &recorder{fails: func(outbox.Delivery) error {
+		if written == fails && !failed {
+			failed = true
+			return errors.New("not yet")
+		}
+		if err := write(); err != nil {
+			t.Error(err)
+		}
+		return nil
+	}}
+	var settled settles
+	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{
+		Observer: &settled, Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond},
+	})
+	sink.until(t, events)
+	stop()
+	if got := sink.destinations(); !slices.Equal(got, want) {
+		t.Errorf("delivered %q, want %q", got, want)
+	}
+	s.wantsSent(t, events, events)
+	if n := settled.delivered.Load(); n != events {
+		t.Errorf("%d records were settled, want %d", n, events)
+	}
+	if n := settled.times.Load(); n >= events {
+		t.Errorf("%d events were settled %d times, want several at once", events, n)
+	}
+	if !failed {
+		t.Error("no event has failed")
+	}
 }
