@@ -1,9 +1,9 @@
 package outbox
 
 import (
-	"math"
-	"math/rand/v2"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // Backoff is how long to wait before the next attempt: Base after the first failure, Factor times longer after each
@@ -16,10 +16,4 @@ type Backoff struct {
 	Jitter float64
 }
 
-// Delay returns the wait after the given number of failures, which counts from 1.
-func (b Backoff) Delay(failures int) time.Duration {
-	d := float64(b.Base) * math.Pow(b.Factor, float64(max(failures, 1)-1))
-	d = min(d, float64(b.Cap))
-	d *= 1 + b.Jitter*(2*rand.Float64()-1)
-	return time.Duration(d)
-}
+func (b Backoff) delay(failures int) time.Duration { return backoff.Backoff(b).Delay(failures) }

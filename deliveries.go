@@ -38,18 +38,12 @@ type Owed struct {
 	Error             string        // "" if nothing went wrong: it is behind another one
 }
 
-// OwedLane is a lane of a table of which a sink has not taken everything.
-type OwedLane struct {
-	Lane int16
-	Sink string
-}
-
 // DeliveryStore is a Store whose Settle records Outcome.Owed in outbox_deliveries, in the same transaction as the
 // outcome. A table with Routes needs one.
 type DeliveryStore interface {
 	Store
-	// Owes returns those of the lanes and sinks with rows in outbox_deliveries that are neither delivered nor dead.
-	Owes(ctx context.Context, lanes []int16, sinks []string) ([]OwedLane, error)
+	// Owes returns, by lane, those of the sinks with rows in outbox_deliveries that are neither delivered nor dead.
+	Owes(ctx context.Context, lanes []int16, sinks []string) (map[int16][]string, error)
 	// LeaseName is the name by which the table's lanes are leased.
 	LeaseName() string
 }

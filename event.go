@@ -146,12 +146,3 @@ func checkText(field, s string, maxChars int) error {
 	}
 	return nil
 }
-
-// TimeOfID returns the time in a UUIDv7, or zero for an id of another version.
-func TimeOfID(id uuid.UUID) time.Time {
-	if id.Version() != 7 {
-		return time.Time{}
-	}
-	ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
-	return time.UnixMilli(ms)
-}

@@ -6,7 +6,8 @@ import (
 	"iter"
 	"reflect"
 	"slices"
-	"strings"
+
+	"github.com/outboxrelay/outbox/internal/identifier"
 )
 
 // Layout says which columns of a table play which part. Fields are names of columns but for Table and what is marked
@@ -92,8 +93,8 @@ const (
 	SettleArchive SettleMode = "archive" // it moves to outbox_archive, marked as delivered
 )
 
-// Check says what is wrong with a mode. "" is none of the three and right: it is SettleMark.
-func (m SettleMode) Check() error {
+// check says what is wrong with a mode. "" is none of the three and right: it is SettleMark.
+func (m SettleMode) check() error {
 	switch m {
 	case "", SettleMark, SettleDelete, SettleArchive:
 		return nil
@@ -171,7 +172,7 @@ func (l Layout) Validate() error {
 	if l.Status == "" && (l.Pending != "" || l.Retrying != "" || l.Delivered != "" || l.Dead != "") {
 		add("pending, retrying, delivered, dead: are values of status, which is not set")
 	}
-	if err := l.Settle.Check(); err != nil {
+	if err := l.Settle.check(); err != nil {
 		add("settle: %w", err)
 	}
 	if l.Key == "" && len(l.KeyScope) > 0 {
@@ -181,11 +182,11 @@ func (l Layout) Validate() error {
 		add("tenant, app: only one of them can name the owner")
 	}
 	for name, column := range l.Columns() {
-		if err := checkIdentifier(column); err != nil {
+		if err := identifier.Check(column); err != nil {
 			add("%s: %w", name, err)
 		}
 	}
-	if err := CheckTableName(l.Table); err != nil && l.Table != "" {
+	if err := identifier.CheckTable(l.Table); err != nil && l.Table != "" {
 		add("table: %w", err)
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -248,31 +249,4 @@ func (l Layout) Quoted(table, column, value func(string) string) Layout {
 		l.KeyScope[i] = column(c)
 	}
 	return l
-}
-
-// CheckTableName refuses what can be no name of a table, alone or with a schema before it.
-func CheckTableName(table string) error {
-	parts := strings.Split(table, ".")
-	if len(parts) > 2 {
-		return fmt.Errorf("%q has more than a schema and a name", table)
-	}
-	for _, p := range parts {
-		if err := checkIdentifier(p); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkIdentifier refuses what PostgreSQL would cut or cannot hold. Anything else is safe, because it is quoted.
-func checkIdentifier(s string) error {
-	switch {
-	case s == "":
-		return errors.New("is empty")
-	case len(s) > 63:
-		return fmt.Errorf("%q is longer than PostgreSQL's 63 bytes for a name", s)
-	case strings.ContainsRune(s, 0):
-		return fmt.Errorf("%q contains NUL", s)
-	}
-	return nil
 }

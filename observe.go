@@ -8,10 +8,15 @@ import (
 	"time"
 )
 
-// Observer is told about every batch that had records. It is called by the relay's workers, at the same time: it must
-// be quick and safe for concurrent use.
+// Observer is told what a relay does, by several goroutines at the same time: it must be quick and safe for concurrent
+// use.
 type Observer interface {
+	// ObserveBatch is called for every batch that had records.
 	ObserveBatch(BatchReport)
+	// ObserveRemoved is called after each batch of a retention. action is archived or deleted.
+	ObserveRemoved(table, action string, rows int)
+	// ObserveRun is called after each run of a retention, and each failure to run.
+	ObserveRun(table string, err error)
 }
 
 // BatchReport is what one turn of the relay did. Counts are records, but for Duplicates and Recalled, which count

@@ -26,9 +26,6 @@ func (p *Paused) Add(topic, destination string) {
 	}
 }
 
-// Any tells whether anything is paused.
-func (p Paused) Any() bool { return p.Table || p.Parts() }
-
 // Parts tells whether topics or destinations are paused.
 func (p Paused) Parts() bool { return len(p.Topics)+len(p.Destinations) > 0 }
 

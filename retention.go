@@ -14,16 +14,8 @@ type Retention struct {
 	Batch   int           // rows a transaction (1000)
 	Every   time.Duration // between looking for them (1 min)
 
-	Logger   *slog.Logger      // (the relay's)
-	Observer RetentionObserver // may be nil
-}
-
-// RetentionObserver is told what retention does, by several goroutines at a time.
-type RetentionObserver interface {
-	// ObserveRemoved is called after each batch. action is archived or deleted.
-	ObserveRemoved(table, action string, rows int)
-	// ObserveRun is called after each run of this process, and each failure to run.
-	ObserveRun(table string, err error)
+	Logger   *slog.Logger // (the relay's)
+	Observer Observer     // may be nil
 }
 
 // withDefaults returns r with its zero fields taken from def.

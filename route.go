@@ -41,8 +41,8 @@ func ParseTarget(text string) (Target, error) {
 	return t, nil
 }
 
-// String returns what ParseTarget reads.
-func (t Target) String() string {
+// name is what ParseTarget reads.
+func (t Target) name() string {
 	if t.Destination.text == "" {
 		return t.Sink
 	}
@@ -97,10 +97,10 @@ func (rs routes) complete(of string, def Template, known func(sink string) bool,
 			if strings.ContainsAny(t.Sink, ":/") {
 				add(".To[%d]: a sink's name has neither colon nor slash, %q does", k, t.Sink)
 			}
-			if seen[t.String()] {
-				add(".To[%d]: %s is there twice", k, t)
+			if seen[t.name()] {
+				add(".To[%d]: %s is there twice", k, t.name())
 			}
-			seen[t.String()] = true
+			seen[t.name()] = true
 		}
 	}
 	return rs

@@ -64,7 +64,7 @@ func TestParseTarget(t *testing.T) {
 		":orders": "!", "": "!", "kafka:": "!", "kafka:{nothing}": "!",
 	} {
 		got, err := ParseTarget(text)
-		if (err != nil) != (want == "!") || err == nil && got.String() != want {
+		if (err != nil) != (want == "!") || err == nil && got.name() != want {
 			t.Errorf("%q is %q, error %v, want %s", text, got, err, want)
 		}
 	}

@@ -169,7 +169,7 @@ func (r *tableRelay) owed(d *Delivery, err error) Owed {
 	}
 	one.Attempts = 1
 	if class != ClassPermanent { // which its own relay makes a dead letter of
-		one.RetryIn = max(after, r.cfg.outlets[d.Sink].owed.cfg.policy(d.Destination).Backoff.Delay(1))
+		one.RetryIn = max(after, r.cfg.outlets[d.Sink].owed.cfg.policy(d.Destination).Backoff.delay(1))
 	}
 	return one
 }
@@ -235,7 +235,7 @@ func (o *owes) unsure(lanes []Lane, now time.Time) (unsure []int16) {
 }
 
 // answered takes over what the lanes that were asked about owe.
-func (o *owes) answered(asked []int16, lanes []Lane, owed []OwedLane, now time.Time) {
+func (o *owes) answered(asked []int16, lanes []Lane, owed map[int16][]string, now time.Time) {
 	o.asked = now
 	if o.epochs == nil {
 		o.epochs = map[int16]int64{}
@@ -246,8 +246,10 @@ func (o *owes) answered(asked []int16, lanes []Lane, owed []OwedLane, now time.T
 			delete(o.sinks, l.Number)
 		}
 	}
-	for _, l := range owed {
-		o.note(l.Lane, l.Sink)
+	for lane, sinks := range owed {
+		for _, sink := range sinks {
+			o.note(lane, sink)
+		}
 	}
 }
 

@@ -184,8 +184,9 @@ func relayFile(cfg outbox.RelayConfig) func(context.Context, *file, int) error {
 
 // countdown ends a run once everything has been settled.
 type countdown struct {
-	left atomic.Int64
-	done context.CancelFunc
+	outbox.Observer // of what else a relay does: nothing calls it
+	left            atomic.Int64
+	done            context.CancelFunc
 }
 
 // ObserveBatch implements outbox.Observer.

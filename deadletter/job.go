@@ -15,11 +15,11 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// The reasons for which jobs fail for good (docs/seeds.md, 05-01). Those of events are package outbox's.
+// The reasons for which jobs fail for good (docs/seeds.md, 05-01), beside outbox.ReasonHandlerMissing. Those of events
+// are package outbox's.
 const (
 	JobMaxRetries        outbox.Reason = "MaxRetries"
 	JobValidation        outbox.Reason = "Validation"
-	JobHandlerMissing    outbox.Reason = "HandlerMissing"
 	JobRunnerUnavailable outbox.Reason = "RunnerUnavailable"
 	JobTimeout           outbox.Reason = "Timeout"
 	JobPanic             outbox.Reason = "Panic"
@@ -27,7 +27,7 @@ const (
 
 // reasons are those that job_dlq allows for each source.
 var reasons = map[Source][]outbox.Reason{
-	SourceJob: {JobMaxRetries, JobValidation, JobHandlerMissing, JobRunnerUnavailable, JobTimeout, JobPanic},
+	SourceJob: {JobMaxRetries, JobValidation, outbox.ReasonHandlerMissing, JobRunnerUnavailable, JobTimeout, JobPanic},
 	SourceEvent: {outbox.ReasonDeliveryFailed, outbox.ReasonDeserializationFailed, outbox.ReasonDuplicateEvent,
 		outbox.ReasonHandlerMissing, outbox.ReasonHandlerTimeout},
 }

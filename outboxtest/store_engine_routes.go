@@ -54,7 +54,7 @@ type mortal struct {
 
 func (m *mortal) LeaseName() string { return m.ledger.LeaseName() }
 
-func (m *mortal) Owes(ctx context.Context, lanes []int16, sinks []string) ([]outbox.OwedLane, error) {
+func (m *mortal) Owes(ctx context.Context, lanes []int16, sinks []string) (map[int16][]string, error) {
 	if m.dead.Load() {
 		return nil, errVanished
 	}

@@ -183,7 +183,7 @@ func recordsJobs(t *testing.T, s *storeSuite) {
 		RequestID: tabletest.NewID(t), Type: "mail",
 		Payload: json.RawMessage(`{"to": "x"}`), Attempts: 3,
 		Errors: []deadletter.Failure{{Error: "first", Timestamp: time.Now()}, {Error: "bad\x00 last", Timestamp: time.Now()}}}
-	for _, reason := range []outbox.Reason{deadletter.JobValidation, deadletter.JobHandlerMissing,
+	for _, reason := range []outbox.Reason{deadletter.JobValidation, outbox.ReasonHandlerMissing,
 		deadletter.JobRunnerUnavailable, deadletter.JobTimeout, deadletter.JobPanic} {
 		other := job
 		other.ID, other.Reason, other.Tenant = tabletest.NewID(t), reason, ""

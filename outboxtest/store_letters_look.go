@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 func lookTests() []storeTest {
@@ -94,7 +95,7 @@ func tails(letters []deadletter.Letter) string {
 func findsLetters(t *testing.T, s *storeSuite) {
 	s.fixtures(t)
 	d := s.letters(t)
-	third := outbox.TimeOfID(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
+	third := uuid7.Time(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
 	all, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateAll})
 	if err != nil || len(all) != 6 {
 		t.Fatalf("%d letters, error %v", len(all), err)
@@ -180,7 +181,7 @@ func showsLetters(t *testing.T, s *storeSuite) {
 		l := shown[0]
 		if l.ID != first || l.OriginalID != originals[0] || l.State != deadletter.StatePending || l.Tenant != "default" ||
 			l.LastError != "refused 10.0.0.3:6379" || l.Destination != "a" || l.Table != "outbox_events" ||
-			l.Key != "42" || l.Type != "order.placed" || l.Reason != "DeliveryFailed" || !l.At.Equal(outbox.TimeOfID(first)) ||
+			l.Key != "42" || l.Type != "order.placed" || l.Reason != "DeliveryFailed" || !l.At.Equal(uuid7.Time(first)) ||
 			l.Position != nil || l.ReplayedAt != nil || string(l.Payload) != "{}" ||
 			!tabletest.SameJSON(l.ErrorHistory, []byte(`[{"error":"first TIMEOUT"},{"error":"refused 10.0.0.3:6379"}]`)) {
 			t.Errorf("show %s: got %+v", id, l)
@@ -207,8 +208,8 @@ func groupsLetters(t *testing.T, s *storeSuite) {
 	if err != nil || stats.Pending != 4 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 3 {
 		t.Fatalf("stats %+v, error %v", stats, err)
 	}
-	oldest, newest := outbox.TimeOfID(uuid.MustParse("01900000-0000-7000-8000-000000000001")),
-		outbox.TimeOfID(uuid.MustParse("01900000-1000-7000-8000-000000000002"))
+	oldest, newest := uuid7.Time(uuid.MustParse("01900000-0000-7000-8000-000000000001")),
+		uuid7.Time(uuid.MustParse("01900000-1000-7000-8000-000000000002"))
 	g := stats.Groups[0]
 	if g.Count != 2 || !g.Oldest.Equal(oldest) || !g.Newest.Equal(newest) || g.Sample != "refused 10.0.0.4:6379" ||
 		g.Type != "order.placed" || g.Source != deadletter.SourceEvent || g.Reason != "DeliveryFailed" {

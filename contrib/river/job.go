@@ -77,7 +77,7 @@ func reasonOf(err error) outbox.Reason {
 	var unknown *rivertype.UnknownJobKindError
 	switch {
 	case errors.As(err, &unknown):
-		return deadletter.JobHandlerMissing
+		return outbox.ReasonHandlerMissing
 	case errors.Is(err, ErrValidation), undecodable(err):
 		return deadletter.JobValidation
 	case errors.Is(err, context.DeadlineExceeded): // River's own timeout too
@@ -109,7 +109,7 @@ func reasonOfText(kind string, e rivertype.AttemptError) outbox.Reason {
 	case e.Error == rescued:
 		return deadletter.JobRunnerUnavailable
 	case e.Error == unknown.Error():
-		return deadletter.JobHandlerMissing
+		return outbox.ReasonHandlerMissing
 	case strings.Contains(e.Error, ErrValidation.Error()), strings.HasPrefix(e.Error, "json: cannot unmarshal"):
 		return deadletter.JobValidation
 	case strings.Contains(e.Error, context.DeadlineExceeded.Error()):

@@ -66,7 +66,7 @@ func TestReasons(t *testing.T) {
 		"panics": {job{Do: "panic"}, 1, "discarded", deadletter.JobPanic, "out of cheese"},
 		"times out": {job{Do: "time out"}, 1, "discarded", deadletter.JobTimeout,
 			"call the bank: context deadline exceeded"},
-		"no worker":       {unknown{}, 2, "discarded", deadletter.JobHandlerMissing, "unknown"},
+		"no worker":       {unknown{}, 2, "discarded", outbox.ReasonHandlerMissing, "unknown"},
 		"undecodable":     {misfit{Do: 1}, 1, "discarded", deadletter.JobValidation, "json: cannot unmarshal"},
 		"cancels":         {job{Do: "cancel"}, 3, "cancelled", deadletter.JobMaxRetries, "account closed"},
 		"cancels invalid": {job{Do: "invalid"}, 3, "cancelled", deadletter.JobValidation, "no such customer"},

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -31,7 +32,7 @@ func lettersReplayed(gone bool) func(*world) int {
 		var last atomic.Int64 // milliseconds: events from then on are well
 		last.Store(math.MaxInt64)
 		w.panickyRelay(func(id uuid.UUID) bool { // one in 256
-			return id[15] == 7 && !mended.Load() && outbox.TimeOfID(id).UnixMilli() < last.Load()
+			return id[15] == 7 && !mended.Load() && uuid7.Time(id).UnixMilli() < last.Load()
 		})
 		w.produce()
 		eventually(w.t, "some events die", func() bool { return w.number(`SELECT count(*) FROM job_dlq`) >= 5 })

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/identifier"
 )
 
 // commitLimit bounds a transaction. A stop does not interrupt one: its outcome would be unknown.
@@ -31,7 +32,7 @@ type pending struct {
 
 // openWriting also sees to it that the table is there.
 func openWriting(ctx context.Context, databaseURL string, f writeFlags) (*writing, error) {
-	if err := outbox.CheckTableName(f.table); err != nil {
+	if err := identifier.CheckTable(f.table); err != nil {
 		return nil, usagef("--table: %w", err)
 	}
 	cfg := outbox.WriterConfig{Table: f.table, Strict: f.strict}

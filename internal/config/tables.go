@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -106,8 +105,13 @@ func (c Config) checkSettle(problems *Error) {
 		if _, ok := find(c.Known(), name); !ok {
 			problems.add("%s", unknownTable("settle", name, c.Known()))
 		}
-		if err := outbox.SettleMode(c.Settle[name]).Check(); err != nil || c.Settle[name] == "" {
-			problems.add("settle: %s: %v: %s", name, cmp.Or(err, errors.New("no mode is given")), set("settle"))
+		switch mode := outbox.SettleMode(c.Settle[name]); mode {
+		case outbox.SettleMark, outbox.SettleDelete, outbox.SettleArchive:
+		case "":
+			problems.add("settle: %s: no mode is given: %s", name, set("settle"))
+		default:
+			problems.add("settle: %s: %q is no settle mode: it is %s, %s or %s: %s", name, string(mode), outbox.SettleMark,
+				outbox.SettleDelete, outbox.SettleArchive, set("settle"))
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (m *Metrics) set(h outbox.Health) {
 	for name, t := range h.Tables {
 		m.of(name)
 		m.lanes.WithLabelValues(name).Set(float64(t.Lanes))
-		m.paused.WithLabelValues(name).Set(zeroOrOne(t.Paused.Any()))
+		m.paused.WithLabelValues(name).Set(zeroOrOne(t.Paused.Table || t.Paused.Parts()))
 		count, oldest, labels := m.backlog, m.oldest, []string{name}
 		if t.Of != "" {
 			count, oldest, labels = m.owed, m.oldestOwed, []string{t.Of, t.Sink}

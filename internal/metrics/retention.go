@@ -33,12 +33,12 @@ func (m *Metrics) Retaining(table string, archive retention.Archive) {
 	m.retention.failures.WithLabelValues(table)
 }
 
-// ObserveRemoved implements outbox.RetentionObserver.
+// ObserveRemoved implements outbox.Observer.
 func (m *Metrics) ObserveRemoved(table, action string, rows int) {
 	m.retention.rows.WithLabelValues(table, action).Add(float64(rows))
 }
 
-// ObserveRun implements outbox.RetentionObserver.
+// ObserveRun implements outbox.Observer.
 func (m *Metrics) ObserveRun(table string, err error) {
 	if err != nil {
 		m.retention.failures.WithLabelValues(table).Inc()

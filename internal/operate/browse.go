@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 // What callers of a Browser branch on.
@@ -99,7 +100,7 @@ func (s Selection) None() bool {
 
 // DateByID fills WrittenAt from a UUIDv7 where the table keeps no time.
 func (r *EventRow) DateByID() {
-	if t := outbox.TimeOfID(r.ID); r.WrittenAt == nil && !t.IsZero() {
+	if t := uuid7.Time(r.ID); r.WrittenAt == nil && !t.IsZero() {
 		r.WrittenAt = &t
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 // Lanes reports on the table's lanes and relays. Undelivered rows are counted up to limit.
@@ -98,7 +99,7 @@ func readBacklog(ctx context.Context, tx pgx.Tx, r *operate.LaneReport, layout o
 	_, err = pgx.ForEachRow(rows, []any{&lane.Lane, &lane.Rows, &written, &id, &now, &lane.Retrying, &lane.Held,
 		&lane.HeldKeys}, func() error {
 		if written == nil {
-			since := outbox.TimeOfID(id)
+			since := uuid7.Time(id)
 			written = &since
 		}
 		lane.Oldest = *written

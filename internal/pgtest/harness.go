@@ -98,7 +98,7 @@ func Harness(t *testing.T, url string) Store {
 			ok(t, err)
 			return d
 		},
-		Jobs: func(*testing.T) deadletter.Recorder { return postgres.JobLetters{DB: pool} },
+		Jobs: func(*testing.T) deadletter.Recorder { return postgres.NewJobLetters(pool) },
 		Age: func(t *testing.T, layout outbox.Layout, d time.Duration) {
 			t.Helper()
 			for table, columns := range tabletest.Aging(layout) {

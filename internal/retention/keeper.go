@@ -66,14 +66,14 @@ func (a Archive) Action() string {
 // Config configures a Keeper. Zero means the default in parentheses; those of outbox.Retention are written there.
 type Config struct {
 	Table     string
-	OlderThan time.Duration            // since delivery or replay (outbox.Retention's)
-	Archive   Archive                  // (the archive table)
-	Batch     int                      // rows a transaction (outbox.Retention's)
-	Every     time.Duration            // between runs (outbox.Retention's)
-	LeaseTTL  time.Duration            // how long a keeper that died keeps others from the table (30 s)
-	FileRows  int                      // rows a file, of which the keeper remembers some 100 bytes each (50,000)
-	Logger    *slog.Logger             // (slog.Default)
-	Observer  outbox.RetentionObserver // may be nil
+	OlderThan time.Duration   // since delivery or replay (outbox.Retention's)
+	Archive   Archive         // (the archive table)
+	Batch     int             // rows a transaction (outbox.Retention's)
+	Every     time.Duration   // between runs (outbox.Retention's)
+	LeaseTTL  time.Duration   // how long a keeper that died keeps others from the table (30 s)
+	FileRows  int             // rows a file, of which the keeper remembers some 100 bytes each (50,000)
+	Logger    *slog.Logger    // (slog.Default)
+	Observer  outbox.Observer // may be nil
 }
 
 func (c Config) withDefaults() (Config, error) {

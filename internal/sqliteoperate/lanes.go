@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 // Lanes reports on the table's lanes and relays. Undelivered rows are counted up to limit.
@@ -127,7 +128,7 @@ func (r *laneReport) backlog(rows *sql.Rows) error {
 	oldest := written.Moment()
 	if oldest == nil {
 		event, _ := sqlitetable.ParseID(id)
-		since := outbox.TimeOfID(event)
+		since := uuid7.Time(event)
 		oldest = &since
 	}
 	lane.Oldest = *oldest

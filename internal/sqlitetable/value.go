@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 // text takes a column's value of whatever type, as text. bytes says that it was a BLOB.
@@ -79,7 +79,7 @@ func ParseID(t Text) (id uuid.UUID, known bool) {
 // a table says when its rows were written by one or the other.
 func (t Text) TimeOfID() Text {
 	id, ok := ParseID(t)
-	switch at := outbox.TimeOfID(id); {
+	switch at := uuid7.Time(id); {
 	case t.Null || !ok:
 		return t
 	case at.IsZero():

@@ -100,7 +100,7 @@ func Harness(db *sqlite.DB) outboxtest.StoreHarness {
 			ok(t, err)
 			return d
 		},
-		Jobs: func(*testing.T) deadletter.Recorder { return sqlite.JobLetters{DB: db.Writes()} },
+		Jobs: func(*testing.T) deadletter.Recorder { return sqlite.NewJobLetters(db.Writes()) },
 		// Each part's own field is set where its tests are.
 		Age: func(t *testing.T, layout outbox.Layout, d time.Duration) {
 			t.Helper()

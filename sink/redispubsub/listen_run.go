@@ -12,11 +12,11 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // reconnect is how long to wait for a server that is away. Jitter, because all gateways lose it at the same moment.
-var reconnect = outbox.Backoff{Base: 50 * time.Millisecond, Factor: 2, Cap: 900 * time.Millisecond, Jitter: 0.1}
+var reconnect = backoff.Backoff{Base: 50 * time.Millisecond, Factor: 2, Cap: 900 * time.Millisecond, Jitter: 0.1}
 
 // refusedAgain is how often a refused channel is asked for.
 const refusedAgain = 5 * time.Second

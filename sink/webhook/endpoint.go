@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -43,11 +44,8 @@ type Secret string
 
 const hidden = "(secret)"
 
-// String hides the secret.
-func (Secret) String() string { return hidden }
-
-// GoString hides the secret.
-func (Secret) GoString() string { return hidden }
+// Format hides the secret.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, hidden) }
 
 // MarshalText hides the secret.
 func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 // Claim implements outbox.Store.
@@ -238,7 +239,7 @@ func (s *store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	rec.SchemaVersion = int(int32(binary.BigEndian.Uint32(raw[colSchemaVersion])))
 	rec.WrittenAt = decodeTime(raw[colWrittenAt])
 	if rec.WrittenAt.IsZero() {
-		rec.WrittenAt = outbox.TimeOfID(rec.ID)
+		rec.WrittenAt = uuid7.Time(rec.ID)
 	}
 	if rec.OccurredAt = decodeTime(raw[colOccurredAt]); raw[colOccurredAt] == nil {
 		rec.OccurredAt = rec.WrittenAt

@@ -115,16 +115,19 @@ type queryer interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// JobLetters keeps the letters of jobs, and of events that consumers give up, in job_dlq: deadletter.Record(ctx,
-// postgres.JobLetters{DB: tx}, job). With a transaction for DB the letter is part of it, with a pool it is stored at
-// once. The role needs INSERT and SELECT on job_dlq and apps, as outbox_relay has; without a policy for all tenants,
-// the transaction must speak for the job's (app.current_tenant).
-type JobLetters struct{ DB queryer }
+// NewJobLetters returns what keeps the letters of jobs, and of events that consumers give up, in job_dlq:
+//
+//	deadletter.Record(ctx, postgres.NewJobLetters(tx), job)
+//
+// With a transaction the letter is part of it, with a pool it is stored at once. The role needs INSERT and SELECT on
+// job_dlq and apps, as outbox_relay has; without a policy for all tenants, the transaction must speak for the job's
+// (app.current_tenant).
+func NewJobLetters(db queryer) deadletter.Recorder { return jobLetters{db} }
 
-var _ deadletter.Recorder = JobLetters{}
+type jobLetters struct{ db queryer }
 
 // RecordJob implements deadletter.Recorder.
-func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.UUID, err error) {
+func (j jobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.UUID, err error) {
 	tenant := job.Tenant
 	if tenant == "" {
 		tenant = eventrow.DefaultTenant
@@ -145,7 +148,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 	if err != nil {
 		return uuid.Nil, err
 	}
-	if _, err := j.DB.Exec(ctx, apps, []string{tenant}); err != nil {
+	if _, err := j.db.Exec(ctx, apps, []string{tenant}); err != nil {
 		return uuid.Nil, fmt.Errorf("make application %s: %w", tenant, err)
 	}
 	optional := func(id uuid.UUID) *uuid.UUID {
@@ -154,7 +157,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 		}
 		return &id
 	}
-	err = j.DB.QueryRow(ctx, record, job.ID, tenant, optional(job.UserID), optional(job.RequestID),
+	err = j.db.QueryRow(ctx, record, job.ID, tenant, optional(job.UserID), optional(job.RequestID),
 		errortext.Fit(job.Type), job.Payload,
 		string(job.Reason), job.Attempts, history, string(cmp.Or(job.Source, deadletter.SourceJob))).Scan(&id)
 	if err != nil {

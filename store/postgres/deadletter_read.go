@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 const defaultPage = 50
@@ -97,7 +97,7 @@ func (d *deadLetters) Show(ctx context.Context, id uuid.UUID, tenant string) (le
 
 func dated(letters []deadletter.Letter) []deadletter.Letter {
 	for i := range letters {
-		letters[i].At = outbox.TimeOfID(letters[i].ID)
+		letters[i].At = uuid7.Time(letters[i].ID)
 	}
 	return letters
 }
@@ -126,7 +126,7 @@ func (d *deadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadlette
 		}
 		groups, err := collect[group](ctx, tx, "dlq_groups", q)
 		for _, g := range groups {
-			g.Oldest, g.Newest = outbox.TimeOfID(g.OldestID), outbox.TimeOfID(g.NewestID)
+			g.Oldest, g.Newest = uuid7.Time(g.OldestID), uuid7.Time(g.NewestID)
 			stats.Groups = append(stats.Groups, g.Group)
 		}
 		return err

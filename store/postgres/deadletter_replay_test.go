@@ -493,7 +493,7 @@ func TestReplayOfJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"mail", "refused", "mail"} {
-		if _, err := deadletter.Record(t.Context(), JobLetters{pool}, job(kind)); err != nil {
+		if _, err := deadletter.Record(t.Context(), NewJobLetters(pool), job(kind)); err != nil {
 			t.Fatal(err)
 		}
 	}

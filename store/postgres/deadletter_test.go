@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/replayplace"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
@@ -103,7 +104,7 @@ func TestDeadLetterFilters(t *testing.T) {
 			('01900000-5000-7000-8000-000000000006', 'job', 'default', 'send_mail', 'Timeout', '[{"error": "nil pointer"}]', NULL, NULL, NULL, NULL, '2025-01-01')
 		  ) v (id, source, tenant, type, reason, history, dest, tab, key, replayed, discarded)`)
 	d := letters(t, pool)
-	third := outbox.TimeOfID(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
+	third := uuid7.Time(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
 	all, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateAll})
 	if err != nil || len(all) != 6 {
 		t.Fatalf("%d letters, error %v", len(all), err)
@@ -162,7 +163,7 @@ func TestDeadLetterFilters(t *testing.T) {
 	}
 	first := all[5]
 	if first.State != deadletter.StatePending || first.Tenant != "default" || first.LastError != "refused 10.0.0.3:6379" ||
-		first.Destination != "a" || !first.At.Equal(outbox.TimeOfID(first.ID)) || first.Payload != nil {
+		first.Destination != "a" || !first.At.Equal(uuid7.Time(first.ID)) || first.Payload != nil {
 		t.Errorf("got %+v", first)
 	}
 	for f, says := range map[deadletter.Filter]string{{State: "dead"}: "dead", {Source: "x"}: "job, event",

@@ -13,13 +13,18 @@ import (
 )
 
 // Owes implements outbox.DeliveryStore.
-func (s *store) Owes(ctx context.Context, lanes []int16, sinks []string) ([]outbox.OwedLane, error) {
+func (s *store) Owes(ctx context.Context, lanes []int16, sinks []string) (map[int16][]string, error) {
 	rows, err := s.pool.Query(ctx, s.sql.owes, s.name, lanes, sinks)
 	if err != nil {
 		return nil, fmt.Errorf("ask what %s owes: %w", s.layout.Table, err)
 	}
-	owed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[outbox.OwedLane])
-	if err != nil {
+	owed := map[int16][]string{}
+	var lane int16
+	var sink string
+	if _, err := pgx.ForEachRow(rows, []any{&lane, &sink}, func() error {
+		owed[lane] = append(owed[lane], sink)
+		return nil
+	}); err != nil {
 		return nil, fmt.Errorf("ask what %s owes: %w", s.layout.Table, err)
 	}
 	return owed, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 // store is an outbox table that a relay can serve. It is safe for concurrent use.
@@ -72,7 +73,7 @@ func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) 
 		return outbox.Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, err)
 	}
 	if written == nil && id != nil {
-		if t := outbox.TimeOfID(*id); !t.IsZero() {
+		if t := uuid7.Time(*id); !t.IsZero() {
 			written = &t
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/eventrow"
+	"github.com/outboxrelay/outbox/internal/identifier"
 	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/internal/sqltx"
 )
@@ -59,7 +60,7 @@ type insert struct {
 // newInsert returns the statements; checked ones insert nothing through a connection that does not speak UTF-8.
 func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	table := cmp.Or(cfg.Table, outbox.OutboxEvents().Table)
-	if err := outbox.CheckTableName(table); err != nil {
+	if err := identifier.CheckTable(table); err != nil {
 		return insert{}, fmt.Errorf("configure writer: table: %w", err)
 	}
 	t, err := parseSQL()

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 // Claim implements outbox.Store.
@@ -163,7 +164,7 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 	rec.SchemaID = row.schemaID.S
 	rec.SchemaVersion = int(integer("schema version", row.schemaVersion, 0, most))
 	if rec.WrittenAt = moment("the time of writing", row.writtenAt.TimeOfID()); rec.WrittenAt.IsZero() {
-		rec.WrittenAt = outbox.TimeOfID(rec.ID)
+		rec.WrittenAt = uuid7.Time(rec.ID)
 	}
 	if rec.OccurredAt = moment("the time of the event", row.occurredAt); rec.OccurredAt.IsZero() {
 		rec.OccurredAt = rec.WrittenAt

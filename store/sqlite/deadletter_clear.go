@@ -115,15 +115,17 @@ type queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// JobLetters keeps the letters of jobs, and of events that consumers give up, in job_dlq: deadletter.Record(ctx,
-// sqlite.JobLetters{DB: tx}, job). With a transaction for DB the letter is part of it, with DB.Writes() it is stored at
-// once.
-type JobLetters struct{ DB queryer }
+// NewJobLetters returns what keeps the letters of jobs, and of events that consumers give up, in job_dlq:
+//
+//	deadletter.Record(ctx, sqlite.NewJobLetters(tx), job)
+//
+// With a transaction the letter is part of it, with DB.Writes() it is stored at once.
+func NewJobLetters(db queryer) deadletter.Recorder { return jobLetters{db} }
 
-var _ deadletter.Recorder = JobLetters{}
+type jobLetters struct{ db queryer }
 
 // RecordJob implements deadletter.Recorder.
-func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.UUID, err error) {
+func (j jobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.UUID, err error) {
 	tenant := job.Tenant
 	if tenant == "" {
 		tenant = eventrow.DefaultTenant
@@ -152,7 +154,7 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 	if err != nil {
 		return uuid.Nil, err
 	}
-	if _, err := j.DB.ExecContext(ctx, apps, tenant); err != nil {
+	if _, err := j.db.ExecContext(ctx, apps, tenant); err != nil {
 		return uuid.Nil, fmt.Errorf("make application %s: %w", tenant, explain(err))
 	}
 	optional := func(id uuid.UUID) any {
@@ -162,11 +164,11 @@ func (j JobLetters) RecordJob(ctx context.Context, job deadletter.Job) (id uuid.
 		return id.String()
 	}
 	source := string(cmp.Or(job.Source, deadletter.SourceJob))
-	err = j.DB.QueryRowContext(ctx, record, fresh.String(), job.ID.String(), tenant, optional(job.UserID),
+	err = j.db.QueryRowContext(ctx, record, fresh.String(), job.ID.String(), tenant, optional(job.UserID),
 		optional(job.RequestID), errortext.Fit(job.Type), string(job.Payload),
 		string(job.Reason), job.Attempts, string(history), source).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) {
-		err = j.DB.QueryRowContext(ctx, recorded, job.ID.String(), job.Attempts, source).Scan(&id)
+		err = j.db.QueryRowContext(ctx, recorded, job.ID.String(), job.Attempts, source).Scan(&id)
 	}
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("store letter: %w", explain(err))

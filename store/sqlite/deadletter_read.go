@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 const defaultPage = 50
@@ -109,7 +109,7 @@ func (q *letterQuery) letters(ctx context.Context, tx *sql.Tx, name string) (all
 		if l.DiscardedAt, err = timePointer(discarded); err != nil {
 			return err
 		}
-		l.At, l.ErrorHistory, l.Payload = outbox.TimeOfID(l.ID), history.JSON(), payload.JSON()
+		l.At, l.ErrorHistory, l.Payload = uuid7.Time(l.ID), history.JSON(), payload.JSON()
 		all = append(all, l)
 		return nil
 	})
@@ -139,7 +139,7 @@ func (d *deadLetters) Stats(ctx context.Context, f deadletter.Filter) (deadlette
 				&g.Sample); err != nil {
 				return err
 			}
-			g.Oldest, g.Newest = outbox.TimeOfID(oldest), outbox.TimeOfID(newest)
+			g.Oldest, g.Newest = uuid7.Time(oldest), uuid7.Time(newest)
 			stats.Groups = append(stats.Groups, g)
 			return nil
 		})

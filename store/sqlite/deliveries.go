@@ -12,11 +12,12 @@ import (
 )
 
 // Owes implements outbox.DeliveryStore.
-func (s *store) Owes(ctx context.Context, lanes []int16, sinks []string) (owed []outbox.OwedLane, err error) {
+func (s *store) Owes(ctx context.Context, lanes []int16, sinks []string) (map[int16][]string, error) {
 	stmt, err := s.sql.owes.on(ctx, s.db.read)
 	if err != nil {
 		return nil, fmt.Errorf("ask what %s owes: %w", s.layout.Table, explain(err))
 	}
+	owed := map[int16][]string{}
 	for _, sink := range sinks {
 		for _, lane := range lanes {
 			var owes bool
@@ -24,7 +25,7 @@ func (s *store) Owes(ctx context.Context, lanes []int16, sinks []string) (owed [
 				return nil, fmt.Errorf("ask what %s owes: %w", s.layout.Table, explain(err))
 			}
 			if owes {
-				owed = append(owed, outbox.OwedLane{Lane: lane, Sink: sink})
+				owed[lane] = append(owed[lane], sink)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/uuid7"
 )
 
 // store is an outbox table that a relay can serve. It is safe for concurrent use.
@@ -95,7 +96,7 @@ func (s *store) backlog(ctx context.Context, limit int) (b outbox.Backlog, err e
 	oldest, err := parseTime(written.String)
 	if err != nil { // none, or what is no time: the claim says so
 		parsed, _ := sqlitetable.ParseID(id)
-		oldest = outbox.TimeOfID(parsed)
+		oldest = uuid7.Time(parsed)
 	}
 	if !oldest.IsZero() {
 		b.Oldest = max(time.Since(oldest), 0)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/eventrow"
+	"github.com/outboxrelay/outbox/internal/identifier"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
@@ -65,7 +66,7 @@ func newInserter(cfg outbox.WriterConfig) (*inserter, error) {
 	if table == "" {
 		table = outbox.OutboxEvents().Table
 	}
-	if err := outbox.CheckTableName(table); err != nil {
+	if err := identifier.CheckTable(table); err != nil {
 		return nil, fmt.Errorf("configure writer: table: %w", err)
 	}
 	t, err := parseSQL()
