@@ -14,20 +14,8 @@ type Paused struct {
 	Destinations []string
 }
 
-// Add adds one pause of the table: of a topic, of a destination, or, with neither, of the whole table.
-func (p *Paused) Add(topic, destination string) {
-	switch {
-	case topic != "":
-		p.Topics = append(p.Topics, topic)
-	case destination != "":
-		p.Destinations = append(p.Destinations, destination)
-	default:
-		p.Table = true
-	}
-}
-
-// Parts tells whether topics or destinations are paused.
-func (p Paused) Parts() bool { return len(p.Topics)+len(p.Destinations) > 0 }
+// parts tells whether topics or destinations are paused.
+func (p Paused) parts() bool { return len(p.Topics)+len(p.Destinations) > 0 }
 
 // Holds tells whether an event of a topic waits that has these destinations still to go to.
 func (p Paused) Holds(topic string, destinations []string) bool {
@@ -67,7 +55,7 @@ func fits(pattern, name string) bool {
 // HeldBack returns what tells of each record of a claim, asked in their order, whether it is paused or behind one of
 // its key that is; nil where nothing is paused.
 func (l *ClaimLimit) HeldBack() func(*Record) bool {
-	if !l.Paused.Parts() {
+	if !l.Paused.parts() {
 		return nil
 	}
 	held := heldKeys{}
@@ -108,7 +96,7 @@ func (p *pauses) log(logger *slog.Logger, table string) {
 	switch {
 	case p.Table:
 		logger.Warn("table paused by an operator", "table", table)
-	case p.Parts():
+	case p.parts():
 		logger.Warn("topics or destinations paused by an operator", "table", table,
 			"topics", p.Topics, "destinations", p.Destinations)
 	default:

@@ -56,16 +56,16 @@ func offer(ctx context.Context, s *servers, o options, name string, inProcess, n
 	if err != nil {
 		return err
 	}
-	var wake []postgres.Waker
+	var wake []func(table string)
 	if inProcess {
-		wake = append(wake, relay)
+		wake = append(wake, relay.Wake)
 	}
 	if notify {
 		n, err := postgres.NewNotifier(s.app, 0)
 		if err != nil {
 			return err
 		}
-		wake = append(wake, n)
+		wake = append(wake, n.Wake)
 		background.Go(func() { _ = n.Run(ctx) })
 	}
 	background.Go(func() { _ = relay.Run(ctx) })
@@ -120,7 +120,7 @@ func offer(ctx context.Context, s *servers, o options, name string, inProcess, n
 				}
 				at := time.Now()
 				for _, w := range wake {
-					w.Wake(t.layout.Table)
+					w(t.layout.Table)
 				}
 				mu.Lock()
 				committed[fmt.Sprintf("%s/%d", run, n)] = at

@@ -49,12 +49,9 @@ type Driver struct {
 	Endpoints func(ctx context.Context, url string, o Options) (endpoint.Lister, error)
 }
 
-// DefaultWindow is how long sinks that can remember deliveries refuse a copy.
-const DefaultWindow = 2 * time.Minute
-
 // Options are what a program says of a sink beside its URL. Zero means the sink's own default.
 type Options struct {
-	// Window is how long a copy of a delivery is refused, in a sink that can. Negative remembers nothing.
+	// Window is how long a copy of a delivery is refused, in a sink that can (2 min). Negative remembers nothing.
 	Window time.Duration
 	// Prefix is what the names begin with under which the sink remembers deliveries, in one that has such names.
 	Prefix string

@@ -82,5 +82,5 @@ func placeOrder(ctx context.Context, databaseURL string, relay *outbox.Relay) er
 		placed, err := outbox.NewEvent("order.placed", map[string]int64{"order": id, "total": 42})
 		placed.AggregateType, placed.AggregateID = "Order", fmt.Sprint(id)
 		return []outbox.Event{placed}, err
-	}, relay)
+	}, relay.Wake)
 }

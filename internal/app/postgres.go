@@ -201,7 +201,7 @@ func (w *postgresWriting) Commit(
 			known, err = w.browser.Known(ctx, tx, ask)
 		}
 		return events, err
-	}, w.notifier)
+	}, w.notifier.Wake)
 	return known, err
 }
 

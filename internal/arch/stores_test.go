@@ -53,7 +53,6 @@ var only = map[string]map[string]string{
 		"turn.go":  "a server has a queue for its locks", "conn.go": "the same", "library.go": "a server takes any client",
 		"sql/lease_pauses.sql":    "SQLite's lanes and pauses are read by one transaction, PostgreSQL's by one statement",
 		"sql/library.sql":         "the same",
-		"sql/check_writable.sql":  "a role is asked for its rights",
 		"index.go":                "the planner is told which index to take",
 		"fingerprint.go":          "PostgreSQL has regular expressions and a hash",
 		"deadletter_revive.go":    "json_populate_record, in Go",

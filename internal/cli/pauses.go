@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/pause"
 )
 
 // pauseFlags name what to pause or resume.
@@ -271,7 +272,7 @@ func markDeliveriesPaused(
 func holding(ctx context.Context, db app.Database, tables ...string) (paused outbox.Paused, err error) {
 	pauses, err := pausesOf(ctx, db, tables...)
 	for _, p := range pauses {
-		paused.Add(p.Topic, p.Destination)
+		pause.Add(&paused, p.Topic, p.Destination)
 	}
 	return paused, err
 }

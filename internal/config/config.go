@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/dedup"
 )
 
 // Config holds every setting. What it means is said where its flag is declared; keys in a file are the flags' names
@@ -137,7 +137,7 @@ func Relay() *pflag.FlagSet {
 		"`wait` after an event's first failed attempt; each further one is twice as long, give or take a fifth, and 15m at "+
 			"most (default 200ms for crawl_outbox, 5s for others)")
 	fs.Lookup("backoff-base").DefValue = "" // or --help adds "(default 0s)"
-	fs.Duration("dedup-window", sink.DefaultWindow,
+	fs.Duration("dedup-window", dedup.DefaultWindow,
 		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
 	return fs

@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pause"
 )
 
 const namespace = "outbox"
@@ -152,7 +153,7 @@ func (m *Metrics) set(h outbox.Health) {
 	for name, t := range h.Tables {
 		m.of(name)
 		m.lanes.WithLabelValues(name).Set(float64(t.Lanes))
-		m.paused.WithLabelValues(name).Set(zeroOrOne(t.Paused.Table || t.Paused.Parts()))
+		m.paused.WithLabelValues(name).Set(zeroOrOne(pause.Any(t.Paused)))
 		count, oldest, labels := m.backlog, m.oldest, []string{name}
 		if t.Of != "" {
 			count, oldest, labels = m.owed, m.oldestOwed, []string{t.Of, t.Sink}

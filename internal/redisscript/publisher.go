@@ -27,7 +27,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/dedup"
 )
 
 //go:embed script.lua
@@ -68,7 +68,7 @@ type Memory struct {
 func (m Memory) WithDefaults() (Memory, error) {
 	var problems []error
 	if m.Window == 0 {
-		m.Window = sink.DefaultWindow
+		m.Window = dedup.DefaultWindow
 	}
 	if m.Window > 0 && m.Window < time.Millisecond {
 		problems = append(problems, fmt.Errorf("Window is %s, must be at least 1ms (negative is off)", m.Window))

@@ -55,7 +55,7 @@ func OpenRuns(ctx context.Context, db *sqlite.DB) (*Runs, error) {
 	if err := checkIndexes(ctx, db, "crawl_runs", "crawl_runs_waiting", "crawl_runs_held"); err != nil {
 		return nil, err
 	}
-	if err := db.CheckWritable(ctx); err != nil {
+	if err := sqlitefile.CheckWritable(ctx, db.Reads()); err != nil {
 		return nil, err
 	}
 	r := &Runs{db: db}

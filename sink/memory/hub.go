@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/dedup"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -54,7 +55,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Window == 0 {
-		c.Window = sink.DefaultWindow
+		c.Window = dedup.DefaultWindow
 	}
 	if c.MaxPerWindow == 0 {
 		c.MaxPerWindow = 250_000

@@ -59,6 +59,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/dedup"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -90,7 +91,7 @@ func (c Config) withDefaults() (Config, error) {
 		c.Envelope = outbox.CloudEvent
 	}
 	if c.Window == 0 {
-		c.Window = sink.DefaultWindow
+		c.Window = dedup.DefaultWindow
 	}
 	var problems []error
 	if c.Window > 0 && c.Window < 100*time.Millisecond {

@@ -22,7 +22,7 @@ import (
 
 // Claim implements outbox.Store.
 func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
-	if limit.Fair && !limit.Paused.Parts() && s.fair.claim != "" && len(lanes) > 0 {
+	if limit.Fair && limit.HeldBack() == nil && s.fair.claim != "" && len(lanes) > 0 {
 		return s.claimFair(ctx, lanes, limit)
 	}
 	return s.claimOldest(ctx, lanes, limit)
@@ -41,7 +41,7 @@ func (s *store) claimOldest(
 	keys, ids := without(limit)
 	ask := s.claims.limit(limit)
 	sql, args := &s.sql.claimStatements, []any{numbers, ask, keys, ids}
-	if p := limit.Paused; p.Parts() {
+	if p := limit.Paused; limit.HeldBack() != nil {
 		sql, args = &s.sql.claimPausing, append(args, pgtable.Likes(p.Topics), quotedNames(p.Destinations), s.template(limit))
 	}
 	records, err := s.read(ctx, sql.claim, ask, limit, args...)

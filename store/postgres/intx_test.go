@@ -88,11 +88,11 @@ func TestInTxOutcomes(t *testing.T) {
 	known := uuid.New()
 	ok(t, ignore.InTx(ctx, s.Pool, place(ctx, known)))
 
-	outcomes := map[string]func(id uuid.UUID, wake postgres.Waker) (err, want error){
-		"written": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+	outcomes := map[string]func(id uuid.UUID, wake func(string)) (err, want error){
+		"written": func(id uuid.UUID, wake func(string)) (error, error) {
 			return ignore.InTx(ctx, s.Pool, place(ctx, id), wake), nil
 		},
-		"written, strict": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"written, strict": func(id uuid.UUID, wake func(string)) (error, error) {
 			return writer(t, outbox.WriterConfig{Strict: true}).InTx(ctx, s.Pool,
 				func(tx pgx.Tx) ([]outbox.Event, error) {
 					events, err := place(ctx, id)(tx)
@@ -100,43 +100,43 @@ func TestInTxOutcomes(t *testing.T) {
 					return events, err
 				}, wake), nil
 		},
-		"written, duplicates refused": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"written, duplicates refused": func(id uuid.UUID, wake func(string)) (error, error) {
 			return refuse.InTx(ctx, s.Pool, place(ctx, id), wake), nil
 		},
-		"fn fails": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"fn fails": func(id uuid.UUID, wake func(string)) (error, error) {
 			return ignore.InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 				_, _ = place(ctx, id)(tx)
 				return nil, errBusiness
 			}, wake), errBusiness
 		},
-		"invalid event": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"invalid event": func(id uuid.UUID, wake func(string)) (error, error) {
 			return ignore.InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 				events, err := place(ctx, id)(tx)
 				events[0].Topic = ""
 				return events, err
 			}, wake), outbox.ErrInvalidEvent
 		},
-		"duplicate refused": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"duplicate refused": func(id uuid.UUID, wake func(string)) (error, error) {
 			return refuse.InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 				events, err := place(ctx, id)(tx)
 				return append(events, outbox.Event{ID: known, Topic: "t", Source: "s", Payload: []byte("1")}), err
 			}, wake), outbox.ErrDuplicateEvent
 		},
-		"SQL error ignored by fn": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"SQL error ignored by fn": func(id uuid.UUID, wake func(string)) (error, error) {
 			return ignore.InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 				events, _ := place(ctx, id)(tx)
 				_, _ = tx.Exec(ctx, "SELECT 1/0")
 				return events, nil
 			}, wake), pgx.ErrTxCommitRollback
 		},
-		"SQL error ignored, no events": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"SQL error ignored, no events": func(id uuid.UUID, wake func(string)) (error, error) {
 			return ignore.InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 				_, _ = place(ctx, id)(tx)
 				_, _ = tx.Exec(ctx, "SELECT 1/0")
 				return nil, nil
 			}, wake), pgx.ErrTxCommitRollback
 		},
-		"commit refused by a constraint": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"commit refused by a constraint": func(id uuid.UUID, wake func(string)) (error, error) {
 			err := ignore.InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 				events, _ := place(ctx, id)(tx)
 				_, err := tx.Exec(ctx, "UPDATE orders SET parent = gen_random_uuid() WHERE id = $1", id)
@@ -148,7 +148,7 @@ func TestInTxOutcomes(t *testing.T) {
 			}
 			return err, err
 		},
-		"fn ends the transaction": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"fn ends the transaction": func(id uuid.UUID, wake func(string)) (error, error) {
 			err := ignore.InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 				events, _ := place(ctx, id)(tx)
 				return events, tx.Rollback(ctx)
@@ -158,7 +158,7 @@ func TestInTxOutcomes(t *testing.T) {
 			}
 			return err, err
 		},
-		"fn leaves rows open": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"fn leaves rows open": func(id uuid.UUID, wake func(string)) (error, error) {
 			err := ignore.InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 				events, _ := place(ctx, id)(tx)
 				_, err := tx.Query(ctx, "SELECT generate_series(1, 100000)") //nolint:sqlclosecheck // the mistake under test
@@ -169,7 +169,7 @@ func TestInTxOutcomes(t *testing.T) {
 			}
 			return err, err
 		},
-		"fn panics": func(id uuid.UUID, wake postgres.Waker) (error, error) {
+		"fn panics": func(id uuid.UUID, wake func(string)) (error, error) {
 			defer func() { _ = recover() }()
 			_ = ignore.InTx(ctx, s.Pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 				_, _ = place(ctx, id)(tx)
@@ -188,7 +188,7 @@ func TestInTxOutcomes(t *testing.T) {
 		}
 		name := names[i%len(names)]
 		id, wake := uuid.New(), &wakes{}
-		err, want := outcomes[name](id, wake)
+		err, want := outcomes[name](id, wake.Wake)
 		if !errors.Is(err, want) {
 			t.Fatalf("%s: got %v, want %v", name, err, want)
 		}
@@ -251,11 +251,11 @@ func TestInTxWakesAfterCommit(t *testing.T) {
 	w := writer(t, outbox.WriterConfig{})
 	id := uuid.New()
 	wake := &wakes{seen: func() bool { return s.exists(t, id) }}
-	ok(t, w.InTx(t.Context(), s.Pool, place(t.Context(), id), wake, wake))
+	ok(t, w.InTx(t.Context(), s.Pool, place(t.Context(), id), wake.Wake, wake.Wake))
 	if wake.n.Load() != 2 || wake.early.Load() != 0 {
 		t.Errorf("woken %d times, %d of them before the commit; want 2 and 0", wake.n.Load(), wake.early.Load())
 	}
-	ok(t, w.InTx(t.Context(), s.Pool, func(pgx.Tx) ([]outbox.Event, error) { return nil, nil }, wake))
+	ok(t, w.InTx(t.Context(), s.Pool, func(pgx.Tx) ([]outbox.Event, error) { return nil, nil }, wake.Wake))
 	if wake.n.Load() != 2 {
 		t.Error("woken without an event")
 	}
@@ -282,7 +282,7 @@ func TestInTxCancelled(t *testing.T) {
 				_, err = tx.Exec(ctx, "SELECT pg_sleep(10)")
 			}
 			return events, err
-		}, wake)
+		}, wake.Wake)
 		if !errors.Is(err, context.Canceled) || wake.n.Load() != 0 {
 			t.Errorf("cancelled %s: got %v, woken %d times", when, err, wake.n.Load())
 		}
@@ -385,7 +385,7 @@ func TestInTxConnectionCutDuringCommit(t *testing.T) {
 			events, err := place(t.Context(), id)(tx)
 			w.cut.Store(mode)
 			return events, err
-		}, wake)
+		}, wake.Wake)
 		if err == nil || wake.n.Load() != 0 {
 			t.Fatalf("mode %d: got %v, woken %d times", mode, err, wake.n.Load())
 		}
@@ -397,7 +397,7 @@ func TestInTxConnectionCutDuringCommit(t *testing.T) {
 		if s.exists(t, id) != committed {
 			t.Errorf("mode %d: committed: %t", mode, !committed)
 		}
-		ok(t, out.InTx(t.Context(), s.Pool, place(t.Context(), id), wake))
+		ok(t, out.InTx(t.Context(), s.Pool, place(t.Context(), id), wake.Wake))
 		if n := one[int](t, s, "SELECT count(*) FROM outbox_events WHERE id = $1", id); n != 1 || wake.n.Load() != 1 {
 			t.Errorf("mode %d: %d events after the repetition, woken %d times", mode, n, wake.n.Load())
 		}

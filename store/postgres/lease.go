@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pause"
 )
 
 // Lease implements outbox.Store. The commit is synchronous, unlike the relay's others: after a crash of the server
@@ -80,7 +81,7 @@ func scanHeld(found pgx.Rows, ttl time.Duration) (leased outbox.Leased, rows int
 		}
 		if first {
 			for i, topic := range topics {
-				leased.Paused.Add(topic, destinations[i])
+				pause.Add(&leased.Paused, topic, destinations[i])
 			}
 			first = false
 		}

@@ -64,7 +64,7 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 			}
 		}
 		ok(t, w.InTx(t.Context(), app,
-			func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("order.placed")}, nil }, relay))
+			func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("order.placed")}, nil }, relay.Wake))
 	}
 	eventually(t, "everything is delivered", func() bool {
 		return one[int](t, app, "SELECT count(*) FROM outbox_events WHERE status = 'SENT'") == events

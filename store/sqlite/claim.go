@@ -18,7 +18,7 @@ import (
 func (s *store) Claim(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, err error) {
-	if limit.Fair && !limit.Paused.Parts() && s.fair.claim.text != "" && len(lanes) > 0 {
+	if limit.Fair && limit.HeldBack() == nil && s.fair.claim.text != "" && len(lanes) > 0 {
 		records, err = s.claimFair(ctx, lanes, limit)
 	} else {
 		records, err = s.claimOldest(ctx, nil, laneBits(lanes), stamp(time.Now()), limit)
@@ -44,7 +44,7 @@ func (s *store) claimOldest(
 		stmt = tx.StmtContext(ctx, stmt)
 	}
 	ask := limit.Records
-	if len(limit.WithoutKeys)+len(limit.WithoutEvents) > 0 || limit.Paused.Parts() {
+	if len(limit.WithoutKeys)+len(limit.WithoutEvents) > 0 || limit.HeldBack() != nil {
 		ask = -1 // no limit: what is left out may be more than that, and is passed over row by row
 	}
 	records, _, err := s.read(ctx, stmt, limit, lanes, now, ask)

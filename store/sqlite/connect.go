@@ -200,26 +200,6 @@ func (d *DB) checkIntegrity(ctx context.Context) error {
 	return nil
 }
 
-// CheckWritable finds a file that can only be read at the start, and not at every turn of a relay. It waits for nobody:
-// a file that somebody else writes to can be written.
-func (d *DB) CheckWritable(ctx context.Context) (err error) {
-	text, err := plain("check_writable")
-	if err != nil {
-		return err
-	}
-	own, err := sql.Open("sqlite", sqlitefile.Source(d.full, "rw", "deferred", "busy_timeout(0)"))
-	if err != nil {
-		return fmt.Errorf("open %s: %w", d.path, err)
-	}
-	defer func() { err = errors.Join(err, own.Close()) }()
-	if _, err = own.ExecContext(ctx, text); err != nil {
-		if err = explain(err); !errors.Is(err, ErrBusy) {
-			return fmt.Errorf("write to %s: %w", d.path, err)
-		}
-	}
-	return nil
-}
-
 // Close ends all connections. The last process to close a file moves what is in the WAL into it and removes the WAL.
 // Transactions must have ended.
 //

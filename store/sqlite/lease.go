@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pause"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 )
 
@@ -146,7 +147,7 @@ func (s *store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) e
 		if err := rows.Scan(&topic, &destination); err != nil {
 			return err
 		}
-		leased.Paused.Add(topic, destination)
+		pause.Add(&leased.Paused, topic, destination)
 	}
 	return rows.Err()
 }

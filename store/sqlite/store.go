@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/migration"
+	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/uuid7"
 )
@@ -64,7 +65,7 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 	if err := s.checkStatements(ctx); err != nil {
 		return nil, err
 	}
-	if err := db.CheckWritable(ctx); err != nil {
+	if err := sqlitefile.CheckWritable(ctx, db.read); err != nil {
 		return nil, err
 	}
 	position := columns[slices.IndexFunc(columns, sqlitetable.Named(layout.Position))]
