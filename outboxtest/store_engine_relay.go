@@ -302,7 +302,10 @@ func handsOverAtStop(t *testing.T, s *storeSuite) {
 }
 
 // settles counts what a relay has settled, and how often it did.
-type settles struct{ times, delivered atomic.Int64 }
+type settles struct {
+	outbox.Observer // of what else a relay does: nothing calls it
+	times, delivered atomic.Int64
+}
 
 func (c *settles) ObserveBatch(b outbox.BatchReport) {
 	if b.Settled.Delivered > 0 {
