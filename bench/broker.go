@@ -1,66 +1,41 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strings"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// brokerVariable has a process of this program be a broker: nats or kafka. Both are packages of Go, and in processes
-// of their own they share neither memory nor garbage collector with what is measured.
-const brokerVariable = "OUTBOX_BENCH_BROKER"
-
-// broker is a child process that is one, and ends with this process.
+// broker is one in a process of its own: nats or kafka. Both are packages of Go, and there they share neither memory
+// nor garbage collector with what is measured.
 type broker struct {
-	url     string
-	process *exec.Cmd
-	input   io.Closer
-	dir     string
+	*child
+	url string
+	dir string
 }
 
-func startBroker(ctx context.Context, kind string) (b *broker, err error) {
-	executable, err := os.Executable()
+func startBroker(ctx context.Context, kind string) (*broker, error) {
+	dir, err := os.MkdirTemp("", "bench-"+kind+"-")
 	if err != nil {
 		return nil, err
 	}
-	b = &broker{process: exec.CommandContext(ctx, executable)}
-	if b.dir, err = os.MkdirTemp("", "bench-"+kind+"-"); err != nil {
-		return nil, err
-	}
-	b.process.Env = append(os.Environ(), brokerVariable+"="+kind, "OUTBOX_BENCH_DIR="+b.dir)
-	b.process.Stderr = os.Stderr
-	output, err := b.process.StdoutPipe()
+	process, err := startChild(ctx, kind, "OUTBOX_BENCH_DIR="+dir)
 	if err != nil {
+		_ = os.RemoveAll(dir)
 		return nil, err
 	}
-	if b.input, err = b.process.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := b.process.Start(); err != nil {
-		return nil, err
-	}
-	line, err := bufio.NewReader(output).ReadString('\n')
-	if err != nil {
-		b.stop()
-		return nil, fmt.Errorf("start %s: %w", kind, err)
-	}
-	b.url = strings.TrimSpace(line)
-	return b, nil
+	return &broker{child: process, url: process.ready, dir: dir}, nil
 }
 
 func (b *broker) stop() {
-	_ = b.input.Close()
-	_ = b.process.Process.Kill() // fails if it has ended
-	_ = b.process.Wait()
+	_ = b.Kill() // it has nothing to finish
+	_ = b.child.stop()
 	_ = os.RemoveAll(b.dir)
 }
 

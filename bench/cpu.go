@@ -9,7 +9,7 @@ import (
 )
 
 // cpu is processor time in seconds. Unlike events per second it hardly depends on what else the machine does.
-type cpu struct{ postgres, redis, self float64 }
+type cpu struct{ postgres, redis, child, self float64 }
 
 func (s *servers) cpu() cpu {
 	var c cpu
@@ -34,6 +34,8 @@ func (s *servers) cpu() cpu {
 			c.postgres += spent
 		case pid == s.redis.PID():
 			c.redis += spent
+		case s.child != nil && pid == s.child.Pid:
+			c.child += spent
 		case pid == os.Getpid():
 			c.self += spent
 		}
@@ -41,14 +43,13 @@ func (s *servers) cpu() cpu {
 	return c
 }
 
+func (c cpu) minus(o cpu) cpu {
+	return cpu{c.postgres - o.postgres, c.redis - o.redis, c.child - o.child, c.self - o.self}
+}
+
 // per returns the processor seconds since before, per 100,000 events, as PEERS.md has them.
 func (c cpu) per(before cpu, events int) string {
 	f := 100_000 / float64(events)
 	return fmt.Sprintf("%.2f / %.2f / %.2f", (c.postgres-before.postgres)*f, (c.redis-before.redis)*f,
 		(c.self-before.self)*f)
-}
-
-// perCall returns the processor microseconds of the database and of this process since before, a call.
-func (c cpu) perCall(before cpu, calls float64) string {
-	return fmt.Sprintf("%.0f / %.0f", (c.postgres-before.postgres)/calls*1e6, (c.self-before.self)/calls*1e6)
 }

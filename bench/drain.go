@@ -4,340 +4,114 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"os"
+	"strings"
 	"time"
-
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-
-	"github.com/outboxrelay/outbox"
 )
 
-const batch = 1000
+// measurementLimit is for one measurement with what comes before and after it: nothing may stop a whole run.
+const measurementLimit = 2 * drainLimit
 
-// table is an outbox table as this bench fills and drains it.
-type table struct {
-	layout      outbox.Layout
-	destination string
-	fill        string // $1 rows, payloads of about 500 bytes over 1000 keys
-	// The least statements that could drain it: no lanes, no guard, no blocked keys.
-	claim, mark, remove string
-}
+// lateCopies is how long after its last event a side may still publish one twice.
+const lateCopies = 300 * time.Millisecond
 
-var outboxTables = []table{
-	{
-		layout: outbox.OutboxEvents(), destination: "{topic}",
-		fill: `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
-			SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i`,
-		claim:  `SELECT position, event_topic, payload::text FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY position LIMIT $1`,
-		mark:   `UPDATE outbox_events SET status = 'SENT', processed_at = now() WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
-		remove: `DELETE FROM outbox_events WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
-	},
-	{
-		layout: outbox.CrawlOutbox(), destination: "run:{key}",
-		fill: `WITH runs AS (INSERT INTO crawl_runs (app_package) SELECT 'com.example' FROM generate_series(1, 1000) RETURNING id), n AS (SELECT id, row_number() OVER () - 1 AS n FROM runs)
-			INSERT INTO crawl_outbox (crawl_id, event_type, payload)
-			SELECT n.id, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i JOIN n ON n.n = i % 1000 ORDER BY i`,
-		claim:  `SELECT id, 'run:' || crawl_id, payload::text FROM crawl_outbox WHERE published_at IS NULL ORDER BY id LIMIT $1`,
-		mark:   `UPDATE crawl_outbox SET published_at = now() WHERE id = ANY ($1) AND published_at IS NULL`,
-		remove: `DELETE FROM crawl_outbox WHERE id = ANY ($1) AND published_at IS NULL`,
-	},
-}
-
-// inMode is a table in a settle mode.
-func (t table) inMode(mode outbox.SettleMode) table {
-	t.layout.Settle = mode
-	return t
-}
-
-// drain compares the relay in its settle modes with loops around the same table in the same run: one of the least
-// statements, and one of the relay's own.
+// drain has each side deliver a backlog to the same subscribed Redis, in rounds.
 func drain(ctx context.Context, s *servers, o options) error {
-	fmt.Printf("%-14s %-54s %12s %8s   %s\n", "table", "settle mode, loop", "events/s", "ratio",
-		"CPU s per 100k: PostgreSQL / Redis / relay and subscriber")
-	for _, t := range outboxTables {
-		loops := []struct {
-			name string
-			mode outbox.SettleMode
-			run  loop
-		}{
-			{"mark, bare: the least SQL, plain pipelined PUBLISH", outbox.SettleMark, bareLoop},
-			{"mark, bare: the relay's statements and script", outbox.SettleMark, sameStatementsLoop},
-			{"mark, relay", outbox.SettleMark, relayLoop},
-			{"delete, bare: the least SQL, plain pipelined PUBLISH", outbox.SettleDelete, bareLoop},
-			{"delete, bare: the relay's statements and script", outbox.SettleDelete, sameStatementsLoop},
-			{"delete, relay", outbox.SettleDelete, relayLoop},
-			{"archive, relay", outbox.SettleArchive, relayLoop},
-		}
-		rates := make([][]float64, len(loops))
-		spent := make([]cpu, len(loops)) // of all rounds
-		for range o.rounds {
-			for i, l := range loops { // interleaved, so that the machine's drift meets all of them
-				if err := s.exec(ctx, "TRUNCATE outbox_archive"); err != nil {
-					return err
-				}
-				if err := s.refill(ctx, t, o.rows); err != nil {
-					return err
-				}
-				before := s.cpu()
-				rate, err := s.timeDrain(ctx, t.inMode(l.mode), o.rows, l.run)
-				if err != nil {
-					return fmt.Errorf("%s, %s: %w", t.layout.Table, l.name, err)
-				}
-				spent[i] = spent[i].plus(s.cpu().minus(before))
-				rates[i] = append(rates[i], rate)
+	own, err := s.beside(ctx)
+	if err != nil {
+		return err
+	}
+	found := newFigures("drain", s, o)
+	for range o.rounds {
+		for _, one := range sides() { // interleaved, so that the machine's drift meets all of them
+			if !strings.Contains(one.name, o.only) {
+				continue
+			}
+			into := found.line(one.name, one.kind)
+			into.Base = one.base
+			if err := own.drainSide(ctx, one, o.rows/max(one.share, 1), into); err != nil {
+				return fmt.Errorf("%s: %w", one.name, err)
 			}
 		}
-		base := median(slices.Clone(rates[0]))
-		for i, l := range loops {
-			rate := median(slices.Clone(rates[i]))
-			fmt.Printf("%-14s %-54s %12.0f %8.2f   %s\n", t.layout.Table, l.name, rate, rate/base,
-				spent[i].per(cpu{}, o.rows*o.rounds))
-		}
-		for _, of := range []struct {
-			name         string
-			relay, limit int
-			wanted       string
-		}{
-			{"mark, relay : bare", 2, 0, "0.80"}, {"mark, relay : the same statements", 2, 1, "0.70"},
-			{"delete, relay : bare", 5, 3, "0.80"}, {"delete, relay : the same statements", 5, 4, "0.70"},
-			{"delete, relay : mark, relay", 5, 2, "none"},
-		} {
-			each := make([]float64, o.rounds) // round by round: the machine drifts less within one
-			for i := range each {
-				each[i] = rates[of.relay][i] / rates[of.limit][i]
-			}
-			fmt.Printf("%-14s %-54s %12s %8.2f   %.2f to %.2f  (wanted: %s)\n", t.layout.Table, of.name, "", median(each),
-				slices.Min(each), slices.Max(each), of.wanted)
-		}
+	}
+	return found.done(os.Stdout, o)
+}
+
+// drainSide measures one drain: from the moment the side's process is told to begin until its last event has arrived.
+// Processor time counts until everything is settled, the rest until the process has ended.
+func (s *servers) drainSide(ctx context.Context, one side, rows int, into *line) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, measurementLimit)
+	defer cancel()
+	if err := s.ready(ctx, one, rows); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.empty(context.WithoutCancel(ctx), one)) }()
+	began := time.Now()
+	if err := s.start(ctx, one); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.end()) }()
+	got := newArrivals(rows, 1000)
+	note := got.note
+	s.subscriber.handle.Store(&note)
+	defer s.subscriber.handle.Store(nil)
+	before, err := s.counted(ctx, "true")
+	if err != nil {
+		return err
+	}
+	spent, start := s.cpu(), time.Now()
+	if err := s.child.begin(); err != nil {
+		return err
+	}
+	if err := got.wait(ctx, drainLimit, s.child); err != nil {
+		return err
+	}
+	if err := s.settled(ctx, one); err != nil {
+		return err
+	}
+	spent = s.cpu().minus(spent)
+	time.Sleep(lateCopies)
+	if err := s.end(); err != nil {
+		return fmt.Errorf("end: %w", err)
+	}
+	if err := s.sessionsEnded(ctx, began); err != nil {
+		return err
+	}
+	after, err := s.counted(ctx, "true")
+	if err != nil {
+		return err
+	}
+	got.mu.Lock()
+	defer got.mu.Unlock()
+	if got.distinct == 0 {
+		return fmt.Errorf("no event has arrived in %v", drainLimit)
+	}
+	events := float64(got.distinct)
+	into.add("rate", events/got.last().Sub(start).Seconds())
+	into.add("missing", float64(rows-got.distinct))
+	into.add("copies", float64(got.copies))
+	into.add("inversions", float64(got.inversions))
+	into.add("cpu_postgres", spent.postgres/events*1e5)
+	into.add("cpu_redis", spent.redis/events*1e5)
+	into.add("cpu_relay", spent.child/events*1e5)
+	into.add("cpu_subscriber", spent.self/events*1e5)
+	into.add("wal", (after.wal-before.wal)/events)
+	into.add("dead", (after.updates-before.updates)/events)
+	if rows > got.distinct && one.kind != peer {
+		return fmt.Errorf("%d of %d events did not arrive in %v", rows-got.distinct, rows, drainLimit)
 	}
 	return nil
 }
 
-func (c cpu) plus(o cpu) cpu { return cpu{c.postgres + o.postgres, c.redis + o.redis, c.self + o.self} }
-
-func (c cpu) minus(o cpu) cpu {
-	return cpu{c.postgres - o.postgres, c.redis - o.redis, c.self - o.self}
-}
-
-// refill empties the table and fills it with undelivered rows.
-func (s *servers) refill(ctx context.Context, t table, rows int) error {
-	if err := s.exec(ctx, "TRUNCATE "+t.layout.Table); err != nil {
-		return err
-	}
-	return s.fill(ctx, t, rows)
-}
-
-func (s *servers) fill(ctx context.Context, t table, rows int) error {
-	for left := rows; left > 0; left -= min(left, 500_000) {
-		if _, err := s.app.Exec(ctx, t.fill, min(left, 500_000)); err != nil {
-			return fmt.Errorf("fill: %w", err)
+// settled waits until the side has nothing left to settle, or for as long as a drain may take.
+func (s *servers) settled(ctx context.Context, one side) error {
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var busy bool
+		if err := s.app.QueryRow(ctx, one.busy).Scan(&busy); err != nil {
+			return fmt.Errorf("ask for what is left: %w", err)
 		}
-	}
-	return s.exec(ctx, "VACUUM ANALYZE "+t.layout.Table, "CHECKPOINT")
-}
-
-// timeDrain runs the loop until the subscriber has all rows, and returns events per second.
-func (s *servers) timeDrain(ctx context.Context, t table, rows int, loop loop) (float64, error) {
-	if err := s.client.FlushAll(ctx).Err(); err != nil {
-		return 0, err
-	}
-	from := s.subscriber.count.Load()
-	all, arrived := context.WithCancel(ctx)
-	defer arrived()
-	start := time.Now()
-	ended := make(chan error, 1)
-	go func() { ended <- loop(ctx, s, t, all) }()
-	err := s.subscriber.wait(ctx, from, rows)
-	arrived()
-	err = errors.Join(err, <-ended)
-	return float64(rows) / time.Since(start).Seconds(), err
-}
-
-// loop drains a table and returns when it is empty, or, if it has no such end, when all is done.
-type loop func(ctx context.Context, s *servers, t table, all context.Context) error
-
-// relaySettings are the settings of a relay's sessions that matter to the statements of bare loops.
-const relaySettings = `SET synchronous_commit = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
-	SET enable_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
-	SET plan_cache_mode = force_generic_plan`
-
-// likeRelay connects with them, for a loop that is no relay.
-func (s *servers) likeRelay(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := pgx.ConnectConfig(ctx, s.app.Config().ConnConfig)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := conn.Exec(ctx, relaySettings); err != nil {
-		_ = conn.Close(ctx)
-		return nil, err
-	}
-	return conn, nil
-}
-
-// bareLoop is the limit: what any relay that updates, or deletes, a row per event could reach here.
-func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
-	settle := t.mark
-	if t.layout.Settle == outbox.SettleDelete {
-		settle = t.remove
-	}
-	conn, err := s.likeRelay(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	for {
-		rows, err := conn.Query(ctx, t.claim, batch)
-		if err != nil {
-			return err
-		}
-		var positions []int64
-		var position int64
-		var channel, payload string
-		pipe := s.client.Pipeline()
-		if _, err := pgx.ForEachRow(rows, []any{&position, &channel, &payload}, func() error {
-			positions = append(positions, position)
-			pipe.Publish(ctx, channel, payload)
-			return nil
-		}); err != nil {
-			return err
-		}
-		if len(positions) == 0 {
+		if !busy || time.Now().After(deadline) {
 			return nil
 		}
-		if _, err := pipe.Exec(ctx); err != nil {
-			return err
-		}
-		if _, err := conn.Exec(ctx, settle, positions); err != nil {
-			return err
-		}
 	}
-}
-
-// sameStatementsLoop is the relay's own statements and script without the relay: no lease renewal, no order, no
-// outcomes.
-func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
-	store, err := s.relay.OpenTable(ctx, t.layout)
-	if err != nil {
-		return err
-	}
-	template, err := outbox.ParseTemplate(t.destination)
-	if err != nil {
-		return err
-	}
-	owner := uuid.New()
-	leased, err := store.Lease(ctx, outbox.LeaseRequest{Owner: owner, Name: "bench", TTL: time.Hour})
-	if err != nil {
-		return err
-	}
-	lanes := leased.Lanes
-	defer func() { _ = store.Leave(context.WithoutCancel(ctx), owner) }()
-	for {
-		records, err := store.Claim(ctx, lanes, outbox.ClaimLimit{Records: batch, Bytes: 8 << 20})
-		if err != nil || len(records) == 0 {
-			return err
-		}
-		deliveries := make([]outbox.Delivery, len(records))
-		outcomes := make([]outbox.Outcome, len(records))
-		for i, r := range records {
-			destination, err := template.Expand(r)
-			if err != nil {
-				return err
-			}
-			deliveries[i] = outbox.Delivery{Record: r, Destination: destination}
-			outcomes[i] = outbox.Outcome{Record: r}
-		}
-		for _, result := range s.sink.Publish(ctx, deliveries) {
-			if result.Err != nil {
-				return result.Err
-			}
-		}
-		if _, err := store.Settle(ctx, owner, lanes, outcomes); err != nil {
-			return err
-		}
-	}
-}
-
-// relayWith is the product, as `outbox relay` runs it, with some settings of its own.
-func relayWith(cfg outbox.RelayConfig) loop {
-	return func(ctx context.Context, s *servers, t table, all context.Context) error {
-		relay, err := s.newRelay(t, cfg)
-		if err != nil {
-			return err
-		}
-		return relay.Run(all)
-	}
-}
-
-var relayLoop = relayWith(outbox.RelayConfig{})
-
-func (s *servers) newRelay(t table, cfg outbox.RelayConfig) (*outbox.Relay, error) {
-	destination, err := outbox.ParseTemplate(t.destination)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Tables, cfg.Logger = []outbox.Table{{Layout: t.layout, Destination: destination}}, quiet
-	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
-	return outbox.NewRelay(s.relay, s.sink, cfg)
-}
-
-// flat shows that neither a large backlog nor many delivered rows slow the relay down.
-func flat(ctx context.Context, s *servers, o options) error {
-	t := outboxTables[0]
-	fmt.Printf("%-60s %12s %8s\n", "outbox_events, relay", "events/s", "ratio")
-	var rates []float64
-	for range o.rounds {
-		if err := s.refill(ctx, t, o.rows); err != nil {
-			return err
-		}
-		rate, err := s.timeDrain(ctx, t, o.rows, relayLoop)
-		if err != nil {
-			return err
-		}
-		rates = append(rates, rate)
-	}
-	base := median(rates)
-	fmt.Printf("%-60s %12.0f %8.2f\n", fmt.Sprintf("backlog of %d, empty table", o.rows), base, 1.0)
-	if err := s.refill(ctx, t, o.backlog); err != nil {
-		return err
-	}
-	before := s.cpu()
-	large, err := s.timeDrain(ctx, t, o.backlog, relayLoop)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%-60s %12.0f %8.2f   %s  (wanted: 0.80)\n", fmt.Sprintf("backlog of %d, empty table", o.backlog), large,
-		large/base, s.cpu().per(before, o.backlog))
-	if err := s.refill(ctx, t, o.backlog); err != nil {
-		return err
-	}
-	bare, err := s.timeDrain(ctx, t, o.backlog, bareLoop)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%-60s %12.0f %8.2f   %s\n", "the same, bare loop with the least SQL", bare, bare/base, "")
-
-	delivered := t
-	delivered.fill = `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status, processed_at)
-		SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)), 'SENT', now() FROM generate_series(1, $1::int) i`
-	if err := s.exec(ctx, "TRUNCATE outbox_events"); err != nil {
-		return err
-	}
-	if err := s.fill(ctx, delivered, o.delivered); err != nil {
-		return err
-	}
-	rates = nil
-	for range o.rounds {
-		if err := s.fill(ctx, t, o.rows); err != nil {
-			return err
-		}
-		rate, err := s.timeDrain(ctx, t, o.rows, relayLoop)
-		if err != nil {
-			return err
-		}
-		rates = append(rates, rate)
-	}
-	fmt.Printf("%-60s %12.0f %8.2f  (wanted: 0.80)\n",
-		fmt.Sprintf("backlog of %d, %d delivered rows in the table", o.rows, o.delivered), median(rates), median(rates)/base)
-	return s.exec(ctx, "TRUNCATE outbox_events")
 }

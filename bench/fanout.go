@@ -40,19 +40,31 @@ const spill = `WITH taken AS MATERIALIZED (
 // written is what the server has written since it began: rows of the events and their deliveries, and the log of it.
 type written struct{ inserts, updates, wal float64 }
 
-// written waits for the ends of the sessions since began, which count rows when they end, if not before.
+// written returns it of the events and their deliveries, once the sessions since began have ended.
 func (s *servers) written(ctx context.Context, began time.Time) (w written, err error) {
+	if err := s.sessionsEnded(ctx, began); err != nil {
+		return w, err
+	}
+	return s.counted(ctx, "relname IN ('outbox_events', 'outbox_deliveries')")
+}
+
+// sessionsEnded waits for the ends of the sessions since began, which count rows when they end, if not before.
+func (s *servers) sessionsEnded(ctx context.Context, began time.Time) error {
 	s.app.Reset()
 	for sessions := 1; sessions > 0; time.Sleep(20 * time.Millisecond) {
-		err = s.app.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
-			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND backend_start > $1`, began).Scan(&sessions)
-		if err != nil {
-			return w, err
+		if err := s.app.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND backend_start > $1`,
+			began).Scan(&sessions); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// counted returns what the server has counted so far of the tables that the condition is true for.
+func (s *servers) counted(ctx context.Context, tables string) (w written, err error) {
 	err = s.app.QueryRow(ctx, `SELECT sum(n_tup_ins), sum(n_tup_upd + n_tup_del), pg_current_wal_lsn() - '0/0'
-		  FROM pg_stat_user_tables WHERE relname IN ('outbox_events', 'outbox_deliveries')`).
-		Scan(&w.inserts, &w.updates, &w.wal)
+		  FROM pg_stat_user_tables WHERE `+tables).Scan(&w.inserts, &w.updates, &w.wal)
 	return w, err
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,108 +12,149 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-const businessInsert = "INSERT INTO orders (customer, total) VALUES ($1, $2)"
+// producerLine is a way of writing a business row, alone or with an event.
+type producerLine struct {
+	name, base string // base is the line without an event that has as many round trips
+	kind       kind
+	indexes    pgmigrations.IndexSet
+	tables     []string
+	opens      opening
+}
 
-// producer measures a business transaction of one INSERT by 16 writers, without and with an event, and many events in
-// one call.
+// The lines without an event. "Spare" has a round trip more that does nothing, where an event's INSERT would have it.
+const (
+	plainOne      = "no event, 1 round trip"
+	plainThree    = "no event, 3 round trips"
+	plainFour     = "no event, 4 round trips"
+	plainStandard = "no event, 4 round trips, database/sql"
+)
+
+func producerLines() []producerLine {
+	events := []string{outboxTables[0].layout.Table}
+	return []producerLine{
+		{plainOne, plainOne, limit, "", nil, plainBatch},
+		{plainThree, plainThree, limit, "", nil, plainTransaction(false)},
+		{plainFour, plainFour, limit, "", nil, plainTransaction(true)},
+		{plainStandard, plainStandard, limit, "", nil, plainSQL},
+		{"ours, Queue", plainOne, ours, lean, events, writeQueued},
+		{"ours, InTx", plainThree, ours, lean, events, writeInTx},
+		{"ours, InTx, strict order", plainThree, ours, lean, events, writeInTxStrict},
+		{"ours, Write", plainFour, ours, lean, events, writeAlone},
+		{"ours, Write, ADR-004's indexes", plainFour, ours, adr, events, writeAlone},
+		{"oagudo/outbox", plainStandard, peer, "", oagudoReader.tables, oagudoReader.opens},
+		{"watermill-sql, queue", plainFour, peer, "", watermillQueue.tables, watermillQueue.opens},
+		{"River", plainFour, peer, "", riverTuned.tables, riverTuned.opens},
+	}
+}
+
+// producer measures what an event costs a business transaction of one INSERT, by 16 writers.
 func producer(ctx context.Context, s *servers, o options) error {
-	if err := s.exec(ctx,
-		"CREATE TABLE IF NOT EXISTS orders (id BIGSERIAL PRIMARY KEY, customer INT, total NUMERIC)"); err != nil {
-		return err
-	}
-	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
+	own, err := s.beside(ctx)
 	if err != nil {
 		return err
 	}
-	strict, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop", Strict: true})
-	if err != nil {
-		return err
-	}
-	payload := map[string]string{"pad": string(make([]byte, 0)) + pad(475)}
-	event := func(n int64) (outbox.Event, error) {
-		e, err := outbox.NewEvent("order.placed", payload)
-		e.AggregateType, e.AggregateID = "Order", fmt.Sprint(n)
-		return e, err
-	}
-	business := func(tx pgx.Tx, n int64) error {
-		_, err := tx.Exec(ctx, businessInsert, n%1000, 9.99)
-		return err
-	}
-	inTx := func(w *postgres.Writer) func(int64) error {
-		return func(n int64) error {
-			return w.InTx(ctx, s.app, func(tx pgx.Tx) ([]outbox.Event, error) {
-				e, err := event(n)
-				if err != nil {
-					return nil, err
-				}
-				return []outbox.Event{e}, business(tx, n)
-			})
-		}
-	}
-	variants := []struct {
-		name string
-		run  func(n int64) error
-	}{
-		{"business INSERT alone", func(n int64) error {
-			return pgx.BeginFunc(ctx, s.app, func(tx pgx.Tx) error { return business(tx, n) })
-		}},
-		{"with one event, Queue (all in one round trip)", func(n int64) error {
-			e, err := event(n)
-			if err != nil {
-				return err
-			}
-			var batch pgx.Batch
-			batch.Queue(businessInsert, n%1000, 9.99)
-			if err := writer.Queue(ctx, &batch, e); err != nil {
-				return err
-			}
-			return s.app.SendBatch(ctx, &batch).Close()
-		}},
-		{"with one event, InTx (INSERT travels with COMMIT)", inTx(writer)},
-		{"with one event, InTx, strict order", inTx(strict)},
-		{"with one event, Write (its own round trip)", func(n int64) error {
-			return pgx.BeginFunc(ctx, s.app, func(tx pgx.Tx) error {
-				if err := business(tx, n); err != nil {
-					return err
-				}
-				e, err := event(n)
-				if err != nil {
-					return err
-				}
-				return writer.Write(ctx, tx, e)
-			})
-		}},
-	}
-	const writers, length = 16, 4 * time.Second
-	rates := make([][]float64, len(variants))
-	spent := make([]string, len(variants))
+	found := newFigures("producer", s, o)
 	for range o.rounds {
-		for i, v := range variants {
-			if err := s.exec(ctx, "TRUNCATE outbox_events, orders", "CHECKPOINT"); err != nil {
+		for _, l := range producerLines() {
+			if !strings.Contains(l.name, o.only) {
+				continue
+			}
+			into := found.line(l.name, l.kind)
+			into.Base = l.base
+			if err := own.produce(ctx, l, o.writing, into); err != nil {
+				return fmt.Errorf("%s: %w", l.name, err)
+			}
+		}
+	}
+	if err := found.done(os.Stdout, o); err != nil {
+		return err
+	}
+	return own.manyInOneCall(ctx, o)
+}
+
+func (s *servers) produce(ctx context.Context, l producerLine, length time.Duration, into *line) error {
+	one := side{tables: append([]string{"orders"}, l.tables...), indexes: l.indexes}
+	ctx, cancel := context.WithTimeout(ctx, length+measurementLimit)
+	defer cancel()
+	if err := s.ready(ctx, one, 0); err != nil {
+		return err
+	}
+	write, closeWriter, err := l.opens(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer closeWriter()
+	before, err := s.counted(ctx, "true")
+	if err != nil {
+		return err
+	}
+	spent := s.cpu()
+	rate, err := hammer(16, length, func(n int64) error { return write(ctx, int(n), int(n%1000)) })
+	if err != nil {
+		return err
+	}
+	spent = s.cpu().minus(spent)
+	after, err := s.counted(ctx, "true")
+	if err != nil {
+		return err
+	}
+	calls := rate * length.Seconds()
+	into.add("rate", rate)
+	into.add("cpu_postgres", spent.postgres/calls*1e6)
+	into.add("cpu_writers", spent.self/calls*1e6)
+	into.add("wal", (after.wal-before.wal)/calls)
+	return s.empty(ctx, one)
+}
+
+// plainBatch is one INSERT in a pgx.Batch, which PostgreSQL makes a transaction.
+func plainBatch(_ context.Context, s *servers, _ ...postgres.Waker) (writing, func(), error) {
+	return func(ctx context.Context, _, key int) error {
+		var batch pgx.Batch
+		batch.Queue(businessInsert, key, 9.99)
+		return s.app.SendBatch(ctx, &batch).Close()
+	}, func() {}, nil
+}
+
+// plainTransaction is BEGIN, INSERT and COMMIT, with an empty statement before COMMIT if a spare round trip is asked
+// for.
+func plainTransaction(spare bool) opening {
+	return func(_ context.Context, s *servers, _ ...postgres.Waker) (writing, func(), error) {
+		return func(ctx context.Context, _, key int) error {
+			return pgx.BeginFunc(ctx, s.app, func(tx pgx.Tx) error {
+				if err := business(ctx, tx, key); err != nil || !spare {
+					return err
+				}
+				_, err := tx.Exec(ctx, "-- spare")
 				return err
-			}
-			before := s.cpu()
-			rate, err := hammer(writers, length, v.run)
-			spent[i] = s.cpu().perCall(before, rate*length.Seconds())
-			if err != nil {
-				return fmt.Errorf("%s: %w", v.name, err)
-			}
-			rates[i] = append(rates[i], rate)
-		}
+			})
+		}, func() {}, nil
 	}
-	fmt.Printf("%-56s %12s %8s   %s\n", "16 writers", "tx/s", "ratio", "CPU µs a transaction: PostgreSQL / writers")
-	base := median(rates[0])
-	for i, v := range variants {
-		note := ""
-		if i == 1 {
-			note = "  (wanted: 0.77, that is at most 30 % more time)"
-		}
-		fmt.Printf("%-56s %12.0f %8.2f   %s%s\n", v.name, median(rates[i]), median(rates[i])/base, spent[i], note)
+}
+
+// plainSQL is the one with a spare round trip, by database/sql.
+func plainSQL(_ context.Context, s *servers, _ ...postgres.Waker) (writing, func(), error) {
+	db, err := s.standard()
+	if err != nil {
+		return nil, nil, err
 	}
-	return manyInOneCall(ctx, s, o, writer, event)
+	return func(ctx context.Context, _, key int) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // does nothing after a commit
+		if _, err := tx.ExecContext(ctx, businessInsert, key, 9.99); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "-- spare"); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}, func() { _ = db.Close() }, nil
 }
 
 // hammer calls run from n goroutines and returns calls per second.
@@ -140,21 +183,22 @@ func hammer(n int, length time.Duration, run func(int64) error) (float64, error)
 	}
 }
 
-func manyInOneCall(
-	ctx context.Context, s *servers, o options, w *postgres.Writer, event func(int64) (outbox.Event, error),
-) error {
+// manyInOneCall measures Write with 100 events.
+func (s *servers) manyInOneCall(ctx context.Context, o options) error {
 	const events, calls = 100, 200
-	var per []float64
+	w, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
+	if err != nil {
+		return err
+	}
+	var per series
 	for range o.rounds {
 		var spent time.Duration
 		for c := range calls {
 			batch := make([]outbox.Event, events)
 			for i := range batch {
-				e, err := event(int64(c*events + i))
-				if err != nil {
+				if batch[i], err = event(c*events+i, i); err != nil {
 					return err
 				}
-				batch[i] = e
 			}
 			if err := pgx.BeginFunc(ctx, s.app, func(tx pgx.Tx) error {
 				start := time.Now()
@@ -164,9 +208,9 @@ func manyInOneCall(
 				return err
 			}
 		}
-		per = append(per, float64(spent.Microseconds())/(events*calls))
+		per.add(float64(spent.Microseconds()) / (events * calls))
 	}
-	fmt.Printf("%-56s %9.1f µs each  (wanted: 15)\n", "100 events in one Write call", median(per))
+	fmt.Printf("100 events in one Write call: %.1f µs each  (wanted: 15)\n", per.median())
 	return s.exec(ctx, "TRUNCATE outbox_events, orders")
 }
 

@@ -27,15 +27,13 @@ type servers struct {
 	redis                         *testenv.Redis
 	postgresVersion, redisVersion string
 
-	url    string
-	relay  *postgres.DB  // relay sessions
-	app    *pgxpool.Pool // what an application would use
-	client *redis.Client
-	sink   sink.Sink
-
+	connections
 	subscriber *subscriber
 
-	nats *broker // of sinks only
+	nats  *broker // of sinks only
+	child *child  // whose processor time is counted apart, if there is one
+
+	besides *servers // the same with the database of all sides
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -54,33 +52,21 @@ func startServers(ctx context.Context) (s *servers, err error) {
 	if s.redis, err = testenv.StartRedis(ctx, testenv.RedisConfig{}); err != nil {
 		return s, err
 	}
-	s.url = s.postgres.URL("postgres")
-	if err = pgmigrations.Up(ctx, s.url, pgmigrations.Sets...); err != nil {
+	url := s.postgres.URL("postgres")
+	if err = pgmigrations.Up(ctx, url, pgmigrations.Sets...); err != nil {
 		return s, err
 	}
-	if s.relay, err = postgres.Connect(ctx, s.url, postgres.Config{Conns: 7}); err != nil {
-		return s, err
-	}
-	cfg, err := pgxpool.ParseConfig(s.url)
-	if err != nil {
-		return s, errors.New("parse database URL")
-	}
-	cfg.MaxConns = 20
-	if s.app, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+	if s.connections, err = newConnections(ctx, url, s.redis.Socket()); err != nil {
 		return s, err
 	}
 	if err = s.app.QueryRow(ctx, "SHOW server_version").Scan(&s.postgresVersion); err != nil {
 		return s, err
 	}
-	s.client = redis.NewClient(&redis.Options{Network: "unix", Addr: s.redis.Socket(), MaxRetries: -1})
 	info, err := s.client.InfoMap(ctx, "server").Result()
 	if err != nil {
 		return s, err
 	}
 	s.redisVersion = info["Server"]["redis_version"]
-	if s.sink, err = redispubsub.New(s.client, redispubsub.Config{}); err != nil {
-		return s, err
-	}
 	s.subscriber, err = subscribe(ctx, s.client)
 	return s, err
 }
@@ -89,20 +75,56 @@ func (s *servers) stop() {
 	if s.subscriber != nil {
 		s.subscriber.close()
 	}
-	if s.client != nil {
-		_ = s.client.Close()
+	if s.besides != nil {
+		_ = s.besides.end()
+		s.besides.close()
 	}
-	if s.relay != nil {
-		s.relay.Close()
-	}
-	if s.app != nil {
-		s.app.Close()
-	}
+	s.close()
 	if s.redis != nil {
 		_ = s.redis.Stop()
 	}
 	if s.postgres != nil {
 		_ = s.postgres.Stop()
+	}
+}
+
+// connections are the clients of one database and of Redis.
+type connections struct {
+	url    string
+	relay  *postgres.DB  // relay sessions
+	app    *pgxpool.Pool // what an application would use
+	client *redis.Client
+	sink   sink.Sink
+}
+
+// newConnections returns what it has opened with an error too, to be closed.
+func newConnections(ctx context.Context, url, socket string) (c connections, err error) {
+	c.url = url
+	if c.relay, err = postgres.Connect(ctx, url, postgres.Config{Conns: 7}); err != nil {
+		return c, err
+	}
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return c, errors.New("parse database URL")
+	}
+	cfg.MaxConns = 20
+	if c.app, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return c, err
+	}
+	c.client = redis.NewClient(&redis.Options{Network: "unix", Addr: socket, MaxRetries: -1})
+	c.sink, err = redispubsub.New(c.client, redispubsub.Config{})
+	return c, err
+}
+
+func (c connections) close() {
+	if c.client != nil {
+		_ = c.client.Close()
+	}
+	if c.relay != nil {
+		c.relay.Close()
+	}
+	if c.app != nil {
+		c.app.Close()
 	}
 }
 

@@ -134,11 +134,11 @@ func oneStopped(ctx context.Context, s *servers, targets []target) error {
 		written <- n
 	}()
 	time.Sleep(time.Until(struck))
-	if err := s.nats.process.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := s.nats.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	err = <-failed
-	if err := errors.Join(err, s.nats.process.Process.Signal(syscall.SIGCONT)); err != nil {
+	if err := errors.Join(err, s.nats.Signal(syscall.SIGCONT)); err != nil {
 		return err
 	}
 	rows := <-written

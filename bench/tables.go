@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox"
+)
+
+const batch = 1000
+
+// table is an outbox table as this bench fills and drains it.
+type table struct {
+	layout      outbox.Layout
+	destination string
+	fill        string // $1 rows, payloads of about 500 bytes over 1000 keys
+	// The least statements that could drain it: no lanes, no guard, no blocked keys.
+	claim, mark, remove string
+	pending             string // selects what is not delivered
+}
+
+var outboxTables = []table{
+	{
+		layout: outbox.OutboxEvents(), destination: "{topic}",
+		fill: `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
+			SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i`,
+		claim:   `SELECT position, event_topic, payload::text FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY position LIMIT $1`,
+		mark:    `UPDATE outbox_events SET status = 'SENT', processed_at = now() WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
+		remove:  `DELETE FROM outbox_events WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
+		pending: `SELECT FROM outbox_events WHERE status IN ('NEW', 'FAILED')`,
+	},
+	{
+		layout: outbox.CrawlOutbox(), destination: "run:{key}",
+		fill: `WITH runs AS (INSERT INTO crawl_runs (app_package) SELECT 'com.example' FROM generate_series(1, 1000) RETURNING id), n AS (SELECT id, row_number() OVER () - 1 AS n FROM runs)
+			INSERT INTO crawl_outbox (crawl_id, event_type, payload)
+			SELECT n.id, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i JOIN n ON n.n = i % 1000 ORDER BY i`,
+		claim:   `SELECT id, 'run:' || crawl_id, payload::text FROM crawl_outbox WHERE published_at IS NULL ORDER BY id LIMIT $1`,
+		mark:    `UPDATE crawl_outbox SET published_at = now() WHERE id = ANY ($1) AND published_at IS NULL`,
+		remove:  `DELETE FROM crawl_outbox WHERE id = ANY ($1) AND published_at IS NULL`,
+		pending: `SELECT FROM crawl_outbox WHERE published_at IS NULL`,
+	},
+}
+
+// inMode is a table in a settle mode.
+func (t table) inMode(mode outbox.SettleMode) table {
+	t.layout.Settle = mode
+	return t
+}
+
+// refill empties the table and fills it with undelivered rows.
+func (s *servers) refill(ctx context.Context, t table, rows int) error {
+	if err := s.exec(ctx, "TRUNCATE "+t.layout.Table); err != nil {
+		return err
+	}
+	return s.fill(ctx, t, rows)
+}
+
+func (s *servers) fill(ctx context.Context, t table, rows int) error {
+	for left := rows; left > 0; left -= min(left, 500_000) {
+		if _, err := s.app.Exec(ctx, t.fill, min(left, 500_000)); err != nil {
+			return fmt.Errorf("fill: %w", err)
+		}
+	}
+	return s.exec(ctx, "VACUUM ANALYZE "+t.layout.Table, "CHECKPOINT")
+}
+
+// timeDrain runs the loop until the subscriber has all rows, and returns events per second.
+func (s *servers) timeDrain(ctx context.Context, t table, rows int, loop loop) (float64, error) {
+	if err := s.client.FlushAll(ctx).Err(); err != nil {
+		return 0, err
+	}
+	from := s.subscriber.count.Load()
+	all, arrived := context.WithCancel(ctx)
+	defer arrived()
+	start := time.Now()
+	ended := make(chan error, 1)
+	go func() { ended <- loop(ctx, s, t, all) }()
+	err := s.subscriber.wait(ctx, from, rows)
+	arrived()
+	err = errors.Join(err, <-ended)
+	return float64(rows) / time.Since(start).Seconds(), err
+}
+
+// loop drains a table and returns when it is empty, or, if it has no such end, when all is done.
+type loop func(ctx context.Context, s *servers, t table, all context.Context) error
+
+// relaySettings are the settings of a relay's sessions that matter to the statements of bare loops.
+const relaySettings = `SET synchronous_commit = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
+	SET enable_sort = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off;
+	SET plan_cache_mode = force_generic_plan`
+
+// likeRelay connects with them, for a loop that is no relay.
+func (s *servers) likeRelay(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, s.app.Config().ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, relaySettings); err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	return conn, nil
+}
+
+// bareLoop is the limit: what any relay that updates, or deletes, a row per event could reach here.
+func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
+	settle := t.mark
+	if t.layout.Settle == outbox.SettleDelete {
+		settle = t.remove
+	}
+	conn, err := s.likeRelay(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	for {
+		rows, err := conn.Query(ctx, t.claim, batch)
+		if err != nil {
+			return err
+		}
+		var positions []int64
+		var position int64
+		var channel, payload string
+		pipe := s.client.Pipeline()
+		if _, err := pgx.ForEachRow(rows, []any{&position, &channel, &payload}, func() error {
+			positions = append(positions, position)
+			pipe.Publish(ctx, channel, payload)
+			return nil
+		}); err != nil {
+			return err
+		}
+		if len(positions) == 0 {
+			return nil
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err
+		}
+		if _, err := conn.Exec(ctx, settle, positions); err != nil {
+			return err
+		}
+	}
+}
+
+// sameStatementsLoop is the relay's own statements and script without the relay: no lease renewal, no order, no
+// outcomes.
+func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
+	store, err := s.relay.OpenTable(ctx, t.layout)
+	if err != nil {
+		return err
+	}
+	template, err := outbox.ParseTemplate(t.destination)
+	if err != nil {
+		return err
+	}
+	owner := uuid.New()
+	leased, err := store.Lease(ctx, outbox.LeaseRequest{Owner: owner, Name: "bench", TTL: time.Hour})
+	if err != nil {
+		return err
+	}
+	lanes := leased.Lanes
+	defer func() { _ = store.Leave(context.WithoutCancel(ctx), owner) }()
+	for {
+		records, err := store.Claim(ctx, lanes, outbox.ClaimLimit{Records: batch, Bytes: 8 << 20})
+		if err != nil || len(records) == 0 {
+			return err
+		}
+		deliveries := make([]outbox.Delivery, len(records))
+		outcomes := make([]outbox.Outcome, len(records))
+		for i, r := range records {
+			destination, err := template.Expand(r)
+			if err != nil {
+				return err
+			}
+			deliveries[i] = outbox.Delivery{Record: r, Destination: destination}
+			outcomes[i] = outbox.Outcome{Record: r}
+		}
+		for _, result := range s.sink.Publish(ctx, deliveries) {
+			if result.Err != nil {
+				return result.Err
+			}
+		}
+		if _, err := store.Settle(ctx, owner, lanes, outcomes); err != nil {
+			return err
+		}
+	}
+}
+
+// relayWith is the product, as `outbox relay` runs it, with some settings of its own.
+func relayWith(cfg outbox.RelayConfig) loop {
+	return func(ctx context.Context, s *servers, t table, all context.Context) error {
+		relay, err := s.newRelay(t, cfg)
+		if err != nil {
+			return err
+		}
+		return relay.Run(all)
+	}
+}
+
+var relayLoop = relayWith(outbox.RelayConfig{})
+
+func (s *servers) newRelay(t table, cfg outbox.RelayConfig) (*outbox.Relay, error) {
+	destination, err := outbox.ParseTemplate(t.destination)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Tables, cfg.Logger = []outbox.Table{{Layout: t.layout, Destination: destination}}, quiet
+	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
+	return outbox.NewRelay(s.relay, s.sink, cfg)
+}
