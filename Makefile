@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-seeds orms migrators fuzz chaos soak snapshot
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report bench-seeds orms migrators fuzz chaos soak snapshot
 
 FUZZTIME ?= 20s
 
@@ -81,8 +81,17 @@ vuln: ## known vulnerabilities of the dependencies, with govulncheck; needs a ne
 build: ## the outbox command, as bin/outbox
 	go build -o bin/outbox ./cmd/outbox
 
-bench: servers ## side by side with the peers; bench is a module of its own, so they cost users nothing
-	cd bench && go run . all
+bench: servers ## everything that is measured, beside the peers, and docs/benchmarks.md from it; bench is a module of its own
+	cd bench && go run . -out results all && go run . report
+
+bench-peers: servers ## of these, what docs/benchmarks.md is generated from: drain, latency and producers beside the peers
+	cd bench && go run . -out results peers && go run . report
+
+bench-quick: servers ## the same in less than three minutes, printed only: it shows that it runs, and figures of one round
+	cd bench && go run . -rows 20000 -rounds 1 -seconds 5 -writing 1s peers
+
+bench-report: ## docs/benchmarks.md and its plots from bench/results, and whether they are what those say
+	cd bench && go run . report && go test .
 
 bench-seeds: servers ## the seeds' own queries, each beside the limit its seed sets
 	cd bench && go run . seeds

@@ -29,7 +29,9 @@ func drain(ctx context.Context, s *servers, o options) error {
 			}
 			into := found.line(one.name, one.kind)
 			into.Base = one.base
-			if err := own.drainSide(ctx, one, o.rows/max(one.share, 1), into); err != nil {
+			if err := into.measure(ctx, func() error {
+				return own.drainSide(ctx, one, o.rows/max(one.share, 1), into)
+			}); err != nil {
 				return fmt.Errorf("%s: %w", one.name, err)
 			}
 		}

@@ -34,7 +34,7 @@ func latencyLines() []latencyLine {
 		{name: "ours, another process", side: events},
 		{name: "ours, another process, NOTIFY", side: events, notify: true},
 		{name: "oagudo/outbox, polls", side: oagudoReader},
-		{name: "oagudo/outbox, optimistic, in the writers' process", side: optimistic},
+		{name: "oagudo/outbox, optimistic", side: optimistic},
 		{name: "watermill-sql, queue", side: watermillQueue},
 		{name: "River, 500 workers", side: riverTuned},
 	}
@@ -48,13 +48,14 @@ func latency(ctx context.Context, s *servers, o options) error {
 		return err
 	}
 	found := newFigures("latency", s, o)
+	length := time.Duration(o.seconds) * time.Second / time.Duration(o.rounds)
 	for range o.rounds {
 		for _, l := range latencyLines() {
 			if !strings.Contains(l.name, o.only) {
 				continue
 			}
-			if err := own.offer(ctx, l, time.Duration(o.seconds)*time.Second/time.Duration(o.rounds),
-				found.line(l.name, l.kind)); err != nil {
+			into := found.line(l.name, l.kind)
+			if err := into.measure(ctx, func() error { return own.offer(ctx, l, length, into) }); err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
 		}

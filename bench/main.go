@@ -54,6 +54,9 @@ type options struct {
 	out, comments, only                       string
 }
 
+// measuring is a bench.
+type measuring func(context.Context, *servers, options) error
+
 func run(ctx context.Context) error {
 	var o options
 	flag.IntVar(&o.rows, "rows", 100_000, "rows of a backlog")
@@ -62,7 +65,7 @@ func run(ctx context.Context) error {
 	flag.IntVar(&o.rounds, "rounds", 3, "rounds of each measurement; the median is printed")
 	flag.IntVar(&o.seconds, "seconds", 60, "length of a line's latency runs, of all rounds together")
 	flag.DurationVar(&o.writing, "writing", 4*time.Second, "length of each producer's round")
-	flag.StringVar(&o.out, "out", "", "folder for the results of drain, latency and producer as JSON; none keeps none")
+	flag.StringVar(&o.out, "out", "", "folder for the results as JSON; without one they are only printed")
 	flag.StringVar(&o.comments, "comments", "", "what readers of the results should know: that the machine was busy")
 	flag.StringVar(&o.only, "only", "", "drain, latency and producer: only lines whose name has this in it")
 	flag.Usage = func() {
@@ -73,15 +76,18 @@ func run(ctx context.Context) error {
 	flag.Parse()
 	type bench struct {
 		name string
-		run  func(context.Context, *servers, options) error
+		run  measuring
 	}
-	benches := []bench{
-		{"drain", drain}, {"latency", latency}, {"producer", producer}, // these are peers
+	peers := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}}
+	others := []bench{
 		{"sinks", sinks}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"held", held},
 		{"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"waits", waits},
-		{"indexes", indexes}, {"fanout", fanout},
-		{"seeds", seeds},
+		{"indexes", indexes}, {"fanout", fanout}, {"seeds", seeds},
 	}
+	for i, b := range others {
+		others[i].run = printing(b.name, b.run)
+	}
+	benches := slices.Concat(peers, others)
 	which := flag.Arg(0)
 	switch which {
 	case "report":
@@ -89,7 +95,7 @@ func run(ctx context.Context) error {
 	case "all":
 		benches = benches[:len(benches)-1]
 	case "peers":
-		benches = benches[:3]
+		benches = peers
 	default:
 		benches = slices.DeleteFunc(benches, func(b bench) bool { return b.name != which })
 	}

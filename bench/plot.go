@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"html"
 	"math"
@@ -27,46 +26,6 @@ type bar struct {
 	low, high float64
 }
 
-// plots are those of a bench.
-func (f *figures) plots() []plot {
-	switch f.Bench {
-	case "drain":
-		return []plot{
-			f.plot("drain", "Drain: events a second", "", "rate"),
-			f.plot("drain-cpu", "Processor seconds per 100,000 events", "s", "cpu_postgres", "cpu_redis", "cpu_relay"),
-		}
-	case "latency":
-		p50 := f.plot("latency-p50", "Commit to subscriber at 1000/s: p50, logarithmic", "ms", "p50")
-		p99 := f.plot("latency-p99", "Commit to subscriber at 1000/s: p99, logarithmic", "ms", "p99")
-		p50.log, p99.log = true, true
-		return []plot{p50, p99}
-	case "producer":
-		return []plot{f.plot("producer", "Transactions a second, 16 writers", "", "rate")}
-	}
-	return nil
-}
-
-// partNames are the words of a legend.
-var partNames = map[string]string{"cpu_postgres": "PostgreSQL", "cpu_redis": "Redis", "cpu_relay": "relay"}
-
-func (f *figures) plot(name, title, unit string, what ...string) plot {
-	p := plot{name: name, title: title, unit: unit}
-	for _, w := range what {
-		p.parts = append(p.parts, cmp.Or(partNames[w], w))
-	}
-	for _, l := range f.Lines {
-		b := bar{label: l.Name, kind: l.Kind}
-		for _, w := range what {
-			b.values = append(b.values, l.the(w).median())
-		}
-		if len(what) == 1 {
-			b.low, b.high = slices.Min(l.the(what[0])), slices.Max(l.the(what[0]))
-		}
-		p.bars = append(p.bars, b)
-	}
-	return p
-}
-
 func (b bar) total() (sum float64) {
 	for _, v := range b.values {
 		sum += v
@@ -78,7 +37,8 @@ func (b bar) total() (sum float64) {
 const (
 	labelWidth, barWidth, valueWidth = 300, 460, 130
 	rowHeight, topHeight             = 26, 58
-	style                            = "text{font:13px system-ui,sans-serif;fill:#1f2328}.head{font-weight:600;font-size:15px}" +
+
+	style = "text{font:13px system-ui,sans-serif;fill:#1f2328}.head{font-weight:600;font-size:15px}" +
 		".axis{stroke:#8c959f}.range{stroke:#57606a;stroke-width:1.5}" +
 		".ours{fill:#2da44e}.peer{fill:#bf8700}.limit{fill:#8c959f}" +
 		".part0{fill:#3b82c4}.part1{fill:#cf5a4c}.part2{fill:#2da44e}" +
@@ -95,7 +55,15 @@ func (p plot) svg() []byte {
 	line("<title>%s</title>", html.EscapeString(p.title))
 	line("<style>%s</style>", style)
 	line(`<text class="head" x="8" y="22">%s</text>`, html.EscapeString(p.title))
-	legend, classes := []string{"ours", "peers", "the limit"}, []string{"ours", "peer", "limit"}
+	var legend, classes []string
+	for _, k := range []struct {
+		kind
+		text string
+	}{{ours, "ours"}, {peer, "peers"}, {limit, "for comparison"}} {
+		if slices.ContainsFunc(p.bars, func(b bar) bool { return b.kind == k.kind }) {
+			legend, classes = append(legend, k.text), append(classes, string(k.kind))
+		}
+	}
 	if len(p.parts) > 1 {
 		legend, classes = p.parts, []string{"part0", "part1", "part2"}
 	}
@@ -131,17 +99,17 @@ func (p plot) svg() []byte {
 	return out.Bytes()
 }
 
-// scale returns where a value is on the axis, whose end is a round number.
+// scale returns where a value is on the axis, which is as long as the longest bar.
 func (p plot) scale() func(float64) float64 {
 	low, high := math.Inf(1), 0.0
 	for _, b := range p.bars {
-		low, high = min(low, max(b.total(), 1e-3)), max(high, b.total(), b.high)
+		low, high = min(low, max(b.low, 1e-3)), max(high, b.total(), b.high)
 	}
 	if !p.log {
-		return func(v float64) float64 { return barWidth * v / roundUp(high) }
+		return func(v float64) float64 { return barWidth * v / high }
 	}
-	from, to := math.Log10(low/2), math.Log10(roundUp(high))
-	return func(v float64) float64 { return barWidth * max(0, (math.Log10(max(v, 1e-3))-from)/(to-from)) }
+	from, to := math.Log10(low/2), math.Log10(high)
+	return func(v float64) float64 { return barWidth * (math.Log10(max(v, low/2)) - from) / (to - from) }
 }
 
 // readable has three digits, and thousands apart.

@@ -65,7 +65,7 @@ func producer(ctx context.Context, s *servers, o options) error {
 			}
 			into := found.line(l.name, l.kind)
 			into.Base = l.base
-			if err := own.produce(ctx, l, o.writing, into); err != nil {
+			if err := into.measure(ctx, func() error { return own.produce(ctx, l, o.writing, into) }); err != nil {
 				return fmt.Errorf("%s: %w", l.name, err)
 			}
 		}

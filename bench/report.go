@@ -1,10 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -57,6 +58,9 @@ func (f *figures) columns() []column {
 
 // table is the figures in Markdown.
 func (f *figures) table() string {
+	if f.Text != nil {
+		return strings.ReplaceAll("    "+strings.Join(f.Text, "\n    ")+"\n", "\n    \n", "\n\n")
+	}
 	rows := [][]string{{""}, {"---"}}
 	for _, c := range f.columns() {
 		rows[0], rows[1] = append(rows[0], c.head), append(rows[1], "--:")
@@ -67,8 +71,15 @@ func (f *figures) table() string {
 			name = "**" + name + "**"
 		}
 		row := []string{name}
-		for _, c := range f.columns() {
-			row = append(row, c.cell(f, l))
+		for i, c := range f.columns() {
+			switch {
+			case l.Failed == "":
+				row = append(row, c.cell(f, l))
+			case i == 0:
+				row = append(row, "failed: "+l.Failed)
+			default:
+				row = append(row, "")
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -83,9 +94,6 @@ func (f *figures) table() string {
 func spread(what, format string) func(*figures, *line) string {
 	return func(_ *figures, l *line) string {
 		values := l.the(what)
-		if len(values) == 0 {
-			return ""
-		}
 		if len(values) == 1 {
 			return fmt.Sprintf(format, values[0])
 		}
@@ -95,9 +103,6 @@ func spread(what, format string) func(*figures, *line) string {
 
 func middle(what, format string) func(*figures, *line) string {
 	return func(_ *figures, l *line) string {
-		if len(l.the(what)) == 0 {
-			return ""
-		}
 		return fmt.Sprintf(format, l.the(what).median())
 	}
 }
@@ -147,7 +152,10 @@ func ratio(what string, of func(*figures, *line) *line) func(*figures, *line) st
 func (f *figures) bestPeer(l *line) *line {
 	var best *line
 	for _, other := range f.Lines {
-		if other.Kind == peer && (best == nil || other.the("rate").median() > best.the("rate").median()) {
+		if other.Kind != peer || other.Failed != "" {
+			continue
+		}
+		if best == nil || other.the("rate").median() > best.the("rate").median() {
 			best = other
 		}
 	}
@@ -215,32 +223,62 @@ func render(all map[string]*figures) (map[string][]byte, error) {
 			files[filepath.Join(plotsDir, p.name+".svg")] = p.svg()
 			fmt.Fprintf(&generated, "\n![%s](benchmarks/%s.svg)\n", p.title, p.name)
 		}
-		if text, err = replaceBetween(text, bench, generated.String()); err != nil {
-			return nil, err
-		}
+		text = replaceBetween(text, bench, generated.String())
 	}
 	files[document] = text
 	return files, nil
 }
 
-// replaceBetween puts the text between the markers of a bench.
-func replaceBetween(text []byte, bench, generated string) ([]byte, error) {
+// replaceBetween puts the text between the markers of a bench. Some benches have none: an ADR has their figures.
+func replaceBetween(text []byte, bench, generated string) []byte {
 	begin, end := "<!-- generated: "+bench+" -->\n", "<!-- end: "+bench+" -->"
-	before, rest, found := strings.Cut(string(text), begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		return nil, fmt.Errorf("%s has no lines %q and %q", document, strings.TrimSpace(begin), end)
+	before, rest, _ := strings.Cut(string(text), begin)
+	_, after, found := strings.Cut(rest, end)
+	if !found {
+		return text
 	}
-	return []byte(before + begin + "\n" + generated + "\n" + end + after), nil
+	return []byte(before + begin + "\n" + generated + "\n" + end + after)
 }
 
-// roundUp is the next of 1, 2 and 5 times a power of ten, where an axis can end.
-func roundUp(v float64) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(v)))
-	for _, step := range []float64{1, 2, 5} {
-		if step*power >= v {
-			return step * power
+// plots are those of a bench.
+func (f *figures) plots() []plot {
+	switch f.Bench {
+	case "drain":
+		return []plot{
+			f.plot("drain", "Drain: events a second", "", "rate"),
+			f.plot("drain-cpu", "Processor seconds per 100,000 events", "s", "cpu_postgres", "cpu_redis", "cpu_relay"),
 		}
+	case "latency":
+		p50 := f.plot("latency-p50", "Commit to subscriber at 1000/s: p50, logarithmic", "ms", "p50")
+		p99 := f.plot("latency-p99", "Commit to subscriber at 1000/s: p99, logarithmic", "ms", "p99")
+		p50.log, p99.log = true, true
+		return []plot{p50, p99}
+	case "producer":
+		return []plot{f.plot("producer", "Transactions a second, 16 writers", "", "rate")}
 	}
-	return 10 * power
+	return nil
+}
+
+// partNames are the words of a legend.
+var partNames = map[string]string{"cpu_postgres": "PostgreSQL", "cpu_redis": "Redis", "cpu_relay": "relay"}
+
+func (f *figures) plot(name, title, unit string, what ...string) plot {
+	p := plot{name: name, title: title, unit: unit}
+	for _, w := range what {
+		p.parts = append(p.parts, cmp.Or(partNames[w], w))
+	}
+	for _, l := range f.Lines {
+		if l.Failed != "" {
+			continue
+		}
+		b := bar{label: l.Name, kind: l.Kind}
+		for _, w := range what {
+			b.values = append(b.values, l.the(w).median())
+		}
+		if len(what) == 1 {
+			b.low, b.high = slices.Min(l.the(what[0])), slices.Max(l.the(what[0]))
+		}
+		p.bars = append(p.bars, b)
+	}
+	return p
 }

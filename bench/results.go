@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,7 +24,9 @@ type figures struct {
 	Rounds   int     `json:"rounds"`
 	Seconds  int     `json:"seconds"`
 	Comments string  `json:"comments,omitempty"`
-	Lines    []*line `json:"lines"`
+	Lines    []*line `json:"lines,omitempty"`
+	// Text is the table of a bench that prints its own, by lines.
+	Text []string `json:"text,omitempty"`
 }
 
 type machine struct {
@@ -38,6 +42,7 @@ type line struct {
 	Kind   kind              `json:"kind"`
 	Base   string            `json:"base,omitempty"` // the line that it is compared with
 	Values map[string]series `json:"values"`
+	Failed string            `json:"failed,omitempty"` // why the line has no values, or not all
 }
 
 func (l *line) add(what string, value float64) { l.Values[what] = append(l.Values[what], value) }
@@ -60,6 +65,20 @@ func (f *figures) line(name string, k kind) *line {
 	return f.Lines[len(f.Lines)-1]
 }
 
+// measure runs one round of a line. What fails is left out if it is a peer: the others are worth having without it.
+func (l *line) measure(ctx context.Context, round func() error) error {
+	if l.Failed != "" {
+		return nil
+	}
+	err := round()
+	if err == nil || l.Kind != peer || ctx.Err() != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "bench: %s is left out: %v\n", l.Name, err)
+	l.Failed = err.Error()
+	return nil
+}
+
 func (f *figures) find(name string) *line {
 	i := slices.IndexFunc(f.Lines, func(l *line) bool { return l.Name == name })
 	if i < 0 {
@@ -68,10 +87,18 @@ func (f *figures) find(name string) *line {
 	return f.Lines[i]
 }
 
-// done prints the table and, if a folder was named, keeps the figures there.
+// done prints the table and keeps the figures.
 func (f *figures) done(to io.Writer, o options) error {
-	if _, err := io.WriteString(to, f.table()); err != nil || o.out == "" {
+	if _, err := io.WriteString(to, f.table()); err != nil {
 		return err
+	}
+	return f.keep(o)
+}
+
+// keep writes the figures to the folder that was named for it, if one was.
+func (f *figures) keep(o options) error {
+	if o.out == "" {
+		return nil
 	}
 	text, err := f.encode()
 	if err != nil {
@@ -81,6 +108,39 @@ func (f *figures) done(to io.Writer, o options) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(o.out, f.Bench+".json"), text, 0o644)
+}
+
+// printing keeps what a bench prints, as its table.
+func printing(name string, run measuring) measuring {
+	return func(ctx context.Context, s *servers, o options) error {
+		f := newFigures(name, s, o)
+		text, err := printed(func() error { return run(ctx, s, o) })
+		if err != nil {
+			return err
+		}
+		f.Text = strings.Split(strings.TrimRight(text, "\n"), "\n")
+		return f.keep(o)
+	}
+}
+
+// printed returns what goes to the standard output while run does, which goes there all the same.
+func printed(run func() error) (string, error) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	copied := make(chan error, 1)
+	output := os.Stdout
+	os.Stdout = to
+	go func() {
+		_, err := io.Copy(io.MultiWriter(output, &text), from)
+		copied <- err
+	}()
+	err = run()
+	os.Stdout = output
+	err = errors.Join(err, to.Close(), <-copied)
+	return text.String(), err
 }
 
 // encode has four significant digits of each value, and one line a thing measured, so that a diff can be read.
@@ -116,7 +176,7 @@ func joinNumbers(text []byte) []byte {
 			if bytes.HasSuffix(trimmed, []byte(",")) {
 				out.WriteByte(' ')
 			}
-		case bytes.HasSuffix(trimmed, []byte("[")) && !bytes.HasPrefix(trimmed, []byte(`"lines"`)):
+		case bytes.HasSuffix(trimmed, []byte("[")) && bytes.HasPrefix(part, []byte("        ")): // within values
 			within = true
 			out.Write(bytes.TrimRight(part, "\n"))
 		default:

@@ -194,7 +194,7 @@ func (s *subscriber) wait(ctx context.Context, from int64, n int) error {
 
 func median(values []float64) float64 {
 	slices.Sort(values)
-	return values[len(values)/2]
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
 func percentile(sorted []time.Duration, p float64) time.Duration {
