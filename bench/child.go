@@ -109,8 +109,10 @@ func serveSide(ctx context.Context, name string) error {
 	}
 	until, stop := context.WithCancel(ctx)
 	go func() {
-		defer stop()
 		_, _ = io.Copy(io.Discard, input)
+		stop()
+		time.Sleep(childLimit) // nobody may be left to kill a side that does not end
+		os.Exit(1)
 	}()
 	err = one.serve(ctx, &servers{connections: own}, until)
 	if err == nil {
