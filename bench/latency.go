@@ -77,13 +77,13 @@ func (s *servers) offer(ctx context.Context, l latencyLine, length time.Duration
 		running.Wait()
 		err = errors.Join(err, s.end())
 	}()
-	var wake []postgres.Waker
+	var wake []func(string)
 	if l.here {
 		relay, err := s.newRelay(outboxTables[0], outbox.RelayConfig{})
 		if err != nil {
 			return err
 		}
-		wake = append(wake, relay)
+		wake = append(wake, relay.Wake)
 		running.Go(func() { _ = relay.Run(background) })
 	} else {
 		if err := s.start(ctx, l.side); err != nil {
@@ -98,7 +98,7 @@ func (s *servers) offer(ctx context.Context, l latencyLine, length time.Duration
 		if err != nil {
 			return err
 		}
-		wake = append(wake, notifier)
+		wake = append(wake, notifier.Wake)
 		running.Go(func() { _ = notifier.Run(background) })
 	}
 	write, closeWriter, err := l.opens(ctx, s, wake...)

@@ -8,8 +8,6 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 	oagudo "github.com/oagudo/outbox"
 	"github.com/redis/go-redis/v9"
-
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // oagudoReader is github.com/oagudo/outbox with one reader, which is all that it allows without copies, and large
@@ -65,7 +63,7 @@ func (p oagudoPublisher) Publish(ctx context.Context, m *oagudo.Message) error {
 
 // oagudoWriter is its Writer. An optimistic one also publishes, right after the commit and in the writer's process.
 func oagudoWriter(optimistic bool) opening {
-	return func(_ context.Context, s *servers, _ ...postgres.Waker) (writing, func(), error) {
+	return func(_ context.Context, s *servers, _ ...func(string)) (writing, func(), error) {
 		db, err := s.standard()
 		if err != nil {
 			return nil, nil, err

@@ -9,8 +9,6 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
-
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // riverTuned is River with 500 workers that publish, and no pause between its fetches. It keeps no order.
@@ -44,7 +42,7 @@ var riverTuned = side{
 		<-until.Done()
 		return client.Stop(ctx)
 	},
-	opens: func(_ context.Context, s *servers, _ ...postgres.Waker) (writing, func(), error) {
+	opens: func(_ context.Context, s *servers, _ ...func(string)) (writing, func(), error) {
 		client, err := river.NewClient(riverpgxv5.New(s.app), &river.Config{Logger: quiet})
 		return func(ctx context.Context, n, key int) error {
 			return pgx.BeginFunc(ctx, s.app, func(tx pgx.Tx) error {

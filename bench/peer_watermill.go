@@ -8,8 +8,6 @@ import (
 	watermillsql "github.com/ThreeDotsLabs/watermill-sql/v4/pkg/sql"
 	watermessage "github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // watermillQueue is watermill-sql with its queue schema, which deletes what is acknowledged, in batches of 1000. Its
@@ -92,7 +90,7 @@ func forward(
 	return subscriber.Close()
 }
 
-func watermillWriter(_ context.Context, s *servers, _ ...postgres.Waker) (writing, func(), error) {
+func watermillWriter(_ context.Context, s *servers, _ ...func(string)) (writing, func(), error) {
 	return func(ctx context.Context, n, key int) error {
 		return pgx.BeginFunc(ctx, s.app, func(tx pgx.Tx) error {
 			if err := business(ctx, tx, key); err != nil {

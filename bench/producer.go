@@ -111,7 +111,7 @@ func (s *servers) produce(ctx context.Context, l producerLine, length time.Durat
 }
 
 // plainBatch is one INSERT in a pgx.Batch, which PostgreSQL makes a transaction.
-func plainBatch(_ context.Context, s *servers, _ ...postgres.Waker) (writing, func(), error) {
+func plainBatch(_ context.Context, s *servers, _ ...func(string)) (writing, func(), error) {
 	return func(ctx context.Context, _, key int) error {
 		var batch pgx.Batch
 		batch.Queue(businessInsert, key, 9.99)
@@ -122,7 +122,7 @@ func plainBatch(_ context.Context, s *servers, _ ...postgres.Waker) (writing, fu
 // plainTransaction is BEGIN, INSERT and COMMIT, with an empty statement before COMMIT if a spare round trip is asked
 // for.
 func plainTransaction(spare bool) opening {
-	return func(_ context.Context, s *servers, _ ...postgres.Waker) (writing, func(), error) {
+	return func(_ context.Context, s *servers, _ ...func(string)) (writing, func(), error) {
 		return func(ctx context.Context, _, key int) error {
 			return pgx.BeginFunc(ctx, s.app, func(tx pgx.Tx) error {
 				if err := business(ctx, tx, key); err != nil || !spare {
@@ -136,7 +136,7 @@ func plainTransaction(spare bool) opening {
 }
 
 // plainSQL is the one with a spare round trip, by database/sql.
-func plainSQL(_ context.Context, s *servers, _ ...postgres.Waker) (writing, func(), error) {
+func plainSQL(_ context.Context, s *servers, _ ...func(string)) (writing, func(), error) {
 	db, err := s.standard()
 	if err != nil {
 		return nil, nil, err

@@ -44,7 +44,7 @@ const (
 )
 
 // opening connects a writer. close gives its connections back.
-type opening func(ctx context.Context, s *servers, wake ...postgres.Waker) (write writing, close func(), err error)
+type opening func(ctx context.Context, s *servers, wake ...func(string)) (write writing, close func(), err error)
 
 // writing commits a transaction of a business INSERT and event n of a key.
 type writing func(ctx context.Context, n, key int) error
@@ -197,9 +197,9 @@ func event(n, key int) (outbox.Event, error) {
 
 // writer opens one of ours by how it writes.
 func writer(cfg outbox.WriterConfig, write func(
-	ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, wake []postgres.Waker,
+	ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, wake []func(string),
 ) error) opening {
-	return func(_ context.Context, s *servers, wake ...postgres.Waker) (writing, func(), error) {
+	return func(_ context.Context, s *servers, wake ...func(string)) (writing, func(), error) {
 		cfg.Source = "shop"
 		w, err := postgres.NewWriter(cfg)
 		return func(ctx context.Context, n, key int) error {
@@ -213,7 +213,7 @@ func writer(cfg outbox.WriterConfig, write func(
 }
 
 func inTx(
-	ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, wake []postgres.Waker,
+	ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, wake []func(string),
 ) error {
 	return w.InTx(ctx, pool, func(tx pgx.Tx) ([]outbox.Event, error) {
 		return []outbox.Event{e}, business(ctx, tx, key)
@@ -223,9 +223,9 @@ func inTx(
 // The ways that ours has. Queue is one round trip, InTx three, Write four.
 var (
 	writeInTx       = writer(outbox.WriterConfig{}, inTx)
-	writeInTxStrict = writer(outbox.WriterConfig{Order: outbox.Strict}, inTx)
+	writeInTxStrict = writer(outbox.WriterConfig{Strict: true}, inTx)
 	writeQueued     = writer(outbox.WriterConfig{}, func(
-		ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, _ []postgres.Waker,
+		ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, _ []func(string),
 	) error {
 		var batch pgx.Batch
 		batch.Queue(businessInsert, key, 9.99)
@@ -235,7 +235,7 @@ var (
 		return pool.SendBatch(ctx, &batch).Close()
 	})
 	writeAlone = writer(outbox.WriterConfig{}, func(
-		ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, _ []postgres.Waker,
+		ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, _ []func(string),
 	) error {
 		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			if err := business(ctx, tx, key); err != nil {

@@ -303,7 +303,7 @@ func handsOverAtStop(t *testing.T, s *storeSuite) {
 
 // settles counts what a relay has settled, and how often it did.
 type settles struct {
-	outbox.Observer // of what else a relay does: nothing calls it
+	outbox.Observer  // of what else a relay does: nothing calls it
 	times, delivered atomic.Int64
 }
 
