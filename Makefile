@@ -88,7 +88,7 @@ bench-peers: servers ## of these, what docs/benchmarks.md is generated from: dra
 	cd bench && go run . -out results peers && go run . report
 
 bench-quick: servers ## the same in less than three minutes, printed only: it shows that it runs, and figures of one round
-	cd bench && go run . -rows 20000 -rounds 1 -seconds 5 -writing 1s peers
+	cd bench && go run . -rows 10000 -rounds 1 -seconds 4 -writing 500ms peers
 
 bench-report: ## docs/benchmarks.md and its plots from bench/results, and whether they are what those say
 	cd bench && go run . report && go test .

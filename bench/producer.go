@@ -196,7 +196,7 @@ func (s *servers) manyInOneCall(ctx context.Context, o options) error {
 		for c := range calls {
 			batch := make([]outbox.Event, events)
 			for i := range batch {
-				if batch[i], err = event(c*events+i, i); err != nil {
+				if batch[i], err = event(c*events+i, c*events+i); err != nil {
 					return err
 				}
 			}

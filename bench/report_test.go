@@ -60,7 +60,7 @@ func TestResultsAreReadAsWritten(t *testing.T) {
 // A peer that fails is left out and said to have failed; the limit or one of ours ends the run.
 func TestPeerThatFailsIsLeftOut(t *testing.T) {
 	f := &figures{Bench: "drain"}
-	fail := func() error { return errors.New("no reply") }
+	fail := func() error { return errors.New("no reply\nat all") }
 	if err := f.line("ours", ours).measure(t.Context(), fail); err == nil {
 		t.Error("one of ours has failed, and the run goes on")
 	}
@@ -81,7 +81,7 @@ func TestPeerThatFailsIsLeftOut(t *testing.T) {
 		f.line(of.name, of.kind).add("rate", of.rate)
 	}
 	table := f.table()
-	for _, want := range []string{"| bad | failed: no reply |", "| **relay** | 40 | 4.00 |"} {
+	for _, want := range []string{"| bad | failed: no reply; at all |", "| **relay** | 40 | 4.00 |"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table lacks %q:\n%s", want, table)
 		}

@@ -75,7 +75,7 @@ func (l *line) measure(ctx context.Context, round func() error) error {
 		return err
 	}
 	fmt.Fprintf(os.Stderr, "bench: %s is left out: %v\n", l.Name, err)
-	l.Failed = err.Error()
+	l.Failed = strings.ReplaceAll(err.Error(), "\n", "; ") // a cell of a table is one line
 	return nil
 }
 
