@@ -51,6 +51,10 @@ func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (retention
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
+	if layout.IsLog() {
+		return nil, fmt.Errorf("remove rows of %s: it is a log, of which relays truncate old parts: set their retention",
+			layout.Table)
+	}
 	if layout.DeliveredAt == "" && layout.WrittenAt == "" {
 		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table,
 			retention.ErrNoAge)
