@@ -28,14 +28,15 @@ func (d *DB) retainLog(ctx context.Context, layout outbox.Layout, r outbox.Reten
 	if err != nil {
 		return err
 	}
-	for {
+	for failing := false; ; {
 		err := d.maintainLog(ctx, layout, r.After, owner, r.Every/2)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
+		if err != nil && !failing {
 			r.Logger.Warn("retention failed", "table", layout.Table, "error", err)
 		}
+		failing = err != nil
 		if r.Observer != nil {
 			r.Observer.ObserveRun(layout.Table, err)
 		}

@@ -95,6 +95,14 @@ func (l *logged) arrived() []string {
 // relay runs one until stop is called or the test ends.
 func (l *logged) relay(change ...func(*outbox.RelayConfig)) (stop func()) {
 	l.t.Helper()
+	return l.relayBy(l.pool, l.publish, change...)
+}
+
+// relayBy is relay with a pool and a sink of its own.
+func (l *logged) relayBy(
+	pool *pgxpool.Pool, sink outbox.SinkFunc, change ...func(*outbox.RelayConfig),
+) (stop func()) {
+	l.t.Helper()
 	cfg := outbox.RelayConfig{
 		Tables:  []outbox.Table{{Layout: outbox.OutboxLog()}},
 		PollMin: time.Millisecond, PollMax: 10 * time.Millisecond, LeaseTTL: 2 * time.Second,
@@ -105,7 +113,7 @@ func (l *logged) relay(change ...func(*outbox.RelayConfig)) (stop func()) {
 	for _, f := range change {
 		f(&cfg)
 	}
-	r, err := outbox.NewRelay(postgres.NewDB(l.pool), outbox.SinkFunc(l.publish), cfg)
+	r, err := outbox.NewRelay(postgres.NewDB(pool), sink, cfg)
 	ok(l.t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.t.Context()))
 	ended := make(chan error, 1)
