@@ -95,10 +95,8 @@ func (t *logSettling) once(ctx context.Context, outcomes []outbox.Outcome) error
 		return fmt.Errorf("settle in %s: %w", t.layout.Table, err)
 	}
 	t.noted(lanes, place)
-	for _, m := range marks {
-		if m.claim != nil {
-			t.advance(m.claim)
-		}
+	for claim := range claimsOf(marks) {
+		t.advance(claim)
 	}
 	t.count(outcomes, held)
 	return nil
@@ -160,23 +158,29 @@ func (l *logStore) mark(outcomes []outbox.Outcome) (all []marked) {
 	return all
 }
 
+// claimsOf are the claims of marked rows, mostly one.
+func claimsOf(marks []marked) map[*logClaim]bool {
+	claims := map[*logClaim]bool{}
+	for _, m := range marks {
+		if m.claim != nil {
+			claims[m.claim] = true
+		}
+	}
+	return claims
+}
+
 // moved returns lanes that move to a place by what is marked, as bits. Of several places it is the one that most rows
 // lead to: the others are noted with a later request. The caller holds mu.
 func (l *logStore) moved(marks []marked) (lanes int64, to *logPlace) {
 	most := 0
-	seen := map[*logClaim]bool{}
-	for _, m := range marks {
-		if m.claim == nil || seen[m.claim] {
-			continue
-		}
-		seen[m.claim] = true
-		n, behind := m.claim.gaps()
+	for claim := range claimsOf(marks) {
+		n, behind := claim.gaps()
 		at := map[*logPlace]int64{}
-		for lane, from := range m.claim.from {
+		for lane, from := range claim.from {
 			if l.lanes[lane] == nil {
 				continue
 			}
-			if place := m.claim.after(from, n); !behind[lane] && place != l.lanes[lane].place {
+			if place := claim.after(from, n); !behind[lane] && place != l.lanes[lane].place {
 				at[place] |= bit(lane)
 			}
 		}
