@@ -20,6 +20,7 @@ const (
 	logParts = 4 // as in the migration
 	// logMaintenance is how long a run of retention may take.
 	logMaintenance = time.Minute
+	logRelease     = 5 * time.Second // for giving the maintenance up, also when the relay is told to stop
 )
 
 // retainLog looks again and again whether a part of a log can be truncated, or the next one be filled, until ctx ends.
@@ -80,7 +81,9 @@ func (d *DB) maintainLog(
 		return fmt.Errorf("lease maintenance of %s: %w", layout.Table, err)
 	}
 	err = m.run(ctx)
-	if _, released := m.pool.Exec(ctx, m.sql.release, layout.Table, owner, 0, false); err == nil && released != nil {
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), logRelease)
+	defer cancel()
+	if _, released := m.pool.Exec(ending, m.sql.release, layout.Table, owner, 0, false); err == nil && released != nil {
 		err = fmt.Errorf("release maintenance of %s: %w", layout.Table, released)
 	}
 	return err
