@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"errors"
 	"math"
 	"sync"
 	"time"
@@ -170,6 +171,8 @@ func (b *breaker) report(p *ticket, results []Result) (isolate, down bool) {
 	for i := range results {
 		if results[i].Err == nil {
 			served++
+		} else if errors.Is(results[i].Err, unasked) {
+			continue
 		} else if class, _ := Classify(results[i].Err); class == ClassUnavailable {
 			unavailable++
 		} else if class != ClassNotAttempted {

@@ -20,6 +20,9 @@ func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 	if w.cfg.routed() {
 		limit.Paused.Destinations = nil // its sink owes what goes there, and others do not wait for it
 	}
+	if w.cfg.table.Layout.IsLog() {
+		limit.Paused.Topics = nil // likewise: a position passes everything
+	}
 	limit.Records = w.pacer.modest(limit.Records)
 	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
 	began := time.Now()

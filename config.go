@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,15 +60,21 @@ type tableConfig struct {
 	table       Table
 	breaker     *breaker // of the sink, or one that is never open if there are routes
 
-	// Of a table with routes.
+	// Of a table with routes, and of a log.
 	ledger  DeliveryStore
 	outlets map[string]*outlet
 }
 
 func (c *tableConfig) name() string { return c.table.Layout.Name() }
 
-// routed tells whether the events go where routes say.
+// routed tells whether what a sink does not take is copied into outbox_deliveries: it is with routes, and from a log.
 func (c *tableConfig) routed() bool { return c.ledger != nil }
+
+// alone tells whether the table is a log without routes, so that nobody waits for its only sink.
+func (c *tableConfig) alone() bool { return c.routed() && len(c.table.Routes) == 0 }
+
+// sinkOf is the name of the sink that a delivery goes to.
+func (c *tableConfig) sinkOf(d *Delivery) string { return cmp.Or(d.Sink, c.table.Sink) }
 
 // WithDefaults returns the configuration that NewRelay runs with, zero fields filled in, or every problem at once.
 // It is for a look at them: NewRelay does the same by itself.

@@ -76,6 +76,11 @@ type Layout struct {
 	// stays whatever this is.
 	Settle SettleMode `yaml:"settle"`
 
+	// Transaction is an xid8 that each row has from pg_current_xact_id(): with it the table is a log. Its rows are only
+	// inserted: what is delivered is known by positions, and what failed is in outbox_deliveries. So it has no columns
+	// of state. Only PostgreSQL has such tables.
+	Transaction string `yaml:"-"`
+
 	// Part is a column by which several outboxes share the table, PartValue what it holds in the rows of this one, and
 	// Of the table whose events these are, for sinks' duplicate keys. They are DeliveriesOf's.
 	Part      string `yaml:"-"`
@@ -151,20 +156,42 @@ func CrawlOutbox() Layout {
 	}
 }
 
+// OutboxLog is the table outbox_log, which the migration set log makes: the columns of outbox_events without those of
+// state.
+func OutboxLog() Layout {
+	return Layout{
+		Table: "outbox_log",
+		ID:    "id", Position: "position", Topic: "event_topic", Payload: "payload",
+		Key: "aggregate_id", KeyScope: []string{"tenant_id", "aggregate_type"},
+		AggregateType: "aggregate_type", Tenant: "tenant_id", Source: "source_bc",
+		SchemaID: "schema_id", SchemaVersion: "schema_version",
+		Destinations: "destination_topics", Metadata: "metadata",
+		OccurredAt: "occurred_at", WrittenAt: "created_at", Generation: "generation",
+		Transaction: "xid",
+	}
+}
+
+// IsLog tells whether rows of the table are only inserted.
+func (l Layout) IsLog() bool { return l.Transaction != "" }
+
 // Validate reports every problem of the layout at once.
 func (l Layout) Validate() error {
 	var problems []error
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	for _, r := range []struct{ field, value string }{
+	required := []struct{ field, value string }{
 		{"table", l.Table}, {"id", l.ID}, {"position", l.Position}, {"topic", l.Topic}, {"payload", l.Payload},
 		{"attempts", l.Attempts}, {"next_retry_at", l.NextRetryAt},
-	} {
+	}
+	if l.IsLog() {
+		required = required[:5]
+		l.validateLog(add)
+	} else if l.Status == "" && l.DeliveredAt == "" {
+		add("status, delivered_at: one of them is required, it tells what is delivered")
+	}
+	for _, r := range required {
 		if r.value == "" {
 			add("%s: is required", r.field)
 		}
-	}
-	if l.Status == "" && l.DeliveredAt == "" {
-		add("status, delivered_at: one of them is required, it tells what is delivered")
 	}
 	if l.Status != "" && (l.Pending == "" || l.Delivered == "" || l.Dead == "") {
 		add("pending, delivered, dead: are required with status, they are its values")
@@ -193,6 +220,20 @@ func (l Layout) Validate() error {
 		return fmt.Errorf("layout of table %q: %w", l.Table, err)
 	}
 	return nil
+}
+
+// validateLog reports what no log has.
+func (l Layout) validateLog(add func(format string, args ...any)) {
+	if l.Settle != "" {
+		add("settle: %s is a log, whose rows stay as they are until their part is truncated: leave it out", l.Table)
+	}
+	if l.Status+l.DeliveredAt+l.Attempts+l.NextRetryAt+l.LastError+l.ErrorHistory+l.DeliveredTo != "" {
+		add("transaction: %s is a log, whose rows are never changed: leave out status, delivered_at, attempts, "+
+			"next_retry_at, last_error, error_history and delivered_to", l.Table)
+	}
+	if l.WrittenAt == "" {
+		add("written_at: is required")
+	}
 }
 
 // parts are the layout's texts by the names of their keys in a file of layouts, values of Status among them.
@@ -240,6 +281,9 @@ func (l Layout) Quoted(table, column, value func(string) string) Layout {
 		case *text != "":
 			*text = column(*text)
 		}
+	}
+	if l.IsLog() {
+		l.Transaction = column(l.Transaction)
 	}
 	if l.Part != "" {
 		l.Part, l.PartValue = column(l.Part), value(l.PartValue)

@@ -72,7 +72,7 @@ func (r *tableRelay) route(records []*Record, held heldKeys) (batch []Delivery, 
 		}
 		for _, d := range destinations {
 			one := Delivery{Record: rec, Destination: d, Envelope: r.cfg.table.Envelope, Origin: origin}
-			if r.cfg.routed() {
+			if r.cfg.routed() && !r.cfg.alone() {
 				one.Sink, one.Destination, _ = strings.Cut(d, ":")
 			}
 			batch = append(batch, one)
@@ -96,7 +96,7 @@ func (r *tableRelay) destinations(rec *Record) (left []string, failure *Failure)
 		return nil, &Failure{Reason: ReasonDeserializationFailed, Error: rec.Defect}
 	}
 	var err error
-	if r.cfg.routed() {
+	if r.cfg.routed() && !r.cfg.alone() {
 		left, err = routes(r.cfg.table.Routes).outstanding(rec)
 	} else {
 		left, err = rec.outstanding(r.cfg.table.Destination)
@@ -144,7 +144,7 @@ func (r *tableRelay) reserved(destinations []string) *Failure {
 		return nil
 	}
 	for _, d := range destinations {
-		if r.cfg.routed() {
+		if r.cfg.routed() && !r.cfg.alone() {
 			_, d, _ = strings.Cut(d, ":") // at whichever sink
 		}
 		if r.cfg.table.Reserved(d) {

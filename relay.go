@@ -203,7 +203,7 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 		if err != nil {
 			return serving{}, err
 		}
-		if len(t.Routes) > 0 {
+		if len(t.Routes) > 0 || t.Layout.IsLog() {
 			if err := r.openRouted(ctx, &opened, t, store); err != nil {
 				return serving{}, err
 			}
@@ -224,11 +224,11 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 	return opened, nil
 }
 
-// openRouted opens a table that has routes, and for each of their sinks what it owes of the table.
+// openRouted opens a table that has routes, or is a log, and for each of its sinks what that owes of the table.
 func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store Store) error {
 	ledger, ok := store.(DeliveryStore)
 	if !ok {
-		return Permanent(fmt.Errorf("%s has Routes, and its store keeps no deliveries", t.Layout.Table))
+		return Permanent(fmt.Errorf("%s has Routes or is a log, and its store keeps no deliveries", t.Layout.Table))
 	}
 	outlets := map[string]*outlet{}
 	for _, name := range t.sinks() {
@@ -236,7 +236,7 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 		of.Layout, of.Sink, of.Routes = DeliveriesOf(ledger.LeaseName(), name), name, nil
 		of.Destination, of.Reserved = builtin("{topic}"), nil
 		of.Retention.After = -1 // once for all of outbox_deliveries
-		if t.Layout.Settle.Removes() {
+		if t.Layout.Settle.Removes() || t.Layout.IsLog() {
 			of.Layout.Settle = SettleDelete // the event's own row is what the archive has
 		}
 		owed, err := r.db.OpenTable(ctx, of.Layout)
@@ -251,9 +251,13 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 		opened.tables = append(opened.tables, one)
 		outlets[name] = &outlet{sinkState: s, owed: one}
 	}
-	one, err := newTableRelay(ledger, nil, tableConfig{
-		RelayConfig: r.cfg, table: t, breaker: new(breaker), ledger: ledger, outlets: outlets,
-	})
+	cfg := tableConfig{RelayConfig: r.cfg, table: t, breaker: new(breaker), ledger: ledger, outlets: outlets}
+	var only Sink
+	if cfg.alone() {
+		s := opened.sink(t.Sink, r.sinks)
+		only, cfg.breaker = s.sink, s.breaker
+	}
+	one, err := newTableRelay(ledger, only, cfg)
 	if err != nil {
 		return err
 	}

@@ -315,7 +315,9 @@ func (w *worker) publishBatch(
 	pubCtx, cancel := w.publishing(hardStop, lanes, until)
 	fault.Hit(fault.BeforePublish)
 	var results []Result
-	if w.cfg.routed() {
+	if w.cfg.alone() {
+		results = w.publishLogged(pubCtx, pass, batch)
+	} else if w.cfg.routed() {
 		results = w.spread(pubCtx, batch)
 	} else if results = w.publish(pubCtx, batch); !pass.probe {
 		// A probe is small, and finds out whether the broker is there at all.
@@ -325,6 +327,9 @@ func (w *worker) publishBatch(
 	fault.Hit(fault.AfterPublish)
 	w.recall.published(batch, results)
 	isolate, down := w.cfg.breaker.report(pass, results)
+	if w.cfg.alone() {
+		w.owe(batch, results, isolate)
+	}
 	for i, r := range results {
 		if r.Err != nil && !isOwed(r.Err) {
 			held.hold(batch[i].Record)

@@ -56,22 +56,10 @@ func (w *worker) spread(ctx context.Context, batch []Delivery) []Result {
 	for i := range batch {
 		parts[batch[i].Sink] = append(parts[batch[i].Sink], i)
 	}
-	paused := w.keeper.paused()
 	var publishing sync.WaitGroup
 	for name, part := range parts {
 		o := w.cfg.outlets[name]
-		own := o.owed.keeper.paused()
-		var direct []int
-		for _, i := range part {
-			d := &batch[i]
-			if w.owes.any(d.Lane, name) || own.Table || anyFits(own.Destinations, d.Destination) ||
-				anyFits(paused.Destinations, d.Destination) {
-				results[i].Err = unasked
-			} else {
-				direct = append(direct, i)
-			}
-		}
-		if len(direct) > 0 {
+		if direct := w.direct(name, batch, part, results); len(direct) > 0 {
 			publishing.Go(func() { o.publishDirect(ctx, w.cfg.RouteTimeout, batch, direct, results, w.owes.sink(name)) })
 		}
 	}
@@ -82,6 +70,22 @@ func (w *worker) spread(ctx context.Context, batch []Delivery) []Result {
 		}
 	}
 	return results
+}
+
+// direct returns those of a sink's part of a batch, as indexes, that go to it directly. The others are answered: they
+// go by outbox_deliveries.
+func (w *worker) direct(sink string, batch []Delivery, part []int, results []Result) (direct []int) {
+	paused, own := w.keeper.paused(), w.cfg.outlets[sink].owed.keeper.paused()
+	for _, i := range part {
+		d := &batch[i]
+		if w.owes.any(d.Lane, sink) || own.Table || anyFits(own.Destinations, d.Destination) ||
+			anyFits(paused.Destinations, d.Destination) || anyFits(paused.Topics, d.Topic) {
+			results[i].Err = unasked
+		} else {
+			direct = append(direct, i)
+		}
+	}
+	return direct
 }
 
 // publishDirect publishes the deliveries at the given indexes, and no others, and answers them. owes says that some
@@ -139,8 +143,18 @@ func (o *outlet) noteSlow() {
 	o.slow = time.Now().Add(slowFor)
 }
 
-// judgeRouted decides what becomes of a record of a table with routes: it is delivered, but for what its sinks owe.
+// judgeRouted decides what becomes of a record of a table with routes: it is delivered, but for what its sinks owe. One
+// that the only sink of a log was not there for comes again with a later claim.
 func (r *tableRelay) judgeRouted(v *verdict, rec *Record, deliveries []Delivery, results []Result) {
+	for _, res := range results {
+		if res.Err == nil || isOwed(res.Err) {
+			continue
+		}
+		if class, _ := Classify(res.Err); class == ClassUnavailable {
+			v.unavailable = res.Err
+		}
+		return
+	}
 	out := Outcome{Record: rec, State: Delivered, DeliveredTo: slices.Clip(rec.DeliveredTo)}
 	for i, res := range results {
 		if res.Err != nil {
@@ -158,7 +172,7 @@ func (r *tableRelay) judgeRouted(v *verdict, rec *Record, deliveries []Delivery,
 
 // owed is what a sink owes that has answered a delivery with err, an owing.
 func (r *tableRelay) owed(d *Delivery, err error) Owed {
-	one := Owed{Sink: d.Sink, Destination: d.Destination}
+	one := Owed{Sink: r.cfg.sinkOf(d), Destination: d.Destination}
 	class, after := Classify(err)
 	if errors.Is(err, unasked) || class == ClassNotAttempted {
 		return one
@@ -169,7 +183,7 @@ func (r *tableRelay) owed(d *Delivery, err error) Owed {
 	}
 	one.Attempts = 1
 	if class != ClassPermanent { // which its own relay makes a dead letter of
-		one.RetryIn = max(after, r.cfg.outlets[d.Sink].owed.cfg.policy(d.Destination).Backoff.delay(1))
+		one.RetryIn = max(after, r.cfg.outlets[one.Sink].owed.cfg.policy(d.Destination).Backoff.delay(1))
 	}
 	return one
 }

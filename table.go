@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,15 +33,16 @@ type Table struct {
 	Retention   Retention     // each field that is zero is the relay's
 }
 
-// Tables returns the tables of the migration sets, each served where it exists: outbox_events, event_outbox and
-// crawl_outbox. The last one's attempts and pause are those of docs/seeds.md#fr-005. What event_outbox has delivered is
-// not archived but deleted, as its seed does (docs/seeds.md#05-01).
+// Tables returns the tables of the migration sets, each served where it exists: outbox_events, event_outbox,
+// crawl_outbox and outbox_log. Attempts and pause of crawl_outbox are those of docs/seeds.md#fr-005. What event_outbox
+// has delivered is not archived but deleted, as its seed does (docs/seeds.md#05-01).
 func Tables() []Table {
 	return []Table{
 		{Layout: OutboxEvents(), Optional: true},
 		{Layout: EventOutbox(), Optional: true, Retention: Retention{Archive: "none"}},
 		{Layout: CrawlOutbox(), Optional: true, Destination: builtin("run:{key}"), MaxAttempts: 3,
 			Backoff: Backoff{Base: 200 * time.Millisecond}},
+		{Layout: OutboxLog(), Optional: true, Retention: Retention{Archive: "none"}},
 	}
 }
 
@@ -102,6 +104,12 @@ func (t *Table) complete(c *RelayConfig, of string, problems *[]error) {
 		t.Policies = complete(c.Policies, "", own, new([]error)) // WithDefaults has told their problems
 	} else {
 		t.Policies = complete(t.Policies, of, own, problems)
+	}
+	if archive := &t.Retention.Archive; t.Layout.IsLog() {
+		if *archive = cmp.Or(*archive, "none"); *archive != "none" {
+			*problems = append(*problems, fmt.Errorf("%sRetention.Archive is %s, must be none: a log's old rows go with "+
+				"their part, which is truncated", of, *archive))
+		}
 	}
 	t.Retention = t.Retention.withDefaults(c.Retention)
 	t.Retention.check(of+"Retention", problems)

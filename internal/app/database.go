@@ -124,6 +124,9 @@ type Migrations interface {
 // Sets are the migration sets in the order in which they are applied. Every store has the same.
 var Sets = migration.Sets
 
+// OptionalSets are applied only where they are named, and not every store has them.
+var OptionalSets = migration.Optional
+
 // AllSteps makes Migrations.Down take a whole set away.
 const AllSteps = pgmigrations.All
 

@@ -40,7 +40,7 @@ func (r *relay) run(ctx context.Context) error {
 	// backlog and one for retention; and two to spare.
 	served := len(wanted)
 	for _, t := range wanted {
-		served += len(r.cfg.SinksOwing(t.Name()))
+		served += owing(r.cfg, t)
 	}
 	db, err := r.open(ctx, r.part, use{name: "outbox relay", conns: (r.cfg.Workers+3)*served + 2, relay: true})
 	if err != nil {
@@ -88,6 +88,14 @@ func (r *relay) run(ctx context.Context) error {
 	return errors.Join(err, r.outlets.close())
 }
 
+// owing is how many sinks a relay of their own serves what they did not take of a table.
+func owing(cfg config.Config, t config.Table) int {
+	if t.Layout.IsLog() {
+		return max(len(cfg.SinksOwing(t.Name())), 1)
+	}
+	return len(cfg.SinksOwing(t.Name()))
+}
+
 // unlessStopped drops an error that came of being told to stop.
 func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
@@ -104,7 +112,7 @@ func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 		Logger: r.log, Observer: r.metrics,
 		LetterRetention: r.retention(config.Letters),
 	}
-	if slices.ContainsFunc(wanted, func(t config.Table) bool { return len(r.cfg.SinksOwing(t.Name())) > 0 }) {
+	if slices.ContainsFunc(wanted, func(t config.Table) bool { return owing(r.cfg, t) > 0 }) {
 		cfg.Retention = r.retention(outbox.DeliveriesOf("", "").Table)
 	}
 	for _, t := range wanted {

@@ -27,11 +27,20 @@ const (
 var twins = [][2]string{{onePostgres, oneSQLite}, {tablePostgres, tableSQLite}, {operatePostgres, operateSQLite},
 	{serverPostgres, serverSQLite}}
 
+// logTables is why SQLite has no file: one writer at a time leaves nothing that commits late, and deletes are cheap.
+const logTables = "SQLite has no log tables"
+
 // only are the files of one store that its twin has no use for. Whoever knows one store finds his way in the other:
 // the rest have the same names.
 var only = map[string]map[string]string{
 	onePostgres: {
-		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding",
+		"log.go": logTables, "log_place.go": logTables, "log_read.go": logTables, "log_retain.go": logTables,
+		"log_settle.go": logTables, "log_snapshot.go": logTables, "sql/log_backlog.sql": logTables,
+		"sql/log_claim.sql": logTables, "sql/log_compact.sql": logTables, "sql/log_dead.sql": logTables,
+		"sql/log_load.sql": logTables, "sql/log_next.sql": logTables, "sql/log_note.sql": logTables,
+		"sql/log_parts.sql": logTables, "sql/log_settle.sql": logTables, "sql/log_truncate.sql": logTables,
+		"sql/log_watch.sql": logTables,
+		"session.go":        "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding",
 		"sql/write_encoding.sql": "the same", "eventbus_tx.go": "SQLite has database/sql's transactions alone",
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
 		"sql/bus_tenant.sql": "row-level security",

@@ -100,7 +100,8 @@ as its own, and goes on. That tool must not run the files any more then.`,
 	}
 	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
 	cmd.Flags().BoolVar(&takeOver, "take-over", false, "record what another tool has applied as applied by up")
-	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
+	cmd.Flags().StringSliceVar(&sets, "set", nil,
+		"migration `sets`, of core, events, crawl and log (default: all but log)")
 	return cmd
 }
 
@@ -225,7 +226,8 @@ PostgreSQL's.`,
 			return app.MigrationsOf(c.Database).Print(a.Out, sets...)
 		},
 	}
-	cmd.Flags().StringSliceVar(&sets, "set", nil, "migration `sets`, of core, events and crawl (default: all)")
+	cmd.Flags().StringSliceVar(&sets, "set", nil,
+		"migration `sets`, of core, events, crawl and log (default: all but log)")
 	return cmd
 }
 
@@ -239,8 +241,9 @@ func (a *application) migrationSettings(sets []string) (config.Config, error) {
 
 func checkSets(sets []string) error {
 	for _, s := range sets {
-		if !slices.Contains(app.Sets, s) {
-			return usagef("--set: there is no migration set %q: the sets are %s", s, strings.Join(app.Sets, ", "))
+		if !slices.Contains(app.Sets, s) && !slices.Contains(app.OptionalSets, s) {
+			return usagef("--set: there is no migration set %q: the sets are %s", s,
+				strings.Join(slices.Concat(app.Sets, app.OptionalSets), ", "))
 		}
 	}
 	return nil

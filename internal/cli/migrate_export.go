@@ -94,7 +94,7 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 	cmd.Flags().StringVar(&format, "format", "",
 		fmt.Sprintf("whose `format`: %s (required)", strings.Join(formatNames(), ", ")))
 	cmd.Flags().StringSliceVar(&sets, "set", nil,
-		"migration `sets`, of core, events and crawl (default: those in the folder, or all)")
+		"migration `sets`, of core, events, crawl and log (default: those in the folder, or all but log)")
 	return cmd
 }
 

@@ -100,7 +100,9 @@ func (p purge) chosen(c config.Config) (purging []app.Purging, err error) {
 	names := p.tables
 	if len(names) == 0 {
 		for _, t := range c.Known() {
-			names = append(names, t.Name())
+			if !t.Layout.IsLog() { // its relays truncate it
+				names = append(names, t.Name())
+			}
 		}
 		names = append(names, config.Letters)
 	}

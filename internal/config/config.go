@@ -110,7 +110,8 @@ var relayDefaults, _ = outbox.RelayConfig{}.WithDefaults()
 func Relay() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("relay", pflag.ContinueOnError)
 	fs.StringSlice("table", nil,
-		"`tables` to serve (default: those of outbox_events, event_outbox and crawl_outbox that exist, and every mapped one)")
+		"`tables` to serve (default: those of outbox_events, event_outbox, crawl_outbox and outbox_log that exist, and "+
+			"every mapped one)")
 	fs.StringToString("destination", nil,
 		"`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default "+
 			"run:{key} for crawl_outbox, {topic} for others)")

@@ -49,7 +49,7 @@ func (r Retention) Of(table string) (time.Duration, retention.Archive) {
 	switch table {
 	case Letters:
 		return r.LetterAge, retention.Archive{None: true}
-	case outbox.EventOutbox().Table, outbox.DeliveriesOf("", "").Table:
+	case outbox.EventOutbox().Table, outbox.DeliveriesOf("", "").Table, outbox.OutboxLog().Table:
 		return r.OlderThan, retention.Archive{None: true}
 	}
 	return r.OlderThan, r.parsedTarget

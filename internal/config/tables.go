@@ -73,7 +73,10 @@ func (c Config) served(t Table) Table {
 func (c Config) Tables() ([]Table, error) {
 	var problems Error
 	known := c.Known()
-	served := known
+	served := slices.DeleteFunc(slices.Clone(known), func(t Table) bool {
+		_, err := c.sinkOf(t.Name())
+		return err != nil && t.Layout.IsLog() // settings from before there were logs go on as they are
+	})
 	if len(c.Table) > 0 {
 		served = nil
 		for _, name := range c.Table {
@@ -104,6 +107,9 @@ func (c Config) checkSettle(problems *Error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Settle)) {
 		if _, ok := find(c.Known(), name); !ok {
 			problems.add("%s", unknownTable("settle", name, c.Known()))
+		}
+		if t, ok := find(c.Known(), name); ok && t.Layout.IsLog() {
+			problems.add("settle: %s is a log, whose rows stay until their part is truncated: leave it out", name)
 		}
 		switch mode := outbox.SettleMode(c.Settle[name]); mode {
 		case outbox.SettleMark, outbox.SettleDelete, outbox.SettleArchive:

@@ -41,7 +41,7 @@ func TestMappedTables(t *testing.T) {
 			t.Fatal(err)
 		}
 		tables, err := c.Tables()
-		if err != nil || names(tables) != "billing.outbox, outbox, outbox_events, event_outbox, crawl_outbox" {
+		if err != nil || names(tables) != "billing.outbox, outbox, outbox_events, event_outbox, crawl_outbox, outbox_log" {
 			t.Fatalf("got %s, error %v", names(tables), err)
 		}
 		b, o := tables[0], tables[1]

@@ -12,6 +12,10 @@ import (
 // Sets are the migration sets of every store, in the order in which they are applied. Treat it as a constant.
 var Sets = []string{"core", "events", "crawl"}
 
+// Optional are sets that only some stores have, and that are applied where they are named. They stand on core. Treat it
+// as a constant.
+var Optional = []string{"log"}
+
 // Migration is one numbered step of a set.
 type Migration struct {
 	Version uint
@@ -20,6 +24,27 @@ type Migration struct {
 
 // Files are a store's embedded files: a folder a set, and in it NNN_name.up.sql and .down.sql.
 type Files struct{ Files fs.FS }
+
+// sets are those that the store has, in the order in which they are applied.
+func (m Files) sets() []string {
+	sets := slices.Clone(Sets)
+	for _, set := range Optional {
+		if found, err := fs.Glob(m.Files, set+"/*.up.sql"); err == nil && len(found) > 0 {
+			sets = append(sets, set)
+		}
+	}
+	return sets
+}
+
+// Lacks returns an error where one of the named sets is none of the store's.
+func (m Files) Lacks(named []string) error {
+	for _, set := range named {
+		if sets := m.sets(); !slices.Contains(sets, set) {
+			return fmt.Errorf("find migration set %q: this database has the sets %s", set, strings.Join(sets, ", "))
+		}
+	}
+	return nil
+}
 
 // List returns the migrations of a known set, oldest first.
 func (m Files) List(set string) []Migration {
@@ -42,7 +67,7 @@ func (m Files) List(set string) []Migration {
 
 // Required is the newest version of a set, 0 for an unknown one.
 func (m Files) Required(set string) uint {
-	if !slices.Contains(Sets, set) {
+	if !slices.Contains(m.sets(), set) {
 		return 0
 	}
 	all := m.List(set)
@@ -81,18 +106,19 @@ func (m Files) Status(set string, current uint, dirty bool) SetStatus {
 	return s
 }
 
-// Order returns the named sets once each, core first; all of them when none is named.
+// Order returns the named sets once each, core first; those of every store when none is named.
 func Order(named []string) ([]string, error) {
 	if len(named) == 0 {
 		return Sets, nil
 	}
+	known := slices.Concat(Sets, Optional)
 	for _, set := range named {
-		if !slices.Contains(Sets, set) {
-			return nil, fmt.Errorf("find migration set %q: the known sets are %s", set, strings.Join(Sets, ", "))
+		if !slices.Contains(known, set) {
+			return nil, fmt.Errorf("find migration set %q: the known sets are %s", set, strings.Join(known, ", "))
 		}
 	}
 	var ordered []string
-	for _, set := range Sets {
+	for _, set := range known {
 		if slices.Contains(named, set) {
 			ordered = append(ordered, set)
 		}
@@ -122,5 +148,5 @@ var SetOf = map[string]string{
 	"outbox_audit": "core", "outbox_pauses": "core", "event_outbox": "events", "crawl_outbox": "crawl",
 	"crawl_runs": "crawl", "crawl_events": "crawl",
 	"outbox_maintenance": "core", "outbox_archive": "core", "outbox_tokens": "core", "outbox_tickets": "core",
-	"outbox_deliveries": "core", "outbox_endpoints": "core",
+	"outbox_deliveries": "core", "outbox_endpoints": "core", "outbox_log": "log", "outbox_log_positions": "log",
 }

@@ -181,7 +181,7 @@ func down(ctx context.Context, by session, steps int, set string) error {
 	if err != nil {
 		return err
 	}
-	if now := all[slices.Index(Sets, set)]; owned(now) {
+	if now := all[slices.Index(every, set)]; owned(now) {
 		return fmt.Errorf("%w: %s was applied by %s: take it away with that; or, to have outbox migrate do it, "+
 			"run `outbox migrate up --take-over` first", ErrOwned, set, now.By)
 	}
@@ -194,7 +194,7 @@ func down(ctx context.Context, by session, steps int, set string) error {
 			set, before.Current, before.Latest)
 	}
 	if set == "core" {
-		for _, other := range Sets[1:] {
+		for _, other := range every[1:] {
 			standing, err := status(ctx, by.Conn, other)
 			if err != nil {
 				return err

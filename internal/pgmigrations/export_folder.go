@@ -169,7 +169,7 @@ func (f *folder) next() string {
 
 // sets are those of which the folder has steps.
 func (f *folder) sets() (named []string) {
-	for _, set := range Sets {
+	for _, set := range every {
 		for _, s := range f.ours {
 			if s.set == set {
 				named = append(named, set)
@@ -188,7 +188,7 @@ func (f *folder) missing(from migration.Files, sets []string) (steps []step, err
 		there[s.String()] = true
 		newest[s.set] = max(newest[s.set], s.Version)
 	}
-	for _, set := range Sets {
+	for _, set := range every {
 		for _, one := range from.List(set) {
 			s := step{set, one}
 			switch {

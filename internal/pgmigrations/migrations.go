@@ -1,9 +1,9 @@
 // Package pgmigrations holds the PostgreSQL schema of Outbox as numbered plain SQL and applies it.
 //
-// There are three sets, each with its own version table, so that an application takes only what it uses:
-// core (outbox_events, job_dlq, apps, lane leases), events (event_outbox) and crawl (runs, their log and
-// their outbox). events and crawl stand on core. The files are ordinary golang-migrate files, and Encore
-// reads the same format; nothing in them needs this package.
+// There are four sets, each with its own version table, so that an application takes only what it uses:
+// core (outbox_events, job_dlq, apps, lane leases), events (event_outbox), crawl (runs, their log and
+// their outbox), and log (outbox_log), which is applied only where it is named. All stand on core. The
+// files are ordinary golang-migrate files, and Encore reads the same format; nothing in them needs this package.
 //
 // Guaranteed: every file is one transaction and may run twice, so a process killed at any point leaves a
 // schema that Up completes; any number of processes may call Up at once; no error carries the database URL.
@@ -15,18 +15,22 @@ package pgmigrations
 import (
 	"embed"
 	"io"
+	"slices"
 
 	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
 )
 
-//go:embed core/*.sql events/*.sql crawl/*.sql
+//go:embed core/*.sql events/*.sql crawl/*.sql log/*.sql
 var files embed.FS
 
 var embedded = migration.Files{Files: files}
 
 // Sets are the known migration sets in the order in which they are applied. Treat it as a constant.
 var Sets = migration.Sets
+
+// every set that there is, in the order in which they are applied.
+var every = slices.Concat(migration.Sets, migration.Optional)
 
 // Required is the version that a database must have for this build: the newest embedded one of the set, 0 for
 // an unknown set.

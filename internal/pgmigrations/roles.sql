@@ -49,13 +49,14 @@ BEGIN
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
                                 'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries', 'outbox_endpoints',
                                 'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
-                                'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl'] LOOP
+                                'outbox_log', 'outbox_log_0', 'outbox_log_1', 'outbox_log_2', 'outbox_log_3', 'outbox_log_positions',
+                                'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl', 'outbox_migrations_log'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s OWNER TO outbox_owner', to_regclass(name));
             EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
         END IF;
     END LOOP;
-    FOREACH name IN ARRAY ARRAY['crawl_events_id_seq', 'crawl_outbox_id_seq'] LOOP   -- they belong to whom their table belongs to
+    FOREACH name IN ARRAY ARRAY['crawl_events_id_seq', 'crawl_outbox_id_seq', 'outbox_log_part', 'outbox_log_position_seq'] LOOP   -- they belong to whom their table belongs to
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
         END IF;
@@ -95,6 +96,11 @@ BEGIN
         ('outbox_producer', 'outbox_events', 'INSERT, SELECT (id, position)'),
         ('outbox_producer', 'event_outbox',  'INSERT, SELECT (id, event_id, position)'),
 
+        -- A log draws positions, and says which part is filled.
+        ('outbox_producer', 'outbox_log',    'INSERT'),
+        ('outbox_producer', 'outbox_log_part', 'USAGE'),
+        ('outbox_producer', 'outbox_log_position_seq', 'USAGE'),
+
         -- Whoever produces a run's events drives the run, in the same transaction. UPDATE on the run is also what its row lock needs, under which events are
         -- numbered (crawl/001_crawl_schema). A role of its own: one who writes orders has no business with goals and device configurations, of all tenants.
         ('outbox_run_producer', 'crawl_outbox',  'INSERT, SELECT (id, event_id, seq)'),
@@ -109,6 +115,15 @@ BEGIN
         ('outbox_relay', 'event_outbox',  'SELECT, DELETE, UPDATE (status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at)'),
         ('outbox_relay', 'crawl_outbox',  'SELECT, DELETE, UPDATE (retry_count, next_retry_at, error_message, error_history, delivered_to, published_at)'),
         ('outbox_relay', 'run_outbox',    'SELECT, UPDATE (published_at)'),
+        -- A log is read, and emptied part by part; how far a relay has come it appends.
+        ('outbox_relay', 'outbox_log',    'SELECT'),
+        ('outbox_relay', 'outbox_log_0',  'SELECT, TRUNCATE'),
+        ('outbox_relay', 'outbox_log_1',  'SELECT, TRUNCATE'),
+        ('outbox_relay', 'outbox_log_2',  'SELECT, TRUNCATE'),
+        ('outbox_relay', 'outbox_log_3',  'SELECT, TRUNCATE'),
+        ('outbox_relay', 'outbox_log_part', 'USAGE'),
+        ('outbox_relay', 'outbox_log_positions', 'SELECT, INSERT, DELETE'),
+        ('outbox_relay', 'outbox_migrations_log', 'SELECT'),
         -- What sinks owe is the relay's own: it copies it from the events.
         ('outbox_relay', 'outbox_deliveries', 'SELECT, INSERT, DELETE, UPDATE (status, attempts, next_retry_at, last_error, error_history, delivered_at)'),
         -- Where webhooks go, and what signs them: of all tenants, so nobody reads it who acts for one. A relay disables what has gone.
@@ -141,6 +156,9 @@ BEGIN
         ('outbox_operator', 'outbox_events', 'SELECT, INSERT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at, generation)'),
         ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, DELETE, UPDATE (next_retry_at)'),   -- dead rows leave it
+        ('outbox_operator', 'outbox_log',    'SELECT, INSERT'),   -- a replay is a new row
+        ('outbox_operator', 'outbox_log_part', 'USAGE'),
+        ('outbox_operator', 'outbox_log_position_seq', 'USAGE'),
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
 
         -- A gateway looks tokens up and makes none, and makes tickets of a minute at most: created_at is not its to choose. UPDATE is for SKIP LOCKED, with which it
@@ -174,6 +192,9 @@ BEGIN
         ('outbox_reader', 'crawl_events',  'SELECT'),
         ('outbox_reader', 'crawl_outbox',  'SELECT'),
         ('outbox_reader', 'run_outbox',    'SELECT'),
+        ('outbox_reader', 'outbox_log',    'SELECT'),
+        ('outbox_reader', 'outbox_log_positions', 'SELECT'),
+        ('outbox_reader', 'outbox_migrations_log', 'SELECT'),
         ('outbox_reader', 'outbox_migrations_core',   'SELECT'),
         ('outbox_reader', 'outbox_migrations_events', 'SELECT'),
         ('outbox_reader', 'outbox_migrations_crawl',  'SELECT')

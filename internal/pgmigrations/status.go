@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -19,9 +20,9 @@ var versionSQL string
 // undefinedTable is the SQLSTATE of a set that was never applied.
 const undefinedTable = "42P01"
 
-// Status reads the state of every set, in the order of Sets: what Up has recorded, or, where it has recorded nothing,
-// what is there in the catalog, and who has applied it as far as that is known. It changes nothing and takes no lock,
-// so while another process migrates it may see Dirty.
+// Status reads the state of every set, in the order of Sets, and of the optional ones that are applied: what Up has
+// recorded, or, where it has recorded nothing, what is there in the catalog, and who has applied it as far as that is
+// known. It changes nothing and takes no lock, so while another process migrates it may see Dirty.
 func Status(ctx context.Context, databaseURL string) ([]migration.SetStatus, error) {
 	conn, _, err := connect(ctx, databaseURL)
 	if err != nil {
@@ -33,7 +34,9 @@ func Status(ctx context.Context, databaseURL string) ([]migration.SetStatus, err
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
-	return all, nil
+	return slices.DeleteFunc(all, func(s migration.SetStatus) bool {
+		return slices.Contains(migration.Optional, s.Set) && s.Current == 0 && !s.Dirty
+	}), nil
 }
 
 // status is what Up has recorded of a set.

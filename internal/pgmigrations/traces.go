@@ -58,6 +58,7 @@ var traces = []trace{
 	{"crawl", 2, "crawl_outbox", "event_id", "crawl_outbox"},
 	{"crawl", 3, "crawl_runs", "tenant_id", ""},
 	{"crawl", 4, "crawl_runs_held", "", ""},
+	{"log", 1, "outbox_log_positions", "", ""},
 }
 
 // droppable are the indexes that an operator may drop (core/007 says so): without one, later steps tell.
@@ -100,7 +101,7 @@ func observed(ctx context.Context, conn *pgx.Conn) (map[string]uint, error) {
 func observe(ctx context.Context, conn *pgx.Conn) (all []migration.SetStatus, err error) {
 	var tool string
 	var versions map[string]uint
-	for _, set := range Sets {
+	for _, set := range every {
 		s, recorded, err := recordedStatus(ctx, conn, set)
 		if err != nil {
 			return nil, err

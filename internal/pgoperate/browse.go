@@ -39,6 +39,10 @@ func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) 
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
+	if layout.IsLog() {
+		return nil, fmt.Errorf("look into %s: it is a log, whose rows have no state: list what a sink did not take with "+
+			"--to SINK, and the rest with SQL", layout.Table)
+	}
 	var columns []string
 	for _, c := range layout.Columns() {
 		columns = append(columns, c)

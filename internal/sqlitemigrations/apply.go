@@ -33,6 +33,9 @@ var ErrNewer = errors.New("the file was migrated by a newer program")
 // When ctx ends, nothing is changed.
 func Up(ctx context.Context, db *sql.DB, sets ...string) error {
 	sets, err := migration.Order(sets)
+	if err == nil {
+		err = embedded.Lacks(sets)
+	}
 	if err != nil {
 		return fmt.Errorf("migrate up: %w", err)
 	}
@@ -82,7 +85,7 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 // Down takes the newest steps applied migrations of one set away, with the data in their tables, in one transaction;
 // All takes the set away. More steps than are applied is the same as All. Core cannot go below a set that stands on it.
 func Down(ctx context.Context, db *sql.DB, steps int, set string) error {
-	if _, err := migration.Order([]string{set}); err != nil {
+	if err := embedded.Lacks([]string{set}); err != nil {
 		return fmt.Errorf("migrate down: %w", err)
 	}
 	if steps <= 0 {

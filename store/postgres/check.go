@@ -54,6 +54,9 @@ func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) erro
 		}
 	}
 	needs := []string{"SELECT"}
+	if l.IsLog() {
+		return allowed(ctx, pool, "serve table", l.Table, needs, nil)
+	}
 	if l.Status == "" || l.Settle.Removes() { // dead or delivered rows leave the table
 		needs = append(needs, "DELETE")
 	}

@@ -170,12 +170,17 @@ func (s *store) read(
 	rows.Close()
 	s.claims.saw(len(records), bytes)
 	if err := rows.Err(); err != nil {
-		if code(err) == queryCanceled && ctx.Err() == nil { // by the server's statement_timeout: the relay asks for less
-			err = errors.Join(context.DeadlineExceeded, err)
-		}
-		return records, fmt.Errorf("read %s: %w", s.layout.Table, err)
+		return records, fmt.Errorf("read %s: %w", s.layout.Table, timeLimit(ctx, err))
 	}
 	return records, nil
+}
+
+// timeLimit marks the end of a claim by the server's statement_timeout, so that the relay asks for less.
+func timeLimit(ctx context.Context, err error) error {
+	if code(err) == queryCanceled && ctx.Err() == nil {
+		return errors.Join(context.DeadlineExceeded, err)
+	}
+	return err
 }
 
 // The columns of claim_row.sql.
@@ -262,7 +267,9 @@ func (s *store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	if m := raw[colMetadata]; m != nil {
 		rec.RawMetadata = payload.keep(m)
 	}
-	if at := raw[colPlace]; len(at) == 6 {
+	if at := raw[colPlace]; len(at) == 8 { // a log's transaction
+		rec.Place = binary.BigEndian.Uint64(at)
+	} else if len(at) == 6 {
 		rec.Place = uint64(binary.BigEndian.Uint32(at))<<16 | uint64(binary.BigEndian.Uint16(at[4:]))
 	}
 	if size := len(raw[colPayload]); size > s.maxPayload {

@@ -25,9 +25,12 @@ func migratedURL(t *testing.T) string {
 	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
 }
 
-func migrated(t *testing.T) *pgxpool.Pool {
+func migrated(t *testing.T) *pgxpool.Pool { return connected(t, migratedURL(t)) }
+
+// connected returns a pool of a relay's sessions.
+func connected(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := connect(t.Context(), migratedURL(t), 4)
+	pool, err := connect(t.Context(), url, 4)
 	if err != nil {
 		t.Fatal(err)
 	}

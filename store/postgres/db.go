@@ -38,11 +38,21 @@ func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Sto
 	if err != nil {
 		return nil, lasting(err)
 	}
-	return s, nil
+	if !layout.IsLog() {
+		return s, nil
+	}
+	log, err := openLog(ctx, s)
+	if err != nil {
+		return nil, lasting(err)
+	}
+	return log, nil
 }
 
 // Retain implements outbox.Database with package retention.
 func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
+	if layout.IsLog() {
+		return d.retainLog(ctx, layout, r)
+	}
 	return retention.Serve(ctx, layout.Table, r, func(ctx context.Context) (retention.Store, error) {
 		return openRetention(ctx, d.pool, layout)
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -94,6 +95,12 @@ func (d *deadLetters) open(ctx context.Context, l outbox.Layout) error {
 	}
 	if t.columns, err = pgtable.StoredColumns(ctx, d.pool, l.Table); err != nil {
 		return err
+	}
+	if l.IsLog() { // a replay is a new row, for which the database draws these
+		for _, drawn := range []string{l.Transaction, l.Position, l.WrittenAt, "part"} {
+			quoted := pgx.Identifier{drawn}.Sanitize()
+			t.columns = slices.DeleteFunc(t.columns, func(c string) bool { return c == quoted })
+		}
 	}
 	d.tables[l.Table] = t
 	return nil

@@ -246,7 +246,7 @@ func (r *replaying) revive(
 	revived := map[uuid.UUID]bool{}
 	q := t.query(letterQuery{Replace: r.request.Payload != nil})
 	var statements []string
-	if !q.DeleteDead || q.Destinations != "" { // else there is no row to be found
+	if !q.IsLog() && (!q.DeleteDead || q.Destinations != "") { // else there is no row to be found
 		statements = append(statements, "dlq_revive")
 	}
 	if q.DeleteDead {

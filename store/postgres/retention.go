@@ -64,6 +64,10 @@ func openRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
+	if layout.IsLog() {
+		return nil, fmt.Errorf("remove rows of %s: it is a log, of which relays truncate old parts: set their retention",
+			layout.Table)
+	}
 	if layout.DeliveredAt == "" && layout.WrittenAt == "" {
 		return nil, fmt.Errorf("remove rows of %s: %w: give its layout delivered_at or written_at", layout.Table,
 			retention.ErrNoAge)

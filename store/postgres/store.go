@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
@@ -54,8 +55,10 @@ func openTable(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*
 	if err := s.checkTypes(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.findFairness(ctx); err != nil {
-		return nil, err
+	if !layout.IsLog() {
+		if err := s.findFairness(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if s.name, s.of, s.origin, err = identify(ctx, pool, layout); err != nil {
 		return nil, err
@@ -65,11 +68,15 @@ func openTable(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*
 
 // Backlog counts undelivered rows up to limit.
 func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
+	return s.scanBacklog(s.pool.QueryRow(ctx, s.sql.backlog, limit))
+}
+
+func (s *store) scanBacklog(row pgx.Row) (outbox.Backlog, error) {
 	var b outbox.Backlog
 	var written *time.Time
 	var id *uuid.UUID
 	var now time.Time
-	if err := s.pool.QueryRow(ctx, s.sql.backlog, limit).Scan(&b.Count, &written, &id, &now); err != nil {
+	if err := row.Scan(&b.Count, &written, &id, &now); err != nil {
 		return outbox.Backlog{}, fmt.Errorf("read backlog of %s: %w", s.layout.Table, err)
 	}
 	if written == nil && id != nil {

@@ -19,6 +19,9 @@ func (d served) Watch(stores []outbox.Store) (func(context.Context) ([]outbox.Wa
 	var parts, names, of []string
 	for i, opened := range stores {
 		s, ok := opened.(*store)
+		if log, is := opened.(*logStore); is {
+			s, ok = log.store, true
+		}
 		if !ok {
 			return nil, fmt.Errorf("a %T is no table of this database", opened)
 		}

@@ -63,6 +63,11 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	if err := identifier.CheckTable(table); err != nil {
 		return insert{}, fmt.Errorf("configure writer: table: %w", err)
 	}
+	log := isLog(table)
+	if log && cfg.RefuseDuplicates {
+		return insert{}, fmt.Errorf("configure writer: RefuseDuplicates: %s is a log, which knows no ids: leave it out, and "+
+			"have the sink or the consumer refuse copies", table)
+	}
 	t, err := parseSQL()
 	if err != nil {
 		return insert{}, err
@@ -71,7 +76,8 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	names := struct {
 		Table              string
 		Returning, Checked bool
-	}{pgtable.QuoteTable(table), in.returning, checked}
+		Log                bool // without unique ids
+	}{pgtable.QuoteTable(table), in.returning, checked, log}
 	for name, dst := range map[string]*string{"write": &in.many, "write_one": &in.one, "write_lock": &in.lock,
 		"write_encoding": &in.encoding} {
 		if *dst, err = t.Statement(name, names); err != nil {

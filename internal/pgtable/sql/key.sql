@@ -32,8 +32,11 @@ two keys that share one merely wait for each other. U+001F keeps ('ab', 'c') and
     {{- end -}}
 {{- end}}
 
+{{- /* A log's row does not tell, so it is none of them. */ -}}
 {{define "undelivered" -}}
-    {{- if .Status -}}
+    {{- if .Transaction -}}
+        {{.Transaction}} IS NULL
+    {{- else if .Status -}}
         {{.Status}} IN ({{.Pending}}{{if ne .Retrying .Pending}}, {{.Retrying}}{{end}})
     {{- else -}}
         {{.DeliveredAt}} IS NULL

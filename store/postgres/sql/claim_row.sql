@@ -13,7 +13,7 @@ waiting row waits with it. A probe a row (NOT EXISTS) would be a scan a row on a
     {{template "lane" .}},
     {{template "order_key" .}},
     {{if and .Sequence .Unreadable}}0::bigint{{else if .Sequence}}coalesce(e.{{.Sequence}}, 0)::bigint{{else}}e.{{.Position}}::bigint{{end}},
-    coalesce(e.{{.Attempts}}, 0)::int,
+    {{if .Attempts}}coalesce(e.{{.Attempts}}, 0)::int{{else}}0{{end}},
     {{if .Generation}}coalesce(e.{{.Generation}}, 0)::int{{else}}0{{end}},
     {{if .Unreadable}}NULL::timestamptz{{else}}{{template "written_at" .}}{{end}},
     {{if and .OccurredAt (not .Unreadable)}}e.{{.OccurredAt}}::timestamptz{{else}}NULL::timestamptz{{end}},
@@ -28,7 +28,7 @@ waiting row waits with it. A probe a row (NOT EXISTS) would be a scan a row on a
     {{if and .DeliveredTo (not .Unreadable)}}e.{{.DeliveredTo}}::text{{else}}NULL::text{{end}},
     {{if and .Metadata (not .Unreadable)}}e.{{.Metadata}}::text{{else}}NULL::text{{end}},
     {{if .Unreadable}}'null'{{else}}coalesce(e.{{.Payload}}::text, 'null'){{end}},
-    e.ctid
+    e.{{if .Transaction}}{{.Transaction}}{{else}}ctid{{end}}
 {{- end}}
 
 {{define "due" -}}

@@ -1,6 +1,7 @@
 -- dlq: puts rows that left their table when they died back into it, as they were, at their old position. $1 ids of
 -- letters, $2 a payload instead of the letter's. Locks the rows it inserts, and what they refer to against deletion.
 -- Returns the events it put back.
+-- Into a log it is another row, at its end, because the rows that are there stay; then nothing is looked for.
 -- Index: that of the position. The id is not looked for: crawl_outbox has no index on it, and a row of the same event
 -- stands at the same position.
 WITH chosen AS MATERIALIZED (
@@ -22,5 +23,7 @@ SELECT {{range $i, $c := .Columns}}{{if $i}}, {{end}}
        {{- else}}e.{{$c}}{{end}}
        {{- end}}
   FROM newest c, jsonb_populate_record(NULL::{{.Table}}, c.origin) e
+{{- if not .Transaction}}
  WHERE NOT EXISTS (SELECT FROM {{.Table}} x WHERE x.{{.Position}} = e.{{.Position}})
+{{- end}}
 RETURNING {{.ID}}

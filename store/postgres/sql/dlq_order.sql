@@ -8,7 +8,8 @@ WITH chosen AS MATERIALIZED (
 ), fit AS MATERIALIZED (
     SELECT c.id FROM chosen c
     {{- if .DeleteDead}}
-     WHERE c.origin IS NOT NULL AND NOT EXISTS (SELECT FROM {{.Table}} e WHERE e.{{.Position}} = c.position)
+     WHERE c.origin IS NOT NULL
+       {{- if not .Transaction}} AND NOT EXISTS (SELECT FROM {{.Table}} e WHERE e.{{.Position}} = c.position){{end}}
     {{- else}} JOIN {{.Table}} e ON e.{{.ID}} = c.original_job_id AND ({{template "dlq_dead" .}}){{end}}
 ), key AS MATERIALIZED (
     SELECT {{template "order_key" .}} AS hash, min({{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}}) AS name, min(e.{{.Position}}) AS first, max(e.{{.Position}}) AS last

@@ -5,6 +5,7 @@
 -- errors ('' for none); one entry a row: $14 lanes, $15 order keys, $16 topics, $17 keys, $18 aggregate types, $19
 -- tenants, $20 sources, $21 schema ids, $22 schema versions, $23 sequences (0 for none), $24 payloads, $25 metadata, $26
 -- times of the event, $27 times of its insert.
+-- A log's rows are not looked for: nobody changes them.
 -- Guarded as in settle_delivered.sql. It locks the rows of the lanes too, so that they cannot change hands before it is
 -- done: whoever takes one over asks what it owes, once.
 -- The rows' values come from the relay, which has them as every claim reads them, whatever the table's types are.
@@ -27,6 +28,11 @@ SELECT $1, d.sink, ($14::smallint[])[d.n], ($15::bigint[])[d.n], ($6::uuid[])[d.
        CASE WHEN d.error <> '' THEN jsonb_build_array(jsonb_build_object('error', d.error, 'timestamp', now())) END
   FROM unnest($8::int[], $9::text[], $10::text[], $11::int[], $12::bigint[], $13::text[])
        WITH ORDINALITY AS d (n, sink, destination, attempts, delay, error, at)
+{{- if .Transaction}}
+ WHERE ($14::smallint[])[d.n] = ANY (ARRAY(SELECT lane FROM held))
+   AND $5::bigint[] IS NOT NULL -- a statement must name all its parameters
+{{- else}}
  WHERE d.n = ANY (ARRAY(SELECT o.n FROM ({{template "found" .}}) o))
+{{- end}}
  ORDER BY d.at
 ON CONFLICT DO NOTHING

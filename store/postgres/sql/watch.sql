@@ -3,8 +3,11 @@
 -- {{.Number}}th. Locks nothing. Index: the partial one on the position of undelivered rows; outbox_lanes and
 -- outbox_relays by their primary keys.
 SELECT {{.Number}},
+       {{if .Transaction}}{{template "log_unsettled" .}},
+       {{- else -}}
        -- Not EXISTS, which leaves ORDER BY out, and with it the index.
        (SELECT true FROM {{.Table}} e WHERE e.{{template "undelivered" .}} ORDER BY e.{{.Position}} LIMIT 1) IS NOT NULL,
+       {{- end}}
        concat_ws(' ',
            (SELECT concat_ws(' ', count(*), count(owner), sum(epoch))
               FROM outbox_lanes WHERE table_name = ($1::text[])[{{.Number}}]),

@@ -18,7 +18,9 @@ SELECT r.id, r.topic, r.occurred_at, nullif(r.schema_id, ''), r.schema_version, 
 {{- if .Checked}}
  WHERE {{template "encoding"}}
 {{- end}}
+{{- if not .Log}}
 ON CONFLICT (id) DO NOTHING
+{{- end}}
 {{- if .Returning}}
 RETURNING id
 {{- end}}

@@ -12,4 +12,6 @@ SELECT $1::uuid, $2::text, $3::timestamptz, nullif($4::text, ''), $5::int, nulli
 VALUES ($1, $2, $3, nullif($4::text, ''), $5, nullif($6::text, ''), nullif($7::text, ''),
         $8, $9, nullif($10::text, '')::jsonb, $11::text::jsonb, nullif($12::text, '')::jsonb)
 {{- end}}
+{{- if not .Log}}
 ON CONFLICT (id) DO NOTHING
+{{- end}}

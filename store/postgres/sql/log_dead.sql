@@ -1,0 +1,20 @@
+-- settle: writes one dead letter a failed destination for rows of a log. The rows stay as they are. Parameters as in
+-- settle_dead.sql, but for the lanes of the entries, $14. Locks the rows of the lanes, so that they cannot change hands
+-- before it is done. Index: that of positions. The applications exist: settle_apps.sql ran before.
+WITH held AS MATERIALIZED (
+    {{template "held"}}
+       FOR SHARE OF l
+), failure AS MATERIALIZED (
+    SELECT *
+      FROM unnest($5::bigint[], $6::uuid[], $7::int[], $8::int[], $9::text[], $10::text[], $11::text[], $14::smallint[])
+           AS f (position, id, generation, attempts, error, reason, destination, lane)
+     WHERE f.lane = ANY (ARRAY(SELECT lane FROM held))
+)
+INSERT INTO job_dlq (source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts,
+                     error_history, destination, outbox_table, event_key, generation, position, origin)
+SELECT 'event', e.{{.ID}}, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower(coalesce(nullif(e.{{.Tenant}}::text, ''), $12))),
+       {{template "letter_user" .}}, {{template "letter_request" .}}, e.{{.Topic}}, e.{{.Payload}}::jsonb, f.reason, f.attempts,
+       jsonb_build_array(jsonb_build_object('error', f.error, 'timestamp', now())),
+       nullif(f.destination, ''), $13, e.{{.Key}}::text, e.{{.Generation}}, e.{{.Position}}, to_jsonb(e) - {{.PayloadName}}
+  FROM failure f
+  JOIN {{.Table}} e ON e.{{.Position}} = f.position AND e.{{.ID}} = f.id
