@@ -16,8 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// lifeline is the way of a relay to its database, which can be cut for good. For the database and the sink it is then
-// as dead as after SIGKILL.
+// lifeline is the way of a relay to its database, which can be cut for good: for the database and the sink the relay
+// is then as dead as after SIGKILL.
 type lifeline struct {
 	mu    sync.Mutex
 	conns []net.Conn

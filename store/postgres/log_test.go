@@ -280,6 +280,33 @@ func TestLogWaitsForNobody(t *testing.T) {
 	}
 }
 
+// An idle relay notes where it is once, and nothing after that.
+func TestLogOfAnIdleRelayIsNotWritten(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.relay()
+	for i := range 20 {
+		l.write(keyed(fmt.Sprint(i), i))
+	}
+	eventually(t, "they arrive", func() bool { return len(l.arrived()) == 20 })
+	notes := func() int64 {
+		return one[int64](t, l.pool, "SELECT last_value FROM "+
+			one[string](t, l.pool, "SELECT pg_get_serial_sequence('outbox_log_positions', 'id')"))
+	}
+	// Both workers have noted the last row's position, or a later one.
+	eventually(t, "every lane is there", func() bool {
+		return one[bool](t, l.pool, "SELECT bit_or(lanes) = -1 FROM outbox_log_positions "+
+			"WHERE position = (SELECT max(position) FROM outbox_log)")
+	})
+	before := notes()
+	_, err := l.pool.Exec(t.Context(), "SELECT pg_current_xact_id()") // others go on
+	ok(t, err)
+	time.Sleep(2500 * time.Millisecond) // notes are a second apart
+	if after := notes(); after > before+1 {
+		t.Errorf("%d positions were noted while nothing happened", after-before)
+	}
+}
+
 var errDown = outbox.Unavailable(errors.New("the broker is down"))
 
 // While the only sink is down nothing is copied: the log keeps it.
