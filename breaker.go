@@ -8,9 +8,9 @@ import (
 )
 
 // breaker stops work for a sink that is down: no attempt is counted, and nothing is claimed for it but one probe at a
-// time, of ten records at first and of a claim every two seconds at last, that finds out whether the sink, or a part of
-// it, is there again. It is opened by the first batch of which the sink took nothing, and closed by the first probe of
-// which it took something.
+// time. A probe finds out whether the sink, or a part of it, is there again. It is of ten records at first, and at
+// last of a claim every two seconds. The breaker is opened by the first batch of which the sink took nothing, and
+// closed by the first probe of which it took something.
 //
 // A relay has one for each of its sinks, which the tables of the sink share. It is safe for concurrent use. Why it is
 // not a library's: docs/adr/0010-sinks-that-are-down.md.

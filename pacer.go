@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// How many batches one claim may bring. A part of a claim's price does not depend on how much it returns: it walks over
-// the index entries of what was delivered since the last vacuum, if a long transaction keeps them (measured: 10 to 14
-// ms for 100,000), and over what waits behind blocked keys (70 to 90 ms for 100,000). So one that took longer than what
-// was done with its records brings more the next time. BatchBytes bounds it too.
+// How many batches one claim may bring. A part of a claim's price does not depend on how much it returns. It walks
+// over the index entries of what was delivered since the last vacuum, if a long transaction keeps them (measured: 10
+// to 14 ms for 100,000). It also walks over what waits behind blocked keys (70 to 90 ms for 100,000). So one that took
+// longer than what was done with its records brings more the next time. BatchBytes bounds it too.
 const (
 	batchesPerClaim    = 4
 	maxBatchesPerClaim = 16

@@ -9,8 +9,8 @@ import (
 )
 
 // What a worker remembers of its own publishes. A database that crashed may have forgotten the settles of its last
-// moments, because their commits do not wait for the disk (up to 0.6 s with PostgreSQL's default wal_writer_delay), and
-// a standby that is promoted those that it had not received yet. Such records are claimed again, however long the
+// moments, because their commits do not wait for the disk (up to 0.6 s with PostgreSQL's default wal_writer_delay). A
+// standby that is promoted lacks those that it had not received yet. Such records are claimed again, however long the
 // database was away; a sink's own memory may have run out by then. They are settled again, and not published.
 //
 // No other relay needs to know: whoever takes a lane over does so in a later commit than the holder's settles, so that

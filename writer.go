@@ -10,11 +10,10 @@ type WriterConfig struct {
 	Table  string // table to write, schema-qualified if need be; "" means outbox_events
 	Source string // Source of events that have none
 	// Strict orders the events of one key that concurrent transactions write. It holds a transaction-scoped advisory
-	// lock on each event's key until commit (on SQLite, which has one writer at a time, there is nothing to hold),
-	// because a sequence number drawn before commit orders two writers of one key wrongly: the lower one can commit
-	// later. Writers of different keys do not wait for each other. Transactions that call Write several times with keys
-	// in different orders can deadlock, which the database ends with an error (40P01); one call locks its keys in a
-	// fixed order.
+	// lock on each event's key until commit: of two numbers that are drawn before commit the lower one can commit later.
+	// (SQLite has one writer at a time, so there is nothing to hold.) Writers of different keys do not wait for each
+	// other. Transactions that call Write several times with keys in different orders can deadlock, which the database
+	// ends with an error (40P01). One call locks its keys in a fixed order.
 	//
 	// Without it no lock is taken. Transactions that already serialise on the aggregate (they update or lock its row
 	// before they write the event) are in order; two that do not may arrive in either order.

@@ -1,8 +1,8 @@
 // Package deadletter is what an operator does with deliveries and jobs that failed for good: look, replay, discard,
 // purge. It also takes letters of failed jobs from any job runner.
 //
-// Guaranteed: a replay puts an event back under its own id, in pages that are transactions: what a page replayed is
-// marked in the same transaction that revived it, so a replay that was stopped, or run by two people at once, replays
+// Guaranteed: a replay puts an event back under its own id, in pages that are transactions. What a page replayed is
+// marked in the same transaction that revived it. So a replay that was stopped, or run by two people at once, replays
 // each letter once. The letters of a key go in the order of its events. Every change leaves its record, with who and
 // why, in its own transaction.
 //

@@ -3,8 +3,8 @@
 // a client, Replay is what postgres.OpenDeadLetters needs to replay its jobs.
 //
 // Guaranteed: a job that ends as discarded, or as cancelled by its own worker, has a letter with its arguments, its
-// reason and all its errors, as long as Sweep runs within the time that River keeps such jobs (a week for discarded
-// ones, a day for cancelled ones, by default). The same attempt of a job has one pending letter, whichever processes
+// reason and all its errors. For that Sweep runs within the time that River keeps such jobs: by default a week for
+// discarded ones, a day for cancelled ones. The same attempt of a job has one pending letter, whichever processes
 // record it at once. A replay inserts the job in the transaction that marks the letter, so both happen or neither, in
 // the order in which River had numbered the jobs; it does not while River still runs that job, or has done it
 // meanwhile.

@@ -86,8 +86,8 @@ func TestLogKeepsItsPromise(t *testing.T) {
 		pool := newPool(t, l.pool.Config().ConnString(), func(c *pgxpool.Config) {
 			c.ConnConfig.DialFunc = w.dial
 		})
-		return w, l.relayBy(pool, sinkOf(w), func(c *outbox.RelayConfig) {
-			c.BatchRecords, c.DrainTimeout = 50, time.Second
+		return w, l.relayBy(pool, sinkOf(w), w.dead, func(c *outbox.RelayConfig) {
+			c.BatchRecords, c.DrainTimeout = 50, 5*time.Second
 			c.Tables[0].Retention = outbox.Retention{After: time.Second, Every: 100 * time.Millisecond, Archive: "none"}
 		})
 	}

@@ -95,12 +95,12 @@ func (l *logged) arrived() []string {
 // relay runs one until stop is called or the test ends.
 func (l *logged) relay(change ...func(*outbox.RelayConfig)) (stop func()) {
 	l.t.Helper()
-	return l.relayBy(l.pool, l.publish, change...)
+	return l.relayBy(l.pool, l.publish, func() bool { return false }, change...)
 }
 
-// relayBy is relay with a pool and a sink of its own.
+// relayBy is relay with a pool and a sink of its own. One that is dead need not end well.
 func (l *logged) relayBy(
-	pool *pgxpool.Pool, sink outbox.SinkFunc, change ...func(*outbox.RelayConfig),
+	pool *pgxpool.Pool, sink outbox.SinkFunc, dead func() bool, change ...func(*outbox.RelayConfig),
 ) (stop func()) {
 	l.t.Helper()
 	cfg := outbox.RelayConfig{
@@ -120,7 +120,7 @@ func (l *logged) relayBy(
 	go func() { ended <- r.Run(ctx) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := <-ended; err != nil && !dead() {
 			l.t.Errorf("the relay: %v", err)
 		}
 	})

@@ -173,8 +173,8 @@ func (d *DB) Begin(ctx context.Context) (*sql.Tx, error) {
 	return d.write.BeginTx(ctx, nil)
 }
 
-// Writes is the connection that writes, for what needs a *sql.DB, such as migrations.Up and an ORM; it is only one, so
-// what reads through it waits for writers too, and an ORM that reads much is better off with a handle of its own
+// Writes is the connection that writes, for what needs a *sql.DB, such as migrations.Up and an ORM. It is only one,
+// so what reads through it waits for writers too. An ORM that reads much is better off with a handle of its own
 // (Source). A transaction that is left open holds up every writer.
 func (d *DB) Writes() *sql.DB { return d.write }
 
