@@ -20,7 +20,7 @@
 //     or is visible as a dead letter.
 //   - Per ordering key, no event is delivered before an earlier one has been delivered or dead-lettered; per key and
 //     sink, where a [Route] sends events to several. Two open transactions that write the same key have no order
-//     between them unless the Writer uses [Strict].
+//     between them unless WriterConfig.Strict says so.
 //   - A crash between publish and settle publishes the batch again. A Sink that remembers event ids refuses the copy;
 //     see the Sink's own package for its window.
 //   - A broker that is down costs no attempts: the table fills, then drains.

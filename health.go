@@ -20,9 +20,9 @@ const (
 	probeTimeout = 2 * time.Second
 )
 
-// BacklogLimit is where a relay stops counting a backlog. So many entries of an index took 8 to 15 ms to count
+// backlogLimit is where a relay stops counting a backlog. So many entries of an index took 8 to 15 ms to count
 // (PostgreSQL 15, after a vacuum).
-const BacklogLimit = 100_000
+const backlogLimit = 100_000
 
 // Health is what a readiness probe and an operator need to know of a relay. Before Run has opened the tables it knows
 // none, nor their sinks.
@@ -41,7 +41,7 @@ type TableHealth struct {
 	Of     string // the table whose events Sink owes, if this is a part of outbox_deliveries
 	Lanes  int    // held; 0 is a relay standing by for another one
 	Paused Paused // what operators have paused; the table is ready all the same
-	// Backlog is as of the last 3 s, or longer ago where the database is slow. It is counted up to BacklogLimit, and nil
+	// Backlog is as of the last 3 s, or longer ago where the database is slow. It is counted up to 100,000, and nil
 	// while it could not be counted.
 	Backlog *Backlog
 }
@@ -145,7 +145,7 @@ func (r *tableRelay) measure(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var counted *Backlog
-	b, err := r.store.Backlog(ctx, BacklogLimit)
+	b, err := r.store.Backlog(ctx, backlogLimit)
 	if err == nil {
 		counted = &b
 	}

@@ -127,7 +127,10 @@ func ofJob(t testing.TB, pool *pgxpool.Pool, id int64) []deadletter.Letter {
 	return letters
 }
 
-func open(t testing.TB, pool *pgxpool.Pool, replay postgres.JobReplayer) deadletter.Store {
+// replayer is what gives jobs back.
+type replayer = func(context.Context, pgx.Tx, deadletter.Letter) error
+
+func open(t testing.TB, pool *pgxpool.Pool, replay replayer) deadletter.Store {
 	t.Helper()
 	dlq, err := postgres.OpenDeadLetters(t.Context(), pool, postgres.DeadLettersConfig{ReplayJob: replay})
 	ok(t, err)
@@ -135,7 +138,7 @@ func open(t testing.TB, pool *pgxpool.Pool, replay postgres.JobReplayer) deadlet
 }
 
 // replay replays every pending letter.
-func replay(t testing.TB, pool *pgxpool.Pool, replay postgres.JobReplayer) deadletter.Replayed {
+func replay(t testing.TB, pool *pgxpool.Pool, replay replayer) deadletter.Replayed {
 	t.Helper()
 	sum, err := deadletter.Replay(t.Context(), open(t, pool, replay),
 		deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}})

@@ -12,7 +12,6 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 const replayMetadata = "outbox_replay"
@@ -24,7 +23,7 @@ const replayMetadata = "outbox_replay"
 //
 // The metadata of the new job name the letter, under outbox_replay: {"letter": its id, "job": River's id of the job
 // that failed}.
-func Replay(client *river.Client[pgx.Tx]) postgres.JobReplayer {
+func Replay(client *river.Client[pgx.Tx]) func(context.Context, pgx.Tx, deadletter.Letter) error {
 	return func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) error {
 		id, ours := riverID(client.Schema(), letter.OriginalID)
 		if !ours {

@@ -8,7 +8,6 @@
 package metrics
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -77,12 +76,10 @@ func New() *Metrics {
 	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.", "table")
 	gauge(&m.paused, "paused", "1 while an operator has paused the table, or topics or destinations of it, else 0.",
 		"table")
-	gauge(&m.backlog, "backlog_events",
-		fmt.Sprintf("Undelivered events in the table; counting stops at %d.", outbox.BacklogLimit), "table")
+	gauge(&m.backlog, "backlog_events", "Undelivered events in the table; counting stops at 100000.", "table")
 	gauge(&m.oldest, "oldest_undelivered_seconds", "Age of the oldest undelivered event, 0 without one.", "table")
 	gauge(&m.owed, "owed_deliveries",
-		fmt.Sprintf("Events of the table that the sink has still to take; counting stops at %d.", outbox.BacklogLimit),
-		"table", "sink")
+		"Events of the table that the sink has still to take; counting stops at 100000.", "table", "sink")
 	gauge(&m.oldestOwed, "oldest_owed_seconds",
 		"Age of the oldest event of the table that the sink has still to take, 0 without one.", "table", "sink")
 	gauge(&m.sinkDown, "sink_down", "1 while the sink is down and only probed, else 0.", "sink")

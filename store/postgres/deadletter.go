@@ -23,7 +23,7 @@ import (
 type deadLetters struct {
 	pool   *pgxpool.Pool
 	tables map[string]deadTable
-	jobs   JobReplayer
+	jobs   func(context.Context, pgx.Tx, deadletter.Letter) error
 	hidden bool // row-level security shows this role the letters of one tenant at a time
 }
 
@@ -34,14 +34,11 @@ type DeadLettersConfig struct {
 	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters
 	// are skipped.
 	Layouts []outbox.Layout
-	// ReplayJob puts jobs back; nil: their letters are skipped.
-	ReplayJob JobReplayer
+	// ReplayJob gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or
+	// neither. An error, whose text the operator is shown, leaves this letter as it is, undoes what was done in tx for
+	// it, and does not stop the others. Where it is nil, the letters of jobs are skipped.
+	ReplayJob func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) error
 }
-
-// JobReplayer gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or
-// neither. An error, whose text the operator is shown, leaves this letter as it is, undoes what was done in tx for it,
-// and does not stop the others.
-type JobReplayer func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) error
 
 // deadTable is an outbox table that letters come from.
 type deadTable struct {
