@@ -75,7 +75,7 @@ func position(raw [][]byte) int64 { return int64(binary.BigEndian.Uint64(raw[col
 func (r *logReading) end(failed bool) {
 	c := r.claim
 	stopped := failed || r.cut
-	c.whole = r.late < r.ask && !(stopped && r.found == 0)
+	c.whole = r.late < r.ask && (!stopped || r.found > 0)
 	switch {
 	case r.pass:
 		c.end = c.position
