@@ -259,7 +259,7 @@ func start(
 	return r, func() error { cancel(); return <-done }
 }
 
-// FR-005: poll interval 200 ms. An idle relay grows to it from 5 ms and a wake-up or work takes it back.
+// FR-005: poll interval 200 ms. An idle relay grows to it from 2 ms and a wake-up or work takes it back.
 func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 	m := &memory{}
 	inBubble(t, m, RelayConfig{}, func(t *testing.T, r *tableRelay) {
@@ -270,7 +270,7 @@ func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 				got = append(got, at.Milliseconds())
 			}
 		})
-		want := []int64{0, 5, 15, 35, 75, 155, 315, 515, 715, 915}
+		want := []int64{0, 2, 6, 14, 30, 62, 126, 254, 454, 654, 854}
 		if !slices.Equal(got, want) {
 			t.Errorf("claimed after %v ms, want %v", got, want)
 		}
@@ -284,9 +284,9 @@ func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 				t.Errorf("after a wake-up: published %v, last claim at %s, want at once", m.published, at)
 			}
 		})
-		pass(6 * time.Millisecond)
+		pass(3 * time.Millisecond)
 		if len(m.claims) != n+1 {
-			t.Errorf("%d claims in 6 ms after work, want one", len(m.claims)-n)
+			t.Errorf("%d claims in 3 ms after work, want one", len(m.claims)-n)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -66,7 +67,7 @@ func sides() []side {
 		likewise("the relay's statements alone, delete", "bare loop, delete", deleted, lean, limit, sameStatementsLoop),
 		relaying("outbox_events, delete", "bare loop, delete", deleted, lean),
 		relaying("outbox_events, archive", "", events.inMode(outbox.SettleArchive), lean),
-		// A log table has its line here.
+		logged("outbox_log", "bare loop, delete"),
 		oagudoReader, watermillQueue, watermillOffsets, riverTuned, naiveLoop,
 	}
 }
@@ -83,6 +84,13 @@ func sideCalled(name string) (side, error) {
 // relaying is the relay with its defaults.
 func relaying(name, base string, t table, indexes pgmigrations.IndexSet) side {
 	return likewise(name, base, t, indexes, ours, relayLoop)
+}
+
+// logged is the relay on a log.
+func logged(name, base string) side {
+	one := relaying(name, base, outboxLog, "")
+	one.tables = append(one.tables, "outbox_log_positions")
+	return one
 }
 
 // bare is the loop of the least statements that could drain the table.
@@ -107,7 +115,7 @@ func (s *servers) beside(ctx context.Context) (*servers, error) {
 		return nil, err
 	}
 	url := s.postgres.URL("beside")
-	if err := pgmigrations.Up(ctx, url, pgmigrations.Sets...); err != nil {
+	if err := pgmigrations.Up(ctx, url, append(slices.Clone(pgmigrations.Sets), "log")...); err != nil {
 		return nil, err
 	}
 	own := *s

@@ -81,7 +81,7 @@ func slowEndpoint(ctx context.Context, s *servers, o options) error {
 // The stretches of oneStopped, and how many events are written a second.
 const (
 	settling   = 3 * time.Second
-	stretch    = 10 * time.Second
+	stretch    = 30 * time.Second
 	offered    = 500
 	offerEvery = 20 * time.Millisecond
 )

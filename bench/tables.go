@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,6 +45,14 @@ var outboxTables = []table{
 		remove:  `DELETE FROM crawl_outbox WHERE id = ANY ($1) AND published_at IS NULL`,
 		pending: `SELECT FROM crawl_outbox WHERE published_at IS NULL`,
 	},
+}
+
+// outboxLog is the log. Rows are pending that some lane's furthest position has not passed.
+var outboxLog = table{
+	layout: outbox.OutboxLog(), destination: "{topic}",
+	fill: strings.Replace(outboxTables[0].fill, "outbox_events", "outbox_log", 1),
+	pending: `SELECT FROM outbox_log WHERE position > (SELECT min(coalesce(
+		(SELECT max(p.position) FROM outbox_log_positions p WHERE p.lanes & (1::bigint << lane) <> 0), 0)) FROM generate_series(0, 63) lane)`,
 }
 
 // inMode is a table in a settle mode.

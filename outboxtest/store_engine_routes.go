@@ -442,7 +442,6 @@ func copiesWhole(t *testing.T, s *storeSuite) {
 		return nil
 	}
 	direct.fails, owed.fails = tell, tell
-	owed.down.Store(true)
 	s.startRouted(t, to(t, "direct", "owed"), map[string]outbox.Sink{"direct": direct, "owed": owed}, outbox.RelayConfig{})
 	full := keyed("order.placed", "k")
 	full.AggregateType, full.TenantID, full.SchemaID, full.SchemaVersion = "Order", "default", "order-v7", 7
@@ -451,8 +450,8 @@ func copiesWhole(t *testing.T, s *storeSuite) {
 	bare := keyed("bare", "")
 	bare.AggregateID, bare.AggregateType = "", ""
 	for _, e := range []outbox.Event{full, bare} {
-		s.commits(t, e)
 		owed.down.Store(true)
+		s.commits(t, e)
 		first := <-messages
 		s.untilCount(t, owedNow, 1)
 		owed.down.Store(false)
