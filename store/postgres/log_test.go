@@ -295,7 +295,7 @@ func TestLogOfAnIdleRelayIsNotWritten(t *testing.T) {
 	}
 	// Both workers have noted the last row's position, or a later one.
 	eventually(t, "every lane is there", func() bool {
-		return one[bool](t, l.pool, "SELECT bit_or(lanes) = -1 FROM outbox_log_positions "+
+		return one[bool](t, l.pool, "SELECT coalesce(bit_or(lanes) = -1, false) FROM outbox_log_positions "+
 			"WHERE position = (SELECT max(position) FROM outbox_log)")
 	})
 	before := notes()
