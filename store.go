@@ -104,8 +104,8 @@ type ClaimLimit struct {
 	// Fair asks for an equal share of Records for each tenant that has undelivered records, so that a flood of one does
 	// not hold back another's trickle. A table that does not tell tenants apart gives its oldest records all the same.
 	Fair bool
-	// WithoutKeys and WithoutEvents are left out: OrderKeys, and ids of events without a key, whose outcome the relay
-	// could not record yet.
+	// WithoutKeys and WithoutEvents are left out, because the relay has not recorded their outcome yet: all events of an
+	// OrderKey, and single events by their ids, with or without a key.
 	WithoutKeys   []int64
 	WithoutEvents []uuid.UUID
 	// Paused is left out: its topics, its destinations, and what is behind them in their keys. With any a store may

@@ -24,6 +24,7 @@ func claimTests() []storeTest {
 			needs: concurrentWriters},
 		{name: "the oldest events are claimed first", run: claimsOldestFirst},
 		{name: "a claim is limited in records and bytes, but for its first event", run: limitsClaims},
+		{name: "a claim leaves out the events and the keys that it is told", run: leavesOut},
 		{name: "a relay claims from its own lanes, and all lanes together bring every event once", run: claimsFromLanes},
 		{name: "events of one key share a lane, and events without a key use all lanes", run: spreadsOverLanes},
 		{name: "one key in two tenants, or of two types, is two keys", run: separatesScopes},
@@ -83,6 +84,32 @@ func claimsOldestFirst(t *testing.T, s *storeSuite) {
 	records := r.wants(want...)
 	if !slices.IsSortedFunc(records, func(a, b *outbox.Record) int { return int(a.Position - b.Position) }) {
 		t.Error("positions do not rise")
+	}
+}
+
+func leavesOut(t *testing.T, s *storeSuite) {
+	r := s.serve(t, outbox.OutboxEvents())
+	s.commits(t, keyed("a1", "a"), keyed("a2", "a"), keyed("b1", "b"), keyed("free1", ""), keyed("free2", ""))
+	all := r.wants("a1", "a2", "b1", "free1", "free2")
+	for _, c := range []struct {
+		without outbox.ClaimLimit
+		want    []string
+	}{
+		{outbox.ClaimLimit{WithoutEvents: []uuid.UUID{all[0].ID, all[3].ID}}, []string{"a2", "b1", "free2"}},
+		{outbox.ClaimLimit{WithoutKeys: []int64{all[0].OrderKey}}, []string{"b1", "free1", "free2"}},
+	} {
+		c.without.Records, c.without.Bytes = 100, 1<<20
+		records, err := r.Claim(t.Context(), r.lanes, c.without)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, rec := range records {
+			got = append(got, rec.Topic)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("without %v and %v it claims %q, want %q", c.without.WithoutEvents, c.without.WithoutKeys, got, c.want)
+		}
 	}
 }
 

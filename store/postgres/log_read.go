@@ -87,11 +87,8 @@ func (r *logReading) end(failed bool) {
 	r.claims.saw(len(c.rows), r.bytes)
 }
 
-// excluded tells whether a record is left out of a claim because its outcome could not be recorded yet, or because it
-// is behind such a one.
+// excluded tells whether a record is left out of a claim because its outcome is not recorded yet, or because it is
+// behind such a one.
 func excluded(rec *outbox.Record, limit outbox.ClaimLimit) bool {
-	if rec.Keyed {
-		return slices.Contains(limit.WithoutKeys, rec.OrderKey)
-	}
-	return slices.Contains(limit.WithoutEvents, rec.ID)
+	return rec.Keyed && slices.Contains(limit.WithoutKeys, rec.OrderKey) || slices.Contains(limit.WithoutEvents, rec.ID)
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -173,6 +174,51 @@ func TestLogDelivers(t *testing.T) {
 			t.Errorf("key %s: %d after %d", d.AggregateID, n, next[d.AggregateID])
 		}
 		next[d.AggregateID] = n
+	}
+	l.unchanged(0)
+}
+
+// settles counts what a relay has settled, how often, and what it has claimed though it had published it.
+type settles struct {
+	outbox.Observer            // of what else a relay does: nothing calls it
+	times, delivered, recalled atomic.Int64
+}
+
+func (c *settles) ObserveBatch(b outbox.BatchReport) {
+	if b.Table == outbox.OutboxLog().Table {
+		c.times.Add(1)
+		c.delivered.Add(int64(b.Settled.Delivered))
+		c.recalled.Add(int64(b.Recalled))
+	}
+}
+
+// Each event is written while the one before it is published, so that they are gathered before a settle.
+func TestLogSettlesTogetherWhatComesOneByOne(t *testing.T) {
+	t.Parallel()
+	const events = 40
+	l := newLog(t)
+	written := 1
+	l.failing(func(outbox.Delivery) error {
+		if written < events {
+			l.write(keyed("a", written))
+			written++
+		}
+		return nil
+	})
+	var settled settles
+	stop := l.relayBy(l.pool, l.publish, func() bool { return false },
+		func(c *outbox.RelayConfig) { c.Observer = &settled })
+	l.write(keyed("a", 0))
+	eventually(t, "they arrive", func() bool { return len(l.arrived()) >= events })
+	stop()
+	if n := settled.delivered.Load(); n != events {
+		t.Errorf("%d records were settled, want %d", n, events)
+	}
+	if n := settled.recalled.Load(); n != 0 {
+		t.Errorf("%d deliveries were claimed again while they waited to be settled", n)
+	}
+	if n := settled.times.Load(); n >= events {
+		t.Errorf("%d events were settled %d times, want several at once", events, n)
 	}
 	l.unchanged(0)
 }
