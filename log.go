@@ -16,13 +16,7 @@ func (w *worker) publishLogged(ctx context.Context, pass *ticket, batch []Delive
 		all[i] = i
 	}
 	at := w.direct(w.cfg.table.Sink, batch, all, results)
-	part := batch
-	if len(at) < len(batch) {
-		part = make([]Delivery, len(at))
-		for k, i := range at {
-			part[k] = batch[i]
-		}
-	}
+	part := chosen(batch, at)
 	answers := w.publish(ctx, part)
 	if !pass.probe {
 		w.reduce(ctx, part, answers)

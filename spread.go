@@ -88,6 +88,18 @@ func (w *worker) direct(sink string, batch []Delivery, part []int, results []Res
 	return direct
 }
 
+// chosen returns the deliveries at the given indexes, which ascend.
+func chosen(batch []Delivery, at []int) []Delivery {
+	if len(at) == len(batch) {
+		return batch
+	}
+	part := make([]Delivery, len(at))
+	for k, i := range at {
+		part[k] = batch[i]
+	}
+	return part
+}
+
 // publishDirect publishes the deliveries at the given indexes, and no others, and answers them. owes says that some
 // lane of the caller's owes the sink something.
 func (o *outlet) publishDirect(
@@ -112,10 +124,7 @@ func (o *outlet) publishDirect(
 	case o.isSlow():
 		return
 	}
-	part := make([]Delivery, len(at))
-	for k, i := range at {
-		part[k] = batch[i]
-	}
+	part := chosen(batch, at)
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	answers := publisher{o.sink}.publish(limited, part)
 	late := limited.Err() != nil
