@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report bench-seeds orms migrators fuzz chaos soak snapshot
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report bench-seeds orms migrators fuzz chaos soak snapshot snapshot-log
 
 FUZZTIME ?= 20s
 
@@ -32,7 +32,11 @@ RACED := . ./outboxtest ./server/crawl ./server/gateway ./server/stream ./sink .
 # What starts programs for most of its tests, several at a time.
 DRIVERS := /internal/(cli|integration|pgmigrations)$$
 # What needs a server that takes long to start, kills processes, or drives programs.
-SLOW := /store/postgres|/server/pgstore|/internal/(cli|integration|chaos|pg[a-z]*|testenv|app)$$|/contrib/|/examples/|/sink/(kafka|nats|pgtable|rabbitmq|redis[a-z]*)$$
+SLOW := /store/postgres|/server/pgstore|/internal/(cli|integration|chaos|pg[a-z]*|testenv|app)$$|/contrib/|/examples/|/sink/(kafka|natsjs|pgtable|rabbitmq|redis[a-z]*)$$
+
+# How many tests of a package run at once: more than there are processors, since most of their time they wait. Drivers
+# say it themselves (testenv.AtOnce), as each of their tests keeps several programs busy.
+PARALLEL := -parallel 8
 
 # `go vet ./...` comes first and asks for more than the vet within go test, whose answers it would have to find again for -race.
 SPENT := $(CURDIR)/bin/spent
@@ -46,8 +50,8 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 	go vet ./...
 	go -C bench vet ./...
 	@mkdir -p bin && rm -f $(SPENT)
-	$(TEST) $(RACE) -timeout 15m $(RACED)
-	$(TEST) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '/internal/chaos$$|$(DRIVERS)')
+	$(TEST) $(RACE) $(PARALLEL) -timeout 15m $(RACED)
+	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '/internal/chaos$$|$(DRIVERS)')
 	$(TEST) -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
 	$(TEST) -timeout 10m ./internal/chaos
 	@bash scripts/spent.sh --report $(SPENT)
@@ -55,11 +59,11 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 quick: ## vet, and the tests of what needs no server and no process to be killed: the engine, SQLite, sinks in the process
 	go vet ./...
 	@mkdir -p bin && rm -f $(SPENT)
-	$(TEST) $$(go list ./... | grep -Ev '$(SLOW)')
+	$(TEST) $(PARALLEL) $$(go list ./... | grep -Ev '$(SLOW)')
 	@bash scripts/spent.sh --report $(SPENT)
 
 test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
-	go test -vet=off -p 1 -timeout 10m -run '$(DATABASE)' ./internal/pgmigrations ./store/postgres ./server/pgstore
+	go test -vet=off -p 1 -timeout 10m -run '$(DATABASE)' ./internal/pgmigrations ./internal/pgoperate ./store/postgres ./server/pgstore
 
 race: deps ## all tests under the race detector, but for the fault table
 	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
@@ -135,3 +139,9 @@ soak: servers bin/chaos.test ## random kills of relays, PostgreSQL and Redis und
 
 snapshot: servers bin/chaos.test ## what a REPEATABLE READ session left open for MINUTES (10) does to the queue
 	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSnapshotHeld$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
+
+RATE ?= 2000
+
+snapshot-log: servers bin/chaos.test ## the same of a log at RATE (2000) events/s, with late commits: docs/benchmarks/snapshot-log.svg and .json
+	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSnapshotHeldOnLog$$' -test.timeout 0 -soak $(MINUTES)m -rate $(RATE) \
+		-out ../../docs/benchmarks/snapshot-log -seed $(SEED)

@@ -7,8 +7,8 @@ import (
 )
 
 // Backoff is how long to wait before the next attempt: Base after the first failure, Factor times longer after each
-// further one, never more than Cap, each spread by ± Jitter (a fraction) so that what failed together does not return
-// together.
+// further one, never more than Cap. Each is spread by ± Jitter (a fraction) so that what failed together does not
+// return together.
 type Backoff struct {
 	Base   time.Duration
 	Factor float64

@@ -46,8 +46,8 @@ const (
 	// An outage shorter than this leaves no backlog that consumers would have to be protected from.
 	longOutage = 5 * time.Second
 	// A sink may be down in part (a shard, an endpoint), and what it can take is behind what it cannot. So a probe is
-	// twice as large as the one before, and while there is reason to believe that a part works, what a failed probe
-	// tried waits by itself for partRetry, or the same oldest records would be probed for ever.
+	// twice as large as the one before. While there is reason to believe that a part works, what a failed probe tried
+	// waits by itself for partRetry. Otherwise the same oldest records would be probed for ever.
 	partRetry = 2 * time.Second
 	// The reason is a batch of which something was taken and something not. For partSearch after it probes are whole
 	// claims, so many that they get past 8000 keys. Once nothing was taken for partialOutage all of the sink is down,
@@ -218,7 +218,7 @@ func (b *breaker) close(now time.Time) {
 }
 
 // pace returns how long to wait after n records so that all callers together deliver rate a second, after a minute
-// twice as many, and so on: where more is written than that, the backlog would never end.
+// twice as many, and so on. Where more is written than that, the backlog would never end.
 func (b *breaker) pace(n, rate int) time.Duration {
 	if rate < 0 {
 		return 0

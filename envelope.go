@@ -16,16 +16,15 @@ func PayloadOnly(dst []byte, d *Delivery) []byte { return append(dst, d.Payload.
 // structuredStart is what every message of CloudEvent begins with.
 const structuredStart = `{"specversion":`
 
-// CloudEvent is the structured JSON form of CloudEvents 1.0: id is the event id, source the bounded context (a
-// URI-reference: what is none is percent-encoded), type the topic, subject the aggregate ("Order/42", or the id alone),
-// time the moment it occurred if that is known. Extensions: sequence (19 decimal digits, so that text sorts as numbers
-// do, if the row has a number), partitionkey (the ordering key), tenantid, schemaid, schemaversion (if the table has
-// one), and the metadata.
+// CloudEvent is the structured JSON form of CloudEvents 1.0. id is the event id, source the bounded context (a
+// URI-reference; what is none is percent-encoded). type is the topic, subject the aggregate ("Order/42", or the id
+// alone), time the moment it occurred if that is known. Extensions: sequence (if the row has a number), partitionkey
+// (the ordering key), tenantid, schemaid, schemaversion (if the table has one), and the metadata. sequence is 19
+// decimal digits, so that text sorts as numbers do.
 //
-// Metadata travels whole. A member becomes an extension attribute of its own name where CloudEvents allows it: a name
-// of 1 to 20 lower-case letters and digits that means nothing else; a value that is a boolean, an integer of 32 bits,
-// or a string without control characters. The others are one attribute, metadata: a string that holds them as a JSON
-// object.
+// Metadata travels whole. A member becomes an extension attribute of its own name where CloudEvents allows it. The name
+// has 1 to 20 lower-case letters and digits and means nothing else. The value is a boolean, an integer of 32 bits, or a
+// string without control characters. The others are one attribute, metadata: a string that holds them as a JSON object.
 //
 // It is written by hand because the generic encoder was the largest part of the relay's CPU; the tests decode it with
 // encoding/json.

@@ -26,8 +26,8 @@ func ContentType(message []byte) string {
 }
 
 // Attributes returns the attributes that CloudEvent writes, in its order, each as its string form (CloudEvents 1.0,
-// section 3.1): what a sink sends as headers in binary mode, beside the bare payload as the body. The names have no
-// prefix; datacontenttype is among them, for the transport's own header.
+// section 3.1). They are what a sink sends as headers in binary mode, beside the bare payload as the body. The names
+// have no prefix; datacontenttype is among them, for the transport's own header.
 func (d *Delivery) Attributes() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		for _, a := range [...]struct{ name, value string }{

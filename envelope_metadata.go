@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// taken are the names that members of the metadata cannot have as attributes: those of CloudEvents and of its JSON
-// form, the extensions that CloudEvent sends itself, and what an attribute would hide in the JavaScript SDK.
+// taken are the names that members of the metadata cannot have as attributes. They are those of CloudEvents and of its
+// JSON form, the extensions that CloudEvent sends itself, and what an attribute would hide in the JavaScript SDK.
 var taken = map[string]bool{
 	"specversion": true, "id": true, "source": true, "type": true, "subject": true, "time": true,
 	"datacontenttype": true, "dataschema": true, "data": true,

@@ -43,7 +43,7 @@ func (e *SchemaError) Error() string {
 		e.Table, strings.Join(e.Missing, ", "), e.Remedy)
 }
 
-// RefusedError is a Store's answer to Settle when the database is well and does not record some of the outcomes: their
+// RefusedError is a Store's answer to Settle when the database is well and does not record some of the outcomes. Their
 // rows are held locked by somebody else, or a trigger, a policy or a time limit says no. All other outcomes are
 // settled.
 type RefusedError struct {

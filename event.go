@@ -27,8 +27,8 @@ const DefaultMaxPayload = 1 << 20
 // but may come from WriterConfig.Source.
 type Event struct {
 	// ID identifies the event for ever: it is the duplicate key at every sink and the message id a consumer sees. The
-	// zero value makes the Writer assign a UUIDv7. A producer that may repeat a Write (a retried job) must choose it
-	// itself.
+	// zero value makes the Writer assign a UUIDv7, which costs the database least: no row can have that id yet. A
+	// producer that may repeat a Write (a retried job) must choose it itself.
 	ID uuid.UUID
 	// Topic says what happened, for instance "order.placed". It is also the destination unless Destinations is set.
 	Topic string
@@ -79,7 +79,7 @@ func NewID() (uuid.UUID, error) {
 // Validate reports the first thing about e that the database would refuse, as a *FieldError. maxPayload is in bytes, as
 // sent and with numbers as jsonb spells them out: 1e131071 counts as 131,072.
 //
-// It exists because a failed INSERT aborts the caller's whole transaction in PostgreSQL: a bad event must be refused
+// It exists because a failed INSERT aborts the caller's whole transaction in PostgreSQL. A bad event must be refused
 // before it is sent, so that the business can decide what to do about it.
 func (e *Event) Validate(maxPayload int) error {
 	for _, f := range []struct {

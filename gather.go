@@ -12,7 +12,8 @@ import (
 // A settle of two records costs the database nearly as much as one of fifty. So a worker that has published few goes on
 // claiming and publishing for a moment, and one settle records all of it. What it has gathered is left out of its own
 // claims; nobody else may read its lanes. A relay that dies leaves as much to be published again as after a batch, at
-// most. Whatever is not plainly delivered is settled at once. (docs/adr/0036)
+// most. What a sink owes is gathered too: later events of its lane go the same way, settled or not. Whatever else is
+// not plainly delivered is settled at once. (docs/adr/0036)
 const (
 	gatherFor     = 10 * time.Millisecond
 	gatherRecords = 100 // each is one more entry that the next claim walks over
@@ -23,18 +24,20 @@ const (
 func (w *worker) gather(
 	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, held heldKeys, sum published,
 ) published {
-	end := time.Now().Add(gatherFor)
+	began := time.Now()
+	end := began.Add(gatherFor)
 	changes := w.keeper.paused().changes
 	for sum.plain() && sum.claimed < gatherRecords && !over(until) {
 		rest := time.Until(end)
 		if rest <= 0 {
 			break
 		}
-		w.pause(ctx, min(w.cfg.PollMin, rest), true)
+		// From one claim's beginning to the next.
+		w.pause(ctx, min(time.Until(began.Add(w.cfg.PollMin)), rest), true)
 		if ctx.Err() != nil || w.keeper.paused().changes != changes {
 			break
 		}
-		began := time.Now()
+		began = time.Now()
 		records, err := w.claim(ctx, lanes, ClaimLimit{
 			Records: gatherRecords, Bytes: w.cfg.BatchBytes, WithoutEvents: sum.events(),
 		})

@@ -81,8 +81,8 @@ type Layout struct {
 	// of state. Only PostgreSQL has such tables.
 	Transaction string `yaml:"-"`
 
-	// Part is a column by which several outboxes share the table, PartValue what it holds in the rows of this one, and
-	// Of the table whose events these are, for sinks' duplicate keys. They are DeliveriesOf's.
+	// Part is a column by which several outboxes share the table, and PartValue what it holds in the rows of this one. Of
+	// is the table whose events these are, for sinks' duplicate keys. They are DeliveriesOf's.
 	Part      string `yaml:"-"`
 	PartValue string `yaml:"-"`
 	Of        string `yaml:"-"`

@@ -14,7 +14,7 @@ import (
 
 // leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there are more to take,
 // and hands some over when a relay joins. What it believes to hold ends on the local clocks, counted from before the
-// request was sent, so it can only end earlier than the database's expiry, however slow the reply was.
+// request was sent. So it can only end earlier than the database's expiry, however slow the reply was.
 type leaseKeeper struct {
 	store   Store
 	cfg     leaseConfig
@@ -40,8 +40,8 @@ type leaseKeeper struct {
 	lastErr  error
 }
 
-// over tells whether a time has come by either of this machine's clocks: the monotonic one, which nobody sets, stands
-// still while the machine sleeps; the wall clock does not, and set forward it ends a lease too soon, which the next
+// over tells whether a time has come by either of this machine's clocks. The monotonic one, which nobody sets, stands
+// still while the machine sleeps. The wall clock does not, and set forward it ends a lease too soon, which the next
 // renewal mends.
 func over(until time.Time) bool {
 	now := time.Now()
@@ -137,9 +137,9 @@ func (k *leaseKeeper) mark(ctx context.Context, lanes ...Lane) error {
 	return nil
 }
 
-// run keeps the lease until ctx ends. After a failure it asks again soon: two failures a third of the lease apart, as
+// run keeps the lease until ctx ends. After a failure it asks again soon. Two failures a third of the lease apart, as
 // when sessions are being terminated, would be the end of the lease although the database is well. A check under way is
-// finished, unless hardStop ends too: a server that has got a statement may carry it out after it was broken off, and
+// finished, unless hardStop ends too. A server that has got a statement may carry it out after it was broken off, and
 // take lanes that were given up meanwhile.
 func (k *leaseKeeper) run(ctx, hardStop context.Context) {
 	for {

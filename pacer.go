@@ -24,8 +24,8 @@ const (
 
 const maxPatience = 3 // doublings of a claim's time
 
-// A claim that the server ended for a limit of its own (statement_timeout), which more patience does not change, asks
-// for a quarter of the records at the next try, down to one, and for twice as many after some full ones.
+// After a claim that the server ended for a limit of its own (statement_timeout), more patience changes nothing. The
+// next try asks for a quarter of the records, down to one, and for twice as many after some full ones.
 const (
 	modestyStep   = 2 // bits
 	maxModesty    = 16

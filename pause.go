@@ -53,7 +53,7 @@ func fits(pattern, name string) bool {
 }
 
 // HeldBack returns what tells of each record of a claim, asked in their order, whether it is paused or behind one of
-// its key that is; nil where nothing is paused.
+// its key that is. It is nil where nothing is paused.
 func (l *ClaimLimit) HeldBack() func(*Record) bool {
 	if !l.Paused.parts() {
 		return nil

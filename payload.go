@@ -25,8 +25,8 @@ const (
 )
 
 // checkJSON reports why PostgreSQL would refuse b as jsonb: SQLSTATE 22P02 (not JSON, or a lone surrogate), 22021
-// (invalid UTF-8), 22P05 (\u0000), 22003 (a number outside numeric), 54001 (nesting); or would take it and not give it
-// back (54000); or would give back more than maxBytes because of how it spells numbers.
+// (invalid UTF-8), 22P05 (\u0000), 22003 (a number outside numeric), 54001 (nesting). Likewise what it would take and
+// not give back (54000), or give back as more than maxBytes because of how it spells numbers.
 func checkJSON(field string, b []byte, maxBytes int) error {
 	refuse := func(at int, problem string) error {
 		return &FieldError{Field: field, Problem: fmt.Sprintf("%s (at byte %d)", problem, at)}

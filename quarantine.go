@@ -16,7 +16,7 @@ import (
 // finishes: taking a lane over from a relay that vanished counts one, finishing a turn on it takes the count back to
 // zero. Nothing is written while nobody dies.
 //
-// A lane at which two relays in a row died is suspect. It is served alone, after the others, in trials: how many
+// A lane at which two relays in a row died is suspect. It is served alone, after the others, in trials. How many
 // records are about to be tried is written down first, so that the next relay knows what this one died of, and tries a
 // quarter of them. The one of which two relays die while it was alone is the poison, and becomes a dead letter. Alone
 // is alone in the process: while another worker publishes, it may be that one's event that kills. And one death is not

@@ -289,9 +289,9 @@ type published struct {
 	report  BatchReport
 }
 
-// plain tells whether everything was delivered, and nothing else is to be recorded.
+// plain tells whether everything was delivered, or left to the relays of sinks that owe it.
 func (p *published) plain() bool {
-	return !p.down && p.owed == 0 && len(p.outcomes) == p.claimed &&
+	return !p.down && len(p.outcomes) == p.claimed &&
 		!slices.ContainsFunc(p.outcomes, func(o Outcome) bool { return o.State != Delivered })
 }
 

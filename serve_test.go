@@ -225,6 +225,23 @@ func inBubble(t *testing.T, m *memory, cfg RelayConfig, body func(t *testing.T, 
 	})
 }
 
+// However long the pause between two claims is, what was published is settled when the gathering is over.
+func TestGatheringEndsInTime(t *testing.T) {
+	m := &memory{}
+	inBubble(t, m, RelayConfig{PollMin: time.Second, PollMax: time.Second}, func(t *testing.T, _ *tableRelay) {
+		m.add("a")
+		for published := 0; published == 0; m.locked(func() { published = len(m.published) }) {
+			pass(time.Millisecond)
+		}
+		pass(gatherFor)
+		m.locked(func() {
+			if len(m.settled) != 1 {
+				t.Errorf("%d records are settled %s after the publish, want 1", len(m.settled), gatherFor)
+			}
+		})
+	})
+}
+
 // relayOf returns what a Relay has for one table, the first of cfg.
 func relayOf(store Store, sink Sink, cfg RelayConfig, shared ...*breaker) (*tableRelay, error) {
 	cfg, err := cfg.WithDefaults()

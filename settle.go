@@ -120,7 +120,7 @@ func (r *tableRelay) judgeRecord(v *verdict, rec *Record, destinations []string,
 	v.outcomes = append(v.outcomes, out)
 }
 
-// settle records the outcomes, trying again for as long as the database does not answer: what was published and not
+// settle records the outcomes, trying again for as long as the database does not answer. What was published and not
 // settled would be published again, and a sink remembers ids for a limited time only. The owner and epoch guard makes a
 // late settle harmless. It gives up when hardStop ends. What a database that is well refuses is kept by the worker and
 // returned.

@@ -9,12 +9,12 @@ import (
 )
 
 // The events of a table with routes go to several sinks, and none of those may delay another. So each sink is given its
-// part of a batch at the same time and RouteTimeout to answer. What it has not taken by then it owes: the settle that
-// marks the events as delivered copies that into outbox_deliveries, from where a relay of that sink's own delivers it,
+// part of a batch at the same time and RouteTimeout to answer. What it has not taken by then it owes. The settle that
+// marks the events as delivered copies that into outbox_deliveries. From there a relay of that sink's own delivers it,
 // at its pace and with its retries. As long as a lane owes a sink anything, what comes later in the lane goes the same
 // way, so that the keys stay in order at each sink. One that takes everything costs no second write.
 //
-// Nobody else writes a lane's rows into outbox_deliveries, so its owner knows what it owes and no claim looks for it; a
+// Nobody else writes a lane's rows into outbox_deliveries, so its owner knows what it owes and no claim looks for it. A
 // lane that is new to a worker is asked about once. (docs/adr/0031)
 
 // outlet is a sink of a table with routes.

@@ -12,7 +12,7 @@ import (
 // writers in any language agree. It is fixed: changing it would let two relays hold the same key at once.
 const Lanes = 64
 
-// Store is a Relay's view of one outbox table in one database: it shares the table's lanes among the relays that are
+// Store is a Relay's view of one outbox table in one database. It shares the table's lanes among the relays that are
 // alive, reads what is due and records what became of it. The database's clock, and no other, decides who holds a lane.
 type Store interface {
 	// Lease enrols the caller among the table's relays, or keeps it enrolled, renews the lanes it holds, and takes free
@@ -32,11 +32,11 @@ type Store interface {
 	// limit.Bytes of them. It locks and writes nothing. Records behind a key that waits for a retry are left out, and
 	// so are those of paused topics with what is behind them in their keys.
 	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
-	// Settle records the outcomes of those records whose lane owner still holds at the given epoch; the others are left
-	// as they are and counted as Lost. It does so in one transaction, unless the database is well and refuses one of
-	// them: then the others are settled, and the refused ones are in a *RefusedError beside their counts. It waits for
-	// no row that somebody else holds locked: that is a refusal too. Where the row takes it, a refusal becomes its
-	// error: it is counted as Retried, and what was served is noted, so that none of it is published again.
+	// Settle records the outcomes of those records whose lane owner still holds at the given epoch; the others are left as
+	// they are and counted as Lost. It does so in one transaction, unless the database is well and refuses one of them.
+	// Then the others are settled, and the refused ones are in a *RefusedError beside their counts. It waits for no row
+	// that somebody else holds locked: that is a refusal too. Where the row takes it, a refusal becomes its error: it is
+	// counted as Retried, and what was served is noted, so that none of it is published again.
 	Settle(ctx context.Context, owner uuid.UUID, lanes []Lane, outcomes []Outcome) (Settled, error)
 	// Backlog counts undelivered rows, those that wait for a retry among them, up to limit.
 	Backlog(ctx context.Context, limit int) (Backlog, error)
@@ -104,8 +104,8 @@ type ClaimLimit struct {
 	// Fair asks for an equal share of Records for each tenant that has undelivered records, so that a flood of one does
 	// not hold back another's trickle. A table that does not tell tenants apart gives its oldest records all the same.
 	Fair bool
-	// WithoutKeys and WithoutEvents are left out, because the relay has not recorded their outcome yet: all events of an
-	// OrderKey, and single events by their ids, with or without a key.
+	// WithoutKeys and WithoutEvents are left out, because the relay has not recorded their outcome yet. They are all
+	// events of an OrderKey, and single events by their ids, with or without a key.
 	WithoutKeys   []int64
 	WithoutEvents []uuid.UUID
 	// Paused is left out: its topics, its destinations, and what is behind them in their keys. With any a store may

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// uriReference returns s if it is a URI-reference (RFC 3986), which the source of a CloudEvent must be, and else s with
-// everything percent-encoded that is no letter, digit, or one of - . _ ~ /.
+// uriReference returns s if it is a URI-reference (RFC 3986), which the source of a CloudEvent must be. Else it returns
+// s with everything percent-encoded that is no letter, digit, or one of - . _ ~ /.
 func uriReference(s string) string {
 	if isURIReference(s) {
 		return s

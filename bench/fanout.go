@@ -21,8 +21,8 @@ func (t taking) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Res
 	return make([]outbox.Result, len(batch))
 }
 
-// spill is the first step of a relay that keeps a row per delivery: the least statement that could copy a batch of
-// events to $2 sinks, without lanes, guard or routing. It sees $1 events.
+// spill is the first step of a relay that keeps a row per delivery. It is the least statement that could copy a batch
+// of events to $2 sinks, without lanes, guard or routing. It sees $1 events.
 const spill = `WITH taken AS MATERIALIZED (
 		SELECT e.*, hashtextextended(coalesce(e.tenant_id, '') || E'\x1f' || coalesce(e.aggregate_type, '') || E'\x1f' || e.aggregate_id, 0) AS hash
 		  FROM outbox_events e WHERE e.status IN ('NEW', 'FAILED') ORDER BY e.position LIMIT $1
@@ -68,8 +68,8 @@ func (s *servers) counted(ctx context.Context, tables string) (w written, err er
 	return w, err
 }
 
-// fanout compares two ways of giving an event to several sinks that all take it: a row for what a sink has not taken
-// (the product), and a row for each delivery.
+// fanout compares two ways of giving an event to several sinks that all take it. One is a row for what a sink has not
+// taken (the product), the other a row for each delivery.
 func fanout(ctx context.Context, s *servers, o options) error {
 	t := outboxTables[0]
 	ways := []struct {

@@ -44,6 +44,7 @@ func producerLines() []producerLine {
 		{"ours, InTx", plainThree, ours, lean, events, writeInTx},
 		{"ours, InTx, strict order", plainThree, ours, lean, events, writeInTxStrict},
 		{"ours, Write", plainFour, ours, lean, events, writeAlone},
+		{"ours, Write, one tenant", plainFour, ours, lean, events, withoutTenants(writeAlone)},
 		{"ours, Write, ADR-004's indexes", plainFour, ours, adr, events, writeAlone},
 		{"oagudo/outbox", plainStandard, peer, "", oagudoReader.tables, oagudoReader.opens},
 		{"watermill-sql, queue", plainFour, peer, "", watermillQueue.tables, watermillQueue.opens},
@@ -155,6 +156,26 @@ func plainSQL(_ context.Context, s *servers, _ ...func(string)) (writing, func()
 		}
 		return tx.Commit()
 	}, func() { _ = db.Close() }, nil
+}
+
+// withoutTenants drops the index that shares a claim among tenants, as who has one tenant may, while the writer is open.
+func withoutTenants(opens opening) opening {
+	return func(ctx context.Context, s *servers, wake ...func(string)) (writing, func(), error) {
+		var create string
+		if err := s.app.QueryRow(ctx, "SELECT pg_get_indexdef('outbox_events_tenants'::regclass)").Scan(&create); err != nil {
+			return nil, nil, err
+		}
+		if err := s.exec(ctx, "DROP INDEX outbox_events_tenants"); err != nil {
+			return nil, nil, err
+		}
+		write, closeWriter, err := opens(ctx, s, wake...)
+		return write, func() {
+			closeWriter()
+			if err := s.exec(ctx, create); err != nil {
+				panic(err) // every later line would be measured without the index
+			}
+		}, err
+	}
 }
 
 // hammer calls run from n goroutines and returns calls per second.

@@ -197,10 +197,11 @@ var padding = pad(475)
 
 func body(n int) ([]byte, error) { return json.Marshal(numbered{n, padding}) }
 
+// event leaves its id to the writer. One of outbox.NewEvent has an id of its own, and its INSERT asks whether it is
+// there already (docs/adr/0004).
 func event(n, key int) (outbox.Event, error) {
-	e, err := outbox.NewEvent("order.placed", numbered{n, padding})
-	e.AggregateType, e.AggregateID = "Order", fmt.Sprint(key)
-	return e, err
+	payload, err := body(n)
+	return outbox.Event{Topic: "order.placed", Payload: payload, AggregateType: "Order", AggregateID: fmt.Sprint(key)}, err
 }
 
 // writer opens one of ours by how it writes.

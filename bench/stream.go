@@ -148,7 +148,7 @@ func (b *streamBench) longRun(ctx context.Context, events int) (uuid.UUID, error
 const warmUp = 40
 
 // commitToBrowser offers 1000 events a second over 50 runs to 200 clients, undisturbed and beside clients that do not
-// read: those ask for a long run, so that the gateway's writes to them block.
+// read. Those ask for a long run, so that the gateway's writes to them block.
 func (b *streamBench) commitToBrowser(ctx context.Context) error {
 	var err error
 	if b.long, err = b.longRun(ctx, 50_000); err != nil {

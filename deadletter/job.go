@@ -54,8 +54,8 @@ func (s Source) CheckReason(reason outbox.Reason) error {
 	return nil
 }
 
-// Job is a job that failed for good, whoever ran it; or, with SourceEvent, an event that a consumer gives up: ID is the
-// event's id then, and Type its topic. A relay keeps the letters of what it cannot deliver by itself.
+// Job is a job that failed for good, whoever ran it. With SourceEvent it is an event that a consumer gives up: ID is
+// the event's id then, and Type its topic. A relay keeps the letters of what it cannot deliver by itself.
 type Job struct {
 	Source    Source    // empty: SourceJob
 	ID        uuid.UUID // the job's own id

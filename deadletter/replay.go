@@ -70,7 +70,7 @@ type SkipReason struct {
 }
 
 // Replay puts letters back to work, page by page, the letters of a key in the order of its events. When ctx ends it
-// finishes the page it is at and returns the sum so far with the error of ctx; the same call goes on from there later,
+// finishes the page it is at and returns the sum so far with the error of ctx. The same call goes on from there later,
 // because what was replayed is no longer pending. Letters that are written behind the place it has reached are met as
 // well.
 func Replay(ctx context.Context, store Store, o ReplayOptions) (Replayed, error) {

@@ -47,7 +47,7 @@ type Bus[Tx any] interface {
 	MarkPublished(ctx context.Context, tx Tx, ids ...uuid.UUID) (int, error)
 	// MarkFailed is Fail of events that could not be delivered, where nothing more is known about it.
 	MarkFailed(ctx context.Context, tx Tx, ids ...uuid.UUID) (int, error)
-	// Fail makes pending events failed and keeps a dead letter of each, with why it failed: they are final unless an
+	// Fail makes pending events failed and keeps a dead letter of each, with why it failed. The events are final unless an
 	// operator replays the letter, which makes the event pending again. What follows them in their keys goes on. ids are
 	// row ids. It returns how many changed; others are left as they are.
 	//

@@ -18,7 +18,7 @@ const (
 )
 
 // Written is one event as its producer recorded it. An event whose write was repeated with the same id may be recorded
-// once for each attempt: one acknowledgement makes it acknowledged, and failing that one unknown outcome makes it
+// once for each attempt. One acknowledgement makes it acknowledged, and failing that one unknown outcome makes it
 // unknown.
 type Written struct {
 	ID string

@@ -1,5 +1,5 @@
-// Package outboxtest holds the contracts of package outbox as tests: whoever writes a Sink runs SinkSuite against it,
-// whoever writes a store StoreSuite, and whoever runs an outbox compares with Check what was written with what arrived.
+// Package outboxtest holds the contracts of package outbox as tests. Whoever writes a Sink runs SinkSuite against it,
+// whoever writes a store StoreSuite. Whoever runs an outbox compares with Check what was written with what arrived.
 //
 //	func TestSink(t *testing.T) {
 //		outboxtest.SinkSuite(t, outboxtest.SinkFeatures{RefusesDuplicates: true},

@@ -38,8 +38,8 @@ type SinkHarness struct {
 	// Binary sends to the same broker in binary mode: the attributes are headers, the body is the payload. Required
 	// with SinkFeatures.Headers.
 	Binary outbox.Sink
-	// Listen makes a destination that nobody else uses, and delivers the messages that arrive there from now on until
-	// the test ends, in one order (of a partitioned topic: make one partition).
+	// Listen makes a destination that nobody else uses. It delivers the messages that arrive there from now on until the
+	// test ends, in one order (of a partitioned topic: make one partition).
 	Listen func(t *testing.T) (destination string, messages <-chan Arrived)
 	// Stored returns the first n messages that the broker holds of a destination of Listen, in their order. Required
 	// with SinkFeatures.Durable.

@@ -2,6 +2,7 @@ package outboxtest
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,9 +14,9 @@ import (
 // StoreFeatures declares what a store promises beyond what every store does. What it lacks is named in the test's log,
 // by the tests that do not run for it.
 type StoreFeatures struct {
-	// ConcurrentWriters: transactions that write run beside each other, so that one that began earlier may commit
-	// later, and only Strict order keeps the events of one key in the order of their commits. A store without it has
-	// one writer at a time, and all its events are in the order of their commits.
+	// ConcurrentWriters: transactions that write run beside each other, so that one that began earlier may commit later.
+	// Only Strict order keeps the events of one key in the order of their commits. A store without it has one writer at a
+	// time, and all its events are in the order of their commits.
 	ConcurrentWriters bool
 	// SeveralHosts: relays on several hosts may serve one database.
 	SeveralHosts bool
@@ -23,6 +24,8 @@ type StoreFeatures struct {
 	RowSecurity bool
 	// SurvivesErrors: an error of the database in a Write undoes that call and leaves the caller's transaction usable.
 	SurvivesErrors bool
+	// LogTables: the store has tables whose rows are only inserted (outbox.OutboxLog), and the harness has made one.
+	LogTables bool
 	// StoresBytes: a payload comes back byte for byte as it was written. Without it, as the same JSON value.
 	StoresBytes bool
 	// EngineOnly leaves out what people see and do, the dead letters: for a second way to a database that passes the
@@ -47,9 +50,9 @@ type StoreHarness struct {
 	// them, and stores a time.Time as the tables have it.
 	Exec  func(t *testing.T, sql string, args ...any)
 	Value func(t *testing.T, sql string, args ...any) string
-	// Mapped makes a table of another shape than ours, called legacy, and returns its layout. Its columns are n (drawn
-	// by the database), uid, kind, body, customer, region, goes, version, done_at, tries, due, problem; but for n and
-	// uid all may be NULL and none has a default, and it has no index but that of n.
+	// Mapped makes a table of another shape than ours, called legacy, and returns its layout. Its columns are n (drawn by
+	// the database), uid, kind, body, customer, region, goes, version, done_at, tries, due, problem. But for n and uid all
+	// may be NULL and none has a default. The table has no index but that of n.
 	Mapped func(t *testing.T) outbox.Layout
 	// Letters and the others open what their names say.
 	Letters func(t *testing.T, layouts ...outbox.Layout) deadletter.Store
@@ -65,6 +68,7 @@ type storeSuite struct {
 	rows     tabletest.Database
 	features StoreFeatures
 	mode     outbox.SettleMode // of the tables that the test opens
+	events   outbox.Layout     // of the table that its events are written into: outbox_events, or a log
 }
 
 // storeTest is one behaviour, by the name under which every store shows it.
@@ -73,30 +77,53 @@ type storeTest struct {
 	run  func(*testing.T, *storeSuite)
 	// needs says what of StoreFeatures it is about, and whether the store has that; nil: every store does.
 	needs func(StoreFeatures) (feature string, has bool)
+	// notInLog says why a log shows something else; "": it shows the same.
+	notInLog string
 }
 
+// Why a log shows something else.
+const (
+	noState   = "its rows have no state: what fails goes by outbox_deliveries"
+	noTurns   = "its rows are claimed in their order"
+	noIndexes = "its ids are not unique, and no index over all parts is"
+	noPauses  = "what is paused goes by outbox_deliveries"
+	noOther   = "it is about other tables"
+	noSingle  = "its relay serves outbox_deliveries too, as those of routes do"
+)
+
 // StoreSuite runs the contract of a store against databases made by newHarness, one a test. What a relay and
-// a writer ask runs with tables in settle mode mark and delete, and what a settle does with archive too. Two stores
-// that pass it show the same list of names, but for what one of them declares to lack.
+// a writer ask runs with tables in settle mode mark and delete, and what a settle does with archive too; and with a log
+// in the place of outbox_events, where the store has one. All tests run in parallel, so they begin when the caller's
+// test returns: what they share is freed by t.Cleanup. Two stores that pass it show the same list of names, but for
+// what one of them declares to lack.
 func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing.T) StoreHarness) {
 	for _, area := range []struct {
-		name  string
-		mode  outbox.SettleMode
-		tests []storeTest
+		name   string
+		mode   outbox.SettleMode
+		events outbox.Layout
+		tests  []storeTest
 	}{
-		{"engine", outbox.SettleMark, engineTests()},
-		{"engine", outbox.SettleDelete, engineTests()},
-		{"engine", outbox.SettleArchive, settleTests()},
-		{"letters", outbox.SettleMark, letterTests()},
+		{"engine", outbox.SettleMark, outbox.OutboxEvents(), engineTests()},
+		{"engine", outbox.SettleDelete, outbox.OutboxEvents(), engineTests()},
+		{"engine", outbox.SettleArchive, outbox.OutboxEvents(), settleTests()},
+		{"engine", "", outbox.OutboxLog(), engineTests()},
+		{"letters", outbox.SettleMark, outbox.OutboxEvents(), letterTests()},
 	} {
 		if features.EngineOnly && area.name != "engine" {
 			continue
 		}
 		name := area.name
-		if area.mode != outbox.SettleMark {
+		switch area.mode {
+		case "":
+			if name += " of a log"; !features.LogTables {
+				t.Logf("%s: left out, the store has no log tables", name)
+				continue
+			}
+		case outbox.SettleDelete, outbox.SettleArchive:
 			name += ", settle mode " + string(area.mode)
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, test := range area.tests {
 				if test.needs != nil {
 					if feature, has := test.needs(features); !has {
@@ -104,18 +131,53 @@ func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing
 						continue
 					}
 				}
+				if area.events.IsLog() && test.notInLog != "" {
+					t.Logf("%s: not promised by a log (%s)", test.name, test.notInLog)
+					continue
+				}
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
 					h := newHarness(t)
+					if area.events.IsLog() {
+						h = inLog(h)
+					}
 					open := h.Table
 					h.Table = func(t *testing.T, layout outbox.Layout) outbox.Store {
-						layout.Settle = area.mode
+						if !layout.IsLog() {
+							layout.Settle = area.mode
+						}
 						return open(t, layout)
 					}
 					rows := tabletest.Database{Exec: h.Exec, Value: h.Value, Open: h.Table}
-					test.run(t, &storeSuite{StoreHarness: h, rows: rows, features: features, mode: area.mode})
+					test.run(t, &storeSuite{StoreHarness: h, rows: rows, features: features, mode: area.mode,
+						events: area.events})
 				})
 			}
 		})
 	}
+}
+
+// inLog returns a harness that has a log in the place of outbox_events.
+func inLog(h StoreHarness) StoreHarness {
+	events, log := outbox.OutboxEvents().Table, outbox.OutboxLog()
+	in := h
+	in.Table = func(t *testing.T, layout outbox.Layout) outbox.Store {
+		if layout.Table == events {
+			layout = log
+		}
+		return h.Table(t, layout)
+	}
+	in.Write = func(ctx context.Context, cfg outbox.WriterConfig, commit bool, batches ...[]outbox.Event) error {
+		cfg.Table = log.Table
+		return h.Write(ctx, cfg, commit, batches...)
+	}
+	in.Hold = func(t *testing.T, cfg outbox.WriterConfig, events ...outbox.Event) func(bool) {
+		cfg.Table = log.Table
+		return h.Hold(t, cfg, events...)
+	}
+	renamed := func(sql string) string { return strings.ReplaceAll(sql, events, log.Table) }
+	in.HoldExec = func(t *testing.T, sql string, args ...any) func(bool) { return h.HoldExec(t, renamed(sql), args...) }
+	in.Exec = func(t *testing.T, sql string, args ...any) { h.Exec(t, renamed(sql), args...) }
+	in.Value = func(t *testing.T, sql string, args ...any) string { return h.Value(t, renamed(sql), args...) }
+	return in
 }

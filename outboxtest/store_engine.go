@@ -188,7 +188,7 @@ func (s *storeSuite) commits(t *testing.T, events ...outbox.Event) {
 }
 
 // wantsSent fails unless n of the events that were written into outbox_events are delivered: marked, deleted or
-// archived, as the settle mode says.
+// archived, as the settle mode says; in a log, they are no backlog.
 func (s *storeSuite) wantsSent(t *testing.T, n, written int) {
 	t.Helper()
 	count := func(from string) (rows int) {
@@ -196,6 +196,17 @@ func (s *storeSuite) wantsSent(t *testing.T, n, written int) {
 			t.Fatal(err)
 		}
 		return rows
+	}
+	if s.events.IsLog() {
+		b, err := s.Table(t, s.events).Backlog(t.Context(), written+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, dead := count("outbox_events"), count("job_dlq WHERE outbox_table = 'outbox_log'")
+		if got, want := [2]int{rows, b.Count}, [2]int{written, written - n - dead}; got != want {
+			t.Errorf("%d events, of which %d are a backlog, want %v", rows, b.Count, want)
+		}
+		return
 	}
 	marked := count("outbox_events WHERE status = 'SENT' AND processed_at >= created_at AND next_retry_at IS NULL")
 	archived := count(`outbox_archive WHERE table_name = 'outbox_events' AND row ->> 'status' = 'SENT' AND

@@ -19,7 +19,8 @@ func laneTests() []storeTest {
 		{name: "what is known of a suspect lane outlives its holder", run: remembersSuspects},
 		{name: "a relay that gives a lane up has survived what it tried there", run: forgetsTrials},
 		{name: "two tables of one database have lanes of their own", run: separatesTables},
-		{name: "the backlog is counted up to a limit, with the age of its oldest event", run: countsBacklog},
+		{name: "the backlog is counted up to a limit, with the age of its oldest event", run: countsBacklog,
+			notInLog: noState},
 	}
 }
 
@@ -106,12 +107,14 @@ func takesLapsedLanes(t *testing.T, s *storeSuite) {
 	before := a.lanes
 	s.commits(t, keyed("a", "a"))
 	b := s.relay(t, outbox.OutboxEvents())
-	for deadline := time.Now().Add(patience); b.lease(time.Minute).Share < 64 ||
+	// A short lease, because a server that has just started may let no lanes lapse for the time of the asked lease.
+	for deadline := time.Now().Add(patience); b.lease(time.Second).Share < 64 ||
 		len(b.lanes) < 64; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the second relay has %d lanes", len(b.lanes))
 		}
 	}
+	b.lease(time.Minute)
 	b.epochs(2, b.lanes...)
 	for _, l := range b.lanes {
 		if l.Crashes != 1 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,7 @@ func routeTests() []storeTest {
 	return []storeTest{
 		{name: "an event goes to all sinks of its route, and one that takes everything costs no row", run: routes},
 		{name: "a sink that is down or slow delays no other, and gets everything in order", run: holdsBackNoOther},
+		{name: "what a sink owes is settled together with what comes after it", run: settlesOwedTogether},
 		{name: "a relay that takes over knows what is owed", run: inheritsWhatIsOwed},
 		{name: "what one sink refuses is a dead letter of that sink alone", run: buriesForOneSink},
 		{name: "what one sink postpones is owed, and no attempt is counted", run: owesWhatIsPostponed},
@@ -82,9 +84,9 @@ func (s *storeSuite) startRouted(
 	t.Helper()
 	db := &whole{s: s, t: t}
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, time.Second
+	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, patience
 	if len(cfg.Tables) == 0 {
-		cfg.Tables = []outbox.Table{{Layout: outbox.OutboxEvents()}}
+		cfg.Tables = []outbox.Table{{Layout: s.events}}
 	}
 	cfg.Tables[0].Routes, cfg.Sinks = rs, sinks
 	r, err := outbox.NewRelay(db, nil, cfg)
@@ -263,6 +265,34 @@ func holdsBackNoOther(t *testing.T, s *storeSuite) {
 	inOrder(t, "c", &c.recorder, keys, total)
 }
 
+// Each event is written while the one before it is published to one sink; the other one is down.
+func settlesOwedTogether(t *testing.T, s *storeSuite) {
+	const events = 40
+	all := &chain{s: s, want: make([]string, events)}
+	if err := all.next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a, b := &recorder{fails: func(outbox.Delivery) error { return all.next(t.Context()) }}, &stalling{}
+	b.down.Store(true)
+	settled := settles{table: s.events.Table}
+	end := s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
+		outbox.RelayConfig{RouteTimeout: patience, RecoveryRate: -1, Observer: &settled})
+	a.until(t, events)
+	s.untilCount(t, owedNow, events)
+	b.down.Store(false)
+	b.until(t, events)
+	s.untilCount(t, owedNow, 0)
+	end(false)
+	for name, sink := range map[string]*recorder{"a": a, "b": &b.recorder} {
+		if got := sink.destinations(); !slices.Equal(got, all.want) {
+			t.Errorf("%s got %q, want %q", name, got, all.want)
+		}
+	}
+	if n := settled.times.Load(); n == 0 || n >= events {
+		t.Errorf("%d events were settled %d times, want several at once", events, n)
+	}
+}
+
 func inheritsWhatIsOwed(t *testing.T, s *storeSuite) {
 	const keys = 10
 	a, b := &recorder{}, &stalling{}
@@ -307,7 +337,7 @@ func buriesForOneSink(t *testing.T, s *storeSuite) {
 		t.Errorf("the letter's errors are %s, want them to say which sink it was", got)
 	}
 	if got := s.Value(t, "SELECT queue || ' ' || status FROM outbox_deliveries WHERE event_topic = 'bad'"); got !=
-		"outbox_events/b dead" {
+		s.events.Table+"/b dead" {
 		t.Errorf("the delivery is %q", got)
 	}
 	s.wantsSent(t, 3, 3)
@@ -315,7 +345,7 @@ func buriesForOneSink(t *testing.T, s *storeSuite) {
 		return
 	}
 	mended.Store(true)
-	d := s.Letters(t, outbox.OutboxEvents(), outbox.DeliveriesOf("", ""))
+	d := s.Letters(t, s.events, outbox.DeliveriesOf("", ""))
 	if sum := replay(t, d, everyLetter); sum.Letters != 1 {
 		t.Fatalf("replayed %+v, want the one letter", sum)
 	}
@@ -382,7 +412,7 @@ func holdsOneSink(t *testing.T, s *storeSuite) {
 	const keys = 5
 	a, b := &recorder{}, &recorder{}
 	s.Exec(t, "INSERT INTO outbox_pauses (table_name, topic, destination, reason, actor) VALUES (?1, '', '', 'r', 'me')",
-		outbox.DeliveriesOf("outbox_events", "b").Name())
+		outbox.DeliveriesOf(s.events.Table, "b").Name())
 	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
 		outbox.RelayConfig{RouteTimeout: patience, LeaseTTL: time.Second})
 	s.numbered(t, keys, 0, 5)
@@ -420,7 +450,7 @@ func buriesWithoutRoute(t *testing.T, s *storeSuite) {
 func keepsReserved(t *testing.T, s *storeSuite) {
 	a := &recorder{}
 	s.startRouted(t, to(t, "a"), map[string]outbox.Sink{"a": a}, outbox.RelayConfig{
-		Tables: []outbox.Table{{Layout: outbox.OutboxEvents(),
+		Tables: []outbox.Table{{Layout: s.events,
 			Reserved: func(destination string) bool { return strings.HasPrefix(destination, "run:") }}},
 	})
 	forged, own := keyed("order.1", "k"), keyed("run:1", "k")

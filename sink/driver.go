@@ -19,6 +19,8 @@ type Driver struct {
 	// Variables are environment variables in which platforms offer such a URL: "REDIS_URL". None of them is read. Where
 	// no sink is set, the error names the one that is there.
 	Variables []string
+	// Reads are environment variables that its sinks read beside the URL, and that are no settings of the program.
+	Reads []string
 	// InProcess says that nobody but this process hears what is published: publisher and subscriber must both be in it.
 	InProcess bool
 

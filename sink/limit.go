@@ -17,7 +17,7 @@ type Limits struct {
 }
 
 // Limit returns a sink that gives another one no more than the limits allow. What there was no time for when the
-// context of a Publish ended is answered with outbox.ErrNotAttempted: it counts no attempt, and does not look as if the
+// context of a Publish ended is answered with outbox.ErrNotAttempted. It counts no attempt, and does not look as if the
 // sink were down.
 func Limit(s Sink, limits Limits) Sink {
 	if limits == (Limits{}) {
@@ -64,7 +64,7 @@ func (l *limited) PublishTimeout() time.Duration {
 	return 0
 }
 
-// margin is how long before its context ends a Publish begins no further part of a batch: the sink takes time too, and
+// margin is how long before its context ends a Publish begins no further part of a batch. The sink takes time too, and
 // an answer that comes too late is as none.
 const margin = 50 * time.Millisecond
 

@@ -5,14 +5,14 @@
 // Guaranteed: a job that ends as discarded, or as cancelled by its own worker, has a letter with its arguments, its
 // reason and all its errors. For that Sweep runs within the time that River keeps such jobs: by default a week for
 // discarded ones, a day for cancelled ones. The same attempt of a job has one pending letter, whichever processes
-// record it at once. A replay inserts the job in the transaction that marks the letter, so both happen or neither, in
-// the order in which River had numbered the jobs; it does not while River still runs that job, or has done it
-// meanwhile.
+// record it at once. A replay inserts the job in the transaction that marks the letter, so both happen or neither. Jobs
+// are inserted in the order in which River had numbered them. A replay does not insert one while River still runs that
+// job, or has done it meanwhile.
 //
 // Why Sweep: River asks its ErrorHandler before it marks the job, outside its transaction, and discards the job
-// whatever the handler answers. So a crash in between leaves a letter of a job that River calls running (River's
-// rescuer ends it later, and the letter is not written twice; if attempts are left the job runs again, and cannot be
-// replayed meanwhile). A letter that could not be written is logged, and the job is in River alone. Of a job whose
+// whatever the handler answers. So a crash in between leaves a letter of a job that River calls running. River's
+// rescuer ends the job later, and the letter is not written twice. If attempts are left the job runs again, and cannot
+// be replayed meanwhile. A letter that could not be written is logged, and the job is in River alone. Of a job whose
 // process died, River's rescuer tells nobody. Sweep finds the last two.
 //
 // Not guaranteed: that a replayed job is unique again (River keeps a key's hash, not its rules), or that the work was

@@ -18,8 +18,8 @@ const replayMetadata = "outbox_replay"
 
 // Replay returns what makes postgres.OpenDeadLetters replay River's jobs: it inserts the job again in the replay's
 // transaction. A client that has workers must have one for the job's kind. A letter is left as it is if it is not of a
-// job of the client's schema, if River has not ended that job or has done it since, and if there is a letter of a later
-// attempt of it.
+// job of the client's schema, or if River has not ended that job. So it is if River has done the job since, or if there
+// is a letter of a later attempt of the job.
 //
 // The metadata of the new job name the letter, under outbox_replay: {"letter": its id, "job": River's id of the job
 // that failed}.

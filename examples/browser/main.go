@@ -1,9 +1,9 @@
 // Command browser shows a run in a browser while it runs. It needs an `outbox serve`, and a token with the scopes read
-// and write in OUTBOX_TOKEN if that wants one; it makes a run of the built-in demonstration crawler, and prints the
+// and write in OUTBOX_TOKEN if that wants one. It makes a run of the built-in demonstration crawler, and prints the
 // address of a page that shows it. index.html is the part to read: a native EventSource, without a library.
 //
-// It guarantees that the token stays here: the page gets tickets, each good for one stream, and only a page of its own
-// address gets any: another site's page cannot ask for one, not even under a name that it has given this address (DNS
+// It guarantees that the token stays here. The page gets tickets, each good for one stream, and only a page of its own
+// address gets any. Another site's page cannot ask for one, not even under a name that it has given this address (DNS
 // rebinding). It does not ask who looks at the page, as an application would before it gives out a ticket.
 package main
 

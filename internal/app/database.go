@@ -105,8 +105,8 @@ type Writing interface {
 
 // Migrations makes and changes the tables of one database. Each call connects by itself.
 type Migrations interface {
-	// Status says where the database stands with every set.
-	Status(ctx context.Context) ([]migration.SetStatus, error)
+	// Status says where the database stands with every set. Optional ones are listed where they are applied or named.
+	Status(ctx context.Context, named ...string) ([]migration.SetStatus, error)
 	// Plan says what Up would do to tables that were there before it, and changes nothing.
 	Plan(ctx context.Context, sets ...string) (migration.Adoption, error)
 	// Advice says what an operator should do about the tables as they are, after Up or Down.

@@ -132,7 +132,7 @@ func (all outlets) connect(ctx context.Context, p process, of *part, names []str
 }
 
 // connectLater opens the sinks of these names beside each other, each in its own time and whatever keeps it from
-// opening, until ctx ends: they are sinks of tables with routes, none of which stops another. wait returns after that.
+// opening, until ctx ends. They are sinks of tables with routes, none of which stops another. wait returns after that.
 func (all outlets) connectLater(ctx context.Context, p process, names []string) (wait func()) {
 	var opening sync.WaitGroup
 	for _, name := range names {

@@ -25,6 +25,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/pgoperate"
 	"github.com/outboxrelay/outbox/internal/pgschema"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/internal/sinkurl"
 	"github.com/outboxrelay/outbox/server/pgstore"
@@ -173,6 +174,9 @@ func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) 
 		return nil, err
 	}
 	layout := outbox.OutboxEvents()
+	if pgtable.IsLog(cfg.Table) {
+		layout = outbox.OutboxLog()
+	}
 	layout.Table = cfg.Table
 	if w.browser, err = pgoperate.OpenBrowser(ctx, d.Pool, layout); err != nil {
 		return nil, err
@@ -213,8 +217,8 @@ func (w *postgresWriting) Close() {
 // postgresMigrations are the Migrations of the database at a URL.
 type postgresMigrations struct{ url string }
 
-func (m postgresMigrations) Status(ctx context.Context) ([]migration.SetStatus, error) {
-	return pgmigrations.Status(ctx, m.url)
+func (m postgresMigrations) Status(ctx context.Context, named ...string) ([]migration.SetStatus, error) {
+	return pgmigrations.Status(ctx, m.url, named...)
 }
 
 func (m postgresMigrations) Plan(ctx context.Context, sets ...string) (migration.Adoption, error) {

@@ -37,7 +37,7 @@ func (r *relay) run(ctx context.Context) error {
 		return err
 	}
 	// For each table, and what each of its sinks owes, one connection a worker, one to renew leases, one to measure the
-	// backlog and one for retention; and two to spare.
+	// backlog and one for retention. Two are to spare.
 	served := len(wanted)
 	for _, t := range wanted {
 		served += owing(r.cfg, t)

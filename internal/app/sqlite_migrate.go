@@ -15,8 +15,8 @@ import (
 // sqliteMigrations are the Migrations of a file.
 type sqliteMigrations struct{ path string }
 
-// Status of a file that is not there is that of an empty one, and makes none.
-func (m sqliteMigrations) Status(ctx context.Context) (all []migration.SetStatus, err error) {
+// Status of a file that is not there is that of an empty one, and makes none. There are no optional sets.
+func (m sqliteMigrations) Status(ctx context.Context, _ ...string) (all []migration.SetStatus, err error) {
 	db, err := sqlite.Connect(ctx, m.path, 1)
 	if errors.Is(err, sqlite.ErrNoFile) {
 		return m.statusOfNothing(ctx)

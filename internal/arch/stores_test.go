@@ -34,13 +34,13 @@ const logTables = "SQLite has no log tables"
 // the rest have the same names.
 var only = map[string]map[string]string{
 	onePostgres: {
-		"log.go": logTables, "log_place.go": logTables, "log_read.go": logTables, "log_retain.go": logTables,
-		"log_settle.go": logTables, "log_snapshot.go": logTables, "sql/log_backlog.sql": logTables,
-		"sql/log_claim.sql": logTables, "sql/log_compact.sql": logTables, "sql/log_dead.sql": logTables,
-		"sql/log_load.sql": logTables, "sql/log_next.sql": logTables, "sql/log_note.sql": logTables,
-		"sql/log_parts.sql": logTables, "sql/log_settle.sql": logTables, "sql/log_truncate.sql": logTables,
-		"sql/log_watch.sql": logTables,
-		"session.go":        "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding",
+		"log.go": logTables, "log_era.go": logTables, "log_place.go": logTables, "log_read.go": logTables,
+		"log_retain.go": logTables, "log_settle.go": logTables, "log_snapshot.go": logTables,
+		"sql/log_backlog.sql": logTables, "sql/log_claim.sql": logTables, "sql/log_compact.sql": logTables,
+		"sql/log_dead.sql": logTables, "sql/log_era.sql": logTables, "sql/log_load.sql": logTables,
+		"sql/log_next.sql": logTables, "sql/log_note.sql": logTables, "sql/log_parts.sql": logTables,
+		"sql/log_settle.sql": logTables, "sql/log_truncate.sql": logTables, "sql/log_watch.sql": logTables,
+		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding",
 		"sql/write_encoding.sql": "the same", "eventbus_tx.go": "SQLite has database/sql's transactions alone",
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
 		"sql/bus_tenant.sql": "row-level security",
@@ -87,6 +87,7 @@ var only = map[string]map[string]string{
 	},
 	operatePostgres: {
 		"sql/replay_until.sql": "the clock is the machine's", "sql/deliveries_seen.sql": "a file's reader sees all of it",
+		"sql/log_lanes.sql": logTables,
 	},
 	operateSQLite: {"browse_row.go": "pgx scans rows into structs"},
 	serverPostgres: {

@@ -58,7 +58,7 @@ func (w *world) cutOff(standby *pgxpool.Pool) {
 // forgiven.
 func (w *world) forgive(before []outboxtest.Written) {
 	w.t.Helper()
-	rows, err := w.pool.Query(w.t.Context(), "SELECT id::text FROM outbox_events")
+	rows, err := w.pool.Query(w.t.Context(), "SELECT id::text FROM "+w.table)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func failover(w *world) int {
 	w.arrive(300)
 	w.cutOff(standby)
 	w.arrive(600) // the standby has none of it
-	last := w.number("SELECT max(position) FROM outbox_events")
+	last := w.number("SELECT max(position) FROM " + w.table)
 	before := w.end()
 	if err := w.pg.Kill(); err != nil {
 		w.t.Fatal(err)
@@ -102,12 +102,12 @@ func failover(w *world) int {
 	}
 	w.connect(w.relayDatabase)
 	w.forgive(before)
-	top := w.number("SELECT max(position) FROM outbox_events")
+	top := w.number("SELECT max(position) FROM " + w.table)
 	w.producers = &producers{load: w.load, pool: w.pool, writer: w.writer, written: before}
 	w.era.Store(1)
 	w.produce()
 	w.arrive(900)
-	return w.number("SELECT count(*) FROM outbox_events WHERE position > $1 AND position <= $2", top, last)
+	return w.number("SELECT count(*) FROM "+w.table+" WHERE position > $1 AND position <= $2", top, last)
 }
 
 // failoverUnderLoad is the same while producers go on: they and the relays find the new primary by themselves.

@@ -34,7 +34,8 @@ const (
 
 // faults are the tables that TestChaos runs.
 var faults = [][]fault{
-	sinkFaults, stuckFaults, relayFaults, postgresFaults, redisFaults, producerFaults, payloadFaults, tenantFaults,
+	sinkFaults, stuckFaults, relayFaults, logFaults, postgresFaults, redisFaults, producerFaults, payloadFaults,
+	tenantFaults,
 	scaleFaults, timeFaults, redisMoreFaults, letterFaults, poolerFaults,
 }
 
@@ -43,7 +44,8 @@ var faults = [][]fault{
 var core = []string{
 	"relay-killed-after-publish", "relay-stopped-after-publish", "relay-terminated-under-load",
 	"settle-refused-by-trigger", "row-locked-by-operator", "one-table-under-two-names", "occurred-at-year-294276",
-	"postgres-killed", "redis-killed", "redis-reply-lost", "pooler-transaction-mode",
+	"relay-killed-after-publish-log", "postgres-failover-to-lagging-log", "sink-refuses-keys-log", "postgres-killed",
+	"redis-killed", "redis-reply-lost", "pooler-transaction-mode",
 	"sqlite-kills", "sqlite-file-replaced", "sqlite-wal-deleted",
 	"stream-redis-killed", "gateway-killed", "crawl-worker-killed", "run-channel-forged-publish",
 	"killed-unsettled-redisstream", "killed-unsettled-natsjs", "killed-unsettled-kafka", "killed-unsettled-pgtable",

@@ -22,6 +22,8 @@ var (
 	all   = flag.Bool("all", false, "strike all faults, and not the core alone")
 	long  = flag.Bool("long", false, "let faults last for their full time, and with their full sizes")
 	lasts = flag.Duration("soak", 0, "how long the soak lasts; 0: it does not run")
+	rate  = flag.Int("rate", 0, "events a second that a log takes under a held snapshot; 0: it does not run")
+	out   = flag.String("out", "snapshot-log", "file without its ending, to which that run writes JSON and a plot")
 )
 
 func TestMain(m *testing.M) {

@@ -25,7 +25,7 @@ var producerFaults = []fault{
 // know no more than that, and write the same events again, with the same ids, until they have an answer.
 func commitReplyLost(refusing bool) func(*world) int {
 	return func(w *world) int {
-		writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "chaos", RefuseDuplicates: refusing})
+		writer, err := postgres.NewWriter(outbox.WriterConfig{Table: w.table, Source: "chaos", RefuseDuplicates: refusing})
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func (p *stubborn) write(t *testing.T, struck *atomic.Int64, fate int) {
 		eventually(t, "the session that was cut ends", func() bool {
 			return p.number(`SELECT count(*) FROM pg_stat_activity WHERE application_name = $1`, p.key) == 0
 		})
-		if p.number(`SELECT count(*) FROM outbox_events WHERE id = $1`, events[0].ID) == 1 {
+		if p.number(`SELECT count(*) FROM `+p.table+` WHERE id = $1`, events[0].ID) == 1 {
 			struck.Add(1)
 		}
 		err = p.attempt(t, events, "")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
 var relayFaults = []fault{
@@ -20,18 +21,24 @@ var relayFaults = []fault{
 	{name: "relays-joining-and-leaving", strike: joiningAndLeaving},
 	{name: "relay-clocks-10-min-apart", strike: clocksApart},
 	{name: "settle-reply-lost", postgres: own, strike: settleReplyLost},
-	{name: "relay-killed-after-publish-deleting", strike: deleting(killedAt("after-publish"))},
+	{name: "relay-killed-after-publish-deleting", strike: settling(outbox.SettleDelete, killedAt("after-publish"))},
 	{name: "relay-killed-mid-batch-deleting", load: load{payload: 400_000, perSecond: 15, keys: 20},
-		strike: deleting(killedMidBatch)},
-	{name: "relay-stopped-after-publish-deleting", strike: deleting(zombie("after-publish", `"lost":`))},
-	{name: "relays-joining-and-leaving-deleting", strike: deleting(joiningAndLeaving)},
-	{name: "settle-reply-lost-deleting", postgres: own, strike: deleting(settleReplyLost)},
+		strike: settling(outbox.SettleDelete, killedMidBatch)},
+	{name: "relay-stopped-after-publish-deleting", strike: settling(outbox.SettleDelete, zombie("after-publish", `"lost":`))},
+	{name: "relays-joining-and-leaving-deleting", strike: settling(outbox.SettleDelete, joiningAndLeaving)},
+	{name: "settle-reply-lost-deleting", postgres: own, strike: settling(outbox.SettleDelete, settleReplyLost)},
+	{name: "relay-killed-after-publish-archiving", strike: settling(outbox.SettleArchive, killedAt("after-publish"))},
+	{name: "relay-stopped-after-publish-archiving",
+		strike: settling(outbox.SettleArchive, zombie("after-publish", `"lost":`))},
+	{name: "settle-reply-lost-archiving", postgres: own, strike: settling(outbox.SettleArchive, settleReplyLost)},
+	{name: "postgres-killed-archiving", postgres: own,
+		strike: settling(outbox.SettleArchive, databaseDown((*testenv.Postgres).Kill))},
 }
 
-// deleting strikes a fault of relays that delete what they have delivered.
-func deleting(strike func(*world) int) func(*world) int {
+// settling strikes a fault of relays that delete or archive what they have delivered.
+func settling(mode outbox.SettleMode, strike func(*world) int) func(*world) int {
 	return func(w *world) int {
-		w.settle = outbox.SettleDelete
+		w.settle = mode
 		return strike(w)
 	}
 }
@@ -39,7 +46,7 @@ func deleting(strike func(*world) int) func(*world) int {
 // settleReplyLost cuts the relay's connections where replies of the database come back, again and again: requests
 // arrive, so what was to be settled is settled, and the relay does not know it.
 func settleReplyLost(w *world) int {
-	const failed = " outcomes: settle in outbox_events: "
+	failed := " outcomes: settle in " + w.table + ": "
 	proxy := newProxy(w.t, w.pg.Addr())
 	w.relayDatabase = "postgres://postgres@" + proxy.Listen + "/postgres?sslmode=disable"
 	w.produce()

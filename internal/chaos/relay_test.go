@@ -38,10 +38,10 @@ func (w *world) relay(env []string, args ...string) *relay {
 
 func (w *world) run(path string, env []string, args ...string) *relay {
 	w.t.Helper()
-	flags := []string{"relay", "--database", w.relayDatabase, "--sink", w.relaySink, "--table", "outbox_events",
+	flags := []string{"relay", "--database", w.relayDatabase, "--sink", w.relaySink, "--table", w.table,
 		"--lease-ttl", ttl.String(), "--log-format", "json"}
 	if w.settle != "" {
-		flags = append(flags, "--settle", "outbox_events="+string(w.settle))
+		flags = append(flags, "--settle", w.table+"="+string(w.settle))
 	}
 	return w.process(path, env, slices.Concat(flags, w.flags, args)...)
 }

@@ -169,15 +169,14 @@ func family(t *testing.T, pid int) []int {
 	return all
 }
 
-// retrying is the flags of relays that try an event again for as long as a fault lasts, and all events of a world go to
-// one destination.
+// retrying is the flags of relays that try an event again for as long as a fault lasts.
 func (w *world) retrying() []string {
 	w.t.Helper()
 	settings := filepath.Join(w.t.TempDir(), "outbox.yaml")
 	if err := os.WriteFile(settings, []byte(retries), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	return []string{"--config", settings, "--destination", "outbox_events=" + destination, "--batch", itoa(smallBatch)}
+	return []string{"--config", settings, "--batch", itoa(smallBatch)}
 }
 
 // smallBatch is the most events of a batch, where copies are counted.

@@ -39,6 +39,7 @@ type world struct {
 	relayDatabase, relaySink string   // what relays connect to: perhaps a proxy
 	flags                    []string // of relays, further ones
 	relays                   []*relay
+	table                    string            // in which the producers write (outbox_events)
 	settle                   outbox.SettleMode // the relays'; "" is their default
 
 	*producers
@@ -57,7 +58,7 @@ func newWorld(t *testing.T, f fault) *world {
 	if _, err := binary(); err != nil { // now, or the first events would wait for the compiler
 		t.Fatal(err)
 	}
-	w := &world{t: t, rng: choices(f.name), began: time.Now(), maxAge: f.maxAge}
+	w := &world{t: t, rng: choices(f.name), began: time.Now(), maxAge: f.maxAge, table: outbox.OutboxEvents().Table}
 	url := ""
 	if f.postgres == nil {
 		url = testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url) })
@@ -85,7 +86,8 @@ func newWorld(t *testing.T, f fault) *world {
 		w.listen(f.redis)
 	} else {
 		w.broker = f.broker(w)
-		w.relaySink, w.flags = w.broker.url, w.retrying()
+		// All events of the world go to one destination.
+		w.relaySink, w.flags = w.broker.url, append(w.retrying(), "--destination", w.table+"="+destination)
 	}
 	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "chaos"})
 	if err != nil {
@@ -133,8 +135,11 @@ func (w *world) finish(name string, struck int) {
 	t := w.t
 	t.Helper()
 	written := w.end()
-	w.eventually("everything is delivered or dead",
-		`SELECT count(*) = 0 FROM outbox_events WHERE status IN ('NEW', 'FAILED')`)
+	left := `SELECT count(*) = 0 FROM outbox_events WHERE status IN ('NEW', 'FAILED')`
+	if w.isLog() {
+		left = settledLog
+	}
+	w.eventually("everything is delivered or dead", left)
 	for _, r := range w.relays {
 		if r.running() {
 			r.terminate(t)
@@ -166,6 +171,12 @@ func (w *world) finish(name string, struck int) {
 	}
 	if n := w.number(`SELECT count(*) FROM outbox_events WHERE status = 'SENT'`); w.settle.Removes() && n > 0 {
 		t.Errorf("%d delivered rows are in the table, in settle mode %s", n, w.settle)
+	}
+	if n := w.number(`SELECT count(*) FROM outbox_archive`); w.settle == outbox.SettleArchive && n != report.Received {
+		t.Errorf("%d rows are archived, of %d events that arrived", n, report.Received)
+	}
+	if w.isLog() {
+		w.unchangedLog()
 	}
 	recovery := w.recovery
 	if recovery == 0 {
@@ -233,7 +244,7 @@ func (w *world) plain(key string, more map[string]string) (id string) {
 	for i, name := range names {
 		values[i] = row[name]
 	}
-	w.exec("INSERT INTO outbox_events (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ")")
+	w.exec("INSERT INTO " + w.table + " (" + strings.Join(names, ", ") + ") VALUES (" + strings.Join(values, ", ") + ")")
 	w.plains++
 	w.note(outboxtest.Written{ID: id, Key: key, Order: w.plains, Outcome: outboxtest.Acknowledged, At: time.Now()})
 	return id
@@ -258,12 +269,18 @@ func (w *world) healed(limit time.Duration) {
 	var now time.Time
 	eventually(w.t, "the database answers",
 		func() bool { return w.pool.QueryRow(w.t.Context(), "SELECT clock_timestamp()").Scan(&now) == nil })
-	eventually(w.t, "what was written before the fault was healed is delivered", func() bool {
-		slow.Look()
+	delivered := func() bool {
 		var left int
 		err := w.pool.QueryRow(w.t.Context(),
 			`SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'FAILED') AND created_at < $1`, now).Scan(&left)
 		return err == nil && left == 0
+	}
+	if w.isLog() {
+		delivered = w.delivered()
+	}
+	eventually(w.t, "what was written before the fault was healed is delivered", func() bool {
+		slow.Look()
+		return delivered()
 	})
 	took := time.Since(began)
 	w.recovery = max(w.recovery, took)

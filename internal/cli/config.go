@@ -182,7 +182,8 @@ nothing but that: write, events, lanes, dlq, migrate and token. It does not ask 
 	return cmd
 }
 
-// checked checks settings, and warns of what may have been meant as one and of a window that is too short.
+// checked checks settings, and warns of what may have been meant as one, of a window that is too short and of a log
+// that goes to no sink.
 func (a *application) checked(c *config.Config, needs config.Need) error {
 	if err := c.Check(needs); err != nil {
 		return err
@@ -194,8 +195,10 @@ func (a *application) checked(c *config.Config, needs config.Need) error {
 	for _, name := range c.Ignored() {
 		log.Warn("a variable is no setting of any command and is ignored", "variable", name, "see", "outbox config print")
 	}
-	if short := c.ShortWindow(needs); short != "" {
-		log.Warn(short)
+	for _, warning := range []string{c.ShortWindow(needs), c.Unserved(needs)} {
+		if warning != "" {
+			log.Warn(warning)
+		}
 	}
 	return nil
 }

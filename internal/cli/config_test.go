@@ -151,3 +151,24 @@ func TestShortWindow(t *testing.T) {
 	}
 	contains(t, e.ok("", "config", "print"), "dedup_window", "2m")
 }
+
+// A log that goes to no sink is said at start and by validate, and does not keep a relay of other tables from starting.
+func TestUnservedLog(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: "postgres://db/shop"}
+	args := []string{"config", "validate", "--sink", "a=redis://a", "--sink", "b=redis://b", "--routes",
+		"outbox_events=a,event_outbox=a,crawl_outbox=b", "--for"}
+	for _, command := range []string{"relay", "serve"} {
+		r := e.run("", append(args, command)...)
+		if r.code != 0 {
+			t.Errorf("exit code %d:\n%s", r.code, r.err)
+		}
+		contains(t, r.err, "WARN", "no relay serves outbox_log", "--routes outbox_log=NAME")
+	}
+	for _, more := range [][]string{{"database"}, {"relay", "--table", "outbox_events"},
+		{"relay", "--routes", "outbox_log=b"}, {"relay", "--sink", "default=redis://c"}} {
+		if r := e.run("", append(args, more...)...); r.code != 0 || strings.Contains(r.err, "outbox_log") {
+			t.Errorf("with %q: exit code %d, it says %s", more, r.code, r.err)
+		}
+	}
+}

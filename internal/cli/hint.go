@@ -34,7 +34,7 @@ func (a *application) hint(command string, err error) string {
 	case errors.As(err, &schema) && strings.Contains(schema.Remedy, "outbox migrate up"):
 		// The store knows the set of its own table, and not what else the command needs and how it was told of the
 		// database.
-		text := "outbox migrate up without --set makes all tables"
+		text := "outbox migrate up without --set makes all tables but outbox_log"
 		if command == "serve" {
 			text += ", and outbox serve needs those of core and crawl"
 		}

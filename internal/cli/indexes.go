@@ -13,13 +13,13 @@ import (
 func (a *application) migrateIndexes() *cobra.Command {
 	return &cobra.Command{
 		Use:   "indexes [adr|lean]",
-		Short: "Show or switch the five indexes of ADR-004 on outbox_events",
-		Long: `indexes shows which form the five indexes of ADR-004 on outbox_events have, or gives them another one:
+		Short: "Show or switch the indexes of ADR-004 on outbox_events",
+		Long: `indexes shows which form the indexes of ADR-004 on outbox_events have, or gives them another one:
 
-    adr     as the ADR writes them: events are found by status, tenant, time, aggregate and topic,
-            delivered ones too
-    lean    of failed and dead events only, and by blocks of time: every event is written to fewer
-            indexes, at its INSERT and when it is delivered
+    adr     five, as the ADR writes them: events are found by status, tenant, time, aggregate and
+            topic, delivered ones too
+    lean    one, of failed and dead events only: every event is written to fewer indexes, at its
+            INSERT and when it is delivered
 
 outbox migrate up makes those of the ADR. Switching works on a live table: each index is built beside
 the old one, which writers and relays do not wait for, and takes its name in a moment. It can be

@@ -32,7 +32,7 @@ a former one still wants to write is refused.
 LEASE is how long the first of the lanes is still reserved, by the database's clock. BACKLOG counts
 undelivered events, OLDEST is the age of the first. Of them RETRYING failed and wait for their next try, and
 HELD wait behind those: so many events of so many keys. Above 100,000 undelivered events only the oldest
-100,000 are counted.
+100,000 are counted. A log has neither: outbox events --table outbox_log --to SINK lists what waits.
 
 Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a few seconds. Otherwise:
   no relay     nobody serves these lanes: start outbox relay, or see its log and /readyz. For a second or so it

@@ -94,7 +94,7 @@ as its own, and goes on. That tool must not run the files any more then.`,
 				return a.printPlan(adoption, c.Output)
 			}
 			showPlan(a.Err, adoption)
-			return a.migrating(cmd.Context(), c,
+			return a.migrating(cmd.Context(), c, sets,
 				func(ctx context.Context, m app.Migrations) error { return m.Up(ctx, sets...) })
 		},
 	}
@@ -114,7 +114,7 @@ func (a *application) migrateDown() *cobra.Command {
 		Short: "Take the newest migration of one set away, with its data",
 		Long: `down takes migrations away, the newest first: one, unless --steps or --all says more. The tables
 that it drops take their rows with them, undelivered events too, so the set must be named. A set that
-others stand on goes last: core after events and crawl.
+others stand on goes last: core after events, crawl and log.
 
 A table that up has adopted is not dropped but given back as it was, with its rows; so is one whose
 adoption was interrupted.`,
@@ -124,7 +124,7 @@ adoption was interrupted.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if set == "" {
 				return usagef("--set is required: name the one set whose newest migration goes, of %s",
-					strings.Join(app.Sets, ", "))
+					strings.Join(slices.Concat(app.Sets, app.OptionalSets), ", "))
 			}
 			if steps < 1 {
 				return usagef("--steps is %d, must be 1 or more", steps)
@@ -139,11 +139,11 @@ adoption was interrupted.`,
 			if err != nil {
 				return err
 			}
-			return a.migrating(cmd.Context(), c,
+			return a.migrating(cmd.Context(), c, []string{set},
 				func(ctx context.Context, m app.Migrations) error { return m.Down(ctx, steps, set) })
 		},
 	}
-	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events or crawl (required)")
+	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events, crawl or log (required)")
 	cmd.Flags().IntVar(&steps, "steps", 1, "how `many` migrations to take away")
 	cmd.Flags().BoolVar(&all, "all", false, "take the whole set away")
 	return cmd
@@ -259,12 +259,12 @@ func able[T any](c config.Config, what app.Ability) (T, error) {
 	return can, nil
 }
 
-// migrating runs fn and prints what it changed, also when it failed half way.
+// migrating runs fn for the named sets, or all, and prints what it changed, also when it failed half way.
 func (a *application) migrating(
-	ctx context.Context, c config.Config, fn func(context.Context, app.Migrations) error,
+	ctx context.Context, c config.Config, named []string, fn func(context.Context, app.Migrations) error,
 ) error {
 	m := app.MigrationsOf(c.Database)
-	before, err := m.Status(ctx)
+	before, err := m.Status(ctx, named...)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func (a *application) migrating(
 			fmt.Fprintln(a.Err, line)
 		}
 	}
-	after, err := m.Status(context.WithoutCancel(ctx))
+	after, err := m.Status(context.WithoutCancel(ctx), named...)
 	if err != nil {
 		return firstOf(failure, err)
 	}

@@ -36,3 +36,34 @@ func TestMigratePlan(t *testing.T) {
 		t.Errorf("up: exit code %d\n%s", r.code, r.err)
 	}
 }
+
+// A set that only who wants it applies is listed by what applies it and takes it away, and by status while it is there.
+func TestMigrateOptionalSet(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: testenv.Database(t)}
+	contains(t, e.ok("", "migrate", "up"), "core ")
+	if out := e.ok("", "migrate", "status"); strings.Contains(out, "log ") {
+		t.Errorf("status lists a set that nobody has asked for:\n%s", out)
+	}
+	contains(t, e.ok("", "migrate", "up", "--set", "log"), "log ", "001_outbox_log 002_outbox_log_era")
+	contains(t, e.ok("", "migrate", "up"), "(nothing)")
+	contains(t, e.ok("", "migrate", "status"), "log ", "up to date")
+	contains(t, e.ok("", "migrate", "down", "--set", "log", "--all"), "log ", "001_outbox_log 002_outbox_log_era")
+	if out := e.ok("", "migrate", "status"); strings.Contains(out, "log ") {
+		t.Errorf("status lists a set that is gone:\n%s", out)
+	}
+}
+
+// The commands write into a log, and say how far its relays are behind.
+func TestWriteIntoALog(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: testenv.Database(t)}
+	e.ok("", "migrate", "up", "--set", "core,log")
+	e.ok(`{"total": 12}`, "write", "--table", "outbox_log", "--topic", "order.placed", "--key", "42")
+	line := `{"id": "018f0000-0000-7000-8000-000000000001", "payload": 1}` + "\n"
+	e.ok(line+line, "write", "--table", "outbox_log", "--topic", "order.placed", "--jsonl") // it knows no ids
+	contains(t, e.ok("", "lanes", "--table", "outbox_log", "-o", "json"), `"counted": 3`)
+	if r := e.run("", "events", "--table", "outbox_log"); r.code != 1 || !strings.Contains(r.err, "--to SINK") {
+		t.Errorf("events: exit code %d\n%s%s", r.code, r.out, r.err)
+	}
+}

@@ -64,7 +64,7 @@ const (
 	followPause, followPauseMax = 250 * time.Millisecond, 5 * time.Second
 )
 
-// following is a run that is being followed. go-sse's own client would come back by itself as well, but it takes a
+// following is a run that is being followed. go-sse's own client would come back by itself as well. But it takes a
 // gateway that is restarting (503) for one that refuses for ever, so only its reader is used.
 type following struct {
 	*application

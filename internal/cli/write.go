@@ -39,7 +39,8 @@ transaction, without waiting for more than a moment; at the end it says how many
 of each line once that is committed.
 
 A line that cannot be written ends it: the lines before are committed, the error says which line and field. An
-event whose id is in the table already is left alone, so with ids of your own a file may be sent again.
+event whose id is in the table already is left alone, so with ids of your own a file may be sent again. Not so
+in outbox_log, which knows no ids: what is sent again is another event there, and its sink refuses the copy.
 
 Events with the same tenant, aggregate type and key stay in order. --strict keeps that too when several
 processes write one key at the same time, by letting them wait for each other.`,

@@ -5,8 +5,8 @@ package cloudevent
 import "strings"
 
 // HeaderValue returns the value of an attribute as a header has it. What is no printable ASCII character, the space,
-// the double quote and the percent sign become the percent-encoded bytes of their UTF-8 form (CloudEvents 1.0, HTTP
-// protocol binding, section 3.1.3.2; the NATS binding is the same). A line break cannot get through.
+// the double quote and the percent sign become the percent-encoded bytes of their UTF-8 form. CloudEvents 1.0 says so
+// (HTTP protocol binding, section 3.1.3.2; the NATS binding is the same). A line break cannot get through.
 func HeaderValue(value string) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder

@@ -26,13 +26,19 @@ const (
 	Asking          // a gateway's address
 )
 
+// withParts adds what the chosen parts of outbox serve need.
+func (c Config) withParts(needs Need) Need {
+	if needs&Parts != 0 {
+		needs |= c.Serve.needs()
+	}
+	return needs
+}
+
 // Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The
 // error is an *Error.
 func (c *Config) Check(needs Need) error {
 	problems := Error{Problems: slices.Clone(c.found.problems)}
-	if needs&Parts != 0 {
-		needs |= c.Serve.needs()
-	}
+	needs = c.withParts(needs)
 	if needs&Database != 0 {
 		if c.Database == "" {
 			problems.add("the database is not set: %s", set("database"))

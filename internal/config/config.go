@@ -1,9 +1,9 @@
 // Package config gathers the settings of the outbox command: flags, before environment variables, before the file of
 // --config, before defaults.
 //
-// Guaranteed: what a setting may be is checked before anything is opened, all problems are reported at once, each with
-// the setting's names and a remedy; a key of a file that nobody knows is a problem, and so is a variable that is nearly
-// a setting's; no error and no Masked text contains a password.
+// Guaranteed: what a setting may be is checked before anything is opened. All problems are reported at once, each with
+// the setting's names and a remedy. A key of a file that nobody knows is a problem, and so is a variable that is nearly
+// a setting's. No error and no Masked text contains a password.
 //
 // Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by package app.
 package config
@@ -137,7 +137,6 @@ func Relay() *pflag.FlagSet {
 	fs.Duration("backoff-base", 0,
 		"`wait` after an event's first failed attempt; each further one is twice as long, give or take a fifth, and 15m at "+
 			"most (default 200ms for crawl_outbox, 5s for others)")
-	fs.Lookup("backoff-base").DefValue = "" // or --help adds "(default 0s)"
 	fs.Duration("dedup-window", dedup.DefaultWindow,
 		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")

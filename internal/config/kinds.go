@@ -25,11 +25,14 @@ type Databases interface {
 	Examples() []string
 }
 
-// Describe adds to the texts of the flags that are URLs how those look.
+// Describe adds to the texts of the flags that are URLs how those look. There are too many sinks to show them all.
 func (k Kinds) Describe(flags *pflag.FlagSet) {
-	for name, examples := range map[string][]string{"database": k.Databases.Examples(), "sink": k.Sinks.Examples()} {
+	for name, look := range map[string]string{
+		"database": strings.Join(k.Databases.Examples(), "; "),
+		"sink":     "one of " + k.Sinks.Schemes() + " (outbox relay --help shows each)",
+	} {
 		if f := flags.Lookup(name); f != nil {
-			f.Usage += ": " + strings.Join(examples, "; ")
+			f.Usage += ": " + look
 		}
 	}
 }

@@ -101,7 +101,13 @@ type findings struct {
 
 // Ignored returns the environment variables that look like settings of ours and are none. Others may have set them;
 // somebody may have meant one.
-func (c Config) Ignored() []string { return c.found.ignored }
+func (c Config) Ignored() []string {
+	var read []string
+	for _, d := range c.kinds.Sinks.Drivers() {
+		read = append(read, d.Reads...)
+	}
+	return slices.DeleteFunc(slices.Clone(c.found.ignored), func(name string) bool { return slices.Contains(read, name) })
+}
 
 // loadFile merges the keys of a file that are right into k.
 func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *Error) error {

@@ -19,9 +19,11 @@ func TestMisspeltVariables(t *testing.T) {
 		}
 		wantProblems(t, c.Check(0), name+" is not a setting: did you mean "+right+"?")
 	}
-	// Empty, not ours, set by Kubernetes for Services called outbox and outbox-relay: nothing of that stops a daemon.
+	// Empty, not ours, read by a sink, set by Kubernetes for Services called outbox and outbox-relay: nothing of that
+	// stops a daemon.
 	c, err := load(t, "", []string{
-		"OUTBOX_BACTH=", "OUTBOX_PATH=x", "OUTBOX_VERSION_OF_THE_SHOP=7", "DATABSE_URL=x", "outbox_bacth=1",
+		"OUTBOX_BACTH=", "OUTBOX_PATH=x", "OUTBOX_VERSION_OF_THE_SHOP=7", "OUTBOX_LINES_KEY=x", "DATABSE_URL=x",
+		"outbox_bacth=1",
 		"OUTBOX_SERVICE_HOST=10.0.0.1", "OUTBOX_SERVICE_PORT=9464", "OUTBOX_SERVICE_PORT_METRICS=9464",
 		"OUTBOX_PORT=tcp://10.0.0.1:9464", "OUTBOX_PORT_9464_TCP=tcp://10.0.0.1:9464",
 		"OUTBOX_PORT_9464_TCP_PROTO=tcp", "OUTBOX_PORT_9464_TCP_PORT=9464", "OUTBOX_PORT_9464_TCP_ADDR=10.0.0.1",

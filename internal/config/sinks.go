@@ -156,8 +156,8 @@ func (c *Config) checkSinks(problems *Error, needs Need) {
 		if slices.ContainsFunc(c.found.problems, func(p string) bool { return strings.Contains(p, "sink: ") }) {
 			return
 		}
-		problems.add("no sink is set, so events have nowhere to go: %s: %s%s", set("sink"),
-			strings.Join(c.kinds.Sinks.Examples(), "; "), c.offered())
+		problems.add("no sink is set, so events have nowhere to go: %s%s:\n    %s", set("sink"), c.offered(),
+			strings.Join(c.kinds.Sinks.Examples(), "\n    "))
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sink)) {

@@ -46,7 +46,7 @@ func TestSinkProblems(t *testing.T) {
 	}{
 		{"one", "", nil, "--sink redis://h", Parts, nil},
 		{"none", "", nil, "", Parts, []string{"no sink is set, so events have nowhere to go: give --sink, or set " +
-			"OUTBOX_SINK or sink in the file of --config: redis://host:6379; memory:"}},
+			"OUTBOX_SINK or sink in the file of --config:\n    redis://host:6379\n    memory:"}},
 		{"none, but a platform has one", "", []string{"REDIS_URL=redis://u:hunter2@h"}, "", Parts,
 			[]string{"REDIS_URL is set: set OUTBOX_SINK to it"}},
 		{"one, and a platform has another", "", []string{"REDIS_URL=redis://u:hunter2@h"},

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -73,10 +74,7 @@ func (c Config) served(t Table) Table {
 func (c Config) Tables() ([]Table, error) {
 	var problems Error
 	known := c.Known()
-	served := slices.DeleteFunc(slices.Clone(known), func(t Table) bool {
-		_, err := c.sinkOf(t.Name())
-		return err != nil && t.Layout.IsLog() // settings from before there were logs go on as they are
-	})
+	served := slices.DeleteFunc(slices.Clone(known), func(t Table) bool { return c.noSink(t) != nil })
 	if len(c.Table) > 0 {
 		served = nil
 		for _, name := range c.Table {
@@ -101,6 +99,29 @@ func (c Config) Tables() ([]Table, error) {
 		served[i] = c.served(served[i])
 	}
 	return served, problems.orNil()
+}
+
+// noSink says why a log is left out where no tables are named: settings from before there were logs go on as they are.
+func (c Config) noSink(t Table) error {
+	if !t.Layout.IsLog() {
+		return nil // which is a problem of the settings (checkSinks)
+	}
+	_, err := c.sinkOf(t.Name())
+	return err
+}
+
+// Unserved says which table relays leave out, should the database have it, and what to set; "" if there is none.
+func (c Config) Unserved(needs Need) string {
+	needs = c.withParts(needs)
+	if needs&Serving == 0 || len(c.Table) > 0 {
+		return ""
+	}
+	for _, t := range c.Known() {
+		if err := c.noSink(t); err != nil {
+			return fmt.Sprintf("no relay serves %s, should the database have it: %v", t.Name(), err)
+		}
+	}
+	return ""
 }
 
 func (c Config) checkSettle(problems *Error) {

@@ -6,13 +6,11 @@ import (
 	"time"
 )
 
-// ShortWindow says why the duplicate window is shorter than what can lie between two attempts to publish an event; ""
-// if it is not, or if that does not matter for these needs. It is no problem that keeps a relay from starting: in
-// normal operation nothing is published twice.
+// ShortWindow says why the duplicate window is shorter than what can lie between two attempts to publish an event. It
+// is "" if the window is not, or if that does not matter for these needs. It is no problem that keeps a relay from
+// starting: in normal operation nothing is published twice.
 func (c Config) ShortWindow(needs Need) string {
-	if needs&Parts != 0 {
-		needs |= c.Serve.needs()
-	}
+	needs = c.withParts(needs)
 	// The relay that takes over asks for lanes every third of a lease, and claims before it publishes.
 	publish, claim := relayDefaults.PublishTimeout, relayDefaults.DatabaseTimeout // which no setting changes
 	apart := (publish + c.LeaseTTL + c.LeaseTTL/3 + claim + time.Second - 1).Truncate(time.Second)

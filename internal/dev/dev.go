@@ -1,5 +1,5 @@
-// Package dev is what outbox dev is made of beside the parts of outbox serve: whether a file can be worked on, the page
-// at /, the numbers of the status line.
+// Package dev is what outbox dev is made of beside the parts of outbox serve. That is whether a file can be worked on,
+// the page at /, the numbers of the status line.
 //
 // Guaranteed: a file of another program is not changed; what a person is told to do about an error stands in the error;
 // the page loads nothing from anywhere else.
@@ -23,8 +23,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
-// Run makes the tables, warns if another relay takes events that the streams here will miss, serves all parts until ctx
-// ends, and calls beside when the API answers at url; beside ends with its ctx. The settings are checked.
+// Run makes the tables, warns if another relay takes events that the streams here will miss, and serves all parts until
+// ctx ends. It calls beside when the API answers at url; beside ends with its ctx. The settings are checked.
 func Run(
 	ctx context.Context, c config.Config, log *slog.Logger,
 	beside func(ctx context.Context, url string, m prometheus.Gatherer) error,

@@ -2,7 +2,7 @@ package dev
 
 import "time"
 
-// What a Pace allows. A run of script:checkout takes 64 seconds and 0.8 MB of the file (measured), so this is ten
+// What a Pace allows. A run of script:checkout takes 64 seconds and 0.8 MB of the file (measured). So this is ten
 // minutes of something to see at each start, and 38 MB a day afterwards instead of 1 GB. Beginning none while nobody
 // watches would not do: what is forgotten is most often a tab with the page.
 const (

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,12 +21,14 @@ import (
 // Row is an event as an Inserter stores it: validated, defaults applied, optional parts as JSON or nil.
 type Row struct {
 	outbox.Event
+	// Drawn tells that Prepare has drawn the id, so that no row has it yet.
+	Drawn            bool
 	DestinationsJSON []byte
 	MetadataJSON     []byte
 }
 
 // Inserter puts rows into an outbox table within tx; each store has one per transaction type. It returns the ids that
-// were new; where WriterConfig ignores duplicates it need not.
+// were new; where WriterConfig ignores duplicates, or all ids are drawn, it need not.
 type Inserter[Tx any] interface {
 	Insert(ctx context.Context, tx Tx, rows []Row) (inserted []uuid.UUID, err error)
 }
@@ -76,7 +79,7 @@ func Prepare(ctx context.Context, cfg outbox.WriterConfig, events []outbox.Event
 // CheckInserted compares what was sent with the ids that turned out to be new. One that was not is
 // outbox.ErrDuplicateEvent where duplicates are refused.
 func CheckInserted(cfg outbox.WriterConfig, rows []Row, inserted []uuid.UUID) error {
-	if !cfg.RefuseDuplicates || len(inserted) == len(rows) {
+	if !cfg.RefuseDuplicates || len(inserted) == len(rows) || Drawn(rows) {
 		return nil
 	}
 	fresh := make(map[uuid.UUID]bool, len(inserted))
@@ -92,11 +95,17 @@ func CheckInserted(cfg outbox.WriterConfig, rows []Row, inserted []uuid.UUID) er
 	return nil
 }
 
+// Drawn tells whether the ids of all rows are drawn: none can be a duplicate.
+func Drawn(rows []Row) bool {
+	return !slices.ContainsFunc(rows, func(r Row) bool { return !r.Drawn })
+}
+
 func complete(ctx context.Context, cfg outbox.WriterConfig, e outbox.Event) (Row, error) {
 	if cfg.Fill != nil {
 		cfg.Fill(ctx, &e)
 	}
-	if e.ID == uuid.Nil {
+	drawn := e.ID == uuid.Nil
+	if drawn {
 		id, err := outbox.NewID()
 		if err != nil {
 			return Row{}, err
@@ -118,7 +127,7 @@ func complete(ctx context.Context, cfg outbox.WriterConfig, e outbox.Event) (Row
 	if err := e.Validate(cfg.MaxPayload); err != nil {
 		return Row{}, err
 	}
-	row := Row{Event: e}
+	row := Row{Event: e, Drawn: drawn}
 	var err error
 	if len(e.Destinations) > 0 {
 		if row.DestinationsJSON, err = json.Marshal(e.Destinations); err != nil {

@@ -1,8 +1,8 @@
 // Package metrics tells Prometheus what relays do.
 //
-// Guaranteed: one registry of its own, so that nothing else in the process gets in; every outbox_ metric of a table has
-// the label table; counters of a table exist, at zero, before its first event, so that a rate over them is never
-// absent; a gauge whose source fails disappears rather than show its last value.
+// Guaranteed: one registry of its own, so that nothing else in the process gets in. Every outbox_ metric of a table has
+// the label table. Counters of a table exist, at zero, before its first event, so that a rate over them is never
+// absent. A gauge whose source fails disappears rather than show its last value.
 //
 // Not guaranteed: agreement with the tables after a crash. Counters are this process's own and start again with it.
 package metrics

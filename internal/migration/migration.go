@@ -149,4 +149,5 @@ var SetOf = map[string]string{
 	"crawl_runs": "crawl", "crawl_events": "crawl",
 	"outbox_maintenance": "core", "outbox_archive": "core", "outbox_tokens": "core", "outbox_tickets": "core",
 	"outbox_deliveries": "core", "outbox_endpoints": "core", "outbox_log": "log", "outbox_log_positions": "log",
+	"outbox_log_era": "log",
 }

@@ -1,6 +1,6 @@
-// Package operate is what operators see of outbox tables, and what they do about it: rows and lanes that are shown,
-// events that are retried now, skipped or delivered again, and what is paused. The command serves it;
-// internal/pgoperate and internal/sqliteoperate implement it.
+// Package operate is what operators see of outbox tables, and what they do about it. Rows and lanes are shown; events
+// are retried now, skipped, delivered again, or paused. The command serves it; internal/pgoperate and
+// internal/sqliteoperate implement it.
 //
 // Guaranteed: both databases show the same of the same rows, and whatever changes something is recorded in outbox_audit
 // in the same transaction.

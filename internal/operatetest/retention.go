@@ -52,7 +52,7 @@ func keeper(t *testing.T, store retention.Store, table string, cfg retention.Con
 	return k
 }
 
-// aged fills a table with rows of every state, each once written and settled ten days ago and once now; a row written
+// aged fills a table with rows of every state, each once written and settled ten days ago and once now. A row written
 // long ago and delivered now is among them. It returns the condition for what must go.
 func (s *suite) aged(t *testing.T, table string, times int) (goes string) {
 	t.Helper()
@@ -220,8 +220,8 @@ func archivesFiles(t *testing.T, s *suite) {
 	}
 }
 
-// An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or
-// discarded: only its row can be put back.
+// An event that arrived at one destination by a replay and has a letter for another stays until that letter is replayed
+// or discarded. Only its row can be put back.
 func keepsNeededRows(t *testing.T, s *suite) {
 	u, d := s.rows.Bury(t, outbox.OutboxEvents()), s.letters(t)
 	event := tabletest.NewID(t)
@@ -290,7 +290,7 @@ func keepsWhatChanged(t *testing.T, s *suite) {
 	}
 }
 
-// An id may be written again when its row has gone, and at the same position: an archived row is put back by hand, or
+// An id may be written again when its row has gone, and at the same position. An archived row is put back by hand, or
 // the table gives its last position out again.
 func archivesTwice(t *testing.T, s *suite) {
 	id := tabletest.NewID(t)

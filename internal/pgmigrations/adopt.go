@@ -240,7 +240,7 @@ func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + 
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// addColumns adds all columns at once, none of which rewrites the table: what would be computed for each row is a
+// addColumns adds all columns at once, none of which rewrites the table. What would be computed for each row is a
 // default for new rows, and the old ones are filled later.
 func (a *adoption) addColumns(ctx context.Context, w *work) error {
 	if len(w.columns)+len(w.defaults)+len(w.options) == 0 {

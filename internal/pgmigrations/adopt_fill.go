@@ -58,7 +58,7 @@ func (w *work) filling(c column) *filling {
 }
 
 // next fills the next rows in one transaction and says how many. A row that somebody holds locked fails it at once
-// (NOWAIT): to wait for one while holding others is how deadlocks come about, of which the application might be the
+// (NOWAIT). To wait for one while holding others is how deadlocks come about, of which the application might be the
 // victim.
 func (f *filling) next(ctx context.Context, tx pgx.Tx, size int) (filled int64, err error) {
 	if _, err := tx.Exec(ctx, briefly+templated("pin", nil)); err != nil {
@@ -144,8 +144,8 @@ func (w *work) numbers() bool {
 }
 
 // fillLog numbers the events of each run without a gap in the order of their ids. An application goes on writing, and a
-// lower id may be committed after a higher one: so it goes up to the newest row of a moment at which no writer was
-// under way, again and again until few rows are left; those are numbered while no writer comes in, and then the trigger
+// lower id may be committed after a higher one. So it goes up to the newest row of a moment at which no writer was
+// under way, again and again until few rows are left. Those are numbered while no writer comes in. Then the trigger
 // numbers all that follow.
 func (a *adoption) fillLog(ctx context.Context, w *work) error {
 	f := w.filling(column{Name: "seq"})

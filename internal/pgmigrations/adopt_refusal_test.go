@@ -1,7 +1,6 @@
 package pgmigrations_test
 
 import (
-	"context"
 	"errors"
 	"reflect"
 	"strings"
@@ -127,15 +126,18 @@ func TestAdoptGoesOnAfterAFailure(t *testing.T) {
 				s := seeds()[c.seed]
 				url, conn := s.before(t, 500)
 				want := schemaOf(t, conn)
-				// A row that is locked: everything goes on until it is to be filled.
+				// A row that is locked: everything goes on until its table is to be changed.
 				tx, err := connect(t, url).Begin(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				run(t, tx, "SELECT 1 FROM "+c.table+" LIMIT 1 FOR UPDATE")
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				if err := pgmigrations.Up(ctx, url); err == nil || !strings.Contains(err.Error(), "run `outbox migrate up` again") {
+				cancel, result := waitingUp(t, url)
+				for one[int](t, conn, waiting) > 0 {
+					time.Sleep(time.Millisecond) // until it has given up once, and is to try again
+				}
+				cancel()
+				if err := <-result; err == nil || !strings.Contains(err.Error(), "run `outbox migrate up` again") {
 					t.Errorf("Up against a lock: %v", err)
 				}
 				if err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {

@@ -36,8 +36,8 @@ const lockTimeout = 10 * time.Minute
 // Up brings the sets (none: all of them) to the newest embedded version, core first. It is safe to call from
 // many processes at once, and where there is nothing to do.
 //
-// A mark "dirty", left by a process that died between running a file and recording it, is cleared: files are
-// atomic and may run twice, so the version is forced back by one and the file runs again.
+// A mark "dirty", left by a process that died between running a file and recording it, is cleared. Files are atomic and
+// may run twice, so the version is forced back by one and the file runs again.
 //
 // What another migration tool has applied (Export) is left to it: there is nothing to do, or ErrOwned where it lacks
 // something. TakeOver ends that.

@@ -49,11 +49,11 @@ type ExportedFile struct {
 }
 
 // Export writes the steps of the sets into one folder of another migration tool, in the order in which they are
-// applied, and returns all files of theirs that are in it then. No set means those that are in the folder already, or
-// all sets where none is.
+// applied. It returns all files of theirs that are in the folder then. No set means those that are in the folder
+// already, or all sets where none is.
 //
 // The steps that are in the folder are found by their names and left alone, whatever is in them. Those that are not get
-// the numbers after the highest one in it, be that of a step or of a migration of the user's: so no number ever
+// the numbers after the highest one in it, be that of a step or of a migration of the user's. So no number ever
 // changes, and two runs of one build make the same files. The folder is made if it is missing.
 //
 // The error is ErrFolder where the folder has files that the tool would not understand, or only a part of the steps,

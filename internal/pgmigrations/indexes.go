@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -20,11 +21,11 @@ var (
 	indexesSQL string
 )
 
-// IndexSet names one of the two forms that the five indexes of ADR-004 on outbox_events can have.
+// IndexSet names one of the two forms that the indexes of ADR-004 on outbox_events can have.
 type IndexSet string
 
-// The forms. ADR-004's own serve its queries on delivered rows too; the lean ones hold failed rows only, so that each
-// event is written to fewer indexes (docs/operations/scaling.md#indexes has the figures).
+// The forms. ADR-004's five serve its queries on delivered rows too. The lean form is one index, of failed rows only,
+// because each index costs each INSERT (docs/operations/scaling.md#indexes has the figures).
 const (
 	ADRIndexes  IndexSet = "adr"
 	LeanIndexes IndexSet = "lean"
@@ -37,7 +38,16 @@ type Index struct {
 	Definition string   `json:"definition"`
 }
 
-var createIndex = regexp.MustCompile(`CREATE INDEX (\w+)`)
+var createIndex = regexp.MustCompile(`CREATE INDEX (\w+)\s+ON \w+ \(([^)]*)\)`)
+
+// columnsOf counts the columns of the index that a statement makes.
+func columnsOf(create string) int {
+	found := createIndex.FindStringSubmatch(create)
+	if found == nil {
+		return 0
+	}
+	return strings.Count(found[2], ",") + 1
+}
 
 // indexStatements returns the statements of a set by the names of their indexes.
 func indexStatements(set IndexSet) (names []string, create map[string]string, err error) {
@@ -75,16 +85,23 @@ func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid ma
 	if err != nil {
 		return nil, nil, err
 	}
+	_, lean, err := indexStatements(LeanIndexes)
+	if err != nil {
+		return nil, nil, err
+	}
 	rows, err := conn.Query(ctx, indexesSQL, names)
 	if err != nil {
 		return nil, nil, err
 	}
 	valid = map[string]IndexSet{}
 	var x Index
-	var lean, complete bool
-	_, err = pgx.ForEachRow(rows, []any{&x.Name, &lean, &complete, &x.Definition}, func() error {
-		if x.Set = ADRIndexes; lean {
+	var partial, complete bool
+	var columns int
+	_, err = pgx.ForEachRow(rows, []any{&x.Name, &partial, &complete, &columns, &x.Definition}, func() error {
+		if x.Set = ADRIndexes; partial {
 			x.Set = LeanIndexes
+			// Before, the lean form was five indexes with the columns of ADR-004's.
+			complete = complete && columns == columnsOf(lean[x.Name])
 		}
 		if complete {
 			valid[x.Name] = x.Set
@@ -95,9 +112,10 @@ func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid ma
 	return indexes, valid, err
 }
 
-// SwitchIndexes gives the five indexes of ADR-004 on outbox_events another form, and returns the names of those that
-// changed. Writers go on: each is built beside the old one, concurrently, and takes its name in a moment. A process
-// that is killed leaves indexes of both forms, or an incomplete one, and the next call puts that right.
+// SwitchIndexes gives the indexes of ADR-004 on outbox_events another form, and returns the names of those that
+// changed. Writers go on: each is built beside the old one, concurrently, and takes its name in a moment. Those that
+// the form does not have go when the others are there. A process that is killed leaves indexes of both forms, or an
+// incomplete one, and the next call puts that right.
 func SwitchIndexes(
 	ctx context.Context, databaseURL string, set IndexSet, progress func(index string),
 ) (changed []string, err error) {
@@ -105,8 +123,12 @@ func SwitchIndexes(
 	if err != nil {
 		return nil, err
 	}
+	all, _, err := indexStatements(ADRIndexes)
+	if err != nil {
+		return nil, err
+	}
 	err = locked(ctx, databaseURL, func(by session) error {
-		_, valid, err := readIndexes(ctx, by.Conn)
+		indexes, valid, err := readIndexes(ctx, by.Conn)
 		if err != nil {
 			return err
 		}
@@ -120,6 +142,19 @@ func SwitchIndexes(
 			}
 			changed = append(changed, name)
 		}
+		for _, name := range all {
+			if create[name] != "" {
+				continue
+			}
+			for _, gone := range []string{name, name + building} {
+				if _, err := by.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+gone); err != nil {
+					return fmt.Errorf("%s: %w", gone, err)
+				}
+			}
+			if slices.ContainsFunc(indexes, func(x Index) bool { return x.Name == name }) {
+				changed = append(changed, name)
+			}
+		}
 		return nil
 	})
 	if err != nil {
@@ -128,8 +163,11 @@ func SwitchIndexes(
 	return changed, nil
 }
 
+// building ends the name of an index until it is complete.
+const building = "_new"
+
 func replaceIndex(ctx context.Context, conn *pgx.Conn, name, create string) error {
-	built := name + "_new"
+	built := name + building
 	for _, statement := range []string{
 		"DROP INDEX CONCURRENTLY IF EXISTS " + built, // of a process that was killed
 		strings.Replace(create, "CREATE INDEX "+name, "CREATE INDEX CONCURRENTLY "+built, 1),

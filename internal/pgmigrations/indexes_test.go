@@ -39,6 +39,7 @@ func TestSwitchIndexes(t *testing.T) {
 		}
 	})
 	for _, set := range []pgmigrations.IndexSet{pgmigrations.LeanIndexes, pgmigrations.ADRIndexes} {
+		number := map[pgmigrations.IndexSet]int{pgmigrations.ADRIndexes: 5, pgmigrations.LeanIndexes: 1}[set]
 		changed, err := pgmigrations.SwitchIndexes(t.Context(), url, set, func(string) {})
 		if err != nil || len(changed) != 5 {
 			t.Fatalf("%s: changed %v, error %v", set, changed, err)
@@ -48,7 +49,7 @@ func TestSwitchIndexes(t *testing.T) {
 			t.Errorf("%s again: changed %v, error %v", set, changed, err)
 		}
 		indexes, err := pgmigrations.Indexes(t.Context(), url)
-		if err != nil || len(indexes) != 5 ||
+		if err != nil || len(indexes) != number ||
 			slices.ContainsFunc(indexes, func(x pgmigrations.Index) bool { return x.Set != set }) {
 			t.Errorf("%s: the database has %+v, error %v", set, indexes, err)
 		}
@@ -71,6 +72,42 @@ func TestSwitchIndexes(t *testing.T) {
 		if plan := query[string](t, conn,
 			"EXPLAIN SELECT * FROM outbox_events WHERE "+where); !strings.Contains(strings.Join(plan, "\n"), index) {
 			t.Errorf("%s does not serve %s:\n%s", index, where, strings.Join(plan, "\n"))
+		}
+	}
+}
+
+// The one index of the lean form serves ADR-004's queries on what failed, and takes the place of the five that the form
+// had before.
+func TestLeanIndexServesFailedRows(t *testing.T) {
+	t.Parallel()
+	url, conn := database(t)
+	run(t, conn, `DROP INDEX idx_outbox_status, idx_outbox_topic, idx_outbox_created;
+		CREATE INDEX idx_outbox_status ON outbox_events (status, next_retry_at) WHERE status IN ('FAILED', 'DEAD');
+		CREATE INDEX idx_outbox_topic ON outbox_events (event_topic) WHERE status IN ('FAILED', 'DEAD');
+		CREATE INDEX idx_outbox_created ON outbox_events USING brin (created_at);
+		CREATE INDEX idx_outbox_topic_new ON outbox_events (event_topic)`)
+	run(t, conn, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status, next_retry_at)
+		SELECT 'topic.' || n % 1000, now(), 'Order', n::text, 'shop', '{}', CASE n % 100 WHEN 0 THEN 'DEAD' WHEN 1 THEN 'FAILED' ELSE 'SENT' END,
+			CASE n % 100 WHEN 1 THEN now() END FROM generate_series(1, 20000) AS n`)
+	changed, err := pgmigrations.SwitchIndexes(t.Context(), url, pgmigrations.LeanIndexes, func(string) {})
+	if err != nil || len(changed) != 5 {
+		t.Fatalf("changed %v, error %v", changed, err)
+	}
+	left := query[string](t, conn, "SELECT relname::text FROM pg_class WHERE relname LIKE 'idx_outbox_%'")
+	if !slices.Equal(left, []string{"idx_outbox_status"}) {
+		t.Errorf("left are %v", left)
+	}
+	run(t, conn, "ANALYZE outbox_events")
+	for _, where := range []string{
+		"status = 'FAILED' AND next_retry_at < now()",
+		"status = 'DEAD'",
+		"status = 'DEAD' AND tenant_id = 'acme'",
+		"status IN ('FAILED', 'DEAD') AND aggregate_type = 'Order' AND aggregate_id = '42'",
+		"status IN ('FAILED', 'DEAD') AND event_topic = 'topic.42'",
+	} {
+		if plan := strings.Join(query[string](t, conn, "EXPLAIN SELECT * FROM outbox_events WHERE "+where),
+			"\n"); !strings.Contains(plan, "idx_outbox_status") {
+			t.Errorf("idx_outbox_status does not serve %s:\n%s", where, plan)
 		}
 	}
 }

@@ -25,17 +25,17 @@ type LegacyReport struct {
 	Steps           []string `json:"steps"`            // in plain words, in order
 }
 
-// Legacy upgrades the outbox table of before ADR-004 (id, tenant_id, aggregate_id, type, schema_id, schema_ver,
-// payload, status NEW|SENT|ERR, retry_cnt, created_at) in place to the columns of outbox_events, so that a relay can
-// serve it as a mapped table. No row is lost and no value of one, but that ERR becomes DEAD; the column type stays
-// beside its copy event_topic. An aggregate_id of type uuid becomes VARCHAR(128), as ADR-004 has it.
+// Legacy upgrades the outbox table of before ADR-004 in place to the columns of outbox_events, so that a relay can
+// serve it as a mapped table. That table has id, tenant_id, aggregate_id, type, schema_id, schema_ver, payload, status
+// (NEW|SENT|ERR), retry_cnt and created_at. No row is lost and no value of one, but that ERR becomes DEAD; the column
+// type stays beside its copy event_topic. An aggregate_id of type uuid becomes VARCHAR(128), as ADR-004 has it.
 //
 // It works in three steps. The columns are added and two renamed: one short transaction. Rows are filled oldest first
 // in batches with a commit each, which readers and writers hardly notice. Last, in one transaction under an ACCESS
 // EXCLUSIVE lock, the constraints and indexes are added, for which the table is read but not rewritten. (500,000 rows
 // of 500 bytes on two cores: 30 s, the last 1.5 s of it under the lock.) Only where a column changes its type
 // (aggregate_id from uuid; a bare TIMESTAMP, unless the session's time zone is UTC) is it rewritten there: 3.5 to 4.5
-// s. Filling a row leaves its old version behind, so as much free disk again is needed; without a rewrite the table
+// s. Filling a row leaves its old version behind, so as much free disk again is needed. Without a rewrite the table
 // stays that large (there 244 MB became 523) and autovacuum makes the room usable. Stop whoever writes the old column
 // names before the first step.
 //

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	testenv.AtOnce(4)
 	testenv.Main(m)
 }
 
@@ -71,6 +72,25 @@ func up(t *testing.T, url string, sets ...string) {
 	if err := pgmigrations.Up(t.Context(), url, sets...); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// waiting counts the statements that wait for a lock.
+const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+// waitingUp returns when a statement of Up waits for a lock. cancel ends Up's context, and result is what Up returns.
+func waitingUp(t *testing.T, url string) (cancel context.CancelFunc, result <-chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- pgmigrations.Up(ctx, url) }()
+	for other := connect(t, url); one[int](t, other, waiting) == 0; {
+		select {
+		case err := <-ended:
+			t.Fatalf("Up did not wait for a lock: %v", err)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return cancel, ended
 }
 
 func connect(t *testing.T, url string) *pgx.Conn {

@@ -1,12 +1,12 @@
 // Package pgmigrations holds the PostgreSQL schema of Outbox as numbered plain SQL and applies it.
 //
-// There are four sets, each with its own version table, so that an application takes only what it uses:
-// core (outbox_events, job_dlq, apps, lane leases), events (event_outbox), crawl (runs, their log and
-// their outbox), and log (outbox_log), which is applied only where it is named. All stand on core. The
-// files are ordinary golang-migrate files, and Encore reads the same format; nothing in them needs this package.
+// There are four sets, each with its own version table, so that an application takes only what it uses. core has
+// outbox_events, job_dlq, apps and lane leases, events has event_outbox, crawl has runs, their log and their outbox.
+// log has outbox_log, and is applied only where it is named. All stand on core. The files are ordinary golang-migrate
+// files, and Encore reads the same format; nothing in them needs this package.
 //
-// Guaranteed: every file is one transaction and may run twice, so a process killed at any point leaves a
-// schema that Up completes; any number of processes may call Up at once; no error carries the database URL.
+// Guaranteed: every file is one transaction and may run twice, so a process killed at any point leaves a schema that Up
+// completes. Any number of processes may call Up at once. No error carries the database URL.
 //
 // Not guaranteed: that it works through a transaction pooler (the locks are session locks: connect
 // directly), and that a schema newer than this build is understood (it is left alone).

@@ -135,8 +135,8 @@ func (s *shape) as(parent string) *shape {
 	return &later
 }
 
-// rename gives the tables crawl's names in one short transaction, and leaves a view of the old name and columns in the
-// place of each, which PostgreSQL lets an application write to.
+// rename gives the tables crawl's names in one short transaction. In the place of each it leaves a view of the old name
+// and columns, which PostgreSQL lets an application write to.
 func (a *adoption) rename(ctx context.Context) error {
 	if len(a.renames) == 0 {
 		return nil

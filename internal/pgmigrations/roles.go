@@ -19,9 +19,9 @@ func PrintRoles(w io.Writer) error {
 }
 
 // ApplyRoles creates the group roles outbox_owner, outbox_producer, outbox_run_producer, outbox_relay, outbox_reader,
-// outbox_operator, outbox_gateway and outbox_worker where they are missing, hands the tables over to outbox_owner and
-// gives each role exactly what roles.sql says on the tables that exist. It takes a superuser, or the tables' owner with
-// CREATEROLE, and may run any number of times; run it again after Up has added tables.
+// outbox_operator, outbox_gateway and outbox_worker where they are missing. It hands the tables over to outbox_owner
+// and gives each role exactly what roles.sql says on the tables that exist. It takes a superuser, or the tables' owner
+// with CREATEROLE, and may run any number of times; run it again after Up has added tables.
 func ApplyRoles(ctx context.Context, databaseURL string) error {
 	err := locked(ctx, databaseURL, func(by session) error {
 		_, err := by.Exec(ctx, rolesSQL) // no arguments: one simple query, hence one transaction

@@ -49,7 +49,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
                                 'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries', 'outbox_endpoints',
                                 'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
-                                'outbox_log', 'outbox_log_0', 'outbox_log_1', 'outbox_log_2', 'outbox_log_3', 'outbox_log_positions',
+                                'outbox_log', 'outbox_log_0', 'outbox_log_1', 'outbox_log_2', 'outbox_log_3', 'outbox_log_positions', 'outbox_log_era',
                                 'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl', 'outbox_migrations_log'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s OWNER TO outbox_owner', to_regclass(name));
@@ -96,9 +96,9 @@ BEGIN
         ('outbox_producer', 'outbox_events', 'INSERT, SELECT (id, position)'),
         ('outbox_producer', 'event_outbox',  'INSERT, SELECT (id, event_id, position)'),
 
-        -- A log draws positions, and says which part is filled.
+        -- A log draws positions, and reads which part is filled.
         ('outbox_producer', 'outbox_log',    'INSERT'),
-        ('outbox_producer', 'outbox_log_part', 'USAGE'),
+        ('outbox_producer', 'outbox_log_part', 'SELECT'),
         ('outbox_producer', 'outbox_log_position_seq', 'USAGE'),
 
         -- Whoever produces a run's events drives the run, in the same transaction. UPDATE on the run is also what its row lock needs, under which events are
@@ -123,6 +123,7 @@ BEGIN
         ('outbox_relay', 'outbox_log_3',  'SELECT, TRUNCATE'),
         ('outbox_relay', 'outbox_log_part', 'USAGE'),
         ('outbox_relay', 'outbox_log_positions', 'SELECT, INSERT, DELETE'),
+        ('outbox_relay', 'outbox_log_era', 'SELECT, INSERT'),
         ('outbox_relay', 'outbox_migrations_log', 'SELECT'),
         -- What sinks owe is the relay's own: it copies it from the events.
         ('outbox_relay', 'outbox_deliveries', 'SELECT, INSERT, DELETE, UPDATE (status, attempts, next_retry_at, last_error, error_history, delivered_at)'),
@@ -157,7 +158,7 @@ BEGIN
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at, generation)'),
         ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, DELETE, UPDATE (next_retry_at)'),   -- dead rows leave it
         ('outbox_operator', 'outbox_log',    'SELECT, INSERT'),   -- a replay is a new row
-        ('outbox_operator', 'outbox_log_part', 'USAGE'),
+        ('outbox_operator', 'outbox_log_part', 'SELECT'),
         ('outbox_operator', 'outbox_log_position_seq', 'USAGE'),
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
 

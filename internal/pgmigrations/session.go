@@ -62,9 +62,9 @@ type session struct {
 	pooled bool // through a pooler: between two transactions it keeps nothing
 }
 
-// locked runs change while holding the schema lock. Waiting for the lock ends
-// with ctx, which golang-migrate's own lock does not; and it covers reading the version, repairing a dirty mark
-// and migrating as one, which golang-migrate locks one by one.
+// locked runs change while holding the schema lock. Waiting for the lock ends with ctx, which golang-migrate's own lock
+// does not. It covers reading the version, repairing a dirty mark and migrating as one, which golang-migrate locks one
+// by one.
 //
 // Through a pooler the lock is that of a transaction, which is open on a connection of its own for as long.
 func locked(ctx context.Context, databaseURL string, change func(session) error) error {
@@ -94,7 +94,7 @@ func locked(ctx context.Context, databaseURL string, change func(session) error)
 	return change(session{conn, databaseURL, true})
 }
 
-// take asks for the schema lock until it gets it. It does not wait in the server: CREATE INDEX CONCURRENTLY waits for
+// take asks for the schema lock until it gets it. It does not wait in the server. CREATE INDEX CONCURRENTLY waits for
 // all statements that began before it, and so for one that waits for the lock of who builds the index. The protocol is
 // the simple one, because the other leaves a portal open in the lock's transaction, and with it a snapshot to be waited
 // for.

@@ -20,10 +20,10 @@ var versionSQL string
 // undefinedTable is the SQLSTATE of a set that was never applied.
 const undefinedTable = "42P01"
 
-// Status reads the state of every set, in the order of Sets, and of the optional ones that are applied: what Up has
-// recorded, or, where it has recorded nothing, what is there in the catalog, and who has applied it as far as that is
-// known. It changes nothing and takes no lock, so while another process migrates it may see Dirty.
-func Status(ctx context.Context, databaseURL string) ([]migration.SetStatus, error) {
+// Status reads the state of every set, in the order of Sets, and of the optional ones that are applied or named. That
+// is what Up has recorded, or, where it has recorded nothing, what is there in the catalog. It has who applied a set
+// as far as that is known. It changes nothing and takes no lock, so while another process migrates it may see Dirty.
+func Status(ctx context.Context, databaseURL string, named ...string) ([]migration.SetStatus, error) {
 	conn, _, err := connect(ctx, databaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)
@@ -35,7 +35,7 @@ func Status(ctx context.Context, databaseURL string) ([]migration.SetStatus, err
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
 	return slices.DeleteFunc(all, func(s migration.SetStatus) bool {
-		return slices.Contains(migration.Optional, s.Set) && s.Current == 0 && !s.Dirty
+		return slices.Contains(migration.Optional, s.Set) && !slices.Contains(named, s.Set) && s.Current == 0 && !s.Dirty
 	}), nil
 }
 

@@ -34,31 +34,35 @@ type trace struct {
 	relation, column string
 	// That the step makes, where an application may have had one of that name, which lacks the trace.
 	table string
+	// If not empty, column is a constraint, and the trace is that its definition does not have this any more.
+	former string
 }
 
 // traces are in the order of the steps.
 var traces = []trace{
-	{"core", 1, "apps_namespace_key", "", "apps"},
-	{"core", 2, "outbox_events", "position", "outbox_events"},
-	{"core", 3, "job_dlq", "generation", "job_dlq"},
-	{"core", 4, "outbox_lanes", "", ""},
-	{"core", 5, "outbox_audit", "", ""},
-	{"core", 6, "outbox_relays", "", ""},
-	{"core", 7, "outbox_events_tenants", "", ""},
-	{"core", 8, "outbox_archive", "", ""},
-	{"core", 9, "outbox_tokens", "", ""},
-	{"core", 10, "outbox_archive_pkey", "archived_at", ""},
-	{"core", 11, "outbox_pauses", "", ""},
-	{"core", 12, "outbox_pauses", "destination", ""},
-	{"core", 13, "outbox_deliveries", "", ""},
-	{"core", 14, "outbox_endpoints", "", ""},
-	{"events", 1, "event_outbox", "position", "event_outbox"},
-	{"events", 2, "event_outbox_tenants", "", ""},
-	{"crawl", 1, "crawl_events", "seq", "crawl_events"},
-	{"crawl", 2, "crawl_outbox", "event_id", "crawl_outbox"},
-	{"crawl", 3, "crawl_runs", "tenant_id", ""},
-	{"crawl", 4, "crawl_runs_held", "", ""},
-	{"log", 1, "outbox_log_positions", "", ""},
+	{"core", 1, "apps_namespace_key", "", "apps", ""},
+	{"core", 2, "outbox_events", "position", "outbox_events", ""},
+	{"core", 3, "job_dlq", "generation", "job_dlq", ""},
+	{"core", 4, "outbox_lanes", "", "", ""},
+	{"core", 5, "outbox_audit", "", "", ""},
+	{"core", 6, "outbox_relays", "", "", ""},
+	{"core", 7, "outbox_events_tenants", "", "", ""},
+	{"core", 8, "outbox_archive", "", "", ""},
+	{"core", 9, "outbox_tokens", "", "", ""},
+	{"core", 10, "outbox_archive_pkey", "archived_at", "", ""},
+	{"core", 11, "outbox_pauses", "", "", ""},
+	{"core", 12, "outbox_pauses", "destination", "", ""},
+	{"core", 13, "outbox_deliveries", "", "", ""},
+	{"core", 14, "outbox_endpoints", "", "", ""},
+	{"core", 15, "outbox_events", "outbox_events_status_check", "", "ARRAY["},
+	{"events", 1, "event_outbox", "position", "event_outbox", ""},
+	{"events", 2, "event_outbox_tenants", "", "", ""},
+	{"crawl", 1, "crawl_events", "seq", "crawl_events", ""},
+	{"crawl", 2, "crawl_outbox", "event_id", "crawl_outbox", ""},
+	{"crawl", 3, "crawl_runs", "tenant_id", "", ""},
+	{"crawl", 4, "crawl_runs_held", "", "", ""},
+	{"log", 1, "outbox_log_positions", "", "", ""},
+	{"log", 2, "outbox_log_era", "", "", ""},
 }
 
 // droppable are the indexes that an operator may drop (core/007 says so): without one, later steps tell.
@@ -66,13 +70,13 @@ var droppable = []string{"outbox_events_tenants", "event_outbox_tenants"}
 
 // observed are the versions that the traces tell of, for sets whose files were applied by something else than Up.
 func observed(ctx context.Context, conn *pgx.Conn) (map[string]uint, error) {
-	var sets, relations, columns []string
+	var sets, relations, columns, former []string
 	var versions []int32
 	for _, t := range traces {
 		sets, versions = append(sets, t.set), append(versions, int32(t.version))
-		relations, columns = append(relations, t.relation), append(columns, t.column)
+		relations, columns, former = append(relations, t.relation), append(columns, t.column), append(former, t.former)
 	}
-	rows, err := conn.Query(ctx, tracesSQL, sets, versions, relations, columns)
+	rows, err := conn.Query(ctx, tracesSQL, sets, versions, relations, columns, former)
 	if err != nil {
 		return nil, fmt.Errorf("look for what is applied: %w", err)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
-// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. It is safe
-// for concurrent use.
+// Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. Of a log it
+// has the lanes and knows no ids, and refuses all else. It is safe for concurrent use.
 type Browser struct {
 	pool       *pgxpool.Pool
 	layout     outbox.Layout
@@ -39,10 +39,6 @@ func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) 
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
-	if layout.IsLog() {
-		return nil, fmt.Errorf("look into %s: it is a log, whose rows have no state: list what a sink did not take with "+
-			"--to SINK, and the rest with SQL", layout.Table)
-	}
 	var columns []string
 	for _, c := range layout.Columns() {
 		columns = append(columns, c)
@@ -56,6 +52,9 @@ func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) 
 		b.hidden = true
 	} else if err != nil {
 		return nil, err
+	}
+	if layout.IsLog() {
+		return b, nil
 	}
 	return b, b.prepare(ctx)
 }
@@ -119,7 +118,7 @@ func (b *Browser) Statuses() []string {
 
 // List returns a page of rows, newest first, and where the next page starts, or "" after the last.
 //
-// Newest means the highest position where an index gives that order, else the highest Layout.TimeID or event id: for a
+// Newest means the highest position where an index gives that order, else the highest Layout.TimeID or event id. For a
 // UUIDv7 that is the time at which it was made, for another UUID it is an order, but not of time.
 func (b *Browser) List(ctx context.Context, f operate.Filter) (rows []operate.EventRow, next string, err error) {
 	statuses, err := b.check(f)
@@ -223,6 +222,10 @@ func (b *Browser) read(ctx context.Context, tenant string, fn func(pgx.Tx) error
 }
 
 func (b *Browser) inTx(ctx context.Context, tenant string, mode pgx.TxAccessMode, fn func(pgx.Tx) error) error {
+	if b.layout.IsLog() {
+		return fmt.Errorf("%s is a log, whose rows have no state: list what a sink did not take with --to SINK, and the "+
+			"rest with SQL", b.layout.Table)
+	}
 	return pgx.BeginTxFunc(ctx, b.pool, pgx.TxOptions{AccessMode: mode}, func(tx pgx.Tx) error {
 		if b.hidden {
 			if err := pgtable.SpeakFor(ctx, tx, tenant); err != nil {
@@ -268,6 +271,9 @@ func (b *Browser) check(f operate.Filter) (statuses []string, err error) {
 
 // Known returns those of ids that are in the table already.
 func (b *Browser) Known(ctx context.Context, tx pgx.Tx, ids []uuid.UUID) ([]uuid.UUID, error) {
+	if b.layout.IsLog() {
+		return nil, nil
+	}
 	rows, err := tx.Query(ctx, b.sql.known, ids)
 	if err != nil {
 		return nil, fmt.Errorf("look for ids in %s: %w", b.layout.Table, err)

@@ -52,15 +52,7 @@ func TestWaitingPlans(t *testing.T) {
 			[]string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
 		{backlog, []any{1000}, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
 	} {
-		rows, err := pool.Query(t.Context(), "EXPLAIN "+c.sql, c.args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan := strings.Join(lines, "\n")
+		plan := explainPlainly(t, pool, c.sql, c.args...)
 		for _, names := range c.indexes {
 			served := slices.ContainsFunc(strings.Split(names, "|"), func(n string) bool { return strings.Contains(plan, n) })
 			if strings.Contains(plan, "Seq Scan on") || !served {

@@ -240,15 +240,7 @@ func TestBrowsePlans(t *testing.T) {
 		{outbox.DeliveriesOf("outbox_events", "audit"), []string{"pending"}, "outbox_deliveries_undelivered|_lanes"},
 	} {
 		b := browser(t, pool, c.layout)
-		rows, err := pool.Query(t.Context(), "EXPLAIN "+b.sql.list, c.statuses, nil, nil, nil, nil, 51)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan := strings.Join(lines, "\n")
+		plan := explainPlainly(t, pool, b.sql.list, c.statuses, nil, nil, nil, nil, 51)
 		if strings.Contains(plan, "Seq Scan") ||
 			!slices.ContainsFunc(strings.Split(c.index, "|"), func(i string) bool { return strings.Contains(plan, i) }) {
 			t.Errorf("%s %v is not served by %s:\n%s", c.layout.Table, c.statuses, c.index, plan)
@@ -263,13 +255,8 @@ func TestBrowsePlans(t *testing.T) {
 		deliveries: {"outbox_events", event},
 		browser(t, pool, outbox.DeliveriesOf("outbox_events", "audit")).sql.showID: {event.String()},
 	} {
-		rows, err := pool.Query(t.Context(), "EXPLAIN "+statement, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if plan := strings.Join(lines, "\n"); err != nil || !strings.Contains(plan, "outbox_deliveries_once") {
-			t.Errorf("error %v, and an event's deliveries are not served by outbox_deliveries_once:\n%s", err, plan)
+		if plan := explainPlainly(t, pool, statement, args...); !strings.Contains(plan, "outbox_deliveries_once") {
+			t.Errorf("an event's deliveries are not served by outbox_deliveries_once:\n%s", plan)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (operate.LaneReport, err
 			if b.hidden {
 				return nil
 			}
-			return readBacklog(ctx, tx, &r, b.layout, limit)
+			return readBacklog(ctx, tx, &r, b.layout, name, limit)
 		})
 	if err != nil {
 		return operate.LaneReport{}, fmt.Errorf("read lanes of %s: %w", b.layout.Table, err)
@@ -79,16 +79,23 @@ func readLanes(ctx context.Context, tx pgx.Tx, name string, r *operate.LaneRepor
 	return err
 }
 
-func readBacklog(ctx context.Context, tx pgx.Tx, r *operate.LaneReport, layout outbox.Layout, limit int) error {
+// readBacklog counts at most limit rows of what no relay has delivered. table is its name in leases and positions.
+func readBacklog(
+	ctx context.Context, tx pgx.Tx, r *operate.LaneReport, layout outbox.Layout, table string, limit int,
+) error {
 	t, err := parseSQL()
 	if err != nil {
 		return err
 	}
-	sql, err := t.Statement("lanes_backlog", pgtable.Quote(layout))
+	name, args := "lanes_backlog", []any{limit}
+	if layout.IsLog() {
+		name, args = "log_lanes", []any{table, limit, outbox.Lanes}
+	}
+	sql, err := t.Statement(name, pgtable.Quote(layout))
 	if err != nil {
 		return err
 	}
-	rows, err := tx.Query(ctx, sql, limit)
+	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return err
 	}

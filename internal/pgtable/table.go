@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // Querier is a pool or a transaction.
@@ -72,7 +74,7 @@ func SpeakFor(ctx context.Context, tx pgx.Tx, tenant string) error {
 	return nil
 }
 
-// Attempts is how often a page of a replay is begun anew that lost a deadlock: relays and retention lock rows in the
+// Attempts is how often a page of a replay is begun anew that lost a deadlock. Relays and retention lock rows in the
 // order of positions, and another replay those of other letters of the same events, in whatever order the planner has
 // chosen. (Seen once in a storm of all of them on a busy machine.)
 const Attempts = 5
@@ -100,4 +102,13 @@ func Null(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+// IsLog tells whether a table is the one of migration set log, in whichever schema.
+func IsLog(table string) bool {
+	_, name, qualified := strings.Cut(table, ".")
+	if !qualified {
+		name = table
+	}
+	return name == outbox.OutboxLog().Table
 }

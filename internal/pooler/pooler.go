@@ -23,9 +23,8 @@ var ErrStatementMode = errors.New("the database URL leads to a pooler in stateme
 	"through: " +
 	"set pool_mode=transaction for this database in the pooler, or give the URL of PostgreSQL itself")
 
-// Between tells whether a pooler is between conn and the server. A server tells a new connection the id of the
-// process that serves it; a pooler cannot, because that will be another one each time, and makes an id up for its own
-// use.
+// Between tells whether a pooler is between conn and the server. A server tells a new connection the id of the process
+// that serves it. A pooler cannot, because that will be another one each time, and makes an id up for its own use.
 func Between(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	pid, err := backend(ctx, conn)
 	if err != nil {

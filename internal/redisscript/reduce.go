@@ -45,7 +45,7 @@ func (p *publication) witness(ctx context.Context, failures []failure) (dead []b
 		for _, lane := range f.lanes {
 			c.place(lane)
 		}
-		c.pieces = append(c.pieces, padding[:min(f.size, maxPadding)])
+		c.padding = padding[:min(f.size, maxPadding)]
 	}
 	over := p.exchange(ctx, r)
 	dead = make([]bool, len(failures))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -28,8 +29,11 @@ type call struct {
 	lanes      []int               // of KEYS
 	position   [outbox.Lanes]uint8 // of a lane in KEYS, from 1
 	about      piece
-	pieces     []piece
-	size       int // of the pieces
+	members    []piece // of deliveries
+	values     []piece // two of a delivery: its destination and its value
+	padding    piece   // of a call without deliveries
+	size       int     // of all these
+	counts     piece
 	args       []any
 	reply      *redis.Cmd
 }
@@ -137,8 +141,8 @@ func (c *call) reset() {
 	for _, lane := range c.lanes {
 		c.position[lane] = 0
 	}
-	c.deliveries, c.lanes, c.about, c.pieces, c.size, c.reply = c.deliveries[:0], c.lanes[:0], c.about[:0], c.pieces[:0],
-		0, nil
+	c.deliveries, c.lanes, c.about, c.counts = c.deliveries[:0], c.lanes[:0], c.about[:0], c.counts[:0]
+	c.members, c.values, c.padding, c.size, c.reply = c.members[:0], c.values[:0], nil, 0, nil
 }
 
 // place makes lane one of KEYS.
@@ -160,7 +164,7 @@ func (c *call) add(
 		keyed, key = 1, uint64(d.OrderKey)
 	}
 	c.deliveries = append(c.deliveries, i)
-	c.about = append(c.about, c.position[lane], keyed)
+	c.about = append(c.about, c.position[lane], 0, 0, keyed) // the two are for arguments
 	c.about = binary.BigEndian.AppendUint64(c.about, key)
 
 	at := len(buf)
@@ -170,9 +174,46 @@ func (c *call) add(
 	buf = append(buf, d.Destination...)
 	end := len(buf)
 	buf = value(buf, d)
-	c.pieces = append(c.pieces, buf[at:destination], buf[destination:end], buf[end:])
+	c.members = append(c.members, buf[at:destination])
+	c.values = append(c.values, buf[destination:end], buf[end:])
 	c.size += len(buf) - at
 	return buf
+}
+
+const aboutSize = 12 // bytes of about, a delivery
+
+// arguments returns the script's KEYS and ARGV, see script.lua.
+func (c *call) arguments(s *Publisher, command, what string) []any {
+	c.args = append(c.args[:0], command, what, len(c.lanes))
+	for _, lane := range c.lanes {
+		c.args = append(c.args, s.command.Key(c.group, lane))
+	}
+	c.args = append(c.args, s.Window, s.Period, &c.about, &c.counts)
+	if len(c.deliveries) == 0 {
+		return append(append(c.args, &c.padding), s.command.Arguments...)
+	}
+	var next [outbox.Lanes + 1]int // member of a lane's position, from 1
+	for n := range c.members {
+		next[c.about[n*aboutSize]]++
+	}
+	c.counts = c.counts[:0]
+	before := 0
+	for k := 1; k <= len(c.lanes); k++ {
+		c.counts = binary.BigEndian.AppendUint16(c.counts, uint16(next[k]))
+		next[k], before = before, before+next[k]
+	}
+	first := len(c.args)
+	c.args = slices.Grow(c.args, len(c.members))[:first+len(c.members)]
+	for n := range c.members {
+		k := c.about[n*aboutSize]
+		c.args[first+next[k]] = &c.members[n]
+		next[k]++
+		binary.BigEndian.PutUint16(c.about[n*aboutSize+1:], uint16(next[k]))
+	}
+	for i := range c.values {
+		c.args = append(c.args, &c.values[i])
+	}
+	return append(c.args, s.command.Arguments...)
 }
 
 // copyHash is FNV-1a over what, beside the event id, tells two deliveries apart. It must not change: the members of the
@@ -251,15 +292,7 @@ func (s *Publisher) apart(ctx context.Context, key string) (*redis.Client, error
 func (s *Publisher) run(ctx context.Context, client redis.UniversalClient, calls []*call, command, what string) {
 	pipe := client.Pipeline()
 	for _, c := range calls {
-		c.args = append(c.args[:0], command, what, len(c.lanes))
-		for _, lane := range c.lanes {
-			c.args = append(c.args, s.command.Key(c.group, lane))
-		}
-		c.args = append(c.args, s.Window, s.Period, &c.about)
-		for i := range c.pieces {
-			c.args = append(c.args, &c.pieces[i])
-		}
-		c.args = append(c.args, s.command.Arguments...)
+		c.args = c.arguments(s, command, what)
 		c.reply = redis.NewCmd(ctx, c.args...)
 		c.reply.SetFirstKeyPos(3)
 		_ = pipe.Process(ctx, once{c.reply}) // only queues it

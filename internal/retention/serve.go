@@ -14,7 +14,7 @@ func Letters() outbox.Layout {
 }
 
 // Serve removes from a table what is due, as r says, until ctx ends, and then returns nil. Where open, which opens the
-// table, fails, it is called again after r.Every: housekeeping that does not work, for want of a privilege for
+// table, fails, it is called again after r.Every. Housekeeping that does not work, for want of a privilege for
 // instance, is no reason not to deliver. After ErrNoAge it is not.
 func Serve(
 	ctx context.Context, table string, r outbox.Retention, open func(context.Context) (Store, error),

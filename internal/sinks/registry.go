@@ -71,16 +71,17 @@ func (r Registry) Find(url string) (sink.Driver, error) {
 	name = strings.ToLower(name)
 	if !ok || !scheme.MatchString(name) {
 		return sink.Driver{}, fmt.Errorf(
-			"the URL has no scheme (not shown, it may hold a password): want one of %s", r.schemes())
+			"the URL has no scheme (not shown, it may hold a password): want one of %s", r.Schemes())
 	}
 	d, known := r.byScheme[name]
 	if !known {
-		return sink.Driver{}, fmt.Errorf("there is no sink for URLs of %s: want one of %s", name, r.schemes())
+		return sink.Driver{}, fmt.Errorf("there is no sink for URLs of %s: want one of %s", name, r.Schemes())
 	}
 	return d, nil
 }
 
-func (r Registry) schemes() string {
+// Schemes are what the URLs of all drivers begin with, in one text: "kafka:, redis:".
+func (r Registry) Schemes() string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(r.byScheme)) {
 		names = append(names, name+":")

@@ -12,7 +12,7 @@
 // Functions are and, or, not, eq, ne and those of the data (Caller). Empty, zero and nil are false.
 //
 // What is guaranteed: everything that can be known without data is an error of Parse (an unknown word, a missing end, a
-// template or variable that is not there), and a field that the data lacks is an error of Render: nothing becomes "<no
+// template or variable that is not there). A field that the data lacks is an error of Render: nothing becomes "<no
 // value>". What is not: quoting. The data's texts are SQL already.
 //
 // Not text/template itself, because it calls methods by their names: a linker that sees this keeps every exported

@@ -31,8 +31,8 @@ var (
 )
 
 // BusyFor is how long a transaction waits for one of another process, or of another handle of this one, before it gives
-// up with SQLITE_BUSY: longer than a relay's settle may last (10 s). Writers of one process queue in Go and do not come
-// to that.
+// up with SQLITE_BUSY. It is longer than a relay's settle may last (10 s). Writers of one process queue in Go and do
+// not come to that.
 const BusyFor = 30 * time.Second
 
 // Source is the driver's name for a file. busy_timeout comes first: turning WAL on takes a lock.

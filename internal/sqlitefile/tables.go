@@ -13,7 +13,7 @@ import (
 var tablesSQL string
 
 // Tables lists the tables of a file that exists, for whoever wants to know whose it is before a store turns it into a
-// file with a WAL: it changes nothing, but that SQLite repairs what a crash has left, as at every opening. Errors:
+// file with a WAL. It changes nothing, but that SQLite repairs what a crash has left, as at every opening. Errors:
 // ErrNotSQLite, or the system's.
 func Tables(ctx context.Context, path string) (names []string, err error) {
 	defer func() {

@@ -12,7 +12,7 @@ import (
 
 // driver is golang-migrate's view of one set's version table, within a transaction of Up or Down.
 //
-// golang-migrate has a driver for SQLite. It locks against other goroutines of its process and no more, and commits
+// golang-migrate has a driver for SQLite. It locks against other goroutines of its process and no more. It commits
 // version and file apart, so that a process that dies leaves a mark that somebody has to repair. Here both are in the
 // caller's transaction, which BEGIN IMMEDIATE has given the file's write lock.
 type driver struct {

@@ -1,8 +1,8 @@
 // Package sqlitemigrations holds the SQLite schema of Outbox as numbered plain SQL and applies it.
 //
-// There are the same three sets as for PostgreSQL, each with its own version table: core (outbox_events, job_dlq, apps,
-// lane leases), events (event_outbox) and crawl (runs, their log and their outbox). events and crawl stand on core. The
-// numbers within a set are SQLite's own: it began later, with less history.
+// There are the same three sets as for PostgreSQL, each with its own version table. core has outbox_events, job_dlq,
+// apps and lane leases, events has event_outbox, crawl has runs, their log and their outbox. events and crawl stand on
+// core. The numbers within a set are SQLite's own: it began later, with less history.
 //
 // Guaranteed: what one call changes is one transaction, so a process killed at any point leaves the file as it was; any
 // number of processes may call Up at once.

@@ -255,8 +255,8 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (operat
 	return detail, nil
 }
 
-// Known returns those of ids that are in the table already, as tx sees it: whoever writes in the same transaction and
-// ignores duplicates can tell afterwards which events were new (`outbox write` does), and nobody adds one in between.
+// Known returns those of ids that are in the table already, as tx sees it. Whoever writes in the same transaction and
+// ignores duplicates can tell afterwards which events were new (`outbox write` does). Nobody adds one in between.
 func (b *Browser) Known(ctx context.Context, tx *sql.Tx, ids []uuid.UUID) (known []uuid.UUID, err error) {
 	var a sqlitetable.Arguments
 	if _, err := a.Add(ids); err != nil {

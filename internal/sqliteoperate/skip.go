@@ -37,7 +37,7 @@ func (b *Browser) Undelivered(ctx context.Context, s operate.Selection) (n int, 
 	return n, nil
 }
 
-// SkipPage implements operate.Browser. The rows die as in a relay's settle, but nobody's lease is asked for: a relay
+// SkipPage implements operate.Browser. The rows die as in a relay's settle, but nobody's lease is asked for. A relay
 // that has claimed them settles rows that are not undelivered any more, and changes nothing.
 func (b *Browser) SkipPage(ctx context.Context, s operate.Selection, by operate.Skip, limit int) (n int, err error) {
 	if s.None() {

@@ -61,7 +61,7 @@ func (f File) Columns(ctx context.Context, table string) ([]Column, error) {
 }
 
 // Spelled returns a table's name as the schema spells it, and without the database if that is main, so that leases,
-// letters and migration.SetOf know a table under one name: outbox_events, OUTBOX_EVENTS and main.outbox_events are one,
+// letters and migration.SetOf know a table under one name. outbox_events, OUTBOX_EVENTS and main.outbox_events are one,
 // and under three would be delivered three times. The name of a table that is not there stays as it is.
 func (f File) Spelled(ctx context.Context, table string) (string, error) {
 	text, err := plain("name")

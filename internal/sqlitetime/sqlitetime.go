@@ -1,7 +1,7 @@
 // Package sqlitetime is how times are kept in SQLite's tables: as text, because SQLite has no type for them.
 //
 // Guaranteed: of two times that [Stamp] wrote the earlier is the smaller text, so that an index on them is in the order
-// of time; and [Parse] reads what SQLite's own functions write.
+// of time. [Parse] reads what SQLite's own functions write.
 //
 // Not guaranteed: more than microseconds, which is what PostgreSQL keeps.
 package sqlitetime

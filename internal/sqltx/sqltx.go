@@ -18,8 +18,8 @@ import (
 // $1 stays unbound and SQLite's ?1 becomes the second value.
 const bun = "github.com/uptrace/bun"
 
-// Open refuses what cannot end a transaction, which is how a pool, a connection or a client is told from a transaction:
-// events that are written through one of those are committed at once, each by itself. It returns what statements are to
+// Open refuses what cannot end a transaction, which is how a pool, a connection or a client is told from a transaction.
+// Events that are written through one of those are committed at once, each by itself. It returns what statements are to
 // go through, which is tx unless that is bun's.
 func Open(tx outbox.SQLTx) (outbox.SQLTx, error) {
 	if _, ends := tx.(interface{ Commit() error }); !ends {

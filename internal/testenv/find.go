@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -124,17 +125,27 @@ func privateDir(parent string, owner *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// freePort returns a loopback port nobody listens on now. Not the kernel's choice (port 0): that comes from the range
-// of outgoing connections (from 32768 on Linux), one of which could take the port while the server is down for a
-// Restart. The bound leaves port + 10000, a Redis Cluster's second port, below that range too.
+// Ports of servers are not the kernel's choice (port 0). That comes from the range of outgoing connections (from 32768
+// on Linux), one of which could take the port while the server is down for a Restart. The bound leaves port + 10000, a
+// Redis Cluster's second port, below that range too.
+const firstPort, endPort = 20000, 22768
+
+// nextPort counts from where this process began. A server listens a while after its port was chosen, and no other test
+// of the process is given the port meanwhile; one of another process hardly ever, for it began elsewhere.
+var nextPort = func() *atomic.Int64 {
+	n := new(atomic.Int64)
+	n.Store(rand.Int64N(endPort - firstPort))
+	return n
+}()
+
+// freePort returns a loopback port nobody listens on now.
 func freePort() (int, error) {
-	const first, end = 20000, 22768
 	for range 100 {
-		if port := first + rand.IntN(end-first); portFree(port) {
+		if port := firstPort + int(nextPort.Add(1)%(endPort-firstPort)); portFree(port) {
 			return port, nil
 		}
 	}
-	return 0, fmt.Errorf("find a free port: 100 tried between %d and %d, all taken", first, end)
+	return 0, fmt.Errorf("find a free port: 100 tried between %d and %d, all taken", firstPort, endPort)
 }
 
 func portFree(port int) bool {

@@ -202,7 +202,7 @@ func (r *RabbitMQ) PID() int { return r.server.pid() }
 func (r *RabbitMQ) Stop() error { return errors.Join(r.server.close(), r.mapper.close()) }
 
 // Kill ends the server with SIGKILL and keeps the directory. The table of its quorum queues, which RabbitMQ writes in
-// its own time, is written before: a queue that is not in it comes back without a leader, and takes nothing (measured).
+// its own time, is written before. A queue that is not in it comes back without a leader, and takes nothing (measured).
 func (r *RabbitMQ) Kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
 	defer cancel()

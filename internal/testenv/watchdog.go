@@ -16,10 +16,10 @@ import (
 // Alternatives not taken: PR_SET_PDEATHSIG (Linux only, and tied to the *thread* that forked), a re-exec of our own
 // binary (every TestMain and main would have to take part).
 //
-// The rename comes first: a process registers itself by writing $1/pid before it becomes the server, so after the
+// The rename comes first. A process registers itself by writing $1/pid before it becomes the server, so after the
 // rename none can be added, and all that were added are seen.
 //
-// PostgreSQL gets SIGQUIT before SIGKILL, because only a postmaster that ends itself frees its shared memory; ipcrm
+// PostgreSQL gets SIGQUIT before SIGKILL, because only a postmaster that ends itself frees its shared memory. ipcrm
 // does it for one that was killed (the segment's id is the second word of line 7 of postmaster.pid).
 const watchdogScript = `
 dir=$1 last=$2

@@ -244,7 +244,7 @@ func (c *crawling) fail(err error) (Status, error) {
 // commit makes a change under the lease. While the database is down it keeps the change and tries again, until the
 // lease is over.
 //
-// It gives up too when the change has failed for the time of a lease and the lease could be renewed: what the database
+// It gives up too when the change has failed for the time of a lease and the lease could be renewed. What the database
 // refuses time after time is the change. The run is claimed again when the lease lapses, and fails when that has
 // happened MaxAttempts times.
 func (c *crawling) commit(change Change) error {

@@ -48,7 +48,7 @@ type NewEvent struct {
 }
 
 // Delivery returns the event as the relay hands it to a sink, so that outbox.CloudEvent makes the same bytes of the
-// log's copy as of the outbox's: a subscriber cannot tell which of them it got.
+// log's copy as of the outbox's. A subscriber cannot tell which of them it got.
 func (e *Event) Delivery() outbox.Delivery {
 	return outbox.Delivery{Record: &outbox.Record{
 		Event: outbox.Event{

@@ -61,8 +61,8 @@ func (c *crawling) look(renew bool) (status Status, held bool, err error) {
 // release gives the run to whoever claims it next. Stopped politely, the node has killed nobody: the claim is not
 // counted against it.
 //
-// In doubt it stays counted. To take it off is to write where the run stands, and if the change whose reply was lost
-// was made, at is before it: its node would be visited and logged again.
+// In doubt it stays counted. To take it off is to write where the run stands. If the change whose reply was lost was
+// made, at is before it: its node would be visited and logged again.
 func (c *crawling) release() error {
 	ctx, cancel := context.WithTimeout(c.held, c.cfg.LeaseTTL/3)
 	defer cancel()

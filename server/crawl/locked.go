@@ -45,7 +45,7 @@ func (l *Locked) Fresh(events []NewEvent) []NewEvent {
 // Allows tells whether the run may be changed like that, of whose events these are fresh: nil, a *StateError or
 // ErrLeaseLost.
 //
-// If all of a change's events are in the log already, and it has no To, the run may be in any status: it is a change
+// If all of a change's events are in the log already, and it has no To, the run may be in any status. It is a change
 // whose reply was lost.
 func (l *Locked) Allows(c Change, fresh []NewEvent) error {
 	status := l.Run.Status

@@ -20,7 +20,7 @@ type Crawler struct {
 
 // Node is one kind of step. Any number of runs are at it at the same time.
 //
-// Visit does the step, and must return when ctx ends: then the run was cancelled, the worker is stopping or has lost
+// Visit does the step, and must return when ctx ends. Then the run was cancelled, the worker is stopping or has lost
 // the run, or the time for a node is over. It is begun again if its worker dies, so what it does to the world should
 // bear repeating. state is what the visit before returned, nil at first. An error or a panic fails the run.
 type Node interface {

@@ -31,7 +31,7 @@ const External = "external"
 // DefaultTenant owns the runs of an installation that knows no tenants (ADR-004: the default of tenant_id).
 const DefaultTenant = "default"
 
-// PageBytes is about how much of texts and payloads a page of a list has, beside one run or event more: 500 of them may
+// PageBytes is about how much of texts and payloads a page of a list has, beside one run or event more. 500 of them may
 // be megabytes, for each of those who ask at once.
 const PageBytes = 2 << 20
 

@@ -41,8 +41,8 @@ func Scripts(speed float64) (crawlers []Crawler, err error) {
 // script is a script as it is written. A step either waits and then has events, or is a list of steps that is played
 // repeat times.
 //
-// In the strings of a payload {step} is the number of the step, from 0001; {n} that of the repetition, from 1; and
-// {sha256} a digest of the script's name and the step's number, as there is no screenshot that had a real one.
+// In the strings of a payload {step} is the number of the step, from 0001. {n} is that of the repetition, from 1.
+// {sha256} is a digest of the script's name and the step's number, as there is no screenshot that had a real one.
 type script struct {
 	Name        string       `json:"name"`
 	Description string       `json:"description"`

@@ -102,8 +102,8 @@ func (s *Service) List(ctx context.Context, tenant string, f RunFilter) (runs []
 	return runs, Cursor{CreatedAt: last.CreatedAt, ID: last.ID}, nil
 }
 
-// Events returns events of a run with a greater number than after, in order: at most limit (500 if 0, 1000 at most),
-// fewer where they are large, and none only where there are no more.
+// Events returns events of a run with a greater number than after, in order. They are at most limit (500 if 0, 1000 at
+// most), fewer where they are large, and none only where there are no more.
 func (s *Service) Events(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Event, error) {
 	err := checkPage("limit", &limit, defaultEvents, maxEvents)
 	if after < 0 {

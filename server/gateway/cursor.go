@@ -10,8 +10,9 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-// A cursor of a list of runs is opaque to clients: base64url of a version, the microseconds of the last run's time,
-// which are all that PostgreSQL keeps, and its id. It is not signed: it says where to go on, not what one may see.
+// A cursor of a list of runs is opaque to clients. It is base64url of a version, the microseconds of the last run's
+// time, which are all that PostgreSQL keeps, and its id. It is not signed: it says where to go on, not what one may
+// see.
 const (
 	cursorVersion = 1
 	cursorSize    = 1 + 8 + 16

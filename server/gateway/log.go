@@ -22,7 +22,7 @@ type runLog struct {
 	pages chan struct{} // holds one for each page that is being read
 }
 
-// Page gives up waiting for its turn when ctx ends, but not reading, which only ctx's deadline bounds: a cancelled
+// Page gives up waiting for its turn when ctx ends, but not reading, which only ctx's deadline bounds. A cancelled
 // query costs its connection, and clients leave in the middle of pages all the time.
 func (l runLog) Page(
 	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
@@ -99,7 +99,7 @@ func (l runLog) Tops(ctx context.Context, tenant string, runs []uuid.UUID) (tops
 }
 
 // aside calls fn on a goroutine of its own and waits for it. A goroutine's stack grows with the deepest call and keeps
-// that size: a stream's would be 16 KB for as long as it is open, because it asked the database something at its
+// that size. A stream's would be 16 KB for as long as it is open, because it asked the database something at its
 // beginning (measured; half of that with this).
 func aside(fn func()) {
 	var panicked any

@@ -37,9 +37,9 @@ func (g *Gateway) identified(next http.Handler) http.Handler {
 	})
 }
 
-// limited bounds the time of a request, also of one that somebody without a token makes, and also when net/http does
-// the waiting: before it answers it reads what the handler has left of the body. Of a stream's writes each has a limit
-// of its own.
+// limited bounds the time of a request, also of one that somebody without a token makes. It does so also when net/http
+// does the waiting: before it answers it reads what the handler has left of the body. Of a stream's writes each has a
+// limit of its own.
 func (g *Gateway) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun, rc := time.Now(), http.NewResponseController(w)
@@ -58,7 +58,7 @@ func (g *Gateway) limited(next http.Handler) http.Handler {
 func readTimeout(timeout time.Duration) time.Duration { return timeout + timeout/2 }
 
 // limitedBody takes the limit away when all of the body is there. From then on net/http reads to learn whether the
-// client is gone; if the time passed meanwhile, it would take it for gone, in all later requests of the connection too.
+// client is gone. If the time passed meanwhile, it would take it for gone, in all later requests of the connection too.
 type limitedBody struct {
 	io.ReadCloser
 	rc *http.ResponseController
@@ -187,7 +187,7 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 
 // secured sets what keeps browsers from guessing, keeping and leaking. Without authentication it also refuses what
 // other sites' pages send: a POST without a body needs nobody's permission, and here no token either. It answers to no
-// name that such a site could have given this address (DNS rebinding), and to nobody before a proxy: that everybody on
+// name that such a site could have given this address (DNS rebinding), and to nobody before a proxy. That everybody on
 // this machine may do everything was not meant for them.
 func (g *Gateway) secured(next http.Handler) http.Handler {
 	protected := next

@@ -73,8 +73,8 @@ func (w whoever) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// refine makes the errors that huma finds by itself look like ours: 400 and not 422 for what is invalid (the API of the
-// seeds says 400), and no value sent back, which can be megabytes.
+// refine makes the errors that huma finds by itself look like ours. What is invalid is 400 and not 422 (the API of the
+// seeds says 400), and no value is sent back, which can be megabytes.
 func refine(hc huma.Context, _ string, v any) (any, error) {
 	if own, ok := v.(*problem); ok {
 		redactProblem(&own.ErrorModel)

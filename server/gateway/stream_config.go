@@ -15,8 +15,8 @@ type StreamConfig struct {
 	WriteTimeout time.Duration
 	// Retry is how long a browser waits before it connects again (1 s, up to half as much longer by chance).
 	Retry time.Duration
-	// MaxAge is how long a connection lives before the client has to connect again, give or take a fifth: so that
-	// connections spread over gateways again after one was restarted (30 min).
+	// MaxAge is how long a connection lives before the client has to connect again, give or take a fifth. So connections
+	// spread over gateways again after one was restarted (30 min).
 	MaxAge time.Duration
 	// DrainWindow is over how long DrainStreams spreads the ends of the connections, so that the clients do not all
 	// connect again at once (5 s). Fewer than 500 take less: 10 ms each.
@@ -24,12 +24,12 @@ type StreamConfig struct {
 	// TokenCheck is how often the store is asked which tokens of open streams are valid still (5 s). The streams of one
 	// that is not end then.
 	TokenCheck time.Duration
-	// Connections at a time, of a run, a tenant and the process; more are answered with status 429 (1,000 or a fifth of
+	// Connections at a time, of a run, a tenant and the process. More are answered with status 429 (1,000 or a fifth of
 	// the tenant's, if that is more; 5,000 and 20,000).
 	MaxPerRun, MaxPerTenant, MaxConnections int
-	// Topics that the streams of a tenant, and of the process, follow at a time, each counted once; more are answered
-	// with status 429 (1,000 and 4,000, or a fifth of the connections, if that is more). Each is a subscription at the
-	// broker, and has a memory of its last messages.
+	// Topics that the streams of a tenant, and of the process, follow at a time, each counted once. More are answered with
+	// status 429 (1,000 and 4,000, or a fifth of the connections, if that is more). Each is a subscription at the broker,
+	// and has a memory of its last messages.
 	MaxTopicsPerTenant, MaxTopicsFollowed int
 	// MaxTopics is how many topics one stream may have (50).
 	MaxTopics int

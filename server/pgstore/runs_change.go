@@ -89,7 +89,7 @@ func (r *Runs) lock(
 	return l, nil
 }
 
-// lockSettled is lock, of a run whose status agrees with its log: one that does not is given the status its log ended
+// lockSettled is lock, of a run whose status agrees with its log. One that does not is given the status its log ended
 // with, in a transaction of its own, because the caller's may be refused.
 func (r *Runs) lockSettled(
 	ctx context.Context, conn *pgx.Conn, tenant string, run uuid.UUID, events []crawl.NewEvent,
@@ -105,7 +105,7 @@ func (r *Runs) lockSettled(
 }
 
 // fresh returns the events that are not in the log. That those that are there are the same is asked for in a round trip
-// of its own: it is rare, and to send every payload twice for it is not worth it.
+// of its own. It is rare, and to send every payload twice for it is not worth it.
 func (r *Runs) fresh(
 	ctx context.Context, conn *pgx.Conn, l *crawl.Locked, events []crawl.NewEvent,
 ) (fresh []crawl.NewEvent, err error) {

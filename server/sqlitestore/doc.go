@@ -3,7 +3,7 @@
 // here.
 //
 // Guaranteed: several processes of one host may share the file, each change of them is whole, and a run is one
-// worker's; what PostgreSQL would refuse as JSON is refused here too, so that what was tried on a file works in
+// worker's. What PostgreSQL would refuse as JSON is refused here too, so that what was tried on a file works in
 // production.
 //
 // Not guaranteed: row-level security and roles. Whoever may open the file sees and changes all tenants, and

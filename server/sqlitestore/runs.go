@@ -39,8 +39,8 @@ type filtered struct{ Status, App bool }
 
 var _ crawl.Store = (*Runs)(nil)
 
-// OpenRuns returns the runs of a file after checking its tables: if they are missing or older than it needs the error
-// is an *outbox.SchemaError; if the file can only be read, sqlite.ErrReadOnly. It waits for a transaction that writes.
+// OpenRuns returns the runs of a file after checking its tables. If they are missing or older than it needs the error
+// is an *outbox.SchemaError. If the file can only be read, sqlite.ErrReadOnly. It waits for a transaction that writes.
 func OpenRuns(ctx context.Context, db *sqlite.DB) (*Runs, error) {
 	for table, columns := range map[string][]string{
 		"crawl_runs": {"tenant_id", "crawler", "idempotency_key", "lease_owner", "lease_epoch", "lease_expires_at",

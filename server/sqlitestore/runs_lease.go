@@ -62,7 +62,7 @@ func (r *Runs) next(ctx context.Context, stmt *sql.Stmt, crawlers string, ttl ti
 	return w, err
 }
 
-// claim claims a run, unless its log is over, or its lease is from before the clock was set back: then it puts that
+// claim claims a run, unless its log is over, or its lease is from before the clock was set back. Then it puts that
 // right, and asks to be called again.
 func (r *Runs) claim(
 	ctx context.Context, tx *sql.Tx, owner uuid.UUID, crawlers string, ttl time.Duration,

@@ -74,7 +74,7 @@ func AppendComment(dst []byte, text string) []byte {
 	return appendLines(dst, ": ", []byte(text))
 }
 
-// appendLines appends each line of text, after prefix. A line ends with LF, CRLF or CR, as in the format itself; what
+// appendLines appends each line of text, after prefix. A line ends with LF, CRLF or CR, as in the format itself. What
 // follows the last line end is a line, even if it is empty, so that a client gets back all of them.
 func appendLines(dst []byte, prefix string, text []byte) []byte {
 	begin := 0

@@ -1,4 +1,4 @@
-// Package storetest holds the contracts of crawl.Store and token.Store as tests: whoever writes a store of the server
+// Package storetest holds the contracts of crawl.Store and token.Store as tests. Whoever writes a store of the server
 // runs StoreSuite against it, as outboxtest.StoreSuite is run against a store of the library.
 //
 // Guaranteed: a store that passes keeps what the two interfaces ask of it, in the cases tested, on the database that

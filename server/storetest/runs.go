@@ -304,7 +304,7 @@ func boundsPageOfEvents(t *testing.T, s *suite) {
 	}
 }
 
-// A page of large runs is short, and the next goes on where it ended: sixty clients that ask for 500 runs of 56 KB at
+// A page of large runs is short, and the next goes on where it ended. Sixty clients that ask for 500 runs of 56 KB at
 // once are not to cost gigabytes. The texts compress to nothing, and the second kind of configuration is larger as the
 // database keeps it than as it is written.
 func boundsPageOfRuns(t *testing.T, s *suite) {

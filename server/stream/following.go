@@ -97,8 +97,8 @@ func (h *Hub) follow(ctx context.Context, s Source, r *Reader) (tail, error) {
 // maxLingering bounds the tails that are kept without readers. Each costs a subscription, and anybody may name topics.
 const maxLingering = 1000
 
-// leave takes a reader from a tail, which ends with its last one: a run's at once, because its log has all of it, a
-// topic's some time later if it has anything.
+// leave takes a reader from a tail, which ends with its last one. A run's ends at once, because its log has all of it,
+// a topic's some time later if it has anything.
 func (h *Hub) leave(t tail, r *Reader) {
 	f := t.common()
 	f.mu.Lock()

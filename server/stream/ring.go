@@ -12,7 +12,7 @@ type ringSize struct{ messages, bytes int }
 
 // What a run's reader does not find in the ring it finds in the log; a topic's is told to begin anew. So a topic's
 // holds several batches of a relay (1000 events each), which arrive within a millisecond each where the relay is in
-// this process: of a burst of 3000 a reader missed 449 with 512 places.
+// this process. Of a burst of 3000 a reader missed 449 with 512 places.
 var (
 	runRing   = ringSize{512, 512 << 10}
 	topicRing = ringSize{4096, 2 << 20}

@@ -44,9 +44,8 @@ func (t *runTail) position() int64  { return 0 }
 // keeps implements tail: the log has all of it.
 func (t *runTail) keeps() bool { return false }
 
-// Message implements outbox.Listener. A number that is known by now is a copy; one that is not is looked for in the
-// log, and
-// so is whatever has no number (a row by plain SQL, a payload without its envelope).
+// Message implements outbox.Listener. A number that is known by now is a copy. One that is not is looked for in the
+// log, and so is whatever has no number (a row by plain SQL, a payload without its envelope).
 func (t *runTail) Message(published []byte) {
 	seq, numbered := sequence(published)
 	t.mu.Lock()

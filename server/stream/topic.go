@@ -6,8 +6,8 @@ import (
 )
 
 // topicTail follows a topic of any outbox table. Its events have no numbers without gaps and are in no order but that
-// of their delivery, so no log can say what a reader has missed. The newest are kept and numbered here; a reader that
-// was away longer, or a broker whose connection broke, means a reset: the reader is told that it may have missed
+// of their delivery, so no log can say what a reader has missed. The newest are kept and numbered here. A reader that
+// was away longer, or a broker whose connection broke, means a reset. The reader is told that it may have missed
 // something, and goes on with what is delivered from now on.
 type topicTail struct {
 	*following

@@ -1,7 +1,7 @@
 // Package token is who may use the HTTP API: bearer tokens, and tickets for what cannot send a header.
 //
-// Guaranteed: a secret is shown once, when it is made; what is stored is its SHA-256, which for 256 random bits is as
-// good as any slow hash; a token is good for one tenant and some scopes until it expires or is revoked; a ticket is
+// Guaranteed: a secret is shown once, when it is made. What is stored is its SHA-256, which for 256 random bits is as
+// good as any slow hash. A token is good for one tenant and some scopes until it expires or is revoked. A ticket is
 // good for one use within 30 seconds.
 //
 // Not guaranteed: that a stream ends at once with the token that opened it. A gateway asks which tokens are valid

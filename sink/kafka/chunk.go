@@ -13,9 +13,9 @@ import (
 )
 
 // chunk is what a round has for one partition. It fits one batch of Kafka's, which the broker takes or refuses as a
-// whole. Where the client makes two of it after all, both are appended before the first is written, so the client
-// fails the second with the first; and if that one is on its way by then, the broker refuses it for the gap in its
-// sequence numbers.
+// whole. Where the client makes two of it after all, both are appended before the first is written, so the client fails
+// the second with the first. If the second is on its way by then, the broker refuses it for the gap in its sequence
+// numbers.
 type chunk struct {
 	*partition
 	deliveries []int

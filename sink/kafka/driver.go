@@ -31,8 +31,8 @@ func openByURL(ctx context.Context, url string, _ sink.Options) (sink.Sink, erro
 	return s, nil
 }
 
-// lasting takes the class outbox.ClassUnavailable off an error that waiting does not cure: a cluster that does not
-// know the user, the password or the way to show them, or one that nobody vouches for.
+// lasting takes the class outbox.ClassUnavailable off an error that waiting does not cure. That is of a cluster that
+// does not know the user, the password or the way to show them, or one that nobody vouches for.
 func lasting(err error) error {
 	var certificate *tls.CertificateVerificationError
 	if isAuth(err) || isRight(err) || errors.As(err, &certificate) {

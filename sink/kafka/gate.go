@@ -9,7 +9,7 @@ import (
 
 // gate keeps the client from writing while records are appended to it.
 //
-// The client sends what a partition has whenever it finds the time, also in the middle of a loop that appends: the
+// The client sends what a partition has whenever it finds the time, also in the middle of a loop that appends. The
 // first events of a key could be sent, and refused, before a later one is appended. That one would be published
 // although an earlier one was not. Behind a closed gate all of them are appended before any is written, and the client
 // fails what a partition has as a whole.

@@ -38,8 +38,8 @@
 //
 // # What it needs
 //
-// Kafka 0.11 or later, 2.5 for what is said above of a batch without an answer (KIP-360), and a user who may write to
-// the topics (kafka-acls.sh --producer; before 2.8 with --idempotent), with a transactional id to that, and Create for
+// Kafka 0.11 or later, 2.5 for what is said above of a batch without an answer (KIP-360). The user may write to the
+// topics (kafka-acls.sh --producer; before 2.8 with --idempotent), with a transactional id to that, and has Create for
 // Config.Create. Tested with the client's own imitation of a broker (kfake) and not with Apache Kafka itself, unless
 // OUTBOX_KAFKA_BROKERS names a cluster to the tests.
 package kafka

@@ -23,9 +23,8 @@
 // # What it costs
 //
 // About 1 µs for an event with 700 bytes of payload and one listener, half of it for building the message. It also
-// costs 56 bytes for as long as it is remembered: at 1000 events/s up to 14 MB in the default window, and at any rate
-// no more than 28 MB.
-// That memory is given back by the first publish after the windows have passed.
+// costs 56 bytes for as long as it is remembered. At 1000 events/s up to 14 MB in the default window, and at any rate
+// no more than 28 MB. That memory is given back by the first publish after the windows have passed.
 package memory
 
 import (

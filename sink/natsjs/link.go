@@ -31,8 +31,8 @@ const (
 // link is one connection, and what was sent over it and is not answered.
 //
 // A connection that breaks is not made again by the client but by the next who needs one. So nothing that was published
-// while it was away can go out later, and no refused password ends it for good, as with the client's own reconnection
-// (which a connection given to New may have).
+// while it was away can go out later, and no refused password ends it for good. The client's own reconnection does both
+// (a connection given to New may have it).
 type link struct {
 	conn *nats.Conn
 	js   jetstream.JetStream

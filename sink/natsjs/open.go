@@ -26,9 +26,9 @@ import (
 //	tls://…                                   the same with TLS
 //	nats://user:password@host1,host2:4222     servers of a cluster, of which any will do
 //
-// Query parameters: cloudevents=binary for binary mode (structured), creds=FILE with the user's JWT and key, and for a
-// stream to be made if there is none of its name create=NAME, subjects=orders.>,invoices.> and replicas=3 (1). A server
-// that cannot be reached or refuses the user is an error of class outbox.ClassUnavailable.
+// Query parameters: cloudevents=binary for binary mode (structured), creds=FILE with the user's JWT and key. For a
+// stream to be made if there is none of its name: create=NAME, subjects=orders.>,invoices.> and replicas=3 (1). A
+// server that cannot be reached or refuses the user is an error of class outbox.ClassUnavailable.
 func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 	t, urlErr := parseURL(url)
 	if urlErr == nil {

@@ -29,7 +29,7 @@ func code(err error) string {
 	return ""
 }
 
-// isUnavailable tells whether an error is about the server and not about a statement: there is no answer, or one of a
+// isUnavailable tells whether an error is about the server and not about a statement. There is no answer, or one of a
 // class of connection, authorization, read-only, deadlock, resources, shutdown or disk, or a lock.
 func isUnavailable(err error) bool {
 	state := code(err)

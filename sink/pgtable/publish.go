@@ -19,7 +19,7 @@ const (
 )
 
 // Publish implements outbox.Sink. A batch is one statement a table, in one transaction and one round trip for 1000
-// events. If PostgreSQL refuses it, each table is asked with a statement of no rows: a table that refuses that too
+// events. If PostgreSQL refuses it, each table is asked with a statement of no rows. A table that refuses that too
 // fails its events, which are of no class and tried again. Otherwise the transaction is sent again in halves, down to
 // the row that fails alone. A row that cannot be stored as it is (SQLSTATE classes 22 and 54) is of class
 // outbox.ClassPermanent, and so is a destination that is no name of a table. Where the server takes nothing (no answer,

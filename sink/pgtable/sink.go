@@ -28,7 +28,7 @@
 // them. Config.Create needs CREATE on the schema. A pooler in transaction mode will do: no statement is prepared.
 //
 // The table has a column for each part of an event, so no envelope matters, neither the table's nor a mode of
-// CloudEvents: what the attributes of a CloudEvent hold can be read from the columns.
+// CloudEvents. What the attributes of a CloudEvent hold can be read from the columns.
 package pgtable
 
 import (

@@ -12,8 +12,8 @@ import (
 // knows it beside "cloudEvents:", and prefers it because JMS takes no colon in a name.
 const prefix = "cloudEvents_"
 
-// Sizes in bytes around the properties of a message: the frame itself (AMQP 0-9-1, section 4.2.3), and at most what
-// comes before and between the properties (section 4.2.6.1), names and values not counted.
+// Sizes in bytes around the properties of a message. They are of the frame itself (AMQP 0-9-1, section 4.2.3), and at
+// most what comes before and between the properties (section 4.2.6.1), names and values not counted.
 const (
 	frameOverhead    = 8
 	propertyOverhead = 64

@@ -57,7 +57,7 @@ type publication struct {
 }
 
 // chain is the deliveries of one ordering key. RabbitMQ may refuse a single message at any time (no binding, a queue
-// that is full), so one event of a key is in flight at a time, with all its destinations.
+// that is full). So one event of a key is in flight at a time, with all its destinations.
 type chain struct {
 	waiting []int
 	flying  int

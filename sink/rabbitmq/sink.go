@@ -44,13 +44,13 @@
 // The properties message-id (event id), type (topic), timestamp (seconds), content-type and delivery-mode 2, and as
 // headers traceparent and tracestate if the event's metadata has them. In binary mode the body is the payload, and the
 // attributes are headers with the prefix "cloudEvents_" and values of text. The AMQP binding of CloudEvents is written
-// for AMQP 1.0, to which RabbitMQ translates headers as application-properties; of its two prefixes it is the one that
+// for AMQP 1.0, to which RabbitMQ translates headers as application-properties. Of its two prefixes it is the one that
 // headers exchanges, shovels and JMS clients take without quoting.
 //
 // # What it needs
 //
 // RabbitMQ 3.8 or later (tested with 3.10), and a user with the right to write to the exchanges, the default exchange
-// included (RabbitMQ calls it amq.default); with Config.Declare also the right to configure the queues.
+// included (RabbitMQ calls it amq.default). With Config.Declare also the right to configure the queues.
 package rabbitmq
 
 import (
@@ -104,7 +104,7 @@ var _ outbox.Sink = (*publisher)(nil)
 type connector func(ctx context.Context) (*amqp.Connection, error)
 
 // New returns a Sink with connections that connect makes, for settings that no URL has. It does not connect: the first
-// Publish or Ping does. The sink closes the connections, and calls connect again when one is closed: the client's own
+// Publish or Ping does. The sink closes the connections, and calls connect again when one is closed. The client's own
 // recovery must be off, since it would lose what is in flight without saying so.
 func New(connect func(ctx context.Context) (*amqp.Connection, error), cfg Config) (sink.Sink, error) {
 	var problems []error

@@ -98,7 +98,7 @@ func (l *listener) connection(ctx context.Context, host string, established func
 }
 
 // client returns a client that dials once, and whose connection ctx closes. A go-redis subscription whose connection
-// breaks makes another and subscribes again before it says a word, for as long as a dead server takes to dial; here the
+// breaks makes another and subscribes again before it says a word, for as long as a dead server takes to dial. Here the
 // break is to be known first. And while it reads it does not look at its context.
 func (l *listener) client(ctx context.Context, host string) *redis.Client {
 	options := *l.options
@@ -148,9 +148,9 @@ func (l *listener) read(ctx context.Context, pubsub *redis.PubSub) error {
 
 // write asks for what has changed, all that has at once, and whether the server is there when it is quiet.
 //
-// Silence is counted in turns of this loop and not read from a clock: a process that was not running for a while
-// (suspended, or starved on a busy machine: measured, 3 s) finds its read deadline passed and the answer unread, and
-// would drop a connection that is well. Turns it missed do not count.
+// Silence is counted in turns of this loop and not read from a clock. A process may not run for a while (suspended, or
+// starved on a busy machine: measured, 3 s). Then it finds its read deadline passed and the answer unread, and would
+// drop a connection that is well. Turns it missed do not count.
 func (l *listener) write(ctx context.Context, pubsub *redis.PubSub) error {
 	turn := time.NewTicker(l.cfg.PingEvery)
 	defer turn.Stop()

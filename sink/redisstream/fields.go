@@ -16,8 +16,8 @@ const (
 // array begins a MessagePack array with a length of 32 bits.
 const array = 0xdd
 
-// appendFields appends the value of d's entry for xadd.lua: the message itself where the entry has nothing else, or
-// its fields and values as a MessagePack array of strings, which Lua takes longer to read.
+// appendFields appends the value of d's entry for xadd.lua: the message itself where the entry has nothing else.
+// Otherwise it is its fields and values as a MessagePack array of strings, which Lua takes longer to read.
 func appendFields(dst []byte, d *outbox.Delivery, cfg Config) []byte {
 	start := len(dst)
 	parent, state := d.TraceContext()

@@ -81,7 +81,7 @@ func checkName(stream, prefix string) error {
 	return nil
 }
 
-// hashTag returns the text that decides the slot of a stream (Redis Cluster specification, "Hash tags"): what is
+// hashTag returns the text that decides the slot of a stream (Redis Cluster specification, "Hash tags"). It is what is
 // between the first { and the next }, if that is not empty, or the whole name. A whole name with a } cannot be made the
 // tag of another key.
 func hashTag(stream string) (string, error) {

@@ -18,6 +18,7 @@ func Driver() sink.Driver {
 		Open: func(ctx context.Context, url string, o sink.Options) (sink.Sink, error) {
 			return Open(ctx, url, Config{Logger: o.Logger, Table: o.Endpoints})
 		},
+		Reads: []string{strings.TrimPrefix(defaultKey, "env:")},
 		Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint, Endpoints: endpoints,
 	}
 }

@@ -19,8 +19,9 @@ type Endpoint struct {
 	Name   string // the destination of events
 	Tenant string // takes the events of this tenant only, others fail for good (all tenants)
 	URL    string
-	// Secrets sign, each for itself, so that a receiver can be moved from one to the next: whsec_ and 24 to 64 bytes in
-	// base64 for HMAC-SHA256, whsk_ and a private key in base64 (its seed, or seed and public key) for ed25519.
+	// Secrets sign, each for itself, so that a receiver can be moved from one to the next. They are whsec_ and 24 to 64
+	// bytes in base64 for HMAC-SHA256, or whsk_ and a private key in base64 (its seed, or seed and public key) for
+	// ed25519.
 	Secrets []Secret
 	Headers map[string]Secret // further ones of each request
 

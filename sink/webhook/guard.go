@@ -22,7 +22,7 @@ const (
 )
 
 // newTransport makes requests to allowed addresses only. net/http sends a POST again by itself only if nothing of it
-// was written or, in HTTP/2, if the server said that it did not look at it: neither can be a copy.
+// was written or, in HTTP/2, if the server said that it did not look at it. Neither can be a copy.
 func newTransport(cfg Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Resolver: cfg.Resolver}
 	t := &http.Transport{

@@ -124,8 +124,8 @@ func (p *publication) post(ctx context.Context, t *target, d *outbox.Delivery) a
 	return judge(t.Name, resp, now)
 }
 
-// judge reads the status as Standard Webhooks 1.0.0 has it ("Delivery success and failure"): 2xx is success, 410 the
-// end, 429 and gateways that fail (502, 504) ask for less, all others are failures that are tried again. 503 is as 504
+// judge reads the status as Standard Webhooks 1.0.0 has it ("Delivery success and failure"). 2xx is success, 410 the
+// end, 429 and gateways that fail (502, 504) ask for less. All others are failures that are tried again. 503 is as 504
 // here. A payload that is too large (413) will not become smaller.
 func judge(name string, resp *http.Response, now time.Time) answer {
 	status := strings.TrimSpace(strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode))

@@ -1,10 +1,10 @@
 // Package webhook posts events to HTTP endpoints by Standard Webhooks 1.0: the destination is the name of an endpoint,
 // which Endpoints turns into a URL and what signs for it.
 //
-// A request is a POST of a CloudEvent, structured or binary. It has the headers webhook-id (the event id, with an
-// underscore and the generation after an operator's replay: the same at every attempt), webhook-timestamp (of the
-// attempt) and webhook-signature (one for each secret, over exactly the bytes that are sent), and traceparent and
-// tracestate if the event has them.
+// A request is a POST of a CloudEvent, structured or binary. It has the headers webhook-id, webhook-timestamp (of the
+// attempt) and webhook-signature (one for each secret, over exactly the bytes that are sent). It has traceparent and
+// tracestate if the event has them. webhook-id is the event id, with an underscore and the generation after an
+// operator's replay: the same at every attempt.
 //
 // # What is guaranteed
 //
@@ -83,7 +83,7 @@ type Config struct {
 	// Resolver resolves the names of hosts (the system's).
 	Resolver *net.Resolver
 
-	// Schedule is how long to wait at least after the first, second, … failed attempt of an event, ± 10 %; the last one
+	// Schedule is how long to wait at least after the first, second, … failed attempt of an event, ± 10 %. The last one
 	// goes on (Standard Webhooks' example: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h).
 	Schedule []time.Duration
 	// Table opens the table of endpoints of a database, for the URL webhook:table (none).

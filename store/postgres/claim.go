@@ -30,10 +30,10 @@ func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 
 // claimOldest claims without regard to whose rows they are.
 //
-// A row that the database cannot hand out (a number of 130,000 digits in eight bytes, repeated until the text is longer
-// than a gigabyte; a damaged page) ends the query at every attempt. What was read before it is returned; once it is the
-// first, it comes without its payload and with a Defect, so that it costs its own key a dead letter and the others
-// nothing.
+// A row that the database cannot hand out ends the query at every attempt. It may be on a damaged page, or hold a
+// number of 130,000 digits in eight bytes, repeated until the text is longer than a gigabyte. What was read before it
+// is returned. Once it is the first, it comes without its payload and with a Defect, so that it costs its own key a
+// dead letter and the others nothing.
 func (s *store) claimOldest(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) ([]*outbox.Record, error) {
@@ -114,8 +114,8 @@ func (s *store) template(limit outbox.ClaimLimit) string {
 	return limit.Destination.String()
 }
 
-// sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read:
-// such a row may take seconds to find out about, and to do so twice would be longer than a claim may take.
+// sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read.
+// Such a row may take seconds to find out about, and to do so twice would be longer than a claim may take.
 func (s *store) sorts(ctx context.Context, claim string, args ...any) (bool, error) {
 	rows, err := s.pool.Query(ctx, "EXPLAIN "+claim, args...)
 	if err != nil {
@@ -341,8 +341,8 @@ func (in *interner) string(b []byte) string {
 // sent either.
 type claimSize struct{ average atomic.Int64 } // bytes of payload per row, as last seen
 
-// firstGuess is the payload's size before any was seen, in bytes: large, because a first claim of thousands of large
-// rows would be read from the network only to be dropped.
+// firstGuess is the payload's size before any was seen, in bytes. It is large, because a first claim of thousands of
+// large rows would be read from the network only to be dropped.
 const firstGuess = 8 << 10
 
 func (c *claimSize) limit(l outbox.ClaimLimit) int {

@@ -32,7 +32,7 @@ type fairness struct {
 	last map[int16]string
 }
 
-// findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index
+// findFairness looks whether claims of the table can be shared by its tenants. A key must lie within one, and an index
 // must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.
 func (s *store) findFairness(ctx context.Context) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set

@@ -25,7 +25,7 @@ var errPoolerCame = errors.New("a pooler has come between this program and Postg
 // Config configures a DB. Zero means the default in parentheses.
 type Config struct {
 	// Conns is how many connections there are at most (20). A relay uses one a worker of each table, and for each table
-	// one for its leases and one for retention; one counts backlogs, one looks for work, and Listen has one. With fewer
+	// one for its leases and one for retention. One counts backlogs, one looks for work, and Listen has one. With fewer
 	// they take turns. What was not needed for half a minute is closed.
 	Conns int
 }

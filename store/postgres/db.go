@@ -13,7 +13,7 @@ import (
 // DB is a database with outboxes, as a relay has it. It is safe for concurrent use.
 //
 // The sessions that Connect makes are tuned for a relay's few statements and do not wait for the disk, so no caller
-// gets hold of them: producers and readers use a pool of their own.
+// gets hold of them. Producers and readers use a pool of their own.
 type DB struct {
 	outbox.Database // what a Relay asks of it
 	pool            *pgxpool.Pool

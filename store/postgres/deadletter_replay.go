@@ -198,8 +198,8 @@ func idsOf(letters []letterPlace) []uuid.UUID {
 }
 
 // attempt puts the events of letters back and returns which it could. If the server refuses what one of them contains
-// (a run that was deleted meanwhile, a payload that a constraint forbids) it goes on in halves until that one is alone,
-// and skips it.
+// (a run that was deleted meanwhile, a payload that a constraint forbids) it goes on in halves. Once that letter is
+// alone, it is skipped.
 func (r *replaying) attempt(
 	ctx context.Context, t deadTable, letters []letterPlace,
 ) (revived map[uuid.UUID]bool, err error) {

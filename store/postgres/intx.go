@@ -18,11 +18,11 @@ import (
 // event is invalid everything is rolled back. Each wake is told the table. It is the Wake of a Notifier (relays in
 // other processes) or of an outbox.Relay (in this one), and must not block.
 //
-// The INSERT travels with the COMMIT in one round trip (measured at 16 writers: 0.89 of the rate without an outbox,
-// against 0.75 as a round trip of its own), which is why fn returns its events instead of writing them.
+// The INSERT travels with the COMMIT in one round trip, where Write has one of its own (docs/benchmarks.md). That is
+// why fn returns its events instead of writing them.
 //
-// An error from the connection during COMMIT leaves the outcome unknown, as with any commit: a producer that repeats it
-// must choose the event ids itself, then the second write is a no-op.
+// An error from the connection during COMMIT leaves the outcome unknown, as with any commit. A producer that repeats it
+// must choose the event ids itself; then the second write is a no-op.
 func (w *Writer) InTx(
 	ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) ([]outbox.Event, error), wake ...func(table string),
 ) error {
@@ -82,7 +82,7 @@ func (w *Writer) writeAndCommit(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, 
 		}
 		w.insert.queue(&batch, rows, &inserted)
 	}
-	if w.cfg.RefuseDuplicates && len(rows) > 0 {
+	if w.cfg.RefuseDuplicates && !eventrow.Drawn(rows) {
 		// The answer must be known before the commit: a round trip more.
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 			return fmt.Errorf("write %d events: %w", len(rows), err)

@@ -344,21 +344,26 @@ func (c *wiredConn) Write(b []byte) (int, error) {
 // The claim of InTx's comment: BEGIN is one round trip, INSERT and COMMIT together another.
 func TestInTxRoundTrips(t *testing.T) {
 	for name, c := range map[string]struct {
-		cfg  outbox.WriterConfig
-		want int64
+		cfg   outbox.WriterConfig
+		drawn bool
+		want  int64
 	}{
-		"relaxed":            {outbox.WriterConfig{}, 2},
-		"strict":             {outbox.WriterConfig{Strict: true}, 2},
-		"duplicates refused": {outbox.WriterConfig{RefuseDuplicates: true}, 3},
+		"relaxed":                       {outbox.WriterConfig{}, false, 2},
+		"strict":                        {outbox.WriterConfig{Strict: true}, false, 2},
+		"duplicates refused":            {outbox.WriterConfig{RefuseDuplicates: true}, false, 3},
+		"duplicates refused, drawn ids": {outbox.WriterConfig{RefuseDuplicates: true}, true, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var w wire
 			pool := newPool(t, newDatabase(t), w.dial)
 			write := func() {
 				ok(t, writer(t, c.cfg).InTx(t.Context(), pool, func(pgx.Tx) ([]outbox.Event, error) {
-					e := event("trip")
+					e, other := event("trip"), event("trip")
 					e.AggregateID = "1"
-					return []outbox.Event{e, event("trip")}, nil
+					if c.drawn {
+						e.ID, other.ID = uuid.Nil, uuid.Nil
+					}
+					return []outbox.Event{e, other}, nil
 				}))
 			}
 			write() // the first also prepares the statements

@@ -52,8 +52,8 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 }
 
 // begun returns a transaction that commit sends to its end in one go. With a round trip before COMMIT, a relay that is
-// stopped in it (SIGSTOP, a frozen machine, a network that is cut) would keep the lanes' rows locked, and the others
-// could not take them over: until the server ended the session, after a minute.
+// stopped in it (SIGSTOP, a frozen machine, a network that is cut) would keep the lanes' rows locked. The others could
+// not take them over until the server ended the session, after a minute.
 func begun() *pgx.Batch {
 	batch := new(pgx.Batch)
 	batch.Queue("BEGIN")
@@ -107,7 +107,7 @@ func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lan
 	return nil
 }
 
-// A relay that leaves asks so often for lanes whose rows are locked: mostly its own last statement has them, which it
+// A relay that leaves asks so often for lanes whose rows are locked. Mostly its own last statement has them, which it
 // broke off, and the server has not noticed yet. What somebody else holds locked lapses.
 const (
 	leaveTries = 20

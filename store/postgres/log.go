@@ -2,14 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/pgschema"
@@ -22,6 +21,7 @@ type logStore struct {
 	sql logStatements
 
 	mu    sync.Mutex
+	era   string // the last one that was read
 	lanes map[int16]*logLane
 	turns int // claims
 	notes int // positions written
@@ -30,7 +30,7 @@ type logStore struct {
 var _ outbox.DeliveryStore = (*logStore)(nil)
 
 type logStatements struct {
-	claim, unreadable, load, settle, note, dead, compact, backlog string
+	claim, unreadable, load, era, settle, note, dead, compact, backlog string
 }
 
 func logStatementsOf(l outbox.Layout) (logStatements, error) {
@@ -40,8 +40,9 @@ func logStatementsOf(l outbox.Layout) (logStatements, error) {
 		return s, err
 	}
 	q := quote(l)
-	for name, dst := range map[string]*string{"log_claim": &s.claim, "log_load": &s.load, "log_settle": &s.settle,
-		"log_note": &s.note, "log_dead": &s.dead, "log_compact": &s.compact, "log_backlog": &s.backlog} {
+	for name, dst := range map[string]*string{"log_claim": &s.claim, "log_load": &s.load, "log_era": &s.era,
+		"log_settle": &s.settle, "log_note": &s.note, "log_dead": &s.dead, "log_compact": &s.compact,
+		"log_backlog": &s.backlog} {
 		if *dst, err = t.Statement(name, q); err != nil {
 			return s, err
 		}
@@ -59,6 +60,12 @@ func openLog(ctx context.Context, s *store) (*logStore, error) {
 	}
 	columns := []string{"lanes", "position", "snapshot", "late_position", "late_snapshot"}
 	if err := pgschema.CheckTable(ctx, s.pool.Pool, positionsTable, columns); err != nil {
+		return nil, err
+	}
+	if err := pgschema.CheckTable(ctx, s.pool.Pool, eraTable, []string{"one", "era"}); err != nil {
+		return nil, err
+	}
+	if err := allowed(ctx, s.pool.Pool, "begin an era in", eraTable, []string{"SELECT", "INSERT"}, nil); err != nil {
 		return nil, err
 	}
 	if err := allowed(ctx, s.pool.Pool, "note positions in", positionsTable, []string{"SELECT", "INSERT", "DELETE"},
@@ -81,16 +88,11 @@ func (l *logStore) Claim(
 	if len(lanes) == 0 {
 		return nil, nil
 	}
-	if err := l.load(ctx, lanes); err != nil {
-		return nil, err
-	}
-	l.mu.Lock()
-	l.turns++
-	g := groupOf(lanes, l.lanes, l.turns%2 == 0)
-	l.mu.Unlock()
-	claim, records, err := l.read(ctx, g, limit)
-	if err == nil && !claim.whole && len(g.places) > 1 { // each goes through its late rows alone
-		claim, records, err = l.read(ctx, l.partOf(g), limit)
+	claim, records, err := l.next(ctx, lanes, limit)
+	for another := (anotherEra{}); errors.As(err, &another); claim, records, err = l.next(ctx, lanes, limit) {
+		l.mu.Lock()
+		l.era = another.era
+		l.mu.Unlock()
 	}
 	if err != nil {
 		return nil, err
@@ -114,6 +116,24 @@ func (l *logStore) Claim(
 	defer l.mu.Unlock()
 	l.noted(of, place)
 	return nil, nil
+}
+
+// next claims for lanes that are at one place, or after some claims will be.
+func (l *logStore) next(
+	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
+) (*logClaim, []*outbox.Record, error) {
+	if err := l.load(ctx, lanes); err != nil {
+		return nil, nil, err
+	}
+	l.mu.Lock()
+	l.turns++
+	g := groupOf(lanes, l.lanes, l.turns%2 == 0)
+	l.mu.Unlock()
+	claim, records, err := l.read(ctx, g, limit)
+	if err == nil && !claim.whole && len(g.places) > 1 { // each goes through its late rows alone
+		return l.read(ctx, l.partOf(g), limit)
+	}
+	return claim, records, err
 }
 
 // unnoted returns a place of some lanes of a claim, as bits, that has not been written for some time. The caller holds
@@ -156,66 +176,6 @@ func (l *logStore) partOf(g logGroup) logGroup {
 	return one
 }
 
-// load finds out how far lanes have come that are new to this relay.
-func (l *logStore) load(ctx context.Context, lanes []outbox.Lane) error {
-	l.mu.Lock()
-	var unknown []int16
-	start := origin()
-	for _, lane := range lanes {
-		if known := l.lanes[lane.Number]; known == nil || known.epoch != lane.Epoch {
-			unknown = append(unknown, lane.Number)
-		}
-	}
-	l.mu.Unlock()
-	if len(unknown) == 0 {
-		return nil
-	}
-	rows, err := l.pool.Query(ctx, l.sql.load, l.name, unknown)
-	if err != nil {
-		return fmt.Errorf("read positions of %s: %w", l.layout.Table, err)
-	}
-	places := map[int64]*logPlace{}
-	found := map[int16]*logPlace{}
-	var lane int16
-	var id, position int64
-	var seen string
-	var latePosition *int64
-	var lateSeen *string
-	_, err = pgx.ForEachRow(rows, []any{&lane, &id, &position, &seen, &latePosition, &lateSeen}, func() (err error) {
-		if places[id] == nil {
-			p := &logPlace{position: position}
-			if p.snapshot, err = parseSnapshot(seen); err != nil {
-				return err
-			}
-			if latePosition != nil {
-				p.late = &latePass{position: *latePosition}
-				if p.late.snapshot, err = parseSnapshot(*lateSeen); err != nil {
-					return err
-				}
-			}
-			places[id] = p
-		}
-		found[lane] = places[id]
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read positions of %s: %w", l.layout.Table, err)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, held := range lanes {
-		if known := l.lanes[held.Number]; known != nil && known.epoch == held.Epoch {
-			continue
-		}
-		place := found[held.Number]
-		if place == nil {
-			place = start
-		}
-		l.lanes[held.Number] = &logLane{epoch: held.Epoch, place: place}
-	}
-	return nil
-}
-
 // read runs one claim. A row that the database cannot hand out is treated as in store.claimOldest.
 func (l *logStore) read(
 	ctx context.Context, g logGroup, limit outbox.ClaimLimit,
@@ -246,7 +206,7 @@ func (l *logStore) query(
 	ctx context.Context, sql string, ask int, g logGroup, limit outbox.ClaimLimit,
 ) (*logClaim, []*outbox.Record, error) {
 	first := g.places[0]
-	claim := &logClaim{from: map[int16]*logPlace{}, position: first.position, bound: g.bound}
+	claim := &logClaim{from: map[int16]*logPlace{}, era: first.era, position: first.position, bound: g.bound}
 	l.mu.Lock()
 	for _, lane := range g.lanes {
 		claim.from[lane] = l.lanes[lane].place
@@ -309,13 +269,4 @@ func (l *logStore) Settle(
 // Backlog implements outbox.Store.
 func (l *logStore) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
 	return l.scanBacklog(l.pool.QueryRow(ctx, l.sql.backlog, l.name, limit, outbox.Lanes))
-}
-
-// isLog tells whether a table is the one of migration set log, in whichever schema.
-func isLog(table string) bool {
-	_, name, qualified := strings.Cut(table, ".")
-	if !qualified {
-		name = table
-	}
-	return name == outbox.OutboxLog().Table
 }

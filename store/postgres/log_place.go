@@ -16,6 +16,7 @@ import (
 //
 // A place is shared by all lanes that are there, and does not change, but for done.
 type logPlace struct {
+	era      string
 	position int64
 	snapshot snapshot
 	late     *latePass
@@ -49,6 +50,7 @@ type logLane struct {
 // logClaim is what one claim has found, to be settled part by part.
 type logClaim struct {
 	from     map[int16]*logPlace
+	era      string   // of all places in from
 	position int64    // of all places in from
 	bound    int64    // it has looked no further
 	snapshot snapshot // in which it was read
@@ -113,7 +115,7 @@ func (c *logClaim) after(from *logPlace, n int) *logPlace {
 	if place, ok := c.places[key]; ok {
 		return place
 	}
-	place := &logPlace{position: c.position, snapshot: c.passed(from)}
+	place := &logPlace{era: c.era, position: c.position, snapshot: c.passed(from)}
 	switch {
 	case inLate && n > 0:
 		place.snapshot = from.snapshot

@@ -33,6 +33,9 @@ func (r *logReading) row(raw [][]byte) (more bool, err error) {
 			return false, err
 		}
 		r.head = position(raw)
+		if era := string(raw[colTopic]); era != r.claim.era {
+			return false, anotherEra{era}
+		}
 		return true, nil
 	}
 	size := len(raw[colPayload])

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/eventrow"
 )
 
-// Queue adds the INSERT of events to a batch of the caller's, to be sent with pool.SendBatch: a transaction whose
+// Queue adds the INSERT of events to a batch of the caller's, to be sent with pool.SendBatch. A transaction whose
 // statements are known beforehand is then one round trip, events included. PostgreSQL runs a batch that is sent outside
 // a transaction as one transaction, committed at its end if every statement succeeded. (Inside one, with tx.SendBatch,
 // it is part of that.)

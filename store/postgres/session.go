@@ -10,7 +10,7 @@ import (
 
 // sessions is a pool that sends a relay's statements with the settings of session.sql. A session that Connect has set
 // up has them already. On any other one, behind a pooler or of a pool of the caller's, they go in front of the
-// statement and end with its transaction: both are one pipeline, and so one round trip and one transaction.
+// statement and end with its transaction. Both are one pipeline, and so one round trip and one transaction.
 type sessions struct {
 	*pgxpool.Pool
 	settings string

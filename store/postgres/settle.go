@@ -147,7 +147,7 @@ func passes(err error) bool { return transient(err) || code(err) == lockNotAvail
 
 // refused tells whether a server that is well did not take a request: for what a row contains, or because somebody's
 // trigger, policy or limit says so. It is not well while it starts or stops (57P), runs out of connections, disk or
-// memory (53, 58), takes no writes (25006), or when the connection is the trouble (08).
+// memory (53, 58), or takes no writes (25006). Nor is it when the connection is the trouble (08).
 func refused(err error) bool {
 	c := code(err)
 	switch {

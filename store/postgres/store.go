@@ -27,8 +27,8 @@ type store struct {
 	maxPayload int    // bytes of a payload as text; a longer one is a defect
 }
 
-// maxPayload is what jsonb itself can hold. Only numbers with large exponents are longer as text, up to 15,000 times:
-// one message of them is more than Redis takes (512 MB), which it answers by closing the connection, and so the whole
+// maxPayload is what jsonb itself can hold. Only numbers with large exponents are longer as text, up to 15,000 times.
+// One message of them is more than Redis takes (512 MB). Redis answers it by closing the connection, and so the whole
 // relay would wait for ever.
 const maxPayload = 256 << 20
 

@@ -12,13 +12,14 @@ import (
 
 func TestStoreSuite(t *testing.T) {
 	t.Parallel()
-	migrated := newDatabase(t, pgmigrations.Sets...)
+	migrated := newDatabase(t, append(pgmigrations.Sets, "log")...)
 	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
 		return pgtest.Harness(t, testenv.CopyOf(t, migrated)).StoreHarness
 	})
 }
 
-var features = outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true}
+var features = outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true,
+	LogTables: true}
 
 // The same store behind a pooler that lends a session for a transaction: what relays and writers do, which is where a
 // session matters. `make race` has all areas.
@@ -27,7 +28,7 @@ func TestStoreSuiteThroughPooler(t *testing.T) {
 	pooled := features
 	pooled.EngineOnly = os.Getenv("OUTBOX_TEST_POOLED") != "all"
 	_, through := testenv.Pooled(t, nil)
-	migrated := newDatabase(t, pgmigrations.Sets...)
+	migrated := newDatabase(t, append(pgmigrations.Sets, "log")...)
 	outboxtest.StoreSuite(t, pooled, func(t *testing.T) outboxtest.StoreHarness {
 		return pgtest.Harness(t, through(testenv.CopyOf(t, migrated))).StoreHarness
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
-// publish: a settle that compares a text with a uuid fails for ever, and a row without a position is never delivered
+// publish. A settle that compares a text with a uuid fails for ever, and a row without a position is never delivered
 // and nobody is told.
 func (s *store) checkTypes(ctx context.Context) error {
 	sql, err := plain("check_nullable")

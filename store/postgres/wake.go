@@ -94,7 +94,7 @@ func (n *Notifier) send(ctx context.Context) {
 
 // Listen implements outbox.Database: it calls wake with the name of a table whenever a Notifier reports new events. It
 // takes a connection for itself and reconnects when it breaks. Behind a pooler it says once that there is nothing to
-// listen to, and waits: LISTEN would be accepted, would stay with a session that others get, and would never be
+// listen to, and waits. LISTEN would be accepted, would stay with a session that others get, and would never be
 // answered. That notifications arrive is tested at every connect all the same.
 func (d served) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
 	sql, err := plain("wake")

@@ -49,13 +49,17 @@ func NewSQLWriter(cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) 
 	return eventrow.NewWriter(sqlInserter{ins}, cfg), nil
 }
 
-// insert is the statements that write one event and many, the one that locks their keys before, and the one that asks
-// for the connection's encoding.
+// insert is the statements that write events, the one that locks their keys before, and the one that asks for the
+// connection's encoding.
 type insert struct {
-	one, many, lock, encoding string
-	strict                    bool // keys are locked
-	returning                 bool // many returns the ids that were new; nobody asks for them when duplicates are ignored
+	chosen, drawn  inserts // by whether a row may have one of the ids already
+	lock, encoding string
+	strict         bool // keys are locked
+	returning      bool // chosen.many returns the ids that were new; nobody asks for them when duplicates are ignored
 }
+
+// inserts are the statements for one event and for many.
+type inserts struct{ one, many string }
 
 // newInsert returns the statements; checked ones insert nothing through a connection that does not speak UTF-8.
 func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
@@ -63,7 +67,7 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	if err := identifier.CheckTable(table); err != nil {
 		return insert{}, fmt.Errorf("configure writer: table: %w", err)
 	}
-	log := isLog(table)
+	log := pgtable.IsLog(table)
 	if log && cfg.RefuseDuplicates {
 		return insert{}, fmt.Errorf("configure writer: RefuseDuplicates: %s is a log, which knows no ids: leave it out, and "+
 			"have the sink or the consumer refuse copies", table)
@@ -73,18 +77,35 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 		return insert{}, err
 	}
 	in := insert{strict: cfg.Strict, returning: cfg.RefuseDuplicates}
-	names := struct {
-		Table              string
-		Returning, Checked bool
-		Log                bool // without unique ids
-	}{pgtable.QuoteTable(table), in.returning, checked, log}
-	for name, dst := range map[string]*string{"write": &in.many, "write_one": &in.one, "write_lock": &in.lock,
-		"write_encoding": &in.encoding} {
-		if *dst, err = t.Statement(name, names); err != nil {
+	type names struct {
+		Table                      string
+		Chosen, Returning, Checked bool // Chosen: a row may have the id already
+	}
+	drawn := names{Table: pgtable.QuoteTable(table), Checked: checked}
+	chosen := drawn
+	chosen.Chosen, chosen.Returning = !log, in.returning
+	for _, s := range []struct {
+		dst  *string
+		name string
+		data names
+	}{
+		{&in.chosen.one, "write_one", chosen}, {&in.chosen.many, "write", chosen},
+		{&in.drawn.one, "write_one", drawn}, {&in.drawn.many, "write", drawn},
+		{&in.lock, "write_lock", drawn}, {&in.encoding, "write_encoding", drawn},
+	} {
+		if *s.dst, err = t.Statement(s.name, s.data); err != nil {
 			return insert{}, err
 		}
 	}
 	return in, nil
+}
+
+// of returns the statements for rows.
+func (in insert) of(rows []eventrow.Row) inserts {
+	if eventrow.Drawn(rows) {
+		return in.drawn
+	}
+	return in.chosen
 }
 
 // queue adds the statements for rows to a pipeline; inserted receives the ids that were new, if duplicates are refused.
@@ -94,12 +115,13 @@ func (in insert) queue(batch *pgx.Batch, rows []eventrow.Row, inserted *[]uuid.U
 			batch.Queue(in.lock, keys)
 		}
 	}
+	statements := in.of(rows)
 	if len(rows) == 1 {
 		r := &rows[0]
-		batch.Queue(in.one, pgtype.UUID{Bytes: r.ID, Valid: true}, r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond),
-			r.SchemaID, int32(r.SchemaVersion),
-			r.AggregateID, r.AggregateType, r.TenantID, r.Source, string(r.DestinationsJSON), string(r.Payload),
-			string(r.MetadataJSON)).
+		batch.Queue(statements.one, pgtype.UUID{Bytes: r.ID, Valid: true}, r.Topic,
+			r.OccurredAt.UTC().Truncate(time.Microsecond), orNull(r.SchemaID), int32(r.SchemaVersion),
+			orNull(r.AggregateID), orNull(r.AggregateType), r.TenantID, r.Source,
+			orNull(string(r.DestinationsJSON)), string(r.Payload), orNull(string(r.MetadataJSON))).
 			Exec(func(tag pgconn.CommandTag) error {
 				if tag.RowsAffected() == 1 {
 					*inserted = []uuid.UUID{r.ID}
@@ -109,10 +131,9 @@ func (in insert) queue(batch *pgx.Batch, rows []eventrow.Row, inserted *[]uuid.U
 		return
 	}
 	c := columnsOf(rows)
-	q := batch.Queue(in.many, c.ids, c.topics, c.times, c.schemaIDs, c.schemaVersions, c.aggregateIDs, c.aggregateTypes,
-		c.tenants, c.sources,
-		c.destinations, c.payloads, c.metadata)
-	if in.returning {
+	q := batch.Queue(statements.many, c.ids, c.topics, c.times, c.schemaIDs, c.schemaVersions, c.aggregateIDs,
+		c.aggregateTypes, c.tenants, c.sources, c.destinations, c.payloads, c.metadata)
+	if in.returning && statements == in.chosen {
 		q.Query(func(r pgx.Rows) (err error) {
 			*inserted, err = pgx.CollectRows(r, pgx.RowTo[uuid.UUID])
 			return err
@@ -151,11 +172,12 @@ func (in sqlInserter) Insert(
 			}
 		}
 	}
+	statements := in.of(rows)
 	if len(rows) == 1 {
 		r := &rows[0]
-		n, err := in.exec(ctx, tx, in.one, r.ID.String(), r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond), r.SchemaID,
-			r.SchemaVersion, r.AggregateID,
-			r.AggregateType, r.TenantID, r.Source, string(r.DestinationsJSON), string(r.Payload), string(r.MetadataJSON))
+		n, err := in.exec(ctx, tx, statements.one, r.ID.String(), r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond),
+			orNull(r.SchemaID), r.SchemaVersion, orNull(r.AggregateID), orNull(r.AggregateType), r.TenantID, r.Source,
+			orNull(string(r.DestinationsJSON)), string(r.Payload), orNull(string(r.MetadataJSON)))
 		if err != nil || n == 0 {
 			return nil, err
 		}
@@ -168,11 +190,11 @@ func (in sqlInserter) Insert(
 		arrayText(c.aggregateIDs),
 		arrayText(c.aggregateTypes), arrayText(c.tenants), arrayText(c.sources), arrayText(c.destinations),
 		arrayText(c.payloads), arrayText(c.metadata)}
-	if !in.returning {
-		_, err := in.exec(ctx, tx, in.many, args...)
+	if !in.returning || statements == in.drawn {
+		_, err := in.exec(ctx, tx, statements.many, args...)
 		return nil, err
 	}
-	inserted, err = newIDs(tx.QueryContext(ctx, in.many, args...))
+	inserted, err = newIDs(tx.QueryContext(ctx, statements.many, args...))
 	if err != nil || len(inserted) > 0 {
 		return inserted, err
 	}
@@ -253,6 +275,14 @@ func columnsOf(rows []eventrow.Row) eventColumns {
 		}
 	}
 	return c
+}
+
+// orNull returns NULL for what an event does not have.
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
 }
 
 // lockKeys returns the keys that Strict order locks, sorted, so that two calls cannot wait for each other in a circle.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -102,10 +103,15 @@ func (s *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 func (s *statements) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) { s.n.Add(1) }
 func (s *statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
+// inserter is a role that may insert events and see none.
+const inserter = "of_test_write_inserter"
+
 // TestWrite runs every case with every kind of transaction, all on one database: each case has topics of its own.
 func TestWrite(t *testing.T) {
 	url := newDatabase(t)
 	pool := newPool(t, url)
+	_, err := pool.Exec(t.Context(), "CREATE ROLE "+inserter+"; GRANT INSERT ON outbox_events TO "+inserter)
+	ok(t, err)
 	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
 			c := writeCase{pool: pool, sent: &statements{}, topic: "of " + name}
@@ -115,6 +121,7 @@ func TestWrite(t *testing.T) {
 			t.Run("rolled back", c.rolledBack)
 			t.Run("invalid event", c.invalidEvent)
 			t.Run("duplicates", c.duplicates)
+			t.Run("drawn ids", c.drawnIDs)
 			t.Run("one id, two transactions", c.oneIDTwoTransactions)
 			t.Run("strict order", c.strictOrder)
 			t.Run("hostile strings", c.hostileStrings)
@@ -266,6 +273,33 @@ func (c writeCase) duplicates(t *testing.T) {
 }
 
 // A second writer of an id waits for the first, and its answer depends on how that one ends.
+// Whether an id is there already is asked for chosen ids only: asking takes the right to read, a search and a log
+// record.
+func (c writeCase) drawnIDs(t *testing.T) {
+	topic := "drawn " + c.topic
+	drawn, chosen := event(topic), event(topic)
+	drawn.ID = uuid.Nil
+	for _, cfg := range []outbox.WriterConfig{{}, {RefuseDuplicates: true}} {
+		tx := c.begin(cfg)
+		ok(t, tx.exec("SET LOCAL ROLE "+inserter))
+		ok(t, tx.write(drawn))
+		ok(t, tx.write(drawn, drawn))
+		ok(t, tx.commit())
+		for _, events := range [][]outbox.Event{{chosen}, {drawn, chosen}} {
+			tx = c.begin(cfg)
+			ok(t, tx.exec("SET LOCAL ROLE "+inserter))
+			var refused *pgconn.PgError
+			if err := tx.write(events...); !errors.As(err, &refused) || refused.Code != "42501" {
+				t.Errorf("%d events, one with a chosen id, by a role that cannot look for it: got %v", len(events), err)
+			}
+			ok(t, tx.rollback())
+		}
+	}
+	if n := one[int](t, c.pool, "SELECT count(DISTINCT id) FROM outbox_events WHERE event_topic = $1", topic); n != 6 {
+		t.Errorf("%d events, want 6, each with an id of its own", n)
+	}
+}
+
 func (c writeCase) oneIDTwoTransactions(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		topic := fmt.Sprintf("two transactions %t %s", commit, c.topic)

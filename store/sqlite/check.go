@@ -70,7 +70,7 @@ func (s *store) checkPositions(ctx context.Context, have []sqlitetable.Column) e
 }
 
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
-// publish: a row without a position is never delivered and nobody is told, and of two rows with one position the settle
+// publish. A row without a position is never delivered and nobody is told, and of two rows with one position the settle
 // of one would be the other's.
 func (s *store) checkTypes(have []sqlitetable.Column) error {
 	of := func(name string) sqlitetable.Column { return have[slices.IndexFunc(have, sqlitetable.Named(name))] }

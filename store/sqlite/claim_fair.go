@@ -30,7 +30,7 @@ type fairness struct {
 	last map[int16]any
 }
 
-// findFairness looks whether claims of the table can be shared by its tenants: a key must lie within one, and an index
+// findFairness looks whether claims of the table can be shared by its tenants. A key must lie within one, and an index
 // must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.
 func (s *store) findFairness(ctx context.Context, names tableNames, rowid bool) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set
@@ -103,8 +103,8 @@ func (s *store) claimFair(
 	return records, err
 }
 
-// readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows: the first record of every
-// tenant, then the second of each, so that whoever stops reading has served all alike.
+// readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows. It reads the first record
+// of every tenant, then the second of each, so that whoever stops reading has served all alike.
 func (s *store) readShares(
 	ctx context.Context, tx *sql.Tx, lane int16, bits int64, now string, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, bytes int, err error) {

@@ -31,8 +31,9 @@ var (
 	ErrReplaced = sqlitefile.ErrReplaced
 )
 
-// DB is an open file: one connection that writes, so that the writers of this process take turns in Go and not by
-// SQLite's sleeping and trying again, and some that read, which no writer holds up. It is safe for concurrent use.
+// DB is an open file. It has one connection that writes, so that the writers of this process take turns in Go and not
+// by SQLite's sleeping and trying again. It has some that read, which no writer holds up. It is safe for concurrent
+// use.
 type DB struct {
 	outbox.Database // what a Relay asks of it
 
@@ -56,7 +57,7 @@ func Connect(ctx context.Context, path string, readers int) (*DB, error) {
 	return open(ctx, path, readers, "rw")
 }
 
-// Create is Connect for a file that may not exist yet: then an empty one is made, for its owner alone (0600), as its
+// Create is Connect for a file that may not exist yet. Then an empty one is made, for its owner alone (0600), as its
 // -wal and -shm will be: it will hold payloads of all tenants.
 func Create(ctx context.Context, path string, readers int) (*DB, error) {
 	return open(ctx, path, readers, "rwc")
@@ -203,7 +204,7 @@ func (d *DB) checkIntegrity(ctx context.Context) error {
 // Close ends all connections. The last process to close a file moves what is in the WAL into it and removes the WAL.
 // Transactions must have ended.
 //
-// Where the file or its WAL was replaced one connection stays open until the process ends, and Close says ErrReplaced:
+// Where the file or its WAL was replaced one connection stays open until the process ends, and Close says ErrReplaced.
 // SQLite would take what it has of the old WAL for the content of the new one, or remove that.
 func (d *DB) Close() error {
 	var problems []error

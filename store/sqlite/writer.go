@@ -29,11 +29,11 @@ const rowsPerInsert = 200
 // costs nothing here, because positions are always in the order of the commits. An error of the database undoes the
 // call and, unlike in PostgreSQL, leaves the transaction usable where SQLite itself does.
 //
-// A process that has the file open as a DB may write with this package's SQLite alone, modernc.org/sqlite: in
-// transactions of DB.Begin, of DB.Writes, or of a handle of its own, sql.Open("sqlite", sqlite.Source(path)). Two
+// A process that has the file open as a DB may write with this package's SQLite alone, modernc.org/sqlite. It does so
+// in transactions of DB.Begin, of DB.Writes, or of a handle of its own, sql.Open("sqlite", sqlite.Source(path)). Two
 // SQLite libraries in one process damage the file, because each undoes the other's locks; Write finds that out and
 // returns ErrTwoLibraries. Any library may write from another process, if its transactions wait and begin with BEGIN
-// IMMEDIATE: one that reads first and then writes fails at once when somebody else has written meanwhile. For
+// IMMEDIATE. One that reads first and then writes fails at once when somebody else has written meanwhile. For
 // github.com/mattn/go-sqlite3 that is
 //
 //	file:shop.db?_busy_timeout=30000&_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=on
@@ -47,7 +47,7 @@ func NewWriter(cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) {
 	return eventrow.NewWriter(in, cfg), nil
 }
 
-// NewWriter is the package's NewWriter for transactions of d alone, Begin's and those of Writes: its statement is
+// NewWriter is the package's NewWriter for transactions of d alone, Begin's and those of Writes. Its statement is
 // compiled once and not at each Write, which is most of what a single event costs. It waits for the connection that
 // writes.
 func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) {

@@ -1,5 +1,5 @@
 // Package delivery is the part of the example that needs nothing of Encore, so that it can be run and tested without
-// its command: the order and its event in one transaction, and a relay that publishes to a function.
+// Encore's command. It has the order and its event in one transaction, and a relay that publishes to a function.
 package delivery
 
 import (

@@ -1,5 +1,5 @@
 // Package orders is an Encore service that writes its events in the transaction of its data, in the database whose
-// migrations stand in migrations/: its own and Outbox's, in one sequence.
+// migrations stand in migrations/. They are its own and Outbox's, in one sequence.
 //
 // It guarantees what package outbox does: an order that is committed is announced on the topic, at least once. It does
 // not guarantee that this is at once: the cron job looks every minute, and delivers for most of it.

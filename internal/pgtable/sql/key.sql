@@ -52,3 +52,30 @@ looked up: a join of the two lists was a nested loop of 64 times 64 (1.0 ms; lik
      WHERE l.table_name = $1 AND l.owner = $2
        AND l.epoch = ($4::bigint[])[array_position($3::smallint[], l.lane)]
 {{- end}}
+
+{{- /* The oldest rows of a log that are behind the position of their lane. $1 table, $2 how many at most, $3 number of
+lanes. Late rows are not among them: they are few, and soon gone. Locks nothing. Index: that of positions, from the lane
+on that is furthest behind. */ -}}
+{{define "log_behind" -}}
+place AS MATERIALIZED (
+    SELECT array_agg(coalesce((SELECT p.position FROM ({{template "log_place"}}) p), 0) ORDER BY l.lane) AS positions
+      FROM generate_series(0, $3::int - 1) AS l (lane)
+), behind AS MATERIALIZED (
+    SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{.ID}} AS id, {{template "written_at" .}} AS written
+      FROM {{.Table}} e
+     WHERE e.{{.Position}} > (SELECT min(n) FROM place, unnest(place.positions) AS n)
+       AND e.{{.Position}} > ((SELECT positions FROM place))[{{template "lane" .}} + 1]
+     ORDER BY e.{{.Position}}
+     LIMIT $2
+)
+{{- end}}
+
+{{- /* How far a lane of a log has come: what each row says is true for ever, so the furthest counts. $1 table; the lane
+is l.lane. Index: the primary key. */ -}}
+{{define "log_place" -}}
+    SELECT *
+      FROM outbox_log_positions p
+     WHERE p.table_name = $1 AND p.lanes & (1::bigint << l.lane) <> 0
+     ORDER BY p.position DESC, p.id DESC
+     LIMIT 1
+{{- end}}

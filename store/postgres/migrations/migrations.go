@@ -1,13 +1,13 @@
 // Package migrations makes and upgrades the PostgreSQL tables of Outbox. The command does more with them: status, plan,
 // down, legacy tables, exports for other migration tools (outbox migrate).
 //
-// There are three sets, each with its own version table, so that an application takes only what it uses: core
-// (outbox_events, job_dlq, apps, lane leases), events (event_outbox) and crawl (runs, their log and their outbox).
+// There are three sets, each with its own version table, so that an application takes only what it uses. core has
+// outbox_events, job_dlq, apps and lane leases, events has event_outbox, crawl has runs, their log and their outbox.
 // events and crawl stand on core. The files are ordinary golang-migrate files in internal/pgmigrations, and Encore
 // reads the same format; nothing in them needs this package.
 //
 // Guaranteed: every file is one transaction and may run twice, so a process killed at any point leaves a schema that Up
-// completes; any number of processes may call Up at once; no error carries the database URL.
+// completes. Any number of processes may call Up at once. No error carries the database URL.
 //
 // Not guaranteed: that it works through a transaction pooler (the locks are session locks: connect directly), and that
 // a schema newer than this build is understood (it is left alone).
@@ -32,8 +32,8 @@ func Up(ctx context.Context, databaseURL string, sets ...string) error {
 }
 
 // ApplyRoles creates the group roles outbox_owner, outbox_producer, outbox_run_producer, outbox_relay, outbox_reader,
-// outbox_operator, outbox_gateway and outbox_worker where they are missing, hands the tables over to outbox_owner and
-// gives each role exactly its rights on the tables that exist. It takes a superuser, or the tables' owner with
+// outbox_operator, outbox_gateway and outbox_worker where they are missing. It hands the tables over to outbox_owner
+// and gives each role exactly its rights on the tables that exist. It takes a superuser, or the tables' owner with
 // CREATEROLE, and may run any number of times; run it again after Up has added tables.
 func ApplyRoles(ctx context.Context, databaseURL string) error {
 	return pgmigrations.ApplyRoles(ctx, databaseURL)

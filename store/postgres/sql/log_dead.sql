@@ -1,6 +1,7 @@
 -- settle: writes one dead letter a failed destination for rows of a log. The rows stay as they are. Parameters as in
 -- settle_dead.sql, but for the lanes of the entries, $14. Locks the rows of the lanes, so that they cannot change hands
--- before it is done. Index: that of positions. The applications exist: settle_apps.sql ran before.
+-- before it is done. A letter that is there is not written again: a settle whose reply was lost is sent again. Indexes:
+-- that of positions, and that of letters by their event. The applications exist: settle_apps.sql ran before.
 WITH held AS MATERIALIZED (
     {{template "held"}}
        FOR SHARE OF l
@@ -18,3 +19,6 @@ SELECT 'event', e.{{.ID}}, (SELECT a.id FROM apps a WHERE lower(a.namespace) = l
        nullif(f.destination, ''), $13, e.{{.Key}}::text, e.{{.Generation}}, e.{{.Position}}, to_jsonb(e) - {{.PayloadName}}
   FROM failure f
   JOIN {{.Table}} e ON e.{{.Position}} = f.position AND e.{{.ID}} = f.id
+ WHERE NOT EXISTS (SELECT FROM job_dlq d
+                    WHERE d.original_job_id = e.{{.ID}} AND d.outbox_table = $13 AND d.position = e.{{.Position}}
+                      AND d.destination IS NOT DISTINCT FROM nullif(f.destination, ''))

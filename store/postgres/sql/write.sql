@@ -3,8 +3,9 @@
 -- payloads, $12 metadata; '' stands for NULL where that is allowed, and a NULL array for a column of NULLs (unnest
 -- fills the shorter columns up).
 -- Takes no lock but the inserted rows'; an id being written by an open transaction is waited for. The identity column
--- is drawn row by row as the function scan gives them, so positions follow the order of the call. ON CONFLICT needs
--- SELECT on id. RETURNING only where somebody asks which ids were new.
+-- is drawn row by row as the function scan gives them, so positions follow the order of the call.
+-- Chosen is for ids that may be in the table already. What it adds to each row is a search of the primary key and a log
+-- record that confirms the row. It needs SELECT on id. RETURNING only where somebody asks which ids were new.
 -- Checked is for database/sql, where nobody can tell the connection's encoding before: in another than UTF-8 it inserts
 -- nothing.
 INSERT INTO {{.Table}} (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type,
@@ -18,7 +19,7 @@ SELECT r.id, r.topic, r.occurred_at, nullif(r.schema_id, ''), r.schema_version, 
 {{- if .Checked}}
  WHERE {{template "encoding"}}
 {{- end}}
-{{- if not .Log}}
+{{- if .Chosen}}
 ON CONFLICT (id) DO NOTHING
 {{- end}}
 {{- if .Returning}}

@@ -1,8 +1,9 @@
 // Package migrations makes and upgrades the SQLite tables of Outbox. The command has more of it: status, print and down
 // (outbox migrate).
 //
-// There are the same three sets as for PostgreSQL, each with its own version table: core (outbox_events, job_dlq, apps,
-// lane leases), events (event_outbox) and crawl (runs, their log and their outbox). events and crawl stand on core.
+// There are the same three sets as for PostgreSQL, each with its own version table. core has outbox_events, job_dlq,
+// apps and lane leases, events has event_outbox, crawl has runs, their log and their outbox. events and crawl stand on
+// core.
 //
 // Guaranteed: what one call changes is one transaction, so a process killed at any point leaves the file as it was; any
 // number of processes may call Up at once.
