@@ -56,6 +56,9 @@ func TestSQLiteFaults(t *testing.T) {
 			f.relay(nil)
 			f.relay(nil)
 			f.arrive(100)
+			eventually(t, "both relays serve the file", func() bool {
+				return strings.Contains(f.relays[0].said(), `"relaying"`) && strings.Contains(f.relays[1].said(), `"relaying"`)
+			})
 			f.finish(fault.name, fault.strike(f, fill))
 		})
 	}
