@@ -50,6 +50,7 @@ func consume(ctx context.Context, databaseURL, brokers string) error {
 		return fmt.Errorf("configure client: %w", err)
 	}
 	defer client.CloseAllowingRebalance()
+	work := context.WithoutCancel(ctx) // what was begun is finished and acknowledged, also after a signal
 	for {
 		polled := client.PollFetches(ctx)
 		if ctx.Err() != nil {
@@ -59,11 +60,11 @@ func consume(ctx context.Context, databaseURL, brokers string) error {
 			return fmt.Errorf("poll: %w", err)
 		}
 		for record := range polled.RecordsAll() {
-			if err := shipping.Handle(ctx, db, record.Value); err != nil {
+			if err := shipping.Handle(work, db, record.Value); err != nil {
 				return fmt.Errorf("partition %d, offset %d: %w", record.Partition, record.Offset, err)
 			}
 		}
-		if err := client.CommitUncommittedOffsets(ctx); err != nil {
+		if err := client.CommitUncommittedOffsets(work); err != nil {
 			return fmt.Errorf("commit offsets: %w", err)
 		}
 		client.AllowRebalance()

@@ -58,6 +58,7 @@ func consume(ctx context.Context, databaseURL, natsURL string) error {
 		return fmt.Errorf("read: %w", err)
 	}
 	defer messages.Stop()
+	work := context.WithoutCancel(ctx) // what was begun is finished and acknowledged, also after a signal
 	for {
 		message, err := messages.Next(jetstream.NextContext(ctx))
 		if ctx.Err() != nil {
@@ -66,11 +67,11 @@ func consume(ctx context.Context, databaseURL, natsURL string) error {
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		if err := shipping.Handle(ctx, db, message.Data()); err != nil {
+		if err := shipping.Handle(work, db, message.Data()); err != nil {
 			return err
 		}
 		// The server confirms it. Ack alone might get lost, and the message would come again.
-		if err := message.DoubleAck(ctx); err != nil {
+		if err := message.DoubleAck(work); err != nil {
 			return fmt.Errorf("acknowledge: %w", err)
 		}
 	}

@@ -50,11 +50,13 @@ func consume(ctx context.Context, databaseURL, rabbitURL string) error {
 	if err != nil {
 		return fmt.Errorf("consume: %w", err)
 	}
+	work := context.WithoutCancel(ctx) // what was begun is finished and acknowledged, also after a signal
 	for message := range messages {
-		if err := shipping.Handle(ctx, db, message.Body); err != nil && ctx.Err() == nil {
+		if ctx.Err() != nil {
+			return nil // the rest goes back into the queue
+		}
+		if err := shipping.Handle(work, db, message.Body); err != nil {
 			return fmt.Errorf("message %s: %w", message.MessageId, err)
-		} else if err != nil {
-			return nil
 		}
 		if err := message.Ack(false); err != nil {
 			return fmt.Errorf("acknowledge: %w", err)

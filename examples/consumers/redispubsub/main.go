@@ -42,6 +42,7 @@ func consume(ctx context.Context, databaseURL, redisURL string) error {
 	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
 
 	// Not subscription.Channel(): it throws messages away that wait there for too long.
+	work := context.WithoutCancel(ctx) // what was begun is finished, also after a signal
 	for {
 		message, err := subscription.ReceiveMessage(ctx)
 		if ctx.Err() != nil {
@@ -50,7 +51,7 @@ func consume(ctx context.Context, databaseURL, redisURL string) error {
 		if err != nil {
 			return fmt.Errorf("receive: %w", err)
 		}
-		if err := shipping.Handle(ctx, db, []byte(message.Payload)); err != nil {
+		if err := shipping.Handle(work, db, []byte(message.Payload)); err != nil {
 			return err
 		}
 	}
