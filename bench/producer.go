@@ -46,6 +46,7 @@ func producerLines() []producerLine {
 		{"ours, Write", plainFour, ours, lean, events, writeAlone},
 		{"ours, Write, one tenant", plainFour, ours, lean, events, withoutTenants(writeAlone)},
 		{"ours, Write, ADR-004's indexes", plainFour, ours, adr, events, writeAlone},
+		{"ours, Write, outbox_log", plainFour, ours, "", []string{outboxLog.layout.Table, "outbox_log_positions"}, writeLog},
 		{"oagudo/outbox", plainStandard, peer, "", oagudoReader.tables, oagudoReader.opens},
 		{"watermill-sql, queue", plainFour, peer, "", watermillQueue.tables, watermillQueue.opens},
 		{"River", plainFour, peer, "", riverTuned.tables, riverTuned.opens},

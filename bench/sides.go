@@ -243,14 +243,17 @@ var (
 		}
 		return pool.SendBatch(ctx, &batch).Close()
 	})
-	writeAlone = writer(outbox.WriterConfig{}, func(
-		ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, _ []func(string),
-	) error {
-		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-			if err := business(ctx, tx, key); err != nil {
-				return err
-			}
-			return w.Write(ctx, tx, e)
-		})
-	})
+	writeAlone = writer(outbox.WriterConfig{}, alone)
+	writeLog   = writer(outbox.WriterConfig{Table: outboxLog.layout.Table}, alone)
 )
+
+func alone(
+	ctx context.Context, w *postgres.Writer, pool *pgxpool.Pool, e outbox.Event, key int, _ []func(string),
+) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if err := business(ctx, tx, key); err != nil {
+			return err
+		}
+		return w.Write(ctx, tx, e)
+	})
+}

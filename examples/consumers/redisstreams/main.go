@@ -54,7 +54,7 @@ func consume(ctx context.Context, databaseURL, redisURL string) error {
 	if err != nil {
 		return fmt.Errorf("name consumer: %w", err)
 	}
-	work := context.WithoutCancel(ctx) // what was begun is finished and acknowledged, also after a signal
+	work := context.WithoutCancel(ctx)   // what was begun is finished and acknowledged, also after a signal
 	for from := "0"; ctx.Err() == nil; { // "0": what this consumer has not acknowledged; ">": what is new
 		entries, err := read(ctx, client, name, from)
 		if err != nil {
