@@ -23,7 +23,7 @@ type RelayConfig struct {
 	BatchRecords int
 	BatchBytes   int // bytes of payload a claim (8 MiB)
 
-	PollMin time.Duration // pause after a batch that was not full (2 ms, or PollMax if that is shorter)
+	PollMin time.Duration // pause after a batch that was not full (1.5 ms, or PollMax if that is shorter)
 	PollMax time.Duration // pause that an idle relay grows to (200 ms, FR-005's interval)
 
 	LeaseTTL    time.Duration // how long lanes stay reserved for a relay that died (10 s); renewed every third of it
@@ -113,7 +113,7 @@ func (c RelayConfig) WithDefaults() (RelayConfig, error) {
 	count("BatchRecords", &c.BatchRecords, 1000)
 	count("BatchBytes", &c.BatchBytes, 8<<20)
 	positive("PollMax", &c.PollMax, 200*time.Millisecond)
-	positive("PollMin", &c.PollMin, min(2*time.Millisecond, max(c.PollMax, 1)))
+	positive("PollMin", &c.PollMin, min(1500*time.Microsecond, max(c.PollMax, 1)))
 	positive("LeaseTTL", &c.LeaseTTL, 10*time.Second)
 	positive("LeaseMargin", &c.LeaseMargin, c.LeaseTTL/10)
 	positive("PublishTimeout", &c.PublishTimeout, 5*time.Second)

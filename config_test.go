@@ -16,7 +16,7 @@ func TestRelayConfigDefaults(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	for name, d := range map[string][2]time.Duration{
-		"PollMin": {c.PollMin, 2 * time.Millisecond}, "PollMax": {c.PollMax, 200 * time.Millisecond},
+		"PollMin": {c.PollMin, 1500 * time.Microsecond}, "PollMax": {c.PollMax, 200 * time.Millisecond},
 		"LeaseTTL": {c.LeaseTTL, 10 * time.Second}, "LeaseMargin": {c.LeaseMargin, time.Second},
 		"PublishTimeout": {c.PublishTimeout, 5 * time.Second}, "DatabaseTimeout": {c.DatabaseTimeout, 10 * time.Second},
 		"DrainTimeout": {c.DrainTimeout, 30 * time.Second},

@@ -276,7 +276,7 @@ func start(
 	return r, func() error { cancel(); return <-done }
 }
 
-// FR-005: poll interval 200 ms. An idle relay grows to it from 2 ms and a wake-up or work takes it back.
+// FR-005: poll interval 200 ms. An idle relay grows to it from 1.5 ms and a wake-up or work takes it back.
 func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 	m := &memory{}
 	inBubble(t, m, RelayConfig{}, func(t *testing.T, r *tableRelay) {
@@ -284,12 +284,12 @@ func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 		var got []int64
 		m.locked(func() {
 			for _, at := range slices.Compact(slices.Clone(m.claims)) { // the lease's own wake-up may come after the first claim
-				got = append(got, at.Milliseconds())
+				got = append(got, at.Microseconds())
 			}
 		})
-		want := []int64{0, 2, 6, 14, 30, 62, 126, 254, 454, 654, 854}
+		want := []int64{0, 1500, 4500, 10500, 22500, 46500, 94500, 190500, 382500, 582500, 782500, 982500}
 		if !slices.Equal(got, want) {
-			t.Errorf("claimed after %v ms, want %v", got, want)
+			t.Errorf("claimed after %v µs, want %v", got, want)
 		}
 		m.add("a")
 		r.wake()
@@ -301,9 +301,9 @@ func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 				t.Errorf("after a wake-up: published %v, last claim at %s, want at once", m.published, at)
 			}
 		})
-		pass(3 * time.Millisecond)
+		pass(2 * time.Millisecond)
 		if len(m.claims) != n+1 {
-			t.Errorf("%d claims in 3 ms after work, want one", len(m.claims)-n)
+			t.Errorf("%d claims in 2 ms after work, want one", len(m.claims)-n)
 		}
 	})
 }

@@ -128,7 +128,7 @@ func Relay() *pflag.FlagSet {
 	fs.Int("batch-bytes", relayDefaults.BatchBytes,
 		"most `bytes` of payload in a batch (a single larger event still goes)")
 	fs.Duration("poll-max", relayDefaults.PollMax,
-		"`pause` that an idle relay's polling grows to, from 2ms while events arrive; what an event waits if its "+
+		"`pause` that an idle relay's polling grows to, from 1.5ms while events arrive; what an event waits if its "+
 			"wake-up is lost")
 	fs.Duration("lease-ttl", relayDefaults.LeaseTTL,
 		"how `long` the lanes of a relay that died, and the runs of a worker, stay reserved for it")
