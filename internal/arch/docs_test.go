@@ -128,3 +128,31 @@ func TestSourcesAreInTheRepository(t *testing.T) {
 		t.Errorf("read %d files: %v", read, err)
 	}
 }
+
+// The headers of migrations are left as they are here too.
+func TestCommentsOfSQLAreNarrow(t *testing.T) {
+	t.Parallel()
+	read := 0
+	err := filepath.WalkDir("../..", func(path string, entry os.DirEntry, err error) error {
+		name := filepath.Base(path)
+		if err != nil || filepath.Ext(name) != ".sql" || name[0] >= '0' && name[0] <= '9' {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		read++
+		number := 0
+		for line := range strings.Lines(string(text)) {
+			number++
+			if strings.HasPrefix(strings.TrimSpace(line), "--") && len([]rune(strings.TrimSuffix(line, "\n"))) > maxColumns {
+				t.Errorf("%s:%d: a comment of more than %d columns", path, number, maxColumns)
+			}
+		}
+		return nil
+	})
+	if err != nil || read == 0 {
+		t.Errorf("read %d files: %v", read, err)
+	}
+}

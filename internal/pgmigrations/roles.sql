@@ -11,8 +11,8 @@
 --     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
 --
 -- Run it after `outbox migrate up`, and again after each later one: it may run any number of times, and leaves the
--- eight roles with exactly what is written here on the tables that exist; what else they had there is revoked. Up to the version of crawl/003 outbox_producer
--- drove runs too: a login that does needs outbox_run_producer now.
+-- eight roles with exactly what is written here on the tables that exist; what else they had there is revoked. Up to
+-- the version of crawl/003 outbox_producer drove runs too: a login that does needs outbox_run_producer now.
 -- Run it as a superuser, or as the tables' owner with CREATEROLE. It is one transaction.
 --
 -- Row-level security trusts the session: whoever may connect as a producer or reader names its tenant itself, with
@@ -75,8 +75,8 @@ BEGIN
         REVOKE ALL ON FUNCTION purge_event_outbox(int) FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION purge_event_outbox(int) TO outbox_relay;
     END IF;
-    -- Whoever may read the view sees what he would see of its table, and not what its owner sees. Before PostgreSQL 15 a view cannot: grant it there to nobody who may not see the
-    -- events of all tenants.
+    -- Whoever may read the view sees what he would see of its table, and not what its owner sees. Before PostgreSQL 15
+    -- a view cannot: grant it there to nobody who may not see the events of all tenants.
     IF to_regclass('run_outbox') IS NOT NULL AND current_setting('server_version_num')::int >= 150000 THEN
         ALTER VIEW run_outbox SET (security_invoker = true);
     END IF;
@@ -101,16 +101,17 @@ BEGIN
         ('outbox_producer', 'outbox_log_part', 'SELECT'),
         ('outbox_producer', 'outbox_log_position_seq', 'USAGE'),
 
-        -- Whoever produces a run's events drives the run, in the same transaction. UPDATE on the run is also what its row lock needs, under which events are
-        -- numbered (crawl/001_crawl_schema). A role of its own: one who writes orders has no business with goals and device configurations, of all tenants.
+        -- Whoever produces a run's events drives the run, in the same transaction. UPDATE on the run is also what its
+        -- row lock needs, under which events are numbered (crawl/001_crawl_schema). A role of its own: one who writes
+        -- orders has no business with goals and device configurations, of all tenants.
         ('outbox_run_producer', 'crawl_outbox',  'INSERT, SELECT (id, event_id, seq)'),
         ('outbox_run_producer', 'crawl_outbox_id_seq', 'USAGE'),
         ('outbox_run_producer', 'crawl_events',  'INSERT, SELECT (id, crawl_id, seq, event_type, event_id)'),
         ('outbox_run_producer', 'crawl_events_id_seq', 'USAGE'),
         ('outbox_run_producer', 'crawl_runs',    'INSERT, SELECT, UPDATE (status, started_at, completed_at, cancelled_at, error_message)'),
 
-        -- A relay reads what is due and writes down what became of it: never the event itself. DELETE is for queues that
-        -- drop what is delivered and for purges.
+        -- A relay reads what is due and writes down what became of it: never the event itself. DELETE is for queues
+        -- that drop what is delivered and for purges.
         ('outbox_relay', 'outbox_events', 'SELECT, DELETE, UPDATE (status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at)'),
         ('outbox_relay', 'event_outbox',  'SELECT, DELETE, UPDATE (status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at)'),
         ('outbox_relay', 'crawl_outbox',  'SELECT, DELETE, UPDATE (retry_count, next_retry_at, error_message, error_history, delivered_to, published_at)'),
@@ -127,7 +128,8 @@ BEGIN
         ('outbox_relay', 'outbox_migrations_log', 'SELECT'),
         -- What sinks owe is the relay's own: it copies it from the events.
         ('outbox_relay', 'outbox_deliveries', 'SELECT, INSERT, DELETE, UPDATE (status, attempts, next_retry_at, last_error, error_history, delivered_at)'),
-        -- Where webhooks go, and what signs them: of all tenants, so nobody reads it who acts for one. A relay disables what has gone.
+        -- Where webhooks go, and what signs them: of all tenants, so nobody reads it who acts for one. A relay disables
+        -- what has gone.
         ('outbox_relay', 'outbox_endpoints', 'SELECT, UPDATE (disabled_at, disabled_reason, revision, updated_at)'),
         ('outbox_relay', 'job_dlq',       'SELECT, INSERT, DELETE'),
         ('outbox_relay', 'apps',          'SELECT, INSERT'),   -- the application of a tenant whose first letter dies
@@ -142,9 +144,9 @@ BEGIN
         ('outbox_relay', 'outbox_migrations_events', 'SELECT'),
         ('outbox_relay', 'outbox_migrations_crawl',  'SELECT'),
 
-        -- An operator puts dead rows back, with another payload if need be, and marks or deletes their letters. INSERT is for
-        -- the letters of rows that were set dead by hand (dlq collect) and of events that are not to be delivered (events
-        -- skip); the columns of errors, and DELETE from crawl_outbox, are for the latter.
+        -- An operator puts dead rows back, with another payload if need be, and marks or deletes their letters. INSERT
+        -- is for the letters of rows that were set dead by hand (dlq collect) and of events that are not to be
+        -- delivered (events skip); the columns of errors, and DELETE from crawl_outbox, are for the latter.
         ('outbox_operator', 'job_dlq',       'SELECT, INSERT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
         ('outbox_operator', 'outbox_audit',  'SELECT, INSERT'),
         ('outbox_operator', 'apps',          'SELECT, INSERT'),
@@ -162,8 +164,8 @@ BEGIN
         ('outbox_operator', 'outbox_log_position_seq', 'USAGE'),
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
 
-        -- A gateway looks tokens up and makes none, and makes tickets of a minute at most: created_at is not its to choose. UPDATE is for SKIP LOCKED, with which it
-        -- sweeps old tickets.
+        -- A gateway looks tokens up and makes none, and makes tickets of a minute at most: created_at is not its to
+        -- choose. UPDATE is for SKIP LOCKED, with which it sweeps old tickets.
         ('outbox_gateway', 'outbox_tokens',  'SELECT'),
         ('outbox_gateway', 'outbox_tickets', 'SELECT, INSERT (sha256, token_id, scopes, expires_at), DELETE, UPDATE (sha256)'),
 
@@ -179,7 +181,8 @@ BEGIN
         ('outbox_worker', 'crawl_events_id_seq', 'USAGE'),
         ('outbox_worker', 'crawl_outbox_id_seq', 'USAGE'),
 
-        -- Not outbox_deliveries: it has events of all tenants, also of tables where row-level security holds a reader to one.
+        -- Not outbox_deliveries: it has events of all tenants, also of tables where row-level security holds a reader
+        -- to one.
         ('outbox_reader', 'outbox_audit',  'SELECT'),
         ('outbox_reader', 'apps',          'SELECT'),
         ('outbox_reader', 'outbox_events', 'SELECT'),
@@ -208,8 +211,8 @@ BEGIN
 END
 $do$;
 
--- A relay delivers for every tenant, and an operator looks after all of them. A policy for their role, not BYPASSRLS: that would open
--- every other table of the database to them too.
+-- A relay delivers for every tenant, and an operator looks after all of them. A policy for their role, not BYPASSRLS:
+-- that would open every other table of the database to them too.
 DO $do$
 DECLARE
     name TEXT;
@@ -226,7 +229,8 @@ BEGIN
 END
 $do$;
 
--- Endpoints are a tenant's, or everybody's. Whoever is in none of these roles sees none of them, also where the table is granted to him.
+-- Endpoints are a tenant's, or everybody's. Whoever is in none of these roles sees none of them, also where the table
+-- is granted to him.
 DO $do$
 DECLARE
     part TEXT;
@@ -241,10 +245,12 @@ BEGIN
 END
 $do$;
 
--- A gateway acts for one tenant a transaction, which it names with SET LOCAL app.current_namespace; all others see every run, as before there were tenants. Not forced: plain SQL of
--- the tables' owner goes on as it is. A login of your own that is in none of these roles sees no run from here on: grant it one of them. One that is in several has what any
--- of them gives: in outbox_gateway and outbox_worker it is not held to a tenant, so give a gateway a login of its own.
--- The outbox's check looks the run up, or a tenant could send events in the name of another's run; crawl_events has a trigger that does.
+-- A gateway acts for one tenant a transaction, which it names with SET LOCAL app.current_namespace; all others see
+-- every run, as before there were tenants. Not forced: plain SQL of the tables' owner goes on as it is. A login of your
+-- own that is in none of these roles sees no run from here on: grant it one of them. One that is in several has what
+-- any of them gives: in outbox_gateway and outbox_worker it is not held to a tenant, so give a gateway a login of its
+-- own. The outbox's check looks the run up, or a tenant could send events in the name of another's run; crawl_events
+-- has a trigger that does.
 DO $do$
 DECLARE
     name TEXT;

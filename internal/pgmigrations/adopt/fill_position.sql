@@ -1,5 +1,6 @@
 -- adopt: numbers the next rows, oldest first. $1 where to begin, $2 rows, $3 last number given out.
--- Rows written since the column is there have a number, above all of these. Index: {{.Table}}_adopt, or the primary key.
+-- Rows written since the column is there have a number, above all of these. Index: {{.Table}}_adopt, or the primary
+-- key.
 WITH todo AS MATERIALIZED (
     SELECT id{{if .Time}}, created_at{{end}}
       FROM {{.Table}}

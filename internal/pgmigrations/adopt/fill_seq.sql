@@ -1,5 +1,6 @@
--- adopt: numbers the next rows of the log within their runs, in the order of id. $1 id to begin at, $2 rows, $3 id to end
--- at: above it a lower id may still be uncommitted. Index: the primary key; crawl_events_crawl_id_seq_key for the number before.
+-- adopt: numbers the next rows of the log within their runs, in the order of id. $1 id to begin at, $2 rows, $3 id to
+-- end at: above it a lower id may still be uncommitted. Index: the primary key; crawl_events_crawl_id_seq_key for the
+-- number before.
 WITH todo AS MATERIALIZED (
     SELECT id, crawl_id FROM {{.Table}}
      WHERE seq IS NULL AND id >= $1::text::bigint AND id <= $3::bigint

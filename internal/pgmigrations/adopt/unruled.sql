@@ -1,4 +1,5 @@
--- adopt: tables of runs whose gateway would see nothing. Its policies go with the column that they compare (crawl/003's down).
+-- adopt: tables of runs whose gateway would see nothing. Its policies go with the column that they compare (crawl/003's
+-- down).
 SELECT c.relname::text
   FROM pg_class c
  WHERE c.oid IN (to_regclass('crawl_runs'), to_regclass('crawl_events'), to_regclass('crawl_outbox')) AND c.relrowsecurity

@@ -1,7 +1,7 @@
 -- legacy: makes the table like outbox_events, in the transaction that holds lock.sql. All of it or nothing.
--- The ALTER TABLE reads the table once, for all its NOT NULLs and the check together; the UPDATE, max(position) and the three indexes
--- each read it once more. It is rewritten only where a column changes its type, and not for a bare TIMESTAMP in a session at UTC,
--- whose stored values stay as they are.
+-- The ALTER TABLE reads the table once, for all its NOT NULLs and the check together; the UPDATE, max(position) and the
+-- three indexes each read it once more. It is rewritten only where a column changes its type, and not for a bare
+-- TIMESTAMP in a session at UTC, whose stored values stay as they are.
 
 -- A publisher of old, still running, may have failed a row after its batch.
 UPDATE {{.Table}} SET status = 'DEAD' WHERE status = 'ERR';

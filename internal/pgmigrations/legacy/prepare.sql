@@ -1,9 +1,9 @@
--- legacy: the columns, so that rows can be filled in batches. One transaction; touches no row, except that the index reads
--- them all and keeps writers out while it does.
+-- legacy: the columns, so that rows can be filled in batches. One transaction; touches no row, except that the index
+-- reads them all and keeps writers out while it does.
 --
 -- Source: ADR-004 (seed 004, lines 111-121: the nine columns; lines 75-79: the three renamed ones).
--- schema_ver and retry_cnt change their name only, so they are renamed. type stays and is copied, as the seed's own UPDATE
--- does: event_topic is narrower. Nobody fills type any more, so it may be empty.
+-- schema_ver and retry_cnt change their name only, so they are renamed. type stays and is copied, as the seed's own
+-- UPDATE does: event_topic is narrower. Nobody fills type any more, so it may be empty.
 ALTER TABLE {{.Table}}
     ADD COLUMN IF NOT EXISTS event_topic        VARCHAR(150),
     ADD COLUMN IF NOT EXISTS occurred_at        TIMESTAMPTZ,

@@ -1,5 +1,5 @@
--- endpoints: adds one unless there is one of its name. $1 name, $2 tenant, $3 URL, $4 secrets, $5 headers, $6 timeout in
--- milliseconds, $7 concurrency, $8 rate, $9 whether it is disabled, $10 why, $11 revision. Locks its row. Index: the
+-- endpoints: adds one unless there is one of its name. $1 name, $2 tenant, $3 URL, $4 secrets, $5 headers, $6 timeout
+-- in milliseconds, $7 concurrency, $8 rate, $9 whether it is disabled, $10 why, $11 revision. Locks its row. Index: the
 -- primary key.
 INSERT INTO outbox_endpoints (name, tenant_id, url, secrets, headers, timeout_ms, concurrency, rate, disabled_at,
                               disabled_reason, revision)

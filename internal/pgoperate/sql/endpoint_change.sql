@@ -1,5 +1,5 @@
--- endpoints: changes one that is still as it was read. $1 to $11 as in endpoint_add.sql, $12 the revision that was read.
--- Locks its row. Index: the primary key.
+-- endpoints: changes one that is still as it was read. $1 to $11 as in endpoint_add.sql, $12 the revision that was
+-- read. Locks its row. Index: the primary key.
 UPDATE outbox_endpoints
    SET tenant_id = nullif($2, ''), url = $3, secrets = $4::jsonb, headers = $5::jsonb, timeout_ms = nullif($6::int, 0),
        concurrency = nullif($7::int, 0), rate = nullif($8::float8, 0),

@@ -1,6 +1,6 @@
 -- lanes: how many undelivered rows each lane has among the oldest $1, which is its first, how many of them wait for
--- their next attempt, and how many behind those of how many keys. Counting all of millions costs more than it tells;
--- measured: 0.2 s for 100,000. Locks nothing.
+-- their next attempt. Also how many wait behind those, of how many keys. Counting all of millions costs more than it
+-- tells; measured: 0.2 s for 100,000. Locks nothing.
 -- Index: the partial one on the position of undelivered rows; for the keys that wait that of the waiting rows.
 WITH waiting AS MATERIALIZED (
     SELECT {{template "order_key" .}} AS key

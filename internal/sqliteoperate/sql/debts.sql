@@ -1,5 +1,6 @@
 -- debts: what each sink owes of each table with routes, and how much of it is dead. Counts all rows that are one or the
--- other (1,000,000 in a second or so). Locks nothing. ?1 now. Index: outbox_deliveries_lanes and outbox_deliveries_dead.
+-- other (1,000,000 in a second or so). Locks nothing. ?1 now. Index: outbox_deliveries_lanes and
+-- outbox_deliveries_dead.
 SELECT sink, outbox_table, sum(owed), sum(retrying), min(oldest), sum(dead)
   FROM (SELECT sink, outbox_table, count(*) AS owed, count(*) FILTER (WHERE next_retry_at > ?1) AS retrying,
                min(written_at) AS oldest, 0 AS dead

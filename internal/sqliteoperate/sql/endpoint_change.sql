@@ -1,5 +1,5 @@
--- endpoints: changes one that is still as it was read. ?1 to ?12 as in endpoint_add.sql, ?13 the revision that was read.
--- Index: the primary key.
+-- endpoints: changes one that is still as it was read. ?1 to ?12 as in endpoint_add.sql, ?13 the revision that was
+-- read. Index: the primary key.
 UPDATE outbox_endpoints
    SET tenant_id = nullif(?2, ''), url = ?3, secrets = ?4, headers = ?5, timeout_ms = nullif(?6, 0),
        concurrency = nullif(?7, 0), rate = nullif(?8, 0),

@@ -1,6 +1,6 @@
--- lanes: how many undelivered rows each lane has among the oldest ?1, which is its first (with min(), SQLite takes the
--- other columns from the row that has it), how many of them wait for their next attempt at ?2, and how many behind
--- those of how many keys. Locks nothing.
+-- lanes: how many undelivered rows each lane has among the oldest ?1, which is its first, and how many of them
+-- wait for their next attempt at ?2. Also how many wait behind those, of how many keys. With min(), SQLite takes the
+-- other columns from the row that has it. Locks nothing.
 -- Index: the partial one on the position of undelivered rows; for the keys that wait that of the waiting rows.
 WITH waiting AS MATERIALIZED (
     SELECT {{if .Key}}{{template "key_text" .}}{{else}}NULL{{end}} AS key

@@ -3,8 +3,8 @@
 -- order, but not the place. $6 limit. $7 bytes: the first run comes whatever its size, no further one once those before
 -- it take so much; found tells how many there are within the limit. Bytes of texts are those of the text, which costs
 -- no reading of it, bytes of JSON as stored; Runs.ListRuns counts again.
--- Locks nothing. Index: that of (tenant_id, created_at DESC, id DESC), or of those and what is asked for. A text of its
--- own for each filter, because "any or this one" is a condition that no index knows, and a status that no run has would
+-- Locks nothing. Index: that of (tenant_id, created_at DESC, id DESC), or of those and what is asked for. Each
+-- filter has a text of its own, because no index knows the condition "any or this one". A status that no run has would
 -- be looked for in all of them. The status is one of crawl.Statuses.
 SELECT {{template "run_columns"}},
        r.last_seq,

@@ -1,6 +1,6 @@
 -- dlq: which keys a replay of the chosen letters would put out of order. Locks nothing. Index for the letters:
--- job_dlq_replay. Later events of the keys are found by one pass over the outbox table and a hash of the chosen keys,
--- since no index of a key is kept on delivered rows (docs/adr/0004); this is for a dry run only.
+-- job_dlq_replay. Later events of the keys are found by one pass over the outbox table and a hash of the chosen keys:
+-- no index of a key is kept on delivered rows (docs/adr/0004). This is for a dry run only.
 WITH chosen AS MATERIALIZED (
     SELECT l.id, l.original_job_id, l.position, l.generation, l.origin
       FROM job_dlq l

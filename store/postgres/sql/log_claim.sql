@@ -1,14 +1,13 @@
 -- claim: what a log has for some lanes behind a position and, before that, what has become visible in front of it. $1
 -- lanes, $2 limit (of each kind), $3 the position, $4 no further than this one; the snapshot of the position: $5 the
--- transactions in progress, $6 the first that it knows nothing of. In a pass over late rows: $7 beyond this position, $8
--- the snapshot whose rows it looks for, and then nothing is behind the position. Locks and
--- writes nothing.
--- First comes a row without an id: the position of the newest row, and the snapshot in which all of this was read, which
--- one statement has for all of its parts, and the era (as the topic). Late rows are those that $5 and $6 tell: exactly
--- what the position's snapshot did not see. Both kinds are in the order of positions.
+-- transactions in progress, $6 the first that it knows nothing of. In a pass over late rows: $7 beyond this position,
+-- $8 the snapshot whose rows it looks for, and then nothing is behind the position. Locks and writes nothing.
+-- First comes a row without an id: the position of the newest row, the era (as the topic), and the snapshot in which
+-- all of this was read. One statement has one snapshot for all of its parts. Late rows are those that $5 and $6 tell:
+-- exactly what the position's snapshot did not see. Both kinds are in the order of positions.
 -- Indexes: that of positions, in order, so that LIMIT stops it; late rows by that of transactions. Adding 0 keeps the
--- planner from reading all positions for them. The rows are cut first: what is computed of one that cannot be read ends the
--- query there.
+-- planner from reading all positions for them. The rows are cut first: what is computed of one that cannot be read ends
+-- the query there.
 (SELECT NULL::uuid, coalesce((SELECT e.{{.Position}} FROM {{.Table}} e WHERE e.{{.Position}} > $3 AND e.{{.Position}} <= $4
                                ORDER BY e.{{.Position}} DESC LIMIT 1), $3)::bigint,
         0::smallint, NULL::bigint, 0::bigint, 0::int, 0::int, NULL::timestamptz, NULL::timestamptz,

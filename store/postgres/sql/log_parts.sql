@@ -1,5 +1,5 @@
--- retention: the parts of a log: their numbers, whether writers fill them, their tables where they have rows, and how old
--- the oldest and the newest row are. $1 how many. Locks nothing. Index: that of positions, an end of it each.
+-- retention: the parts of a log: their numbers, whether writers fill them, their tables where they have rows, and how
+-- old the oldest and the newest row are. $1 how many. Locks nothing. Index: that of positions, an end of it each.
 SELECT p.number::smallint, p.number = coalesce(pg_sequence_last_value('outbox_log_part'), 0) % $1::int,
        o.tableoid::regclass::text, now() - o.written_at, now() - n.written_at
   FROM generate_series(0, $1::int - 1) AS p (number)

@@ -1,6 +1,6 @@
 -- settle: notes how far some lanes of a log have come. $1 table, $2 owner, $3 lanes, $4 epochs; $5 the lanes that it is
--- noted of, as bits, $6 position, $7 snapshot, $8 and $9 those of a pass over late rows, or NULL, $10 the era. Returns the
--- lanes that the caller still holds, as bits, NULL if none.
+-- noted of, as bits, $6 position, $7 snapshot, $8 and $9 those of a pass over late rows, or NULL, $10 the era. Returns
+-- the lanes that the caller still holds, as bits, NULL if none.
 -- Only of those it is noted, and in that era only: what has been settled is claimed again after it. A lane that changes
 -- hands at this moment does no harm: the note is true whoever writes it. Locks nothing but its own row. Index:
 -- outbox_lanes and the era by their primary keys.

@@ -1,5 +1,5 @@
--- retention: whether every row of a part of a log is settled, as of every lane. $1 table, $2 part, $3 number of lanes. The
--- caller has the part locked, so that nothing is written into it meanwhile, and no row of it can be uncommitted.
+-- retention: whether every row of a part of a log is settled, as of every lane. $1 table, $2 part, $3 number of lanes.
+-- The caller has the part locked, so that nothing is written into it meanwhile, and no row of it can be uncommitted.
 -- Indexes: the end of that of positions; for rows that a lane's snapshot does not see that of transactions.
 SELECT coalesce(bool_and(
            p.position IS NOT NULL AND p.late_position IS NULL

@@ -1,7 +1,7 @@
 -- watch: whether a log has something that is not settled, as of some lane's position. As watch.sql otherwise: $1 the
 -- tables' names, of this table the {{.Number}}th. Locks nothing. Indexes: the primary key of the positions, from the
--- furthest down to the one with which all lanes are told, mostly two; then that of the log's positions and, for late rows, that
--- of transactions.
+-- furthest down to the one with which all lanes are told, mostly two; then that of the log's positions and, for late
+-- rows, that of transactions.
 {{define "log_unsettled" -}}
     (WITH RECURSIVE walk (position, id, lanes, snapshot, late_position) AS (
         (SELECT p.position, p.id, p.lanes, p.snapshot, p.late_position

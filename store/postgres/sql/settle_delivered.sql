@@ -9,8 +9,8 @@
 -- another row may stand at a position that was claimed before; and the generation, because a settle whose reply was
 -- lost is sent again, and an operator may have put the row back in between: it would be taken for delivered, or dead,
 -- without having been published.
--- With Placed the rows are looked for at $8, the places (tids) where the claim has read them, and no index is. The caller
--- settles by position what stands there no more.
+-- With Placed the rows are looked for at $8, the places (tids) where the claim has read them, and no index is. The
+-- caller settles by position what stands there no more.
 WITH held AS MATERIALIZED (
     {{template "held"}}
 )

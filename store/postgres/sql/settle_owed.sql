@@ -1,16 +1,16 @@
--- settle: copies what sinks owe of some rows into outbox_deliveries, before settle_delivered.sql marks those in the same
--- transaction.
+-- settle: copies what sinks owe of some rows into outbox_deliveries, before settle_delivered.sql marks those in the
+-- same transaction.
 -- $1 table, $2 owner, $3 lanes, $4 epochs; the rows: $5 positions, ascending, $6 ids, $7 generations; one entry an owed
 -- delivery: $8 where in those arrays, from 1, $9 sinks, $10 destinations, $11 attempts, $12 delays in microseconds, $13
 -- errors ('' for none); one entry a row: $14 lanes, $15 order keys, $16 topics, $17 keys, $18 aggregate types, $19
--- tenants, $20 sources, $21 schema ids, $22 schema versions, $23 sequences (0 for none), $24 payloads, $25 metadata, $26
--- times of the event, $27 times of its insert.
+-- tenants, $20 sources, $21 schema ids, $22 schema versions, $23 sequences (0 for none), $24 payloads, $25 metadata,
+-- $26 times of the event, $27 times of its insert.
 -- A log's rows are not looked for: nobody changes them.
 -- Guarded as in settle_delivered.sql. It locks the rows of the lanes too, so that they cannot change hands before it is
 -- done: whoever takes one over asks what it owes, once.
 -- The rows' values come from the relay, which has them as every claim reads them, whatever the table's types are.
--- ARRAY has the rows looked up once. With IN they are looked up again for each owed delivery, since the relay's sessions
--- take no hash join (measured: 800 rows that each owe five, 14.5 s and 1.1 s).
+-- ARRAY has the rows looked up once. With IN they are looked up again for each owed delivery, since the relay's
+-- sessions take no hash join (measured: 800 rows that each owe five, 14.5 s and 1.1 s).
 WITH held AS MATERIALIZED (
     {{template "held"}}
        FOR SHARE OF l

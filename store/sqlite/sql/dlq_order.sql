@@ -1,6 +1,6 @@
 -- dlq: which keys a replay of the chosen letters would put out of order. Locks nothing. Index for the letters:
 -- job_dlq_replay. Later events of the keys are found by one pass over the outbox table and an index of the chosen keys
--- that SQLite makes for it, since none is kept of a key on delivered rows; this is for a dry run only.
+-- that SQLite makes for it: none is kept of a key on delivered rows. This is for a dry run only.
 WITH chosen AS MATERIALIZED (
     SELECT l.id, l.original_job_id AS event, l.position, l.generation, l.origin
       FROM job_dlq l
