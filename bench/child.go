@@ -88,6 +88,9 @@ func runChild(ctx context.Context, kind string) error {
 	if kind == "nats" || kind == "kafka" {
 		return serveBroker(kind)
 	}
+	if kind == idleChild {
+		return serveIdle(ctx)
+	}
 	return serveSide(ctx, kind)
 }
 

@@ -7,6 +7,8 @@
 //	go run . drain      a backlog to a subscribed Redis
 //	go run . flat       the same with a large backlog, and with many delivered rows in the table
 //	go run . sinks      each sink beside its own client and the table's limit; a slow endpoint; one of five sinks stopped
+//	go run . load       20,000 events a second, ten a transaction, beside a relay and without one
+//	go run . idle       what a relay of three tables, and of a log, costs while nothing happens
 //	go run . batch      how the size of a batch matters
 //	go run . latency    commit to subscriber at 1000 events a second over 50 keys
 //	go run . producer   what writing an event costs a business transaction, at equal round trips
@@ -69,8 +71,8 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.comments, "comments", "", "what readers of the results should know: that the machine was busy")
 	flag.StringVar(&o.only, "only", "", "drain, latency and producer: only lines whose name has this in it")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|peers|report|drain|sinks|flat|batch|latency|"+
-			"producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|fanout|seeds")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|peers|report|drain|sinks|flat|load|idle|batch|"+
+			"latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|fanout|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -80,7 +82,7 @@ func run(ctx context.Context) error {
 	}
 	peers := []bench{{"drain", drain}, {"latency", latency}, {"producer", producer}}
 	others := []bench{
-		{"sinks", sinks}, {"flat", flat}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"held", held},
+		{"sinks", sinks}, {"flat", flat}, {"load", load}, {"idle", idle}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"held", held},
 		{"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"waits", waits},
 		{"indexes", indexes}, {"fanout", fanout}, {"seeds", seeds},
 	}
