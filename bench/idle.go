@@ -31,8 +31,6 @@ const idleSettles = 165 * time.Second
 // pg_stat_statements. A checkpoint has the first change of each page written whole, so it is measured apart: by default
 // one comes every five minutes.
 func idle(ctx context.Context, s *servers, o options) error {
-	fmt.Printf("%-40s %12s %12s %12s %12s %16s\n", "an idle relay", "statements/s", "connections", "log, MB/day",
-		"% of a core", "PostgreSQL's, %")
 	relays := []struct {
 		name string
 		sets []string
