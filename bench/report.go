@@ -178,9 +178,11 @@ func (f *figures) heading() string {
 	case "latency":
 		text += fmt.Sprintf("; %d s a line", f.Seconds)
 	}
-	text += fmt.Sprintf("; rounds: %d, medians", f.Rounds)
-	if f.Rounds > 1 {
-		text += " (and the lowest and the highest)"
+	if f.Text == nil { // a text says itself what it is of
+		text += fmt.Sprintf("; rounds: %d, medians", f.Rounds)
+		if f.Rounds > 1 {
+			text += " (and the lowest and the highest)"
+		}
 	}
 	if f.Comments != "" {
 		text += "; " + f.Comments
