@@ -8,34 +8,38 @@ import (
 // flat shows that neither a large backlog nor many delivered rows slow the relay down.
 func flat(ctx context.Context, s *servers, o options) error {
 	t := outboxTables[0]
-	fmt.Printf("%-60s %12s %8s\n", "outbox_events, relay", "events/s", "ratio")
-	var rates, large, bare []float64
-	var spent string
+	lines := []struct {
+		name   string
+		rows   int
+		serve  loop
+		wanted string
+		rates  []float64
+		spent  string // in the last round
+	}{
+		{name: fmt.Sprintf("backlog of %d, empty table", o.rows), rows: o.rows, serve: relayLoop},
+		{name: fmt.Sprintf("backlog of %d, empty table", o.backlog), rows: o.backlog, serve: relayLoop,
+			wanted: "  (wanted: 0.90)"},
+		{name: "the same, bare loop with the least SQL", rows: o.backlog, serve: bareLoop},
+	}
 	for range o.rounds { // in turns: the machine drifts over a run of minutes
-		for _, one := range []struct {
-			rows  int
-			serve loop
-			rates *[]float64
-		}{{o.rows, relayLoop, &rates}, {o.backlog, relayLoop, &large}, {o.backlog, bareLoop, &bare}} {
-			if err := s.refill(ctx, t, one.rows); err != nil {
+		for i := range lines {
+			l := &lines[i]
+			if err := s.refill(ctx, t, l.rows); err != nil {
 				return err
 			}
 			before := s.cpu()
-			rate, err := s.timeDrain(ctx, t, one.rows, one.serve)
+			rate, err := s.timeDrain(ctx, t, l.rows, l.serve)
 			if err != nil {
 				return err
 			}
-			if one.rates == &large {
-				spent = s.cpu().per(before, one.rows)
-			}
-			*one.rates = append(*one.rates, rate)
+			l.rates, l.spent = append(l.rates, rate), s.cpu().per(before, l.rows)
 		}
 	}
-	base := median(rates)
-	fmt.Printf("%-60s %12.0f %8.2f\n", fmt.Sprintf("backlog of %d, empty table", o.rows), base, 1.0)
-	fmt.Printf("%-60s %12.0f %8.2f   %s  (wanted: 0.90)\n", fmt.Sprintf("backlog of %d, empty table", o.backlog),
-		median(large), median(large)/base, spent)
-	fmt.Printf("%-60s %12.0f %8.2f\n", "the same, bare loop with the least SQL", median(bare), median(bare)/base)
+	base := median(lines[0].rates)
+	fmt.Printf("%-60s %12s %8s\n", "outbox_events, relay", "events/s", "ratio")
+	for _, l := range lines {
+		fmt.Printf("%-60s %12.0f %8.2f   %s%s\n", l.name, median(l.rates), median(l.rates)/base, l.spent, l.wanted)
+	}
 
 	delivered := t
 	delivered.fill = `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status, processed_at)
@@ -46,7 +50,7 @@ func flat(ctx context.Context, s *servers, o options) error {
 	if err := s.fill(ctx, delivered, o.delivered); err != nil {
 		return err
 	}
-	rates = nil
+	var rates []float64
 	for range o.rounds {
 		if err := s.fill(ctx, t, o.rows); err != nil {
 			return err
