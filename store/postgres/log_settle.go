@@ -227,14 +227,11 @@ func noteArgs(lanes int64, to *logPlace) []any {
 		to = origin() // of no lane
 	}
 	var at *int64
-	var seen, era *string
-	if to.era != "" {
-		era = &to.era
-	}
+	var seen *string
 	if to.late != nil {
 		at, seen = &to.late.position, &to.late.snapshot.text
 	}
-	return []any{lanes, to.position, to.snapshot.text, at, seen, era}
+	return []any{lanes, to.position, to.snapshot.text, at, seen, pgtable.Null(to.era)}
 }
 
 func bit(lane int16) int64 { return int64(uint64(1) << uint(lane)) }
