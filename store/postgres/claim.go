@@ -37,10 +37,9 @@ func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 func (s *store) claimOldest(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) ([]*outbox.Record, error) {
-	numbers, _ := splitLanes(lanes)
 	keys, ids := without(limit)
 	ask := s.claims.limit(limit)
-	sql, args := &s.sql.claimStatements, []any{numbers, ask, keys, ids}
+	sql, args := &s.sql.claimStatements, []any{laneBits(lanes), ask, keys, ids}
 	if p := limit.Paused; limit.HeldBack() != nil {
 		sql, args = &s.sql.claimPausing, append(args, pgtable.Likes(p.Topics), quotedNames(p.Destinations), s.template(limit))
 	}
@@ -225,9 +224,12 @@ func (s *store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	}
 	copy(rec.ID[:], raw[colID])
 	rec.Position = int64(binary.BigEndian.Uint64(raw[colPosition]))
-	rec.Lane = int16(binary.BigEndian.Uint16(raw[colLane]))
 	if k := raw[colOrderKey]; k != nil {
 		rec.OrderKey, rec.Keyed = int64(binary.BigEndian.Uint64(k)), true
+		rec.Lane = int16(rec.OrderKey & (outbox.Lanes - 1))
+	}
+	if l := raw[colLane]; l != nil {
+		rec.Lane = int16(binary.BigEndian.Uint16(l))
 	}
 	rec.Sequence = int64(binary.BigEndian.Uint64(raw[colSequence]))
 	rec.Attempts = int(int32(binary.BigEndian.Uint32(raw[colAttempts])))
@@ -300,6 +302,16 @@ func splitLanes(lanes []outbox.Lane) (numbers []int16, epochs []int64) {
 	}
 	return numbers, epochs
 }
+
+// laneBits is a set of lanes as a claim asks for it.
+func laneBits(lanes []outbox.Lane) (bits int64) {
+	for _, l := range lanes {
+		bits |= bit(l.Number)
+	}
+	return bits
+}
+
+func bit(lane int16) int64 { return int64(uint64(1) << uint(lane)) }
 
 // arena keeps copies of many small byte slices in few allocations. Slices given out stay valid: a full chunk is left to
 // them.

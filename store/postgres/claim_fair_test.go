@@ -196,9 +196,8 @@ func TestFairClaimBoundsItsSearch(t *testing.T) {
 	if _, of := claimed(t, s, lanes, fairly); of["trickle"] != 3 || len(of) != 1 {
 		t.Errorf("got %v", of)
 	}
-	numbers, _ := splitLanes(lanes)
 	plan := explain(t, s, "(ANALYZE, COSTS OFF, TIMING OFF) "+s.fair.claim,
-		[]any{numbers, 4000, []int64{}, [][16]byte{}, []string{"stuck", "trickle"}, looksPerClaim / 2, 2000})
+		[]any{laneBits(lanes), 4000, []int64{}, [][16]byte{}, []string{"stuck", "trickle"}, looksPerClaim / 2, 2000})
 	// Of two loops, on average.
 	if want := fmt.Sprintf("Rows Removed by Filter: %d", looksPerClaim/2/2); !strings.Contains(plan, want) {
 		t.Errorf("want %q in:\n%s", want, plan)
@@ -291,14 +290,14 @@ func TestFairClaimPlans(t *testing.T) {
 	exec(t, pool, "ANALYZE")
 	for _, l := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox()} {
 		s, _, lanes := serving(t, pool, l)
-		numbers, _ := splitLanes(lanes)
 		tenants, err := s.nextTenants(t.Context(), 0)
 		if err != nil || len(tenants) != map[string]int{"outbox_events": 2, "event_outbox": 20}[l.Table] {
 			t.Fatalf("%s: tenants %q, error %v", l.Table, tenants, err)
 		}
 		for name, plan := range map[string]string{
 			"claim_tenants": explain(t, s, s.fair.tenants, []any{nil, tenantsPerClaim}),
-			"claim_fair":    explain(t, s, s.fair.claim, []any{numbers, 4000, []int64{}, [][16]byte{}, tenants, 1000, 100}),
+			"claim_fair":    explain(t, s, s.fair.claim,
+				[]any{laneBits(lanes), 4000, []int64{}, [][16]byte{}, tenants, 1000, 100}),
 		} {
 			// One sort, of what was chosen.
 			if !strings.Contains(plan, "using "+l.Table+"_tenants") || strings.Contains(plan, "Seq Scan on "+l.Table) ||

@@ -327,9 +327,9 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			args    []any
 			indexes []string
 		}{
-			{"claim", s.sql.claim, []any{numbers, 1000, []int64{}, []uuid.UUID{}}, []string{undelivered, waiting}},
+			{"claim", s.sql.claim, []any{laneBits(lanes), 1000, []int64{}, []uuid.UUID{}}, []string{undelivered, waiting}},
 			{"claim, pausing", s.sql.claimPausing.claim,
-				[]any{numbers, 1000, []int64{}, []uuid.UUID{}, []string{"none%"}, []string{"none"}, "{topic}"},
+				[]any{laneBits(lanes), 1000, []int64{}, []uuid.UUID{}, []string{"none%"}, []string{"none"}, "{topic}"},
 				[]string{undelivered, waiting}},
 			{"settle_delivered", s.sql.settle.delivered, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},

@@ -207,9 +207,11 @@ func (l *logStore) query(
 ) (*logClaim, []*outbox.Record, error) {
 	first := g.places[0]
 	claim := &logClaim{from: map[int16]*logPlace{}, era: first.era, position: first.position, bound: g.bound}
+	var lanes int64
 	l.mu.Lock()
 	for _, lane := range g.lanes {
 		claim.from[lane] = l.lanes[lane].place
+		lanes |= bit(lane)
 	}
 	l.mu.Unlock()
 	snapshots := make([]snapshot, len(g.places))
@@ -224,7 +226,7 @@ func (l *logStore) query(
 	if first.position == 0 { // nothing stands in front of it
 		active, unknown = []string{}, fmt.Sprint(uint64(math.MaxUint64))
 	}
-	rows, err := l.pool.Query(ctx, sql, claimFormats, g.lanes, ask, claim.position, g.bound, active, unknown, beyond, pass)
+	rows, err := l.pool.Query(ctx, sql, claimFormats, lanes, ask, claim.position, g.bound, active, unknown, beyond, pass)
 	if err != nil {
 		return nil, nil, fmt.Errorf("query %s: %w", l.layout.Table, err)
 	}

@@ -63,9 +63,10 @@ func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 			args    []any
 			indexes []string
 		}{
-			{"claim", s.sql.claim, []any{numbers, 1000, 3000, 1 << 40, []string{"7"}, "900", -1, nil},
+			{"claim", s.sql.claim, []any{laneBits(leased.Lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", -1, nil},
 				[]string{positions, transactions}},
-			{"claim, in a pass", s.sql.claim, []any{numbers, 1000, 3000, 1 << 40, []string{"7"}, "900", 5, "8:8:"},
+			{"claim, in a pass", s.sql.claim,
+				[]any{laneBits(leased.Lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", 5, "8:8:"},
 				[]string{positions, transactions}},
 			{"load", s.sql.load, []any{s.name, numbers}, []string{places, "outbox_log_era_pkey"}},
 			{"settle", s.sql.settle, append(guard, -1, 5, "8:8:", nil, nil, s.era),

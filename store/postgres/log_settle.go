@@ -233,5 +233,3 @@ func noteArgs(lanes int64, to *logPlace) []any {
 	}
 	return []any{lanes, to.position, to.snapshot.text, at, seen, pgtable.Null(to.era)}
 }
-
-func bit(lane int16) int64 { return int64(uint64(1) << uint(lane)) }

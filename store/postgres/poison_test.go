@@ -192,8 +192,8 @@ func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
 	s, _, lanes := serving(t, pool, loose(t, pool))
 	exec(t, pool,
 		`INSERT INTO loose (kind, body, customer, at_last) SELECT 'k', '{}', (i % 1000)::text, CASE WHEN i <= 29000 THEN now() END FROM generate_series(1, 30000) i`)
-	numbers, _ := splitLanes(lanes)
-	rows, err := pool.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+s.sql.claim, numbers, 1000, []int64{}, [][16]byte{})
+	rows, err := pool.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+s.sql.claim,
+		laneBits(lanes), 1000, []int64{}, [][16]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,6 @@ func TestTenThousandWaitingKeysCostOneWalk(t *testing.T) {
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload, status, next_retry_at, retry_count)
 		SELECT 'waits', now(), i::text, 's', '{}', 'FAILED', now() + interval '1 hour', 1 FROM generate_series(1, 10000) i`)
 	writeOrders(t, pool, 5, "a", "b")
-	numbers, _ := splitLanes(lanes)
 	var plan []struct {
 		Plan struct {
 			Rows    float64 `json:"Actual Rows"` // 10.00 since PostgreSQL 18
@@ -233,8 +232,8 @@ func TestTenThousandWaitingKeysCostOneWalk(t *testing.T) {
 			Read    int     `json:"Shared Read Blocks"`
 		}
 	}
-	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.sql.claim, numbers, 1000, []int64{},
-		[][16]byte{}).Scan(&plan); err != nil {
+	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.sql.claim,
+		laneBits(lanes), 1000, []int64{}, [][16]byte{}).Scan(&plan); err != nil {
 		t.Fatal(err)
 	}
 	if p := plan[0].Plan; p.Rows != 10 || p.Buffers+p.Read > 1000 {

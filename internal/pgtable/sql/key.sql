@@ -57,17 +57,28 @@ looked up: a join of the two lists was a nested loop of 64 times 64 (1.0 ms; lik
 lanes. Late rows are not among them: they are few, and soon gone. Locks nothing. Index: that of positions, from the lane
 on that is furthest behind. */ -}}
 {{define "log_behind" -}}
-place AS MATERIALIZED (
-    SELECT array_agg(coalesce((SELECT p.position FROM ({{template "log_place"}}) p), 0) ORDER BY l.lane) AS positions
-      FROM generate_series(0, $3::int - 1) AS l (lane)
-), behind AS MATERIALIZED (
+{{template "log_places" .}}, behind AS MATERIALIZED (
     SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{.ID}} AS id, {{template "written_at" .}} AS written
       FROM {{.Table}} e
-     WHERE e.{{.Position}} > (SELECT min(n) FROM place, unnest(place.positions) AS n)
-       AND e.{{.Position}} > ((SELECT positions FROM place))[{{template "lane" .}} + 1]
+     WHERE e.{{.Position}} > (SELECT lowest FROM place)
+       AND {{template "log_unread" .}}
      ORDER BY e.{{.Position}}
      LIMIT $2
 )
+{{- end}}
+
+{{- /* How far each lane of a log has come. $1 table, $3 number of lanes. */ -}}
+{{define "log_places" -}}
+place AS MATERIALIZED (
+    SELECT array_agg(position ORDER BY lane) AS positions, min(position) AS lowest, max(position) AS highest
+      FROM (SELECT l.lane, coalesce((SELECT p.position FROM ({{template "log_place"}}) p), 0) AS position
+              FROM generate_series(0, $3::int - 1) AS l (lane)) known
+)
+{{- end}}
+
+{{- /* Whether a row is behind the position of its lane in log_places. */ -}}
+{{define "log_unread" -}}
+    e.{{.Position}} > ((SELECT positions FROM place))[{{template "lane" .}} + 1]
 {{- end}}
 
 {{- /* How far a lane of a log has come: what each row says is true for ever, so the furthest counts. $1 table; the lane

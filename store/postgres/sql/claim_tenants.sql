@@ -3,14 +3,15 @@
 -- UNION drops a tenant that was seen before, and so ends the circle; LIMIT ends it sooner, because a row is only made
 -- when it is asked for.
 -- Index: that of undelivered rows by tenant and position, found by claim_index.sql.
-WITH RECURSIVE tenant (id) AS (
+WITH RECURSIVE first AS MATERIALIZED ( -- looked for once, because it steps over all that is delivered and not vacuumed
+    SELECT e.{{.By}} AS id FROM {{.Table}} e WHERE e.{{template "undelivered" .}} AND e.{{.By}} IS NOT NULL
+     ORDER BY e.{{.By}}{{.Collate}} LIMIT 1
+), tenant (id) AS (
     SELECT coalesce((SELECT e.{{.By}} FROM {{.Table}} e WHERE e.{{template "undelivered" .}} AND e.{{.By}}{{.Collate}} > $1::text::{{.Type}}
-                      ORDER BY e.{{.By}}{{.Collate}} LIMIT 1), {{template "first_tenant" .}})
+                      ORDER BY e.{{.By}}{{.Collate}} LIMIT 1), (SELECT id FROM first))
     UNION
     SELECT coalesce((SELECT e.{{.By}} FROM {{.Table}} e WHERE e.{{template "undelivered" .}} AND e.{{.By}}{{.Collate}} > t.id
-                      ORDER BY e.{{.By}}{{.Collate}} LIMIT 1), {{template "first_tenant" .}})
+                      ORDER BY e.{{.By}}{{.Collate}} LIMIT 1), (SELECT id FROM first))
       FROM tenant t WHERE t.id IS NOT NULL
 )
 SELECT id::text FROM tenant WHERE id IS NOT NULL LIMIT $2
-
-{{- define "first_tenant"}}(SELECT e.{{.By}} FROM {{.Table}} e WHERE e.{{template "undelivered" .}} AND e.{{.By}} IS NOT NULL ORDER BY e.{{.By}}{{.Collate}} LIMIT 1){{end}}

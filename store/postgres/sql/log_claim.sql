@@ -27,12 +27,12 @@ UNION ALL
    FROM (SELECT e.*
            FROM {{.Table}} e
           WHERE e.{{.Position}} > $3 AND e.{{.Position}} <= $4
-            AND {{template "lane" .}} = ANY ($1::smallint[])
+            AND ($1::bigint >> {{template "lane" .}}) & 1 = 1
           ORDER BY e.{{.Position}}
           LIMIT CASE WHEN $8::text IS NULL THEN $2 ELSE 0 END) e)
 
 {{define "late" -}}
     e.{{.Position}} + 0 <= $3 AND e.{{.Position}} + 0 > $7::bigint
                     AND ($8::text IS NULL OR pg_visible_in_snapshot(e.{{.Transaction}}, $8::text::pg_snapshot))
-                    AND {{template "lane" .}} = ANY ($1::smallint[])
+                    AND ($1::bigint >> {{template "lane" .}}) & 1 = 1
 {{- end}}
