@@ -296,7 +296,7 @@ func TestFairClaimPlans(t *testing.T) {
 		}
 		for name, plan := range map[string]string{
 			"claim_tenants": explain(t, s, s.fair.tenants, []any{nil, tenantsPerClaim}),
-			"claim_fair":    explain(t, s, s.fair.claim,
+			"claim_fair": explain(t, s, s.fair.claim,
 				[]any{laneBits(lanes), 4000, []int64{}, [][16]byte{}, tenants, 1000, 100}),
 		} {
 			// One sort, of what was chosen.
