@@ -1,10 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
@@ -24,7 +23,7 @@ func newArrivals(numbers, keys int) *arrivals {
 	return &arrivals{at: make([]time.Time, numbers+1), latest: make([]int, keys), all: make(chan struct{})}
 }
 
-func (a *arrivals) note(_, payload string, at time.Time) {
+func (a *arrivals) note(_, payload []byte, at time.Time) {
 	n := number(payload)
 	if n < 1 || n >= len(a.at) {
 		return // another's
@@ -48,18 +47,19 @@ func (a *arrivals) note(_, payload string, at time.Time) {
 
 // number returns n of {…"n": 12…}, whatever is around it, and 0 if there is none. Decoding the whole would be most of
 // the subscriber's work.
-func number(payload string) int {
-	_, rest, found := strings.Cut(payload, `"n"`)
+func number(payload []byte) int {
+	_, rest, found := bytes.Cut(payload, []byte(`"n"`))
 	if !found {
 		return 0
 	}
-	rest = strings.TrimLeft(rest, " :")
-	end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' })
-	if end < 0 {
-		return 0
+	n := 0
+	for _, c := range bytes.TrimLeft(rest, " :") {
+		if c < '0' || c > '9' {
+			return n
+		}
+		n = 10*n + int(c-'0')
 	}
-	n, _ := strconv.Atoi(rest[:end])
-	return n
+	return 0
 }
 
 // wait returns nil once all have come. It gives up after limit, and when the process that delivers them has ended.

@@ -49,8 +49,8 @@ func trickle(ctx context.Context, s *servers, name string, flood int) error {
 	}
 	var mu sync.Mutex
 	arrived := map[int]time.Time{}
-	handle := func(channel, payload string, at time.Time) {
-		if n, err := strconv.Atoi(channel); err == nil { // the topic, which is cheaper to look at than the message
+	handle := func(channel, _ []byte, at time.Time) {
+		if n, err := strconv.Atoi(string(channel)); err == nil { // the topic, which is cheaper to look at than the message
 			mu.Lock()
 			arrived[n] = at
 			mu.Unlock()

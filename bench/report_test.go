@@ -116,21 +116,21 @@ func TestArrivalsCountCopiesAndInversions(t *testing.T) {
 	a := newArrivals(4, 2)
 	for _, payload := range []string{`{"n": 1}`, `{"data":{"n":3,"pad":"n"}}`, `{"n" : 2}`, `{"n": 3}`, `{"n": 9}`, `{}`,
 		`{"n"`} {
-		a.note("", payload, time.Now())
+		a.note(nil, []byte(payload), time.Now())
 	}
 	select {
 	case <-a.all:
 		t.Fatal("all have come, though 4 has not")
 	default:
 	}
-	a.note("", `{"n": 4}`, time.Now())
+	a.note(nil, []byte(`{"n": 4}`), time.Now())
 	<-a.all
 	if a.distinct != 4 || a.copies != 1 || a.inversions != 0 {
 		t.Errorf("%d numbers, %d copies, %d out of order; want 4, 1 and 0", a.distinct, a.copies, a.inversions)
 	}
 	b := newArrivals(4, 2)
 	for _, payload := range []string{`{"n": 3}`, `{"n": 1}`, `{"n": 2}`, `{"n": 4}`} {
-		b.note("", payload, time.Now())
+		b.note(nil, []byte(payload), time.Now())
 	}
 	if b.inversions != 1 {
 		t.Errorf("%d out of order, want 1: the number 1 behind 3 of its key", b.inversions)

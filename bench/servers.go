@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -134,60 +133,6 @@ func (s *servers) exec(ctx context.Context, statements ...string) error {
 		if _, err := s.app.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("%s: %w", strings.Fields(sql)[0:3], err)
 		}
-	}
-	return nil
-}
-
-// subscriber counts what arrives; handle, if set, sees each message in the order of arrival.
-type subscriber struct {
-	ps     *redis.PubSub
-	count  atomic.Int64
-	handle atomic.Pointer[func(channel, payload string, at time.Time)]
-	done   chan struct{}
-}
-
-func subscribe(ctx context.Context, client *redis.Client) (*subscriber, error) {
-	if err := client.ConfigSet(ctx, "client-output-buffer-limit", "pubsub 0 0 0").Err(); err != nil {
-		return nil, err
-	}
-	s := &subscriber{ps: client.PSubscribe(ctx, "*"), done: make(chan struct{})}
-	if _, err := s.ps.Receive(ctx); err != nil {
-		return nil, err
-	}
-	go func() {
-		defer close(s.done)
-		for {
-			got, err := s.ps.Receive(ctx)
-			if err != nil {
-				return
-			}
-			if m, ok := got.(*redis.Message); ok {
-				if h := s.handle.Load(); h != nil {
-					(*h)(m.Channel, m.Payload, time.Now())
-				}
-				s.count.Add(1)
-			}
-		}
-	}()
-	return s, nil
-}
-
-func (s *subscriber) close() {
-	_ = s.ps.Close()
-	<-s.done
-}
-
-// wait returns once n messages have come since the count was from.
-func (s *subscriber) wait(ctx context.Context, from int64, n int) error {
-	deadline := time.Now().Add(2 * time.Minute)
-	for s.count.Load() < from+int64(n) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d messages arrived in two minutes", s.count.Load()-from, n)
-		}
-		time.Sleep(200 * time.Microsecond)
 	}
 	return nil
 }

@@ -94,11 +94,11 @@ type lastArrival struct {
 	count map[string]int
 }
 
-func (l *lastArrival) note(_, payload string, at time.Time) {
+func (l *lastArrival) note(_, payload []byte, at time.Time) {
 	var event struct {
 		Source string `json:"source"`
 	}
-	if json.Unmarshal([]byte(payload), &event) != nil {
+	if json.Unmarshal(payload, &event) != nil {
 		return
 	}
 	l.mu.Lock()
