@@ -58,12 +58,14 @@ func sides() []side {
 	deleted := events.inMode(outbox.SettleDelete)
 	return []side{
 		bare("bare loop, mark", events),
+		likewise("bare loop, mark, copies refused", "bare loop, mark", events, lean, limit, refusingLoop),
 		likewise("the relay's statements alone, mark", "bare loop, mark", events, lean, limit, sameStatementsLoop),
 		relaying("outbox_events, mark", "bare loop, mark", events, lean),
 		relaying("outbox_events, mark, ADR-004's indexes", "bare loop, mark", events, adr),
 		bare("bare loop, mark, crawl_outbox", crawl),
 		relaying("crawl_outbox, mark", "bare loop, mark, crawl_outbox", crawl, ""),
 		bare("bare loop, delete", deleted),
+		likewise("bare loop, delete, copies refused", "bare loop, delete", deleted, lean, limit, refusingLoop),
 		likewise("the relay's statements alone, delete", "bare loop, delete", deleted, lean, limit, sameStatementsLoop),
 		relaying("outbox_events, delete", "bare loop, delete", deleted, lean),
 		relaying("outbox_events, archive", "", events.inMode(outbox.SettleArchive), lean),

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/sink/redispubsub"
 )
 
 const batch = 1000
@@ -30,7 +31,7 @@ var outboxTables = []table{
 		layout: outbox.OutboxEvents(), destination: "{topic}",
 		fill: `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
 			SELECT 'order.placed', now(), 'Order', (i % 1000)::text, 'shop', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i`,
-		claim:   `SELECT position, event_topic, payload::text FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY position LIMIT $1`,
+		claim:   `SELECT id, position, event_topic, payload::text FROM outbox_events WHERE status IN ('NEW', 'FAILED') ORDER BY position LIMIT $1`,
 		mark:    `UPDATE outbox_events SET status = 'SENT', processed_at = now() WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
 		remove:  `DELETE FROM outbox_events WHERE position = ANY ($1) AND status IN ('NEW', 'FAILED')`,
 		pending: `SELECT FROM outbox_events WHERE status IN ('NEW', 'FAILED')`,
@@ -40,7 +41,7 @@ var outboxTables = []table{
 		fill: `WITH runs AS (INSERT INTO crawl_runs (app_package) SELECT 'com.example' FROM generate_series(1, 1000) RETURNING id), n AS (SELECT id, row_number() OVER () - 1 AS n FROM runs)
 			INSERT INTO crawl_outbox (crawl_id, event_type, payload)
 			SELECT n.id, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'pad', repeat('x', 475)) FROM generate_series(1, $1::int) i JOIN n ON n.n = i % 1000 ORDER BY i`,
-		claim:   `SELECT id, 'run:' || crawl_id, payload::text FROM crawl_outbox WHERE published_at IS NULL ORDER BY id LIMIT $1`,
+		claim:   `SELECT event_id, id, 'run:' || crawl_id, payload::text FROM crawl_outbox WHERE published_at IS NULL ORDER BY id LIMIT $1`,
 		mark:    `UPDATE crawl_outbox SET published_at = now() WHERE id = ANY ($1) AND published_at IS NULL`,
 		remove:  `DELETE FROM crawl_outbox WHERE id = ANY ($1) AND published_at IS NULL`,
 		pending: `SELECT FROM crawl_outbox WHERE published_at IS NULL`,
@@ -116,8 +117,50 @@ func (s *servers) likeRelay(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
+// bareRow is what a bare loop reads of an event.
+type bareRow struct {
+	ID               uuid.UUID
+	Position         int64
+	Channel, Payload string
+}
+
 // bareLoop is the limit: what any relay that updates, or deletes, a row per event could reach here.
 func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
+	return s.bareLoop(ctx, t, func(rows []bareRow) error {
+		pipe := s.client.Pipeline()
+		for _, r := range rows {
+			pipe.Publish(ctx, r.Channel, r.Payload)
+		}
+		_, err := pipe.Exec(ctx)
+		return err
+	})
+}
+
+// refusingLoop is the limit of those that have Redis refuse copies.
+func refusingLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
+	refusing, err := redispubsub.New(s.client, redispubsub.Config{Envelope: outbox.PayloadOnly})
+	if err != nil {
+		return err
+	}
+	return s.bareLoop(ctx, t, func(rows []bareRow) error {
+		deliveries := make([]outbox.Delivery, len(rows))
+		records := make([]outbox.Record, len(rows))
+		for i, r := range rows {
+			records[i] = outbox.Record{
+				Event: outbox.Event{ID: r.ID, Payload: []byte(r.Payload)}, Lane: int16(r.Position % outbox.Lanes),
+			}
+			deliveries[i] = outbox.Delivery{Record: &records[i], Destination: r.Channel}
+		}
+		for _, result := range refusing.Publish(ctx, deliveries) {
+			if result.Err != nil {
+				return result.Err
+			}
+		}
+		return nil
+	})
+}
+
+func (s *servers) bareLoop(ctx context.Context, t table, publish func([]bareRow) error) error {
 	settle := t.mark
 	if t.layout.Settle == outbox.SettleDelete {
 		settle = t.remove
@@ -132,21 +175,19 @@ func bareLoop(ctx context.Context, s *servers, t table, _ context.Context) error
 		if err != nil {
 			return err
 		}
+		var events []bareRow
 		var positions []int64
-		var position int64
-		var channel, payload string
-		pipe := s.client.Pipeline()
-		if _, err := pgx.ForEachRow(rows, []any{&position, &channel, &payload}, func() error {
-			positions = append(positions, position)
-			pipe.Publish(ctx, channel, payload)
+		var one bareRow
+		if _, err := pgx.ForEachRow(rows, []any{&one.ID, &one.Position, &one.Channel, &one.Payload}, func() error {
+			events, positions = append(events, one), append(positions, one.Position)
 			return nil
 		}); err != nil {
 			return err
 		}
-		if len(positions) == 0 {
+		if len(events) == 0 {
 			return nil
 		}
-		if _, err := pipe.Exec(ctx); err != nil {
+		if err := publish(events); err != nil {
 			return err
 		}
 		if _, err := conn.Exec(ctx, settle, positions); err != nil {
