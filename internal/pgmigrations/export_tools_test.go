@@ -79,7 +79,7 @@ func by(t *testing.T, url string) (text string) {
 	return text
 }
 
-const byGolangMigrate = `core=15 by "golang-migrate or Encore"; events=2 by "golang-migrate or Encore"; crawl=4 by "golang-migrate or Encore"; `
+const byGolangMigrate = `core=16 by "golang-migrate or Encore"; events=2 by "golang-migrate or Encore"; crawl=4 by "golang-migrate or Encore"; `
 
 // withoutRecords is the catalog but for what migration tools keep for themselves.
 func withoutRecords(t *testing.T, conn *pgx5.Conn) (all []string) {
@@ -210,7 +210,7 @@ func TestUpLeavesTheTablesOfAnotherTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	up(t, url)
-	if got := by(t, url); got != `core=15 by ""; events=2 by ""; crawl=4 by ""; ` {
+	if got := by(t, url); got != `core=16 by ""; events=2 by ""; crawl=4 by ""; ` {
 		t.Error("taken over:", got)
 	}
 	if err := pgmigrations.TakeOver(t.Context(), url); err != nil {

@@ -27,7 +27,8 @@ var ErrOwned = errors.New("another tool migrates these tables")
 // byHand says that the files were run by no tool that is known.
 const byHand = "hand"
 
-// trace is what a step leaves in the catalog, and no step before it: a column of a table or of an index, or any column.
+// trace is what a step leaves in the catalog, and no step before it: a column of a table or of an index, any column, or
+// a storage parameter of a table.
 type trace struct {
 	set              string
 	version          uint
@@ -55,6 +56,7 @@ var traces = []trace{
 	{"core", 13, "outbox_deliveries", "", "", ""},
 	{"core", 14, "outbox_endpoints", "", "", ""},
 	{"core", 15, "outbox_events", "outbox_events_status_check", "", "ARRAY["},
+	{"core", 16, "outbox_relays", "autovacuum_analyze_threshold", "", ""},
 	{"events", 1, "event_outbox", "position", "event_outbox", ""},
 	{"events", 2, "event_outbox_tenants", "", "", ""},
 	{"crawl", 1, "crawl_events", "seq", "crawl_events", ""},
