@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -273,6 +274,34 @@ func TestFairClaimOfBlankPaddedTenants(t *testing.T) {
 	if _, of := claimed(t, s, lanes, outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true}); of["flood"] != 10 ||
 		of["trickle"] != 1 {
 		t.Errorf("got %v, want 10 of the flood and the trickle's one", of)
+	}
+}
+
+// A tenant that is found alone is not searched for others at every claim, and not for long either.
+func TestFairClaimOfALoneTenant(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	writeFor(t, pool, 100, "flood")
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
+	limit := outbox.ClaimLimit{Records: 20, Bytes: 1 << 20, Fair: true}
+	if _, of := claimed(t, s, lanes, limit); of["flood"] != 20 {
+		t.Fatalf("got %v, want 20 of the flood", of)
+	}
+	writeFor(t, pool, 1, "trickle")
+	lane, late := lanes[0].Number, time.Now().Add(aloneAtMost)
+	s.fair.mu.Lock()
+	alone := s.fair.alone[lane]
+	s.fair.alone[lane] = late
+	s.fair.mu.Unlock()
+	if alone.IsZero() || alone.After(late) {
+		t.Errorf("taken to be alone until %v, want at most %v", alone, late)
+	}
+	if tenants, err := s.nextTenants(t.Context(), lane); err != nil || len(tenants) > 0 && time.Now().Before(late) {
+		t.Errorf("searched while the tenant is taken to be alone: %q, error %v", tenants, err)
+	}
+	time.Sleep(time.Until(late))
+	if _, of := claimed(t, s, lanes, limit); of["trickle"] != 1 {
+		t.Errorf("got %v, want the trickle's one too", of)
 	}
 }
 
