@@ -26,6 +26,8 @@ type logged struct {
 	pool   *pgxpool.Pool
 	writer *postgres.Writer
 
+	relays []func() // stop those that were started
+
 	mu   sync.Mutex
 	got  []outbox.Delivery
 	fail func(outbox.Delivery) error
@@ -126,12 +128,16 @@ func (l *logged) relayBy(
 		}
 	})
 	l.t.Cleanup(stop)
+	l.relays = append(l.relays, stop)
 	return stop
 }
 
-// unchanged checks that no row of the log was updated or deleted.
+// unchanged stops the relays and checks that no row of the log was updated or deleted.
 func (l *logged) unchanged(rolledBack int) {
 	l.t.Helper()
+	for _, stop := range l.relays { // until PostgreSQL 14 a session that listens does not tell what it has done before
+		stop()
+	}
 	rows := one[int](l.t, l.pool, "SELECT count(*) FROM outbox_log")
 	l.pool.Reset() // a session that ends tells what it has done
 	const of = " FROM pg_stat_user_tables WHERE relname ~ '^outbox_log(_[0-3])?$'"
