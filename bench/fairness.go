@@ -50,7 +50,8 @@ func trickle(ctx context.Context, s *servers, name string, flood int) error {
 	var mu sync.Mutex
 	arrived := map[int]time.Time{}
 	handle := func(channel, _ []byte, at time.Time) {
-		if n, err := strconv.Atoi(string(channel)); err == nil { // the topic, which is cheaper to look at than the message
+		// The topic, which is cheaper to look at than the message.
+		if n, err := strconv.Atoi(string(channel)); err == nil {
 			mu.Lock()
 			arrived[n] = at
 			mu.Unlock()

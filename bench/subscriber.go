@@ -41,10 +41,8 @@ func subscribe(ctx context.Context, client *redis.Client) (*subscriber, error) {
 	if _, err := io.WriteString(conn, "PSUBSCRIBE *\r\n"); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	for _, line := range []string{"*3", "$10", "psubscribe", "$1", "*", ":1"} {
-		if got, err := s.line(); err != nil || string(got) != line {
-			return nil, errors.Join(fmt.Errorf("subscribe: %q instead of %q: %w", got, line, err), conn.Close())
-		}
+	if err := s.expect("*3", "$10", "psubscribe", "$1", "*", ":1"); err != nil {
+		return nil, errors.Join(err, conn.Close())
 	}
 	go func() {
 		defer close(s.done)
@@ -66,10 +64,8 @@ func subscribe(ctx context.Context, client *redis.Client) (*subscriber, error) {
 // receive reads the next message, into the memory of the last one. It is an array of four: pmessage, the pattern,
 // channel and payload (https://redis.io/docs/latest/develop/pubsub).
 func (s *subscriber) receive(channel, payload []byte) (_, _ []byte, err error) {
-	for _, want := range []string{"*4", "$8", "pmessage", "$1", "*"} {
-		if got, err := s.line(); err != nil || string(got) != want {
-			return nil, nil, fmt.Errorf("receive: %q instead of %q: %w", got, want, err)
-		}
+	if err := s.expect("*4", "$8", "pmessage", "$1", "*"); err != nil {
+		return nil, nil, err
 	}
 	if channel, err = s.bulk(channel); err != nil {
 		return nil, nil, err
@@ -78,11 +74,26 @@ func (s *subscriber) receive(channel, payload []byte) (_, _ []byte, err error) {
 	return channel, payload, err
 }
 
+// expect reads lines that can only be these.
+func (s *subscriber) expect(lines ...string) error {
+	for _, want := range lines {
+		if got, err := s.line(); err != nil {
+			return err
+		} else if string(got) != want {
+			return fmt.Errorf("Redis has sent %q instead of %q", got, want)
+		}
+	}
+	return nil
+}
+
 // bulk reads a string behind its length, into the memory of another.
 func (s *subscriber) bulk(into []byte) ([]byte, error) {
 	length, err := s.line()
-	if err != nil || len(length) < 2 || length[0] != '$' {
-		return nil, fmt.Errorf("receive: %q instead of a length: %w", length, err)
+	if err != nil {
+		return nil, err
+	}
+	if len(length) < 2 || length[0] != '$' {
+		return nil, fmt.Errorf("Redis has sent %q instead of a length", length)
 	}
 	n, err := strconv.Atoi(string(length[1:]))
 	if err != nil {

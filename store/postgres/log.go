@@ -226,7 +226,8 @@ func (l *logStore) query(
 	if first.position == 0 { // nothing stands in front of it
 		active, unknown = []string{}, fmt.Sprint(uint64(math.MaxUint64))
 	}
-	rows, err := l.pool.Query(ctx, sql, claimFormats, lanes, ask, claim.position, g.bound, active, unknown, beyond, pass)
+	rows, err := l.pool.Query(ctx, sql, claimFormats, lanes, ask, claim.position, g.bound, active, unknown, beyond,
+		pass)
 	if err != nil {
 		return nil, nil, fmt.Errorf("query %s: %w", l.layout.Table, err)
 	}

@@ -12,7 +12,8 @@ is left to the caller, who has it in the hash of the key.
 {{define "claim_columns" -}}
     e.{{.ID}},
     e.{{.Position}}::bigint,
-    {{if and .Key (not .Part)}}CASE WHEN e.{{.Key}} IS NULL THEN {{template "lane" .}} END{{else}}{{template "lane" .}}{{end}},
+    {{if and .Key (not .Part)}}CASE WHEN e.{{.Key}} IS NULL THEN {{template "lane" .}} END
+    {{- else}}{{template "lane" .}}{{end}},
     {{template "order_key" .}},
     {{if and .Sequence .Unreadable}}0::bigint{{else if .Sequence}}coalesce(e.{{.Sequence}}, 0)::bigint{{else}}e.{{.Position}}::bigint{{end}},
     {{if .Attempts}}coalesce(e.{{.Attempts}}, 0)::int{{else}}0{{end}},
