@@ -11,9 +11,9 @@ type Database interface {
 	// What waiting does not cure is a *SchemaError, ErrRowsHidden, ErrNotAllowed, or of ClassPermanent.
 	OpenTable(ctx context.Context, layout Layout) (Store, error)
 	// Watch returns a function that looks at the tables of some stores that OpenTable has returned, all at once, and
-	// answers in their order. It locks and writes nothing, and costs some lookups in indexes. nil says that there is no
-	// cheaper way than to ask each table.
-	Watch(stores []Store) (look func(ctx context.Context) ([]Watched, error), err error)
+	// answers in their order. Of a table that is busy, the caller knows that it has undelivered rows. It locks and writes
+	// nothing, and costs some lookups in indexes. nil says that there is no cheaper way than to ask each table.
+	Watch(stores []Store) (look func(ctx context.Context, busy []bool) ([]Watched, error), err error)
 	// Listen calls wake with the name of a table that somebody has written into, or "" where it may be any, until ctx
 	// ends. It hears what it can: a relay polls besides.
 	Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error

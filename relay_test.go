@@ -38,7 +38,9 @@ func (d *memoryDB) OpenTable(_ context.Context, layout Layout) (Store, error) {
 	return nil, &SchemaError{Table: layout.Table, Remedy: "make it"}
 }
 
-func (d *memoryDB) Watch([]Store) (func(context.Context) ([]Watched, error), error) { return nil, nil }
+func (d *memoryDB) Watch([]Store) (func(context.Context, []bool) ([]Watched, error), error) {
+	return nil, nil
+}
 
 func (d *memoryDB) Listen(ctx context.Context, _ *slog.Logger, wake func(string)) error {
 	d.mu.Lock()

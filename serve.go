@@ -23,6 +23,7 @@ type tableRelay struct {
 	keeper  *leaseKeeper
 	seen    *atomic.Pointer[glance] // nil in it: nobody looks, or the last look failed
 	workers []*worker
+	claimed atomic.Int64 // when a worker last found something, in nanoseconds since 1970
 	tally   tally
 	causes  causes
 
@@ -240,6 +241,7 @@ func (w *worker) turnTrusted(
 		return 0, err
 	}
 	fault.Hit(fault.AfterClaim)
+	w.claimed.Store(t0.UnixNano())
 	took := time.Since(t0)
 	// Without it, a claim that takes longer than what was left of the lease would be thrown away, and again, for ever.
 	until = w.keeper.extended(lanes, until)

@@ -41,10 +41,14 @@ func (r *Relay) watch(ctx context.Context, tables []*tableRelay) error {
 	if look == nil {
 		return nil
 	}
+	busy := make([]bool, len(tables))
 	for ctx.Err() == nil {
 		asked := time.Now()
+		for i, t := range tables {
+			busy[i] = t.busy(asked)
+		}
 		limited, cancel := context.WithTimeout(ctx, probeTimeout)
-		seen, err := look(limited)
+		seen, err := look(limited, busy)
 		cancel()
 		for i, t := range tables {
 			if err != nil {
@@ -74,6 +78,10 @@ func (r *tableRelay) see(now *glance) {
 		signal(r.keeper.disturbed)
 	}
 }
+
+// busy tells whether a worker has claimed something a moment before now. To ask whether there is more would cost a
+// step over all that is delivered and not vacuumed: it was 4 % of a drain of 100,000 events.
+func (r *tableRelay) busy(now time.Time) bool { return now.UnixNano()-r.claimed.Load() < int64(r.cfg.PollMax) }
 
 // quiet tells whether there is nothing to claim. It is asked once a worker has found that itself for a while, and has
 // not been woken since.

@@ -75,7 +75,7 @@ func (d OneTable) OpenTable(context.Context, outbox.Layout) (outbox.Store, error
 }
 
 // Watch implements outbox.Database.
-func (OneTable) Watch([]outbox.Store) (func(context.Context) ([]outbox.Watched, error), error) {
+func (OneTable) Watch([]outbox.Store) (func(context.Context, []bool) ([]outbox.Watched, error), error) {
 	return nil, nil
 }
 

@@ -35,7 +35,7 @@ type fairness struct {
 	// taking turns at one circle, one of two workers would meet the same half of the tenants for ever.
 	mu    sync.Mutex
 	last  map[int16]string
-	alone map[int16]time.Time // until then nobody looks for a second tenant
+	alone time.Time // until then nobody looks for a second tenant
 }
 
 // findFairness looks whether claims of the table can be shared by its tenants. A key must lie within one, and an index
@@ -82,7 +82,7 @@ func (s *store) findFairness(ctx context.Context) error {
 		if !strings.Contains(strings.Join(lines, "\n"), " using "+i.Name+" ") {
 			continue
 		}
-		s.fair.tenants, s.fair.last, s.fair.alone = tenants, map[int16]string{}, map[int16]time.Time{}
+		s.fair.tenants, s.fair.last = tenants, map[int16]string{}
 		s.fair.claim, err = t.Statement("claim_fair", names)
 		return err
 	}
@@ -148,7 +148,7 @@ func (s *store) nextTenants(ctx context.Context, lane int16) ([]string, error) {
 	if last, ok := s.fair.last[lane]; ok {
 		behind = &last
 	}
-	alone := began.Before(s.fair.alone[lane])
+	alone := began.Before(s.fair.alone)
 	s.fair.mu.Unlock()
 	if alone {
 		return nil, nil
@@ -168,7 +168,7 @@ func (s *store) nextTenants(ctx context.Context, lane int16) ([]string, error) {
 	}
 	if len(tenants) < 2 {
 		now := time.Now()
-		s.fair.alone[lane] = now.Add(min(aloneFor*now.Sub(began), aloneAtMost))
+		s.fair.alone = now.Add(min(aloneFor*now.Sub(began), aloneAtMost))
 	}
 	return tenants, nil
 }

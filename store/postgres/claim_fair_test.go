@@ -290,8 +290,8 @@ func TestFairClaimOfALoneTenant(t *testing.T) {
 	writeFor(t, pool, 1, "trickle")
 	lane, late := lanes[0].Number, time.Now().Add(aloneAtMost)
 	s.fair.mu.Lock()
-	alone := s.fair.alone[lane]
-	s.fair.alone[lane] = late
+	alone := s.fair.alone
+	s.fair.alone = late
 	s.fair.mu.Unlock()
 	if alone.IsZero() || alone.After(late) {
 		t.Errorf("taken to be alone until %v, want at most %v", alone, late)

@@ -363,7 +363,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			{"lease_leave", s.sql.leaseLeave, []any{l.Table, owner}, []string{"outbox_lanes_pkey"}},
 			{"lease_release", s.sql.leaseRelease, guard, []string{"outbox_lanes_pkey"}},
 			{"backlog", s.sql.backlog, []any{100}, []string{undelivered}},
-			{"watch", watching, []any{[]string{l.Table}, []string{l.Table}},
+			{"watch", watching, []any{[]string{l.Table}, []string{l.Table}, []bool{false}},
 				[]string{undelivered, "outbox_lanes_pkey", "outbox_relays_pkey"}},
 		} {
 			plan := explain(t, s, tt.sql, tt.args)

@@ -76,7 +76,8 @@ func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 				[]string{"r"}, []string{"d"}, "default", s.name, []int16{1}), []string{positions, "outbox_lanes_pkey"}},
 			{"compact", s.sql.compact, []any{s.name, outbox.Lanes}, []string{places}},
 			{"backlog", s.sql.backlog, []any{s.name, 100, outbox.Lanes}, []string{positions, places}},
-			{"watch", watching, []any{[]string{s.name}, []string{s.name}}, []string{positions, transactions, places}},
+			{"watch", watching, []any{[]string{s.name}, []string{s.name}, []bool{false}},
+				[]string{positions, transactions, places}},
 		} {
 			plan := explain(t, s.store, tt.sql, tt.args)
 			for _, index := range tt.indexes {

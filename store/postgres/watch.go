@@ -11,7 +11,7 @@ import (
 )
 
 // Watch implements outbox.Database with one statement for all tables.
-func (d served) Watch(stores []outbox.Store) (func(context.Context) ([]outbox.Watched, error), error) {
+func (d served) Watch(stores []outbox.Store) (func(context.Context, []bool) ([]outbox.Watched, error), error) {
 	pool, err := newSessions(d.pool)
 	if err != nil {
 		return nil, err
@@ -32,8 +32,8 @@ func (d served) Watch(stores []outbox.Store) (func(context.Context) ([]outbox.Wa
 		parts, names, of = append(parts, part), append(names, s.name), append(of, s.of)
 	}
 	sql := strings.Join(parts, "\nUNION ALL\n")
-	return func(ctx context.Context) ([]outbox.Watched, error) {
-		rows, err := pool.Query(ctx, sql, names, of)
+	return func(ctx context.Context, busy []bool) ([]outbox.Watched, error) {
+		rows, err := pool.Query(ctx, sql, names, of, busy)
 		if err != nil {
 			return nil, fmt.Errorf("look at the tables: %w", err)
 		}

@@ -28,15 +28,17 @@ func (c *counting) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.
 	return &countedTable{Store: s, of: c}, nil
 }
 
-func (c *counting) Watch(stores []outbox.Store) (func(context.Context) ([]outbox.Watched, error), error) {
+func (c *counting) Watch(
+	stores []outbox.Store,
+) (func(context.Context, []bool) ([]outbox.Watched, error), error) {
 	own := make([]outbox.Store, len(stores))
 	for i, s := range stores {
 		own[i] = s.(*countedTable).Store
 	}
 	look, err := c.DB.Watch(own)
-	return func(ctx context.Context) ([]outbox.Watched, error) {
+	return func(ctx context.Context, busy []bool) ([]outbox.Watched, error) {
 		c.looks.Add(1)
-		return look(ctx)
+		return look(ctx, busy)
 	}, err
 }
 
@@ -55,6 +57,24 @@ func (s *countedTable) Claim(
 func (s *countedTable) Lease(ctx context.Context, r outbox.LeaseRequest) (outbox.Leased, error) {
 	s.of.leases.Add(1)
 	return s.Store.Lease(ctx, r)
+}
+
+// A table that is busy has undelivered rows, whatever it has. What is known of its leases is the same.
+func TestWatchTakesTheCallersWordForABusyTable(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t, "core", "events", "log"))
+	db := postgres.NewDB(pool)
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.OutboxLog()} {
+		store, err := db.OpenTable(t.Context(), layout)
+		ok(t, err)
+		look, err := db.Watch([]outbox.Store{store, store})
+		ok(t, err)
+		seen, err := look(t.Context(), []bool{false, true})
+		ok(t, err)
+		if seen[0].Undelivered || !seen[1].Undelivered || seen[0].Leases != seen[1].Leases {
+			t.Errorf("%s, empty: idle %+v, busy %+v", layout.Table, seen[0], seen[1])
+		}
+	}
 }
 
 // A relay with nothing to do asks one question for all its tables, and notices by it whatever happens: an event that

@@ -17,7 +17,7 @@ import (
 const lookEvery = 5 * time.Millisecond
 
 // Watch implements outbox.Database. A claim that finds nothing is a read of memory already.
-func (d served) Watch([]outbox.Store) (func(context.Context) ([]outbox.Watched, error), error) {
+func (d served) Watch([]outbox.Store) (func(context.Context, []bool) ([]outbox.Watched, error), error) {
 	return nil, nil
 }
 

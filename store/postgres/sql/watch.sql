@@ -1,8 +1,9 @@
 -- watch: whether one of several tables has undelivered rows, and what tells its leases from those of the look before.
--- $1 the tables' names in their leases, $2 those of the tables whose events they have: of this table the
--- {{.Number}}th. Locks nothing. Index: the partial one on the position of undelivered rows; outbox_lanes and
--- outbox_relays by their primary keys.
+-- $1 the tables' names in their leases, $2 those of the tables whose events they have, $3 which have undelivered rows
+-- anyhow: of this table the {{.Number}}th. Locks nothing. Index: the partial one on the position of undelivered rows;
+-- outbox_lanes and outbox_relays by their primary keys.
 SELECT {{.Number}},
+       ($3::bool[])[{{.Number}}] OR
        {{if .Transaction}}{{template "log_unsettled" .}},
        {{- else -}}
        -- Not EXISTS, which leaves ORDER BY out, and with it the index.
