@@ -81,7 +81,9 @@ func (r *tableRelay) see(now *glance) {
 
 // busy tells whether a worker has claimed something a moment before now. To ask whether there is more would cost a
 // step over all that is delivered and not vacuumed: it was 4 % of a drain of 100,000 events.
-func (r *tableRelay) busy(now time.Time) bool { return now.UnixNano()-r.claimed.Load() < int64(r.cfg.PollMax) }
+func (r *tableRelay) busy(now time.Time) bool {
+	return now.UnixNano()-r.claimed.Load() < int64(r.cfg.PollMax)
+}
 
 // quiet tells whether there is nothing to claim. It is asked once a worker has found that itself for a while, and has
 // not been woken since.

@@ -159,20 +159,20 @@ func plainSQL(_ context.Context, s *servers, _ ...func(string)) (writing, func()
 	}, func() { _ = db.Close() }, nil
 }
 
-// withoutTenants drops the index that shares a claim among tenants, as who has one tenant may, while the writer is open.
+// withoutTenants is for a table of one tenant, without the index by which several share a claim.
 func withoutTenants(opens opening) opening {
 	return func(ctx context.Context, s *servers, wake ...func(string)) (writing, func(), error) {
-		var create string
-		if err := s.app.QueryRow(ctx, "SELECT pg_get_indexdef('outbox_events_tenants'::regclass)").Scan(&create); err != nil {
-			return nil, nil, err
+		switchTo := func(set pgmigrations.IndexSet) error {
+			_, err := pgmigrations.SwitchIndexes(ctx, s.url, set, func(string) {})
+			return err
 		}
-		if err := s.exec(ctx, "DROP INDEX outbox_events_tenants"); err != nil {
+		if err := switchTo(pgmigrations.OneTenant); err != nil {
 			return nil, nil, err
 		}
 		write, closeWriter, err := opens(ctx, s, wake...)
 		return write, func() {
 			closeWriter()
-			if err := s.exec(ctx, create); err != nil {
+			if err := switchTo(pgmigrations.TenantIndex); err != nil {
 				panic(err) // every later line would be measured without the index
 			}
 		}, err

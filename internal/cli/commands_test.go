@@ -44,6 +44,8 @@ func TestUsageErrors(t *testing.T) {
 		{"migrate down --set core --steps 0", "--steps"},
 		{"migrate down --set core --steps 2 --all", "contradict"},
 		{"migrate legacy --batch 0", "--batch"},
+		{"migrate indexes fast", `"fast"`},
+		{"migrate indexes lean adr", "contradict"},
 		{"migrate export --dir d", "--format is required: encore, golang-migrate, goose, atlas"},
 		{"migrate export --dir d --format flyway", `no format "flyway"`},
 		{"migrate export --format goose", "--dir is required"},

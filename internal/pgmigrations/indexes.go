@@ -17,21 +17,37 @@ var (
 	adrSQL string
 	//go:embed indexes/lean.sql
 	leanSQL string
+	//go:embed indexes/tenants.sql
+	tenantsSQL string
 	//go:embed sql/indexes.sql
 	indexesSQL string
 )
 
-// IndexSet names one of the two forms that the indexes of ADR-004 on outbox_events can have.
+// IndexSet names a form that some indexes of outbox_events can have.
 type IndexSet string
 
-// The forms. ADR-004's five serve its queries on delivered rows too. The lean form is one index, of failed rows only,
-// because each index costs each INSERT (docs/operations/scaling.md#indexes has the figures).
+// The forms: two of ADR-004's indexes, and two of the one by which tenants share a claim. ADR-004's five serve its
+// queries on delivered rows too. The lean form is one index, of failed rows only, because each index costs each INSERT
+// (docs/operations/scaling.md#indexes has the figures). A table of one tenant needs no index by tenant.
 const (
 	ADRIndexes  IndexSet = "adr"
 	LeanIndexes IndexSet = "lean"
+	TenantIndex IndexSet = "tenants"
+	OneTenant   IndexSet = "one-tenant"
 )
 
-// Index is one of the five as the database has it.
+// IndexSets are all forms.
+var IndexSets = []IndexSet{ADRIndexes, LeanIndexes, TenantIndex, OneTenant}
+
+// Full is the form that has all indexes of which s has some, or none.
+func (s IndexSet) Full() IndexSet {
+	if s == TenantIndex || s == OneTenant {
+		return TenantIndex
+	}
+	return ADRIndexes
+}
+
+// Index is one of them as the database has it.
 type Index struct {
 	Name       string   `json:"name"`
 	Set        IndexSet `json:"set"`
@@ -51,9 +67,11 @@ func columnsOf(create string) int {
 
 // indexStatements returns the statements of a set by the names of their indexes.
 func indexStatements(set IndexSet) (names []string, create map[string]string, err error) {
-	text := map[IndexSet]string{ADRIndexes: adrSQL, LeanIndexes: leanSQL}[set]
-	if text == "" {
-		return nil, nil, fmt.Errorf("there are no indexes %q: it is adr or lean", set)
+	text, known := map[IndexSet]string{
+		ADRIndexes: adrSQL, LeanIndexes: leanSQL, TenantIndex: tenantsSQL, OneTenant: "",
+	}[set]
+	if !known {
+		return nil, nil, fmt.Errorf("there are no indexes %q: it is one of %q", set, IndexSets)
 	}
 	create = map[string]string{}
 	for statement := range strings.SplitSeq(text, ";") {
@@ -65,7 +83,7 @@ func indexStatements(set IndexSet) (names []string, create map[string]string, er
 	return names, create, nil
 }
 
-// Indexes reads which of the five indexes of ADR-004 there are. It changes nothing.
+// Indexes reads which of these indexes there are. It changes nothing.
 func Indexes(ctx context.Context, databaseURL string) ([]Index, error) {
 	conn, _, err := connect(ctx, databaseURL)
 	if err != nil {
@@ -85,11 +103,15 @@ func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid ma
 	if err != nil {
 		return nil, nil, err
 	}
+	byTenant, _, err := indexStatements(TenantIndex)
+	if err != nil {
+		return nil, nil, err
+	}
 	_, lean, err := indexStatements(LeanIndexes)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := conn.Query(ctx, indexesSQL, names)
+	rows, err := conn.Query(ctx, indexesSQL, slices.Concat(names, byTenant))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +120,9 @@ func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid ma
 	var partial, complete bool
 	var columns int
 	_, err = pgx.ForEachRow(rows, []any{&x.Name, &partial, &complete, &columns, &x.Definition}, func() error {
-		if x.Set = ADRIndexes; partial {
+		if x.Set = ADRIndexes; slices.Contains(byTenant, x.Name) {
+			x.Set = TenantIndex
+		} else if partial {
 			x.Set = LeanIndexes
 			// Before, the lean form was five indexes with the columns of ADR-004's.
 			complete = complete && columns == columnsOf(lean[x.Name])
@@ -112,10 +136,10 @@ func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid ma
 	return indexes, valid, err
 }
 
-// SwitchIndexes gives the indexes of ADR-004 on outbox_events another form, and returns the names of those that
-// changed. Writers go on: each is built beside the old one, concurrently, and takes its name in a moment. Those that
-// the form does not have go when the others are there. A process that is killed leaves indexes of both forms, or an
-// incomplete one, and the next call puts that right.
+// SwitchIndexes gives some indexes of outbox_events another form, and returns the names of those that changed. Writers
+// go on: each is built beside the old one, concurrently, and takes its name in a moment. Those that the form does not
+// have go when the others are there. A process that is killed leaves indexes of both forms, or an incomplete one, and
+// the next call puts that right.
 func SwitchIndexes(
 	ctx context.Context, databaseURL string, set IndexSet, progress func(index string),
 ) (changed []string, err error) {
@@ -123,7 +147,7 @@ func SwitchIndexes(
 	if err != nil {
 		return nil, err
 	}
-	all, _, err := indexStatements(ADRIndexes)
+	all, _, err := indexStatements(set.Full())
 	if err != nil {
 		return nil, err
 	}

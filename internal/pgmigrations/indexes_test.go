@@ -48,11 +48,27 @@ func TestSwitchIndexes(t *testing.T) {
 			len(changed) != 0 {
 			t.Errorf("%s again: changed %v, error %v", set, changed, err)
 		}
-		indexes, err := pgmigrations.Indexes(t.Context(), url)
-		if err != nil || len(indexes) != number ||
-			slices.ContainsFunc(indexes, func(x pgmigrations.Index) bool { return x.Set != set }) {
-			t.Errorf("%s: the database has %+v, error %v", set, indexes, err)
+		if indexes := indexesOf(t, url, set); len(indexes) != number {
+			t.Errorf("%s: the database has %+v", set, indexes)
 		}
+	}
+	byTenant := indexesOf(t, url, pgmigrations.TenantIndex)
+	for n, set := range []pgmigrations.IndexSet{
+		pgmigrations.TenantIndex, pgmigrations.OneTenant, pgmigrations.OneTenant, pgmigrations.TenantIndex,
+	} {
+		changed, err := pgmigrations.SwitchIndexes(t.Context(), url, set, func(string) {})
+		if want := []int{0, 1, 0, 1}[n]; err != nil || len(changed) != want {
+			t.Errorf("%s: changed %v, error %v, want %d", set, changed, err, want)
+		}
+		if has := indexesOf(t, url, pgmigrations.TenantIndex); (len(has) == 1) != (set == pgmigrations.TenantIndex) {
+			t.Errorf("%s: the database has %+v", set, has)
+		}
+	}
+	if again := indexesOf(t, url, pgmigrations.TenantIndex); !slices.Equal(again, byTenant) || len(byTenant) != 1 {
+		t.Errorf("the migration made %+v, the switch %+v", byTenant, again)
+	}
+	if five := indexesOf(t, url, pgmigrations.ADRIndexes); len(five) != 5 {
+		t.Errorf("of ADR-004's indexes are left %+v", five)
 	}
 	stop()
 	writing.Wait()
@@ -74,6 +90,16 @@ func TestSwitchIndexes(t *testing.T) {
 			t.Errorf("%s does not serve %s:\n%s", index, where, strings.Join(plan, "\n"))
 		}
 	}
+}
+
+// indexesOf are the indexes that have a form.
+func indexesOf(t *testing.T, url string, set pgmigrations.IndexSet) []pgmigrations.Index {
+	t.Helper()
+	indexes, err := pgmigrations.Indexes(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(indexes, func(x pgmigrations.Index) bool { return x.Set != set })
 }
 
 // The one index of the lean form serves ADR-004's queries on what failed, and takes the place of the five that the form
@@ -128,7 +154,7 @@ func TestSwitchIndexesAfterAKill(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 	if _, err := pgmigrations.SwitchIndexes(t.Context(), url, "fast", func(string) {}); err == nil ||
-		!strings.Contains(fmt.Sprint(err), "adr or lean") {
+		!strings.Contains(fmt.Sprint(err), "one-tenant") {
 		t.Errorf("a set of another name: %v", err)
 	}
 }
