@@ -30,9 +30,9 @@ And the one by which tenants share a claim, so that a flood of one holds back no
     tenants      it is there
     one-tenant   it is not. A relay looks for it when it starts: restart relays afterwards
 
-outbox migrate up makes those of the ADR and the one by tenant. Switching works on a live table: each index is built beside
-the old one, which writers and relays do not wait for, and takes its name in a moment. It can be
-interrupted, and run again.`,
+outbox migrate up makes those of the ADR and the one by tenant. Switching works on a live table: each
+index is built beside the old one, which writers and relays do not wait for, and takes its name in a
+moment. It can be interrupted, and run again.`,
 		Example: `  outbox migrate indexes
   outbox migrate indexes lean
   outbox migrate indexes lean one-tenant`,
