@@ -45,11 +45,13 @@ TEST := go test -vet=off -exec "bash $(CURDIR)/scripts/spent.sh $(SPENT)"
 # What another version of the server can change first: the schema and the plans. DATABASE=. is all of these packages.
 DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
 
-# The faults come last and alone: they would be a flood to other tests.
+# Of bench it is whether docs/benchmarks.md says what was measured. The faults come last and alone: they would be a flood
+# to other tests.
 test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
 	go vet ./...
 	go -C bench vet ./...
 	@mkdir -p bin && rm -f $(SPENT)
+	cd bench && $(TEST) ./...
 	$(TEST) $(RACE) $(PARALLEL) -timeout 15m $(RACED)
 	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '/internal/chaos$$|$(DRIVERS)')
 	$(TEST) -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
