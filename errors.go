@@ -99,7 +99,7 @@ type Class int
 // The classes of failure.
 const (
 	ClassRetryable    Class = iota // an attempt is counted, tried again after a growing delay
-	ClassPermanent                 // will never succeed: dead at once
+	ClassPermanent                 // will never succeed: dead at once, or at its second attempt where a sink owes it
 	ClassRetryAfter                // an attempt is counted, tried again after the delay the receiver asked for
 	ClassUnavailable               // the broker is down: no attempt is counted
 	ClassNotAttempted              // held back behind an earlier failure of its key: no attempt is counted

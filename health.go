@@ -91,7 +91,9 @@ func (r *tableRelay) health(now time.Time) TableHealth {
 	h := TableHealth{Sink: strings.Join(r.cfg.table.sinks(), ", "), Of: r.cfg.table.Layout.Of}
 	r.keeper.mu.Lock()
 	renewed, lastErr := r.keeper.renewed, r.keeper.lastErr
-	h.Lanes, h.Paused = len(r.keeper.lanes), r.keeper.pauses.Paused
+	if h.Paused = r.keeper.pauses.Paused; now.Before(r.keeper.until) { // else another relay may have them
+		h.Lanes = len(r.keeper.lanes)
+	}
 	r.keeper.mu.Unlock()
 	reason := ""
 	if lastErr != nil {

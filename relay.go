@@ -21,9 +21,10 @@ type Relay struct {
 	cfg    RelayConfig
 
 	served atomic.Pointer[serving] // nil: not opened yet
+	begun  atomic.Bool             // Run was called
 
 	mu      sync.Mutex
-	waiting string // why nothing is served yet
+	waiting string // why nothing is served
 }
 
 // serving is what a relay has opened.
@@ -45,6 +46,9 @@ func (s *serving) sink(name string, sinks map[string]Sink) *sinkState {
 func NewRelay(db Database, sink Sink, cfg RelayConfig) (*Relay, error) {
 	cfg, err := cfg.WithDefaults()
 	tables, problems := cfg.served()
+	if db == nil {
+		problems = errors.Join(problems, errors.New("there is no database"))
+	}
 	for _, t := range tables {
 		if slices.ContainsFunc(t.sinks(), func(name string) bool { return cfg.Sinks[name] == nil && sink == nil }) {
 			problems = errors.Join(problems, fmt.Errorf("%s has no sink", t.Layout.Table))
@@ -92,8 +96,13 @@ func (r *Relay) Open(ctx context.Context) error {
 
 // Run opens the tables and serves them until ctx ends. It then finishes the batches in flight (publish and settle, for
 // at most DrainTimeout), gives up its lanes and returns nil. Failures of the database or a sink do not end it: it goes
-// on trying, and Health tells. Errors are those of Open. A relay can be run once.
+// on trying, and Health tells. Once ctx has ended the relay is not ready. Errors are those of Open. A relay can be run
+// once: the second time is an error.
 func (r *Relay) Run(ctx context.Context) error {
+	if r.begun.Swap(true) {
+		return errors.New("this relay has been run: make another with NewRelay")
+	}
+	defer r.wait("stopped")
 	if err := r.Open(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -101,6 +110,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		return err
 	}
 	r.wait("")
+	defer context.AfterFunc(ctx, func() { r.wait("stopping") })()
 	opened := r.now()
 	var names []string
 	for _, t := range opened.tables {

@@ -102,6 +102,67 @@ func runRelay(t *testing.T, db *memoryDB, sink Sink, cfg RelayConfig, body func(
 	})
 }
 
+// A relay that cannot renew its leases says that it holds no lanes as soon as another one may have them.
+func TestLapsedLanesAreNotHeld(t *testing.T) {
+	m := &memory{}
+	db := &memoryDB{tables: map[string]*memory{"outbox_events": m}}
+	runRelay(t, db, &memory{}, RelayConfig{LeaseTTL: 9 * time.Second}, func(r *Relay) {
+		held := func() int { return r.Health().Tables["outbox_events"].Lanes }
+		pass(5 * time.Second)
+		m.locked(func() { m.leaseErr = func() error { return errors.New("gone") } })
+		pass(time.Second)
+		if held() != Lanes {
+			t.Errorf("%d lanes are held while the lease runs, want %d", held(), Lanes)
+		}
+		pass(9 * time.Second)
+		if held() != 0 {
+			t.Errorf("%d lanes are held after the lease", held())
+		}
+		m.locked(func() { m.leaseErr = nil })
+		pass(9 * time.Second)
+		if held() != Lanes {
+			t.Errorf("%d lanes are held again, want %d", held(), Lanes)
+		}
+	})
+}
+
+// A relay that stops is not ready, so that nobody counts on it, and cannot be run again.
+func TestRelayIsRunOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, sink := &memory{}, &memory{}
+		r, err := NewRelay(&memoryDB{tables: map[string]*memory{"outbox_events": m}}, sink,
+			RelayConfig{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		pass(5 * time.Second)
+		if h := r.Health(); !h.Ready {
+			t.Fatalf("health is %+v", h)
+		}
+		sink.publishHook = func(context.Context, []Delivery) []Result {
+			cancel()
+			time.Sleep(time.Second)
+			if h := r.Health(); h.Ready || h.Reason != "stopping" {
+				t.Errorf("while it finishes a batch, health is %+v", h)
+			}
+			return nil
+		}
+		m.add("a")
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if h := r.Health(); h.Ready || h.Reason != "stopped" {
+			t.Errorf("afterwards health is %+v", h)
+		}
+		if err := r.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "NewRelay") {
+			t.Errorf("run again: %v", err)
+		}
+	})
+}
+
 func TestRelayServesTablesWithTheirSinks(t *testing.T) {
 	orders, bills := &memory{}, &memory{}
 	db := &memoryDB{tables: map[string]*memory{"outbox_events": orders, "bills": bills}}

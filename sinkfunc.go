@@ -2,12 +2,16 @@ package outbox
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/google/uuid"
 )
 
 // SinkFunc is a Sink for the simple case: a function that publishes one delivery. The context ends when the relay's
-// time for the batch is over.
+// time for the batch is over (RelayConfig.PublishTimeout), which is for all calls together: none begins in less than
+// twice the time that the longest has taken. What is left comes with the next batch. A call that is cut all the same
+// costs no attempt, unless it had the time to itself.
 //
 // Deliveries of a batch are published one after another, in their order. After an error no later event of that key is
 // published. The error is classed as a Sink's is: Permanent, RetryAfter, Unavailable, or any other, which is tried
@@ -19,18 +23,26 @@ type SinkFunc func(ctx context.Context, d Delivery) error
 func (publish SinkFunc) Publish(ctx context.Context, batch []Delivery) []Result {
 	results := make([]Result, len(batch))
 	failed := map[int64]uuid.UUID{} // by key: the event that failed; its other destinations are served
+	calls, longest := 0, time.Duration(0)
+	deadline, limited := ctx.Deadline()
 	for i := range batch {
 		d := &batch[i]
 		event, held := failed[d.OrderKey]
+		began := time.Now()
 		switch {
-		case ctx.Err() != nil:
+		case calls == 0 && ctx.Err() != nil:
 			results[i].Err = Unavailable(ctx.Err())
-		case d.Keyed && held && event != d.ID:
+		case d.Keyed && held && event != d.ID, ctx.Err() != nil, calls > 0 && limited && deadline.Sub(began) < 2*longest:
 			results[i].Err = ErrNotAttempted
 		default:
-			if results[i].Err = publish(ctx, *d); results[i].Err != nil && d.Keyed {
-				failed[d.OrderKey] = d.ID
+			results[i].Err = publish(ctx, *d)
+			longest = max(longest, time.Since(began))
+			if calls++; calls > 1 && results[i].Err != nil && ctx.Err() != nil {
+				results[i].Err = errors.Join(ErrNotAttempted, results[i].Err)
 			}
+		}
+		if results[i].Err != nil && d.Keyed && !held {
+			failed[d.OrderKey] = d.ID
 		}
 	}
 	return results

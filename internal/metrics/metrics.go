@@ -26,7 +26,7 @@ type Metrics struct {
 
 	published, duplicates, retried, dead, lost, batches, unavailable, spilled *prometheus.CounterVec
 	claim, publish, settle, latency                                           *prometheus.HistogramVec
-	lanes, backlog, oldest, paused                                            *prometheus.GaugeVec
+	ready, lanes, backlog, oldest, paused                                     *prometheus.GaugeVec
 	owed, oldestOwed, sinkDown                                                *prometheus.GaugeVec
 	retention                                                                 retentionMetrics
 
@@ -73,6 +73,7 @@ func New() *Metrics {
 		"From an event's insert, by the database's clock, to the sink's answer, by the relay's.",
 		[]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60})
 
+	gauge(&m.ready, "relay_ready", "1 while /readyz answers 200 for this relay, else 0.")
 	gauge(&m.lanes, "lanes_held", "Lanes this relay serves, of 64.", "table")
 	gauge(&m.paused, "paused", "1 while an operator has paused the table, or topics or destinations of it, else 0.",
 		"table")
@@ -145,8 +146,9 @@ func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
 	return m.Registry.Gather()
 }
 
-// set sets the gauges of a relay. What is not known disappears.
+// set sets the gauges of a relay. What is not known disappears, but for whether the relay is ready.
 func (m *Metrics) set(h outbox.Health) {
+	m.ready.WithLabelValues().Set(zeroOrOne(h.Ready))
 	for name, t := range h.Tables {
 		m.of(name)
 		m.lanes.WithLabelValues(name).Set(float64(t.Lanes))

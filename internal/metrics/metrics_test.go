@@ -103,16 +103,17 @@ func TestGauges(t *testing.T) {
 	now := health(&outbox.Backlog{Count: 7, Oldest: 90 * time.Second}, false)
 	m.Watch(func() outbox.Health { return now })
 	want(t, scrape(t, m), `outbox_lanes_held{table="orders"} 64`, `outbox_backlog_events{table="orders"} 7`,
-		`outbox_oldest_undelivered_seconds{table="orders"} 90`, `outbox_sink_down{sink="default"} 0`,
+		`outbox_oldest_undelivered_seconds{table="orders"} 90`, `outbox_sink_down{sink="default"} 0`, `outbox_relay_ready 0`,
 		`outbox_owed_deliveries{sink="audit",table="orders"} 7`, `outbox_oldest_owed_seconds{sink="audit",table="orders"} 90`)
 	if text := scrape(t, m); strings.Contains(text, `outbox_backlog_events{table="outbox_deliveries`) {
 		t.Errorf("what a sink owes is a backlog too:\n%s", text)
 	}
 	now = health(nil, true)
+	now.Ready = true
 	text := scrape(t, m)
 	if strings.Contains(text, "outbox_backlog_events{") || strings.Contains(text, "outbox_oldest_undelivered_seconds{") ||
 		strings.Contains(text, "owed_deliveries{") || strings.Contains(text, "oldest_owed_seconds{") {
 		t.Error("a backlog that nobody knows is still shown")
 	}
-	want(t, text, `outbox_sink_down{sink="default"} 1`)
+	want(t, text, `outbox_sink_down{sink="default"} 1`, `outbox_relay_ready 1`)
 }
