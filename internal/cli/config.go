@@ -87,9 +87,18 @@ token that there is one.`,
 	return cmd
 }
 
+// unset is what stands for some settings that nobody has set, because it differs by table.
+var unset = map[string]string{
+	"max_attempts": "3 for crawl_outbox, 5 for others", "backoff_base": "200ms for crawl_outbox, 5s for others",
+}
+
 func settingRows(settings []config.Setting) (rows [][]string) {
 	for _, s := range settings {
-		rows = append(rows, []string{s.Name, plain(s.Value), s.From})
+		value := plain(s.Value)
+		if text, ok := unset[s.Name]; ok && s.From == "default" {
+			value = text
+		}
+		rows = append(rows, []string{s.Name, value, s.From})
 	}
 	return rows
 }

@@ -54,6 +54,7 @@ func TestConfigPrint(t *testing.T) {
 			"168h", "OUTBOX_DATABASE_URL")
 		contains(t, r.err, "variable=OUTBOX_OF_SOMEBODY")
 	}
+	contains(t, e.ok("", "config", "print"), "3 for crawl_outbox, 5 for others")
 	type setting struct {
 		Name, From string
 		Value      any
