@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	_ "embed"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,7 +41,8 @@ type pgxTx[R pgxRows] interface {
 //
 // Only the fields that are set are compared: Topic, AggregateType, AggregateID, TenantID, Source, SchemaID,
 // SchemaVersion, ID, Destinations and Metadata. Of Payload, which may be left out, an object needs to have the members
-// that are given, and any others; so do objects within it.
+// that are given, and any others; so do objects within it. Numbers are compared by their value: the table has 1e2 as
+// 100.
 //
 //	outboxtest.RequireWritten(t, tx, outbox.Event{Topic: "order.placed", AggregateID: "42",
 //		Payload: json.RawMessage(`{"total": 7}`)})
@@ -47,56 +50,94 @@ type pgxTx[R pgxRows] interface {
 // PostgreSQL only.
 func RequireWritten[R pgxRows](t testing.TB, tx pgxTx[R], want ...outbox.Event) []outbox.Event {
 	t.Helper()
-	rows, err := tx.Query(t.Context(), writtenSQL)
-	if err != nil {
-		t.Fatalf("read the events of the transaction: %v", err)
-	}
-	return requireWritten(t, rows, want)
+	return requireWritten(t, func(text string) (pgxRows, error) { return tx.Query(t.Context(), text) }, want)
 }
 
 // RequireWrittenSQL is RequireWritten for transactions of database/sql, of PostgreSQL.
 func RequireWrittenSQL(t testing.TB, tx outbox.SQLTx, want ...outbox.Event) []outbox.Event {
 	t.Helper()
 	open, err := sqltx.Open(tx)
-	var rows *sql.Rows
-	if err == nil {
-		rows, err = open.QueryContext(t.Context(), writtenSQL) //nolint:rowserrcheck // requireWritten asks
-	}
 	if err != nil {
 		t.Fatalf("read the events of the transaction: %v", err)
 	}
-	defer func() { _ = rows.Close() }()
-	return requireWritten(t, rows, want)
+	var rows *sql.Rows // those before it were read to their end
+	defer func() {
+		if rows != nil {
+			_ = rows.Close()
+		}
+	}()
+	return requireWritten(t, func(text string) (_ pgxRows, err error) {
+		rows, err = open.QueryContext(t.Context(), text) //nolint:rowserrcheck // readRows asks
+		return rows, err
+	}, want)
 }
 
-func requireWritten(t testing.TB, rows pgxRows, want []outbox.Event) []outbox.Event {
+func requireWritten(t testing.TB, query func(text string) (pgxRows, error), want []outbox.Event) []outbox.Event {
 	t.Helper()
-	var got []outbox.Event
-	for rows.Next() {
-		var e outbox.Event
-		var id, destinations, payload, metadata string
-		if err := rows.Scan(&id, &e.Topic, &e.AggregateType, &e.AggregateID, &e.TenantID,
-			&e.Source, &e.SchemaID, &e.SchemaVersion, &destinations, &payload, &metadata); err != nil {
-			t.Fatalf("read the events of the transaction: %v", err)
-		}
-		e.ID, e.Payload = uuid.MustParse(id), json.RawMessage(payload)
-		for text, dst := range map[string]any{destinations: &e.Destinations, metadata: &e.Metadata} {
-			if text == "" {
-				continue
-			}
-			if err := json.Unmarshal([]byte(text), dst); err != nil {
-				t.Fatalf("read event %s: %v", id, err)
-			}
-		}
-		got = append(got, e)
-	}
-	if err := rows.Err(); err != nil {
+	got, err := readWritten(query)
+	if err != nil {
 		t.Fatalf("read the events of the transaction: %v", err)
 	}
 	if problem := compareWritten(got, want); problem != "" {
 		t.Fatal(problem)
 	}
+	for i := range got {
+		if got[i].Metadata, err = asDecoded(got[i].Metadata); err != nil {
+			t.Fatalf("read the events of the transaction: event %s: %v", got[i].ID, err)
+		}
+	}
 	return got
+}
+
+func readWritten(query func(text string) (pgxRows, error)) (got []outbox.Event, err error) {
+	add := func(r pgxRows) error {
+		e, err := scanWritten(r)
+		got = append(got, e)
+		return err
+	}
+	return got, readRows(query, writtenSQL, add)
+}
+
+func readRows(query func(text string) (pgxRows, error), text string, row func(pgxRows) error) error {
+	rows, err := query(text)
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		if err := row(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+func scanWritten(rows pgxRows) (e outbox.Event, err error) {
+	var id, destinations, payload, metadata string
+	if err := rows.Scan(&id, &e.Topic, &e.AggregateType, &e.AggregateID, &e.TenantID,
+		&e.Source, &e.SchemaID, &e.SchemaVersion, &destinations, &payload, &metadata); err != nil {
+		return e, err
+	}
+	e.ID, e.Payload = uuid.MustParse(id), json.RawMessage(payload)
+	for text, dst := range map[string]any{destinations: &e.Destinations, metadata: &e.Metadata} {
+		if text == "" {
+			continue
+		}
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber() // no digit of the metadata is lost before they are compared
+		if err := d.Decode(dst); err != nil {
+			return e, fmt.Errorf("event %s: %w", id, err)
+		}
+	}
+	return e, nil
+}
+
+// asDecoded returns metadata with numbers as encoding/json gives them to everybody.
+func asDecoded(metadata map[string]any) (out map[string]any, err error) {
+	text, err := json.Marshal(metadata)
+	if err != nil {
+		return nil, err
+	}
+	return out, json.Unmarshal(text, &out)
 }
 
 // compareWritten says what differs, or nothing.
@@ -144,7 +185,7 @@ func differences(got, want outbox.Event) (problems []string) {
 	for _, name := range []string{"ID", "Topic", "AggregateType", "AggregateID", "TenantID",
 		"Source", "SchemaID", "SchemaVersion", "Destinations"} {
 		w, g := wanted.FieldByName(name), is.FieldByName(name)
-		if !w.IsZero() && !reflect.DeepEqual(w.Interface(), g.Interface()) {
+		if !w.IsZero() && (w.Kind() != reflect.Slice || w.Len() > 0) && !reflect.DeepEqual(w.Interface(), g.Interface()) {
 			problems = append(problems, fmt.Sprintf("%s is %v, want %v", name, g, w))
 		}
 	}
@@ -186,7 +227,7 @@ func within(path string, got, want any) (problems []string) {
 	members, isObject := want.(map[string]any)
 	have, hasObject := got.(map[string]any)
 	if !isObject || !hasObject {
-		if !reflect.DeepEqual(got, want) {
+		if !equal(got, want) {
 			problems = append(problems, fmt.Sprintf("%s is %s, want %s", path, compact(got), compact(want)))
 		}
 		return problems
@@ -199,6 +240,49 @@ func within(path string, got, want any) (problems []string) {
 		}
 	}
 	return problems
+}
+
+// equal compares what plain returns, numbers by their value: jsonb has 1e2 as 100.
+func equal(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		got, ok := got.(map[string]any)
+		return ok && maps.EqualFunc(got, want, equal)
+	case []any:
+		got, ok := got.([]any)
+		return ok && slices.EqualFunc(got, want, equal)
+	case json.Number:
+		got, ok := got.(json.Number)
+		return ok && (got == want || valueOf(got) == valueOf(want))
+	}
+	return reflect.DeepEqual(got, want)
+}
+
+// decimal is the value of a number: its digits, without zeros at either end, times a power of ten.
+type decimal struct {
+	negative bool
+	digits   string // "" is 0
+	exponent int64
+}
+
+// valueOf computes with texts: math/big would have to write 1e999999999 out.
+func valueOf(n json.Number) (d decimal) {
+	text, negative := strings.CutPrefix(n.String(), "-")
+	mantissa, power := text, ""
+	if at := strings.IndexAny(text, "eE"); at >= 0 {
+		mantissa, power = text[:at], text[at+1:]
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	d.digits = strings.TrimRight(digits, "0")
+	if d.digits == "" {
+		return d
+	}
+	d.negative = negative
+	// One too large is the largest there is, which no column holds.
+	d.exponent, _ = strconv.ParseInt(cmp.Or(power, "0"), 10, 64)
+	d.exponent += int64(len(digits) - len(d.digits) - len(fraction))
+	return d
 }
 
 func compact(v any) string {

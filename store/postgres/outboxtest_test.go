@@ -123,6 +123,27 @@ func TestRequireWritten(t *testing.T) {
 	}
 }
 
+// What is written is what is found, however jsonb spells it.
+func TestRequireWrittenFindsTheSameEvent(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, newDatabase(t))
+	w, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
+	ok(t, err)
+	tx, err := pool.Begin(t.Context())
+	ok(t, err)
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	var all []outbox.Event
+	for _, n := range []string{"1e21", "1e-7", "1e2", "-0", "7.0", "1.50", "-12e-3", "123456789012345678901234567890"} {
+		all = append(all, outbox.Event{Topic: "order.placed", Payload: json.RawMessage(`{"n":` + n + `}`),
+			Metadata: map[string]any{"n": json.Number(n), "big": int64(1<<53 + 1)}, Destinations: []string{}})
+	}
+	ok(t, w.Write(t.Context(), tx, all...))
+	got := outboxtest.RequireWritten(t, tx, all...)
+	if n := got[2].Metadata["n"]; n != 100.0 {
+		t.Errorf("metadata has the number %v (%[1]T), want 100.0", n)
+	}
+}
+
 func TestRequireWrittenUsesItsIndex(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDatabase(t))
