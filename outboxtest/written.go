@@ -20,8 +20,14 @@ import (
 	"github.com/outboxrelay/outbox/internal/sqltx"
 )
 
-//go:embed sql/written.sql
-var writtenSQL string
+var (
+	//go:embed sql/written.sql
+	writtenSQL string
+	//go:embed sql/written_log.sql
+	writtenLogSQL string
+	//go:embed sql/has_log.sql
+	hasLogSQL string
+)
 
 // pgxRows are pgx.Rows, or *sql.Rows.
 type pgxRows interface {
@@ -36,8 +42,8 @@ type pgxTx[R pgxRows] interface {
 }
 
 // RequireWritten ends the test unless tx, a pgx.Tx, has written exactly these events into outbox_events so far, in this
-// order; without any, none. What was rolled back to a savepoint is not written. It returns the events as they are in
-// the table.
+// order; without any, none. Those that it has written into outbox_log, where that table is there, follow them. What was
+// rolled back to a savepoint is not written. It returns the events as they are in the tables.
 //
 // Only the fields that are set are compared: Topic, AggregateType, AggregateID, TenantID, Source, SchemaID,
 // SchemaVersion, ID, Destinations and Metadata. Of Payload, which may be left out, an object needs to have the members
@@ -89,13 +95,21 @@ func requireWritten(t testing.TB, query func(text string) (pgxRows, error), want
 	return got
 }
 
+// readWritten reads the events of outbox_events, and of outbox_log where the role can.
 func readWritten(query func(text string) (pgxRows, error)) (got []outbox.Event, err error) {
+	var log bool
+	if err := readRows(query, hasLogSQL, func(r pgxRows) error { return r.Scan(&log) }); err != nil {
+		return nil, err
+	}
 	add := func(r pgxRows) error {
 		e, err := scanWritten(r)
 		got = append(got, e)
 		return err
 	}
-	return got, readRows(query, writtenSQL, add)
+	if err := readRows(query, writtenSQL, add); err != nil || !log {
+		return got, err
+	}
+	return got, readRows(query, writtenLogSQL, add)
 }
 
 func readRows(query func(text string) (pgxRows, error), text string, row func(pgxRows) error) error {
