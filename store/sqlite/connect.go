@@ -49,6 +49,8 @@ type DB struct {
 
 	checking sync.Mutex
 	checked  bool // checkIntegrity has passed
+
+	closing sync.Once
 }
 
 // Connect opens a file that exists, with at most readers connections that read: WAL, synchronous=FULL, foreign keys on.
@@ -206,7 +208,14 @@ func (d *DB) checkIntegrity(ctx context.Context) error {
 //
 // Where the file or its WAL was replaced one connection stays open until the process ends, and Close says ErrReplaced.
 // SQLite would take what it has of the old WAL for the content of the new one, or remove that.
-func (d *DB) Close() error {
+//
+// Only the first Close does anything; later ones return nil.
+func (d *DB) Close() (err error) {
+	d.closing.Do(func() { err = d.close() })
+	return err
+}
+
+func (d *DB) close() error {
 	var problems []error
 	ends := []*sql.DB{d.read, d.anchor, d.write} // the writer last: it is the one that moves the WAL into the file
 	if d.anchor != nil {

@@ -116,6 +116,20 @@ func TestWriteRefusesAnotherLibrary(t *testing.T) {
 	}
 }
 
+// Closing what is closed is no failure: the WAL is gone because the first Close has removed it.
+func TestCloseTwice(t *testing.T) {
+	t.Parallel()
+	db, err := Create(t.Context(), filepath.Join(t.TempDir(), "outbox.db"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		if err := db.Close(); err != nil {
+			t.Errorf("close %d: %v", i+1, err)
+		}
+	}
+}
+
 // Whoever finds the file damaged says what to do.
 func TestDamagedFile(t *testing.T) {
 	t.Parallel()
