@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,7 +55,7 @@ type DB struct {
 }
 
 // Connect opens a file that exists, with at most readers connections that read: WAL, synchronous=FULL, foreign keys on.
-// Errors: ErrNoFile, ErrNotSQLite, or the system's.
+// Errors: ErrNoFile, ErrNotSQLite, or the system's. path is none of the command's URLs: sqlite: in front is refused.
 func Connect(ctx context.Context, path string, readers int) (*DB, error) {
 	return open(ctx, path, readers, "rw")
 }
@@ -66,6 +67,10 @@ func Create(ctx context.Context, path string, readers int) (*DB, error) {
 }
 
 func open(ctx context.Context, path string, readers int, mode string) (_ *DB, err error) {
+	if file, isURL := strings.CutPrefix(path, "sqlite:"); isURL {
+		return nil, fmt.Errorf("open %s: give the file's path without sqlite: in front, %s (one that is called so is ./%s)",
+			path, strings.TrimPrefix(file, "//"), path)
+	}
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)

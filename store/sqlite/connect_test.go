@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"os"
@@ -112,6 +113,34 @@ func TestWriteRefusesAnotherLibrary(t *testing.T) {
 	}
 	db.discharge()
 	if err := write(); err != nil {
+		t.Error(err)
+	}
+}
+
+// The command's URL of a file is no path: a file of that name would be made, and nobody would look into it.
+func TestConnectRefusesURLs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, open := range map[string]func(context.Context, string, int) (*DB, error){
+		"Create": Create, "Connect": Connect,
+	} {
+		for _, url := range []string{"sqlite:g.db", "sqlite://g.db"} {
+			db, err := open(t.Context(), url, 1)
+			if err == nil || !strings.Contains(err.Error(), "without sqlite: in front, g.db (") {
+				t.Errorf("%s(%q): %v", name, url, err)
+			}
+			if err == nil {
+				_ = db.Close()
+			}
+		}
+	}
+	if found, err := filepath.Glob("*"); err != nil || len(found) > 0 {
+		t.Errorf("made %q, %v", found, err)
+	}
+	db, err := Create(t.Context(), "./sqlite:g.db", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
 }
