@@ -99,11 +99,19 @@ func (f File) CheckTable(ctx context.Context, table string, columns []string) ([
 	for i, c := range have {
 		names[i] = c.Name
 	}
-	if err := migration.CheckColumns(table, names, columns, strings.EqualFold); err != nil {
+	err = migration.CheckColumns(table, names, columns, strings.EqualFold)
+	var schema *outbox.SchemaError
+	if errors.As(err, &schema) && strings.EqualFold(table, outbox.OutboxLog().Table) {
+		schema.Remedy = NoLogs
+	}
+	if err != nil {
 		return nil, err
 	}
 	return have, nil
 }
+
+// NoLogs is the remedy for a log table.
+const NoLogs = "log tables are PostgreSQL's, SQLite has none: take outbox_events"
 
 // Named finds a column by its name, which SQLite takes in any case.
 func Named(name string) func(Column) bool {

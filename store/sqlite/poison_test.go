@@ -209,6 +209,27 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+// Nobody is sent for a set of migrations that SQLite does not have.
+func TestLogTablesAreRefused(t *testing.T) {
+	t.Parallel()
+	db := filled(t, "CREATE TABLE mine (position INTEGER PRIMARY KEY, id TEXT NOT NULL)")
+	mine := outbox.OutboxLog()
+	mine.Table = "mine"
+	for table, layout := range map[string]outbox.Layout{"outbox_log": outbox.OutboxLog(), "mine": mine} {
+		_, err := openTable(t.Context(), db, layout)
+		var schema *outbox.SchemaError
+		if !errors.As(err, &schema) || (table == "mine") != (len(schema.Missing) > 0) ||
+			!strings.Contains(err.Error(), "log tables are PostgreSQL's") || strings.Contains(err.Error(), "migrate") {
+			t.Errorf("open %s: %v", table, err)
+		}
+	}
+	// As the command asks for a table that it only looks at.
+	if _, err := db.file().CheckTable(t.Context(), "outbox_log", nil); err == nil ||
+		!strings.Contains(err.Error(), "log tables are PostgreSQL's") {
+		t.Errorf("look at outbox_log: %v", err)
+	}
+}
+
 // A table of an attached file, and names that must be quoted.
 func TestOddNames(t *testing.T) {
 	t.Parallel()

@@ -45,6 +45,9 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 	if layout.Table, err = db.file().Spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
+	if layout.IsLog() {
+		return nil, refuseLog(ctx, db, layout)
+	}
 	s := &store{db: db, layout: layout, name: layout.Name(), of: layout.Table, maxPayload: maxPayload}
 	if layout.Part != "" {
 		s.of = layout.Of
@@ -73,6 +76,19 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 		return nil, err
 	}
 	return s, nil
+}
+
+// refuseLog says of a log table, which may be there, that it cannot be served.
+func refuseLog(ctx context.Context, db *DB, layout outbox.Layout) error {
+	have, err := db.file().Columns(ctx, layout.Table)
+	if err != nil {
+		return err
+	}
+	refusal := &outbox.SchemaError{Table: layout.Table, Remedy: sqlitetable.NoLogs}
+	if len(have) > 0 {
+		refusal.Missing = []string{"the numbers of transactions"}
+	}
+	return refusal
 }
 
 // Backlog counts undelivered rows up to limit.
