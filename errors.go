@@ -15,8 +15,8 @@ var (
 	ErrPayloadTooLarge = errors.New("payload too large")
 	// ErrDuplicateEvent says that an event with this id was written before. The transaction is still usable.
 	ErrDuplicateEvent = errors.New("duplicate event")
-	// ErrNoTransaction says that a Writer for database/sql was given what is no transaction: events written through a
-	// pool would exist whatever becomes of the change that they tell of.
+	// ErrNoTransaction says that a Writer was given nil, or that one for database/sql was given what is no transaction:
+	// events written through a pool would exist whatever becomes of the change that they tell of.
 	ErrNoTransaction = errors.New("not a transaction")
 	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the same key failed. It
 	// costs no attempt.

@@ -1,7 +1,7 @@
 // Package sqltx is what the stores know of database/sql's transactions, and of those of the libraries that are built on
 // it.
 //
-// Guaranteed: what Open returns has a Commit, so it is a transaction and no pool, whoever made it. Not guaranteed: that
+// Guaranteed: what Open returns is not nil and has a Commit, so it is a transaction and no pool, whoever made it. Not guaranteed: that
 // the transaction is still open, and that it is one of the right database. The database says so.
 package sqltx
 
@@ -22,9 +22,15 @@ const bun = "github.com/uptrace/bun"
 // Events that are written through one of those are committed at once, each by itself. It returns what statements are to
 // go through, which is tx unless that is bun's.
 func Open(tx outbox.SQLTx) (outbox.SQLTx, error) {
+	problem := ""
 	if _, ends := tx.(interface{ Commit() error }); !ends {
-		return nil, fmt.Errorf("%w: %s has no Commit; give the transaction that your change is made in, such as a *sql.Tx "+
-			"(docs/guide/writing.md, \"With your ORM\")", outbox.ErrNoTransaction, name(tx))
+		problem = name(tx) + " has no Commit"
+	} else if Nil(tx) {
+		problem = name(tx) + " is nil"
+	}
+	if problem != "" {
+		return nil, fmt.Errorf("%w: %s; give the transaction that your change is made in, such as a *sql.Tx "+
+			"(docs/guide/writing.md, \"With your ORM\")", outbox.ErrNoTransaction, problem)
 	}
 	of := reflect.Indirect(reflect.ValueOf(tx))
 	if of.Kind() != reflect.Struct || of.Type().PkgPath() != bun {
@@ -36,6 +42,12 @@ func Open(tx outbox.SQLTx) (outbox.SQLTx, error) {
 		}
 	}
 	return nil, fmt.Errorf("%w: %T holds no *sql.Tx", outbox.ErrNoTransaction, tx)
+}
+
+// Nil tells whether tx is nothing or a nil pointer, as a transaction is whose Begin failed. Its methods would panic.
+func Nil(tx any) bool {
+	of := reflect.ValueOf(tx)
+	return !of.IsValid() || of.Kind() == reflect.Pointer && of.IsNil()
 }
 
 func name(tx outbox.SQLTx) string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxrelay/outbox"
@@ -165,7 +166,8 @@ func TestSQLEventBusRefusesPools(t *testing.T) {
 	_, err := repository.TakePending(t.Context(), db, 0)
 	_, marked := repository.MarkPublished(t.Context(), db, uuid.New())
 	for _, err := range []error{err, marked, repository.Offer(t.Context(), db, b.event("a.b", "")),
-		postgres.SetTenant(t.Context(), nil, b.app)} {
+		postgres.SetTenant(t.Context(), nil, b.app), postgres.SetTenant(t.Context(), (*pgxpool.Tx)(nil), b.app),
+		postgres.SetTenant(t.Context(), (*sql.Tx)(nil), b.app)} {
 		if !errors.Is(err, outbox.ErrNoTransaction) {
 			t.Errorf("got %v, want ErrNoTransaction", err)
 		}

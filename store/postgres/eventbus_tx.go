@@ -21,7 +21,7 @@ type scanner interface{ Scan(dst ...any) error }
 func busTxOf(tx any) (busTx, error) {
 	switch tx := tx.(type) {
 	case pgx.Tx:
-		return pgxBus{tx}, nil
+		return pgxBus{tx}, checkTx(tx)
 	case outbox.SQLTx:
 		open, err := sqltx.Open(tx)
 		return sqlBus{open}, err

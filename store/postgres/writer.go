@@ -147,12 +147,23 @@ type pgxInserter struct{ insert }
 func (in pgxInserter) Insert(
 	ctx context.Context, tx pgx.Tx, rows []eventrow.Row,
 ) (inserted []uuid.UUID, err error) {
+	if err := checkTx(tx); err != nil {
+		return nil, err
+	}
 	if err := checkEncoding(tx.Conn()); err != nil {
 		return nil, err
 	}
 	var batch pgx.Batch
 	in.queue(&batch, rows, &inserted)
 	return inserted, tx.SendBatch(ctx, &batch).Close()
+}
+
+// checkTx refuses a transaction that is nil.
+func checkTx(tx pgx.Tx) error {
+	if sqltx.Nil(tx) {
+		return fmt.Errorf("%w: the pgx.Tx is nil; give the transaction that your change is made in", outbox.ErrNoTransaction)
+	}
+	return nil
 }
 
 type sqlInserter struct{ insert }

@@ -443,6 +443,19 @@ func (w twoMethods) QueryContext(ctx context.Context, query string, args ...any)
 
 func (twoMethods) Commit() error { panic("the writer has ended its caller's transaction") }
 
+// A transaction whose Begin failed is nil, of one type or another.
+func TestWriterRefusesNil(t *testing.T) {
+	t.Parallel()
+	w, err := postgres.NewWriter(outbox.WriterConfig{Source: "test"})
+	ok(t, err)
+	for _, tx := range []pgx.Tx{nil, (*pgxpool.Tx)(nil)} {
+		if err := w.Write(t.Context(), tx, event("refused")); !errors.Is(err, outbox.ErrNoTransaction) ||
+			!strings.Contains(err.Error(), "nil") {
+			t.Errorf("%T: %v, want ErrNoTransaction", tx, err)
+		}
+	}
+}
+
 // TestSQLWriterTakesTransactions writes through what has the methods of a transaction, and refuses what would commit
 // each event by itself.
 func TestSQLWriterTakesTransactions(t *testing.T) {
@@ -455,7 +468,8 @@ func TestSQLWriterTakesTransactions(t *testing.T) {
 	for _, duplicates := range []bool{false, true} {
 		w, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "test", Strict: true, RefuseDuplicates: duplicates})
 		ok(t, err)
-		for name, pooled := range map[string]outbox.SQLTx{"*sql.DB": db, "*sql.Conn": conn, "nil": nil} {
+		for name, pooled := range map[string]outbox.SQLTx{"*sql.DB": db, "*sql.Conn": conn, "nil": nil,
+			"*sql.Tx is nil": (*sql.Tx)(nil)} {
 			if err := w.Write(t.Context(), pooled, event("refused")); !errors.Is(err, outbox.ErrNoTransaction) ||
 				!strings.Contains(err.Error(), name) {
 				t.Errorf("%s: %v, want ErrNoTransaction", name, err)
