@@ -53,7 +53,7 @@ func (w *Writer) InTx(
 	}
 	if len(events) > 0 {
 		for _, tell := range wake {
-			tell(w.table)
+			tell(w.insert.table)
 		}
 	}
 	return nil
@@ -85,7 +85,7 @@ func (w *Writer) writeAndCommit(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, 
 	if w.cfg.RefuseDuplicates && !eventrow.Drawn(rows) {
 		// The answer must be known before the commit: a round trip more.
 		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-			return fmt.Errorf("write %d events: %w", len(rows), err)
+			return fmt.Errorf("write %d events: %w", len(rows), w.insert.explain(err))
 		}
 		if err := eventrow.CheckInserted(w.cfg, rows, inserted); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (w *Writer) writeAndCommit(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, 
 	}
 	batch.Queue("COMMIT")
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-		return fmt.Errorf("write %d events and commit: %w", len(rows), err)
+		return fmt.Errorf("write %d events and commit: %w", len(rows), w.insert.explain(err))
 	}
 	return nil
 }

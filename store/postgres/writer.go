@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/eventrow"
 	"github.com/outboxrelay/outbox/internal/identifier"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/pgtable"
 	"github.com/outboxrelay/outbox/internal/sqltx"
 )
@@ -26,7 +28,6 @@ type Writer struct {
 	outbox.Writer[pgx.Tx]
 	cfg    outbox.WriterConfig
 	insert insert
-	table  string
 }
 
 // NewWriter returns a Writer for pgx transactions. The table must have the columns of outbox_events.
@@ -35,8 +36,7 @@ func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{Writer: eventrow.NewWriter(pgxInserter{ins}, cfg), cfg: cfg, insert: ins,
-		table: cmp.Or(cfg.Table, outbox.OutboxEvents().Table)}, nil
+	return &Writer{Writer: eventrow.NewWriter(pgxInserter{ins}, cfg), cfg: cfg, insert: ins}, nil
 }
 
 // NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, ent, sqlx,
@@ -52,6 +52,7 @@ func NewSQLWriter(cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) 
 // insert is the statements that write events, the one that locks their keys before, and the one that asks for the
 // connection's encoding.
 type insert struct {
+	table          string
 	chosen, drawn  inserts // by whether a row may have one of the ids already
 	lock, encoding string
 	strict         bool // keys are locked
@@ -76,7 +77,7 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	if err != nil {
 		return insert{}, err
 	}
-	in := insert{strict: cfg.Strict, returning: cfg.RefuseDuplicates}
+	in := insert{table: table, strict: cfg.Strict, returning: cfg.RefuseDuplicates}
 	type names struct {
 		Table                      string
 		Chosen, Returning, Checked bool // Chosen: a row may have the id already
@@ -155,7 +156,27 @@ func (in pgxInserter) Insert(
 	}
 	var batch pgx.Batch
 	in.queue(&batch, rows, &inserted)
-	return inserted, tx.SendBatch(ctx, &batch).Close()
+	return inserted, in.explain(tx.SendBatch(ctx, &batch).Close())
+}
+
+// undefinedTable is a SQLSTATE.
+const undefinedTable = "42P01"
+
+// explain says of a table of the migration sets that is not there what a relay says of it. The server's error stays in
+// what it returns.
+func (in insert) explain(err error) error {
+	var refusal interface{ SQLState() string } // whatever the driver
+	if !errors.As(err, &refusal) || refusal.SQLState() != undefinedTable || !strings.Contains(err.Error(), in.table) {
+		return err
+	}
+	var server *pgconn.PgError
+	if errors.As(err, &server) && server.Where != "" { // what a trigger looks for
+		return err
+	}
+	if _, ours := migration.SetOf[in.table]; !ours {
+		return err
+	}
+	return fmt.Errorf("%w: %w", migration.CheckColumns(in.table, nil, nil, nil), err)
 }
 
 // checkTx refuses a transaction that is nil.
@@ -176,6 +197,13 @@ func (in sqlInserter) Insert(
 	if err != nil {
 		return nil, err
 	}
+	inserted, err = in.insertRows(ctx, tx, rows)
+	return inserted, in.explain(err)
+}
+
+func (in sqlInserter) insertRows(
+	ctx context.Context, tx outbox.SQLTx, rows []eventrow.Row,
+) (inserted []uuid.UUID, err error) {
 	if in.strict {
 		if keys := lockKeys(rows); len(keys) > 0 {
 			if _, err := tx.ExecContext(ctx, in.lock, arrayText(keys)); err != nil {

@@ -19,7 +19,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 // transaction is an open transaction with the Writer of its kind.
@@ -442,6 +444,53 @@ func (w twoMethods) QueryContext(ctx context.Context, query string, args ...any)
 }
 
 func (twoMethods) Commit() error { panic("the writer has ended its caller's transaction") }
+
+// Who writes before anybody has migrated is told what to do, as a relay is; but not for what is somebody else's table.
+func TestWriteWithoutTable(t *testing.T) {
+	url := testenv.Database(t)
+	pool := newPool(t, url)
+	const remedy = "table outbox_events does not exist: run: outbox migrate up --set core"
+	check := func(what string, err error, want string) {
+		t.Helper()
+		var server *pgconn.PgError
+		var schema *outbox.SchemaError
+		if !errors.As(err, &server) || server.Code != "42P01" || errors.As(err, &schema) != (want != "") ||
+			!strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%s: got %v, want %q in it", what, err, want)
+		}
+	}
+	for name, open := range kinds {
+		begin := open(t, url, &statements{})
+		for _, cfg := range []outbox.WriterConfig{{}, {Strict: true}, {RefuseDuplicates: true}} {
+			cfg.Source = "test"
+			for _, events := range [][]outbox.Event{{event("a")}, {event("a"), event("b")}} {
+				tx := begin(cfg)
+				check(name, tx.write(events...), remedy)
+				ok(t, tx.rollback())
+			}
+		}
+		for table, want := range map[string]string{"shop_outbox": "", "public.shop_outbox": "",
+			"outbox_log": "table outbox_log does not exist: run: outbox migrate up --set log"} {
+			tx := begin(outbox.WriterConfig{Source: "test", Table: table})
+			check(name+", "+table, tx.write(event("a")), want)
+			ok(t, tx.rollback())
+		}
+	}
+	inTx := func(refuse bool) error {
+		w, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", RefuseDuplicates: refuse})
+		ok(t, err)
+		return w.InTx(t.Context(), pool, func(pgx.Tx) ([]outbox.Event, error) { return []outbox.Event{event("a")}, nil })
+	}
+	check("InTx", inTx(false), remedy)
+	check("InTx, duplicates refused", inTx(true), remedy)
+
+	ok(t, migrations.Up(t.Context(), url, "core"))
+	_, err := pool.Exec(t.Context(), `CREATE FUNCTION audit() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN INSERT INTO outbox_events_audit VALUES (NEW.id); RETURN NEW; END';
+		CREATE TRIGGER audit AFTER INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION audit()`)
+	ok(t, err)
+	check("a trigger", inTx(false), "")
+}
 
 // A transaction whose Begin failed is nil, of one type or another.
 func TestWriterRefusesNil(t *testing.T) {
