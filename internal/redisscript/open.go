@@ -49,8 +49,9 @@ func (s Server) Password() Secret { return Secret(s.Options.Password) }
 
 // ErrURL is all that is said of a URL that cannot be parsed: the errors of net/url and go-redis quote it, and a
 // password with an unescaped slash turns up in them as port, database or option.
-var ErrURL = errors.New("the Redis URL is not of the form redis://user:password@host:6379/0 (or rediss://, unix://); " +
-	"in user and password write / ? # % @ percent-encoded. It is not shown here because it may hold a password")
+var ErrURL = errors.New("the Redis URL is not of the form redis://user:password@host:6379/0 (or rediss://, unix://), " +
+	"or has a parameter that nobody knows or a value that one does not take; in user and password write / ? # % @ " +
+	"percent-encoded. It is not shown here because it may hold a password")
 
 // ErrDatabase is the error of a URL of a Cluster with a database.
 var ErrDatabase = errors.New("the Redis URL names several hosts and a database, but a Cluster has database 0 only")

@@ -52,8 +52,8 @@ func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 
 // errURL is all that is said of a URL that cannot be parsed, see redisscript.ErrURL.
 var errURL = errors.New("the URL is not of the form redis+stream://user:password@host:6379/0 (or rediss+stream://, " +
-	"unix+stream://), or has a parameter that nobody knows; in user and password write / ? # % @ percent-encoded. " +
-	"It is not shown here because it may hold a password")
+	"unix+stream://), or has a parameter that nobody knows or a value that one does not take; in user and password " +
+	"write / ? # % @ percent-encoded. It is not shown here because it may hold a password")
 
 // own says what is wrong with a URL in the words of this package's URLs.
 func own(err error) error {
