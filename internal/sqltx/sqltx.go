@@ -1,8 +1,8 @@
 // Package sqltx is what the stores know of database/sql's transactions, and of those of the libraries that are built on
 // it.
 //
-// Guaranteed: what Open returns is not nil and has a Commit, so it is a transaction and no pool, whoever made it. Not guaranteed: that
-// the transaction is still open, and that it is one of the right database. The database says so.
+// Guaranteed: what Open returns is not nil and has a Commit, so it is a transaction and no pool, whoever made it. Not
+// guaranteed: that the transaction is still open, and that it is one of the right database. The database says so.
 package sqltx
 
 import (
