@@ -4,10 +4,12 @@ SELECT {{template "run_columns"}},
   FROM crawl_runs r
  WHERE r.id = $2 AND r.tenant_id = $1
 
-{{- /* In the order of scanRun. */ -}}
+{{- /* In the order of scanRun. In adopted tables these are times without a zone, which now() wrote in the session's and
+which pgx would read as UTC. */ -}}
 {{define "run_columns" -}}
 r.id, r.tenant_id, r.status::text, r.app_package, r.device_config::text, r.max_steps, coalesce(r.goal, ''), r.crawler,
-       r.created_at, r.started_at, r.completed_at, r.cancelled_at, coalesce(r.error_message, '')
+       r.created_at::timestamptz, r.started_at::timestamptz, r.completed_at::timestamptz,
+       r.cancelled_at::timestamptz, coalesce(r.error_message, '')
 {{- end}}
 
 {{- /* One probe of the unique index on (crawl_id, seq). */ -}}

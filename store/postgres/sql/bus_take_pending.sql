@@ -24,7 +24,7 @@ WITH taken AS MATERIALIZED (
        AND NOT EXISTS (SELECT FROM taken t WHERE t.position = e.position)
      GROUP BY e.app_id, e.event_key
 )
-SELECT t.id, t.app_id, t.event_id, t.event_type, t.payload::text, coalesce(t.event_key, ''), t.status, t.published_at
+SELECT t.id, t.app_id, t.event_id, t.event_type, t.payload::text, coalesce(t.event_key, ''), t.status, t.published_at::timestamptz
   FROM taken t
  WHERE NOT EXISTS (SELECT FROM others o WHERE o.app_id = t.app_id AND o.event_key = t.event_key AND o.position < t.position)
  ORDER BY t.position

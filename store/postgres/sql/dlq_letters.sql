@@ -47,7 +47,7 @@ inside a word is an apostrophe.
        CASE WHEN l.replayed_at IS NOT NULL THEN 'replayed' WHEN l.discarded_at IS NOT NULL THEN 'discarded' ELSE 'pending' END AS state,
        l.user_id, l.request_id, l.type, l.error_reason AS reason, l.attempts, {{template "last_error"}} AS last_error, {{template "fingerprint"}} AS fingerprint,
        coalesce(l.outbox_table, '') AS table, coalesce(l.destination, '') AS destination, coalesce(l.event_key, '') AS key, l.position, l.generation,
-       l.replayed_at, l.discarded_at, coalesce(l.discard_reason, '') AS discard_reason
+       l.replayed_at::timestamptz AS replayed_at, l.discarded_at, coalesce(l.discard_reason, '') AS discard_reason
 {{- end}}
 
 {{define "dlq_tenant"}}
