@@ -25,6 +25,10 @@ var parseAdopt = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.P
 var adoptable = []string{"apps", "outbox_events", "job_dlq", "event_outbox", "crawl_runs", "crawl_events",
 	"crawl_outbox"}
 
+// functionOf names the functions that an application may have had with its tables. Their files make none where there is
+// one, and Outbox itself calls neither.
+var functionOf = map[string]string{"job_dlq": "purge_job_dlq", "event_outbox": "purge_event_outbox"}
+
 // ErrRefused is returned by Up, before it has changed anything, when there are tables that it cannot adopt.
 var ErrRefused = errors.New("tables that exist cannot be adopted, and nothing was changed")
 
@@ -46,6 +50,7 @@ type work struct {
 	have        *shape
 	made, whole *shape // as its file makes it, and as the last file leaves it
 	wanted      []index
+	functions   []string        // of the name that its file would make; they stay
 	ours        map[string]bool // what was added to it before; anything: it is being adopted already
 
 	// What is missing.
@@ -216,12 +221,17 @@ func (a *adoption) record(ctx context.Context, tx pgx.Tx, table string, addition
 	return nil
 }
 
-// mark records the table itself. Undone last, it puts back what later commands may have changed of it.
+// mark records the table itself. Undone last, it puts back what later commands may have changed of it. A function that
+// was there with it is recorded too: its file makes none, the down file drops none, and roles give none away.
 func (a *adoption) mark(ctx context.Context, w *work) error {
 	if len(w.ours) > 0 {
 		return nil
 	}
-	return a.step(ctx, w.table, []addition{{"table", templated("restore", w.have.restoring(w.table))}})
+	added := []addition{{"table", templated("restore", w.have.restoring(w.table))}}
+	if len(w.functions) > 0 {
+		added = append(added, addition{"kept function " + functionOf[w.table], "SELECT"}) // nothing undoes nothing
+	}
+	return a.step(ctx, w.table, added)
 }
 
 // restoring is what adopt/restore.sql takes.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -252,10 +253,14 @@ func deliver(t *testing.T, url string, layout outbox.Layout, want func() int) {
 	}
 }
 
+// functions are those of the schema, as pg_dump has them: with owner, privileges and comment.
+const functions = `SELECT concat_ws(' ', 'function', oid::regprocedure, proowner::regrole, proacl, obj_description(oid, 'pg_proc'), pg_get_functiondef(oid))
+	FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1`
+
 // schemaOf is the catalog without what a test adds.
 func schemaOf(t *testing.T, conn *pgx.Conn) (lines []string) {
 	t.Helper()
-	for _, line := range catalog(t, conn) {
+	for _, line := range append(catalog(t, conn), query[string](t, conn, functions)...) {
 		if !strings.Contains(line, "kept") {
 			lines = append(lines, line)
 		}
@@ -273,6 +278,7 @@ func TestAdoptSeeds(t *testing.T) {
 			url, conn := s.before(t, rows)
 			run(t, conn, "CREATE TABLE kept AS SELECT id FROM "+s.outbox)
 			want, kept := schemaOf(t, conn), query[string](t, conn, s.keep)
+			owned := query[string](t, conn, functions)
 			app := s.start(t, url, rows)
 			time.Sleep(100 * time.Millisecond)
 
@@ -284,6 +290,12 @@ func TestAdoptSeeds(t *testing.T) {
 			}
 			if got := query[string](t, conn, s.keep); !reflect.DeepEqual(got, kept) {
 				t.Error("rows are not as they were after up")
+			}
+			there := query[string](t, conn, functions)
+			for _, function := range owned {
+				if !slices.Contains(there, function) {
+					t.Errorf("up has changed %s: now\n%s", function, strings.Join(there, "\n"))
+				}
 			}
 			if plan, err := pgmigrations.Plan(t.Context(), url); err != nil || !plan.Empty() {
 				t.Errorf("another plan: %+v, %v", plan, err)

@@ -41,11 +41,16 @@ BEGIN
 END
 $do$;
 
--- Everything belongs to outbox_owner.
+-- Everything belongs to outbox_owner, but for a purge function that an application had before (core/003): it stays as it
+-- is.
 DO $do$
 DECLARE
     name TEXT;
+    kept TEXT[];
 BEGIN
+    IF to_regclass('outbox_adopted') IS NOT NULL THEN
+        kept := ARRAY(SELECT object FROM outbox_adopted WHERE object LIKE 'kept function %');
+    END IF;
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
                                 'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries', 'outbox_endpoints',
                                 'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
@@ -61,20 +66,24 @@ BEGIN
             EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
         END IF;
     END LOOP;
-    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'purge_job_dlq(int)', 'purge_event_outbox(int)', 'crawl_events_append()', 'crawl_outbox_tenant()'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'crawl_events_append()', 'crawl_outbox_tenant()'] LOOP
         IF to_regprocedure(name) IS NOT NULL THEN
             EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name));
         END IF;
     END LOOP;
     -- Purges run with the caller's rights, so nobody gains anything by calling them. That PUBLIC may not says so.
-    IF to_regprocedure('purge_job_dlq(int)') IS NOT NULL THEN
-        REVOKE ALL ON FUNCTION purge_job_dlq(int) FROM PUBLIC;
-        GRANT EXECUTE ON FUNCTION purge_job_dlq(int) TO outbox_relay, outbox_operator;
-    END IF;
-    IF to_regprocedure('purge_event_outbox(int)') IS NOT NULL THEN
-        REVOKE ALL ON FUNCTION purge_event_outbox(int) FROM PUBLIC;
-        GRANT EXECUTE ON FUNCTION purge_event_outbox(int) TO outbox_relay;
-    END IF;
+    FOREACH name IN ARRAY ARRAY['purge_job_dlq', 'purge_event_outbox'] LOOP
+        IF EXISTS (SELECT FROM pg_proc
+                    WHERE oid = to_regprocedure(name || '(int)') AND strpos(prosrc, name || ': p_older_than_days must be 0 or more') > 0)
+           AND 'kept function ' || name <> ALL (coalesce(kept, '{}')) THEN
+            EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name || '(int)'));
+            EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', to_regprocedure(name || '(int)'));
+            EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO outbox_relay', to_regprocedure(name || '(int)'));
+            IF name = 'purge_job_dlq' THEN
+                GRANT EXECUTE ON FUNCTION purge_job_dlq(int) TO outbox_operator;
+            END IF;
+        END IF;
+    END LOOP;
     -- Whoever may read the view sees what he would see of its table, and not what its owner sees. Before PostgreSQL 15
     -- a view cannot: grant it there to nobody who may not see the events of all tenants.
     IF to_regclass('run_outbox') IS NOT NULL AND current_setting('server_version_num')::int >= 150000 THEN

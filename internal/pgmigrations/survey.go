@@ -81,6 +81,18 @@ func survey(ctx context.Context, conn *pgx.Conn, sets []string) (*adoption, erro
 	if err := a.mentionLegacy(ctx); err != nil {
 		return nil, err
 	}
+	for _, o := range open {
+		if shapes[o.table] != nil || states[o.set].Dirty {
+			continue
+		}
+		functions, err := a.functionsOf(ctx, o.table)
+		if err != nil {
+			return nil, err
+		}
+		for _, function := range functions {
+			a.note("function %s exists, and stays as it is: up makes none of that name, and down drops none", function)
+		}
+	}
 	if len(shapes) == 0 {
 		return a, nil
 	}
@@ -152,7 +164,7 @@ func (a *adoption) note(format string, args ...any) {
 }
 
 // consider decides what becomes of one table.
-func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bool) error {
+func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bool) (err error) {
 	w := &work{origin: o, now: o.table, have: have, made: a.ref.made[o.table], whole: a.ref.whole[o.table],
 		wanted: a.ref.indexes[o.table], ours: a.recorded[o.table]}
 	if r := a.renamed(o.table); r != nil {
@@ -172,6 +184,12 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 		a.problem("a table %s exists that is not Outbox's, which keeps its own things under that name: rename it", o.table)
 		return nil
 	}
+	if w.functions, err = a.functionsOf(ctx, o.table); err != nil {
+		return err
+	}
+	if len(w.ours) > 0 && !w.ours["kept function "+functionOf[o.table]] {
+		w.functions = nil // made since
+	}
 	w.compare()
 	before := len(a.plan.Problems)
 	a.checkRights(w)
@@ -189,6 +207,9 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 	}
 	a.works = append(a.works, w)
 	planned := migration.AdoptedTable{Name: w.table, Size: have.Size, Steps: a.steps(w)}
+	for _, function := range w.functions {
+		planned.Steps = append(planned.Steps, "leave function "+function+" as it is: Outbox does not call it")
+	}
 	if w.now != w.table {
 		planned.Was = w.now
 	}
@@ -256,6 +277,22 @@ func (a *adoption) checkColumns(w *work) {
 			a.problem("%s has no primary key (%s): add one", w.now, strings.Join(k.Columns, ", "))
 		}
 	}
+}
+
+// functionsOf are those that have the name of the function that a table's file makes, with their parameters.
+func (a *adoption) functionsOf(ctx context.Context, table string) ([]string, error) {
+	if functionOf[table] == "" {
+		return nil, nil
+	}
+	rows, err := a.conn.Query(ctx, templated("functions_of", nil), a.schema, functionOf[table])
+	if err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	functions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	return functions, nil
 }
 
 // steps says in plain words what is about to happen.

@@ -65,7 +65,13 @@ CREATE INDEX IF NOT EXISTS idx_job_dlq_user_id         ON job_dlq (user_id) WHER
 -- function therefore takes each application's place in turn, which needs no bypass policy: any role that may
 -- read apps and delete here gets the same result. The caller's tenant is put back by hand; on an error the rollback
 -- does it. (A SET clause of the function would, but PostgreSQL 15 lets only superusers write one for app.*.)
-CREATE OR REPLACE FUNCTION purge_job_dlq(p_older_than_days INT DEFAULT 30) RETURNS INT
+--
+-- A function of that name that was there before is its application's, and stays. Outbox calls neither, and makes none
+-- beside one with other parameters, since calls would be ambiguous. (Not indented: its text is as databases have it.)
+DO $do$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(current_schema())) AND proname = 'purge_job_dlq') THEN
+CREATE FUNCTION purge_job_dlq(p_older_than_days INT DEFAULT 30) RETURNS INT
     LANGUAGE plpgsql AS $fn$
 DECLARE
     callers TEXT := coalesce(current_setting('app.current_tenant', true), '');
@@ -89,3 +95,6 @@ BEGIN
     RETURN total;
 END
 $fn$;
+    END IF;
+END
+$do$;

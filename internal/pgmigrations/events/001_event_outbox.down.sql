@@ -1,9 +1,20 @@
-DROP FUNCTION IF EXISTS purge_event_outbox(INT);
--- A table that was there before is given back as it was (outbox_adopted), not dropped.
+-- A table that was there before is given back as it was (outbox_adopted), not dropped. So is a function. One that was
+-- there without the table is told by its body, which is not that of the file.
 DO $do$
 DECLARE
     back RECORD;
+    kept BOOLEAN := false;
+    ours REGPROCEDURE;
 BEGIN
+    IF to_regclass('outbox_adopted') IS NOT NULL THEN
+        kept := EXISTS (SELECT FROM outbox_adopted WHERE table_name = 'event_outbox' AND object = 'kept function purge_event_outbox');
+    END IF;
+    SELECT oid INTO ours
+      FROM pg_proc
+     WHERE oid = to_regprocedure('purge_event_outbox(int)') AND strpos(prosrc, 'purge_event_outbox: p_older_than_days must be 0 or more') > 0;
+    IF ours IS NOT NULL AND NOT kept THEN
+        EXECUTE 'DROP FUNCTION ' || ours;
+    END IF;
     IF to_regclass('outbox_adopted') IS NOT NULL THEN
         FOR back IN SELECT undo FROM outbox_adopted WHERE table_name = 'event_outbox' ORDER BY step DESC LOOP
             EXECUTE back.undo;

@@ -55,7 +55,11 @@ CREATE INDEX IF NOT EXISTS idx_event_outbox_app_id  ON event_outbox (app_id);
 
 -- Deletes rows published more than p_older_than_days ago, of every application; returns how many. Pending and
 -- failed rows are kept. Goes application by application as purge_job_dlq does, and says why there.
-CREATE OR REPLACE FUNCTION purge_event_outbox(p_older_than_days INT DEFAULT 7) RETURNS INT
+-- One that was there before stays, as said there.
+DO $do$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(current_schema())) AND proname = 'purge_event_outbox') THEN
+CREATE FUNCTION purge_event_outbox(p_older_than_days INT DEFAULT 7) RETURNS INT
     LANGUAGE plpgsql AS $fn$
 DECLARE
     callers TEXT := coalesce(current_setting('app.current_tenant', true), '');
@@ -80,3 +84,6 @@ BEGIN
     RETURN total;
 END
 $fn$;
+    END IF;
+END
+$do$;

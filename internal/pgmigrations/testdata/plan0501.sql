@@ -37,3 +37,14 @@ CREATE TABLE event_outbox (
   published_at TIMESTAMP
 );
 CREATE INDEX idx_event_outbox_pending ON event_outbox (status, id) WHERE status = 'pending';
+
+-- Its purge functions, with names of their own for the parameters. Both are in docs/seeds.md; the bodies are not.
+CREATE FUNCTION purge_event_outbox(days INT DEFAULT 7) RETURNS INT LANGUAGE sql AS $fn$
+  WITH gone AS (DELETE FROM event_outbox WHERE status = 'published' AND published_at < now() - days * interval '1 day' RETURNING 1)
+  SELECT count(*)::int FROM gone
+$fn$;
+COMMENT ON FUNCTION purge_event_outbox(INT) IS 'called by cron';
+REVOKE ALL ON FUNCTION purge_event_outbox(INT) FROM PUBLIC;
+CREATE FUNCTION purge_job_dlq(p_older_than_days BIGINT DEFAULT 30, p_most INT DEFAULT 1000) RETURNS VOID LANGUAGE sql SECURITY DEFINER AS $fn$
+  DELETE FROM job_dlq WHERE id IN (SELECT id FROM job_dlq WHERE replayed_at < now() - p_older_than_days * interval '1 day' LIMIT p_most)
+$fn$;
