@@ -117,7 +117,8 @@ that it drops take their rows with them, undelivered events too, so the set must
 others stand on goes last: core after events, crawl and log.
 
 A table that up has adopted is not dropped but given back as it was, with its rows; so is one whose
-adoption was interrupted.`,
+adoption was interrupted. While outbox_archive has rows of such a table, or of a mapped one, core does
+not go below it: the error says how to put them back.`,
 		Example: `  outbox migrate down --set crawl
   outbox migrate down --set events --all`,
 		Args: cobra.NoArgs,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 	"strings"
@@ -215,6 +216,9 @@ func down(ctx context.Context, by session, steps int, set string) error {
 	if err := keepTenants(ctx, by.Conn, set, before.Current, steps); err != nil {
 		return err
 	}
+	if err := keepArchive(ctx, by.Conn, set, before.Current, steps); err != nil {
+		return err
+	}
 	applied := embedded.List(set)
 	for len(applied) > 0 && applied[len(applied)-1].Version > before.Current {
 		applied = applied[:len(applied)-1]
@@ -265,6 +269,26 @@ func keepTenants(ctx context.Context, conn *pgx.Conn, set string, current uint, 
 		return fmt.Errorf("%d runs belong to other tenants than default, and would become default's when crawl/003_run_api "+
 			"is taken away: "+
 			"delete them (SELECT * FROM crawl_runs WHERE tenant_id <> 'default'), or take the whole set away with --all", others)
+	}
+	return nil
+}
+
+// archiveVersion is that of core/008_retention, which brings outbox_archive.
+const archiveVersion = 8
+
+// keepArchive refuses to take the archive away while it has rows of tables that stay, before anything else goes. The
+// down file begins with that check, for other tools.
+func keepArchive(ctx context.Context, conn *pgx.Conn, set string, current uint, steps int) error {
+	if set != "core" || current < archiveVersion || steps < int(current) && int(current)-steps >= archiveVersion {
+		return nil
+	}
+	text, err := fs.ReadFile(files, "core/008_retention.down.sql")
+	if err != nil {
+		return fmt.Errorf("read core/008_retention: %w", err)
+	}
+	check, _, _ := strings.Cut(string(text), "DROP TABLE")
+	if _, err := conn.Exec(ctx, check, pgx.QueryExecModeSimpleProtocol); err != nil {
+		return fmt.Errorf("look into the archive: %w", cause(err))
 	}
 	return nil
 }

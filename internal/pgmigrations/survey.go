@@ -219,7 +219,23 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 		}
 	}
 	a.plan.Tables = append(a.plan.Tables, planned)
+	a.mentionRetention(o.table)
 	return nil
+}
+
+// mentionRetention says what a relay with default settings does to old rows, which an application may count on.
+func (a *adoption) mentionRetention(table string) {
+	switch table {
+	case "outbox_events", "crawl_outbox":
+		a.note("a relay moves rows of %s that were delivered more than 168h ago into outbox_archive, at once and from then on; "+
+			"--retention 0 keeps them", table)
+	case "event_outbox":
+		a.note("a relay deletes rows of %s that were published more than 168h ago, at once and from then on; "+
+			"--retention 0 keeps them", table)
+	case "job_dlq":
+		a.note("a relay deletes rows of %s that were replayed more than 720h ago, at once and from then on; "+
+			"--dlq-retention 0 keeps them", table)
+	}
 }
 
 func (a *adoption) checkRights(w *work) {
