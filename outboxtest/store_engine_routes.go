@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 )
 
@@ -346,6 +347,9 @@ func buriesForOneSink(t *testing.T, s *storeSuite) {
 	}
 	mended.Store(true)
 	d := s.Letters(t, s.events, outbox.DeliveriesOf("", ""))
+	if n, err := deadletter.Collect(t.Context(), d, "outbox_deliveries", operator); err != nil || n != 0 {
+		t.Errorf("collected %d letters, error %v, of a delivery that has one", n, err)
+	}
 	if sum := replay(t, d, everyLetter); sum.Letters != 1 {
 		t.Fatalf("replayed %+v, want the one letter", sum)
 	}

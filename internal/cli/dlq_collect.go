@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -16,9 +17,10 @@ func (a *application) collectLetters(mapping *pflag.FlagSet) *cobra.Command {
 		Use:   "collect",
 		Short: "Write the letters of dead events that have none",
 		Long: `collect writes a letter for every dead row that has none: one that was set dead with
-plain SQL, or that was dead before a relay served its table, as after outbox migrate legacy. The letters can
-then be listed, replayed and discarded like all others. It changes no row of the table, and run again it finds
-what is new. The table is read once.`,
+plain SQL, that was dead before a relay served its table, as after outbox migrate legacy, or whose letter was
+purged. The letters can then be listed, replayed and discarded like all others. It changes no row of the table,
+and run again it finds what is new. The table is read once. outbox_deliveries, which has what sinks did not take
+of tables with routes, is one of the tables.`,
 		Example: `  outbox dlq collect
   outbox dlq collect --table outbox --layouts legacy.yaml --reason 'taken over from the old relay'
   outbox dlq list --error 'set dead by hand'`,
@@ -28,18 +30,23 @@ what is new. The table is read once.`,
 			if err != nil {
 				return err
 			}
-			if table != "" {
+			deliveries := outbox.DeliveriesOf("", "").Table
+			if table != "" && table != deliveries {
 				if _, err := c.Find(table); err != nil {
 					return err
 				}
 			}
 			return a.openLetters(cmd.Context(), c, func(_ app.Database, d deadletter.Store) error {
-				var done cleared
+				names := []string{deliveries}
 				for _, t := range c.Known() {
-					if table != "" && t.Name() != table {
+					names = append(names, t.Name())
+				}
+				var done cleared
+				for _, name := range names {
+					if table != "" && name != table {
 						continue
 					}
-					n, err := deadletter.Collect(cmd.Context(), d, t.Name(), by.operator())
+					n, err := deadletter.Collect(cmd.Context(), d, name, by.operator())
 					if done.Letters += n; err != nil {
 						return a.printCleared(c.Output, "wrote %s\n", done, err)
 					}

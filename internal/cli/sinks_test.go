@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ routes: [{to: [default, audit]}]
 	}
 	e.extra = []string{"OUTBOX_CONFIG=" + file}
 	e.ok(strings.Join(numbered(events), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
-	_, url := e.relaying("--table", "outbox_events")
+	relay, url := e.relaying("--table", "outbox_events")
 	says := func(line string) bool {
 		_, text := get(t, url+"/metrics")
 		return strings.Contains(text, line+"\n")
@@ -60,4 +61,10 @@ routes: [{to: [default, audit]}]
 		t.Fatalf("outbox events --to audit lists %+v", owed)
 	}
 	contains(t, e.ok("", "events", "show", owed[0].ID), "status          SENT", "owed to         audit:order.")
+
+	relay.signal(syscall.SIGTERM)
+	relay.wait()
+	exec1(e, `UPDATE outbox_deliveries SET status = 'dead' WHERE sink = 'audit'`)
+	contains(t, e.ok("", "dlq", "collect", "--table", "outbox_deliveries"), "wrote 5 letters")
+	contains(t, e.ok("", "dlq", "collect"), "wrote 0 letters")
 }

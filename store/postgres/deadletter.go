@@ -109,6 +109,7 @@ type letterQuery struct {
 	Columns      []string
 	RawTable     string // its name as letters have it
 	TableName    string // the same, as a text in SQL
+	Owed         bool   // it is outbox_deliveries, which has a row of an event for each sink and destination
 	Replace      bool   // the payload
 
 	F         deadletter.Filter
@@ -176,6 +177,7 @@ func selected(s deadletter.Selection) (letterQuery, error) {
 func (t deadTable) query(q letterQuery) letterQuery {
 	q.quotedLayout, q.Columns = quote(t.layout), t.columns
 	q.RawTable, q.TableName = t.layout.Table, pgtable.QuoteText(t.layout.Table)
+	q.Owed = t.layout.Table == outbox.DeliveriesOf("", "").Table
 	return q
 }
 

@@ -102,6 +102,7 @@ type letterQuery struct {
 	TableName  string                     // the same, as a text in SQL
 	InRow      servedColumns              // of a row e
 	InOrigin   servedColumns              // of a row that letter c kept, as dlq_insert.sql names them
+	Owed       bool                       // it is outbox_deliveries, with a row of an event for each sink and destination
 	Replace    bool                       // the payload
 
 	F      deadletter.Filter
@@ -196,6 +197,7 @@ func (t deadTable) query(q letterQuery) *letterQuery {
 		q.InRow, q.InOrigin = servedColumns{"e." + q.Destinations, "e." + q.DeliveredTo}, servedColumns{"c.goes", "c.served"}
 	}
 	q.RawTable, q.TableName = t.layout.Table, sqlitetable.QuoteText(t.layout.Table)
+	q.Owed = t.layout.Table == outbox.DeliveriesOf("", "").Table
 	for _, name := range append([]string{t.layout.Key}, t.layout.KeyScope...) {
 		c := q.column(sqlitetable.QuoteName(name))
 		if name != "" && name != t.layout.Position && !slices.Contains(q.KeyColumns, c) {
