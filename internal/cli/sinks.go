@@ -28,7 +28,7 @@ func (a *application) sinks() *cobra.Command {
 		Short: "Show what each sink has still to take",
 		Long: `sinks shows the sinks of the settings and, for tables with routes, what each has not taken yet: OWED deliveries
 wait in outbox_deliveries, of them RETRYING for another attempt; OLDEST is the age of the first one's event. DEAD
-ones are dead letters, see outbox dlq list. A sink that takes everything at once owes nothing.
+ones have a pending dead letter, see outbox dlq list. A sink that takes everything at once owes nothing.
 
 A sink without a server is none of the settings given here: what it is owed waits until a relay has a sink of that
 name. Of tables without routes outbox lanes shows the backlog. Whether a sink answers is in /readyz of each relay.

@@ -13,7 +13,7 @@ type Debt struct {
 	Owed     int      `json:"owed"`     // deliveries that it has still to take
 	Retrying int      `json:"retrying"` // of those that wait for another attempt
 	Oldest   *float64 `json:"oldest"`   // seconds since the first of their events was written; nil: none is owed
-	Dead     int      `json:"dead"`     // deliveries that are dead letters
+	Dead     int      `json:"dead"`     // deliveries with a letter that is pending
 }
 
 // Delivery is an event at one sink and destination that the sink did not take at once.

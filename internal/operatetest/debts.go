@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/tabletest"
 )
@@ -12,6 +15,7 @@ import (
 func debtTests() []behaviour {
 	return []behaviour{
 		{name: "what sinks owe is counted by sink and table", run: countsDebts},
+		{name: "a dead delivery counts while its letter waits, and gets another where that was purged", run: countsLetters},
 		{name: "a sink of a table with routes is paused by itself, or with its table", run: pausesOneSink},
 	}
 }
@@ -45,6 +49,11 @@ func countsDebts(t *testing.T, s *suite) {
 	add("outbox_events", "b", "dead", 9*time.Hour, 0)
 	add("event_outbox", "b", "dead", time.Hour, 0)
 	add("outbox_events", "a", "pending", time.Minute, -time.Hour)
+	collected := s.deliveryLetters(t)
+	if n, err := deadletter.Collect(t.Context(), collected, "outbox_deliveries", operator); err != nil || n != 2 {
+		t.Fatalf("collected %d letters, error %v, want those of both dead deliveries", n, err)
+	}
+	add("event_outbox", "b", "dead", time.Hour, 0) // has no letter
 	got := debts()
 	want := []operate.Debt{
 		{Sink: "a", Table: "outbox_events", Owed: 1},
@@ -64,6 +73,76 @@ func countsDebts(t *testing.T, s *suite) {
 			t.Errorf("got %+v, want %+v", d, want[i])
 		}
 	}
+}
+
+// deliveryLetters are those of outbox_deliveries.
+func (s *suite) deliveryLetters(t *testing.T) deadletter.Store {
+	t.Helper()
+	return s.Letters(t, outbox.OutboxEvents(), outbox.DeliveriesOf("", ""))
+}
+
+func countsLetters(t *testing.T, s *suite) {
+	d := s.deliveryLetters(t)
+	id := tabletest.NewID(t)
+	s.owe(t, "outbox_events", "a", id, "dead", 0)
+	s.owe(t, "outbox_events", "bb", id, "dead", 0)
+	s.owe(t, "outbox_events", "c", id, "delivered", 0)
+	dead := func(want ...int) {
+		t.Helper()
+		all, err := s.Debts(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]int{}
+		for _, debt := range all {
+			got[debt.Sink] = debt.Dead
+		}
+		if got["a"] != want[0] || got["bb"] != want[1] {
+			t.Errorf("dead are %v, want %v of a and bb", got, want)
+		}
+	}
+	collect := func(want int) {
+		t.Helper()
+		if n, err := deadletter.Collect(t.Context(), d, "outbox_deliveries", operator); err != nil || n != want {
+			t.Errorf("collected %d letters, error %v, want %d", n, err, want)
+		}
+	}
+	// of returns the pending letter of a sink, which its attempts tell: a row of the event is as dead as the other.
+	of := func(attempts int) deadletter.Letter {
+		t.Helper()
+		all, _, err := d.List(t.Context(), deadletter.Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range all {
+			if l.Attempts == attempts {
+				if l.Table != "outbox_deliveries" || l.OriginalID != id || l.Destination != "d" || l.Key != "42" ||
+					l.Tenant != "acme" || l.LastError != []string{1: "a", 2: "bb"}[attempts]+": set dead by hand" {
+					t.Errorf("letter %+v", l)
+				}
+				return l
+			}
+		}
+		t.Fatalf("no letter after %d attempts in %+v", attempts, all)
+		return deadletter.Letter{}
+	}
+	dead(0, 0)
+	collect(2)
+	collect(0)
+	dead(1, 1)
+	discarded := deadletter.Selection{IDs: []uuid.UUID{of(1).ID}}
+	if n, err := deadletter.Discard(t.Context(), d, discarded, operator); err != nil || n != 1 {
+		t.Fatalf("discarded %d, error %v", n, err)
+	}
+	dead(0, 1)
+	collect(0)
+	purge := deadletter.Purge{Discarded: true}
+	if n, err := purge.Run(t.Context(), d, operator); err != nil || n != 1 {
+		t.Fatalf("purged %d, error %v", n, err)
+	}
+	dead(0, 1)
+	collect(1) // the other sink's letter of the same event is none of this one's
+	dead(1, 1)
 }
 
 func pausesOneSink(t *testing.T, s *suite) {

@@ -17,11 +17,15 @@ func Debts(ctx context.Context, pool *pgxpool.Pool) ([]operate.Debt, error) {
 	if err := pgschema.CheckTable(ctx, pool, "outbox_deliveries", nil); err != nil {
 		return nil, err
 	}
+	hidden, err := pgschema.RowsHidden(ctx, pool, "job_dlq")
+	if err != nil {
+		return nil, err
+	}
 	sql, err := plain("debts")
 	if err != nil {
 		return nil, err
 	}
-	rows, err := pool.Query(ctx, sql)
+	rows, err := pool.Query(ctx, sql, !hidden)
 	if err != nil {
 		return nil, fmt.Errorf("count what sinks owe: %w", err)
 	}
