@@ -290,10 +290,13 @@ func paused(e operate.EventRow) string {
 	return "by an operator: see outbox pauses"
 }
 
-// upcoming says how far away a time is, by this machine's clock.
+// upcoming says how far away a time is, by this machine's clock. The year 9999 is where PostgreSQL's infinity is shown.
 func upcoming(at *time.Time) string {
 	if at == nil {
 		return ""
+	}
+	if at.UTC().Year() >= 9999 {
+		return "never"
 	}
 	left := time.Until(*at)
 	if left <= 0 {

@@ -64,6 +64,9 @@ routes: [{to: [default, audit]}]
 
 	relay.signal(syscall.SIGTERM)
 	relay.wait()
+	exec1(e, `UPDATE outbox_deliveries SET next_retry_at = '9999-12-31T00:00:00.000000Z'`)
+	contains(t, e.ok("", "events", "--to", "audit"), "never")
+	contains(t, e.ok("", "events", "show", owed[0].ID), "next try at 9999-12-31T00:00:00.000Z (never)")
 	exec1(e, `UPDATE outbox_deliveries SET status = 'dead' WHERE sink = 'audit'`)
 	contains(t, e.ok("", "dlq", "collect", "--table", "outbox_deliveries"), "wrote 5 letters")
 	contains(t, e.ok("", "dlq", "collect"), "wrote 0 letters")

@@ -27,10 +27,10 @@ SELECT {{template "browse_columns" .}}
        {{if .AggregateType}}e.{{.AggregateType}}::text{{else}}NULL::text{{end}} AS aggregate_type,
        {{if .Tenant}}e.{{.Tenant}}::text{{else if .App}}(SELECT a.namespace FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL::text{{end}} AS tenant,
        {{if .Source}}e.{{.Source}}::text{{else}}NULL::text{{end}} AS source,
-       {{template "written_at" .}} AS written_at,
-       {{if .DeliveredAt}}e.{{.DeliveredAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS delivered_at,
+       {{template "shown_written_at" .}} AS written_at,
+       {{if .DeliveredAt}}{{template "shown_time" .DeliveredAt}}{{else}}NULL::timestamptz{{end}} AS delivered_at,
        coalesce(e.{{.Attempts}}, 0)::int AS attempts,
-       e.{{.NextRetryAt}}::timestamptz AS next_retry_at,
+       {{template "shown_time" .NextRetryAt}} AS next_retry_at,
        {{if .LastError}}e.{{.LastError}}::text{{else}}NULL::text{{end}} AS last_error,
        {{if .Destinations}}to_jsonb(e.{{.Destinations}}){{else}}NULL::jsonb{{end}} AS destinations
 {{- end}}

@@ -2,7 +2,7 @@
 -- Index: that of the column, where the table has one; crawl_outbox has one on its position only, outbox_events on its
 -- id only.
 SELECT {{template "browse_columns" .}},
-       {{if .OccurredAt}}e.{{.OccurredAt}}::timestamptz{{else}}NULL::timestamptz{{end}} AS occurred_at,
+       {{if .OccurredAt}}{{template "shown_time" .OccurredAt}}{{else}}NULL::timestamptz{{end}} AS occurred_at,
        {{if .SchemaID}}e.{{.SchemaID}}::text{{else}}NULL::text{{end}} AS schema_id,
        {{if .SchemaVersion}}e.{{.SchemaVersion}}::int{{else}}NULL::int{{end}} AS schema_version,
        {{template "lane" .}} AS lane,

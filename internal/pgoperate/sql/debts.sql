@@ -4,7 +4,7 @@
 -- Index: outbox_deliveries_lanes and outbox_deliveries_dead, for the letters idx_job_dlq_original_job_id.
 SELECT sink, outbox_table, sum(owed)::int, sum(retrying)::int, extract(epoch FROM now() - min(oldest))::float8, sum(dead)::int
   FROM (SELECT e.sink, e.outbox_table, count(*) AS owed, count(*) FILTER (WHERE e.next_retry_at > now()) AS retrying,
-               min(e.written_at) AS oldest, 0 AS dead
+               min({{template "shown_time" "written_at"}}) AS oldest, 0 AS dead
           FROM outbox_deliveries e WHERE e.status = 'pending' GROUP BY e.sink, e.outbox_table
         UNION ALL
         SELECT e.sink, e.outbox_table, 0, 0, NULL, count(*)

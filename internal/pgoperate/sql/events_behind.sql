@@ -3,7 +3,7 @@
 -- The keys that wait are found and hashed once, as a claim does it (claim_row.sql). Index: that of the waiting rows,
 -- and that of undelivered positions.
 WITH waiting AS MATERIALIZED (
-    SELECT DISTINCT ON (1) {{template "order_key" .}} AS key, e.{{.ID}} AS id, e.{{.NextRetryAt}}::timestamptz AS until
+    SELECT DISTINCT ON (1) {{template "order_key" .}} AS key, e.{{.ID}} AS id, {{template "shown_time" .NextRetryAt}} AS until
       FROM {{.Table}} e
      WHERE e.{{.NextRetryAt}} > now()
        AND e.{{template "undelivered" .}}

@@ -11,7 +11,7 @@ WITH waiting AS MATERIALIZED (
 SELECT lane, count(*), (array_agg(written ORDER BY position))[1], (array_agg(id ORDER BY position))[1], now(),
        count(*) FILTER (WHERE retrying), count(*) FILTER (WHERE NOT retrying AND behind), count(DISTINCT key) FILTER (WHERE NOT retrying AND behind)
   FROM (SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{.ID}} AS id,
-               {{template "written_at" .}} AS written, {{template "order_key" .}} AS key,
+               {{template "shown_written_at" .}} AS written, {{template "order_key" .}} AS key,
                coalesce(e.{{.NextRetryAt}} > now(), false) AS retrying,
                coalesce({{template "order_key" .}} IN (SELECT w.key FROM waiting w WHERE w.key IS NOT NULL), false) AS behind
           FROM {{.Table}} e

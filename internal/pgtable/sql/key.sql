@@ -32,6 +32,17 @@ two keys that share one merely wait for each other. U+001F keeps ('ab', 'c') and
     {{- end -}}
 {{- end}}
 
+{{- /* A column of times as it is shown: no earlier than the year 1 and no later than 9999-12-31 UTC, which is also how
+the infinities are shown. Go's time has none, and JSON has no other years. NULL stays NULL, a parked row (next attempt
+at infinity) is parked, and a time by which a row counts as delivered does not get lost. */ -}}
+{{define "shown_time" -}}
+    CASE WHEN e.{{.}} IS NOT NULL THEN greatest(least(e.{{.}}::timestamptz, '9999-12-31 00:00Z'), '0001-01-01 00:00Z') END
+{{- end}}
+
+{{define "shown_written_at" -}}
+    {{- if .WrittenAt}}{{template "shown_time" .WrittenAt}}{{else}}{{template "written_at" .}}{{end -}}
+{{- end}}
+
 {{- /* A log's row does not tell, so it is none of them. */ -}}
 {{define "undelivered" -}}
     {{- if .Transaction -}}
@@ -58,7 +69,7 @@ lanes. Late rows are not among them: they are few, and soon gone. Locks nothing.
 on that is furthest behind. */ -}}
 {{define "log_behind" -}}
 {{template "log_places" .}}, behind AS MATERIALIZED (
-    SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{.ID}} AS id, {{template "written_at" .}} AS written
+    SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{.ID}} AS id, {{template "shown_written_at" .}} AS written
       FROM {{.Table}} e
      WHERE e.{{.Position}} > (SELECT lowest FROM place)
        AND {{template "log_unread" .}}

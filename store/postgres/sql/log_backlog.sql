@@ -5,7 +5,7 @@
 -- 100,000 rows.
 -- Index: that of positions.
 WITH {{template "log_places" .}}, oldest AS MATERIALIZED (
-    SELECT e.{{.ID}} AS id, {{template "written_at" .}} AS written
+    SELECT e.{{.ID}} AS id, {{template "shown_written_at" .}} AS written
       FROM {{.Table}} e
      WHERE e.{{.Position}} > (SELECT lowest FROM place)
        AND {{template "log_unread" .}}
