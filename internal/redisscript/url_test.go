@@ -67,7 +67,8 @@ func TestCheckURL(t *testing.T) {
 		"unix:///run/redis.sock": "", "redis://:99999@h": "",
 		"redis://h:99999/0": "65535", "redis://h:0": "65535", "redis://h1:7000,h2:70001": "65535",
 		"redis://u:hunter2@h:x": "65535", "redis://u:hunter2@h/x": "not of the form", "redis://u:hunt/er2@h": "%2F",
-		"redis://h?hunter2=1": "parameter that nobody knows", "redis://h?read_timeout=hunter2": "value that one does not take",
+		"redis://h?hunter2=1":            "parameter that nobody knows",
+		"redis://h?read_timeout=hunter2": "value that one does not take",
 	} {
 		err := CheckURL(url)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) ||
