@@ -31,8 +31,8 @@ var _ deadletter.Store = (*deadLetters)(nil)
 
 // DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
 type DeadLettersConfig struct {
-	// Layouts are of the tables whose letters can be replayed. A table that does not exist is passed over: its letters
-	// are skipped.
+	// Layouts are of the tables whose letters can be replayed. outbox_deliveries, which has those of routed tables and of
+	// logs, need not be among them. A table that does not exist is passed over: its letters are skipped.
 	Layouts []outbox.Layout
 	// ReplayJob gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or
 	// neither. An error, whose text the operator is shown, leaves this letter as it is, undoes what was done in tx for
@@ -62,7 +62,12 @@ func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersCon
 	if d.hidden, err = pgschema.RowsHidden(ctx, pool, "job_dlq"); err != nil {
 		return nil, err
 	}
-	for _, l := range cfg.Layouts {
+	layouts := cfg.Layouts
+	owed := outbox.DeliveriesOf("", "")
+	if !slices.ContainsFunc(layouts, func(l outbox.Layout) bool { return l.Table == owed.Table }) {
+		layouts = append(slices.Clone(layouts), owed)
+	}
+	for _, l := range layouts {
 		if err := d.open(ctx, l); err != nil {
 			return nil, err
 		}

@@ -150,7 +150,8 @@ func (r *replaying) replayEvents(ctx context.Context, table string, letters []le
 		r.skip("a consumer recorded it: it has no row to put back, so hand its payload to the consumer again", letters...)
 		return nil
 	case !known:
-		r.skip(fmt.Sprintf("there is no table %s that this program knows: map it with --layouts", table), letters...)
+		r.skip(fmt.Sprintf("there is no table %s that this program knows: name it in DeadLettersConfig.Layouts, or map it "+
+			"with --layouts", table), letters...)
 		return nil
 	case !r.visible(t, r.request.Selection.Tenant):
 		r.skip(fmt.Sprintf("row-level security hides the rows of %s from this role: GRANT outbox_operator to it", table),

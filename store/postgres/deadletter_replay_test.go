@@ -335,7 +335,7 @@ func TestReplaySkips(t *testing.T) {
 		t.Errorf("got %+v, want 1 replayed and 4 skipped", sum)
 	}
 	for _, says := range []string{"is SENT, not DEAD", "no longer in outbox_events", "no table elsewhere", "--layouts",
-		"program that runs the jobs"} {
+		"DeadLettersConfig.Layouts", "program that runs the jobs"} {
 		if !strings.Contains(whys(sum), says) {
 			t.Errorf("%q is missing in: %s", says, whys(sum))
 		}

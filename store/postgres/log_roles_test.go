@@ -104,7 +104,7 @@ func TestRolesOfALog(t *testing.T) {
 	})
 	l.failing(nil)
 	letters, err := postgres.OpenDeadLetters(t.Context(), pools["outbox_operator"], postgres.DeadLettersConfig{
-		Layouts: []outbox.Layout{outbox.OutboxLog(), outbox.DeliveriesOf("", "")}})
+		Layouts: []outbox.Layout{outbox.OutboxLog()}})
 	ok(t, err)
 	sum, err := deadletter.Replay(t.Context(), letters, deadletter.ReplayOptions{
 		Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}})

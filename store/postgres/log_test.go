@@ -439,7 +439,7 @@ func TestLogBuriesWhatItCannotRoute(t *testing.T) {
 	})
 	stop()
 	letters, err := postgres.OpenDeadLetters(t.Context(), l.pool, postgres.DeadLettersConfig{
-		Layouts: []outbox.Layout{outbox.OutboxLog(), outbox.DeliveriesOf("", "")}})
+		Layouts: []outbox.Layout{outbox.OutboxLog()}})
 	ok(t, err)
 	selection := deadletter.Selection{Filter: deadletter.Filter{Table: "outbox_log"}}
 	preview, err := letters.Preview(t.Context(), selection, time.Hour)

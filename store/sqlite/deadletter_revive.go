@@ -22,7 +22,8 @@ func (r *replaying) replayEvents(ctx context.Context, table string, letters []le
 		return nil
 	}
 	if !known {
-		r.skip(fmt.Sprintf("there is no table %s that this program knows: map it with --layouts", table), letters...)
+		r.skip(fmt.Sprintf("there is no table %s that this program knows: name it in DeadLettersConfig.Layouts, or map it "+
+			"with --layouts", table), letters...)
 		return nil
 	}
 	revived, err := r.attempt(ctx, t, letters)
