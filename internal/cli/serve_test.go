@@ -107,7 +107,8 @@ func testServeEndToEnd(t *testing.T, e env) {
 	}
 
 	r := g.run("", "runs", "list")
-	if r.code != 1 || !strings.Contains(r.err, "send a token") || !strings.Contains(r.err, "OUTBOX_TOKEN") {
+	if r.code != 1 || !strings.Contains(r.err, "send a token: Authorization: Bearer TOKEN\n") ||
+		!strings.Contains(r.err, "OUTBOX_TOKEN") {
 		t.Errorf("without a token: exit code %d:\n%s", r.code, r.err)
 	}
 	g.extra = append(g.extra, "OUTBOX_TOKEN="+made.Token)

@@ -37,7 +37,7 @@ func unauthorized(err error) *problem {
 		"the token or ticket is not valid: it may have expired, or been revoked or used")
 	challenge := `Bearer realm="outbox", error="invalid_token"`
 	if errors.Is(err, errNoToken) {
-		p.Detail, challenge = "send a token: Authorization: Bearer obx_…", `Bearer realm="outbox"`
+		p.Detail, challenge = "send a token: Authorization: Bearer TOKEN", `Bearer realm="outbox"`
 	}
 	p.header.Set("WWW-Authenticate", challenge)
 	return p
