@@ -107,7 +107,7 @@ over the file. That holds for the flags of outbox relay and outbox serve, for --
 outbox runs, and for the global ones below; the other commands' own flags say what to do this once and
 are flags only.
 
-Exit codes: 0 done, 1 failed, 2 wrong command line or settings.`,
+Exit codes: 0 done, 1 failed, 2 wrong command line or settings, 130 ended at once by a second signal.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

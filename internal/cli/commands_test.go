@@ -96,7 +96,8 @@ func TestHelp(t *testing.T) {
 		out := e.ok("", append(strings.Fields(command), "--help")...)
 		contains(t, out, "Examples:", "Usage:", "outbox "+command)
 	}
-	contains(t, e.ok(""), "Available Commands", "OUTBOX_DATABASE_URL")
+	contains(t, e.ok(""), "Available Commands", "OUTBOX_DATABASE_URL",
+		"130 ended at once by a second signal")
 }
 
 func TestSettingsPrecedence(t *testing.T) {
