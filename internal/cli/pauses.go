@@ -21,7 +21,6 @@ import (
 type pauseFlags struct {
 	operate.Pause
 	operatorFlags
-	to      string
 	mapping *pflag.FlagSet
 }
 
@@ -32,20 +31,22 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 		"`topic` of the events, or a pattern in which * stands for any text (default: every one)")
 	cmd.Flags().StringVar(&f.Destination, "destination", "",
 		"`destination` of the events, or a pattern in which * stands for any text (default: every one)")
-	cmd.Flags().StringVar(&f.to, "to", "", "`sink` that the events go to, of a --table with routes")
+	cmd.Flags().StringVar(&f.To, "to", "", "`sink` that the events go to, of a --table with routes")
 	f.operatorFlags.addTo(cmd.Flags(), required)
 	cmd.Flags().AddFlagSet(f.mapping)
 	cmd.Flags().SortFlags = false
 }
 
 // open checks what is named and opens the pauses.
-func (f *pauseFlags) open(cmd *cobra.Command, a *application, fn func(context.Context, operate.Pauses) error) error {
+func (f *pauseFlags) open(
+	cmd *cobra.Command, a *application, fn func(context.Context, config.Config, app.Database, operate.Pauses) error,
+) error {
 	if err := notEmpty(cmd.Flags(), "table", "topic", "destination", "to"); err != nil {
 		return err
 	}
 	switch {
-	case f.to != "" && f.Table == "":
-		return usagef("--to %s: of which table? Give its --table, which has routes", f.to)
+	case f.To != "" && f.Table == "":
+		return usagef("--to %s: of which table? Give its --table, which has routes", f.To)
 	case f.Table == "" && f.Topic == "" && f.Destination == "":
 		return usagef("say what: --table, --topic or --destination, or one of the last two with a --table")
 	case f.Topic != "" && f.Destination != "":
@@ -63,24 +64,17 @@ func (f *pauseFlags) open(cmd *cobra.Command, a *application, fn func(context.Co
 			return err
 		}
 		f.Table = t.Layout.Table
-		if f.to != "" {
-			f.Table = outbox.DeliveriesOf(f.Table, f.to).Name()
-		}
 	}
-	return openPauses(cmd.Context(), c, fn)
-}
-
-func openPauses(ctx context.Context, c config.Config, fn func(context.Context, operate.Pauses) error) error {
-	db, err := app.OpenDatabase(ctx, c.Database)
+	db, err := app.OpenDatabase(cmd.Context(), c.Database)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	p, err := db.Pauses(ctx)
+	p, err := db.Pauses(cmd.Context())
 	if err != nil {
 		return err
 	}
-	return fn(ctx, p)
+	return fn(cmd.Context(), c, db, p)
 }
 
 func (a *application) pause() *cobra.Command {
@@ -90,10 +84,10 @@ func (a *application) pause() *cobra.Command {
 		Short: "Let events of a table, topic or destination wait",
 		Long: `pause keeps every relay from delivering the events of a table, of a topic, or of a
 destination; of a topic or destination in one table, with --table; or what goes to one sink of a table with routes,
-with --to. They stay undelivered in their table, in their order, and no attempt is counted; producers notice nothing. What is behind a paused event in its key waits with it,
-whatever its topic: the order of a key holds. An event with several destinations waits as soon as one of them is
-paused. Running relays obey within a second, after the batch in flight, and log it. outbox resume ends it, and
-nothing else does.
+with --to. They stay undelivered in their table, in their order, and no attempt is counted; producers notice
+nothing. What is behind a paused event in its key waits with it, whatever its topic: the order of a key holds.
+An event with several destinations waits as soon as one of them is paused. Running relays obey within a second,
+after the batch in flight, and log it. outbox resume ends it, and nothing else does.
 
 While a topic or a destination is paused, each claim reads over all that is undelivered: for 100,000 events 0.4
 s of the database for a topic and 0.6 to 0.9 s for a destination. A claim that brings nothing is not made again
@@ -108,12 +102,12 @@ before ten times as long, 5 s at most. Where a whole table is meant, pause the t
 			if strings.TrimSpace(f.operatorFlags.Reason) == "" {
 				return usagef("--reason is required: say why these events wait, for whoever wonders")
 			}
-			return f.open(cmd, a, func(ctx context.Context, p operate.Pauses) error {
+			return f.open(cmd, a, func(ctx context.Context, _ config.Config, _ app.Database, p operate.Pauses) error {
 				if err := p.Pause(ctx, f.Pause); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.Out, "paused %s: relays obey within a second\n", whatPaused(f.Pause))
-				return nil
+				_, err := fmt.Fprintf(a.Out, "paused %s: relays obey within a second\n", whatPaused(f.Pause))
+				return err
 			})
 		},
 	}
@@ -126,14 +120,15 @@ func (a *application) resume() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume (--table TABLE | --topic PATTERN | --destination PATTERN)",
 		Short: "End a pause",
-		Long: `resume ends a pause: name the table, topic and destination as outbox pauses lists them.
+		Long: `resume ends a pause: name the table, sink, topic and destination as outbox pauses lists them.
 Relays deliver what has gathered within a second, oldest first. An event that another pause concerns as well
 goes on waiting.`,
 		Example: `  outbox pauses
+  outbox resume --table outbox_events --to audit
   outbox resume --topic 'invoice.*' --reason 'billing is migrated'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.open(cmd, a, func(ctx context.Context, p operate.Pauses) error {
+			return f.open(cmd, a, func(ctx context.Context, _ config.Config, _ app.Database, p operate.Pauses) error {
 				found, err := p.Resume(ctx, f.Pause)
 				if err != nil {
 					return err
@@ -142,8 +137,8 @@ goes on waiting.`,
 					return fmt.Errorf("resume %s: it is not paused by these names, see outbox pauses",
 						whatPaused(f.Pause))
 				}
-				fmt.Fprintf(a.Out, "resumed %s\n", whatPaused(f.Pause))
-				return nil
+				_, err = fmt.Fprintf(a.Out, "resumed %s\n", whatPaused(f.Pause))
+				return err
 			})
 		},
 	}
@@ -155,8 +150,8 @@ func (a *application) pauses() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pauses",
 		Short: "List what is paused",
-		Long: `pauses lists what operators have paused, since when, who and why. outbox dlq audit
-has pauses that were ended.`,
+		Long: `pauses lists what operators have paused, since when, who and why. TO is the sink that a pause is of,
+of a table with routes. outbox dlq audit has pauses that were ended.`,
 		Example: `  outbox pauses -o json | jq '.items[].topic'`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -164,11 +159,12 @@ has pauses that were ended.`,
 			if err != nil {
 				return err
 			}
-			var all []operate.Pause
-			err = openPauses(cmd.Context(), c, func(ctx context.Context, p operate.Pauses) (err error) {
-				all, err = p.Pauses(ctx)
+			db, err := app.OpenDatabase(cmd.Context(), c.Database)
+			if err != nil {
 				return err
-			})
+			}
+			defer db.Close()
+			all, err := allPauses(cmd.Context(), db)
 			if err != nil {
 				return err
 			}
@@ -177,13 +173,13 @@ has pauses that were ended.`,
 			}
 			var rows [][]string
 			for _, p := range all {
-				rows = append(rows, []string{anyOr(p.Table), anyOr(p.Topic), anyOr(p.Destination), moment(&p.At), p.Actor,
-					p.Reason})
+				rows = append(rows, []string{anyOr(p.Table), anyOr(p.To), anyOr(p.Topic), anyOr(p.Destination), moment(&p.At),
+					p.Actor, p.Reason})
 			}
 			if len(rows) == 0 {
 				fmt.Fprintln(a.Err, "nothing is paused")
 			}
-			return printTable(a.Out, []string{"TABLE", "TOPIC", "DESTINATION", "SINCE", "ACTOR", "REASON"}, rows)
+			return printTable(a.Out, []string{"TABLE", "TO", "TOPIC", "DESTINATION", "SINCE", "ACTOR", "REASON"}, rows)
 		},
 	}
 }
@@ -201,18 +197,22 @@ func whatPaused(p operate.Pause) string {
 	if p.Destination != "" {
 		part = "destination " + p.Destination
 	}
+	whole := "table " + p.Table
 	switch {
-	case p.Topic == "" && p.Destination == "":
-		return "table " + p.Table
 	case p.Table == "":
-		return part + " of every table"
+		whole = "every table"
+	case p.To != "":
+		whole = "sink " + p.To + " of table " + p.Table
 	}
-	return part + " of table " + p.Table
+	if p.Topic == "" && p.Destination == "" {
+		return whole
+	}
+	return part + " of " + whole
 }
 
-// pausesOf returns the pauses that concern one of some tables. A database that has none yet, and a role that may not
-// see them, has none to show.
-func pausesOf(ctx context.Context, db app.Database, tables ...string) ([]operate.Pause, error) {
+// pausesOf returns the pauses that concern a table, or what one of its sinks owes. A database that has none yet, and a
+// role that may not see them, has none to show.
+func pausesOf(ctx context.Context, db app.Database, of looked) ([]operate.Pause, error) {
 	var old *outbox.SchemaError
 	p, err := db.Pauses(ctx)
 	if errors.As(err, &old) {
@@ -226,10 +226,13 @@ func pausesOf(ctx context.Context, db app.Database, tables ...string) ([]operate
 		return nil, nil //nolint:nilerr // a reader of one table need not have rights on this one
 	}
 	return slices.DeleteFunc(all, func(p operate.Pause) bool {
-		return p.Table != "" && !slices.ContainsFunc(tables, func(table string) bool {
-			return p.Table == table || strings.HasSuffix(p.Table, "."+table) || strings.HasSuffix(table, "."+p.Table)
-		})
+		return p.Table != "" && !sameTable(p.Table, of.table) || p.To != "" && p.To != of.sink
 	}), nil
+}
+
+// sameTable tells whether two names may be one table's: pauses have its schema only where that is not the relays' own.
+func sameTable(a, b string) bool {
+	return a == b || strings.HasSuffix(a, "."+b) || strings.HasSuffix(b, "."+a)
 }
 
 // markPaused marks the undelivered rows of a table that wait for a pause to end.
@@ -242,7 +245,7 @@ func markPaused(ctx context.Context, c config.Config, db app.Database, of looked
 	if err != nil {
 		return err
 	}
-	paused, err := holding(ctx, db, of.table, t.Layout.Name())
+	paused, err := holding(ctx, db, of)
 	for i := range rows {
 		r := &rows[i]
 		r.Paused = r.Undelivered(t.Layout) && paused.Holds(r.Topic, r.GoesTo(t.Layout, template))
@@ -259,7 +262,7 @@ func markDeliveriesPaused(
 		if d.Status != "pending" {
 			continue
 		}
-		paused, err := holding(ctx, db, table, outbox.DeliveriesOf(table, d.Sink).Name())
+		paused, err := holding(ctx, db, looked{table, d.Sink})
 		if err != nil {
 			return err
 		}
@@ -268,11 +271,19 @@ func markDeliveriesPaused(
 	return nil
 }
 
-// holding returns what is paused of some tables.
-func holding(ctx context.Context, db app.Database, tables ...string) (paused outbox.Paused, err error) {
-	pauses, err := pausesOf(ctx, db, tables...)
+// holding returns what is paused of a table, or of what one of its sinks owes.
+func holding(ctx context.Context, db app.Database, of looked) (paused outbox.Paused, err error) {
+	pauses, err := pausesOf(ctx, db, of)
 	for _, p := range pauses {
 		pause.Add(&paused, p.Topic, p.Destination)
 	}
 	return paused, err
+}
+
+func allPauses(ctx context.Context, db app.Database) ([]operate.Pause, error) {
+	p, err := db.Pauses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return p.Pauses(ctx)
 }

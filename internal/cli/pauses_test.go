@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,9 +28,6 @@ func testPauses(t *testing.T, e env) {
 		{"pause --reason INC-1 --topic invoice.*", "paused topic invoice.* of every table", 0},
 		{"pause --reason INC-2 --table event_outbox", "paused table event_outbox", 0},
 		{"pause --reason r --to audit", "of which table", 2},
-		{"pause --reason INC-3 --table outbox_events --to audit", "paused table outbox_deliveries/outbox_events/audit", 0},
-		{"sinks", "SINK", 0},
-		{"resume --table outbox_events --to audit", "resumed table outbox_deliveries/outbox_events/audit", 0},
 		{"pauses", "invoice.*", 0},
 		{"lanes", "topic invoice.* of every table (INC-1)", 0},
 		{"events", "paused", 0},
@@ -88,4 +86,46 @@ func testPauses(t *testing.T, e env) {
 	relay.await(relay.err, `"resumed by an operator"`)
 	sent("refund.paid4")
 	contains(t, e.ok("", "dlq", "audit"), "pause", "resume", "INC-1", "done", "invoice.*")
+}
+
+func TestPausesOfASink(t *testing.T) { onStores(t, testPausesOfASink) }
+
+func testPausesOfASink(t *testing.T, e env) {
+	says := func(code int, args string, texts ...string) {
+		t.Helper()
+		r := e.run("", strings.Fields(args)...)
+		if contains(t, r.out+r.err, texts...); r.code != code {
+			t.Errorf("outbox %s: exit code %d, want %d:\n%s%s", args, r.code, code, r.out, r.err)
+		}
+	}
+	const pause = "pause --reason INC-3 --table outbox_events --to "
+	says(0, pause+"mail", "paused sink mail of table outbox_events: relays obey")
+	says(0, pause+"audit --sink audit=redis://127.0.0.1:1", "paused sink audit of table outbox_events")
+	says(0, pause+"audit --topic a.*", "paused topic a.* of sink audit of table outbox_events")
+
+	// A pause is listed by the names that end it.
+	type row struct {
+		Table, To, Topic string
+	}
+	listed := decode[listOf[row]](t, e.ok("", "pauses", "-o", "json")).Items
+	want := []row{{Table: "outbox_events", To: "audit"}, {Table: "outbox_events", To: "audit", Topic: "a.*"},
+		{Table: "outbox_events", To: "mail"}}
+	if !slices.Equal(listed, want) {
+		t.Errorf("got %+v, want %+v", listed, want)
+	}
+	if got := strings.Fields(e.ok("", "pauses")); !slices.Equal(got[:10], []string{"TABLE", "TO", "TOPIC", "DESTINATION",
+		"SINCE", "ACTOR", "REASON", "outbox_events", "audit", "(all)"}) {
+		t.Errorf("outbox pauses prints %q", got)
+	}
+	says(0, "dlq audit -o json", `"to": "mail"`)
+
+	for _, p := range decode[listOf[row]](t, e.ok("", "pauses", "-o", "json")).Items {
+		args := []string{"resume", "--table", p.Table, "--to", p.To}
+		if p.Topic != "" {
+			args = append(args, "--topic", p.Topic)
+		}
+		contains(t, e.ok("", args...), "sink "+p.To+" of table outbox_events")
+	}
+	says(0, "pauses", "nothing is paused")
+	says(1, "resume --table outbox_events --to audit", "resume sink audit of table outbox_events: it is not paused")
 }

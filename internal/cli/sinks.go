@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
@@ -72,14 +71,11 @@ func sinkRows(ctx context.Context, c config.Config) ([]sinkRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	paused, err := db.Pauses(ctx)
+	pauses, err := allPauses(ctx, db)
 	if err != nil {
 		return nil, err
 	}
-	pauses, err := paused.Pauses(ctx)
-	if err != nil {
-		return nil, err
-	}
+	pauses = slices.DeleteFunc(pauses, func(p operate.Pause) bool { return p.Topic != "" || p.Destination != "" })
 	servers := map[string]string{}
 	for _, s := range c.AllSinks() {
 		servers[s.Name] = s.Masked()
@@ -87,12 +83,13 @@ func sinkRows(ctx context.Context, c config.Config) ([]sinkRow, error) {
 			debts = append(debts, operate.Debt{Sink: s.Name})
 		}
 	}
-	slices.SortStableFunc(debts, func(a, b operate.Debt) int { return cmp.Compare(a.Sink, b.Sink) })
+	slices.SortFunc(debts, func(a, b operate.Debt) int {
+		return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Table, b.Table))
+	})
 	rows := make([]sinkRow, len(debts))
 	for i, d := range debts {
-		of := outbox.DeliveriesOf(d.Table, d.Sink).Name()
 		rows[i] = sinkRow{Debt: d, Server: servers[d.Sink], Paused: slices.ContainsFunc(pauses, func(p operate.Pause) bool {
-			return p.Topic == "" && p.Destination == "" && d.Table != "" && (p.Table == of || p.Table == d.Table)
+			return d.Table != "" && p.Table == d.Table && (p.To == "" || p.To == d.Sink)
 		})}
 	}
 	return rows, nil

@@ -157,18 +157,30 @@ func pausesOneSink(t *testing.T, s *suite) {
 		return leased.Paused.Table
 	}
 	a, b := outbox.DeliveriesOf("outbox_events", "a"), outbox.DeliveriesOf("outbox_events", "b")
-	pause := func(table string) {
+	pause := func(to string) {
 		t.Helper()
-		if err := p.Pause(t.Context(), operate.Pause{Table: table, Actor: "me", Reason: "because"}); err != nil {
+		one := operate.Pause{Table: "outbox_events", To: to, Actor: "me", Reason: "because"}
+		if err := p.Pause(t.Context(), one); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pause(a.Name())
+	pause("a")
 	if !paused(a) || paused(b) || paused(outbox.OutboxEvents()) {
 		t.Error("a pause of one sink holds another one, or not its own")
 	}
-	pause("outbox_events")
+	all, err := p.Pauses(t.Context())
+	if err != nil || len(all) != 1 || all[0].Table != "outbox_events" || all[0].To != "a" {
+		t.Errorf("pauses %+v, error %v, want that of sink a", all, err)
+	}
+	pause("")
 	if !paused(a) || !paused(b) || paused(outbox.DeliveriesOf("event_outbox", "b")) {
 		t.Error("a pause of the table holds not all of its sinks, or one of another table")
+	}
+	one := operate.Pause{Table: "outbox_events", To: "a", Actor: "me"}
+	if found, err := p.Resume(t.Context(), one); err != nil || !found {
+		t.Errorf("resume a sink: %t, error %v", found, err)
+	}
+	if all, err = p.Pauses(t.Context()); err != nil || len(all) != 1 || all[0].To != "" {
+		t.Errorf("pauses %+v, error %v, want that of the table", all, err)
 	}
 }

@@ -48,7 +48,11 @@ func readPauses(ctx context.Context, db interface {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[operate.Pause])
+	all, err := pgx.CollectRows(rows, pgx.RowToStructByPos[operate.Pause])
+	for i := range all {
+		all[i].Table, all[i].To = operate.TableAndSink(all[i].Table)
+	}
+	return all, err
 }
 
 // Pause implements operate.Pauses.
@@ -82,7 +86,7 @@ func (p *Pauses) change(
 				return err
 			}
 		}
-		tag, err := tx.Exec(ctx, sql, append([]any{pause.Table, pause.Topic, pause.Destination}, args...)...)
+		tag, err := tx.Exec(ctx, sql, append([]any{pause.Name(), pause.Topic, pause.Destination}, args...)...)
 		if changed = tag.RowsAffected() > 0; err != nil || !changed {
 			return err
 		}

@@ -86,5 +86,7 @@ func (b *Browser) skip(
 		return 0, fmt.Errorf("%d of %d rows died", n, dead.Records)
 	}
 	operator := deadletter.Operator{Actor: by.Actor, Reason: by.Reason}
-	return n, pgtable.Audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Name(), "run": by.Run})
+	detail := operate.AuditOf(b.layout)
+	detail["run"] = by.Run
+	return n, pgtable.Audit(ctx, tx, operator, "skip", n, s, detail)
 }

@@ -59,6 +59,7 @@ func readPauses(ctx context.Context, tx *sql.Tx, table any) (all []operate.Pause
 		if one.At, err = sqlitetime.Parse(at); err != nil {
 			return nil, err
 		}
+		one.Table, one.To = operate.TableAndSink(one.Table)
 		all = append(all, one)
 	}
 	return all, rows.Err()
@@ -96,7 +97,7 @@ func (p *Pauses) change(
 		}
 	}
 	err = sqlitefile.InTx(ctx, p.db, func(tx *sql.Tx) error {
-		result, err := tx.ExecContext(ctx, text, append([]any{pause.Table, pause.Topic, pause.Destination}, args...)...)
+		result, err := tx.ExecContext(ctx, text, append([]any{pause.Name(), pause.Topic, pause.Destination}, args...)...)
 		if err != nil {
 			return err
 		}

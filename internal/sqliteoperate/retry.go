@@ -48,7 +48,7 @@ func (b *Browser) RetryNow(ctx context.Context, s operate.Selection, actor, reas
 			return err
 		}
 		return sqlitetable.Audit(ctx, tx, deadletter.Operator{Actor: actor, Reason: reason}, "retry", n, s,
-			map[string]any{"table": b.layout.Name()})
+			operate.AuditOf(b.layout))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Name(), sqlitefile.Explain(err))

@@ -95,7 +95,9 @@ func (b *Browser) skip(
 		return 0, fmt.Errorf("%d of %d rows died", n, len(found))
 	}
 	operator := deadletter.Operator{Actor: by.Actor, Reason: by.Reason}
-	return n, sqlitetable.Audit(ctx, tx, operator, "skip", n, s, map[string]any{"table": b.layout.Name(), "run": by.Run})
+	detail := operate.AuditOf(b.layout)
+	detail["run"] = by.Run
+	return n, sqlitetable.Audit(ctx, tx, operator, "skip", n, s, detail)
 }
 
 // deadNames is what the statements of a row's death are given.
