@@ -103,9 +103,11 @@ func testPausesOfASink(t *testing.T, e env) {
 	says(0, pause+"audit --sink audit=redis://127.0.0.1:1", "paused sink audit of table outbox_events")
 	says(0, pause+"audit --topic a.*", "paused topic a.* of sink audit of table outbox_events")
 
-	// A pause is listed by the names that end it.
+	// A pause is listed by the names that end it, and by outbox sinks though nothing is owed.
 	type row struct {
 		Table, To, Topic string
+		Sink             string
+		Paused           bool
 	}
 	listed := decode[listOf[row]](t, e.ok("", "pauses", "-o", "json")).Items
 	want := []row{{Table: "outbox_events", To: "audit"}, {Table: "outbox_events", To: "audit", Topic: "a.*"},
@@ -118,6 +120,12 @@ func testPausesOfASink(t *testing.T, e env) {
 		t.Errorf("outbox pauses prints %q", got)
 	}
 	says(0, "dlq audit -o json", `"to": "mail"`)
+	sinks := decode[listOf[row]](t, e.ok("", "sinks", "-o", "json", "--sink", "audit=redis://127.0.0.1:1")).Items
+	want = []row{{Table: "outbox_events", Sink: "audit", Paused: true},
+		{Table: "outbox_events", Sink: "mail", Paused: true}}
+	if !slices.Equal(sinks, want) {
+		t.Errorf("got %+v, want %+v", sinks, want)
+	}
 
 	for _, p := range decode[listOf[row]](t, e.ok("", "pauses", "-o", "json")).Items {
 		args := []string{"resume", "--table", p.Table, "--to", p.To}

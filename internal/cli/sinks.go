@@ -76,6 +76,12 @@ func sinkRows(ctx context.Context, c config.Config) ([]sinkRow, error) {
 		return nil, err
 	}
 	pauses = slices.DeleteFunc(pauses, func(p operate.Pause) bool { return p.Topic != "" || p.Destination != "" })
+	for _, p := range pauses {
+		owes := slices.ContainsFunc(debts, func(d operate.Debt) bool { return d.Sink == p.To && d.Table == p.Table })
+		if p.To != "" && !owes { // it is paused all the same
+			debts = append(debts, operate.Debt{Sink: p.To, Table: p.Table})
+		}
+	}
 	servers := map[string]string{}
 	for _, s := range c.AllSinks() {
 		servers[s.Name] = s.Masked()
