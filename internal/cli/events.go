@@ -135,6 +135,11 @@ func browse(
 	if err != nil {
 		return err
 	}
+	if of.sink != "" {
+		if err := knownSink(ctx, c, db, of); err != nil {
+			return err
+		}
+	}
 	err = fn(ctx, db, b)
 	switch {
 	case errors.Is(err, outbox.ErrRowsHidden):

@@ -89,6 +89,9 @@ nothing. What is behind a paused event in its key waits with it, whatever its to
 An event with several destinations waits as soon as one of them is paused. Running relays obey within a second,
 after the batch in flight, and log it. outbox resume ends it, and nothing else does.
 
+--to takes a sink of the settings given here, or one of which the database has deliveries or a pause. One that has
+owed nothing yet is known from the relay's settings: give their --config, or --sink NAME=URL.
+
 While a topic or a destination is paused, each claim reads over all that is undelivered: for 100,000 events 0.4
 s of the database for a topic and 0.6 to 0.9 s for a destination. A claim that brings nothing is not made again
 before ten times as long, 5 s at most. Where a whole table is meant, pause the table, which costs nothing.`,
@@ -102,7 +105,12 @@ before ten times as long, 5 s at most. Where a whole table is meant, pause the t
 			if strings.TrimSpace(f.operatorFlags.Reason) == "" {
 				return usagef("--reason is required: say why these events wait, for whoever wonders")
 			}
-			return f.open(cmd, a, func(ctx context.Context, _ config.Config, _ app.Database, p operate.Pauses) error {
+			return f.open(cmd, a, func(ctx context.Context, c config.Config, db app.Database, p operate.Pauses) error {
+				if f.To != "" {
+					if err := pausableSink(ctx, c, db, looked{f.Table, f.To}); err != nil {
+						return err
+					}
+				}
 				if err := p.Pause(ctx, f.Pause); err != nil {
 					return err
 				}
@@ -278,12 +286,4 @@ func holding(ctx context.Context, db app.Database, of looked) (paused outbox.Pau
 		pause.Add(&paused, p.Topic, p.Destination)
 	}
 	return paused, err
-}
-
-func allPauses(ctx context.Context, db app.Database) ([]operate.Pause, error) {
-	p, err := db.Pauses(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return p.Pauses(ctx)
 }

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -99,9 +101,25 @@ func testPausesOfASink(t *testing.T, e env) {
 		}
 	}
 	const pause = "pause --reason INC-3 --table outbox_events --to "
+	const advice = "give --config with the relay's settings, or --sink NAME=URL"
+	says(2, pause+"audit", "--to audit: there is no such sink: neither these settings nor the database name any", advice)
+	says(2, "events --to audit", "--to audit: there is no such sink", advice)
+	says(0, "pauses", "nothing is paused")
+
+	// What a sink has taken from outbox_deliveries makes it known too.
+	exec1(e, `INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, event_key,
+		tenant_id, payload, written_at, status) VALUES ('outbox_events', 'mail', 1,
+		'01890a5d-ac96-774b-bcce-b302099a8057', '["orders"]', 'order.placed', '7', 'acme', '1',
+		'2025-01-01T00:00:00.000000Z', 'delivered')`)
+	says(0, "events --to mail --status pending", "no such events in outbox_events to mail")
 	says(0, pause+"mail", "paused sink mail of table outbox_events: relays obey")
+	says(2, pause+"adit", "--to adit: there is no such sink", "know mail. If")
+	for _, args := range []string{"events --to adit", "events skip --to adit --all", "events retry --to adit --all",
+		"events show --to adit 1"} {
+		says(2, args, "--to adit: there is no such sink", "know mail. If")
+	}
 	says(0, pause+"audit --sink audit=redis://127.0.0.1:1", "paused sink audit of table outbox_events")
-	says(0, pause+"audit --topic a.*", "paused topic a.* of sink audit of table outbox_events")
+	says(0, pause+"audit --topic a.*", "paused topic a.* of sink audit of table outbox_events") // known by its pause
 
 	// A pause is listed by the names that end it, and by outbox sinks though nothing is owed.
 	type row struct {
@@ -127,6 +145,21 @@ func testPausesOfASink(t *testing.T, e env) {
 		t.Errorf("got %+v, want %+v", sinks, want)
 	}
 
+	// Settings with routes say to which sinks a table's events go. What is paused can be ended whatever they say.
+	file := filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(file, []byte(`
+sink: {default: "redis://127.0.0.1:1", search: "redis://127.0.0.1:2", other: "redis://127.0.0.1:3"}
+routes: [{table: outbox_events, to: [default, search]}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	here := " --config " + file
+	says(0, pause+"search"+here, "paused sink search")
+	says(0, pause+"mail"+here, "paused sink mail")
+	says(2, pause+"other"+here, "no route of these settings leads from outbox_events there, but to default, search")
+	says(2, "pause --reason r --table event_outbox --to search"+here, "event_outbox has no routes in these settings")
+	says(2, pause+"default --sink redis://127.0.0.1:1", "outbox_events has no routes in these settings")
+	says(0, "events --to other"+here, "no events in outbox_events to other")
 	for _, p := range decode[listOf[row]](t, e.ok("", "pauses", "-o", "json")).Items {
 		args := []string{"resume", "--table", p.Table, "--to", p.To}
 		if p.Topic != "" {
