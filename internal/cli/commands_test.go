@@ -219,7 +219,13 @@ func testMigrate(t *testing.T, e env) {
 	nowhere := env{t: t}
 	contains(t, nowhere.ok("", "migrate", "print", "--set", "core"), "CREATE TABLE IF NOT EXISTS outbox_events", "jsonb")
 	contains(t, e.ok("", "migrate", "print", "--set", "core"), "outbox_events", e.or("jsonb", "json_valid"))
-	contains(t, nowhere.ok("", "migrate", "roles", "--print"), "outbox_relay")
+	created := nowhere.ok("", "migrate", "roles", "--print")
+	contains(t, created, "outbox_relay")
+	if e.onFile() {
+		return
+	}
+	made := decode[struct{ Roles []string }](t, e.ok("", "migrate", "roles", "-o", "json"))
+	contains(t, created, "ARRAY['"+strings.Join(made.Roles, "', '")+"'] LOOP")
 }
 
 func TestMigrateLegacy(t *testing.T) {

@@ -34,6 +34,17 @@ func TestInit(t *testing.T) {
 	if out := e.ok("", "config", "print"); strings.Contains(out, file+":") {
 		t.Errorf("the file was not replaced:\n%s", out)
 	}
+	// The file of OUTBOX_CONFIG may be the one that is to be made.
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if made := decode[struct{ File string }](t, e.ok("", "init", "--file", file, "-o", "json")); made.File != file {
+		t.Errorf("got %+v", made)
+	}
+	if r := e.run("", "init", "--file", file, "--force", "-o", "yaml"); r.code != 2 ||
+		!strings.Contains(r.err, "--output") {
+		t.Errorf("exit code %d:\n%s", r.code, r.err)
+	}
 	if r := e.run("", "init", "--file", "/no/such/folder/outbox.yaml"); r.code != 1 ||
 		!strings.Contains(r.err, "/no/such/folder") {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)

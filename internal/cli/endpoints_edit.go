@@ -17,6 +17,13 @@ type secretMade struct {
 	Secret   string `json:"secret,omitempty"`
 }
 
+// endpointChanged is what disable, enable and remove print with -o json.
+type endpointChanged struct {
+	Endpoint string `json:"endpoint"`
+	State    string `json:"state"`   // disabled, enabled or removed
+	Changed  bool   `json:"changed"` // false: it was in that state before
+}
+
 // edit calls fn with the endpoints of the sink if they can be changed, and what the record is to say.
 func (a *application) edit(
 	cmd *cobra.Command, f *operatorFlags, fn func(e endpoint.Editor, by endpoint.Change, form string) error,
@@ -158,10 +165,13 @@ func (a *application) endpointsSwitch(
 		Example: "  outbox endpoints " + name + " acme --reason 'INC-4711' --sink webhook:table",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.edit(cmd, &f, func(known endpoint.Editor, by endpoint.Change, _ string) error {
+			return a.edit(cmd, &f, func(known endpoint.Editor, by endpoint.Change, form string) error {
 				changed, err := change(known, cmd.Context(), args[0], by)
 				if err != nil {
 					return err
+				}
+				if form == "json" {
+					return printJSON(a.Out, endpointChanged{args[0], name + "d", changed})
 				}
 				text := "%s is %sd\n"
 				if !changed {
@@ -186,9 +196,12 @@ replayed once there is an endpoint of that name again.`,
 		Example: `  outbox endpoints remove acme --reason 'the contract has ended' --sink webhook:table`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.edit(cmd, &f, func(known endpoint.Editor, by endpoint.Change, _ string) error {
+			return a.edit(cmd, &f, func(known endpoint.Editor, by endpoint.Change, form string) error {
 				if err := known.Remove(cmd.Context(), args[0], by); err != nil {
 					return err
+				}
+				if form == "json" {
+					return printJSON(a.Out, endpointChanged{args[0], "removed", true})
 				}
 				_, err := fmt.Fprintf(a.Out, "removed %s\n", oneLine(args[0]))
 				return err

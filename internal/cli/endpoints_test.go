@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/base64"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -59,5 +60,31 @@ func TestEndpoints(t *testing.T) {
 	r := e.run("", "endpoints", "list", "--sink", "memory:")
 	if contains(t, r.err, "has no endpoints"); r.code != 2 {
 		t.Errorf("exit code %d, want 2", r.code)
+	}
+}
+
+// What changes an endpoint of the table says so with -o json too.
+func TestEndpointsChanged(t *testing.T) { onStores(t, testEndpointsChanged) }
+
+func testEndpointsChanged(t *testing.T, e env) {
+	e.redis = "webhook:table"
+	e.extra = []string{"OUTBOX_ENDPOINT_KEY=" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))}
+	e.ok("", "endpoints", "add", "acme", "--url", "https://hooks.acme.example")
+	type change struct {
+		Endpoint, State string
+		Changed         bool
+	}
+	for _, step := range []struct {
+		command string
+		want    change
+	}{
+		{"disable", change{"acme", "disabled", true}},
+		{"disable", change{"acme", "disabled", false}},
+		{"enable", change{"acme", "enabled", true}},
+		{"remove", change{"acme", "removed", true}},
+	} {
+		if got := decode[change](t, e.ok("", "endpoints", step.command, "acme", "-o", "json")); got != step.want {
+			t.Errorf("outbox endpoints %s prints %+v, want %+v", step.command, got, step.want)
+		}
 	}
 }

@@ -9,9 +9,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/config"
 )
+
+// written is what outbox init prints with -o json.
+type written struct {
+	File string `json:"file"`
+}
 
 // initialize is outbox init, a name that Go keeps for itself.
 func (a *application) initialize() *cobra.Command {
@@ -31,12 +37,19 @@ settings. Name it with --config or in OUTBOX_CONFIG.`,
   outbox config print --config outbox.yaml                    what is in effect, and from where`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			form, err := a.formAlone()
+			if err != nil {
+				return err
+			}
 			text, err := config.Template(a.kinds)
 			if err != nil {
 				return err
 			}
 			if err := writeNew(file, text, force); err != nil {
 				return err
+			}
+			if form == "json" {
+				return printJSON(a.Out, written{file})
 			}
 			fmt.Fprintf(a.Out, "wrote %s\n", file)
 			fmt.Fprintf(a.Err, `Next:
@@ -50,6 +63,18 @@ settings. Name it with --config or in OUTBOX_CONFIG.`,
 	cmd.Flags().StringVar(&file, "file", "outbox.yaml", "`file` to write")
 	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
 	return cmd
+}
+
+// formAlone is the form of what goes to stdout, for a command that reads no file: the one of --config may be what it is
+// to write.
+func (a *application) formAlone() (string, error) {
+	alone := pflag.NewFlagSet("output", pflag.ContinueOnError)
+	alone.AddFlag(a.global.Lookup("output"))
+	c, err := config.Load(a.kinds, a.environ, alone)
+	if err == nil && c.Output != "table" && c.Output != "json" {
+		err = usagef("output is %q, want table or json: set --output or OUTBOX_OUTPUT", c.Output)
+	}
+	return c.Output, err
 }
 
 // writeNew writes a file that nobody else may read: URLs with passwords may come to stand in it.

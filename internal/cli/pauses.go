@@ -114,8 +114,7 @@ before ten times as long, 5 s at most. Where a whole table is meant, pause the t
 				if err := p.Pause(ctx, f.Pause); err != nil {
 					return err
 				}
-				_, err := fmt.Fprintf(a.Out, "paused %s: relays obey within a second\n", whatPaused(f.Pause))
-				return err
+				return a.printPause(c.Output, f.Pause, true, "paused %s: relays obey within a second\n")
 			})
 		},
 	}
@@ -136,7 +135,7 @@ goes on waiting.`,
   outbox resume --topic 'invoice.*' --reason 'billing is migrated'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.open(cmd, a, func(ctx context.Context, _ config.Config, _ app.Database, p operate.Pauses) error {
+			return f.open(cmd, a, func(ctx context.Context, c config.Config, _ app.Database, p operate.Pauses) error {
 				found, err := p.Resume(ctx, f.Pause)
 				if err != nil {
 					return err
@@ -145,13 +144,29 @@ goes on waiting.`,
 					return fmt.Errorf("resume %s: it is not paused by these names, see outbox pauses",
 						whatPaused(f.Pause))
 				}
-				_, err = fmt.Fprintf(a.Out, "resumed %s\n", whatPaused(f.Pause))
-				return err
+				return a.printPause(c.Output, f.Pause, false, "resumed %s\n")
 			})
 		},
 	}
 	f.addTo(cmd, "")
 	return cmd
+}
+
+// pausedNow is what outbox pause and outbox resume print with -o json.
+type pausedNow struct {
+	Table       string `json:"table"`
+	To          string `json:"to"`
+	Topic       string `json:"topic"`
+	Destination string `json:"destination"`
+	Paused      bool   `json:"paused"` // false: it was until now
+}
+
+func (a *application) printPause(form string, p operate.Pause, paused bool, text string) error {
+	if form == "json" {
+		return printJSON(a.Out, pausedNow{p.Table, p.To, p.Topic, p.Destination, paused})
+	}
+	_, err := fmt.Fprintf(a.Out, text, whatPaused(p))
+	return err
 }
 
 func (a *application) pauses() *cobra.Command {

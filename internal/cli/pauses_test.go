@@ -160,6 +160,15 @@ routes: [{table: outbox_events, to: [default, search]}]
 	says(2, "pause --reason r --table event_outbox --to search"+here, "event_outbox has no routes in these settings")
 	says(2, pause+"default --sink redis://127.0.0.1:1", "outbox_events has no routes in these settings")
 	says(0, "events --to other"+here, "no events in outbox_events to other")
+	again := decode[row](t, e.ok("", append(strings.Fields(pause), "search", "-o", "json")...))
+	if again != (row{Table: "outbox_events", To: "search", Paused: true}) {
+		t.Errorf("outbox pause -o json prints %+v", again)
+	}
+	again.Paused = false
+	ended := decode[row](t, e.ok("", "resume", "--table", "outbox_events", "--to", "search", "-o", "json"))
+	if ended != again {
+		t.Errorf("outbox resume -o json prints %+v", ended)
+	}
 	for _, p := range decode[listOf[row]](t, e.ok("", "pauses", "-o", "json")).Items {
 		args := []string{"resume", "--table", p.Table, "--to", p.To}
 		if p.Topic != "" {

@@ -2,12 +2,18 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 )
+
+// roles is what outbox migrate roles prints with -o json.
+type roles struct {
+	Roles []string `json:"roles"` // those that are there now
+}
 
 func (a *application) migrateRoles() *cobra.Command {
 	var show bool
@@ -40,9 +46,12 @@ its reason, and changes nothing.`,
 			if err := database.ApplyRoles(cmd.Context()); err != nil {
 				return err
 			}
-			fmt.Fprintln(a.Err,
-				"The roles outbox_owner, outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, "+
-					"outbox_gateway and outbox_worker are in place: GRANT them to your logins.")
+			if c.Output == "json" {
+				return printJSON(a.Out, roles{pgmigrations.Roles})
+			}
+			last := len(pgmigrations.Roles) - 1
+			fmt.Fprintf(a.Err, "The roles %s and %s are in place: GRANT them to your logins.\n",
+				strings.Join(pgmigrations.Roles[:last], ", "), pgmigrations.Roles[last])
 			return nil
 		},
 	}

@@ -41,22 +41,22 @@ prints how to see the next page. A run is PENDING, RUNNING, COMPLETED, FAILED or
 					query.Set(name, value)
 				}
 			}
-			var answer json.RawMessage
+			var answer struct {
+				Items      []json.RawMessage `json:"items"` // with -o json they are printed as they came
+				NextCursor string            `json:"nextCursor"`
+			}
 			if err := gateway.call(cmd.Context(), http.MethodGet, "/v1/runs?"+query.Encode(), nil, nil, &answer); err != nil {
 				return err
 			}
 			if c.Output == "json" {
-				return printJSON(a.Out, answer)
-			}
-			var page struct {
-				Items      []crawl.Run `json:"items"`
-				NextCursor string      `json:"nextCursor"`
-			}
-			if err := json.Unmarshal(answer, &page); err != nil {
-				return fmt.Errorf("read the answer of %s: %w", c.Server, err)
+				return printPage(a.Out, answer.Items, answer.NextCursor)
 			}
 			var rows [][]string
-			for _, r := range page.Items {
+			for _, item := range answer.Items {
+				var r crawl.Run
+				if err := json.Unmarshal(item, &r); err != nil {
+					return fmt.Errorf("read the answer of %s: %w", c.Server, err)
+				}
 				rows = append(rows, []string{r.ID.String(), string(r.Status), r.AppPackage, r.Crawler, fmt.Sprint(r.LastSeq),
 					moment(&r.CreatedAt), moment(r.StartedAt), moment(ended(r)), cut(r.Error, 60)})
 			}
@@ -67,8 +67,8 @@ prints how to see the next page. A run is PENDING, RUNNING, COMPLETED, FAILED or
 			switch {
 			case len(rows) == 0:
 				fmt.Fprintln(a.Err, "no such runs")
-			case page.NextCursor != "":
-				fmt.Fprintf(a.Err, "there are more: add --after %s\n", page.NextCursor)
+			case answer.NextCursor != "":
+				fmt.Fprintf(a.Err, "there are more: add --after %s\n", answer.NextCursor)
 			}
 			return nil
 		},

@@ -55,6 +55,12 @@ func testRuns(t *testing.T, e env) {
 		page.Items[0].RunID != first.RunID {
 		t.Errorf("got %+v", page)
 	}
+	contains(t, g.ok("", "runs", "list", "--status", "CANCELLED", "-o", "json"), `"nextCursor": null`)
+	contains(t, g.ok("", "runs", "list", "--app", "nobody", "-o", "json"), `"items": []`, `"nextCursor": null`)
+	if next := decode[listOf[runView]](t, g.ok("", "runs", "list", "--app", "other", "--limit", "2", "-o",
+		"json")).NextCursor; next != strings.TrimSpace(after) {
+		t.Errorf("the next page is at %q, want %q", next, after)
+	}
 	if r := g.run("", "runs", "list", "--app", "nobody"); r.code != 0 || !strings.Contains(r.err, "no such runs") {
 		t.Errorf("got %+v", r)
 	}

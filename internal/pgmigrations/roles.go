@@ -10,6 +10,10 @@ import (
 //go:embed roles.sql
 var rolesSQL string
 
+// Roles are those that roles.sql creates.
+var Roles = []string{"outbox_owner", "outbox_producer", "outbox_run_producer", "outbox_relay", "outbox_reader",
+	"outbox_operator", "outbox_gateway", "outbox_worker"}
+
 // PrintRoles writes the SQL that ApplyRoles runs, with its explanation, for those who give privileges by hand.
 func PrintRoles(w io.Writer) error {
 	if _, err := io.WriteString(w, rolesSQL); err != nil {
