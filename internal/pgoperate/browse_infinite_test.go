@@ -52,7 +52,7 @@ func TestBrowseFarTimes(t *testing.T) {
 			}
 		}
 		d := show(behind.String())
-		if parked := want == far; parked != (d.WaitsBehind != nil) ||
+		if parked := want.Equal(far); parked != (d.WaitsBehind != nil) ||
 			parked && (*d.WaitsBehind != id || !d.NextRetryAt.Equal(far)) {
 			t.Errorf("%s: the event behind it waits behind %v until %v", at, d.WaitsBehind, d.NextRetryAt)
 		}
