@@ -41,8 +41,7 @@ BEGIN
 END
 $do$;
 
--- Everything belongs to outbox_owner, but for a purge function that an application had before (core/003): it stays as
--- it is.
+-- Everything belongs to outbox_owner, but for a purge function that an application had before (core/003).
 DO $do$
 DECLARE
     name TEXT;

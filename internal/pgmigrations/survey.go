@@ -227,8 +227,8 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 func (a *adoption) mentionRetention(table string) {
 	switch table {
 	case "outbox_events", "crawl_outbox":
-		a.note("a relay moves rows of %s that were delivered more than 168h ago into outbox_archive, at once and from then on; "+
-			"--retention 0 keeps them", table)
+		a.note("a relay moves rows of %s that were delivered more than 168h ago into outbox_archive, at once and from "+
+			"then on; --retention 0 keeps them", table)
 	case "event_outbox":
 		a.note("a relay deletes rows of %s that were published more than 168h ago, at once and from then on; "+
 			"--retention 0 keeps them", table)

@@ -67,7 +67,8 @@ func adopted(t *testing.T, zone string) *pgxpool.Pool {
 	for _, sql := range []string{
 		"DO $do$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''" + zone + "''', current_database()); END $do$",
 		"SET timezone = '" + zone + "'", ddl,
-		"INSERT INTO crawl_runs (app_package, created_at) SELECT 'p', now() - n * interval '1 minute' FROM generate_series(1, 7) n",
+		`INSERT INTO crawl_runs (app_package, created_at)
+		SELECT 'p', now() - n * interval '1 minute' FROM generate_series(1, 7) n`,
 	} {
 		if _, err := conn.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
