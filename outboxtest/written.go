@@ -73,7 +73,7 @@ func RequireWrittenSQL(t testing.TB, tx outbox.SQLTx, want ...outbox.Event) []ou
 		}
 	}()
 	return requireWritten(t, func(text string) (_ pgxRows, err error) {
-		rows, err = open.QueryContext(t.Context(), text) //nolint:rowserrcheck // readRows asks
+		rows, err = open.QueryContext(t.Context(), text) //nolint:rowserrcheck,sqlclosecheck // readRows asks; closed above
 		return rows, err
 	}, want)
 }
