@@ -1,6 +1,7 @@
 package operatetest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ func debtTests() []behaviour {
 	return []behaviour{
 		{name: "what sinks owe is counted by sink and table", run: countsDebts},
 		{name: "a dead delivery counts while its letter waits, and gets another where that was purged", run: countsLetters},
+		{name: "each sink's letter of an event is replayed by itself", run: replaysOneSinksLetter},
 		{name: "a sink of a table with routes is paused by itself, or with its table", run: pausesOneSink},
 	}
 }
@@ -143,6 +145,59 @@ func countsLetters(t *testing.T, s *suite) {
 	dead(0, 1)
 	collect(1) // the other sink's letter of the same event is none of this one's
 	dead(1, 1)
+}
+
+// Two sinks owe an event, and both have given it up. Replaying one letter revives the row of its sink, and replaying both
+// revives both: none stays dead behind a letter that counts as replayed.
+func replaysOneSinksLetter(t *testing.T, s *suite) {
+	d := s.deliveryLetters(t)
+	owed := func(what string, want ...int) {
+		t.Helper()
+		all, err := s.Debts(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]operate.Debt{}
+		for _, debt := range all {
+			got[debt.Sink] = debt
+		}
+		if got["a"].Owed != want[0] || got["a"].Dead != want[1] || got["b"].Owed != want[2] || got["b"].Dead != want[3] {
+			t.Errorf("%s: the sinks have %+v, want %v", what, got, want)
+		}
+	}
+	add := func() {
+		id := tabletest.NewID(t)
+		s.owe(t, "outbox_events", "a", id, "dead", 0)
+		s.owe(t, "outbox_events", "b", id, "dead", 0)
+		if n, err := deadletter.Collect(t.Context(), d, "outbox_deliveries", operator); err != nil || n != 2 {
+			t.Fatalf("collected %d letters, error %v", n, err)
+		}
+	}
+	replay := func(chosen deadletter.Selection, want int) {
+		t.Helper()
+		done, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: chosen, Operator: operator})
+		if err != nil || done.Letters != want || done.Skipped != 0 {
+			t.Errorf("replayed %+v, error %v, want %d letters", done, err, want)
+		}
+	}
+	add()
+	owed("both are dead", 0, 1, 0, 1)
+	all, _, err := d.List(t.Context(), deadletter.Filter{})
+	if err != nil || len(all) != 2 {
+		t.Fatalf("%d letters, error %v", len(all), err)
+	}
+	first := all[0]
+	replay(deadletter.Selection{IDs: []uuid.UUID{first.ID}}, 1)
+	if strings.HasPrefix(first.LastError, "a:") {
+		owed("one is replayed", 1, 0, 0, 1)
+	} else {
+		owed("one is replayed", 0, 1, 1, 0)
+	}
+	replay(deadletter.Selection{IDs: []uuid.UUID{all[1].ID}}, 1)
+	owed("the other is replayed", 1, 0, 1, 0)
+	add()
+	replay(deadletter.Selection{All: true}, 2)
+	owed("both of an event are replayed at once", 2, 0, 2, 0)
 }
 
 func pausesOneSink(t *testing.T, s *suite) {

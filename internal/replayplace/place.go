@@ -41,3 +41,17 @@ func Parse(s string) (*Place, error) {
 	}
 	return nil, fmt.Errorf("%w: after is %q, want what the previous page ended with", deadletter.ErrFilter, s)
 }
+
+// Apart parts letters so that no part has two of one event.
+func Apart[L any](letters []L, event func(L) uuid.UUID) (parts [][]L) {
+	of := map[uuid.UUID]int{} // how many parts have the event
+	for _, l := range letters {
+		n := of[event(l)]
+		of[event(l)]++
+		if n == len(parts) {
+			parts = append(parts, nil)
+		}
+		parts[n] = append(parts[n], l)
+	}
+	return parts
+}

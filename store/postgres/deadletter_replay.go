@@ -164,7 +164,7 @@ func (r *replaying) replayEvents(ctx context.Context, table string, letters []le
 	}
 	var left []letterPlace
 	for _, l := range letters {
-		if revived[l.Event] {
+		if revived[l.ID] {
 			r.done = append(r.done, l.ID)
 		} else if !slices.ContainsFunc(r.page.Skipped, func(s deadletter.Skipped) bool { return s.ID == l.ID }) {
 			left = append(left, l)
@@ -198,7 +198,7 @@ func idsOf(letters []letterPlace) []uuid.UUID {
 	return ids
 }
 
-// attempt puts the events of letters back and returns which it could. If the server refuses what one of them contains
+// attempt puts the events of letters back and returns the ids of the letters for which it could. If the server refuses what one of them contains
 // (a run that was deleted meanwhile, a payload that a constraint forbids) it goes on in halves. Once that letter is
 // alone, it is skipped.
 func (r *replaying) attempt(
@@ -234,8 +234,8 @@ func (r *replaying) attempt(
 	}
 	all := map[uuid.UUID]bool{}
 	for _, part := range []map[uuid.UUID]bool{revived, more} {
-		for event := range part {
-			all[event] = true
+		for letter := range part {
+			all[letter] = true
 		}
 	}
 	return all, nil
@@ -246,6 +246,29 @@ func (r *replaying) revive(
 ) (map[uuid.UUID]bool, error) {
 	revived := map[uuid.UUID]bool{}
 	q := t.query(letterQuery{Replace: r.request.Payload != nil})
+	parts := [][]letterPlace{letters}
+	if q.Owed { // each has a row of its own
+		parts = replayplace.Apart(letters, func(l letterPlace) uuid.UUID { return l.Event })
+	}
+	for _, some := range parts {
+		events, err := r.reviveEvents(ctx, tx, q, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range some {
+			if events[l.Event] {
+				revived[l.ID] = true
+			}
+		}
+	}
+	return revived, nil
+}
+
+// reviveEvents returns the events that it has put back.
+func (r *replaying) reviveEvents(
+	ctx context.Context, tx pgx.Tx, q letterQuery, letters []letterPlace,
+) (map[uuid.UUID]bool, error) {
+	revived := map[uuid.UUID]bool{}
 	var statements []string
 	if !q.IsLog() && (!q.DeleteDead || q.Destinations != "") { // else there is no row to be found
 		statements = append(statements, "dlq_revive")

@@ -11,6 +11,7 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/replayplace"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
@@ -32,7 +33,7 @@ func (r *replaying) replayEvents(ctx context.Context, table string, letters []le
 	}
 	var left []letterPlace
 	for _, l := range letters {
-		if revived[l.Event] {
+		if revived[l.id] {
 			r.done = append(r.done, l.id)
 		} else if !slices.ContainsFunc(r.page.Skipped, func(s deadletter.Skipped) bool { return s.ID == l.id }) {
 			left = append(left, l)
@@ -47,7 +48,7 @@ func (r *replaying) replayEvents(ctx context.Context, table string, letters []le
 	return nil
 }
 
-// attempt puts the events of letters back and returns which it could. If the file refuses what one of them contains (a
+// attempt puts the events of letters back and returns the ids of the letters for which it could. If the file refuses what one of them contains (a
 // run that was deleted meanwhile, a payload that a constraint forbids) it goes on in halves. Once that letter is alone,
 // it is skipped.
 func (r *replaying) attempt(
@@ -92,6 +93,29 @@ func (r *replaying) attempt(
 func (r *replaying) revive(ctx context.Context, t deadTable, letters []letterPlace) (map[uuid.UUID]bool, error) {
 	revived := map[uuid.UUID]bool{}
 	q := t.query(letterQuery{Replace: r.request.Payload != nil})
+	parts := [][]letterPlace{letters}
+	if q.Owed { // each has a row of its own
+		parts = replayplace.Apart(letters, func(l letterPlace) uuid.UUID { return l.Event })
+	}
+	for _, some := range parts {
+		events, err := r.reviveEvents(ctx, q, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range some {
+			if events[l.Event] {
+				revived[l.id] = true
+			}
+		}
+	}
+	return revived, nil
+}
+
+// reviveEvents returns the events that it has put back.
+func (r *replaying) reviveEvents(
+	ctx context.Context, q *letterQuery, letters []letterPlace,
+) (map[uuid.UUID]bool, error) {
+	revived := map[uuid.UUID]bool{}
 	var payload any
 	if q.Replace {
 		payload = string(r.request.Payload)

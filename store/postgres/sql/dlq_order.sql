@@ -10,7 +10,7 @@ WITH chosen AS MATERIALIZED (
     {{- if .DeleteDead}}
      WHERE c.origin IS NOT NULL
        {{- if not .Transaction}} AND NOT EXISTS (SELECT FROM {{.Table}} e WHERE e.{{.Position}} = c.position){{end}}
-    {{- else}} JOIN {{.Table}} e ON e.{{.ID}} = c.original_job_id AND ({{template "dlq_dead" .}}){{end}}
+    {{- else}} JOIN {{.Table}} e ON e.{{.ID}} = c.original_job_id {{if .Owed}}AND e.{{.Position}} = c.position {{end}}AND ({{template "dlq_dead" .}}){{end}}
 ), key AS MATERIALIZED (
     SELECT {{template "order_key" .}} AS hash, min({{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}}) AS name, min(e.{{.Position}}) AS first, max(e.{{.Position}}) AS last
       FROM chosen l, {{template "dlq_row" .}}
@@ -36,6 +36,6 @@ SELECT (SELECT count(*) FROM chosen) - (SELECT count(*) FROM fit),
 {{- /* The row of letter l, as e: in its table, or as it was when it left. */ -}}
 {{define "dlq_row" -}}
     {{- if .DeleteDead -}} jsonb_populate_record(NULL::{{.Table}}, l.origin) e
-    {{- else -}} LATERAL (SELECT * FROM {{.Table}} r WHERE r.{{.ID}} = l.original_job_id LIMIT 1) e
+    {{- else -}} LATERAL (SELECT * FROM {{.Table}} r WHERE r.{{.ID}} = l.original_job_id{{if .Owed}} AND r.{{.Position}} = l.position{{end}} LIMIT 1) e
     {{- end -}}
 {{- end}}

@@ -3,7 +3,7 @@
 -- Locks the rows. Returns the events it put back; the rest is not in a state to be put back. Index: that of the event
 -- id.
 -- The generation rises, or the sink would refuse the event as a copy. Of several destinations only those of the letters
--- are served again.
+-- are served again. Of outbox_deliveries (Owed) the letters are of one row an event: the caller sees to it.
 WITH chosen AS MATERIALIZED (
     {{template "dlq_chosen"}}
 )
@@ -15,7 +15,7 @@ UPDATE {{.Table}} e
        {{- if .Replace}}, {{.Payload}} = $2::jsonb{{end}}
   FROM chosen c
  WHERE e.{{.ID}} = c.event
-   {{- if .DeleteDead}} AND e.{{.Position}} = c.position{{end}}
+   {{- if or .DeleteDead .Owed}} AND e.{{.Position}} = c.position{{end}}
    AND ({{template "dlq_dead" .}})
    AND ($2::jsonb IS NULL OR true) -- a statement must name all its parameters
 RETURNING e.{{.ID}}

@@ -4,7 +4,7 @@ SELECT l.id,
        {{if .Status -}}
        coalesce((SELECT 'its row in ' || {{.TableName}} || ' is ' || e.{{.Status}}::text || ', not ' || {{.Dead}} ||
                         CASE WHEN e.{{template "undelivered" .}} THEN ': it is being delivered; replay the letter again when that has ended' ELSE '' END
-                   FROM {{.Table}} e WHERE e.{{.ID}} = l.original_job_id LIMIT 1),
+                   FROM {{.Table}} e WHERE e.{{.ID}} = l.original_job_id{{if .Owed}} AND e.{{.Position}} = l.position{{end}} LIMIT 1),
                 'its row is no longer in ' || {{.TableName}})
        {{- else -}}
        CASE WHEN l.origin IS NULL THEN 'its row was not kept: it died before migration core 005'

@@ -3,7 +3,7 @@
 -- In a write transaction. Returns the events it put back; the rest is not in a state to be put back. Index: that of the
 -- position.
 -- The generation rises, or the sink would refuse the event as a copy. Of several destinations only those of the letters
--- are served again.
+-- are served again. Of outbox_deliveries the letters are of one row an event: the caller sees to it.
 WITH chosen AS MATERIALIZED (
     {{template "dlq_chosen"}}
 )
