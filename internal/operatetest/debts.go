@@ -147,8 +147,8 @@ func countsLetters(t *testing.T, s *suite) {
 	dead(1, 1)
 }
 
-// Two sinks owe an event, and both have given it up. Replaying one letter revives the row of its sink, and replaying both
-// revives both: none stays dead behind a letter that counts as replayed.
+// Two sinks owe an event, and both have given it up. Replaying one letter revives the row of its sink, and replaying
+// both revives both: none stays dead behind a letter that counts as replayed.
 func replaysOneSinksLetter(t *testing.T, s *suite) {
 	d := s.deliveryLetters(t)
 	owed := func(what string, want ...int) {

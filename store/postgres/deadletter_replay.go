@@ -198,9 +198,9 @@ func idsOf(letters []letterPlace) []uuid.UUID {
 	return ids
 }
 
-// attempt puts the events of letters back and returns the ids of the letters for which it could. If the server refuses what one of them contains
-// (a run that was deleted meanwhile, a payload that a constraint forbids) it goes on in halves. Once that letter is
-// alone, it is skipped.
+// attempt puts the events of letters back and returns the ids of the letters for which it could. If the server refuses
+// what one of them contains (a run that was deleted meanwhile, a payload that a constraint forbids) it goes on in
+// halves. Once that letter is alone, it is skipped.
 func (r *replaying) attempt(
 	ctx context.Context, t deadTable, letters []letterPlace,
 ) (revived map[uuid.UUID]bool, err error) {
