@@ -248,10 +248,15 @@ func (a *application) printReplayed(form string, sum deadletter.Replayed) error 
 		}
 	}
 	for _, table := range slices.Sorted(maps.Keys(sum.Tables)) {
-		if table != "" {
-			fmt.Fprintf(a.Err, "%s of %s due now: see outbox events --table %s, and outbox dlq list for those that die again\n",
-				counted(sum.Tables[table], "event"), table, table)
+		if table == "" {
+			continue
 		}
+		look := "outbox events --table " + table
+		if table == outbox.DeliveriesOf("", "").Table {
+			look = "outbox sinks, outbox events --table TABLE --to SINK"
+		}
+		fmt.Fprintf(a.Err, "%s of %s due now: see %s, and outbox dlq list for those that die again\n",
+			counted(sum.Tables[table], "event"), table, look)
 	}
 	if sum.Letters == 0 && sum.Skipped > 0 {
 		return errors.New("none of the letters could be replayed")

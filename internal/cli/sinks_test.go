@@ -70,4 +70,6 @@ routes: [{to: [default, audit]}]
 	exec1(e, `UPDATE outbox_deliveries SET status = 'dead' WHERE sink = 'audit'`)
 	contains(t, e.ok("", "dlq", "collect", "--table", "outbox_deliveries"), "wrote 5 letters")
 	contains(t, e.ok("", "dlq", "collect"), "wrote 0 letters")
+	contains(t, e.run("", "dlq", "replay", "--all", "--yes").err,
+		"5 events of outbox_deliveries due now: see outbox sinks")
 }

@@ -349,6 +349,7 @@ func killWhilePublishing(t *testing.T, server *testenv.RabbitMQ) {
 	first := make(chan struct{})
 	go func() {
 		defer close(done)
+		began := time.Now()
 		for more := 10; more > 0; { // batches after the kill was noticed
 			var batch []outbox.Delivery
 			for key := range 20 {
@@ -359,6 +360,10 @@ func killWhilePublishing(t *testing.T, server *testenv.RabbitMQ) {
 			for _, err := range failed {
 				wantClass(t, err, outbox.ClassUnavailable)
 				unavailable++
+				if time.Since(began) > testenv.Patience {
+					t.Errorf("%s after the start nothing is delivered again: %v", testenv.Patience, err)
+					return
+				}
 			}
 			if len(delivered) > 0 {
 				select {
