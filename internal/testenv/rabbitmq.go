@@ -201,13 +201,14 @@ func (r *RabbitMQ) PID() int { return r.server.pid() }
 // Stop ends the server and removes its directory. A second call does nothing.
 func (r *RabbitMQ) Stop() error { return errors.Join(r.server.close(), r.mapper.close()) }
 
-// Kill ends the server with SIGKILL and keeps the directory. The table of its quorum queues, which RabbitMQ writes in
-// its own time, is written before. A queue that is not in it comes back without a leader, and takes nothing (measured).
+// Kill ends the server with SIGKILL and keeps the directory. What RabbitMQ writes in its own time is written before: the
+// definitions of queues, of which one made a moment ago would be gone, and the table of quorum queues. One that is not
+// in that comes back without a leader, and takes nothing (both measured).
 func (r *RabbitMQ) Kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
 	defer cancel()
 	// One that does not answer is killed all the same.
-	_, _ = r.eval(ctx, "[dets:sync(Table) || Table <- dets:all()].")
+	_, _ = r.eval(ctx, "mnesia:sync_log(), [dets:sync(Table) || Table <- dets:all()].")
 	return r.server.end(syscall.SIGKILL)
 }
 
