@@ -201,9 +201,9 @@ func (r *RabbitMQ) PID() int { return r.server.pid() }
 // Stop ends the server and removes its directory. A second call does nothing.
 func (r *RabbitMQ) Stop() error { return errors.Join(r.server.close(), r.mapper.close()) }
 
-// Kill ends the server with SIGKILL and keeps the directory. What RabbitMQ writes in its own time is written before: the
-// definitions of queues, of which one made a moment ago would be gone, and the table of quorum queues. One that is not
-// in that comes back without a leader, and takes nothing (both measured).
+// Kill ends the server with SIGKILL and keeps the directory. What RabbitMQ writes in its own time is written before:
+// the definitions of queues, of which one made a moment ago would be gone, and the table of quorum queues. One that is
+// not in that comes back without a leader, and takes nothing (both measured).
 func (r *RabbitMQ) Kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
 	defer cancel()
