@@ -63,7 +63,6 @@ func (a *application) openLetters(
 	for _, t := range c.Known() {
 		layouts = append(layouts, t.Layout)
 	}
-	layouts = append(layouts, outbox.DeliveriesOf("", ""))
 	d, err := db.Letters(ctx, layouts)
 	if err != nil {
 		return err
