@@ -13,6 +13,7 @@ import (
 const (
 	resultsDir = "results"
 	document   = "../docs/benchmarks.md"
+	readme     = "../README.md"
 	plotsDir   = "../docs/benchmarks"
 )
 
@@ -212,12 +213,16 @@ func report() error {
 }
 
 // render returns the files that the figures make.
-func render(all map[string]*figures) (map[string][]byte, error) {
+func render(all allFigures) (map[string][]byte, error) {
 	text, err := os.ReadFile(document)
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{}
+	front, err := os.ReadFile(readme)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{readme: replaceBetween(front, "speed", all.speed())}
 	for bench, f := range all {
 		var generated strings.Builder
 		generated.WriteString(f.heading() + "\n" + f.table())
@@ -229,6 +234,41 @@ func render(all map[string]*figures) (map[string][]byte, error) {
 	}
 	files[document] = text
 	return files, nil
+}
+
+// setups are what a user may choose, the default first, and the line of the drain that has its figures.
+var setups = []struct{ what, line string }{
+	{"as installed", "outbox_events, mark, ADR-004's indexes"},
+	{"after `outbox migrate indexes lean`", "outbox_events, mark"},
+	{"lean, and delivered rows [are deleted](docs/reference/tables.md#settle-modes)", "outbox_events, delete"},
+	{"a [log table](docs/reference/tables.md#log-tables)", "outbox_log"},
+}
+
+// speed is what the README says of the figures: nothing of it is written by hand.
+func (all allFigures) speed() string {
+	drain, latency, producer := all["drain"], all["latency"], all["producer"]
+	of := func(f *figures, name string, cell func(*figures, *line) string) string { return cell(f, f.find(name)) }
+	times, cpu := ratio("rate", (*figures).bestPeer), total("cpu_postgres", "cpu_redis", "cpu_relay")
+	best := drain.bestPeer(drain.find(setups[0].line))
+
+	var out strings.Builder
+	fmt.Fprintf(&out, "| a backlog drains | events/s | beside %s, the fastest of the three | CPU s per 100,000 events |\n"+
+		"|---|--:|--:|--:|\n", best.Name)
+	for _, s := range setups {
+		fmt.Fprintf(&out, "| %s | %s | %s × | %s |\n", s.what, of(drain, s.line, middle("rate", "%.0f")),
+			of(drain, s.line, times), of(drain, s.line, cpu))
+	}
+	fmt.Fprintf(&out, "| %s | %s | 1 × | %s |\n\n", best.Name, middle("rate", "%.0f")(drain, best), cpu(drain, best))
+	p50 := middle("p50", "%.1f")
+	fmt.Fprintf(&out, "At 1000 transactions a second an event is with its subscriber %s ms after the commit from another process, "+
+		"and %s ms from the same one (medians).\n", of(latency, "ours, another process", p50),
+		of(latency, "ours, in the writers' process", p50))
+	kept := ratio("rate", (*figures).base)
+	fmt.Fprintf(&out, "A producer's transaction of one INSERT keeps %s of its rate with an event beside it, as installed; "+
+		"%s with watermill-sql, %s with oagudo/outbox, %s with River.\n",
+		of(producer, "ours, Write, ADR-004's indexes", kept), of(producer, "watermill-sql, queue", kept),
+		of(producer, "oagudo/outbox", kept), of(producer, "River", kept))
+	return out.String()
 }
 
 // replaceBetween puts the text between the markers of a bench. Some benches have none: an ADR has their figures.

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// docs/benchmarks.md and its plots are what `go run . report` makes of the results.
+// docs/benchmarks.md, its plots and the README's figures are what `go run . report` makes of the results.
 func TestDocumentIsWhatTheResultsSay(t *testing.T) {
 	all, err := readFigures(resultsDir)
 	if err != nil {
@@ -26,6 +26,9 @@ func TestDocumentIsWhatTheResultsSay(t *testing.T) {
 		if !bytes.Contains(files[document], []byte("<!-- generated: "+bench+" -->\n\nMeasured on ")) {
 			t.Errorf("%s has no figures of %s: it lacks the markers", document, bench)
 		}
+	}
+	if !bytes.Contains(files[readme], []byte("<!-- generated: speed -->\n\n| a backlog drains ")) {
+		t.Errorf("%s has no figures: it lacks the markers", readme)
 	}
 	for path, want := range files {
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {

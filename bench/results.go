@@ -29,6 +29,9 @@ type figures struct {
 	Text []string `json:"text,omitempty"`
 }
 
+// allFigures is the figures of all benches, by their names.
+type allFigures map[string]*figures
+
 type machine struct {
 	CPUs     int    `json:"cpus"`
 	Go       string `json:"go"`
@@ -143,7 +146,7 @@ func printed(run func() error) (string, error) {
 	return text.String(), err
 }
 
-// encode has four significant digits of each value, and one line a thing measured, so that a diff can be read.
+// encode has four significant digits of each value, and one line a thing allFigures, so that a diff can be read.
 func (f *figures) encode() ([]byte, error) {
 	for _, l := range f.Lines {
 		for _, values := range l.Values {
@@ -187,7 +190,7 @@ func joinNumbers(text []byte) []byte {
 }
 
 // readFigures returns those of a folder, by bench.
-func readFigures(dir string) (map[string]*figures, error) {
+func readFigures(dir string) (allFigures, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
@@ -195,7 +198,7 @@ func readFigures(dir string) (map[string]*figures, error) {
 	if len(files) == 0 {
 		return nil, errors.New("there are no results in " + dir + ": make bench, or go run . -out " + dir + " peers")
 	}
-	all := map[string]*figures{}
+	all := allFigures{}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
