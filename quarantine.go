@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,28 +17,35 @@ import (
 // finishes: taking a lane over from a relay that vanished counts one, finishing a turn on it takes the count back to
 // zero. Nothing is written while nobody dies.
 //
-// A lane at which two relays in a row died is suspect. It is served alone, after the others, in trials. How many
-// records are about to be tried is written down first, so that the next relay knows what this one died of, and tries a
-// quarter of them. The one of which two relays die while it was alone is the poison, and becomes a dead letter. Alone
-// is alone in the process: while another worker publishes, it may be that one's event that kills. And one death is not
-// enough: a SIGKILL from outside, or a SIGSTOP for longer than the lease, leaves the same traces.
+// A lane at which two relays in a row died is suspect. Suspect lanes are served together, after the others, in trials
+// of at most a batch. How many records are about to be tried is written down first, so that the next relay knows what
+// this one died of, and tries an eighth of them. Trials that go well cost no more than a turn, so after a crash loop
+// without a poison a backlog drains nearly as fast as ever. The event of which two relays die while it was alone is the
+// poison, and becomes a dead letter. Alone is alone in the process: while another worker publishes, it may be that
+// one's event that kills. And one death is not enough: a SIGKILL from outside, or a SIGSTOP for longer than the lease,
+// leaves the same traces. (docs/adr/0011)
 const (
 	suspectAfter = 2
-	trialRecords = 64
-	trialFactor  = 4
-	buriedAfter  = 2 // deaths alone
+	trialFactor  = 8
+	buriedAfter  = 2  // deaths alone
+	inFront      = 64 // records that may have been committed in front of the one that was tried alone
 )
 
-// suspicion is what a worker knows of a suspect lane.
+// suspicion is what a worker knows of suspect lanes that are tried together, or of the one lane of an event that was
+// tried alone.
 type suspicion struct {
-	lane    Lane
-	size    int       // of the next trial
-	left    int       // records to try until the lane is trusted again
+	lanes   []Lane    // those that are held
+	size    int       // records of the next trial
+	left    int       // records to try until the lanes are trusted again
+	marked  bool      // the database knows the size: it is written once, and not before each trial
 	culprit uuid.UUID // what a relay died of while it was alone
 	deaths  int       // how many of them did
 }
 
 func (s *suspicion) single() bool { return s.size == 1 }
+
+// known is what may be known of the lanes while nothing is tried.
+func (s *suspicion) known() Trial { return Trial{Size: s.deaths, Event: s.culprit} }
 
 // quarantine is what a worker knows of its lanes. Each is judged once, when it was taken: what the database says of it
 // later is of this worker's own making.
@@ -53,22 +61,27 @@ func (q *quarantine) sift(lanes []Lane, cfg *tableConfig) (trusted []Lane, suspe
 	if q.seen == nil {
 		q.seen, q.suspects, q.unproven = map[int16]int64{}, map[int16]*suspicion{}, map[int16]bool{}
 	}
-	trusted = lanes
 	for _, l := range lanes {
 		if epoch, ok := q.seen[l.Number]; !ok || epoch != l.Epoch {
 			q.judge(l, cfg)
 		}
 	}
 	if len(q.suspects) == 0 {
-		return trusted, nil
+		return lanes, nil
 	}
-	trusted = nil
+	for _, s := range q.suspects {
+		s.lanes = nil
+	}
 	for _, l := range lanes {
-		if s, ok := q.suspects[l.Number]; ok {
-			suspects = append(suspects, s)
-		} else {
+		s := q.suspects[l.Number]
+		if s == nil {
 			trusted = append(trusted, l)
+			continue
 		}
+		if s.lanes == nil {
+			suspects = append(suspects, s)
+		}
+		s.lanes = append(s.lanes, l)
 	}
 	return trusted, suspects
 }
@@ -77,22 +90,30 @@ func (q *quarantine) judge(l Lane, cfg *tableConfig) {
 	q.seen[l.Number] = l.Epoch
 	delete(q.suspects, l.Number)
 	delete(q.unproven, l.Number)
+	var s suspicion
 	switch trial := l.Trial; {
-	case trial.Event != uuid.Nil: // others may have been committed in front of it since
-		q.suspects[l.Number] = &suspicion{
-			lane: l, size: 1, left: trialRecords, culprit: trial.Event, deaths: trial.Size,
+	case trial.Event != uuid.Nil:
+		s = suspicion{size: 1, left: inFront, culprit: trial.Event, deaths: trial.Size}
+	case trial.Size > 0: // by each worker of the relay that died, of what is tried together now
+		s = suspicion{size: max(1, trial.Size/trialFactor), left: trial.Size * cfg.Workers}
+	case l.Crashes >= suspectAfter: // the claim of a relay that died is not known
+		s = suspicion{size: cfg.BatchRecords, left: maxBatchesPerClaim * cfg.BatchRecords * Lanes}
+	default:
+		if l.Crashes > 0 {
+			q.unproven[l.Number] = true
 		}
-	case trial.Size > 0:
-		q.suspects[l.Number] = &suspicion{lane: l, size: max(1, trial.Size/trialFactor), left: trial.Size}
-	case l.Crashes >= suspectAfter:
-		q.suspects[l.Number] = &suspicion{lane: l, size: trialRecords, left: maxBatchesPerClaim * cfg.BatchRecords}
-	case l.Crashes > 0:
-		q.unproven[l.Number] = true
+		return
 	}
-	if s := q.suspects[l.Number]; s != nil {
-		cfg.Logger.Warn("relays died at this lane, trying its events in small batches",
-			"table", cfg.name(), "lane", l.Number, "crashes", l.Crashes, "batch", s.size)
+	for _, other := range q.suspects {
+		if s.culprit == uuid.Nil && other.culprit == uuid.Nil && other.size == s.size {
+			other.left, other.marked = max(other.left, s.left), false
+			q.suspects[l.Number] = other
+			return
+		}
 	}
+	q.suspects[l.Number] = &s
+	cfg.Logger.Warn("relays died at this lane, trying its events and those of others like it in small batches",
+		"table", cfg.name(), "lane", l.Number, "crashes", l.Crashes, "batch", s.size)
 }
 
 // proven returns the lanes that a finished turn has cleared, as they are to be marked.
@@ -109,31 +130,24 @@ func (q *quarantine) proven(lanes []Lane) (proven []Lane) {
 	return proven
 }
 
-// try serves a suspect lane once. Before each step at which the process may die, what it is about to do is written
-// down.
+// try serves suspect lanes once. Before the process may die, what it is about to do is written down.
 func (w *worker) try(
 	ctx, hardStop context.Context, pass *ticket, s *suspicion, until time.Time,
 ) (claimed int, err error) {
-	mark := func(ctx context.Context, crashes int, trial Trial) error {
-		return w.keeper.mark(ctx, Lane{Number: s.lane.Number, Epoch: s.lane.Epoch, Crashes: crashes, Trial: trial})
-	}
-	// That the relay has survived is written down even if it is out of time: its successor would take what it tried for
-	// what it died of.
-	survived := context.WithoutCancel(hardStop)
-	crashes, known := s.lane.Crashes, Trial{Size: s.deaths, Event: s.culprit}
-	before := known
+	before := s.known()
 	if s.culprit == uuid.Nil {
 		before.Size = s.size
 	}
-	if err := mark(hardStop, crashes, before); err != nil {
-		return 0, err
+	if !s.marked {
+		if err := w.markTrial(hardStop, s.lanes, before); err != nil {
+			return 0, err
+		}
 	}
-	lanes := []Lane{s.lane}
-	records, err := w.claim(ctx, lanes, ClaimLimit{Records: s.size, Bytes: w.cfg.BatchBytes})
+	s.marked = !s.single()
+	records, err := w.claim(ctx, s.lanes, ClaimLimit{Records: s.size, Bytes: w.cfg.BatchBytes})
 	if err == nil && len(records) > 0 {
 		fault.Hit(fault.AfterClaim)
-		err = w.tryRecords(hardStop, pass, s, lanes, until, records,
-			func(t Trial) error { return mark(hardStop, crashes, t) })
+		err = w.tryRecords(hardStop, pass, s, until, records)
 	}
 	// An outage may have put off what is looked for. And fewer records than asked for may be as many as BatchBytes lets
 	// through: only none are the end.
@@ -142,19 +156,39 @@ func (w *worker) try(
 		s.left -= len(records)
 	}
 	over := s.left <= 0 || len(records) == 0 && !putOff || s.single() && len(records) > 0 && records[0].ID == s.culprit
-	if err != nil || !over {
-		return len(records), errors.Join(err, mark(survived, crashes, known))
+	if err == nil && !over && s.marked {
+		return len(records), nil
 	}
-	delete(w.quarantine.suspects, s.lane.Number)
-	w.cfg.Logger.Info("lane is trusted again", "table", w.cfg.name(), "lane", s.lane.Number)
-	return len(records), mark(survived, 0, Trial{})
+	// Written down even if the relay is out of time: its successor would blame what was tried for its death.
+	survived := context.WithoutCancel(hardStop)
+	if err != nil || !over {
+		s.marked = false
+		return len(records), errors.Join(err, w.markTrial(survived, s.lanes, s.known()))
+	}
+	for i := range s.lanes {
+		delete(w.quarantine.suspects, s.lanes[i].Number)
+		s.lanes[i].Crashes = 0
+	}
+	w.cfg.Logger.Info("lanes are trusted again", "table", w.cfg.name(), "lanes", len(s.lanes))
+	return len(records), w.markTrial(survived, s.lanes, Trial{})
+}
+
+// markTrial writes down what is tried at the lanes.
+func (w *worker) markTrial(ctx context.Context, lanes []Lane, trial Trial) error {
+	lanes = slices.Clone(lanes)
+	for i := range lanes {
+		lanes[i].Trial = trial
+	}
+	return w.keeper.mark(ctx, lanes...)
 }
 
 func (w *worker) tryRecords(
-	hardStop context.Context, pass *ticket, s *suspicion, lanes []Lane, until time.Time, records []*Record,
-	mark func(Trial) error,
+	hardStop context.Context, pass *ticket, s *suspicion, until time.Time, records []*Record,
 ) error {
+	lanes := s.lanes
 	if s.single() {
+		i := slices.IndexFunc(lanes, func(l Lane) bool { return l.Number == records[0].Lane })
+		lanes = lanes[i : i+1]
 		trial := Trial{Size: 1, Event: records[0].ID}
 		if trial.Event == s.culprit {
 			trial.Size += s.deaths
@@ -163,12 +197,12 @@ func (w *worker) tryRecords(
 			w.cfg.breaker.rest(pass)
 			return w.bury(hardStop, lanes, records[0])
 		}
-		if err := mark(trial); err != nil {
+		if err := w.markTrial(hardStop, lanes, trial); err != nil {
 			return err
 		}
 	}
 	if over(until) {
-		return errors.New("try a suspect lane: the lease is too close to its end to publish")
+		return errors.New("try suspect lanes: the lease is too close to its end to publish")
 	}
 	held := heldKeys{}
 	_, err := w.settleBatch(hardStop, pass, lanes, w.publishBatch(hardStop, pass, lanes, until, records, held), held)

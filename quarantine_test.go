@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -294,7 +295,7 @@ func TestTrialInAnOutage(t *testing.T) {
 func TestLaneRecordJudgesEveryEpochOnce(t *testing.T) {
 	t.Parallel()
 	r, cfg := quarantine{}, tableConfig{}
-	cfg.Logger, cfg.BatchRecords = slog.New(slog.DiscardHandler), 1000
+	cfg.Logger, cfg.BatchRecords, cfg.Workers = slog.New(slog.DiscardHandler), 1000, 2
 	lane := func(number int16, epoch int64, crashes int, trial Trial) Lane {
 		return Lane{Number: number, Epoch: epoch, Crashes: crashes, Trial: trial}
 	}
@@ -308,10 +309,10 @@ func TestLaneRecordJudgesEveryEpochOnce(t *testing.T) {
 	}{
 		{"taken from one that left", lane(3, 1, 0, Trial{}), false, 0, false},
 		{"taken from one that died", lane(3, 2, 1, Trial{}), false, 0, true},
-		{"from a second one", lane(3, 3, 2, Trial{}), true, trialRecords, false},
+		{"from a second one", lane(3, 3, 2, Trial{}), true, 1000, false},
 		{"the same, read from the database in the middle of a trial", lane(3, 3, 2, Trial{Size: 1, Event: event}), true,
-			trialRecords, false},
-		{"from one that died in a trial", lane(3, 4, 3, Trial{Size: 64}), true, 16, false},
+			1000, false},
+		{"from one that died in a trial", lane(3, 4, 3, Trial{Size: 1000}), true, 125, false},
 		{"in a small one", lane(3, 5, 4, Trial{Size: 3}), true, 1, false},
 		{"alone with an event", lane(3, 6, 5, Trial{Size: 1, Event: event}), true, 1, false},
 		{"given away and taken back in peace", lane(3, 8, 0, Trial{}), false, 0, false},
@@ -331,5 +332,41 @@ func TestLaneRecordJudgesEveryEpochOnce(t *testing.T) {
 	}
 	if trusted, suspects := r.sift(nil, &cfg); len(trusted)+len(suspects) != 0 {
 		t.Error("lanes out of nowhere")
+	}
+}
+
+// After a crash loop without a poison nearly as few batches go out as ever: suspect lanes are tried together.
+func TestCrashLoopCostsFewBatches(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what  string
+		trial Trial
+	}{
+		{"before a trial", Trial{}}, {"in a trial of a batch", Trial{Size: 1000}},
+		{"in one of some events", Trial{Size: 15}}, {"while one was alone", Trial{Size: 1}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := &memory{}
+				var lanes []int16
+				for lane := range int16(Lanes) {
+					lanes = append(lanes, lane)
+					m.lanes[lane].Lane = Lane{Number: lane, Crashes: 6, Trial: c.trial}
+				}
+				m.fill(lanes, 300)
+				events := len(m.records)
+				var calls atomic.Int64
+				m.publishHook = func(context.Context, []Delivery) []Result { calls.Add(1); return nil }
+				if deaths := m.survive(t, RelayConfig{}, nil); deaths > 0 {
+					t.Errorf("%d deaths", deaths)
+				}
+				m.check(t, events)
+				const alone = 2 * 30 // of both workers
+				if n, most := calls.Load(), int64(2*events/1000+alone); n == 0 || n > most {
+					t.Errorf("%d events went out in %d batches, want some, and %d at most", events, n, most)
+				}
+			})
+		})
 	}
 }

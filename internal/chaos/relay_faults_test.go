@@ -20,6 +20,7 @@ var relayFaults = []fault{
 	{name: "relay-terminated-under-load", maxAge: ttl - ttl/10, strike: terminated},
 	{name: "relays-joining-and-leaving", strike: joiningAndLeaving},
 	{name: "relay-clocks-10-min-apart", strike: clocksApart},
+	{name: "relays-killed-six-in-a-row", strike: crashLoop},
 	{name: "settle-reply-lost", postgres: own, strike: settleReplyLost},
 	{name: "relay-killed-after-publish-deleting", strike: settling(outbox.SettleDelete, killedAt("after-publish"))},
 	{name: "relay-killed-mid-batch-deleting", load: load{payload: 400_000, perSecond: 15, keys: 20},
@@ -79,6 +80,32 @@ func killedAt(point string) func(*world) int {
 		}
 		return w.said("struck")
 	}
+}
+
+// crashLoop kills six relays in a row at a backlog, each before it has published anything. The seventh must not take
+// its time over finding out that nothing is wrong with the events: batches are counted, because time says nothing here.
+func crashLoop(w *world) int {
+	b := w.bulk(size(60_000, 20_000), 1000)
+	for range 6 {
+		w.relay([]string{"OUTBOX_FAULT=after-claim:1:kill"}).killed(w.t)
+	}
+	began := time.Now()
+	last := w.relay(nil, "--listen", "127.0.0.1:0")
+	w.drained(b)
+	eventually(w.t, "all batches are settled", func() bool {
+		return w.number(`SELECT count(*) FROM outbox_events WHERE status = 'NEW'`) == 0
+	})
+	batches := metric(last, `outbox_batches_total{table="outbox_events"}`)
+	figure("%d events in %d batches, %.0f events/s, the last lease of those killed included", b.size, batches,
+		float64(b.size)/time.Since(began).Seconds())
+	if batches == 0 || batches > b.size/200 {
+		w.t.Errorf("%d events went out in %d batches after six relays were killed, want some, and %d at most", b.size, batches,
+			b.size/200)
+	}
+	w.produce()
+	w.arrive(10)
+	w.healed(outage)
+	return w.said("struck")
 }
 
 func killedMidBatch(w *world) int {

@@ -207,7 +207,10 @@ func (f *file) watched() *relay {
 }
 
 // published is how many events a relay has delivered since it began.
-func published(r *relay) int {
+func published(r *relay) int { return metric(r, `outbox_published_total{table="outbox_events"}`) }
+
+// metric asks a relay that listens for a number of its own.
+func metric(r *relay, name string) int {
 	_, after, ok := strings.Cut(r.said(), `"msg":"listening","address":"`)
 	if !ok {
 		return 0
@@ -222,7 +225,7 @@ func published(r *relay) int {
 	if err != nil {
 		return 0
 	}
-	return numberAfter(string(text), `outbox_published_total{table="outbox_events"} `)
+	return numberAfter(string(text), name+" ")
 }
 
 // finish ends all players, waits for everything to drain, ends the relays, and looks at what is left and at what
