@@ -99,8 +99,8 @@ func crashLoop(w *world) int {
 	figure("%d events in %d batches, %.0f events/s, the last lease of those killed included", b.size, batches,
 		float64(b.size)/time.Since(began).Seconds())
 	if batches == 0 || batches > b.size/200 {
-		w.t.Errorf("%d events went out in %d batches after six relays were killed, want some, and %d at most", b.size, batches,
-			b.size/200)
+		w.t.Errorf("%d events went out in %d batches after six relays were killed, want some, and %d at most", b.size,
+			batches, b.size/200)
 	}
 	w.produce()
 	w.arrive(10)

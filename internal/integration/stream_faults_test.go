@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
@@ -224,6 +226,14 @@ func TestStreamIsTheSameBytesLiveAndLater(t *testing.T) {
 func TestStreamOfRowsByPlainSQL(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
+	subscriber := redis.NewClient(&redis.Options{Network: "unix", Addr: s.redis.Socket()})
+	defer func() { _ = subscriber.Close() }()
+	subscription := subscriber.PSubscribe(t.Context(), "run:*")
+	defer func() { _ = subscription.Close() }()
+	if _, err := subscription.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	heard := subscription.Channel()
 	s.deliverRuns(t)
 	n := s.serve(t, nil)
 	run := s.start(t)
@@ -250,6 +260,25 @@ func TestStreamOfRowsByPlainSQL(t *testing.T) {
 	}
 	if len(c.got) != 68 {
 		t.Errorf("%d events, want 68", len(c.got))
+	}
+	// A subscriber of Redis and one of the stream see one event, with one id and one number.
+	published := map[string]string{}
+	for len(published) < 68 {
+		var m struct{ ID, Sequence string }
+		select {
+		case message := <-heard:
+			if err := json.Unmarshal([]byte(message.Payload), &m); err != nil {
+				t.Fatal(err)
+			}
+			published[m.ID] = m.Sequence
+		case <-time.After(testenv.Patience):
+			t.Fatalf("%d events came to Redis, want 68", len(published))
+		}
+	}
+	for _, e := range s.logOf(t, run) {
+		if want := fmt.Sprintf("%019d", e.seq); published[e.id] != want {
+			t.Errorf("event %s: its sequence at Redis is %q, want %q", e.id, published[e.id], want)
+		}
 	}
 }
 

@@ -181,12 +181,12 @@ func TestDownKeepsTenantsApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, conn, "INSERT INTO crawl_runs (app_package, tenant_id) VALUES ('a', 'acme')")
-	if err := pgmigrations.Down(t.Context(), url, 2, "crawl"); err == nil ||
+	if err := pgmigrations.Down(t.Context(), url, 3, "crawl"); err == nil ||
 		!strings.Contains(err.Error(), "1 runs belong to other tenants") {
 		t.Errorf("Down below tenants: %v", err)
 	}
 	run(t, conn, "DELETE FROM crawl_runs")
-	if err := pgmigrations.Down(t.Context(), url, 2, "crawl"); err != nil {
+	if err := pgmigrations.Down(t.Context(), url, 3, "crawl"); err != nil {
 		t.Fatal(err)
 	}
 	up(t, url)

@@ -60,7 +60,7 @@ func TestMigrateThroughPooler(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := versions(t, pooled); got != nothing {
+	if got := versions(t, pooled); got != applied() {
 		t.Errorf("after Down: %s", got)
 	}
 }

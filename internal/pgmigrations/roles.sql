@@ -52,7 +52,7 @@ BEGIN
     END IF;
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
                                 'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries', 'outbox_endpoints',
-                                'crawl_runs', 'crawl_events', 'crawl_outbox', 'run_outbox',
+                                'crawl_runs', 'crawl_events', 'crawl_events_written', 'crawl_outbox', 'run_outbox',
                                 'outbox_log', 'outbox_log_0', 'outbox_log_1', 'outbox_log_2', 'outbox_log_3', 'outbox_log_positions', 'outbox_log_era',
                                 'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl', 'outbox_migrations_log'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
@@ -112,9 +112,10 @@ BEGIN
         -- Whoever produces a run's events drives the run, in the same transaction. UPDATE on the run is also what its
         -- row lock needs, under which events are numbered (crawl/001_crawl_schema). A role of its own: one who writes
         -- orders has no business with goals and device configurations, of all tenants.
-        ('outbox_run_producer', 'crawl_outbox',  'INSERT, SELECT (id, event_id, seq)'),
+        ('outbox_run_producer', 'crawl_outbox',  'INSERT, SELECT (id, crawl_id, event_id, seq)'),
         ('outbox_run_producer', 'crawl_outbox_id_seq', 'USAGE'),
         ('outbox_run_producer', 'crawl_events',  'INSERT, SELECT (id, crawl_id, seq, event_type, event_id)'),
+        ('outbox_run_producer', 'crawl_events_written', 'SELECT'),
         ('outbox_run_producer', 'crawl_events_id_seq', 'USAGE'),
         ('outbox_run_producer', 'crawl_runs',    'INSERT, SELECT, UPDATE (status, started_at, completed_at, cancelled_at, error_message)'),
 

@@ -63,6 +63,7 @@ var traces = []trace{
 	{"crawl", 2, "crawl_outbox", "event_id", "crawl_outbox", ""},
 	{"crawl", 3, "crawl_runs", "tenant_id", "", ""},
 	{"crawl", 4, "crawl_runs_held", "", "", ""},
+	{"crawl", 5, "crawl_events_written", "", "", ""},
 	{"log", 1, "outbox_log_positions", "", "", ""},
 	{"log", 2, "outbox_log_era", "", "", ""},
 }

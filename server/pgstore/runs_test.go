@@ -85,7 +85,7 @@ func TestOpenRunsNamesTheMigration(t *testing.T) {
 	if err := pgmigrations.Up(t.Context(), url, "core", "crawl"); err != nil {
 		t.Fatal(err)
 	}
-	if err := pgmigrations.Down(t.Context(), url, 2, "crawl"); err != nil {
+	if err := pgmigrations.Down(t.Context(), url, 3, "crawl"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || !slices.Contains(schema.Missing, "tenant_id") ||

@@ -57,3 +57,30 @@ func TestFR005Statements(t *testing.T) {
 		t.Errorf("the poll finds more than was written: %v", err)
 	}
 }
+
+// The two INSERTs of plain SQL are one event, with one id and one number.
+func TestTheLogsEventIsTheQueues(t *testing.T) {
+	t.Parallel()
+	db, runID := filled(t), uuid.New()
+	exec(t, db, "INSERT INTO crawl_runs (id, app_package, tenant_id, status) VALUES (?1, 'p', 'acme', 'RUNNING')", runID)
+	for range 2 {
+		exec(t, db, "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES (?1, 'RUN_STARTED', '{}')", runID)
+	}
+	for range 3 {
+		exec(t, db, "INSERT INTO run_outbox (run_id, event_type, payload) VALUES (?1, 'RUN_STARTED', '{}')", runID)
+	}
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }() // nothing is changed
+	var paired, alone int
+	if err := tx.QueryRowContext(t.Context(), `SELECT count(e.seq), count(*) FILTER (WHERE o.seq IS NULL)
+		FROM crawl_outbox o LEFT JOIN crawl_events e ON e.crawl_id = o.crawl_id AND e.seq = o.seq AND e.event_id = o.event_id
+		WHERE o.crawl_id = $1`, runID).Scan(&paired, &alone); err != nil {
+		t.Fatal(err)
+	}
+	if paired != 2 || alone != 1 {
+		t.Errorf("%d rows have the id and the number of their event, %d no number; want 2 and 1", paired, alone)
+	}
+}
