@@ -55,6 +55,25 @@ func (a *application) printSecret(form, done, name, secret string) error {
 	return err
 }
 
+var errSeen = usagef("--secret is none of env:NAME, file:PATH and -: in a command line others would see a secret")
+
+// valuesOnce returns what reads a secret or the value of a header that - stands for, once. seen says that the value
+// stands in the command line itself.
+func (a *application) valuesOnce(ctx context.Context) func(text string) (value string, seen bool, err error) {
+	used := false
+	return func(text string) (string, bool, error) {
+		if text != "-" {
+			return text, !strings.HasPrefix(text, "env:") && !strings.HasPrefix(text, "file:"), nil
+		}
+		if used {
+			return "", false, usagef("- is there twice: standard input has one value")
+		}
+		used = true
+		read, err := readAll(ctx, a.In, 64<<10)
+		return strings.TrimRight(string(read), "\r\n"), false, err
+	}
+}
+
 func (a *application) endpointsAdd() *cobra.Command {
 	var f operatorFlags
 	var e endpoint.Stored
@@ -63,23 +82,41 @@ func (a *application) endpointsAdd() *cobra.Command {
 		Use:   "add NAME --url URL",
 		Short: "Add an endpoint",
 		Long: `add adds an endpoint to the table of the database. Without --secret it makes a secret, prints it once, and keeps it
-encrypted: OUTBOX_ENDPOINT_KEY holds the key, here and for the relays. Relays know the endpoint within seconds.`,
+encrypted: OUTBOX_ENDPOINT_KEY holds the key, here and for the relays. Relays know the endpoint within seconds.
+
+What --secret and --header name by env:NAME or file:PATH is read now, on this machine, and kept encrypted; relays read
+no variable and no file for a row. - reads it from standard input. A value that stands in the command line itself is
+seen by others in ps and in the shell's history.`,
 		Example: `  outbox endpoints add acme --url https://hooks.acme.example/outbox --sink webhook:table
   outbox endpoints add billing --url https://billing.example:8443/events --secret env:BILLING_SECRET --timeout 30s \
-    --header Authorization=env:BILLING_TOKEN --sink webhook:table`,
+    --header Authorization=file:/run/secrets/billing --sink webhook:table
+  pass show billing | outbox endpoints add billing --url https://billing.example --header Authorization=-`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e.Name, e.Headers, e.Secrets = args[0], map[string]string{}, nil
+			read := a.valuesOnce(cmd.Context())
 			for _, text := range secrets {
-				if !strings.HasPrefix(text, "env:") && !strings.HasPrefix(text, "file:") {
-					return usagef("--secret is neither env:NAME nor file:PATH: in a command line others would see a secret")
+				value, seen, err := read(text)
+				if err != nil {
+					return err
 				}
-				e.Secrets = append(e.Secrets, endpoint.Secret{Value: text})
+				if seen {
+					return errSeen
+				}
+				e.Secrets = append(e.Secrets, endpoint.Secret{Value: value})
 			}
 			for _, text := range headers {
 				name, value, ok := strings.Cut(text, "=")
 				if !ok {
 					return usagef("--header is not of the form NAME=VALUE")
+				}
+				value, seen, err := read(value)
+				if err != nil {
+					return err
+				}
+				if seen {
+					fmt.Fprintf(a.Err, "Warning: others see the value of header %s in ps and in the shell's history. Give it as "+
+						"env:NAME, file:PATH, or - for standard input\n", oneLine(name))
 				}
 				e.Headers[name] = value
 			}
@@ -95,9 +132,9 @@ encrypted: OUTBOX_ENDPOINT_KEY holds the key, here and for the relays. Relays kn
 	cmd.Flags().StringVar(&e.URL, "url", "", "`URL` that is posted to (required)")
 	cmd.Flags().StringVar(&e.Tenant, "tenant", "", "`tenant` whose events alone it takes (default: all)")
 	cmd.Flags().StringArrayVar(&secrets, "secret", nil,
-		"where a secret is: `env:NAME` or file:PATH, of the relays (default: one is made)")
+		"where a secret is: `env:NAME`, file:PATH, or - for standard input (default: one is made)")
 	cmd.Flags().StringArrayVar(&headers, "header", nil,
-		"further header of each request: `NAME=VALUE`, env:NAME and file:PATH as a value too")
+		"further header of each request: `NAME=VALUE`, where env:NAME, file:PATH or - may be the value")
 	cmd.Flags().DurationVar(&e.Timeout, "timeout", 0, "for one request (default 15s)")
 	cmd.Flags().IntVar(&e.Concurrency, "concurrency", 0, "requests at the same time (default 64)")
 	cmd.Flags().Float64Var(&e.Rate, "rate", 0, "requests a second (default: no limit)")
@@ -114,8 +151,9 @@ func (a *application) endpointsRotate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate NAME",
 		Short: "Give an endpoint a new secret",
-		Long: `rotate makes a new secret and prints it once, or takes the one that --secret refers to. The former secret goes on
-signing for --overlap, so that the receiver accepts what is sent before and after it changes over.`,
+		Long: `rotate makes a new secret and prints it once, or takes the one that --secret refers to, which is read now, on this
+machine. The former secret goes on signing for --overlap, so that the receiver accepts what is sent before and after it
+changes over.`,
 		Example: `  outbox endpoints rotate acme --sink webhook:table
   outbox endpoints rotate acme --overlap 0s --reason 'the secret has leaked'`,
 		Args: cobra.ExactArgs(1),
@@ -125,6 +163,13 @@ signing for --overlap, so that the receiver accepts what is sent before and afte
 			}
 			if overlap < 0 {
 				return usagef("--overlap is %s, must not be negative", overlap)
+			}
+			secret, seen, err := a.valuesOnce(cmd.Context())(secret)
+			if err != nil {
+				return err
+			}
+			if seen && secret != "" {
+				return errSeen
 			}
 			return a.edit(cmd, &f, func(known endpoint.Editor, by endpoint.Change, form string) error {
 				made, err := known.Rotate(cmd.Context(), args[0], secret, overlap, by)
@@ -139,7 +184,8 @@ signing for --overlap, so that the receiver accepts what is sent before and afte
 			})
 		},
 	}
-	cmd.Flags().StringVar(&secret, "secret", "", "where the new one is: `env:NAME` or file:PATH (default: one is made)")
+	cmd.Flags().StringVar(&secret, "secret", "",
+		"where the new one is: `env:NAME`, file:PATH, or - for standard input (default: one is made)")
 	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the former one signs too")
 	f.addTo(cmd.Flags(), "")
 	cmd.Flags().SortFlags = false

@@ -49,7 +49,7 @@ func TestEndpoints(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"edit it":           {"add", "b", "--url", "https://b.example", "--sink", url},
-		"neither env:":      {"add", "b", "--url", "https://b.example", "--secret", secret, "--sink", "webhook:table"},
+		"none of env:":      {"add", "b", "--url", "https://b.example", "--secret", secret, "--sink", "webhook:table"},
 		"of which database": {"list", "--sink", "webhook:table"},
 	} {
 		r := (env{t: t}).run("", append([]string{"endpoints"}, args...)...)

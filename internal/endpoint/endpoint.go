@@ -3,7 +3,7 @@
 //
 // Guaranteed: nothing; these are types and interfaces.
 //
-// Not guaranteed: that a secret is none. A table keeps references and what a sink has sealed, as it is given them.
+// Not guaranteed: that a secret is none. A table keeps what a sink has sealed, as it is given it.
 package endpoint
 
 import (
@@ -37,7 +37,7 @@ type Stored struct {
 	Created     time.Time
 }
 
-// Secret is a reference, such as env:NAME, or what a sink has sealed. No database knows a secret as such.
+// Secret is what a sink has sealed. No database knows a secret as such, nor where one is.
 type Secret struct {
 	Value string    `json:"value"`
 	Until time.Time `json:"until,omitzero"` // zero: for as long as it is there
@@ -67,12 +67,12 @@ type Lister interface {
 // Editor is a Lister of endpoints that can be changed. An error says what to do.
 type Editor interface {
 	Lister
-	// Add takes secrets and headers that are references, or texts to be sealed. Without a secret it makes one and
-	// returns it, which nothing shows again.
+	// Add takes secrets and headers, or references to them (env:NAME, file:PATH) which it resolves at once, and seals
+	// them. Without a secret it makes one and returns it, which nothing shows again.
 	Add(ctx context.Context, e Stored, c Change) (secret string, err error)
-	// Rotate puts a secret before the present one, which goes on signing for a while: the given reference, or one that
-	// is made and returned.
-	Rotate(ctx context.Context, name, reference string, overlap time.Duration, c Change) (secret string, err error)
+	// Rotate puts a secret before the present one, which goes on signing for a while: the one that is given as for Add,
+	// or one that is made and returned.
+	Rotate(ctx context.Context, name, given string, overlap time.Duration, c Change) (secret string, err error)
 	// Disable and Enable tell whether that changed anything.
 	Disable(ctx context.Context, name string, c Change) (changed bool, err error)
 	Enable(ctx context.Context, name string, c Change) (changed bool, err error)

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -56,6 +57,7 @@ func listed(e Endpoint) endpoint.Shown {
 	return endpoint.Shown{Name: e.Name, Tenant: e.Tenant, URL: e.maskedURL(), State: state, Secrets: len(e.Secrets)}
 }
 
+// Add resolves references here, where somebody sits who may read what they name, and never again.
 func (e editor) Add(ctx context.Context, row endpoint.Stored, c endpoint.Change) (secret string, err error) {
 	if len(row.Secrets) == 0 {
 		if secret, err = newSecret(); err != nil {
@@ -63,21 +65,37 @@ func (e editor) Add(ctx context.Context, row endpoint.Stored, c endpoint.Change)
 		}
 		row.Secrets = []endpoint.Secret{{Value: secret}}
 	}
-	if err := e.check(row); err != nil {
-		return "", err
-	}
-	for name, value := range row.Headers {
-		if !isReference(value) {
-			if row.Headers[name], err = e.ring.seal(value, row.Name, useHeader+name); err != nil {
-				return "", err
-			}
-		}
+	plain := Endpoint{Name: row.Name, URL: row.URL, Timeout: row.Timeout, Concurrency: row.Concurrency, Rate: row.Rate,
+		Headers: map[string]Secret{}}
+	if row.Name == "" {
+		return "", errors.New("the endpoint has no name")
 	}
 	for i, s := range row.Secrets {
-		if !isReference(s.Value) {
-			if row.Secrets[i].Value, err = e.ring.seal(s.Value, row.Name, useSecret); err != nil {
-				return "", err
-			}
+		text, err := resolved(s.Value)
+		if err != nil {
+			return "", fmt.Errorf("secret %d: %w", i+1, err)
+		}
+		plain.Secrets = append(plain.Secrets, Secret(text))
+	}
+	for name, value := range row.Headers {
+		text, err := resolved(value)
+		if err != nil {
+			return "", fmt.Errorf("header %s: %w", name, err)
+		}
+		plain.Headers[name] = Secret(text)
+	}
+	if _, err := newTarget(plain, e.cfg); err != nil {
+		return "", err
+	}
+	row.Headers = map[string]string{}
+	for name, value := range plain.Headers {
+		if row.Headers[name], err = e.ring.seal(string(value), useOf(row, useHeader+name)); err != nil {
+			return "", err
+		}
+	}
+	for i, value := range plain.Secrets {
+		if row.Secrets[i].Value, err = e.ring.seal(string(value), useOf(row, useSecret)); err != nil {
+			return "", err
 		}
 	}
 	done, err := e.store.Put(ctx, row, c)
@@ -90,51 +108,39 @@ func (e editor) Add(ctx context.Context, row endpoint.Stored, c endpoint.Change)
 	return secret, nil
 }
 
-// check finds what is wrong with a new endpoint. What a reference names need not be there: it is for the relays.
-func (e editor) check(row endpoint.Stored) error {
-	one := Endpoint{Name: row.Name, URL: row.URL, Timeout: row.Timeout, Concurrency: row.Concurrency, Rate: row.Rate}
-	placeholder, err := newSecret()
-	if err != nil {
-		return err
-	}
-	for _, s := range row.Secrets {
-		if isReference(s.Value) {
-			s.Value = placeholder
-		}
-		one.Secrets = append(one.Secrets, Secret(s.Value))
-	}
-	one.Headers = map[string]Secret{}
-	for name, value := range row.Headers {
-		one.Headers[name] = Secret(value)
-	}
-	if row.Name == "" {
-		return errors.New("the endpoint has no name")
-	}
-	_, err = newTarget(one, e.cfg)
-	return err
+// resolved is a text of somebody's command line, or what it refers to there.
+func resolved(text string) (string, error) {
+	return resolve(text, "", os.LookupEnv, map[string]stamp{})
 }
 
+// Rotate drops former secrets that are not for this row any more: with one of them no relay could use the endpoint.
 func (e editor) Rotate(
-	ctx context.Context, name, reference string, overlap time.Duration, c endpoint.Change,
+	ctx context.Context, name, given string, overlap time.Duration, c endpoint.Change,
 ) (secret string, err error) {
 	row, err := e.row(ctx, name)
 	if err != nil {
 		return "", err
 	}
-	value := reference
+	value := given
 	if value == "" {
-		if secret, err = newSecret(); err != nil {
-			return "", err
-		}
-		if value, err = e.ring.seal(secret, name, useSecret); err != nil {
-			return "", err
-		}
-	} else if !isReference(value) {
-		return "", errors.New("the new secret is neither env:NAME nor file:PATH")
+		secret, err = newSecret()
+		value = secret
+	} else {
+		value, err = resolved(value)
+	}
+	if err != nil {
+		return "", err
+	}
+	if _, err := newSigner(value); err != nil {
+		return "", fmt.Errorf("the new secret %w", err)
+	}
+	if value, err = e.ring.seal(value, useOf(row, useSecret)); err != nil {
+		return "", err
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	row.Secrets = slices.DeleteFunc(row.Secrets, func(s endpoint.Secret) bool {
-		return !s.Until.IsZero() && !now.Before(s.Until) || overlap <= 0
+		_, err := e.ring.open(s.Value, useOf(row, useSecret))
+		return !s.Until.IsZero() && !now.Before(s.Until) || overlap <= 0 || errors.Is(err, errMoved)
 	})
 	for i := range row.Secrets {
 		if s := &row.Secrets[i]; s.Until.IsZero() || s.Until.After(now.Add(overlap)) {
@@ -193,15 +199,15 @@ func noEndpoint(name string) error {
 
 // put replaces a row, in which everything is sealed with the first key then.
 func (e editor) put(ctx context.Context, row endpoint.Stored, c endpoint.Change) error {
-	again := func(text, use string) (string, error) {
+	again := func(text, as string) (string, error) {
 		if e.ring.current(text) || len(e.ring) == 0 {
 			return text, nil
 		}
-		plain, err := e.ring.open(text, row.Name, use)
+		plain, err := e.ring.open(text, useOf(row, as))
 		if err != nil {
 			return text, nil //nolint:nilerr // with a key that is gone it stays as it is, and no relay can use it
 		}
-		return e.ring.seal(plain, row.Name, use)
+		return e.ring.seal(plain, useOf(row, as))
 	}
 	var err error
 	for i := range row.Secrets {

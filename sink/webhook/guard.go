@@ -48,6 +48,10 @@ func newTransport(cfg Config) *http.Transport {
 	return t
 }
 
+// azureHost is inner on Azure and public by IANA's registry: the agent of the machine's host answers there without
+// credentials (learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
+var azureHost = netip.MustParsePrefix("168.63.129.16/32")
+
 var everything = [2]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 
 // newGuard refuses special-purpose addresses. It is asked after a name was resolved, for each address before it is
@@ -61,7 +65,8 @@ func newGuard(cfg Config) *ssrf.Guardian {
 			v6 = append(v6, prefix)
 		}
 	}
-	return ssrf.New(ssrf.WithPorts(cfg.Ports...), ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
+	return ssrf.New(ssrf.WithPorts(cfg.Ports...), ssrf.WithDeniedV4Prefixes(azureHost), ssrf.WithAllowedV4Prefixes(v4...),
+		ssrf.WithAllowedV6Prefixes(v6...))
 }
 
 // blocked tells whether the guard refused an address.

@@ -22,6 +22,7 @@ var special = map[string]bool{
 	"::1": false, "::": false, "::ffff:127.0.0.1": false, "::ffff:10.0.0.1": false, "::127.0.0.1": false,
 	"fe80::1": false, "fc00::1": false, "fd00:ec2::254": false, "64:ff9b::7f00:1": false, "64:ff9b:1::1": false,
 	"2002:7f00:1::": false, "2001:0:7f00:1::": false, "2001:db8::1": false, "100::1": false, "ff02::1": false,
+	"168.63.129.16": false, "::ffff:168.63.129.16": false, "168.63.129.15": true, // the host of a machine on Azure
 	"8.8.8.8": true, "2606:4700::1111": true,
 }
 

@@ -9,13 +9,17 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"strings"
+
+	"github.com/outboxrelay/outbox/internal/endpoint"
 )
 
-// A secret in a table that is no reference is sealed by AES-256-GCM: sealed:KEY:TEXT. KEY names the key by a part of
-// its SHA-256. TEXT is the nonce and what was encrypted, in base64. The endpoint's name and the use of the secret are
-// authenticated, so that no row can be given the secret of another.
+// A secret in a table is sealed by AES-256-GCM: sealed:KEY:TEXT. KEY names the key by a part of its SHA-256. TEXT is
+// the nonce and what was encrypted, in base64. What the secret is for is authenticated: whoever may write the table,
+// and has no key, can neither give it to another endpoint nor have it sent to another place.
 const sealedPrefix = "sealed:"
 
 // defaultKey is where the key is looked for if the URL does not say.
@@ -33,7 +37,7 @@ var errNoKey = errors.New("there is no key for the secrets in the table: set OUT
 	"openssl rand -base64 32, or name another place by key=env:NAME or key=file:PATH in the sink's URL")
 
 // readKeyring reads the keys that a reference names: one, or several with white space or commas between them. A key of
-// the default place may be missing, where all secrets are references.
+// the default place may be missing: what needs none, as a list of the endpoints, works without.
 func readKeyring(reference string) (keyring, error) {
 	if reference == "" {
 		if _, set := os.LookupEnv(strings.TrimPrefix(defaultKey, "env:")); !set {
@@ -69,8 +73,38 @@ func readKeyring(reference string) (keyring, error) {
 	return ring, nil
 }
 
+// use is what a sealed text is for.
+type use struct{ endpoint, tenant, origin, as string }
+
+// useOf is the use of a text in a row. The path of the URL is no part of it: it may change, the server may not.
+func useOf(row endpoint.Stored, as string) use {
+	return use{row.Name, row.Tenant, origin(row.URL), as}
+}
+
+// origin is the scheme, host and port of a URL, or the text itself if it is none.
+func origin(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return text
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+}
+
+// bound is what is authenticated. The texts are quoted, so that no two uses have the same.
+func (u use) bound() []byte {
+	return fmt.Appendf(nil, "%q %q %q %q", u.as, u.endpoint, u.tenant, u.origin)
+}
+
+// errMoved says that a sealed text is not for the endpoint that has it.
+var errMoved = errors.New("its row was changed: what is sealed is for another name, tenant or server, or no more " +
+	"what it was. If the URL is right, outbox endpoints rotate makes another secret; a header needs remove and add")
+
 // seal encrypts a secret of an endpoint with the first key.
-func (r keyring) seal(text, endpoint, use string) (string, error) {
+func (r keyring) seal(text string, u use) (string, error) {
 	if len(r) == 0 {
 		return "", errNoKey
 	}
@@ -78,34 +112,40 @@ func (r keyring) seal(text, endpoint, use string) (string, error) {
 	if _, err := rand.Read(nonce); err != nil {
 		return "", err
 	}
-	sealed := r[0].aead.Seal(nonce, nonce, []byte(text), bound(endpoint, use))
+	sealed := r[0].aead.Seal(nonce, nonce, []byte(text), u.bound())
 	return sealedPrefix + r[0].id + ":" + base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// open decrypts what seal has returned.
-func (r keyring) open(sealed, endpoint, use string) (string, error) {
-	id, text, _ := strings.Cut(strings.TrimPrefix(sealed, sealedPrefix), ":")
-	if len(r) == 0 {
+// open decrypts what seal has returned. The texts of rows come here and to nothing else: a reference in a row would let
+// whoever may write the table read the relay's variables and files.
+func (r keyring) open(sealed string, u use) (string, error) {
+	rest, ok := strings.CutPrefix(sealed, sealedPrefix)
+	switch {
+	case isReference(sealed):
+		return "", errors.New("it is a reference, which only a file of endpoints may have: remove the endpoint, and let " +
+			"outbox endpoints add seal what it refers to")
+	case !ok:
+		return "", errors.New("it is not sealed: remove the endpoint, and let outbox endpoints add seal it")
+	case len(r) == 0:
 		return "", errNoKey
 	}
+	id, text, _ := strings.Cut(rest, ":")
 	for _, key := range r {
 		if key.id != id {
 			continue
 		}
 		all, err := base64.StdEncoding.DecodeString(text)
 		if n := key.aead.NonceSize(); err == nil && len(all) > n {
-			if plain, err := key.aead.Open(nil, all[:n], all[n:], bound(endpoint, use)); err == nil {
+			if plain, err := key.aead.Open(nil, all[:n], all[n:], u.bound()); err == nil {
 				return string(plain), nil
 			}
 		}
-		return "", errors.New("what is sealed was changed, or belongs to another endpoint: rotate it")
+		return "", errMoved
 	}
 	return "", fmt.Errorf("it is sealed with key %s, which is none of those given", id)
 }
 
-// current tells whether a text needs no sealing any more.
+// current tells whether a text is sealed with the first key.
 func (r keyring) current(text string) bool {
-	return isReference(text) || len(r) > 0 && strings.HasPrefix(text, sealedPrefix+r[0].id+":")
+	return len(r) > 0 && strings.HasPrefix(text, sealedPrefix+r[0].id+":")
 }
-
-func bound(endpoint, use string) []byte { return []byte(use + "\x00" + endpoint) }

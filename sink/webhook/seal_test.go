@@ -24,11 +24,12 @@ func ring(t *testing.T, keys ...string) keyring {
 // What is sealed is opened by its key and for its endpoint and use, and by nothing else.
 func TestSeal(t *testing.T) {
 	old := ring(t, aKey("a"))
-	sealed, err := old.seal(string(key), "acme", useSecret)
+	acme := use{"acme", "t1", "https://acme.example:443", useSecret}
+	sealed, err := old.seal(string(key), acme)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := old.seal(string(key), "acme", useSecret); err != nil || again == sealed {
+	if again, err := old.seal(string(key), acme); err != nil || again == sealed {
 		t.Errorf("sealed twice it is the same: a nonce is used again (%v)", err)
 	}
 	if strings.Contains(sealed, string(key[len(symmetric):])) {
@@ -36,20 +37,26 @@ func TestSeal(t *testing.T) {
 	}
 	both, other := ring(t, aKey("b"), aKey("a")), ring(t, aKey("b"))
 	for name, tt := range map[string]struct {
-		ring                  keyring
-		sealed, endpoint, use string
-		problem               string
+		ring    keyring
+		sealed  string
+		use     use
+		problem string
 	}{
-		"its key":          {old, sealed, "acme", useSecret, ""},
-		"a new key first":  {both, sealed, "acme", useSecret, ""},
-		"another key":      {other, sealed, "acme", useSecret, "none of those given"},
-		"no key":           {nil, sealed, "acme", useSecret, "OUTBOX_ENDPOINT_KEY"},
-		"another endpoint": {old, sealed, "billing", useSecret, "belongs to another endpoint"},
-		"another use":      {old, sealed, "acme", useHeader + "X", "belongs to another endpoint"},
-		"cut off":          {old, sealed[:len(sealed)-8], "acme", useSecret, "was changed"},
-		"empty":            {old, sealedPrefix + old[0].id + ":", "acme", useSecret, "was changed"},
+		"its key":          {old, sealed, acme, ""},
+		"a new key first":  {both, sealed, acme, ""},
+		"another key":      {other, sealed, acme, "none of those given"},
+		"no key":           {nil, sealed, acme, "OUTBOX_ENDPOINT_KEY"},
+		"another endpoint": {old, sealed, use{"billing", acme.tenant, acme.origin, acme.as}, "outbox endpoints rotate"},
+		"another tenant":   {old, sealed, use{acme.endpoint, "", acme.origin, acme.as}, "outbox endpoints rotate"},
+		"another server":   {old, sealed, use{acme.endpoint, acme.tenant, "https://spy.example:443", acme.as}, "was changed"},
+		"another use":      {old, sealed, use{acme.endpoint, acme.tenant, acme.origin, useHeader + "X"}, "remove and add"},
+		"cut off":          {old, sealed[:len(sealed)-8], acme, "was changed"},
+		"empty":            {old, sealedPrefix + old[0].id + ":", acme, "was changed"},
+		"a variable":       {old, "env:TEST_ENDPOINT_KEY", acme, "only a file of endpoints"},
+		"a file":           {old, "file:/etc/hostname", acme, "only a file of endpoints"},
+		"a plain text":     {old, string(key), acme, "is not sealed"},
 	} {
-		got, err := tt.ring.open(tt.sealed, tt.endpoint, tt.use)
+		got, err := tt.ring.open(tt.sealed, tt.use)
 		switch {
 		case tt.problem == "" && (err != nil || got != string(key)):
 			t.Errorf("%s: %q, error %v", name, got, err)
@@ -57,13 +64,26 @@ func TestSeal(t *testing.T) {
 			t.Errorf("%s: %q, error %v, want %q", name, got, err, tt.problem)
 		}
 	}
-	if !old.current(sealed) || both.current(sealed) || !both.current("env:A") {
+	if !old.current(sealed) || both.current(sealed) {
 		t.Error("what has to be sealed again is not known")
 	}
 	for _, bad := range []string{"", "hunter2", base64.StdEncoding.EncodeToString([]byte("hunter2"))} {
 		t.Setenv("TEST_ENDPOINT_KEY", bad)
 		if _, err := readKeyring("env:TEST_ENDPOINT_KEY"); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("a key %q: %v", bad, err)
+		}
+	}
+}
+
+// A URL may change its path and how it is written, and nothing else.
+func TestOrigin(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://acme.example/a?b=c": "https://acme.example:443", "https://ACME.example:443": "https://acme.example:443",
+		"http://acme.example": "http://acme.example:80", "https://[::1]:8443/": "https://[::1]:8443",
+		"https://acme.example@spy.example/": "https://spy.example:443", "mailto:a@b": "mailto:a@b", "": "",
+	} {
+		if got := origin(text); got != want {
+			t.Errorf("origin of %q is %q, want %q", text, got, want)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -22,8 +21,7 @@ const (
 	enableIt     = "outbox endpoints enable asks it again; then replay its dead letters"
 	useSecret    = "secret"
 	useHeader    = "header "
-	// readEvery is how often all rows are read, though no row has changed: former secrets end, and files that hold
-	// secrets are changed.
+	// readEvery is how often all rows are read, though no row has changed: former secrets end.
 	readEvery = time.Minute
 	tableTime = 2 * time.Second
 	// defectWait is how long events wait for an endpoint whose secrets this process cannot read.
@@ -163,14 +161,14 @@ func (t *endpointTable) endpoint(row endpoint.Stored, now time.Time) Endpoint {
 		if !s.Until.IsZero() && !now.Before(s.Until) {
 			continue
 		}
-		text, err := t.reveal(s.Value, row.Name, useSecret)
+		text, err := t.ring.open(s.Value, useOf(row, useSecret))
 		if err != nil {
 			problems = append(problems, "a secret: "+err.Error())
 		}
 		e.Secrets = append(e.Secrets, Secret(text))
 	}
 	for name, value := range row.Headers {
-		text, err := t.reveal(value, row.Name, useHeader+name)
+		text, err := t.ring.open(value, useOf(row, useHeader+name))
 		if err != nil {
 			problems = append(problems, "header "+name+": "+err.Error())
 		}
@@ -181,17 +179,6 @@ func (t *endpointTable) endpoint(row endpoint.Stored, now time.Time) Endpoint {
 	}
 	e.stored.defect = strings.Join(problems, "; ")
 	return e
-}
-
-// reveal returns what a stored text stands for.
-func (t *endpointTable) reveal(text, endpoint, use string) (string, error) {
-	switch {
-	case strings.HasPrefix(text, sealedPrefix):
-		return t.ring.open(text, endpoint, use)
-	case isReference(text):
-		return resolve(text, "", os.LookupEnv, map[string]stamp{})
-	}
-	return "", errors.New("it is neither a reference nor sealed: outbox endpoints rotate makes another")
 }
 
 // disable makes it known to all processes that an endpoint wants no more.

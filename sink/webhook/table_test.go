@@ -29,15 +29,28 @@ func (r *rows) Read(_ context.Context, known string) ([]endpoint.Stored, string,
 	return r.all, r.version, nil
 }
 
+// sealedFor seals secrets for an endpoint without a tenant.
+func sealedFor(t *testing.T, r keyring, row endpoint.Stored) endpoint.Stored {
+	t.Helper()
+	for i := range row.Secrets {
+		text, err := r.seal(string(key), useOf(row, useSecret))
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.Secrets[i].Value = text
+	}
+	return row
+}
+
 // While the database is away the endpoints that are known stay in use, and of others nobody says that there are none. A
 // former secret ends in its time, although no row changes.
 func TestTableOverTime(t *testing.T) {
+	keys := ring(t, aKey("a"))
 	synctest.Test(t, func(t *testing.T) {
-		t.Setenv("TEST_SECRET", string(key))
-		r := &rows{version: "1", all: []endpoint.Stored{{Name: "acme", URL: "https://acme.example", Revision: 1,
-			Secrets: []endpoint.Secret{{Value: "env:TEST_SECRET"},
-				{Value: "env:TEST_SECRET", Until: time.Now().Add(90 * time.Second)}}}}}
-		table := &endpointTable{store: r, log: local.Logger}
+		r := &rows{version: "1", all: []endpoint.Stored{sealedFor(t, keys, endpoint.Stored{Name: "acme",
+			URL: "https://acme.example", Revision: 1,
+			Secrets: []endpoint.Secret{{}, {Until: time.Now().Add(90 * time.Second)}}})}}
+		table := &endpointTable{store: r, ring: keys, log: local.Logger}
 		secrets := func() int {
 			t.Helper()
 			found, err := table.Lookup(t.Context(), "acme")
@@ -67,13 +80,18 @@ func TestTableOverTime(t *testing.T) {
 func TestTableThatCannotBeRead(t *testing.T) {
 	t.Setenv("TEST_SECRET", string(key))
 	h := receive(t, status(http.StatusNoContent))
-	secret := []endpoint.Secret{{Value: "env:TEST_SECRET"}}
+	keys := ring(t, aKey("a"))
+	aSecret := func() []endpoint.Secret { return []endpoint.Secret{{}} }
+	moved := sealedFor(t, keys, endpoint.Stored{Name: "moved", URL: "https://acme.example", Secrets: aSecret()})
+	moved.URL = h.URL
 	r := &rows{version: "1", all: []endpoint.Stored{
-		{Name: "acme", URL: h.URL, Revision: 1, Secrets: secret, Tenant: "t1"},
-		{Name: "unset", URL: h.URL, Revision: 2, Secrets: []endpoint.Secret{{Value: "env:TEST_NOT_SET"}}},
-		{Name: "sealed", URL: h.URL, Revision: 3, Secrets: []endpoint.Secret{{Value: "sealed:0:eA=="}}},
-		{Name: "off", URL: h.URL, Revision: 4, Secrets: secret, Disabled: time.Now(), Reason: "INC-4711"}}}
+		sealedFor(t, keys, endpoint.Stored{Name: "acme", URL: h.URL, Revision: 1, Secrets: aSecret(), Tenant: "t1"}),
+		{Name: "spy", URL: h.URL, Revision: 2, Secrets: []endpoint.Secret{{Value: "env:TEST_SECRET"}}},
+		{Name: "other", URL: h.URL, Revision: 3, Secrets: []endpoint.Secret{{Value: "sealed:0:eA=="}}},
+		sealedFor(t, keys, endpoint.Stored{Name: "off", URL: h.URL, Revision: 4, Secrets: aSecret(), Disabled: time.Now(),
+			Reason: "INC-4711"}), moved}}
 	cfg := local
+	cfg.key = "env:TEST_ENDPOINT_KEY"
 	cfg.Table = func(context.Context) (endpoint.Table, error) { return r, nil }
 	s, err := Open(t.Context(), "webhook:table", cfg)
 	if err != nil {
@@ -84,11 +102,12 @@ func TestTableThatCannotBeRead(t *testing.T) {
 	wantClass(t, one(t, s, d), outbox.ClassPermanent, "another tenant")
 	d.TenantID = "t1"
 	wantDelivered(t, s.Publish(t.Context(), []outbox.Delivery{d}))
-	wantClass(t, one(t, s, event(t, "unset", 1)), outbox.ClassPostponed, "TEST_NOT_SET is not set")
-	wantClass(t, one(t, s, event(t, "sealed", 1)), outbox.ClassPostponed, "OUTBOX_ENDPOINT_KEY")
+	wantClass(t, one(t, s, event(t, "spy", 1)), outbox.ClassPostponed, "only a file of endpoints")
+	wantClass(t, one(t, s, event(t, "other", 1)), outbox.ClassPostponed, "none of those given")
+	wantClass(t, one(t, s, event(t, "moved", 1)), outbox.ClassPostponed, "its row was changed")
 	wantClass(t, one(t, s, event(t, "off", 1)), outbox.ClassPermanent, "INC-4711", "outbox endpoints enable")
 	wantClass(t, one(t, s, event(t, "nobody", 1)), outbox.ClassPermanent, "outbox endpoints add")
-	wantClass(t, s.Ping(t.Context()), outbox.ClassUnavailable, "TEST_NOT_SET", "OUTBOX_ENDPOINT_KEY")
+	wantClass(t, s.Ping(t.Context()), outbox.ClassUnavailable, `"spy"`, `"other"`, `"moved"`)
 	r.err = errors.New("the database is away")
 	wantClass(t, one(t, s, event(t, "nobody", 1)), outbox.ClassUnavailable, "the database is away")
 	wantDelivered(t, s.Publish(t.Context(), []outbox.Delivery{d}))
