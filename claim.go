@@ -14,7 +14,7 @@ import (
 // One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout. With the same limit a
 // single row could hold its lanes for ever. A number that is 1 GB long took 15 s to turn into text, on a busy machine.
 func (w *worker) claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error) {
-	limit = w.unsettled.exclude(limit)
+	limit = w.leaveOut(limit)
 	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
 	if w.cfg.routed() {
 		limit.Paused.Destinations = nil // its sink owes what goes there, and others do not wait for it

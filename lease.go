@@ -32,6 +32,7 @@ type leaseKeeper struct {
 	share    int    // how many of them to keep; the rest, those with the highest numbers, are handed over
 	until    time.Time
 	using    [][]Lane // by worker: what it is publishing or settling now
+	late     [][]Lane // by worker: of what answers are still to come
 	pauses   pauses
 	renewed  time.Time
 	known    string    // Watched.Leases from before renewed
@@ -62,7 +63,7 @@ type leaseConfig struct {
 func newLeaseKeeper(store Store, cfg leaseConfig, seen *atomic.Pointer[glance], changed func()) *leaseKeeper {
 	return &leaseKeeper{
 		store: store, cfg: cfg, seen: seen, changed: changed, disturbed: make(chan struct{}, 1),
-		using: make([][]Lane, cfg.workers),
+		using: make([][]Lane, cfg.workers), late: make([][]Lane, cfg.workers),
 	}
 }
 
@@ -125,6 +126,28 @@ func (k *leaseKeeper) put(worker int) {
 	if len(k.lanes) > k.share {
 		signal(k.disturbed)
 	}
+}
+
+// linger notes the lanes of which a worker has something under way: they are not handed over.
+func (k *leaseKeeper) linger(worker int, lanes []Lane) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(lanes) < len(k.late[worker]) && len(k.lanes) > k.share {
+		signal(k.disturbed)
+	}
+	k.late[worker] = lanes
+}
+
+// still returns those of some lanes that are held.
+func (k *leaseKeeper) still(lanes []Lane) (held []Lane) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range lanes {
+		if slices.ContainsFunc(k.lanes, l.same) && !slices.ContainsFunc(held, l.same) {
+			held = append(held, l)
+		}
+	}
+	return held
 }
 
 // mark makes what is known of suspect lanes outlive this process.
@@ -211,7 +234,7 @@ func (k *leaseKeeper) surplus() (surplus []Lane) {
 		return nil
 	}
 	busy := map[int16]bool{}
-	for _, lanes := range k.using {
+	for _, lanes := range slices.Concat(k.using, k.late) {
 		for _, l := range lanes {
 			busy[l.Number] = true
 		}

@@ -44,6 +44,7 @@ type worker struct {
 	quarantine quarantine
 	recall     recall
 	unsettled  unsettled
+	late       lateAnswers
 	owes       owes
 
 	mu        sync.Mutex
@@ -126,7 +127,9 @@ func (r *tableRelay) run(ctx context.Context) error {
 func (w *worker) serve(ctx, hardStop context.Context) {
 	trouble := time.Duration(0)
 	w.idle = w.cfg.PollMin
+	defer w.finishLate(hardStop)
 	for ctx.Err() == nil {
+		w.settleLate(hardStop)
 		pass := w.cfg.breaker.enter(w.quarantine.alone)
 		if pass.wait > 0 {
 			w.pause(ctx, pass.wait, false)
@@ -143,6 +146,7 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 			continue
 		}
 		claimed, err := w.turn(ctx, hardStop, pass, lanes, until)
+		w.keeper.linger(w.number, w.late.lanes())
 		w.keeper.put(w.number)
 		w.cfg.breaker.leave(pass)
 		if err != nil {
@@ -314,18 +318,17 @@ func (w *worker) publishBatch(
 	began := time.Now()
 	batch, owner, defects := w.route(records, held)
 	batch, owner, recalled := w.recall.strike(batch, owner)
-	pubCtx, cancel := w.publishing(hardStop, lanes, until)
+	pubCtx, call := w.publishing(hardStop, lanes, until)
 	fault.Hit(fault.BeforePublish)
 	var results []Result
 	if w.cfg.alone() {
 		results = w.publishLogged(pubCtx, pass, batch)
 	} else if w.cfg.routed() {
 		results = w.spread(pubCtx, batch)
-	} else if results = w.publish(pubCtx, batch); !pass.probe {
+	} else if results = w.publish(w.patient(pubCtx), batch); !pass.probe {
 		// A probe is small, and finds out whether the broker is there at all.
 		w.reduce(pubCtx, batch, results)
 	}
-	cancel()
 	fault.Hit(fault.AfterPublish)
 	w.recall.published(batch, results)
 	isolate, down := w.cfg.breaker.report(pass, results)
@@ -337,6 +340,7 @@ func (w *worker) publishBatch(
 			held.hold(batch[i].Record)
 		}
 	}
+	batch, owner, results = w.late.setAside(call, lanes, batch, owner, results)
 
 	ended := time.Now()
 	b := published{verdict: w.judge(records, batch, owner, results, defects, isolate), claimed: len(records), down: down}
@@ -344,13 +348,19 @@ func (w *worker) publishBatch(
 		Table: w.cfg.name(), Claimed: len(records), Duplicates: b.duplicates, Recalled: recalled, Owed: b.owed,
 		Unavailable: b.unavailable != nil, Publish: ended.Sub(began),
 	}
-	for i := range b.outcomes {
-		if o := &b.outcomes[i]; o.State == Delivered && len(o.Owed) == 0 &&
+	b.report.Latencies = latencies(b.outcomes, ended)
+	return b
+}
+
+// latencies is BatchReport.Latencies of some outcomes.
+func latencies(outcomes []Outcome, ended time.Time) (all []time.Duration) {
+	for i := range outcomes {
+		if o := &outcomes[i]; o.State == Delivered && len(o.Owed) == 0 &&
 			!o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
-			b.report.Latencies = append(b.report.Latencies, ended.Sub(o.Record.WrittenAt))
+			all = append(all, ended.Sub(o.Record.WrittenAt))
 		}
 	}
-	return b
+	return all
 }
 
 // settleBatch records what became of a batch. lost says that a lane has gone to another relay.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/late"
 )
 
 // Slow is a Sink that says how long a batch of it may take, where RelayConfig.PublishTimeout is too short. The lease of
@@ -28,33 +30,42 @@ func (r *tableRelay) publishTimeout() time.Duration {
 }
 
 // publishing returns the context of a publish. It ends at the latest when another relay may take the lanes over.
-func (w *worker) publishing(
-	hardStop context.Context, lanes []Lane, until time.Time,
-) (context.Context, context.CancelFunc) {
+func (w *worker) publishing(hardStop context.Context, lanes []Lane, until time.Time) (context.Context, *call) {
 	limit := w.publishTimeout()
 	deadline := time.Now().Add(limit)
+	c := &call{}
+	c.lanes.Store(&lanes)
 	if limit > w.cfg.PublishTimeout {
-		return w.keeper.hold(hardStop, lanes, until, deadline)
+		ctx := w.keeper.hold(hardStop, c, until, deadline)
+		return ctx, c
 	}
 	if until.Before(deadline) {
 		deadline = until
 	}
-	return context.WithDeadline(hardStop, deadline)
+	ctx, end := context.WithDeadline(hardStop, deadline)
+	c.end = end
+	return ctx, c
+}
+
+// patient tells a Slow sink how long to wait for one of its receivers, unless too much is under way.
+func (w *worker) patient(ctx context.Context) context.Context {
+	if slowness(w.sink) == 0 || len(w.late.waiting) >= lateRecords {
+		return ctx
+	}
+	return late.With(ctx, latePatience)
 }
 
 // holdCheck is how often a publish that may outlast the lease looks whether the lanes are still held.
 const holdCheck = 500 * time.Millisecond
 
-// hold returns a context that ends at the deadline, or when the lease of the lanes was not renewed. If the relay is to
-// stop, the context ends early enough for the settle.
-func (k *leaseKeeper) hold(
-	ctx context.Context, lanes []Lane, until, deadline time.Time,
-) (context.Context, context.CancelFunc) {
+// hold returns a context that ends at the deadline, or when the lease of the call's lanes was not renewed. If the relay
+// is to stop, the context ends early enough for the settle.
+func (k *leaseKeeper) hold(ctx context.Context, c *call, until, deadline time.Time) context.Context {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		for ctx.Err() == nil {
-			if until = k.extended(lanes, until); over(until) || k.drained() {
+			if until = k.extended(*c.lanes.Load(), until); over(until) || k.drained() {
 				cancel()
 				return
 			}
@@ -66,7 +77,8 @@ func (k *leaseKeeper) hold(
 			timer.Stop()
 		}
 	})
-	return ctx, func() { cancel(); watching.Wait() }
+	c.end = func() { cancel(); watching.Wait() }
+	return ctx
 }
 
 // drained tells whether the part of the time to stop is over that publishing has.

@@ -58,21 +58,6 @@ func (u *unsettled) due(lanes []Lane, now time.Time) (again []Outcome) {
 	return again
 }
 
-// exclude leaves the events that wait, and what is behind them in their keys, out of a claim.
-func (u *unsettled) exclude(limit ClaimLimit) ClaimLimit {
-	listed := heldKeys{}
-	for i := range u.waiting {
-		switch r := u.waiting[i].Record; {
-		case !r.Keyed:
-			limit.WithoutEvents = append(limit.WithoutEvents, r.ID)
-		case !listed.holds(r):
-			listed.hold(r)
-			limit.WithoutKeys = append(limit.WithoutKeys, r.OrderKey)
-		}
-	}
-	return limit
-}
-
 // refused keeps what the database did not take of a settle, and tells about it once a minute.
 func (w *worker) refused(refusal *RefusedError, lanes []Lane) {
 	now := time.Now()

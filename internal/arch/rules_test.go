@@ -22,6 +22,7 @@ var layers = []layer{
 	{"internal/sqlitetime", 0, "how times are text; of which table they are, the store knows"},
 	{"internal/dedup", 0, "how long copies are refused, in sinks that remember and in the command's settings"},
 	{"internal/backoff", 0, "waits, of relays and of those who listen"},
+	{"internal/late", 0, "what a relay and a sink say to each other beside outbox.Sink"},
 	{"internal/identifier", 0, "names in SQL; what has them, it does not know"},
 	{"internal/uuid7", 0, "when an id was drawn, whatever it is of"},
 	{"internal/sinkurl", 0, "what a URL may show, for any driver, and for errors of stores"},

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/late"
 )
 
 // publication is one call of Publish.
@@ -24,7 +25,8 @@ type publication struct {
 }
 
 // Publish implements outbox.Sink. Each key is a line of its own: the next of its events goes out after the answer for
-// the one before. It returns when all is answered: at the latest when ctx ends.
+// the one before. It returns when all is answered: at the latest when ctx ends. A relay that says how long it waits has
+// the slower answers later (internal/late).
 func (s *poster) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	w, release := newWindow(ctx)
 	defer release()
@@ -111,10 +113,30 @@ func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 	case errors.Is(err, errGone):
 		return outbox.Permanent(p.gone(name))
 	case errors.Is(err, errLate): // the others of its endpoint come first
-		return outbox.Postponed(fmt.Errorf("endpoint %q: %w", name, err), lateWait)
+		return outbox.Postponed(fmt.Errorf("endpoint %q: %w", name, err), s.book())
 	case err != nil: // the batch was given up
 		return outbox.Unavailable(fmt.Errorf("endpoint %q: %w", name, err))
 	}
+	if p.patience == 0 {
+		return p.send(ctx, s, turn, d)
+	}
+	one, answer := *d, make(chan error, 1)
+	alone := &publication{poster: p.poster, window: p.window} // without what the batch holds
+	p.under.Go(func() { answer <- alone.send(ctx, s, turn, &one) })
+	timer := time.NewTimer(s.patience(p.patience))
+	defer timer.Stop()
+	select {
+	case err := <-answer:
+		return err
+	case <-timer.C:
+		s.straggles(turn)
+		return outbox.Postponed(&late.Answer{C: answer}, s.Timeout)
+	}
+}
+
+// send makes the request of a turn.
+func (p *publication) send(ctx context.Context, s *state, turn pass, d *outbox.Delivery) error {
+	name := d.Destination
 	began := time.Now()
 	a := p.post(ctx, s.target, d)
 	s.leave(turn, a.verdict, a.after, time.Since(began), a.text())

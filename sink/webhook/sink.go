@@ -16,7 +16,9 @@
 //   - An endpoint that is down, slow or full is its own failure and nobody else's. After 3 failures in a row it rests,
 //     for a second at first and 5 minutes at last. After that one request goes out, and the others when it succeeded.
 //     What is due meanwhile is postponed to the end of the rest, as is what a 429 refused: no attempt is counted.
-//   - A request has all of its endpoint's Timeout: the Sink is outbox.Slow, and asks its relay for so much.
+//   - A request has all of its endpoint's Timeout: the Sink is outbox.Slow, and asks its relay for so much. A relay
+//     waits half a second for it and settles what takes longer when the answer comes; an endpoint that is known to be
+//     slow is not waited for. A log table with this sink alone waits for whole batches.
 //   - No event spends its attempts while an endpoint is away for some minutes: each failure asks for the wait of
 //     Config.Schedule, by default 5 s, 5 min, 30 min, 2 h, 5 h and so on. A relay's 5 attempts take 2 h 35 min, 10 take
 //     three days.
@@ -33,8 +35,6 @@
 //   - Copies are not refused here. The receiver does so by webhook-id.
 //   - That an endpoint rests, or is disabled, is known to one Sink and not to other processes.
 //   - A network that is down for all endpoints looks like many endpoints that are down: attempts are counted.
-//   - That a slow endpoint delays nobody: a batch lasts until its slowest request was answered, at most the longest
-//     Timeout and 2.5 s, and the next one of its lanes begins after it. Give such an endpoint a sink of its own.
 //   - With a proxy, it is the proxy that must refuse inner networks.
 //
 // # What it needs
@@ -156,6 +156,8 @@ type poster struct {
 	endpoints Endpoints
 	transport *http.Transport
 
+	under sync.WaitGroup // requests that a batch may not wait for
+
 	mu     sync.Mutex
 	states map[string]*state // of the endpoints that were used, by name
 }
@@ -204,8 +206,9 @@ func (s *poster) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close closes idle connections.
+// Close waits for what is under way, which ends with the context of its Publish, and closes idle connections.
 func (s *poster) Close() error {
+	s.under.Wait()
 	s.transport.CloseIdleConnections()
 	return nil
 }

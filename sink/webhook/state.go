@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/late"
 )
 
 // When an endpoint rests, and for how long.
@@ -16,8 +18,10 @@ const (
 	maxRest   = 5 * time.Minute
 	// maxRetryAfter bounds what an answer's Retry-After is believed.
 	maxRetryAfter = time.Hour
-	// lateWait is how long an event waits whose turn did not come: those of other endpoints are claimed meanwhile.
-	lateWait = 2 * time.Second
+	// lateWait is how long an event waits at least whose turn did not come, and maxLateWait at most: those of other
+	// endpoints are claimed meanwhile.
+	lateWait    = 2 * time.Second
+	maxLateWait = time.Minute
 )
 
 // state is an endpoint in use: how many requests are under way, and how it has fared.
@@ -31,6 +35,8 @@ type state struct {
 	took   time.Duration // by about the longest of the last answers
 	failed int           // requests in a row
 	rests  int           // in a row
+	behind int           // requests that their batches did not wait for
+	booked time.Time     // the turn of the last event that was sent away
 	until  time.Time     // when the rest is over; zero while all is well
 	why    string        // it rests
 	trial  chan struct{} // is closed when the one request after a rest has its answer
@@ -42,10 +48,11 @@ func newState(t *target) *state { return &state{target: t, slots: make(chan stru
 // window is the time that a batch has, if it has a limit. Requests begin in its first 2.5 s, and in its first half at
 // most, so that each has the rest to be answered. What does not get its turn is left for a later batch.
 type window struct {
-	begin   context.Context
-	bounded bool
-	total   time.Duration
-	cut     time.Time // when a request must have its answer
+	begin    context.Context
+	bounded  bool
+	total    time.Duration
+	cut      time.Time     // when a request must have its answer
+	patience time.Duration // how long the batch waits for one request; 0: for all of them
 }
 
 // beginTime is how long the requests of a batch may begin, where all of an endpoint's timeout fits behind it.
@@ -63,13 +70,17 @@ func (s *poster) PublishTimeout() time.Duration {
 // newWindow leaves a twentieth of the time for answering the batch. The function releases the window.
 func newWindow(ctx context.Context) (window, context.CancelFunc) {
 	end, bounded := ctx.Deadline()
+	patience, _ := late.Patience(ctx)
 	if !bounded {
-		return window{begin: ctx}, func() {}
+		return window{begin: ctx, patience: patience}, func() {}
 	}
 	now := time.Now()
-	total := end.Sub(now)
-	begin, cancel := context.WithDeadline(ctx, now.Add(min(total/2, beginTime)))
-	return window{begin: begin, bounded: true, total: total, cut: end.Add(-total / 20)}, cancel
+	total, begins := end.Sub(now), beginTime
+	if patience > 0 {
+		begins = min(begins, 2*patience)
+	}
+	begin, cancel := context.WithDeadline(ctx, now.Add(min(total/2, begins)))
+	return window{begin: begin, bounded: true, total: total, cut: end.Add(-total / 20), patience: patience}, cancel
 }
 
 // allows tells whether a request that is likely to take so long, and may take as long as timeout, may begin.
@@ -97,17 +108,24 @@ func (e *restError) Error() string {
 type pass struct {
 	epoch int
 	trial bool
+	*straggler
 }
+
+// straggler is what a request and the batch that does not wait for it know of each other.
+type straggler struct{ behind, done bool }
 
 // enter waits for the turn of a request: a free slot, the rate, the outcome of a trial.
 func (s *state) enter(ctx context.Context, w window) (pass, error) {
 	if err := s.shut(); err != nil {
 		return pass{}, err // without waiting behind those that find it out
 	}
+	if w.patience > 0 && s.jammed() {
+		return pass{}, errLate
+	}
 	select {
 	case s.slots <- struct{}{}:
 	case <-w.begin.Done():
-		return pass{}, late(ctx)
+		return pass{}, overdue(ctx)
 	}
 	p, err := s.turn(ctx, w)
 	if err != nil {
@@ -122,11 +140,13 @@ func (s *state) turn(ctx context.Context, w window) (pass, error) {
 		switch {
 		case err != nil:
 			return pass{}, err
+		case trial != nil && w.patience > 0: // which may take all of the timeout
+			return pass{}, errLate
 		case trial != nil:
 			select {
 			case <-trial:
 			case <-w.begin.Done():
-				return pass{}, late(ctx)
+				return pass{}, overdue(ctx)
 			}
 		case pace > 0:
 			timer := time.NewTimer(pace)
@@ -134,7 +154,7 @@ func (s *state) turn(ctx context.Context, w window) (pass, error) {
 			case <-timer.C:
 			case <-w.begin.Done():
 				timer.Stop()
-				return pass{}, late(ctx)
+				return pass{}, overdue(ctx)
 			}
 		default:
 			return p, nil
@@ -142,8 +162,8 @@ func (s *state) turn(ctx context.Context, w window) (pass, error) {
 	}
 }
 
-// late is why a turn did not come: the batch's first half is over, or all of it.
-func late(ctx context.Context) error {
+// overdue is why a turn did not come: the batch's first half is over, or all of it.
+func overdue(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -184,7 +204,7 @@ func (s *state) ask(w window) (p pass, pace time.Duration, trial <-chan struct{}
 	if s.Rate > 0 {
 		s.next = now.Add(time.Duration(float64(time.Second) / s.Rate))
 	}
-	p.epoch = s.epoch
+	p.epoch, p.straggler = s.epoch, &straggler{}
 	if !s.until.IsZero() {
 		p.trial, s.trial = true, make(chan struct{})
 	}
@@ -207,6 +227,9 @@ func (s *state) leave(p pass, v verdict, after, took time.Duration, why string) 
 	<-s.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if p.done = true; p.behind {
+		s.behind--
+	}
 	if p.trial {
 		close(s.trial)
 		s.trial = nil
@@ -228,6 +251,53 @@ func (s *state) leave(p pass, v verdict, after, took time.Duration, why string) 
 		}
 	case unknown, leaves:
 	}
+}
+
+// patience is how long a batch waits for a request, which waits so long for one of a fine endpoint: nothing if it is
+// known to be slow.
+func (s *state) patience(most time.Duration) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.behind > 0 || s.took > most || !s.until.IsZero() {
+		return 0
+	}
+	return most
+}
+
+// straggles notes that a request's batch waits for it no more.
+func (s *state) straggles(p pass) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.done {
+		p.behind = true
+		s.behind++
+	}
+}
+
+// jammed tells whether requests that no batch waits for have all the room there is.
+func (s *state) jammed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.behind > 0 && len(s.slots) == cap(s.slots)
+}
+
+// book returns how long an event waits that had no turn: behind those that were sent away before, at the pace of the
+// endpoint. Were all of them to come again at once, they would leave no room in the claims for others.
+func (s *state) book() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, took := time.Now(), s.took
+	if s.behind > 0 {
+		took = max(took, time.Second)
+	}
+	if first := now.Add(lateWait); s.booked.Before(first) {
+		s.booked = first
+	}
+	s.booked = s.booked.Add(took / time.Duration(s.Concurrency))
+	if last := now.Add(maxLateWait); s.booked.After(last) {
+		s.booked = last
+	}
+	return s.booked.Sub(now)
 }
 
 // left is how long the endpoint still rests.

@@ -152,7 +152,7 @@ func TestWindow(t *testing.T) {
 			t.Fatalf("at the beginning any request may begin: %v", err)
 		}
 		time.Sleep(2 * time.Second)
-		s.leave(pass{}, unknown, 0, 0, "")
+		s.leave(pass{straggler: &straggler{}}, unknown, 0, 0, "")
 		if _, err := s.enter(ctx, w); !errors.Is(err, errLate) {
 			t.Fatalf("what took a minute begins with 7.5 s left: %v", err)
 		}
