@@ -49,9 +49,15 @@ func (e *SchemaError) Error() string {
 type RefusedError struct {
 	Outcomes []Outcome // not settled
 	Err      error     // what the database said, of the first of them at least
+	// Whole says that the database records nothing of this table for this role, whatever the row: a right is missing, it
+	// takes no writes, its disk is full. Err then says what to do, and Outcomes is empty.
+	Whole bool
 }
 
 func (e *RefusedError) Error() string {
+	if e.Whole {
+		return e.Err.Error()
+	}
 	return fmt.Sprintf("settle %d of the outcomes: %v", len(e.Outcomes), e.Err)
 }
 

@@ -112,7 +112,10 @@ func (r *tableRelay) health(now time.Time) TableHealth {
 	h.Backlog = r.backlog
 	backlogErr := r.backlogErr
 	r.mu.Unlock()
+	_, stopped := r.stoppedBy()
 	switch {
+	case stopped != "":
+		h.Reason = stopped
 	case renewed.IsZero() || now.Sub(renewed) > r.cfg.LeaseTTL:
 		h.Reason = since("leases not renewed", now, renewed, reason)
 	case h.Lanes > 0 && (progress.IsZero() || now.Sub(progress) > stall+r.publishTimeout()-r.cfg.PublishTimeout):

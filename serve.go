@@ -50,6 +50,7 @@ type worker struct {
 	mu        sync.Mutex
 	progress  time.Time
 	lastError string
+	stopped   string // why the database records nothing of the table
 }
 
 func newTableRelay(store Store, sink Sink, cfg tableConfig) (*tableRelay, error) {
@@ -130,6 +131,11 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 	defer w.finishLate(hardStop)
 	for ctx.Err() == nil {
 		w.settleLate(hardStop)
+		if by, _ := w.stoppedBy(); by != nil && by != w {
+			w.succeeded() // the other one tries, and what this one publishes could not be settled
+			w.pause(ctx, w.cfg.PollMax, false)
+			continue
+		}
 		pass := w.cfg.breaker.enter(w.quarantine.alone)
 		if pass.wait > 0 {
 			w.pause(ctx, pass.wait, false)
@@ -141,6 +147,7 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 			w.quarantine.alone = false
 			if len(lanes) == 0 {
 				w.succeeded() // standing by is what it is there for
+				w.records()   // what it was to settle, other relays have
 			}
 			w.pause(ctx, w.cfg.PollMax, true)
 			continue
@@ -240,7 +247,11 @@ func (w *worker) turnTrusted(
 		return 0, nil
 	}
 	t0 := time.Now()
-	records, err := w.claim(ctx, lanes, w.pacer.limit(pass, &w.cfg))
+	limit := w.pacer.limit(pass, &w.cfg)
+	if w.unsettled.wholly > 0 {
+		limit.Records = min(limit.Records, unsettledProbe)
+	}
+	records, err := w.claim(ctx, lanes, limit)
 	if err != nil || len(records) == 0 {
 		return 0, err
 	}
@@ -264,7 +275,7 @@ func (w *worker) turnTrusted(
 		}
 		b := w.publishBatch(hardStop, pass, lanes, until, batch, held)
 		b.report.Claim = took
-		if !full && len(records) < gatherRecords && !pass.probe && !w.pacer.recovering(pass) {
+		if !full && len(records) < gatherRecords && !pass.probe && !w.pacer.recovering(pass) && w.unsettled.wholly == 0 {
 			b = w.gather(ctx, hardStop, pass, lanes, until, held, b)
 		}
 		lost, err := w.settleBatch(hardStop, pass, lanes, b, held)
@@ -377,6 +388,9 @@ func (w *worker) settleBatch(
 	for _, o := range refused {
 		held.hold(o.Record)
 	}
+	if err == nil && len(b.outcomes) > 0 {
+		w.unsettled.judge(len(b.outcomes) == len(refused))
+	}
 	if b.owed > 0 {
 		w.wakeOwed(b.outcomes)
 	}
@@ -389,6 +403,9 @@ func (w *worker) settleBatch(
 		return false, err
 	case b.down:
 		return false, fmt.Errorf("publish: %w", b.unavailable)
+	case w.unsettled.wholly > 0:
+		return false, fmt.Errorf("settle: the database records none of %d outcomes, so only a few events are claimed at a "+
+			"time: look for what refuses them: %w", len(refused), w.unsettled.why)
 	case len(b.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
 		// The next claim brings the same records: without a pause they would be published again as fast as the loop
 		// turns.

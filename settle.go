@@ -136,10 +136,14 @@ func (w *worker) settle(hardStop context.Context, lanes []Lane, outcomes []Outco
 		var refusal *RefusedError
 		switch {
 		case err == nil:
+			w.records()
 			return settled, nil, nil
-		case errors.As(err, &refusal):
+		case errors.As(err, &refusal) && !refusal.Whole:
+			w.records()
 			w.refused(refusal, lanes)
 			return settled, refusal.Outcomes, nil
+		case refusal != nil:
+			w.stops(refusal)
 		}
 		err = fmt.Errorf("settle %d outcomes: %w", len(outcomes), err)
 		if hardStop.Err() != nil {

@@ -16,12 +16,24 @@ const (
 	maxUnsettledRetry   = 5 * time.Second
 	// Of outcomes that may wait, before nothing more is claimed: each may be a message that was sent.
 	unsettledBatches = 8
+	// How many events are published to find out whether what refused a whole batch refuses others too.
+	unsettledProbe = 8
 )
 
 // unsettled are the outcomes that wait in one worker.
 type unsettled struct {
 	waiting []waitingOutcome
 	logged  time.Time
+	wholly  int   // settles in a row of which nothing was taken
+	why     error // of the last refusal
+}
+
+// judge notes a settle of something new. A trigger or a policy may refuse all rows, or those of a key or a tenant that
+// fill a batch. The next few events tell.
+func (u *unsettled) judge(refused bool) {
+	if u.wholly++; !refused {
+		u.wholly = 0
+	}
 }
 
 type waitingOutcome struct {
@@ -61,6 +73,7 @@ func (u *unsettled) due(lanes []Lane, now time.Time) (again []Outcome) {
 // refused keeps what the database did not take of a settle, and tells about it once a minute.
 func (w *worker) refused(refusal *RefusedError, lanes []Lane) {
 	now := time.Now()
+	w.unsettled.why = refusal.Err
 	w.unsettled.add(refusal.Outcomes, lanes, now)
 	if len(refusal.Outcomes) == 0 || now.Sub(w.unsettled.logged) < time.Minute && !w.unsettled.logged.IsZero() {
 		return
@@ -75,21 +88,34 @@ func (w *worker) refused(refusal *RefusedError, lanes []Lane) {
 
 // settleAgain tries what the database refused before and is due. Nothing is published for it.
 func (w *worker) settleAgain(ctx context.Context, lanes []Lane) error {
-	if len(w.unsettled.waiting) == 0 {
+	if by, _ := w.stoppedBy(); by != w && len(w.unsettled.waiting) == 0 {
 		return nil
 	}
 	again := w.unsettled.due(lanes, time.Now())
+	if by, why := w.stoppedBy(); by == w && len(again) == 0 {
+		if len(w.unsettled.waiting) > 0 {
+			return errors.New(why)
+		}
+		w.records() // other relays have what waited
+	}
 	if len(again) > 0 {
 		limited, cancel := context.WithTimeout(ctx, w.cfg.DatabaseTimeout)
 		defer cancel()
 		settled, err := w.store.Settle(limited, w.owner, lanes, again)
 		var refusal *RefusedError
 		switch {
-		case errors.As(err, &refusal):
+		case errors.As(err, &refusal) && !refusal.Whole:
 			w.refused(refusal, lanes)
 		case err != nil:
 			w.unsettled.add(again, lanes, time.Now())
+			if refusal != nil {
+				w.stops(refusal)
+			}
 			return err
+		}
+		w.records()
+		if settled != (Settled{}) {
+			w.unsettled.wholly = 0
 		}
 		w.report(BatchReport{Table: w.cfg.name(), Settled: settled})
 	}
@@ -98,4 +124,37 @@ func (w *worker) settleAgain(ctx context.Context, lanes []Lane) error {
 			"the log has why")
 	}
 	return nil
+}
+
+// stops has the table's workers publish nothing until settles are taken again: the database is well and refuses all of
+// them. This worker goes on trying with what it has published.
+func (w *worker) stops(refusal *RefusedError) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = "nothing is published, because the database records nothing: " + refusal.Err.Error()
+}
+
+// records ends stops.
+func (w *worker) records() {
+	w.mu.Lock()
+	was := w.stopped
+	w.stopped = ""
+	w.mu.Unlock()
+	if was != "" {
+		w.succeeded()
+		w.wake()
+	}
+}
+
+// stoppedBy returns a worker that is trying whether the database records anything, and why it has to.
+func (r *tableRelay) stoppedBy() (by *worker, why string) {
+	for _, w := range r.workers {
+		w.mu.Lock()
+		why = w.stopped
+		w.mu.Unlock()
+		if why != "" {
+			return w, why
+		}
+	}
+	return nil, ""
 }

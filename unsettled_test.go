@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,7 +89,7 @@ func TestRelayStopsClaimingWhenNothingIsSettled(t *testing.T) {
 	inBubble(t, m, RelayConfig{BatchRecords: 2}, func(t *testing.T, r *tableRelay) {
 		pass(time.Minute)
 		m.locked(func() {
-			if n := len(m.published); n < unsettledBatches*2 || n > (unsettledBatches+maxBatchesPerClaim)*2 {
+			if n := len(m.published); n < unsettledBatches*2 || n > unsettledBatches*2+unsettledProbe {
 				t.Errorf("%d events were published, want %d batches of 2 and what was claimed with the last of them", n,
 					unsettledBatches)
 			}
@@ -96,6 +97,52 @@ func TestRelayStopsClaimingWhenNothingIsSettled(t *testing.T) {
 		if ready, _ := ready(r); ready {
 			t.Error("the relay says that it is ready")
 		}
+	})
+}
+
+// Of a table of which the database records nothing a worker publishes one batch at most, and the relay says why. When
+// settles are taken again all goes on, and nothing is published twice.
+func TestWorkersStopWhileNothingIsRecorded(t *testing.T) {
+	denied := true
+	m := &memory{settleErr: func(int) error {
+		if denied {
+			return &RefusedError{Err: errors.New("UPDATE is not granted: grant it"), Whole: true}
+		}
+		return nil
+	}}
+	for range 3 {
+		for lane := range int16(8) {
+			m.fill([]int16{lane}, 10)
+		}
+	}
+	events := len(m.records)
+	inBubble(t, m, RelayConfig{BatchRecords: 4, Workers: 2}, func(t *testing.T, r *tableRelay) {
+		pass(2 * time.Second)
+		m.locked(func() {
+			if n := len(m.published); n == 0 || n > 2*4 {
+				t.Errorf("%d events were published, want a batch of 4 for each of 2 workers at most", n)
+			}
+		})
+		if ready, why := ready(r); ready || !strings.Contains(why, "UPDATE is not granted: grant it") {
+			t.Errorf("ready %t: %q", ready, why)
+		}
+		pass(time.Hour)
+		m.locked(func() {
+			if n := len(m.published); n > 2*4 {
+				t.Errorf("%d events were published in an hour", n)
+			}
+			denied = false
+		})
+		pass(5 * time.Second)
+		if ready, why := ready(r); !ready {
+			t.Errorf("not ready: %s", why)
+		}
+		pass(time.Minute)
+		m.locked(func() {
+			if len(m.records) > 0 || len(m.published) != events {
+				t.Errorf("%d records are left, %d of %d events were published", len(m.records), len(m.published), events)
+			}
+		})
 	})
 }
 

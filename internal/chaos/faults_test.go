@@ -43,7 +43,8 @@ var faults = [][]fault{
 // All of them together would take longer than all other tests.
 var core = []string{
 	"relay-killed-after-publish", "relay-stopped-after-publish", "relay-terminated-under-load",
-	"settle-refused-by-trigger", "row-locked-by-operator", "one-table-under-two-names", "occurred-at-year-294276",
+	"settle-refused-by-trigger", "settle-refused", "row-locked-by-operator", "one-table-under-two-names",
+	"occurred-at-year-294276",
 	"relay-killed-after-publish-log", "postgres-failover-to-lagging-log", "sink-refuses-keys-log", "postgres-killed",
 	"redis-killed", "redis-reply-lost", "pooler-transaction-mode",
 	"sqlite-kills", "sqlite-file-replaced", "sqlite-wal-deleted",

@@ -3,6 +3,8 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,6 +23,7 @@ import (
 var stuckFaults = []fault{
 	{name: "settle-refused-by-trigger", strike: refusedByTrigger},
 	{name: "settle-refused-by-policy", postgres: own, strike: refusedByPolicy},
+	{name: "settle-refused", postgres: own, strike: settleRefused},
 	{name: "row-locked-by-operator", strike: rowLocked(`UPDATE outbox_events SET metadata = '{}' WHERE id = $1`)},
 	{name: "row-share-locked", strike: rowLocked(`SELECT FROM outbox_events WHERE id = $1 FOR SHARE`)},
 	{name: "lanes-locked-by-operator", strike: lanesLocked},
@@ -148,6 +151,55 @@ func refusedByPolicy(w *world) int {
 	w.exec(`DROP POLICY refuse ON job_dlq`)
 	w.letGo()
 	w.healed(outage)
+	return struck
+}
+
+// settleRefused takes the right to settle away from the relay's role, under load, and gives it back.
+func settleRefused(w *world) int {
+	if err := migrations.ApplyRoles(w.t.Context(), w.pool.Config().ConnString()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.exec(`CREATE ROLE daemon LOGIN IN ROLE outbox_relay`)
+	w.relayDatabase = strings.Replace(w.relayDatabase, "//postgres@", "//daemon@", 1)
+	const workers, batch = 2, 100
+	listen := freeAddress(w.t)
+	w.produce()
+	w.relay(nil, "--workers", itoa(workers), "--batch", itoa(batch), "--listen", listen)
+	w.arrive(100)
+	readiness := func() (int, string) {
+		response, err := http.Get("http://" + listen + "/readyz")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		defer func() { _ = response.Body.Close() }()
+		body, err := io.ReadAll(response.Body)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return response.StatusCode, string(body)
+	}
+	eventually(w.t, "the relay is ready", func() bool { status, _ := readiness(); return status == http.StatusOK })
+
+	w.exec(`REVOKE UPDATE (status) ON outbox_events FROM outbox_relay`)
+	b := w.bulk(3000, 500)
+	eventually(w.t, "/readyz says what is missing", func() bool {
+		status, body := readiness()
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "UPDATE (status") &&
+			strings.Contains(body, "outbox migrate roles")
+	})
+	time.Sleep(5 * time.Second) // with the right gone, another batch would go out in each of them
+	struck := w.said("nothing is published") + w.said("lacks privileges")
+	if n := w.came(); n > workers*batch {
+		w.t.Errorf("%d events were published while none could be settled, want a batch a worker, %d", n, workers*batch)
+	}
+
+	w.exec(`GRANT UPDATE (status) ON outbox_events TO outbox_relay`)
+	w.healed(outage)
+	w.drained(b)
+	eventually(w.t, "the relay is ready again", func() bool { status, _ := readiness(); return status == http.StatusOK })
+	if n := w.number(`SELECT count(*) FROM outbox_events WHERE next_retry_at IS NOT NULL`); n > 0 {
+		w.t.Errorf("%d rows were told to wait by what the role had no right to", n)
+	}
 	return struck
 }
 

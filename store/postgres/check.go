@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -61,6 +62,49 @@ func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) erro
 		needs = append(needs, "DELETE")
 	}
 	return allowed(ctx, pool, "serve table", l.Table, needs, sets)
+}
+
+// checkSettles finds out which right or table a settle lacks. That is what is checked at the start, and what only some
+// settles write: letters, and what sinks owe. A relay without those needs no right to them.
+func (s *store) checkSettles(ctx context.Context) error {
+	if err := s.checkSchema(ctx); err != nil {
+		return err
+	}
+	if s.layout.IsLog() {
+		if err := checkLog(ctx, s.pool.Pool); err != nil {
+			return err
+		}
+	}
+	for _, t := range []struct {
+		purpose, table string
+		needs          []string
+	}{
+		{"hold leases in", "outbox_lanes", []string{"SELECT", "UPDATE"}},
+		{"hold leases in", "outbox_relays", []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+		{"keep dead letters in", letterTable, []string{"INSERT"}},
+		{"name the applications of dead letters in", "apps", []string{"SELECT", "INSERT"}},
+		{"keep what sinks owe in", outbox.DeliveriesOf("", "").Table, []string{"INSERT"}},
+	} {
+		err := pgschema.CheckTable(ctx, s.pool.Pool, t.table, nil)
+		if missing := (*outbox.SchemaError)(nil); errors.As(err, &missing) {
+			continue // checkSchema knows which must be there
+		}
+		if err == nil {
+			err = allowed(ctx, s.pool.Pool, t.purpose, t.table, t.needs, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkLog finds out whether this role may note how far it has read a log.
+func checkLog(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := allowed(ctx, pool, "begin an era in", eraTable, []string{"SELECT", "INSERT"}, nil); err != nil {
+		return err
+	}
+	return allowed(ctx, pool, "note positions in", positionsTable, []string{"SELECT", "INSERT", "DELETE"}, nil)
 }
 
 // checkArchive finds out whether delivered rows can go into outbox_archive.

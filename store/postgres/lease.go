@@ -24,6 +24,9 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.
 			leased, _, err = s.lease(ctx, request)
 		}
 	}
+	if whole := s.whole(ctx, err); whole != nil {
+		err = whole
+	}
 	if err != nil {
 		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, err)
 	}

@@ -65,11 +65,7 @@ func openLog(ctx context.Context, s *store) (*logStore, error) {
 	if err := pgschema.CheckTable(ctx, s.pool.Pool, eraTable, []string{"one", "era"}); err != nil {
 		return nil, err
 	}
-	if err := allowed(ctx, s.pool.Pool, "begin an era in", eraTable, []string{"SELECT", "INSERT"}, nil); err != nil {
-		return nil, err
-	}
-	if err := allowed(ctx, s.pool.Pool, "note positions in", positionsTable, []string{"SELECT", "INSERT", "DELETE"},
-		nil); err != nil {
+	if err := checkLog(ctx, s.pool.Pool); err != nil {
 		return nil, err
 	}
 	return &logStore{store: s, sql: sql, lanes: map[int16]*logLane{}}, nil

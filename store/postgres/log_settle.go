@@ -20,6 +20,7 @@ type logSettling struct {
 	lanes   []outbox.Lane
 	settled outbox.Settled
 	refusal outbox.RefusedError
+	asked   bool // whether the table's rights are there
 }
 
 // compactEvery is after how many notes of this process those that say nothing any more are removed.
@@ -30,6 +31,12 @@ func (t *logSettling) settle(ctx context.Context, outcomes []outbox.Outcome) err
 	err := t.once(ctx, outcomes)
 	if transient(err) {
 		err = t.once(ctx, outcomes)
+	}
+	if !t.asked || !ofAccess(err) {
+		t.asked = ofAccess(err)
+		if whole := t.whole(ctx, err); whole != nil {
+			return whole
+		}
 	}
 	if !refused(err) {
 		return err

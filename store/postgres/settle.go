@@ -24,10 +24,11 @@ const unsettledRetry = time.Hour
 
 // Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction.
 //
-// If the server refuses that, whatever for, the batch is settled in halves until what it refuses is alone. Its row then
-// waits, with the refusal as its error. What the server does not even take that for, and what it refuses for the sake
-// of another transaction, is returned as refused. Without this the lanes would stand still until somebody removed the
-// row. A row that is locked is found at once and not waited for: see settle_left.sql.
+// If the server refuses that, for a reason that is not of the whole table (see whole), the batch is settled in halves
+// until what it refuses is alone. Its row then waits, with the refusal as its error. What the server does not even take
+// that for, what it refuses for the sake of another transaction, and all of several rows if none of them is taken, is
+// returned as refused. Without this the lanes would stand still until somebody removed the row. A row that is locked is
+// found at once and not waited for: see settle_left.sql.
 func (s *store) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (outbox.Settled, error) {
@@ -36,6 +37,9 @@ func (s *store) Settle(
 	t := settling{store: s, owner: owner, lanes: lanes, settled: &settled, refusal: &refusal}
 	again := slices.ContainsFunc(outcomes, func(o outbox.Outcome) bool { return o.Refused > 0 })
 	err := t.settle(ctx, outcomes, again)
+	if err == nil {
+		err = t.explain(ctx, len(outcomes))
+	}
 	if missing := len(outcomes) - settled.Delivered - settled.Retried - settled.Dead - len(refusal.Outcomes); err == nil &&
 		missing > 0 && s.layout.Settle.Removes() {
 		err = t.recount(ctx, outcomes)
@@ -57,6 +61,15 @@ type settling struct {
 	lanes   []outbox.Lane
 	settled *outbox.Settled
 	refusal *outbox.RefusedError
+	alone   []refusedAlone
+	asked   bool // whether the table's rights are there
+}
+
+// refusedAlone is an outcome that the server has refused when it was settled by itself.
+type refusedAlone struct {
+	outcome outbox.Outcome
+	err     error
+	passing bool
 }
 
 func (t *settling) refuse(err error, outcomes ...outbox.Outcome) {
@@ -93,6 +106,9 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passin
 	if transient(err) { // a deadlock, a conflict of transactions: mostly gone at the second try
 		err = t.once(ctx, outcomes, passing)
 	}
+	if whole := t.wholly(ctx, err); whole != nil {
+		return whole
+	}
 	if !refused(err) {
 		return err
 	}
@@ -102,8 +118,44 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passin
 		}
 		return t.settle(ctx, outcomes[half:], passing)
 	}
-	if o := outcomes[0]; passes(err) || !t.explained(ctx, o, err, passing) {
-		t.refuse(err, o)
+	t.alone = append(t.alone, refusedAlone{outcomes[0], err, passing})
+	return nil
+}
+
+// wholly is whole, which is asked once about rights: a row that is alone is looked at again by explain.
+func (t *settling) wholly(ctx context.Context, err error) error {
+	if ofAccess(err) {
+		if t.asked {
+			return nil
+		}
+		t.asked = true
+	}
+	return t.whole(ctx, err)
+}
+
+// explain makes the refusals of rows their errors. First it makes sure that it is the rows that are refused: rights may
+// have gone while they were settled in halves, or come back, and what nothing of several rows gets past is not theirs.
+func (t *settling) explain(ctx context.Context, settled int) error {
+	if i := slices.IndexFunc(t.alone, func(a refusedAlone) bool { return ofAccess(a.err) }); i >= 0 {
+		if whole := t.whole(ctx, t.alone[i].err); whole != nil {
+			return whole
+		}
+	}
+	all := settled > 1 && len(t.alone) == settled && !slices.ContainsFunc(t.alone, func(a refusedAlone) bool {
+		return code(a.err) != code(t.alone[0].err) || ofTheData(a.err)
+	})
+	for _, a := range t.alone {
+		if passes(a.err) || all {
+			t.refuse(a.err, a.outcome)
+			continue
+		}
+		switch err := t.once(ctx, []outbox.Outcome{a.outcome}, a.passing); {
+		case err == nil: // what refused it is over
+		case !refused(err):
+			return err
+		case !t.explained(ctx, a.outcome, err, a.passing):
+			t.refuse(err, a.outcome)
+		}
 	}
 	return nil
 }
@@ -121,58 +173,6 @@ func (t *settling) explained(ctx context.Context, o outbox.Outcome, refusal erro
 	}
 	o.Failures = nil // not even with that error
 	return t.once(ctx, []outbox.Outcome{o}, passing) == nil
-}
-
-// SQLSTATEs that mean something of their own here.
-const (
-	lockNotAvailable = "55P03"
-	queryCanceled    = "57014"
-	readOnly         = "25006"
-)
-
-// code is the SQLSTATE of an error by which the server answered, or "".
-func code(err error) string {
-	var server *pgconn.PgError
-	if !errors.As(err, &server) {
-		return ""
-	}
-	return server.Code
-}
-
-func transient(err error) bool { return strings.HasPrefix(code(err), "40") }
-
-// passes tells whether a refusal is of the moment: somebody else's transaction or lock. The outcome is tried again in
-// seconds; as an error of its row it would wait for somebody to act.
-func passes(err error) bool { return transient(err) || code(err) == lockNotAvailable }
-
-// refused tells whether a server that is well did not take a request: for what a row contains, or because somebody's
-// trigger, policy or limit says so. It is not well while it starts or stops (57P), runs out of connections, disk or
-// memory (53, 58), or takes no writes (25006). Nor is it when the connection is the trouble (08).
-func refused(err error) bool {
-	c := code(err)
-	switch {
-	case c == "", c == readOnly, strings.HasPrefix(c, "57P"):
-		return false
-	}
-	switch c[:2] {
-	case "08", "53", "58":
-		return false
-	}
-	return true
-}
-
-// ofTheData tells whether the server refused what a row contains, which trying again does not change: data exceptions
-// (22), integrity constraints (23), limits of the program (54), damaged data (XX001).
-func ofTheData(err error) bool {
-	c := code(err)
-	if c == "" {
-		return false
-	}
-	switch c[:2] {
-	case "22", "23", "54":
-		return true
-	}
-	return c == "XX001"
 }
 
 // once is one request. A batch without failures, the usual one, is a single statement. With passing, what is locked is

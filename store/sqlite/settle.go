@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	driver "modernc.org/sqlite"
-	codes "modernc.org/sqlite/lib"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/errortext"
@@ -32,7 +30,7 @@ func (s *store) Settle(
 ) (outbox.Settled, error) {
 	settled, refusal, err := s.settle(ctx, owner, lanes, outcomes)
 	if err != nil {
-		return outbox.Settled{}, fmt.Errorf("settle in %s: %w", s.layout.Table, explain(err))
+		return outbox.Settled{}, whole(fmt.Errorf("settle in %s: %w", s.layout.Table, explain(err)))
 	}
 	settled.Lost = len(outcomes) - settled.Delivered - settled.Retried - settled.Dead - len(refusal.Outcomes)
 	if len(refusal.Outcomes) > 0 {
@@ -220,19 +218,6 @@ func (t *settling) ended(refusal error) error {
 			"of refusing one row (raise(ABORT) would): %w", refusal)
 	}
 	return nil
-}
-
-// ofTheData tells whether the file refused what a row contains, which trying again does not change.
-func ofTheData(err error) bool {
-	var failure *driver.Error
-	if !errors.As(err, &failure) {
-		return false
-	}
-	switch failure.Code() & 0xff {
-	case codes.SQLITE_CONSTRAINT, codes.SQLITE_TOOBIG, codes.SQLITE_MISMATCH:
-		return true
-	}
-	return false
 }
 
 func (t *settling) retry(o *outbox.Outcome) (bool, error) {

@@ -50,6 +50,42 @@ func TestBusyIsExplained(t *testing.T) {
 	}
 }
 
+// A file that can grow no more takes no row of a settle. That is said with what ends it, and once it may grow again all
+// of it is settled.
+func TestSettleOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	own := reopened(t, filepath.Join(t.TempDir(), "outbox.db"))
+	if err := upAll(t, own); err != nil {
+		t.Fatal(err)
+	}
+	s, owner, lanes := serving(t, own, outbox.OutboxEvents())
+	manyEvents(t, own, 2, "a")
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 2 {
+		t.Fatalf("%d records, error %v", len(records), err)
+	}
+	limit := func(pages string) {
+		t.Helper()
+		if _, err := s.db.write.ExecContext(t.Context(), "PRAGMA max_page_count = "+pages); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit("1") // as many as there are
+	failed := []outbox.Failure{{Destination: "x", Error: strings.Repeat("no route ", 10_000)}}
+	outcomes := []outbox.Outcome{{Record: records[0], State: outbox.Retry, RetryIn: time.Hour, Failures: failed},
+		{Record: records[1], State: outbox.Dead, Failures: failed}}
+	settled, err := s.Settle(t.Context(), owner, lanes, outcomes)
+	var refusal *outbox.RefusedError
+	if !errors.As(err, &refusal) || !refusal.Whole || len(refusal.Outcomes) > 0 || settled != (outbox.Settled{}) ||
+		!strings.Contains(err.Error(), "free space") {
+		t.Errorf("settled %+v, error %v, want a refusal of the whole", settled, err)
+	}
+	limit("1073741823")
+	if settled, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || settled.Retried+settled.Dead != 2 {
+		t.Errorf("afterwards: settled %+v, error %v", settled, err)
+	}
+}
+
 // Two processes on one file share the lanes, and each sees what the other writes.
 func TestTwoProcessesShareAFile(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,41 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// ofTheData tells whether the file refused what a row contains, which trying again does not change.
+func ofTheData(err error) bool {
+	var failure *driver.Error
+	if !errors.As(err, &failure) {
+		return false
+	}
+	switch failure.Code() & 0xff {
+	case codes.SQLITE_CONSTRAINT, codes.SQLITE_TOOBIG, codes.SQLITE_MISMATCH:
+		return true
+	}
+	return false
+}
+
+// whole says of an error by which the file takes no row of a settle at all that it is so, and what to do.
+func whole(err error) error {
+	var failure *driver.Error
+	if !errors.As(err, &failure) || errors.Is(err, ErrReplaced) {
+		return err
+	}
+	switch failure.Code() & 0xff {
+	case codes.SQLITE_FULL:
+		err = fmt.Errorf("%w: free space on its disk", err)
+	case codes.SQLITE_READONLY, codes.SQLITE_CANTOPEN, codes.SQLITE_PERM, codes.SQLITE_IOERR:
+		err = fmt.Errorf("%w: let this process write the file, the files beside it and their folder", err)
+	default:
+		return err
+	}
+	return &outbox.RefusedError{Err: err, Whole: true}
+}
