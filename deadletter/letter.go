@@ -74,12 +74,12 @@ type Letter struct {
 type Filter struct {
 	Source      Source    `json:"source,omitempty"`
 	Reason      string    `json:"reason,omitempty"`
-	Type        string    `json:"type,omitempty"`
+	Type        string    `json:"type,omitempty"`   // a name, or a pattern in which * stands for any text
 	Tenant      string    `json:"tenant,omitempty"` // namespace of an application, or its id
 	Key         string    `json:"key,omitempty"`
 	RequestID   uuid.UUID `json:"requestId,omitzero"` // of the job, or of the event's metadata where that names a UUID
 	Table       string    `json:"table,omitempty"`
-	Destination string    `json:"destination,omitempty"`
+	Destination string    `json:"destination,omitempty"` // as Type
 	Since       time.Time `json:"since,omitzero"`        // inclusive, by the millisecond
 	Until       time.Time `json:"until,omitzero"`        // exclusive
 	Error       string    `json:"error,omitempty"`       // part of any error of the history, in any case

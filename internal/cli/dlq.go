@@ -86,13 +86,13 @@ func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 	f.set.StringVar(&f.source, "source", "", "`what` died: event or job")
 	f.set.StringVar(&f.Reason, "error-reason", "",
 		"`reason` code of the letters, for instance DeliveryFailed or MaxRetries")
-	f.set.StringVar(&f.Type, "type", "", "event `topic`, or type of the job")
+	f.set.StringVar(&f.Type, "type", "", "event `topic`, or type of the job, or a pattern in which * stands for any text")
 	f.set.StringVar(&f.Tenant, "tenant", "", "`tenant` whose letters to take: its namespace or its application's id")
 	f.set.StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
 	f.set.StringVar(&f.request, "request-id", "",
 		"`request` that they are of: a UUID, of the job or of the event's metadata")
 	f.set.StringVar(&f.Table, "table", "", "outbox `table` that they come from")
-	f.set.StringVar(&f.Destination, "destination", "", "`channel` that they did not reach")
+	f.set.StringVar(&f.Destination, "destination", "", "`channel` that they did not reach, or a pattern likewise")
 	f.set.StringVar(&f.since, "since", "", "`time` from which on they died: RFC 3339, or how long ago, as 90m or 7d")
 	f.set.StringVar(&f.until, "until", "", "`time` before which they died, likewise")
 	f.set.StringVar(&f.Error, "error", "", "`text` that one of their errors contains, in any case")
@@ -103,11 +103,8 @@ func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 }
 
 func (f *letterFlags) filter() (deadletter.Filter, error) {
-	if err := notEmpty(f.set, f.given()...); err != nil {
+	if err := checkFilters(f.set); err != nil {
 		return f.Filter, err
-	}
-	if strings.Contains(f.Type, "*") {
-		return f.Filter, usagef("--type is %q and takes no pattern: give one type, as outbox dlq stats prints it", f.Type)
 	}
 	f.Source, f.State = deadletter.Source(f.source), deadletter.State(f.state)
 	var err error
@@ -119,8 +116,21 @@ func (f *letterFlags) filter() (deadletter.Filter, error) {
 	if f.Since, err = parseMoment("since", f.since); err != nil {
 		return f.Filter, err
 	}
-	f.Until, err = parseMoment("until", f.until)
-	return f.Filter, err
+	if f.Until, err = parseMoment("until", f.until); err != nil {
+		return f.Filter, err
+	}
+	return f.Filter, checkSpan(f.Since, f.Until)
+}
+
+// none says on stderr what was looked for in vain. A table that the settings do not know is an error.
+func (f *letterFlags) none(a *application, c config.Config, text string) error {
+	if f.Table != "" && f.Table != outbox.DeliveriesOf("", "").Table {
+		if _, err := c.Find(f.Table); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(a.Err, text+lookedFor(f.set))
+	return nil
 }
 
 // given returns the names of the filters that the command line has.
@@ -184,17 +194,6 @@ func (f *operatorFlags) operator() deadletter.Operator {
 		f.Actor = app.Actor()
 	}
 	return f.Operator
-}
-
-// notEmpty refuses flags that are given without a value: a variable that is not set, most likely, which must not choose
-// everything.
-func notEmpty(flags *pflag.FlagSet, names ...string) error {
-	for _, name := range names {
-		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
-			return usagef("--%s is empty: give it a value, or leave it out", name)
-		}
-	}
-	return nil
 }
 
 // parseMoment takes a time, or an age.

@@ -49,6 +49,9 @@ func (a *application) discardLetters(mapping *pflag.FlagSet) *cobra.Command {
 					err = fmt.Errorf("%d of %s not discarded: there is no such letter, or it was replayed or discarded already: see "+
 						"outbox dlq show ID", len(selection.IDs)-n, counted(len(selection.IDs), "letter"))
 				}
+				if err == nil && n == 0 {
+					err = f.none(a, c, "no pending dead letters are chosen")
+				}
 				return a.printCleared(c.Output, "discarded %s\n", cleared{Letters: n}, err)
 			})
 		},
@@ -78,7 +81,7 @@ A relay does the same for replayed letters bit by bit (see outbox purge --help);
 			if purge.OlderThan, err = parseAge(age); err != nil {
 				return usagef("--older-than is %q, want an age such as 30d or 12h", age)
 			}
-			if err := notEmpty(cmd.Flags(), "tenant"); err != nil {
+			if err := checkFilters(cmd.Flags()); err != nil {
 				return err
 			}
 			c, err := a.settings(config.Database, mapping)

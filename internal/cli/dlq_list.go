@@ -45,9 +45,6 @@ Without --state it shows the pending ones. Several filters must all hold.`,
 			if err != nil {
 				return err
 			}
-			if c.Output == "json" {
-				return printPage(a.Out, page.Letters, page.Next)
-			}
 			none := "no such dead letters"
 			switch filtered := len(f.given()) > 0 || filter.After != ""; {
 			case !filtered && f.state == "all":
@@ -55,7 +52,15 @@ Without --state it shows the pending ones. Several filters must all hold.`,
 			case !filtered:
 				none = "no " + f.state + " dead letters"
 			}
-			return a.printLetters(page, none)
+			if len(page.Letters) == 0 {
+				if err := f.none(a, c, none); err != nil {
+					return err
+				}
+			}
+			if c.Output == "json" {
+				return printPage(a.Out, page.Letters, page.Next)
+			}
+			return a.printLetters(page)
 		},
 	}
 	f.addTo(cmd.Flags())
@@ -79,8 +84,7 @@ func (a *application) letterFilter(
 	return c, filter, err
 }
 
-// printLetters prints a page, or that there are none in these words.
-func (a *application) printLetters(page letterPage, none string) error {
+func (a *application) printLetters(page letterPage) error {
 	var rows [][]string
 	for _, l := range page.Letters {
 		from := l.Table
@@ -95,10 +99,7 @@ func (a *application) printLetters(page letterPage, none string) error {
 		"ATTEMPTS", "LAST ERROR"}, rows); err != nil {
 		return err
 	}
-	switch {
-	case len(rows) == 0:
-		fmt.Fprintln(a.Err, none)
-	case page.Next != "":
+	if page.Next != "" {
 		fmt.Fprintf(a.Err, "there are more: add --after %s\n", page.Next)
 	}
 	return nil
@@ -115,6 +116,9 @@ letters of it: an event has one for each destination that it did not reach, and 
   outbox dlq show 01890a5d-ac96-774b-bcce-b302099a8057 -o json | jq '.items[0].payload'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFilters(cmd.Flags()); err != nil {
+				return err
+			}
 			id, err := uuid.Parse(args[0])
 			if err != nil {
 				return usagef("%q is no id, which is a UUID", args[0])
@@ -190,6 +194,11 @@ fingerprint may stand in several groups: --fingerprint with --type and --error-r
 			})
 			if err != nil {
 				return err
+			}
+			if len(stats.Groups) == 0 && len(f.given()) > 0 {
+				if err := f.none(a, c, "no such dead letters"); err != nil {
+					return err
+				}
 			}
 			if c.Output == "json" {
 				if stats.Groups == nil {

@@ -67,6 +67,13 @@ unless --yes.`,
 				return err
 			}
 			return a.openLetters(cmd.Context(), c, func(db app.Database, d deadletter.Store) error {
+				n, err := d.Count(cmd.Context(), o.Selection)
+				if err == nil && n == 0 && len(o.Selection.IDs) == 0 {
+					err = f.none(a, c, "no pending dead letters are chosen")
+				}
+				if err != nil {
+					return err
+				}
 				return a.replay(cmd.Context(), db, d, c.Output, o, f)
 			})
 		},

@@ -142,9 +142,6 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	if r := e.run("", "dlq", "list", "--request-id", "7"); r.code != 2 || !strings.Contains(r.err, "want a UUID") {
 		t.Errorf("--request-id 7: %+v", r)
 	}
-	if r := e.run("", "dlq", "list", "--type", "order.*"); r.code != 2 || !strings.Contains(r.err, "takes no pattern") {
-		t.Errorf("--type order.*: %+v", r)
-	}
 	if r := e.run("", "dlq", "list", "--request-id", uuid.NewString()); r.code != 0 ||
 		!strings.Contains(r.err, "no such dead letters") {
 		t.Errorf("--request-id of nobody: %+v", r)
@@ -300,7 +297,8 @@ func TestListsAreOneShape(t *testing.T) { onStores(t, testListsAreOneShape) }
 
 func testListsAreOneShape(t *testing.T, e env) {
 	const empty = "{\n  \"items\": [],\n  \"nextCursor\": null\n}\n"
-	for _, command := range []string{"events", "events --key none", "dlq list", "dlq list --fingerprint none", "dlq audit",
+	for _, command := range []string{"events", "events --key none", "dlq list",
+		"dlq list --fingerprint 000000000000", "dlq audit",
 		"token list", "pauses"} {
 		if got := e.ok("", append(strings.Fields(command), "-o", "json")...); got != empty {
 			t.Errorf("outbox %s prints %s", command, got)
@@ -313,7 +311,8 @@ func testListsAreOneShape(t *testing.T, e env) {
 		"events show " + nothing: 1, "events retry " + nothing: 1, "events skip " + nothing: 1, "dlq show " + nothing: 1,
 		"dlq replay --yes " + nothing: 1, "dlq discard --reason r " + nothing: 1, "token revoke aaaaaaaaaaaa": 1,
 		"events retry --key none": 0, "events skip --key none": 0, "replay --since 1h --key none": 0,
-		"dlq replay --yes --fingerprint none": 0, "dlq discard --reason r --fingerprint none": 0, "events --key none": 0,
+		"dlq replay --yes --fingerprint 000000000000": 0, "dlq discard --reason r --fingerprint 000000000000": 0,
+		"events --key none": 0,
 	} {
 		if r := e.run("", strings.Fields(command)...); r.code != code || r.out+r.err == "" {
 			t.Errorf("outbox %s: exit code %d, want %d, and a word about it:\n%s%s", command, r.code, code, r.out, r.err)
@@ -329,10 +328,10 @@ func TestNothingListed(t *testing.T) {
 	for command, says := range map[string]string{
 		"dlq list":                    "no pending dead letters\n",
 		"dlq list --state all":        "no dead letters\n",
-		"dlq list --type a":           "no such dead letters\n",
+		"dlq list --type a":           "no such dead letters, looked for type a\n",
 		"events":                      "no events in outbox_events\n",
 		"events --table crawl_outbox": "no events in crawl_outbox\n",
-		"events --status NEW":         "no such events in outbox_events\n",
+		"events --status NEW":         "no such events in outbox_events, looked for status NEW\n",
 	} {
 		if r := e.run("", strings.Fields(command)...); r.code != 0 || r.err != says {
 			t.Errorf("%s: exit code %d: %q, want %q", command, r.code, r.err, says)

@@ -158,8 +158,8 @@ changes over.`,
   outbox endpoints rotate acme --overlap 0s --reason 'the secret has leaked'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := notEmpty(cmd.Flags(), "secret"); err != nil {
-				return err
+			if f := cmd.Flags().Lookup("secret"); f.Changed && f.Value.String() == "" {
+				return usagef("--secret is empty: give it a value, or leave it out")
 			}
 			if overlap < 0 {
 				return usagef("--overlap is %s, must not be negative", overlap)

@@ -73,12 +73,16 @@ sink did not take at once, instead of the table: pending, delivered and dead. ou
 what its sinks owe.`,
 		Example: `  outbox events
   outbox events --status FAILED,DEAD --tenant acme
+  outbox events --topic 'invoice.*'
   outbox events --to audit --status pending
   outbox events --table crawl_outbox --key 6fa7… --limit 10 -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if filter.Limit < 1 || filter.Limit > 10000 {
 				return usagef("--limit is %d, must be between 1 and 10000", filter.Limit)
+			}
+			if err := checkFilters(cmd.Flags()); err != nil {
+				return err
 			}
 			c, err := a.settings(config.Database, mapping)
 			if err != nil {
@@ -97,7 +101,7 @@ what its sinks owe.`,
 			if c.Output == "json" {
 				return printPage(a.Out, page.Events, page.Next)
 			}
-			none := "no such events in " + table.String()
+			none := "no such events in " + table.String() + lookedFor(cmd.Flags())
 			if !slices.ContainsFunc([]string{"status", "key", "topic", "tenant", "after"}, cmd.Flags().Changed) {
 				none = "no events in " + table.String()
 			}
@@ -110,7 +114,7 @@ what its sinks owe.`,
 	cmd.PersistentFlags().AddFlagSet(mapping)
 	cmd.Flags().StringSliceVar(&filter.Statuses, "status", nil, "`states` to show, for instance NEW,FAILED (default: all)")
 	cmd.Flags().StringVar(&filter.Key, "key", "", "`key` whose events to show: the aggregate's or the run's id")
-	cmd.Flags().StringVar(&filter.Topic, "topic", "", "`topic` to show")
+	cmd.Flags().StringVar(&filter.Topic, "topic", "", "`topic` to show, or a pattern in which * stands for any text")
 	cmd.Flags().IntVar(&filter.Limit, "limit", 50, "`events` a page")
 	cmd.Flags().StringVar(&filter.After, "after", "", "`place` where the previous page ended, as it was printed under it")
 	cmd.AddCommand(a.showEvent(&table, &filter.Tenant, mapping), a.retryEvents(&table, &filter.Tenant, mapping),
@@ -190,6 +194,9 @@ left the table.`,
   outbox events show 4711 --table crawl_outbox -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFilters(cmd.Flags()); err != nil {
+				return err
+			}
 			c, err := a.settings(config.Database, mapping)
 			if err != nil {
 				return err

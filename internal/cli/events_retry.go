@@ -24,18 +24,18 @@ func (a *application) retryEvents(table *looked, tenant *string, mapping *pflag.
 	var by operatorFlags
 	var f eventFlags
 	cmd := &cobra.Command{
-		Use:   "retry (ID... | --key KEY | --topic TOPIC | --tenant TENANT | --all)",
+		Use:   "retry (ID... | --key KEY | --topic PATTERN | --tenant TENANT | --all)",
 		Short: "Try events now that wait for their next attempt",
 		Long: `retry makes events due that failed and wait, and with them what waits behind them in their keys: for
 when the cause of the failure is gone, and the next attempt would come minutes later. The relay takes them at
 its next poll. What is chosen by several flags must match all of them. It is recorded (outbox dlq audit). A dead
 event is not waiting: outbox dlq replay puts that back.`,
 		Example: `  outbox events --status FAILED
-  outbox events retry --topic invoice.created --reason 'the channel is allowed now'
+  outbox events retry --topic 'invoice.*' --reason 'the channels are allowed now'
   outbox events retry --to audit --all --reason 'audit answers again'
   outbox events retry 01890a5d-ac96-774b-bcce-b302099a8057`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			waiting, err := f.selection(args, *tenant)
+			waiting, err := f.selection(cmd.Flags(), args, *tenant)
 			if err != nil {
 				return err
 			}
@@ -50,6 +50,9 @@ event is not waiting: outbox dlq replay puts that back.`,
 			})
 			if err != nil {
 				return err
+			}
+			if n == 0 && len(waiting.IDs) == 0 {
+				fmt.Fprintf(a.Err, "no event of %s waits for its next attempt%s\n", table, lookedFor(cmd.Flags()))
 			}
 			if c.Output == "json" {
 				return printJSON(a.Out, retried{Table: table.table, To: table.sink, Events: n})
@@ -72,12 +75,15 @@ type eventFlags struct{ operate.Selection }
 
 func (f *eventFlags) addTo(flags *pflag.FlagSet, verb string) {
 	flags.StringVar(&f.Key, "key", "", "`key` whose events to "+verb+": the aggregate's or the run's id")
-	flags.StringVar(&f.Topic, "topic", "", "`topic` whose events to "+verb)
+	flags.StringVar(&f.Topic, "topic", "", "`topic` whose events to "+verb+", or a pattern in which * stands for any text")
 	flags.BoolVar(&f.All, "all", false, verb+" every one")
 }
 
 // selection refuses a command line that names no events: it could mean all of them.
-func (f *eventFlags) selection(args []string, tenant string) (operate.Selection, error) {
+func (f *eventFlags) selection(flags *pflag.FlagSet, args []string, tenant string) (operate.Selection, error) {
+	if err := checkFilters(flags); err != nil {
+		return f.Selection, err
+	}
 	s := f.Selection
 	s.Tenant = tenant
 	for _, arg := range args {

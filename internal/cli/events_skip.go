@@ -29,7 +29,7 @@ func (a *application) skipEvents(table *looked, tenant *string, mapping *pflag.F
 	var f eventFlags
 	var yes bool
 	cmd := &cobra.Command{
-		Use:   "skip (ID... | --key KEY | --topic TOPIC | --tenant TENANT | --all) [--yes --reason TEXT]",
+		Use:   "skip (ID... | --key KEY | --topic PATTERN | --tenant TENANT | --all) [--yes --reason TEXT]",
 		Short: "Make events dead letters instead of delivering them",
 		Long: `skip takes undelivered events out of delivery: each becomes a dead letter whose
 error says who skipped it and why, and its key goes on with the next event. Nothing is lost: outbox dlq replay
@@ -49,7 +49,7 @@ is never neither. An event that waits for its next try (NEXT TRY in outbox event
   outbox events skip --topic invoice.test --yes --reason 'test data'
   outbox dlq list --error 'skipped by'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen, err := f.selection(args, *tenant)
+			chosen, err := f.selection(cmd.Flags(), args, *tenant)
 			if err != nil {
 				return err
 			}
@@ -77,6 +77,9 @@ is never neither. An event that waits for its next try (NEXT TRY in outbox event
 			if err != nil && done.Events > 0 {
 				err = fmt.Errorf("%w; %s skipped before, the same command goes on from there", err,
 					counted(done.Events, "event"))
+			}
+			if err == nil && done.Events == 0 {
+				fmt.Fprintf(a.Err, "no undelivered events of %s are chosen%s\n", table, lookedFor(cmd.Flags()))
 			}
 			return firstOf(a.printSkipped(c.Output, done, len(chosen.IDs), err), err)
 		},
@@ -121,8 +124,7 @@ func (a *application) printSkipped(form string, done skipped, named int, failed 
 		if err := printJSON(a.Out, done); err != nil {
 			return err
 		}
-	case done.Events == 0:
-		fmt.Fprintf(a.Out, "no undelivered events of %s are chosen\n", looked{done.Table, done.To})
+	case done.Events == 0: // it was said
 	case done.DryRun:
 		fmt.Fprintf(a.Out, "%s of %s would become dead letters instead of being delivered: add --yes --reason TEXT\n",
 			counted(done.Events, "undelivered event"), looked{done.Table, done.To})

@@ -41,7 +41,7 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 func (f *pauseFlags) open(
 	cmd *cobra.Command, a *application, fn func(context.Context, config.Config, app.Database, operate.Pauses) error,
 ) error {
-	if err := notEmpty(cmd.Flags(), "table", "topic", "destination", "to"); err != nil {
+	if err := checkFilters(cmd.Flags()); err != nil {
 		return err
 	}
 	switch {

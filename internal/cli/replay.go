@@ -68,7 +68,7 @@ the same command goes on: what was put back is delivered later than that. It rea
 			if f.rate < 0 {
 				return usagef("--rate is %d, must be positive", f.rate)
 			}
-			if err := notEmpty(cmd.Flags(), "topic", "key", "destination", "tenant"); err != nil {
+			if err := checkFilters(cmd.Flags(), "destination"); err != nil {
 				return err
 			}
 			if f.Since, err = parseMoment("since", f.since); err != nil {
@@ -77,13 +77,16 @@ the same command goes on: what was put back is delivered later than that. It rea
 			if f.Until, err = parseMoment("until", f.until); err != nil {
 				return err
 			}
+			if err := checkSpan(f.Since, f.Until); err != nil {
+				return err
+			}
 			c, err := a.settings(config.Database, mapping)
 			if err != nil {
 				return err
 			}
 			return browse(cmd.Context(), c, looked{table: f.table},
 				func(ctx context.Context, db app.Database, b operate.Browser) error {
-					return a.replayChosen(ctx, db, b, c.Output, f)
+					return a.replayChosen(ctx, db, b, c.Output, f, lookedFor(cmd.Flags()))
 				})
 		},
 	}
@@ -105,7 +108,7 @@ the same command goes on: what was put back is delivered later than that. It rea
 }
 
 func (a *application) replayChosen(
-	ctx context.Context, db app.Database, b operate.Browser, form string, f deliveredFlags,
+	ctx context.Context, db app.Database, b operate.Browser, form string, f deliveredFlags, lookedFor string,
 ) error {
 	places, until, err := b.Replayable(ctx, f.Delivered)
 	if err != nil {
@@ -116,6 +119,9 @@ func (a *application) replayChosen(
 		if p.Archived {
 			done.Archived++
 		}
+	}
+	if len(places) == 0 {
+		fmt.Fprintf(a.Err, "no delivered events of %s are chosen%s\n", f.table, lookedFor)
 	}
 	if !f.yes || len(places) == 0 {
 		return a.printReplayable(form, done)
@@ -185,8 +191,7 @@ func (a *application) printReplayable(form string, r replayed) error {
 			counted(r.Events, "event"), r.Table, r.Archived)
 		fmt.Fprintln(a.Out,
 			"No sink refuses them as copies: every subscriber receives them again, under the same event ids.")
-	case r.Events+r.Gone == 0:
-		fmt.Fprintf(a.Out, "no delivered events of %s are chosen\n", r.Table)
+	case r.Events+r.Gone == 0: // it was said
 	default:
 		fmt.Fprintf(a.Out, "put back %s of %s\n", counted(r.Events, "event"), r.Table)
 		if r.Gone > 0 {

@@ -27,7 +27,7 @@ func testReplayDelivered(t *testing.T, e env) {
 		{"replay --since yesterday", "--since", 2},
 		{"replay --since 1h --topic ", "--topic is empty", 2},
 		{"replay --since 1h --table crawl_outbox --destination x", "no destinations of their own", 2},
-		{"replay --since 1h", "no delivered events of outbox_events are chosen", 0},
+		{"replay --since 1h", "no delivered events of outbox_events are chosen, looked for since 1h", 0},
 	} {
 		r := e.run("", strings.Split(step.args, " ")...)
 		if r.code != step.code || !strings.Contains(r.out+r.err, step.says) {

@@ -128,7 +128,7 @@ func (a *application) listTokens() *cobra.Command {
   outbox token list -o json | jq -r '.items[] | select(.revokedAt == null) | .id'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := notEmpty(cmd.Flags(), "tenant"); err != nil {
+			if err := checkFilters(cmd.Flags()); err != nil {
 				return err
 			}
 			return a.tokens(cmd.Context(), func(c config.Config, s token.Store) error {

@@ -79,7 +79,7 @@ type Filter struct {
 	Statuses []string // of Browser.Statuses, in any case
 	Tenant   string   // or, where tenants are applications, the id of one
 	Key      string
-	Topic    string
+	Topic    string // a name, or a pattern in which * stands for any text
 	Limit    int    // 0: 50
 	After    string // what List returned with the previous page
 }
@@ -90,7 +90,7 @@ type Selection struct {
 	All    bool        `json:"all,omitempty"` // where nothing else is said
 	Tenant string      `json:"tenant,omitempty"`
 	Key    string      `json:"key,omitempty"`
-	Topic  string      `json:"topic,omitempty"`
+	Topic  string      `json:"topic,omitempty"` // as Filter has it
 }
 
 // None tells whether nothing was chosen: an empty list of ids must not mean everything.

@@ -130,7 +130,7 @@ func (b *Browser) List(ctx context.Context, f operate.Filter) (rows []operate.Ev
 	}
 	err = b.read(ctx, f.Tenant, func(tx pgx.Tx) error {
 		found, err := tx.Query(ctx, b.sql.list, statuses, pgtable.Null(f.Tenant), pgtable.Null(f.Key),
-			pgtable.Null(f.Topic), pgtable.Null(f.After), f.Limit+1)
+			pgtable.Like(f.Topic), pgtable.Null(f.After), f.Limit+1)
 		if err != nil {
 			return err
 		}

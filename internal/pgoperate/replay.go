@@ -68,11 +68,7 @@ func (b *Browser) Replayable(
 		if err := tx.QueryRow(ctx, bound, asked).Scan(&until); err != nil {
 			return err
 		}
-		var topic *string
-		if d.Topic != "" {
-			topic = &pgtable.Likes([]string{d.Topic})[0]
-		}
-		rows, err := tx.Query(ctx, sql, d.Since, until, topic, pgtable.Null(d.Key), pgtable.Null(d.Tenant),
+		rows, err := tx.Query(ctx, sql, d.Since, until, pgtable.Like(d.Topic), pgtable.Null(d.Key), pgtable.Null(d.Tenant),
 			pgtable.Null(d.Destination), name)
 		if err != nil {
 			return err

@@ -42,5 +42,5 @@ func chosen(s operate.Selection) []any {
 	for _, id := range s.IDs {
 		ids = append(ids, id.String())
 	}
-	return []any{ids, pgtable.Null(s.Tenant), pgtable.Null(s.Key), pgtable.Null(s.Topic)}
+	return []any{ids, pgtable.Null(s.Tenant), pgtable.Null(s.Key), pgtable.Like(s.Topic)}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/outboxrelay/outbox/deadletter"
@@ -29,7 +28,6 @@ type replayQuery struct {
 	Columns   []archivedColumn
 	RawTable  string // as the archive has it
 	Positions string // a JSON array
-	Glob      string // D.Topic as GLOB has it
 }
 
 func (b *Browser) replayQuery(ctx context.Context, d operate.Delivered) (*replayQuery, error) {
@@ -39,7 +37,7 @@ func (b *Browser) replayQuery(ctx context.Context, d operate.Delivered) (*replay
 	if err := d.Check(b.layout); err != nil {
 		return nil, err
 	}
-	q := &replayQuery{Layout: b.quoted, D: d, RawTable: b.layout.Table, Glob: globEscapes.Replace(d.Topic)}
+	q := &replayQuery{Layout: b.quoted, D: d, RawTable: b.layout.Table}
 	columns, err := file(b.db).StoredColumns(ctx, b.layout)
 	if err != nil {
 		return nil, err
@@ -50,8 +48,6 @@ func (b *Browser) replayQuery(ctx context.Context, d operate.Delivered) (*replay
 	}
 	return q, nil
 }
-
-var globEscapes = strings.NewReplacer("[", "[[]", "?", "[?]")
 
 // Replayable implements operate.Replayer.
 func (b *Browser) Replayable(

@@ -46,13 +46,19 @@ func QuoteTable(name string) string {
 // Arguments collects what a template gives its statement.
 type Arguments struct{ Args []any }
 
+var globEscapes = strings.NewReplacer("[", "[[]", "?", "[?]")
+
 // Call implements sqlfile.Caller: arg adds a value to the arguments of the statement and returns the parameter that
-// stands for it.
+// stands for it, glob a pattern in which only * means something.
 func (a *Arguments) Call(function string, v any) (any, error) {
-	if function != "arg" {
-		return nil, fmt.Errorf("there is no %s of %T", function, v)
+	text, isText := v.(string)
+	switch {
+	case function == "arg":
+		return a.Add(v)
+	case function == "glob" && isText:
+		return a.Add(globEscapes.Replace(text))
 	}
-	return a.Add(v)
+	return nil, fmt.Errorf("there is no %s of %T", function, v)
 }
 
 // Add adds a value, in the form that tables have it, and returns its parameter.

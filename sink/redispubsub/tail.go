@@ -34,7 +34,7 @@ func tail(ctx context.Context, url string, channels []string, t sink.Tail) error
 	var names, patterns []string
 	for _, c := range channels {
 		if strings.Contains(c, "*") {
-			patterns = append(patterns, c)
+			patterns = append(patterns, otherSigns.Replace(c))
 		} else {
 			names = append(names, c)
 		}
@@ -54,6 +54,9 @@ func tail(ctx context.Context, url string, channels []string, t sink.Tail) error
 	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
 	return passOn(ctx, subscription, channels, t)
 }
+
+// otherSigns mean something in a pattern of Redis, in which here only * does.
+var otherSigns = strings.NewReplacer(`\`, `\\`, "?", `\?`, "[", `\[`)
 
 // passOn passes on what arrives.
 func passOn(ctx context.Context, subscription *redis.PubSub, channels []string, t sink.Tail) error {

@@ -134,10 +134,13 @@ type letterQuery struct {
 }
 
 // Call implements sqlfile.Caller: arg adds a value to the arguments of the statement and returns the parameter that
-// stands for it, first_id returns the least UUIDv7 of a time.
+// stands for it, like a pattern likewise; first_id returns the least UUIDv7 of a time.
 func (q *letterQuery) Call(function string, operand any) (any, error) {
 	at, isTime := operand.(time.Time)
+	text, isText := operand.(string)
 	switch {
+	case function == "like" && isText:
+		return q.Call("arg", pgtable.Like(text))
 	case function == "arg":
 		q.args = append(q.args, operand)
 		return fmt.Sprintf("$%d", len(q.args)), nil

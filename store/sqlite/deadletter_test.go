@@ -87,7 +87,7 @@ func TestDeadLetterPlans(t *testing.T) {
 	}{
 		{"dlq_list", &pending, "sqlite_autoindex_job_dlq_1"},
 		{"dlq_list", with(func(q *letterQuery) { q.F.After = id.String() }), "sqlite_autoindex_job_dlq_1 (id<?)"},
-		{"dlq_list", with(func(q *letterQuery) { q.F.Type = "none" }), "idx_job_dlq_pending_type (type=?)"},
+		{"dlq_list", with(func(q *letterQuery) { q.F.Type = "none" }), "idx_job_dlq_pending_type (type>? AND type<?)"},
 		{"dlq_list", with(func(q *letterQuery) { q.F.Tenant = "none" }), "idx_job_dlq_pending_app (app_id=?)"},
 		{"dlq_list", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_show", named, "idx_job_dlq_original_job_id (original_job_id=?)"},

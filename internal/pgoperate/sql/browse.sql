@@ -1,6 +1,6 @@
--- browse: a page of a table's rows for people, newest first. $1 statuses, $2 tenant, $3 key, $4 topic, $5 where the
--- previous page ended; NULL for no such condition; $6 limit. Locks nothing. A condition that is NULL is folded away
--- when the statement is planned with its values.
+-- browse: a page of a table's rows for people, newest first. $1 statuses, $2 tenant, $3 key, $4 topic as LIKE has
+-- it, $5 where the previous page ended; NULL for no such condition; $6 limit. Locks nothing. A condition that is NULL
+-- is folded away when the statement is planned with its values.
 -- Index: that of the column it is ordered by (ordered.sql), or for few rows of a rare status that status's partial
 -- one.
 SELECT {{template "browse_columns" .}}
@@ -8,7 +8,7 @@ SELECT {{template "browse_columns" .}}
  WHERE ($1::text[] IS NULL OR {{template "browse_in_status" .}})
    AND ($2::text IS NULL OR {{if .Tenant}}e.{{.Tenant}}::text = $2{{else if .App}}e.{{.App}} = {{template "browse_app"}}{{else}}false{{end}})
    AND ($3::text IS NULL OR {{if .Key}}e.{{.Key}}::text = $3{{else}}false{{end}})
-   AND ($4::text IS NULL OR e.{{.Topic}}::text = $4)
+   AND ($4::text IS NULL OR e.{{.Topic}}::text LIKE $4)
    {{if .Part}}AND e.{{.Part}} = {{.PartValue}}
    {{end}}AND ($5::text IS NULL OR e.{{.ByColumn}} < {{template "browse_after" .}})
  ORDER BY e.{{.ByColumn}} DESC

@@ -8,7 +8,7 @@ SELECT {{template "browse_columns" .}}
        {{- if .Part}} AND e.{{.Part}} = {{.PartValue}}{{end}}
        {{- with .F.Tenant}} AND {{if $.Tenant}}e.{{$.Tenant}} = {{arg .}}{{else}}e.{{$.App}} = {{template "app_of" (arg .)}}{{end}}{{end}}
        {{- with .F.Key}} AND e.{{$.Key}} = {{arg .}}{{end}}
-       {{- with .F.Topic}} AND e.{{$.Topic}} = {{arg .}}{{end}}
+       {{- with .F.Topic}} AND e.{{$.Topic}} GLOB {{glob .}}{{end}}
        {{- with .F.After}} AND e.{{$.Position}} < CAST({{arg .}} AS INTEGER){{end}}
  ORDER BY {{if .Rare}}+{{end}}e.{{.Position}} DESC
  LIMIT {{arg .F.Limit}}

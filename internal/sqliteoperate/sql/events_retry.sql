@@ -9,5 +9,5 @@ UPDATE {{.Table}} AS e
        {{- with .S.IDs}} AND e.{{$.ID}} IN (SELECT value FROM json_each({{arg .}})){{end}}
        {{- with .S.Tenant}} AND {{if $.Tenant}}e.{{$.Tenant}} = {{arg .}}{{else}}e.{{$.App}} = {{template "app_of" (arg .)}}{{end}}{{end}}
        {{- with .S.Key}} AND e.{{$.Key}} = {{arg .}}{{end}}
-       {{- with .S.Topic}} AND e.{{$.Topic}} = {{arg .}}{{end}}
+       {{- with .S.Topic}} AND e.{{$.Topic}} GLOB {{glob .}}{{end}}
 {{- end}}

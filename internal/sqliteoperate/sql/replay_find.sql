@@ -15,7 +15,7 @@ SELECT e.{{.Position}}, e.{{.ID}}, true
 
 {{- define "replay_chosen" -}}
     {{template "replay_delivered" .}} AND {{template "instant" .DeliveredAt}} >= {{arg .D.Since}} AND {{template "instant" .DeliveredAt}} < {{arg .D.Until}}
-       {{- with .D.Topic}} AND e.{{$.Topic}} GLOB {{arg $.Glob}}{{end}}
+       {{- with .D.Topic}} AND e.{{$.Topic}} GLOB {{glob .}}{{end}}
        {{- with .D.Key}} AND e.{{$.Key}} = {{arg .}}{{end}}
        {{- with .D.Tenant}} AND {{if $.Tenant}}e.{{$.Tenant}} = {{arg .}}{{else}}e.{{$.App}} = {{template "app_of" (arg .)}}{{end}}{{end}}
        {{- with .D.Destination}} AND json_type(e.{{$.Destinations}}) = 'array' AND {{arg .}} IN (SELECT d.value FROM json_each(e.{{$.Destinations}}) d){{end}}

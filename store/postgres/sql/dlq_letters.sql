@@ -1,7 +1,7 @@
 {{- /*
 What the statements about dead letters share; l is job_dlq. Unlike elsewhere, conditions that nobody asked for are
-left out, and arg adds a value to the statement's arguments and returns its number. A page of a long replay would
-otherwise be planned for any filter, that is, for none.
+left out, and arg adds a value to the statement's arguments and returns its number; so does like, of a pattern. A page
+of a long replay would otherwise be planned for any filter, that is, for none.
 */ -}}
 
 {{define "dlq_where" -}}
@@ -12,12 +12,12 @@ otherwise be planned for any filter, that is, for none.
     {{- else if eq .State "not replayed"}} AND l.replayed_at IS NULL{{end}}
     {{- with .F.Source}} AND l.source = {{arg .}}::text{{end}}
     {{- with .F.Reason}} AND l.error_reason = {{arg .}}::text{{end}}
-    {{- with .F.Type}} AND l.type = {{arg .}}::text{{end}}
+    {{- with .F.Type}} AND l.type LIKE {{like .}}::text{{end}}
     {{- template "dlq_tenant" .}}
     {{- with .F.Key}} AND l.event_key = {{arg .}}::text{{end}}
     {{- with .F.RequestID}} AND l.request_id = {{arg .}}::uuid{{end}}
     {{- with .F.Table}} AND l.outbox_table = {{arg .}}::text{{end}}
-    {{- with .F.Destination}} AND l.destination = {{arg .}}::text{{end}}
+    {{- with .F.Destination}} AND l.destination LIKE {{like .}}::text{{end}}
     {{- /* Ids are UUIDv7: the first with a time is the bound of that time. */}}
     {{- if .F.Since}} AND l.id >= {{arg (first_id .F.Since)}}::uuid{{end}}
     {{- if .F.Until}} AND l.id < {{arg (first_id .F.Until)}}::uuid{{end}}

@@ -12,12 +12,12 @@ values. lower() knows the letters of ASCII only.
     {{- else if eq .State "not replayed"}} AND l.replayed_at IS NULL{{end}}
     {{- with .F.Source}} AND l.source = {{arg .}}{{end}}
     {{- with .F.Reason}} AND l.error_reason = {{arg .}}{{end}}
-    {{- with .F.Type}} AND l.type = {{arg .}}{{end}}
+    {{- with .F.Type}} AND l.type GLOB {{glob .}}{{end}}
     {{- with .F.Tenant}} AND l.app_id = {{template "app_of" (arg .)}}{{end}}
     {{- with .F.Key}} AND l.event_key = {{arg .}}{{end}}
     {{- with .F.RequestID}} AND l.request_id = {{arg .}}{{end}}
     {{- with .F.Table}} AND l.outbox_table = {{arg .}}{{end}}
-    {{- with .F.Destination}} AND l.destination = {{arg .}}{{end}}
+    {{- with .F.Destination}} AND l.destination GLOB {{glob .}}{{end}}
     {{- /* Ids are UUIDv7: the first with a time is the bound of that time. */}}
     {{- if .F.Since}} AND l.id >= {{arg (first_id .F.Since)}}{{end}}
     {{- if .F.Until}} AND l.id < {{arg (first_id .F.Until)}}{{end}}
