@@ -96,7 +96,7 @@ func (a *api) run(ctx context.Context) error {
 	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers",
 		names(a.crawlers), "database", MaskDatabase(a.cfg.Database), heard)
 	if a.extras.Serving != nil {
-		a.extras.Serving(a.listener.Addr().String(), a.metrics)
+		a.extras.Serving(a.listener.Addr().String())
 	}
 	err = a.serve(ctx, behind, g)
 	stop()
@@ -200,13 +200,16 @@ func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	return err
 }
 
-// home adds the page at /, if there is one.
+// home adds the page at / and the metrics, if there is one.
 func (a *api) home(rest http.Handler) http.Handler {
 	if a.extras.Home == nil {
 		return rest
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /{$}", a.extras.Home)
+	page := a.extras.Home(a.metrics)
+	mux.Handle("GET /{$}", page)
+	mux.Handle("/dev/", page)
+	mux.Handle("GET /metrics", private(scraped(a.metrics)))
 	mux.Handle("/", rest)
 	return mux
 }

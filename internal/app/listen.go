@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/metrics"
+	"github.com/outboxrelay/outbox/server/gateway"
 )
 
 // neighbour tells whether a request comes from this machine, and not through a proxy on it.
@@ -38,8 +39,7 @@ func listen(
 		return nil, fmt.Errorf("listen on %s: %w: choose another address with --listen", address, err)
 	}
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m,
-		promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 5 * time.Second}))
+	mux.Handle("GET /metrics", scraped(m))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusOK, map[string]string{"status": "alive"})
 	})
@@ -66,14 +66,35 @@ func listen(
 		log.Warn("other machines can reach /metrics, /healthz and /readyz, which ask nobody who he is: "+
 			"listen on 127.0.0.1, or let only what watches this process through", "address", address)
 	}
+	var handler http.Handler = mux
+	if !config.Exposed(address) {
+		handler = private(mux) // other machines come by a name of this one, which the address then says
+	}
 	log.Info("listening", "address", listener.Addr().String(), "paths", []string{"/metrics", "/healthz", "/readyz"})
 	return &watchServer{
 		listener: listener,
 		http: &http.Server{
-			Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 15 * time.Second,
+			Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 15 * time.Second,
 			IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		},
 	}, nil
+}
+
+// scraped answers with the metrics.
+func scraped(m *metrics.Metrics) http.Handler {
+	return promhttp.HandlerFor(m, promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 5 * time.Second})
+}
+
+// private refuses names that a page may have given to a loopback address (DNS rebinding), as the API does.
+func private(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !gateway.Named(r.Host) {
+			answer(w, http.StatusMisdirectedRequest,
+				map[string]string{"reason": "on a loopback address this answers to localhost and IP addresses only"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func readiness(ready bool) int {

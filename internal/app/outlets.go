@@ -31,6 +31,9 @@ func (o *outlet) open(ctx context.Context, p process) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err = err; err == nil {
+		if p.before != nil {
+			opened = p.before(opened)
+		}
 		o.sink = sink.Limit(opened, p.cfg.LimitsOf(o.Name))
 	}
 	return err

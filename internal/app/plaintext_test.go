@@ -59,7 +59,7 @@ func TestReadinessForStrangers(t *testing.T) {
 			{"127.0.0.1:5", "X-Forwarded-For", false}, {"127.0.0.1:5", "Forwarded", false},
 		} {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
-			r.RemoteAddr = c.from
+			r.RemoteAddr, r.Host = c.from, "localhost:9464"
 			if c.header != "" {
 				r.Header.Set(c.header, "10.9.9.9")
 			}
@@ -77,6 +77,7 @@ func TestReadinessForStrangers(t *testing.T) {
 	}
 }
 
+// On a loopback address a name is one that a page may have given to it.
 func TestListenWarnsWhereOthersReachIt(t *testing.T) {
 	for address, want := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
 		var said strings.Builder
@@ -88,6 +89,18 @@ func TestListenWarnsWhereOthersReachIt(t *testing.T) {
 		_ = server.listener.Close()
 		if strings.Contains(said.String(), "level=WARN") != want {
 			t.Errorf("%s: said %s", address, &said)
+		}
+		for host, answered := range map[string]bool{
+			"localhost:9464": true, "[::1]": true, "10.1.2.3": true, "evil.example": want,
+		} {
+			for _, path := range []string{"/metrics", "/healthz"} {
+				r, w := httptest.NewRequest(http.MethodGet, path, nil), httptest.NewRecorder()
+				r.Host = host
+				server.http.Handler.ServeHTTP(w, r)
+				if (w.Code == http.StatusOK) != answered {
+					t.Errorf("%s: %s as %s: %d", address, path, host, w.Code)
+				}
+			}
 		}
 	}
 }

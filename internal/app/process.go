@@ -10,6 +10,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/metrics"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // process is what the parts of a process share.
@@ -20,6 +21,7 @@ type process struct {
 	metrics   *metrics.Metrics
 	databases *shared
 	endpoints func(context.Context) (endpoint.Table, error) // of the database, once it is open
+	before    func(sink.Sink) sink.Sink                     // of Extras
 }
 
 func newProcess(cfg config.Config, log *slog.Logger, parts ...string) process {

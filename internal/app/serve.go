@@ -9,12 +9,16 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 // Extras are what outbox dev adds to a process. Each may be nil.
 type Extras struct {
-	Home    http.Handler                                // answers GET /, where the API has nothing
-	Serving func(address string, m prometheus.Gatherer) // is told once that the API is served; must not block
+	// Home answers / and what is below /dev/, where the API has nothing. m are the process's figures, which /metrics
+	// shows beside it.
+	Home    func(m prometheus.Gatherer) http.Handler
+	Sink    func(sink.Sink) sink.Sink // is put before each sink of the relay
+	Serving func(address string)      // is told once that the API is served; must not block
 }
 
 // Serve runs the parts of cfg.Serve that are on until ctx ends: the gateway, the relay, the worker. Each waits for its
@@ -41,6 +45,7 @@ func ServeWith(ctx context.Context, cfg config.Config, log *slog.Logger, extras 
 		}
 	}
 	p := newProcess(cfg, log, on...)
+	p.before = extras.Sink
 	w := &waker{}
 	var parts []func(context.Context) error
 	var gateway *api

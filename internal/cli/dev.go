@@ -4,19 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/term"
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -37,15 +32,16 @@ func (a *application) dev() *cobra.Command {
 		Short: "Try everything: API, streams, relay and worker on one file, nothing to install",
 		Long: `dev makes the file ./outbox.db, or goes on with it, and runs all parts of outbox serve on it, on
 loopback and without authentication. Events are delivered within this process, to the streams of its API: it
-needs no server. A run of the built-in crawler script:checkout goes on: when it ends, another
-begins. After ten of them there is one every half hour, 38 MB a day, so that a forgotten dev does not soon fill
-the disk; outbox runs create makes one at any time. It prints what to open and three commands to try.
+needs no server. It prints a page to open and three commands to try. On the page you write events and see where
+each of them is, break the sink and mend it, and put dead letters back; beside each stands the command that does
+the same. A run of the built-in crawler script:checkout begins when you start one there. /metrics is on the same
+port.
 
 --database URL takes that database in place of the file, --sink URL that sink in place of this process; each
 alone or both, and nothing else changes. They are flags only: what OUTBOX_DATABASE_URL or OUTBOX_SINK name may
 be in use for something else. All other settings are those of outbox serve, from its variables and from the file of
---config, but that all parts are on, --auth is none, and streams end at once and the least level of the log is
-warn where nothing else is set. Pages that this machine serves, such as a front end in development on
+--config, but that all parts are on, --auth is none, and where nothing else is set the least level of the log is
+warn and a failed event is tried again after 2 s. Pages that this machine serves, such as a front end in development on
 http://localhost:5173, may call the API (OUTBOX_CORS_ORIGIN names others instead).
 
 Several processes may work on one file, such as outbox write and outbox dlq. Two relays on one file share its
@@ -102,29 +98,12 @@ func (a *application) develop(ctx context.Context, d development, flags *pflag.F
 			return err
 		}
 	}
-	// On a terminal that can rewrite a line there is a status line, and the log goes before it.
-	var line *dev.Line
-	logging := *a
-	if f, ok := a.Err.(*os.File); ok && isTerminal(f) && !slices.Contains(a.environ, "TERM=dumb") {
-		line = dev.NewLine(f, func() int { return columns(f) })
-		logging.Err = line
-		if c.LogFormat == "auto" {
-			c.LogFormat = "text"
-		}
-	}
-	log, err := logging.logger(c)
+	log, err := a.logger(c)
 	if err != nil {
 		return err
 	}
-	err = dev.Run(ctx, c, log, func(ctx context.Context, url string, m prometheus.Gatherer) error {
-		fmt.Fprint(a.Out, d.welcome(url, c))
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return keepCrawling(ctx, newAPI(config.Config{Server: url}), log) })
-		if line != nil {
-			group.Go(func() error { return showStatus(ctx, line, dev.NewGauge(m)) })
-		}
-		return group.Wait()
-	})
+	try := d.commands(c)
+	err = dev.Run(ctx, c, log, try, func(url string) { fmt.Fprint(a.Out, welcome(url, c, try)) })
 	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) { // Ctrl-C while it starts is no failure
 		return developingError{err, inDev(a.hint("dev", err))}
 	}
@@ -154,12 +133,15 @@ func (a *application) developing(d development, flags *pflag.FlagSet) (config.Co
 	if !c.Given("log-level") {
 		c.LogLevel = "warn"
 	}
+	if !c.Given("backoff-base") {
+		c.BackoffBase = 2 * time.Second // somebody is watching
+	}
 	s := &c.Serve
 	if !c.Given("cors-origin") {
 		s.Origins = []string{"http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"} // a page in development
 	}
 	s.Parts, s.Auth = []string{"gateway", "relay", "worker"}, "none"
-	s.Crawlers = append(s.Crawlers, crawler)
+	s.Crawlers = append(s.Crawlers, "script:checkout")
 	if host, port, err := net.SplitHostPort(s.HTTP); err == nil && host == "" {
 		s.HTTP = net.JoinHostPort("127.0.0.1", port) // --http :0 does not mean to let others in
 	} else if err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback() {
@@ -203,83 +185,21 @@ func (e developingError) Unwrap() error { return e.error }
 
 func (e developingError) Hint() string { return e.hint }
 
-// columns is how wide a terminal is now.
-func columns(terminal *os.File) int {
-	if n, _, err := term.GetSize(int(terminal.Fd())); err == nil && n > 0 {
-		return n
+// commands are those that the page and the terminal show. They work as they stand, in any folder.
+func (d development) commands(c config.Config) dev.Commands {
+	if hasPassword(c.Database) {
+		return dev.Commands{Program: invocation(),
+			First: "export OUTBOX_DATABASE_URL=…    # the URL of --database: it holds a password and is not shown"}
 	}
-	return 80
+	url := c.Database
+	if path, err := filepath.Abs(d.file); err == nil && d.database == "" {
+		url = app.OwnDatabase(path)
+	}
+	return dev.Commands{Program: invocation(), Flags: " --database " + shellWord(url)}
 }
 
-// showStatus draws the line until ctx ends.
-func showStatus(ctx context.Context, line *dev.Line, gauge *dev.Gauge) error {
-	defer line.Set("")
-	for {
-		s, err := gauge.Read()
-		if err != nil {
-			return err
-		}
-		line.Set(s.String())
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(500 * time.Millisecond):
-		}
-	}
-}
-
-// crawler is the one that keeps outbox dev alive.
-const crawler = "script:checkout"
-
-// keepCrawling sees to it that a run of crawler goes on, at dev's pace, until ctx ends. One that was under way when the
-// process last stopped goes on by itself.
-func keepCrawling(ctx context.Context, gateway *api, log *slog.Logger) error {
-	var pace dev.Pace
-	for refused := false; ; {
-		var err error
-		if pace.Due(time.Now()) {
-			err = crawlOne(ctx, gateway, func() { pace.Begun(time.Now()) })
-		}
-		// Once: it is the gateway's business, and looks at it every other second.
-		if err != nil && ctx.Err() == nil && !refused {
-			log.Warn("cannot see to it that a run goes on, trying again", "error", err)
-		}
-		refused = err != nil
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(2 * time.Second):
-		}
-	}
-}
-
-// crawlOne makes a run if none of crawler is under way, and calls begun if it did.
-func crawlOne(ctx context.Context, gateway *api, begun func()) error {
-	var page struct {
-		Items []struct {
-			Crawler string `json:"crawler"`
-			Status  string `json:"status"`
-		} `json:"items"`
-	}
-	if err := gateway.call(ctx, "GET", "/v1/runs?limit=100", nil, nil, &page); err != nil {
-		return err
-	}
-	for _, r := range page.Items {
-		if r.Crawler == crawler && (r.Status == "PENDING" || r.Status == "RUNNING") {
-			return nil
-		}
-	}
-	steps := 1000 // it has 333, which take a minute
-	err := gateway.call(ctx, "POST", "/v1/runs", nil,
-		newRun{AppPackage: "com.example.shop", Crawler: crawler, MaxSteps: &steps}, &struct{}{})
-	if err == nil {
-		begun()
-	}
-	return err
-}
-
-// welcome says what to open and what to try. The commands work as they stand, in the same folder.
-func (d development) welcome(url string, c config.Config) string {
+// welcome says what to open and what to try.
+func welcome(url string, c config.Config, try dev.Commands) string {
 	delivering := "within this process"
 	var to []string
 	for _, s := range c.AllSinks() {
@@ -290,23 +210,23 @@ func (d development) welcome(url string, c config.Config) string {
 	if len(to) > 0 {
 		delivering = "to " + strings.Join(to, ", ")
 	}
-	outbox, which, first := invocation(), " --database "+shellWord(c.Database), ""
-	if hasPassword(c.Database) {
-		which, first = "",
-			"\n  export OUTBOX_DATABASE_URL=…    # the URL of --database: it holds a password and is not shown"
+	first := try.First
+	if first != "" {
+		first = "\n  " + first
 	}
 	return fmt.Sprintf(`outbox dev: events of %s, delivered %s
 
-Open %s/ for what happens, live. A run of %s goes on; when it ends, another begins; after ten, one every half hour.
+Open %s/ to write events, see where each is, and break the sink.
 
-Try, in this folder. In a second terminal, where it shows what arrives:
+Or try it by hand. In a second terminal, where it shows what arrives:
   curl -N %s
 In a third:%s
   echo '{"total": 12}' | %s write --topic order.placed --key 42%s
   %s dlq list%s
 
 Ctrl-C stops it.
-`, app.MaskDatabase(c.Database), delivering, url, crawler, shellWord(url+"/v1/stream?topics=order.placed"), first, outbox, which, outbox, which)
+`, app.MaskDatabase(c.Database), delivering, url, shellWord(url+"/v1/stream?topics=order.placed"), first,
+		try.Program, try.Flags, try.Program, try.Flags)
 }
 
 // hasPassword tells whether a URL may hold a password.
@@ -316,13 +236,18 @@ func hasPassword(url string) bool {
 	return has && strings.Contains(user, ":") || strings.Contains(url, "password")
 }
 
-// invocation is how this program was called, for commands that are to be copied. go run builds it into a folder that is
-// gone when it ends.
+// invocation is how this program was called, for commands that are to be copied into any folder. go run builds it into
+// one that is gone when it ends.
 func invocation() string {
-	if exe, err := os.Executable(); err == nil && strings.Contains(filepath.ToSlash(exe), "/go-build") {
-		if _, err := os.Stat("cmd/outbox/main.go"); err == nil {
-			return "go run ./cmd/outbox"
+	exe, err := os.Executable()
+	if err != nil || !strings.ContainsRune(filepath.ToSlash(os.Args[0]), '/') {
+		return shellWord(os.Args[0]) // found by PATH
+	}
+	if strings.Contains(filepath.ToSlash(exe), "/go-build") {
+		folder, err := os.Getwd()
+		if _, missing := os.Stat("cmd/outbox/main.go"); err == nil && missing == nil {
+			return "go -C " + shellWord(folder) + " run ./cmd/outbox"
 		}
 	}
-	return shellWord(os.Args[0])
+	return shellWord(exe)
 }

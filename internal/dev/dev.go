@@ -1,5 +1,5 @@
 // Package dev is what outbox dev is made of beside the parts of outbox serve. That is whether a file can be worked on,
-// the page at /, the numbers of the status line.
+// the page at /.
 //
 // Guaranteed: a file of another program is not changed; what a person is told to do about an error stands in the error;
 // the page loads nothing from anywhere else.
@@ -13,50 +13,64 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"syscall"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
-// Run makes the tables, warns if another relay takes events that the streams here will miss, and serves all parts until
-// ctx ends. It calls beside when the API answers at url; beside ends with its ctx. The settings are checked.
-func Run(
-	ctx context.Context, c config.Config, log *slog.Logger,
-	beside func(ctx context.Context, url string, m prometheus.Gatherer) error,
-) error {
+// Run makes the tables, warns if another relay takes events that the streams here will miss, and serves all parts and
+// the page until ctx ends. It calls ready when the API answers at url. The settings are checked.
+func Run(ctx context.Context, c config.Config, log *slog.Logger, commands Commands, ready func(url string)) error {
 	if err := migrate(ctx, c.Database); err != nil {
 		return err
 	}
 	warnOfOthers(ctx, c, log)
-	type answer struct {
-		address string
-		metrics prometheus.Gatherer
+	db, err := app.OpenDatabase(ctx, c.Database)
+	if err != nil {
+		return err
 	}
-	serving := make(chan answer, 1)
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return app.ServeWith(ctx, c, log,
-			app.Extras{Home: page(), Serving: func(address string, m prometheus.Gatherer) { serving <- answer{address, m} }})
-	})
-	group.Go(func() error {
-		select {
-		case <-ctx.Done():
-			return nil
-		case s := <-serving:
-			return beside(ctx, "http://"+s.address, s.metrics)
-		}
-	})
-	err := group.Wait()
+	defer db.Close()
+	p, err := openPage(ctx, c, db)
+	if err != nil {
+		return err
+	}
+	defer p.writing.Close()
+	p.commands, p.ended = commands, ctx.Done()
+	err = app.ServeWith(ctx, c, log, app.Extras{Home: p.handler, Sink: p.before,
+		Serving: func(address string) { ready("http://" + address) }})
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s is in use, perhaps by another outbox dev: choose another port with --http, for instance "+
 			"--http 127.0.0.1:0 for any that is free, and with --temp or --file other.db also other events", c.Serve.HTTP)
 	}
 	return err
+}
+
+// openPage opens what the page reads and writes. It shows outbox_events.
+func openPage(ctx context.Context, c config.Config, db app.Database) (*page, error) {
+	table, err := c.Find(outbox.OutboxEvents().Table)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{layout: table.Layout, broken: new(atomic.Bool)}
+	for _, s := range c.AllSinks() {
+		p.sinks = append(p.sinks, s.Masked())
+	}
+	if table.Destination != "" {
+		if p.template, err = outbox.ParseTemplate(table.Destination); err != nil {
+			return nil, err
+		}
+	}
+	if p.events, err = db.Browser(ctx, table.Layout); err != nil {
+		return nil, err
+	}
+	if p.letters, err = db.Letters(ctx, []outbox.Layout{table.Layout}); err != nil {
+		return nil, err
+	}
+	p.writing, err = db.Writing(ctx, outbox.WriterConfig{Table: table.Layout.Table})
+	return p, err
 }
 
 // migrate makes what tables are missing. Those of a newer program are left alone: this one would not understand them.

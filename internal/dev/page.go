@@ -1,8 +1,25 @@
 package dev
 
 import (
+	"bytes"
+	"context"
 	_ "embed"
+	"encoding/json"
+	"errors"
 	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/server/gateway"
+	"github.com/outboxrelay/outbox/server/sse"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 //go:embed page.html
@@ -13,15 +30,238 @@ var html []byte
 const policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// page answers with the page that shows runs and a topic.
-func page() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+const (
+	shown   = 40                     // events on the page
+	look    = 300 * time.Millisecond // between two looks at the tables, while somebody watches
+	patient = 5 * time.Second        // for the database
+)
+
+// page is what / shows and what its buttons do.
+type page struct {
+	commands Commands
+	sinks    []string // their URLs, without passwords
+	template outbox.Template
+	layout   outbox.Layout
+	broken   *atomic.Bool
+	figures  prometheus.Gatherer
+	events   operate.Browser
+	letters  deadletter.Store
+	writing  app.Writing
+	ended    <-chan struct{}
+}
+
+// Commands are what a person calls in another terminal for what the page does.
+type Commands struct {
+	Program string `json:"program"` // as a shell takes it
+	Flags   string `json:"flags"`   // that name the database
+	First   string `json:"first"`   // to be run before, or ""
+}
+
+// event is an event as the page shows it.
+type event struct {
+	operate.EventRow
+	To     []string   `json:"to"`
+	Letter *uuid.UUID `json:"letter,omitempty"` // that is pending
+	Reason string     `json:"reason,omitempty"` // of the letter
+}
+
+// state is all that the page shows of outbox_events.
+type state struct {
+	Commands  Commands `json:"commands"`
+	Sinks     []string `json:"sinks"`
+	Broken    bool     `json:"broken"`
+	Down      bool     `json:"down"` // the relay only probes
+	Delivered int      `json:"delivered"`
+	Waiting   int      `json:"waiting"`
+	Dead      int      `json:"dead"`
+	Events    []event  `json:"events"`
+}
+
+// handler answers / and what is below /dev/.
+func (p *page) handler(figures prometheus.Gatherer) http.Handler {
+	p.figures = figures
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		h := w.Header()
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Content-Security-Policy", policy)
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
 		h.Set("Cache-Control", "no-cache") // another version of the program may answer next time
 		_, _ = w.Write(html)               // fails if the browser has gone
 	})
+	mux.HandleFunc("GET /dev/stream", p.stream)
+	mux.HandleFunc("GET /dev/events/{id}", p.show)
+	mux.HandleFunc("POST /dev/events", p.write)
+	mux.HandleFunc("POST /dev/sink", p.turn)
+	mux.HandleFunc("POST /dev/replay", p.replay)
+	protected := http.NewCrossOriginProtection().Handler(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		w.Header().Set("Cache-Control", "no-store")
+		if status, why := gateway.Foreign(r); why != "" {
+			http.Error(w, why, status)
+			return
+		}
+		protected.ServeHTTP(w, r)
+	})
 }
+
+// stream sends the state whenever it is another one.
+func (p *page) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	var last []byte
+	for quiet := 0; ; quiet++ {
+		now, err := p.state(r.Context())
+		name := "state"
+		if err != nil {
+			name, now = "trouble", problem(err)
+		}
+		var message []byte
+		switch {
+		case !bytes.Equal(now, last):
+			message, err = sse.Append(nil, sse.Event{Name: name, Data: now})
+			last, quiet = now, 0
+		case quiet%40 == 39:
+			message = sse.AppendComment(nil, "")
+		}
+		if len(message) > 0 {
+			if _, err := w.Write(message); err != nil || out.Flush() != nil {
+				return
+			}
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-p.ended:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func problem(err error) []byte {
+	text, _ := json.Marshal(map[string]string{"error": err.Error()}) // cannot fail
+	return text
+}
+
+// state is what the tables and the figures say.
+func (p *page) state(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, patient)
+	defer cancel()
+	s := state{Commands: p.commands, Sinks: p.sinks, Broken: p.broken.Load(), Events: []event{}}
+	rows, _, err := p.events.List(ctx, operate.Filter{Limit: shown})
+	if err != nil {
+		return nil, err
+	}
+	if s.Waiting, err = p.events.Undelivered(ctx, operate.Selection{All: true}); err != nil {
+		return nil, err
+	}
+	letters, _, err := p.letters.List(ctx, deadletter.Filter{Table: p.layout.Table, Limit: 500})
+	if err != nil {
+		return nil, err
+	}
+	s.Dead = len(letters)
+	for _, row := range rows {
+		e := event{EventRow: row, To: row.GoesTo(p.layout, p.template)}
+		for i, l := range letters {
+			if l.OriginalID == row.ID {
+				e.Letter, e.Reason = &letters[i].ID, l.Reason
+			}
+		}
+		s.Events = append(s.Events, e)
+	}
+	families, err := p.figures.Gather()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			switch f.GetName() {
+			case "outbox_published_total":
+				for _, l := range m.GetLabel() {
+					if l.GetValue() == p.layout.Table {
+						s.Delivered += int(m.GetCounter().GetValue())
+					}
+				}
+			case "outbox_sink_down":
+				s.Down = s.Down || m.GetGauge().GetValue() > 0
+			}
+		}
+	}
+	return json.Marshal(s)
+}
+
+// show answers with all that is known of one event.
+func (p *page) show(w http.ResponseWriter, r *http.Request) {
+	detail, err := p.events.Show(r.Context(), r.PathValue("id"), "")
+	answer(w, detail, err)
+}
+
+// write writes an event as an application would.
+func (p *page) write(w http.ResponseWriter, r *http.Request) {
+	var e struct {
+		Topic, Key string
+		Payload    json.RawMessage
+	}
+	if !read(w, r, &e) {
+		return
+	}
+	prepared, err := p.writing.Prepare(r.Context(), outbox.Event{
+		Topic: e.Topic, AggregateID: e.Key, Source: "outbox-dev", SchemaVersion: 1, Payload: e.Payload})
+	if err == nil {
+		_, err = p.writing.Commit(context.WithoutCancel(r.Context()), []outbox.Event{prepared}, nil)
+	}
+	answer(w, map[string]uuid.UUID{"id": prepared.ID}, err)
+}
+
+// turn breaks the sinks, or mends them.
+func (p *page) turn(w http.ResponseWriter, r *http.Request) {
+	var to struct{ Broken bool }
+	if read(w, r, &to) {
+		p.broken.Store(to.Broken)
+		answer(w, to, nil)
+	}
+}
+
+// replay puts a letter back.
+func (p *page) replay(w http.ResponseWriter, r *http.Request) {
+	var of struct{ Letter uuid.UUID }
+	if !read(w, r, &of) {
+		return
+	}
+	done, err := deadletter.Replay(r.Context(), p.letters, deadletter.ReplayOptions{
+		Selection: deadletter.Selection{IDs: []uuid.UUID{of.Letter}},
+		Operator:  deadletter.Operator{Actor: "the page of outbox dev"}})
+	if err == nil && done.Letters == 0 {
+		err = errors.New("this letter was not replayed: it is not pending any more")
+		if len(done.Reasons) > 0 {
+			err = errors.New(done.Reasons[0].Why)
+		}
+	}
+	answer(w, done, err)
+}
+
+func read(w http.ResponseWriter, r *http.Request, into any) bool {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 2*outbox.DefaultMaxPayload)).Decode(into)
+	if err != nil {
+		answer(w, nil, err)
+	}
+	return err == nil
+}
+
+// answer is of what the page asked; what is wrong with it a person reads there.
+func answer(w http.ResponseWriter, with any, err error) {
+	text, failed := json.Marshal(with)
+	w.Header().Set("Content-Type", "application/json")
+	if err = errors.Join(err, failed); err != nil {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		text = problem(err)
+	}
+	_, _ = w.Write(text) // fails if the browser has gone
+}
+
+// before puts the switch of the page before a sink.
+func (p *page) before(s sink.Sink) sink.Sink { return breakable{s, p.broken} }

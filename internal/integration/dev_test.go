@@ -106,14 +106,17 @@ func (d *developing) page() {
 	d.observe("commands to try", strings.NewReplacer("'", "", d.cmd.Path, "outbox").Replace(strings.Join(commands, "; ")))
 }
 
-// scripted follows the run that goes on by itself: from its first event, cut off in the middle of one, and from there
-// on.
+// scripted starts a run, as the page does, and follows it: from its first event, cut off in the middle of one, and from
+// there on.
 func (d *developing) scripted() uuid.UUID {
 	var run struct {
 		RunID                       uuid.UUID
 		Status, Crawler, AppPackage string
 	}
-	eventually(d.t, "a run goes on", func() bool {
+	status, made := d.call("POST", "/v1/runs",
+		`{"appPackage": "com.example.shop", "crawler": "script:checkout", "maxSteps": 1000}`)
+	d.observe(fmt.Sprint("started, ", status), made)
+	eventually(d.t, "the run goes on", func() bool {
 		_, answer := d.call("GET", "/v1/runs", "")
 		var page struct{ Items []json.RawMessage }
 		if err := json.Unmarshal([]byte(answer), &page); err != nil || len(page.Items) > 1 {

@@ -260,7 +260,8 @@ func (d *developing) observe(what string, seen any) {
 		}
 		text = string(made)
 	}
-	text = strings.NewReplacer(d.url, "URL", d.database, "DATABASE").Replace(text)
+	text = strings.NewReplacer(d.url, "URL", "sqlite:"+filepath.Join(d.dir, "outbox.db"), "DATABASE", d.database,
+		"DATABASE").Replace(text)
 	text = timePattern.ReplaceAllString(text, "TIME")
 	text = idPattern.ReplaceAllStringFunc(text, func(id string) string {
 		if _, known := d.names[id]; !known {

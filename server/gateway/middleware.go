@@ -203,14 +203,8 @@ func (g *Gateway) secured(next http.Handler) http.Handler {
 		h.Set("Referrer-Policy", "no-referrer") // a stream's URL may have a ticket
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		if g.cfg.Auth == nil && strings.HasPrefix(r.URL.Path, "/v1/") {
-			if !named(r.Host) {
-				g.problem(w, r, http.StatusMisdirectedRequest,
-					"without authentication this server answers to localhost and IP addresses only")
-				return
-			}
-			if proxied(r) {
-				g.problem(w, r, http.StatusForbidden,
-					"without authentication this server answers nobody behind a proxy: serve with --auth token")
+			if status, why := Foreign(r); why != "" {
+				g.problem(w, r, status, why)
 				return
 			}
 		}
@@ -218,8 +212,21 @@ func (g *Gateway) secured(next http.Handler) http.Handler {
 	})
 }
 
-// named tells whether a Host header is one that only we or the user can have chosen.
-func named(host string) bool {
+// Foreign says why a server that asks nobody who he is does not answer a request, "" if it does.
+func Foreign(r *http.Request) (status int, why string) {
+	switch {
+	case !Named(r.Host):
+		return http.StatusMisdirectedRequest,
+			"without authentication this server answers to localhost and IP addresses only"
+	case proxied(r):
+		return http.StatusForbidden,
+			"without authentication this server answers nobody behind a proxy: serve with --auth token"
+	}
+	return 0, ""
+}
+
+// Named tells whether a Host header is one that only we or the user can have chosen.
+func Named(host string) bool {
 	u, err := url.Parse("http://" + host)
 	if err != nil {
 		return false
