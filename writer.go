@@ -11,6 +11,7 @@ type WriterConfig struct {
 	Source string // Source of events that have none
 	// Strict orders the events of one key that concurrent transactions write. It holds a transaction-scoped advisory
 	// lock on each event's key until commit: of two numbers that are drawn before commit the lower one can commit later.
+	// It waits 30 s for one, or as long as the transaction's lock_timeout where that is shorter; then it is an error.
 	// (SQLite has one writer at a time, so there is nothing to hold.) Writers of different keys do not wait for each
 	// other. Transactions that call Write several times with keys in different orders can deadlock, which the database
 	// ends with an error (40P01). One call locks its keys in a fixed order.

@@ -95,7 +95,6 @@ var only = map[string]map[string]string{
 		"sql/run_tenant.sql":  "row-level security",
 		"sql/run_bounded.sql": "SQLite's transactions are within the process",
 		"sql/run_differ.sql":  "SQLite's runs are compared in Go, as jsonb would",
-		"sql/run_turn.sql":    "SQLite has one writer at a time",
 	},
 	serverSQLite: {
 		"check.go": "PostgreSQL's is in internal/pgschema", "sql/check_columns.sql": "the same",

@@ -288,6 +288,8 @@ func TestUpStopsWithItsContext(t *testing.T) {
 	time.AfterFunc(100*time.Millisecond, cancel)
 	if err := pgmigrations.Up(ctx, url); !errors.Is(err, context.Canceled) {
 		t.Fatalf("Up while another migrates, cancelled: %v", err)
+	} else if who := fmt.Sprintf("process %d, login ", holder.PgConn().PID()); !strings.Contains(err.Error(), who) {
+		t.Errorf("Up does not name who holds the lock: %v, want %s…", err, who)
 	}
 	if got := versions(t, url); got != applied() {
 		t.Fatal(got)

@@ -19,6 +19,8 @@ var (
 	lockSQL string
 	//go:embed sql/lock_transaction.sql
 	lockTransactionSQL string
+	//go:embed sql/lock_holder.sql
+	lockHolderSQL string
 )
 
 // lockKey is the advisory lock of everything that changes the schema ("outbox" in ASCII).
@@ -94,12 +96,13 @@ func locked(ctx context.Context, databaseURL string, change func(session) error)
 	return change(session{conn, databaseURL, true})
 }
 
-// take asks for the schema lock until it gets it. It does not wait in the server. CREATE INDEX CONCURRENTLY waits for
+// take asks for the schema lock until it gets it, as long as patience: any login may take that lock, and keep it. It
+// does not wait in the server. CREATE INDEX CONCURRENTLY waits for
 // all statements that began before it, and so for one that waits for the lock of who builds the index. The protocol is
 // the simple one, because the other leaves a portal open in the lock's transaction, and with it a snapshot to be waited
 // for.
 func take(ctx context.Context, conn *pgx.Conn, lock string) error {
-	for {
+	for began := time.Now(); ; {
 		var taken bool
 		if err := conn.QueryRow(ctx, lock, pgx.QueryExecModeSimpleProtocol, lockKey).Scan(&taken); err != nil || taken {
 			if err != nil {
@@ -107,12 +110,27 @@ func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 			}
 			return nil
 		}
+		if time.Since(began) > patience {
+			return fmt.Errorf("wait %s for the migration lock: %s: let it finish, or end it with pg_terminate_backend",
+				patience, holder(ctx, conn))
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the migration lock: %w", ctx.Err())
+			return fmt.Errorf("wait for the migration lock: %s: %w", holder(context.WithoutCancel(ctx), conn), ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// holder names who holds the schema lock.
+func holder(ctx context.Context, conn *pgx.Conn) string {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	var who string
+	if err := conn.QueryRow(ctx, lockHolderSQL, pgx.QueryExecModeSimpleProtocol, lockKey).Scan(&who); err != nil {
+		return "nobody holds it any more"
+	}
+	return who + " holds it"
 }
 
 // cause strips golang-migrate's wrapping, which quotes the whole SQL file and hides the driver's error, down to

@@ -16,7 +16,7 @@ type Store interface {
 	// CreateRun inserts a run that is valid. With an idempotency key that the tenant has used before it returns that
 	// run and created false, if the content was the same, else ErrKeyReused. Where most of the tenant's runs wait
 	// already it inserts none: *QuotaError; 0 or less is no limit. What waits is PENDING, or was started by hand for a
-	// worker and has not been claimed. However many create runs at once, there are never more.
+	// worker and has not been claimed. However many of one process create runs at once, there are never more.
 	CreateRun(ctx context.Context, tenant string, run NewRun, most int) (r Run, created bool, err error)
 	// GetRun returns a run.
 	GetRun(ctx context.Context, tenant string, id uuid.UUID) (Run, error)

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 
@@ -12,20 +11,10 @@ import (
 )
 
 // answers bounds the bytes of the answers that are being made, or wait for their clients to receive them. Sixty clients
-// that ask for the largest list and read nothing would else cost gigabytes. A tenant has a share, so that those of one
-// do not keep the others out.
+// that ask for the largest list and read nothing would else cost gigabytes.
 type answers struct {
-	total *semaphore.Weighted
-	share int64
-
-	mu      sync.Mutex
-	tenants map[string]*share
-}
-
-// share is a tenant's.
-type share struct {
-	room  *semaphore.Weighted
-	users int // guarded by answers.mu; the last one takes the share away
+	total  *semaphore.Weighted
+	shares *crawl.Shares
 }
 
 // tenantsPart is how much of the whole a tenant may use.
@@ -33,7 +22,7 @@ const tenantsPart = 8
 
 func newAnswers(bytes int64) *answers {
 	bytes = max(bytes, tenantsPart*crawl.PageBytes) // the largest answer must fit
-	return &answers{total: semaphore.NewWeighted(bytes), share: bytes / tenantsPart, tenants: map[string]*share{}}
+	return &answers{total: semaphore.NewWeighted(bytes), shares: crawl.NewShares(bytes / tenantsPart)}
 }
 
 var (
@@ -44,33 +33,21 @@ var (
 
 // reserve waits for room for an answer of so many bytes, as long as ctx lasts.
 func (a *answers) reserve(ctx context.Context, tenant string, bytes int64) (*reservation, error) {
-	a.mu.Lock()
-	s := a.tenants[tenant]
-	if s == nil {
-		s = &share{room: semaphore.NewWeighted(a.share)}
-		a.tenants[tenant] = s
-	}
-	s.users++
-	a.mu.Unlock()
-	r := &reservation{answers: a, tenant: tenant, share: s}
-	if s.room.Acquire(ctx, bytes) != nil {
-		r.release()
+	part, err := a.shares.Take(ctx, tenant, bytes)
+	if err != nil {
 		return nil, errTenantBusy
 	}
 	if a.total.Acquire(ctx, bytes) != nil {
-		s.room.Release(bytes)
-		r.release()
+		part.Release()
 		return nil, errBusy
 	}
-	r.bytes = bytes
-	return r, nil
+	return &reservation{answers: a, part: part, bytes: bytes}, nil
 }
 
 // reservation is the room of one answer.
 type reservation struct {
 	answers *answers
-	tenant  string
-	share   *share
+	part    *crawl.Part
 	bytes   int64
 }
 
@@ -78,7 +55,7 @@ type reservation struct {
 func (r *reservation) shrink(bytes int64) {
 	if excess := r.bytes - bytes; excess > 0 {
 		r.answers.total.Release(excess)
-		r.share.room.Release(excess)
+		r.part.Shrink(bytes)
 		r.bytes = bytes
 	}
 }
@@ -86,11 +63,7 @@ func (r *reservation) shrink(bytes int64) {
 // release gives everything back.
 func (r *reservation) release() {
 	r.shrink(0)
-	r.answers.mu.Lock()
-	defer r.answers.mu.Unlock()
-	if r.share.users--; r.share.users == 0 {
-		delete(r.answers.tenants, r.tenant)
-	}
+	r.part.Release()
 }
 
 type answerKey struct{}

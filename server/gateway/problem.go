@@ -75,7 +75,7 @@ func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem 
 			"an event id is in the run's log with another type or payload: nothing was appended")
 	case errors.Is(err, crawl.ErrInvalid):
 		return invalid(part, err)
-	case errors.Is(err, errTenantBusy):
+	case errors.Is(err, errTenantBusy), errors.Is(err, crawl.ErrBusy):
 		p := newProblem(http.StatusTooManyRequests, err.Error())
 		p.header.Set("Retry-After", "5")
 		return p

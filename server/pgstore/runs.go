@@ -27,15 +27,19 @@ type Runs struct {
 	sql   runStatements
 	pages pageSize
 	turn  atomic.Value // string: whose run was claimed last
+	// turns has those take turns who create runs of one tenant: each counts, and must see what the one before has
+	// inserted. A lock of the database would be one that any login can take and keep (pg_advisory_lock); so as many runs
+	// too many as there are other gateways may come in at the same moment.
+	turns *crawl.Shares
 }
 
 var _ crawl.Store = (*Runs)(nil)
 
 type runStatements struct {
-	tenant, bounded, get, turn, create, byKey, events, lastSeqs string
-	list                                                        map[filtered]string
-	lock, last, known, differ, append, change, saveProgress     string
-	claim, renew, held, release                                 string
+	tenant, bounded, get, create, byKey, events, lastSeqs   string
+	list                                                    map[filtered]string
+	lock, last, known, differ, append, change, saveProgress string
+	claim, renew, held, release                             string
 }
 
 // filtered says by what a list is filtered. Each has a statement of its own, which an index serves.
@@ -64,9 +68,9 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runs{pool: pool}
+	r := &Runs{pool: pool, turns: crawl.NewShares(1)}
 	for name, dst := range map[string]*string{
-		"tenant": &r.sql.tenant, "bounded": &r.sql.bounded, "get": &r.sql.get, "turn": &r.sql.turn, "create": &r.sql.create,
+		"tenant": &r.sql.tenant, "bounded": &r.sql.bounded, "get": &r.sql.get, "create": &r.sql.create,
 		"by_key": &r.sql.byKey, "events": &r.sql.events, "last_seqs": &r.sql.lastSeqs,
 		"lock": &r.sql.lock, "last": &r.sql.last, "known": &r.sql.known, "differ": &r.sql.differ, "append": &r.sql.append,
 		"change": &r.sql.change,
@@ -97,7 +101,11 @@ func (r *Runs) CreateRun(
 	var batch pgx.Batch // one implicit transaction
 	batch.Queue(r.sql.tenant, tenant)
 	if most > 0 {
-		batch.Queue(r.sql.turn, tenant)
+		turn, err := r.turns.Take(ctx, tenant, 1)
+		if err != nil {
+			return crawl.Run{}, false, fmt.Errorf("create run: wait for the turn of the tenant: %w", err)
+		}
+		defer turn.Release()
 	}
 	batch.Queue(r.sql.create, tenant, n.AppPackage, config, n.MaxSteps, n.Goal, n.Crawler, n.IdempotencyKey,
 		most).Query(func(rows pgx.Rows) error {

@@ -1,12 +1,17 @@
 package postgres_test
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -89,4 +94,57 @@ func TestStrictPositionsAreInCommitOrder(t *testing.T) {
 	if locks := one[int](t, pool, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"); locks != 0 {
 		t.Errorf("%d advisory locks left behind", locks)
 	}
+}
+
+// Whoever may connect can take the lock of a key and keep it. A business transaction does not wait for ever: for as
+// long as its own lock_timeout says, or 30 s. What it had set is set again after the Write.
+func TestStrictWaitsForNoStrangerForEver(t *testing.T) {
+	t.Parallel()
+	url := newDatabase(t)
+	pool := newPool(t, url)
+	stranger := "stranger_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	_, err := pool.Exec(t.Context(), "CREATE ROLE "+stranger+" LOGIN")
+	ok(t, err)
+	t.Cleanup(func() { _, _ = pool.Exec(context.Background(), "DROP ROLE "+stranger) })
+	config, err := pgx.ParseConfig(url)
+	ok(t, err)
+	config.User = stranger
+	conn, err := pgx.ConnectConfig(t.Context(), config)
+	ok(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(t.Context(), `SELECT pg_advisory_lock(1869968482, hashtext('default' || E'\x1f' || 'Order' || E'\x1f' || '42'))`)
+	ok(t, err)
+
+	w, err := postgres.NewWriter(outbox.WriterConfig{Strict: true})
+	ok(t, err)
+	write := func(key, timeout string) (err error) {
+		tx, err := pool.Begin(t.Context())
+		ok(t, err)
+		defer func() { _ = tx.Rollback(context.Background()) }()
+		_, err = tx.Exec(t.Context(), "SELECT set_config('lock_timeout', $1, true)", timeout)
+		ok(t, err)
+		e := event("strict")
+		e.AggregateType, e.AggregateID = "Order", key
+		if err := w.Write(t.Context(), tx, e); err != nil {
+			return err
+		}
+		var left string
+		ok(t, tx.QueryRow(t.Context(), "SHOW lock_timeout").Scan(&left))
+		if left != timeout {
+			t.Errorf("lock_timeout is %s after a Write, was %s", left, timeout)
+		}
+		return tx.Commit(t.Context())
+	}
+	for _, timeout := range []string{"0", "7s", "2h"} {
+		ok(t, write("43", timeout))
+	}
+	for _, timeout := range []string{"200ms", "0"} {
+		err := write("42", timeout)
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != "55P03" || !strings.Contains(err.Error(), "FROM pg_locks") {
+			t.Errorf("lock_timeout %s: %v", timeout, err)
+		}
+	}
+	ok(t, conn.Close(t.Context()))
+	ok(t, write("42", "0"))
 }

@@ -162,10 +162,15 @@ func (in pgxInserter) Insert(
 // undefinedTable is a SQLSTATE.
 const undefinedTable = "42P01"
 
-// explain says of a table of the migration sets that is not there what a relay says of it. The server's error stays in
+// explain says of a table of the migration sets that is not there what a relay says of it, and of a lock that was not
+// to be had how to find out who has it: the transaction is aborted, and cannot be asked. The server's error stays in
 // what it returns.
 func (in insert) explain(err error) error {
 	var refusal interface{ SQLState() string } // whatever the driver
+	if errors.As(err, &refusal) && refusal.SQLState() == lockNotAvailable && in.strict {
+		return fmt.Errorf("wait for the lock of Strict order: %w: SELECT pid, usename FROM pg_locks JOIN pg_stat_activity "+
+			"USING (pid) WHERE locktype = 'advisory' AND classid = 1869968482 says who holds such locks", err)
+	}
 	if !errors.As(err, &refusal) || refusal.SQLState() != undefinedTable || !strings.Contains(err.Error(), in.table) {
 		return err
 	}

@@ -1,6 +1,6 @@
 -- run: inserts a run, unless the tenant has used its idempotency key, or has $8 runs that wait (0 or less: as many as
 -- it likes): then it returns nothing. $1 tenant, $2 app, $3 device configuration, $4 steps, $5 goal, $6 crawler, $7
--- key ('': none). Waits for an open transaction that inserts the same key; after run_turn.sql nobody else counts.
+-- key ('': none). Waits for an open transaction that inserts the same key; one process has its callers take turns.
 -- What waits is PENDING, or a worker's that was started by hand and that no worker has taken. No more rows are
 -- counted than there may be.
 -- Index: that of the key; of PENDING runs; of runs that a worker may claim.
