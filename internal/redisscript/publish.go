@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/fault"
@@ -83,6 +84,13 @@ func (p *publication) round(ctx context.Context, r *round) {
 		return
 	}
 	dead := p.witness(ctx, failures)
+	for n, f := range failures {
+		// A witness asks no set. What send says of a delivery is its own answer, so this is of the memory.
+		if redis.HasErrorPrefix(f.err, "WRONGTYPE") {
+			dead[n] = true
+			failures[n].err = fmt.Errorf("a key of what the sink remembers holds something else; delete or rename it: %w", f.err)
+		}
+	}
 	// The memory that a large call has taken is free a moment after its connection was closed.
 	for wait := freeAfter; failures[0].large && dead[0] && wait <= 4*freeAfter && pause(ctx, wait); wait *= 2 {
 		dead = p.witness(ctx, failures)

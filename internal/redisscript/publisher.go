@@ -51,6 +51,8 @@ type Command struct {
 	Key func(group string, lane int) any
 	// Target is what a destination is called in errors: "channel".
 	Target string
+	// Prefix is what the names of all keys begin with, see reserved.
+	Prefix string
 	// Refusal classes what Redis says of one delivery.
 	Refusal Refusal
 }
@@ -74,12 +76,27 @@ func (m Memory) WithDefaults() (Memory, error) {
 		problems = append(problems, fmt.Errorf("Window is %s, must be at least 1ms (negative is off)", m.Window))
 	}
 	if m.Prefix == "" {
-		m.Prefix = "outbox:seen:"
+		m.Prefix = own + "seen:"
 	}
 	if strings.ContainsAny(m.Prefix, "{}") {
 		problems = append(problems, fmt.Errorf("Prefix %q contains a brace, which would change the hash tag", m.Prefix))
 	}
 	return m, errors.Join(problems...)
+}
+
+// own is what the names of all that this project keeps in a Redis begin with, whichever sink keeps it.
+const own = "outbox:"
+
+// reserved refuses a destination that may name what is kept for the sinks of this Redis: a stream in the place of a set
+// would have the next event fail that needs the set, whoever wrote it.
+func (s *Publisher) reserved(destination string) error {
+	for _, kept := range []string{own, s.command.Prefix} {
+		if strings.HasPrefix(destination, kept) {
+			return outbox.Permanent(fmt.Errorf("publish to %s %q: names that begin with %q are kept for what the sinks "+
+				"remember", s.command.Target, destination, kept))
+		}
+	}
+	return nil
 }
 
 // ShortestPeriod is the first of the periods of script.lua, for all relays of a Redis: one with another would not find

@@ -78,7 +78,10 @@ func (r *round) load(p *publication, todo []int) (rest []int) {
 	count, limit := 0, p.Limits.CallBytes()
 	for n, i := range todo {
 		d := &p.batch[i]
-		group, lane, err := p.command.Place(d)
+		group, lane, err := "", 0, p.reserved(d.Destination)
+		if err == nil {
+			group, lane, err = p.command.Place(d)
+		}
 		if down := p.down[group]; err == nil && down != nil {
 			err = down
 		} else if p.failed.hold(d) {

@@ -81,10 +81,16 @@ if window > 0 then
   for k, key in ipairs(KEYS) do sets[k] = key .. current end
 end
 
-local known = nil -- members published before, once there is one
+local known = nil  -- members published before, once there is one
+local broken = nil -- the error of a set that cannot be asked, with its name
 
 local function look(set, from, to)
-  for m, found in ipairs(call('SMISMEMBER', set, unpack(ARGV, from, to))) do
+  local answers = redis.pcall('SMISMEMBER', set, unpack(ARGV, from, to))
+  if answers.err then
+    broken = { err = answers.err .. ': ' .. set }
+    return
+  end
+  for m, found in ipairs(answers) do
     if found == 1 then
       known = known or {}
       known[ARGV[from + m - 1]] = true
@@ -143,6 +149,7 @@ end
 
 if window > 0 and n > 0 then
   look_everywhere()
+  if broken then return broken end
   local remembered, why = pcall(remember)
   if not remembered then
     forget()

@@ -45,7 +45,8 @@ func TestSinkContract(t *testing.T) {
 					return outboxtest.SinkHarness{
 						Sink: openURL(t, url, Config{}), Listen: r.listen, Stored: r.stored, Restart: r.restart,
 						Refusing: tt.refusing, Stall: r.stall,
-						Forbidden: []string{"", "a.b.c", "a..b", ".a", "a\nb", "a*", "a\x00b", strings.Repeat("a", 64)},
+						Forbidden: []string{"", "a.b.c", "a..b", ".a", "a\nb", "a*", "a\x00b", strings.Repeat("a", 64),
+							"outbox_events", "public.outbox_log_of_tomorrow", "job_dlq", "crawl_runs"},
 					}
 				})
 		})

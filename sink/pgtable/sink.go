@@ -45,6 +45,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/migration"
 	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/sink"
 )
@@ -168,6 +169,11 @@ func quote(destination string) (string, error) {
 		case !utf8.ValidString(p) || strings.ContainsFunc(p, func(r rune) bool { return !unicode.IsPrint(r) || r == '*' }):
 			return "", fmt.Errorf("insert into table %q: a name has a character that is not for names", destination)
 		}
+	}
+	// In the sender's own database, or a receiver's that has an outbox too. A table of a name to come would be in the way.
+	name := parts[len(parts)-1]
+	if _, ours := migration.SetOf[name]; ours || strings.HasPrefix(name, "outbox_") {
+		return "", fmt.Errorf("insert into table %q: the name is one of the outbox's own", destination)
 	}
 	return pgx.Identifier(parts).Sanitize(), nil
 }

@@ -126,7 +126,7 @@ func publish(cluster bool, cfg Config) redisscript.Command {
 		keys[lane] = cfg.Prefix + "{" + tags[lane] + "}"
 	}
 	return redisscript.Command{
-		Source: source, Target: "channel", Refusal: refusal,
+		Source: source, Target: "channel", Prefix: cfg.Prefix, Refusal: refusal,
 		Append: func(dst []byte, d *outbox.Delivery) []byte { return d.AppendMessage(dst, cfg.Envelope) },
 		Place: func(d *outbox.Delivery) (string, int, error) {
 			lane := int(uint16(d.Lane) % outbox.Lanes)

@@ -25,13 +25,13 @@ const memory = "stream:"
 // xadd is XADD, with a memory for each lane on a single server, and for some shards of each hash tag in a Cluster.
 func xadd(cluster bool, cfg Config) redisscript.Command {
 	c := redisscript.Command{
-		Source: source, Arguments: trimming(cfg), Target: "stream", Refusal: refusal, Scattered: cluster,
+		Source: source, Arguments: trimming(cfg), Target: "stream", Prefix: cfg.Prefix, Refusal: refusal, Scattered: cluster,
 		Append: func(dst []byte, d *outbox.Delivery) []byte { return appendFields(dst, d, cfg) },
 	}
 	prefix := cfg.Prefix + memory
 	if cluster {
 		c.Place = func(d *outbox.Delivery) (string, int, error) {
-			if err := checkName(d.Destination, prefix); err != nil {
+			if err := checkName(d.Destination); err != nil {
 				return "", 0, err
 			}
 			tag, err := hashTag(d.Destination)
@@ -45,7 +45,7 @@ func xadd(cluster bool, cfg Config) redisscript.Command {
 		keys[lane] = prefix + "{" + strconv.Itoa(lane) + "}"
 	}
 	c.Place = func(d *outbox.Delivery) (string, int, error) {
-		return "", int(uint16(d.Lane) % outbox.Lanes), checkName(d.Destination, prefix)
+		return "", int(uint16(d.Lane) % outbox.Lanes), checkName(d.Destination)
 	}
 	c.Key = func(_ string, lane int) any { return keys[lane] }
 	return c
@@ -69,14 +69,10 @@ func trimming(cfg Config) []any {
 	return []any{create, strategy, exactness, bound}
 }
 
-// checkName refuses names that no stream should have.
-func checkName(stream, prefix string) error {
-	switch {
-	case stream == "":
+// checkName refuses the name that no stream has.
+func checkName(stream string) error {
+	if stream == "" {
 		return outbox.Permanent(errors.New("append to a stream: the destination is empty"))
-	case strings.HasPrefix(stream, prefix):
-		return outbox.Permanent(fmt.Errorf("append to stream %q: names that begin with %q are those of the sink's memory",
-			stream, prefix))
 	}
 	return nil
 }
