@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report bench-seeds orms migrators fuzz chaos soak snapshot snapshot-log
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report bench-seeds orms migrators readers fuzz chaos soak snapshot snapshot-log
 
 FUZZTIME ?= 20s
 
@@ -114,6 +114,12 @@ migrators: servers ## goose and Atlas apply what `outbox migrate export` writes,
 	go -C examples/migrate test ./...
 	go -C examples/encore vet ./...
 	go -C examples/encore test ./...
+
+# Not a step of .ci/run: npm and apt are asked for what it runs.
+readers: servers ## kafkajs, kcat, sarama and Watermill's subscribers read what the sinks send (examples/readers); needs node and kcat
+	npm --prefix examples/readers/kafkajs ci --no-audit --no-fund
+	go -C examples/readers vet ./...
+	go -C examples/readers test ./...
 
 # One at a time: `go test -fuzz` takes a single target of a single package.
 fuzz: servers ## every fuzz target for FUZZTIME (20s)

@@ -16,7 +16,7 @@ const appRank = 7
 // layers name every folder that may hold Go code. A new one fails the test until it is given its place here.
 var layers = []layer{
 	{"internal/fault", 0, "fault points sit in the engine, so they can know nothing of it"},
-	{"internal/cloudevent", 0, "text of headers, for any sink whose transport has them"},
+	{"internal/cloudevent", 2, "headers of a message, for any sink whose transport has them"},
 	{"internal/sqlfile", 0, "fills names into SQL; which table they are of, the store knows"},
 	{"internal/errortext", 0, "how errors fit a column; of which table it is, the store knows"},
 	{"internal/sqlitetime", 0, "how times are text; of which table they are, the store knows"},

@@ -60,6 +60,26 @@ func TestStatementsOfTheDocs(t *testing.T) {
 	w.eventually(t, "the letter of the job is there", `SELECT count(*) = 1 FROM job_dlq WHERE source = 'job'`)
 }
 
+// The table of Debezium's outbox event router is served as docs/guide/coming-from-debezium.md says.
+func TestComingFromDebezium(t *testing.T) {
+	t.Parallel()
+	const page = "../../docs/guide/coming-from-debezium.md"
+	w := newWorld(t)
+	for _, block := range fenced(t, page, "sql") {
+		w.exec(t, block)
+	}
+	file := filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(file, []byte(strings.Join(fenced(t, page, "yaml"), "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.relay(t, nil, "--config", file)
+	m := w.wait(t, 1, 0)[0]
+	if m.Channel != "outbox.event.Order" || m.Type != "OrderPlaced" {
+		t.Errorf("got %+v", m)
+	}
+	w.eventually(t, "the row is delivered", "SELECT delivered_at IS NOT NULL FROM outboxevent")
+}
+
 // The programs of docs/guide/producers.md, run as they stand where their language and its driver are on this machine.
 func TestProgramsOfTheDocs(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/cloudevent"
 )
 
 // Names of headers (CloudEvents 1.0, Kafka protocol binding, section 3.2). Values are UTF-8 as they are.
@@ -57,6 +58,14 @@ func (s *publisher) record(d *outbox.Delivery) (*kgo.Record, error) {
 	header := func(name, value string) {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 	}
+	if s.cfg.Watermill {
+		r.Value = append([]byte{}, d.Payload...)
+		header(cloudevent.WatermillID, d.ID.String())
+		for name, value := range cloudevent.Watermill(d) {
+			header(name, value)
+		}
+		return s.fits(r)
+	}
 	if s.cfg.Binary {
 		r.Value = append([]byte{}, d.Payload...) // never nil, which would be a tombstone
 		for name, value := range d.Attributes() {
@@ -77,6 +86,11 @@ func (s *publisher) record(d *outbox.Delivery) (*kgo.Record, error) {
 	if state != "" {
 		header("tracestate", state)
 	}
+	return s.fits(r)
+}
+
+// fits returns r, unless it is too large.
+func (s *publisher) fits(r *kgo.Record) (*kgo.Record, error) {
 	if size := sizeOf(r) + batchOverhead; size > s.cfg.MaxMessageBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the sink sends %d at most (max_message_bytes)", errTooLarge, size,
 			s.cfg.MaxMessageBytes)

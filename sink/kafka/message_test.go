@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/binding/spec"
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outboxrelay/outbox"
@@ -165,5 +166,29 @@ func TestLargestMessage(t *testing.T) {
 	}
 	if fits == 0 || refused == 0 {
 		t.Errorf("%d fit, %d were refused", fits, refused)
+	}
+}
+
+// What a batch is compressed with is what the URL says; by default every client can read it. Clients of others read
+// them in examples/readers.
+func TestCompression(t *testing.T) {
+	t.Parallel()
+	cluster := newCluster(t, kfake.SeedTopics(1, "orders"))
+	client := admin(t, cluster.ListenAddrs(), kgo.ConsumeTopics("orders"))
+	for _, tt := range []struct {
+		query string
+		cfg   Config
+		codec uint8 // Kafka protocol guide, "Record Batch"
+	}{
+		{"", Config{}, 0}, {"?compression=none", Config{Compression: "zstd"}, 0}, {"?compression=gzip", Config{}, 1},
+		{"?compression=snappy", Config{}, 2}, {"?compression=lz4", Config{}, 3}, {"", Config{Compression: "zstd"}, 4},
+	} {
+		d := event(t, "orders", "1")
+		d.Payload = []byte(`"` + strings.Repeat("x", 2000) + `"`)
+		deliver(t, openURL(t, urlOf(cluster)+tt.query, tt.cfg), d)
+		got := client.PollFetches(t.Context()).Records()
+		if len(got) != 1 || got[0].Attrs.CompressionType() != tt.codec {
+			t.Errorf("%q: %d records, codec %d, want %d", tt.query, len(got), got[0].Attrs.CompressionType(), tt.codec)
+		}
 	}
 }

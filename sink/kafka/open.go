@@ -33,8 +33,9 @@ const (
 //	kafkas://user:password@host:9093?sasl=scram-sha-512      with TLS and SASL
 //
 // Options: sasl=plain (the default for a URL with a user), scram-sha-256 or scram-sha-512; cloudevents=structured (the
-// default) or binary; create=partitions:replication, transactional_id and max_message_bytes as Config has them. They
-// win over cfg. A cluster that cannot be reached, or refuses the user, is an error of class outbox.ClassUnavailable.
+// default), binary or watermill; create=partitions:replication, compression, transactional_id and max_message_bytes as
+// Config has them. They win over cfg. A cluster that cannot be reached, or refuses the user, is an error of class
+// outbox.ClassUnavailable.
 func Open(ctx context.Context, address string, cfg Config) (sink.Sink, error) {
 	a, err := parseURL(address)
 	if err == nil {
@@ -165,14 +166,16 @@ func (a *address) configure(cfg Config) (Config, error) {
 		switch name {
 		case "sasl":
 		case "cloudevents":
-			if value != "binary" && value != "structured" {
-				problems = append(problems, errors.New("cloudevents must be structured or binary"))
+			if value != "binary" && value != "structured" && value != "watermill" {
+				problems = append(problems, errors.New("cloudevents must be structured, binary or watermill"))
 			}
-			cfg.Binary = value == "binary"
+			cfg.Binary, cfg.Watermill = value == "binary", value == "watermill"
 		case "create":
 			creation, err := parseCreation(value)
 			problems = append(problems, err)
 			cfg.Create = creation
+		case "compression":
+			cfg.Compression = value
 		case "transactional_id":
 			cfg.TransactionalID = value
 		case "max_message_bytes":
@@ -183,7 +186,7 @@ func (a *address) configure(cfg Config) (Config, error) {
 			cfg.MaxMessageBytes = n
 		default: // not shown: it may be a piece of a password
 			problems = append(problems, errors.New("the Kafka URL has an option other than sasl, cloudevents, create, "+
-				"transactional_id and max_message_bytes"))
+				"compression, transactional_id and max_message_bytes"))
 		}
 	}
 	checked, err := cfg.withDefaults()

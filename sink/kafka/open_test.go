@@ -34,9 +34,11 @@ func TestCheckURL(t *testing.T) {
 		"kafka://:hunter2@h": "not of the form", "kafka://u:hunter2@h/topic": "not of the form",
 		"kafka://u:hunter2@h1,,h2": "not of the form", "kafka://h#x": "not of the form", "kafka:h": "not of the form",
 		"kafka://h?sasl=plain": "needs a user", "kafka://u:hunter2@h?sasl=gssapi": "sasl must be one of",
-		"kafka://h?cloudevents=xml": "structured or binary", "kafka://h?create=6": "create must be",
+		"kafka://h?cloudevents=xml": "structured, binary or watermill", "kafka://h?create=6": "create must be",
 		"kafka://h?create=0:1": "create must be", "kafka://h?hunter2=1": "an option other than",
-		"kafka://h?max_message_bytes=x": "number of bytes", "kafka://h?max_message_bytes=9": "MaxMessageBytes is 9",
+		"kafka://h?compression=zstd&cloudevents=watermill": "",
+		"kafka://h?compression=brotli":                     "none, gzip, snappy, lz4 or zstd",
+		"kafka://h?max_message_bytes=x":                    "number of bytes", "kafka://h?max_message_bytes=9": "MaxMessageBytes is 9",
 		"kafka://h?a=%zz": "not of the form",
 	} {
 		err := checkURL(url)

@@ -78,7 +78,12 @@ func newSession(cfg Config, options []kgo.Opt) (*session, error) {
 	} else {
 		own = append(own, kgo.AllowIdempotentProduceCancellation())
 	}
-	client, err := kgo.NewClient(slices.Concat([]kgo.Opt{kgo.ClientID(clientID)}, options, own)...)
+	compression, err := codec(cfg.Compression)
+	if err != nil {
+		return nil, fmt.Errorf("configure Kafka client: %w", err)
+	}
+	defaults := []kgo.Opt{kgo.ClientID(clientID), kgo.ProducerBatchCompression(compression)}
+	client, err := kgo.NewClient(slices.Concat(defaults, options, own)...)
 	if err != nil {
 		return nil, fmt.Errorf("configure Kafka client: %w", err)
 	}

@@ -66,6 +66,9 @@ type Config struct {
 	// Binary sends CloudEvents in binary mode: attributes as headers (ce_…), the payload as the value. The Envelope of
 	// the sink or a table does not matter then.
 	Binary bool
+	// Watermill sends what watermill-kafka's DefaultMarshaler reads: the payload as the value; the event id, attributes
+	// (ce_…) and texts of the metadata as headers. The Envelope does not matter then.
+	Watermill bool
 	// MaxMessageBytes is the largest batch, and so the largest message (1,000,012 bytes, which is less than the
 	// max.message.bytes of a topic that nobody has changed). A larger message fails for good, without being sent.
 	MaxMessageBytes int
@@ -73,6 +76,10 @@ type Config struct {
 	Create *Creation
 	// TransactionalID makes each call of Publish a transaction ("": none).
 	TransactionalID string
+	// Compression of batches: "gzip", "snappy", "lz4" or "zstd" ("none": every client reads it, as it is the Java
+	// producer's default; kafkajs reads gzip beside it and needs a package for the others). A kgo.ProducerBatchCompression
+	// among the options of New wins.
+	Compression string
 	// TLS is what brokers are connected to with (nil: none; Open of a kafkas:// URL: the system's authorities).
 	TLS *tls.Config
 	// Dial connects (net.Dialer). kgo.Dialer and kgo.DialTLSConfig among the options of New are not used.
@@ -112,11 +119,31 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Create != nil && (c.Create.Replication < 1 || c.Create.Replication > math.MaxInt16) {
 		problems = append(problems, fmt.Errorf("Create.Replication is %d, must be positive", c.Create.Replication))
 	}
+	if _, err := codec(c.Compression); err != nil {
+		problems = append(problems, err)
+	}
 	if len(c.TransactionalID) > maxTransactionalID {
 		problems = append(problems, fmt.Errorf("TransactionalID has %d bytes, at most %d", len(c.TransactionalID),
 			maxTransactionalID))
 	}
 	return c, errors.Join(problems...)
+}
+
+// codec returns the codec of a name in Config.Compression.
+func codec(name string) (kgo.CompressionCodec, error) {
+	switch name {
+	case "", "none":
+		return kgo.NoCompression(), nil
+	case "gzip":
+		return kgo.GzipCompression(), nil
+	case "snappy":
+		return kgo.SnappyCompression(), nil
+	case "lz4":
+		return kgo.Lz4Compression(), nil
+	case "zstd":
+		return kgo.ZstdCompression(), nil
+	}
+	return kgo.CompressionCodec{}, errors.New("Compression must be none, gzip, snappy, lz4 or zstd")
 }
 
 // publisher is an outbox.Sink that publishes to Kafka topics. It is safe for concurrent use.

@@ -28,18 +28,28 @@ const (
 func (s *publisher) message(d *outbox.Delivery) *nats.Msg {
 	m := &nats.Msg{Subject: d.Destination, Header: make(nats.Header, 4)}
 	set := func(name, value string) { m.Header[name] = []string{value} }
-	if s.binary {
+	switch {
+	case s.watermill:
+		m.Data = d.Payload
+		set(cloudevent.WatermillID, d.ID.String())
+		for name, value := range cloudevent.Watermill(d) {
+			set(name, cloudevent.HeaderValue(value))
+		}
+	case s.binary:
 		m.Data = d.Payload
 		for name, value := range d.Attributes() {
 			set(attribute+name, cloudevent.HeaderValue(value))
 		}
-	} else {
+	default:
 		m.Data = d.AppendMessage(make([]byte, 0, len(d.Payload)+1024), s.envelope)
 		set(contentType, outbox.ContentType(m.Data))
 		set(eventID, d.ID.String())
 	}
 	if !s.copies {
 		set(jetstream.MsgIDHeader, messageID(d))
+	}
+	if s.watermill {
+		return m // it has them
 	}
 	parent, state := d.TraceContext()
 	if parent != "" {

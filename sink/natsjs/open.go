@@ -144,8 +144,8 @@ func (t *target) checkOptions() error {
 			problems = append(problems, fmt.Errorf("the URL has the option %s twice", name))
 		}
 	}
-	if mode := t.options.Get("cloudevents"); mode != "" && mode != "binary" && mode != "structured" {
-		problems = append(problems, errors.New("the URL's option cloudevents is neither binary nor structured"))
+	if mode := t.options.Get("cloudevents"); !slices.Contains([]string{"", "structured", "binary", "watermill"}, mode) {
+		problems = append(problems, errors.New("the URL's option cloudevents is none of structured, binary, watermill"))
 	}
 	if text := t.options.Get("replicas"); text != "" {
 		if n, err := strconv.Atoi(text); err != nil || n < 1 || n > 5 {
@@ -175,7 +175,7 @@ func (t *target) stream() Stream {
 // configure has the URL's options win over those of cfg, and takes from cfg what connecting needs.
 func (t *target) configure(cfg *Config) error {
 	if mode := t.options.Get("cloudevents"); mode != "" {
-		cfg.Binary = mode == "binary"
+		cfg.Binary, cfg.Watermill = mode == "binary", mode == "watermill"
 	}
 	if s := t.stream(); s.Name != "" {
 		cfg.Create = s

@@ -38,7 +38,7 @@ func TestCheckURL(t *testing.T) {
 		"nats://u:hunt/er2@h": "%2F", "nats://u:hunter2@h/path": "not of the form", "nats://u:hunter2@h#x": "not of the form",
 		"nats://u:hunter2@": "not of the form", "nats://u:hunter2@h1,": "not of the form", "nats://": "not of the form",
 		"nats://u:hunter2%zz@h": "not of the form", "ws://u:hunter2@h": "not of the form",
-		"nats://h?hunter2=1": "none of", "nats://h?cloudevents=hunter2": "neither",
+		"nats://h?hunter2=1": "none of", "nats://h?cloudevents=hunter2": "none of structured",
 		"nats://h?cloudevents=binary&cloudevents=x": "twice",
 		"nats://h?create=S":                         "lacks Subjects", "nats://h?subjects=a": "lacks Name",
 		"nats://h?create=a.b&subjects=a": "no stream's name",
@@ -85,7 +85,7 @@ func TestConfigProblems(t *testing.T) {
 		t.Error("New takes no connection")
 	}
 	_, err = Open(t.Context(), "nats://h?cloudevents=x", Config{Window: time.Millisecond})
-	for _, want := range []string{"neither", "Window is 1ms"} {
+	for _, want := range []string{"none of structured", "Window is 1ms"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Open: got %v, want %q", err, want)
 		}

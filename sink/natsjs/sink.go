@@ -70,6 +70,9 @@ type Config struct {
 	// Binary sends a CloudEvent in binary mode: its attributes are headers, the message is the payload. Envelope, and
 	// that of a table, do not matter then. A subscriber hears the payload alone.
 	Binary bool
+	// Watermill sends what watermill-nats's NATSMarshaler reads: the message is the payload; event id, attributes (ce_…)
+	// and texts of the metadata are headers. The Envelope does not matter then.
+	Watermill bool
 	// Window is the duplicate window of the stream that Create makes (2 min). Streams that are there have their own.
 	// Negative sends no Nats-Msg-Id, so that no copy is refused.
 	Window time.Duration
@@ -123,8 +126,10 @@ func (s Stream) check() error {
 type publisher struct {
 	envelope outbox.Envelope
 	binary   bool
-	copies   bool    // let through: no Nats-Msg-Id is sent
-	target   *target // where Open connects; nil: the connection is somebody else's
+
+	watermill bool
+	copies    bool    // let through: no Nats-Msg-Id is sent
+	target    *target // where Open connects; nil: the connection is somebody else's
 
 	dialling chan struct{} // held by who connects
 	mu       sync.Mutex
@@ -175,7 +180,8 @@ func New(conn *nats.Conn, cfg Config) (sink.Sink, error) {
 }
 
 func newSink(cfg Config) *publisher {
-	return &publisher{envelope: cfg.Envelope, binary: cfg.Binary, copies: cfg.Window < 0, dialling: make(chan struct{}, 1)}
+	return &publisher{envelope: cfg.Envelope, binary: cfg.Binary, watermill: cfg.Watermill, copies: cfg.Window < 0,
+		dialling: make(chan struct{}, 1)}
 }
 
 const pingTimeout = 5 * time.Second

@@ -6,6 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/cloudevent"
 )
 
 // prefix begins the names of the headers that carry the attributes of a CloudEvent. The AMQP binding of CloudEvents
@@ -34,7 +35,14 @@ func (s *publisher) message(d *outbox.Delivery, buf []byte, frame int) (amqp.Pub
 			m.Headers["tracestate"] = state
 		}
 	}
-	if s.cfg.Binary {
+	switch {
+	case s.cfg.Watermill:
+		m.Headers = amqp.Table{cloudevent.WatermillID: d.ID.String()}
+		for name, value := range cloudevent.Watermill(d) {
+			m.Headers[name] = value
+		}
+		m.ContentType, m.Body = outbox.ContentType(nil), d.Payload
+	case s.cfg.Binary:
 		for name, value := range d.Attributes() {
 			if name == "datacontenttype" {
 				m.ContentType = value
@@ -43,7 +51,7 @@ func (s *publisher) message(d *outbox.Delivery, buf []byte, frame int) (amqp.Pub
 			m.Headers[prefix+name] = value
 		}
 		m.Body = d.Payload
-	} else {
+	default:
 		buf = d.AppendMessage(buf[:0], s.cfg.Envelope)
 		m.Body, m.ContentType = buf, outbox.ContentType(buf)
 	}

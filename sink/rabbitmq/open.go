@@ -31,7 +31,7 @@ const connectLimit = 5 * time.Second
 //
 // Without a virtual host it is the one called "/", whose name in a URL is %2F. Options of the URL:
 //
-//	cloudevents=binary        as Config.Binary; cloudevents=structured is the default
+//	cloudevents=binary        as Config.Binary; watermill likewise, structured is the default
 //	declare=quorum            as Config.Declare
 //	heartbeat=10              seconds between signs of life, cacertfile, certfile, keyfile, server_name_indication,
 //	                          auth_mechanism, connection_timeout, channel_max: RabbitMQ's own
@@ -47,7 +47,8 @@ func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 		return nil, fmt.Errorf("configure RabbitMQ sink: %w", err)
 	}
 	t.tls = cfg.TLS
-	cfg.Binary, cfg.Declare, cfg.TLS = cfg.Binary || t.binary, cfg.Declare || t.declare, nil
+	cfg.Binary, cfg.Watermill = cfg.Binary || t.binary, cfg.Watermill || t.watermill
+	cfg.Declare, cfg.TLS = cfg.Declare || t.declare, nil
 	s := newSink(t.connect, cfg)
 	if err := s.Ping(ctx); err != nil {
 		_ = s.Close() // it has no connection, or one that does not answer
@@ -76,11 +77,11 @@ func lasting(err error) bool {
 
 // target is what a URL says.
 type target struct {
-	uri             amqp.URI // of the first host
-	hosts           []string // host:port
-	urls            []string // of each host alone
-	tls             *tls.Config
-	binary, declare bool
+	uri                        amqp.URI // of the first host
+	hosts                      []string // host:port
+	urls                       []string // of each host alone
+	tls                        *tls.Config
+	binary, watermill, declare bool
 }
 
 // What is said of a URL that cannot be used. It is not quoted, because it may hold a password.
@@ -89,7 +90,7 @@ var (
 		"user, password and vhost write / ? # % @ percent-encoded. It is not shown here because it may hold a password")
 	errOption = errors.New("the RabbitMQ URL has an option that is not known (it is not shown, it may be half a " +
 		"password); known are " + strings.Join(options, ", "))
-	errCloudEvents = errors.New("the RabbitMQ URL's option cloudevents is neither binary nor structured")
+	errCloudEvents = errors.New("the RabbitMQ URL's option cloudevents is none of structured, binary, watermill")
 	errDeclare     = errors.New("the RabbitMQ URL's option declare is not quorum")
 )
 
@@ -136,6 +137,8 @@ func parseURL(text string) (t target, err error) {
 	switch query.Get("cloudevents") {
 	case "binary":
 		t.binary = true
+	case "watermill":
+		t.watermill = true
 	case "structured", "":
 	default:
 		return t, errCloudEvents

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/cloudevent"
 )
 
 // Names of the fields of an entry.
@@ -19,6 +20,9 @@ const array = 0xdd
 // appendFields appends the value of d's entry for xadd.lua: the message itself where the entry has nothing else.
 // Otherwise it is its fields and values as a MessagePack array of strings, which Lua takes longer to read.
 func appendFields(dst []byte, d *outbox.Delivery, cfg Config) []byte {
+	if cfg.Watermill {
+		return appendWatermill(dst, d)
+	}
 	start := len(dst)
 	parent, state := d.TraceContext()
 	if !cfg.Binary && parent == "" && state == "" {
@@ -62,6 +66,21 @@ func appendFields(dst []byte, d *outbox.Delivery, cfg Config) []byte {
 	binary.BigEndian.PutUint32(dst[at+1:], uint32(len(dst)-at-stringHead))
 	binary.BigEndian.PutUint32(dst[start+1:], uint32(n+2))
 	return dst
+}
+
+// appendWatermill appends the three fields of Watermill, of which metadata is a MessagePack map of strings.
+func appendWatermill(dst []byte, d *outbox.Delivery) []byte {
+	text := func(dst []byte, s string) []byte { return append(appendHead(dst, len(s)), s...) }
+	metadata, n := []byte{0xdf, 0, 0, 0, 0}, uint32(0) // a map with a length of 32 bits
+	for name, value := range cloudevent.Watermill(d) {
+		metadata = text(text(metadata, name), value)
+		n++
+	}
+	binary.BigEndian.PutUint32(metadata[1:], n)
+	dst = append(dst, array, 0, 0, 0, 6)
+	dst = text(text(dst, cloudevent.WatermillID), d.ID.String())
+	dst = text(text(dst, "metadata"), string(metadata))
+	return append(appendHead(text(dst, "payload"), len(d.Payload)), d.Payload...)
 }
 
 const stringHead = 5 // bytes of a str 32 before its text

@@ -57,6 +57,27 @@ func TestCloudEvents(t *testing.T) {
 	}
 }
 
+// What Watermill's own subscriber makes of it is tested in examples/readers.
+func TestWatermill(t *testing.T) {
+	t.Parallel()
+	server := testenv.RedisServer(t)
+	admin := connectAdmin(t, server)
+	s := openURL(t, "redis+stream://"+server.Addr()+"?create=true&cloudevents=watermill", Config{})
+	d := event(t, "s", 1)
+	d.RawMetadata = json.RawMessage(`{"correlation_id":"c-1"}`)
+	deliver(t, s, d)
+	last, err := admin.XRevRangeN(t.Context(), "s", "+", "-", 1).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := last[0].Values
+	metadata, _ := fields["metadata"].(string)
+	if len(fields) != 3 || fields["_watermill_message_uuid"] != d.ID.String() || fields["payload"] != string(d.Payload) ||
+		!strings.HasPrefix(metadata, "\xdf") || !strings.Contains(metadata, "correlation_id\xdb\x00\x00\x00\x03c-1") {
+		t.Errorf("the entry is %q", fields)
+	}
+}
+
 // decode makes a CloudEvent of the fields of an entry as a consumer would.
 func decode(fields map[string]any) (*cloudevents.Event, error) {
 	if text, structured := fields[eventField]; structured {

@@ -21,9 +21,9 @@ import (
 //	redis+stream://user:password@host1:6379,host2    several nodes of a Cluster
 //	unix+stream://user:password@/path/to/redis.sock
 //
-// Its query parameters set fields of cfg: cloudevents=binary (or structured), create=true, maxlen=100000, minid=72h
-// (how long an entry stays, MaxAge), exact=true. The others are go-redis's (read_timeout=2s, pool_size=4); its retries
-// are off whatever they say. One that nobody knows is an error.
+// Its query parameters set fields of cfg: cloudevents=binary (structured, watermill), create=true, maxlen=100000,
+// minid=72h (how long an entry stays, MaxAge), exact=true. The others are go-redis's (read_timeout=2s, pool_size=4);
+// its retries are off whatever they say. One that nobody knows is an error.
 //
 // A server that cannot be reached or refuses the user is an error of class outbox.ClassUnavailable.
 //
@@ -80,8 +80,8 @@ func parse(text string, cfg *Config) (base string, err error) {
 	var problems []error
 	for name, set := range map[string]func(value string) bool{
 		"cloudevents": func(value string) bool {
-			cfg.Binary = value == "binary"
-			return value == "binary" || value == "structured"
+			cfg.Binary, cfg.Watermill = value == "binary", value == "watermill"
+			return value == "binary" || value == "structured" || value == "watermill"
 		},
 		"create": func(value string) bool { return setBool(&cfg.Create, value) },
 		"exact":  func(value string) bool { return setBool(&cfg.Exact, value) },
@@ -111,7 +111,7 @@ func parse(text string, cfg *Config) (base string, err error) {
 
 // parameters are those of a URL that are not go-redis's, with what they take.
 var parameters = map[string]string{
-	"cloudevents": "structured, binary", "create": "true, false", "exact": "true, false",
+	"cloudevents": "structured, binary, watermill", "create": "true, false", "exact": "true, false",
 	"maxlen": "1, 2, …", "minid": "a duration such as 72h",
 }
 
