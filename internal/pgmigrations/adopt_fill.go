@@ -61,10 +61,13 @@ func (w *work) filling(c column) *filling {
 // (NOWAIT). To wait for one while holding others is how deadlocks come about, of which the application might be the
 // victim.
 func (f *filling) next(ctx context.Context, tx pgx.Tx, size int) (filled int64, err error) {
-	if _, err := tx.Exec(ctx, briefly+templated("pin", nil)); err != nil {
+	if _, err := tx.Exec(ctx, briefly+templated("pin", nil)+templated("as_owner", f)); err != nil {
 		return 0, err
 	}
-	err = tx.QueryRow(ctx, templated(f.statement, f), f.from, size, f.third).Scan(&filled, &f.third, &f.from)
+	if err := tx.QueryRow(ctx, templated(f.statement, f), f.from, size, f.third).Scan(&filled, &f.third, &f.from); err != nil {
+		return 0, err
+	}
+	_, err = tx.Exec(ctx, "RESET ROLE")
 	return filled, err
 }
 

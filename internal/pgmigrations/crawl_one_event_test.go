@@ -87,7 +87,7 @@ func TestQueueOfARoleThatMayNotRead(t *testing.T) {
 		"CREATE ROLE " + role, "GRANT SELECT (id, tenant_id) ON crawl_runs TO " + role,
 		"GRANT INSERT ON crawl_outbox TO " + role, "GRANT USAGE ON crawl_outbox_id_seq TO " + role,
 		"SET ROLE " + role,
-		`INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('" + run + "', 'NODE_START', '{"n": 1}')`,
+		"INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('" + run + `', 'NODE_START', '{"n": 1}')`,
 		"RESET ROLE", "DROP OWNED BY " + role, "DROP ROLE " + role,
 	} {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {

@@ -242,6 +242,9 @@ func (s style) render(from migration.Files, one step, first bool) (map[string]st
 
 // guards refuse what Up adopts.
 func guards(set string, version uint) (text string) {
+	if set == "core" && version == 1 {
+		text = strangersSQL + "\n"
+	}
 	for _, t := range traces {
 		if t.set == set && t.version == version && t.table != "" {
 			text += exportText("guard", struct{ Table, Relation, Column string }{t.table, t.relation, t.column}) + "\n"

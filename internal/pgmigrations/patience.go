@@ -2,6 +2,7 @@ package pgmigrations
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +14,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-const (
-	// briefly bounds a wait for a lock, because who comes after it queues behind it: a writer never waits longer for a
-	// statement that waits itself.
-	briefly = "SET LOCAL lock_timeout = '300ms'; SET LOCAL statement_timeout = 0; "
+//go:embed sql/strangers.sql
+var strangersSQL string
 
+// briefly begins each transaction that changes something. It bounds a wait for a lock, because who comes after it queues
+// behind it: a writer never waits longer for a statement that waits itself. And it calls nothing that a role with fewer
+// rights has made. It is one line, so that the lines of errors are those of a file.
+var briefly = "SET LOCAL lock_timeout = '300ms'; SET LOCAL statement_timeout = 0; " +
+	strings.Join(strings.Fields(strangersSQL[strings.Index(strangersSQL, "DO $do$"):]), " ") + " "
+
+const (
 	// patience is how long a lock is tried for.
 	patience = 2 * time.Minute
 

@@ -5,10 +5,14 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"strings"
 )
 
 //go:embed roles.sql
-var rolesSQL string
+var rolesFile string
+
+// rolesSQL is roles.sql, which begins, behind its explanation, with what keeps strangers' functions from being called.
+var rolesSQL = strings.Replace(rolesFile, "DO $do$", strangersSQL+"\nDO $do$", 1)
 
 // Roles are those that roles.sql creates.
 var Roles = []string{"outbox_owner", "outbox_producer", "outbox_run_producer", "outbox_relay", "outbox_reader",

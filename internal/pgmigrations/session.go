@@ -80,6 +80,9 @@ func locked(ctx context.Context, databaseURL string, change func(session) error)
 		if err := take(ctx, conn, lockSQL); err != nil {
 			return err
 		}
+		if _, err := conn.Exec(ctx, strangersSQL); err != nil {
+			return err
+		}
 		return change(session{conn, databaseURL, false})
 	}
 	holder, _, err := connect(ctx, databaseURL)
@@ -91,6 +94,9 @@ func locked(ctx context.Context, databaseURL string, change func(session) error)
 		return fmt.Errorf("begin the migration lock's transaction: %w", err)
 	}
 	if err := take(ctx, holder, lockTransactionSQL); err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, strangersSQL); err != nil {
 		return err
 	}
 	return change(session{conn, databaseURL, true})

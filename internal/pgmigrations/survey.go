@@ -163,6 +163,26 @@ func (a *adoption) note(format string, args ...any) {
 	a.plan.Notes = append(a.plan.Notes, fmt.Sprintf(format, args...))
 }
 
+// noteTriggers names what filling rows will fire, with the rights of the table's owner.
+func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
+	if len(w.fills) == 0 {
+		return nil
+	}
+	rows, err := a.conn.Query(ctx, templated("triggers", nil), quote(w.now))
+	if err != nil {
+		return err
+	}
+	var name, owner string
+	_, err = pgx.ForEachRow(rows, []any{&name, &owner}, func() error {
+		if name != logTrigger {
+			a.note("filling %s fires its trigger %s, whose function is %s's, with the rights of the table's owner", w.now, name,
+				owner)
+		}
+		return nil
+	})
+	return err
+}
+
 // consider decides what becomes of one table.
 func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bool) (err error) {
 	w := &work{origin: o, now: o.table, have: have, made: a.ref.made[o.table], whole: a.ref.whole[o.table],
@@ -191,6 +211,9 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 		w.functions = nil // made since
 	}
 	w.compare()
+	if err := a.noteTriggers(ctx, w); err != nil {
+		return err
+	}
 	before := len(a.plan.Problems)
 	a.checkRights(w)
 	if len(a.plan.Problems) == before { // or it may not be readable

@@ -3,4 +3,4 @@
 -- machine, each time.
 SET LOCAL enable_seqscan = off;
 SET LOCAL enable_sort = off;
-SET LOCAL jit = off
+SET LOCAL jit = off;

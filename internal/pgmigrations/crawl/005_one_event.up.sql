@@ -48,7 +48,15 @@ $fn$;
 
 -- What waits already, as in tables that were adopted. Rows and events of a run, type and payload are paired from the
 -- newest back: both are written in one transaction, and the oldest rows may have been archived. Where a relay serves the
--- queue nothing is changed: it may have published a row under its own id and not said so yet.
+-- queue nothing is changed: it may have published a row under its own id and not said so yet. A superuser does it as the
+-- table's owner, whose triggers it fires.
+DO $do$
+BEGIN
+    IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        EXECUTE pg_catalog.format('SET LOCAL ROLE %I', (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'crawl_outbox'::regclass));
+    END IF;
+END
+$do$;
 UPDATE crawl_outbox o
    SET seq = e.seq, event_id = e.event_id
   FROM (SELECT id, crawl_id, event_type, payload, seq, published_at,
@@ -62,3 +70,4 @@ UPDATE crawl_outbox o
     ON (e.crawl_id, e.event_type, e.payload, e.nth) = (waiting.crawl_id, waiting.event_type, waiting.payload, waiting.nth)
  WHERE o.id = waiting.id AND waiting.seq IS NULL AND waiting.published_at IS NULL
    AND NOT EXISTS (SELECT FROM outbox_relays r WHERE r.table_name = 'crawl_outbox' AND r.expires_at > clock_timestamp());
+RESET ROLE;

@@ -1,0 +1,35 @@
+-- migrate: nobody gets the rights of who migrates. Refuses where a role with less than the caller's rights has made, in a
+-- schema of the search path, a function or an operator that is called like one of PostgreSQL's: it may fit a call better,
+-- and would be called in its place. Whoever is a superuser keeps others from making one until the transaction ends.
+DO $do$
+DECLARE
+    path     TEXT   := pg_catalog.current_setting('search_path');
+    schemas  NAME[] := pg_catalog.current_schemas(false);
+    above    BOOLEAN;
+    stranger RECORD;
+BEGIN
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    SELECT rolsuper INTO above FROM pg_roles WHERE rolname = current_user;
+    IF above THEN
+        LOCK TABLE pg_proc, pg_operator IN SHARE ROW EXCLUSIVE MODE;
+    END IF;
+    SELECT s.kind, s.what, r.rolname AS owner INTO stranger
+      FROM (SELECT 'function' AS kind, p.oid::regprocedure::text AS what, p.proowner AS owner, p.pronamespace AS schema FROM pg_proc p
+             WHERE EXISTS (SELECT FROM pg_proc b WHERE b.proname = p.proname AND b.pronamespace = 'pg_catalog'::regnamespace)
+            UNION ALL
+            SELECT 'operator', o.oid::regoperator::text, o.oprowner, o.oprnamespace FROM pg_operator o) s
+      JOIN pg_roles r ON r.oid = s.owner
+      JOIN pg_namespace n ON n.oid = s.schema
+     WHERE n.nspname = ANY (schemas) AND n.nspname <> 'pg_catalog'
+       AND NOT r.rolsuper AND (above OR NOT pg_has_role(current_user, r.oid, 'MEMBER'))
+     ORDER BY 1, 2 LIMIT 1;
+    PERFORM set_config('search_path', path, true);
+    IF stranger IS NOT NULL THEN
+        RAISE EXCEPTION 'the % % of role % is called like one of PostgreSQL''s, and might be called with the rights of %',
+            stranger.kind, stranger.what, stranger.owner, current_user
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = pg_catalog.format('Drop it, or move it to a schema that is not in the search path (ALTER %s %s SET SCHEMA …); or, if you trust what it does, ALTER %s %s OWNER TO %I.',
+                      pg_catalog.upper(stranger.kind), stranger.what, pg_catalog.upper(stranger.kind), stranger.what, current_user);
+    END IF;
+END
+$do$;
