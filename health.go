@@ -3,7 +3,9 @@ package outbox
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -138,12 +140,55 @@ func since(what string, now, began time.Time, why string) string {
 }
 
 // measure counts the tables' backlogs until ctx ends, one after another: all at once would take as many connections.
-func measure(ctx context.Context, tables []*tableRelay) error {
+// It has the database told what hinders the relay, for whoever cannot ask the relay itself, but for the first moments,
+// when nothing has made progress yet.
+func measure(ctx context.Context, of serving) error {
+	begun := false
 	return repeat(ctx, func(ctx context.Context) {
-		for _, t := range tables {
+		for _, t := range of.tables {
 			t.measure(ctx)
+			if begun {
+				t.keeper.tell(t.hindrance(of.sinks))
+			}
 		}
+		begun = true
 	})
+}
+
+// hindrance is LeaseRequest.Health: what the table's health and that of its sinks say, without how long, which would be
+// another text each time.
+func (r *tableRelay) hindrance(sinks map[string]*sinkState) string {
+	h := struct {
+		Table string            `json:"table,omitempty"`
+		Sinks map[string]string `json:"sinks,omitempty"`
+	}{Table: forColumn(r.health(time.Now()).Reason), Sinks: map[string]string{}}
+	for _, name := range r.cfg.table.sinks() {
+		if sinks[name] == nil {
+			continue
+		}
+		if s := sinks[name].health(); !s.Ready || s.Down {
+			h.Sinks[name] = forColumn(cmp.Or(s.Reason, "it takes nothing and is only probed"))
+		}
+	}
+	if h.Table == "" && len(h.Sinks) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(h)
+	if err != nil {
+		return "" // texts can be encoded
+	}
+	return string(text)
+}
+
+var lasting = regexp.MustCompile(` for [0-9hms]+s(:|$)`)
+
+// forColumn makes a reason one short line that any database takes.
+func forColumn(reason string) string {
+	reason = strings.Join(strings.Fields(strings.ReplaceAll(lasting.ReplaceAllString(reason, "$1"), "\x00", " ")), " ")
+	if runes := []rune(reason); len(runes) > 300 {
+		reason = string(runes[:300]) + "…"
+	}
+	return reason
 }
 
 func (r *tableRelay) measure(ctx context.Context) {

@@ -38,6 +38,8 @@ type leaseKeeper struct {
 	known    string    // Watched.Leases from before renewed
 	cautious time.Time // until when no lapsed lane is taken, because the database was away
 	returned bool      // the last check was the first after an outage
+	health   string    // LeaseRequest.Health
+	told     string    // that of the last request that succeeded
 	lastErr  error
 }
 
@@ -187,7 +189,8 @@ func (k *leaseKeeper) undisturbed() bool {
 	g := k.seen.Load()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return g.fresh() && g.Leases == k.known && k.lastErr == nil && !k.leaving && len(k.lanes) == k.share &&
+	return g.fresh() && g.Leases == k.known && k.lastErr == nil && k.told == k.health && !k.leaving &&
+		len(k.lanes) == k.share &&
 		time.Until(k.until) > k.cfg.ttl*2/3 && !over(k.until)
 }
 
@@ -260,7 +263,7 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	reqCtx, cancel := context.WithTimeout(ctx, k.cfg.ttl/3)
 	defer cancel()
 	k.mu.Lock()
-	request := LeaseRequest{Owner: k.cfg.owner, Name: k.cfg.instance, TTL: k.cfg.ttl, Leaving: k.leaving}
+	request := LeaseRequest{Owner: k.cfg.owner, Name: k.cfg.instance, TTL: k.cfg.ttl, Leaving: k.leaving, Health: k.health}
 	// Once an outage: on a machine so slow that every check comes too late, nobody would ever take over.
 	away := k.lastErr != nil && !k.renewed.IsZero() && asked.Sub(k.renewed) > k.cfg.ttl && !k.returned
 	request.Returning = away || asked.Before(k.cautious)
@@ -276,7 +279,7 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	if away { // the others find it back within their next check, and what they do not come for lapses again
 		k.cautious = asked.Add(k.cfg.ttl)
 	}
-	k.lastErr, k.renewed, k.known = nil, asked, known
+	k.lastErr, k.renewed, k.known, k.told = nil, asked, known, request.Health
 	if k.pauses.change(leased.Paused) {
 		k.pauses.log(k.cfg.logger, k.cfg.table)
 		k.changed()
@@ -288,6 +291,16 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 		k.changed()
 	}
 	return nil
+}
+
+// tell has the database say what hinders the relay. Nothing is written unless it is something else than before.
+func (k *leaseKeeper) tell(health string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if health != k.health && k.lastErr == nil && !k.renewed.IsZero() { // else the lease itself is the trouble, and shows
+		k.health = health
+		signal(k.disturbed)
+	}
 }
 
 // failed notes an error, and logs the first of a row.

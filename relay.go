@@ -148,7 +148,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		start(s.probe)
 	}
 	start(func(ctx context.Context) error { return r.watch(ctx, opened.tables) })
-	start(func(ctx context.Context) error { return measure(ctx, opened.tables) })
+	start(func(ctx context.Context) error { return measure(ctx, opened) })
 	start(func(ctx context.Context) error { return r.db.Listen(ctx, r.cfg.Logger, r.Wake) })
 	if r.cfg.LetterRetention.After > 0 {
 		start(func(ctx context.Context) error { return r.db.RetainLetters(ctx, r.cfg.LetterRetention) })

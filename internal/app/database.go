@@ -64,6 +64,8 @@ type ForPeople interface {
 	Pauses(ctx context.Context) (operate.Pauses, error)
 	// Debts returns what sinks of tables with routes have not taken.
 	Debts(ctx context.Context) ([]operate.Debt, error)
+	// Troubles returns what hinders the relays that are alive, and the database itself.
+	Troubles(ctx context.Context) ([]operate.Trouble, error)
 	// Endpoints opens the table of endpoints that sinks know by their names.
 	Endpoints(ctx context.Context) (endpoint.Table, error)
 	// Writing opens a table with the columns of outbox_events to be written.

@@ -149,6 +149,10 @@ func (d postgresDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
 	return pgoperate.Debts(ctx, d.Pool)
 }
 
+func (d postgresDatabase) Troubles(ctx context.Context) ([]operate.Trouble, error) {
+	return pgoperate.Troubles(ctx, d.Pool)
+}
+
 func (d postgresDatabase) Endpoints(ctx context.Context) (endpoint.Table, error) {
 	return pgoperate.OpenEndpoints(ctx, d.Pool)
 }

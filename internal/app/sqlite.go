@@ -138,6 +138,10 @@ func (d *sqliteDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
 	return sqliteoperate.Debts(ctx, d.db)
 }
 
+func (d *sqliteDatabase) Troubles(ctx context.Context) ([]operate.Trouble, error) {
+	return sqliteoperate.Troubles(ctx, d.db)
+}
+
 func (d *sqliteDatabase) Pauses(ctx context.Context) (operate.Pauses, error) {
 	return sqliteoperate.OpenPauses(ctx, d.db)
 }

@@ -89,15 +89,18 @@ what its sinks owe.`,
 				return err
 			}
 			var page eventPage
+			var troubles []operate.Trouble
 			err = browse(cmd.Context(), c, table, func(ctx context.Context, db app.Database, b operate.Browser) (err error) {
 				if page.Events, page.Next, err = b.List(ctx, filter); err != nil {
 					return err
 				}
+				troubles = troublesOf(ctx, db, table.table)
 				return markPaused(ctx, c, db, table, page.Events)
 			})
 			if err != nil {
 				return err
 			}
+			a.printTroubles(c.Output, troubles)
 			if c.Output == "json" {
 				return printPage(a.Out, page.Events, page.Next)
 			}

@@ -41,6 +41,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
                does, none runs.
   LANES other than SHARE for longer than the lease: a relay that joined or left has not been seen by the others.
   HELD         outbox events --status FAILED lists what is retried, and when; outbox events retry tries it now.
+  NOT READY    what hinders a relay, as in its /readyz, is the first line: a sink, the database, a right it lacks.
   paused       an operator has paused the table, or topics or destinations of it: these events are in BACKLOG
                and wait (outbox pauses).
   suspect      relays died while they served this lane. Its events are tried in small batches until the one that
@@ -58,8 +59,9 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 			}
 			var report operate.LaneReport
 			err = browse(cmd.Context(), c, looked{table: table},
-				func(ctx context.Context, _ app.Database, b operate.Browser) (err error) {
+				func(ctx context.Context, db app.Database, b operate.Browser) (err error) {
 					report, err = b.Lanes(ctx, countedForLanes)
+					report.Troubles = troublesOf(ctx, db, report.Table)
 					return err
 				})
 			if err != nil {
@@ -68,6 +70,7 @@ Healthy: all 64 lanes are held, each relay holds its share, OLDEST stays below a
 			if c.Output == "json" {
 				return printJSON(a.Out, report)
 			}
+			a.printTroubles(c.Output, report.Troubles)
 			return a.printLanes(report, all)
 		},
 	}

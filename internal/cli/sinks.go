@@ -18,6 +18,7 @@ type sinkRow struct {
 	operate.Debt
 	Server string `json:"server"` // "": no setting names the sink
 	Paused bool   `json:"paused"`
+	Down   string `json:"down,omitempty"` // why, as a relay that is alive has told
 }
 
 func (a *application) sinks() *cobra.Command {
@@ -30,7 +31,8 @@ wait in outbox_deliveries, of them RETRYING for another attempt; OLDEST is the a
 ones have a pending dead letter, see outbox dlq list. A sink that takes everything at once owes nothing.
 
 A sink without a server is none of the settings given here: what it is owed waits until a relay has a sink of that
-name. Of tables without routes outbox lanes shows the backlog. Whether a sink answers is in /readyz of each relay.
+name. Of tables without routes outbox lanes shows the backlog. A sink that
+a relay cannot reach, and why, is the first line, as in the relay's /readyz.
 
 outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
 		Example: `  outbox sinks --config outbox.yaml
@@ -41,10 +43,11 @@ outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
 			if err != nil {
 				return err
 			}
-			rows, err := sinkRows(cmd.Context(), c)
+			rows, troubles, err := sinkRows(cmd.Context(), c)
 			if err != nil {
 				return err
 			}
+			a.printTroubles(c.Output, troubles)
 			if c.Output == "json" {
 				return printPage(a.Out, rows, "")
 			}
@@ -61,19 +64,19 @@ outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
 	return cmd
 }
 
-func sinkRows(ctx context.Context, c config.Config) ([]sinkRow, error) {
+func sinkRows(ctx context.Context, c config.Config) (rows []sinkRow, troubles []operate.Trouble, err error) {
 	db, err := app.OpenDatabase(ctx, c.Database)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer db.Close()
 	debts, err := db.Debts(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pauses, err := allPauses(ctx, db)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pauses = slices.DeleteFunc(pauses, func(p operate.Pause) bool { return p.Topic != "" || p.Destination != "" })
 	for _, p := range pauses {
@@ -92,13 +95,16 @@ func sinkRows(ctx context.Context, c config.Config) ([]sinkRow, error) {
 	slices.SortFunc(debts, func(a, b operate.Debt) int {
 		return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Table, b.Table))
 	})
-	rows := make([]sinkRow, len(debts))
+	rows, troubles = make([]sinkRow, len(debts)), troublesOf(ctx, db, "")
 	for i, d := range debts {
 		rows[i] = sinkRow{Debt: d, Server: servers[d.Sink], Paused: slices.ContainsFunc(pauses, func(p operate.Pause) bool {
 			return d.Table != "" && p.Table == d.Table && (p.To == "" || p.To == d.Sink)
 		})}
+		for _, t := range troubles {
+			rows[i].Down = cmp.Or(rows[i].Down, t.Sinks[d.Sink])
+		}
 	}
-	return rows, nil
+	return rows, troubles, nil
 }
 
 func yes(is bool) string {

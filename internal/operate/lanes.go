@@ -23,6 +23,8 @@ type LaneReport struct {
 	Bounded bool `json:"bounded"`
 	// Pauses are those that concern the table.
 	Pauses []Pause `json:"pauses"`
+	// Troubles are for whoever asks for them, as EventRow.Paused.
+	Troubles []Trouble `json:"troubles,omitempty"`
 	// Hidden says that row-level security hides the rows from this role, so that no backlog is known.
 	Hidden bool `json:"hidden,omitempty"`
 }

@@ -2,6 +2,7 @@ package operatetest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 func pauseTests() []behaviour {
 	return []behaviour{
 		{name: "what is paused is listed, obeyed, resumed and on the record", run: pausesAndResumes},
+		{name: "what hinders a relay is told with its lease, once, until it is gone", run: tellsTroubles},
 	}
 }
 
@@ -84,5 +86,45 @@ func pausesAndResumes(t *testing.T, s *suite) {
 	actions, _, err := s.letters(t).Actions(t.Context(), deadletter.ActionFilter{Action: "pause"})
 	if err != nil || len(actions) != 8 || *actions[0].Reason != "because" || actions[0].Actor != "me" {
 		t.Errorf("the record has %d pauses, error %v, want 8", len(actions), err)
+	}
+}
+
+func tellsTroubles(t *testing.T, s *suite) {
+	store, owner := s.Table(t, outbox.OutboxEvents()), tabletest.NewID(t)
+	lease := func(health string) []operate.Trouble {
+		t.Helper()
+		_, err := store.Lease(t.Context(),
+			outbox.LeaseRequest{Owner: owner, Name: "relay-1", TTL: time.Minute, Health: health})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := s.Troubles(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	version := func() string {
+		return s.Value(t, "SELECT CAST(max(expires_at) AS text) FROM outbox_relays WHERE name = 'relay-1'")
+	}
+	if all := lease(""); len(all) != 0 {
+		t.Errorf("a relay that is well tells %+v", all)
+	}
+	all := lease(`{"table": "no backlog", "sinks": {"b": "refused", "a": "gone"}}`)
+	if len(all) != 1 || all[0].Relay != "relay-1" || all[0].Since == nil ||
+		time.Since(*all[0].Since).Abs() > time.Minute ||
+		strings.Join(all[0].Reasons(), "|") != "sink a: gone|sink b: refused|outbox_events: no backlog" ||
+		!all[0].Concerns("outbox_events") || all[0].Concerns("event_outbox") {
+		t.Fatalf("troubles %+v", all)
+	}
+	since, written := *all[0].Since, version()
+	if lease(`{"table": "no backlog", "sinks": {"b": "refused", "a": "gone"}}`); version() != written {
+		t.Error("what was told before is written again")
+	}
+	if all := lease(`{"table": "other"}`); len(all) != 1 || all[0].Why != "other" || !all[0].Since.Equal(since) {
+		t.Errorf("it tells something else: %+v, want it since %s", all, since)
+	}
+	if all := lease(""); len(all) != 0 {
+		t.Errorf("a relay that is well again tells %+v", all)
 	}
 }

@@ -19,6 +19,8 @@ type Harness struct {
 	Browser func(t *testing.T, layout outbox.Layout) operate.Browser
 	Pauses  func(t *testing.T) operate.Pauses
 	Debts   func(t *testing.T) ([]operate.Debt, error)
+	// Troubles are what relays have told.
+	Troubles func(t *testing.T) ([]operate.Trouble, error)
 	// Endpoints opens the table of endpoints.
 	Endpoints func(t *testing.T) endpoint.Table
 	// Retention and LetterRetention open what old rows are removed from.

@@ -356,7 +356,8 @@ func TestStatusCheckIsSpeltAnew(t *testing.T) {
 		for _, d := range []struct {
 			steps int
 			set   string
-		}{{pgmigrations.All, "crawl"}, {pgmigrations.All, "events"}, {2, "core"}} {
+		}{{pgmigrations.All, "crawl"}, {pgmigrations.All, "events"},
+			{int(pgmigrations.Required("core")) - 14, "core"}} {
 			if err := pgmigrations.Down(t.Context(), url, d.steps, d.set); err != nil {
 				t.Fatal(err)
 			}

@@ -50,7 +50,8 @@ func newHarness(t *testing.T, url string) operatetest.Harness {
 			}
 			return p
 		},
-		Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), store.Pool) },
+		Debts:    func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), store.Pool) },
+		Troubles: func(t *testing.T) ([]operate.Trouble, error) { return Troubles(t.Context(), store.Pool) },
 		Endpoints: func(t *testing.T) endpoint.Table {
 			t.Helper()
 			e, err := OpenEndpoints(t.Context(), store.Pool)

@@ -30,7 +30,8 @@ func TestStoreSuite(t *testing.T) {
 				}
 				return p
 			},
-			Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), db) },
+			Debts:    func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), db) },
+			Troubles: func(t *testing.T) ([]operate.Trouble, error) { return Troubles(t.Context(), db) },
 			Endpoints: func(t *testing.T) endpoint.Table {
 				t.Helper()
 				e, err := OpenEndpoints(t.Context(), db)

@@ -24,7 +24,7 @@ func (s *store) checkSchema(ctx context.Context) error {
 	}{
 		{s.layout.Table, columns},
 		{"outbox_lanes", []string{"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"}},
-		{"outbox_relays", []string{"owner", "name", "expires_at"}},
+		{"outbox_relays", []string{"owner", "name", "expires_at", "health"}},
 		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation", "position", "origin"}},
 		{"apps", []string{"namespace"}},
 		{"outbox_pauses", []string{"destination"}},

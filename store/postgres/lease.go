@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/pause"
+	"github.com/outboxrelay/outbox/internal/pgtable"
 )
 
 // Lease implements outbox.Store. The commit is synchronous, unlike the relay's others: after a crash of the server
@@ -41,7 +42,7 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	if r.Leaving {
 		batch.Queue(s.sql.leaseQuit, s.name, r.Owner)
 	} else {
-		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl)
+		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl, pgtable.Null(r.Health))
 	}
 	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.Lanes, r.Returning, r.Leaving)
 	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.Lanes, s.of).Query(func(found pgx.Rows) (err error) {

@@ -17,7 +17,7 @@ func (d *DB) file() sqlitetable.File { return sqlitetable.File{Reads: d.read, Ex
 func (s *store) checkSchema(ctx context.Context) ([]sqlitetable.Column, error) {
 	for table, columns := range map[string][]string{
 		"outbox_lanes":  {"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"},
-		"outbox_relays": {"owner", "name", "expires_at"},
+		"outbox_relays": {"owner", "name", "expires_at", "health"},
 		"job_dlq":       {"destination", "outbox_table", "event_key", "generation", "position", "origin"},
 		"apps":          {"namespace"},
 		"outbox_pauses": {"destination"},

@@ -27,7 +27,7 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 		at := s.leaseArgs(request)
 		if err := tx.QueryRowContext(ctx, s.sql.leaseDue,
 			append(at.args(), outbox.Lanes, request.Leaving,
-				stamp(sqlitetime.Farthest(at.now, at.ttl)))...).Scan(&due); err != nil || due {
+				stamp(sqlitetime.Farthest(at.now, at.ttl)), nullable(request.Health))...).Scan(&due); err != nil || due {
 			return err
 		}
 		leased, err = s.held(ctx, tx, at)
@@ -82,7 +82,7 @@ func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 	if err := tx.QueryRowContext(ctx, s.sql.leaseLapsed, at.table, at.owner, stamp(at.now)).Scan(&lapsed); err != nil {
 		return err
 	}
-	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name)
+	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name, nullable(r.Health))
 	if r.Leaving {
 		enrol, args = s.sql.leaseQuit, []any{at.table, at.owner}
 	}
@@ -96,6 +96,8 @@ func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 	_, err := tx.ExecContext(ctx, s.sql.leaseSweep, at.table, at.owner, stamp(at.now.Add(-relaysKept)))
 	return err
 }
+
+func nullable(text string) sql.NullString { return sql.NullString{String: text, Valid: text != ""} }
 
 // held reads what the caller holds.
 func (s *store) held(ctx context.Context, tx *sql.Tx, at leaseArgs) (leased outbox.Leased, err error) {

@@ -1,13 +1,15 @@
--- lease: enrols the caller among the relays of a table. $1 table, $2 owner, $3 name, $4 time to live in microseconds.
--- Writes only when less than two thirds of its time are left, so that asking often costs nothing, or more than all of
--- it (see lease_take.sql). An UPDATE comes first: ON CONFLICT locks the row before it changes it, whatever its WHERE
--- says, which was a third of what an idle relay wrote to the log. Locks the caller's row. Only the database's clock
--- counts. Index: the primary key.
+-- lease: enrols the caller among the relays of a table. $1 table, $2 owner, $3 name, $4 time to live in microseconds,
+-- $5 what hinders it, as JSON, or NULL. Writes only when that has changed, or less than two thirds of its time are
+-- left, so that asking often costs nothing, or more than all of it (see lease_take.sql). An UPDATE comes first: ON
+-- CONFLICT locks the row before it changes it, whatever its WHERE says, which was a third of what an idle relay wrote
+-- to the log. Locks the caller's row. Only the database's clock counts. Index: the primary key.
 WITH renewed AS (
-    UPDATE outbox_relays SET expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond'
+    UPDATE outbox_relays SET expires_at = clock_timestamp() + $4::bigint * interval '1 microsecond', health = $5::jsonb,
+           health_since = CASE WHEN $5::jsonb IS NULL THEN NULL WHEN health IS NULL THEN clock_timestamp() ELSE health_since END
      WHERE table_name = $1 AND owner = $2
-       AND expires_at NOT BETWEEN clock_timestamp() + $4::bigint * 2 / 3 * interval '1 microsecond'
-                              AND clock_timestamp() + $4::bigint * interval '1 microsecond'
+       AND (health IS DISTINCT FROM $5::jsonb
+            OR expires_at NOT BETWEEN clock_timestamp() + $4::bigint * 2 / 3 * interval '1 microsecond'
+                                  AND clock_timestamp() + $4::bigint * interval '1 microsecond')
     RETURNING 1
 )
 INSERT INTO outbox_relays (table_name, owner, name, expires_at)
