@@ -16,7 +16,7 @@ endif
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-deps: ## install PostgreSQL, PgBouncer, Redis, Chromium and a C compiler where they are missing (apt-get)
+deps: ## install PostgreSQL, PgBouncer, Redis, Chromium, promtool and a C compiler where they are missing (apt-get)
 	@bash scripts/deps.sh
 
 servers:

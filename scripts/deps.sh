@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need and Go does not bring: the programs they start for themselves (internal/testenv), PostgreSQL, PgBouncer, Redis,
-# RabbitMQ, libfaketime and Chromium, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the
+# RabbitMQ, libfaketime, Chromium and promtool, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the
 # biggest: 124 MB in 25 packages, installed in 9 s on 2 cores near a mirror (measured). `deps.sh servers` leaves it out: only the tests need it.
 #
 # The services that Debian's packages start on the default ports are neither used nor touched: tests run their own servers,
@@ -42,6 +42,10 @@ have_rabbitmq() {
 	{ [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || have rabbitmq-server; } && have epmd
 }
 
+# Into bin: of the package only this program is wanted, and not its service.
+bin=$(dirname "$0")/../bin
+have_promtool() { [ "$wanted" = servers ] || have promtool || [ -x "$bin/promtool" ]; }
+
 missing=()
 have initdb || missing+=(postgresql)
 have redis-server || missing+=(redis-server)
@@ -53,7 +57,7 @@ have_faketime || missing+=(faketime)
 if [ -n "${OUTBOX_TEST_POSTGRES:-}" ] && [[ $OUTBOX_TEST_POSTGRES != */* ]]; then
 	bash "$(dirname "$0")/postgres.sh" "$OUTBOX_TEST_POSTGRES"
 fi
-if [ ${#missing[@]} -eq 0 ]; then
+if [ ${#missing[@]} -eq 0 ] && have_promtool; then
 	echo "deps: everything is here, nothing to install"
 	exit 0
 fi
@@ -62,9 +66,9 @@ if ! command -v apt-get >/dev/null 2>&1; then
 	cat >&2 <<-HINT
 		deps: ${missing[*]} missing, and this system has no apt-get to install it with. Install PostgreSQL 13 or later
 		(initdb, postgres), PgBouncer (pgbouncer), Redis 6 or later (redis-server), RabbitMQ 3.8 or later
-		(rabbitmq-server, epmd), Chromium or Chrome (chromium, google-chrome), libfaketime
+		(rabbitmq-server, epmd), Chromium or Chrome (chromium, google-chrome), libfaketime, promtool of Prometheus
 		and a C compiler, so that they are on PATH:
-		  macOS:        brew install postgresql@17 pgbouncer redis rabbitmq; xcode-select --install; Chrome, linked as google-chrome
+		  macOS:        brew install postgresql@17 pgbouncer redis rabbitmq prometheus; xcode-select --install; Chrome, linked as google-chrome
 		  Fedora, RHEL: dnf install postgresql-server pgbouncer redis rabbitmq-server chromium libfaketime gcc
 		  Arch:         pacman -S postgresql pgbouncer redis rabbitmq chromium libfaketime gcc
 	HINT
@@ -79,7 +83,7 @@ if [ "$(id -u)" -ne 0 ]; then
 	fi
 	as_root=(sudo)
 fi
-echo "deps: installing ${missing[*]} with apt-get"
+echo "deps: installing ${missing[*]:-promtool} with apt-get"
 # invoke-rc.d asks this file whether a package may start its service. Where there is one already, it decides.
 policy=/usr/sbin/policy-rc.d
 if [[ " ${missing[*]} " == *" rabbitmq-server "* ]] && [ ! -e "$policy" ]; then
@@ -89,6 +93,12 @@ if [[ " ${missing[*]} " == *" rabbitmq-server "* ]] && [ ! -e "$policy" ]; then
 fi
 "${as_root[@]}" apt-get update
 "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "${missing[@]}"
+if ! have_promtool; then # 19 MB to fetch
+	unpacked=$(mktemp -d)
+	(cd "$unpacked" && apt-get download prometheus && dpkg -x prometheus_*.deb .)
+	install -D "$unpacked/usr/bin/promtool" "$bin/promtool"
+	rm -rf "$unpacked"
+fi
 
 # Installed is not enough: a distribution may name the program otherwise or put it elsewhere.
 for program in initdb redis-server rabbitmq-server epmd pgbouncer "$(go env CC)"; do

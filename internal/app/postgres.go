@@ -149,6 +149,10 @@ func (d postgresDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
 	return pgoperate.Debts(ctx, d.Pool)
 }
 
+func (d postgresDatabase) PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error) {
+	return pgoperate.PendingLetters(ctx, d.Pool, limit)
+}
+
 func (d postgresDatabase) Troubles(ctx context.Context) ([]operate.Trouble, error) {
 	return pgoperate.Troubles(ctx, d.Pool)
 }

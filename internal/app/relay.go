@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -78,6 +80,8 @@ func (r *relay) run(ctx context.Context) error {
 	others := slices.DeleteFunc(used, func(name string) bool { return slices.Contains(needed, name) })
 	opening, stop := context.WithCancel(ctx)
 	connected := r.outlets.connectLater(opening, r.process, others)
+	var counting sync.WaitGroup
+	counting.Go(func() { r.countLetters(opening, db) })
 	r.log.Info("connected", "database", MaskDatabase(r.cfg.Database), r.outlets.attr())
 	r.waker.own.Store(one)
 	r.health.watch(one)
@@ -85,7 +89,23 @@ func (r *relay) run(ctx context.Context) error {
 	err = one.Run(ctx)
 	stop()
 	connected()
+	counting.Wait()
 	return errors.Join(err, r.outlets.close())
+}
+
+const (
+	lettersEvery = 15 * time.Second
+	lettersLimit = 10_000 // of one count
+)
+
+// countLetters counts the pending letters for the metrics until ctx ends.
+func (r *relay) countLetters(ctx context.Context, db ForRelay) {
+	every(ctx, lettersEvery, func() {
+		asking, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		pending, err := db.PendingLetters(asking, lettersLimit)
+		r.metrics.ObserveLetters(pending, err)
+	})
 }
 
 // owing is how many sinks a relay of their own serves what they did not take of a table.

@@ -138,6 +138,10 @@ func (d *sqliteDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
 	return sqliteoperate.Debts(ctx, d.db)
 }
 
+func (d *sqliteDatabase) PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error) {
+	return sqliteoperate.PendingLetters(ctx, d.db, limit)
+}
+
 func (d *sqliteDatabase) Troubles(ctx context.Context) ([]operate.Trouble, error) {
 	return sqliteoperate.Troubles(ctx, d.db)
 }

@@ -70,3 +70,22 @@ func TestReadOnlyDatabaseIsTheFirstLine(t *testing.T) {
 		}
 	}
 }
+
+// Letters that no relay made are counted too, until they are dealt with.
+func TestPendingLettersAreAMetric(t *testing.T) { onStores(t, testPendingLetters) }
+
+func testPendingLetters(t *testing.T, e env) {
+	e.jobsDied(3)
+	e.redis = testenv.RedisServer(t).URL()
+	first := query[string](e, "SELECT CAST(min(CAST(id AS text)) AS text) FROM job_dlq")
+	e.ok("", "dlq", "discard", first, "--reason", "r")
+	_, url := e.relaying("--table", "outbox_events")
+	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		_, text := get(t, url+"/metrics")
+		if strings.Contains(text, "outbox_dead_letters_pending") || time.Since(start) > patience {
+			contains(t, text, `outbox_dead_letters_pending{source="event",table="outbox_events"} 0`,
+				`outbox_dead_letters_pending{source="job",table=""} 2`)
+			return
+		}
+	}
+}

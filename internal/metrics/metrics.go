@@ -8,6 +8,7 @@
 package metrics
 
 import (
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pause"
 )
 
@@ -27,17 +29,19 @@ type Metrics struct {
 	published, duplicates, retried, dead, lost, batches, unavailable, spilled *prometheus.CounterVec
 	claim, publish, settle, latency                                           *prometheus.HistogramVec
 	ready, lanes, backlog, oldest, paused                                     *prometheus.GaugeVec
-	owed, oldestOwed, sinkDown                                                *prometheus.GaugeVec
+	owed, oldestOwed, sinkDown, letters                                       *prometheus.GaugeVec
 	retention                                                                 retentionMetrics
 
 	relay  func() outbox.Health // nil: nobody watches one
 	mu     sync.Mutex
 	tables map[string]*table
+	// lettersOf are the labels of letters that were there.
+	lettersOf map[string][]string
 }
 
 // New returns a registry with the relay's metrics and those of the Go runtime and the process.
 func New() *Metrics {
-	m := &Metrics{Registry: prometheus.NewRegistry(), tables: map[string]*table{}}
+	m := &Metrics{Registry: prometheus.NewRegistry(), tables: map[string]*table{}, lettersOf: map[string][]string{}}
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	counter := func(dst **prometheus.CounterVec, name, help string) {
 		*dst = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help},
@@ -84,6 +88,8 @@ func New() *Metrics {
 	gauge(&m.oldestOwed, "oldest_owed_seconds",
 		"Age of the oldest event of the table that the sink has still to take, 0 without one.", "table", "sink")
 	gauge(&m.sinkDown, "sink_down", "1 while the sink is down and only probed, else 0.", "sink")
+	gauge(&m.letters, "dead_letters_pending",
+		"Dead letters that nobody has replayed or discarded, whoever made them; counting stops at 10000.", "table", "source")
 	m.retention = newRetentionMetrics(m.Registry)
 	return m
 }
@@ -131,6 +137,24 @@ func (m *Metrics) ObserveBatch(b outbox.BatchReport) {
 	t.settle.Observe(b.Settle.Seconds())
 	for _, l := range b.Latencies {
 		t.latency.Observe(l.Seconds())
+	}
+}
+
+// ObserveLetters takes over a count of the pending letters. A table that has none any more stays, at zero.
+func (m *Metrics) ObserveLetters(pending []operate.Pending, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		m.letters.Reset()
+		return
+	}
+	for _, labels := range m.lettersOf {
+		m.letters.WithLabelValues(labels...).Set(0)
+	}
+	for _, p := range append([]operate.Pending{{Source: "event", Table: "outbox_events"}}, pending...) {
+		labels := []string{p.Table, p.Source}
+		m.letters.WithLabelValues(labels...).Set(float64(p.Letters))
+		m.lettersOf[strings.Join(labels, "/")] = labels
 	}
 }
 

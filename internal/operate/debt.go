@@ -36,3 +36,9 @@ func DeliveriesOfTable(table string) outbox.Layout {
 	l.Part, l.PartValue = "outbox_table", table
 	return l
 }
+
+// Pending is how many dead letters of a source (event or job) and table nobody has replayed or discarded.
+type Pending struct {
+	Source, Table string
+	Letters       int
+}

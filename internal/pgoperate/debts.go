@@ -35,3 +35,20 @@ func Debts(ctx context.Context, pool *pgxpool.Pool) ([]operate.Debt, error) {
 	}
 	return debts, nil
 }
+
+// PendingLetters counts dead letters that are pending, up to limit of all.
+func PendingLetters(ctx context.Context, pool *pgxpool.Pool, limit int) ([]operate.Pending, error) {
+	sql, err := plain("letters_pending")
+	if err != nil {
+		return nil, err
+	}
+	rows, err := pool.Query(ctx, sql, limit)
+	if err != nil {
+		return nil, fmt.Errorf("count pending letters: %w", err)
+	}
+	pending, err := pgx.CollectRows(rows, pgx.RowToStructByPos[operate.Pending])
+	if err != nil {
+		return nil, fmt.Errorf("count pending letters: %w", err)
+	}
+	return pending, nil
+}

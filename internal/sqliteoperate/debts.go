@@ -48,3 +48,30 @@ func Debts(ctx context.Context, db *sqlite.DB) (debts []operate.Debt, err error)
 	}
 	return debts, nil
 }
+
+// PendingLetters counts dead letters that are pending, up to limit of all.
+func PendingLetters(ctx context.Context, db *sqlite.DB, limit int) (pending []operate.Pending, err error) {
+	text, err := plain("letters_pending")
+	if err != nil {
+		return nil, err
+	}
+	err = file(db).Snapshot(ctx, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, text, limit)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var p operate.Pending
+			if err := rows.Scan(&p.Source, &p.Table, &p.Letters); err != nil {
+				return err
+			}
+			pending = append(pending, p)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count pending letters: %w", sqlitefile.Explain(err))
+	}
+	return pending, nil
+}
