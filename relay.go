@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -202,12 +203,16 @@ func passes(err error) bool {
 func (r *Relay) openTables(ctx context.Context) (serving, error) {
 	opened := serving{sinks: map[string]*sinkState{}}
 	var missing []string
+	var remedy string
 	for _, t := range r.tables {
 		name := t.Layout.Table
 		store, err := r.db.OpenTable(ctx, t.Layout)
 		var schema *SchemaError
 		if t.Optional && errors.As(err, &schema) && schema.Table == name && len(schema.Missing) == 0 {
 			missing = append(missing, name)
+			if !strings.HasPrefix(schema.Remedy, "run: ") { // it is there, and not found
+				remedy = cmp.Or(remedy, schema.Error()+"; or ")
+			}
 			continue
 		}
 		if err != nil {
@@ -228,8 +233,8 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 	}
 	if len(opened.tables) == 0 {
 		return serving{},
-			fmt.Errorf("%w: none of %s exists: run: outbox migrate up, or map a table of your own with a Layout",
-				ErrNoTable, strings.Join(missing, ", "))
+			fmt.Errorf("%w: none of %s exists: %srun: outbox migrate up, or map a table of your own with a Layout",
+				ErrNoTable, strings.Join(missing, ", "), remedy)
 	}
 	return opened, nil
 }

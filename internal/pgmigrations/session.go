@@ -36,6 +36,7 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 				"special characters percent-encoded")
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
+	config.RuntimeParams["standard_conforming_strings"] = "on"
 	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no named statements, of which a pooler may know nothing
 	return config, nil
 }

@@ -3,6 +3,7 @@ package pgschema
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -35,7 +36,29 @@ func CheckTable(ctx context.Context, pool *pgxpool.Pool, table string, columns [
 	if err != nil {
 		return fmt.Errorf("check table %s: %w", table, err)
 	}
-	return migration.CheckColumns(table, have, columns, nil)
+	err = migration.CheckColumns(table, have, columns, nil)
+	var missing *outbox.SchemaError
+	if len(have) > 0 || !errors.As(err, &missing) || strings.Contains(table, ".") {
+		return err
+	}
+	if elsewhere, looked := names(ctx, pool, "check_elsewhere", table); looked == nil && len(elsewhere) > 0 {
+		missing.Remedy = elsewhere[0]
+	}
+	return err
+}
+
+// CheckWritable finds out whether a session may write. Where none may, those of the pool are closed: one that was made
+// while the database was read-only stays so.
+func CheckWritable(ctx context.Context, pool *pgxpool.Pool) error {
+	why, err := names(ctx, pool, "check_writable")
+	if err != nil {
+		return fmt.Errorf("check whether the database takes writes: %w", err)
+	}
+	if len(why) > 0 {
+		pool.Reset()
+		return errors.New(why[0])
+	}
+	return nil
 }
 
 // Lacking returns the privileges that the role lacks on a table or a sequence: those on the whole of it, and UPDATE of

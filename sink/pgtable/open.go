@@ -110,6 +110,7 @@ func parse(text string, cfg *Config) (*pgxpool.Config, error) {
 	// One round trip, and nothing that a pooler would have to keep.
 	conn.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn.RuntimeParams["client_encoding"] = "UTF8"
+	conn.RuntimeParams["standard_conforming_strings"] = "on"
 	if conn.RuntimeParams["application_name"] == "" {
 		conn.RuntimeParams["application_name"] = "outbox sink"
 	}

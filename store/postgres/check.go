@@ -41,6 +41,9 @@ func (s *store) checkSchema(ctx context.Context) error {
 	if err := checkAllowed(ctx, s.pool.Pool, s.layout); err != nil {
 		return err
 	}
+	if err := pgschema.CheckWritable(ctx, s.pool.Pool); err != nil {
+		return err
+	}
 	return pgschema.CheckVisible(ctx, s.pool.Pool, s.layout.Table)
 }
 

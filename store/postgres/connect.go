@@ -82,8 +82,9 @@ func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) 
 
 // Adapt makes the connections of a pool fit for what they lead to, PostgreSQL itself or a pooler in transaction mode,
 // which it finds out before the first one. Through a pooler they have no named prepared statements. All speak UTF-8,
-// whatever the role's or the database's client_encoding is. A password that stands in a passfile (?passfile=,
-// PGPASSFILE, ~/.pgpass) is read again for each connection, so it may change while the program runs.
+// whatever the role's or the database's client_encoding is, and read texts in SQL as the standard has them. A password
+// that stands in a passfile (?passfile=, PGPASSFILE, ~/.pgpass) is read again for each connection, so it may change
+// while the program runs.
 //
 // It sets cfg.BeforeConnect and cfg.AfterConnect, and calls those that were there.
 func Adapt(cfg *pgxpool.Config) { adapt(cfg, "") }
@@ -92,6 +93,7 @@ func Adapt(cfg *pgxpool.Config) { adapt(cfg, "") }
 func adapt(cfg *pgxpool.Config, settings string) {
 	// A start-up parameter: every pooler knows it, and it ends with the connection.
 	cfg.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+	cfg.ConnConfig.RuntimeParams["standard_conforming_strings"] = "on" // or pgx refuses its simple protocol
 	r := &route{settings: settings, password: cfg.ConnConfig.Password}
 	before, after := cfg.BeforeConnect, cfg.AfterConnect
 	cfg.BeforeConnect = func(ctx context.Context, conn *pgx.ConnConfig) error {
