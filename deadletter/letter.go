@@ -115,12 +115,15 @@ type Group struct {
 type Action struct {
 	ID      uuid.UUID       `json:"id"`
 	At      time.Time       `json:"at"`
-	Actor   string          `json:"actor"`
+	Actor   string          `json:"actor"`  // as the program was told
 	Action  string          `json:"action"` // replay, discard or purge here; others may record theirs
 	Letters int             `json:"letters"`
 	Filter  json.RawMessage `json:"filter,omitempty"`
 	Reason  *string         `json:"reason,omitempty"`
 	Detail  json.RawMessage `json:"detail,omitempty"`
+	// Login is the database's own word of who it was: the login of the session. Nil where there are none (SQLite), and of
+	// entries from before it was kept.
+	Login *string `json:"login,omitempty"`
 }
 
 // ActionFilter chooses entries of the record by the fields that are set.

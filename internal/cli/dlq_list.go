@@ -239,7 +239,7 @@ func (a *application) listActions(mapping *pflag.FlagSet) *cobra.Command {
 		Use:   "audit",
 		Short: "List what operators did",
 		Long: `audit prints the record of what operators did, the newest first: when, who, what, to how many letters
-or events, how they were chosen and why. It has replays, discards and purges of letters, retries and skips of
+or events. ACTOR is what the program was told (--actor), LOGIN who it was to the database. Then how they were chosen and why. It has replays, discards and purges of letters, retries and skips of
 events, and the making and revoking of tokens. A replay or skip of many is one line, though it was several
 transactions.`,
 		Example: `  outbox dlq audit --since 7d
@@ -276,9 +276,11 @@ transactions.`,
 				if chosen == "{}" {
 					chosen = "all"
 				}
-				rows = append(rows, []string{moment(&e.At), e.Actor, e.Action, fmt.Sprint(e.Letters), chosen, value(e.Reason)})
+				rows = append(rows, []string{moment(&e.At), e.Actor, value(e.Login), e.Action, fmt.Sprint(e.Letters), chosen,
+					value(e.Reason)})
 			}
-			if err := printTable(a.Out, []string{"AT", "ACTOR", "ACTION", "LETTERS", "CHOSEN BY", "REASON"}, rows); err != nil {
+			heads := []string{"AT", "ACTOR", "LOGIN", "ACTION", "LETTERS", "CHOSEN BY", "REASON"}
+			if err := printTable(a.Out, heads, rows); err != nil {
 				return err
 			}
 			if page.Next != "" {

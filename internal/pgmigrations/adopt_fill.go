@@ -64,7 +64,8 @@ func (f *filling) next(ctx context.Context, tx pgx.Tx, size int) (filled int64, 
 	if _, err := tx.Exec(ctx, briefly+templated("pin", nil)+templated("as_owner", f)); err != nil {
 		return 0, err
 	}
-	if err := tx.QueryRow(ctx, templated(f.statement, f), f.from, size, f.third).Scan(&filled, &f.third, &f.from); err != nil {
+	row := tx.QueryRow(ctx, templated(f.statement, f), f.from, size, f.third)
+	if err := row.Scan(&filled, &f.third, &f.from); err != nil {
 		return 0, err
 	}
 	_, err = tx.Exec(ctx, "RESET ROLE")

@@ -101,20 +101,21 @@ BEGIN
     FOR allowed IN SELECT * FROM (VALUES
         -- A producer adds and never looks back. What it may select is what RETURNING gives it and what
         -- ON CONFLICT (id) or (event_id) compares; PostgreSQL asks for the privilege on those.
-        ('outbox_producer', 'outbox_events', 'INSERT, SELECT (id, position)'),
-        ('outbox_producer', 'event_outbox',  'INSERT, SELECT (id, event_id, position)'),
+        -- What becomes of an event, and where it stands in a queue, is not the producer's to say.
+        ('outbox_producer', 'outbox_events', 'INSERT (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc, destination_topics, payload, metadata, created_at), SELECT (id, position)'),
+        ('outbox_producer', 'event_outbox',  'INSERT (id, app_id, event_id, event_type, payload, event_key), SELECT (id, event_id, position)'),
 
         -- A log draws positions, and reads which part is filled.
-        ('outbox_producer', 'outbox_log',    'INSERT'),
+        ('outbox_producer', 'outbox_log',    'INSERT (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc, destination_topics, payload, metadata)'),
         ('outbox_producer', 'outbox_log_part', 'SELECT'),
         ('outbox_producer', 'outbox_log_position_seq', 'USAGE'),
 
         -- Whoever produces a run's events drives the run, in the same transaction. UPDATE on the run is also what its
         -- row lock needs, under which events are numbered (crawl/001_crawl_schema). A role of its own: one who writes
         -- orders has no business with goals and device configurations, of all tenants.
-        ('outbox_run_producer', 'crawl_outbox',  'INSERT, SELECT (id, crawl_id, event_id, seq)'),
+        ('outbox_run_producer', 'crawl_outbox',  'INSERT (crawl_id, event_type, payload, created_at, event_id, seq, tenant_id), SELECT (id, crawl_id, event_id, seq)'),
         ('outbox_run_producer', 'crawl_outbox_id_seq', 'USAGE'),
-        ('outbox_run_producer', 'crawl_events',  'INSERT, SELECT (id, crawl_id, seq, event_type, event_id)'),
+        ('outbox_run_producer', 'crawl_events',  'INSERT (crawl_id, event_type, payload, created_at, event_id, seq, tenant_id), SELECT (id, crawl_id, seq, event_type, event_id)'),
         ('outbox_run_producer', 'crawl_events_written', 'SELECT'),
         ('outbox_run_producer', 'crawl_events_id_seq', 'USAGE'),
         ('outbox_run_producer', 'crawl_runs',    'INSERT, SELECT, UPDATE (status, started_at, completed_at, cancelled_at, error_message)'),
@@ -148,7 +149,7 @@ BEGIN
         -- Retention. The archive is written and never read.
         ('outbox_relay', 'outbox_maintenance', 'SELECT, INSERT, UPDATE'),
         ('outbox_relay', 'outbox_archive', 'INSERT'),
-        ('outbox_relay', 'outbox_audit', 'INSERT'),   -- outbox purge, which is run as this role
+        ('outbox_relay', 'outbox_audit', 'INSERT (actor, action, letters, filter, reason, detail)'),   -- outbox purge, which is run as this role
         ('outbox_relay', 'outbox_migrations_core',   'SELECT'),   -- it refuses to start on an old schema
         ('outbox_relay', 'outbox_migrations_events', 'SELECT'),
         ('outbox_relay', 'outbox_migrations_crawl',  'SELECT'),
@@ -157,7 +158,7 @@ BEGIN
         -- is for the letters of rows that were set dead by hand (dlq collect) and of events that are not to be
         -- delivered (events skip); the columns of errors, and DELETE from crawl_outbox, are for the latter.
         ('outbox_operator', 'job_dlq',       'SELECT, INSERT, DELETE, UPDATE (replayed_at, discarded_at, discard_reason)'),
-        ('outbox_operator', 'outbox_audit',  'SELECT, INSERT'),
+        ('outbox_operator', 'outbox_audit',  'SELECT, INSERT (actor, action, letters, filter, reason, detail)'),
         ('outbox_operator', 'apps',          'SELECT, INSERT'),
         ('outbox_operator', 'outbox_archive', 'SELECT'),   -- outbox replay, and for it INSERT into outbox_events
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
@@ -168,7 +169,7 @@ BEGIN
         ('outbox_operator', 'outbox_events', 'SELECT, INSERT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at, generation)'),
         ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, DELETE, UPDATE (next_retry_at)'),   -- dead rows leave it
-        ('outbox_operator', 'outbox_log',    'SELECT, INSERT'),   -- a replay is a new row
+        ('outbox_operator', 'outbox_log',    'SELECT, INSERT (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc, destination_topics, payload, metadata, generation)'),   -- a replay is a new row
         ('outbox_operator', 'outbox_log_part', 'SELECT'),
         ('outbox_operator', 'outbox_log_position_seq', 'USAGE'),
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
@@ -180,13 +181,13 @@ BEGIN
 
         -- Whose runs: that is the policies' business, below. Neither reads the outbox that it writes to.
         ('outbox_gateway', 'crawl_runs',     'SELECT, INSERT, UPDATE (status, started_at, completed_at, cancelled_at, error_message, lease_owner, lease_expires_at)'),
-        ('outbox_gateway', 'crawl_events',   'SELECT, INSERT'),
-        ('outbox_gateway', 'crawl_outbox',   'INSERT'),
+        ('outbox_gateway', 'crawl_events',   'SELECT, INSERT (crawl_id, event_type, payload, event_id)'),
+        ('outbox_gateway', 'crawl_outbox',   'INSERT (crawl_id, event_type, payload, created_at, event_id, seq, tenant_id)'),
         ('outbox_gateway', 'crawl_events_id_seq', 'USAGE'),
         ('outbox_gateway', 'crawl_outbox_id_seq', 'USAGE'),
         ('outbox_worker', 'crawl_runs',      'SELECT, UPDATE (status, started_at, completed_at, cancelled_at, error_message, lease_owner, lease_expires_at, lease_epoch, next_node, node_state, steps_done, node_attempts)'),
-        ('outbox_worker', 'crawl_events',    'SELECT, INSERT'),
-        ('outbox_worker', 'crawl_outbox',    'INSERT'),
+        ('outbox_worker', 'crawl_events',    'SELECT, INSERT (crawl_id, event_type, payload, event_id)'),
+        ('outbox_worker', 'crawl_outbox',    'INSERT (crawl_id, event_type, payload, created_at, event_id, seq, tenant_id)'),
         ('outbox_worker', 'crawl_events_id_seq', 'USAGE'),
         ('outbox_worker', 'crawl_outbox_id_seq', 'USAGE'),
 

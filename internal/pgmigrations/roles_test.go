@@ -21,6 +21,8 @@ var verbs = map[string]map[string]string{
 		"SELECT": "SELECT payload FROM outbox_events",
 		"INSERT": "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 'bc', " +
 			"'{}') ON CONFLICT (id) DO NOTHING RETURNING id, position",
+		"FORGE": "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, status) " +
+			"VALUES ('t', now(), 'bc', '{}', 'SENT')",
 		"UPDATE": "UPDATE outbox_events SET payload = '{}'",
 		"SETTLE": "UPDATE outbox_events SET status = 'SENT', processed_at = now(), retry_count = 1, next_retry_at = NULL, " +
 			"error_message = NULL, error_history = NULL, delivered_to = NULL WHERE position = 1",
@@ -32,6 +34,8 @@ var verbs = map[string]map[string]string{
 		"SELECT": "SELECT payload FROM event_outbox",
 		"INSERT": "INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ('%s', gen_random_uuid(), 't', " +
 			"'{}') ON CONFLICT (event_id) DO NOTHING RETURNING id, event_id",
+		"FORGE": "INSERT INTO event_outbox (app_id, event_id, event_type, payload, position) VALUES ('%s', " +
+			"gen_random_uuid(), 't', '{}', -1)",
 		"UPDATE": "UPDATE event_outbox SET payload = '{}'",
 		"SETTLE": "UPDATE event_outbox SET status = 'published', published_at = now(), retry_count = 1, next_retry_at = " +
 			"NULL, error_message = NULL, error_history = NULL, delivered_to = NULL WHERE position = 1",
@@ -62,6 +66,8 @@ var verbs = map[string]map[string]string{
 		"SELECT": "SELECT payload FROM crawl_outbox",
 		"INSERT": "INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT id, 't', '{}' FROM crawl_runs RETURNING " +
 			"id, event_id, seq",
+		"FORGE": "INSERT INTO crawl_outbox (crawl_id, event_type, payload, generation) " +
+			"SELECT id, 't', '{}', 9 FROM crawl_runs",
 		"UPDATE": "UPDATE crawl_outbox SET payload = '{}'",
 		"SETTLE": "UPDATE crawl_outbox SET published_at = now(), retry_count = 1, next_retry_at = NULL, error_message = " +
 			"NULL, error_history = NULL, delivered_to = NULL WHERE id = 1",
@@ -91,6 +97,9 @@ var verbs = map[string]map[string]string{
 	"outbox_audit": {
 		"SELECT": "SELECT * FROM outbox_audit",
 		"INSERT": "INSERT INTO outbox_audit (actor, action, letters) VALUES ('a', 'replay', 1)",
+		"FORGE": "INSERT INTO outbox_audit (actor, action, letters, at) " +
+			"VALUES ('a', 'replay', 1, now() - interval '1 year')",
+		"DISOWN": "INSERT INTO outbox_audit (actor, action, letters, db_user) VALUES ('a', 'replay', 1, 'b')",
 		"UPDATE": "UPDATE outbox_audit SET actor = 'b'",
 		"DELETE": "DELETE FROM outbox_audit",
 	},
@@ -164,7 +173,7 @@ var allowed = map[string][]string{
 		"outbox_migrations_core SELECT",
 	},
 	"outbox_operator": {
-		"outbox_events SELECT", "outbox_events INSERT", "outbox_events UPDATE", "outbox_events SETTLE",
+		"outbox_events SELECT", "outbox_events INSERT", "outbox_events FORGE", "outbox_events UPDATE", "outbox_events SETTLE",
 		"outbox_events REVIVE", "outbox_archive SELECT",
 		"event_outbox SELECT", "event_outbox UPDATE", "event_outbox SETTLE", "event_outbox REVIVE",
 		"outbox_endpoints SELECT", "outbox_endpoints INSERT", "outbox_endpoints UPDATE", "outbox_endpoints SWITCH",

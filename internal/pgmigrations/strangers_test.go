@@ -131,15 +131,16 @@ func TestAdoptionIsTheTablesOwners(t *testing.T) {
 			run(t, conn, "ALTER TABLE outbox_events FORCE ROW LEVEL SECURITY")
 		}
 		plan, err := pgmigrations.Plan(t.Context(), url)
-		if named := func(n string) bool { return strings.Contains(n, "trigger fire") && strings.Contains(n, name) }; err != nil ||
-			!slices.ContainsFunc(plan.Notes, named) {
+		named := func(n string) bool { return strings.Contains(n, "trigger fire") && strings.Contains(n, name) }
+		if err != nil || !slices.ContainsFunc(plan.Notes, named) {
 			t.Errorf("the plan does not name the trigger: %q, %v", plan.Notes, err)
 		}
 		err = pgmigrations.Up(t.Context(), url)
 		if stolen(t, conn, name) {
 			t.Fatalf("forced %t: adoption has made the table's owner a superuser", forced)
 		}
-		if refused := err != nil && strings.Contains(err.Error(), "forces row-level security"); err != nil && !refused || refused != forced {
+		refused := err != nil && strings.Contains(err.Error(), "forces row-level security")
+		if err != nil && !refused || refused != forced {
 			t.Errorf("forced %t: %v", forced, err)
 		}
 	}

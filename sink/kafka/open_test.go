@@ -38,8 +38,9 @@ func TestCheckURL(t *testing.T) {
 		"kafka://h?create=0:1": "create must be", "kafka://h?hunter2=1": "an option other than",
 		"kafka://h?compression=zstd&cloudevents=watermill": "",
 		"kafka://h?compression=brotli":                     "none, gzip, snappy, lz4 or zstd",
-		"kafka://h?max_message_bytes=x":                    "number of bytes", "kafka://h?max_message_bytes=9": "MaxMessageBytes is 9",
-		"kafka://h?a=%zz": "not of the form",
+		"kafka://h?max_message_bytes=x":                    "number of bytes",
+		"kafka://h?max_message_bytes=9":                    "MaxMessageBytes is 9",
+		"kafka://h?a=%zz":                                  "not of the form",
 	} {
 		err := checkURL(url)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) ||

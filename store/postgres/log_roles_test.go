@@ -41,8 +41,12 @@ func TestRolesOfALog(t *testing.T) {
 	}
 	const row = "INSERT INTO outbox_log (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '{}')"
 	verbs := map[string]string{
-		"read the log":     "SELECT payload FROM outbox_log",
-		"write the log":    row,
+		"read the log":  "SELECT payload FROM outbox_log",
+		"write the log": row,
+		"choose the transaction": "INSERT INTO outbox_log (event_topic, occurred_at, source_bc, payload, xid) " +
+			"VALUES ('t', now(), 's', '{}', '18446744073709551615')",
+		"choose the position": "INSERT INTO outbox_log (event_topic, occurred_at, source_bc, payload, position) " +
+			"VALUES ('t', now(), 's', '{}', 5)",
 		"change the log":   "UPDATE outbox_log SET payload = '{}'",
 		"delete rows":      "DELETE FROM outbox_log",
 		"empty a part":     "TRUNCATE outbox_log_3",

@@ -166,7 +166,7 @@ func (d *deadLetters) Actions(
 			var a deadletter.Action
 			var at string
 			var filter, detail sqlitetable.Text
-			err := rows.Scan(&a.ID, &at, &a.Actor, &a.Action, &a.Letters, &filter, &a.Reason, &detail)
+			err := rows.Scan(&a.ID, &at, &a.Actor, &a.Action, &a.Letters, &filter, &a.Reason, &detail, &a.Login)
 			if err != nil {
 				return err
 			}

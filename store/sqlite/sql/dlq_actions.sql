@@ -1,5 +1,5 @@
 -- dlq: a page of the record of operators' actions, newest first. Locks nothing. Index: outbox_audit's primary key.
-SELECT u.id, u.at, u.actor, u.action, u.letters, u.filter, u.reason, u.detail
+SELECT u.id, u.at, u.actor, u.action, u.letters, u.filter, u.reason, u.detail, NULL
   FROM outbox_audit u
  WHERE true
        {{- with .A.Action}} AND u.action = {{arg .}}{{end}}

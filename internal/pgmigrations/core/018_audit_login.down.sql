@@ -1,0 +1,1 @@
+ALTER TABLE outbox_audit DROP COLUMN IF EXISTS db_user;
