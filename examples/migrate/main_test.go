@@ -65,14 +65,14 @@ func applied(t *testing.T, url, tool string) {
 	t.Helper()
 	_, conn := open(t, url)
 	reference := testenv.Database(t)
-	if err := pgmigrations.Up(t.Context(), reference); err != nil {
+	if err := pgmigrations.Up(t.Context(), reference, "core", "events", "crawl"); err != nil {
 		t.Fatal(err)
 	}
 	_, made := open(t, reference)
 	if got, want := catalog(t, conn), catalog(t, made); !reflect.DeepEqual(got, want) {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	all, err := pgmigrations.Status(t.Context(), url)
+	all, err := pgmigrations.Status(t.Context(), url, pgmigrations.Sets...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func applied(t *testing.T, url, tool string) {
 			t.Errorf("status: %+v", s)
 		}
 	}
-	if err := pgmigrations.Up(t.Context(), url); err != nil {
+	if err := pgmigrations.Up(t.Context(), url, "core", "events", "crawl"); err != nil {
 		t.Errorf("up: %v", err)
 	}
 

@@ -15,26 +15,26 @@ import (
 // sqliteMigrations are the Migrations of a file.
 type sqliteMigrations struct{ path string }
 
-// Status of a file that is not there is that of an empty one, and makes none. There are no optional sets.
-func (m sqliteMigrations) Status(ctx context.Context, _ ...string) (all []migration.SetStatus, err error) {
+// Status of a file that is not there is that of an empty one, and makes none.
+func (m sqliteMigrations) Status(ctx context.Context, named ...string) (all []migration.SetStatus, err error) {
 	db, err := sqlite.Connect(ctx, m.path, 1)
 	if errors.Is(err, sqlite.ErrNoFile) {
-		return m.statusOfNothing(ctx)
+		return m.statusOfNothing(ctx, named)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return sqlitemigrations.Status(ctx, db.Reads())
+	return sqlitemigrations.Status(ctx, db.Reads(), named...)
 }
 
-func (m sqliteMigrations) statusOfNothing(ctx context.Context) (all []migration.SetStatus, err error) {
+func (m sqliteMigrations) statusOfNothing(ctx context.Context, named []string) (all []migration.SetStatus, err error) {
 	nothing, err := sql.Open("sqlite", ":memory:")
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
 	defer func() { err = errors.Join(err, nothing.Close()) }()
-	return sqlitemigrations.Status(ctx, nothing)
+	return sqlitemigrations.Status(ctx, nothing, named...)
 }
 
 // Plan is empty: nobody else has made such tables in an SQLite file.

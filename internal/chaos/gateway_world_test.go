@@ -45,7 +45,7 @@ func serveWithTokens(t *testing.T, name string, sqlite bool, flags ...string) *s
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.outbox("migrate", "up")
+	s.outbox("migrate", "up", "--set", "core,crawl")
 	s.process = s.world.process(path, nil, append(append(args, "--database", s.database), flags...)...)
 	eventually(t, "the API is served", func() bool { return strings.Contains(s.process.said(), `"serving the API"`) })
 	return s

@@ -58,7 +58,7 @@ func newFile(t *testing.T, name, dir string) *file {
 
 func (f *file) create() {
 	f.t.Helper()
-	if err := app.MigrationsOf("sqlite:" + f.path).Up(f.t.Context()); err != nil {
+	if err := app.MigrationsOf("sqlite:"+f.path).Up(f.t.Context(), "core", "events", "crawl"); err != nil {
 		f.t.Fatal(err)
 	}
 	db := f.open()

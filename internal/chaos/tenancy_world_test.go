@@ -37,7 +37,8 @@ func newTenancy(t *testing.T, name string) *tenancy {
 		t.Fatal(err)
 	}
 	c := &tenancy{world: &world{t: t, rng: choices(name), began: time.Now()}, url: testenv.Database(t)}
-	if err := errors.Join(migrations.Up(t.Context(), c.url), migrations.ApplyRoles(t.Context(), c.url)); err != nil {
+	if err := errors.Join(migrations.Up(t.Context(), c.url, "core", "events", "crawl"),
+		migrations.ApplyRoles(t.Context(), c.url)); err != nil {
 		t.Fatal(err)
 	}
 	c.connect(c.url)

@@ -61,7 +61,8 @@ func newWorld(t *testing.T, f fault) *world {
 	w := &world{t: t, rng: choices(f.name), began: time.Now(), maxAge: f.maxAge, table: outbox.OutboxEvents().Table}
 	url := ""
 	if f.postgres == nil {
-		url = testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url) })
+		url = testenv.Prepared(t, "all",
+			func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url, pgmigrations.Sets...) })
 	} else {
 		server, err := testenv.StartPostgres(t.Context(), *f.postgres)
 		if err != nil {

@@ -46,6 +46,7 @@ const command = at => said.commands.push(id(at).querySelector("code").textConten
 addEventListener("load", async () => {
   try {
     await see("no events", () => !id("none").hidden && id("sink").textContent === "Works")
+    await see("a subscriber", () => id("listening").textContent === "connected")
     write("1", false)
     await see("delivered", () => /delivered[^]*key 1[^]*to order.placed in/.test(first(0)))
     await see("arrived", () => id("arrived").innerText.includes('order.placed 1 {"total":12}'))

@@ -324,7 +324,7 @@ func testListsAreOneShape(t *testing.T, e env) {
 func TestNothingListed(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: "sqlite:" + filepath.Join(t.TempDir(), "outbox.db")}
-	e.ok("", "migrate", "up")
+	e.ok("", "migrate", "up", "--set", "core,events,crawl")
 	for command, says := range map[string]string{
 		"dlq list":                    "no pending dead letters\n",
 		"dlq list --state all":        "no dead letters\n",

@@ -34,9 +34,9 @@ func (a *application) hint(command string, err error) string {
 	case errors.As(err, &schema) && strings.Contains(schema.Remedy, "outbox migrate up"):
 		// The store knows the set of its own table, and not what else the command needs and how it was told of the
 		// database.
-		text := "outbox migrate up without --set makes all tables but outbox_log"
+		text := "outbox migrate up without --set makes the tables of core and events"
 		if command == "serve" {
-			text += ", and outbox serve needs those of core and crawl"
+			text += ", and outbox serve needs those of core and crawl: outbox migrate up --set core,crawl"
 		}
 		return text + ". If --database named the database here, give the same --database"
 	}

@@ -222,7 +222,9 @@ func (p *process) await(s *stream, text string) string {
 func migrated(t *testing.T) env {
 	t.Helper()
 	return env{t: t, database: testenv.Prepared(t, "all",
-		func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url) })}
+		func(ctx context.Context, url string) error {
+			return pgmigrations.Up(ctx, url, "core", "events", "crawl")
+		})}
 }
 
 // onStores runs a test of what is the same whatever the database: once on each, with all tables and no Redis.
@@ -236,7 +238,7 @@ func onStores(t *testing.T, test func(t *testing.T, e env)) {
 				return
 			}
 			e := env{t: t, database: database(t)}
-			e.ok("", "migrate", "up")
+			e.ok("", "migrate", "up", "--set", "core,events,crawl")
 			test(t, e)
 		})
 	}

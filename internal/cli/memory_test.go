@@ -43,7 +43,7 @@ func testServeMemory(t *testing.T, e env) {
 func TestServeTwoSinks(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: stores["sqlite"](t), redis: testenv.RedisServer(t).URL()}
-	e.ok("", "migrate", "up")
+	e.ok("", "migrate", "up", "--set", "core,crawl")
 	g := e.serving("--sink", "default="+e.redis, "--sink", "live=memory:", "--routes", "crawl_outbox=live",
 		"--auth", "none", "--listen", "127.0.0.1:0", "--crawlers", "script:short")
 	url := watching(g.process)

@@ -21,14 +21,15 @@ func (a *application) migrate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Make and change the tables",
-		Long: `migrate makes the tables in PostgreSQL, or in an SQLite file (--database sqlite:outbox.db), in three
-sets, so that an application takes only what it uses:
+		Long: `migrate makes the tables in PostgreSQL, or in an SQLite file (--database sqlite:outbox.db), in
+sets, so that an application takes only what it uses; the first two, and what the database has, where none is named:
 
     core      outbox_events, job_dlq (dead letters), apps (tenants), and what relays and operators
               keep: outbox_lanes, outbox_relays, outbox_maintenance, outbox_archive, outbox_audit;
               outbox_tokens and outbox_tickets, of who may use the API
     events    event_outbox, an event bus with row-level security; stands on core
-    crawl     crawl_runs, crawl_events, crawl_outbox and the view run_outbox; stands on core
+    crawl     crawl_runs, crawl_events, crawl_outbox and the view run_outbox, for outbox serve; stands on core
+    log       outbox_log, whose rows are only inserted, in PostgreSQL; stands on core
 
 The files are plain numbered SQL: outbox migrate print shows them, and outbox migrate export writes them for
 Encore, golang-migrate, goose or Atlas to run. Connect to PostgreSQL itself: a transaction pooler loses the
@@ -101,7 +102,7 @@ as its own, and goes on. That tool must not run the files any more then.`,
 	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
 	cmd.Flags().BoolVar(&takeOver, "take-over", false, "record what another tool has applied as applied by up")
 	cmd.Flags().StringSliceVar(&sets, "set", nil,
-		"migration `sets`, of core, events, crawl and log (default: all but log)")
+		"migration `sets`, of core, events, crawl and log (default: core and events, and what the database has)")
 	return cmd
 }
 
@@ -228,7 +229,7 @@ PostgreSQL's.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&sets, "set", nil,
-		"migration `sets`, of core, events, crawl and log (default: all but log)")
+		"migration `sets`, of core, events, crawl and log (default: core and events)")
 	return cmd
 }
 
@@ -265,9 +266,13 @@ func (a *application) migrating(
 	ctx context.Context, c config.Config, named []string, fn func(context.Context, app.Migrations) error,
 ) error {
 	m := app.MigrationsOf(c.Database)
-	before, err := m.Status(ctx, named...)
+	before, err := m.Status(ctx, slices.Concat(app.Sets, named)...) // up may find tables of a set that nobody has named
 	if err != nil {
 		return err
+	}
+	missed := map[string][]string{}
+	for _, s := range before {
+		missed[s.Set] = s.Pending
 	}
 	failure := fn(ctx, m)
 	if advice, err := m.Advice(context.WithoutCancel(ctx)); err == nil { // or the status below fails in the same way
@@ -281,8 +286,8 @@ func (a *application) migrating(
 	}
 	var changes []change
 	var changed bool
-	for i, s := range after {
-		c := change{Set: s.Set, Version: s.Current, Changed: difference(before[i].Pending, s.Pending)}
+	for _, s := range after {
+		c := change{Set: s.Set, Version: s.Current, Changed: difference(missed[s.Set], s.Pending)}
 		changes, changed = append(changes, c), changed || len(c.Changed) > 0
 	}
 	if failure != nil && !changed {

@@ -29,7 +29,7 @@ which they depend on each other, as the tool that you have wants them:
 It needs no database. Run it again after each upgrade of outbox: the steps that are in the folder are
 known by their names and left as they are, new ones get the numbers after the highest in the folder.
 So no number ever changes, and the folder may have migrations of your own. Without --set it goes on
-with the sets that the folder has; an empty one gets all. What it cannot continue it refuses, and
+with the sets that the folder has; an empty one gets core and events. What it cannot continue it refuses, and
 writes nothing.
 
 The comment at the head of the first file says what outbox migrate up does beyond these files. After
@@ -94,7 +94,7 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 	cmd.Flags().StringVar(&format, "format", "",
 		fmt.Sprintf("whose `format`: %s (required)", strings.Join(formatNames(), ", ")))
 	cmd.Flags().StringSliceVar(&sets, "set", nil,
-		"migration `sets`, of core, events, crawl and log (default: those in the folder, or all but log)")
+		"migration `sets`, of core, events, crawl and log (default: those in the folder, or core and events)")
 	return cmd
 }
 

@@ -88,7 +88,7 @@ func TestSQLiteLeavesACleanFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a b#c%64.db")
 	e := env{t: t, database: "sqlite://" + path}
-	e.ok("", "migrate", "up")
+	e.ok("", "migrate", "up", "--set", "core,crawl")
 	g := e.serving("--sink", "memory:", "--auth", "none")
 	lines := g.topic("order.placed")
 	id := strings.TrimSpace(e.ok(`{"total":12}`, "write", "--topic", "order.placed"))

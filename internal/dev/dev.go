@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/migration"
 )
 
 // Run makes the tables, warns if another relay takes events that the streams here will miss, and serves all parts and
@@ -76,7 +77,7 @@ func openPage(ctx context.Context, c config.Config, db app.Database) (*page, err
 // migrate makes what tables are missing. Those of a newer program are left alone: this one would not understand them.
 func migrate(ctx context.Context, databaseURL string) error {
 	m := app.MigrationsOf(databaseURL)
-	sets, err := m.Status(ctx)
+	sets, err := m.Status(ctx, migration.Sets...)
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,7 @@ func migrate(ctx context.Context, databaseURL string) error {
 				"program, or another database", app.MaskDatabase(databaseURL), s.Set, s.Current, s.Latest)
 		}
 	}
-	return m.Up(ctx)
+	return m.Up(ctx, migration.Sets...)
 }
 
 // warnOfOthers warns if events are delivered within this process and another relay takes a part of them. It is called

@@ -58,7 +58,10 @@ func newWorld(t *testing.T) *world {
 // migrated is a new database with all tables.
 func migrated(t *testing.T) string {
 	t.Helper()
-	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url) })
+	return testenv.Prepared(t, "all",
+		func(ctx context.Context, url string) error {
+			return pgmigrations.Up(ctx, url, "core", "events", "crawl")
+		})
 }
 
 // newWorldIn is newWorld in a database that exists.

@@ -12,8 +12,11 @@ import (
 // Sets are the migration sets of every store, in the order in which they are applied. Treat it as a constant.
 var Sets = []string{"core", "events", "crawl"}
 
-// Optional are sets that only some stores have, and that are applied where they are named. They stand on core. Treat it
-// as a constant.
+// Default are those of Sets that are applied where none is named. Any other is too where it has been applied before: an
+// application gets no table unasked, and what it has asked for is kept up to date. Treat it as a constant.
+var Default = []string{"core", "events"}
+
+// Optional are sets that only some stores have. They stand on core. Treat it as a constant.
 var Optional = []string{"log"}
 
 // Migration is one numbered step of a set.
@@ -74,7 +77,7 @@ func (m Files) Required(set string) uint {
 	return all[len(all)-1].Version
 }
 
-// Print writes the up files of the sets (none: all sets) as they are, in the order of application.
+// Print writes the up files of the sets (none: Default) as they are, in the order of application.
 func (m Files) Print(w io.Writer, sets ...string) error {
 	sets, err := Order(sets)
 	if err != nil {
@@ -106,10 +109,17 @@ func (m Files) Status(set string, current uint, dirty bool) SetStatus {
 	return s
 }
 
-// Order returns the named sets once each, core first; those of every store when none is named.
+// Unasked says of sets that a database has nothing of, and that nobody has named, that they are not shown.
+func Unasked(all []SetStatus, named []string) []SetStatus {
+	return slices.DeleteFunc(all, func(s SetStatus) bool {
+		return !slices.Contains(Default, s.Set) && !slices.Contains(named, s.Set) && s.Current == 0 && !s.Dirty
+	})
+}
+
+// Order returns the named sets once each, core first; Default when none is named.
 func Order(named []string) ([]string, error) {
 	if len(named) == 0 {
-		return Sets, nil
+		return Default, nil
 	}
 	known := slices.Concat(Sets, Optional)
 	for _, set := range named {

@@ -34,8 +34,8 @@ var ErrCoreNeeded = errors.New("core is still needed")
 // seconds would be short against another golang-migrate that builds an index on a large table.
 const lockTimeout = 10 * time.Minute
 
-// Up brings the sets (none: all of them) to the newest embedded version, core first. It is safe to call from
-// many processes at once, and where there is nothing to do.
+// Up brings the sets (none: migration.Default, and what the database has) to the newest embedded version, core first.
+// It is safe to call from many processes at once, and where there is nothing to do.
 //
 // A mark "dirty", left by a process that died between running a file and recording it, is cleared. Files are atomic and
 // may run twice, so the version is forced back by one and the file runs again.

@@ -22,7 +22,7 @@ import (
 // versions is Status in short: set=current/latest, ! for dirty, and the number of pending files.
 func versions(t *testing.T, url string) string {
 	t.Helper()
-	all, err := pgmigrations.Status(t.Context(), url)
+	all, err := pgmigrations.Status(t.Context(), url, pgmigrations.Sets...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestUnknownSetListsTheKnownOnes(t *testing.T) {
 func TestPrintedSQLMakesTheSameSchema(t *testing.T) {
 	t.Parallel()
 	var printed bytes.Buffer
-	if err := pgmigrations.Print(&printed); err != nil {
+	if err := pgmigrations.Print(&printed, pgmigrations.Sets...); err != nil {
 		t.Fatal(err)
 	}
 	byHand := connect(t, testenv.Database(t))
@@ -135,7 +135,7 @@ func TestUpFromTenGoroutines(t *testing.T) {
 	var group sync.WaitGroup
 	for range 10 {
 		group.Go(func() {
-			if err := pgmigrations.Up(t.Context(), url); err != nil {
+			if err := pgmigrations.Up(t.Context(), url, pgmigrations.Sets...); err != nil {
 				t.Error(err)
 			}
 		})
@@ -398,7 +398,7 @@ func TestErrorsCarryNoSecret(t *testing.T) {
 }
 
 func statusError(t *testing.T, url string) error {
-	_, err := pgmigrations.Status(t.Context(), url)
+	_, err := pgmigrations.Status(t.Context(), url, pgmigrations.Sets...)
 	return err
 }
 

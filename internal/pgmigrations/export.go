@@ -50,7 +50,7 @@ type ExportedFile struct {
 
 // Export writes the steps of the sets into one folder of another migration tool, in the order in which they are
 // applied. It returns all files of theirs that are in the folder then. No set means those that are in the folder
-// already, or all sets where none is.
+// already, or migration.Default where none is.
 //
 // The steps that are in the folder are found by their names and left alone, whatever is in them. Those that are not get
 // the numbers after the highest one in it, be that of a step or of a migration of the user's. So no number ever

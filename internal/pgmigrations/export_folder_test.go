@@ -82,7 +82,7 @@ func TestExportNamesItsFilesAsTheToolDoes(t *testing.T) {
 		},
 	} {
 		dir := filepath.Join(t.TempDir(), "new", "folder")
-		files := exported(t, dir, format)
+		files := exported(t, dir, format, pgmigrations.Sets...)
 		there := contents(t, dir)
 		if len(files) != len(there) {
 			t.Errorf("%s: %d files are listed, and %d are there", format, len(files), len(there))

@@ -58,6 +58,9 @@ func golangMigrate(t *testing.T, url, dir string, format pgmigrations.Format) *m
 func folderUp(t *testing.T, url string, sets ...string) *migrate.Migrate {
 	t.Helper()
 	dir := t.TempDir()
+	if len(sets) == 0 {
+		sets = pgmigrations.Sets
+	}
 	exported(t, dir, pgmigrations.GolangMigrate, sets...)
 	m := golangMigrate(t, url, dir, pgmigrations.GolangMigrate)
 	if err := m.Up(); err != nil {
@@ -69,7 +72,7 @@ func folderUp(t *testing.T, url string, sets ...string) *migrate.Migrate {
 // tool says who has applied what, by Status.
 func by(t *testing.T, url string) (text string) {
 	t.Helper()
-	all, err := pgmigrations.Status(t.Context(), url)
+	all, err := pgmigrations.Status(t.Context(), url, pgmigrations.Sets...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +193,9 @@ func TestUpLeavesTheTablesOfAnotherTool(t *testing.T) {
 	conn := connect(t, url)
 	m := folderUp(t, url, "core", "crawl")
 	before := catalog(t, conn)
-	up(t, url) // events was not chosen
+	if err := pgmigrations.Up(t.Context(), url); err != nil { // events was not chosen
+		t.Error(err)
+	}
 	for _, sets := range [][]string{{"events"}, {"core", "events"}} {
 		if err := pgmigrations.Up(t.Context(), url, sets...); !errors.Is(err, pgmigrations.ErrOwned) ||
 			!strings.Contains(err.Error(), "outbox migrate export --set core,events") {
@@ -244,7 +249,7 @@ func TestHandOverToAnotherTool(t *testing.T) {
 	t.Parallel()
 	url, conn := database(t)
 	dir := t.TempDir()
-	exported(t, dir, pgmigrations.GolangMigrate)
+	exported(t, dir, pgmigrations.GolangMigrate, pgmigrations.Sets...)
 	m := golangMigrate(t, url, dir, pgmigrations.GolangMigrate)
 	var steps uint
 	for _, set := range pgmigrations.Sets {
@@ -344,7 +349,7 @@ func TestExportedFolderRefusesTheTablesOfSeeds(t *testing.T) {
 				return lines
 			}
 			before := mine()
-			exported(t, dir, pgmigrations.GolangMigrate)
+			exported(t, dir, pgmigrations.GolangMigrate, pgmigrations.Sets...)
 			m := golangMigrate(t, url, dir, pgmigrations.GolangMigrate)
 			if err := m.Up(); err == nil || !strings.Contains(err.Error(), "table "+tt.table+" is there already") {
 				t.Fatalf("up: %v", err)

@@ -36,7 +36,7 @@ func child(mode, url string) error {
 	ctx := context.Background()
 	switch mode {
 	case "up":
-		return pgmigrations.Up(ctx, url)
+		return pgmigrations.Up(ctx, url, pgmigrations.Sets...)
 	case "legacy":
 		// Slow enough to be killed in the middle: the parent reads a line a batch.
 		_, err := pgmigrations.Legacy(ctx, url, pgmigrations.LegacyOptions{BatchSize: 500, Progress: func(done, total int64) {
@@ -63,12 +63,16 @@ func childCommand(t *testing.T, mode, url string) *exec.Cmd {
 // database is a new database with all sets applied, and a connection to it as superuser.
 func database(t *testing.T) (string, *pgx.Conn) {
 	t.Helper()
-	url := testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url) })
+	url := testenv.Prepared(t, "all",
+		func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url, pgmigrations.Sets...) })
 	return url, connect(t, url)
 }
 
 func up(t *testing.T, url string, sets ...string) {
 	t.Helper()
+	if len(sets) == 0 {
+		sets = pgmigrations.Sets
+	}
 	if err := pgmigrations.Up(t.Context(), url, sets...); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +86,7 @@ func waitingUp(t *testing.T, url string) (cancel context.CancelFunc, result <-ch
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- pgmigrations.Up(ctx, url) }()
+	go func() { ended <- pgmigrations.Up(ctx, url, pgmigrations.Sets...) }()
 	for other := connect(t, url); one[int](t, other, waiting) == 0; {
 		select {
 		case err := <-ended:

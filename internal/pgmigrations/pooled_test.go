@@ -23,7 +23,8 @@ func TestMigrateThroughPooler(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range 4 { // at once, and one of them not through the pooler
 		all.Go(func() {
-			if err := pgmigrations.Up(t.Context(), []string{pooled, pooled, pooled, direct}[n]); err != nil {
+			if err := pgmigrations.Up(t.Context(), []string{pooled, pooled, pooled, direct}[n],
+				pgmigrations.Sets...); err != nil {
 				t.Error(err)
 			}
 		})

@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -20,7 +19,7 @@ var versionSQL string
 // undefinedTable is the SQLSTATE of a set that was never applied.
 const undefinedTable = "42P01"
 
-// Status reads the state of every set, in the order of Sets, and of the optional ones that are applied or named. That
+// Status reads the state of the default sets, and of the others that are applied or named, in their order. That
 // is what Up has recorded, or, where it has recorded nothing, what is there in the catalog. It has who applied a set
 // as far as that is known. It changes nothing and takes no lock, so while another process migrates it may see Dirty.
 func Status(ctx context.Context, databaseURL string, named ...string) ([]migration.SetStatus, error) {
@@ -34,9 +33,7 @@ func Status(ctx context.Context, databaseURL string, named ...string) ([]migrati
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
-	return slices.DeleteFunc(all, func(s migration.SetStatus) bool {
-		return slices.Contains(migration.Optional, s.Set) && !slices.Contains(named, s.Set) && s.Current == 0 && !s.Dirty
-	}), nil
+	return migration.Unasked(all, named), nil
 }
 
 // status is what Up has recorded of a set.

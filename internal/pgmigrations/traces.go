@@ -150,8 +150,9 @@ func toolOf(ctx context.Context, conn *pgx.Conn) (string, error) {
 
 func owned(s migration.SetStatus) bool { return s.By != "" && s.By != byHand }
 
-// leave returns the sets that are Up's to migrate, of those that were named, or of all where none was. What another
-// tool has applied is left to it: completely applied it is nothing to do, and else refused.
+// leave returns the sets that are Up's to migrate, of those that were named. Where none was, they are the default ones,
+// and what the database has of the others, be it tables to adopt. What another tool has applied is left to it:
+// completely applied it is nothing to do, and else refused.
 func leave(ctx context.Context, conn *pgx.Conn, named []string) (sets []string, notes []string, err error) {
 	sets, err = migration.Order(named)
 	if err != nil {
@@ -160,6 +161,11 @@ func leave(ctx context.Context, conn *pgx.Conn, named []string) (sets []string, 
 	all, err := observe(ctx, conn)
 	if err != nil {
 		return nil, nil, err
+	}
+	if len(named) == 0 {
+		if sets, err = had(ctx, conn, all); err != nil {
+			return nil, nil, err
+		}
 	}
 	var mine []string
 	for _, s := range all {
@@ -183,6 +189,26 @@ func leave(ctx context.Context, conn *pgx.Conn, named []string) (sets []string, 
 		}
 	}
 	return mine, notes, nil
+}
+
+// had returns the default sets, and those of the others that a database has.
+func had(ctx context.Context, conn *pgx.Conn, all []migration.SetStatus) (sets []string, err error) {
+	for _, s := range migration.Unasked(slices.Clone(all), nil) {
+		sets = append(sets, s.Set)
+	}
+	for _, set := range migration.Sets {
+		if slices.Contains(sets, set) {
+			continue
+		}
+		there, err := survey(ctx, conn, []string{set})
+		if err != nil {
+			return nil, err
+		}
+		if len(there.plan.Tables) > 0 || len(there.plan.Problems) > 0 {
+			sets = append(sets, set)
+		}
+	}
+	return sets, nil
 }
 
 // TakeOver records what another tool, or somebody by hand, has applied, as if Up had: from then on Up and Down migrate

@@ -19,7 +19,8 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // migratedURL is a new database with all sets.
 func migratedURL(t *testing.T) string {
 	t.Helper()
-	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
+	return testenv.Prepared(t, "all",
+		func(ctx context.Context, url string) error { return migrations.Up(ctx, url, "core", "events", "crawl") })
 }
 
 // browsed returns a pool with ordinary sessions, as people use, on a migrated database.

@@ -26,13 +26,13 @@ var ErrCoreNeeded = errors.New("core is still needed")
 // ErrNewer says that the file's schema is newer than this build.
 var ErrNewer = errors.New("the file was migrated by a newer program")
 
-// Up brings the sets (none: all of them) to the newest embedded version, core first, in one transaction. It is safe to
-// call from many processes at once, and where there is nothing to do. db is a database whose transactions begin with
-// BEGIN IMMEDIATE: sqlite.DB's Begin does.
+// Up brings the sets (none: migration.Default, and what the file has) to the newest embedded version, core first, in
+// one transaction. It is safe to call from many processes at once, and where there is nothing to do. db is a database
+// whose transactions begin with BEGIN IMMEDIATE: sqlite.DB's Begin does.
 //
 // When ctx ends, nothing is changed.
-func Up(ctx context.Context, db *sql.DB, sets ...string) error {
-	sets, err := migration.Order(sets)
+func Up(ctx context.Context, db *sql.DB, named ...string) error {
+	sets, err := migration.Order(named)
 	if err == nil {
 		err = embedded.Lacks(sets)
 	}
@@ -40,6 +40,16 @@ func Up(ctx context.Context, db *sql.DB, sets ...string) error {
 		return fmt.Errorf("migrate up: %w", err)
 	}
 	err = inTx(ctx, db, func(conn *sql.Conn) error {
+		if len(named) == 0 {
+			all, err := statuses(ctx, conn)
+			if err != nil {
+				return err
+			}
+			sets = nil
+			for _, s := range migration.Unasked(all, nil) {
+				sets = append(sets, s.Set)
+			}
+		}
 		for _, set := range sets {
 			if err := up(ctx, conn, set); err != nil {
 				return err
@@ -183,18 +193,26 @@ func cause(err error) error {
 	return err
 }
 
-// Status reads the state of every set, in the order of Sets. It changes nothing.
-func Status(ctx context.Context, db *sql.DB) ([]migration.SetStatus, error) {
+// Status reads the state of the default sets, and of the others that are applied or named, in their order. It changes
+// nothing.
+func Status(ctx context.Context, db *sql.DB, named ...string) ([]migration.SetStatus, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read migration status: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	var all []migration.SetStatus
+	all, err := statuses(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("read migration status: %w", err)
+	}
+	return migration.Unasked(all, named), nil
+}
+
+func statuses(ctx context.Context, conn *sql.Conn) (all []migration.SetStatus, err error) {
 	for _, set := range Sets {
 		s, err := status(ctx, conn, set)
 		if err != nil {
-			return nil, fmt.Errorf("read migration status: %w", err)
+			return nil, err
 		}
 		all = append(all, s)
 	}

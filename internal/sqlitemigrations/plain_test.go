@@ -47,7 +47,7 @@ for statement in sys.stdin.read().split(";"):
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := sqlitemigrations.Up(t.Context(), db.Writes()); err != nil {
+		if err := sqlitemigrations.Up(t.Context(), db.Writes(), sqlitemigrations.Sets...); err != nil {
 			t.Fatal(err)
 		}
 		write := exec.CommandContext(t.Context(), program, append(args, path)...)

@@ -32,7 +32,8 @@ func TestBrowseFileThatCannotBeWritten(t *testing.T) {
 	path := filepath.Join(dir, "outbox.db")
 	db, err := sqlite.Create(t.Context(), path, 1)
 	if err == nil {
-		err = errors.Join(migrations.Up(t.Context(), db.Writes()), db.Close(), os.Chmod(path, 0o400))
+		err = errors.Join(migrations.Up(t.Context(), db.Writes(), "core", "events", "crawl"), db.Close(),
+			os.Chmod(path, 0o400))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func Files(t *testing.T) func(t *testing.T) *sqlite.DB {
 	template := filepath.Join(t.TempDir(), "template.db")
 	db, err := sqlite.Create(t.Context(), template, 1)
 	ok(t, err)
-	ok(t, errors.Join(migrations.Up(t.Context(), db.Writes()), db.Close()))
+	ok(t, errors.Join(migrations.Up(t.Context(), db.Writes(), "core", "events", "crawl"), db.Close()))
 	return func(t *testing.T) *sqlite.DB {
 		t.Helper()
 		path := filepath.Join(t.TempDir(), "outbox.db")

@@ -31,7 +31,7 @@ its security requirement: read, write or operate; none includes another.`
 // newAPI returns the API without its operations. huma serves no pages of its own: its description is made at the first
 // request, by whichever comes first, without a lock, and its documentation loads scripts from elsewhere.
 func (g *Gateway) newAPI(mux *http.ServeMux) huma.API {
-	cfg := huma.DefaultConfig("Outbox runs", g.cfg.Version)
+	cfg := huma.DefaultConfig("Outbox: crawl runs and streams", g.cfg.Version)
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
 	cfg.CreateHooks = nil // $schema links
 	cfg.RejectUnknownQueryParameters = true

@@ -22,7 +22,8 @@ var everything = outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20}
 // migratedURL is a new database with all sets.
 func migratedURL(t *testing.T) string {
 	t.Helper()
-	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error { return migrations.Up(ctx, url) })
+	return testenv.Prepared(t, "all",
+		func(ctx context.Context, url string) error { return migrations.Up(ctx, url, "core", "events", "crawl") })
 }
 
 func migrated(t *testing.T) *pgxpool.Pool { return connected(t, migratedURL(t)) }

@@ -25,7 +25,7 @@ func filled(t *testing.T, statements ...string) *DB {
 			t.Error(err)
 		}
 	})
-	if err := migrations.Up(t.Context(), db.Writes()); err != nil {
+	if err := migrations.Up(t.Context(), db.Writes(), "core", "events", "crawl"); err != nil {
 		t.Fatal(err)
 	}
 	for _, statement := range statements {

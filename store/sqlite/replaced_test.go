@@ -25,7 +25,7 @@ func TestFileReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		if err := migrations.Up(t.Context(), db.Writes()); err != nil {
+		if err := migrations.Up(t.Context(), db.Writes(), "core", "events", "crawl"); err != nil {
 			t.Fatal(err)
 		}
 		return db

@@ -12,7 +12,7 @@ import (
 
 func upAll(t *testing.T, db *DB) error {
 	t.Helper()
-	return migrations.Up(t.Context(), db.Writes())
+	return migrations.Up(t.Context(), db.Writes(), "core", "events", "crawl")
 }
 
 // Listen is woken by whoever commits, and by nobody else.

@@ -19,9 +19,10 @@ import (
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 )
 
-// Up brings the sets (none: all of them) to the newest version that this build has, core first. It is safe to call from
-// many processes at once, and where there is nothing to do. What a process left that died while migrating is repaired.
-// Tables of ours that were there before are adopted; where they cannot be, Up changes nothing and says why.
+// Up brings the sets (none: core and events, and what the database has of the others) to the newest version that this
+// build has, core first. It is safe to call from many processes at once, and where there is nothing to do.
+// What a process left that died while migrating is repaired. Tables of ours that were there before are adopted; where
+// they cannot be, Up changes nothing and says why.
 //
 // What another migration tool has applied (outbox migrate export) is left to it: there is nothing to do, or an error
 // where it lacks something.

@@ -18,9 +18,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/sqlitemigrations"
 )
 
-// Up brings the sets (none: all of them) to the newest version that this build has, core first, in one transaction. It
-// is safe to call from many processes at once, and where there is nothing to do. db is a database whose transactions
-// begin with BEGIN IMMEDIATE: sqlite.DB's Begin does.
+// Up brings the sets (none: core and events, and what the file has of the others) to the newest version that this
+// build has, core first, in one transaction. It is safe to call from many processes at once, and where there
+// is nothing to do. db is a database whose transactions begin with BEGIN IMMEDIATE: sqlite.DB's Begin does.
 //
 // When ctx ends, nothing is changed.
 func Up(ctx context.Context, db *sql.DB, sets ...string) error {
