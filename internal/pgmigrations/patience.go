@@ -18,8 +18,8 @@ import (
 var strangersSQL string
 
 // briefly begins each transaction that changes something. It bounds a wait for a lock, because who comes after it
-// queues behind it: a writer never waits longer for a statement that waits itself. And it calls nothing that a role with fewer
-// rights has made. It is one line, so that the lines of errors are those of a file.
+// queues behind it: a writer never waits longer for a statement that waits itself. And it calls nothing that a role
+// with fewer rights has made. It is one line, so that the lines of errors are those of a file.
 var briefly = "SET LOCAL lock_timeout = '300ms'; SET LOCAL statement_timeout = 0; " +
 	strings.Join(strings.Fields(strangersSQL[strings.Index(strangersSQL, "DO $do$"):]), " ") + " "
 

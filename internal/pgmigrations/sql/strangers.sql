@@ -1,6 +1,6 @@
--- migrate: nobody gets the rights of who migrates. Refuses where a role with less than the caller's rights has made, in a
--- schema of the search path, a function or an operator that is called like one of PostgreSQL's: it may fit a call better,
--- and would be called in its place. Whoever is a superuser keeps others from making one until the transaction ends.
+-- migrate: nobody gets the rights of who migrates. Refuses where a role with less than the caller's rights has made, in
+-- a schema of the search path, a function or an operator that is called like one of PostgreSQL's. It may fit a call
+-- better, and would be called in its place. A superuser keeps others from making one until the transaction ends.
 DO $do$
 DECLARE
     path     TEXT   := pg_catalog.current_setting('search_path');
