@@ -14,6 +14,9 @@ type Database interface {
 	// answers in their order. Of a table that is busy, the caller knows that it has undelivered rows. It locks and writes
 	// nothing, and costs some lookups in indexes. nil says that there is no cheaper way than to ask each table.
 	Watch(stores []Store) (look func(ctx context.Context, busy []bool) ([]Watched, error), err error)
+	// Debtors returns which sinks owe events, of whatever table. It is none where the database, or this role, has no
+	// outbox_deliveries.
+	Debtors(ctx context.Context) ([]Debtor, error)
 	// Listen calls wake with the name of a table that somebody has written into, or "" where it may be any, until ctx
 	// ends. It hears what it can: a relay polls besides.
 	Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error

@@ -48,6 +48,13 @@ type DeliveryStore interface {
 	LeaseName() string
 }
 
+// Debtor is a sink with rows in outbox_deliveries that are neither delivered nor dead.
+type Debtor struct {
+	Table  string // whose events these are, by the name by which its lanes are leased
+	Sink   string
+	Served bool // a relay delivers them
+}
+
 // Name is the table's, and for a part of one also what part it is: what relays lease lanes by, and what logs, metrics
 // and pauses call it.
 func (l Layout) Name() string {

@@ -33,6 +33,8 @@ type Health struct {
 	Reason string // why not
 	Tables map[string]TableHealth
 	Sinks  map[string]SinkHealth
+	// Unserved are sinks that owe events and that no relay serves, as of the last minute. The relay is ready all the same.
+	Unserved []Debtor
 }
 
 // TableHealth is the state of one table.
@@ -64,7 +66,7 @@ type Pinger interface {
 func (r *Relay) Health() Health {
 	h := Health{Tables: map[string]TableHealth{}, Sinks: map[string]SinkHealth{}}
 	r.mu.Lock()
-	h.Reason = r.waiting
+	h.Reason, h.Unserved = r.waiting, slices.Clone(r.unserved)
 	r.mu.Unlock()
 	open := r.now()
 	for _, t := range open.tables {

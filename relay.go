@@ -24,8 +24,9 @@ type Relay struct {
 	served atomic.Pointer[serving] // nil: not opened yet
 	begun  atomic.Bool             // Run was called
 
-	mu      sync.Mutex
-	waiting string // why nothing is served
+	mu       sync.Mutex
+	waiting  string   // why nothing is served
+	unserved []Debtor // as of the last minute
 }
 
 // serving is what a relay has opened.
@@ -104,12 +105,22 @@ func (r *Relay) Run(ctx context.Context) error {
 		return errors.New("this relay has been run: make another with NewRelay")
 	}
 	defer r.wait("stopped")
-	if err := r.Open(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
+	for {
+		if err := r.Open(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
 		}
-		return err
+		if again, err := r.serve(ctx); !again || err != nil || ctx.Err() != nil {
+			return err
+		}
+		r.served.Store(nil)
 	}
+}
+
+// serve serves what is open until ctx ends, or until the tables are to be opened again.
+func (r *Relay) serve(ctx context.Context) (again bool, err error) {
 	r.wait("")
 	defer context.AfterFunc(ctx, func() { r.wait("stopping") })()
 	opened := r.now()
@@ -140,7 +151,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			start(func(ctx context.Context) error { return r.db.Retain(ctx, t.cfg.table.Layout, kept) })
 		}
 	}
-	routed := slices.ContainsFunc(opened.tables, func(t *tableRelay) bool { return t.cfg.routed() })
+	routed := slices.ContainsFunc(opened.tables, func(t *tableRelay) bool { return t.cfg.table.Layout.Of != "" })
 	if owed := r.cfg.Retention; routed && owed.After > 0 { // outbox_deliveries is in use
 		owed.Archive = "none" // the event's own table archives it
 		start(func(ctx context.Context) error { return r.db.Retain(ctx, DeliveriesOf("", ""), owed) })
@@ -148,6 +159,14 @@ func (r *Relay) Run(ctx context.Context) error {
 	for _, s := range opened.sinks {
 		start(s.probe)
 	}
+	start(func(ctx context.Context) error {
+		return r.watchDebts(ctx, &opened, func() {
+			mu.Lock()
+			again = true
+			mu.Unlock()
+			cancel()
+		})
+	})
 	start(func(ctx context.Context) error { return r.watch(ctx, opened.tables) })
 	start(func(ctx context.Context) error { return measure(ctx, opened) })
 	start(func(ctx context.Context) error { return r.db.Listen(ctx, r.cfg.Logger, r.Wake) })
@@ -158,7 +177,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	if failed == nil {
 		r.cfg.Logger.Info("stopped relaying", "tables", names)
 	}
-	return failed
+	return again, failed
 }
 
 // ErrNoTable says that a database has none of the tables that a relay is to serve.
@@ -202,6 +221,10 @@ func passes(err error) bool {
 // openTables opens the tables that must exist and, of the others, those that do.
 func (r *Relay) openTables(ctx context.Context) (serving, error) {
 	opened := serving{sinks: map[string]*sinkState{}}
+	debtors, err := r.db.Debtors(ctx)
+	if err != nil {
+		return serving{}, err
+	}
 	var missing []string
 	var remedy string
 	for _, t := range r.tables {
@@ -218,7 +241,10 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 		if err != nil {
 			return serving{}, err
 		}
-		if len(t.Routes) > 0 || t.Layout.IsLog() {
+		ledger, ok := store.(DeliveryStore)
+		// What a sink owes of a key comes before what the table has of it, also where the table has no routes any more.
+		owes := ok && indebted(debtors, ledger.LeaseName(), t.Sink)
+		if len(t.Routes) > 0 || t.Layout.IsLog() || owes {
 			if err := r.openRouted(ctx, &opened, t, store); err != nil {
 				return serving{}, err
 			}
@@ -236,7 +262,8 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 			fmt.Errorf("%w: none of %s exists: %srun: outbox migrate up, or map a table of your own with a Layout",
 				ErrNoTable, strings.Join(missing, ", "), remedy)
 	}
-	return opened, nil
+	err = r.openDebts(ctx, &opened, debtors)
+	return opened, err
 }
 
 // openRouted opens a table that has routes, or is a log, and for each of its sinks what that owes of the table.
@@ -247,24 +274,11 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 	}
 	outlets := map[string]*outlet{}
 	for _, name := range t.sinks() {
-		of := t
-		of.Layout, of.Sink, of.Routes = DeliveriesOf(ledger.LeaseName(), name), name, nil
-		of.Destination, of.Reserved = builtin("{topic}"), nil
-		of.Retention.After = -1 // once for all of outbox_deliveries
-		if t.Layout.Settle.Removes() || t.Layout.IsLog() {
-			of.Layout.Settle = SettleDelete // the event's own row is what the archive has
-		}
-		owed, err := r.db.OpenTable(ctx, of.Layout)
+		one, err := r.openOwed(ctx, opened, t, ledger.LeaseName(), name)
 		if err != nil {
 			return err
 		}
-		s := opened.sink(name, r.sinks)
-		one, err := newTableRelay(owed, s.sink, tableConfig{RelayConfig: r.cfg, table: of, breaker: s.breaker})
-		if err != nil {
-			return err
-		}
-		opened.tables = append(opened.tables, one)
-		outlets[name] = &outlet{sinkState: s, owed: one}
+		outlets[name] = &outlet{sinkState: opened.sinks[name], owed: one}
 	}
 	cfg := tableConfig{RelayConfig: r.cfg, table: t, breaker: new(breaker), ledger: ledger, outlets: outlets}
 	var only Sink
@@ -278,6 +292,28 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 	}
 	opened.tables = append(opened.tables, one)
 	return nil
+}
+
+// openOwed opens what a sink owes of a table, which is named as its lanes are leased. t is the table, if it is served.
+func (r *Relay) openOwed(ctx context.Context, opened *serving, t Table, of, sink string) (*tableRelay, error) {
+	removes := t.Layout.Settle.Removes() || t.Layout.IsLog()
+	t.Layout, t.Sink, t.Routes = DeliveriesOf(of, sink), sink, nil
+	t.Destination, t.Reserved = builtin("{topic}"), nil
+	t.Retention.After = -1 // once for all of outbox_deliveries
+	if removes {
+		t.Layout.Settle = SettleDelete // the event's own row is what the archive has
+	}
+	store, err := r.db.OpenTable(ctx, t.Layout)
+	if err != nil {
+		return nil, err
+	}
+	s := opened.sink(sink, r.sinks)
+	one, err := newTableRelay(store, s.sink, tableConfig{RelayConfig: r.cfg, table: t, breaker: s.breaker})
+	if err != nil {
+		return nil, err
+	}
+	opened.tables = append(opened.tables, one)
+	return one, nil
 }
 
 func (r *Relay) wait(why string) {

@@ -42,6 +42,8 @@ func (d *memoryDB) Watch([]Store) (func(context.Context, []bool) ([]Watched, err
 	return nil, nil
 }
 
+func (d *memoryDB) Debtors(context.Context) ([]Debtor, error) { return nil, nil }
+
 func (d *memoryDB) Listen(ctx context.Context, _ *slog.Logger, wake func(string)) error {
 	d.mu.Lock()
 	d.wake = wake

@@ -79,6 +79,9 @@ func (OneTable) Watch([]outbox.Store) (func(context.Context, []bool) ([]outbox.W
 	return nil, nil
 }
 
+// Debtors implements outbox.Database.
+func (OneTable) Debtors(context.Context) ([]outbox.Debtor, error) { return nil, nil }
+
 // Listen implements outbox.Database.
 func (OneTable) Listen(ctx context.Context, _ *slog.Logger, _ func(string)) error { return ended(ctx) }
 

@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/errortext"
@@ -28,6 +30,30 @@ func (s *store) Owes(ctx context.Context, lanes []int16, sinks []string) (map[in
 		return nil, fmt.Errorf("ask what %s owes: %w", s.layout.Table, err)
 	}
 	return owed, nil
+}
+
+// Debtors implements outbox.Database.
+func (d served) Debtors(ctx context.Context) ([]outbox.Debtor, error) {
+	t, err := parseSQL()
+	if err != nil {
+		return nil, err
+	}
+	text, err := t.Statement("debtors", nil)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := d.pool.Query(ctx, text)
+	if err == nil {
+		var found []outbox.Debtor
+		if found, err = pgx.CollectRows(rows, pgx.RowToStructByPos[outbox.Debtor]); err == nil {
+			return found, nil
+		}
+	}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && (refused.Code == "42P01" || refused.Code == "42501") { // no table, or no right
+		return nil, nil
+	}
+	return nil, fmt.Errorf("look for what sinks owe: %w", err)
 }
 
 // LeaseName implements outbox.DeliveryStore.

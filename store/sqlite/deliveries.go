@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -30,6 +31,42 @@ func (s *store) Owes(ctx context.Context, lanes []int16, sinks []string) (map[in
 		}
 	}
 	return owed, nil
+}
+
+// Debtors implements outbox.Database.
+func (d served) Debtors(ctx context.Context) (debtors []outbox.Debtor, err error) {
+	t, err := parseSQL()
+	if err != nil {
+		return nil, err
+	}
+	text, err := t.Statement("debtors", nil)
+	if err != nil {
+		return nil, err
+	}
+	err = d.db.snapshot(ctx, func(tx *sql.Tx) error {
+		var there bool
+		if err := tx.QueryRowContext(ctx, "SELECT count(*) = 1 FROM sqlite_schema WHERE name = 'outbox_deliveries'").
+			Scan(&there); err != nil || !there {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, text, stamp(time.Now()))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var one outbox.Debtor
+			if err := rows.Scan(&one.Table, &one.Sink, &one.Served); err != nil {
+				return err
+			}
+			debtors = append(debtors, one)
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for what sinks owe: %w", explain(err))
+	}
+	return debtors, nil
 }
 
 // LeaseName implements outbox.DeliveryStore.

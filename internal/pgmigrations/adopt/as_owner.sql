@@ -1,6 +1,6 @@
 -- adopt: the rest of the transaction is the table's owner's, until RESET ROLE. A change of its rows fires triggers, and
 -- computes indexes and columns, which are the owner's to define. Only a superuser need become the owner. Where an owner
--- is held to row-level security he does not see all rows. There the caller stays, unless it would call something of his.
+-- is held to row-level security he does not see all rows. There the caller stays, unless it would call what is his.
 DO $do$
 DECLARE
     adopted RECORD;
