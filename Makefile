@@ -82,7 +82,7 @@ $(GOLANGCI):
 
 # Not a step of .ci/run: it needs vuln.go.dev, which the machines of CI do not reach.
 vuln: ## known vulnerabilities of the dependencies, with govulncheck; needs a network that reaches vuln.go.dev
-	go run golang.org/x/vuln/cmd/govulncheck@latest ./...
+	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
 
 build: ## the outbox command, as bin/outbox
 	go build -o bin/outbox ./cmd/outbox

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 )
 
@@ -31,14 +32,20 @@ func plaintext(conn net.Conn) string {
 	return to.IP.String()
 }
 
-// warnPlaintext says once a process which servers on other machines are spoken to without TLS: passwords, tokens'
-// hashes and payloads are there for whoever is on the way.
+// warnPlaintext says once a process which servers on other machines are spoken to without TLS, and whether a database's
+// file is for others to read: passwords, tokens' hashes and payloads are there for whoever is on the way.
 func (p process) warnPlaintext(ctx context.Context, db Database) {
 	machine, err := db.Plaintext(ctx)
 	if err != nil {
 		return // the part itself is about to say so
 	}
 	p.databases.plaintext.Do(func() {
+		if file, ok := FileOf(p.cfg.Database); ok {
+			if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
+				p.log.Warn("others than its owner may read or write the database's file: take that away with chmod 600, also "+
+					"of its -wal and -shm", "file", file, "mode", info.Mode().Perm().String())
+			}
+		}
 		if machine != "" {
 			p.log.Warn("PostgreSQL is on another machine and connections to it have no TLS: "+
 				"put sslmode=verify-full and sslrootcert=FILE into the URL", "server", machine)

@@ -3,13 +3,17 @@ package app
 import (
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/metrics"
 )
 
@@ -101,6 +105,22 @@ func TestListenWarnsWhereOthersReachIt(t *testing.T) {
 					t.Errorf("%s: %s as %s: %d", address, path, host, w.Code)
 				}
 			}
+		}
+	}
+}
+
+// A file that was there before keeps its rights, and whoever runs a part on it is told.
+func TestWarnsOfAFileThatOthersMayRead(t *testing.T) {
+	for mode, want := range map[os.FileMode]bool{0o600: false, 0o640: true, 0o604: true, 0o666: true} {
+		path := filepath.Join(t.TempDir(), "outbox.db")
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		var said strings.Builder
+		p := newProcess(config.Config{Database: "sqlite:" + path}, slog.New(slog.NewTextHandler(&said, nil)))
+		p.warnPlaintext(t.Context(), &sqliteDatabase{})
+		if strings.Contains(said.String(), "chmod 600") != want {
+			t.Errorf("%v: said %q", mode, &said)
 		}
 	}
 }

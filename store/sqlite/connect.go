@@ -124,9 +124,25 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 }
 
 // makeFile makes an empty file that only its owner can read. One that somebody else makes at this moment is left as it
-// is, as is what a symbolic link leads to.
+// is. Where the name is a link to what is not there, the file is made at its end: SQLite would make one there that
+// everybody can read.
 func makeFile(full string) error {
-	f, err := os.OpenFile(full, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	end := full
+	for range 40 { // as many as Linux follows
+		link, err := os.Readlink(end)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(link) {
+			dir, err := filepath.EvalSymlinks(filepath.Dir(end))
+			if err != nil {
+				return nil // SQLite says what is wrong with it
+			}
+			link = filepath.Join(dir, link)
+		}
+		end = link
+	}
+	f, err := os.OpenFile(end, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil // SQLite says what is wrong with it
 	}

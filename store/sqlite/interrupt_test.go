@@ -84,6 +84,21 @@ func TestFilesAreTheOwners(t *testing.T) {
 			t.Errorf("%s: %v, error %v", suffix, info, err)
 		}
 	}
+	// At the end of links, where there is no file yet.
+	real := filepath.Join(t.TempDir(), "real.db")
+	for link, to := range map[string]string{"first.db": "second.link", "second.link": real} {
+		if err := os.Symlink(to, filepath.Join(filepath.Dir(path), link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	linked, err := Create(t.Context(), filepath.Join(filepath.Dir(path), "first.db"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = linked.Close() }()
+	if info, err := os.Stat(real); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("through links: %v, error %v", info, err)
+	}
 	// By a second name it would have a second WAL.
 	second := filepath.Join(filepath.Dir(path), "second.db")
 	if err := os.Link(path, second); err != nil {
