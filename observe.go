@@ -29,6 +29,9 @@ type BatchReport struct {
 	// Recalled counts deliveries that the relay had published before, and the database has forgotten that: they were
 	// settled again, and not published.
 	Recalled int
+	// Unsubscribed counts those that were for all subscribers of the sink, of which there are none. They are Settled as
+	// delivered.
+	Unsubscribed int
 	// Owed counts deliveries of a table with Routes that their sinks did not take at once: outbox_deliveries has them.
 	Owed int
 	// Unavailable says that the sink, or a part of it, was down.
@@ -44,6 +47,7 @@ func (b *BatchReport) add(next BatchReport) {
 	b.Claimed += next.Claimed
 	b.Duplicates += next.Duplicates
 	b.Recalled += next.Recalled
+	b.Unsubscribed += next.Unsubscribed
 	b.Owed += next.Owed
 	b.Unavailable = b.Unavailable || next.Unavailable
 	b.Latencies = append(b.Latencies, next.Latencies...)
@@ -91,6 +95,7 @@ type tally struct {
 	settled   Settled
 	dups      int
 	recalled  int
+	unheard   int // delivered to nobody, because nobody has subscribed
 	latencies []time.Duration
 }
 
@@ -103,6 +108,7 @@ func (t *tally) add(b BatchReport) {
 	t.settled.add(b.Settled)
 	t.dups += b.Duplicates
 	t.recalled += b.Recalled
+	t.unheard += b.Unsubscribed
 	if room := maxLatencies - len(t.latencies); room > 0 {
 		t.latencies = append(t.latencies, b.Latencies[:min(room, len(b.Latencies))]...)
 	}
@@ -110,8 +116,8 @@ func (t *tally) add(b BatchReport) {
 
 func (t *tally) flush(ctx context.Context, log *slog.Logger, table string) {
 	t.mu.Lock()
-	s, dups, recalled, lat := t.settled, t.dups, t.recalled, slices.Clone(t.latencies)
-	t.settled, t.dups, t.recalled, t.latencies = Settled{}, 0, 0, t.latencies[:0]
+	s, dups, recalled, unheard, lat := t.settled, t.dups, t.recalled, t.unheard, slices.Clone(t.latencies)
+	t.settled, t.dups, t.recalled, t.unheard, t.latencies = Settled{}, 0, 0, 0, t.latencies[:0]
 	t.mu.Unlock()
 	if s == (Settled{}) && dups == 0 {
 		return
@@ -127,7 +133,7 @@ func (t *tally) flush(ctx context.Context, log *slog.Logger, table string) {
 		n    int
 	}{
 		{"retried", s.Retried}, {"dead", s.Dead}, {"lost", s.Lost},
-		{"duplicates_refused", dups}, {"settled_again", recalled},
+		{"duplicates_refused", dups}, {"settled_again", recalled}, {"without_subscriber", unheard},
 	} {
 		if c.n > 0 {
 			attrs = append(attrs, c.name, c.n)

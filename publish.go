@@ -99,7 +99,9 @@ func (r *tableRelay) destinations(rec *Record) (left []string, failure *Failure)
 	if r.cfg.routed() && !r.cfg.alone() {
 		left, err = routes(r.cfg.table.Routes).outstanding(rec)
 	} else {
-		left, err = rec.outstanding(r.cfg.table.Destination)
+		if left, err = rec.outstanding(r.cfg.table.Destination); err == nil {
+			left = rec.undelivered(r.expand(rec, left))
+		}
 	}
 	if err != nil {
 		return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error()}

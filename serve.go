@@ -20,12 +20,14 @@ type tableRelay struct {
 	cfg       tableConfig
 	owner     uuid.UUID
 
-	keeper  *leaseKeeper
-	seen    *atomic.Pointer[glance] // nil in it: nobody looks, or the last look failed
-	workers []*worker
-	claimed atomic.Int64 // when a worker last found something, in nanoseconds since 1970
-	tally   tally
-	causes  causes
+	keeper *leaseKeeper
+	seen   *atomic.Pointer[glance] // nil in it: nobody looks, or the last look failed
+	// Nil in it: the sink has no subscribers, or nobody knows them yet.
+	subscriptions atomic.Pointer[[]Route]
+	workers       []*worker
+	claimed       atomic.Int64 // when a worker last found something, in nanoseconds since 1970
+	tally         tally
+	causes        causes
 
 	mu         sync.Mutex
 	backlog    *Backlog // as it was last counted
@@ -316,6 +318,7 @@ func (p *published) plain() bool {
 func (p *published) add(next published) {
 	p.outcomes = append(p.outcomes, next.outcomes...)
 	p.duplicates, p.owed = p.duplicates+next.duplicates, p.owed+next.owed
+	p.unsubscribed += next.unsubscribed
 	p.claimed += next.claimed
 	p.down, p.unavailable = next.down, next.unavailable
 	p.report.add(next.report)
@@ -327,6 +330,7 @@ func (w *worker) publishBatch(
 	hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys,
 ) published {
 	began := time.Now()
+	w.askSubscriptions(hardStop, records)
 	batch, owner, defects := w.route(records, held)
 	batch, owner, recalled := w.recall.strike(batch, owner)
 	pubCtx, call := w.publishing(hardStop, lanes, until)
@@ -357,7 +361,8 @@ func (w *worker) publishBatch(
 	b := published{verdict: w.judge(records, batch, owner, results, defects, isolate), claimed: len(records), down: down}
 	b.report = BatchReport{
 		Table: w.cfg.name(), Claimed: len(records), Duplicates: b.duplicates, Recalled: recalled, Owed: b.owed,
-		Unavailable: b.unavailable != nil, Publish: ended.Sub(began),
+		Unsubscribed: b.unsubscribed,
+		Unavailable:  b.unavailable != nil, Publish: ended.Sub(began),
 	}
 	b.report.Latencies = latencies(b.outcomes, ended)
 	return b

@@ -10,10 +10,12 @@ import (
 
 // verdict is what one batch came to.
 type verdict struct {
-	outcomes    []Outcome
-	duplicates  int
-	owed        int   // deliveries
-	unavailable error // set if the sink, or a part of it, was down
+	outcomes   []Outcome
+	duplicates int
+	owed       int // deliveries
+	// Records that go to nobody, because nobody has subscribed.
+	unsubscribed int
+	unavailable  error // set if the sink, or a part of it, was down
 }
 
 // judge decides what becomes of each record. results[i] is the answer for a delivery of records[owner[i]]; owner
@@ -46,11 +48,14 @@ func (r *tableRelay) judge(
 				Record: rec, State: Dead, Attempts: rec.Attempts + 1,
 				Failures: []Failure{f}, DeliveredTo: rec.DeliveredTo,
 			})
-		} else if len(rec.DeliveredTo) > 0 {
-			// Nothing may be left of a list that somebody shortened meanwhile, or that names a destination twice.
-			// Without an outcome the record would be claimed for ever.
+		} else if _, published := slices.BinarySearch(owner, i); !published {
+			// Nothing may be left of a list that somebody shortened meanwhile, or that names a destination twice, and
+			// nobody may have subscribed. Without an outcome the record would be claimed for ever.
 			if left, failure := r.destinations(rec); failure == nil && len(left) == 0 {
 				v.outcomes = append(v.outcomes, Outcome{Record: rec, State: Delivered, DeliveredTo: rec.DeliveredTo})
+				if len(rec.DeliveredTo) == 0 {
+					v.unsubscribed++
+				}
 			}
 		}
 	}

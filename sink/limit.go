@@ -56,6 +56,16 @@ func probe(ctx context.Context, s Sink) error {
 	return p.Probe(ctx)
 }
 
+// Subscriptions tells who has subscribed at a sink that knows it.
+func (l *limited) Subscriptions(ctx context.Context) ([]outbox.Route, error) {
+	if s, ok := l.Sink.(interface {
+		Subscriptions(ctx context.Context) ([]outbox.Route, error)
+	}); ok {
+		return s.Subscriptions(ctx)
+	}
+	return nil, errCannotTell
+}
+
 // PublishTimeout implements outbox.Slow.
 func (l *limited) PublishTimeout() time.Duration {
 	if slow, ok := l.Sink.(outbox.Slow); ok {

@@ -87,6 +87,21 @@ func (o *outlet) Probe(ctx context.Context) error {
 	return p.Probe(ctx)
 }
 
+// Subscriptions tells who has subscribed at a sink that knows it.
+func (o *outlet) Subscriptions(ctx context.Context) ([]outbox.Route, error) {
+	s, err := o.opened()
+	if err != nil {
+		return nil, err
+	}
+	known, ok := s.(interface {
+		Subscriptions(ctx context.Context) ([]outbox.Route, error)
+	})
+	if !ok {
+		return nil, errors.New("nobody can subscribe at the sink")
+	}
+	return known.Subscriptions(ctx)
+}
+
 // PublishTimeout implements outbox.Slow.
 func (o *outlet) PublishTimeout() time.Duration {
 	if s, err := o.opened(); err == nil {

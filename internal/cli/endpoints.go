@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,9 +41,10 @@ func (a *application) endpointsList() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the endpoints of the sink, without their secrets",
-		Long: `list shows the endpoints that the only sink, or the one called default, knows by name. SECRETS is how many sign
-what is sent; REASON is why one is disabled. It connects to none of them. That a relay has found an endpoint to be
-down is known to that relay: see its log.`,
+		Long: `list shows the endpoints that the only sink, or the one called default, knows by name. SUBSCRIBES TO
+is what one takes of the events whose destination is *, by topic and type of aggregate. SECRETS is how many sign what is
+sent; REASON is why one is disabled. It connects to none of them. That a relay has found an endpoint to be down is known
+to that relay: see its log.`,
 		Example: `  outbox endpoints list --sink webhook:endpoints.yaml
   outbox endpoints list -o json | jq -r '.items[].name'`,
 		Args: cobra.NoArgs,
@@ -61,12 +63,22 @@ down is known to that relay: see its log.`,
 				}
 				var rows [][]string
 				for _, e := range all {
-					rows = append(rows, []string{e.Name, e.Tenant, e.URL, e.State, e.Reason, strconv.Itoa(e.Secrets)})
+					rows = append(rows, []string{e.Name, e.Tenant, subscription(e), e.URL, e.State, e.Reason, strconv.Itoa(e.Secrets)})
 				}
-				return printTable(a.Out, []string{"NAME", "TENANT", "URL", "STATE", "REASON", "SECRETS"}, rows)
+				return printTable(a.Out,
+					[]string{"NAME", "TENANT", "SUBSCRIBES TO", "URL", "STATE", "REASON", "SECRETS"}, rows)
 			})
 		},
 	}
+}
+
+// subscription is to which events for * an endpoint has subscribed.
+func subscription(e endpoint.Shown) string {
+	text := strings.Join(e.Topics, ",")
+	if len(e.Types) > 0 {
+		text = strings.TrimSpace(text + " of " + strings.Join(e.Types, ","))
+	}
+	return text
 }
 
 func (a *application) endpointsTest() *cobra.Command {

@@ -84,10 +84,13 @@ func (a *application) endpointsAdd() *cobra.Command {
 		Long: `add adds an endpoint to the table of the database. Without --secret it makes a secret, prints it once, and keeps it
 encrypted: OUTBOX_ENDPOINT_KEY holds the key, here and for the relays. Relays know the endpoint within seconds.
 
+With --topic or --type it gets what fits of the events whose destination is *, from now on. Others it gets by its name.
+
 What --secret and --header name by env:NAME or file:PATH is read now, on this machine, and kept encrypted; relays read
 no variable and no file for a row. - reads it from standard input. A value that stands in the command line itself is
 seen by others in ps and in the shell's history.`,
 		Example: `  outbox endpoints add acme --url https://hooks.acme.example/outbox --sink webhook:table
+  outbox endpoints add shipping --url https://shipping.example --topic 'order.*' --sink webhook:table
   outbox endpoints add billing --url https://billing.example:8443/events --secret env:BILLING_SECRET --timeout 30s \
     --header Authorization=file:/run/secrets/billing --sink webhook:table
   pass show billing | outbox endpoints add billing --url https://billing.example --header Authorization=-`,
@@ -131,6 +134,9 @@ seen by others in ps and in the shell's history.`,
 	}
 	cmd.Flags().StringVar(&e.URL, "url", "", "`URL` that is posted to (required)")
 	cmd.Flags().StringVar(&e.Tenant, "tenant", "", "`tenant` whose events alone it takes (default: all)")
+	cmd.Flags().StringSliceVar(&e.Topics, "topic", nil,
+		"`topics` that it subscribes to, names or patterns such as order.*: it gets these of the events for *")
+	cmd.Flags().StringSliceVar(&e.Types, "type", nil, "`types` of aggregates that it subscribes to, likewise")
 	cmd.Flags().StringArrayVar(&secrets, "secret", nil,
 		"where a secret is: `env:NAME`, file:PATH, or - for standard input (default: one is made)")
 	cmd.Flags().StringArrayVar(&headers, "header", nil,

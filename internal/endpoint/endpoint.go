@@ -13,18 +13,23 @@ import (
 
 // Shown is a destination that a sink knows by its name.
 type Shown struct {
-	Name    string `json:"name"`
-	Tenant  string `json:"tenant,omitempty"` // whose events alone it takes
-	URL     string `json:"url"`              // without user and query
-	State   string `json:"state"`            // enabled, disabled
-	Reason  string `json:"reason,omitempty"` // why it is disabled
-	Secrets int    `json:"secrets"`          // that sign what is sent
+	Name   string `json:"name"`
+	Tenant string `json:"tenant,omitempty"` // whose events alone it takes
+	// To which of the events for all subscribers it has subscribed, by patterns; to none if both are empty.
+	Topics  []string `json:"topics,omitempty"`
+	Types   []string `json:"types,omitempty"`  // of aggregates
+	URL     string   `json:"url"`              // without user and query
+	State   string   `json:"state"`            // enabled, disabled
+	Reason  string   `json:"reason,omitempty"` // why it is disabled
+	Secrets int      `json:"secrets"`          // that sign what is sent
 }
 
 // Stored is an endpoint as a database keeps it. Zero means the sink's default.
 type Stored struct {
 	Name        string
 	Tenant      string // takes the events of this tenant only; "": of all
+	Topics      []string
+	Types       []string
 	URL         string
 	Secrets     []Secret
 	Headers     map[string]string // values as of a Secret

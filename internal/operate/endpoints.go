@@ -22,6 +22,16 @@ func EncodeEndpoint(name string, secrets any, headers map[string]string) (secret
 	return string(s), string(h), nil
 }
 
+// EncodeSubscription returns the columns of outbox_endpoints that say to what it has subscribed.
+func EncodeSubscription(topics, types []string) (topicsJSON, typesJSON string, err error) {
+	t, err := json.Marshal(append([]string{}, topics...))
+	if err != nil {
+		return "", "", err
+	}
+	y, err := json.Marshal(append([]string{}, types...))
+	return string(t), string(y), err
+}
+
 // NewRevision draws a number so large that the sum over all endpoints is another one after each change, and so small
 // that it fits.
 func NewRevision() int64 { return 1 + rand.Int64N(1<<44) }

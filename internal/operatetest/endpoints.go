@@ -56,11 +56,13 @@ func keepsEndpoints(t *testing.T, s *suite) {
 	if all := e.changed(); len(all) != 0 {
 		t.Fatalf("a new table has %v", all)
 	}
-	acme := endpoint.Stored{Name: "acme", Tenant: "t1", URL: "https://acme.example/hook?a=%20&ü", Rate: 2.5,
+	acme := endpoint.Stored{Name: "acme", Tenant: "t1", Topics: []string{"order.*", "ü"}, Types: []string{"Order"},
+		URL: "https://acme.example/hook?a=%20&ü", Rate: 2.5,
 		Timeout: 30 * time.Second, Concurrency: 7, Headers: map[string]string{"X-A": "env:A"},
 		Secrets: []endpoint.Secret{{Value: "env:NEW"},
 			{Value: "sealed:1:x", Until: time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)}}}
 	plain := endpoint.Stored{Name: "plain", URL: "https://plain.example", Headers: map[string]string{},
+		Topics: []string{}, Types: []string{},
 		Secrets: []endpoint.Secret{{Value: "file:/run/secret"}}}
 	e.put(plain, true)
 	e.put(acme, true)
@@ -70,7 +72,7 @@ func keepsEndpoints(t *testing.T, s *suite) {
 		t.Fatalf("endpoints are\n%+v, want\n%+v, %+v", all, acme, plain)
 	}
 	acme = all[0]
-	acme.URL, acme.Rate = "https://new.example", 0
+	acme.URL, acme.Rate, acme.Types = "https://new.example", 0, []string{"Invoice", "Order"}
 	e.put(acme, true)
 	if all = e.changed(); !same(all[0], acme) || !same(all[1], plain) {
 		t.Errorf("after a change they are %+v", all)

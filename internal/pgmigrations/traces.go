@@ -59,6 +59,7 @@ var traces = []trace{
 	{"core", 16, "outbox_relays", "autovacuum_analyze_threshold", "", ""},
 	{"core", 17, "outbox_relays", "health", "", ""},
 	{"core", 18, "outbox_audit", "db_user", "", ""},
+	{"core", 19, "outbox_endpoints", "topics", "", ""},
 	{"events", 1, "event_outbox", "position", "event_outbox", ""},
 	{"events", 2, "event_outbox_tenants", "", "", ""},
 	{"crawl", 1, "crawl_events", "seq", "crawl_events", ""},

@@ -53,7 +53,7 @@ func (p *Endpoints) Read(ctx context.Context, known string) (all []endpoint.Stor
 		var milliseconds int64
 		var disabled *time.Time
 		err = row.Scan(&e.Name, &e.Tenant, &e.URL, &e.Secrets, &e.Headers, &milliseconds, &e.Concurrency, &e.Rate,
-			&disabled, &e.Reason, &e.Revision, &e.Created)
+			&disabled, &e.Reason, &e.Revision, &e.Created, &e.Topics, &e.Types)
 		if disabled != nil {
 			e.Disabled = *disabled
 		}
@@ -72,8 +72,12 @@ func (p *Endpoints) Put(ctx context.Context, e endpoint.Stored, c endpoint.Chang
 	if err != nil {
 		return false, err
 	}
+	topics, types, err := operate.EncodeSubscription(e.Topics, e.Types)
+	if err != nil {
+		return false, err
+	}
 	args := []any{e.Name, e.Tenant, e.URL, secrets, headers, e.Timeout.Milliseconds(), e.Concurrency, e.Rate,
-		!e.Disabled.IsZero(), e.Reason, operate.NewRevision()}
+		!e.Disabled.IsZero(), e.Reason, operate.NewRevision(), topics, types}
 	statement := "endpoint_add"
 	if e.Revision != 0 {
 		statement, args = "endpoint_change", append(args, e.Revision)

@@ -14,7 +14,7 @@ func TestEndpointPlans(t *testing.T) {
 		SELECT 'endpoint-' || i, 'tenant-' || i % 100, 'https://example.com/' || i, '[{"value": "env:SECRET"}]', i
 		  FROM generate_series(1, 10000) i`)
 	exec(t, pool, `ANALYZE outbox_endpoints`)
-	stored := []any{"endpoint-77", "tenant-77", "https://example.com/", "[]", "{}", 0, 0, 0.0, false, "", 7}
+	stored := []any{"endpoint-77", "tenant-77", "https://example.com/", "[]", "{}", 0, 0, 0.0, false, "", 7, "[]", "[]"}
 	const served = "Index Scan using outbox_endpoints_pkey on outbox_endpoints"
 	for _, c := range []struct {
 		statement string

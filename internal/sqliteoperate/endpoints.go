@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -64,11 +65,11 @@ func (p *Endpoints) Read(ctx context.Context, known string) (all []endpoint.Stor
 }
 
 func scanEndpoint(rows *sql.Rows) (e endpoint.Stored, err error) {
-	var secrets, headers, created string
+	var secrets, headers, created, topics, types string
 	var disabled sql.NullString
 	var milliseconds int64
 	if err := rows.Scan(&e.Name, &e.Tenant, &e.URL, &secrets, &headers, &milliseconds, &e.Concurrency, &e.Rate,
-		&disabled, &e.Reason, &e.Revision, &created); err != nil {
+		&disabled, &e.Reason, &e.Revision, &created, &topics, &types); err != nil {
 		return e, err
 	}
 	e.Timeout = time.Duration(milliseconds) * time.Millisecond
@@ -77,6 +78,9 @@ func scanEndpoint(rows *sql.Rows) (e endpoint.Stored, err error) {
 	}
 	if err := json.Unmarshal([]byte(headers), &e.Headers); err != nil {
 		return e, fmt.Errorf("decode the headers of endpoint %q: %w", e.Name, err)
+	}
+	if err := errors.Join(json.Unmarshal([]byte(topics), &e.Topics), json.Unmarshal([]byte(types), &e.Types)); err != nil {
+		return e, fmt.Errorf("decode the subscription of endpoint %q: %w", e.Name, err)
 	}
 	if e.Created, err = sqlitetime.Parse(created); err != nil {
 		return e, err
@@ -94,8 +98,12 @@ func (p *Endpoints) Put(ctx context.Context, e endpoint.Stored, c endpoint.Chang
 	if err != nil {
 		return false, err
 	}
+	topics, types, err := operate.EncodeSubscription(e.Topics, e.Types)
+	if err != nil {
+		return false, err
+	}
 	args := []any{e.Name, e.Tenant, e.URL, secrets, headers, e.Timeout.Milliseconds(), e.Concurrency, e.Rate,
-		!e.Disabled.IsZero(), e.Reason, operate.NewRevision(), sqlitetime.Stamp(time.Now())}
+		!e.Disabled.IsZero(), e.Reason, operate.NewRevision(), sqlitetime.Stamp(time.Now()), topics, types}
 	statement := "endpoint_add"
 	if e.Revision != 0 {
 		statement, args = "endpoint_change", append(args, e.Revision)

@@ -54,7 +54,8 @@ func listed(e Endpoint) endpoint.Shown {
 	if e.Disabled {
 		state = "disabled"
 	}
-	return endpoint.Shown{Name: e.Name, Tenant: e.Tenant, URL: e.maskedURL(), State: state, Secrets: len(e.Secrets)}
+	return endpoint.Shown{Name: e.Name, Tenant: e.Tenant, Topics: e.Topics, Types: e.Types, URL: e.maskedURL(),
+		State: state, Secrets: len(e.Secrets)}
 }
 
 // Add resolves references here, where somebody sits who may read what they name, and never again.
@@ -65,8 +66,8 @@ func (e editor) Add(ctx context.Context, row endpoint.Stored, c endpoint.Change)
 		}
 		row.Secrets = []endpoint.Secret{{Value: secret}}
 	}
-	plain := Endpoint{Name: row.Name, URL: row.URL, Timeout: row.Timeout, Concurrency: row.Concurrency, Rate: row.Rate,
-		Headers: map[string]Secret{}}
+	plain := Endpoint{Name: row.Name, Topics: row.Topics, Types: row.Types, URL: row.URL, Timeout: row.Timeout,
+		Concurrency: row.Concurrency, Rate: row.Rate, Headers: map[string]Secret{}}
 	if row.Name == "" {
 		return "", errors.New("the endpoint has no name")
 	}

@@ -12,12 +12,19 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // Endpoint is where webhooks are posted. Zero means the default in parentheses.
 type Endpoint struct {
 	Name   string // the destination of events
 	Tenant string // takes the events of this tenant only, others fail for good (all tenants)
+	// Topics and Types are what it subscribes to: of the events whose destination is "*", and that are of its tenant, it
+	// gets those that fit one of each. They are names, or patterns in which * stands for any text. One that is empty
+	// fits everything (both: it subscribes to nothing).
+	Topics []string
+	Types  []string // of aggregates
 	URL    string
 	// Secrets sign, each for itself, so that a receiver can be moved from one to the next. They are whsec_ and 24 to 64
 	// bytes in base64 for HMAC-SHA256, or whsk_ and a private key in base64 (its seed, or seed and public key) for
@@ -38,6 +45,37 @@ type stored struct {
 	revision int64
 	why      string // it is disabled
 	defect   string // why it cannot be used by this process; its events wait
+}
+
+// everyone is the destination of events for all who subscribe.
+const everyone = "*"
+
+// subscriptions are what an endpoint subscribes to, as the conditions of routes.
+func (e *Endpoint) subscriptions() (all []outbox.Route) {
+	topics, types := e.Topics, e.Types
+	switch {
+	case len(topics)+len(types) == 0:
+		return nil
+	case len(topics) == 0:
+		topics = []string{""}
+	case len(types) == 0:
+		types = []string{""}
+	}
+	for _, topic := range topics {
+		for _, of := range types {
+			all = append(all, outbox.Route{Name: e.Name, Topic: topic, Tenant: e.Tenant, AggregateType: of})
+		}
+	}
+	return all
+}
+
+// subscriptions are those of all endpoints. The events for a disabled one become dead letters, as those that name it.
+func (l List) subscriptions(context.Context) ([]outbox.Route, error) {
+	all := []outbox.Route{}
+	for i := range l {
+		all = append(all, l[i].subscriptions()...)
+	}
+	return all, nil
 }
 
 // Secret is a text that no formatting shows.
@@ -136,6 +174,12 @@ func newTarget(e Endpoint, cfg Config) (*target, error) {
 			add("secret %d %w", i+1, err)
 		}
 		t.signers = append(t.signers, sign)
+	}
+	if slices.Contains(append(slices.Clone(e.Topics), e.Types...), "") {
+		add("topics and types are names or patterns such as order.*, one of them is empty")
+	}
+	if e.Name == everyone {
+		add("the name %s is that of all who subscribe", everyone)
 	}
 	for name, value := range e.Headers {
 		if err := checkHeader(name, string(value)); err != nil {

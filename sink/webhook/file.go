@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // endpointFile is Endpoints in the YAML file that Open describes.
@@ -82,6 +84,14 @@ func (f *endpointFile) all() []Endpoint {
 	return slices.Clone(f.known)
 }
 
+// subscriptions are those of all endpoints, as the file is now.
+func (f *endpointFile) subscriptions(ctx context.Context) ([]outbox.Route, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refresh(time.Now())
+	return f.known.subscriptions(ctx)
+}
+
 // longest is the longest timeout of the endpoints that are in use.
 func (f *endpointFile) longest() time.Duration {
 	f.mu.Lock()
@@ -130,6 +140,8 @@ func (f *endpointFile) stale(now time.Time) bool {
 type entry struct {
 	Name        string            `yaml:"name"`
 	Tenant      string            `yaml:"tenant"`
+	Topics      []string          `yaml:"topics"`
+	Types       []string          `yaml:"types"`
 	URL         string            `yaml:"url"`
 	Secrets     []string          `yaml:"secrets"`
 	Headers     map[string]string `yaml:"headers"`
@@ -158,8 +170,8 @@ func (f *endpointFile) read(now time.Time) error {
 	var list List
 	var problems []error
 	for _, one := range content.Endpoints {
-		e := Endpoint{Name: one.Name, Tenant: one.Tenant, URL: one.URL, Timeout: one.Timeout, Concurrency: one.Concurrency,
-			Rate: one.Rate, Disabled: one.Disabled}
+		e := Endpoint{Name: one.Name, Tenant: one.Tenant, Topics: one.Topics, Types: one.Types, URL: one.URL,
+			Timeout: one.Timeout, Concurrency: one.Concurrency, Rate: one.Rate, Disabled: one.Disabled}
 		value := func(of, text string) Secret {
 			secret, err := f.secret(text, stamps)
 			if err != nil {

@@ -160,3 +160,48 @@ func TestFileIsReadAgain(t *testing.T) {
 		return got.header.Get("webhook-signature") == sign([]byte(start), got.body)
 	})
 }
+
+// An endpoint of a file subscribes to each of its topics of each of its types; what the file says at the moment counts.
+func TestSubscriptions(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "endpoints.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := `, url: "https://a.example", secrets: [` + string(key) + `]}` + "\n"
+	write(`endpoints:
+  - {name: named` + end + `  - {name: orders, topics: ["order.*", refund], types: [Order], tenant: t1` + end)
+	s, err := Open(t.Context(), "webhook:"+path, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func() string {
+		t.Helper()
+		all, err := s.(*poster).Subscriptions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text []string
+		for _, r := range all {
+			text = append(text, strings.Join([]string{r.Name, r.Topic, r.AggregateType, r.Tenant}, "/"))
+		}
+		return strings.Join(text, " ")
+	}
+	if got, want := says(), "orders/order.*/Order/t1 orders/refund/Order/t1"; got != want {
+		t.Errorf("subscribed are %s, want %s", got, want)
+	}
+	write(`endpoints:
+  - {name: types, types: [Invoice]` + end)
+	if got, want := says(), "types//Invoice/"; got != want {
+		t.Errorf("after a change of the file subscribed are %s, want %s", got, want)
+	}
+	for text, want := range map[string]string{`{name: "*"`: "all who subscribe", `{name: a, topics: [""]`: "is empty"} {
+		write("endpoints:\n  - " + text + end)
+		if _, err := Open(t.Context(), "webhook:"+path, Config{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
+	}
+}

@@ -39,6 +39,8 @@ import (
 //	    concurrency: 16
 //	    rate: 50
 //	    tenant: acme
+//	    topics: ["order.*"]
+//	    types: [Order]
 //	    disabled: true
 //
 // Name, url and secrets are required. A secret or the value of a header is the text itself, or env:NAME for a variable

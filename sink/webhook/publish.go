@@ -95,6 +95,9 @@ func (p *publication) walk(ctx context.Context, line []int) {
 // deliver makes one request, if the endpoint is to be asked.
 func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 	name := d.Destination
+	if name == everyone {
+		return outbox.Postponed(errors.New("who has subscribed to the events for * is not known"), lateWait)
+	}
 	if err := p.defects[name]; err != nil {
 		return outbox.Permanent(err)
 	}
@@ -182,7 +185,7 @@ func (p *publication) resolve(ctx context.Context) error {
 	seen := map[string]bool{}
 	var names []string
 	for i := range p.batch {
-		if name := p.batch[i].Destination; !seen[name] {
+		if name := p.batch[i].Destination; !seen[name] && name != everyone {
 			seen[name] = true
 			names = append(names, name)
 		}

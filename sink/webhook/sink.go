@@ -213,6 +213,16 @@ func (s *poster) Close() error {
 	return nil
 }
 
+// Subscriptions tells who has subscribed to which of the events whose destination is "*".
+func (s *poster) Subscriptions(ctx context.Context) ([]outbox.Route, error) {
+	if known, ok := s.endpoints.(interface {
+		subscriptions(ctx context.Context) ([]outbox.Route, error)
+	}); ok {
+		return known.subscriptions(ctx)
+	}
+	return nil, errors.New("these endpoints cannot be listed")
+}
+
 // Enable implements Sink.
 func (s *poster) Enable(name string) {
 	s.mu.Lock()

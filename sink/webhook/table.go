@@ -109,6 +109,16 @@ func (t *endpointTable) failure() error {
 	return nil
 }
 
+// subscriptions are those of all rows, as the table is now.
+func (t *endpointTable) subscriptions(ctx context.Context) ([]outbox.Route, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.refresh(ctx, time.Now()); t.away != nil {
+		return nil, t.away
+	}
+	return t.known.subscriptions(ctx)
+}
+
 // longest is the longest timeout of the endpoints that are in use.
 func (t *endpointTable) longest() time.Duration {
 	t.mu.Lock()
@@ -154,8 +164,9 @@ func (t *endpointTable) refresh(ctx context.Context, now time.Time) {
 
 // endpoint is a row with its secrets. What cannot be read is its defect.
 func (t *endpointTable) endpoint(row endpoint.Stored, now time.Time) Endpoint {
-	e := Endpoint{Name: row.Name, Tenant: row.Tenant, URL: row.URL, Timeout: row.Timeout, Concurrency: row.Concurrency,
-		Rate: row.Rate, Disabled: !row.Disabled.IsZero(), stored: stored{revision: row.Revision, why: row.Reason}}
+	e := Endpoint{Name: row.Name, Tenant: row.Tenant, Topics: row.Topics, Types: row.Types, URL: row.URL,
+		Timeout: row.Timeout, Concurrency: row.Concurrency, Rate: row.Rate, Disabled: !row.Disabled.IsZero(),
+		stored: stored{revision: row.Revision, why: row.Reason}}
 	var problems []string
 	for _, s := range row.Secrets {
 		if !s.Until.IsZero() && !now.Before(s.Until) {
