@@ -1,6 +1,8 @@
 package chaos
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +22,7 @@ var relayFaults = []fault{
 	{name: "relay-terminated-under-load", maxAge: ttl - ttl/10, strike: terminated},
 	{name: "relays-joining-and-leaving", strike: joiningAndLeaving},
 	{name: "relay-clocks-10-min-apart", strike: clocksApart},
+	{name: "routes-changed-while-owed", strike: routesChanged},
 	{name: "relays-killed-six-in-a-row", strike: crashLoop},
 	{name: "settle-reply-lost", postgres: own, strike: settleReplyLost},
 	{name: "relay-killed-after-publish-deleting", strike: settling(outbox.SettleDelete, killedAt("after-publish"))},
@@ -80,6 +83,42 @@ func killedAt(point string) func(*world) int {
 		}
 		return w.said("struck")
 	}
+}
+
+// routesChanged has a sink owe events under routes to two, and starts a relay that has no routes: what is owed arrives all
+// the same, before what comes after it in its key.
+func routesChanged(w *world) int {
+	path, err := binary()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	settings := filepath.Join(w.t.TempDir(), "outbox.yaml")
+	text := "database: " + w.relayDatabase + "\nlease_ttl: " + ttl.String() + "\nlog_format: json\ntable: [" + w.table + "]\n" +
+		"sink: {default: '" + w.relaySink + "', other: 'redis+stream://" + w.redis.Addr() + "?create=true'}\n" +
+		"routes: [{table: " + w.table + ", to: [default, other]}]\n"
+	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	command := func(args ...string) {
+		w.t.Helper()
+		c := w.process(path, nil, append(args, "--config", settings)...)
+		if <-c.exited; c.err != nil {
+			w.t.Fatalf("%v: %v\n%s", args, c.err, c.said())
+		}
+		w.relays = w.relays[:len(w.relays)-1]
+	}
+	w.produce()
+	routed := w.process(path, nil, "relay", "--config", settings)
+	w.arrive(50)
+	command("pause", "--table", w.table, "--to", "default", "--reason", "a test")
+	w.eventually("the sink owes some", `SELECT count(*) > 50 FROM outbox_deliveries WHERE status = 'pending' AND sink = 'default'`)
+	routed.terminate(w.t)
+	owed := w.number(`SELECT count(*) FROM outbox_deliveries WHERE status = 'pending'`)
+	w.relay(nil)
+	command("resume", "--table", w.table, "--to", "default")
+	w.eventually("nothing is owed", `SELECT count(*) = 0 FROM outbox_deliveries WHERE status = 'pending'`)
+	w.healed(takeOver)
+	return owed
 }
 
 // crashLoop kills six relays in a row at a backlog, each before it has published anything. The seventh must not take
