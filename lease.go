@@ -82,7 +82,10 @@ const (
 func (k *leaseKeeper) take(worker int) (lanes []Lane, until time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, l := range k.lanes[:min(k.share, len(k.lanes))] {
+	for i, l := range k.lanes {
+		if i >= k.share && !slices.ContainsFunc(k.late[worker], l.same) {
+			continue // about to be handed over; one that waits for an answer is served until then
+		}
 		if k.pauses.Table {
 			break // as one that stands by
 		}
