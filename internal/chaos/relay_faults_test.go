@@ -85,15 +85,16 @@ func killedAt(point string) func(*world) int {
 	}
 }
 
-// routesChanged has a sink owe events under routes to two, and starts a relay that has no routes: what is owed arrives all
-// the same, before what comes after it in its key.
+// routesChanged has a sink owe events under routes to two, and starts a relay that has no routes: what is owed arrives
+// all the same, before what comes after it in its key.
 func routesChanged(w *world) int {
 	path, err := binary()
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	settings := filepath.Join(w.t.TempDir(), "outbox.yaml")
-	text := "database: " + w.relayDatabase + "\nlease_ttl: " + ttl.String() + "\nlog_format: json\ntable: [" + w.table + "]\n" +
+	text := "database: " + w.relayDatabase + "\nlease_ttl: " + ttl.String() + "\nlog_format: json\n" +
+		"table: [" + w.table + "]\n" +
 		"sink: {default: '" + w.relaySink + "', other: 'redis+stream://" + w.redis.Addr() + "?create=true'}\n" +
 		"routes: [{table: " + w.table + ", to: [default, other]}]\n"
 	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {

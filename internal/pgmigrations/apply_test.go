@@ -269,7 +269,7 @@ func TestUpOnASchemaNewerThanThisBuild(t *testing.T) {
 	url, conn := database(t)
 	run(t, conn, "UPDATE outbox_migrations_core SET version = 99")
 	up(t, url)
-	if got := versions(t, url); !strings.HasPrefix(got, "core=99/16 pending 0") {
+	if got := versions(t, url); !strings.HasPrefix(got, fmt.Sprintf("core=99/%d pending 0", newest["core"])) {
 		t.Fatal(got)
 	}
 	run(t, conn, "UPDATE outbox_migrations_core SET dirty = true")
