@@ -98,7 +98,11 @@ func settingRows(settings []config.Setting) (rows [][]string) {
 		if text, ok := unset[s.Name]; ok && s.From == "default" {
 			value = text
 		}
-		rows = append(rows, []string{s.Name, value, s.From})
+		from := s.From
+		if s.Hides != "" {
+			from += " (instead of " + s.Hides + ")"
+		}
+		rows = append(rows, []string{s.Name, value, from})
 	}
 	return rows
 }

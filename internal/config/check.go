@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -68,7 +69,21 @@ func (c *Config) Check(needs Need) error {
 	if needs&Asking != 0 {
 		c.checkClient(&problems)
 	}
+	for i, problem := range problems.Problems {
+		problems.Problems[i] += c.overriding(problem)
+	}
 	return problems.orNil()
+}
+
+// overriding says of a problem with settings which of them the file has otherwise.
+func (c *Config) overriding(problem string) (text string) {
+	for _, name := range slices.Sorted(maps.Keys(c.found.hidden)) {
+		if strings.Contains(problem, set(strings.ReplaceAll(name, "_", "-"))) {
+			text += fmt.Sprintf(" (%s is in effect instead of %s at %s)", c.found.origins[name], name,
+				c.found.hidden[name])
+		}
+	}
+	return text
 }
 
 func (c *Config) checkServing(problems *Error) {

@@ -15,6 +15,8 @@ type Setting struct {
 	Name  string `json:"name"`  // its key in a file
 	Value any    `json:"value"` // never a password or a token; a duration is a string
 	From  string `json:"from"`  // "default", or what set it: FILE:LINE, OUTBOX_POLL_MAX, --poll-max
+	// Hides is where the file has it too, in vain: FILE:LINE.
+	Hides string `json:"hides,omitempty"`
 }
 
 // Effective returns every setting, in the order in which they are documented.
@@ -36,7 +38,7 @@ func (c Config) Effective() ([]Setting, error) {
 		if !ok {
 			from = "default"
 		}
-		settings = append(settings, Setting{name, c.shown(name, values[name]), from})
+		settings = append(settings, Setting{name, c.shown(name, values[name]), from, c.found.hidden[name]})
 	}
 	return settings, nil
 }

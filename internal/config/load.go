@@ -65,6 +65,7 @@ func Load(kinds Kinds, environ []string, flags ...*pflag.FlagSet) (Config, error
 			return Config{}, &Error{Problems: []string{err.Error()}}
 		}
 	}
+	ofFile := maps.Clone(origins)
 	if err := k.Load(confmap.Provider(fromEnvironment(vars, origins, &problems), delim), nil); err != nil {
 		problems.add("read the environment: %v", err)
 	}
@@ -86,7 +87,13 @@ func Load(kinds Kinds, environ []string, flags ...*pflag.FlagSet) (Config, error
 	_, _, wrong := decode(k.Raw(), &c)
 	problems.Problems = append(problems.Problems, wrong...)
 	c.kinds = kinds
-	c.found = findings{path: path, environ: set, origins: origins, ignored: ignored, problems: problems.Problems}
+	c.found = findings{path: path, environ: set, origins: origins, ignored: ignored, problems: problems.Problems,
+		hidden: map[string]string{}}
+	for name, at := range ofFile {
+		if name != "config" && origins[name] != at {
+			c.found.hidden[name] = at
+		}
+	}
 	return c, nil
 }
 
@@ -95,6 +102,7 @@ type findings struct {
 	path     string // of the file, "": none
 	environ  map[string]string
 	origins  map[string]string // by key; a setting that is not here has its default
+	hidden   map[string]string // by key, where the file has a setting that a variable or a flag overrides
 	ignored  []string          // variables
 	problems []string
 }

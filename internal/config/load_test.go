@@ -127,3 +127,46 @@ func wantProblems(t *testing.T, err error, parts ...string) {
 		t.Errorf("got %d problems, want %d:\n%v", len(problems.Problems), len(parts), err)
 	}
 }
+
+// A variable or a flag that hides a setting of the file is named, where the settings are printed and where they are
+// wrong because of it.
+func TestWhatHidesTheFile(t *testing.T) {
+	const file = "sink: {default: redis://d, a: redis://a, b: redis://b}\nbatch: 7\n" +
+		"routes:\n  - {table: outbox_events, to: [a, b]}\n"
+	for name, c := range map[string]struct {
+		environ, args []string
+		says          string
+	}{
+		"a variable": {[]string{"OUTBOX_SINK=redis://c"}, nil, "(OUTBOX_SINK is in effect instead of sink at "},
+		"a flag":     {nil, []string{"--sink", "redis://c"}, "(--sink is in effect instead of sink at "},
+		"another":    {[]string{"OUTBOX_BATCH=0"}, nil, "(OUTBOX_BATCH is in effect instead of batch at "},
+	} {
+		cfg, err := load(t, file, c.environ, c.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = cfg.Check(Serving | Publishing); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+		settings, err := cfg.Effective()
+		if err != nil {
+			t.Fatal(err)
+		}
+		hidden := 0
+		for _, s := range settings {
+			if s.Hides != "" && strings.Contains(s.Hides, ".yaml:") {
+				hidden++
+			}
+		}
+		if hidden != 1 {
+			t.Errorf("%s: %d settings hide another, want 1", name, hidden)
+		}
+	}
+	cfg, err := load(t, file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.Check(Serving | Publishing); err != nil {
+		t.Errorf("the file by itself: %v", err)
+	}
+}

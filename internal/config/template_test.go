@@ -147,14 +147,14 @@ func TestEffective(t *testing.T) {
 		got[s.Name] = s
 	}
 	for _, want := range []Setting{
-		{"config", file, "OUTBOX_CONFIG"}, {"batch", 4, file + ":2"}, {"poll_max", "4s", file + ":3"},
-		{"table", []string{"a", "b"}, file + ":4"}, {"workers", 2, "default"},
-		{"database", "shop at db:1", "OUTBOX_DATABASE_URL"},
-		{"sink", map[string]string{"default": "redis://h/0"}, "OUTBOX_SINK"},
-		{"dedup_window", "2m", "OUTBOX_DEDUP_WINDOW"}, {"listen", "h:1", "--listen"},
-		{"cors_origin", []string{"(no origin, not shown)", "https://shop.example"}, "OUTBOX_CORS_ORIGIN"},
-		{"destination", map[string]string{"a": "b"}, "--destination"}, {"retention", "168h", "default"},
-		{"token", "(set, not shown)", "OUTBOX_TOKEN"},
+		{"config", file, "OUTBOX_CONFIG", ""}, {"batch", 4, file + ":2", ""}, {"poll_max", "4s", file + ":3", ""},
+		{"table", []string{"a", "b"}, file + ":4", ""}, {"workers", 2, "default", ""},
+		{"database", "shop at db:1", "OUTBOX_DATABASE_URL", ""},
+		{"sink", map[string]string{"default": "redis://h/0"}, "OUTBOX_SINK", ""},
+		{"dedup_window", "2m", "OUTBOX_DEDUP_WINDOW", ""}, {"listen", "h:1", "--listen", ""},
+		{"cors_origin", []string{"(no origin, not shown)", "https://shop.example"}, "OUTBOX_CORS_ORIGIN", ""},
+		{"destination", map[string]string{"a": "b"}, "--destination", ""}, {"retention", "168h", "default", ""},
+		{"token", "(set, not shown)", "OUTBOX_TOKEN", ""},
 	} {
 		if !reflect.DeepEqual(got[want.Name], want) {
 			t.Errorf("got %+v, want %+v", got[want.Name], want)
@@ -164,7 +164,7 @@ func TestEffective(t *testing.T) {
 		t.Errorf("%d settings of a struct with %d fields", len(got), n.NumField())
 	}
 	c, err = load(t, "", []string{"OUTBOX_CONFIG=" + file}, "--config", os.DevNull)
-	if err != nil || effective(t, c)[0] != (Setting{"config", os.DevNull, "--config"}) {
+	if err != nil || effective(t, c)[0] != (Setting{"config", os.DevNull, "--config", ""}) {
 		t.Errorf("got %+v, error %v", effective(t, c)[0], err)
 	}
 	if err := c.Check(0); err != nil {
