@@ -15,7 +15,7 @@ import (
 // which claims neither it nor what is behind it in its key meanwhile, and settles it later. Its lane is not handed over
 // before, and a relay that stops waits for it as for a batch: the next holder would publish it again.
 const (
-	latePatience = 500 * time.Millisecond
+	latePatience = 50 * time.Millisecond
 	// lateRecords is how many may be under way in a worker before it waits for whole batches: each holds its payload, and
 	// is one more that a claim leaves out.
 	lateRecords = 1024
