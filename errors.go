@@ -131,6 +131,36 @@ func Postponed(err error, d time.Duration) error {
 	return &classedError{error: err, class: ClassPostponed, after: d}
 }
 
+// Because gives a failure its name: the reason that its dead letter has, where that is one an event can have, and the
+// beginning of its text in any case. It does not change the class.
+func Because(reason Reason, err error) error { return &reasonError{error: err, reason: reason} }
+
+type reasonError struct {
+	error
+	reason Reason
+}
+
+func (e *reasonError) Error() string {
+	if e.reason == "" {
+		return e.error.Error()
+	}
+	return string(e.reason) + ": " + e.error.Error()
+}
+
+func (e *reasonError) Unwrap() error { return e.error }
+
+// reasonOf returns what a delivery's error is called in job_dlq, which has five names for events.
+func reasonOf(err error) Reason {
+	var named *reasonError
+	if errors.As(err, &named) {
+		switch named.reason {
+		case ReasonDeserializationFailed, ReasonDuplicateEvent, ReasonHandlerMissing, ReasonHandlerTimeout:
+			return named.reason
+		}
+	}
+	return ReasonDeliveryFailed
+}
+
 // Classify returns the class of a delivery's error and, for ClassRetryAfter and ClassPostponed, the delay.
 func Classify(err error) (Class, time.Duration) {
 	var c *classedError

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -96,6 +97,57 @@ func ExampleSinkFunc() {
 		log.Fatal(err)
 	}
 	_ = relay.Run
+}
+
+// A dispatcher over event_outbox hands each event to the handler of its type. What goes wrong is named as its dead
+// letter will be: nobody handles the type, or the payload is another. A handler that takes too long needs no Because.
+func ExampleBecause() {
+	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{})
+
+	type handler func(ctx context.Context, payload json.RawMessage) error
+	handlers := map[string]handler{
+		"invoice.created": func(_ context.Context, payload json.RawMessage) error {
+			var invoice struct{ Total int }
+			if err := json.Unmarshal(payload, &invoice); err != nil {
+				return outbox.Permanent(outbox.Because(outbox.ReasonDeserializationFailed, err))
+			}
+			fmt.Println("booked", invoice.Total)
+			return nil
+		},
+	}
+	dispatch := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
+		handle, ok := handlers[d.Topic] // event_type
+		if !ok {
+			err := fmt.Errorf("no handler for %s", d.Topic)
+			return outbox.Permanent(outbox.Because(outbox.ReasonHandlerMissing, err))
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Second) // of one event
+		defer cancel()
+		return handle(ctx, d.Payload)
+	})
+	serve := func(ctx context.Context) error {
+		relay, err := outbox.NewRelay(db, dispatch, outbox.RelayConfig{
+			Tables: []outbox.Table{{Layout: outbox.EventOutbox()}},
+		})
+		if err != nil {
+			return err
+		}
+		return relay.Run(ctx)
+	}
+	_ = serve
+
+	for _, e := range []outbox.Event{
+		{Topic: "invoice.created", Payload: []byte(`{"total": 70}`)},
+		{Topic: "invoice.created", Payload: []byte(`"seventy"`)},
+		{Topic: "invoice.lost"},
+	} {
+		fmt.Println(dispatch(context.Background(), outbox.Delivery{Record: &outbox.Record{Event: e}}))
+	}
+	// Output:
+	// booked 70
+	// <nil>
+	// DeserializationFailed: json: cannot unmarshal string into Go value of type struct { Total int }
+	// HandlerMissing: no handler for invoice.lost
 }
 
 // answer classes a receiver's answer, as the Sink of a webhook would.

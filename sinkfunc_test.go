@@ -22,7 +22,8 @@ func TestSinkFuncAndItsTime(t *testing.T) {
 			[]Class{-1, ClassNotAttempted, ClassNotAttempted}},
 		{"quick", []time.Duration{time.Millisecond, time.Millisecond, time.Millisecond}, 3, []Class{-1, -1, -1}},
 		{"too slow", []time.Duration{hang, 1, 1}, 1, []Class{ClassRetryable, ClassNotAttempted, ClassNotAttempted}},
-		{"cut", []time.Duration{time.Millisecond, hang, 1}, 2, []Class{-1, ClassNotAttempted, ClassNotAttempted}},
+		{"hangs", []time.Duration{time.Millisecond, hang, 1}, 2, []Class{-1, ClassRetryable, ClassNotAttempted}},
+		{"cut", []time.Duration{time.Second, hang, 1}, 2, []Class{-1, ClassNotAttempted, ClassNotAttempted}},
 		{"growing", []time.Duration{time.Second, 2 * time.Second, 2 * time.Second}, 2, []Class{-1, -1, ClassNotAttempted}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

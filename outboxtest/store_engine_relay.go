@@ -24,6 +24,7 @@ func relayTests() []storeTest {
 		{name: "a relay delivers each kind of table through its layout", run: deliversEveryTable, notInLog: noSingle},
 		{name: "a failing event is tried again, then dead, and its key goes on", run: retriesThenBuries,
 			notInLog: noSingle},
+		{name: "a handler's failures keep their names, and its panics are their own", run: namesFailures, notInLog: noSingle},
 		{name: "what a sink postpones waits with its key, and no attempt is counted", run: postpones,
 			notInLog: noSingle},
 		{name: "a relay that is told to stop hands its lanes over at once", run: handsOverAtStop, notInLog: noSingle},
@@ -259,6 +260,54 @@ func retriesThenBuries(t *testing.T, s *storeSuite) {
 	}
 	wantHistory(t, s.Value(t, "SELECT error_history FROM job_dlq WHERE type = 'bad'"), "not now", "not now", "not now")
 	s.wantsSent(t, 4, 5)
+}
+
+// Of six events the handler panics at one and runs out of time at another, in the middle of its batch. Each failure is
+// one call, and no other event is handed over again.
+func namesFailures(t *testing.T, s *storeSuite) {
+	var mu sync.Mutex
+	calls := map[string]int{}
+	sink := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
+		mu.Lock()
+		calls[d.Topic]++
+		mu.Unlock()
+		switch d.Topic {
+		case "panics":
+			panic("no customer")
+		case "late":
+			return fmt.Errorf("ask the bank: %w", context.DeadlineExceeded)
+		case "unheard":
+			err := outbox.Because(outbox.ReasonHandlerMissing, errors.New("no handler"))
+			return fmt.Errorf("handle: %w", outbox.Permanent(err))
+		case "invalid":
+			return outbox.Because("Validation", errors.New("no total"))
+		}
+		return nil
+	})
+	want := map[string]int{"first": 1, "panics": 3, "late": 3, "unheard": 1, "invalid": 3, "last": 1}
+	for _, topic := range []string{"first", "panics", "late", "unheard", "invalid", "last"} {
+		s.commits(t, keyed(topic, topic))
+	}
+	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{Workers: 1, MaxAttempts: 3,
+		Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
+	s.untilCount(t, letters, 4)
+	s.untilCount(t, "SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'FAILED')", 0)
+	stop()
+	if fmt.Sprint(calls) != fmt.Sprint(want) {
+		t.Errorf("calls %v, want %v", calls, want)
+	}
+	for topic, failure := range map[string]struct{ reason, text string }{
+		"panics":  {"DeliveryFailed", "panic: no customer"},
+		"late":    {"HandlerTimeout", "HandlerTimeout: ask the bank: context deadline exceeded"},
+		"unheard": {"HandlerMissing", "handle: HandlerMissing: no handler"},
+		"invalid": {"DeliveryFailed", "Validation: no total"},
+	} {
+		if got := s.Value(t, "SELECT error_reason FROM job_dlq WHERE type = ?1", topic); got != failure.reason {
+			t.Errorf("%s: the letter's reason is %s, want %s", topic, got, failure.reason)
+		}
+		history := slices.Repeat([]string{failure.text}, want[topic])
+		wantHistory(t, s.Value(t, "SELECT error_history FROM job_dlq WHERE type = ?1", topic), history...)
+	}
 }
 
 func postpones(t *testing.T, s *storeSuite) {

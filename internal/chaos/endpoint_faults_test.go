@@ -121,7 +121,7 @@ func TestEndpointChaos(t *testing.T) {
 	if with > hangs/2 {
 		t.Errorf("the others' events took %s (p99) beside endpoints that hang, and %s without them", with, without)
 	}
-	fmt.Printf("%-28s struck    2  p99 of the others %d ms, without %d ms, ratio %.2f  (%.0f s)%s\n", name, with.Milliseconds(),
-		without.Milliseconds(), with.Seconds()/without.Seconds(), time.Since(began).Seconds(),
+	fmt.Printf("%-28s struck    2  p99 of the others %d ms, without %d ms, ratio %.2f  (%.0f s)%s\n", name,
+		with.Milliseconds(), without.Milliseconds(), with.Seconds()/without.Seconds(), time.Since(began).Seconds(),
 		map[bool]string{true: "  FAILED"}[t.Failed()])
 }
