@@ -53,6 +53,8 @@ type work struct {
 	functions   []string        // of the name that its file would make; they stay
 	ours        map[string]bool // what was added to it before; anything: it is being adopted already
 
+	replaced []constraint // checks that ours takes the place of
+
 	// What is missing.
 	columns     []column
 	defaults    []column

@@ -231,6 +231,9 @@ func (a *adoption) constrain(ctx context.Context, w *work) error {
 			return fmt.Errorf("column %s: %w", c.Name, err)
 		}
 	}
+	if err := a.replaceChecks(ctx, w); err != nil {
+		return err
+	}
 	for _, k := range w.constraints {
 		if k.Kind == "u" {
 			continue // buildAll
@@ -253,6 +256,30 @@ func (a *adoption) constrain(ctx context.Context, w *work) error {
 		}
 	}
 	return nil
+}
+
+// replaceChecks puts the check of reasons in the place of an earlier one, in one transaction: under a running
+// application there is always one of them. The earlier one comes back with the table, and is validated if its rows let
+// it.
+func (a *adoption) replaceChecks(ctx context.Context, w *work) error {
+	for _, old := range w.replaced {
+		i := slices.IndexFunc(w.whole.Constraints, func(k constraint) bool { return k.Name == "job_dlq_error_reason_check" })
+		ours := w.whole.Constraints[i]
+		back := fmt.Sprintf("DO $do$ BEGIN ALTER TABLE %[1]s ADD CONSTRAINT %[2]s %[3]s NOT VALID; "+
+			"BEGIN ALTER TABLE %[1]s VALIDATE CONSTRAINT %[2]s; EXCEPTION WHEN check_violation THEN NULL; END; END $do$",
+			w.table, quote(old.Name), strings.TrimSuffix(old.Definition, " NOT VALID"))
+		drop := fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS ", w.table)
+		if err := a.step(ctx, w.table, []addition{{"check " + old.Name, back}, {"constraint " + ours.Name, drop + ours.Name}},
+			drop+quote(old.Name), fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s %s NOT VALID", w.table, ours.Name,
+				strings.TrimSuffix(ours.Definition, " NOT VALID"))); err != nil {
+			return err
+		}
+	}
+	if len(w.replaced) == 0 {
+		return nil
+	}
+	w.replaced = nil
+	return a.inspect(ctx, w)
 }
 
 func (a *adoption) validate(ctx context.Context, w *work, name string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -144,6 +145,11 @@ func (a *adoption) checkCheck(ctx context.Context, w *work, k constraint) error 
 			continue // a value that does not fit is checkSizes' business
 		case err != nil:
 			return err
+		case refused && ofJobs(w, k):
+			w.replaced = append(w.replaced, k)
+			a.note("the check %s of %s, which lists the reasons of jobs, is replaced by job_dlq_error_reason_check, which has "+
+				"them and those of events", k.Name, w.now)
+			return nil
 		case refused:
 			a.problem("the check %s of %s (%s) refuses what Outbox writes there (%s): drop it; up adds its own where it has one",
 				k.Name, w.now, k.Definition, sample)
@@ -151,6 +157,27 @@ func (a *adoption) checkCheck(ctx context.Context, w *work, k constraint) error 
 		}
 	}
 	return nil
+}
+
+var (
+	listedReasons = regexp.MustCompile(`^\(+error_reason\)?(?:::text)? = ANY \(+ARRAY\[([^\]]*)\]`)
+	quotedReason  = regexp.MustCompile(`'([^']*)'`)
+	jobReasons    = []string{"MaxRetries", "Validation", "HandlerMissing", "RunnerUnavailable", "Timeout", "Panic"}
+)
+
+// ofJobs tells whether a check of job_dlq is that of before 05-01 (docs/seeds.md#05-01): a list of reasons, each of
+// which the check that takes its place takes too.
+func ofJobs(w *work, k constraint) bool {
+	listed := listedReasons.FindStringSubmatch(k.Expression)
+	if w.table != "job_dlq" || listed == nil {
+		return false
+	}
+	for _, reason := range quotedReason.FindAllStringSubmatch(listed[1], -1) {
+		if !slices.Contains(jobReasons, reason[1]) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkSizes looks whether the table's columns hold what Outbox writes.
