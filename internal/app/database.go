@@ -66,6 +66,8 @@ type ForPeople interface {
 	Pauses(ctx context.Context) (operate.Pauses, error)
 	// Debts returns what sinks of tables with routes have not taken.
 	Debts(ctx context.Context) ([]operate.Debt, error)
+	// Debtors returns which sinks owe something, and whether a relay serves that.
+	Debtors(ctx context.Context) ([]outbox.Debtor, error)
 	// Troubles returns what hinders the relays that are alive, and the database itself.
 	Troubles(ctx context.Context) ([]operate.Trouble, error)
 	// Endpoints opens the table of endpoints that sinks know by their names.

@@ -48,6 +48,8 @@ type Report struct {
 	Parts  map[string]PartReport  `json:"parts,omitempty"`
 	Tables map[string]TableReport `json:"tables,omitempty"`
 	Sinks  map[string]PartReport  `json:"sinks,omitempty"` // those that the relay publishes to
+	// Unserved are sinks that owe events, as SINK of TABLE, and that no relay serves. The relay is ready all the same.
+	Unserved []string `json:"unserved,omitempty"`
 }
 
 // PartReport is the state of the gateway, the relay or the worker.
@@ -196,6 +198,9 @@ func (h *Health) Report() Report {
 		Sinks: map[string]PartReport{}}
 	for name, s := range state.Sinks {
 		r.Sinks[name] = PartReport{Ready: s.Ready, Reason: s.Reason}
+	}
+	for _, d := range state.Unserved {
+		r.Unserved = append(r.Unserved, d.Sink+" of "+d.Table)
 	}
 	for name, t := range state.Tables {
 		r.Tables[name] = TableReport{

@@ -3,11 +3,13 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/operate"
@@ -18,7 +20,9 @@ type sinkRow struct {
 	operate.Debt
 	Server string `json:"server"` // "": no setting names the sink
 	Paused bool   `json:"paused"`
-	Down   string `json:"down,omitempty"` // why, as a relay that is alive has told
+	// Unserved says that the sink owes something that no relay serves.
+	Unserved bool   `json:"unserved"`
+	Down     string `json:"down,omitempty"` // why, as a relay that is alive has told
 }
 
 func (a *application) sinks() *cobra.Command {
@@ -30,8 +34,8 @@ func (a *application) sinks() *cobra.Command {
 wait in outbox_deliveries, of them RETRYING for another attempt; OLDEST is the age of the first one's event. DEAD
 ones have a pending dead letter, see outbox dlq list. A sink that takes everything at once owes nothing.
 
-A sink without a server is none of the settings given here: what it is owed waits until a relay has a sink of that
-name. Of tables without routes outbox lanes shows the backlog. A sink that
+A sink without a server is none of the settings given here. UNSERVED says that no relay is there for what the sink
+owes: it waits until one has a sink of that name, whatever its routes. Of tables without routes outbox lanes shows the backlog. A sink that
 a relay cannot reach, and why, is the first line, as in the relay's /readyz.
 
 outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
@@ -54,10 +58,13 @@ outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
 			var lines [][]string
 			for _, r := range rows {
 				lines = append(lines, []string{r.Sink, r.Server, r.Table, strconv.Itoa(r.Owed), seconds(r.Oldest),
-					strconv.Itoa(r.Retrying), strconv.Itoa(r.Dead), yes(r.Paused)})
+					strconv.Itoa(r.Retrying), strconv.Itoa(r.Dead), yes(r.Paused), yes(r.Unserved)})
+				if r.Unserved {
+					fmt.Fprintf(a.Err, "no relay serves what %s owes of %s: start one with a sink of that name\n", r.Sink, r.Table)
+				}
 			}
 			return printTable(a.Out,
-				[]string{"SINK", "SERVER", "TABLE", "OWED", "OLDEST", "RETRYING", "DEAD", "PAUSED"}, lines)
+				[]string{"SINK", "SERVER", "TABLE", "OWED", "OLDEST", "RETRYING", "DEAD", "PAUSED", "UNSERVED"}, lines)
 		},
 	}
 	cmd.Flags().AddFlagSet(mapping)
@@ -71,6 +78,10 @@ func sinkRows(ctx context.Context, c config.Config) (rows []sinkRow, troubles []
 	}
 	defer db.Close()
 	debts, err := db.Debts(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	debtors, err := db.Debtors(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,7 +110,7 @@ func sinkRows(ctx context.Context, c config.Config) (rows []sinkRow, troubles []
 	for i, d := range debts {
 		rows[i] = sinkRow{Debt: d, Server: servers[d.Sink], Paused: slices.ContainsFunc(pauses, func(p operate.Pause) bool {
 			return d.Table != "" && p.Table == d.Table && (p.To == "" || p.To == d.Sink)
-		})}
+		}), Unserved: slices.Contains(debtors, outbox.Debtor{Table: d.Table, Sink: d.Sink})}
 		for _, t := range troubles {
 			rows[i].Down = cmp.Or(rows[i].Down, t.Sinks[d.Sink])
 		}

@@ -29,7 +29,7 @@ type Metrics struct {
 	published, duplicates, retried, dead, lost, batches, unavailable, spilled *prometheus.CounterVec
 	claim, publish, settle, latency                                           *prometheus.HistogramVec
 	ready, lanes, backlog, oldest, paused                                     *prometheus.GaugeVec
-	owed, oldestOwed, sinkDown, letters                                       *prometheus.GaugeVec
+	owed, oldestOwed, unserved, sinkDown, letters                             *prometheus.GaugeVec
 	retention                                                                 retentionMetrics
 
 	relay  func() outbox.Health // nil: nobody watches one
@@ -90,6 +90,7 @@ func New() *Metrics {
 	gauge(&m.sinkDown, "sink_down", "1 while the sink is down and only probed, else 0.", "sink")
 	gauge(&m.letters, "dead_letters_pending",
 		"Dead letters that nobody has replayed or discarded, whoever made them; counting stops at 10000.", "table", "source")
+	gauge(&m.unserved, "unserved_debts", "1 for a sink that owes events of the table while no relay serves it.", "table", "sink")
 	m.retention = newRetentionMetrics(m.Registry)
 	return m
 }
@@ -188,6 +189,10 @@ func (m *Metrics) set(h outbox.Health) {
 		}
 		count.WithLabelValues(labels...).Set(float64(t.Backlog.Count))
 		oldest.WithLabelValues(labels...).Set(t.Backlog.Oldest.Seconds())
+	}
+	m.unserved.Reset()
+	for _, d := range h.Unserved {
+		m.unserved.WithLabelValues(d.Table, d.Sink).Set(1)
 	}
 	for name, s := range h.Sinks {
 		m.sinkDown.WithLabelValues(name).Set(zeroOrOne(s.Down))

@@ -1,0 +1,87 @@
+package cli_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/testenv"
+)
+
+// What a sink owes is delivered by whoever serves a sink of that name, whatever the routes say by then. While nobody
+// does, the log, /readyz, the metrics and outbox sinks say so.
+func TestDebtsOutliveRoutes(t *testing.T) { onStores(t, testDebtsOutliveRoutes) }
+
+func testDebtsOutliveRoutes(t *testing.T, e env) {
+	file, server := filepath.Join(t.TempDir(), "outbox.yaml"), testenv.RedisServer(t).URL()
+	e.extra = []string{"OUTBOX_CONFIG=" + file}
+	settings := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "REDIS", server)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := func(relay *process) {
+		relay.signal(syscall.SIGTERM)
+		relay.wait()
+	}
+	eventually := func(what string, holds func() bool) {
+		t.Helper()
+		for began := time.Now(); !holds(); time.Sleep(50 * time.Millisecond) {
+			if time.Since(began) > patience {
+				t.Fatalf("never: %s", what)
+			}
+		}
+	}
+	type row struct {
+		Sink     string
+		Owed     int
+		Unserved bool
+	}
+	owed := func() (n int, unserved bool) {
+		for _, r := range decode[listOf[row]](t, e.ok("", "sinks", "-o", "json")).Items {
+			if r.Sink == "audit" {
+				n, unserved = r.Owed, r.Unserved
+			}
+		}
+		return n, unserved
+	}
+
+	settings(`
+sink: {default: REDIS, audit: "redis://127.0.0.1:1"}
+routes: [{to: [default, audit]}]
+`)
+	e.ok(strings.Join(numbered(5), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
+	relay, _ := e.relaying("--table", "outbox_events")
+	eventually("audit owes five events", func() bool { n, unserved := owed(); return n == 5 && !unserved })
+	stop(relay)
+
+	settings("sink: {default: REDIS}\n")
+	relay, url := e.relaying("--table", "outbox_events")
+	eventually("the metrics name the debt", func() bool {
+		_, text := get(t, url+"/metrics")
+		return strings.Contains(text, `outbox_unserved_debts{sink="audit",table="outbox_events"} 1`+"\n")
+	})
+	eventually("/readyz names it, and the relay is ready", func() bool {
+		code, text := get(t, url+"/readyz")
+		return code == 200 && strings.Contains(text, `"unserved":["audit of outbox_events"]`)
+	})
+	relay.await(relay.err, "owed to sinks that no relay serves")
+	eventually("outbox sinks names it, once the lease of the relay before has ended", func() bool {
+		n, unserved := owed()
+		return n == 5 && unserved
+	})
+	contains(t, e.run("", "sinks").err, "no relay serves what audit owes of outbox_events")
+	stop(relay)
+
+	settings(`
+sink: {default: REDIS, audit: REDIS/1}
+routes: [outbox_events=default]
+`)
+	relay, _ = e.relaying("--table", "outbox_events")
+	eventually("audit owes nothing", func() bool { n, _ := owed(); return n == 0 })
+	stop(relay)
+}
