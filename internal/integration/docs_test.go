@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 )
 
 // fenced are the blocks of a Markdown file that are in one language.
@@ -29,20 +31,37 @@ func fenced(t *testing.T, path, language string) (blocks []string) {
 
 const producersPage = "../../docs/guide/producers.md"
 
-// What docs/guide/producers.md has people send is taken as it stands, and its events arrive.
+// What docs/guide/producers.md has people send is taken as it stands, from the role that it names before the block, and its
+// events arrive. A relay has the role of relays.
 func TestStatementsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	if err := pgmigrations.ApplyRoles(t.Context(), w.url); err != nil {
+		t.Fatal(err)
+	}
+	w.exec(t, "CREATE TABLE orders (id bigint PRIMARY KEY, total numeric)") // the application's own, by its own rights
+	w.exec(t, "GRANT INSERT ON orders TO PUBLIC")
 	w.relay(t, nil)
 	conn, err := pgx.Connect(t.Context(), w.url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close(t.Context())
+	page, err := os.ReadFile(producersPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles := regexp.MustCompile("(?m)^<!-- as (outbox_[a-z_]+) -->\n```sql$").FindAllStringSubmatch(string(page), -1)
 	blocks := fenced(t, producersPage, "sql")
-	for _, block := range blocks {
+	if len(roles) != len(blocks) {
+		t.Fatalf("%d of %d blocks name the role that runs them", len(roles), len(blocks))
+	}
+	for n, block := range blocks {
+		if _, err := conn.Exec(t.Context(), "SET ROLE "+roles[n][1]); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := conn.PgConn().Exec(t.Context(), block).ReadAll(); err != nil {
-			t.Fatalf("%v\n%s", err, block)
+			t.Fatalf("as %s: %v\n%s", roles[n][1], err, block)
 		}
 	}
 	var got []string

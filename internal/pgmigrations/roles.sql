@@ -104,6 +104,9 @@ BEGIN
         -- What becomes of an event, and where it stands in a queue, is not the producer's to say.
         ('outbox_producer', 'outbox_events', 'INSERT (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc, destination_topics, payload, metadata, created_at), SELECT (id, position)'),
         ('outbox_producer', 'event_outbox',  'INSERT (id, app_id, event_id, event_type, payload, event_key), SELECT (id, event_id, position)'),
+        -- An application's id by its namespace, which event_outbox asks for. So a producer sees the namespaces of all
+        -- tenants, and nothing else of them; which one it writes for it says itself anyway.
+        ('outbox_producer', 'apps',          'SELECT (id, namespace)'),
 
         -- A log draws positions, and reads which part is filled.
         ('outbox_producer', 'outbox_log',    'INSERT (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc, destination_topics, payload, metadata)'),
@@ -115,6 +118,7 @@ BEGIN
         -- orders has no business with goals and device configurations, of all tenants.
         ('outbox_run_producer', 'crawl_outbox',  'INSERT (crawl_id, event_type, payload, created_at, event_id, seq, tenant_id), SELECT (id, crawl_id, event_id, seq)'),
         ('outbox_run_producer', 'crawl_outbox_id_seq', 'USAGE'),
+        ('outbox_run_producer', 'run_outbox',    'INSERT (run_id, event_type, payload, created_at)'),
         ('outbox_run_producer', 'crawl_events',  'INSERT (crawl_id, event_type, payload, created_at, event_id, seq, tenant_id), SELECT (id, crawl_id, seq, event_type, event_id)'),
         ('outbox_run_producer', 'crawl_events_written', 'SELECT'),
         ('outbox_run_producer', 'crawl_events_id_seq', 'USAGE'),
