@@ -20,14 +20,14 @@ import (
 // A lane at which two relays in a row died is suspect. Suspect lanes are served together, after the others, in trials
 // of at most a batch. How many records are about to be tried is written down first, so that the next relay knows what
 // this one died of, and tries an eighth of them. Trials that go well cost no more than a turn, so after a crash loop
-// without a poison a backlog drains nearly as fast as ever. The event of which two relays die while it was alone is the
-// poison, and becomes a dead letter. Alone is alone in the process: while another worker publishes, it may be that
-// one's event that kills. And one death is not enough: a SIGKILL from outside, or a SIGSTOP for longer than the lease,
-// leaves the same traces. (docs/adr/0011)
+// without a poison a backlog drains nearly as fast as ever. The event of which three relays die while it was alone is
+// the poison, and becomes a dead letter. Alone is alone in the process: while another worker publishes, it may be that
+// one's event that kills. And two deaths are not enough: a SIGKILL from outside and a SIGSTOP for longer than the
+// lease leave the same traces. (docs/adr/0011)
 const (
 	suspectAfter = 2
 	trialFactor  = 8
-	buriedAfter  = 2  // deaths alone
+	buriedAfter  = 3  // deaths alone
 	inFront      = 64 // records that may have been committed in front of the one that was tried alone
 )
 

@@ -260,14 +260,14 @@ func TestRowsInFrontOfTheSuspect(t *testing.T) {
 	for _, n := range []int{1, 10, 60} {
 		synctest.Test(t, func(t *testing.T) {
 			m := &memory{}
-			m.suspect(100, 2)
+			m.suspect(100, buriedAfter)
 			poison := m.records[0].ID
 			for i := range n {
 				m.records = slices.Insert(m.records, 0, &Record{Event: Event{ID: uuid.New(), Topic: "late"}, Position: -int64(i)})
 			}
 			if deaths := m.survive(t, RelayConfig{},
 				func(_ string, d *Delivery) bool { return d != nil && d.ID == poison }); deaths > 0 {
-				t.Errorf("%d more died of an event of which two had died already", deaths)
+				t.Errorf("%d more died of an event of which enough had died already", deaths)
 			}
 			m.check(t, 100+n, poison)
 		})
@@ -280,12 +280,12 @@ func TestTrialInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWeather()
 		w.down = true
-		w.suspect(100, 1)
+		w.suspect(100, buriedAfter-1)
 		poison := w.records[0].ID
 		strike := func(_ string, d *Delivery) bool { return d != nil && d.ID == poison }
 		time.AfterFunc(time.Minute, func() { w.locked(func() { w.publishHook = nil }) })
 		if deaths := w.survive(t, RelayConfig{MaxAttempts: 1}, strike); deaths != 1 {
-			t.Errorf("%d deaths, want the second one of the poison alone", deaths)
+			t.Errorf("%d deaths, want the last one of the poison alone", deaths)
 		}
 		w.check(t, 100, poison)
 	})
