@@ -2,11 +2,13 @@ package pgmigrations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox/internal/migration"
 )
@@ -181,6 +183,21 @@ func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 		return nil
 	})
 	return err
+}
+
+// checkCalls tells whether to adopt the table would call, as a superuser, what a lesser role has made.
+func (a *adoption) checkCalls(ctx context.Context, w *work) (called bool, err error) {
+	err = pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
+		table := strings.ReplaceAll(quote(w.now), "'", "''")
+		_, err := tx.Exec(ctx, templated("as_owner", filling{Table: table}))
+		return err
+	})
+	var server *pgconn.PgError
+	if errors.As(err, &server) && server.Code == "42501" {
+		a.problem("%s: %s", server.Message, server.Hint)
+		return true, nil
+	}
+	return false, err
 }
 
 // consider decides what becomes of one table.

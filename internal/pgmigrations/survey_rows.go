@@ -54,6 +54,9 @@ func (a *adoption) checkNames(ctx context.Context, w *work) error {
 
 // checkRows counts rows that break what would be added, and looks for checks that would refuse Outbox's own.
 func (a *adoption) checkRows(ctx context.Context, w *work) error {
+	if called, err := a.checkCalls(ctx, w); err != nil || called {
+		return err
+	}
 	table := quote(w.now)
 	for _, k := range w.constraints {
 		var condition string
