@@ -31,8 +31,8 @@ func fenced(t *testing.T, path, language string) (blocks []string) {
 
 const producersPage = "../../docs/guide/producers.md"
 
-// What docs/guide/producers.md has people send is taken as it stands, from the role that it names before the block, and its
-// events arrive. A relay has the role of relays.
+// What docs/guide/producers.md has people send is taken as it stands, from the role that it names before the block, and
+// its events arrive.
 func TestStatementsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
