@@ -90,7 +90,8 @@ func New() *Metrics {
 	gauge(&m.sinkDown, "sink_down", "1 while the sink is down and only probed, else 0.", "sink")
 	gauge(&m.letters, "dead_letters_pending",
 		"Dead letters that nobody has replayed or discarded, whoever made them; counting stops at 10000.", "table", "source")
-	gauge(&m.unserved, "unserved_debts", "1 for a sink that owes events of the table while no relay serves it.", "table", "sink")
+	gauge(&m.unserved, "unserved_debts", "1 for a sink that owes events of the table while no relay serves it.",
+		"table", "sink")
 	m.retention = newRetentionMetrics(m.Registry)
 	return m
 }

@@ -52,26 +52,27 @@ $fn$;
 
 -- What waits already, as in tables that were adopted. Rows and events of a run, type and payload are paired from the
 -- newest back: both are written in one transaction, and the oldest rows may have been archived. Where a relay serves the
--- queue nothing is changed: it may have published a row under its own id and not said so yet. A superuser does it as the
--- table's owner, whose triggers it fires.
+-- queue nothing is changed: it may have published a row under its own id and not said so yet. Nor does a superuser
+-- change rows of another role's table, whose triggers and indexes would be called with his rights (docs/adr/0038).
 DO $do$
 BEGIN
-    IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
-        EXECUTE pg_catalog.format('SET LOCAL ROLE %I', (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'crawl_outbox'::regclass));
+    IF (SELECT m.rolsuper AND NOT o.rolsuper
+          FROM pg_catalog.pg_roles m, pg_catalog.pg_class c JOIN pg_catalog.pg_roles o ON o.oid = c.relowner
+         WHERE m.rolname = current_user AND c.oid = 'crawl_outbox'::pg_catalog.regclass) THEN
+        RETURN;
     END IF;
+    UPDATE crawl_outbox o
+       SET seq = e.seq, event_id = e.event_id
+      FROM (SELECT id, crawl_id, event_type, payload, seq, published_at,
+                   row_number() OVER (PARTITION BY crawl_id, event_type, payload ORDER BY id DESC) AS nth
+              FROM crawl_outbox
+             WHERE crawl_id IN (SELECT crawl_id FROM crawl_outbox WHERE published_at IS NULL AND seq IS NULL)) waiting
+      JOIN (SELECT crawl_id, event_type, payload, seq, event_id,
+                   row_number() OVER (PARTITION BY crawl_id, event_type, payload ORDER BY seq DESC) AS nth
+              FROM crawl_events
+             WHERE crawl_id IN (SELECT crawl_id FROM crawl_outbox WHERE published_at IS NULL AND seq IS NULL)) e
+        ON (e.crawl_id, e.event_type, e.payload, e.nth) = (waiting.crawl_id, waiting.event_type, waiting.payload, waiting.nth)
+     WHERE o.id = waiting.id AND waiting.seq IS NULL AND waiting.published_at IS NULL
+       AND NOT EXISTS (SELECT FROM outbox_relays r WHERE r.table_name = 'crawl_outbox' AND r.expires_at > clock_timestamp());
 END
 $do$;
-UPDATE crawl_outbox o
-   SET seq = e.seq, event_id = e.event_id
-  FROM (SELECT id, crawl_id, event_type, payload, seq, published_at,
-               row_number() OVER (PARTITION BY crawl_id, event_type, payload ORDER BY id DESC) AS nth
-          FROM crawl_outbox
-         WHERE crawl_id IN (SELECT crawl_id FROM crawl_outbox WHERE published_at IS NULL AND seq IS NULL)) waiting
-  JOIN (SELECT crawl_id, event_type, payload, seq, event_id,
-               row_number() OVER (PARTITION BY crawl_id, event_type, payload ORDER BY seq DESC) AS nth
-          FROM crawl_events
-         WHERE crawl_id IN (SELECT crawl_id FROM crawl_outbox WHERE published_at IS NULL AND seq IS NULL)) e
-    ON (e.crawl_id, e.event_type, e.payload, e.nth) = (waiting.crawl_id, waiting.event_type, waiting.payload, waiting.nth)
- WHERE o.id = waiting.id AND waiting.seq IS NULL AND waiting.published_at IS NULL
-   AND NOT EXISTS (SELECT FROM outbox_relays r WHERE r.table_name = 'crawl_outbox' AND r.expires_at > clock_timestamp());
-RESET ROLE;
