@@ -122,7 +122,9 @@ func (p *page) stream(w http.ResponseWriter, r *http.Request) {
 		var message []byte
 		switch {
 		case !bytes.Equal(now, last):
-			message, err = sse.Append(nil, sse.Event{Name: name, Data: now})
+			if message, err = sse.Append(nil, sse.Event{Name: name, Data: now}); err != nil {
+				return
+			}
 			last, quiet = now, 0
 		case quiet%40 == 39:
 			message = sse.AppendComment(nil, "")
