@@ -47,7 +47,8 @@ type Driver struct {
 	Tail func(ctx context.Context, url string, channels []string, t Tail) error
 
 	// Endpoints returns the destinations that the sinks of this URL know by their names, an endpoint.Editor where they
-	// can be changed. It connects to none of them. Nil where any name may be a destination.
+	// can be changed. It connects to none of them. Nil where any name may be a destination,
+	// and in a driver of another module: outbox endpoints edits those of this one alone.
 	Endpoints func(ctx context.Context, url string, o Options) (endpoint.Lister, error)
 }
 

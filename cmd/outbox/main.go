@@ -6,11 +6,7 @@ import (
 	"context"
 	"os"
 
-	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/cli"
+	"github.com/outboxrelay/outbox/command"
 )
 
-func main() {
-	os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
-		os.Environ(), app.Sinks()))
-}
+func main() { os.Exit(command.Main(context.Background())) }

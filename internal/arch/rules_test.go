@@ -75,8 +75,9 @@ var layers = []layer{
 	{"internal/app", appRank, "the only place that sees every store and broker"},
 	{"internal/dev", 8, "outbox dev around the parts of app: a page, a status, and whose a file is"},
 	{"internal/cli", 9, "commands and flags; builds nothing itself"},
-	{"cmd", 10, "main and nothing else"},
-	{"examples", 10, "as a user would write them"},
+	{"command", 10, "the command for who adds a sink of his own: one function"},
+	{"cmd", 11, "main and nothing else"},
+	{"examples", 11, "as a user would write them"},
 	{"internal/chaos", 10, "as internal/integration, with faults"},
 	{"internal/integration", 10, "tests that need several servers at once"},
 }
