@@ -38,7 +38,7 @@ func TestMigrateThroughPooler(t *testing.T) {
 	}
 	// A file that fails is named, with its line, and leaves the version as it was.
 	conn := connect(t, direct)
-	if err := pgmigrations.Down(t.Context(), direct, 2, "events"); err != nil {
+	if err := pgmigrations.Down(t.Context(), direct, pgmigrations.All, "events"); err != nil {
 		t.Fatal(err)
 	}
 	run(t, conn, "CREATE TYPE event_outbox AS ENUM ('a')") // a table makes a type of its name

@@ -65,7 +65,7 @@ BEGIN
             EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
         END IF;
     END LOOP;
-    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'crawl_events_append()', 'crawl_outbox_tenant()'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'crawl_events_append()', 'crawl_outbox_tenant()', 'outbox_events_refuse()', 'event_outbox_refuse()'] LOOP
         IF to_regprocedure(name) IS NOT NULL THEN
             EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name));
         END IF;

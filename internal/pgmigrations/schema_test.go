@@ -343,6 +343,46 @@ func TestChecksRefuse(t *testing.T) {
 	refused(t, conn, restricted, "DELETE FROM apps") // RESTRICT: event_outbox has rows
 }
 
+// What the relay would refuse, the INSERT is told, by a name that says the rule. A row from before is none of its
+// business: it is settled as it was.
+func TestInsertIsToldWhatTheRelayRefuses(t *testing.T) {
+	t.Parallel()
+	_, conn := database(t)
+	if err := pgmigrations.Up(t.Context(), conn.Config().ConnString(), "log"); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"outbox_events", "outbox_log"} {
+		insertion := "INSERT INTO " + table + " (event_topic, occurred_at, source_bc, payload, tenant_id, " +
+			"destination_topics, metadata) VALUES ($1, now(), 's', '{}', $2, $3, $4)"
+		for rule, row := range map[string][][]any{
+			"topic_not_empty":  {{"", "a", nil, nil}},
+			"tenant_not_empty": {{"t", "", nil, nil}},
+			"destinations_are_texts": {{"t", "a", `"b"`, nil}, {"t", "a", `{"b":1}`, nil}, {"t", "a", `["b",1]`, nil}, {"t", "a", `[""]`, nil},
+				{"t", "a", `[null]`, nil}, {"t", "a", `1`, nil}},
+			"metadata_is_object": {{"t", "a", nil, `[1]`}, {"t", "a", nil, `"x"`}, {"t", "a", nil, `1`}},
+		} {
+			for _, values := range row {
+				if e := refusal(t, conn, "23514", insertion, values...); e.ConstraintName != table+"_"+rule {
+					t.Errorf("%v is refused by %s, want %s", values, e.ConstraintName, rule)
+				}
+			}
+		}
+		for _, values := range [][]any{{"t", "a", nil, nil}, {"t", "a", `[]`, `{}`}, {"t", "a", `null`, `null`},
+			{"t", "a", `["a","b"]`, `{"a":[1]}`}} {
+			run(t, conn, insertion, values...)
+		}
+	}
+	run(t, conn, "ALTER TABLE outbox_events DISABLE TRIGGER outbox_events_refuse")
+	run(t, conn, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, metadata)
+		VALUES ('', now(), 's', '{}', '[1]')`)
+	run(t, conn, "ALTER TABLE outbox_events ENABLE TRIGGER outbox_events_refuse")
+	run(t, conn, "UPDATE outbox_events SET status = 'DEAD' WHERE event_topic = ''")
+	if e := refusal(t, conn, "23514", `INSERT INTO event_outbox (app_id, event_id, event_type, payload)
+		SELECT id, outbox_uuidv7(), '', '{}' FROM apps`); e.ConstraintName != "event_outbox_type_not_empty" {
+		t.Errorf("refused by %s", e.ConstraintName)
+	}
+}
+
 // core/015 spells the check on status anew, also on a table that has rows, and leaves one of the application's own.
 func TestStatusCheckIsSpeltAnew(t *testing.T) {
 	t.Parallel()

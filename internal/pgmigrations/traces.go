@@ -27,8 +27,8 @@ var ErrOwned = errors.New("another tool migrates these tables")
 // byHand says that the files were run by no tool that is known.
 const byHand = "hand"
 
-// trace is what a step leaves in the catalog, and no step before it: a column of a table or of an index, any column, or
-// a storage parameter of a table.
+// trace is what a step leaves in the catalog, and no step before it: a column of a table or of an index, any column,
+// or a storage parameter or trigger of a table.
 type trace struct {
 	set              string
 	version          uint
@@ -60,8 +60,10 @@ var traces = []trace{
 	{"core", 17, "outbox_relays", "health", "", ""},
 	{"core", 18, "outbox_audit", "db_user", "", ""},
 	{"core", 19, "outbox_endpoints", "topics", "", ""},
+	{"core", 20, "outbox_events", "outbox_events_refuse", "", ""},
 	{"events", 1, "event_outbox", "position", "event_outbox", ""},
 	{"events", 2, "event_outbox_tenants", "", "", ""},
+	{"events", 3, "event_outbox", "event_outbox_refuse", "", ""},
 	{"crawl", 1, "crawl_events", "seq", "crawl_events", ""},
 	{"crawl", 2, "crawl_outbox", "event_id", "crawl_outbox", ""},
 	{"crawl", 3, "crawl_runs", "tenant_id", "", ""},
@@ -69,6 +71,7 @@ var traces = []trace{
 	{"crawl", 5, "crawl_events_written", "", "", ""},
 	{"log", 1, "outbox_log_positions", "", "", ""},
 	{"log", 2, "outbox_log_era", "", "", ""},
+	{"log", 3, "outbox_log", "outbox_log_refuse", "", ""},
 }
 
 // droppable are the indexes that an operator may drop (core/007 says so): without one, later steps tell.

@@ -1,0 +1,1 @@
+DROP TRIGGER IF EXISTS outbox_log_refuse ON outbox_log;

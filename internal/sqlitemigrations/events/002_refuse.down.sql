@@ -1,0 +1,1 @@
+DROP TRIGGER IF EXISTS event_outbox_refuse;
