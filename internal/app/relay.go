@@ -128,7 +128,7 @@ func unlessStopped(ctx context.Context, err error) error {
 func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 	cfg := outbox.RelayConfig{
 		Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
-		PollMax: r.cfg.PollMax, LeaseTTL: r.cfg.LeaseTTL, Sinks: r.outlets.sinks(),
+		PollMax: r.cfg.PollMax, RouteTimeout: r.cfg.RouteTimeout, LeaseTTL: r.cfg.LeaseTTL, Sinks: r.outlets.sinks(),
 		Logger: r.log, Observer: r.metrics,
 		LetterRetention: r.retention(config.Letters),
 	}

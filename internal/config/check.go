@@ -91,6 +91,7 @@ func (c *Config) checkServing(problems *Error) {
 	atLeast(problems, "batch", c.Batch, 1)
 	atLeast(problems, "batch-bytes", c.BatchBytes, 1)
 	atLeast(problems, "poll-max", c.PollMax, time.Millisecond)
+	atLeast(problems, "route-timeout", c.RouteTimeout, time.Millisecond)
 	atLeast(problems, "lease-ttl", c.LeaseTTL, time.Second)
 	atLeast(problems, "dedup-window", c.DedupWindow, 0)
 	if c.MaxAttempts < 0 {

@@ -30,16 +30,17 @@ type Config struct {
 	// Settle modes by table.
 	Settle map[string]string `yaml:"settle"`
 
-	Table       []string          `yaml:"table"`
-	Destination map[string]string `yaml:"destination"`
-	Envelope    string            `yaml:"envelope"`
-	Workers     int               `yaml:"workers"`
-	Batch       int               `yaml:"batch"`
-	BatchBytes  int               `yaml:"batch_bytes"`
-	PollMax     time.Duration     `yaml:"poll_max"`
-	LeaseTTL    time.Duration     `yaml:"lease_ttl"`
-	MaxAttempts int               `yaml:"max_attempts"`
-	BackoffBase time.Duration     `yaml:"backoff_base"`
+	Table        []string          `yaml:"table"`
+	Destination  map[string]string `yaml:"destination"`
+	Envelope     string            `yaml:"envelope"`
+	Workers      int               `yaml:"workers"`
+	Batch        int               `yaml:"batch"`
+	BatchBytes   int               `yaml:"batch_bytes"`
+	PollMax      time.Duration     `yaml:"poll_max"`
+	RouteTimeout time.Duration     `yaml:"route_timeout"`
+	LeaseTTL     time.Duration     `yaml:"lease_ttl"`
+	MaxAttempts  int               `yaml:"max_attempts"`
+	BackoffBase  time.Duration     `yaml:"backoff_base"`
 	// Exceptions for destinations, not yet decoded; in the file of --config only.
 	Retry []any `yaml:"retry"`
 	// Which events go to which sinks, not yet decoded, and TABLE=SINK for all of a table.
@@ -130,6 +131,9 @@ func Relay() *pflag.FlagSet {
 	fs.Duration("poll-max", relayDefaults.PollMax,
 		"`pause` that an idle relay's polling grows to, from 1.5ms while events arrive; what an event waits if its "+
 			"wake-up is lost")
+	fs.Duration("route-timeout", relayDefaults.RouteTimeout,
+		"how `long` a batch waits for each sink of a table with routes; what one has not answered by then it is sent "+
+			"again, by itself")
 	fs.Duration("lease-ttl", relayDefaults.LeaseTTL,
 		"how `long` the lanes of a relay that died, and the runs of a worker, stay reserved for it")
 	fs.Int("max-attempts", 0,

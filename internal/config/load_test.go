@@ -98,6 +98,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	wantProblems(t, err, "/no/such/file.yaml does not exist")
 
 	c, err = load(t, "", nil, "--backoff-base", "1us", "--poll-max", "2us", "--batch", "0", "--lease-ttl", "1ms",
+		"--route-timeout", "0s",
 		"--max-attempts", "-1", "--envelope", "xml",
 		"--listen", "9464", "--table", "nobody,outbox_events", "--destination", "neither=x,outbox_events={oops}",
 		"--log-format", "xml", "-o", "yaml", "--log-level", "loud")
@@ -105,7 +106,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantProblems(t, c.Check(Database|Publishing|Serving), "OUTBOX_DATABASE_URL or DATABASE_URL",
-		"set OUTBOX_SINK or sink", "backoff-base is 1µs", "poll-max is 2µs",
+		"set OUTBOX_SINK or sink", "backoff-base is 1µs", "poll-max is 2µs", "route-timeout is 0s",
 		"--batch, or set OUTBOX_BATCH or batch", "lease-ttl", "max-attempts", "envelope", "listen", "nobody", "neither",
 		"unknown placeholder {oops}", "log-format", "output", "log-level")
 }
