@@ -156,7 +156,8 @@ missing, that cannot be, that do not go together, unknown keys of the file and m
 2 if there is one, else with 0.
 
 --for says what the settings are for: serve, relay, purge, runs, tail, or database for the commands that need
-nothing but that: write, events, lanes, dlq, migrate and token. It does not ask the servers; outbox serve
+nothing but that: write, events, lanes, dlq, migrate and token. It warns, as a start does, of routes that no event
+reaches, of tables some of whose events no route fits, and of a broker's wildcards (> and #). It does not ask the servers; outbox serve
 --listen tells what they say, at /readyz.`,
 		Example: `  outbox config validate --config outbox.yaml
   outbox config validate --for relay`,
@@ -195,8 +196,8 @@ nothing but that: write, events, lanes, dlq, migrate and token. It does not ask 
 	return cmd
 }
 
-// checked checks settings, and warns of what may have been meant as one, of a window that is too short and of a log
-// that goes to no sink.
+// checked checks settings, and warns of what may have been meant as one, of routes that cannot be meant, of a window
+// that is too short and of a log that goes to no sink.
 func (a *application) checked(c *config.Config, needs config.Need) error {
 	if err := c.Check(needs); err != nil {
 		return err
@@ -208,7 +209,7 @@ func (a *application) checked(c *config.Config, needs config.Need) error {
 	for _, name := range c.Ignored() {
 		log.Warn("a variable is no setting of any command and is ignored", "variable", name, "see", "outbox config print")
 	}
-	for _, warning := range []string{c.ShortWindow(needs), c.Unserved(needs)} {
+	for _, warning := range append(c.RouteWarnings(needs), c.ShortWindow(needs), c.Unserved(needs)) {
 		if warning != "" {
 			log.Warn(warning)
 		}

@@ -184,3 +184,21 @@ func TestUnservedLog(t *testing.T) {
 		}
 	}
 }
+
+// Routes that cannot be meant are said at start and by validate, and keep nothing from starting.
+func TestRouteWarnings(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: "postgres://db/shop"}
+	file := filepath.Join(t.TempDir(), "outbox.yaml")
+	text := "sink: {a: redis://a, b: redis://b}\ntable: [outbox_events]\nroutes: [{topic: order.>, to: [a]}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"relay", "serve"} {
+		r := e.run("", "config", "validate", "--config", file, "--for", command)
+		if r.code != 0 {
+			t.Errorf("exit code %d:\n%s", r.code, r.err)
+		}
+		contains(t, r.err, "WARN", "become dead letters", "order.*")
+	}
+}
