@@ -1,17 +1,21 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/operate"
 )
 
 func (a *application) config() *cobra.Command {
@@ -19,7 +23,7 @@ func (a *application) config() *cobra.Command {
 		Use:   "config",
 		Short: "Show the settings that are in effect, and what is wrong with them",
 		Long: `config is about settings: flags, before environment variables, before the file of --config, before
-defaults. It takes all flags of outbox serve and outbox runs, opens nothing and connects to nothing. outbox init
+defaults. It takes all flags of outbox serve and outbox runs, and only validate connects to the database. outbox init
 writes a file with every setting.
 
     outbox config print                       each setting, its value, and what set it; secrets are masked
@@ -157,8 +161,11 @@ missing, that cannot be, that do not go together, unknown keys of the file and m
 
 --for says what the settings are for: serve, relay, purge, runs, tail, or database for the commands that need
 nothing but that: write, events, lanes, dlq, migrate and token. It warns, as a start does, of routes that no event
-reaches, of tables some of whose events no route fits, and of a broker's wildcards (> and #). It does not ask the servers; outbox serve
---listen tells what they say, at /readyz.`,
+reaches, of tables some of whose events no route fits, and of a broker's wildcards (> and #).
+
+For relay and serve it asks the database, where it answers within 3 s, which sinks events are owed to, and says
+which of them these settings do not have. It asks no other server; outbox serve --listen tells what they say, at
+/readyz.`,
 		Example: `  outbox config validate --config outbox.yaml
   outbox config validate --for relay`,
 		Args: cobra.NoArgs,
@@ -186,6 +193,9 @@ reaches, of tables some of whose events no route fits, and of a broker's wildcar
 			case err == nil:
 				fmt.Fprintf(a.Out, "no problem with the settings for %s\n", command)
 			}
+			if err == nil && len(c.AllSinks()) > 0 && (command == "relay" || command == "serve") {
+				a.compareDebts(cmd.Context(), c)
+			}
 			return err
 		},
 	}
@@ -194,6 +204,32 @@ reaches, of tables some of whose events no route fits, and of a broker's wildcar
 		"`command` that is to run with them: "+strings.Join(slices.Sorted(maps.Keys(needs)), ", "))
 	cmd.Flags().SortFlags = false
 	return cmd
+}
+
+// compareDebts says which sinks the database has deliveries for and the settings have not. Of all others the relay
+// serves what they owe, whatever its routes.
+func (a *application) compareDebts(ctx context.Context, c config.Config) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	var debts []operate.Debt
+	db, err := app.OpenDatabase(ctx, c.Database)
+	if err == nil {
+		defer db.Close()
+		debts, err = db.Debts(ctx)
+	}
+	var old *outbox.SchemaError
+	if errors.As(err, &old) {
+		return // no sink can owe anything
+	}
+	if err != nil {
+		fmt.Fprintf(a.Err, "what sinks are owed was not compared: %v\n", err)
+	}
+	for _, d := range debts {
+		if d.Owed > 0 && !slices.ContainsFunc(c.AllSinks(), func(s config.Sink) bool { return s.Name == d.Sink }) {
+			fmt.Fprintf(a.Err, "sink %s is owed %s of %s, and these settings have no such sink: it waits until a relay has "+
+				"one (outbox sinks)\n", d.Sink, counted(d.Owed, "event"), d.Table)
+		}
+	}
 }
 
 // checked checks settings, and warns of what may have been meant as one, of routes that cannot be meant, of a window

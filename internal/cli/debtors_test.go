@@ -74,6 +74,10 @@ routes: [{to: [default, audit]}]
 		n, unserved := owed()
 		return n == 5 && unserved
 	})
+	for _, command := range []string{"relay", "serve"} {
+		contains(t, e.run("", "config", "validate", "--for", command).err,
+			"sink audit is owed 5 events of outbox_events, and these settings have no such sink")
+	}
 	contains(t, e.run("", "sinks").err, "no relay serves what audit owes of outbox_events")
 	stop(relay)
 
@@ -82,6 +86,9 @@ sink: {default: REDIS, audit: REDIS/1}
 routes: [outbox_events=default]
 `)
 	relay, _ = e.relaying("--table", "outbox_events")
+	if r := e.run("", "config", "validate", "--for", "relay"); r.code != 0 || strings.Contains(r.err, "owed") {
+		t.Errorf("validate says of a sink that the settings have: %d %s", r.code, r.err)
+	}
 	eventually("audit owes nothing", func() bool { n, _ := owed(); return n == 0 })
 	stop(relay)
 }
