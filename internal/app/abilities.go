@@ -16,6 +16,7 @@ const (
 	Indexes  Ability = "indexes"   // IndexMigrations
 	Export   Ability = "export"    // ExportMigrations
 	TakeOver Ability = "take-over" // TakeOverMigrations
+	Zones    Ability = "zones"     // ZoneMigrations
 )
 
 // RoleMigrations make the roles with the least privileges.
@@ -42,4 +43,10 @@ type ExportMigrations interface {
 // TakeOverMigrations record what another tool has applied as their own.
 type TakeOverMigrations interface {
 	TakeOver(ctx context.Context) error
+}
+
+// ZoneMigrations adopt times without a zone.
+type ZoneMigrations interface {
+	// InZone returns the same migrations, of a database whose application writes times without a zone in this one.
+	InZone(zone string) Migrations
 }

@@ -66,6 +66,8 @@ type ForPeople interface {
 	Pauses(ctx context.Context) (operate.Pauses, error)
 	// Debts returns what sinks of tables with routes have not taken.
 	Debts(ctx context.Context) ([]operate.Debt, error)
+	// MoveDebt gives some of what a sink owes to another one, the oldest first.
+	MoveDebt(ctx context.Context, m operate.DebtMove, limit int) (operate.DebtMoved, error)
 	// Debtors returns which sinks owe something, and whether a relay serves that.
 	Debtors(ctx context.Context) ([]outbox.Debtor, error)
 	// Troubles returns what hinders the relays that are alive, and the database itself.

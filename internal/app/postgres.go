@@ -39,7 +39,7 @@ func postgresStore() store {
 		example: "postgres://user:password@host:5432/database",
 		check:   checkPostgres, mask: maskPostgres,
 		opener:     func() opener { return openPostgres },
-		migrations: func(url string) Migrations { return postgresMigrations{url} },
+		migrations: func(url string) Migrations { return postgresMigrations{url: url} },
 		required:   pgmigrations.Required,
 		passes:     pgschema.Passes, hint: hintPostgres,
 	}
@@ -149,6 +149,10 @@ func (d postgresDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
 	return pgoperate.Debts(ctx, d.Pool)
 }
 
+func (d postgresDatabase) MoveDebt(ctx context.Context, m operate.DebtMove, limit int) (operate.DebtMoved, error) {
+	return pgoperate.MoveDebt(ctx, d.Pool, m, limit)
+}
+
 func (d postgresDatabase) PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error) {
 	return pgoperate.PendingLetters(ctx, d.Pool, limit)
 }
@@ -223,14 +227,20 @@ func (w *postgresWriting) Close() {
 }
 
 // postgresMigrations are the Migrations of the database at a URL.
-type postgresMigrations struct{ url string }
+type postgresMigrations struct{ url, zone string }
+
+// InZone implements ZoneMigrations.
+func (m postgresMigrations) InZone(zone string) Migrations {
+	m.zone = zone
+	return m
+}
 
 func (m postgresMigrations) Status(ctx context.Context, named ...string) ([]migration.SetStatus, error) {
 	return pgmigrations.Status(ctx, m.url, named...)
 }
 
 func (m postgresMigrations) Plan(ctx context.Context, sets ...string) (migration.Adoption, error) {
-	return pgmigrations.Plan(ctx, m.url, sets...)
+	return pgmigrations.PlanIn(ctx, m.url, m.zone, sets...)
 }
 
 func (m postgresMigrations) Advice(ctx context.Context) ([]string, error) {
@@ -238,7 +248,7 @@ func (m postgresMigrations) Advice(ctx context.Context) ([]string, error) {
 }
 
 func (m postgresMigrations) Up(ctx context.Context, sets ...string) error {
-	return pgmigrations.Up(ctx, m.url, sets...)
+	return pgmigrations.UpIn(ctx, m.url, m.zone, sets...)
 }
 
 func (m postgresMigrations) Down(ctx context.Context, steps int, set string) error {

@@ -138,6 +138,10 @@ func (d *sqliteDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
 	return sqliteoperate.Debts(ctx, d.db)
 }
 
+func (d *sqliteDatabase) MoveDebt(ctx context.Context, m operate.DebtMove, limit int) (operate.DebtMoved, error) {
+	return sqliteoperate.MoveDebt(ctx, d.db, m, limit)
+}
+
 func (d *sqliteDatabase) PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error) {
 	return sqliteoperate.PendingLetters(ctx, d.db, limit)
 }

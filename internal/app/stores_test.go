@@ -82,8 +82,9 @@ func TestAbilities(t *testing.T) {
 		_, indexes := m.(IndexMigrations)
 		_, export := m.(ExportMigrations)
 		_, takeOver := m.(TakeOverMigrations)
+		_, zones := m.(ZoneMigrations)
 		for what, can := range map[Ability]bool{Roles: roles, Legacy: legacy, Indexes: indexes, Export: export,
-			TakeOver: takeOver} {
+			TakeOver: takeOver, Zones: zones} {
 			if why := m.Lacks(what); (why == "") != can {
 				t.Errorf("%s: %s: can %t, and says %q", url, what, can, why)
 			}

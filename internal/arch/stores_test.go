@@ -43,7 +43,7 @@ var only = map[string]map[string]string{
 		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding",
 		"sql/write_encoding.sql": "the same", "eventbus_tx.go": "SQLite has database/sql's transactions alone",
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
-		"sql/bus_tenant.sql": "row-level security",
+		"sql/bus_tenant.sql": "row-level security", "sql/zone.sql": "SQLite's times are UTC",
 		"types.go":           "internal/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
 		"sql/session.sql":          "SQLite's connections are set up by their names",
 		"sql/lease_durable.sql":    "every commit of SQLite's is durable",

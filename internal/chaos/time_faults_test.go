@@ -1,9 +1,11 @@
 package chaos
 
 import (
+	"math"
 	"syscall"
 	"time"
 
+	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
 )
 
@@ -12,6 +14,44 @@ var timeFaults = []fault{
 	{name: "postgres-clock-set-back-as-relay-dies", postgres: &testenv.PostgresConfig{Clock: true},
 		strike: setBackAsRelayDies},
 	{name: "relays-stopped-past-window", strike: stoppedPastWindow},
+	{name: "relays-in-several-zones", strike: severalZones},
+}
+
+// severalZones has relays whose sessions are in zones 23 hours apart serve a table of times without a zone, and kills
+// them in turn while Redis refuses some keys: each retry is written by one relay, and due for another.
+func severalZones(w *world) (struck int) {
+	var zone string
+	if err := w.pool.QueryRow(w.t.Context(), "SHOW timezone").Scan(&zone); err != nil {
+		w.t.Fatal(err)
+	}
+	w.exec(`ALTER TABLE outbox_events ALTER created_at TYPE timestamp, ALTER occurred_at TYPE timestamp,
+		ALTER processed_at TYPE timestamp, ALTER next_retry_at TYPE timestamp`)
+	if err := pgmigrations.UpIn(w.t.Context(), w.pool.Config().ConnString(), zone); err != nil {
+		w.t.Fatal(err)
+	}
+	w.command("ACL", "SETUSER", "relay", "on", ">hunter2", "allkeys", "allcommands", "allchannels")
+	w.relaySink = "redis://relay:hunter2@" + w.redis.Addr()
+	w.flags = append(w.retrying(), "--destination", w.table+"={key}")
+	w.blamed = math.MaxInt
+	w.produce()
+	var last *relay
+	for _, zone := range []string{"Pacific/Auckland", "Pacific/Pago_Pago", "UTC", "America/New_York"} {
+		r := w.relay([]string{"PGTZ=" + zone})
+		w.arrive(100)
+		w.command("ACL", "SETUSER", "relay", "resetchannels", "&k1*", "&k2*", "&k3*")
+		eventually(w.t, "retries wait", func() bool { return w.number(`SELECT count(*) FROM outbox_events WHERE status = 'FAILED'`) > 0 })
+		if last != nil {
+			last.kill(w.t)
+		}
+		last = r
+		struck += w.number(`SELECT count(*) FROM outbox_events WHERE status = 'FAILED'`)
+		if off := w.number(`SELECT count(*) FROM outbox_events WHERE abs(extract(epoch FROM next_retry_at - now()::timestamp)) > 120`); off > 0 {
+			w.t.Errorf("%d retries are due hours early or late", off)
+		}
+		w.command("ACL", "SETUSER", "relay", "resetchannels", "allchannels")
+		w.healed(outage)
+	}
+	return struck
 }
 
 // clockJumps sets the clock of the database's machine forward and back, by more and by less than a lease. Leases

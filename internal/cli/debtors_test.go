@@ -79,6 +79,19 @@ routes: [{to: [default, audit]}]
 			"sink audit is owed 5 events of outbox_events, and these settings have no such sink")
 	}
 	contains(t, e.run("", "sinks").err, "no relay serves what audit owes of outbox_events")
+	contains(t, e.ok("", "sinks", "move", "audit", "--to", "default"),
+		"5 events of outbox_events that audit owes would go to default")
+	for want, args := range map[string][]string{
+		"no such sink": {"move", "audit", "--to", "defualt"}, "--reason is required": {"forget", "audit", "--yes"},
+		"owes nothing": {"forget", "adit"}, "is the sink that owes": {"move", "audit", "--to", "audit"},
+	} {
+		if r := e.run("", append([]string{"sinks"}, args...)...); r.code == 0 || !strings.Contains(r.err, want) {
+			t.Errorf("%v: %d %s, want %q", args, r.code, r.err, want)
+		}
+	}
+	if n, _ := owed(); n != 5 {
+		t.Errorf("audit owes %d, and nothing was to change", n)
+	}
 	stop(relay)
 
 	settings(`
@@ -91,4 +104,34 @@ routes: [outbox_events=default]
 	}
 	eventually("audit owes nothing", func() bool { n, _ := owed(); return n == 0 })
 	stop(relay)
+
+	settings(`
+sink: {default: REDIS, audit: "redis://127.0.0.1:1", archive: REDIS/2}
+routes: [{to: [default, audit]}]
+`)
+	e.ok(strings.Join(numbered(4), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
+	relay, _ = e.relaying("--table", "outbox_events")
+	eventually("audit owes four events", func() bool { n, _ := owed(); return n == 4 })
+	if r := e.run("", "sinks", "move", "audit", "--to", "archive"); r.code == 0 ||
+		!strings.Contains(r.err, "a relay serves") {
+		t.Errorf("move what is served: %d %s", r.code, r.err)
+	}
+	stop(relay)
+	contains(t, e.ok("", "sinks", "move", "audit", "--to", "archive", "--yes", "--reason", "renamed"),
+		"4 events of outbox_events that audit owes are archive's now")
+	relay, _ = e.relaying("--table", "outbox_events")
+	eventually("archive has taken them", func() bool {
+		out := e.ok("", "sinks", "-o", "json")
+		n, _ := owed()
+		return n == 0 && !strings.Contains(out, `"sink":"archive","table"`)
+	})
+	e.ok(strings.Join(numbered(3), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
+	eventually("audit owes three events", func() bool { n, _ := owed(); return n == 3 })
+	stop(relay)
+	contains(t, e.ok("", "sinks", "forget", "audit", "--yes", "--reason", "gone"),
+		"3 events of outbox_events that audit owes became dead letters")
+	if n, _ := owed(); n != 0 {
+		t.Errorf("audit owes %d after it was forgotten", n)
+	}
+	contains(t, e.ok("", "dlq", "audit"), "renamed", "gone")
 }

@@ -58,6 +58,7 @@ type change struct {
 func (a *application) migrateUp() *cobra.Command {
 	var sets []string
 	var plan, takeOver bool
+	var zone string
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring the tables to the version that this program needs",
@@ -70,12 +71,19 @@ columns are added and filled in batches, constraints validated and indexes built
 will be done is printed first; --plan prints it and changes nothing. What cannot be adopted is
 refused before anything changes. down gives such a table back as it was, with its rows.
 
+Times in columns without a zone (TIMESTAMP) mean what the application's sessions mean by them. up
+compares their newest values with now, in UTC and in the zones of the database and its roles, says
+which fits, and records it: every relay and command reads and writes them so, in whatever session.
+Where none or several fit it refuses, and --zone says it. Given later, --zone corrects what was
+recorded; start the relays and gateways again then.
+
 Where another migration tool has applied the files (outbox migrate export), up has nothing to do; if a
 step is missing it says so and leaves it to that tool. --take-over ends that: up records what is there
 as its own, and goes on. That tool must not run the files any more then.`,
 		Example: `  outbox migrate up --plan
   outbox migrate up
-  outbox migrate up --set core,crawl`,
+  outbox migrate up --set core,crawl
+  outbox migrate up --zone America/New_York`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.migrationSettings(sets)
@@ -87,7 +95,15 @@ as its own, and goes on. That tool must not run the files any more then.`,
 					return err
 				}
 			}
-			adoption, err := app.MigrationsOf(c.Database).Plan(cmd.Context(), sets...)
+			m := app.MigrationsOf(c.Database)
+			if zone != "" {
+				zoned, err := able[app.ZoneMigrations](c, app.Zones)
+				if err != nil {
+					return err
+				}
+				m = zoned.InZone(zone)
+			}
+			adoption, err := m.Plan(cmd.Context(), sets...)
 			if err != nil {
 				return err
 			}
@@ -96,9 +112,10 @@ as its own, and goes on. That tool must not run the files any more then.`,
 			}
 			showPlan(a.Err, adoption)
 			return a.migrating(cmd.Context(), c, sets,
-				func(ctx context.Context, m app.Migrations) error { return m.Up(ctx, sets...) })
+				func(ctx context.Context, _ app.Migrations) error { return m.Up(ctx, sets...) })
 		},
 	}
+	cmd.Flags().StringVar(&zone, "zone", "", "the time `zone` in which the application writes times without one")
 	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
 	cmd.Flags().BoolVar(&takeOver, "take-over", false, "record what another tool has applied as applied by up")
 	cmd.Flags().StringSliceVar(&sets, "set", nil,

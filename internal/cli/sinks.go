@@ -35,8 +35,9 @@ wait in outbox_deliveries, of them RETRYING for another attempt; OLDEST is the a
 ones have a pending dead letter, see outbox dlq list. A sink that takes everything at once owes nothing.
 
 A sink without a server is none of the settings given here. UNSERVED says that no relay is there for what the sink
-owes: it waits until one has a sink of that name, whatever its routes. Of tables without routes outbox lanes shows the backlog. A sink that
-a relay cannot reach, and why, is the first line, as in the relay's /readyz.
+owes: it waits until one has a sink of that name, whatever its routes, or until forget or move ends it. Of tables
+without routes outbox lanes shows the backlog. A sink that a relay cannot reach, and why, is the first line, as in the
+relay's /readyz.
 
 outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
 		Example: `  outbox sinks --config outbox.yaml
@@ -60,7 +61,8 @@ outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
 				lines = append(lines, []string{r.Sink, r.Server, r.Table, strconv.Itoa(r.Owed), seconds(r.Oldest),
 					strconv.Itoa(r.Retrying), strconv.Itoa(r.Dead), yes(r.Paused), yes(r.Unserved)})
 				if r.Unserved {
-					fmt.Fprintf(a.Err, "no relay serves what %s owes of %s: start one with a sink of that name\n", r.Sink, r.Table)
+					fmt.Fprintf(a.Err, "no relay serves what %s owes of %s: start one with a sink of that name, or see "+
+						"outbox sinks move|forget\n", r.Sink, r.Table)
 				}
 			}
 			return printTable(a.Out,
@@ -68,6 +70,7 @@ outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
 		},
 	}
 	cmd.Flags().AddFlagSet(mapping)
+	cmd.AddCommand(a.forgetDebts(), a.moveDebts())
 	return cmd
 }
 

@@ -16,6 +16,21 @@ type Debt struct {
 	Dead     int      `json:"dead"`     // deliveries with a letter that is pending
 }
 
+// DebtMove gives what a sink owes of a table to another one.
+type DebtMove struct {
+	Table, Sink, To string
+	Skip            // who, why and in which run
+}
+
+// DebtMoved is how many deliveries have another sink now, and how many of the chosen that one had already: they count
+// as delivered.
+type DebtMoved struct{ Moved, Had int }
+
+// Detail is what outbox_audit has of a move.
+func (m DebtMove) Detail(done DebtMoved) map[string]any {
+	return map[string]any{"table": m.Table, "to": m.Sink, "movedTo": m.To, "had": done.Had, "run": m.Run}
+}
+
 // Delivery is an event at one sink and destination that the sink did not take at once.
 type Delivery struct {
 	Sink        string     `json:"sink"`

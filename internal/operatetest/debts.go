@@ -1,6 +1,7 @@
 package operatetest
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ func debtTests() []behaviour {
 		{name: "what sinks owe is counted by sink and table", run: countsDebts},
 		{name: "a dead delivery counts while its letter waits, and gets another where that was purged", run: countsLetters},
 		{name: "each sink's letter of an event is replayed by itself", run: replaysOneSinksLetter},
+		{name: "what a sink owes is another's, once, and the move is recorded", run: movesDebts},
 		{name: "a sink of a table with routes is paused by itself, or with its table", run: pausesOneSink},
 	}
 }
@@ -198,6 +200,46 @@ func replaysOneSinksLetter(t *testing.T, s *suite) {
 	add()
 	replay(deadletter.Selection{All: true}, 2)
 	owed("both of an event are replayed at once", 2, 0, 2, 0)
+}
+
+func movesDebts(t *testing.T, s *suite) {
+	had := tabletest.NewID(t)
+	s.owe(t, "outbox_events", "a", had, "pending", time.Hour)
+	s.owe(t, "outbox_events", "b", had, "delivered", 0)
+	for range 3 {
+		s.owe(t, "outbox_events", "a", tabletest.NewID(t), "pending", time.Hour)
+	}
+	s.owe(t, "outbox_events", "a", tabletest.NewID(t), "dead", 0)
+	s.owe(t, "event_outbox", "a", tabletest.NewID(t), "pending", 0)
+	m := operate.DebtMove{Table: "outbox_events", Sink: "a", To: "b",
+		Skip: operate.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: tabletest.NewID(t)}}
+	var all operate.DebtMoved
+	for range 4 {
+		done, err := s.MoveDebt(t, m, 2)
+		if err != nil || done.Moved+done.Had > 2 {
+			t.Fatalf("moved %+v, error %v", done, err)
+		}
+		all.Moved, all.Had = all.Moved+done.Moved, all.Had+done.Had
+	}
+	if all != (operate.DebtMoved{Moved: 3, Had: 1}) {
+		t.Errorf("moved %+v, want 3 and 1 that b had", all)
+	}
+	debts, err := s.Debts(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]int{}
+	for _, d := range debts {
+		got[d.Sink+" of "+d.Table] = d.Owed - 100*d.Retrying
+	}
+	want := map[string]int{"a of event_outbox": 1, "b of outbox_events": 3}
+	if !maps.Equal(got, want) {
+		t.Errorf("owed are %v, want %v, and none of it waits for another attempt", got, want)
+	}
+	actions, _, err := s.deliveryLetters(t).Actions(t.Context(), deadletter.ActionFilter{Action: "move"})
+	if err != nil || len(actions) != 2 || actions[0].Actor != operator.Actor || actions[0].Letters != 2 {
+		t.Errorf("recorded %+v, error %v", actions, err)
+	}
 }
 
 func pausesOneSink(t *testing.T, s *suite) {

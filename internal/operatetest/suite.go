@@ -19,6 +19,8 @@ type Harness struct {
 	Browser func(t *testing.T, layout outbox.Layout) operate.Browser
 	Pauses  func(t *testing.T) operate.Pauses
 	Debts   func(t *testing.T) ([]operate.Debt, error)
+	// MoveDebt gives what a sink owes to another.
+	MoveDebt func(t *testing.T, m operate.DebtMove, limit int) (operate.DebtMoved, error)
 	// Troubles are what relays have told.
 	Troubles func(t *testing.T) ([]operate.Trouble, error)
 	// Endpoints opens the table of endpoints.

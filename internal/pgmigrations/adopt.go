@@ -41,6 +41,7 @@ type adoption struct {
 	renames  []rename
 	recorded map[string]map[string]bool // table, then what was done to it
 	plan     migration.Adoption
+	zone     string // to be recorded: of times without one
 }
 
 // work is one table to adopt.

@@ -45,6 +45,12 @@ const lockTimeout = 10 * time.Minute
 //
 // When ctx ends, Up finishes the file under way and stops before the next.
 func Up(ctx context.Context, databaseURL string, sets ...string) error {
+	return UpIn(ctx, databaseURL, "", sets...)
+}
+
+// UpIn is Up for an application that writes times without a zone in this one. "" leaves it to Up to find that out, and
+// to refuse where it cannot.
+func UpIn(ctx context.Context, databaseURL, zone string, sets ...string) error {
 	if _, err := migration.Order(sets); err != nil {
 		return fmt.Errorf("migrate up: %w", err)
 	}
@@ -57,11 +63,17 @@ func Up(ctx context.Context, databaseURL string, sets ...string) error {
 		if err != nil {
 			return fmt.Errorf("look for existing tables: %w", err)
 		}
+		if err := existing.findZone(ctx, zone); err != nil {
+			return err
+		}
 		if err := existing.refuse(); err != nil {
 			return err
 		}
 		for _, set := range sets {
 			if err := up(ctx, by, set, existing); err != nil {
+				return err
+			}
+			if err := existing.recordZone(ctx); err != nil { // core is there, and first
 				return err
 			}
 		}

@@ -167,7 +167,7 @@ BEGIN
         ('outbox_operator', 'outbox_archive', 'SELECT'),   -- outbox replay, and for it INSERT into outbox_events
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
         ('outbox_operator', 'outbox_relays', 'SELECT'),
-        ('outbox_operator', 'outbox_deliveries', 'SELECT, UPDATE (payload, status, attempts, next_retry_at, last_error, error_history, delivered_at, generation)'),
+        ('outbox_operator', 'outbox_deliveries', 'SELECT, UPDATE (sink, payload, status, attempts, next_retry_at, last_error, error_history, delivered_at, generation)'),
         ('outbox_operator', 'outbox_endpoints', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_operator', 'outbox_pauses', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_operator', 'outbox_events', 'SELECT, INSERT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),

@@ -37,6 +37,7 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.RuntimeParams["standard_conforming_strings"] = "on"
+	delete(config.RuntimeParams, "timezone")                     // PGTZ of who migrates: the database's is asked for
 	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no named statements, of which a pooler may know nothing
 	return config, nil
 }

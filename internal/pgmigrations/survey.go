@@ -16,6 +16,11 @@ import (
 // Plan says what Up would do to tables that are there already, and changes nothing. Up does the same survey before
 // anything else, and returns ErrRefused with the problems where there are any. ErrOwned is that of Up.
 func Plan(ctx context.Context, databaseURL string, sets ...string) (migration.Adoption, error) {
+	return PlanIn(ctx, databaseURL, "", sets...)
+}
+
+// PlanIn is Plan for UpIn.
+func PlanIn(ctx context.Context, databaseURL, zone string, sets ...string) (migration.Adoption, error) {
 	if _, err := migration.Order(sets); err != nil {
 		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
 	}
@@ -30,6 +35,9 @@ func Plan(ctx context.Context, databaseURL string, sets ...string) (migration.Ad
 	}
 	a, err := survey(ctx, conn, sets)
 	if err != nil {
+		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
+	}
+	if err := a.findZone(ctx, zone); err != nil {
 		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
 	}
 	a.plan.Notes = append(notes, a.plan.Notes...)

@@ -50,7 +50,10 @@ func newHarness(t *testing.T, url string) operatetest.Harness {
 			}
 			return p
 		},
-		Debts:    func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), store.Pool) },
+		Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), store.Pool) },
+		MoveDebt: func(t *testing.T, m operate.DebtMove, limit int) (operate.DebtMoved, error) {
+			return MoveDebt(t.Context(), store.Pool, m, limit)
+		},
 		Troubles: func(t *testing.T) ([]operate.Trouble, error) { return Troubles(t.Context(), store.Pool) },
 		Endpoints: func(t *testing.T) endpoint.Table {
 			t.Helper()

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/sqlitetime"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
@@ -47,6 +49,44 @@ func Debts(ctx context.Context, db *sqlite.DB) (debts []operate.Debt, err error)
 		return nil, fmt.Errorf("count what sinks owe: %w", sqlitefile.Explain(err))
 	}
 	return debts, nil
+}
+
+// MoveDebt gives at most limit of the deliveries that a sink owes to another one, the oldest first, and records it. A
+// relay that serves the sink could be publishing one of them.
+func MoveDebt(
+	ctx context.Context, db *sqlite.DB, m operate.DebtMove, limit int,
+) (done operate.DebtMoved, err error) {
+	text, err := plain("debts_move")
+	if err != nil {
+		return done, err
+	}
+	err = sqlitefile.InTx(ctx, db, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, text, m.Table, m.Sink, m.To, limit, sqlitetime.Stamp(time.Now()))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var had bool
+			if err := rows.Scan(&had); err != nil {
+				return err
+			}
+			if had {
+				done.Had++
+			} else {
+				done.Moved++
+			}
+		}
+		if err := rows.Err(); err != nil || done == (operate.DebtMoved{}) {
+			return err
+		}
+		by := deadletter.Operator{Actor: m.Actor, Reason: m.Reason}
+		return sqlitetable.Audit(ctx, tx, by, "move", done.Moved+done.Had, operate.Selection{All: true}, m.Detail(done))
+	})
+	if err != nil {
+		return operate.DebtMoved{}, fmt.Errorf("move what %s owes of %s: %w", m.Sink, m.Table, sqlitefile.Explain(err))
+	}
+	return done, nil
 }
 
 // PendingLetters counts dead letters that are pending, up to limit of all.

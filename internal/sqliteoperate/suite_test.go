@@ -30,7 +30,10 @@ func TestStoreSuite(t *testing.T) {
 				}
 				return p
 			},
-			Debts:    func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), db) },
+			Debts: func(t *testing.T) ([]operate.Debt, error) { return Debts(t.Context(), db) },
+			MoveDebt: func(t *testing.T, m operate.DebtMove, limit int) (operate.DebtMoved, error) {
+				return MoveDebt(t.Context(), db, m, limit)
+			},
 			Troubles: func(t *testing.T) ([]operate.Trouble, error) { return Troubles(t.Context(), db) },
 			Endpoints: func(t *testing.T) endpoint.Table {
 				t.Helper()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,9 +84,10 @@ func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) 
 
 // Adapt makes the connections of a pool fit for what they lead to, PostgreSQL itself or a pooler in transaction mode,
 // which it finds out before the first one. Through a pooler they have no named prepared statements. All speak UTF-8,
-// whatever the role's or the database's client_encoding is, and read texts in SQL as the standard has them. A password
-// that stands in a passfile (?passfile=, PGPASSFILE, ~/.pgpass) is read again for each connection, so it may change
-// while the program runs.
+// whatever the role's or the database's client_encoding is, and read texts in SQL as the standard has them. Where
+// adopted tables have times without a zone, they are in the zone that `outbox migrate up` recorded. A password that
+// stands in a passfile (?passfile=, PGPASSFILE, ~/.pgpass) is read again for each connection, so it may change while
+// the program runs.
 //
 // It sets cfg.BeforeConnect and cfg.AfterConnect, and calls those that were there.
 func Adapt(cfg *pgxpool.Config) { adapt(cfg, "") }
@@ -120,6 +123,7 @@ type route struct {
 	mu     sync.Mutex // held while the first connection finds out
 	known  bool
 	pooled bool
+	zone   string // of times without one, or ""
 }
 
 // prepare chooses how a new connection sends its statements.
@@ -127,9 +131,16 @@ func (r *route) prepare(ctx context.Context, cfg *pgx.ConnConfig) error {
 	if now, err := pgx.ParseConfig(cfg.ConnString()); err == nil && cfg.Password == r.password {
 		cfg.Password = now.Password
 	}
-	pooled, err := r.find(ctx, cfg)
-	if err != nil || !pooled {
+	pooled, zone, err := r.find(ctx, cfg)
+	if err != nil {
 		return err
+	}
+	if zone != "" { // a start-up parameter too: PgBouncer gives it to whichever session serves a transaction
+		maps.DeleteFunc(cfg.RuntimeParams, func(name, _ string) bool { return strings.EqualFold(name, "timezone") })
+		cfg.RuntimeParams["timezone"] = zone
+	}
+	if !pooled {
+		return nil
 	}
 	if cfg.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement ||
 		cfg.DefaultQueryExecMode == pgx.QueryExecModeDescribeExec {
@@ -138,26 +149,41 @@ func (r *route) prepare(ctx context.Context, cfg *pgx.ConnConfig) error {
 	return nil
 }
 
-// find tells whether there is a pooler, for which it makes a connection if it is not known yet.
-func (r *route) find(ctx context.Context, cfg *pgx.ConnConfig) (bool, error) {
+// find tells whether there is a pooler and which zone is recorded, for which it makes a connection if that is not known
+// yet.
+func (r *route) find(ctx context.Context, cfg *pgx.ConnConfig) (pooled bool, zone string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.known {
-		return r.pooled, nil
+		return r.pooled, r.zone, nil
 	}
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
-	pooled, err := pooler.Between(ctx, conn)
+	pooled, err = pooler.Between(ctx, conn)
+	if err == nil {
+		zone, err = recordedZone(ctx, conn)
+	}
 	if closing := conn.Close(ctx); err == nil {
 		err = closing
 	}
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
-	r.known, r.pooled = true, pooled
-	return pooled, nil
+	r.known, r.pooled, r.zone = true, pooled, zone
+	return pooled, zone, nil
+}
+
+func recordedZone(ctx context.Context, conn *pgx.Conn) (zone string, err error) {
+	ask, err := plain("zone")
+	if err == nil {
+		err = conn.QueryRow(ctx, ask, pgx.QueryExecModeSimpleProtocol).Scan(&zone)
+	}
+	if err != nil {
+		return "", fmt.Errorf("ask for the zone of times without one: %w", err)
+	}
+	return zone, nil
 }
 
 // settle sets up a session of PostgreSQL itself, and makes sure that it is one.

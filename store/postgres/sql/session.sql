@@ -8,7 +8,8 @@
 -- claim; a set that is thought not to fit would be read again for every row. lock_timeout:
 -- nothing waits long for what somebody else holds locked; a settle passes over such rows, a lease does without.
 -- synchronous_commit=off is safe for a settle: one lost in a crash of the server is a second publish, which the sink
--- refuses.
+-- refuses. TimeZone: a TIMESTAMP without a zone is an instant by the session's, and must be the same one to every
+-- relay, whatever PGTZ and its role say.
 SELECT set_config('enable_seqscan', 'off', $1),
        set_config('enable_bitmapscan', 'off', $1),
        set_config('enable_sort', 'off', $1),
@@ -21,5 +22,7 @@ SELECT set_config('enable_seqscan', 'off', $1),
        set_config('plan_cache_mode', 'force_generic_plan', $1),
        set_config('synchronous_commit', 'off', $1),
        set_config('lock_timeout', '500ms', $1),
-       set_config('idle_in_transaction_session_timeout', '60s', $1)
+       set_config('idle_in_transaction_session_timeout', '60s', $1),
+       set_config('TimeZone', coalesce(substring(obj_description(to_regclass('outbox_lanes'), 'pg_class') FROM 'without a zone are in ([A-Za-z0-9_+/-]+)'),  -- as zone.sql
+                                      current_setting('TimeZone')), $1)
  WHERE $1::boolean OR pg_backend_pid() = $2::bigint
