@@ -44,7 +44,7 @@ var only = map[string]map[string]string{
 		"sql/write_encoding.sql": "the same", "eventbus_tx.go": "SQLite has database/sql's transactions alone",
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
 		"sql/bus_tenant.sql": "row-level security", "sql/zone.sql": "SQLite's times are UTC",
-		"types.go":           "internal/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
+		"types.go": "internal/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
 		"sql/session.sql":          "SQLite's connections are set up by their names",
 		"sql/lease_durable.sql":    "every commit of SQLite's is durable",
 		"sql/retention_pages.sql":  "SQLite's rows are stored in the order of their positions",
