@@ -58,6 +58,9 @@ func TestLanes(t *testing.T) { onStores(t, testLanes) }
 func testLanes(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	contains(t, e.ok("", "lanes"), "no relay", "0-63")
+	if r := e.run("", "lanes", "--by", "key"); r.code != 2 || !strings.Contains(r.err, "want tenant or topic") {
+		t.Errorf("by key: %d %s", r.code, r.err)
+	}
 	out := e.ok("", "lanes", "-o", "json")
 	if r := decode[laneReport](t, out); len(r.Lanes) != 64 || r.in("free")[""] != 64 ||
 		!strings.Contains(out, `"relays": []`) {

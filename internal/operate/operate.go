@@ -34,6 +34,8 @@ type Browser interface {
 	Replayer
 	// Lanes reports on the table's lanes and relays. Undelivered rows are counted up to limit.
 	Lanes(ctx context.Context, limit int) (LaneReport, error)
+	// Backlog says whose the undelivered events are. What the table does not have is an ErrFilter.
+	Backlog(ctx context.Context, q BacklogQuery) (Backlog, error)
 }
 
 // Skip says who skips events, and why.

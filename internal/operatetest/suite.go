@@ -53,8 +53,8 @@ var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
 
 // Suite runs the contract against databases made by newHarness, one a test.
 func Suite(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, b := range slices.Concat(browseTests(), skipTests(), againTests(), pauseTests(), debtTests(), deliveryTests(),
-		endpointTests(), retentionTests()) {
+	for _, b := range slices.Concat(browseTests(), backlogTests(), skipTests(), againTests(), pauseTests(), debtTests(),
+		deliveryTests(), endpointTests(), retentionTests()) {
 		t.Run("operate/"+b.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)

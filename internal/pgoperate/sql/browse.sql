@@ -25,7 +25,7 @@ SELECT {{template "browse_columns" .}}
        e.{{.Topic}}::text AS topic,
        {{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}} AS key,
        {{if .AggregateType}}e.{{.AggregateType}}::text{{else}}NULL::text{{end}} AS aggregate_type,
-       {{if .Tenant}}e.{{.Tenant}}::text{{else if .App}}(SELECT a.namespace FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL::text{{end}} AS tenant,
+       {{template "shown_tenant" .}} AS tenant,
        {{if .Source}}e.{{.Source}}::text{{else}}NULL::text{{end}} AS source,
        {{template "shown_written_at" .}} AS written_at,
        {{if .DeliveredAt}}{{template "shown_time" .DeliveredAt}}{{else}}NULL::timestamptz{{end}} AS delivered_at,

@@ -43,6 +43,10 @@ at infinity) is parked, and a time by which a row counts as delivered does not g
     {{- if .WrittenAt}}{{template "shown_time" .WrittenAt}}{{else}}{{template "written_at" .}}{{end -}}
 {{- end}}
 
+{{define "shown_tenant" -}}
+    {{- if .Tenant}}e.{{.Tenant}}::text{{else if .App}}(SELECT a.namespace FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL::text{{end -}}
+{{- end}}
+
 {{- /* A log's row does not tell, so it is none of them. */ -}}
 {{define "undelivered" -}}
     {{- if .Transaction -}}
@@ -69,7 +73,8 @@ lanes. Late rows are not among them: they are few, and soon gone. Locks nothing.
 on that is furthest behind. */ -}}
 {{define "log_behind" -}}
 {{template "log_places" .}}, behind AS MATERIALIZED (
-    SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{.ID}} AS id, {{template "shown_written_at" .}} AS written
+    SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{.ID}} AS id, {{template "shown_written_at" .}} AS written,
+           e.{{.Topic}}::text AS topic, {{template "shown_tenant" .}} AS tenant
       FROM {{.Table}} e
      WHERE e.{{.Position}} > (SELECT lowest FROM place)
        AND {{template "log_unread" .}}

@@ -18,7 +18,7 @@ SELECT {{template "browse_columns" .}}
        e.{{.Topic}},
        {{if .Key}}e.{{.Key}}{{else}}NULL{{end}},
        {{if .AggregateType}}e.{{.AggregateType}}{{else}}NULL{{end}},
-       {{if .Tenant}}e.{{.Tenant}}{{else if .App}}(SELECT a.namespace FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL{{end}},
+       {{template "browse_tenant" .}},
        {{if .Source}}e.{{.Source}}{{else}}NULL{{end}},
        {{if .WrittenAt}}CAST(e.{{.WrittenAt}} AS TEXT){{else if .TimeID}}e.{{.TimeID}}{{else}}NULL{{end}},
        {{if .DeliveredAt}}CAST(e.{{.DeliveredAt}} AS TEXT){{else}}NULL{{end}},
@@ -27,6 +27,8 @@ SELECT {{template "browse_columns" .}}
        {{if .LastError}}e.{{.LastError}}{{else}}NULL{{end}},
        {{if .Destinations}}e.{{.Destinations}}{{else}}NULL{{end}}
 {{- end}}
+
+{{define "browse_tenant"}}{{if .Tenant}}e.{{.Tenant}}{{else if .App}}(SELECT a.namespace FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL{{end}}{{end}}
 
 {{- /* A table without a status column has three states all the same. */ -}}
 {{define "browse_status"}}
