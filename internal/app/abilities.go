@@ -12,7 +12,6 @@ type Ability string
 // The abilities. Each is an interface that the Migrations of a database may have.
 const (
 	Roles    Ability = "roles"     // RoleMigrations
-	Legacy   Ability = "legacy"    // LegacyMigrations
 	Indexes  Ability = "indexes"   // IndexMigrations
 	Export   Ability = "export"    // ExportMigrations
 	TakeOver Ability = "take-over" // TakeOverMigrations
@@ -22,11 +21,6 @@ const (
 // RoleMigrations make the roles with the least privileges.
 type RoleMigrations interface {
 	ApplyRoles(ctx context.Context) error
-}
-
-// LegacyMigrations upgrade an outbox table of before ADR-004.
-type LegacyMigrations interface {
-	Legacy(ctx context.Context, o pgmigrations.LegacyOptions) (pgmigrations.LegacyReport, error)
 }
 
 // IndexMigrations switch between forms of indexes.

@@ -259,12 +259,6 @@ func (m postgresMigrations) ApplyRoles(ctx context.Context) error {
 	return pgmigrations.ApplyRoles(ctx, m.url)
 }
 
-func (m postgresMigrations) Legacy(
-	ctx context.Context, o pgmigrations.LegacyOptions,
-) (pgmigrations.LegacyReport, error) {
-	return pgmigrations.Legacy(ctx, m.url, o)
-}
-
 func (m postgresMigrations) Indexes(ctx context.Context) ([]pgmigrations.Index, error) {
 	return pgmigrations.Indexes(ctx, m.url)
 }

@@ -69,9 +69,6 @@ func (m sqliteMigrations) Lacks(what Ability) string {
 	case Roles:
 		return fmt.Sprintf("SQLite has no roles: whoever may write the file %s and its folder may do everything, so set "+
 			"their permissions", m.path)
-	case Legacy:
-		return "migrate legacy is for PostgreSQL: no program has made such a table in an SQLite file; outbox migrate up " +
-			"makes the tables there"
 	case Indexes:
 		return "an SQLite file has one form of indexes only, the lean one"
 	case Export:

@@ -78,12 +78,11 @@ func TestAbilities(t *testing.T) {
 	for _, url := range []string{"postgres://h/d", "sqlite:x.db"} {
 		m := MigrationsOf(url)
 		_, roles := m.(RoleMigrations)
-		_, legacy := m.(LegacyMigrations)
 		_, indexes := m.(IndexMigrations)
 		_, export := m.(ExportMigrations)
 		_, takeOver := m.(TakeOverMigrations)
 		_, zones := m.(ZoneMigrations)
-		for what, can := range map[Ability]bool{Roles: roles, Legacy: legacy, Indexes: indexes, Export: export,
+		for what, can := range map[Ability]bool{Roles: roles, Indexes: indexes, Export: export,
 			TakeOver: takeOver, Zones: zones} {
 			if why := m.Lacks(what); (why == "") != can {
 				t.Errorf("%s: %s: can %t, and says %q", url, what, can, why)

@@ -43,7 +43,6 @@ func TestUsageErrors(t *testing.T) {
 		{"migrate down --set core,events", "no migration set"},
 		{"migrate down --set core --steps 0", "--steps"},
 		{"migrate down --set core --steps 2 --all", "contradict"},
-		{"migrate legacy --batch 0", "--batch"},
 		{"migrate indexes fast", `"fast"`},
 		{"migrate indexes lean adr", "contradict"},
 		{"migrate export --dir d", "--format is required: encore, golang-migrate, goose, atlas"},
@@ -92,7 +91,7 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	e := env{t: t}
 	for _, command := range []string{"migrate up", "migrate down", "migrate status", "migrate print", "migrate export",
-		"migrate legacy", "migrate roles", "relay", "write", "tail", "events", "events show", "purge", "version"} {
+		"migrate roles", "relay", "write", "tail", "events", "events show", "purge", "version"} {
 		out := e.ok("", append(strings.Fields(command), "--help")...)
 		contains(t, out, "Examples:", "Usage:", "outbox "+command)
 	}
@@ -197,7 +196,7 @@ func testMigrate(t *testing.T, e env) {
 	contains(t, e.ok("", "migrate", "up"), "001_event_outbox")
 	contains(t, e.ok("", "migrate", "up"), "(nothing)")
 	if roles := e.run("", "migrate", "roles"); e.onFile() {
-		for _, r := range []result{roles, e.run("", "migrate", "legacy")} {
+		for _, r := range []result{roles, e.run("", "migrate", "indexes")} {
 			if r.code != 2 || !strings.Contains(r.err, "SQLite") || r.out != "" {
 				t.Errorf("what a file has not: exit code %d\n%s", r.code, r.err)
 			}
@@ -226,32 +225,6 @@ func testMigrate(t *testing.T, e env) {
 	}
 	made := decode[struct{ Roles []string }](t, e.ok("", "migrate", "roles", "-o", "json"))
 	contains(t, created, "ARRAY['"+strings.Join(made.Roles, "', '")+"'] LOOP")
-}
-
-func TestMigrateLegacy(t *testing.T) {
-	t.Parallel()
-	e := migrated(t)
-	exec1(e, `CREATE TABLE outbox (id uuid PRIMARY KEY, tenant_id varchar(64), aggregate_id varchar(128), type varchar(150), schema_id varchar(128),
-		schema_ver int, payload jsonb, status varchar(10), retry_cnt int, created_at timestamptz)`)
-	exec1(e, `INSERT INTO outbox SELECT gen_random_uuid(), 'acme', i::text, 'order.placed', NULL, 1, '{}', CASE WHEN i % 10 = 0 THEN 'ERR' ELSE 'NEW' END, 0, now()
-		FROM generate_series(1, 100) i`)
-	contains(t, e.ok("", "migrate", "legacy", "--dry-run"), "100 rows, 10 of them", "Nothing was changed")
-	contains(t, e.ok("", "migrate", "legacy", "--batch", "30"), "100 rows filled", "like: outbox_events")
-	contains(t, e.ok("", "migrate", "legacy"), "upgraded already")
-	if n := query[int](e, `SELECT count(*) FROM outbox WHERE status = 'DEAD' AND event_topic = 'order.placed'`); n != 10 {
-		t.Errorf("%d rows are DEAD, want 10", n)
-	}
-	if r := e.run("", "migrate", "legacy", "--table", "nobody"); r.code != 1 {
-		t.Errorf("a table that is not there: exit code %d", r.code)
-	}
-	layout := filepath.Join(t.TempDir(), "layout.yaml")
-	if err := os.WriteFile(layout, []byte("- {table: outbox, like: outbox_events}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	contains(t, e.ok("", "events", "--table", "outbox", "--layouts", layout, "--status", "dead", "--limit", "1"),
-		"order.placed", "DEAD", "acme")
-	contains(t, e.ok("", "dlq", "collect", "--table", "outbox", "--layouts", layout), "wrote 10 letters")
-	contains(t, e.ok("", "dlq", "replay", "--table", "outbox", "--layouts", layout, "-y"), "replayed 10 letters")
 }
 
 func TestWriteOne(t *testing.T) { onStores(t, testWriteOne) }

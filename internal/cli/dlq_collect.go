@@ -17,7 +17,7 @@ func (a *application) collectLetters(mapping *pflag.FlagSet) *cobra.Command {
 		Use:   "collect",
 		Short: "Write the letters of dead events that have none",
 		Long: `collect writes a letter for every dead row that has none: one that was set dead with
-plain SQL, that was dead before a relay served its table, as after outbox migrate legacy, or whose letter was
+plain SQL, that was dead before a relay served its table, as in an upgraded older outbox, or whose letter was
 purged. The letters can then be listed, replayed and discarded like all others. It changes no row of the table,
 and run again it finds what is new. The table is read once. outbox_deliveries, which has what sinks did not take
 of tables with routes, is one of the tables.`,

@@ -36,15 +36,15 @@ Encore, golang-migrate, goose or Atlas to run. Connect to PostgreSQL itself: a t
 locks.
 
 An SQLite file that is not there yet is made by up. It has the same sets and tables; what it lacks is
-row-level security, and with it the commands roles, legacy and indexes.`,
+row-level security, and with it the commands roles and indexes.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			// Help with exit code 0 would let a deployment script believe that it has migrated.
-			return usagef("say what to do: up, down, status, print, export, legacy, roles or indexes")
+			return usagef("say what to do: up, down, status, print, export, roles or indexes")
 		},
 	}
 	cmd.AddCommand(a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(), a.migrateExport(),
-		a.migrateLegacy(), a.migrateRoles(), a.migrateIndexes())
+		a.migrateRoles(), a.migrateIndexes())
 	return cmd
 }
 

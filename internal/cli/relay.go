@@ -60,7 +60,7 @@ TEXT, and position an INTEGER PRIMARY KEY):
       attempts: tries
       next_retry_at: retry_at
       destination: "billing.{topic}"
-    - table: outbox              # upgraded by: outbox migrate legacy
+    - table: outbox              # upgraded by deploy/postgres/upgrade-outbox.sql
       like: outbox_events        # that table's columns; further keys change single ones
 
 Destinations may have a retry policy of their own, in the file of --config. What an entry leaves out is as for

@@ -46,7 +46,7 @@ var examples = []struct{ heading, about, text string }{
     attempts: tries
     next_retry_at: retry_at
     destination: "billing.{topic}"
-  - table: outbox              # upgraded by: outbox migrate legacy (PostgreSQL)
+  - table: outbox              # upgraded by deploy/postgres/upgrade-outbox.sql
     like: outbox_events        # that table's columns; further keys change single ones
 `},
 	{"retry: destinations with a retry policy of their own", "What an entry leaves out is as for the table.", `retry:

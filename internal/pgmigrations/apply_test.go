@@ -380,7 +380,6 @@ func TestErrorsCarryNoSecret(t *testing.T) {
 			"down":   pgmigrations.Down(t.Context(), url, 1, "core"),
 			"roles":  pgmigrations.ApplyRoles(t.Context(), strings.Replace(url, "test_", "nosuch_", 1)),
 			"status": statusError(t, strings.Replace(url, "test_", "nosuch_", 1)),
-			"legacy": legacyError(t, url),
 		} {
 			if err == nil {
 				t.Errorf("%s, %s: no error", name, what)
@@ -399,10 +398,5 @@ func TestErrorsCarryNoSecret(t *testing.T) {
 
 func statusError(t *testing.T, url string) error {
 	_, err := pgmigrations.Status(t.Context(), url, pgmigrations.Sets...)
-	return err
-}
-
-func legacyError(t *testing.T, url string) error {
-	_, err := pgmigrations.Legacy(t.Context(), url, pgmigrations.LegacyOptions{})
 	return err
 }

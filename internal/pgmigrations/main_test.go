@@ -37,13 +37,6 @@ func child(mode, url string) error {
 	switch mode {
 	case "up":
 		return pgmigrations.Up(ctx, url, pgmigrations.Sets...)
-	case "legacy":
-		// Slow enough to be killed in the middle: the parent reads a line a batch.
-		_, err := pgmigrations.Legacy(ctx, url, pgmigrations.LegacyOptions{BatchSize: 500, Progress: func(done, total int64) {
-			fmt.Println(done, total)
-			time.Sleep(50 * time.Millisecond)
-		}})
-		return err
 	}
 	return fmt.Errorf("unknown mode %s", mode)
 }

@@ -239,7 +239,7 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	return nil
 }
 
-// mentionLegacy points at the table of before ADR-004, which is another command's.
+// mentionLegacy points at the table of before ADR-004, which an SQL file upgrades.
 func (a *adoption) mentionLegacy(ctx context.Context) error {
 	found, err := readShapes(ctx, a.conn, a.schema, []string{"outbox"})
 	if err != nil {
@@ -247,8 +247,8 @@ func (a *adoption) mentionLegacy(ctx context.Context) error {
 	}
 	if s := found["outbox"]; s != nil && s.Kind == "r" && s.column("type") != nil && s.column("payload") != nil &&
 		s.column("position") == nil {
-		a.note("the table outbox looks like that of before ADR-004; up leaves it alone. To deliver its events: outbox " +
-			"migrate legacy --table outbox")
+		a.note("the table outbox looks like that of before ADR-004; up leaves it alone. To deliver its events: " +
+			"deploy/postgres/upgrade-outbox.sql (docs/operations/upgrades.md)")
 	}
 	return nil
 }

@@ -197,7 +197,6 @@ func TestFilesOfTheStoresParse(t *testing.T) {
 	t.Parallel()
 	for folder, c := range map[string]struct{ pattern, beside string }{
 		"store/postgres": {"sql/*.sql", "internal/pgtable"}, "store/sqlite": {"sql/*.sql", "internal/sqlitetable"},
-		"internal/pgmigrations": {"legacy/*.sql", ""},
 	} {
 		files := os.DirFS("../../" + folder)
 		if names, err := fs.Glob(files, c.pattern); err != nil || len(names) == 0 {

@@ -1,2 +1,0 @@
--- legacy: where an interrupted upgrade left off numbering. Reads the whole table once.
-SELECT coalesce(max(position), 0) FROM {{.Table}}
