@@ -3,7 +3,8 @@
 --     psql -v ON_ERROR_STOP=1 -f downgrade-outbox.sql "$DATABASE_URL"
 --
 -- as the table's owner. Stop the relay first, and whoever writes the new columns alone. DEAD becomes ERR, FAILED
--- becomes NEW, and retry_cnt is what the relay has counted. Stopped at any point, the file can be run again and goes on.
+-- becomes NEW, and retry_cnt is what the relay has counted. Stopped at any point, the file can be run again and goes
+-- on.
 
 SET lock_timeout = '2s';
 
