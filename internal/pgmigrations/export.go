@@ -105,8 +105,12 @@ func export(from migration.Files, dir string, style style, sets []string) (all [
 		return nil, err
 	}
 	write := map[string][]byte{}
-	for _, s := range missing {
-		texts, err := style.render(from, s, len(there.ours) == 0)
+	for i, s := range missing {
+		before := ""
+		if i == 0 { // a tool applies none of them where one would be refused
+			before = guards(missing)
+		}
+		texts, err := style.render(from, s, len(there.ours) == 0, before)
 		if err != nil {
 			return nil, err
 		}
@@ -213,8 +217,8 @@ func gooseFile(up, down string) string {
 // of functions at their semicolons.
 func atlasFile(up, _ string) string { return `-- atlas:delimiter \n\n\n` + "\n\n" + up }
 
-// render returns the texts of a step by what follows its name.
-func (s style) render(from migration.Files, one step, first bool) (map[string]string, error) {
+// render returns the texts of a step by what follows its name. before is what is asked first.
+func (s style) render(from migration.Files, one step, first bool, before string) (map[string]string, error) {
 	var texts [2]string
 	for i, way := range []string{".up.sql", ".down.sql"} {
 		text, err := fs.ReadFile(from.Files, one.set+"/"+one.Name+way)
@@ -223,7 +227,10 @@ func (s style) render(from migration.Files, one step, first bool) (map[string]st
 		}
 		texts[i] = strings.TrimRight(string(text), "\n") + "\n"
 	}
-	up := "-- Outbox, " + one.String() + ".\n\n" + guards(one.set, one.Version) + texts[0]
+	if one.set == "core" && one.Version == 1 {
+		before = strangersSQL + "\n" + before
+	}
+	up := "-- Outbox, " + one.String() + ".\n\n" + before + texts[0]
 	if first {
 		up = strings.ReplaceAll(exportHeader, "{tool}", s.tool) + s.notes + "\n" + up
 	}
@@ -240,18 +247,17 @@ func (s style) render(from migration.Files, one step, first bool) (map[string]st
 	return map[string]string{".up.sql": up}, nil
 }
 
-// guards refuse what Up adopts.
-func guards(set string, version uint) (text string) {
-	if set == "core" && version == 1 {
-		text = strangersSQL + "\n"
-	}
-	for _, t := range traces {
-		if t.set == set && t.version == version && t.table != "" {
-			text += exportText("guard", struct{ Table, Relation, Column string }{t.table, t.relation, t.column}) + "\n"
+// guards refuse what Up adopts, of all that is to be applied.
+func guards(steps []step) (text string) {
+	for _, s := range steps {
+		for _, t := range traces {
+			if t.set == s.set && t.version == s.Version && t.table != "" {
+				text += exportText("guard", struct{ Table, Relation, Column string }{t.table, t.relation, t.column}) + "\n"
+			}
 		}
-	}
-	if set == "crawl" && version == 1 {
-		text += exportText("guard_renamed", nil) + "\n"
+		if s.set == "crawl" && s.Version == 1 {
+			text += exportText("guard_renamed", nil) + "\n"
+		}
 	}
 	return text
 }

@@ -354,19 +354,57 @@ func TestExportedFolderRefusesTheTablesOfSeeds(t *testing.T) {
 			if err := m.Up(); err == nil || !strings.Contains(err.Error(), "table "+tt.table+" is there already") {
 				t.Fatalf("up: %v", err)
 			}
-			if !reflect.DeepEqual(before, mine()) {
+			if !reflect.DeepEqual(before, mine()) || one[bool](t, conn, "SELECT to_regclass('outbox_lanes') IS NOT NULL") {
 				t.Error("refused, and changed something")
 			}
-			run(t, conn, "DROP TABLE schema_migrations")
 			up(t, url)
 			after := withoutRecords(t, conn)
-			if err := golangMigrate(t, url, dir, pgmigrations.GolangMigrate).Up(); err != nil {
+			if err := m.Force(-1); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.Up(); err != nil {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(after, withoutRecords(t, conn)) {
 				t.Error("the files changed something that up had adopted")
 			}
 		})
+	}
+}
+
+// A tool has applied core, and the folder is continued with what would be adopted: its first new file says how, and that
+// works.
+func TestContinuedFolderIsAdoptedByTakingOver(t *testing.T) {
+	t.Parallel()
+	url, dir := testenv.Database(t), t.TempDir()
+	conn := connect(t, url)
+	exported(t, dir, pgmigrations.GolangMigrate, "core")
+	if err := golangMigrate(t, url, dir, pgmigrations.GolangMigrate).Up(); err != nil {
+		t.Fatal(err)
+	}
+	ddl, err := os.ReadFile("testdata/fr006.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, conn, string(ddl))
+	exported(t, dir, pgmigrations.GolangMigrate, "core", "crawl")
+	m := golangMigrate(t, url, dir, pgmigrations.GolangMigrate)
+	if err := m.Up(); err == nil || !strings.Contains(err.Error(), "table crawl_events is there already") {
+		t.Fatalf("up: %v", err)
+	}
+	if err := pgmigrations.TakeOver(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	up(t, url, "core", "crawl")
+	after := withoutRecords(t, conn)
+	if err := m.Force(int(pgmigrations.Required("core"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Up(); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(after, withoutRecords(t, conn)) {
+		t.Error("the files changed something that up had adopted")
 	}
 }
 

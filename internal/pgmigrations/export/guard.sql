@@ -1,4 +1,4 @@
--- export: before a step that makes a table which Up would adopt.
+-- export: before the first of the steps one of which makes a table that Up would adopt.
 DO $do$
 BEGIN
     -- A table of this name that was there before would be taken for Outbox's and fail half way.
@@ -9,7 +9,10 @@ BEGIN
         RAISE EXCEPTION 'table {{.Table}} is there already, and was not made by Outbox'
             USING ERRCODE = 'duplicate_table',
                   DETAIL = 'It has no {{if .Column}}column {{.Column}}{{else}}index {{.Relation}}{{end}}.',
-                  HINT = 'Adopt it first: run `outbox migrate up` once on this database, then these files.';
+                  HINT = CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
+                         THEN 'Adopt it: `outbox migrate up`, then these files again'
+                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
+                         || ' (docs/guide/adopting.md, "With your own migration tool").';
     END IF;
 END
 $do$;
