@@ -24,6 +24,18 @@ func slowness(s Sink) time.Duration {
 	return 0
 }
 
+// copier is a Sink that says whether its server takes what it has already. One that does is waited for ten times
+// RouteTimeout in a table with Routes: what it has not answered by then arrives twice.
+type copier interface{ TakesCopies() bool }
+
+// answerTime is how long a batch with routes waits for a sink.
+func answerTime(s Sink, timeout time.Duration) time.Duration {
+	if c, ok := s.(copier); ok && c.TakesCopies() {
+		return 10 * timeout
+	}
+	return timeout
+}
+
 // publishTimeout is how long a publish of the table may take.
 func (r *tableRelay) publishTimeout() time.Duration {
 	return max(r.cfg.PublishTimeout, slowness(r.sink))

@@ -125,7 +125,7 @@ func (o *outlet) publishDirect(
 		return
 	}
 	part := chosen(batch, at)
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	limited, cancel := context.WithTimeout(ctx, answerTime(o.sink, timeout))
 	answers := publisher{o.sink}.publish(limited, part)
 	late := limited.Err() != nil
 	cancel()

@@ -26,6 +26,7 @@ func routeTests() []storeTest {
 		{name: "what one sink refuses is a dead letter of that sink alone", run: buriesForOneSink},
 		{name: "what one sink postpones is owed, and no attempt is counted", run: owesWhatIsPostponed},
 		{name: "a sink that says that it is slow is not waited for", run: waitsForNoSlowSink},
+		{name: "a sink whose server takes copies is waited for longer", run: waitsForACopyingSink},
 		{name: "a sink that is paused waits alone", run: holdsOneSink},
 		{name: "an event that no route fits is a dead letter", run: buriesWithoutRoute},
 		{name: "a route leads to no reserved destination", run: keepsReserved},
@@ -410,6 +411,38 @@ func waitsForNoSlowSink(t *testing.T, s *storeSuite) {
 	if s.mode == outbox.SettleMark { // else they are gone
 		s.untilCount(t, "SELECT count(*) FROM outbox_deliveries WHERE sink = 'b' AND attempts = 0", 4*keys)
 	}
+}
+
+// copying is a sink whose server takes what it has already, and that answers late.
+type copying struct {
+	recorder
+	late time.Duration
+}
+
+func (*copying) TakesCopies() bool { return true }
+
+// Publish implements outbox.Sink. What it is given has arrived, whether or not it is waited for.
+func (c *copying) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	results := c.recorder.Publish(context.WithoutCancel(ctx), batch)
+	select {
+	case <-ctx.Done():
+		for i := range results {
+			results[i].Err = ctx.Err()
+		}
+	case <-time.After(c.late):
+	}
+	return results
+}
+
+func waitsForACopyingSink(t *testing.T, s *storeSuite) {
+	const keys, timeout = 5, 200 * time.Millisecond
+	a, b := &recorder{}, &copying{late: timeout + timeout/4}
+	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b}, outbox.RelayConfig{RouteTimeout: timeout})
+	s.numbered(t, keys, 0, 4)
+	a.until(t, 4*keys)
+	b.until(t, 4*keys)
+	s.untilCount(t, "SELECT count(*) FROM outbox_deliveries", 0)
+	inOrder(t, "b", &b.recorder, keys, 4)
 }
 
 func holdsOneSink(t *testing.T, s *storeSuite) {

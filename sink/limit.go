@@ -74,6 +74,12 @@ func (l *limited) PublishTimeout() time.Duration {
 	return 0
 }
 
+// TakesCopies tells whether the sink's server takes what it has already.
+func (l *limited) TakesCopies() bool {
+	c, ok := l.Sink.(interface{ TakesCopies() bool })
+	return ok && c.TakesCopies()
+}
+
 // margin is how long before its context ends a Publish begins no further part of a batch. The sink takes time too, and
 // an answer that comes too late is as none.
 const margin = 50 * time.Millisecond

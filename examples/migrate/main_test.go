@@ -89,7 +89,7 @@ func applied(t *testing.T, url, tool string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
+	t.Cleanup(db.Close)
 	messages := outboxtest.Relay(t, db)
 	const event = "INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES ($1, " +
 		"'order.placed', now(), 'shop', '{}')"

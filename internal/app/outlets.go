@@ -112,6 +112,16 @@ func (o *outlet) PublishTimeout() time.Duration {
 	return 0
 }
 
+// TakesCopies tells whether the sink's server takes what it has already.
+func (o *outlet) TakesCopies() bool {
+	s, err := o.opened()
+	if err != nil {
+		return false
+	}
+	c, ok := s.(interface{ TakesCopies() bool })
+	return ok && c.TakesCopies()
+}
+
 // outlets are the sinks of the settings by their names.
 type outlets map[string]*outlet
 

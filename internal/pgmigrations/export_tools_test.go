@@ -372,7 +372,7 @@ func TestExportedFolderRefusesTheTablesOfSeeds(t *testing.T) {
 	}
 }
 
-// A tool has applied core, and the folder is continued with what would be adopted: its first new file says how, and that
+// A tool has applied core, and its folder is continued with what would be adopted: the first new file says how, and it
 // works.
 func TestContinuedFolderIsAdoptedByTakingOver(t *testing.T) {
 	t.Parallel()
