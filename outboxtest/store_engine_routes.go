@@ -416,13 +416,15 @@ func waitsForNoSlowSink(t *testing.T, s *storeSuite) {
 // copying is a sink whose server takes what it has already, and that answers late.
 type copying struct {
 	recorder
-	late time.Duration
+	late  time.Duration
+	given atomic.Int32 // deliveries, however often
 }
 
 func (*copying) TakesCopies() bool { return true }
 
 // Publish implements outbox.Sink. What it is given has arrived, whether or not it is waited for.
 func (c *copying) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	c.given.Add(int32(len(batch)))
 	results := c.recorder.Publish(context.WithoutCancel(ctx), batch)
 	select {
 	case <-ctx.Done():
@@ -441,7 +443,11 @@ func waitsForACopyingSink(t *testing.T, s *storeSuite) {
 	s.numbered(t, keys, 0, 4)
 	a.until(t, 4*keys)
 	b.until(t, 4*keys)
-	s.untilCount(t, "SELECT count(*) FROM outbox_deliveries", 0)
+	s.untilCount(t, "SELECT count(*) FROM outbox_events WHERE status = 'NEW'", 0)
+	s.untilCount(t, owedNow, 0)
+	if n := b.given.Load(); n != 4*keys {
+		t.Errorf("the sink was given %d deliveries, want each of %d once", n, 4*keys)
+	}
 	inOrder(t, "b", &b.recorder, keys, 4)
 }
 

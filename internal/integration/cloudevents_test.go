@@ -30,6 +30,7 @@ func conforms(message string) error {
 func TestMessagesOfAnyRowConform(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.exec(t, "ALTER TABLE outbox_events DISABLE TRIGGER outbox_events_refuse") // as in a table from before it
 	w.relay(t, nil)
 	sources := []string{"shop", "Order Service", "a b", "sh\u00f6p", "%zz", "http://[::1", "1:x", ":x",
 		"https://shop.example/a?b#c", "//", "\u65e5\u672c", "\"\\"}

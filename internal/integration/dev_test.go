@@ -160,7 +160,7 @@ func (d *developing) writes() {
 	}
 }
 
-// deadLetter writes what cannot arrive: a destination list that is none.
+// deadLetter writes what cannot arrive: a destination list that is none, which only an UPDATE can make.
 func (d *developing) deadLetter() {
 	driver, source := "pgx", d.database
 	if path, ok := strings.CutPrefix(d.database, "sqlite:"); ok {
@@ -170,9 +170,17 @@ func (d *developing) deadLetter() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	_, err = db.ExecContext(d.t.Context(), `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, destination_topics, payload)
-		VALUES ('order.placed', '2026-01-02T03:04:05Z', '43', 'shop', '{"no": "list"}', '{"total": 1}')`)
-	if err := errors.Join(err, db.Close()); err != nil {
+	tx, err := db.BeginTx(d.t.Context(), nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	_, err = tx.ExecContext(d.t.Context(), `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload)
+		VALUES ('order.placed', '2026-01-02T03:04:05Z', '43', 'shop', '{"total": 1}')`)
+	if err == nil {
+		_, err = tx.ExecContext(d.t.Context(), `UPDATE outbox_events SET destination_topics = '{"no": "list"}'
+			WHERE aggregate_id = '43' AND status = 'NEW'`)
+	}
+	if err := errors.Join(err, tx.Commit(), db.Close()); err != nil {
 		d.t.Fatal(err)
 	}
 	var page struct {

@@ -18,6 +18,7 @@ func TestPoisonRowsHoldNobodyBack(t *testing.T) {
 		"no name": `destination_topics) VALUES ('', now(), 's', 'no name', '{}', NULL)`,
 	}
 	const good = `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, aggregate_id, payload) VALUES ('good', now(), 's', $1, '{}')`
+	w.exec(t, "ALTER TABLE outbox_events DISABLE TRIGGER outbox_events_refuse") // as in a table from before it
 	for name, row := range poison {
 		w.exec(t, good, "others")
 		w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, aggregate_id, payload, `+row)
