@@ -443,11 +443,11 @@ func waitsForACopyingSink(t *testing.T, s *storeSuite) {
 	s.numbered(t, keys, 0, 4)
 	a.until(t, 4*keys)
 	b.until(t, 4*keys)
-	time.Sleep(5 * timeout) // what was not waited for would come again
+	time.Sleep(5 * timeout) // by then it is owed what was not waited for
+	s.untilCount(t, owedNow, 0)
 	if n := b.given.Load(); n != 4*keys {
 		t.Errorf("the sink was given %d deliveries, want each of %d once", n, 4*keys)
 	}
-	s.untilCount(t, owedNow, 0)
 	inOrder(t, "b", &b.recorder, keys, 4)
 }
 
