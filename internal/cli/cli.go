@@ -135,7 +135,8 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings, 130 ended at onc
 	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.route(),
 		a.sinks(), a.endpoints(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(), a.purge(), a.runs(), a.token(),
 		a.dev(),
-		a.initialize(), a.config(), a.version())
+		a.initialize(), a.config(), a.man(), a.version())
+	a.complete(root)
 	return root
 }
 

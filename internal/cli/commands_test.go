@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -382,5 +383,26 @@ channel', error_history = '[{"error": "x"}]' WHERE CAST(payload->>'n' AS text) =
 	if r := e.empty().run("", "events"); r.code != 1 ||
 		!strings.Contains(r.err, e.or("outbox migrate up --set core", "outbox migrate up")) {
 		t.Errorf("no tables: exit code %d\n%s", r.code, r.err)
+	}
+}
+
+// A shell is offered the values of flags that have few, in every command.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	e := env{t: t}
+	for args, want := range map[string]string{
+		"events --table ":          "event_outbox",
+		"relay --sink ":            "kafka:",
+		"lanes --by ":              "tenant",
+		"migrate up --set ":        "crawl",
+		"migrate export --format ": "goose",
+		"serve --auth ":            "none",
+		"dlq list -o ":             "json",
+		"config validate --for ":   "relay",
+	} {
+		command := append([]string{"__complete"}, strings.Split(args, " ")...)
+		if r := e.run("", command...); r.code != 0 || !slices.Contains(strings.Split(r.out, "\n"), want) {
+			t.Errorf("%q: offered %q, want %s among them", args, r.out, want)
+		}
 	}
 }

@@ -82,7 +82,7 @@ routes: [{to: [default, audit]}]
 	contains(t, e.ok("", "sinks", "move", "audit", "--to", "default"),
 		"5 events of outbox_events that audit owes would go to default")
 	for want, args := range map[string][]string{
-		"no such sink": {"move", "audit", "--to", "defualt"}, "--reason is required": {"forget", "audit", "--yes"},
+		"no such sink": {"move", "audit", "--to", "defaults"}, "--reason is required": {"forget", "audit", "--yes"},
 		"owes nothing": {"forget", "adit"}, "is the sink that owes": {"move", "audit", "--to", "audit"},
 	} {
 		if r := e.run("", append([]string{"sinks"}, args...)...); r.code == 0 || !strings.Contains(r.err, want) {

@@ -4,11 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode"
+
+	"golang.org/x/term"
 )
 
 // printJSON writes v for programs, and for people who pipe it nowhere.
@@ -50,9 +53,10 @@ func printLine(w io.Writer, v any) error {
 	return nil
 }
 
-// printTable writes rows under a head, in columns.
+// printTable writes rows under a head, in columns. A terminal shows of each what fits into a line; -o json has all.
 func printTable(w io.Writer, head []string, rows [][]string) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var text strings.Builder
+	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, strings.Join(head, "\t"))
 	for _, row := range rows {
 		for i := range row {
@@ -60,10 +64,29 @@ func printTable(w io.Writer, head []string, rows [][]string) error {
 		}
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("print result: %w", err)
+	_ = t.Flush() // into memory
+	for line := range strings.Lines(text.String()) {
+		if width := columns(w); width > 0 {
+			line = cut(strings.TrimRight(line, " \n"), width) + "\n"
+		}
+		if _, err := io.WriteString(w, line); err != nil {
+			return fmt.Errorf("print result: %w", err)
+		}
 	}
 	return nil
+}
+
+// columns are those of a terminal; 0: it is none.
+func columns(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 // oneLine quotes text with control characters: a message must not move the reader's cursor, or look like two.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -40,9 +41,12 @@ func (g *Gateway) newAPI(mux *http.ServeMux) huma.API {
 	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	cfg.Transformers = []huma.Transformer{refine}
 	cfg.Info.Description = description
-	if g.cfg.PublicURL != "" {
-		cfg.Servers = []*huma.Server{{URL: g.cfg.PublicURL}}
-	}
+	cfg.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
+	cfg.Info.Contact = &huma.Contact{Name: "Outbox", URL: "https://github.com/outboxrelay/outbox"}
+	cfg.Tags = []*huma.Tag{{Name: "Runs", Description: "Crawl runs and their events."},
+		{Name: "Events", Description: "The log of a run, in pages."},
+		{Name: "Streams", Description: "Events as they commit, as Server-Sent Events."}}
+	cfg.Servers = []*huma.Server{{URL: cmp.Or(g.cfg.PublicURL, "/")}}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		bearerScheme: {Type: "http", Scheme: "bearer", BearerFormat: "obx_<id>_<secret>",
 			Description: "A token made by outbox token create."},

@@ -188,7 +188,8 @@ the request was another one, 409. Where too many runs of the tenant wait already
 		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests)
 	huma.Register(g.api, create, g.createRun)
 	huma.Register(g.api, g.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run",
-		"", http.StatusNotFound, http.StatusTooManyRequests), g.getRun)
+		"What it is for, how it stands, where its stream is.",
+		http.StatusNotFound, http.StatusTooManyRequests), g.getRun)
 	huma.Register(g.api, g.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
 		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages do "+
 			"not move the others.", http.StatusTooManyRequests), g.listRuns)
