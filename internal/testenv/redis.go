@@ -67,7 +67,8 @@ func (r *Redis) create(ctx context.Context, program string) (err error) {
 		}
 		r.argv = append(r.argv, r.config.Args...)
 		err = r.server.start(ctx, r.ready, r.argv...)
-		if err == nil || portFree(r.port) && (!r.config.Cluster || portFree(r.port+clusterBus)) {
+		taken := err != nil && strings.Contains(err.Error(), "Address already in use") // who had it may be gone by now
+		if err == nil || !taken && portFree(r.port) && (!r.config.Cluster || portFree(r.port+clusterBus)) {
 			return err
 		}
 		// Somebody took the port between freePort and the server, or has the one of the cluster bus.
