@@ -142,25 +142,24 @@ func (all outlets) sinks() map[string]outbox.Sink {
 	return sinks
 }
 
-// connect opens the sinks of these names. It waits for servers that are not there yet.
-func (all outlets) connect(ctx context.Context, p process, of *part, names []string) error {
+// connect opens the sinks of these names, and returns those whose servers are not there yet.
+func (all outlets) connect(ctx context.Context, p process, names []string) (late []string, err error) {
 	for _, name := range names {
-		one := all[name]
-		err := await(ctx, p.log, of, one.String(), func(ctx context.Context) error {
-			if err := one.open(ctx, p); err != nil {
-				return lastingUnlessUnavailable(err)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+		attempt, cancel := context.WithTimeout(ctx, openLimit)
+		err := all[name].open(attempt, p)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil && passing(lastingUnlessUnavailable(err)):
+			late = append(late, name)
+		case err != nil:
+			return nil, err
 		}
 	}
-	return nil
+	return late, nil
 }
 
 // connectLater opens the sinks of these names beside each other, each in its own time and whatever keeps it from
-// opening, until ctx ends. They are sinks of tables with routes, none of which stops another. wait returns after that.
+// opening, until ctx ends. Events for them wait meanwhile, and the relay tells why. wait returns after that.
 func (all outlets) connectLater(ctx context.Context, p process, names []string) (wait func()) {
 	var opening sync.WaitGroup
 	for _, name := range names {
@@ -168,7 +167,7 @@ func (all outlets) connectLater(ctx context.Context, p process, names []string) 
 			one := all[name]
 			err := tryOpening(ctx, func(ctx context.Context) error { return one.open(ctx, p) },
 				func(err error, pause time.Duration) (again bool) {
-					p.log.Warn("waiting for "+one.String()+"; the other sinks of its tables go on", "error", err,
+					p.log.Warn("waiting for "+one.String(), "error", err,
 						"retry_in", pause.String())
 					return true
 				})
@@ -180,7 +179,7 @@ func (all outlets) connectLater(ctx context.Context, p process, names []string) 
 	return opening.Wait
 }
 
-// lastingUnlessUnavailable keeps await from waiting for what a driver says waiting does not cure.
+// lastingUnlessUnavailable is an error that is no passing one, unless the driver says that waiting may cure it.
 func lastingUnlessUnavailable(err error) error {
 	class, _ := outbox.Classify(err)
 	if class == outbox.ClassUnavailable || errors.Is(err, context.DeadlineExceeded) {

@@ -74,12 +74,13 @@ func (r *relay) run(ctx context.Context) error {
 			needed = append(needed, t.Sink)
 		}
 	}
-	if err := r.outlets.connect(ctx, r.process, r.part, needed); err != nil {
+	late, err := r.outlets.connect(ctx, r.process, needed)
+	if err != nil {
 		return unlessStopped(ctx, errors.Join(err, r.outlets.close()))
 	}
 	others := slices.DeleteFunc(used, func(name string) bool { return slices.Contains(needed, name) })
 	opening, stop := context.WithCancel(ctx)
-	connected := r.outlets.connectLater(opening, r.process, others)
+	connected := r.outlets.connectLater(opening, r.process, append(others, late...))
 	var counting sync.WaitGroup
 	counting.Go(func() { r.countLetters(opening, db) })
 	r.log.Info("connected", "database", MaskDatabase(r.cfg.Database), r.outlets.attr())

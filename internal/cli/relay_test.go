@@ -203,7 +203,18 @@ func TestRelayWaitsForItsServers(t *testing.T) {
 	}
 	relay, url := e.relaying()
 	relay.await(relay.err, "waiting for sink default (redis://")
-	awaitReady(t, url, false, "waiting for sink default (redis://")
+	awaitReady(t, url, false, "sink default: not connected yet: connect to Redis")
+	for _, command := range []string{"lanes", "sinks", "events"} {
+		for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+			out := e.ok("", command)
+			if strings.HasPrefix(out, "NOT READY: sink default: not connected yet") {
+				break
+			}
+			if time.Since(began) > patience {
+				t.Fatalf("outbox %s while its relay waits: %s", command, out)
+			}
+		}
+	}
 	if code, _ := get(t, url+"/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz while waiting: status %d", code)
 	}

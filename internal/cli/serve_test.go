@@ -208,7 +208,7 @@ func testServeWithoutRedis(t *testing.T, e env) {
 	}
 	g := e.serving("--auth", "none", "--parts=gateway,relay", "--listen", "127.0.0.1:0")
 	url := watching(g.process)
-	awaitReady(t, url, false, "waiting for sink default (redis://")
+	awaitReady(t, url, false, "sink default: not connected yet: connect to Redis")
 	// It finds out by itself that Redis is away.
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		code, body := get(t, url+"/readyz/gateway")
