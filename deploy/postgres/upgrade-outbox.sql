@@ -14,17 +14,17 @@ SET lock_timeout = '2s';
 -- Nothing is begun that could not be finished.
 DO $do$
 DECLARE
-    bad text;
+    status_unknown bigint;
+    no_topic       bigint;
+    no_time        bigint;
 BEGIN
-    SELECT pg_catalog.format('%s rows have a status other than NEW, SENT and ERR, %s no type or one above 150 characters, %s no created_at',
-                             count(*) FILTER (WHERE status IS NULL OR status::text NOT IN ('NEW', 'SENT', 'ERR', 'FAILED', 'DEAD')),
-                             count(*) FILTER (WHERE type IS NULL OR length(type) > 150),
-                             count(*) FILTER (WHERE created_at IS NULL))
-      INTO bad FROM outbox
-    HAVING bool_or(status IS NULL OR status::text NOT IN ('NEW', 'SENT', 'ERR', 'FAILED', 'DEAD')
-                   OR type IS NULL OR length(type) > 150 OR created_at IS NULL);
-    IF bad IS NOT NULL THEN
-        RAISE EXCEPTION 'outbox cannot be upgraded: %', bad USING HINT = 'Mend these rows first. Nothing was changed.';
+    SELECT count(*) FILTER (WHERE status IS NULL OR status::text NOT IN ('NEW', 'SENT', 'ERR', 'FAILED', 'DEAD')),
+           count(*) FILTER (WHERE type IS NULL OR length(type) > 150),
+           count(*) FILTER (WHERE created_at IS NULL)
+      INTO status_unknown, no_topic, no_time FROM outbox;
+    IF status_unknown + no_topic + no_time > 0 THEN
+        RAISE EXCEPTION 'outbox cannot be upgraded: % rows have a status other than NEW, SENT and ERR, % no type or one above 150 characters, % no created_at',
+            status_unknown, no_topic, no_time USING HINT = 'Mend these rows first. Nothing was changed.';
     END IF;
 END
 $do$;
@@ -89,7 +89,8 @@ BEGIN
     $fn$;
     CREATE TRIGGER outbox_fill BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION outbox_fill();
     -- A publisher of old that is still running.
-    CREATE FUNCTION outbox_fail() RETURNS trigger LANGUAGE plpgsql AS $fn$ BEGIN NEW.status := 'DEAD'; RETURN NEW; END $fn$;
+    CREATE FUNCTION outbox_fail() RETURNS trigger LANGUAGE plpgsql
+        AS $fn$ BEGIN NEW.status := 'DEAD'; RETURN NEW; END $fn$;
     CREATE TRIGGER outbox_fail BEFORE INSERT OR UPDATE OF status ON outbox
         FOR EACH ROW WHEN (NEW.status::text = 'ERR') EXECUTE FUNCTION outbox_fail();
 END
@@ -131,7 +132,8 @@ BEGIN
              WHERE t.id = n.id
             RETURNING n.position, t.created_at
         )
-        SELECT coalesce(max(position), last), coalesce(max(created_at), begun), count(*) > 0 INTO last, begun, found_any FROM filled;
+        SELECT coalesce(max(position), last), coalesce(max(created_at), begun), count(*) > 0
+          INTO last, begun, found_any FROM filled;
         EXIT WHEN NOT found_any;
         COMMIT;
     END LOOP;
@@ -144,7 +146,8 @@ DROP INDEX CONCURRENTLY IF EXISTS outbox_upgrade;
 -- What the relay reads, and what holds from now on: checked while rows are read and written.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS outbox_undelivered ON outbox (position) WHERE status IN ('NEW', 'FAILED');
 CREATE INDEX CONCURRENTLY IF NOT EXISTS outbox_waiting     ON outbox (next_retry_at) WHERE next_retry_at IS NOT NULL;
-CREATE INDEX CONCURRENTLY IF NOT EXISTS outbox_tenants     ON outbox (tenant_id COLLATE "C", position) WHERE status IN ('NEW', 'FAILED');
+CREATE INDEX CONCURRENTLY IF NOT EXISTS outbox_tenants     ON outbox (tenant_id COLLATE "C", position)
+    WHERE status IN ('NEW', 'FAILED');
 SET lock_timeout = '2s';
 DO $do$
 BEGIN

@@ -67,7 +67,7 @@ func (r *relay) run(ctx context.Context) error {
 	r.warnPlaintext(ctx, db)
 	opened := one.Health()
 	used := slices.Sorted(maps.Keys(opened.Sinks))
-	var needed []string // a table that goes to one sink cannot be served without it
+	var needed []string // a table goes there alone: what waiting does not cure is the end
 	for _, t := range cfg.Tables {
 		_, served := opened.Tables[t.Layout.Name()]
 		if served && len(t.Routes) == 0 && !slices.Contains(needed, t.Sink) {

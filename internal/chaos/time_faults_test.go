@@ -39,13 +39,15 @@ func severalZones(w *world) (struck int) {
 		r := w.relay([]string{"PGTZ=" + zone})
 		w.arrive(100)
 		w.command("ACL", "SETUSER", "relay", "resetchannels", "&k1*", "&k2*", "&k3*")
-		eventually(w.t, "retries wait", func() bool { return w.number(`SELECT count(*) FROM outbox_events WHERE status = 'FAILED'`) > 0 })
+		failed := func() int { return w.number(`SELECT count(*) FROM outbox_events WHERE status = 'FAILED'`) }
+		eventually(w.t, "retries wait", func() bool { return failed() > 0 })
 		if last != nil {
 			last.kill(w.t)
 		}
 		last = r
-		struck += w.number(`SELECT count(*) FROM outbox_events WHERE status = 'FAILED'`)
-		if off := w.number(`SELECT count(*) FROM outbox_events WHERE abs(extract(epoch FROM next_retry_at - now()::timestamp)) > 120`); off > 0 {
+		struck += failed()
+		if off := w.number(`SELECT count(*) FROM outbox_events
+			WHERE abs(extract(epoch FROM next_retry_at - now()::timestamp)) > 120`); off > 0 {
 			w.t.Errorf("%d retries are due hours early or late", off)
 		}
 		w.command("ACL", "SETUSER", "relay", "resetchannels", "allchannels")

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -14,10 +17,10 @@ var valued = map[string][]string{
 	"log-format": {"auto", "text", "json"},
 	"log-level":  {"debug", "info", "warn", "error"},
 	"by":         {"tenant", "topic"},
-	"format":     {"encore", "golang-migrate", "goose", "atlas"},
-	"for":        {"serve", "relay", "purge", "runs", "tail", "database"},
+	"format":     formatNames(),
+	"for":        slices.Sorted(maps.Keys(needs)),
 	"auth":       {"token", "none"},
-	"set":        append(append([]string{}, app.Sets...), app.OptionalSets...),
+	"set":        slices.Concat(app.Sets, app.OptionalSets),
 }
 
 // complete has shells offer the values of flags that have few, and of --sink the forms of its URLs.

@@ -41,10 +41,9 @@ type debtEnded struct {
 	DryRun bool   `json:"dryRun,omitempty"`
 }
 
-// end looks for what a sink owes and ends it, table by table.
+// end looks for what a sink owes, and calls end for each table, which does nothing in a dry run.
 func (f *debtFlags) end(
-	ctx context.Context, a *application, c config.Config, name string,
-	check func(context.Context, app.Database, debtEnded) error,
+	ctx context.Context, c config.Config, name string,
 	end func(context.Context, app.Database, *debtEnded, operate.Skip) error,
 ) (ended []debtEnded, err error) {
 	if f.yes && strings.TrimSpace(f.Reason) == "" {
@@ -76,14 +75,11 @@ func (f *debtFlags) end(
 	if len(debts) == 0 {
 		return nil, fmt.Errorf("sink %s owes nothing: see outbox sinks", oneLine(name))
 	}
-	by := f.operator()
+	operator := f.operator()
+	by := operate.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: run}
 	for _, d := range debts {
 		one := debtEnded{Sink: name, Table: d.Table, Events: d.Owed, DryRun: !f.yes}
-		err := check(ctx, db, one)
-		if err == nil && f.yes {
-			err = end(ctx, db, &one, operate.Skip{Actor: by.Actor, Reason: by.Reason, Run: run})
-		}
-		if err != nil {
+		if err := end(ctx, db, &one, by); err != nil {
 			return ended, err
 		}
 		ended = append(ended, one)
@@ -98,8 +94,8 @@ func (a *application) forgetDebts() *cobra.Command {
 		Use:   "forget NAME [--yes --reason TEXT]",
 		Short: "End what a sink owes: it becomes dead letters",
 		Long: `forget ends what a sink owes that is gone for good: each event becomes a dead letter of that sink, and
-nobody waits for it any more. Nothing is lost: outbox dlq replay puts a letter back, for a sink of that name, and outbox dlq
-discard ends it.
+nobody waits for it any more. Nothing is lost: outbox dlq replay puts a letter back, for a sink of that name, and
+outbox dlq discard ends it.
 
 Without --yes it only says how many events there are. With it, it works in transactions of 500, the oldest
 first, and is recorded (outbox dlq audit). New events that the routes lead to that sink are owed again.`,
@@ -113,9 +109,11 @@ first, and is recorded (outbox dlq audit). New events that the routes lead to th
 			if err != nil {
 				return err
 			}
-			ended, err := f.end(cmd.Context(), a, c, args[0],
-				func(context.Context, app.Database, debtEnded) error { return nil },
+			ended, err := f.end(cmd.Context(), c, args[0],
 				func(ctx context.Context, db app.Database, one *debtEnded, by operate.Skip) error {
+					if one.DryRun {
+						return nil
+					}
 					b, err := db.Browser(ctx, outbox.DeliveriesOf(one.Table, one.Sink))
 					if err == nil {
 						one.Events, err = skipAll(ctx, b, operate.Selection{All: true}, by, one.Events)
@@ -158,9 +156,12 @@ oldest first, and is recorded (outbox dlq audit).`,
 			if err != nil {
 				return err
 			}
-			ended, err := f.end(cmd.Context(), a, c, args[0],
-				func(ctx context.Context, db app.Database, one debtEnded) error { return movable(ctx, c, db, one, to) },
+			ended, err := f.end(cmd.Context(), c, args[0],
 				func(ctx context.Context, db app.Database, one *debtEnded, by operate.Skip) error {
+					one.To = to
+					if err := movable(ctx, c, db, *one); err != nil || one.DryRun {
+						return err
+					}
 					move := operate.DebtMove{Table: one.Table, Sink: one.Sink, To: to, Skip: by}
 					total := one.Events
 					for one.Events = 0; one.Events < total && ctx.Err() == nil; {
@@ -172,9 +173,6 @@ oldest first, and is recorded (outbox dlq audit).`,
 					}
 					return ctx.Err()
 				})
-			for i := range ended {
-				ended[i].To = to
-			}
 			return firstOf(a.printEnded(c.Output, ended, "would go to "+oneLine(to), "are "+oneLine(to)+"'s now"), err)
 		},
 	}
@@ -184,8 +182,8 @@ oldest first, and is recorded (outbox dlq audit).`,
 }
 
 // movable refuses to give events to a sink that nobody knows, and to take them from one that a relay serves.
-func movable(ctx context.Context, c config.Config, db app.Database, one debtEnded, to string) error {
-	if err := knownSink(ctx, c, db, looked{one.Table, to}); err != nil {
+func movable(ctx context.Context, c config.Config, db app.Database, one debtEnded) error {
+	if err := knownSink(ctx, c, db, looked{one.Table, one.To}); err != nil {
 		return err
 	}
 	debtors, err := db.Debtors(ctx)

@@ -14,7 +14,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/operate"
 )
 
-const skipEvents = 500 // a transaction of outbox events skip
+const skipEvents = 500 // a transaction of outbox events skip, and of outbox sinks forget and move
 
 // skipped is what `outbox events skip` prints with -o json.
 type skipped struct {

@@ -65,8 +65,9 @@ func printTable(w io.Writer, head []string, rows [][]string) error {
 		fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	_ = t.Flush() // into memory
+	width := columns(w)
 	for line := range strings.Lines(text.String()) {
-		if width := columns(w); width > 0 {
+		if width > 0 {
 			line = cut(strings.TrimRight(line, " \n"), width) + "\n"
 		}
 		if _, err := io.WriteString(w, line); err != nil {

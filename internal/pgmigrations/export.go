@@ -227,9 +227,6 @@ func (s style) render(from migration.Files, one step, first bool, before string)
 		}
 		texts[i] = strings.TrimRight(string(text), "\n") + "\n"
 	}
-	if one.set == "core" && one.Version == 1 {
-		before = strangersSQL + "\n" + before
-	}
 	up := "-- Outbox, " + one.String() + ".\n\n" + before + texts[0]
 	if first {
 		up = strings.ReplaceAll(exportHeader, "{tool}", s.tool) + s.notes + "\n" + up
@@ -247,9 +244,13 @@ func (s style) render(from migration.Files, one step, first bool, before string)
 	return map[string]string{".up.sql": up}, nil
 }
 
-// guards refuse what Up adopts, of all that is to be applied.
+// guards refuse, before the first of the steps to be applied, what any of them would: functions that core may not run
+// beside, and tables that Up adopts.
 func guards(steps []step) (text string) {
 	for _, s := range steps {
+		if s.set == "core" && s.Version == 1 {
+			text = strangersSQL + "\n" + text
+		}
 		for _, t := range traces {
 			if t.set == s.set && t.version == s.Version && t.table != "" {
 				text += exportText("guard", struct{ Table, Relation, Column string }{t.table, t.relation, t.column}) + "\n"

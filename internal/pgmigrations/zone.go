@@ -39,9 +39,9 @@ type bareColumn struct {
 // findZone decides in which zone the times without one are, unless that is recorded already. What it was told is taken,
 // and said to be doubtful where a value contradicts it.
 func (a *adoption) findZone(ctx context.Context, asked string) error {
-	recorded, err := recordedZone(ctx, a.conn)
-	if err != nil {
-		return err
+	var recorded bool
+	if err := a.conn.QueryRow(ctx, templated("zone_recorded", nil)).Scan(&recorded); err != nil {
+		return fmt.Errorf("look for the zone of times without one: %w", err)
 	}
 	if asked != "" {
 		err := a.conn.QueryRow(ctx, templated("zone_named", nil), asked).Scan(&a.zone)
@@ -52,7 +52,7 @@ func (a *adoption) findZone(ctx context.Context, asked string) error {
 		if err != nil {
 			return fmt.Errorf("look for zone %s: %w", asked, err)
 		}
-	} else if recorded != "" {
+	} else if recorded {
 		return nil
 	}
 	columns, err := a.bareColumns(ctx)
@@ -77,13 +77,6 @@ func (a *adoption) findZone(ctx context.Context, asked string) error {
 	}
 	a.decideZone(columns, candidates, asked != "")
 	return nil
-}
-
-func recordedZone(ctx context.Context, conn *pgx.Conn) (zone string, err error) {
-	if err := conn.QueryRow(ctx, templated("zone_recorded", nil)).Scan(&zone); err != nil {
-		return "", fmt.Errorf("read the zone of times without one: %w", err)
-	}
-	return zone, nil
 }
 
 // bareColumns are those of the seeds' tables, under their own names and FR-005's.

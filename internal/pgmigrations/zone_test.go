@@ -45,7 +45,8 @@ func in(t *testing.T, databaseURL, zone string) string {
 }
 
 const (
-	insertNow = `INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_id, aggregate_type, source_bc, payload, status, next_retry_at)
+	insertNow = `INSERT INTO outbox_events (id, event_topic, occurred_at, aggregate_id, aggregate_type, source_bc, payload,
+			status, next_retry_at)
 		VALUES ($1, 'order.placed', now(), 'a', 'Order', 'shop', '{}', $2, now())`
 	zoneOf = "SELECT coalesce(obj_description('outbox_lanes'::regclass), '')"
 )

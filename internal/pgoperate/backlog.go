@@ -63,11 +63,7 @@ func (b *Browser) backlogBy(ctx context.Context, tx pgx.Tx, q operate.BacklogQue
 	var now time.Time
 	_, err = pgx.ForEachRow(rows, []any{&s.Value, &s.Waiting, &written, &id, &now, &found.Counted, &found.Total},
 		func() error {
-			oldest := uuid7.Time(id)
-			if written != nil {
-				oldest = *written
-			}
-			found.Add(s, oldest, now)
+			found.Add(s, uuid7.Written(written, id), now)
 			return nil
 		})
 	return err

@@ -105,11 +105,7 @@ func readBacklog(
 	var now time.Time
 	_, err = pgx.ForEachRow(rows, []any{&lane.Lane, &lane.Rows, &written, &id, &now, &lane.Retrying, &lane.Held,
 		&lane.HeldKeys}, func() error {
-		if written == nil {
-			since := uuid7.Time(id)
-			written = &since
-		}
-		lane.Oldest = *written
+		lane.Oldest = uuid7.Written(written, id)
 		r.Count(lane, now)
 		return nil
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/sqlfile"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -215,13 +216,17 @@ func TestLanesSayWhatIsHidden(t *testing.T) {
 // explain returns the plan of a statement under the settings of a relay's sessions.
 func explain(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) string {
 	t.Helper()
-	settings, err := os.ReadFile("../../store/postgres/sql/session.sql")
+	store, err := sqlfile.Parse(os.DirFS("../../store/postgres"), "sql/*.sql", os.DirFS("../pgtable"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := store.Statement("session", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var plan string
 	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(t.Context(), string(settings), true, nil); err != nil {
+		if _, err := tx.Exec(t.Context(), settings, true, nil); err != nil {
 			return err
 		}
 		plan = explainPlainly(t, tx, sql, args...)

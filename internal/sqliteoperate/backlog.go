@@ -46,11 +46,7 @@ func (b *Browser) Backlog(ctx context.Context, q operate.BacklogQuery) (operate.
 				return err
 			}
 			event, _ := sqlitetable.ParseID(id)
-			oldest := uuid7.Time(event)
-			if at := written.Moment(); at != nil {
-				oldest = *at
-			}
-			found.Add(s, oldest, now)
+			found.Add(s, uuid7.Written(written.Moment(), event), now)
 		}
 		return rows.Err()
 	})

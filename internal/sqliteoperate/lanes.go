@@ -125,13 +125,8 @@ func (r *laneReport) backlog(rows *sql.Rows) error {
 		&lane.HeldKeys); err != nil {
 		return err
 	}
-	oldest := written.Moment()
-	if oldest == nil {
-		event, _ := sqlitetable.ParseID(id)
-		since := uuid7.Time(event)
-		oldest = &since
-	}
-	lane.Oldest = *oldest
+	event, _ := sqlitetable.ParseID(id)
+	lane.Oldest = uuid7.Written(written.Moment(), event)
 	r.Count(lane, r.now)
 	return nil
 }

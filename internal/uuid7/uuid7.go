@@ -19,3 +19,11 @@ func Time(id uuid.UUID) time.Time {
 	ms := int64(id[0])<<40 | int64(id[1])<<32 | int64(id[2])<<24 | int64(id[3])<<16 | int64(id[4])<<8 | int64(id[5])
 	return time.UnixMilli(ms)
 }
+
+// Written returns when a row was written: at, or where nothing says so the time in its id, which may be none (zero).
+func Written(at *time.Time, id uuid.UUID) time.Time {
+	if at != nil {
+		return *at
+	}
+	return Time(id)
+}

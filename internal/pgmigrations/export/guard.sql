@@ -9,10 +9,13 @@ BEGIN
         RAISE EXCEPTION 'table {{.Table}} is there already, and was not made by Outbox'
             USING ERRCODE = 'duplicate_table',
                   DETAIL = 'It has no {{if .Column}}column {{.Column}}{{else}}index {{.Relation}}{{end}}.',
-                  HINT = CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
-                         THEN 'Adopt it: `outbox migrate up`, then these files again'
-                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
-                         || ' (docs/guide/adopting.md, "With your own migration tool").';
+                  HINT = {{template "adopt_hint"}};
     END IF;
 END
 $do$;
+{{define "adopt_hint" -}}
+    CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
+                         THEN 'Adopt it: `outbox migrate up`, then these files again'
+                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
+                         || ' (docs/guide/adopting.md, "With your own migration tool").'
+{{- end}}

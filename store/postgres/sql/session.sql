@@ -23,6 +23,5 @@ SELECT set_config('enable_seqscan', 'off', $1),
        set_config('synchronous_commit', 'off', $1),
        set_config('lock_timeout', '500ms', $1),
        set_config('idle_in_transaction_session_timeout', '60s', $1),
-       set_config('TimeZone', coalesce(substring(obj_description(to_regclass('outbox_lanes'), 'pg_class') FROM 'without a zone are in ([A-Za-z0-9_+/-]+)'),  -- as zone.sql
-                                      current_setting('TimeZone')), $1)
+       set_config('TimeZone', coalesce({{template "recorded_zone"}}, current_setting('TimeZone')), $1)
  WHERE $1::boolean OR pg_backend_pid() = $2::bigint
