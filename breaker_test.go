@@ -45,18 +45,18 @@ func (w *weather) publish(_ context.Context, batch []Delivery) []Result {
 		}
 	})
 	time.Sleep(w.slow)
-	held := heldKeys{}
+	held := HeldKeys{}
 	for i, d := range batch {
 		partly := false
 		w.locked(func() { partly = w.downKeys != nil && w.downKeys(d) })
 		switch {
 		case down:
 			results[i].Err = Unavailable(errDown)
-		case held.holds(d.Record):
+		case held.Holds(d.Record):
 			results[i].Err = ErrNotAttempted
 		case partly:
 			results[i].Err = Unavailable(errDown)
-			held.hold(d.Record)
+			held.Hold(d.Record)
 		default:
 			results[i] = w.receive(d)
 			w.locked(func() { w.at[d.ID] = time.Since(w.started) })

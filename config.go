@@ -132,12 +132,12 @@ func (c RelayConfig) WithDefaults() (RelayConfig, error) {
 		problems = append(problems, fmt.Errorf("LeaseMargin (%s) is more than a third of LeaseTTL (%s): "+
 			"a late renewal would stop the relay", c.LeaseMargin, c.LeaseTTL))
 	}
-	c.Retention = c.Retention.withDefaults(
+	c.Retention = completeRetention(c.Retention,
 		Retention{After: 7 * 24 * time.Hour, Archive: "table", Batch: 1000, Every: time.Minute, Logger: c.Logger})
-	c.Retention.check("Retention", &problems)
+	checkRetention(c.Retention, "Retention", &problems)
 	letters := c.Retention
 	letters.After, letters.Archive = 30*24*time.Hour, "none"
-	c.LetterRetention = c.LetterRetention.withDefaults(letters)
-	c.LetterRetention.check("LetterRetention", &problems)
+	c.LetterRetention = completeRetention(c.LetterRetention, letters)
+	checkRetention(c.LetterRetention, "LetterRetention", &problems)
 	return c, errors.Join(problems...)
 }

@@ -149,8 +149,8 @@ func (e *reasonError) Error() string {
 
 func (e *reasonError) Unwrap() error { return e.error }
 
-// reasonOf returns what a delivery's error is called in job_dlq, which has five names for events.
-func reasonOf(err error) Reason {
+// ReasonOf returns what a delivery's error is called in job_dlq, which has five names for events.
+func ReasonOf(err error) Reason {
 	var named *reasonError
 	if errors.As(err, &named) {
 		switch named.reason {

@@ -11,25 +11,19 @@ import (
 // found again at each attempt: who has come since gets it too, and who has left holds nobody up.
 const everyone = "*"
 
-// subscribed is a Sink that knows who has subscribed to what: the Name of each route is a destination. An error says
-// that nobody knows now.
-type subscribed interface {
-	Subscriptions(ctx context.Context) ([]Route, error)
-}
-
 // askSubscriptions learns who has subscribed, for a batch that has events for everyone. It asks after the claim: who
 // subscribed before an event was committed gets it.
 func (r *tableRelay) askSubscriptions(ctx context.Context, records []*Record) {
-	s, ok := r.sink.(subscribed)
-	if !ok || !slices.ContainsFunc(records, func(rec *Record) bool {
-		return len(rec.Destinations) == 0 && r.cfg.table.Destination.text == everyone ||
+	subscriptions := AbilitiesOf(r.sink).Subscriptions
+	if subscriptions == nil || !slices.ContainsFunc(records, func(rec *Record) bool {
+		return len(rec.Destinations) == 0 && r.cfg.table.Destination.String() == everyone ||
 			slices.Contains(rec.Destinations, everyone)
 	}) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.DatabaseTimeout)
 	defer cancel()
-	known, err := s.Subscriptions(ctx)
+	known, err := subscriptions(ctx)
 	if err != nil {
 		r.subscriptions.Store(nil)
 		return
@@ -57,8 +51,8 @@ func (r *tableRelay) expand(rec *Record, wanted []string) (all []string) {
 			continue
 		}
 		for i := range *known {
-			if (*known)[i].fits(&of) {
-				add((*known)[i].Name)
+			if (*known)[i].Fits(&of) {
+				add((*known)[i].Destination)
 			}
 		}
 	}

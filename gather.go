@@ -22,7 +22,7 @@ const (
 // gather adds to what was published what comes within gatherFor. It ends sooner if the worker has to stop, if the lease
 // ends, or at the first claim that does not go well, which the next turn makes again.
 func (w *worker) gather(
-	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, held heldKeys, sum published,
+	ctx, hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, held HeldKeys, sum published,
 ) published {
 	began := time.Now()
 	end := began.Add(gatherFor)

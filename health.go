@@ -52,14 +52,9 @@ type TableHealth struct {
 
 // SinkHealth is the state of one sink.
 type SinkHealth struct {
-	Ready  bool   // it answers, if it is a Pinger
+	Ready  bool   // it answers, if it can be asked
 	Reason string // why not
 	Down   bool   // nothing is claimed for it but probes
-}
-
-// Pinger is a Sink that can be asked whether its broker answers.
-type Pinger interface {
-	Ping(ctx context.Context) error
 }
 
 // Health returns the relay's state. It may be called at any time, and asks nobody.
@@ -218,14 +213,14 @@ type sinkState struct {
 
 // probe asks the sink whether it is there until ctx ends.
 func (s *sinkState) probe(ctx context.Context) error {
-	p, ok := s.sink.(Pinger)
-	if !ok {
-		return nil
-	}
 	return repeat(ctx, func(ctx context.Context) {
+		ping := AbilitiesOf(s.sink).Ping
+		if ping == nil {
+			return
+		}
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		err := p.Ping(ctx)
+		err := ping(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.err = err

@@ -89,7 +89,7 @@ func (l *lateAnswers) narrow() {
 func (l *lateAnswers) answered(held []Lane) (records []*Record, batch []Delivery, owner []int, results []Result) {
 	ended := map[*call]bool{}
 	l.waiting = slices.DeleteFunc(l.waiting, func(r *lateRecord) bool {
-		if slices.ContainsFunc(held, r.lane.same) {
+		if slices.ContainsFunc(held, isOf(r.lane)) {
 			if !r.complete() {
 				return false
 			}

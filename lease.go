@@ -83,7 +83,7 @@ func (k *leaseKeeper) take(worker int) (lanes []Lane, until time.Time, ok bool) 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, l := range k.lanes {
-		if i >= k.share && !slices.ContainsFunc(k.late[worker], l.same) {
+		if i >= k.share && !slices.ContainsFunc(k.late[worker], isOf(l)) {
 			continue // about to be handed over; one that waits for an answer is served until then
 		}
 		if k.pauses.Table {
@@ -106,7 +106,7 @@ func (k *leaseKeeper) extended(lanes []Lane, until time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range lanes {
-		if !slices.ContainsFunc(k.lanes, l.same) {
+		if !slices.ContainsFunc(k.lanes, isOf(l)) {
 			return until
 		}
 	}
@@ -148,7 +148,7 @@ func (k *leaseKeeper) still(lanes []Lane) (held []Lane) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, l := range lanes {
-		if slices.ContainsFunc(k.lanes, l.same) && !slices.ContainsFunc(held, l.same) {
+		if slices.ContainsFunc(k.lanes, isOf(l)) && !slices.ContainsFunc(held, isOf(l)) {
 			held = append(held, l)
 		}
 	}
@@ -224,7 +224,7 @@ func (k *leaseKeeper) keep(surplus []Lane) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if slices.ContainsFunc(surplus, func(l Lane) bool {
-		return slices.ContainsFunc(k.lanes, l.same)
+		return slices.ContainsFunc(k.lanes, isOf(l))
 	}) {
 		k.share = len(k.lanes)
 	}
@@ -338,4 +338,9 @@ func (k *leaseKeeper) leave(ctx context.Context) error {
 		return fmt.Errorf("release lanes (they lapse by themselves within %s): %w", k.cfg.ttl, err)
 	}
 	return nil
+}
+
+// isOf tells whether a lease is that of a lane, since the same take-over.
+func isOf(l Lane) func(held Lane) bool {
+	return func(held Lane) bool { return l.Number == held.Number && l.Epoch == held.Epoch }
 }

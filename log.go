@@ -30,7 +30,7 @@ func (w *worker) publishLogged(ctx context.Context, pass *ticket, batch []Delive
 // owe has the sink owe what it has refused, and what is behind that in its key. With isolate, it owes also what a part
 // of it was not there for. Everything else without an answer stays in the log.
 func (w *worker) owe(batch []Delivery, results []Result, isolate bool) {
-	left := heldKeys{}
+	left := HeldKeys{}
 	for i := range results {
 		d, err := &batch[i], results[i].Err
 		if err == nil {
@@ -38,9 +38,9 @@ func (w *worker) owe(batch []Delivery, results []Result, isolate bool) {
 		}
 		if !isOwed(err) {
 			class, _ := Classify(err)
-			behind := class == ClassNotAttempted && (!d.Keyed || left.holds(d.Record))
+			behind := class == ClassNotAttempted && (!d.Keyed || left.Holds(d.Record))
 			if behind || class == ClassUnavailable && !isolate {
-				left.hold(d.Record)
+				left.Hold(d.Record)
 				continue
 			}
 			results[i].Err = &owing{err}

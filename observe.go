@@ -8,42 +8,8 @@ import (
 	"time"
 )
 
-// Observer is told what a relay does, by several goroutines at the same time: it must be quick and safe for concurrent
-// use.
-type Observer interface {
-	// ObserveBatch is called for every batch that had records.
-	ObserveBatch(BatchReport)
-	// ObserveRemoved is called after each batch of a retention. action is archived or deleted.
-	ObserveRemoved(table, action string, rows int)
-	// ObserveRun is called after each run of a retention, and each failure to run.
-	ObserveRun(table string, err error)
-}
-
-// BatchReport is what one turn of the relay did. Counts are records, but for Duplicates and Recalled, which count
-// deliveries.
-type BatchReport struct {
-	Table      string
-	Claimed    int
-	Settled    Settled
-	Duplicates int // refused by the sink as copies
-	// Recalled counts deliveries that the relay had published before, and the database has forgotten that: they were
-	// settled again, and not published.
-	Recalled int
-	// Unsubscribed counts those that were for all subscribers of the sink, of which there are none. They are Settled as
-	// delivered.
-	Unsubscribed int
-	// Owed counts deliveries of a table with Routes that their sinks did not take at once: outbox_deliveries has them.
-	Owed int
-	// Unavailable says that the sink, or a part of it, was down.
-	Unavailable bool
-	// Latencies is, for each delivered record that was not replayed (its letter may be weeks old), the time from its
-	// insert (its transaction's start) to the sink's answer. Valid during the call.
-	Latencies              []time.Duration
-	Claim, Publish, Settle time.Duration
-}
-
-// add adds what was published after b, before it is settled.
-func (b *BatchReport) add(next BatchReport) {
+// addReport adds what was published after b, before it is settled.
+func addReport(b *BatchReport, next BatchReport) {
 	b.Claimed += next.Claimed
 	b.Duplicates += next.Duplicates
 	b.Recalled += next.Recalled
@@ -105,7 +71,7 @@ const maxLatencies = 1 << 16
 func (t *tally) add(b BatchReport) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.settled.add(b.Settled)
+	addSettled(&t.settled, b.Settled)
 	t.dups += b.Duplicates
 	t.recalled += b.Recalled
 	t.unheard += b.Unsubscribed
@@ -144,4 +110,12 @@ func (t *tally) flush(ctx context.Context, log *slog.Logger, table string) {
 		level = slog.LevelWarn
 	}
 	log.Log(ctx, level, "relayed", attrs...)
+}
+
+// addSettled adds the counts of another settle to s.
+func addSettled(s *Settled, o Settled) {
+	s.Delivered += o.Delivered
+	s.Retried += o.Retried
+	s.Dead += o.Dead
+	s.Lost += o.Lost
 }

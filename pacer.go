@@ -84,7 +84,7 @@ func (p *pacer) failed(err error, ended bool) {
 // answered learns from a claim within limit that brought so many records.
 func (p *pacer) answered(limit ClaimLimit, records int, took time.Duration) {
 	p.patience, p.rest = 0, 0
-	if limit.Paused.parts() && records == 0 {
+	if limit.Paused.Parts() && records == 0 {
 		p.rest = min(restsPerClaim*took, maxRest)
 	}
 	switch {

@@ -6,7 +6,21 @@ import (
 	"path"
 	"slices"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
+
+// Backoff is how long to wait before the next attempt: Base after the first failure, Factor times longer after each
+// further one, never more than Cap. Each is spread by ± Jitter (a fraction) so that what failed together does not
+// return together.
+type Backoff struct {
+	Base   time.Duration
+	Factor float64
+	Cap    time.Duration
+	Jitter float64
+}
+
+func (b Backoff) delay(failures int) time.Duration { return backoff.Backoff(b).Delay(failures) }
 
 // RetryPolicy is how often and how fast to try again at some destinations.
 type RetryPolicy struct {
@@ -85,5 +99,37 @@ func (b Backoff) check(field string, problems *[]error) {
 	}
 	if b.Jitter > 1 {
 		add("Jitter is %g, must be at most 1 (a delay would be negative)", b.Jitter)
+	}
+}
+
+// completeRetention returns r with its zero fields taken from def.
+func completeRetention(r, def Retention) Retention {
+	if r.After == 0 {
+		r.After = def.After
+	}
+	if r.Archive == "" {
+		r.Archive = def.Archive
+	}
+	if r.Batch == 0 {
+		r.Batch = def.Batch
+	}
+	if r.Every == 0 {
+		r.Every = def.Every
+	}
+	if r.Logger == nil {
+		r.Logger = def.Logger
+	}
+	if r.Observer == nil {
+		r.Observer = def.Observer
+	}
+	return r
+}
+
+func checkRetention(r Retention, field string, problems *[]error) {
+	if r.Batch < 0 {
+		*problems = append(*problems, fmt.Errorf("%s.Batch is %d, must be positive", field, r.Batch))
+	}
+	if r.Every < 0 {
+		*problems = append(*problems, fmt.Errorf("%s.Every is %s, must be positive", field, r.Every))
 	}
 }

@@ -86,7 +86,7 @@ func TestJudgeBySeveralPolicies(t *testing.T) {
 		{[]string{"once", "other", "slow"}, 4, Dead, 0},
 	} {
 		rec := &Record{Event: Event{Topic: "t", Destinations: c.to}, Attempts: c.attempts}
-		batch, owner, _ := r.route([]*Record{rec}, heldKeys{})
+		batch, owner, _ := r.route([]*Record{rec}, HeldKeys{})
 		results := make([]Result, len(batch))
 		for i := range results {
 			results[i] = failed

@@ -9,53 +9,14 @@ import (
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// Delivery is one event for one destination: what a Sink is handed.
-type Delivery struct {
-	*Record
-	Sink        string   // its name, if the table has Routes
-	Destination string   // channel, topic, subject, queue or URL
-	Envelope    Envelope // of its table; nil: the sink's own
-	Origin      uint64   // hash of the database and table that the event comes from, a part of sinks' duplicate keys
-}
-
-// AppendMessage appends what subscribers receive: by the delivery's own envelope, or by the sink's.
-func (d *Delivery) AppendMessage(dst []byte, sinks Envelope) []byte {
-	if d.Envelope != nil {
-		return d.Envelope(dst, d)
-	}
-	return sinks(dst, d)
-}
-
-// Result is a Sink's answer for one Delivery. A nil Err means delivered, as far as that sink promises anything.
-type Result struct {
-	Err       error
-	Duplicate bool // the destination had it already and refused the copy; counts as delivered
-}
-
-// Sink publishes a batch and answers per delivery. It must
-//
-//   - keep the order of deliveries that have the same OrderKey (and Keyed set), and after one of them failed publish no
-//     later event of that key: those are answered with ErrNotAttempted. The same event's other destinations still go
-//     out;
-//   - answer every delivery: the result has the length of the batch;
-//   - treat an unknown outcome (timeout, lost reply) as a failure and switch off its client's silent retries;
-//   - class its errors with Permanent, RetryAfter, Postponed and Unavailable;
-//   - return when ctx ends, the rest answered as Unavailable.
-//
-// Publish is called by up to RelayConfig.Workers goroutines at a time, never with the same key, and several Relays may
-// share a Sink.
-type Sink interface {
-	Publish(ctx context.Context, batch []Delivery) []Result
-}
-
 // route turns claimed records into deliveries, but for those whose key is held. Records that cannot be routed get their
 // failure in defects, and their keys are held.
-func (r *tableRelay) route(records []*Record, held heldKeys) (batch []Delivery, owner []int, defects map[int]Failure) {
+func (r *tableRelay) route(records []*Record, held HeldKeys) (batch []Delivery, owner []int, defects map[int]Failure) {
 	batch = make([]Delivery, 0, len(records))
 	owner = make([]int, 0, len(records)) // owner[i] is the index in records of batch[i]
 	origin := r.keeper.origin.Load()
 	for i, rec := range records {
-		if held.holds(rec) {
+		if held.Holds(rec) {
 			continue // behind a record of this claim that was not delivered; a later claim brings it
 		}
 		destinations, failure := r.destinations(rec)
@@ -67,7 +28,7 @@ func (r *tableRelay) route(records []*Record, held heldKeys) (batch []Delivery, 
 				defects = map[int]Failure{}
 			}
 			defects[i] = *failure
-			held.hold(rec)
+			held.Hold(rec)
 			continue
 		}
 		for _, d := range destinations {
@@ -82,8 +43,8 @@ func (r *tableRelay) route(records []*Record, held heldKeys) (batch []Delivery, 
 	return batch, owner, defects
 }
 
-// name is what an outcome calls the delivery's destination.
-func (d *Delivery) name() string {
+// nameOf is what an outcome calls the delivery's destination.
+func nameOf(d *Delivery) string {
 	if d.Sink == "" {
 		return d.Destination
 	}
@@ -99,45 +60,14 @@ func (r *tableRelay) destinations(rec *Record) (left []string, failure *Failure)
 	if r.cfg.routed() && !r.cfg.alone() {
 		left, err = routes(r.cfg.table.Routes).outstanding(rec)
 	} else {
-		if left, err = rec.outstanding(r.cfg.table.Destination); err == nil {
-			left = rec.undelivered(r.expand(rec, left))
+		if left, err = rec.Outstanding(r.cfg.table.Destination); err == nil {
+			left = rec.Undelivered(r.expand(rec, left))
 		}
 	}
 	if err != nil {
 		return nil, &Failure{Reason: ReasonHandlerMissing, Error: err.Error()}
 	}
 	return left, nil
-}
-
-// outstanding returns where the record still has to go: those of its own destinations, or of the one that the template
-// makes, that it was not delivered to.
-func (rec *Record) outstanding(t Template) ([]string, error) {
-	wanted := rec.Destinations
-	if len(wanted) == 0 {
-		d, err := t.Expand(rec)
-		if err != nil {
-			return nil, err
-		}
-		wanted = []string{d}
-	}
-	return rec.undelivered(wanted), nil
-}
-
-// undelivered returns those of some destinations that the record was not delivered to.
-func (rec *Record) undelivered(wanted []string) (left []string) {
-	if len(rec.DeliveredTo) == 0 {
-		return wanted
-	}
-	done := make(map[string]bool, len(rec.DeliveredTo))
-	for _, d := range rec.DeliveredTo {
-		done[d] = true
-	}
-	for _, d := range wanted {
-		if !done[d] {
-			left = append(left, d)
-		}
-	}
-	return left
 }
 
 // reserved refuses destinations that are not this table's to use.
@@ -181,16 +111,16 @@ func (p publisher) publish(ctx context.Context, batch []Delivery) []Result {
 // in the second.
 func halves(batch []Delivery, publish func([]Delivery) []Result) []Result {
 	results := slices.Clip(publish(batch[:len(batch)/2]))
-	failed := map[int64]*Record{} // the first failed record of each key
+	failed := HeldKeys{}
 	for i, d := range batch[:len(results)] {
-		if _, ok := failed[d.OrderKey]; results[i].Err != nil && d.Keyed && !ok {
-			failed[d.OrderKey] = d.Record
+		if results[i].Err != nil {
+			failed.Hold(d.Record)
 		}
 	}
 	var rest []Delivery
 	var at []int // index in batch of each of rest
 	for i, d := range batch[len(results):] {
-		if rec, ok := failed[d.OrderKey]; d.Keyed && ok && rec != d.Record {
+		if failed.Behind(d.Record) {
 			continue
 		}
 		rest, at = append(rest, d), append(at, len(results)+i)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/uuid"
 )
 
 // panicky panics at one topic and remembers what it published, refusing copies.
@@ -43,7 +45,7 @@ func TestPanicOfTheSinkIsIsolated(t *testing.T) {
 		}
 		var batch []Delivery
 		for i := range n {
-			rec := &Record{Event: Event{Topic: fmt.Sprint(i)}, Keyed: i%keys != 9, OrderKey: int64(i % keys)}
+			rec := &Record{Event: Event{ID: uuid.New(), Topic: fmt.Sprint(i)}, Keyed: i%keys != 9, OrderKey: int64(i % keys)}
 			batch = append(batch, Delivery{Record: rec, Destination: "a"}, Delivery{Record: rec, Destination: "b"})
 		}
 		results := r.publish(t.Context(), batch)

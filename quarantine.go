@@ -204,7 +204,7 @@ func (w *worker) tryRecords(
 	if over(until) {
 		return errors.New("try suspect lanes: the lease is too close to its end to publish")
 	}
-	held := heldKeys{}
+	held := HeldKeys{}
 	_, err := w.settleBatch(hardStop, pass, lanes, w.publishBatch(hardStop, pass, lanes, until, records, held), held)
 	return err
 }

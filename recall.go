@@ -52,7 +52,7 @@ type recalled struct {
 var recallSeed = maphash.MakeSeed()
 
 func recalledOf(d *Delivery) recalled {
-	return recalled{d.ID, maphash.String(recallSeed, d.name()), d.Generation}
+	return recalled{d.ID, maphash.String(recallSeed, nameOf(d)), d.Generation}
 }
 
 // answered notes that the database answers.
@@ -123,7 +123,7 @@ func (r *recall) strike(batch []Delivery, owner []int) (left []Delivery, leftOwn
 			left, leftOwner = append(left, d), append(leftOwner, owner[i])
 			continue
 		}
-		if name := d.name(); !slices.Contains(d.DeliveredTo, name) {
+		if name := nameOf(&d); !slices.Contains(d.DeliveredTo, name) {
 			d.DeliveredTo = append(slices.Clip(d.DeliveredTo), name)
 		}
 		struck++

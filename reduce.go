@@ -17,12 +17,6 @@ const (
 	blamedAfter = 3 // failures of an event alone, because a connection may break at anything
 )
 
-// Prober is a Sink that can tell whether its broker takes messages at this moment. To answer a ping is not enough: a
-// broker that is out of memory does, and takes nothing.
-type Prober interface {
-	Probe(ctx context.Context) error
-}
-
 // reducing is the work on one batch whose call failed as a whole.
 type reducing struct {
 	publisher
@@ -55,7 +49,7 @@ func (p publisher) reduce(ctx context.Context, batch []Delivery, results []Resul
 	work := reducing{publisher: p, ctx: ctx}
 	work.split(batch, results, all, 1)
 	// The broker may have gone down at the last part, which then is nobody's fault.
-	if sink, ok := p.sink.(Prober); ok && len(work.lone) > 0 && sink.Probe(ctx) == nil {
+	if probe := AbilitiesOf(p.sink).Probe; probe != nil && len(work.lone) > 0 && probe(ctx) == nil {
 		for _, i := range work.lone {
 			// Not wrapped: it is no outage.
 			results[i].Err = errors.New("the sink takes others, but fails at this event alone: " +

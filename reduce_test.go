@@ -34,7 +34,9 @@ func (s *wholesale) Publish(_ context.Context, batch []Delivery) []Result {
 	return make([]Result, len(batch))
 }
 
-func (s *wholesale) Probe(context.Context) error {
+func (s *wholesale) Abilities() Abilities { return Abilities{Probe: s.probe} }
+
+func (s *wholesale) probe(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gone {

@@ -77,7 +77,9 @@ type pinged struct {
 	err error // guarded by memory.mu
 }
 
-func (p *pinged) Ping(context.Context) error {
+func (p *pinged) Abilities() Abilities { return Abilities{Ping: p.ping} }
+
+func (p *pinged) ping(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"fmt"
 	"log/slog"
 	"time"
 )
@@ -16,36 +15,4 @@ type Retention struct {
 
 	Logger   *slog.Logger // (the relay's)
 	Observer Observer     // may be nil
-}
-
-// withDefaults returns r with its zero fields taken from def.
-func (r Retention) withDefaults(def Retention) Retention {
-	if r.After == 0 {
-		r.After = def.After
-	}
-	if r.Archive == "" {
-		r.Archive = def.Archive
-	}
-	if r.Batch == 0 {
-		r.Batch = def.Batch
-	}
-	if r.Every == 0 {
-		r.Every = def.Every
-	}
-	if r.Logger == nil {
-		r.Logger = def.Logger
-	}
-	if r.Observer == nil {
-		r.Observer = def.Observer
-	}
-	return r
-}
-
-func (r Retention) check(field string, problems *[]error) {
-	if r.Batch < 0 {
-		*problems = append(*problems, fmt.Errorf("%s.Batch is %d, must be positive", field, r.Batch))
-	}
-	if r.Every < 0 {
-		*problems = append(*problems, fmt.Errorf("%s.Every is %s, must be positive", field, r.Every))
-	}
 }

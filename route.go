@@ -43,16 +43,16 @@ func ParseTarget(text string) (Target, error) {
 
 // name is what ParseTarget reads.
 func (t Target) name() string {
-	if t.Destination.text == "" {
+	if t.Destination.String() == "" {
 		return t.Sink
 	}
-	return t.Sink + ":" + t.Destination.text
+	return t.Sink + ":" + t.Destination.String()
 }
 
 // fits tells whether the route's conditions fit an event.
 func (r *Route) fits(rec *Record) bool {
-	return (r.Topic == "" || fits(r.Topic, rec.Topic)) && (r.Tenant == "" || fits(r.Tenant, rec.TenantID)) &&
-		(r.AggregateType == "" || fits(r.AggregateType, rec.AggregateType))
+	conditions := Subscription{Topic: r.Topic, Tenant: r.Tenant, AggregateType: r.AggregateType}
+	return conditions.Fits(rec)
 }
 
 // address is where one delivery goes.
@@ -88,7 +88,7 @@ func (rs routes) complete(of string, def Template, known func(sink string) bool,
 		seen := map[string]bool{}
 		for k := range r.To {
 			t := &r.To[k]
-			if len(t.Destination.parts) == 0 {
+			if t.Destination.String() == "" {
 				t.Destination = def
 			}
 			if !known(t.Sink) {
@@ -167,7 +167,7 @@ func (rs routes) outstanding(rec *Record) ([]string, error) {
 	for i, a := range all {
 		wanted[i] = a.String()
 	}
-	return rec.undelivered(wanted), nil
+	return rec.Undelivered(wanted), nil
 }
 
 // expand adds the route's addresses for an event.

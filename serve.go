@@ -23,7 +23,7 @@ type tableRelay struct {
 	keeper *leaseKeeper
 	seen   *atomic.Pointer[glance] // nil in it: nobody looks, or the last look failed
 	// Nil in it: the sink has no subscribers, or nobody knows them yet.
-	subscriptions atomic.Pointer[[]Route]
+	subscriptions atomic.Pointer[[]Subscription]
 	workers       []*worker
 	claimed       atomic.Int64 // when a worker last found something, in nanoseconds since 1970
 	tally         tally
@@ -268,7 +268,7 @@ func (w *worker) turnTrusted(
 	}
 	claimedAt, cost, full := time.Now(), took, w.full(records)
 	defer func() { w.pacer.adapt(full, cost, time.Since(claimedAt)) }()
-	held := heldKeys{}
+	held := HeldKeys{}
 	changes := w.keeper.paused().changes
 	var down error
 	for batch := range slices.Chunk(records, w.cfg.BatchRecords) {
@@ -321,13 +321,13 @@ func (p *published) add(next published) {
 	p.unsubscribed += next.unsubscribed
 	p.claimed += next.claimed
 	p.down, p.unavailable = next.down, next.unavailable
-	p.report.add(next.report)
+	addReport(&p.report, next.report)
 }
 
 // publishBatch publishes one batch of a claim. Keys of which something was not delivered are added to held, and their
 // later records are left for the next claim.
 func (w *worker) publishBatch(
-	hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held heldKeys,
+	hardStop context.Context, pass *ticket, lanes []Lane, until time.Time, records []*Record, held HeldKeys,
 ) published {
 	began := time.Now()
 	w.askSubscriptions(hardStop, records)
@@ -352,7 +352,7 @@ func (w *worker) publishBatch(
 	}
 	for i, r := range results {
 		if r.Err != nil && !isOwed(r.Err) {
-			held.hold(batch[i].Record)
+			held.Hold(batch[i].Record)
 		}
 	}
 	batch, owner, results = w.late.setAside(call, lanes, batch, owner, results)
@@ -381,7 +381,7 @@ func latencies(outcomes []Outcome, ended time.Time) (all []time.Duration) {
 
 // settleBatch records what became of a batch. lost says that a lane has gone to another relay.
 func (w *worker) settleBatch(
-	hardStop context.Context, pass *ticket, lanes []Lane, b published, held heldKeys,
+	hardStop context.Context, pass *ticket, lanes []Lane, b published, held HeldKeys,
 ) (lost bool, err error) {
 	began := time.Now()
 	fault.Hit(fault.BeforeSettle)
@@ -391,7 +391,7 @@ func (w *worker) settleBatch(
 	settled, refused, err := w.settle(hardStop, lanes, b.outcomes)
 	b.report.Settled, b.report.Settle = settled, time.Since(began)
 	for _, o := range refused {
-		held.hold(o.Record)
+		held.Hold(o.Record)
 	}
 	if err == nil && len(b.outcomes) > 0 {
 		w.unsettled.judge(len(b.outcomes) == len(refused))

@@ -63,9 +63,9 @@ func (m *memory) Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 			return nil, err
 		}
 	}
-	asked, blocked := map[int16]bool{}, heldKeys{}
+	asked, blocked := map[int16]bool{}, HeldKeys{}
 	for _, key := range limit.WithoutKeys {
-		blocked[key] = struct{}{}
+		blocked[key] = uuid.Nil
 	}
 	for _, l := range lanes {
 		asked[l.Number] = true
@@ -73,13 +73,13 @@ func (m *memory) Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*
 	waits := func(r *Record) bool { return len(m.due) > 0 && m.waiting(r) } // of nearly all tests nothing waits
 	for _, r := range m.records {
 		if waits(r) {
-			blocked.hold(r)
+			blocked.Hold(r)
 		}
 	}
 	var claimed []*Record
 	bytes := 0
 	for _, r := range m.records {
-		if !asked[r.Lane] || waits(r) || blocked.holds(r) || slices.Contains(limit.WithoutEvents, r.ID) {
+		if !asked[r.Lane] || waits(r) || blocked.Holds(r) || slices.Contains(limit.WithoutEvents, r.ID) {
 			continue
 		}
 		if bytes += len(r.Payload); len(claimed) == limit.Records || len(claimed) > 0 && bytes > limit.Bytes {

@@ -89,7 +89,7 @@ func (r *tableRelay) judgeRecord(v *verdict, rec *Record, destinations []string,
 		policy := r.cfg.policy(destinations[i])
 		wait = max(wait, after, policy.Backoff.delay(rec.Attempts+1))
 		exhausted = exhausted && (class == ClassPermanent || rec.Attempts+1 >= policy.MaxAttempts)
-		f := Failure{Destination: destinations[i], Reason: reasonOf(res.Err), Error: res.Err.Error()}
+		f := Failure{Destination: destinations[i], Reason: ReasonOf(res.Err), Error: res.Err.Error()}
 		if r.cfg.table.Layout.Part != "" { // of outbox_deliveries: a dead letter says which sink it was
 			f.Error = r.cfg.table.Sink + ": " + f.Error
 		}

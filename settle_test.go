@@ -24,7 +24,7 @@ func TestReservedDestinationsAreDead(t *testing.T) {
 		{Keyed: true, OrderKey: 2, Event: Event{Topic: "b", Destinations: []string{"orders", "run:1"}}},
 		{Keyed: true, OrderKey: 3, Event: Event{Topic: "run:2"}},
 	}
-	batch, owner, defects := r.route(records, heldKeys{})
+	batch, owner, defects := r.route(records, HeldKeys{})
 	if len(batch) != 1 || batch[0].Destination != "a" {
 		t.Fatalf("routed %+v", batch)
 	}
@@ -137,7 +137,7 @@ func TestJudgeKeepsRecordsApart(t *testing.T) {
 		keyed(5, Event{Topic: "d", Destinations: []string{"x", "x"}}),
 	}
 	records[5].DeliveredTo = []string{"x"} // nothing is left to do
-	batch, owner, defects := r.route(records, heldKeys{})
+	batch, owner, defects := r.route(records, HeldKeys{})
 	var to []string
 	results := make([]Result, len(batch))
 	for i, d := range batch {
@@ -188,7 +188,7 @@ func TestJudgeIsolates(t *testing.T) {
 		{results: []Result{broken, away}, attempts: 3, wait: 4 * time.Second},
 	} {
 		rec := &Record{Event: Event{Destinations: []string{"a", "b"}[:len(c.results)]}, Attempts: 2}
-		batch, owner, _ := r.route([]*Record{rec}, heldKeys{})
+		batch, owner, _ := r.route([]*Record{rec}, HeldKeys{})
 		v := r.judge([]*Record{rec}, batch, owner, c.results, nil, true)
 		if c.left {
 			if len(v.outcomes) > 0 {

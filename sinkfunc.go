@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // SinkFunc is a Sink for the simple case: a function that publishes one delivery. The context ends when the relay's
@@ -24,18 +22,17 @@ type SinkFunc func(ctx context.Context, d Delivery) error
 // Publish implements Sink.
 func (publish SinkFunc) Publish(ctx context.Context, batch []Delivery) []Result {
 	results := make([]Result, len(batch))
-	failed := map[int64]uuid.UUID{} // by key: the event that failed; its other destinations are served
+	failed := HeldKeys{}
 	calls, longest := 0, time.Duration(0)
 	deadline, limited := ctx.Deadline()
 	first := time.Now()
 	for i := range batch {
 		d := &batch[i]
-		event, held := failed[d.OrderKey]
 		began := time.Now()
 		switch {
 		case calls == 0 && ctx.Err() != nil:
 			results[i].Err = Unavailable(ctx.Err())
-		case d.Keyed && held && event != d.ID, ctx.Err() != nil, calls > 0 && limited && deadline.Sub(began) < 2*longest:
+		case failed.Behind(d.Record), ctx.Err() != nil, calls > 0 && limited && deadline.Sub(began) < 2*longest:
 			results[i].Err = ErrNotAttempted
 		default:
 			results[i].Err = publish.call(ctx, d)
@@ -45,8 +42,8 @@ func (publish SinkFunc) Publish(ctx context.Context, batch []Delivery) []Result 
 				results[i].Err = errors.Join(ErrNotAttempted, results[i].Err)
 			}
 		}
-		if results[i].Err != nil && d.Keyed && !held {
-			failed[d.OrderKey] = d.ID
+		if results[i].Err != nil {
+			failed.Hold(d.Record)
 		}
 	}
 	return results

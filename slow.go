@@ -8,29 +8,17 @@ import (
 	"github.com/outboxrelay/outbox/internal/late"
 )
 
-// Slow is a Sink that says how long a batch of it may take, where RelayConfig.PublishTimeout is too short. The lease of
-// the lanes of such a batch is renewed while it lasts. In a table with Routes a Slow sink is not waited for: its events
-// go by outbox_deliveries from the beginning.
-type Slow interface {
-	// PublishTimeout is asked before each batch. The longer of both counts.
-	PublishTimeout() time.Duration
-}
-
 // slowness is how long a batch of the sink may take by its own account.
 func slowness(s Sink) time.Duration {
-	if slow, ok := s.(Slow); ok {
-		return slow.PublishTimeout()
+	if asked := AbilitiesOf(s).Timeout; asked != nil {
+		return asked()
 	}
 	return 0
 }
 
-// copier is a Sink that says whether its server takes what it has already. One that does is waited for ten times
-// RouteTimeout in a table with Routes: what it has not answered by then arrives twice.
-type copier interface{ TakesCopies() bool }
-
 // answerTime is how long a batch with routes waits for a sink.
 func answerTime(s Sink, timeout time.Duration) time.Duration {
-	if c, ok := s.(copier); ok && c.TakesCopies() {
+	if AbilitiesOf(s).TakesCopies {
 		return 10 * timeout
 	}
 	return timeout

@@ -15,7 +15,9 @@ type slowSink struct {
 	limit time.Duration
 }
 
-func (s slowSink) PublishTimeout() time.Duration { return s.limit }
+func (s slowSink) Abilities() Abilities {
+	return Abilities{Timeout: func() time.Duration { return s.limit }}
+}
 
 // slowly runs a relay of a sink that wants 40 s for a batch, and waits until one is on its way.
 func slowly(t *testing.T, m *memory, cfg RelayConfig) (r *tableRelay, stop func() error) {

@@ -78,8 +78,8 @@ func (w *worker) direct(sink string, batch []Delivery, part []int, results []Res
 	paused, own := w.keeper.paused(), w.cfg.outlets[sink].owed.keeper.paused()
 	for _, i := range part {
 		d := &batch[i]
-		if w.owes.any(d.Lane, sink) || own.Table || anyFits(own.Destinations, d.Destination) ||
-			anyFits(paused.Destinations, d.Destination) || anyFits(paused.Topics, d.Topic) {
+		to := []string{d.Destination}
+		if w.owes.any(d.Lane, sink) || own.Holds(d.Topic, to) || paused.Holds(d.Topic, to) {
 			results[i].Err = unasked
 		} else {
 			direct = append(direct, i)
@@ -173,7 +173,7 @@ func (r *tableRelay) judgeRouted(v *verdict, rec *Record, deliveries []Delivery,
 		if res.Duplicate {
 			v.duplicates++
 		}
-		out.DeliveredTo = append(out.DeliveredTo, deliveries[i].name())
+		out.DeliveredTo = append(out.DeliveredTo, nameOf(&deliveries[i]))
 	}
 	v.owed += len(out.Owed)
 	v.outcomes = append(v.outcomes, out)

@@ -89,9 +89,6 @@ type Lane struct {
 	Trial   Trial
 }
 
-// same tells whether two are one lease: of a lane, and since the same take-over.
-func (l Lane) same(held Lane) bool { return l.Number == held.Number && l.Epoch == held.Epoch }
-
 // Trial is a small batch of a suspect lane that was begun and has not been finished. The zero value is none.
 type Trial struct {
 	// Size is how many of the lane's oldest records are being tried. If Event is set, one record is, and Size counts
@@ -140,6 +137,37 @@ type Record struct {
 	// Defect says why the row cannot be delivered as it is (destinations that are no list of strings, a payload that
 	// the database cannot hand out), or "".
 	Defect string
+}
+
+// Outstanding returns where the record still has to go: those of its own destinations, or of the one that the template
+// makes, that it was not delivered to.
+func (rec *Record) Outstanding(t Template) ([]string, error) {
+	wanted := rec.Destinations
+	if len(wanted) == 0 {
+		d, err := t.Expand(rec)
+		if err != nil {
+			return nil, err
+		}
+		wanted = []string{d}
+	}
+	return rec.Undelivered(wanted), nil
+}
+
+// Undelivered returns those of some destinations that the record was not delivered to.
+func (rec *Record) Undelivered(wanted []string) (left []string) {
+	if len(rec.DeliveredTo) == 0 {
+		return wanted
+	}
+	done := make(map[string]bool, len(rec.DeliveredTo))
+	for _, d := range rec.DeliveredTo {
+		done[d] = true
+	}
+	for _, d := range wanted {
+		if !done[d] {
+			left = append(left, d)
+		}
+	}
+	return left
 }
 
 // Outcome is what became of a record.
@@ -194,12 +222,4 @@ const (
 // settle whose reply was lost is sent again.
 type Settled struct {
 	Delivered, Retried, Dead, Lost int
-}
-
-// add adds the counts of another Settle.
-func (s *Settled) add(o Settled) {
-	s.Delivered += o.Delivered
-	s.Retried += o.Retried
-	s.Dead += o.Dead
-	s.Lost += o.Lost
 }

@@ -87,7 +87,7 @@ func (t *Table) complete(c *RelayConfig, of string, problems *[]error) {
 	if !known(t.Sink) {
 		*problems = append(*problems, fmt.Errorf("%sthere is no sink %q", of, t.Sink))
 	}
-	if len(t.Destination.parts) == 0 {
+	if t.Destination.String() == "" {
 		t.Destination = builtin("{topic}")
 	}
 	t.Routes = routes(t.Routes).complete(of, t.Destination, known, problems)
@@ -111,6 +111,15 @@ func (t *Table) complete(c *RelayConfig, of string, problems *[]error) {
 				"their part, which is truncated", of, *archive))
 		}
 	}
-	t.Retention = t.Retention.withDefaults(c.Retention)
-	t.Retention.check(of+"Retention", problems)
+	t.Retention = completeRetention(t.Retention, c.Retention)
+	checkRetention(t.Retention, of+"Retention", problems)
+}
+
+// builtin is ParseTemplate of a text of ours.
+func builtin(text string) Template {
+	t, err := ParseTemplate(text)
+	if err != nil {
+		panic(err)
+	}
+	return t
 }

@@ -59,15 +59,6 @@ func ParseTemplate(text string) (Template, error) {
 	return t, nil
 }
 
-// builtin is ParseTemplate of a text of ours.
-func builtin(text string) Template {
-	t, err := ParseTemplate(text)
-	if err != nil {
-		panic(err)
-	}
-	return t
-}
-
 // String returns the template's text.
 func (t Template) String() string { return t.text }
 

@@ -58,7 +58,7 @@ func (u *unsettled) add(refused []Outcome, lanes []Lane, now time.Time) {
 // due takes out what is to be tried again, and drops what was published under a lane that is held no more.
 func (u *unsettled) due(lanes []Lane, now time.Time) (again []Outcome) {
 	u.waiting = slices.DeleteFunc(u.waiting, func(w waitingOutcome) bool {
-		if !slices.ContainsFunc(lanes, w.lane.same) {
+		if !slices.ContainsFunc(lanes, isOf(w.lane)) {
 			return true
 		}
 		if now.Before(w.due) {

@@ -6,15 +6,6 @@ import (
 	"time"
 )
 
-// Watched is what a look at a table finds.
-type Watched struct {
-	// Undelivered says that the table has undelivered rows, of whichever lane, also such as wait for a retry.
-	Undelivered bool
-	// Leases is another text than before if another relay has come or gone, a lane has changed hands or lost its row,
-	// or an operator has paused something.
-	Leases string
-}
-
 // glance is the last look at a table.
 type glance struct {
 	Watched

@@ -397,7 +397,9 @@ func owesWhatIsPostponed(t *testing.T, s *storeSuite) {
 // slowly is a sink that wants a minute for a batch.
 type slowly struct{ recorder }
 
-func (*slowly) PublishTimeout() time.Duration { return time.Minute }
+func (*slowly) Abilities() outbox.Abilities {
+	return outbox.Abilities{Timeout: func() time.Duration { return time.Minute }}
+}
 
 func waitsForNoSlowSink(t *testing.T, s *storeSuite) {
 	const keys = 5
@@ -420,7 +422,7 @@ type copying struct {
 	given atomic.Int32 // deliveries, however often
 }
 
-func (*copying) TakesCopies() bool { return true }
+func (*copying) Abilities() outbox.Abilities { return outbox.Abilities{TakesCopies: true} }
 
 // Publish implements outbox.Sink. What it is given has arrived, whether or not it is waited for.
 func (c *copying) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {

@@ -64,11 +64,9 @@ type Options struct {
 }
 
 // Sink is an outbox.Sink with a connection. It is safe for concurrent use. Its Publish returns as soon as ctx ends;
-// what that leaves under way may still be published.
+// what that leaves under way may still be published. Errors of its Ping are of class outbox.ClassUnavailable.
 type Sink interface {
-	outbox.Sink
-	// Ping asks whether the broker answers. Errors are of class outbox.ClassUnavailable.
-	Ping(ctx context.Context) error
+	outbox.Able
 	// Close closes the connection, unless the caller gave it, and waits for what is under way. It is called after the
 	// last Publish has returned.
 	Close() error

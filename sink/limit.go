@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -41,45 +40,6 @@ type limited struct {
 	calls chan struct{} // nil: no limit
 }
 
-// Probe implements outbox.Prober.
-func (l *limited) Probe(ctx context.Context) error { return probe(ctx, l.Sink) }
-
-var errCannotTell = errors.New("the sink cannot tell whether it takes messages")
-
-// probe asks a sink that is an outbox.Prober, and is an error for any other: a Prober that answers nil makes a failure
-// the event's own.
-func probe(ctx context.Context, s Sink) error {
-	p, ok := s.(outbox.Prober)
-	if !ok {
-		return errCannotTell
-	}
-	return p.Probe(ctx)
-}
-
-// Subscriptions tells who has subscribed at a sink that knows it.
-func (l *limited) Subscriptions(ctx context.Context) ([]outbox.Route, error) {
-	if s, ok := l.Sink.(interface {
-		Subscriptions(ctx context.Context) ([]outbox.Route, error)
-	}); ok {
-		return s.Subscriptions(ctx)
-	}
-	return nil, errCannotTell
-}
-
-// PublishTimeout implements outbox.Slow.
-func (l *limited) PublishTimeout() time.Duration {
-	if slow, ok := l.Sink.(outbox.Slow); ok {
-		return slow.PublishTimeout()
-	}
-	return 0
-}
-
-// TakesCopies tells whether the sink's server takes what it has already.
-func (l *limited) TakesCopies() bool {
-	c, ok := l.Sink.(interface{ TakesCopies() bool })
-	return ok && c.TakesCopies()
-}
-
 // margin is how long before its context ends a Publish begins no further part of a batch. The sink takes time too, and
 // an answer that comes too late is as none.
 const margin = 50 * time.Millisecond
@@ -103,7 +63,7 @@ func (l *limited) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 		waiting = limited
 	}
 	results := make([]outbox.Result, 0, len(batch))
-	held := map[int64]outbox.Delivery{} // by key: the first that failed
+	held := outbox.HeldKeys{}
 	for len(results) < len(batch) {
 		part := batch[len(results):min(len(results)+l.burst, len(batch))]
 		if l.rate.WaitN(waiting, len(part)) != nil {
@@ -115,12 +75,12 @@ func (l *limited) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 }
 
 // publish publishes a part of a batch, but for what is behind a failed event of its key in an earlier part.
-func (l *limited) publish(ctx context.Context, part []outbox.Delivery, held map[int64]outbox.Delivery) []outbox.Result {
+func (l *limited) publish(ctx context.Context, part []outbox.Delivery, held outbox.HeldKeys) []outbox.Result {
 	results := notAttempted(nil, len(part))
 	var free []outbox.Delivery
 	var at []int
 	for i, d := range part {
-		if first, ok := held[d.OrderKey]; d.Keyed && ok && first.ID != d.ID {
+		if held.Behind(d.Record) {
 			continue
 		}
 		free, at = append(free, d), append(at, i)
@@ -131,8 +91,8 @@ func (l *limited) publish(ctx context.Context, part []outbox.Delivery, held map[
 	answers := l.Sink.Publish(ctx, free)
 	for k, answer := range answers[:min(len(answers), len(free))] {
 		results[at[k]] = answer
-		if _, ok := held[free[k].OrderKey]; answer.Err != nil && free[k].Keyed && !ok {
-			held[free[k].OrderKey] = free[k]
+		if answer.Err != nil {
+			held.Hold(free[k].Record)
 		}
 	}
 	return results

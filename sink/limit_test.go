@@ -42,7 +42,7 @@ func (c *counting) Publish(_ context.Context, batch []outbox.Delivery) []outbox.
 	return results
 }
 
-func (*counting) Ping(context.Context) error { return nil }
+func (*counting) Abilities() outbox.Abilities { return outbox.Abilities{} }
 
 func (*counting) Close() error { return nil }
 

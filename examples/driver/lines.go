@@ -46,7 +46,9 @@ type lines struct {
 	file *os.File
 }
 
-func (l lines) Ping(context.Context) error {
+func (l lines) Abilities() outbox.Abilities { return outbox.Abilities{Ping: l.ping} }
+
+func (l lines) ping(context.Context) error {
 	_, err := l.file.Stat()
 	return err
 }

@@ -148,21 +148,21 @@ func (p *part) serve(ctx context.Context, group *errgroup.Group, ask func(contex
 }
 
 // watch makes the relay's state a part of the report.
-func (h *Health) watch(relay *outbox.Relay) {
+func (h *Health) watch(r *outbox.Relay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.relay = relay
+	h.relay = r
 }
 
 // ofRelay returns the relay's state, of which nothing is known where there is none.
 func (h *Health) ofRelay() outbox.Health {
 	h.mu.Lock()
-	relay := h.relay
+	watched := h.relay
 	h.mu.Unlock()
-	if relay == nil {
+	if watched == nil {
 		return outbox.Health{Ready: true}
 	}
-	return relay.Health()
+	return watched.Health()
 }
 
 func probe(ctx context.Context, group *errgroup.Group, fn func(context.Context)) {

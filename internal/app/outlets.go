@@ -65,61 +65,13 @@ func (o *outlet) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.
 	return results
 }
 
-// Ping implements outbox.Pinger.
-func (o *outlet) Ping(ctx context.Context) error {
+// Abilities implements outbox.Able: they are the sink's, once it is open.
+func (o *outlet) Abilities() outbox.Abilities {
 	s, err := o.opened()
 	if err != nil {
-		return err
+		return outbox.Abilities{Ping: func(context.Context) error { return err }}
 	}
-	return s.Ping(ctx)
-}
-
-// Probe implements outbox.Prober.
-func (o *outlet) Probe(ctx context.Context) error {
-	s, err := o.opened()
-	if err != nil {
-		return err
-	}
-	p, ok := s.(outbox.Prober)
-	if !ok {
-		return errors.New("the sink cannot tell whether it takes messages")
-	}
-	return p.Probe(ctx)
-}
-
-// Subscriptions tells who has subscribed at a sink that knows it.
-func (o *outlet) Subscriptions(ctx context.Context) ([]outbox.Route, error) {
-	s, err := o.opened()
-	if err != nil {
-		return nil, err
-	}
-	known, ok := s.(interface {
-		Subscriptions(ctx context.Context) ([]outbox.Route, error)
-	})
-	if !ok {
-		return nil, errors.New("nobody can subscribe at the sink")
-	}
-	return known.Subscriptions(ctx)
-}
-
-// PublishTimeout implements outbox.Slow.
-func (o *outlet) PublishTimeout() time.Duration {
-	if s, err := o.opened(); err == nil {
-		if slow, ok := s.(outbox.Slow); ok {
-			return slow.PublishTimeout()
-		}
-	}
-	return 0
-}
-
-// TakesCopies tells whether the sink's server takes what it has already.
-func (o *outlet) TakesCopies() bool {
-	s, err := o.opened()
-	if err != nil {
-		return false
-	}
-	c, ok := s.(interface{ TakesCopies() bool })
-	return ok && c.TakesCopies()
+	return s.Abilities()
 }
 
 // outlets are the sinks of the settings by their names.

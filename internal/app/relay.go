@@ -22,18 +22,18 @@ func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 }
 
 // relay is the part that delivers.
-type relay struct {
+type relayPart struct {
 	process
 	part    *part
 	outlets outlets // the sinks, by name
 	waker   *waker  // is told of the relay
 }
 
-func newRelay(p process, w *waker) *relay {
-	return &relay{process: p, part: p.health.part(partRelay), outlets: newOutlets(p.cfg), waker: w}
+func newRelay(p process, w *waker) *relayPart {
+	return &relayPart{process: p, part: p.health.part(partRelay), outlets: newOutlets(p.cfg), waker: w}
 }
 
-func (r *relay) run(ctx context.Context) error {
+func (r *relayPart) run(ctx context.Context) error {
 	wanted, err := r.cfg.Tables()
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ const (
 )
 
 // countLetters counts the pending letters for the metrics until ctx ends.
-func (r *relay) countLetters(ctx context.Context, db ForRelay) {
+func (r *relayPart) countLetters(ctx context.Context, db ForRelay) {
 	every(ctx, lettersEvery, func() {
 		asking, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
@@ -126,7 +126,7 @@ func unlessStopped(ctx context.Context, err error) error {
 }
 
 // config returns what the settings say to the library.
-func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
+func (r *relayPart) config(wanted []config.Table) (outbox.RelayConfig, error) {
 	cfg := outbox.RelayConfig{
 		Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
 		PollMax: r.cfg.PollMax, RouteTimeout: r.cfg.RouteTimeout, LeaseTTL: r.cfg.LeaseTTL, Sinks: r.outlets.sinks(),
@@ -166,7 +166,7 @@ func (r *relay) config(wanted []config.Table) (outbox.RelayConfig, error) {
 }
 
 // retention returns what the settings say of a table's old rows.
-func (r *relay) retention(table string) outbox.Retention {
+func (r *relayPart) retention(table string) outbox.Retention {
 	age, archive := r.cfg.Retention.Of(table)
 	kept := outbox.Retention{After: age, Archive: archive.String(), Observer: r.metrics}
 	if age == 0 {

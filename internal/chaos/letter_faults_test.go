@@ -90,7 +90,7 @@ func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 	}
 	w.t.Cleanup(func() { _ = redis.Close() })
 	sink := &panicky{Sink: redis, refuses: refuses}
-	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
+	r, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
 		Tables: []outbox.Table{{Layout: outbox.OutboxEvents()}}, LeaseTTL: ttl, MaxAttempts: 3,
 		Backoff: outbox.Backoff{Base: 20 * time.Millisecond},
 		Logger:  slog.New(slog.NewJSONHandler(w.t.Output(), nil)),
@@ -99,7 +99,7 @@ func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 		w.t.Fatal(err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- relay.Run(ctx) }()
+	go func() { done <- r.Run(ctx) }()
 	w.t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {

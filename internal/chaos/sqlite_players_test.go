@@ -132,17 +132,17 @@ func (p *playing) run(ctx context.Context, role string) (err error) {
 	if role == roleLibrary {
 		return p.produce(ctx, db.Reads())
 	}
-	relay, err := outbox.NewRelay(db, pipe{}, wholeRelay)
+	r, err := outbox.NewRelay(db, pipe{}, wholeRelay)
 	if err != nil {
 		return err
 	}
-	p.wake = func() { relay.Wake("") }
+	p.wake = func() { r.Wake("") }
 	if role == roleRelay {
-		return relay.Run(ctx)
+		return r.Run(ctx)
 	}
 	var relaying error
 	var wg sync.WaitGroup
-	wg.Go(func() { relaying = relay.Run(ctx) })
+	wg.Go(func() { relaying = r.Run(ctx) })
 	err = p.produce(ctx, db.Reads())
 	wg.Wait()
 	return errors.Join(err, relaying)

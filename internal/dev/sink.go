@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"sync/atomic"
-	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/sink"
@@ -44,20 +41,19 @@ func poison(d *outbox.Delivery) error {
 // Publish implements outbox.Sink.
 func (b breakable) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	results := make([]outbox.Result, len(batch))
-	held := map[int64]uuid.UUID{} // keys, each behind an event that was refused
+	held := outbox.HeldKeys{}
 	var free []outbox.Delivery
 	var at []int
 	for i := range batch {
 		d := &batch[i]
-		first, behind := held[d.OrderKey]
 		switch err := poison(d); {
 		case b.broken.Load():
 			results[i].Err = errBroken
-		case d.Keyed && behind && first != d.ID:
+		case held.Behind(d.Record):
 			results[i].Err = outbox.ErrNotAttempted
 		case err != nil:
 			results[i].Err = err
-			held[d.OrderKey] = d.ID
+			held.Hold(d.Record)
 		default:
 			free, at = append(free, *d), append(at, i)
 		}
@@ -70,26 +66,11 @@ func (b breakable) Publish(ctx context.Context, batch []outbox.Delivery) []outbo
 	return results
 }
 
-// Ping implements outbox.Pinger.
-func (b breakable) Ping(ctx context.Context) error {
+// Abilities implements outbox.Able: they are the sink's, but for its Ping while it is broken.
+func (b breakable) Abilities() outbox.Abilities {
+	all := b.Sink.Abilities()
 	if b.broken.Load() {
-		return errBroken
+		all.Ping = func(context.Context) error { return errBroken }
 	}
-	return b.Sink.Ping(ctx)
-}
-
-// Probe implements outbox.Prober.
-func (b breakable) Probe(ctx context.Context) error {
-	if p, ok := b.Sink.(outbox.Prober); ok && !b.broken.Load() {
-		return p.Probe(ctx)
-	}
-	return errBroken // or the sink cannot tell, which is an error too
-}
-
-// PublishTimeout implements outbox.Slow.
-func (b breakable) PublishTimeout() time.Duration {
-	if slow, ok := b.Sink.(outbox.Slow); ok {
-		return slow.PublishTimeout()
-	}
-	return 0
+	return all
 }

@@ -141,8 +141,11 @@ func (s *Publisher) Own(password Secret) { s.owned, s.password = true, password 
 // Client is the one that New was given.
 func (s *Publisher) Client() redis.UniversalClient { return s.client }
 
-// Ping asks the server (in a Cluster one of them) whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *Publisher) Ping(ctx context.Context) error {
+// Abilities implements outbox.Able.
+func (s *Publisher) Abilities() outbox.Abilities { return outbox.Abilities{Ping: s.ping} }
+
+// ping asks the server (in a Cluster one of them) whether it answers. Errors are of class outbox.ClassUnavailable.
+func (s *Publisher) ping(ctx context.Context) error {
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		return outbox.Unavailable(fmt.Errorf("ping Redis: %w", s.password.Hide(err)))
 	}

@@ -14,7 +14,7 @@ import (
 // printer is a sink of one's own: a function, and that it always works.
 type printer struct{ outbox.SinkFunc }
 
-func (printer) Ping(context.Context) error { return nil }
+func (printer) Abilities() outbox.Abilities { return outbox.Abilities{} }
 
 func (printer) Close() error { return nil }
 

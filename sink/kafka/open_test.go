@@ -124,7 +124,7 @@ func TestDriverSaysWhetherToWait(t *testing.T) {
 				t.Errorf("%s: %v", url, err)
 				continue
 			}
-			if err := s.Ping(t.Context()); err != nil {
+			if err := s.Abilities().Ping(t.Context()); err != nil {
 				t.Errorf("%s: %v", url, err)
 			}
 			if err := s.Close(); err != nil {
@@ -191,7 +191,7 @@ func TestClusterAway(t *testing.T) {
 			t.Errorf("answered %+v, want unavailable", res)
 		}
 	}
-	if err := s.Ping(ctx); !unavailable(err) {
+	if err := s.Abilities().Ping(ctx); !unavailable(err) {
 		t.Errorf("ping: %v", err)
 	}
 	b.start(t)

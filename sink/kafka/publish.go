@@ -13,9 +13,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// TakesCopies tells a relay of a table with routes to wait longer for an answer: a new session refuses no copy.
-func (s *publisher) TakesCopies() bool { return true }
-
 // Publish implements outbox.Sink. What can be refused beforehand (the name of a topic, a topic that is not there, the
 // size) is no error of anything else. An outcome that is unknown when ctx ends is of class outbox.ClassUnavailable,
 // and such a delivery may be published.

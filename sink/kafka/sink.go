@@ -208,8 +208,13 @@ func (s *publisher) renew(old *session) {
 	s.working.Go(old.client.Close)
 }
 
-// Ping asks a broker whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *publisher) Ping(ctx context.Context) error {
+// Abilities implements outbox.Able.
+func (s *publisher) Abilities() outbox.Abilities {
+	return outbox.Abilities{Ping: s.ping, TakesCopies: true}
+}
+
+// ping asks a broker whether it answers. Errors are of class outbox.ClassUnavailable.
+func (s *publisher) ping(ctx context.Context) error {
 	if err := s.current().client.Ping(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("ping Kafka: %w", s.hide(err)))
 	}

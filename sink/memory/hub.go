@@ -199,8 +199,11 @@ func (h *hub) heard() int {
 	return len(h.channels)
 }
 
-// Ping returns nil, or an error of class outbox.ClassUnavailable once the Hub is closed.
-func (h *hub) Ping(context.Context) error {
+// Abilities implements outbox.Able.
+func (h *hub) Abilities() outbox.Abilities { return outbox.Abilities{Ping: h.ping} }
+
+// ping returns nil, or an error of class outbox.ClassUnavailable once the Hub is closed.
+func (h *hub) ping(context.Context) error {
 	if h.isClosed() {
 		return outbox.Unavailable(fmt.Errorf("ping memory: %w", errClosed))
 	}

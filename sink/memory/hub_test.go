@@ -200,7 +200,7 @@ func TestClose(t *testing.T) {
 	_, stopStays := h.Subscribe(t.Context(), "c", &stays)
 	_, stop := h.Subscribe(t.Context(), "c", &left)
 	stop()
-	if err := h.Ping(t.Context()); err != nil || h.heard() != 1 {
+	if err := h.Abilities().Ping(t.Context()); err != nil || h.heard() != 1 {
 		t.Errorf("Ping: %v, %d channels", err, h.heard())
 	}
 	for range 2 {
@@ -217,7 +217,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("delivery %d is answered %+v", i, res)
 		}
 	}
-	if class, _ := outbox.Classify(h.Ping(t.Context())); class != outbox.ClassUnavailable {
+	if class, _ := outbox.Classify(h.Abilities().Ping(t.Context())); class != outbox.ClassUnavailable {
 		t.Error("Ping says all is well")
 	}
 	acknowledged, stop := h.Subscribe(t.Context(), "c", &stays)

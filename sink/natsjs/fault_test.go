@@ -308,7 +308,7 @@ func TestNothingGoesOutLater(t *testing.T) {
 		lost = append(lost, d)
 		class(t, s.Publish(t.Context(), []outbox.Delivery{d})[0], outbox.ClassUnavailable, "")
 	}
-	if err := s.Ping(t.Context()); err == nil {
+	if err := s.Abilities().Ping(t.Context()); err == nil {
 		t.Error("the ping of a dead server succeeds")
 	}
 	if err := server.Restart(); err != nil {
@@ -321,7 +321,7 @@ func TestNothingGoesOutLater(t *testing.T) {
 		t.Errorf("%d messages are stored, want 2", n)
 	}
 	deliver(t, s, lost...)
-	if err := s.Ping(t.Context()); err != nil {
+	if err := s.Abilities().Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 }

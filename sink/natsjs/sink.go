@@ -186,9 +186,12 @@ func newSink(cfg Config) *publisher {
 
 const pingTimeout = 5 * time.Second
 
-// Ping asks the server whether it answers, and connects if need be. That a stream takes messages is not asked. Errors
+// Abilities implements outbox.Able.
+func (s *publisher) Abilities() outbox.Abilities { return outbox.Abilities{Ping: s.ping} }
+
+// ping asks the server whether it answers, and connects if need be. That a stream takes messages is not asked. Errors
 // are of class outbox.ClassUnavailable.
-func (s *publisher) Ping(ctx context.Context) error {
+func (s *publisher) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout) // the client wants a deadline
 	defer cancel()
 	l, err := s.connected(ctx)

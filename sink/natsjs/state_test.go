@@ -95,7 +95,7 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s: of another key: %+v", name, got[2])
 		}
 		class(t, s.Publish(t.Context(), []outbox.Delivery{newEvent(t, "s.denied", 1)})[0], outbox.ClassRetryable, "may not")
-		if err := s.Ping(t.Context()); err != nil {
+		if err := s.Abilities().Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}

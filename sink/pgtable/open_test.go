@@ -70,7 +70,7 @@ func TestDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Ping(t.Context()); err != nil {
+	if err := s.Abilities().Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if got := s.Publish(t.Context(), []outbox.Delivery{event(t, "inbox", 1)}); got[0] != (outbox.Result{}) {

@@ -71,7 +71,7 @@ func TestKilledWhilePublishing(t *testing.T) {
 			}
 			wantUnavailable(t, got[0], "")
 			if failures++; failures == 1 {
-				if err := sink.Ping(t.Context()); err == nil {
+				if err := sink.Abilities().Ping(t.Context()); err == nil {
 					t.Log("backends outlive the postmaster")
 				}
 				if err := errors.Join(<-killed, server.Restart()); err != nil {

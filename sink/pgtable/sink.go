@@ -83,8 +83,11 @@ func newPublisher(pool *pgxpool.Pool, cfg Config) *publisher {
 	return &publisher{pool: pool, cfg: cfg, tables: map[string]table{}, limit: limit{rows: maxRows}}
 }
 
-// Ping asks the server whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *publisher) Ping(ctx context.Context) error {
+// Abilities implements outbox.Able.
+func (s *publisher) Abilities() outbox.Abilities { return outbox.Abilities{Ping: s.ping} }
+
+// ping asks the server whether it answers. Errors are of class outbox.ClassUnavailable.
+func (s *publisher) ping(ctx context.Context) error {
 	if err := s.pool.Ping(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("ping the sink's PostgreSQL: %s", s.text(err)))
 	}

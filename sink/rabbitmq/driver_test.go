@@ -49,7 +49,7 @@ func TestDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Ping(t.Context()); err != nil {
+	if err := s.Abilities().Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil {

@@ -252,13 +252,13 @@ func memoryAlarm(t *testing.T, server *testenv.RabbitMQ) {
 			t.Fatalf("got error %v", err)
 		}
 	}
-	wantClass(t, s.Ping(t.Context()), outbox.ClassUnavailable)
+	wantClass(t, s.Abilities().Ping(t.Context()), outbox.ClassUnavailable)
 	over()
 	eventually(t, func() bool {
 		delivered, failed = answers(t.Context(), s, during)
 		return len(failed) == 0
 	})
-	if err := s.Ping(t.Context()); err != nil {
+	if err := s.Abilities().Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 	got := idsOf(b.stored(t, "q"))
@@ -323,7 +323,7 @@ func TestStalledServer(t *testing.T) {
 		cancel()
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	wantClass(t, s.Ping(ctx), outbox.ClassUnavailable)
+	wantClass(t, s.Abilities().Ping(ctx), outbox.ClassUnavailable)
 	cancel()
 	resume()
 	eventually(t, func() bool { _, failed := answers(t.Context(), s, []outbox.Delivery{d}); return len(failed) == 0 })

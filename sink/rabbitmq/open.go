@@ -50,7 +50,7 @@ func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 	cfg.Binary, cfg.Watermill = cfg.Binary || t.binary, cfg.Watermill || t.watermill
 	cfg.Declare, cfg.TLS = cfg.Declare || t.declare, nil
 	s := newSink(t.connect, cfg)
-	if err := s.Ping(ctx); err != nil {
+	if err := s.ping(ctx); err != nil {
 		_ = s.Close() // it has no connection, or one that does not answer
 		if lasting(err) {
 			err = outbox.Permanent(err)

@@ -263,7 +263,7 @@ func TestNew(t *testing.T) {
 		t.Fatal(err)
 	}
 	deliver(t, s, newEvent(t, "q", 1))
-	if err := s.Ping(t.Context()); err != nil || connections != 1 {
+	if err := s.Abilities().Ping(t.Context()); err != nil || connections != 1 {
 		t.Errorf("ping: %v after %d connections", err, connections)
 	}
 	for range 2 {
@@ -271,7 +271,7 @@ func TestNew(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	wantClass(t, s.Ping(t.Context()), outbox.ClassUnavailable)
+	wantClass(t, s.Abilities().Ping(t.Context()), outbox.ClassUnavailable)
 	wantClass(t, s.Publish(t.Context(), []outbox.Delivery{newEvent(t, "q", 1)})[0].Err, outbox.ClassUnavailable)
 
 	_, err = New(nil, Config{TLS: &tls.Config{}})

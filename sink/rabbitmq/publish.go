@@ -17,9 +17,6 @@ import (
 // some of them already; the rest it reads after the alarm.
 const blockedPatience = time.Second
 
-// TakesCopies tells a relay of a table with routes to wait longer for an answer: RabbitMQ knows no ids.
-func (s *publisher) TakesCopies() bool { return true }
-
 // Publish implements outbox.Sink. The package comment says in which order messages go out.
 //
 // It returns as soon as ctx ends. What is in flight then has an unknown outcome, and its connection is not used again.

@@ -130,9 +130,14 @@ func newSink(connect connector, cfg Config) *publisher {
 	return &publisher{connect: connect, cfg: cfg, turn: make(chan struct{}, 1)}
 }
 
-// Ping asks whether RabbitMQ answers and takes messages, and connects if need be. Errors are of class
+// Abilities implements outbox.Able.
+func (s *publisher) Abilities() outbox.Abilities {
+	return outbox.Abilities{Ping: s.ping, TakesCopies: true}
+}
+
+// ping asks whether RabbitMQ answers and takes messages, and connects if need be. Errors are of class
 // outbox.ClassUnavailable.
-func (s *publisher) Ping(ctx context.Context) error {
+func (s *publisher) ping(ctx context.Context) error {
 	l, err := s.acquire(ctx)
 	if err != nil {
 		return err

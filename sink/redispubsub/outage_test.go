@@ -115,13 +115,13 @@ func TestRestart(t *testing.T) {
 			wantUnavailable(t, res, "")
 		}
 	}
-	if err := sink.Ping(t.Context()); err == nil {
+	if err := sink.Abilities().Ping(t.Context()); err == nil {
 		t.Error("Ping answers for a dead server")
 	}
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return sink.Ping(t.Context()) == nil && admin.Ping(t.Context()).Err() == nil })
+	eventually(t, func() bool { return sink.Abilities().Ping(t.Context()) == nil && admin.Ping(t.Context()).Err() == nil })
 	sub := subscribe(t, admin, "c")
 	// This server saves what it remembers, so even now the copy is refused.
 	if got, want := sink.Publish(t.Context(), []outbox.Delivery{before, after}),

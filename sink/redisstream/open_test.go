@@ -107,7 +107,7 @@ func TestDriver(t *testing.T) {
 		if got := d.Mask(url); got != masked {
 			t.Errorf("%s is shown as %s", url, got)
 		}
-		if err := s.Ping(t.Context()); err != nil {
+		if err := s.Abilities().Ping(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if got := s.Publish(t.Context(), []outbox.Delivery{event(t, "s", 1)}); got[0] != (outbox.Result{}) {

@@ -96,7 +96,7 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 					}
 				}
 				tt.mend(t, server, admin)
-				eventually(t, func() bool { return sink.Ping(t.Context()) == nil }) // go-redis throws away a connection or two
+				eventually(t, func() bool { return sink.Abilities().Ping(t.Context()) == nil }) // go-redis throws away a connection or two
 				want := make([]outbox.Result, len(batch))
 				want[0].Duplicate = window == ""
 				if got := sink.Publish(t.Context(), batch); !slices.Equal(got, want) {
@@ -186,7 +186,7 @@ func TestRestartWithoutPersistence(t *testing.T) {
 	if err := errors.Join(server.Kill(), server.Restart()); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() bool { return sink.Ping(t.Context()) == nil && admin.Ping(t.Context()).Err() == nil })
+	eventually(t, func() bool { return sink.Abilities().Ping(t.Context()) == nil && admin.Ping(t.Context()).Err() == nil })
 	got := sink.Publish(t.Context(), batch)
 	if class, _ := outbox.Classify(got[0].Err); class != outbox.ClassRetryable || got[0].Err == nil ||
 		!errors.Is(got[1].Err, outbox.ErrNotAttempted) {
@@ -226,7 +226,7 @@ func TestTimeout(t *testing.T) {
 	eventually(t, func() bool { // it sleeps
 		asking, done := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer done()
-		return sink.Ping(asking) != nil
+		return sink.Abilities().Ping(asking) != nil
 	})
 	time.AfterFunc(100*time.Millisecond, cancel)
 	batch := []outbox.Delivery{event(t, "s", 1), event(t, "s", 1), event(t, "s", 2)}

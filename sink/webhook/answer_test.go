@@ -177,9 +177,9 @@ func TestLookupFails(t *testing.T) {
 	s := open(t, book, local)
 	book.fail(errTest)
 	wantClass(t, one(t, s, event(t, "acme", 1)), outbox.ClassUnavailable, errTest.Error())
-	wantClass(t, s.Ping(t.Context()), outbox.ClassUnavailable, errTest.Error())
+	wantClass(t, s.Abilities().Ping(t.Context()), outbox.ClassUnavailable, errTest.Error())
 	book.fail(nil)
-	if err := errors.Join(s.Ping(t.Context()), one(t, s, event(t, "acme", 1))); err != nil {
+	if err := errors.Join(s.Abilities().Ping(t.Context()), one(t, s, event(t, "acme", 1))); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -51,7 +51,7 @@ type stored struct {
 const everyone = "*"
 
 // subscriptions are what an endpoint subscribes to, as the conditions of routes.
-func (e *Endpoint) subscriptions() (all []outbox.Route) {
+func (e *Endpoint) subscriptions() (all []outbox.Subscription) {
 	topics, types := e.Topics, e.Types
 	switch {
 	case len(topics)+len(types) == 0:
@@ -63,15 +63,15 @@ func (e *Endpoint) subscriptions() (all []outbox.Route) {
 	}
 	for _, topic := range topics {
 		for _, of := range types {
-			all = append(all, outbox.Route{Name: e.Name, Topic: topic, Tenant: e.Tenant, AggregateType: of})
+			all = append(all, outbox.Subscription{Destination: e.Name, Topic: topic, Tenant: e.Tenant, AggregateType: of})
 		}
 	}
 	return all
 }
 
 // subscriptions are those of all endpoints. The events for a disabled one become dead letters, as those that name it.
-func (l List) subscriptions(context.Context) ([]outbox.Route, error) {
-	all := []outbox.Route{}
+func (l List) subscriptions(context.Context) ([]outbox.Subscription, error) {
+	all := []outbox.Subscription{}
 	for i := range l {
 		all = append(all, l[i].subscriptions()...)
 	}

@@ -85,7 +85,7 @@ func (f *endpointFile) all() []Endpoint {
 }
 
 // subscriptions are those of all endpoints, as the file is now.
-func (f *endpointFile) subscriptions(ctx context.Context) ([]outbox.Route, error) {
+func (f *endpointFile) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.refresh(time.Now())

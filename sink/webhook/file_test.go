@@ -133,15 +133,15 @@ func TestFileIsReadAgain(t *testing.T) {
 
 	// Broken: the former ones stay, the sink says so.
 	write(t, path, "endpoints: [hunter2")
-	eventually(t, "the problem is told of", func() bool { return deliver("acme") == nil && s.Ping(t.Context()) != nil })
-	wantClass(t, s.Ping(t.Context()), outbox.ClassUnavailable, path, "former")
+	eventually(t, "the problem is told of", func() bool { return deliver("acme") == nil && s.Abilities().Ping(t.Context()) != nil })
+	wantClass(t, s.Abilities().Ping(t.Context()), outbox.ClassUnavailable, path, "former")
 	wantClass(t, deliver("nobody"), outbox.ClassPermanent)
 	lines := log.String()
 	if n := strings.Count(lines, "cannot read webhook endpoints"); n != 1 || strings.Contains(lines, "hunter2") {
 		t.Errorf("the log tells of it %d times: %s", n, lines)
 	}
 	write(t, path, "endpoints:"+entry("acme", b.URL))
-	eventually(t, "all is well again", func() bool { return deliver("acme") == nil && s.Ping(t.Context()) == nil })
+	eventually(t, "all is well again", func() bool { return deliver("acme") == nil && s.Abilities().Ping(t.Context()) == nil })
 
 	// A secret that changes in its file signs, too.
 	next := symmetric + "YW5vdGhlciBzZWNyZXQgb2YgMzIgYnl0ZXMuLi4uLi4="
@@ -180,13 +180,13 @@ func TestSubscriptions(t *testing.T) {
 	}
 	says := func() string {
 		t.Helper()
-		all, err := s.(*poster).Subscriptions(t.Context())
+		all, err := s.Abilities().Subscriptions(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		var text []string
 		for _, r := range all {
-			text = append(text, strings.Join([]string{r.Name, r.Topic, r.AggregateType, r.Tenant}, "/"))
+			text = append(text, strings.Join([]string{r.Destination, r.Topic, r.AggregateType, r.Tenant}, "/"))
 		}
 		return strings.Join(text, " ")
 	}

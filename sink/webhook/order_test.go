@@ -205,7 +205,7 @@ func TestSlowEndpointHasItsTimeout(t *testing.T) {
 			})
 			return client, nil
 		}
-		asked := outbox.Slow(s).PublishTimeout()
+		asked := s.Abilities().Timeout()
 		if asked < 34*time.Second || asked > 35*time.Second {
 			t.Errorf("it asks for %s, want a little more than 32.5 s", asked)
 		}
@@ -214,7 +214,7 @@ func TestSlowEndpointHasItsTimeout(t *testing.T) {
 		got := s.Publish(ctx, []outbox.Delivery{event(t, "slow", 1), event(t, "late", 2)})
 		wantDelivered(t, got[:1])
 		wantClass(t, got[1].Err, outbox.ClassRetryAfter, "no answer within 30s")
-		if got := outbox.Slow(open(t, newBook(), Config{})).PublishTimeout(); got < 15*time.Second || got > 20*time.Second {
+		if got := open(t, newBook(), Config{}).Abilities().Timeout(); got < 15*time.Second || got > 20*time.Second {
 			t.Errorf("with endpoints that it cannot list it asks for %s", got)
 		}
 	})

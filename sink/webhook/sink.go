@@ -16,7 +16,7 @@
 //   - An endpoint that is down, slow or full is its own failure and nobody else's. After 3 failures in a row it rests,
 //     for a second at first and 5 minutes at last. After that one request goes out, and the others when it succeeded.
 //     What is due meanwhile is postponed to the end of the rest, as is what a 429 refused: no attempt is counted.
-//   - A request has all of its endpoint's Timeout: the Sink is outbox.Slow, and asks its relay for so much. A relay
+//   - A request has all of its endpoint's Timeout: the Sink asks its relay for so much (outbox.Abilities). A relay
 //     waits half a second for it and settles what takes longer when the answer comes; an endpoint that is known to be
 //     slow is not waited for. A log table with this sink alone waits for whole batches.
 //   - No event spends its attempts while an endpoint is away for some minutes: each failure asks for the wait of
@@ -143,7 +143,6 @@ var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minut
 // Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down is not the sink's state.
 type Sink interface {
 	sink.Sink
-	outbox.Slow
 	// Enable makes an endpoint usable again that was disabled by its answer 410, and ends the rest of one that was down.
 	Enable(name string)
 	// Disabled returns the endpoints that answered 410, with the moment when they did.
@@ -186,8 +185,12 @@ func newPoster(endpoints Endpoints, cfg Config) (*poster, error) {
 	return &poster{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}, nil
 }
 
-// Ping implements sink.Sink.
-func (s *poster) Ping(ctx context.Context) error {
+// Abilities implements outbox.Able.
+func (s *poster) Abilities() outbox.Abilities {
+	return outbox.Abilities{Ping: s.ping, Timeout: s.timeout, Subscriptions: s.subscriptions}
+}
+
+func (s *poster) ping(ctx context.Context) error {
 	if _, err := s.endpoints.Lookup(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
 	}
@@ -213,10 +216,10 @@ func (s *poster) Close() error {
 	return nil
 }
 
-// Subscriptions tells who has subscribed to which of the events whose destination is "*".
-func (s *poster) Subscriptions(ctx context.Context) ([]outbox.Route, error) {
+// subscriptions tells who has subscribed to which of the events whose destination is "*".
+func (s *poster) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
 	if known, ok := s.endpoints.(interface {
-		subscriptions(ctx context.Context) ([]outbox.Route, error)
+		subscriptions(ctx context.Context) ([]outbox.Subscription, error)
 	}); ok {
 		return known.subscriptions(ctx)
 	}

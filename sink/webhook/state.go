@@ -58,8 +58,8 @@ type window struct {
 // beginTime is how long the requests of a batch may begin, where all of an endpoint's timeout fits behind it.
 const beginTime = 2500 * time.Millisecond
 
-// PublishTimeout implements outbox.Slow: it has room for the longest timeout of the endpoints.
-func (s *poster) PublishTimeout() time.Duration {
+// timeout is outbox.Abilities.Timeout: it has room for the longest timeout of the endpoints.
+func (s *poster) timeout() time.Duration {
 	longest := defaultTimeout
 	if known, ok := s.endpoints.(interface{ longest() time.Duration }); ok {
 		longest = known.longest()

@@ -110,7 +110,7 @@ func (t *endpointTable) failure() error {
 }
 
 // subscriptions are those of all rows, as the table is now.
-func (t *endpointTable) subscriptions(ctx context.Context) ([]outbox.Route, error) {
+func (t *endpointTable) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.refresh(ctx, time.Now()); t.away != nil {

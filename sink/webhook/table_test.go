@@ -107,11 +107,11 @@ func TestTableThatCannotBeRead(t *testing.T) {
 	wantClass(t, one(t, s, event(t, "moved", 1)), outbox.ClassPostponed, "its row was changed")
 	wantClass(t, one(t, s, event(t, "off", 1)), outbox.ClassPermanent, "INC-4711", "outbox endpoints enable")
 	wantClass(t, one(t, s, event(t, "nobody", 1)), outbox.ClassPermanent, "outbox endpoints add")
-	wantClass(t, s.Ping(t.Context()), outbox.ClassUnavailable, `"spy"`, `"other"`, `"moved"`)
+	wantClass(t, s.Abilities().Ping(t.Context()), outbox.ClassUnavailable, `"spy"`, `"other"`, `"moved"`)
 	r.err = errors.New("the database is away")
 	wantClass(t, one(t, s, event(t, "nobody", 1)), outbox.ClassUnavailable, "the database is away")
 	wantDelivered(t, s.Publish(t.Context(), []outbox.Delivery{d}))
-	wantClass(t, s.Ping(t.Context()), outbox.ClassUnavailable, "former", "the database is away")
+	wantClass(t, s.Abilities().Ping(t.Context()), outbox.ClassUnavailable, "former", "the database is away")
 	if h.count() != 2 {
 		t.Errorf("%d requests, want 2", h.count())
 	}
