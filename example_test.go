@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // These examples take the store and the sink as given, because what a test beside this package imports ends up in its
@@ -43,46 +44,6 @@ func ExampleWriter_Write() {
 	_ = placeOrder
 }
 
-// A relay inside a service serves the tables of the migration sets, and removes what was delivered a month ago.
-// examples/embed is the whole program.
-func ExampleNewRelay() {
-	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{})
-	var sink outbox.Sink   // redispubsub.Open(ctx, url, redispubsub.Config{})
-
-	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{Retention: outbox.Retention{After: 30 * 24 * time.Hour}})
-	if err != nil {
-		log.Fatal(err)
-	}
-	serve := func(ctx context.Context) error {
-		return relay.Run(ctx) // until ctx ends; then it finishes its batch and gives up its lanes
-	}
-	_ = serve
-}
-
-// Two tables, two sinks: billing has a table of its own shape, and a sink of its own.
-func ExampleTable() {
-	var db outbox.Database
-	var redis, kafka outbox.Sink
-
-	billing := outbox.OutboxEvents()
-	billing.Table = "billing.outbox_events"
-	perTenant, err := outbox.ParseTemplate("billing.{tenant}")
-	if err != nil {
-		log.Fatal(err)
-	}
-	relay, err := outbox.NewRelay(db, redis, outbox.RelayConfig{
-		Sinks: map[string]outbox.Sink{"kafka": kafka},
-		Tables: []outbox.Table{
-			{Layout: outbox.OutboxEvents()},
-			{Layout: billing, Sink: "kafka", Destination: perTenant, MaxAttempts: 20},
-		},
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-	_ = relay.Run
-}
-
 // A sink for a broker that this module does not know: a function.
 func ExampleSinkFunc() {
 	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{})
@@ -92,11 +53,11 @@ func ExampleSinkFunc() {
 		fmt.Println(d.Destination, d.ID, len(body)) // in its place: publish body, and return nil when the broker has it
 		return nil
 	})
-	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{})
+	r, err := relay.New(db, sink, relay.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	_ = relay.Run
+	_ = r.Run
 }
 
 // A dispatcher over event_outbox hands each event to the handler of its type. What goes wrong is named as its dead
@@ -126,13 +87,13 @@ func ExampleBecause() {
 		return handle(ctx, d.Payload)
 	})
 	serve := func(ctx context.Context) error {
-		relay, err := outbox.NewRelay(db, dispatch, outbox.RelayConfig{
-			Tables: []outbox.Table{{Layout: outbox.EventOutbox()}},
+		r, err := relay.New(db, dispatch, relay.Config{
+			Tables: []relay.Table{{Layout: outbox.EventOutbox()}},
 		})
 		if err != nil {
 			return err
 		}
-		return relay.Run(ctx)
+		return r.Run(ctx)
 	}
 	_ = serve
 
@@ -163,7 +124,7 @@ func answer(status int) error {
 	case status >= 500:
 		return outbox.Unavailable(err) // costs the event no attempt
 	}
-	return err // tried again after a growing delay, RelayConfig.MaxAttempts times
+	return err // tried again after a growing delay, relay.Config.MaxAttempts times
 }
 
 // What a Sink answers decides what becomes of an event.
@@ -193,34 +154,4 @@ func ExampleEvent_Validate() {
 	// Output:
 	// true true
 	// event 0: Payload contains \u0000, which jsonb refuses (at byte 15)
-}
-
-// An event that goes to several sinks: each has its own outcome, and one that is down delays no other.
-func ExampleRoute() {
-	var db outbox.Database       // postgres.Connect, or sqlite.Open
-	var redis, kafka outbox.Sink // of packages below sink/
-
-	orders, err := outbox.ParseTarget("kafka:orders.{tenant}")
-	if err != nil {
-		panic(err)
-	}
-	rest, err := outbox.ParseTarget("redis")
-	if err != nil {
-		panic(err)
-	}
-	routes := []outbox.Route{
-		{Topic: "order.*", To: []outbox.Target{orders, rest}},
-		{To: []outbox.Target{rest}},
-	}
-	_, err = outbox.NewRelay(db, nil, outbox.RelayConfig{
-		Sinks:  map[string]outbox.Sink{"redis": redis, "kafka": kafka},
-		Tables: []outbox.Table{{Layout: outbox.OutboxEvents(), Routes: routes}},
-	})
-	fmt.Println(err != nil) // the sinks of this example are nil
-
-	addresses, err := outbox.Addresses(routes, outbox.Event{Topic: "order.placed", TenantID: "acme"})
-	fmt.Println(addresses, err)
-	// Output:
-	// true
-	// [kafka:orders.acme redis:order.placed] <nil>
 }

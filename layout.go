@@ -141,7 +141,7 @@ func EventOutbox() Layout {
 }
 
 // CrawlOutbox is the table crawl_outbox (docs/seeds.md, FR-007), which FR-005 calls run_outbox. A dead row leaves it:
-// the log, crawl_events, keeps the event. What FR-005 asks of its relay besides is RelayConfig's: Destination
+// the log, crawl_events, keeps the event. What FR-005 asks of its relay besides is relay.Config's: Destination
 // run:{key}, and MaxAttempts 3.
 func CrawlOutbox() Layout {
 	return Layout{

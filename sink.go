@@ -40,7 +40,7 @@ type Result struct {
 //   - class its errors with Permanent, RetryAfter, Postponed and Unavailable;
 //   - return when ctx ends, the rest answered as Unavailable.
 //
-// Publish is called by up to RelayConfig.Workers goroutines at a time, never with the same key, and several Relays may
+// Publish is called by up to relay.Config.Workers goroutines at a time, never with the same key, and several Relays may
 // share a Sink.
 type Sink interface {
 	Publish(ctx context.Context, batch []Delivery) []Result

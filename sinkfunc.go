@@ -8,7 +8,7 @@ import (
 )
 
 // SinkFunc is a Sink for the simple case: a function that publishes one delivery. The context ends when the relay's
-// time for the batch is over (RelayConfig.PublishTimeout), which is for all calls together: none begins in less than
+// time for the batch is over (relay.Config.PublishTimeout), which is for all calls together: none begins in less than
 // twice the time that the longest has taken. What is left comes with the next batch. A call that is cut all the same
 // costs no attempt, unless it had nine tenths of the time.
 //

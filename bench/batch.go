@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // batches shows why a batch is 1000 events: FR-005 has 100, ADR-004's defaults have 200.
@@ -17,7 +17,7 @@ func batches(ctx context.Context, s *servers, o options) error {
 			if err := s.refill(ctx, t, o.rows); err != nil {
 				return err
 			}
-			rate, err := s.timeDrain(ctx, t, o.rows, relayWith(outbox.RelayConfig{BatchRecords: size}))
+			rate, err := s.timeDrain(ctx, t, o.rows, relayWith(relay.Config{BatchRecords: size}))
 			if err != nil {
 				return err
 			}

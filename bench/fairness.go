@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // fairness queues a flood of one tenant and measures what another's trickle, ten events a second, waits for meanwhile:
@@ -65,7 +65,7 @@ func trickle(ctx context.Context, s *servers, name string, flood int) error {
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer stop()
-	relay, err := s.newRelay(t, outbox.RelayConfig{})
+	relay, err := s.newRelay(t, relay.Config{})
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -135,23 +136,23 @@ func fanout(ctx context.Context, s *servers, o options) error {
 var sinkNames = []string{"a", "b", "c", "d", "e"}
 
 func withoutRoutes(ctx context.Context, s *servers, sinks []string, rows int) error {
-	return s.deliverTo(ctx, sinks, rows, []outbox.Table{{Layout: outbox.OutboxEvents(), Sink: sinks[0]}}, nil)
+	return s.deliverTo(ctx, sinks, rows, []relay.Table{{Layout: outbox.OutboxEvents(), Sink: sinks[0]}}, nil)
 }
 
 func withRoutes(ctx context.Context, s *servers, sinks []string, rows int) error {
-	var all outbox.Route
+	var all relay.Route
 	for _, name := range sinks {
-		all.To = append(all.To, outbox.Target{Sink: name})
+		all.To = append(all.To, relay.Target{Sink: name})
 	}
 	return s.deliverTo(ctx, sinks, rows,
-		[]outbox.Table{{Layout: outbox.OutboxEvents(), Routes: []outbox.Route{all}}}, nil)
+		[]relay.Table{{Layout: outbox.OutboxEvents(), Routes: []relay.Route{all}}}, nil)
 }
 
 // rowPerDelivery serves each sink's rows with a relay of its own, as the product serves what a sink owes.
 func rowPerDelivery(ctx context.Context, s *servers, sinks []string, rows int) error {
-	var queues []outbox.Table
+	var queues []relay.Table
 	for _, name := range sinks {
-		queues = append(queues, outbox.Table{Layout: outbox.DeliveriesOf("outbox_events", name), Sink: name})
+		queues = append(queues, relay.Table{Layout: outbox.DeliveriesOf("outbox_events", name), Sink: name})
 	}
 	return s.deliverTo(ctx, sinks, rows, queues, func(ctx context.Context, wake func()) error {
 		conn, err := s.likeRelay(ctx)
@@ -172,7 +173,7 @@ func rowPerDelivery(ctx context.Context, s *servers, sinks []string, rows int) e
 // deliverTo runs a relay for each of some tables until each sink has all rows and all of them are settled. first, if
 // any, runs beside them. The relays have sessions of their own, which report what they have written when they end.
 func (s *servers) deliverTo(
-	ctx context.Context, sinks []string, rows int, tables []outbox.Table, first func(context.Context, func()) error,
+	ctx context.Context, sinks []string, rows int, tables []relay.Table, first func(context.Context, func()) error,
 ) error {
 	db, err := postgres.Connect(ctx, s.url, postgres.Config{Conns: 2*len(sinks) + 8})
 	if err != nil {
@@ -180,7 +181,7 @@ func (s *servers) deliverTo(
 	}
 	defer db.Close()
 	var taken atomic.Int64
-	cfg := outbox.RelayConfig{Sinks: map[string]outbox.Sink{}, Logger: quiet}
+	cfg := relay.Config{Sinks: map[string]outbox.Sink{}, Logger: quiet}
 	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
 	for _, name := range sinks {
 		cfg.Sinks[name] = taking{&taken}
@@ -188,10 +189,10 @@ func (s *servers) deliverTo(
 	group, all := errgroup.WithContext(ctx)
 	all, stop := context.WithCancel(all)
 	defer stop()
-	var relays []*outbox.Relay
+	var relays []*relay.Relay
 	for _, t := range tables {
-		cfg.Tables = []outbox.Table{t}
-		relay, err := outbox.NewRelay(db, nil, cfg)
+		cfg.Tables = []relay.Table{t}
+		relay, err := relay.New(db, nil, cfg)
 		if err != nil {
 			return err
 		}

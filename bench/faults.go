@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -53,14 +53,14 @@ func relays(n, workers int) loop {
 		var wg sync.WaitGroup
 		errs := make([]error, n)
 		for i := range n {
-			wg.Go(func() { errs[i] = separateRelay(ctx, s, t, outbox.RelayConfig{Workers: workers}, all) })
+			wg.Go(func() { errs[i] = separateRelay(ctx, s, t, relay.Config{Workers: workers}, all) })
 		}
 		wg.Wait()
 		return errors.Join(errs...)
 	}
 }
 
-func separateRelay(ctx context.Context, s *servers, t table, cfg outbox.RelayConfig, all context.Context) error {
+func separateRelay(ctx context.Context, s *servers, t table, cfg relay.Config, all context.Context) error {
 	db, err := postgres.Connect(ctx, s.url, postgres.Config{Conns: cfg.Workers + 3})
 	if err != nil {
 		return err

@@ -12,9 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -134,7 +134,7 @@ func serveIdle(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = sink.Close() }()
-	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{Logger: quiet})
+	relay, err := relay.New(db, sink, relay.Config{Logger: quiet})
 	if err != nil {
 		return err
 	}

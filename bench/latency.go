@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -79,7 +79,7 @@ func (s *servers) offer(ctx context.Context, l latencyLine, length time.Duration
 	}()
 	var wake []func(string)
 	if l.here {
-		relay, err := s.newRelay(outboxTables[0], outbox.RelayConfig{})
+		relay, err := s.newRelay(outboxTables[0], relay.Config{})
 		if err != nil {
 			return err
 		}

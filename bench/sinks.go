@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // drainLimit is how long one drain may take before it counts as lost.
@@ -229,10 +230,10 @@ func (s *servers) drainInto(ctx context.Context, sink outbox.Sink, destination s
 	}
 	counted := &counter{Sink: sink, done: make(chan struct{})}
 	counted.left.Store(int64(rows))
-	cfg := outbox.RelayConfig{Logger: quiet,
-		Tables: []outbox.Table{{Layout: outboxTables[0].layout, Destination: template}}}
+	cfg := relay.Config{Logger: quiet,
+		Tables: []relay.Table{{Layout: outboxTables[0].layout, Destination: template}}}
 	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
-	relay, err := outbox.NewRelay(s.relay, counted, cfg)
+	relay, err := relay.New(s.relay, counted, cfg)
 	if err != nil {
 		return 0, err
 	}

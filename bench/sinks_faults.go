@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/webhook"
 )
 
@@ -94,7 +95,7 @@ func oneStopped(ctx context.Context, s *servers, targets []target) error {
 		return err
 	}
 	five := map[string]*timed{}
-	var route outbox.Route
+	var route relay.Route
 	for _, to := range targets {
 		if to.id == "" {
 			continue
@@ -103,19 +104,19 @@ func oneStopped(ctx context.Context, s *servers, targets []target) error {
 			return err
 		}
 		five[to.id] = &timed{Sink: to.sink}
-		goal, err := outbox.ParseTarget(to.id + ":" + place)
+		goal, err := relay.ParseTarget(to.id + ":" + place)
 		if err != nil {
 			return err
 		}
 		route.To = append(route.To, goal)
 	}
-	cfg := outbox.RelayConfig{Logger: quiet, Sinks: map[string]outbox.Sink{},
-		Tables: []outbox.Table{{Layout: outboxTables[0].layout, Routes: []outbox.Route{route}}}}
+	cfg := relay.Config{Logger: quiet, Sinks: map[string]outbox.Sink{},
+		Tables: []relay.Table{{Layout: outboxTables[0].layout, Routes: []relay.Route{route}}}}
 	for id, sink := range five {
 		cfg.Sinks[id] = sink
 	}
 	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
-	relay, err := outbox.NewRelay(s.relay, nil, cfg)
+	relay, err := relay.New(s.relay, nil, cfg)
 	if err != nil {
 		return err
 	}

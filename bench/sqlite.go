@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/memory"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
@@ -64,8 +65,8 @@ func embeddedDrain(ctx context.Context, o options) error {
 		run  func(ctx context.Context, f *file, rows int) error
 	}{
 		{"bare: the least SQL, no sink", bareFile},
-		{"relay, 1 worker, sink/memory", relayFile(outbox.RelayConfig{Workers: 1})},
-		{"relay, 2 workers (default), sink/memory", relayFile(outbox.RelayConfig{Workers: 2})},
+		{"relay, 1 worker, sink/memory", relayFile(relay.Config{Workers: 1})},
+		{"relay, 2 workers (default), sink/memory", relayFile(relay.Config{Workers: 2})},
 	}
 	rates, spent := make([][]float64, len(loops)), make([]float64, len(loops))
 	for range o.rounds {
@@ -165,16 +166,16 @@ func readFile(ctx context.Context, claim *sql.Stmt) (positions []int64, err erro
 }
 
 // relayFile is the product, as `outbox dev` runs it.
-func relayFile(cfg outbox.RelayConfig) func(context.Context, *file, int) error {
+func relayFile(cfg relay.Config) func(context.Context, *file, int) error {
 	return func(ctx context.Context, f *file, rows int) error {
 		all, delivered := context.WithCancel(ctx)
 		defer delivered()
 		count := &countdown{done: delivered}
 		count.left.Store(int64(rows))
 		cfg.Logger, cfg.Observer = quiet, count
-		cfg.Tables = []outbox.Table{{Layout: outbox.OutboxEvents()}}
+		cfg.Tables = []relay.Table{{Layout: outbox.OutboxEvents()}}
 		cfg.Retention.After, cfg.LetterRetention.After = -1, -1
-		relay, err := outbox.NewRelay(f.db, memory.New(memory.Config{}), cfg)
+		relay, err := relay.New(f.db, memory.New(memory.Config{}), cfg)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/memory"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
@@ -94,7 +94,7 @@ func relayBeside(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	relay, err := outbox.NewRelay(db, memory.New(memory.Config{}), outbox.RelayConfig{Logger: quiet, BatchRecords: 100})
+	relay, err := relay.New(db, memory.New(memory.Config{}), relay.Config{Logger: quiet, BatchRecords: 100})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 )
 
@@ -241,7 +242,7 @@ func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Cont
 }
 
 // relayWith is the product, as `outbox relay` runs it, with some settings of its own.
-func relayWith(cfg outbox.RelayConfig) loop {
+func relayWith(cfg relay.Config) loop {
 	return func(ctx context.Context, s *servers, t table, all context.Context) error {
 		relay, err := s.newRelay(t, cfg)
 		if err != nil {
@@ -251,14 +252,14 @@ func relayWith(cfg outbox.RelayConfig) loop {
 	}
 }
 
-var relayLoop = relayWith(outbox.RelayConfig{})
+var relayLoop = relayWith(relay.Config{})
 
-func (s *servers) newRelay(t table, cfg outbox.RelayConfig) (*outbox.Relay, error) {
+func (s *servers) newRelay(t table, cfg relay.Config) (*relay.Relay, error) {
 	destination, err := outbox.ParseTemplate(t.destination)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Tables, cfg.Logger = []outbox.Table{{Layout: t.layout, Destination: destination}}, quiet
+	cfg.Tables, cfg.Logger = []relay.Table{{Layout: t.layout, Destination: destination}}, quiet
 	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
-	return outbox.NewRelay(s.relay, s.sink, cfg)
+	return relay.New(s.relay, s.sink, cfg)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // Message is what a relay has delivered.
@@ -34,16 +35,16 @@ type Messages struct {
 //	if m := messages.Next(t); m.Topic != "order.placed" { … }
 //
 // A change of cfg is for routes, retries and the like; Relay makes it find events within milliseconds.
-func Relay(t testing.TB, db outbox.Database, change ...func(*outbox.RelayConfig)) *Messages {
+func Relay(t testing.TB, db outbox.Database, change ...func(*relay.Config)) *Messages {
 	t.Helper()
-	cfg := outbox.RelayConfig{PollMin: time.Millisecond, PollMax: 10 * time.Millisecond}
+	cfg := relay.Config{PollMin: time.Millisecond, PollMax: 10 * time.Millisecond}
 	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
 	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, f := range change {
 		f(&cfg)
 	}
 	m := &Messages{arrived: make(chan struct{})}
-	relay, err := outbox.NewRelay(db, collector{m}, cfg)
+	relay, err := relay.New(db, collector{m}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 func pauseTests() []storeTest {
@@ -154,7 +155,7 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 
 func relayObeysPauses(t *testing.T, s *storeSuite) {
 	sink := &recorder{}
-	start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{Workers: 2, BatchRecords: 10})
+	start(t, s.Table(t, outbox.OutboxEvents()), sink, relay.Config{Workers: 2, BatchRecords: 10})
 	const obeyed = 1500 * time.Millisecond // checks of the lease are half a second apart
 	place := func() {
 		for k := range 5 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 func relayTests() []storeTest {
@@ -154,14 +155,14 @@ func (p *process) Leave(ctx context.Context, owner uuid.UUID) error {
 }
 
 // start runs a relay of one table and returns what stops it and waits for it. It is stopped when t ends, if not before.
-func start(t *testing.T, store outbox.Store, sink outbox.Sink, cfg outbox.RelayConfig) (stop func()) {
+func start(t *testing.T, store outbox.Store, sink outbox.Sink, cfg relay.Config) (stop func()) {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, time.Second
 	if len(cfg.Tables) == 0 {
-		cfg.Tables = []outbox.Table{{Layout: outbox.OutboxEvents()}}
+		cfg.Tables = []relay.Table{{Layout: outbox.OutboxEvents()}}
 	}
-	r, err := outbox.NewRelay(tabletest.OneTable{Store: store}, sink, cfg)
+	r, err := relay.New(tabletest.OneTable{Store: store}, sink, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func deliversThroughCrash(t *testing.T, s *storeSuite) {
 			t.Fatal(err)
 		}
 	}
-	cfg := outbox.RelayConfig{LeaseTTL: time.Second, BatchRecords: 60, Workers: 2}
+	cfg := relay.Config{LeaseTTL: time.Second, BatchRecords: 60, Workers: 2}
 	victim := &process{Store: s.Table(t, outbox.OutboxEvents()), Sink: sink, dead: new(atomic.Bool)}
 	stop := start(t, victim, victim, cfg)
 	start(t, s.Table(t, outbox.OutboxEvents()), sink, cfg)
@@ -227,8 +228,8 @@ func deliversEveryTable(t *testing.T, s *storeSuite) {
 			s.rows.Place(t, table, "paid", "7")
 		}
 		sink := &recorder{}
-		stop := start(t, s.Table(t, layout), sink, outbox.RelayConfig{
-			Tables: []outbox.Table{{Layout: layout, Destination: to}},
+		stop := start(t, s.Table(t, layout), sink, relay.Config{
+			Tables: []relay.Table{{Layout: layout, Destination: to}},
 		})
 		sink.until(t, 1)
 		stop()
@@ -252,7 +253,7 @@ func retriesThenBuries(t *testing.T, s *storeSuite) {
 	}}
 	s.commits(t, keyed("before", "a"), keyed("bad", "a"), keyed("after", "a"), keyed("shaky", "b"), keyed("last", "b"))
 	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink,
-		outbox.RelayConfig{MaxAttempts: 3, Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
+		relay.Config{MaxAttempts: 3, Backoff: relay.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
 	sink.until(t, 4)
 	stop()
 	if tries["bad"] != 3 || tries["shaky"] != 3 || tries["after"] != 1 || tries["last"] != 1 {
@@ -288,8 +289,8 @@ func namesFailures(t *testing.T, s *storeSuite) {
 	for _, topic := range []string{"first", "panics", "late", "unheard", "invalid", "last"} {
 		s.commits(t, keyed(topic, topic))
 	}
-	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{Workers: 1, MaxAttempts: 3,
-		Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
+	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, relay.Config{Workers: 1, MaxAttempts: 3,
+		Backoff: relay.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond}})
 	s.untilCount(t, letters, 4)
 	s.untilCount(t, "SELECT count(*) FROM outbox_events WHERE status IN ('NEW', 'FAILED')", 0)
 	stop()
@@ -323,7 +324,7 @@ func postpones(t *testing.T, s *storeSuite) {
 	waiting, both := keyed("waiting", "a"), keyed("both", "c")
 	waiting.Destinations, both.Destinations = []string{"resting"}, []string{"other", "resting"}
 	s.commits(t, waiting, keyed("behind", "a"), both, keyed("free", "b"))
-	start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{MaxAttempts: 1})
+	start(t, s.Table(t, outbox.OutboxEvents()), sink, relay.Config{MaxAttempts: 1})
 	sink.until(t, 2)
 	for before := asked.Load(); asked.Load() < before+10; {
 		s.untilCount(t, letters, 0) // with one attempt, the first that counts is the last
@@ -343,7 +344,7 @@ func postpones(t *testing.T, s *storeSuite) {
 
 func handsOverAtStop(t *testing.T, s *storeSuite) {
 	sink := &recorder{}
-	cfg := outbox.RelayConfig{LeaseTTL: time.Minute}
+	cfg := relay.Config{LeaseTTL: time.Minute}
 	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, cfg)
 	s.commits(t, keyed("one", "a"))
 	sink.until(t, 1)
@@ -403,8 +404,8 @@ func settlesTogether(t *testing.T, s *storeSuite) {
 		return nil
 	}}
 	var settled settles
-	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, outbox.RelayConfig{
-		Observer: &settled, Backoff: outbox.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond},
+	stop := start(t, s.Table(t, outbox.OutboxEvents()), sink, relay.Config{
+		Observer: &settled, Backoff: relay.Backoff{Base: time.Millisecond, Factor: 1, Cap: time.Millisecond},
 	})
 	sink.until(t, events)
 	stop()

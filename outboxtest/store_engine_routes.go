@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 func routeTests() []storeTest {
@@ -66,32 +67,32 @@ func (m *mortal) Owes(ctx context.Context, lanes []int16, sinks []string) (map[i
 }
 
 // to returns routes for all events to some targets.
-func to(t *testing.T, targets ...string) []outbox.Route {
+func to(t *testing.T, targets ...string) []relay.Route {
 	t.Helper()
-	var r outbox.Route
+	var r relay.Route
 	for _, text := range targets {
-		target, err := outbox.ParseTarget(text)
+		target, err := relay.ParseTarget(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.To = append(r.To, target)
 	}
-	return []outbox.Route{r}
+	return []relay.Route{r}
 }
 
 // startRouted runs a relay of outbox_events with routes, and returns what kills it, or stops it.
 func (s *storeSuite) startRouted(
-	t *testing.T, rs []outbox.Route, sinks map[string]outbox.Sink, cfg outbox.RelayConfig,
+	t *testing.T, rs []relay.Route, sinks map[string]outbox.Sink, cfg relay.Config,
 ) (end func(kill bool)) {
 	t.Helper()
 	db := &whole{s: s, t: t}
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, patience
 	if len(cfg.Tables) == 0 {
-		cfg.Tables = []outbox.Table{{Layout: s.events}}
+		cfg.Tables = []relay.Table{{Layout: s.events}}
 	}
 	cfg.Tables[0].Routes, cfg.Sinks = rs, sinks
-	r, err := outbox.NewRelay(db, nil, cfg)
+	r, err := relay.New(db, nil, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func routes(t *testing.T, s *storeSuite) {
 	rest := to(t, "c:rest-{topic}")
 	// Long enough for a busy machine: what is owed would be a row.
 	s.startRouted(t, append(first, rest...), map[string]outbox.Sink{"a": a, "b": b, "c": c},
-		outbox.RelayConfig{RouteTimeout: patience})
+		relay.Config{RouteTimeout: patience})
 	s.numbered(t, 10, 0, 20)
 	s.commits(t, keyed("paid", "k1"))
 	own, named := keyed("paid", "k2"), keyed("paid", "k3")
@@ -227,7 +228,7 @@ func holdsBackNoOther(t *testing.T, s *storeSuite) {
 	b.down.Store(true)
 	c.hangs.Store(true)
 	s.startRouted(t, to(t, "a", "b", "c"), map[string]outbox.Sink{"a": a, "b": b, "c": c},
-		outbox.RelayConfig{PublishTimeout: time.Second, RecoveryRate: -1})
+		relay.Config{PublishTimeout: time.Second, RecoveryRate: -1})
 	s.numbered(t, keys, 0, 30)
 	a.until(t, 30*keys)
 	if b.count() > 0 || c.count() > 0 || b.asked.Load() == 0 || c.asked.Load() == 0 {
@@ -278,7 +279,7 @@ func settlesOwedTogether(t *testing.T, s *storeSuite) {
 	b.down.Store(true)
 	settled := settles{table: s.events.Table}
 	end := s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
-		outbox.RelayConfig{RouteTimeout: patience, RecoveryRate: -1, Observer: &settled})
+		relay.Config{RouteTimeout: patience, RecoveryRate: -1, Observer: &settled})
 	a.until(t, events)
 	s.untilCount(t, owedNow, events)
 	b.down.Store(false)
@@ -300,7 +301,7 @@ func inheritsWhatIsOwed(t *testing.T, s *storeSuite) {
 	a, b := &recorder{}, &stalling{}
 	b.down.Store(true)
 	sinks := map[string]outbox.Sink{"a": a, "b": b}
-	cfg := outbox.RelayConfig{LeaseTTL: time.Second, RecoveryRate: -1}
+	cfg := relay.Config{LeaseTTL: time.Second, RecoveryRate: -1}
 	end := s.startRouted(t, to(t, "a", "b"), sinks, cfg)
 	s.numbered(t, keys, 0, 20)
 	a.until(t, 20*keys)
@@ -326,7 +327,7 @@ func buriesForOneSink(t *testing.T, s *storeSuite) {
 		}
 		return nil
 	}}
-	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b}, outbox.RelayConfig{})
+	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b}, relay.Config{})
 	s.commits(t, keyed("before", "k"), keyed("bad", "k"), keyed("after", "k"))
 	a.until(t, 3)
 	b.until(t, 2)
@@ -373,7 +374,7 @@ func owesWhatIsPostponed(t *testing.T, s *storeSuite) {
 		return outbox.Postponed(errors.New("it rests"), 5*time.Millisecond)
 	}}
 	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
-		outbox.RelayConfig{MaxAttempts: 1, RouteTimeout: patience})
+		relay.Config{MaxAttempts: 1, RouteTimeout: patience})
 	s.commits(t, keyed("waiting", "k"), keyed("behind", "k"), keyed("free", "l"))
 	a.until(t, 3)
 	b.until(t, 1)
@@ -404,7 +405,7 @@ func (*slowly) Abilities() outbox.Abilities {
 func waitsForNoSlowSink(t *testing.T, s *storeSuite) {
 	const keys = 5
 	a, b := &recorder{}, &slowly{}
-	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b}, outbox.RelayConfig{})
+	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b}, relay.Config{})
 	s.numbered(t, keys, 0, 4)
 	a.until(t, 4*keys)
 	b.until(t, 4*keys)
@@ -441,7 +442,7 @@ func (c *copying) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 func waitsForACopyingSink(t *testing.T, s *storeSuite) {
 	const keys, timeout = 5, 200 * time.Millisecond
 	a, b := &recorder{}, &copying{late: timeout + timeout/4}
-	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b}, outbox.RelayConfig{RouteTimeout: timeout})
+	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b}, relay.Config{RouteTimeout: timeout})
 	s.numbered(t, keys, 0, 4)
 	a.until(t, 4*keys)
 	b.until(t, 4*keys)
@@ -459,7 +460,7 @@ func holdsOneSink(t *testing.T, s *storeSuite) {
 	s.Exec(t, "INSERT INTO outbox_pauses (table_name, topic, destination, reason, actor) VALUES (?1, '', '', 'r', 'me')",
 		outbox.DeliveriesOf(s.events.Table, "b").Name())
 	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
-		outbox.RelayConfig{RouteTimeout: patience, LeaseTTL: time.Second})
+		relay.Config{RouteTimeout: patience, LeaseTTL: time.Second})
 	s.numbered(t, keys, 0, 5)
 	a.until(t, 5*keys)
 	s.untilCount(t, owedNow, 5*keys)
@@ -478,7 +479,7 @@ func buriesWithoutRoute(t *testing.T, s *storeSuite) {
 	a := &recorder{}
 	only := to(t, "a")
 	only[0].Topic = "order.*"
-	s.startRouted(t, only, map[string]outbox.Sink{"a": a}, outbox.RelayConfig{})
+	s.startRouted(t, only, map[string]outbox.Sink{"a": a}, relay.Config{})
 	lost := keyed("order.1", "k")
 	lost.Destinations = []string{"nowhere"}
 	s.commits(t, keyed("paid", "k"), lost, keyed("order.2", "k"))
@@ -494,8 +495,8 @@ func buriesWithoutRoute(t *testing.T, s *storeSuite) {
 
 func keepsReserved(t *testing.T, s *storeSuite) {
 	a := &recorder{}
-	s.startRouted(t, to(t, "a"), map[string]outbox.Sink{"a": a}, outbox.RelayConfig{
-		Tables: []outbox.Table{{Layout: s.events,
+	s.startRouted(t, to(t, "a"), map[string]outbox.Sink{"a": a}, relay.Config{
+		Tables: []relay.Table{{Layout: s.events,
 			Reserved: func(destination string) bool { return strings.HasPrefix(destination, "run:") }}},
 	})
 	forged, own := keyed("order.1", "k"), keyed("run:1", "k")
@@ -517,7 +518,7 @@ func copiesWhole(t *testing.T, s *storeSuite) {
 		return nil
 	}
 	direct.fails, owed.fails = tell, tell
-	s.startRouted(t, to(t, "direct", "owed"), map[string]outbox.Sink{"direct": direct, "owed": owed}, outbox.RelayConfig{})
+	s.startRouted(t, to(t, "direct", "owed"), map[string]outbox.Sink{"direct": direct, "owed": owed}, relay.Config{})
 	full := keyed("order.placed", "k")
 	full.AggregateType, full.TenantID, full.SchemaID, full.SchemaVersion = "Order", "default", "order-v7", 7
 	full.Payload = []byte(`{"a": 1e2, "b":  "ü"}`)

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
@@ -48,19 +49,19 @@ func serve(ctx context.Context, databaseURL, redisURL string) (err error) {
 		return err
 	}
 	defer func() { _ = sink.Close() }()
-	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{Retention: outbox.Retention{After: 24 * time.Hour}})
+	r, err := relay.New(db, sink, relay.Config{Retention: outbox.Retention{After: 24 * time.Hour}})
 	if err != nil {
 		return err
 	}
 
 	var group errgroup.Group
-	group.Go(func() error { return relay.Run(ctx) }) // finishes its batch when ctx ends
-	group.Go(func() error { return placeOrder(ctx, databaseURL, relay) })
+	group.Go(func() error { return r.Run(ctx) }) // finishes its batch when ctx ends
+	group.Go(func() error { return placeOrder(ctx, databaseURL, r) })
 	return group.Wait()
 }
 
 // placeOrder is what the service is there for. An error of it does not stop the relay.
-func placeOrder(ctx context.Context, databaseURL string, relay *outbox.Relay) error {
+func placeOrder(ctx context.Context, databaseURL string, r *relay.Relay) error {
 	pool, err := pgxpool.New(ctx, databaseURL)
 	if err != nil {
 		return fmt.Errorf("open database: %w", err)
@@ -82,5 +83,5 @@ func placeOrder(ctx context.Context, databaseURL string, relay *outbox.Relay) er
 		placed, err := outbox.NewEvent("order.placed", map[string]int64{"order": id, "total": 42})
 		placed.AggregateType, placed.AggregateID = "Order", fmt.Sprint(id)
 		return []outbox.Event{placed}, err
-	}, relay.Wake)
+	}, r.Wake)
 }

@@ -12,13 +12,14 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // passing tells whether a failure to open something can go away while one waits.
 func passing(err error) bool {
 	var settings *config.Error
 	class, _ := outbox.Classify(err)
-	if class == outbox.ClassPermanent || errors.As(err, &settings) || errors.Is(err, outbox.ErrNoTable) {
+	if class == outbox.ClassPermanent || errors.As(err, &settings) || errors.Is(err, relay.ErrNoTable) {
 		return false
 	}
 	for _, s := range stores() {

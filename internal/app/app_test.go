@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -43,7 +44,7 @@ func TestPassing(t *testing.T) {
 		{"no file", fmt.Errorf("open: %w", sqlite.ErrNoFile), false},
 		{"a damaged file", fmt.Errorf("check: %w", sqlite.ErrDamaged), false},
 		{"a file in use", fmt.Errorf("begin: %w", sqlite.ErrBusy), true},
-		{"no table", fmt.Errorf("%w: none", outbox.ErrNoTable), false},
+		{"no table", fmt.Errorf("%w: none", relay.ErrNoTable), false},
 	} {
 		if got := passing(c.err); got != c.want {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 const (
@@ -29,7 +29,7 @@ type Health struct {
 	mu       sync.Mutex
 	stopping bool
 	parts    []*part
-	relay    *outbox.Relay // nil: there is none, or none yet
+	relay    *relay.Relay // nil: there is none, or none yet
 }
 
 // part is one of the things that a process does. All is guarded by Health.mu.
@@ -148,19 +148,19 @@ func (p *part) serve(ctx context.Context, group *errgroup.Group, ask func(contex
 }
 
 // watch makes the relay's state a part of the report.
-func (h *Health) watch(r *outbox.Relay) {
+func (h *Health) watch(r *relay.Relay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.relay = r
 }
 
 // ofRelay returns the relay's state, of which nothing is known where there is none.
-func (h *Health) ofRelay() outbox.Health {
+func (h *Health) ofRelay() relay.Health {
 	h.mu.Lock()
 	watched := h.relay
 	h.mu.Unlock()
 	if watched == nil {
-		return outbox.Health{Ready: true}
+		return relay.Health{Ready: true}
 	}
 	return watched.Health()
 }

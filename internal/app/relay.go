@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the lanes and returns
@@ -57,7 +58,7 @@ func (r *relayPart) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	one, err := outbox.NewRelay(db, nil, cfg)
+	one, err := relay.New(db, nil, cfg)
 	if err != nil {
 		return err
 	}
@@ -126,8 +127,8 @@ func unlessStopped(ctx context.Context, err error) error {
 }
 
 // config returns what the settings say to the library.
-func (r *relayPart) config(wanted []config.Table) (outbox.RelayConfig, error) {
-	cfg := outbox.RelayConfig{
+func (r *relayPart) config(wanted []config.Table) (relay.Config, error) {
+	cfg := relay.Config{
 		Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
 		PollMax: r.cfg.PollMax, RouteTimeout: r.cfg.RouteTimeout, LeaseTTL: r.cfg.LeaseTTL, Sinks: r.outlets.sinks(),
 		Logger: r.log, Observer: r.metrics,
@@ -137,8 +138,8 @@ func (r *relayPart) config(wanted []config.Table) (outbox.RelayConfig, error) {
 		cfg.Retention = r.retention(outbox.DeliveriesOf("", "").Table)
 	}
 	for _, t := range wanted {
-		table := outbox.Table{
-			Layout: t.Layout, Optional: !t.Required, MaxAttempts: t.MaxAttempts, Backoff: outbox.Backoff{Base: t.BackoffBase},
+		table := relay.Table{
+			Layout: t.Layout, Optional: !t.Required, MaxAttempts: t.MaxAttempts, Backoff: relay.Backoff{Base: t.BackoffBase},
 			Policies: r.cfg.Policies(t.Name()), Retention: r.retention(t.Name()),
 		}
 		var err error

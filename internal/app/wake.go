@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
@@ -16,7 +17,7 @@ const runEvents = "crawl_outbox"
 
 // waker tells relays that a run has new events.
 type waker struct {
-	own atomic.Pointer[outbox.Relay] // of this process; nil: it has none, or none yet
+	own atomic.Pointer[relay.Relay] // of this process; nil: it has none, or none yet
 }
 
 // wake tells the relay of this process at once, and unless that holds all lanes, those of others through the database.

@@ -4,7 +4,7 @@ package arch
 // stands above the whole library, which cannot reach it (`unreached`).
 //
 //	cmd → internal/cli → internal/app → server → {store/*, sink/*}
-//	    → {eventbus, deadletter, sink} → outbox → std
+//	    → {relay, eventbus, deadletter, sink} → outbox → std
 type layer struct {
 	folder string // of the repository; "/*": each folder below is a part of its own, not allowed to see its neighbours
 	rank   int
@@ -29,7 +29,8 @@ var layers = []layer{
 	{"internal/endpoint", 1, "how a database keeps endpoints; which sink has them, it does not know"},
 	{"internal/testenv", 0, "starts servers for anybody's tests, so it can know nobody"},
 	{"internal/arch", 0, "reads source, runs none"},
-	{".", 1, "package outbox: the vocabulary and the engine, everything else is built on it"},
+	{".", 1, "package outbox: the vocabulary, everything else is built on it"},
+	{"relay", 2, "the loop; which database and which broker, it does not know"},
 	{"eventbus", 2, "the rows of an event bus, whichever store has it"},
 	{"internal/migration", 2,
 		"what every store knows of the migration sets, so that a store and what is above it need not name each other"},
@@ -90,6 +91,7 @@ var mayImport = []struct {
 }{
 	{".", []string{"github.com/google/uuid"},
 		"whoever imports outbox pays for all it imports; UUIDv7 is not in the standard library"},
+	{"relay", []string{"github.com/google/uuid"}, "whoever embeds a relay pays for all it imports"},
 	{"internal/fault", nil, "is compiled into the library"},
 	{"server/sse", nil, "a format of a page needs no library, and readers of a stream may want it alone"},
 }
@@ -102,6 +104,9 @@ var importers = []struct {
 }{
 	{"sink/*", []string{"internal/app", "examples"},
 		"one place decides which broker is served; adding one touches no other code"},
+	{"relay", []string{"internal/app", "internal/config", "internal/metrics", "outboxtest",
+		"internal/operatetest", "examples"},
+		"producers, stores and sinks compile no engine"},
 	{"internal/testenv", nil, "needs servers on the machine and testing in the binary"},
 }
 

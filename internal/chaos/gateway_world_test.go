@@ -25,7 +25,7 @@ type served struct {
 	*world   // without producers and subscriber
 	address  string
 	database string
-	process  *relay
+	process  *relayProcess
 }
 
 func serveWithTokens(t *testing.T, name string, sqlite bool, flags ...string) *served {

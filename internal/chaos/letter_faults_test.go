@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/uuid7"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -90,9 +91,9 @@ func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 	}
 	w.t.Cleanup(func() { _ = redis.Close() })
 	sink := &panicky{Sink: redis, refuses: refuses}
-	r, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
-		Tables: []outbox.Table{{Layout: outbox.OutboxEvents()}}, LeaseTTL: ttl, MaxAttempts: 3,
-		Backoff: outbox.Backoff{Base: 20 * time.Millisecond},
+	r, err := relay.New(db, sink, relay.Config{
+		Tables: []relay.Table{{Layout: outbox.OutboxEvents()}}, LeaseTTL: ttl, MaxAttempts: 3,
+		Backoff: relay.Backoff{Base: 20 * time.Millisecond},
 		Logger:  slog.New(slog.NewJSONHandler(w.t.Output(), nil)),
 	})
 	if err != nil {

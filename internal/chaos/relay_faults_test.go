@@ -201,7 +201,7 @@ func joiningAndLeaving(w *world) (struck int) {
 	if *long {
 		duration = time.Minute
 	}
-	running := []*relay{w.relay(nil)}
+	running := []*relayProcess{w.relay(nil)}
 	w.arrive(1)
 	for end := time.Now().Add(duration); time.Now().Before(end); w.pause(100*time.Millisecond, 1500*time.Millisecond) {
 		struck++

@@ -15,7 +15,7 @@ import (
 )
 
 // relay is one `outbox relay` process, or `outbox serve`.
-type relay struct {
+type relayProcess struct {
 	cmd    *exec.Cmd
 	log    string
 	exited chan struct{}
@@ -27,7 +27,7 @@ type relay struct {
 const ttl = 3 * time.Second
 
 // relay starts one; env is added to the environment, args to the command line.
-func (w *world) relay(env []string, args ...string) *relay {
+func (w *world) relay(env []string, args ...string) *relayProcess {
 	w.t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -36,7 +36,7 @@ func (w *world) relay(env []string, args ...string) *relay {
 	return w.run(path, env, args...)
 }
 
-func (w *world) run(path string, env []string, args ...string) *relay {
+func (w *world) run(path string, env []string, args ...string) *relayProcess {
 	w.t.Helper()
 	flags := []string{"relay", "--database", w.relayDatabase, "--sink", w.relaySink, "--table", w.table,
 		"--lease-ttl", ttl.String(), "--log-format", "json"}
@@ -47,9 +47,9 @@ func (w *world) run(path string, env []string, args ...string) *relay {
 }
 
 // process starts the command as it is told.
-func (w *world) process(path string, env []string, args ...string) *relay {
+func (w *world) process(path string, env []string, args ...string) *relayProcess {
 	w.t.Helper()
-	r := &relay{log: filepath.Join(w.t.TempDir(), "log"), exited: make(chan struct{})}
+	r := &relayProcess{log: filepath.Join(w.t.TempDir(), "log"), exited: make(chan struct{})}
 	log, err := os.Create(r.log)
 	if err != nil {
 		w.t.Fatal(err)
@@ -91,7 +91,7 @@ func tail(s string) string {
 	return s[:most/2] + "\n…\n" + s[len(s)-most/2:]
 }
 
-func (r *relay) said() string {
+func (r *relayProcess) said() string {
 	text, err := os.ReadFile(r.log)
 	if err != nil {
 		return err.Error()
@@ -99,7 +99,7 @@ func (r *relay) said() string {
 	return string(text)
 }
 
-func (r *relay) running() bool {
+func (r *relayProcess) running() bool {
 	select {
 	case <-r.exited:
 		return false
@@ -108,7 +108,7 @@ func (r *relay) running() bool {
 	}
 }
 
-func (r *relay) signal(t *testing.T, s syscall.Signal) {
+func (r *relayProcess) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(s); err != nil {
 		t.Fatalf("signal %v: %v", s, err)
@@ -116,7 +116,7 @@ func (r *relay) signal(t *testing.T, s syscall.Signal) {
 }
 
 // terminate stops it politely; anything but exit code 0 is an error.
-func (r *relay) terminate(t *testing.T) {
+func (r *relayProcess) terminate(t *testing.T) {
 	t.Helper()
 	if !r.running() {
 		t.Fatalf("relay %d has ended already: %v", r.cmd.Process.Pid, r.err)
@@ -137,14 +137,14 @@ func (r *relay) terminate(t *testing.T) {
 	}
 }
 
-func (r *relay) kill(t *testing.T) {
+func (r *relayProcess) kill(t *testing.T) {
 	t.Helper()
 	r.signal(t, syscall.SIGKILL)
 	<-r.exited
 }
 
 // killed waits until it was killed by its fault point.
-func (r *relay) killed(t *testing.T) {
+func (r *relayProcess) killed(t *testing.T) {
 	t.Helper()
 	select {
 	case <-r.exited:
@@ -159,7 +159,7 @@ func (r *relay) killed(t *testing.T) {
 }
 
 // stopped waits until it stands still (SIGSTOP).
-func (r *relay) stopped(t *testing.T) {
+func (r *relayProcess) stopped(t *testing.T) {
 	t.Helper()
 	eventually(t, "the fault point stops the relay", func() bool {
 		status, err := os.ReadFile("/proc/" + itoa(r.cmd.Process.Pid) + "/stat")

@@ -43,7 +43,7 @@ func figure(format string, args ...any) {
 func rolling(n int) func(*world) int {
 	return func(w *world) (struck int) {
 		n := size(n, max(4, n/8))
-		relays := make([]*relay, n)
+		relays := make([]*relayProcess, n)
 		for i := range relays {
 			relays[i] = w.relay(nil)
 		}

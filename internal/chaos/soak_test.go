@@ -47,7 +47,7 @@ func TestSoak(t *testing.T) {
 type soak struct {
 	*world
 	proxy   *proxy
-	running []*relay
+	running []*relayProcess
 	struck  map[string]int
 }
 

@@ -201,16 +201,16 @@ func (p *player) worked() bool {
 }
 
 // watched starts a relay that can be asked how much it has delivered.
-func (f *file) watched() *relay {
+func (f *file) watched() *relayProcess {
 	f.t.Helper()
 	return f.relay(nil, "--lease-ttl", killTTL.String(), "--listen", "127.0.0.1:0")
 }
 
 // published is how many events a relay has delivered since it began.
-func published(r *relay) int { return metric(r, `outbox_published_total{table="outbox_events"}`) }
+func published(r *relayProcess) int { return metric(r, `outbox_published_total{table="outbox_events"}`) }
 
 // metric asks a relay that listens for a number of its own.
-func metric(r *relay, name string) int {
+func metric(r *relayProcess, name string) int {
 	_, after, ok := strings.Cut(r.said(), `"msg":"listening","address":"`)
 	if !ok {
 		return 0

@@ -25,7 +25,7 @@ func TestSQLiteKills(t *testing.T) {
 	f := newFile(t, "sqlite-kills", t.TempDir())
 	programs := []*player{f.play(roleLibrary), f.play(rolePlain)}
 	roles := []string{roleLibrary, rolePlain}
-	relays := []*relay{f.watched(), f.watched()}
+	relays := []*relayProcess{f.watched(), f.watched()}
 	struck := 0
 	for range kills(25, 100) {
 		if i := f.rng.IntN(4); i < 2 {

@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -132,7 +133,7 @@ func (p *playing) run(ctx context.Context, role string) (err error) {
 	if role == roleLibrary {
 		return p.produce(ctx, db.Reads())
 	}
-	r, err := outbox.NewRelay(db, pipe{}, wholeRelay)
+	r, err := relay.New(db, pipe{}, wholeRelay)
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (p *playing) run(ctx context.Context, role string) (err error) {
 // wholeRelay is the relay of roleWhole: what it may publish again after a kill is a batch of each worker. Not less than
 // 64 in a batch, because that many are tried at once of a lane at which relays died. Its renewals wait their turn among
 // its writers: with -race on a busy machine for longer than a third of killTTL.
-var wholeRelay = outbox.RelayConfig{Workers: 2, BatchRecords: 64, LeaseTTL: 2 * killTTL}
+var wholeRelay = relay.Config{Workers: 2, BatchRecords: 64, LeaseTTL: 2 * killTTL}
 
 // pipe is a Sink that refuses nothing.
 type pipe struct{}

@@ -15,7 +15,7 @@ import (
 const runLease = 2 * time.Second
 
 // worker starts a process that crawls runs and does nothing else.
-func (s *streaming) worker() *relay {
+func (s *streaming) worker() *relayProcess {
 	s.t.Helper()
 	return s.serve("--parts=worker", "--worker-concurrency", "2", "--lease-ttl", runLease.String())
 }
@@ -37,7 +37,7 @@ func (s *streaming) crawl(crawlers ...string) {
 // workerKilled kills one of two workers in the middle of its runs, again and again.
 func workerKilled(s *streaming) int {
 	s.crawl("script:short", "demo", "script:short", "script:short", "demo", "script:short")
-	workers := []*relay{s.worker(), s.worker()}
+	workers := []*relayProcess{s.worker(), s.worker()}
 	for i := range 3 {
 		s.atWork()
 		s.pause(0, 500*time.Millisecond)

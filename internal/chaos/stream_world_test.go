@@ -43,7 +43,7 @@ type streaming struct {
 	*world
 	fault     streamFault
 	addresses []string
-	gateways  []*relay // by address: the process that serves there now
+	gateways  []*relayProcess // by address: the process that serves there now
 	runs      *crawl.Service
 	ids       []uuid.UUID
 	viewers   []*viewer
@@ -99,7 +99,7 @@ func (s *streaming) gateway(i int) {
 }
 
 // serve starts `outbox serve`.
-func (s *streaming) serve(flags ...string) *relay {
+func (s *streaming) serve(flags ...string) *relayProcess {
 	s.t.Helper()
 	path, err := binary()
 	if err != nil {

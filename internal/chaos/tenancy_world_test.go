@@ -60,7 +60,7 @@ func (c *tenancy) finish(name string, struck int) {
 }
 
 // outbox starts the command on a database.
-func (c *tenancy) outbox(database string, args ...string) *relay {
+func (c *tenancy) outbox(database string, args ...string) *relayProcess {
 	c.t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -218,7 +218,7 @@ func (c *tenancy) afar() (url, address string) {
 }
 
 // warnings counts the lines of a process's log that warn and say so.
-func (r *relay) warnings(of string) (n int) {
+func (r *relayProcess) warnings(of string) (n int) {
 	for line := range strings.Lines(r.said()) {
 		var entry struct{ Level, Msg string }
 		if json.Unmarshal([]byte(line), &entry) == nil && entry.Level == "WARN" && strings.Contains(entry.Msg, of) {

@@ -34,7 +34,7 @@ func severalZones(w *world) (struck int) {
 	w.flags = append(w.retrying(), "--destination", w.table+"={key}")
 	w.blamed = math.MaxInt
 	w.produce()
-	var last *relay
+	var last *relayProcess
 	for _, zone := range []string{"Pacific/Auckland", "Pacific/Pago_Pago", "UTC", "America/New_York"} {
 		r := w.relay([]string{"PGTZ=" + zone})
 		w.arrive(100)
@@ -108,7 +108,7 @@ func stoppedPastWindow(w *world) (struck int) {
 	w.produce()
 	w.relay(nil, flags...)
 	w.arrive(50)
-	var stopped []*relay
+	var stopped []*relayProcess
 	for _, point := range []string{"after-claim", "before-publish", "after-publish", "before-settle", ""} {
 		var env []string
 		if point != "" {

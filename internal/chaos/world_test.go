@@ -38,7 +38,7 @@ type world struct {
 
 	relayDatabase, relaySink string   // what relays connect to: perhaps a proxy
 	flags                    []string // of relays, further ones
-	relays                   []*relay
+	relays                   []*relayProcess
 	table                    string            // in which the producers write (outbox_events)
 	settle                   outbox.SettleMode // the relays'; "" is their default
 

@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/dedup"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // Config holds every setting. What it means is said where its flag is declared; keys in a file are the flags' names
@@ -104,8 +104,8 @@ func Mapping() *pflag.FlagSet {
 	return fs
 }
 
-// relayDefaults are what a relay has where no setting says otherwise. An empty RelayConfig has no problems.
-var relayDefaults, _ = outbox.RelayConfig{}.WithDefaults()
+// relayDefaults are what a relay has where no setting says otherwise. An empty relay.Config has no problems.
+var relayDefaults, _ = relay.Config{}.WithDefaults()
 
 // Relay returns the flags of the relay.
 func Relay() *pflag.FlagSet {

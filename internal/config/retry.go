@@ -5,7 +5,7 @@ import (
 	"path"
 	"time"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // retryEntry is one entry of the list retry in the file of --config.
@@ -53,12 +53,12 @@ func (c *Config) retryEntries(problems *Error) (entries []retryEntry) {
 }
 
 // Policies returns the exceptions for destinations of a table. Check has found them right.
-func (c Config) Policies(table string) (policies []outbox.RetryPolicy) {
+func (c Config) Policies(table string) (policies []relay.RetryPolicy) {
 	for _, e := range c.retryEntries(&Error{}) {
 		if e.Table == "" || e.Table == table {
-			policies = append(policies, outbox.RetryPolicy{
+			policies = append(policies, relay.RetryPolicy{
 				Destination: e.Destination, MaxAttempts: e.MaxAttempts,
-				Backoff: outbox.Backoff{Base: e.BackoffBase, Factor: e.BackoffFactor, Cap: e.BackoffCap},
+				Backoff: relay.Backoff{Base: e.BackoffBase, Factor: e.BackoffFactor, Cap: e.BackoffCap},
 			})
 		}
 	}

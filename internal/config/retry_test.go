@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 func TestRetryPolicies(t *testing.T) {
@@ -23,12 +23,12 @@ retry:
 	if err := c.Check(Database | Publishing | Serving); err != nil {
 		t.Fatal(err)
 	}
-	orders := outbox.RetryPolicy{Destination: "orders.*", MaxAttempts: 10,
-		Backoff: outbox.Backoff{Base: time.Second, Factor: 3, Cap: time.Minute}}
-	if got := c.Policies("outbox_events"); !reflect.DeepEqual(got, []outbox.RetryPolicy{orders}) {
+	orders := relay.RetryPolicy{Destination: "orders.*", MaxAttempts: 10,
+		Backoff: relay.Backoff{Base: time.Second, Factor: 3, Cap: time.Minute}}
+	if got := c.Policies("outbox_events"); !reflect.DeepEqual(got, []relay.RetryPolicy{orders}) {
 		t.Errorf("outbox_events: got %+v", got)
 	}
-	if got := c.Policies("event_outbox"); !reflect.DeepEqual(got, []outbox.RetryPolicy{orders, {Destination: "audit"}}) {
+	if got := c.Policies("event_outbox"); !reflect.DeepEqual(got, []relay.RetryPolicy{orders, {Destination: "audit"}}) {
 		t.Errorf("event_outbox: got %+v", got)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // routeEntry is one entry of the list routes in the file of --config.
@@ -18,7 +19,7 @@ type routeEntry struct {
 	Type   string   `yaml:"type"`
 	To     []string `yaml:"to"`
 
-	targets []outbox.Target
+	targets []relay.Target
 }
 
 // routeEntries decodes and checks the list.
@@ -57,7 +58,7 @@ func (c *Config) routeEntries(problems *Error) (entries []routeEntry) {
 		}
 		seen := map[string]bool{}
 		for _, text := range e.To {
-			target, err := outbox.ParseTarget(text)
+			target, err := relay.ParseTarget(text)
 			switch {
 			case err != nil:
 				problems.add("%s: %v", at, err)
@@ -88,13 +89,13 @@ func (c *Config) route(table string) (sink string, ok bool) {
 }
 
 // RoutesOf returns the routes of a table, nil if all its events go to SinkOf. Check has found them right.
-func (c Config) RoutesOf(table string) (routes []outbox.Route) {
+func (c Config) RoutesOf(table string) (routes []relay.Route) {
 	if _, one := c.route(table); one {
 		return nil
 	}
 	for _, e := range c.routeEntries(&Error{}) {
 		if e.Table == "" || e.Table == table {
-			routes = append(routes, outbox.Route{
+			routes = append(routes, relay.Route{
 				Name: e.Name, Topic: e.Topic, Tenant: e.Tenant, AggregateType: e.Type, To: e.targets,
 			})
 		}
@@ -128,7 +129,7 @@ func (c Config) Addresses(table string, event outbox.Event) ([]string, error) {
 		if len(event.Destinations) > 0 {
 			return prefixed(name, event.Destinations), nil
 		}
-		routes = []outbox.Route{{To: []outbox.Target{{Sink: name}}}}
+		routes = []relay.Route{{To: []relay.Target{{Sink: name}}}}
 	}
 	for _, r := range routes {
 		for i := range r.To {
@@ -137,7 +138,7 @@ func (c Config) Addresses(table string, event outbox.Event) ([]string, error) {
 			}
 		}
 	}
-	return outbox.Addresses(routes, event)
+	return relay.Addresses(routes, event)
 }
 
 // prefixed returns the addresses of destinations at one sink.
@@ -176,8 +177,8 @@ func (c Config) SinksOwing(table string) []string {
 // heardAt tells whether events of a table that its template sends to a sink arrive there under that name.
 func (c Config) heardAt(table, sink string) bool {
 	routes := c.RoutesOf(table)
-	return len(routes) == 0 || slices.ContainsFunc(routes, func(r outbox.Route) bool {
-		return slices.ContainsFunc(r.To, func(t outbox.Target) bool {
+	return len(routes) == 0 || slices.ContainsFunc(routes, func(r relay.Route) bool {
+		return slices.ContainsFunc(r.To, func(t relay.Target) bool {
 			own := t.Destination.String()
 			return t.Sink == sink && (own == "" || own == c.templateOf(table))
 		})

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 func TestRoutes(t *testing.T) {
@@ -22,7 +23,7 @@ routes:
 		t.Fatal(err)
 	}
 	routes := c.RoutesOf("outbox_events")
-	got, err := outbox.Addresses(routes, outbox.Event{
+	got, err := relay.Addresses(routes, outbox.Event{
 		Topic: "order.paid", TenantID: "acme", AggregateType: "Order", AggregateID: "7"})
 	if want := "audit:order.paid default:orders.7"; err != nil || strings.Join(got, " ") != want {
 		t.Errorf("got %v, error %v, want %s", got, err, want)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -16,7 +17,7 @@ import (
 type Sinks map[string]string
 
 // DefaultSink is the name of a sink that is given none, and of the one for tables that no route names.
-const DefaultSink = outbox.DefaultSink
+const DefaultSink = relay.DefaultSink
 
 var sinkName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 

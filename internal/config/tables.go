@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // Table is an outbox table with what its relay needs to know.
@@ -26,7 +27,7 @@ func (t Table) Name() string { return t.Layout.Table }
 
 // builtin are the tables of the migration sets.
 func builtin() (all []Table) {
-	for _, t := range outbox.Tables() {
+	for _, t := range relay.Tables() {
 		all = append(all, Table{Layout: t.Layout, Destination: cmp.Or(t.Destination.String(), "{topic}"),
 			MaxAttempts: t.MaxAttempts, BackoffBase: t.Backoff.Base})
 	}

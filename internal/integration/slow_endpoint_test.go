@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/webhook"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -104,8 +105,8 @@ func TestSlowEndpointHoldsUpItsOwnKeysAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := outbox.NewRelay(postgres.NewDB(pool), sink, outbox.RelayConfig{
-			Tables: []outbox.Table{{Layout: outbox.OutboxEvents()}}, DrainTimeout: 2 * time.Minute,
+		r, err := relay.New(postgres.NewDB(pool), sink, relay.Config{
+			Tables: []relay.Table{{Layout: outbox.OutboxEvents()}}, DrainTimeout: 2 * time.Minute,
 			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)

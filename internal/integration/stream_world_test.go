@@ -19,6 +19,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/pgstore"
@@ -35,7 +36,7 @@ type streams struct {
 	pool   *pgxpool.Pool
 	runs   *crawl.Service
 	store  crawl.Store
-	wake   atomic.Pointer[outbox.Relay] // of crawl_outbox; nil: none runs
+	wake   atomic.Pointer[relay.Relay] // of crawl_outbox; nil: none runs
 }
 
 func newStreams(t *testing.T) *streams {
@@ -89,8 +90,8 @@ func (s *streams) deliver(t *testing.T, layout outbox.Layout, destination string
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
-		Tables: []outbox.Table{{Layout: layout, Destination: template}}, Logger: quiet,
+	relay, err := relay.New(db, sink, relay.Config{
+		Tables: []relay.Table{{Layout: layout, Destination: template}}, Logger: quiet,
 	})
 	if err != nil {
 		t.Fatal(err)

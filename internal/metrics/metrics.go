@@ -18,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/pause"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 const namespace = "outbox"
@@ -32,7 +33,7 @@ type Metrics struct {
 	owed, oldestOwed, unserved, sinkDown, letters                             *prometheus.GaugeVec
 	retention                                                                 retentionMetrics
 
-	relay  func() outbox.Health // nil: nobody watches one
+	relay  func() relay.Health // nil: nobody watches one
 	mu     sync.Mutex
 	tables map[string]*table
 	// lettersOf are the labels of letters that were there.
@@ -161,7 +162,7 @@ func (m *Metrics) ObserveLetters(pending []operate.Pending, err error) {
 }
 
 // Watch makes the gauges those of a relay. It is called once, before the first Gather.
-func (m *Metrics) Watch(relay func() outbox.Health) { m.relay = relay }
+func (m *Metrics) Watch(relay func() relay.Health) { m.relay = relay }
 
 // Gather implements prometheus.Gatherer. The relay is asked each time: lanes change hands in milliseconds, and their
 // sum over all relays is what one watches.
@@ -173,7 +174,7 @@ func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
 }
 
 // set sets the gauges of a relay. What is not known disappears, but for whether the relay is ready.
-func (m *Metrics) set(h outbox.Health) {
+func (m *Metrics) set(h relay.Health) {
 	m.ready.WithLabelValues().Set(zeroOrOne(h.Ready))
 	for name, t := range h.Tables {
 		m.of(name)

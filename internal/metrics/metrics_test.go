@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 func scrape(t *testing.T, m *Metrics) string {
@@ -68,8 +69,8 @@ func TestMetricsOfTheDocs(t *testing.T) {
 
 func TestObserveBatch(t *testing.T) {
 	m := New()
-	m.Watch(func() outbox.Health {
-		return outbox.Health{Tables: map[string]outbox.TableHealth{"orders": {}}}
+	m.Watch(func() relay.Health {
+		return relay.Health{Tables: map[string]relay.TableHealth{"orders": {}}}
 	})
 	want(t, scrape(t, m), `outbox_published_total{table="orders"} 0`,
 		`outbox_delivery_latency_seconds_count{table="orders"} 0`)
@@ -93,15 +94,15 @@ func TestObserveBatch(t *testing.T) {
 
 func TestGauges(t *testing.T) {
 	m := New()
-	health := func(b *outbox.Backlog, down bool) outbox.Health {
-		return outbox.Health{
-			Tables: map[string]outbox.TableHealth{"orders": {Lanes: 64, Backlog: b},
+	health := func(b *outbox.Backlog, down bool) relay.Health {
+		return relay.Health{
+			Tables: map[string]relay.TableHealth{"orders": {Lanes: 64, Backlog: b},
 				"outbox_deliveries/orders/audit": {Lanes: 64, Backlog: b, Sink: "audit", Of: "orders"}},
-			Sinks: map[string]outbox.SinkHealth{"default": {Down: down}},
+			Sinks: map[string]relay.SinkHealth{"default": {Down: down}},
 		}
 	}
 	now := health(&outbox.Backlog{Count: 7, Oldest: 90 * time.Second}, false)
-	m.Watch(func() outbox.Health { return now })
+	m.Watch(func() relay.Health { return now })
 	want(t, scrape(t, m), `outbox_lanes_held{table="orders"} 64`, `outbox_backlog_events{table="orders"} 7`,
 		`outbox_oldest_undelivered_seconds{table="orders"} 90`, `outbox_sink_down{sink="default"} 0`, `outbox_relay_ready 0`,
 		`outbox_owed_deliveries{sink="audit",table="orders"} 7`, `outbox_oldest_owed_seconds{sink="audit",table="orders"} 90`)

@@ -16,6 +16,7 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/operate"
 	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 func skipTests() []behaviour {
@@ -166,8 +167,8 @@ func skipsBesideRelay(t *testing.T, s *suite) {
 		}
 	}
 	sink := outboxSink(func([]outbox.Delivery) { time.Sleep(2 * time.Millisecond) })
-	r, err := outbox.NewRelay(tabletest.OneTable{Store: s.Table(t, outbox.OutboxEvents())}, sink, outbox.RelayConfig{
-		Tables: []outbox.Table{{Layout: outbox.OutboxEvents()}}, Logger: slog.New(slog.DiscardHandler), BatchRecords: 20,
+	r, err := relay.New(tabletest.OneTable{Store: s.Table(t, outbox.OutboxEvents())}, sink, relay.Config{
+		Tables: []relay.Table{{Layout: outbox.OutboxEvents()}}, Logger: slog.New(slog.DiscardHandler), BatchRecords: 20,
 	})
 	if err != nil {
 		t.Fatal(err)

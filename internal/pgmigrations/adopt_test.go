@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -225,8 +226,8 @@ func deliver(t *testing.T, url string, layout outbox.Layout, want func() int) {
 	}
 	defer db.Close()
 	sink := &recorder{seen: map[int]int{}, last: map[int64]int{}}
-	relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
-		Tables: []outbox.Table{{Layout: layout}}, Logger: slog.New(slog.DiscardHandler),
+	relay, err := relay.New(db, sink, relay.Config{
+		Tables: []relay.Table{{Layout: layout}}, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

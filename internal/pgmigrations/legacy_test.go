@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // legacyTable is the table of before ADR-004, as docs/seeds.md#adr-004 has it: with the ids of its day (random), a bare
@@ -177,7 +178,7 @@ func deliverUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 	layout := outbox.OutboxEvents()
 	layout.Table = "outbox"
 	waiting := one[int](t, conn, "SELECT count(*) FROM outbox WHERE status = 'NEW'")
-	messages := outboxtest.Relay(t, db, func(cfg *outbox.RelayConfig) { cfg.Tables = []outbox.Table{{Layout: layout}} })
+	messages := outboxtest.Relay(t, db, func(cfg *relay.Config) { cfg.Tables = []relay.Table{{Layout: layout}} })
 	last := map[string]time.Time{}
 	for range waiting {
 		m := messages.Next(t)

@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -147,7 +148,7 @@ func TestRetriesAreDueAlikeInAllZones(t *testing.T) {
 			db := relaying(t, first.url)
 			t.Cleanup(db.Close)
 			sink := outbox.SinkFunc(func(context.Context, outbox.Delivery) error { return errors.New("not now") })
-			relay, err := outbox.NewRelay(db, sink, outbox.RelayConfig{})
+			relay, err := relay.New(db, sink, relay.Config{})
 			if err != nil {
 				t.Fatal(err)
 			}

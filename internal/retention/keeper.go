@@ -77,8 +77,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	relay, err := outbox.RelayConfig{}.WithDefaults()
-	problems := []error{err}
+	def := outbox.Retention{}.WithDefaults()
+	var problems []error
 	duration := func(field string, v *time.Duration, def time.Duration) {
 		if *v == 0 {
 			*v = def
@@ -98,10 +98,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Table == "" {
 		problems = append(problems, errors.New("Table is required"))
 	}
-	duration("OlderThan", &c.OlderThan, relay.Retention.After)
-	duration("Every", &c.Every, relay.Retention.Every)
+	duration("OlderThan", &c.OlderThan, def.After)
+	duration("Every", &c.Every, def.Every)
 	duration("LeaseTTL", &c.LeaseTTL, 30*time.Second)
-	count("Batch", &c.Batch, relay.Retention.Batch)
+	count("Batch", &c.Batch, def.Batch)
 	count("FileRows", &c.FileRows, 50_000)
 	if c.Logger == nil {
 		c.Logger = slog.Default()

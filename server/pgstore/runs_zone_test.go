@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -119,8 +120,8 @@ func listsAll(t *testing.T, r *Runs, pool *pgxpool.Pool, tenant string) {
 func sameTimes(t *testing.T, r *Runs, pool *pgxpool.Pool, run uuid.UUID) {
 	t.Helper()
 	events := need(r.ListEvents(t.Context(), acme, run, 0, 10))(t)
-	messages := outboxtest.Relay(t, postgres.NewDB(pool), func(c *outbox.RelayConfig) {
-		c.Tables = []outbox.Table{{Layout: outbox.CrawlOutbox()}}
+	messages := outboxtest.Relay(t, postgres.NewDB(pool), func(c *relay.Config) {
+		c.Tables = []relay.Table{{Layout: outbox.CrawlOutbox()}}
 	})
 	published := map[uuid.UUID]time.Time{}
 	for range 3 { // those of the run, and of the one that was cancelled

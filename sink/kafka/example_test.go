@@ -17,5 +17,5 @@ func ExampleOpen() {
 		return
 	}
 	defer func() { _ = sink.Close() }()
-	var _ outbox.Sink = sink // what outbox.NewRelay takes
+	var _ outbox.Sink = sink // what relay.New takes
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxrelay/outbox/sink/memory"
 )
 
-// What a relay publishes arrives on a Go channel. Given to outbox.NewRelay as its sink, the hub is handed such
+// What a relay publishes arrives on a Go channel. Given to relay.New as its sink, the hub is handed such
 // deliveries by the relay.
 func Example() {
 	ctx := context.Background()

@@ -21,7 +21,7 @@ func ExampleOpen() {
 		return
 	}
 	defer func() { _ = sink.Close() }()
-	var _ outbox.Sink = sink // for outbox.NewRelay
+	var _ outbox.Sink = sink // for relay.New
 }
 
 // A program that has a connection gives it to the sink. It must keep nothing back while it is disconnected.

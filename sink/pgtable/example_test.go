@@ -17,7 +17,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer func() { _ = sink.Close() }()
-	_ = sink // outbox.NewRelay(database, sink, outbox.RelayConfig{})
+	_ = sink // relay.New(database, sink, relay.Config{})
 }
 
 // What the receiver's migrations have for the destination shop.inbox.

@@ -132,7 +132,10 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 				}
 			}
 			tt.mend(t, server, admin)
-			eventually(t, func() bool { return sink.Abilities().Ping(t.Context()) == nil }) // go-redis throws away a connection or two
+			eventually(
+				t,
+				func() bool { return sink.Abilities().Ping(t.Context()) == nil },
+			) // go-redis throws away a connection or two
 			got := sink.Publish(t.Context(), batch)
 			if want := []outbox.Result{{Duplicate: true}, {}, {}}; !slices.Equal(got, want) {
 				t.Errorf("afterwards answered %+v, want %+v", got, want)

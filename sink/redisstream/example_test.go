@@ -20,7 +20,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	defer func() { _ = errors.Join(sink.Close(), client.Close()) }()
-	_ = sink // outbox.NewRelay(database, sink, outbox.RelayConfig{})
+	_ = sink // relay.New(database, sink, relay.Config{})
 }
 
 // A consumer of a group reads what is new, and acknowledges it when it is done.

@@ -96,7 +96,10 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 					}
 				}
 				tt.mend(t, server, admin)
-				eventually(t, func() bool { return sink.Abilities().Ping(t.Context()) == nil }) // go-redis throws away a connection or two
+				eventually(
+					t,
+					func() bool { return sink.Abilities().Ping(t.Context()) == nil },
+				) // go-redis throws away a connection or two
 				want := make([]outbox.Result, len(batch))
 				want[0].Duplicate = window == ""
 				if got := sink.Publish(t.Context(), batch); !slices.Equal(got, want) {

@@ -30,7 +30,7 @@ func Example() {
 	}
 	defer func() { _ = sink.Close() }()
 
-	// A relay does this with what it has claimed: outbox.NewRelay(db, sink, outbox.RelayConfig{}).
+	// A relay does this with what it has claimed: relay.New(db, sink, relay.Config{}).
 	event := outbox.Event{ID: uuid.MustParse("01975f1e-7bd0-7000-8000-000000000001"), Topic: "order.placed",
 		Payload: json.RawMessage(`{"total":1}`)}
 	results := sink.Publish(context.Background(), []outbox.Delivery{{

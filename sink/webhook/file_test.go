@@ -133,7 +133,11 @@ func TestFileIsReadAgain(t *testing.T) {
 
 	// Broken: the former ones stay, the sink says so.
 	write(t, path, "endpoints: [hunter2")
-	eventually(t, "the problem is told of", func() bool { return deliver("acme") == nil && s.Abilities().Ping(t.Context()) != nil })
+	eventually(
+		t,
+		"the problem is told of",
+		func() bool { return deliver("acme") == nil && s.Abilities().Ping(t.Context()) != nil },
+	)
 	wantClass(t, s.Abilities().Ping(t.Context()), outbox.ClassUnavailable, path, "former")
 	wantClass(t, deliver("nobody"), outbox.ClassPermanent)
 	lines := log.String()
@@ -141,7 +145,11 @@ func TestFileIsReadAgain(t *testing.T) {
 		t.Errorf("the log tells of it %d times: %s", n, lines)
 	}
 	write(t, path, "endpoints:"+entry("acme", b.URL))
-	eventually(t, "all is well again", func() bool { return deliver("acme") == nil && s.Abilities().Ping(t.Context()) == nil })
+	eventually(
+		t,
+		"all is well again",
+		func() bool { return deliver("acme") == nil && s.Abilities().Ping(t.Context()) == nil },
+	)
 
 	// A secret that changes in its file signs, too.
 	next := symmetric + "YW5vdGhlciBzZWNyZXQgb2YgMzIgYnl0ZXMuLi4uLi4="

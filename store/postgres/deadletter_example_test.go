@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -52,7 +53,7 @@ func bury(ctx context.Context, pool *pgxpool.Pool) {
 	sink := outbox.SinkFunc(func(context.Context, outbox.Delivery) error {
 		return outbox.Permanent(errors.New("too large"))
 	})
-	relay, err := outbox.NewRelay(postgres.NewDB(pool), sink, outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler)})
+	relay, err := relay.New(postgres.NewDB(pool), sink, relay.Config{Logger: slog.New(slog.DiscardHandler)})
 	check(err)
 	ctx, stop := context.WithCancel(ctx)
 	ended := make(chan error)

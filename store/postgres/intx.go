@@ -16,7 +16,7 @@ import (
 
 // InTx runs fn in a transaction, writes the events that it returns, commits, and wakes the relay. If fn fails or an
 // event is invalid everything is rolled back. Each wake is told the table. It is the Wake of a Notifier (relays in
-// other processes) or of an outbox.Relay (in this one), and must not block.
+// other processes) or of an relay.Relay (in this one), and must not block.
 //
 // The INSERT travels with the COMMIT in one round trip, where Write has one of its own (docs/benchmarks.md). That is
 // why fn returns its events instead of writing them.

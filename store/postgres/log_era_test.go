@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -28,7 +29,7 @@ func TestLogForgetsWhatTheServerForgot(t *testing.T) {
 	l := &logged{t: t, pool: newPool(t, server.URL("postgres"))}
 	l.writer, err = postgres.NewWriter(outbox.WriterConfig{Table: "outbox_log", Source: "test"})
 	ok(t, err)
-	l.relay(func(c *outbox.RelayConfig) {
+	l.relay(func(c *relay.Config) {
 		c.LeaseTTL = time.Minute // a renewal waits for the disk
 		c.MaxAttempts = 1000
 	})

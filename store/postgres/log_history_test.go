@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // lifeline is the way of a relay to its database, which can be cut for good: for the database and the sink the relay
@@ -86,7 +87,7 @@ func TestLogKeepsItsPromise(t *testing.T) {
 		pool := newPool(t, l.pool.Config().ConnString(), func(c *pgxpool.Config) {
 			c.ConnConfig.DialFunc = w.dial
 		})
-		return w, l.relayBy(pool, sinkOf(w), w.dead, func(c *outbox.RelayConfig) {
+		return w, l.relayBy(pool, sinkOf(w), w.dead, func(c *relay.Config) {
 			c.BatchRecords, c.DrainTimeout = 50, 5*time.Second
 			c.Tables[0].Retention = outbox.Retention{After: time.Second, Every: 100 * time.Millisecond, Archive: "none"}
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -97,7 +98,7 @@ func TestRolesOfALog(t *testing.T) {
 		}
 		return nil
 	})
-	l.relayBy(pools["outbox_relay"], l.publish, func() bool { return false }, func(c *outbox.RelayConfig) {
+	l.relayBy(pools["outbox_relay"], l.publish, func() bool { return false }, func(c *relay.Config) {
 		c.Tables[0].Retention = outbox.Retention{After: time.Nanosecond, Every: 20 * time.Millisecond, Archive: "none"}
 	})
 	eventually(t, "one event is delivered, and the other a dead letter", func() bool {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -96,27 +97,27 @@ func (l *logged) arrived() []string {
 }
 
 // relay runs one until stop is called or the test ends.
-func (l *logged) relay(change ...func(*outbox.RelayConfig)) (stop func()) {
+func (l *logged) relay(change ...func(*relay.Config)) (stop func()) {
 	l.t.Helper()
 	return l.relayBy(l.pool, l.publish, func() bool { return false }, change...)
 }
 
 // relayBy is relay with a pool and a sink of its own. One that is dead need not end well.
 func (l *logged) relayBy(
-	pool *pgxpool.Pool, sink outbox.SinkFunc, dead func() bool, change ...func(*outbox.RelayConfig),
+	pool *pgxpool.Pool, sink outbox.SinkFunc, dead func() bool, change ...func(*relay.Config),
 ) (stop func()) {
 	l.t.Helper()
-	cfg := outbox.RelayConfig{
-		Tables:  []outbox.Table{{Layout: outbox.OutboxLog()}},
+	cfg := relay.Config{
+		Tables:  []relay.Table{{Layout: outbox.OutboxLog()}},
 		PollMin: time.Millisecond, PollMax: 10 * time.Millisecond, LeaseTTL: 2 * time.Second,
-		Backoff: outbox.Backoff{Base: 10 * time.Millisecond},
+		Backoff: relay.Backoff{Base: 10 * time.Millisecond},
 		Logger:  slog.New(slog.NewTextHandler(l.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
 	for _, f := range change {
 		f(&cfg)
 	}
-	r, err := outbox.NewRelay(postgres.NewDB(pool), sink, cfg)
+	r, err := relay.New(postgres.NewDB(pool), sink, cfg)
 	ok(l.t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(l.t.Context()))
 	ended := make(chan error, 1)
@@ -213,7 +214,7 @@ func TestLogSettlesTogetherWhatComesOneByOne(t *testing.T) {
 	})
 	var settled settles
 	stop := l.relayBy(l.pool, l.publish, func() bool { return false },
-		func(c *outbox.RelayConfig) { c.Observer = &settled })
+		func(c *relay.Config) { c.Observer = &settled })
 	l.write(keyed("a", 0))
 	eventually(t, "they arrive", func() bool { return len(l.arrived()) >= events })
 	stop()
@@ -265,7 +266,7 @@ func TestLogDeliversWhatCommitsLate(t *testing.T) {
 func TestLogDeliversManyThatCommitLate(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
-	l.relay(func(c *outbox.RelayConfig) { c.BatchRecords = 10 })
+	l.relay(func(c *relay.Config) { c.BatchRecords = 10 })
 	var open []pgx.Tx
 	var want []string
 	for i := range 5 {
@@ -405,7 +406,7 @@ func TestLogRetriesAndBuries(t *testing.T) {
 		}
 		return nil
 	})
-	l.relay(func(c *outbox.RelayConfig) { c.MaxAttempts = 3 })
+	l.relay(func(c *relay.Config) { c.MaxAttempts = 3 })
 	behind := []outbox.Event{keyed("once", 2), keyed("bad", 2)}
 	others := []outbox.Event{keyed("x", 1), keyed("y", 1)}
 	l.write(slices.Concat([]outbox.Event{bad, once}, behind, others)...)
@@ -425,8 +426,8 @@ func TestLogRetriesAndBuries(t *testing.T) {
 func TestLogBuriesWhatItCannotRoute(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
-	routed := func(c *outbox.RelayConfig) {
-		c.Tables[0].Routes = []outbox.Route{{Topic: "known", To: []outbox.Target{{Sink: outbox.DefaultSink}}}}
+	routed := func(c *relay.Config) {
+		c.Tables[0].Routes = []relay.Route{{Topic: "known", To: []relay.Target{{Sink: relay.DefaultSink}}}}
 	}
 	stop := l.relay(routed)
 	lost, fine := keyed("a", 1), keyed("a", 2)
@@ -468,7 +469,7 @@ func TestLogBuriesWhatItCannotRoute(t *testing.T) {
 func TestLogTruncatesWhatIsSettled(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
-	soon := func(c *outbox.RelayConfig) {
+	soon := func(c *relay.Config) {
 		c.Tables[0].Retention = outbox.Retention{After: time.Nanosecond, Every: 20 * time.Millisecond, Archive: "none"}
 	}
 	rows := func() int { return one[int](t, l.pool, "SELECT count(*) FROM outbox_log") }

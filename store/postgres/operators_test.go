@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -75,8 +76,8 @@ func everybody(t *testing.T, o *old, write string) {
 	quiet := slog.New(slog.DiscardHandler)
 	sink := &moody{taken: map[delivered]bool{}}
 	relay := func(ctx context.Context) {
-		r, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
-			Tables: []outbox.Table{{Layout: layout}}, Logger: quiet, BatchRecords: 50, LeaseTTL: 2 * time.Second,
+		r, err := relay.New(db, sink, relay.Config{
+			Tables: []relay.Table{{Layout: layout}}, Logger: quiet, BatchRecords: 50, LeaseTTL: 2 * time.Second,
 		})
 		if err != nil {
 			t.Error(err)

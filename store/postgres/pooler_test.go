@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -41,8 +42,8 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	db, err := postgres.Connect(t.Context(), pooled, postgres.Config{Conns: 10})
 	ok(t, err)
 	t.Cleanup(db.Close)
-	relay, err := outbox.NewRelay(db, taker{}, outbox.RelayConfig{
-		Tables:  []outbox.Table{{Layout: outbox.OutboxEvents()}},
+	relay, err := relay.New(db, taker{}, relay.Config{
+		Tables:  []relay.Table{{Layout: outbox.OutboxEvents()}},
 		Workers: 3, LeaseTTL: 3 * time.Second, Logger: slog.New(slog.DiscardHandler),
 		Retention: outbox.Retention{After: time.Hour, Every: 50 * time.Millisecond},
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -155,7 +156,7 @@ func TestRetentionBesideARelay(t *testing.T) {
 	db, err := postgres.Connect(t.Context(), o.url, postgres.Config{})
 	ok(t, err)
 	t.Cleanup(db.Close)
-	relay, err := outbox.NewRelay(db, takeAll{}, outbox.RelayConfig{
+	relay, err := relay.New(db, takeAll{}, relay.Config{
 		Logger:    slog.New(slog.DiscardHandler),
 		Retention: outbox.Retention{After: 50 * time.Millisecond, Every: 10 * time.Millisecond, Batch: 100},
 	})

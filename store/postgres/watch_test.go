@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -90,9 +91,9 @@ func TestIdleRelayAsksOneQuestion(t *testing.T) {
 	})
 	var running sync.WaitGroup
 	defer running.Wait()
-	relay := func(db outbox.Database) (*outbox.Relay, func()) {
-		r, err := outbox.NewRelay(db, sink, outbox.RelayConfig{
-			Tables: []outbox.Table{
+	relay := func(db outbox.Database) (*relay.Relay, func()) {
+		r, err := relay.New(db, sink, relay.Config{
+			Tables: []relay.Table{
 				{Layout: outbox.OutboxEvents()}, {Layout: outbox.EventOutbox()}, {Layout: outbox.CrawlOutbox()},
 			},
 			LeaseTTL: 10 * time.Minute, PollMax: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/relay"
 )
 
 // Letters of a routed table are of outbox_deliveries. Nobody need name it.
@@ -20,10 +21,10 @@ func TestLettersOfRoutedTables(t *testing.T) {
 	refuses := outbox.SinkFunc(func(context.Context, outbox.Delivery) error {
 		return outbox.Permanent(errors.New("too large"))
 	})
-	relay, err := outbox.NewRelay(db, nil, outbox.RelayConfig{Logger: slog.New(slog.DiscardHandler),
+	relay, err := relay.New(db, nil, relay.Config{Logger: slog.New(slog.DiscardHandler),
 		Sinks: map[string]outbox.Sink{"a": takes, "b": refuses},
-		Tables: []outbox.Table{{Layout: outbox.OutboxEvents(),
-			Routes: []outbox.Route{{To: []outbox.Target{{Sink: "a"}, {Sink: "b"}}}}}}})
+		Tables: []relay.Table{{Layout: outbox.OutboxEvents(),
+			Routes: []relay.Route{{To: []relay.Target{{Sink: "a"}, {Sink: "b"}}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/memory"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
@@ -32,7 +33,7 @@ func Example() {
 	arrived := make(chan string, 10)
 	hub := memory.New(memory.Config{Envelope: outbox.PayloadOnly})
 	hub.Subscribe(ctx, "order.placed", memory.Func(func(message []byte) { arrived <- string(message) }))
-	relay, err := outbox.NewRelay(db, hub, outbox.RelayConfig{})
+	relay, err := relay.New(db, hub, relay.Config{})
 	must(err)
 	stopped := make(chan error)
 	go func() { stopped <- relay.Run(ctx) }()

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -41,9 +42,9 @@ func Run(ctx context.Context, pool *pgxpool.Pool, publish func(context.Context, 
 	sink := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
 		return publish(ctx, Message{d.ID.String(), d.Topic, string(d.Payload)})
 	})
-	relay, err := outbox.NewRelay(postgres.NewDB(pool), sink, outbox.RelayConfig{})
+	r, err := relay.New(postgres.NewDB(pool), sink, relay.Config{})
 	if err != nil {
 		return err
 	}
-	return relay.Run(ctx)
+	return r.Run(ctx)
 }

@@ -1,0 +1,47 @@
+package relay
+
+import (
+	"testing"
+	"time"
+)
+
+// While there is a backlog every second claim is for all tenants; a probe and a claim after an outage are small
+// whatever the claims before have learnt.
+func TestClaimLimits(t *testing.T) {
+	t.Parallel()
+	r, err := relayOf(nil, nil, Config{BatchRecords: 100, RecoveryRate: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.workers[0]
+	for i := range 6 {
+		if got := w.pacer.limit(&ticket{}, &w.cfg); got.Fair != (i%2 == 1) {
+			t.Errorf("claim %d of a backlog: %+v", i, got)
+		}
+		w.pacer.adapt(true, time.Millisecond, time.Millisecond)
+	}
+	w.pacer.adapt(true, time.Millisecond, time.Millisecond)
+	for range 10 {
+		w.pacer.adapt(true, time.Second, time.Millisecond)
+	}
+	if got := w.pacer.limit(&ticket{}, &w.cfg); got.Records != 100*maxBatchesPerClaim {
+		t.Errorf("after claims that cost more than the rest: %+v", got)
+	}
+	for _, c := range []struct {
+		what string
+		pass ticket
+		want int
+	}{
+		{"a probe", ticket{probe: true, limit: probeRecords}, probeRecords},
+		{"a large one", ticket{probe: true, limit: wholeClaim}, 100 * maxBatchesPerClaim},
+		{"after an outage", ticket{outage: 1}, 500 / recoveryClaims},
+	} {
+		if got := w.pacer.limit(&c.pass, &w.cfg); got.Records != c.want {
+			t.Errorf("%s: %+v, want %d", c.what, got, c.want)
+		}
+	}
+	w.pacer.adapt(false, time.Second, 0)
+	if got := w.pacer.limit(&ticket{}, &w.cfg); got.Fair || got.Records != 100*batchesPerClaim {
+		t.Errorf("with no backlog: %+v", got)
+	}
+}

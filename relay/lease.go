@@ -1,0 +1,354 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there are more to take,
+// and hands some over when a relay joins. What it believes to hold ends on the local clocks, counted from before the
+// request was sent. So it can only end earlier than the database's expiry, however slow the reply was.
+type leaseKeeper struct {
+	store   outbox.Store
+	cfg     leaseConfig
+	seen    *atomic.Pointer[glance]
+	changed func() // is called when there is something else to do than before: other lanes, another pause
+	// disturbed: there is something to check at once. A worker has put lanes back that are to be handed over, the relay
+	// is to stop, or a look has found other leases.
+	disturbed chan struct{}
+	origin    atomic.Uint64 // Leased.Origin
+
+	mu       sync.Mutex
+	leaving  bool // told to stop: what no worker is using is handed over
+	stopped  time.Time
+	lanes    []outbox.Lane // in the order of their numbers
+	share    int           // how many of them to keep; the rest, those with the highest numbers, are handed over
+	until    time.Time
+	using    [][]outbox.Lane // by worker: what it is publishing or settling now
+	late     [][]outbox.Lane // by worker: of what answers are still to come
+	pauses   pauses
+	renewed  time.Time
+	known    string    // Watched.Leases from before renewed
+	cautious time.Time // until when no lapsed lane is taken, because the database was away
+	returned bool      // the last check was the first after an outage
+	health   string    // LeaseRequest.Health
+	told     string    // that of the last request that succeeded
+	lastErr  error
+}
+
+// over tells whether a time has come by either of this machine's clocks. The monotonic one, which nobody sets, stands
+// still while the machine sleeps. The wall clock does not, and set forward it ends a lease too soon, which the next
+// renewal mends.
+func over(until time.Time) bool {
+	now := time.Now()
+	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
+}
+
+// leaseConfig is what a keeper needs to know of its relay's Config.
+type leaseConfig struct {
+	owner           uuid.UUID
+	table, instance string
+	ttl, margin     time.Duration
+	timeout         time.Duration // of a mark
+	drain           time.Duration // for what is in flight once told to stop
+	workers         int
+	logger          *slog.Logger
+}
+
+func newLeaseKeeper(store outbox.Store, cfg leaseConfig, seen *atomic.Pointer[glance], changed func()) *leaseKeeper {
+	return &leaseKeeper{
+		store: store, cfg: cfg, seen: seen, changed: changed, disturbed: make(chan struct{}, 1),
+		using: make([][]outbox.Lane, cfg.workers), late: make([][]outbox.Lane, cfg.workers),
+	}
+}
+
+// checksPerLease is how often in a lease's time its keeper asks the database. Asking writes nothing unless something is
+// due: renewals are, once a third of the time is gone.
+const (
+	checksPerLease = 6
+	maxCheck       = 500 * time.Millisecond // so that a relay that leaves is succeeded within a second
+)
+
+// take gives a worker its part of the lanes until it puts them back, and says until when they may be used for
+// publishing. ok is false if there are none or the margin before the end has begun. A lane always falls to the same
+// worker.
+func (k *leaseKeeper) take(worker int) (lanes []outbox.Lane, until time.Time, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, l := range k.lanes {
+		if i >= k.share && !slices.ContainsFunc(k.late[worker], isOf(l)) {
+			continue // about to be handed over; one that waits for an answer is served until then
+		}
+		if k.pauses.Table {
+			break // as one that stands by
+		}
+		if int(l.Number)%k.cfg.workers == worker {
+			lanes = append(lanes, l)
+		}
+	}
+	until = k.until.Add(-k.cfg.margin)
+	ok = len(lanes) > 0 && !over(until)
+	if ok {
+		k.using[worker] = lanes
+	}
+	return lanes, until, ok
+}
+
+// extended returns until when the lanes that take gave may be used by now: they may have been renewed meanwhile.
+func (k *leaseKeeper) extended(lanes []outbox.Lane, until time.Time) time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range lanes {
+		if !slices.ContainsFunc(k.lanes, isOf(l)) {
+			return until
+		}
+	}
+	if renewed := k.until.Add(-k.cfg.margin); renewed.After(until) {
+		return renewed
+	}
+	return until
+}
+
+// asked tells whether a lease check has succeeded.
+func (k *leaseKeeper) asked() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.renewed.IsZero()
+}
+
+// put ends what take began.
+func (k *leaseKeeper) put(worker int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.using[worker] = nil
+	if len(k.lanes) > k.share {
+		signal(k.disturbed)
+	}
+}
+
+// linger notes the lanes of which a worker has something under way: they are not handed over.
+func (k *leaseKeeper) linger(worker int, lanes []outbox.Lane) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(lanes) < len(k.late[worker]) && len(k.lanes) > k.share {
+		signal(k.disturbed)
+	}
+	k.late[worker] = lanes
+}
+
+// still returns those of some lanes that are held.
+func (k *leaseKeeper) still(lanes []outbox.Lane) (held []outbox.Lane) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, l := range lanes {
+		if slices.ContainsFunc(k.lanes, isOf(l)) && !slices.ContainsFunc(held, isOf(l)) {
+			held = append(held, l)
+		}
+	}
+	return held
+}
+
+// mark makes what is known of suspect lanes outlive this process.
+func (k *leaseKeeper) mark(ctx context.Context, lanes ...outbox.Lane) error {
+	ctx, cancel := context.WithTimeout(ctx, k.cfg.timeout)
+	defer cancel()
+	if err := k.store.Mark(ctx, k.cfg.owner, lanes); err != nil {
+		return fmt.Errorf("mark lanes: %w", err)
+	}
+	return nil
+}
+
+// run keeps the lease until ctx ends. After a failure it asks again soon. Two failures a third of the lease apart, as
+// when sessions are being terminated, would be the end of the lease although the database is well. A check under way is
+// finished, unless hardStop ends too. A server that has got a statement may carry it out after it was broken off, and
+// take lanes that were given up meanwhile.
+func (k *leaseKeeper) run(ctx, hardStop context.Context) {
+	for {
+		pause := min(k.cfg.ttl/checksPerLease, maxCheck)
+		if !k.undisturbed() {
+			if err := k.check(hardStop); err != nil {
+				pause = k.cfg.ttl / 30
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.disturbed:
+		case <-time.After(pause):
+		}
+	}
+}
+
+// undisturbed tells that a check would find and change nothing: a look since the last one found the same leases, and no
+// renewal is due.
+func (k *leaseKeeper) undisturbed() bool {
+	g := k.seen.Load()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return g.fresh() && g.Leases == k.known && k.lastErr == nil && k.told == k.health && !k.leaving &&
+		len(k.lanes) == k.share &&
+		time.Until(k.until) > k.cfg.ttl*2/3 && !over(k.until)
+}
+
+// check renews and takes, and hands over what another relay should have.
+func (k *leaseKeeper) check(ctx context.Context) error {
+	if err := k.renew(ctx); err != nil {
+		return err
+	}
+	surplus := k.surplus()
+	if len(surplus) == 0 {
+		return nil
+	}
+	reqCtx, cancel := context.WithTimeout(ctx, k.cfg.ttl/3)
+	defer cancel()
+	if err := k.store.Release(reqCtx, k.cfg.owner, surplus); err != nil {
+		return k.failed(ctx, fmt.Errorf("hand over %d lanes: %w", len(surplus), err))
+	}
+	if err := k.renew(ctx); err != nil {
+		return err
+	}
+	k.keep(surplus)
+	return nil
+}
+
+// keep goes on serving lanes that should have gone and are still held, because somebody has their rows locked, until
+// the next check.
+func (k *leaseKeeper) keep(surplus []outbox.Lane) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if slices.ContainsFunc(surplus, func(l outbox.Lane) bool {
+		return slices.ContainsFunc(k.lanes, isOf(l))
+	}) {
+		k.share = len(k.lanes)
+	}
+}
+
+// surplus takes the lanes that another relay should have, and no worker is using, out of what is held.
+//
+// A lane is handed over between two turns, never in one: the next holder would publish again what is in flight.
+func (k *leaseKeeper) surplus() (surplus []outbox.Lane) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.lanes) <= k.share {
+		return nil
+	}
+	busy := map[int16]bool{}
+	for _, lanes := range slices.Concat(k.using, k.late) {
+		for _, l := range lanes {
+			busy[l.Number] = true
+		}
+	}
+	keep := slices.Clone(k.lanes[:k.share])
+	for _, l := range k.lanes[k.share:] {
+		if busy[l.Number] {
+			keep = append(keep, l)
+		} else {
+			surplus = append(surplus, l)
+		}
+	}
+	k.lanes = keep
+	return surplus
+}
+
+func (k *leaseKeeper) renew(ctx context.Context) error {
+	asked := time.Now()
+	known := ""
+	if g := k.seen.Load(); g != nil {
+		known = g.Leases
+	}
+	reqCtx, cancel := context.WithTimeout(ctx, k.cfg.ttl/3)
+	defer cancel()
+	k.mu.Lock()
+	request := outbox.LeaseRequest{
+		Owner:   k.cfg.owner,
+		Name:    k.cfg.instance,
+		TTL:     k.cfg.ttl,
+		Leaving: k.leaving,
+		Health:  k.health,
+	}
+	// Once an outage: on a machine so slow that every check comes too late, nobody would ever take over.
+	away := k.lastErr != nil && !k.renewed.IsZero() && asked.Sub(k.renewed) > k.cfg.ttl && !k.returned
+	request.Returning = away || asked.Before(k.cautious)
+	k.mu.Unlock()
+	leased, err := k.store.Lease(reqCtx, request)
+	if err != nil {
+		return k.failed(ctx, err)
+	}
+	k.origin.Store(leased.Origin)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.returned = away
+	if away { // the others find it back within their next check, and what they do not come for lapses again
+		k.cautious = asked.Add(k.cfg.ttl)
+	}
+	k.lastErr, k.renewed, k.known, k.told = nil, asked, known, request.Health
+	if k.pauses.change(leased.Paused) {
+		k.pauses.log(k.cfg.logger, k.cfg.table)
+		k.changed()
+	}
+	before := len(k.lanes)
+	k.lanes, k.share, k.until = leased.Lanes, leased.Share, asked.Add(leased.Remaining)
+	if len(k.lanes) != before {
+		k.cfg.logger.Info("lanes held", "table", k.cfg.table, "lanes", len(k.lanes), "before", before, "share", k.share)
+		k.changed()
+	}
+	return nil
+}
+
+// tell has the database say what hinders the relay. Nothing is written unless it is something else than before.
+func (k *leaseKeeper) tell(health string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if health != k.health && k.lastErr == nil && !k.renewed.IsZero() { // else the lease itself is the trouble, and shows
+		k.health = health
+		signal(k.disturbed)
+	}
+}
+
+// failed notes an error, and logs the first of a row.
+func (k *leaseKeeper) failed(ctx context.Context, err error) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if ctx.Err() == nil && k.lastErr == nil {
+		left := max(time.Until(k.until), 0).Round(time.Millisecond)
+		k.cfg.logger.Warn("cannot renew lease", "table", k.cfg.table, "error", err, "valid_for", left.String())
+	}
+	k.lastErr = err
+	return err
+}
+
+// stop has lanes handed over as they come free. A publish that hangs may take as long as DrainTimeout, and its
+// neighbours' lanes would have nobody.
+func (k *leaseKeeper) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.leaving, k.stopped = true, time.Now()
+	signal(k.disturbed)
+}
+
+// leave gives the lanes back so that a successor starts at once. ctx is the one of Run, which has ended.
+func (k *leaseKeeper) leave(ctx context.Context) error {
+	k.mu.Lock()
+	k.lanes, k.share = nil, 0
+	k.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.ttl/3)
+	defer cancel()
+	if err := k.store.Leave(ctx, k.cfg.owner); err != nil {
+		return fmt.Errorf("release lanes (they lapse by themselves within %s): %w", k.cfg.ttl, err)
+	}
+	return nil
+}
+
+// isOf tells whether a lease is that of a lane, since the same take-over.
+func isOf(l outbox.Lane) func(held outbox.Lane) bool {
+	return func(held outbox.Lane) bool { return l.Number == held.Number && l.Epoch == held.Epoch }
+}

@@ -1,0 +1,315 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// The events of a table with routes go to several sinks, and none of those may delay another. So each sink is given its
+// part of a batch at the same time and RouteTimeout to answer. What it has not taken by then it owes. The settle that
+// marks the events as delivered copies that into outbox_deliveries. From there a relay of that sink's own delivers it,
+// at its pace and with its retries. As long as a lane owes a sink anything, what comes later in the lane goes the same
+// way, so that the keys stay in order at each sink. One that takes everything costs no second write.
+//
+// Nobody else writes a lane's rows into outbox_deliveries, so its owner knows what it owes and no claim looks for it. A
+// lane that is new to a worker is asked about once. (docs/adr/0031)
+
+// outlet is a sink of a table with routes.
+type outlet struct {
+	*sinkState
+	owed *tableRelay // serves what it owes
+
+	mu   sync.Mutex
+	slow time.Time // until when it is not waited for
+}
+
+// slowFor is how long a sink that did not answer in time is left to its own relay before it is waited for again.
+const slowFor = 10 * time.Second
+
+// owing is the answer for a delivery that its sink owes. It is no failure of the record's.
+type owing struct{ err error } // of the sink; nil: it was not asked
+
+// unasked is the answer for what goes by outbox_deliveries from the beginning.
+var unasked = &owing{}
+
+func (o *owing) Error() string {
+	if o.err == nil {
+		return "left to the sink's own relay"
+	}
+	return o.err.Error()
+}
+
+func (o *owing) Unwrap() error { return o.err }
+
+func isOwed(err error) bool {
+	var o *owing
+	return errors.As(err, &o)
+}
+
+// spread publishes a batch to the sinks of its deliveries, side by side. Each result is either delivered or owed.
+func (w *worker) spread(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	results := make([]outbox.Result, len(batch))
+	parts := map[string][]int{} // by sink: indexes in batch
+	for i := range batch {
+		parts[batch[i].Sink] = append(parts[batch[i].Sink], i)
+	}
+	var publishing sync.WaitGroup
+	for name, part := range parts {
+		o := w.cfg.outlets[name]
+		if direct := w.direct(name, batch, part, results); len(direct) > 0 {
+			publishing.Go(func() { o.publishDirect(ctx, w.cfg.RouteTimeout, batch, direct, results, w.owes.sink(name)) })
+		}
+	}
+	publishing.Wait()
+	for i := range results {
+		if results[i].Err != nil {
+			w.owes.note(batch[i].Lane, batch[i].Sink)
+		}
+	}
+	return results
+}
+
+// direct returns those of a sink's part of a batch, as indexes, that go to it directly. The others are answered: they
+// go by outbox_deliveries.
+func (w *worker) direct(sink string, batch []outbox.Delivery, part []int, results []outbox.Result) (direct []int) {
+	paused, own := w.keeper.paused(), w.cfg.outlets[sink].owed.keeper.paused()
+	for _, i := range part {
+		d := &batch[i]
+		to := []string{d.Destination}
+		if w.owes.any(d.Lane, sink) || own.Holds(d.Topic, to) || paused.Holds(d.Topic, to) {
+			results[i].Err = unasked
+		} else {
+			direct = append(direct, i)
+		}
+	}
+	return direct
+}
+
+// chosen returns the deliveries at the given indexes, which ascend.
+func chosen(batch []outbox.Delivery, at []int) []outbox.Delivery {
+	if len(at) == len(batch) {
+		return batch
+	}
+	part := make([]outbox.Delivery, len(at))
+	for k, i := range at {
+		part[k] = batch[i]
+	}
+	return part
+}
+
+// publishDirect publishes the deliveries at the given indexes, and no others, and answers them. owes says that some
+// lane of the caller's owes the sink something.
+func (o *outlet) publishDirect(
+	ctx context.Context, timeout time.Duration, batch []outbox.Delivery, at []int, results []outbox.Result, owes bool,
+) {
+	for _, i := range at {
+		results[i].Err = unasked
+	}
+	if slowness(o.sink) > timeout { // what it has not answered by then would be sent again
+		return
+	}
+	pass := o.breaker.enter(false)
+	if pass.wait > 0 {
+		return
+	}
+	defer o.breaker.leave(pass)
+	switch {
+	case pass.probe && owes: // its own relay finds out whether it is back, and nobody waits for that
+		return
+	case pass.probe:
+		at = at[:min(len(at), pass.limit)]
+	case o.isSlow():
+		return
+	}
+	part := chosen(batch, at)
+	limited, cancel := context.WithTimeout(ctx, answerTime(o.sink, timeout))
+	answers := publisher{o.sink}.publish(limited, part)
+	late := limited.Err() != nil
+	cancel()
+	if late {
+		o.noteSlow()
+	}
+	o.breaker.report(pass, answers)
+	for k, i := range at {
+		if results[i] = answers[k]; answers[k].Err != nil {
+			results[i].Err = &owing{answers[k].Err}
+		}
+	}
+}
+
+func (o *outlet) isSlow() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Now().Before(o.slow)
+}
+
+func (o *outlet) noteSlow() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.slow = time.Now().Add(slowFor)
+}
+
+// judgeRouted decides what becomes of a record of a table with routes: it is delivered, but for what its sinks owe. One
+// that the only sink of a log was not there for comes again with a later claim.
+func (r *tableRelay) judgeRouted(
+	v *verdict,
+	rec *outbox.Record,
+	deliveries []outbox.Delivery,
+	results []outbox.Result,
+) {
+	for _, res := range results {
+		if res.Err == nil || isOwed(res.Err) {
+			continue
+		}
+		if class, _ := outbox.Classify(res.Err); class == outbox.ClassUnavailable {
+			v.unavailable = res.Err
+		}
+		return
+	}
+	out := outbox.Outcome{Record: rec, State: outbox.Delivered, DeliveredTo: slices.Clip(rec.DeliveredTo)}
+	for i, res := range results {
+		if res.Err != nil {
+			out.Owed = append(out.Owed, r.owed(&deliveries[i], res.Err))
+			continue
+		}
+		if res.Duplicate {
+			v.duplicates++
+		}
+		out.DeliveredTo = append(out.DeliveredTo, nameOf(&deliveries[i]))
+	}
+	v.owed += len(out.Owed)
+	v.outcomes = append(v.outcomes, out)
+}
+
+// owed is what a sink owes that has answered a delivery with err, an owing.
+func (r *tableRelay) owed(d *outbox.Delivery, err error) outbox.Owed {
+	one := outbox.Owed{Sink: r.cfg.sinkOf(d), Destination: d.Destination}
+	class, after := outbox.Classify(err)
+	if errors.Is(err, unasked) || class == outbox.ClassNotAttempted {
+		return one
+	}
+	if one.Error = err.Error(); class == outbox.ClassUnavailable || class == outbox.ClassPostponed {
+		one.RetryIn = after
+		return one
+	}
+	one.Attempts = 1
+	if class != outbox.ClassPermanent { // which its own relay makes a dead letter of
+		one.RetryIn = max(after, r.cfg.outlets[one.Sink].owed.cfg.policy(d.Destination).Backoff.delay(1))
+	}
+	return one
+}
+
+// wakeOwed tells the relays of the sinks that something is there for them.
+func (w *worker) wakeOwed(outcomes []outbox.Outcome) {
+	woken := map[string]bool{}
+	for i := range outcomes {
+		for _, o := range outcomes[i].Owed {
+			if !woken[o.Sink] {
+				woken[o.Sink] = true
+				w.cfg.outlets[o.Sink].owed.wake()
+			}
+		}
+	}
+}
+
+// askEvery is how often a worker asks whether its lanes still owe what they owed.
+const askEvery = 20 * time.Millisecond
+
+// owes is what a worker knows of what its lanes owe.
+type owes struct {
+	epochs map[int16]int64    // of the lanes that were asked about
+	sinks  map[int16][]string // by lane
+	asked  time.Time
+}
+
+// any tells whether a lane owes a sink something.
+func (o *owes) any(lane int16, sink string) bool {
+	return len(o.sinks) > 0 && slices.Contains(o.sinks[lane], sink)
+}
+
+// sink tells whether any lane does.
+func (o *owes) sink(name string) bool {
+	for lane := range o.sinks {
+		if o.any(lane, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (o *owes) note(lane int16, sink string) {
+	if o.any(lane, sink) {
+		return
+	}
+	if o.sinks == nil {
+		o.sinks = map[int16][]string{}
+	}
+	o.sinks[lane] = append(o.sinks[lane], sink)
+}
+
+// unsure returns the lanes to ask about: those that are new to the worker, and now and then those that owed something.
+func (o *owes) unsure(lanes []outbox.Lane, now time.Time) (unsure []int16) {
+	again := now.Sub(o.asked) >= askEvery
+	for _, l := range lanes {
+		epoch, known := o.epochs[l.Number]
+		if !known || epoch != l.Epoch || again && len(o.sinks[l.Number]) > 0 {
+			unsure = append(unsure, l.Number)
+		}
+	}
+	return unsure
+}
+
+// answered takes over what the lanes that were asked about owe.
+func (o *owes) answered(asked []int16, lanes []outbox.Lane, owed map[int16][]string, now time.Time) {
+	o.asked = now
+	if o.epochs == nil {
+		o.epochs = map[int16]int64{}
+	}
+	for _, l := range lanes {
+		if slices.Contains(asked, l.Number) {
+			o.epochs[l.Number] = l.Epoch
+			delete(o.sinks, l.Number)
+		}
+	}
+	for lane, sinks := range owed {
+		for _, sink := range sinks {
+			o.note(lane, sink)
+		}
+	}
+}
+
+// begun tells whether the relays of the sinks have asked the database for the first time: until then nobody knows what
+// is paused.
+func (c *tableConfig) begun() bool {
+	for _, o := range c.outlets {
+		if !o.owed.keeper.asked() {
+			return false
+		}
+	}
+	return true
+}
+
+// askOwed finds out what the lanes owe, where the worker does not know it.
+func (w *worker) askOwed(ctx context.Context, lanes []outbox.Lane) error {
+	if !w.cfg.routed() {
+		return nil
+	}
+	now := time.Now()
+	unsure := w.owes.unsure(lanes, now)
+	if len(unsure) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, w.cfg.DatabaseTimeout)
+	defer cancel()
+	owed, err := w.cfg.ledger.Owes(limited, unsure, w.cfg.table.sinks())
+	if err != nil {
+		return err
+	}
+	w.owes.answered(unsure, lanes, owed, now)
+	return nil
+}
