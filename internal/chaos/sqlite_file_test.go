@@ -207,7 +207,9 @@ func (f *file) watched() *relayProcess {
 }
 
 // published is how many events a relay has delivered since it began.
-func published(r *relayProcess) int { return metric(r, `outbox_published_total{table="outbox_events"}`) }
+func published(r *relayProcess) int {
+	return metric(r, `outbox_published_total{table="outbox_events"}`)
+}
 
 // metric asks a relay that listens for a number of its own.
 func metric(r *relayProcess, name string) int {
