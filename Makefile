@@ -27,7 +27,7 @@ RACE := -race -gcflags=modernc.org/...=-race=false
 # What runs goroutines of its own: the engine, sinks, the store that is a library, the parts of the server that stream and
 # work. The rest calls these, or drives programs and servers, whose work no race detector sees. The sinks whose clients, and
 # servers in the tests, would have to be compiled a second time for it are not among them. `make race` runs it all.
-RACED := . ./outboxtest ./server/crawl ./server/gateway ./server/stream ./sink ./sink/memory ./sink/redispubsub ./sink/webhook \
+RACED := . ./relay ./outboxtest ./server/crawl ./server/gateway ./server/stream ./sink ./sink/memory ./sink/redispubsub ./sink/webhook \
 	./store/sqlite
 # What starts programs for most of its tests, several at a time.
 DRIVERS := /internal/(cli|integration|pgmigrations)$$

@@ -130,8 +130,8 @@ func TestListenNoticesAPooler(t *testing.T) {
 	var lines atomic.Int64
 	var text atomic.Value
 	log := slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) {
-		lines.Add(1)
 		text.Store(string(b))
+		lines.Add(1)
 		return len(b), nil
 	}), nil))
 	run(t, func(ctx context.Context) error { return postgres.NewDB(pool).Listen(ctx, log, func(string) {}) })
