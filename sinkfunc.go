@@ -21,32 +21,27 @@ type SinkFunc func(ctx context.Context, d Delivery) error
 
 // Publish implements Sink.
 func (publish SinkFunc) Publish(ctx context.Context, batch []Delivery) []Result {
-	results := make([]Result, len(batch))
-	failed := HeldKeys{}
 	calls, longest := 0, time.Duration(0)
 	deadline, limited := ctx.Deadline()
 	first := time.Now()
-	for i := range batch {
-		d := &batch[i]
+	one := func(i int) error {
 		began := time.Now()
 		switch {
 		case calls == 0 && ctx.Err() != nil:
-			results[i].Err = Unavailable(ctx.Err())
-		case failed.Behind(d.Record), ctx.Err() != nil, calls > 0 && limited && deadline.Sub(began) < 2*longest:
-			results[i].Err = ErrNotAttempted
-		default:
-			results[i].Err = publish.call(ctx, d)
-			longest = max(longest, time.Since(began))
-			cut := results[i].Err != nil && ctx.Err() != nil && time.Since(began) < time.Since(first)*9/10
-			if calls++; calls > 1 && cut {
-				results[i].Err = errors.Join(ErrNotAttempted, results[i].Err)
-			}
+			return Unavailable(ctx.Err())
+		case ctx.Err() != nil, calls > 0 && limited && deadline.Sub(began) < 2*longest:
+			return ErrNotAttempted
 		}
-		if results[i].Err != nil {
-			failed.Hold(d.Record)
+		err := publish.call(ctx, &batch[i])
+		longest = max(longest, time.Since(began))
+		cut := err != nil && ctx.Err() != nil && time.Since(began) < time.Since(first)*9/10
+		if calls++; calls > 1 && cut {
+			return errors.Join(ErrNotAttempted, err)
 		}
+		return err
 	}
-	return results
+	return InOrder(context.WithoutCancel(ctx), batch, Sending{Messages: 1, // a call ends by itself
+		Send: func(i int, done func(Result)) { done(Result{Err: one(i)}) }})
 }
 
 // call makes one call, whose panic nobody else pays for.

@@ -15,7 +15,7 @@ import (
 
 // maxExported bounds the functions, types, constants, variables and methods that the library exports. Who adds one
 // raises it, in sight of the review.
-const maxExported = 335
+const maxExported = 340
 
 // TestExportedNamesHaveUsers wants a user outside its package for each name that the library exports. A test or an
 // example beside the package is one; a type may also be what another exported name is made of.

@@ -21,7 +21,6 @@ func Driver() sink.Driver {
 		Example:   "nats://user:password@host:4222 for JetStream, tls:// for TLS",
 		Variables: []string{"NATS_URL"},
 		Open:      openByURL, Check: checkURL, Mask: sinkurl.Mask, Plaintext: plaintext, Hint: hint,
-		Subscribe: subscribeByURL, Tail: tail,
 	}
 }
 

@@ -38,26 +38,13 @@ type link struct {
 	js   jetstream.JetStream
 
 	mu      sync.Mutex
-	waiting map[*nats.Msg]waiter
+	waiting map[*nats.Msg]func(outbox.Result)
 	down    error // why it is of no use any more
 	mute    bool  // the user may not ask for streams
 }
 
-// waiter is where the answer for a message goes.
-type waiter struct {
-	answers chan<- answer // has room for one of each delivery
-	i       int           // of the delivery
-}
-
-// answer is what became of a message.
-type answer struct {
-	i         int
-	duplicate bool
-	err       error
-}
-
 func newLink(conn *nats.Conn) (*link, error) {
-	l := &link{conn: conn, waiting: map[*nats.Msg]waiter{}}
+	l := &link{conn: conn, waiting: map[*nats.Msg]func(outbox.Result){}}
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(clientPending),
 		jetstream.WithPublishAsyncTimeout(ackTimeout),
 		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, m *nats.Msg, ack *jetstream.PubAck) {
@@ -71,15 +58,15 @@ func newLink(conn *nats.Conn) (*link, error) {
 // once keeps the client from sending a message again because nobody was there to take it.
 var once = jetstream.WithRetryAttempts(0)
 
-// send publishes m. Its answer, which may be that it was not sent, goes to w.
-func (l *link) send(m *nats.Msg, w waiter) {
+// send publishes m. Its answer, which may be that it was not sent, goes to done.
+func (l *link) send(m *nats.Msg, done func(outbox.Result)) {
 	l.mu.Lock()
 	if l.down != nil {
-		w.answers <- answer{i: w.i, err: l.down}
+		done(outbox.Result{Err: l.down})
 		l.mu.Unlock()
 		return
 	}
-	l.waiting[m] = w
+	l.waiting[m] = done
 	l.mu.Unlock()
 	if _, err := l.js.PublishMsgAsync(m, once); err != nil {
 		l.answer(m, false, err)
@@ -90,9 +77,9 @@ func (l *link) send(m *nats.Msg, w waiter) {
 func (l *link) answer(m *nats.Msg, duplicate bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if w, ok := l.waiting[m]; ok {
+	if done, ok := l.waiting[m]; ok {
 		delete(l.waiting, m)
-		w.answers <- answer{w.i, duplicate, err}
+		done(outbox.Result{Duplicate: duplicate, Err: err})
 	}
 }
 
@@ -110,8 +97,8 @@ func (l *link) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = err
-	for m, w := range l.waiting {
-		w.answers <- answer{i: w.i, err: err}
+	for m, done := range l.waiting {
+		done(outbox.Result{Err: err})
 		delete(l.waiting, m)
 	}
 }
@@ -152,9 +139,9 @@ func (l *link) refused(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mute = l.mute || subject == streamNames
-	for m, w := range l.waiting {
+	for m, done := range l.waiting {
 		if m.Subject == subject {
-			w.answers <- answer{i: w.i, err: errPublishDenied}
+			done(outbox.Result{Err: errPublishDenied})
 			delete(l.waiting, m)
 		}
 	}

@@ -222,3 +222,18 @@ func class(t testing.TB, res outbox.Result, want outbox.Class, says string) {
 		t.Errorf("answered %+v (class %d), want class %d and %q", res, got, want, says)
 	}
 }
+
+// deliverAtLast publishes until the server is there.
+func deliverAtLast(t *testing.T, s sink.Sink, batch ...outbox.Delivery) {
+	t.Helper()
+	eventually(t, func() bool {
+		for i, res := range s.Publish(t.Context(), batch) {
+			if class, _ := outbox.Classify(res.Err); res.Err != nil && class != outbox.ClassUnavailable {
+				t.Fatalf("delivery %d is answered %+v", i, res)
+			} else if res.Err != nil {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -29,28 +29,27 @@ const (
 const fullSubject = "maximum messages per subject exceeded"
 
 // classify says what the answer for a message means for its event.
-func (p *publication) classify(ctx context.Context, a answer) error {
-	subject := p.batch[a.i].Destination
+func (p *publication) classify(ctx context.Context, i int, err error) error {
+	subject := p.batch[i].Destination
 	var refused *jetstream.APIError
-	switch class, _ := outbox.Classify(a.err); {
+	switch class, _ := outbox.Classify(err); {
 	case class != outbox.ClassRetryable:
-		return a.err
-	case errors.Is(a.err, jetstream.ErrNoStreamResponse):
-		if err := p.streamless(ctx, subject); err != nil {
-			return err
+		return err
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		if missing := p.streamless(ctx, subject); missing != nil {
+			return missing
 		}
 		return outbox.Unavailable(fmt.Errorf("publish to subject %q: its stream has no leader at this moment", subject))
-	case errors.Is(a.err, nats.ErrMaxPayload):
+	case errors.Is(err, nats.ErrMaxPayload):
 		return outbox.Permanent(fmt.Errorf("publish to subject %q: the message has %d bytes with its headers, the server "+
-			"takes %d (max_payload)", subject, p.sent[a.i].Size()-len(subject), p.link.conn.MaxPayload()))
-	case errors.As(a.err, &refused):
+			"takes %d (max_payload)", subject, p.sent[i].Size()-len(subject), p.link.conn.MaxPayload()))
+	case errors.As(err, &refused):
 		return refusal(subject, refused)
-	case errors.Is(a.err, errPublishDenied):
-		return fmt.Errorf("publish to subject %q: %w", subject, a.err)
-	case errors.Is(a.err, jetstream.ErrInvalidJSAck):
+	case errors.Is(err, errPublishDenied):
+		return fmt.Errorf("publish to subject %q: %w", subject, err)
+	case errors.Is(err, jetstream.ErrInvalidJSAck):
 		return fmt.Errorf("publish to subject %q: who answers there is no stream", subject)
 	}
-	err := a.err
 	if p.target != nil {
 		err = p.target.hide(err)
 	}

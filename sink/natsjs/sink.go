@@ -31,8 +31,6 @@
 //   - Order across keys.
 //   - Expected sequences (Nats-Expected-Last-Subject-Sequence) are not used. They fence one writer of a subject, and a
 //     subject has as many writers as keys and relays: each would refuse the others.
-//   - A subscriber hears the subject and not the stream: copies that the stream refused, what no stream took, and what
-//     anybody else publishes there.
 //
 // # What it costs
 //
