@@ -335,4 +335,4 @@ func (p *pipe) failure(delivery int, err error) error {
 	return fmt.Errorf("publish to %s: %w", p.to[delivery], err)
 }
 
-func (p *pipe) reply(delivery int, err error) { p.done <- outcome{delivery, err} }
+func (p *pipe) reply(delivery int, err error) { p.done[delivery](outbox.Result{Err: err}) }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -273,16 +272,5 @@ func TestRate(t *testing.T) {
 	}
 	if served == 0 || served > 21 {
 		t.Errorf("%d of 100 were served within half a second, want some and at most 21", served)
-	}
-}
-
-func TestLines(t *testing.T) {
-	t.Parallel()
-	batch := []outbox.Delivery{event(t, "a", 1), event(t, "a", 2), event(t, "a", 1), event(t, "a", 1), event(t, "a", 2)}
-	unkeyed := *batch[3].Record
-	unkeyed.Keyed = false
-	batch[3].Record = &unkeyed
-	if got, want := fmt.Sprint(lines(batch)), "[[0 2] [1 4] [3]]"; got != want {
-		t.Errorf("%s, want %s", got, want)
 	}
 }

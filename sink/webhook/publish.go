@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/late"
@@ -19,77 +16,25 @@ type publication struct {
 	*poster
 	window
 	batch   []outbox.Delivery
-	results []outbox.Result
 	states  map[string]*state // by destination
 	defects map[string]error  // of destinations that cannot be used
 }
 
-// Publish implements outbox.Sink. Each key is a line of its own: the next of its events goes out after the answer for
-// the one before. It returns when all is answered: at the latest when ctx ends. A relay that says how long it waits has
-// the slower answers later (internal/late).
+// Publish implements outbox.Sink. A relay that says how long it waits has the slower answers later (internal/late).
 func (s *poster) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	w, release := newWindow(ctx)
 	defer release()
-	p := &publication{poster: s, window: w, batch: batch, results: make([]outbox.Result, len(batch))}
+	p := &publication{poster: s, window: w, batch: batch}
 	if err := p.resolve(ctx); err != nil {
-		for i := range p.results {
-			p.results[i].Err = outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
+		results := make([]outbox.Result, len(batch))
+		for i := range results {
+			results[i].Err = outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
 		}
-		return p.results
+		return results
 	}
-	var under sync.WaitGroup
-	for _, line := range lines(batch) {
-		under.Go(func() { p.walk(ctx, line) })
-	}
-	under.Wait()
-	return p.results
-}
-
-// lines returns the deliveries of each key in their order, and those without a key each alone.
-func lines(batch []outbox.Delivery) (all [][]int) {
-	at := map[int64]int{} // in all, by key
-	for i := range batch {
-		d := &batch[i]
-		n, known := at[d.OrderKey]
-		if !d.Keyed || !known {
-			n, all = len(all), append(all, nil)
-		}
-		if d.Keyed {
-			at[d.OrderKey] = n
-		}
-		all[n] = append(all[n], i)
-	}
-	return all
-}
-
-// walk publishes a line: an event to its destinations at the same time, then the next.
-func (p *publication) walk(ctx context.Context, line []int) {
-	var failed *uuid.UUID // the event behind which the others are held
-	for len(line) > 0 {
-		id, n := p.batch[line[0]].ID, 1
-		for n < len(line) && p.batch[line[n]].ID == id {
-			n++
-		}
-		event := line[:n]
-		line = line[n:]
-		if failed != nil && *failed != id {
-			for _, i := range event {
-				p.results[i].Err = outbox.ErrNotAttempted
-			}
-			continue
-		}
-		var others sync.WaitGroup
-		for _, i := range event[1:] {
-			others.Go(func() { p.results[i].Err = p.deliver(ctx, &p.batch[i]) })
-		}
-		p.results[event[0]].Err = p.deliver(ctx, &p.batch[event[0]])
-		others.Wait()
-		for _, i := range event {
-			if p.results[i].Err != nil {
-				failed = &id
-			}
-		}
-	}
+	return outbox.InOrder(context.WithoutCancel(ctx), batch, outbox.Sending{Send: func(i int, done func(outbox.Result)) {
+		s.under.Go(func() { done(outbox.Result{Err: p.deliver(ctx, &batch[i])}) })
+	}})
 }
 
 // deliver makes one request, if the endpoint is to be asked.
