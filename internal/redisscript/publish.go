@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
@@ -28,7 +27,8 @@ const (
 //
 // It returns as soon as ctx ends. The round trip it then gives up on is waited for by Close.
 func (s *Publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	p := &publication{Publisher: s, batch: batch, results: make([]outbox.Result, len(batch))}
+	p := &publication{Publisher: s, batch: batch, results: make([]outbox.Result, len(batch)),
+		failed: outbox.HeldKeys{}, behind: outbox.HeldKeys{}}
 	all := make([]int, len(batch))
 	for i := range all {
 		all[i] = i
@@ -44,9 +44,9 @@ type publication struct {
 	*Publisher
 	batch   []outbox.Delivery
 	results []outbox.Result
-	failed  keys             // of which nothing later is published
+	failed  outbox.HeldKeys  // within a call the script holds them
 	large   []int            // deliveries to be sent after all others, and those behind them in their keys
-	behind  keys             // of the large ones
+	behind  outbox.HeldKeys  // of the large ones
 	last    bool             // it is their turn
 	down    map[string]error // of the groups that take nothing
 	blamed  int              // deliveries that failed alone
@@ -100,7 +100,7 @@ func (p *publication) round(ctx context.Context, r *round) {
 		case dead[n]:
 			err := p.unavailable(f.err)
 			p.answer(f.deliveries, err)
-			p.failed.note(p, f.deliveries)
+			p.note(f.deliveries)
 			if p.down == nil {
 				p.down = map[string]error{}
 			}
@@ -134,7 +134,7 @@ func (p *publication) trip(ctx context.Context, r *round) (failures []failure) {
 		err := ctx.Err()
 		if over {
 			if err = c.answer(p.batch, p.results, p.command.Refusal); err == nil {
-				p.failed.note(p, c.deliveries)
+				p.note(c.deliveries)
 				continue
 			}
 		}
@@ -181,33 +181,11 @@ func (p *publication) answer(deliveries []int, err error) {
 	}
 }
 
-// keys holds an event of each of some ordering keys. Later events of such a key are held back by it: in failed because
-// the event failed, in behind because it goes last. Within a call the script does the first.
-type keys map[int64]uuid.UUID
-
-func (k keys) hold(d *outbox.Delivery) bool {
-	if len(k) == 0 || !d.Keyed {
-		return false
-	}
-	id, ok := k[d.OrderKey]
-	return ok && id != d.ID // the same event's other destinations go out
-}
-
-func (k *keys) add(d *outbox.Delivery) {
-	if !d.Keyed || k.hold(d) {
-		return
-	}
-	if *k == nil {
-		*k = keys{}
-	}
-	(*k)[d.OrderKey] = d.ID
-}
-
-// note adds those of the deliveries that failed.
-func (k *keys) note(p *publication, deliveries []int) {
+// note holds the keys of those of the deliveries that failed.
+func (p *publication) note(deliveries []int) {
 	for _, i := range deliveries {
 		if p.results[i].Err != nil {
-			k.add(&p.batch[i])
+			p.failed.Hold(p.batch[i].Record)
 		}
 	}
 }

@@ -84,13 +84,13 @@ func (p *publication) strike(ctx context.Context, f failure) {
 		p.answer(f.deliveries,
 			fmt.Errorf("publish to %s %q: Redis answers, but not to this event (%d bytes of payload) sent alone: %w",
 				p.command.Target, d.Destination, len(d.Payload), p.password.Hide(f.err)))
-		p.failed.add(d)
+		p.failed.Hold(d.Record)
 		return
 	}
 	// What was too slow would not be faster in the time that is left. It is tried again at its next turn.
 	if isTimeout(f.err) || !pause(ctx, time.Duration(strikes)*strikePause) {
 		p.answer(f.deliveries, p.unavailable(f.err))
-		p.failed.add(d)
+		p.failed.Hold(d.Record)
 		return
 	}
 	p.send(ctx, f.deliveries)

@@ -84,17 +84,17 @@ func (r *round) load(p *publication, todo []int) (rest []int) {
 		}
 		if down := p.down[group]; err == nil && down != nil {
 			err = down
-		} else if p.failed.hold(d) {
+		} else if p.failed.Behind(d.Record) {
 			err = outbox.ErrNotAttempted
 		}
 		if err != nil {
 			p.results[i].Err = err
-			p.failed.add(d)
+			p.failed.Hold(d.Record)
 			continue
 		}
-		if !p.last && (len(d.Payload) > limit || p.behind.hold(d)) {
+		if !p.last && (len(d.Payload) > limit || p.behind.Behind(d.Record)) {
 			p.large = append(p.large, i)
-			p.behind.add(d)
+			p.behind.Hold(d.Record)
 			continue
 		}
 		if count > 0 && (count == maxDeliveries || len(r.buf)+len(d.Payload) > limit) {

@@ -29,7 +29,7 @@ const (
 // It returns as soon as ctx ends.
 func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	p := &publication{publisher: s, batch: batch, results: make([]outbox.Result, len(batch)),
-		failed: map[int64]uuid.UUID{}, tables: map[string]*state{}}
+		failed: outbox.HeldKeys{}, tables: map[string]*state{}}
 	for from := 0; from < len(batch); {
 		to := p.bound(from)
 		round := make([]int, 0, to-from)
@@ -49,9 +49,9 @@ type publication struct {
 	*publisher
 	batch   []outbox.Delivery
 	results []outbox.Result
-	failed  map[int64]uuid.UUID // by key: the event that failed; its other destinations are served
-	tables  map[string]*state   // by destination
-	down    error               // the server takes nothing
+	failed  outbox.HeldKeys
+	tables  map[string]*state // by destination
+	down    error             // the server takes nothing
 }
 
 // state is what a publication knows of a destination.
@@ -118,13 +118,12 @@ func (p *publication) stop(err error, rows int) {
 func (p *publication) sift(ctx context.Context, todo []int) (rest []int) {
 	for _, i := range todo {
 		d := &p.batch[i]
-		id, held := p.failed[d.OrderKey]
 		switch {
 		case ctx.Err() != nil:
 			p.fail(i, outbox.Unavailable(fmt.Errorf("insert into the sink's PostgreSQL: %w", ctx.Err())))
 		case p.down != nil:
 			p.fail(i, p.down)
-		case d.Keyed && held && id != d.ID:
+		case p.failed.Behind(d.Record):
 			p.results[i].Err = outbox.ErrNotAttempted
 		default:
 			if err := p.state(d.Destination).refused; err != nil {
@@ -148,11 +147,8 @@ func (p *publication) state(destination string) *state {
 }
 
 func (p *publication) fail(i int, err error) {
-	d := &p.batch[i]
 	p.results[i] = outbox.Result{Err: err}
-	if _, held := p.failed[d.OrderKey]; d.Keyed && !held {
-		p.failed[d.OrderKey] = d.ID
-	}
+	p.failed.Hold(p.batch[i].Record)
 }
 
 // identity is what the primary key says of a row, beside the table.
