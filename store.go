@@ -3,6 +3,8 @@ package outbox
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -205,21 +207,45 @@ const (
 	Dead                   // kept as a dead letter
 )
 
-// Reason is why a delivery died; the values are those of the job_dlq table for source "event".
-type Reason string
-
-// The reasons an event can have in the dead-letter queue (05-01).
-const (
-	ReasonDeliveryFailed        Reason = "DeliveryFailed"
-	ReasonDeserializationFailed Reason = "DeserializationFailed"
-	ReasonDuplicateEvent        Reason = "DuplicateEvent"
-	ReasonHandlerMissing        Reason = "HandlerMissing"
-	ReasonHandlerTimeout        Reason = "HandlerTimeout"
-)
-
 // Settled counts what one Settle changed. Lost is the number of outcomes whose lane had gone to another owner, or whose
 // row had changed since its claim. Where delivered rows leave their table, one that is gone counts as Delivered: a
 // settle whose reply was lost is sent again.
 type Settled struct {
 	Delivered, Retried, Dead, Lost int
 }
+
+// SchemaError says that the database lacks what a layout needs, and what to do about it.
+type SchemaError struct {
+	Table   string
+	Missing []string // columns, or empty if the whole table is missing
+	Remedy  string
+}
+
+func (e *SchemaError) Error() string {
+	if len(e.Missing) == 0 {
+		return fmt.Sprintf("table %s does not exist: %s", e.Table, e.Remedy)
+	}
+	return fmt.Sprintf("table %s is not what this program needs, it lacks %s: %s",
+		e.Table, strings.Join(e.Missing, ", "), e.Remedy)
+}
+
+// RefusedError is a Store's answer to Settle when the database is well and does not record some of the outcomes. Their
+// rows are held locked by somebody else, or a trigger, a policy or a time limit says no. All other outcomes are
+// settled.
+type RefusedError struct {
+	Outcomes []Outcome // not settled
+	Err      error     // what the database said, of the first of them at least
+	// Whole says that the database records nothing of this table for this role, whatever the row: a right is missing, it
+	// takes no writes, its disk is full. Err then says what to do, and Outcomes is empty.
+	Whole bool
+}
+
+func (e *RefusedError) Error() string {
+	if e.Whole {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("settle %d of the outcomes: %v", len(e.Outcomes), e.Err)
+}
+
+// Unwrap returns what the database said.
+func (e *RefusedError) Unwrap() error { return e.Err }

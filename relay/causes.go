@@ -1,11 +1,8 @@
 package relay
 
 import (
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/outboxrelay/outbox"
 )
 
 const (
@@ -62,31 +59,6 @@ func (c *causes) forget(now time.Time) {
 	for of, n := range c.known {
 		if n.since == 0 && now.Sub(n.logged) >= causeEvery {
 			delete(c.known, of)
-		}
-	}
-}
-
-// logFailures tells of every new cause of failures, and of every dead letter. Outcomes that the store refused are left
-// out: they will be tried again, and told of then.
-func (r *tableRelay) logFailures(outcomes, refused []outbox.Outcome) {
-	now := time.Now()
-	for i := range outcomes {
-		o := &outcomes[i]
-		if o.State == outbox.Delivered || len(o.Failures) == 0 {
-			continue
-		}
-		if slices.ContainsFunc(refused, func(r outbox.Outcome) bool { return r.Record == o.Record }) {
-			continue
-		}
-		for _, f := range o.Failures {
-			attrs := []any{"table", r.cfg.name(), "destination", f.Destination, "event", o.Record.ID,
-				"topic", o.Record.Topic, "attempts", o.Attempts, "error", f.Error}
-			if o.State == outbox.Dead {
-				r.cfg.Logger.Warn("dead letter", append(attrs, "reason", f.Reason)...)
-			} else if n := r.causes.failure(cause{f.Destination, f.Error}, now); n > 0 {
-				attrs = append(attrs, "retry_in", o.RetryIn.Round(time.Millisecond).String(), "count", n)
-				r.cfg.Logger.Warn("delivery failed", attrs...)
-			}
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	limit = w.leaveOut(limit)
 	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
-	if w.cfg.routed() {
+	if w.owesPaused() {
 		limit.Paused.Destinations = nil // its sink owes what goes there, and others do not wait for it
 	}
 	if w.cfg.table.Layout.IsLog() {
@@ -51,4 +51,25 @@ func (w *worker) full(records []*outbox.Record) bool {
 		bytes += len(r.Payload)
 	}
 	return bytes > w.cfg.BatchBytes/2 // ended for the size of its payloads
+}
+
+// leaveOut leaves what waits in the worker to be settled, and what is behind it in its key, out of a claim.
+func (w *worker) leaveOut(limit outbox.ClaimLimit) outbox.ClaimLimit {
+	listed := outbox.HeldKeys{}
+	leave := func(rec *outbox.Record) {
+		switch {
+		case !rec.Keyed:
+			limit.WithoutEvents = append(limit.WithoutEvents, rec.ID)
+		case !listed.Holds(rec):
+			listed.Hold(rec)
+			limit.WithoutKeys = append(limit.WithoutKeys, rec.OrderKey)
+		}
+	}
+	for i := range w.unsettled.waiting {
+		leave(w.unsettled.waiting[i].Record)
+	}
+	for _, r := range w.late.waiting {
+		leave(r.Record)
+	}
+	return limit
 }

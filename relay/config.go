@@ -57,28 +57,6 @@ type Config struct {
 	Observer outbox.Observer // told about every batch; may be nil
 }
 
-// tableConfig is what the loops of one table go by. What both have counts as table has it.
-type tableConfig struct {
-	Config  // with its defaults
-	table   Table
-	breaker *breaker // of the sink, or one that is never open if there are routes
-
-	// Of a table with routes, and of a log.
-	ledger  outbox.DeliveryStore
-	outlets map[string]*outlet
-}
-
-func (c *tableConfig) name() string { return c.table.Layout.Name() }
-
-// routed tells whether what a sink does not take is copied into outbox_deliveries: it is with routes, and from a log.
-func (c *tableConfig) routed() bool { return c.ledger != nil }
-
-// alone tells whether the table is a log without routes, so that nobody waits for its only sink.
-func (c *tableConfig) alone() bool { return c.routed() && len(c.table.Routes) == 0 }
-
-// sinkOf is the name of the sink that a delivery goes to.
-func (c *tableConfig) sinkOf(d *outbox.Delivery) string { return cmp.Or(d.Sink, c.table.Sink) }
-
 // WithDefaults returns the configuration that New runs with, zero fields filled in, or every problem at once.
 // It is for a look at them: New does the same by itself.
 func (c Config) WithDefaults() (Config, error) {
@@ -143,3 +121,13 @@ func (c Config) WithDefaults() (Config, error) {
 	checkRetention(c.LetterRetention, "LetterRetention", &problems)
 	return c, errors.Join(problems...)
 }
+
+// tableConfig is what the loops of one table go by. What both have counts as table has it.
+type tableConfig struct {
+	Config // with its defaults
+
+	table   Table
+	breaker *breaker // of the sink, or one that is never open if there are routes
+}
+
+func (c *tableConfig) name() string { return c.table.Layout.Name() }

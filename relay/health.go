@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -18,10 +17,6 @@ const (
 	// stall is how long a table may go without a finished turn. A publish may take 5 s and is then tried again, so
 	// twice that and a little.
 	stall = 12 * time.Second
-	// probeEvery is how often the backlog is counted and a sink is asked. An idle relay does not talk to its sinks at
-	// all: without asking they would look healthy until the next event found them gone.
-	probeEvery   = 3 * time.Second
-	probeTimeout = 2 * time.Second
 )
 
 // backlogLimit is where a relay stops counting a backlog. So many entries of an index took 8 to 15 ms to count
@@ -50,13 +45,6 @@ type TableHealth struct {
 	// Backlog is as of the last 3 s, or longer ago where the database is slow. It is counted up to 100,000, and nil
 	// while it could not be counted.
 	Backlog *outbox.Backlog
-}
-
-// SinkHealth is the state of one sink.
-type SinkHealth struct {
-	Ready  bool   // it answers, if it can be asked
-	Reason string // why not
-	Down   bool   // nothing is claimed for it but probes
 }
 
 // Health returns the relay's state. It may be called at any time, and asks nobody.
@@ -201,54 +189,4 @@ func (r *tableRelay) measure(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.backlog, r.backlogErr = counted, err
-}
-
-// sinkState is a sink and what is known of it.
-type sinkState struct {
-	name    string
-	sink    outbox.Sink
-	breaker *breaker
-
-	mu  sync.Mutex
-	err error // of the last probe
-}
-
-// probe asks the sink whether it is there until ctx ends.
-func (s *sinkState) probe(ctx context.Context) error {
-	return repeat(ctx, func(ctx context.Context) {
-		ping := outbox.AbilitiesOf(s.sink).Ping
-		if ping == nil {
-			return
-		}
-		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-		defer cancel()
-		err := ping(ctx)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.err = err
-	})
-}
-
-func (s *sinkState) health() SinkHealth {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h := SinkHealth{Ready: s.err == nil, Down: s.breaker.isOpen()}
-	if s.err != nil {
-		h.Reason = s.err.Error()
-	}
-	return h
-}
-
-// repeat calls fn at once and then every probeEvery until ctx ends.
-func repeat(ctx context.Context, fn func(context.Context)) error {
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		fn(ctx)
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-		}
-	}
-	return nil
 }

@@ -1,10 +1,8 @@
 package relay
 
 import (
-	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -31,12 +29,6 @@ type lateRecord struct {
 	batch   []outbox.Delivery
 	results []outbox.Result
 	call    *call
-}
-
-// call is a call of a sink and what it has left under way. Its context ends when lanes are held no more.
-type call struct {
-	end   context.CancelFunc
-	lanes atomic.Pointer[[]outbox.Lane]
 }
 
 // stillToCome returns the answer that an error stands for, or nil.
@@ -136,40 +128,4 @@ func (l *lateAnswers) lanes() (lanes []outbox.Lane) {
 		lanes = append(lanes, r.lane)
 	}
 	return lanes
-}
-
-// settleLate records what became of what was under way. The outcomes are those of a batch, but for the breaker, which
-// has had its word.
-func (w *worker) settleLate(hardStop context.Context) {
-	if len(w.late.waiting) == 0 {
-		return
-	}
-	held := w.keeper.still(w.late.lanes())
-	records, batch, owner, results := w.late.answered(held)
-	if len(records) > 0 {
-		w.recall.published(batch, results)
-		v := w.judge(records, batch, owner, results, nil, true)
-		began := time.Now()
-		settled, refused, err := w.settle(hardStop, held, v.outcomes)
-		if settled.Retried+settled.Dead > 0 {
-			w.logFailures(v.outcomes, refused)
-		}
-		w.report(outbox.BatchReport{Table: w.cfg.name(), Settled: settled, Duplicates: v.duplicates,
-			Latencies: latencies(v.outcomes, began), Settle: time.Since(began)})
-		if err != nil {
-			w.failed(err)
-		}
-	}
-	w.keeper.linger(w.number, w.late.lanes())
-}
-
-// finishLate waits for what is under way when the worker has to stop, as long as it may.
-func (w *worker) finishLate(hardStop context.Context) {
-	for w.settleLate(hardStop); len(w.late.waiting) > 0 && hardStop.Err() == nil && !w.keeper.drained(); {
-		w.pause(hardStop, w.cfg.PollMin, false)
-		w.settleLate(hardStop)
-	}
-	for _, r := range w.late.waiting {
-		r.call.end()
-	}
 }

@@ -352,3 +352,69 @@ func (k *leaseKeeper) leave(ctx context.Context) error {
 func isOf(l outbox.Lane) func(held outbox.Lane) bool {
 	return func(held outbox.Lane) bool { return l.Number == held.Number && l.Epoch == held.Epoch }
 }
+
+// paused returns what is paused now.
+func (k *leaseKeeper) paused() pauses {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.pauses
+}
+
+// holdCheck is how often a publish that may outlast the lease looks whether the lanes are still held.
+const holdCheck = 500 * time.Millisecond
+
+// hold returns a context that ends at the deadline, or when the lease of the call's lanes was not renewed. If the relay
+// is to stop, the context ends early enough for the settle.
+func (k *leaseKeeper) hold(ctx context.Context, c *call, until, deadline time.Time) context.Context {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for ctx.Err() == nil {
+			if until = k.extended(*c.lanes.Load(), until); over(until) || k.drained() {
+				cancel()
+				return
+			}
+			timer := time.NewTimer(min(time.Until(until), holdCheck))
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+			timer.Stop()
+		}
+	})
+	c.end = func() { cancel(); watching.Wait() }
+	return ctx
+}
+
+// drained tells whether the part of the time to stop is over that publishing has.
+func (k *leaseKeeper) drained() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.leaving && time.Since(k.stopped) > k.cfg.drain*2/3
+}
+
+// glance is the last look at a table.
+type glance struct {
+	outbox.Watched
+	asked time.Time // when the look began: what was committed before is seen
+}
+
+// freshFor is how long after a look what it found is relied on. Looks that fail are followed by none, and whoever
+// relied on them asks by himself again.
+const freshFor = time.Second
+
+func (g *glance) fresh() bool { return g != nil && time.Since(g.asked) < freshFor }
+
+// call is a call of a sink and what it has left under way. Its context ends when lanes are held no more.
+type call struct {
+	end   context.CancelFunc
+	lanes atomic.Pointer[[]outbox.Lane]
+}
+
+// signal leaves a message in a channel of one, if there is none yet. It never blocks.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

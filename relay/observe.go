@@ -23,40 +23,6 @@ func addReport(b *outbox.BatchReport, next outbox.BatchReport) {
 	b.Publish += next.Publish
 }
 
-// failed notes a failed turn; only the first of a row is logged, the recovery is logged by succeeded.
-func (w *worker) failed(err error) {
-	w.mu.Lock()
-	first := w.lastError == ""
-	w.lastError = err.Error()
-	w.mu.Unlock()
-	if first {
-		w.cfg.Logger.Error("relay cannot make progress, trying again",
-			"table", w.cfg.name(), "worker", w.number, "error", err)
-	}
-}
-
-func (w *worker) succeeded() {
-	w.mu.Lock()
-	recovered, since := w.lastError != "", w.progress
-	w.lastError, w.progress = "", time.Now()
-	w.mu.Unlock()
-	if recovered {
-		attrs := []any{"table", w.cfg.name(), "worker", w.number}
-		if !since.IsZero() {
-			attrs = append(attrs, "after", time.Since(since).Round(time.Millisecond).String())
-		}
-		w.cfg.Logger.Info("relay makes progress again", attrs...)
-	}
-}
-
-// report tells everybody who wants to know about a batch.
-func (r *tableRelay) report(b outbox.BatchReport) {
-	r.tally.add(b)
-	if r.cfg.Observer != nil {
-		r.cfg.Observer.ObserveBatch(b)
-	}
-}
-
 // tally sums batches up to one log line a second of work (FR-005: log events published, latency, failures).
 type tally struct {
 	mu        sync.Mutex

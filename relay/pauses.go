@@ -35,13 +35,6 @@ func (p *pauses) log(logger *slog.Logger, table string) {
 	}
 }
 
-// paused returns what is paused now.
-func (k *leaseKeeper) paused() pauses {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.pauses
-}
-
 func samePauses(p, other outbox.Paused) bool {
 	return p.Table == other.Table && slices.Equal(p.Topics, other.Topics) &&
 		slices.Equal(p.Destinations, other.Destinations)

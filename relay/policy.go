@@ -56,17 +56,6 @@ func complete(policies []RetryPolicy, of string, def RetryPolicy, problems *[]er
 	return policies
 }
 
-// policy returns what applies to a destination. A record of which several have failed waits for the longest, and is
-// dead once all of them are.
-func (c *tableConfig) policy(destination string) RetryPolicy {
-	for _, p := range c.table.Policies {
-		if fits, err := path.Match(p.Destination, destination); err == nil && fits {
-			return p
-		}
-	}
-	return RetryPolicy{MaxAttempts: c.table.MaxAttempts, Backoff: c.table.Backoff}
-}
-
 // withDefaults returns b with its zero fields taken from def. A negative Jitter is none.
 func (b Backoff) withDefaults(def Backoff) Backoff {
 	fill := func(v *time.Duration, def time.Duration) {

@@ -33,7 +33,7 @@ func TestPolicyOfADestination(t *testing.T) {
 		{"", 3, Backoff{time.Second, 3, time.Minute, 0.1}},
 		{"[", 3, Backoff{time.Second, 3, time.Minute, 0.1}},
 	} {
-		if p := r.cfg.policy(c.destination); p.MaxAttempts != c.attempts || p.Backoff != c.backoff {
+		if p := r.cfg.table.policy(c.destination); p.MaxAttempts != c.attempts || p.Backoff != c.backoff {
 			t.Errorf("%s: %+v", c.destination, p)
 		}
 	}
@@ -93,7 +93,7 @@ func TestJudgeBySeveralPolicies(t *testing.T) {
 		for i := range results {
 			results[i] = failed
 		}
-		v := r.judge([]*outbox.Record{rec}, batch, owner, results, nil, false)
+		v := r.verdict([]*outbox.Record{rec}, batch, owner, results, nil, false)
 		if len(v.outcomes) != 1 || v.outcomes[0].State != c.want || v.outcomes[0].RetryIn != c.wait ||
 			len(v.outcomes[0].Failures) != len(c.to) {
 			t.Errorf("%v after %d attempts: %+v", c.to, c.attempts, v.outcomes)

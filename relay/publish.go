@@ -1,14 +1,44 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/fault"
+	"github.com/outboxrelay/outbox/internal/late"
 )
+
+// publishBatch publishes one batch of a claim. Keys of which something was not delivered are held, and their later
+// records are left for the next claim.
+func (w *worker) publishBatch(t *turn, records []*outbox.Record) published {
+	began := time.Now()
+	w.askSubscriptions(t.hardStop, records)
+	batch, owner, defects := w.route(records, t.held)
+	batch, owner, recalled := w.recall.strike(batch, owner)
+	ctx, call := w.publishing(t)
+	fault.Hit(fault.BeforePublish)
+	results, isolate, down := w.mode.publish(ctx, w, t, batch)
+	fault.Hit(fault.AfterPublish)
+	w.recall.published(batch, results)
+	for i, r := range results {
+		if r.Err != nil && !isOwed(r.Err) {
+			t.held.Hold(batch[i].Record)
+		}
+	}
+	batch, owner, results = w.late.setAside(call, t.lanes, batch, owner, results)
+	ended := time.Now()
+	b := published{verdict: w.verdict(records, batch, owner, results, defects, isolate), claimed: len(records), down: down}
+	b.report = outbox.BatchReport{
+		Table: w.cfg.name(), Claimed: len(records), Duplicates: b.duplicates, Recalled: recalled, Owed: b.owed,
+		Unsubscribed: b.unsubscribed, Unavailable: b.unavailable != nil, Publish: ended.Sub(began),
+	}
+	b.report.Latencies = latencies(b.outcomes, ended)
+	return b
+}
 
 // route turns claimed records into deliveries, but for those whose key is held. Records that cannot be routed get their
 // failure in defects, and their keys are held.
@@ -23,7 +53,7 @@ func (r *tableRelay) route(
 		if held.Holds(rec) {
 			continue // behind a record of this claim that was not delivered; a later claim brings it
 		}
-		destinations, failure := r.destinations(rec)
+		destinations, failure := r.outstanding(rec)
 		if failure == nil {
 			failure = r.reserved(destinations)
 		}
@@ -36,10 +66,8 @@ func (r *tableRelay) route(
 			continue
 		}
 		for _, d := range destinations {
-			one := outbox.Delivery{Record: rec, Destination: d, Envelope: r.cfg.table.Envelope, Origin: origin}
-			if r.cfg.routed() && !r.cfg.alone() {
-				one.Sink, one.Destination, _ = strings.Cut(d, ":")
-			}
+			one := outbox.Delivery{Record: rec, Envelope: r.cfg.table.Envelope, Origin: origin}
+			one.Sink, one.Destination = r.address(d)
 			batch = append(batch, one)
 			owner = append(owner, i)
 		}
@@ -47,27 +75,12 @@ func (r *tableRelay) route(
 	return batch, owner, defects
 }
 
-// nameOf is what an outcome calls the delivery's destination.
-func nameOf(d *outbox.Delivery) string {
-	if d.Sink == "" {
-		return d.Destination
-	}
-	return address{d.Sink, d.Destination}.String()
-}
-
-// destinations returns where rec still has to go: the names of destinations or, where routes say so, of addresses.
-func (r *tableRelay) destinations(rec *outbox.Record) (left []string, failure *outbox.Failure) {
+// outstanding returns where rec still has to go: the names of destinations or, where routes say so, of addresses.
+func (r *tableRelay) outstanding(rec *outbox.Record) ([]string, *outbox.Failure) {
 	if rec.Defect != "" {
 		return nil, &outbox.Failure{Reason: outbox.ReasonDeserializationFailed, Error: rec.Defect}
 	}
-	var err error
-	if r.cfg.routed() && !r.cfg.alone() {
-		left, err = routes(r.cfg.table.Routes).outstanding(rec)
-	} else {
-		if left, err = rec.Outstanding(r.cfg.table.Destination); err == nil {
-			left = rec.Undelivered(r.expand(rec, left))
-		}
-	}
+	left, err := r.destinations(r, rec)
 	if err != nil {
 		return nil, &outbox.Failure{Reason: outbox.ReasonHandlerMissing, Error: err.Error()}
 	}
@@ -80,9 +93,7 @@ func (r *tableRelay) reserved(destinations []string) *outbox.Failure {
 		return nil
 	}
 	for _, d := range destinations {
-		if r.cfg.routed() && !r.cfg.alone() {
-			_, d, _ = strings.Cut(d, ":") // at whichever sink
-		}
+		_, d = r.address(d) // at whichever sink
 		if r.cfg.table.Reserved(d) {
 			problem := fmt.Sprintf("destination %q is reserved for the events of another table", d)
 			return &outbox.Failure{Destination: d, Reason: outbox.ReasonHandlerMissing, Error: problem}
@@ -91,78 +102,149 @@ func (r *tableRelay) reserved(destinations []string) *outbox.Failure {
 	return nil
 }
 
-// publisher publishes to one sink.
-type publisher struct{ sink outbox.Sink }
-
-// publish hands the batch to the sink. If the sink panics, the batch is published in halves until the delivery that
-// does it is alone: it fails, the others do not pay for it. What had gone out before the panic goes out again, and a
-// sink that refuses copies refuses it.
-func (p publisher) publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	if len(batch) == 0 {
-		return nil
-	}
-	results, panicked := p.publishOnce(ctx, batch)
-	if panicked == nil {
-		return results
-	}
-	if len(batch) == 1 {
-		return failAll(batch, panicked)
-	}
-	return halves(batch, func(part []outbox.Delivery) []outbox.Result { return p.publish(ctx, part) })
+// publishTimeout is how long a publish of the table may take.
+func (r *tableRelay) publishTimeout() time.Duration {
+	return max(r.cfg.PublishTimeout, slowness(r.sink))
 }
 
-// halves publishes a batch in two calls. What is behind an event of its key that failed in the first is not attempted
-// in the second.
-func halves(batch []outbox.Delivery, publish func([]outbox.Delivery) []outbox.Result) []outbox.Result {
-	results := slices.Clip(publish(batch[:len(batch)/2]))
-	failed := outbox.HeldKeys{}
-	for i, d := range batch[:len(results)] {
-		if results[i].Err != nil {
-			failed.Hold(d.Record)
+// publishing returns the context of a publish. It ends at the latest when another relay may take the lanes over.
+func (w *worker) publishing(t *turn) (context.Context, *call) {
+	limit, until := w.publishTimeout(), t.until
+	deadline := time.Now().Add(limit)
+	c := &call{}
+	c.lanes.Store(&t.lanes)
+	if limit > w.cfg.PublishTimeout {
+		ctx := w.keeper.hold(t.hardStop, c, until, deadline)
+		return ctx, c
+	}
+	if until.Before(deadline) {
+		deadline = until
+	}
+	ctx, end := context.WithDeadline(t.hardStop, deadline)
+	c.end = end
+	return ctx, c
+}
+
+// patient tells a Slow sink how long to wait for one of its receivers, unless too much is under way.
+func (w *worker) patient(ctx context.Context) context.Context {
+	if slowness(w.sink) == 0 || len(w.late.waiting) >= lateRecords {
+		return ctx
+	}
+	return late.With(ctx, latePatience)
+}
+
+// latencies is BatchReport.Latencies of some outcomes.
+func latencies(outcomes []outbox.Outcome, ended time.Time) (all []time.Duration) {
+	for i := range outcomes {
+		if o := &outcomes[i]; o.State == outbox.Delivered && len(o.Owed) == 0 &&
+			!o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
+			all = append(all, ended.Sub(o.Record.WrittenAt))
 		}
 	}
-	var rest []outbox.Delivery
-	var at []int // index in batch of each of rest
-	for i, d := range batch[len(results):] {
-		if failed.Behind(d.Record) {
+	return all
+}
+
+// mode is how the events of a table get to its sinks. It is chosen when the table is opened: direct, fanout or journal.
+type mode interface {
+	// begun tells whether all is known that a first turn needs.
+	begun() bool
+	// prepare asks the database, before a claim, what the worker does not know of its lanes.
+	prepare(ctx context.Context, w *worker, lanes []outbox.Lane) error
+	// owesPaused tells whether what goes to a paused destination is claimed all the same, and owed.
+	owesPaused() bool
+	// destinations returns where a record still has to go, and address what one of them is at which sink.
+	destinations(r *tableRelay, rec *outbox.Record) ([]string, error)
+	address(destination string) (sink, name string)
+	// publish publishes a batch. isolate says that what a part of the sink could not take waits by itself, down that all
+	// of the sink is down.
+	publish(ctx context.Context, w *worker, t *turn, batch []outbox.Delivery) (results []outbox.Result, isolate, down bool)
+	// judge adds what becomes of a record to v, by the answers for its deliveries.
+	judge(r *tableRelay, v *verdict, one judged)
+	// settled is called once the outcomes of which something is owed are recorded.
+	settled(outcomes []outbox.Outcome)
+}
+
+// direct is the mode of a table with one sink, whose rows wait in it for that sink.
+type direct struct{}
+
+func (direct) begun() bool { return true }
+
+func (direct) prepare(context.Context, *worker, []outbox.Lane) error { return nil }
+
+func (direct) owesPaused() bool { return false }
+
+func (direct) settled([]outbox.Outcome) {}
+
+func (direct) address(destination string) (sink, name string) { return "", destination }
+
+func (direct) destinations(r *tableRelay, rec *outbox.Record) ([]string, error) {
+	left, err := rec.Outstanding(r.cfg.table.Destination)
+	if err != nil {
+		return nil, err
+	}
+	return rec.Undelivered(r.expand(rec, left)), nil
+}
+
+func (direct) publish(
+	ctx context.Context, w *worker, t *turn, batch []outbox.Delivery,
+) (results []outbox.Result, isolate, down bool) {
+	results = w.publisher.publish(w.patient(ctx), batch)
+	if !t.pass.probe { // which is small, and finds out whether the broker is there at all
+		w.reduce(ctx, batch, results)
+	}
+	isolate, down = w.cfg.breaker.report(t.pass, results)
+	return results, isolate, down
+}
+
+// everyone is the destination of an event that goes to all receivers which have subscribed to it at its sink. Such an
+// event becomes a delivery for each of them, so that what it was delivered to and its dead letter name them. They are
+// found again at each attempt: who has come since gets it too, and who has left holds nobody up.
+const everyone = "*"
+
+// askSubscriptions learns who has subscribed, for a batch that has events for everyone. It asks after the claim: who
+// subscribed before an event was committed gets it.
+func (r *tableRelay) askSubscriptions(ctx context.Context, records []*outbox.Record) {
+	subscriptions := outbox.AbilitiesOf(r.sink).Subscriptions
+	if subscriptions == nil || !slices.ContainsFunc(records, func(rec *outbox.Record) bool {
+		return len(rec.Destinations) == 0 && r.cfg.table.Destination.String() == everyone ||
+			slices.Contains(rec.Destinations, everyone)
+	}) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.DatabaseTimeout)
+	defer cancel()
+	known, err := subscriptions(ctx)
+	if err != nil {
+		r.subscriptions.Store(nil)
+		return
+	}
+	r.subscriptions.Store(&known)
+}
+
+// expand returns the destinations of a record with its subscribers in the place of everyone. As long as nobody knows
+// them it stays as it is, and the sink says so.
+func (r *tableRelay) expand(rec *outbox.Record, wanted []string) (all []string) {
+	known := r.subscriptions.Load()
+	if known == nil || !slices.Contains(wanted, everyone) {
+		return wanted
+	}
+	of := *rec
+	of.TenantID = cmp.Or(rec.TenantID, "default")
+	add := func(name string) {
+		if !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	for _, name := range wanted {
+		if name != everyone {
+			add(name)
 			continue
 		}
-		rest, at = append(rest, d), append(at, len(results)+i)
-	}
-	results = append(results, failAll(batch[len(results):], outbox.ErrNotAttempted)...)
-	if len(rest) == 0 {
-		return results
-	}
-	for i, result := range publish(rest) {
-		results[at[i]] = result
-	}
-	return results
-}
-
-// publishOnce makes one call. A sink that answers the wrong number of results has an unknown outcome.
-func (p publisher) publishOnce(ctx context.Context, batch []outbox.Delivery) (results []outbox.Result, panicked error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			panicked = fmt.Errorf("publish: sink panicked: %v", cause)
-		}
-	}()
-	if fault.Enabled {
-		for i := range batch {
-			fault.Publishing(batch[i].ID.String())
+		for i := range *known {
+			if (*known)[i].Fits(&of) {
+				add((*known)[i].Destination)
+			}
 		}
 	}
-	results = p.sink.Publish(ctx, batch)
-	if len(results) != len(batch) {
-		err := fmt.Errorf("publish: sink answered %d of %d deliveries", len(results), len(batch))
-		return failAll(batch, outbox.Unavailable(err)), nil
-	}
-	return results, nil
-}
-
-func failAll(batch []outbox.Delivery, err error) []outbox.Result {
-	results := make([]outbox.Result, len(batch))
-	for i := range results {
-		results[i].Err = err
-	}
-	return results
+	return all
 }

@@ -54,7 +54,7 @@ func TestPanicOfTheSinkIsIsolated(t *testing.T) {
 			}
 			batch = append(batch, outbox.Delivery{Record: rec, Destination: "a"}, outbox.Delivery{Record: rec, Destination: "b"})
 		}
-		results := r.publish(t.Context(), batch)
+		results := r.publisher.publish(t.Context(), batch)
 		if len(results) != len(batch) {
 			t.Fatalf("%d results for %d deliveries", len(results), len(batch))
 		}

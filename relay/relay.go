@@ -253,7 +253,7 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 			continue
 		}
 		s := opened.sink(t.Sink, r.sinks)
-		one, err := newTableRelay(store, s.sink, tableConfig{Config: r.cfg, table: t, breaker: s.breaker})
+		one, err := newTableRelay(store, s.sink, tableConfig{r.cfg, t, s.breaker}, direct{})
 		if err != nil {
 			return serving{}, err
 		}
@@ -282,13 +282,15 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 		}
 		outlets[name] = &outlet{sinkState: opened.sinks[name], owed: one}
 	}
-	cfg := tableConfig{Config: r.cfg, table: t, breaker: new(breaker), ledger: ledger, outlets: outlets}
+	spread := fanout{ledger: ledger, outlets: outlets}
+	var m mode = &spread
 	var only outbox.Sink
-	if cfg.alone() {
+	cfg := tableConfig{r.cfg, t, new(breaker)}
+	if len(t.Routes) == 0 {
 		s := opened.sink(t.Sink, r.sinks)
-		only, cfg.breaker = s.sink, s.breaker
+		m, only, cfg.breaker = &journal{fanout: spread}, s.sink, s.breaker
 	}
-	one, err := newTableRelay(ledger, only, cfg)
+	one, err := newTableRelay(ledger, only, cfg, m)
 	if err != nil {
 		return err
 	}
@@ -310,7 +312,7 @@ func (r *Relay) openOwed(ctx context.Context, opened *serving, t Table, of, sink
 		return nil, err
 	}
 	s := opened.sink(sink, r.sinks)
-	one, err := newTableRelay(store, s.sink, tableConfig{Config: r.cfg, table: t, breaker: s.breaker})
+	one, err := newTableRelay(store, s.sink, tableConfig{r.cfg, t, s.breaker}, direct{})
 	if err != nil {
 		return nil, err
 	}

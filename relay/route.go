@@ -201,3 +201,11 @@ func Addresses(table []Route, event outbox.Event) ([]string, error) {
 	}
 	return complete.outstanding(&outbox.Record{Event: event})
 }
+
+// nameOf is what an outcome calls the delivery's destination.
+func nameOf(d *outbox.Delivery) string {
+	if d.Sink == "" {
+		return d.Destination
+	}
+	return address{d.Sink, d.Destination}.String()
+}

@@ -260,7 +260,7 @@ func relayOf(store outbox.Store, sink outbox.Sink, cfg Config, shared ...*breake
 		return nil, err
 	}
 	return newTableRelay(store, sink,
-		tableConfig{Config: cfg, table: tables[0], breaker: append(shared, new(breaker))[0]})
+		tableConfig{Config: cfg, table: tables[0], breaker: append(shared, new(breaker))[0]}, direct{})
 }
 
 func ready(r *tableRelay) (ok bool, why string) {

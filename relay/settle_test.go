@@ -30,7 +30,7 @@ func TestReservedDestinationsAreDead(t *testing.T) {
 	if len(batch) != 1 || batch[0].Destination != "a" {
 		t.Fatalf("routed %+v", batch)
 	}
-	v := r.judge(records, batch, owner, make([]outbox.Result, 1), defects, false)
+	v := r.verdict(records, batch, owner, make([]outbox.Result, 1), defects, false)
 	for i, o := range v.outcomes[1:] {
 		if o.State != outbox.Dead || len(o.Failures) != 1 ||
 			!strings.Contains(o.Failures[0].Error, fmt.Sprintf(`destination "run:%d" is reserved`, i+1)) {
@@ -121,7 +121,7 @@ func TestJudge(t *testing.T) {
 				batch = append(batch, outbox.Delivery{Record: rec, Destination: d})
 			}
 			rec.Destinations = append(rec.Destinations, c.served...)
-			v := r.judge([]*outbox.Record{rec}, batch, make([]int, len(batch)), c.results, nil, false)
+			v := r.verdict([]*outbox.Record{rec}, batch, make([]int, len(batch)), c.results, nil, false)
 			if (v.unavailable != nil) != c.down {
 				t.Errorf("unavailable is %v", v.unavailable)
 			}
@@ -174,7 +174,7 @@ func TestJudgeKeepsRecordsApart(t *testing.T) {
 	if want := []string{"a", "x", "y", "c"}; !slices.Equal(to, want) {
 		t.Fatalf("routed to %v, want %v", to, want)
 	}
-	v := r.judge(records, batch, owner, results, defects, false)
+	v := r.verdict(records, batch, owner, results, defects, false)
 	states := map[*outbox.Record]outbox.State{}
 	for _, o := range v.outcomes {
 		states[o.Record] = o.State
@@ -226,7 +226,7 @@ func TestJudgeIsolates(t *testing.T) {
 	} {
 		rec := &outbox.Record{Event: outbox.Event{Destinations: []string{"a", "b"}[:len(c.results)]}, Attempts: 2}
 		batch, owner, _ := r.route([]*outbox.Record{rec}, outbox.HeldKeys{})
-		v := r.judge([]*outbox.Record{rec}, batch, owner, c.results, nil, true)
+		v := r.verdict([]*outbox.Record{rec}, batch, owner, c.results, nil, true)
 		if c.left {
 			if len(v.outcomes) > 0 {
 				t.Errorf("%v: %+v, want it left as it is", c.results, v.outcomes)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -124,4 +125,15 @@ func builtin(text string) outbox.Template {
 		panic(err)
 	}
 	return t
+}
+
+// policy returns what applies to a destination. A record of which several have failed waits for the longest, and is
+// dead once all of them are.
+func (t *Table) policy(destination string) RetryPolicy {
+	for _, p := range t.Policies {
+		if fits, err := path.Match(p.Destination, destination); err == nil && fits {
+			return p
+		}
+	}
+	return RetryPolicy{MaxAttempts: t.MaxAttempts, Backoff: t.Backoff}
 }

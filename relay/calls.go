@@ -3,8 +3,12 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/fault"
 )
 
 // One event can make a whole call fail: it is larger than the broker takes, or the broker closes the connection at it.
@@ -115,4 +119,116 @@ func (w *reducing) alone(batch []outbox.Delivery, results []outbox.Result, i int
 		}
 	}
 	w.lone = append(w.lone, i)
+}
+
+// publisher publishes to one sink.
+type publisher struct{ sink outbox.Sink }
+
+// publish hands the batch to the sink. If the sink panics, the batch is published in halves until the delivery that
+// does it is alone: it fails, the others do not pay for it. What had gone out before the panic goes out again, and a
+// sink that refuses copies refuses it.
+func (p publisher) publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	if len(batch) == 0 {
+		return nil
+	}
+	results, panicked := p.publishOnce(ctx, batch)
+	if panicked == nil {
+		return results
+	}
+	if len(batch) == 1 {
+		return failAll(batch, panicked)
+	}
+	return halves(batch, func(part []outbox.Delivery) []outbox.Result { return p.publish(ctx, part) })
+}
+
+// halves publishes a batch in two calls. What is behind an event of its key that failed in the first is not attempted
+// in the second.
+func halves(batch []outbox.Delivery, publish func([]outbox.Delivery) []outbox.Result) []outbox.Result {
+	results := slices.Clip(publish(batch[:len(batch)/2]))
+	failed := outbox.HeldKeys{}
+	for i, d := range batch[:len(results)] {
+		if results[i].Err != nil {
+			failed.Hold(d.Record)
+		}
+	}
+	var rest []outbox.Delivery
+	var at []int // index in batch of each of rest
+	for i, d := range batch[len(results):] {
+		if failed.Behind(d.Record) {
+			continue
+		}
+		rest, at = append(rest, d), append(at, len(results)+i)
+	}
+	results = append(results, failAll(batch[len(results):], outbox.ErrNotAttempted)...)
+	if len(rest) == 0 {
+		return results
+	}
+	for i, result := range publish(rest) {
+		results[at[i]] = result
+	}
+	return results
+}
+
+// publishOnce makes one call. A sink that answers the wrong number of results has an unknown outcome.
+func (p publisher) publishOnce(ctx context.Context, batch []outbox.Delivery) (results []outbox.Result, panicked error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			panicked = fmt.Errorf("publish: sink panicked: %v", cause)
+		}
+	}()
+	if fault.Enabled {
+		for i := range batch {
+			fault.Publishing(batch[i].ID.String())
+		}
+	}
+	results = p.sink.Publish(ctx, batch)
+	if len(results) != len(batch) {
+		err := fmt.Errorf("publish: sink answered %d of %d deliveries", len(results), len(batch))
+		return failAll(batch, outbox.Unavailable(err)), nil
+	}
+	return results, nil
+}
+
+func failAll(batch []outbox.Delivery, err error) []outbox.Result {
+	results := make([]outbox.Result, len(batch))
+	for i := range results {
+		results[i].Err = err
+	}
+	return results
+}
+
+// slowness is how long a batch of the sink may take by its own account.
+func slowness(s outbox.Sink) time.Duration {
+	if asked := outbox.AbilitiesOf(s).Timeout; asked != nil {
+		return asked()
+	}
+	return 0
+}
+
+// answerTime is how long a batch with routes waits for a sink.
+func answerTime(s outbox.Sink, timeout time.Duration) time.Duration {
+	if outbox.AbilitiesOf(s).TakesCopies {
+		return 10 * timeout
+	}
+	return timeout
+}
+
+// owing is the answer for a delivery that its sink owes. It is no failure of the record's.
+type owing struct{ err error } // of the sink; nil: it was not asked
+
+// unasked is the answer for what goes by outbox_deliveries from the beginning.
+var unasked = &owing{}
+
+func (o *owing) Error() string {
+	if o.err == nil {
+		return "left to the sink's own relay"
+	}
+	return o.err.Error()
+}
+
+func (o *owing) Unwrap() error { return o.err }
+
+func isOwed(err error) bool {
+	var o *owing
+	return errors.As(err, &o)
 }

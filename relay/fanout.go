@@ -1,9 +1,11 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +21,23 @@ import (
 // Nobody else writes a lane's rows into outbox_deliveries, so its owner knows what it owes and no claim looks for it. A
 // lane that is new to a worker is asked about once. (docs/adr/0031)
 
+// fanout is the mode of a table with routes.
+type fanout struct {
+	ledger  outbox.DeliveryStore
+	outlets map[string]*outlet
+}
+
+func (f *fanout) owesPaused() bool { return true }
+
+func (f *fanout) address(destination string) (sink, name string) {
+	sink, name, _ = strings.Cut(destination, ":")
+	return sink, name
+}
+
+func (f *fanout) destinations(r *tableRelay, rec *outbox.Record) ([]string, error) {
+	return routes(r.cfg.table.Routes).outstanding(rec)
+}
+
 // outlet is a sink of a table with routes.
 type outlet struct {
 	*sinkState
@@ -31,38 +50,20 @@ type outlet struct {
 // slowFor is how long a sink that did not answer in time is left to its own relay before it is waited for again.
 const slowFor = 10 * time.Second
 
-// owing is the answer for a delivery that its sink owes. It is no failure of the record's.
-type owing struct{ err error } // of the sink; nil: it was not asked
-
-// unasked is the answer for what goes by outbox_deliveries from the beginning.
-var unasked = &owing{}
-
-func (o *owing) Error() string {
-	if o.err == nil {
-		return "left to the sink's own relay"
-	}
-	return o.err.Error()
-}
-
-func (o *owing) Unwrap() error { return o.err }
-
-func isOwed(err error) bool {
-	var o *owing
-	return errors.As(err, &o)
-}
-
-// spread publishes a batch to the sinks of its deliveries, side by side. Each result is either delivered or owed.
-func (w *worker) spread(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	results := make([]outbox.Result, len(batch))
+// publish publishes a batch to the sinks of its deliveries, side by side. Each result is either delivered or owed.
+func (f *fanout) publish(
+	ctx context.Context, w *worker, _ *turn, batch []outbox.Delivery,
+) (results []outbox.Result, isolate, down bool) {
+	results = make([]outbox.Result, len(batch))
 	parts := map[string][]int{} // by sink: indexes in batch
 	for i := range batch {
 		parts[batch[i].Sink] = append(parts[batch[i].Sink], i)
 	}
 	var publishing sync.WaitGroup
 	for name, part := range parts {
-		o := w.cfg.outlets[name]
-		if direct := w.direct(name, batch, part, results); len(direct) > 0 {
-			publishing.Go(func() { o.publishDirect(ctx, w.cfg.RouteTimeout, batch, direct, results, w.owes.sink(name)) })
+		o := f.outlets[name]
+		if direct := f.direct(w, name, batch, part, results); len(direct) > 0 {
+			publishing.Go(func() { o.publish(ctx, w.cfg.RouteTimeout, batch, direct, results, w.owes.sink(name)) })
 		}
 	}
 	publishing.Wait()
@@ -71,13 +72,15 @@ func (w *worker) spread(ctx context.Context, batch []outbox.Delivery) []outbox.R
 			w.owes.note(batch[i].Lane, batch[i].Sink)
 		}
 	}
-	return results
+	return results, false, false
 }
 
 // direct returns those of a sink's part of a batch, as indexes, that go to it directly. The others are answered: they
 // go by outbox_deliveries.
-func (w *worker) direct(sink string, batch []outbox.Delivery, part []int, results []outbox.Result) (direct []int) {
-	paused, own := w.keeper.paused(), w.cfg.outlets[sink].owed.keeper.paused()
+func (f *fanout) direct(
+	w *worker, sink string, batch []outbox.Delivery, part []int, results []outbox.Result,
+) (direct []int) {
+	paused, own := w.keeper.paused(), f.outlets[sink].owed.keeper.paused()
 	for _, i := range part {
 		d := &batch[i]
 		to := []string{d.Destination}
@@ -102,9 +105,9 @@ func chosen(batch []outbox.Delivery, at []int) []outbox.Delivery {
 	return part
 }
 
-// publishDirect publishes the deliveries at the given indexes, and no others, and answers them. owes says that some
+// publish publishes the deliveries at the given indexes, and no others, and answers them. owes says that some
 // lane of the caller's owes the sink something.
-func (o *outlet) publishDirect(
+func (o *outlet) publish(
 	ctx context.Context, timeout time.Duration, batch []outbox.Delivery, at []int, results []outbox.Result, owes bool,
 ) {
 	for _, i := range at {
@@ -154,15 +157,10 @@ func (o *outlet) noteSlow() {
 	o.slow = time.Now().Add(slowFor)
 }
 
-// judgeRouted decides what becomes of a record of a table with routes: it is delivered, but for what its sinks owe. One
-// that the only sink of a log was not there for comes again with a later claim.
-func (r *tableRelay) judgeRouted(
-	v *verdict,
-	rec *outbox.Record,
-	deliveries []outbox.Delivery,
-	results []outbox.Result,
-) {
-	for _, res := range results {
+// judge implements mode: the record is delivered, but for what its sinks owe. One that the only sink of a journal was
+// not there for comes again with a later claim.
+func (f *fanout) judge(r *tableRelay, v *verdict, one judged) {
+	for _, res := range one.results {
 		if res.Err == nil || isOwed(res.Err) {
 			continue
 		}
@@ -171,24 +169,24 @@ func (r *tableRelay) judgeRouted(
 		}
 		return
 	}
-	out := outbox.Outcome{Record: rec, State: outbox.Delivered, DeliveredTo: slices.Clip(rec.DeliveredTo)}
-	for i, res := range results {
+	out := outbox.Outcome{Record: one.Record, State: outbox.Delivered, DeliveredTo: slices.Clip(one.DeliveredTo)}
+	for i, res := range one.results {
 		if res.Err != nil {
-			out.Owed = append(out.Owed, r.owed(&deliveries[i], res.Err))
+			out.Owed = append(out.Owed, f.owed(r, &one.deliveries[i], res.Err))
 			continue
 		}
 		if res.Duplicate {
 			v.duplicates++
 		}
-		out.DeliveredTo = append(out.DeliveredTo, nameOf(&deliveries[i]))
+		out.DeliveredTo = append(out.DeliveredTo, nameOf(&one.deliveries[i]))
 	}
 	v.owed += len(out.Owed)
 	v.outcomes = append(v.outcomes, out)
 }
 
 // owed is what a sink owes that has answered a delivery with err, an owing.
-func (r *tableRelay) owed(d *outbox.Delivery, err error) outbox.Owed {
-	one := outbox.Owed{Sink: r.cfg.sinkOf(d), Destination: d.Destination}
+func (f *fanout) owed(r *tableRelay, d *outbox.Delivery, err error) outbox.Owed {
+	one := outbox.Owed{Sink: cmp.Or(d.Sink, r.cfg.table.Sink), Destination: d.Destination}
 	class, after := outbox.Classify(err)
 	if errors.Is(err, unasked) || class == outbox.ClassNotAttempted {
 		return one
@@ -199,22 +197,9 @@ func (r *tableRelay) owed(d *outbox.Delivery, err error) outbox.Owed {
 	}
 	one.Attempts = 1
 	if class != outbox.ClassPermanent { // which its own relay makes a dead letter of
-		one.RetryIn = max(after, r.cfg.outlets[one.Sink].owed.cfg.policy(d.Destination).Backoff.delay(1))
+		one.RetryIn = max(after, f.outlets[one.Sink].owed.cfg.table.policy(d.Destination).Backoff.delay(1))
 	}
 	return one
-}
-
-// wakeOwed tells the relays of the sinks that something is there for them.
-func (w *worker) wakeOwed(outcomes []outbox.Outcome) {
-	woken := map[string]bool{}
-	for i := range outcomes {
-		for _, o := range outcomes[i].Owed {
-			if !woken[o.Sink] {
-				woken[o.Sink] = true
-				w.cfg.outlets[o.Sink].owed.wake()
-			}
-		}
-	}
 }
 
 // askEvery is how often a worker asks whether its lanes still owe what they owed.
@@ -285,8 +270,8 @@ func (o *owes) answered(asked []int16, lanes []outbox.Lane, owed map[int16][]str
 
 // begun tells whether the relays of the sinks have asked the database for the first time: until then nobody knows what
 // is paused.
-func (c *tableConfig) begun() bool {
-	for _, o := range c.outlets {
+func (f *fanout) begun() bool {
+	for _, o := range f.outlets {
 		if !o.owed.keeper.asked() {
 			return false
 		}
@@ -294,11 +279,8 @@ func (c *tableConfig) begun() bool {
 	return true
 }
 
-// askOwed finds out what the lanes owe, where the worker does not know it.
-func (w *worker) askOwed(ctx context.Context, lanes []outbox.Lane) error {
-	if !w.cfg.routed() {
-		return nil
-	}
+// prepare finds out what the lanes owe, where the worker does not know it.
+func (f *fanout) prepare(ctx context.Context, w *worker, lanes []outbox.Lane) error {
 	now := time.Now()
 	unsure := w.owes.unsure(lanes, now)
 	if len(unsure) == 0 {
@@ -306,10 +288,23 @@ func (w *worker) askOwed(ctx context.Context, lanes []outbox.Lane) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, w.cfg.DatabaseTimeout)
 	defer cancel()
-	owed, err := w.cfg.ledger.Owes(limited, unsure, w.cfg.table.sinks())
+	owed, err := f.ledger.Owes(limited, unsure, w.cfg.table.sinks())
 	if err != nil {
 		return err
 	}
 	w.owes.answered(unsure, lanes, owed, now)
 	return nil
+}
+
+// settled tells the relays of the sinks that something is there for them.
+func (f *fanout) settled(outcomes []outbox.Outcome) {
+	woken := map[string]bool{}
+	for i := range outcomes {
+		for _, o := range outcomes[i].Owed {
+			if !woken[o.Sink] {
+				woken[o.Sink] = true
+				f.outlets[o.Sink].owed.wake()
+			}
+		}
+	}
 }

@@ -1,0 +1,70 @@
+package relay
+
+import (
+	"context"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// journal is the mode of a log without routes, and of a table with one sink that owes something of it. A log's rows are
+// only inserted. What is delivered is known by a position, which passes each row once, so what the sink refuses is
+// copied into outbox_deliveries as in a fanout. Two things are different. Nobody waits for the only sink, so its answers
+// have PublishTimeout and not RouteTimeout. And while it is down nothing is copied: the rows stay, no position passes
+// them, and they come with a later claim. (docs/adr/0035)
+type journal struct {
+	fanout
+	direct direct
+}
+
+func (j *journal) address(destination string) (sink, name string) {
+	return j.direct.address(destination)
+}
+
+func (j *journal) destinations(r *tableRelay, rec *outbox.Record) ([]string, error) {
+	return j.direct.destinations(r, rec)
+}
+
+// publish publishes a batch to the only sink, but for what goes by outbox_deliveries.
+func (j *journal) publish(
+	ctx context.Context, w *worker, t *turn, batch []outbox.Delivery,
+) (results []outbox.Result, isolate, down bool) {
+	results = make([]outbox.Result, len(batch))
+	all := make([]int, len(batch))
+	for i := range all {
+		all[i] = i
+	}
+	at := j.fanout.direct(w, w.cfg.table.Sink, batch, all, results)
+	part := chosen(batch, at)
+	answers := w.publisher.publish(ctx, part)
+	if !t.pass.probe {
+		w.reduce(ctx, part, answers)
+	}
+	for k, i := range at {
+		results[i] = answers[k]
+	}
+	isolate, down = w.cfg.breaker.report(t.pass, results)
+	w.owe(batch, results, isolate)
+	return results, isolate, down
+}
+
+// owe has the sink owe what it has refused, and what is behind that in its key. With isolate, it owes also what a part
+// of it was not there for. Everything else without an answer stays in the log.
+func (w *worker) owe(batch []outbox.Delivery, results []outbox.Result, isolate bool) {
+	left := outbox.HeldKeys{}
+	for i := range results {
+		d, err := &batch[i], results[i].Err
+		if err == nil {
+			continue
+		}
+		if !isOwed(err) {
+			class, _ := outbox.Classify(err)
+			behind := class == outbox.ClassNotAttempted && (!d.Keyed || left.Holds(d.Record))
+			if behind || class == outbox.ClassUnavailable && !isolate {
+				left.Hold(d.Record)
+				continue
+			}
+			results[i].Err = &owing{err}
+		}
+		w.owes.note(d.Lane, w.cfg.table.Sink)
+	}
+}

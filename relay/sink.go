@@ -1,0 +1,73 @@
+package relay
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
+const (
+	// probeEvery is how often a backlog is counted and a sink is asked. An idle relay does not talk to its sinks at all:
+	// without asking they would look healthy until the next event found them gone.
+	probeEvery   = 3 * time.Second
+	probeTimeout = 2 * time.Second
+)
+
+// SinkHealth is the state of one sink.
+type SinkHealth struct {
+	Ready  bool   // it answers, if it can be asked
+	Reason string // why not
+	Down   bool   // nothing is claimed for it but probes
+}
+
+// sinkState is a sink and what is known of it.
+type sinkState struct {
+	name    string
+	sink    outbox.Sink
+	breaker *breaker
+
+	mu  sync.Mutex
+	err error // of the last probe
+}
+
+// probe asks the sink whether it is there until ctx ends.
+func (s *sinkState) probe(ctx context.Context) error {
+	return repeat(ctx, func(ctx context.Context) {
+		ping := outbox.AbilitiesOf(s.sink).Ping
+		if ping == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		err := ping(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.err = err
+	})
+}
+
+func (s *sinkState) health() SinkHealth {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h := SinkHealth{Ready: s.err == nil, Down: s.breaker.isOpen()}
+	if s.err != nil {
+		h.Reason = s.err.Error()
+	}
+	return h
+}
+
+// repeat calls fn at once and then every probeEvery until ctx ends.
+func repeat(ctx context.Context, fn func(context.Context)) error {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		fn(ctx)
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+	return nil
+}
