@@ -2,78 +2,42 @@ package relay
 
 import (
 	"errors"
-	"math"
 	"sync"
 	"time"
 
 	"github.com/outboxrelay/outbox"
 )
 
-// breaker stops work for a sink that is down: no attempt is counted, and nothing is claimed for it but one probe at a
-// time. A probe finds out whether the sink, or a part of it, is there again. It is of ten records at first, and at
-// last of a claim every two seconds. The breaker is opened by the first batch of which the sink took nothing, and
-// closed by the first probe of which it took something.
+// breaker says when a worker may take a turn at a sink: not while the sink is down, but for one probe at a time
+// (circuit), and not while another wants to be alone (turnstile). It also says how fast a backlog drains (drain).
 //
 // A relay has one for each of its sinks, which the tables of the sink share. It is safe for concurrent use. Why it is
 // not a library's: docs/adr/0010-sinks-that-are-down.md.
 type breaker struct {
-	mu      sync.Mutex
-	open    bool
-	probing bool
-	failed  bool          // the probe of now, so far
-	since   time.Time     // of the outage
-	pause   time.Duration // before the next probe
-	next    time.Time     // when it may begin
-	closed  time.Time     // when one succeeded
-	outages int           // those that lasted long enough to have left a backlog
-	records int           // that it may bring
-	part    time.Time     // when something was last taken beside something else that was not
-	paced   time.Time     // until when the records delivered since an outage have used up its RecoveryRate
+	mu sync.Mutex
+	circuit
+	turnstile
+	drain
+}
 
-	turns    int       // in flight
-	alone    bool      // one that wants to be the only one is
-	reserved time.Time // until when no other begins, because such a one waits for those in flight
+// ticket is a breaker's leave to take a turn.
+type ticket struct {
+	wait time.Duration // not yet; ask again then
+
+	probe  bool // with a few records only
+	limit  int  // of them
+	outage int  // the last one's number
+	fresh  bool // it has ended so shortly ago that records may still wait by themselves
+	slow   bool // who need not wait for the sink should not
+	alone  bool // no other turn is taken meanwhile
+	rests  bool // it has been given back for a while
 }
 
 // isOpen tells whether the sink was down when it was last heard of.
 func (b *breaker) isOpen() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.open
-}
-
-const (
-	minProbe = 100 * time.Millisecond // between probes at first
-	maxProbe = 2 * time.Second        // and after some failed; recovery is noticed within it
-	// An outage shorter than this leaves no backlog that consumers would have to be protected from.
-	longOutage = 5 * time.Second
-	// A sink may be down in part (a shard, an endpoint), and what it can take is behind what it cannot. So a probe is
-	// twice as large as the one before. While there is reason to believe that a part works, what a failed probe tried
-	// waits by itself for partRetry. Otherwise the same oldest records would be probed for ever.
-	partRetry = 2 * time.Second
-	// The reason is a batch of which something was taken and something not. For partSearch after it probes are whole
-	// claims, so many that they get past 8000 keys. Once nothing was taken for partialOutage all of the sink is down,
-	// and no row is written for it any more; what is tried is the first 16 batches.
-	partSearch    = 10 * time.Second
-	partialOutage = time.Minute
-	maxPartProbe  = 250 * time.Millisecond
-	wholeClaim    = math.MaxInt32
-	// A probe brings so few records at first. A sink that refuses quicker than probeTime is shown its next batch too.
-	probeRecords = 10
-	probeTime    = 100 * time.Millisecond
-	// aloneWait is how often to ask for a turn while somebody wants to be alone.
-	aloneWait = 5 * time.Millisecond
-)
-
-// ticket is a breaker's leave to take a turn.
-type ticket struct {
-	wait   time.Duration // not yet; ask again then
-	probe  bool          // with a few records only
-	limit  int           // of them
-	outage int           // the last one's number
-	fresh  bool          // it has ended so shortly ago that records may still wait by themselves
-	alone  bool          // no other turn is taken meanwhile
-	rests  bool          // it has been given back for a while
+	return b.state != circuitClosed
 }
 
 // enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see
@@ -82,21 +46,16 @@ func (b *breaker) enter(alone bool) *ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	switch {
-	case b.alone || !alone && now.Before(b.reserved):
-		return &ticket{wait: aloneWait}
-	case alone && b.turns > 0:
-		b.reserved = now.Add(10 * aloneWait) // it asks again before; a time needs no taking back if it does not
-		return &ticket{wait: aloneWait}
-	case b.open && b.probing:
-		return &ticket{wait: minProbe}
-	case b.open && now.Before(b.next):
-		return &ticket{wait: b.next.Sub(now)}
+	wait := b.turnstile.ask(alone, now)
+	if wait == 0 {
+		wait = b.circuit.ask(now)
 	}
-	b.turns++
-	b.alone, b.probing, b.failed = alone, b.open, false
-	fresh := now.Sub(b.closed) < 2*partRetry
-	return &ticket{probe: b.open, limit: b.records, outage: b.outages, fresh: fresh, alone: alone}
+	if wait > 0 {
+		return &ticket{wait: wait}
+	}
+	b.turnstile.begin(alone)
+	return &ticket{probe: b.circuit.begin(), limit: b.records, outage: b.outages, alone: alone,
+		fresh: now.Sub(b.closed) < 2*partRetry, slow: now.Before(b.slow)}
 }
 
 // leave ends a turn; one that published nothing leaves the breaker as it was.
@@ -121,106 +80,65 @@ func (b *breaker) rest(p *ticket) {
 func (b *breaker) resume(p *ticket) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case !p.rests:
+	if !p.rests {
 		return true
-	case b.alone || p.alone && b.turns > 0 || time.Now().Before(b.reserved):
-		return false
-	case b.open && (!p.probe || b.probing):
+	}
+	if !b.turnstile.free(p.alone, time.Now()) || !b.circuit.resume(p.probe) {
 		return false
 	}
-	b.turns++
-	b.alone, b.probing, p.rests = p.alone, b.open, false
+	b.turnstile.begin(p.alone)
+	p.rests = false
 	return true
 }
 
 func (b *breaker) release(p *ticket) {
-	b.turns--
-	if p.alone {
-		b.alone, b.reserved = false, time.Time{}
-	}
-	if !p.probe {
-		return
-	}
-	b.probing = false
-	if b.open && b.failed {
-		longest := maxProbe
-		if b.search() {
-			longest = maxPartProbe
-		}
-		b.probeNext(min(2*b.pause, longest), min(2*b.records, wholeClaim))
-	}
-}
-
-// search tells whether to look for what a part of the sink can take, as the rest of it cannot.
-func (b *breaker) search() bool { return time.Since(b.part) < partSearch }
-
-func (b *breaker) probeNext(pause time.Duration, records int) {
-	b.next, b.pause, b.records = time.Now().Add(pause), pause, records
-	if b.search() {
-		b.records = wholeClaim
+	b.turnstile.end(p.alone)
+	if p.probe {
+		b.circuit.end()
 	}
 }
 
 // report tells how a batch fared. It returns whether what the sink could not take should wait by itself because the
 // rest of the sink may work, and whether the sink is down.
-//
-// A mixed batch may also be the one during which all of the sink went down. Then the next one opens the breaker, and
-// what waited in vain has lost partRetry. To open it at a mixed batch would be the end of the healthy part: what such a
-// batch leaves is the oldest then, and all that probes would find.
 func (b *breaker) report(p *ticket, results []outbox.Result) (isolate, down bool) {
-	unavailable, served := 0, 0
+	served, unavailable := 0, 0
 	for i := range results {
-		if results[i].Err == nil {
+		class, _ := outbox.Classify(results[i].Err)
+		switch {
+		case results[i].Err == nil:
 			served++
-		} else if errors.Is(results[i].Err, unasked) {
-			continue
-		} else if class, _ := outbox.Classify(results[i].Err); class == outbox.ClassUnavailable {
+		case errors.Is(results[i].Err, unasked), class == outbox.ClassNotAttempted:
+		case class == outbox.ClassUnavailable:
 			unavailable++
-		} else if class != outbox.ClassNotAttempted {
+		default:
 			served++ // refused for its own sake: somebody was there to refuse it
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if served > 0 && (unavailable > 0 || p.probe && b.failed) {
-		b.part = now
+	isolate, down, long := b.circuit.report(p.probe, served, unavailable, now)
+	if long {
+		b.paced = now
 	}
-	if served > 0 && b.open {
-		b.close(now)
-	}
-	if served > 0 || unavailable == 0 {
-		return unavailable > 0, false
-	}
-	switch {
-	case !b.open:
-		b.open, b.since = true, now
-		b.probeNext(minProbe, probeRecords)
-	case p.probe:
-		b.failed = true
-	default: // another worker's batch, which was on its way when the sink went down
-	}
-	return now.Sub(b.part) < partialOutage, true
+	return isolate, down
+}
+
+// late notes that the sink has not answered in time.
+func (b *breaker) late() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.slow = time.Now().Add(slowFor)
 }
 
 // recovered tells whether all of the sink works, as far as one knows.
 func (b *breaker) recovered() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.open && !b.search()
+	return b.state == circuitClosed && !b.search()
 }
 
-func (b *breaker) close(now time.Time) {
-	b.open, b.closed = false, now
-	if now.Sub(b.since) >= longOutage {
-		b.outages++
-		b.paced = now
-	}
-}
-
-// pace returns how long to wait after n records so that all callers together deliver rate a second, after a minute
-// twice as many, and so on. Where more is written than that, the backlog would never end.
+// pace returns how long to wait after n records of a backlog so that all callers together deliver rate a second.
 func (b *breaker) pace(n, rate int) time.Duration {
 	if rate < 0 {
 		return 0
@@ -228,10 +146,21 @@ func (b *breaker) pace(n, rate int) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	if b.paced.Before(now) {
-		b.paced = now
+	return b.drain.wait(n, rate, now, now.Sub(b.closed))
+}
+
+// drain is the pace of a backlog that an outage has left.
+type drain struct {
+	paced time.Time // until when the records delivered since have used up the rate
+}
+
+// wait returns how long to wait after n records: at first for rate a second, after a minute twice as many, and so on.
+// Where more is written than that, the backlog would never end.
+func (d *drain) wait(n, rate int, now time.Time, since time.Duration) time.Duration {
+	if d.paced.Before(now) {
+		d.paced = now
 	}
-	doublings := min(now.Sub(b.closed)/time.Minute, 20)
-	b.paced = b.paced.Add(time.Duration(n) * time.Second / time.Duration(rate) >> doublings)
-	return b.paced.Sub(now)
+	doublings := min(since/time.Minute, 20)
+	d.paced = d.paced.Add(time.Duration(n) * time.Second / time.Duration(rate) >> doublings)
+	return d.paced.Sub(now)
 }

@@ -7,5 +7,9 @@
 //	publish  publish.go  hand them to the Sink as one batch; no transaction is open meanwhile
 //	settle   settle.go   one statement marks what was delivered, what is retried and when, what is dead
 //
+// worker.go and turn.go turn it. Four machines decide whether and with what it turns, each with its states where it is
+// declared: the circuit of a sink (circuit.go), the lease of lanes (lease.go), the quarantine of lanes at which relays
+// died (quarantine.go), and how the events get to the sinks (mode, in publish.go).
+//
 // Guaranteed is what package outbox says. Not guaranteed: that a sink refuses the copies that a crash leaves.
 package relay

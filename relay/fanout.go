@@ -43,12 +43,7 @@ type outlet struct {
 	*sinkState
 	owed *tableRelay // serves what it owes
 
-	mu   sync.Mutex
-	slow time.Time // until when it is not waited for
 }
-
-// slowFor is how long a sink that did not answer in time is left to its own relay before it is waited for again.
-const slowFor = 10 * time.Second
 
 // publish publishes a batch to the sinks of its deliveries, side by side. Each result is either delivered or owed.
 func (f *fanout) publish(
@@ -126,7 +121,7 @@ func (o *outlet) publish(
 		return
 	case pass.probe:
 		at = at[:min(len(at), pass.limit)]
-	case o.isSlow():
+	case pass.slow:
 		return
 	}
 	part := chosen(batch, at)
@@ -135,7 +130,7 @@ func (o *outlet) publish(
 	late := limited.Err() != nil
 	cancel()
 	if late {
-		o.noteSlow()
+		o.breaker.late()
 	}
 	o.breaker.report(pass, answers)
 	for k, i := range at {
@@ -143,18 +138,6 @@ func (o *outlet) publish(
 			results[i].Err = &owing{answers[k].Err}
 		}
 	}
-}
-
-func (o *outlet) isSlow() bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return time.Now().Before(o.slow)
-}
-
-func (o *outlet) noteSlow() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.slow = time.Now().Add(slowFor)
 }
 
 // judge implements mode: the record is delivered, but for what its sinks owe. One that the only sink of a journal was

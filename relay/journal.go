@@ -6,11 +6,11 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// journal is the mode of a log without routes, and of a table with one sink that owes something of it. A log's rows are
-// only inserted. What is delivered is known by a position, which passes each row once, so what the sink refuses is
-// copied into outbox_deliveries as in a fanout. Two things are different. Nobody waits for the only sink, so its answers
-// have PublishTimeout and not RouteTimeout. And while it is down nothing is copied: the rows stay, no position passes
-// them, and they come with a later claim. (docs/adr/0035)
+// journal is the mode of a log without routes, and of a table with one sink that owes something of it. A log's rows
+// are only inserted. What is delivered is known by a position, which passes each row once, so what the sink refuses is
+// copied into outbox_deliveries as in a fanout. Two things are different. Nobody waits for the only sink, so its
+// answers have PublishTimeout and not RouteTimeout. And while it is down nothing is copied: the rows stay, no position
+// passes them, and they come with a later claim. (docs/adr/0035)
 type journal struct {
 	fanout
 	direct direct

@@ -17,6 +17,13 @@ import (
 // leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there are more to take,
 // and hands some over when a relay joins. What it believes to hold ends on the local clocks, counted from before the
 // request was sent. So it can only end earlier than the database's expiry, however slow the reply was.
+//
+//	           free or lapsed, within our share         more than our share, or leaving
+//	nobody's ─────────────────────────────────► ours ─────────────────────────────────► surplus
+//	   ▲  ▲                                      │ ▲                                       │
+//	   │  └── its time is over: the database ────┘ │ a third of its time is gone: renewed  │
+//	   │      was away, or this process slept      └────────────────────────────────       │
+//	   └──────────────────────────── no worker uses it: released ──────────────────────────┘
 type leaseKeeper struct {
 	store   outbox.Store
 	cfg     leaseConfig

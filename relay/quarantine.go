@@ -18,6 +18,13 @@ import (
 // the poison, and becomes a dead letter. Alone is alone in the process: while another worker publishes, it may be that
 // one's event that kills. And two deaths are not enough: a SIGKILL from outside and a SIGSTOP for longer than the
 // lease leave the same traces. (docs/adr/0011)
+//
+//	         one died           a second one died               the batch went well, all that was in front of it
+//	trusted ─────────► unproven ─────────────────► suspect ──────────────────────────────────────────────► trusted
+//	   ▲                  │                         │  ▲
+//	   └── a turn ended ──┘                         └──┘ one died: an eighth of the batch, at last one event alone,
+//	                                                     which is buried when three have died of it
+
 const (
 	suspectAfter = 2
 	trialFactor  = 8

@@ -102,7 +102,9 @@ func (w *worker) turnTrusted(ctx context.Context, t *turn) (claimed int, err err
 }
 
 // publishAll publishes and settles what was claimed, batch by batch. took is how long the claim was.
-func (w *worker) publishAll(ctx context.Context, t *turn, records []*outbox.Record, full bool, took time.Duration) error {
+func (w *worker) publishAll(
+	ctx context.Context, t *turn, records []*outbox.Record, full bool, took time.Duration,
+) error {
 	var down error
 	began := time.Now()
 	few := !full && len(records) < gatherRecords && !t.pass.probe && !w.pacer.recovering(t.pass) &&
