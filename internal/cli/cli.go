@@ -119,12 +119,6 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings, 130 ended at onc
 		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 			return fmt.Errorf("--%s: %s", bad.GetFlag().Name, config.Misfit(bad.GetFlag(), bad.GetValue(), err))
 		}
-		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
-			name := "--" + unknown.GetSpecifiedName()
-			if instead, ok := config.Removed(name); ok {
-				return fmt.Errorf("%s is no setting any more: %s", name, instead)
-			}
-		}
 		return err
 	})
 	root.SetIn(a.In)

@@ -67,8 +67,6 @@ func TestUsageErrors(t *testing.T) {
 		{"events show", "1 arg"},
 		{"relay --poll-max 1us", "poll-max"},
 		{"relay --poll-max never", `--poll-max: "never" is no time`},
-		{"relay --poll-min 1s", "--poll-min is no setting any more: take it away"},
-		{"serve --relay=false", "--relay is no setting any more: give those that are on to parts"},
 		{"relay --bogus", "--bogus"},
 		{"relay --config /no/such.yaml", "/no/such.yaml"},
 		{"version -o xml", "output"},

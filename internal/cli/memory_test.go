@@ -83,9 +83,6 @@ func TestMemoryRefused(t *testing.T) {
 		{"serve --sink memory: --parts=gateway,worker", "serve both"},
 		{"relay --sink memory:", "outbox serve"},
 		{"tail order.placed --sink memory:", "/v1/stream?topics="},
-		{"serve --memory", "--memory is no setting any more: give --sink memory:"},
-		{"relay --redis redis://h", "--redis is no setting any more: give --sink URL"},
-		{"dev --postgres postgres://h/d", "--postgres is no setting any more: give --database URL"},
 	} {
 		if r := e.run("", strings.Fields(c.args)...); r.code != 2 || !strings.Contains(r.err, c.says) {
 			t.Errorf("%s: exit code %d, want 2 and %q:\n%s", c.args, r.code, c.says, r.err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,26 +14,22 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// decode fills dst, a pointer to a struct. It returns the keys that dst has no field for, those that it has one for,
-// and what is wrong with values, in which case dst is filled in part.
-func decode(from, dst any) (unused []string, known map[string]string, problems []string) {
+// decode fills dst, a pointer to a struct. It returns the keys that dst has no field for, and what is wrong with values,
+// in which case dst is filled in part.
+func decode(from, dst any) (unused, problems []string) {
 	// What dst has fields for, it says when it gets nothing: of a decoding that fails mapstructure does not tell which
 	// keys were unknown.
 	var meta mapstructure.Metadata
 	err := fill(map[string]any{}, reflect.New(reflect.TypeOf(dst).Elem()).Interface(), &meta)
-	known = map[string]string{}
-	for _, name := range meta.Unset {
-		known[name] = name
-	}
 	if m := reflect.ValueOf(from); m.Kind() == reflect.Map {
 		for _, key := range m.MapKeys() {
-			if name := fmt.Sprint(key); known[name] == "" {
+			if name := fmt.Sprint(key); !slices.Contains(meta.Unset, name) {
 				unused = append(unused, name)
 			}
 		}
 	}
 	slices.Sort(unused)
-	return unused, known, append(each(err), each(fill(from, dst, nil))...)
+	return unused, append(each(err), each(fill(from, dst, nil))...)
 }
 
 func fill(from, dst any, meta *mapstructure.Metadata) error {
@@ -163,27 +158,15 @@ func shape(value any) string {
 	return fmt.Sprint(value)
 }
 
-var (
-	bareNumber = regexp.MustCompile(`^[+-]?[0-9.]+$`)
-	inDays     = regexp.MustCompile(`^([0-9]{1,6})(d|w)$`)
-)
-
 // noDuration says why text is no duration; what is no text is its shape already.
 func noDuration(text string) string {
-	if bareNumber.MatchString(text) {
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
 		return text + " needs a unit: for instance 5ms, 10s or 2m"
-	}
-	if m := inDays.FindStringSubmatch(text); m != nil {
-		n, _ := strconv.Atoi(m[1]) // digits, and few
-		if m[2] == "w" {
-			n *= 7
-		}
-		return fmt.Sprintf("%q is no time: the largest unit is the hour, so write %dh", text, 24*n)
 	}
 	if text != "a list" && text != "keys with values" && text != "a date" {
 		text = shape(text)
 	}
-	return text + " is no time such as 5ms, 10s, 15m or 168h"
+	return text + " is no time such as 5ms, 10s, 15m or 168h (a week)"
 }
 
 // Misfit says what is wrong with the text that was given for a flag, in the words that are used for a file.

@@ -68,11 +68,11 @@ func mapped(where string, entries []any, problems *Error) (tables []Table) {
 	for i, entry := range entries {
 		at := fmt.Sprintf("%s, entry %d", where, i+1)
 		var m mappedTable
-		unused, known, wrong := decode(entry, &m)
+		unused, wrong := decode(entry, &m)
 		if m.Table != "" {
 			at += fmt.Sprintf(" (table %q)", m.Table)
 		}
-		if problems.entry(at, unused, known, wrong) {
+		if problems.entry(at, unused, wrong) {
 			continue
 		}
 		t := Table{Required: true}
@@ -106,12 +106,12 @@ func mapped(where string, entries []any, problems *Error) (tables []Table) {
 }
 
 // entry adds what is wrong with an entry of a list, and tells whether that is anything.
-func (e *Error) entry(at string, unused []string, known map[string]string, wrong []string) bool {
+func (e *Error) entry(at string, unused, wrong []string) bool {
 	for _, problem := range wrong {
 		e.add("%s: %s", at, problem)
 	}
 	if len(unused) > 0 {
-		e.add("%s: %s", at, unknownKeys(unused, known))
+		e.add("%s: %s", at, unknownKeys(unused))
 	}
 	return len(wrong)+len(unused) > 0
 }

@@ -22,8 +22,8 @@ func (c *Config) limitEntries(problems *Error) (entries []limitEntry) {
 	for i, raw := range c.Limits {
 		at := fmt.Sprintf("limits, entry %d", i+1)
 		var e limitEntry
-		unused, known, wrong := decode(raw, &e)
-		if problems.entry(at, unused, known, wrong) && len(wrong) > 0 {
+		unused, wrong := decode(raw, &e)
+		if problems.entry(at, unused, wrong) && len(wrong) > 0 {
 			continue
 		}
 		if c.Sink[e.Sink] == "" {

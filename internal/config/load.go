@@ -49,7 +49,7 @@ func Load(kinds Kinds, environ []string, flags ...*pflag.FlagSet) (Config, error
 	set := settingsOf(environ)
 	vars := variables(set, given)
 	var problems Error
-	ignored := strangers(set, &problems)
+	ignored := strangers(set)
 	origins := map[string]string{}
 
 	k := koanf.New(delim)
@@ -84,7 +84,7 @@ func Load(kinds Kinds, environ []string, flags ...*pflag.FlagSet) (Config, error
 		problems.add("read the flags: %v", err)
 	}
 	var c Config
-	_, _, wrong := decode(k.Raw(), &c)
+	_, wrong := decode(k.Raw(), &c)
 	problems.Problems = append(problems.Problems, wrong...)
 	c.kinds = kinds
 	c.found = findings{path: path, environ: set, origins: origins, ignored: ignored, problems: problems.Problems,
@@ -143,24 +143,19 @@ func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *
 	for i := 0; i < len(top.Content); i += 2 {
 		lines[top.Content[i].Value] = top.Content[i].Line
 	}
-	known, _ := knownNames()
 	inOrder := func(a, b string) int { return cmp.Or(cmp.Compare(lines[a], lines[b]), cmp.Compare(a, b)) }
 	for _, name := range slices.SortedFunc(maps.Keys(raw), inOrder) { // one by one, so that the others have their values
 		at := fmt.Sprintf("%s:%d", path, lines[name])
-		unused, _, wrong := decode(map[string]any{name: raw[name]}, &Config{})
-		instead, gone := Removed(name)
+		unused, wrong := decode(map[string]any{name: raw[name]}, &Config{})
 		switch {
 		case len(wrong) > 0:
 			for _, problem := range wrong {
 				problems.add("config file %s: %s", at, problem)
 			}
 			delete(raw, name)
-		case gone:
-			problems.add("config file %s: %s is no setting any more: %s", at, name, instead)
-			delete(raw, name)
 		case len(unused) > 0:
 			problems.add("config file %s: %s (keys are the names of flags with _ for -, limits and retry)", at,
-				unknownKeys([]string{name}, known))
+				unknownKeys(unused))
 			delete(raw, name)
 		case raw[name] == nil: // "batch:" and nothing behind it
 			delete(raw, name)

@@ -23,11 +23,11 @@ func (c *Config) retryEntries(problems *Error) (entries []retryEntry) {
 	for i, raw := range c.Retry {
 		at := fmt.Sprintf("retry, entry %d", i+1)
 		var e retryEntry
-		unused, known, wrong := decode(raw, &e)
+		unused, wrong := decode(raw, &e)
 		if e.Destination != "" {
 			at += fmt.Sprintf(" (destination %q)", e.Destination)
 		}
-		if problems.entry(at, unused, known, wrong) && len(wrong) > 0 {
+		if problems.entry(at, unused, wrong) && len(wrong) > 0 {
 			continue
 		}
 		if _, err := path.Match(e.Destination, ""); err != nil || e.Destination == "" {

@@ -34,8 +34,8 @@ func (c *Config) routeEntries(problems *Error) (entries []routeEntry) {
 			continue
 		}
 		var e routeEntry
-		unused, known, wrong := decode(raw, &e)
-		if problems.entry(at, unused, known, wrong) && len(wrong) > 0 {
+		unused, wrong := decode(raw, &e)
+		if problems.entry(at, unused, wrong) && len(wrong) > 0 {
 			continue
 		}
 		if e.Table != "" {

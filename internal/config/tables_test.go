@@ -86,7 +86,7 @@ func TestLayoutProblems(t *testing.T) {
 	_, err := loaded(t,
 		"- {table: a, like: outbox_events, tpoic: x}\n- {table: b, like: nothing}\n- {table: c, id: i}\n- {table: d, like: "+
 			"crawl_outbox, attempts: [1]}\n- {table: e, like: event_outbox, destination: '{'}\n- 7")
-	wantProblems(t, err, `entry 1 (table "a"): unknown key "tpoic": did you mean topic?`,
+	wantProblems(t, err, `entry 1 (table "a"): unknown key "tpoic"`,
 		`entry 2 (table "b"): like: there is no table "nothing"`, "position: is required", "entry 4", "destination of e",
 		"entry 6")
 
