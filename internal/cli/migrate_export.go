@@ -24,13 +24,12 @@ which they depend on each other, as the tool that you have wants them:
     encore           1_outbox_core_001_apps.up.sql         no way down; numbers without a gap
     golang-migrate   000001_outbox_core_001_apps.up.sql    and .down.sql
     goose            00001_outbox_core_001_apps.sql        up and down in one file
-    atlas            00001_outbox_core_001_apps.sql        no way down; and atlas.sum
+    atlas            00001_outbox_core_001_apps.sql        no way down; then run atlas migrate hash
 
 It needs no database. Run it again after each upgrade of outbox: the steps that are in the folder are
 known by their names and left as they are, new ones get the numbers after the highest in the folder.
 So no number ever changes, and the folder may have migrations of your own. Without --set it goes on
-with the sets that the folder has; an empty one gets core and events. What it cannot continue it refuses, and
-writes nothing.
+with the sets that the folder has; an empty one gets core and events.
 
 The comment at the head of the first file says what outbox migrate up does beyond these files. After
 the tool has run them, outbox migrate status shows it, a relay starts, and outbox migrate up has
@@ -48,6 +47,7 @@ nothing to do. outbox migrate up --take-over is the way back.`,
 
   # Atlas
   outbox migrate export --format atlas --dir migrations
+  atlas migrate hash --dir file://migrations
   atlas migrate apply --dir file://migrations --url "$DATABASE_URL"
 
   # the names of the files that are new

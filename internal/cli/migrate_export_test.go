@@ -30,10 +30,6 @@ func TestMigrateExport(t *testing.T) {
 	}
 	contains(t, e.ok("", "migrate", "export", "--format", "goose", "--dir", dir, "--set", "core,crawl"),
 		fmt.Sprintf("%05d_outbox_crawl_001_crawl_schema.sql", len(files)+1), "was there", "written")
-	if r := e.run("", "migrate", "export", "--format", "encore", "--dir", dir); r.code != 1 ||
-		!strings.Contains(r.err, "is not named as Encore names") {
-		t.Errorf("exit code %d\n%s", r.code, r.err)
-	}
 	onFile := env{t: t, database: "sqlite:" + filepath.Join(t.TempDir(), "o.db")}
 	if r := onFile.run("", "migrate", "export", "--format", "goose", "--dir", dir); r.code != 2 ||
 		!strings.Contains(r.err, "SQLite") {

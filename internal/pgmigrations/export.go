@@ -1,12 +1,14 @@
 package pgmigrations
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,20 +34,17 @@ const (
 	Encore        Format = "encore"         // N_name.up.sql, numbered from 1 without a gap
 	GolangMigrate Format = "golang-migrate" // NNNNNN_name.up.sql and .down.sql
 	Goose         Format = "goose"          // NNNNN_name.sql, with the way down in the same file
-	Atlas         Format = "atlas"          // NNNNN_name.sql and atlas.sum
+	Atlas         Format = "atlas"          // NNNNN_name.sql; `atlas migrate hash` takes them into atlas.sum
 )
 
 // Formats are all of them. Treat it as a constant.
 var Formats = []Format{Encore, GolangMigrate, Goose, Atlas}
 
-// ErrFolder is returned by Export, which has written nothing, for a folder that it cannot add to.
-var ErrFolder = errors.New("the folder cannot be continued")
-
 // ExportedFile is a file of the folder.
 type ExportedFile struct {
 	File    string `json:"file"`
-	Step    string `json:"step,omitempty"` // set and file, as core/001_apps; none for atlas.sum
-	Written bool   `json:"written"`        // false: it was there
+	Step    string `json:"step"`    // set and file, as core/001_apps
+	Written bool   `json:"written"` // false: it was there
 }
 
 // Export writes the steps of the sets into one folder of another migration tool, in the order in which they are
@@ -56,8 +55,8 @@ type ExportedFile struct {
 // the numbers after the highest one in it, be that of a step or of a migration of the user's. So no number ever
 // changes, and two runs of one build make the same files. The folder is made if it is missing.
 //
-// The error is ErrFolder where the folder has files that the tool would not understand, or only a part of the steps,
-// and ErrCoreMissing for a set without core. Nothing is written then; nor is anything left behind where writing fails.
+// The error is ErrCoreMissing for a set without core. Nothing is written then, and nothing is left behind where writing
+// fails.
 func Export(dir string, format Format, sets ...string) ([]ExportedFile, error) {
 	style, known := styles[format]
 	if !known {
@@ -66,7 +65,7 @@ func Export(dir string, format Format, sets ...string) ([]ExportedFile, error) {
 	if _, err := migration.Order(sets); err != nil {
 		return nil, fmt.Errorf("export migrations: %w", err)
 	}
-	files, err := export(embedded, dir, style, sets)
+	files, err := export(dir, style, sets)
 	if err != nil {
 		return nil, fmt.Errorf("export migrations to %s: %w", dir, err)
 	}
@@ -88,61 +87,97 @@ func (s step) String() string { return s.set + "/" + s.Name }
 // description is the file's name without its number. It is what a step is known by in a folder.
 func (s step) description() string { return "outbox_" + s.set + "_" + s.Name }
 
-// export takes the migrations as a value, so that tests can play an older release.
-func export(from migration.Files, dir string, style style, sets []string) (all []ExportedFile, err error) {
-	there, err := readFolder(dir, style)
+func export(dir string, style style, sets []string) (all []ExportedFile, err error) {
+	there, highest, width, err := readFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	if len(sets) == 0 {
-		sets = there.sets()
+	for _, set := range every {
+		if len(sets) == 0 && there.has(set) {
+			sets = append(sets, set)
+		}
 	}
 	if sets, err = migration.Order(sets); err != nil {
 		return nil, err
 	}
-	missing, err := there.missing(from, sets)
-	if err != nil {
-		return nil, err
+	if !slices.Contains(sets, "core") && !there.has("core") {
+		return nil, fmt.Errorf("%s needs core, which the folder lacks: name core too, --set core,%s: %w",
+			sets[0], strings.Join(sets, ","), ErrCoreMissing)
 	}
-	write := map[string][]byte{}
-	for i, s := range missing {
-		before := ""
-		if i == 0 { // a tool applies none of them where one would be refused
-			before = guards(missing)
+	var missing []step
+	for _, set := range sets {
+		for _, one := range embedded.List(set) {
+			if s := (step{set, one}); there[s.description()] == nil {
+				missing = append(missing, s)
+			}
 		}
-		texts, err := style.render(from, s, len(there.ours) == 0, before)
+	}
+	before := guards(missing) // in the first one: a tool applies none of them where one would be refused
+	write := map[string][]byte{}
+	for _, s := range missing {
+		texts, err := style.render(s, len(there) == 0, before)
 		if err != nil {
 			return nil, err
 		}
-		number := there.next()
+		highest, before = highest+1, ""
+		number := padded(highest, cmp.Or(width, style.width))
 		for suffix, text := range texts {
 			name := number + "_" + s.description() + suffix
-			if err := there.add(name, s); err != nil {
-				return nil, err
-			}
+			there[s.description()] = append(there[s.description()], name)
 			write[name] = []byte(text)
 		}
 	}
-	if err := there.inOrder(); err != nil {
-		return nil, err
-	}
-	for _, name := range there.names {
-		if s, ours := there.ours[name]; ours {
-			all = append(all, ExportedFile{name, s.String(), write[name] != nil})
+	for _, set := range every {
+		for _, one := range embedded.List(set) {
+			s := step{set, one}
+			names := there[s.description()]
+			slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // up before down
+			for _, name := range names {
+				all = append(all, ExportedFile{name, s.String(), write[name] != nil})
+			}
 		}
 	}
-	var sum []byte
-	if style.sum {
-		if sum, err = there.atlasSum(write); err != nil {
-			return nil, err
-		}
-		all = append(all, ExportedFile{atlasSumName, "", len(write) > 0})
-	}
-	return all, writeFolder(dir, write, sum)
+	return all, writeFolder(dir, write)
 }
 
-// writeFolder writes new files, all or none, and atlas.sum last.
-func writeFolder(dir string, files map[string][]byte, sum []byte) (err error) {
+// exportedSteps are the files of a folder by the descriptions of their steps.
+type exportedSteps map[string][]string
+
+func (e exportedSteps) has(set string) bool {
+	for description := range e {
+		if strings.HasPrefix(description, "outbox_"+set+"_") {
+			return true
+		}
+	}
+	return false
+}
+
+// readFolder finds the steps that are in a folder, and the highest number of a file with how many digits it has. A
+// folder that is not there is empty.
+func readFolder(dir string) (there exportedSteps, highest uint64, width int, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, 0, err
+	}
+	there = exportedSteps{}
+	for _, entry := range entries {
+		digits, rest, _ := strings.Cut(entry.Name(), "_")
+		number, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil || entry.IsDir() {
+			continue
+		}
+		if number >= highest {
+			highest, width = number, len(digits)
+		}
+		if description, _, _ := strings.Cut(rest, "."); strings.HasPrefix(description, "outbox_") {
+			there[description] = append(there[description], entry.Name())
+		}
+	}
+	return there, highest, width, nil
+}
+
+// writeFolder writes new files, all or none.
+func writeFolder(dir string, files map[string][]byte) (err error) {
 	if len(files) == 0 {
 		return nil
 	}
@@ -169,24 +204,15 @@ func writeFolder(dir string, files map[string][]byte, sum []byte) (err error) {
 			return err
 		}
 	}
-	if sum == nil {
-		return nil
-	}
-	next := filepath.Join(dir, atlasSumName+".new")
-	if err := os.WriteFile(next, sum, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(next, filepath.Join(dir, atlasSumName))
+	return nil
 }
 
 // style is how a tool wants its files.
 type style struct {
 	tool  string // as people call it
 	width int    // of the numbers in a folder that has none, as the tool's own command writes them
-	gaps  bool   // numbers may be left out
 	pairs bool   // .up.sql and .down.sql, not .sql
 	down  bool   // there is a way down
-	sum   bool   // atlas.sum
 	wrap  func(up, down string) string
 	notes string // for the end of the header
 }
@@ -195,15 +221,15 @@ var styles = map[Format]style{
 	Encore: {tool: "Encore", width: 1, pairs: true,
 		notes: "-- Encore has no way down, and wants numbers from 1 without a gap.\n",
 	},
-	GolangMigrate: {tool: "golang-migrate", width: 6, gaps: true, pairs: true, down: true,
+	GolangMigrate: {tool: "golang-migrate", width: 6, pairs: true, down: true,
 		notes: "-- Not with x-multi-statement: bodies of functions have semicolons. A file that failed has done nothing: " +
 			"put right what\n" +
 			"-- the error says, `migrate force` the number before it (-1 before the first), and `migrate up`.\n",
 	},
-	Goose: {tool: "goose", width: 5, gaps: true, down: true, wrap: gooseFile},
-	Atlas: {tool: "Atlas", width: 5, gaps: true, sum: true, wrap: atlasFile,
+	Goose: {tool: "goose", width: 5, down: true, wrap: gooseFile},
+	Atlas: {tool: "Atlas", width: 5, wrap: atlasFile,
 		notes: "-- Atlas files have no way down. The first line of each makes it one statement, whose functions have " +
-			"semicolons.\n",
+			"semicolons.\n-- `atlas migrate hash` takes new files into atlas.sum.\n",
 	},
 }
 
@@ -218,10 +244,10 @@ func gooseFile(up, down string) string {
 func atlasFile(up, _ string) string { return `-- atlas:delimiter \n\n\n` + "\n\n" + up }
 
 // render returns the texts of a step by what follows its name. before is what is asked first.
-func (s style) render(from migration.Files, one step, first bool, before string) (map[string]string, error) {
+func (s style) render(one step, first bool, before string) (map[string]string, error) {
 	var texts [2]string
 	for i, way := range []string{".up.sql", ".down.sql"} {
-		text, err := fs.ReadFile(from.Files, one.set+"/"+one.Name+way)
+		text, err := fs.ReadFile(embedded.Files, one.set+"/"+one.Name+way)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", one, err)
 		}
