@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// decode fills dst, a pointer to a struct. It returns the keys that dst has no field for, and what is wrong with values,
-// in which case dst is filled in part.
+// decode fills dst, a pointer to a struct. It returns the keys that dst has no field for, and what is wrong with
+// values, in which case dst is filled in part.
 func decode(from, dst any) (unused, problems []string) {
 	// What dst has fields for, it says when it gets nothing: of a decoding that fails mapstructure does not tell which
 	// keys were unknown.
