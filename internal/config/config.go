@@ -9,11 +9,18 @@
 package config
 
 import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/dedup"
+	"github.com/outboxrelay/outbox/internal/fault"
+	"github.com/outboxrelay/outbox/internal/sinks"
 	"github.com/outboxrelay/outbox/relay"
 )
 
@@ -145,4 +152,101 @@ func Relay() *pflag.FlagSet {
 		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
 	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
 	return fs
+}
+
+// checkClient does not repeat the address where it holds a password.
+func (c *Config) checkClient(problems *Error) {
+	u, err := url.Parse(c.Server)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		problems.add("server is no address such as http://127.0.0.1:8080 or https://outbox.example: %s", set("server"))
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		problems.add("server is an address and no more: without user, ? and #; who you are says the token: %s", set("server"))
+	}
+	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		problems.add("token has characters that no token has (it is not shown): %s", set("token"))
+	}
+}
+
+// variableNames returns the environment variables of a flag: OUTBOX_ and its name. That of the database ends in _URL,
+// and falls back to the name that platforms set.
+func variableNames(flag string) []string {
+	if flag == "database" {
+		return []string{"OUTBOX_DATABASE_URL", "DATABASE_URL"}
+	}
+	return []string{prefix + strings.ToUpper(key(flag))}
+}
+
+const prefix = "OUTBOX_"
+
+func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
+
+// lists are the keys that a file has beside the flags' names.
+var lists = []string{"limits", "retry"}
+
+// knownNames returns the keys of a file and the variables that are settings.
+func knownNames() (keys, variables map[string]bool) {
+	keys, variables = map[string]bool{}, map[string]bool{}
+	All().VisitAll(func(f *pflag.Flag) {
+		variables[variableNames(f.Name)[0]] = true
+		if f.Name != "config" { // says where the file is
+			keys[key(f.Name)] = true
+		}
+	})
+	for _, l := range lists {
+		keys[l] = true
+	}
+	return keys, variables
+}
+
+// unknownKeys names the keys that nobody knows.
+func unknownKeys(unknown []string) string {
+	var each []string
+	for _, name := range unknown {
+		each = append(each, fmt.Sprintf("unknown key %q", name))
+	}
+	return strings.Join(each, "; ")
+}
+
+// strangers returns the variables that begin with OUTBOX_ and are no setting of any command. They may be somebody
+// else's, and must not stop a daemon. Those that Kubernetes sets for a Service whose name begins with outbox are.
+func strangers(set map[string]string) (ignored []string) {
+	_, known := knownNames()
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		ofService := strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
+		if strings.HasPrefix(name, prefix) && !known[name] && !ofService &&
+			!(fault.Enabled && strings.HasPrefix(name, prefix+"FAULT")) {
+			ignored = append(ignored, name)
+		}
+	}
+	return ignored
+}
+
+// Kinds are the databases and the sinks that the program can open, as far as settings are concerned. Package app knows
+// which they are.
+type Kinds struct {
+	Databases Databases
+	Sinks     sinks.Registry
+}
+
+// Databases knows the URLs of databases. No password is in what it returns.
+type Databases interface {
+	// Check says what is wrong with a URL, without connecting.
+	Check(url string) error
+	// Show returns the URL as one would write it, or the name of the database if a password may be in it.
+	Show(url string) string
+	// Examples are how URLs look, one for each kind of database.
+	Examples() []string
+}
+
+// Describe adds to the texts of the flags that are URLs how those look. There are too many sinks to show them all.
+func (k Kinds) Describe(flags *pflag.FlagSet) {
+	for name, look := range map[string]string{
+		"database": strings.Join(k.Databases.Examples(), "; "),
+		"sink":     "one of " + k.Sinks.Schemes() + " (outbox relay --help shows each)",
+	} {
+		if f := flags.Lookup(name); f != nil {
+			f.Usage += ": " + look
+		}
+	}
 }

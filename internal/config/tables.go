@@ -2,13 +2,20 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/retention"
 	"github.com/outboxrelay/outbox/relay"
 )
 
@@ -163,4 +170,272 @@ func names(tables []Table) string {
 		list = append(list, t.Name())
 	}
 	return strings.Join(list, ", ")
+}
+
+// mappedTable is one entry of a list of layouts: outbox.Layout's keys, and what only the relay needs to know.
+type mappedTable struct {
+	outbox.Layout `yaml:",squash"`
+	Like          string `yaml:"like"`         // start from the layout of this table of ours; other keys change it
+	Destination   string `yaml:"destination"`  // template
+	MaxAttempts   int    `yaml:"max_attempts"` // 0: the relay's default
+}
+
+// layouts returns the mapped tables of the files that --layouts names, or of the entries and files in that of --config.
+func (c *Config) layouts(problems *Error) (tables []Table) {
+	var here []any
+	for _, entry := range c.Layouts {
+		path, isFile := entry.(string)
+		if !isFile {
+			here = append(here, entry)
+			continue
+		}
+		entries, err := readLayouts(path)
+		if err != nil {
+			problems.add("%v", err)
+		}
+		tables = append(tables, mapped("layout file "+path, entries, problems)...)
+	}
+	return append(tables, mapped("layouts in the config file", here, problems)...)
+}
+
+// readLayouts reads a file of layouts: a YAML list, alone or under the key layouts as in the file of --config.
+func readLayouts(path string) ([]any, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("layout file: %w: correct --layouts or OUTBOX_LAYOUTS", err)
+	}
+	top, err := readYAML(path, text)
+	if err != nil {
+		return nil, fmt.Errorf("layout file %w", err)
+	}
+	if top != nil && top.Kind == yaml.MappingNode {
+		file := map[string]yaml.Node{}
+		if err := into(path, top, &file); err != nil {
+			return nil, fmt.Errorf("layout file %w", err)
+		}
+		list := file["layouts"]
+		top = &list
+	}
+	if top == nil || top.Kind != yaml.SequenceNode {
+		return nil, fmt.Errorf("layout file %s: want a YAML list of tables, or one under the key layouts", path)
+	}
+	var entries []any
+	if err := into(path, top, &entries); err != nil {
+		return nil, fmt.Errorf("layout file %w", err)
+	}
+	return entries, nil
+}
+
+// mapped turns the entries of a list into tables. where is how problems name the list.
+func mapped(where string, entries []any, problems *Error) (tables []Table) {
+	for i, entry := range entries {
+		at := fmt.Sprintf("%s, entry %d", where, i+1)
+		var m mappedTable
+		unused, wrong := decode(entry, &m)
+		if m.Table != "" {
+			at += fmt.Sprintf(" (table %q)", m.Table)
+		}
+		if problems.entry(at, unused, wrong) {
+			continue
+		}
+		t := Table{Required: true}
+		if m.Like != "" {
+			base, ok := find(builtin(), m.Like)
+			if !ok {
+				problems.add("%s: like: there is no table %q: it is one of %s", at, m.Like, names(builtin()))
+				continue
+			}
+			t.Destination, t.MaxAttempts, t.BackoffBase = base.Destination, base.MaxAttempts, base.BackoffBase
+			m = mappedTable{Layout: base.Layout}
+			decode(entry, &m) // once more, over the base
+		}
+		if err := m.Validate(); err != nil {
+			problems.add("%s: %v", where, err)
+			continue
+		}
+		t.Layout = m.Layout
+		if m.Destination != "" {
+			t.Destination = m.Destination
+		}
+		if m.MaxAttempts != 0 {
+			t.MaxAttempts = m.MaxAttempts
+		}
+		if t.MaxAttempts < 0 {
+			problems.add("%s: max_attempts is %d, must be positive", at, t.MaxAttempts)
+		}
+		tables = append(tables, t)
+	}
+	return tables
+}
+
+// entry adds what is wrong with an entry of a list, and tells whether that is anything.
+func (e *Error) entry(at string, unused, wrong []string) bool {
+	for _, problem := range wrong {
+		e.add("%s: %s", at, problem)
+	}
+	if len(unused) > 0 {
+		e.add("%s: %s", at, unknownKeys(unused))
+	}
+	return len(wrong)+len(unused) > 0
+}
+
+// parseEnvelope returns what messages of a form are.
+func parseEnvelope(form string) (outbox.Envelope, error) {
+	switch form {
+	case "", "cloudevents":
+		return outbox.CloudEvent, nil
+	case "payload":
+		return outbox.PayloadOnly, nil
+	}
+	return nil, fmt.Errorf("unknown envelope %q (known: cloudevents, payload)", form)
+}
+
+// envelopes reads the setting: a form for all tables, and TABLE=FORM for single ones, apart by commas. It returns what
+// a table's form is.
+func (c Config) envelopes() (formOf func(table string) string, err error) {
+	all, single := "cloudevents", map[string]string{}
+	for part := range strings.SplitSeq(c.Envelope, ",") {
+		table, form, ofOne := strings.Cut(strings.TrimSpace(part), "=")
+		if !ofOne {
+			form = table
+		}
+		if _, err := parseEnvelope(form); err != nil {
+			return nil, err
+		}
+		if !ofOne {
+			all = form
+			continue
+		}
+		if _, ok := find(c.Known(), table); !ok {
+			return nil, errors.New(unknownTable("envelope", table, c.Known()))
+		}
+		single[table] = form
+	}
+	return func(table string) string {
+		if form, ok := single[table]; ok {
+			return form
+		}
+		return all
+	}, nil
+}
+
+// EnvelopeOf returns what the messages of a table are.
+func (c Config) EnvelopeOf(table string) (outbox.Envelope, error) {
+	formOf, err := c.envelopes()
+	if err != nil {
+		return nil, err
+	}
+	return parseEnvelope(formOf(table))
+}
+
+// BareTopics tells whether messages of a table other than that of runs may arrive without their CloudEvent: what such a
+// message says of itself is its producer's word.
+func (c Config) BareTopics() bool {
+	formOf, err := c.envelopes()
+	return err != nil || slices.ContainsFunc(c.Known(), func(t Table) bool {
+		return t.Name() != outbox.CrawlOutbox().Table && formOf(t.Name()) == "payload"
+	})
+}
+
+// Retention holds the settings of what becomes of old rows.
+type Retention struct {
+	OlderThan    time.Duration `yaml:"retention"`     // 0: off
+	LetterAge    time.Duration `yaml:"dlq_retention"` // 0: off
+	Archive      string        `yaml:"archive"`
+	parsedTarget retention.Archive
+}
+
+// Letters is the table of dead letters, which retention looks after too. It has no layout.
+const Letters = "job_dlq"
+
+// RetentionFlags returns the flags of commands that remove old rows. The defaults are the library's, which are the
+// seeds'.
+func RetentionFlags() *pflag.FlagSet {
+	fs := pflag.NewFlagSet("retention", pflag.ContinueOnError)
+	fs.Duration("retention", relayDefaults.Retention.After, "how `long` delivered events stay in their table; 0: for ever")
+	fs.Duration("dlq-retention", relayDefaults.LetterRetention.After,
+		"how `long` replayed dead letters stay in job_dlq; 0: for ever")
+	fs.String("archive", relayDefaults.Retention.Archive,
+		"`where` they go then: table (outbox_archive), none, or a directory for compressed files; event_outbox and job_dlq "+
+			"go nowhere")
+	return fs
+}
+
+func (c *Config) checkRetention(problems *Error) {
+	atLeast(problems, "retention", c.Retention.OlderThan, 0)
+	atLeast(problems, "dlq-retention", c.Retention.LetterAge, 0)
+	target, err := retention.ParseArchive(c.Retention.Archive)
+	if err != nil {
+		problems.add("archive: %v: %s", err, set("archive"))
+	}
+	c.Retention.parsedTarget = target
+}
+
+// Of returns how old a table's rows become, 0 for any age, and where they go. The seeds' purge functions delete; what
+// they purge is not archived.
+func (r Retention) Of(table string) (time.Duration, retention.Archive) {
+	switch table {
+	case Letters:
+		return r.LetterAge, retention.Archive{None: true}
+	case outbox.EventOutbox().Table, outbox.DeliveriesOf("", "").Table, outbox.OutboxLog().Table:
+		return r.OlderThan, retention.Archive{None: true}
+	}
+	return r.OlderThan, r.parsedTarget
+}
+
+// retryEntry is one entry of the list retry in the file of --config.
+type retryEntry struct {
+	Destination   string        `yaml:"destination"` // a name or a pattern
+	Table         string        `yaml:"table"`       // "": all
+	MaxAttempts   int           `yaml:"max_attempts"`
+	BackoffBase   time.Duration `yaml:"backoff_base"`
+	BackoffFactor float64       `yaml:"backoff_factor"`
+	BackoffCap    time.Duration `yaml:"backoff_cap"`
+}
+
+// retryEntries decodes and checks the list. What an entry leaves out is the table's.
+func (c *Config) retryEntries(problems *Error) (entries []retryEntry) {
+	for i, raw := range c.Retry {
+		at := fmt.Sprintf("retry, entry %d", i+1)
+		var e retryEntry
+		unused, wrong := decode(raw, &e)
+		if e.Destination != "" {
+			at += fmt.Sprintf(" (destination %q)", e.Destination)
+		}
+		if problems.entry(at, unused, wrong) && len(wrong) > 0 {
+			continue
+		}
+		if _, err := path.Match(e.Destination, ""); err != nil || e.Destination == "" {
+			problems.add("%s: want a destination, or a pattern such as orders.*", at)
+		}
+		if e.Table != "" {
+			if _, ok := find(c.Known(), e.Table); !ok {
+				problems.add("%s: %s", at, unknownTable("table", e.Table, c.Known()))
+			}
+		}
+		if e.MaxAttempts < 0 {
+			problems.add("%s: max_attempts is %d, must be 1 or more", at, e.MaxAttempts)
+		}
+		if e.BackoffBase < 0 || e.BackoffCap < 0 {
+			problems.add("%s: backoff_base and backoff_cap must be positive", at)
+		}
+		if e.BackoffFactor != 0 && e.BackoffFactor < 1 {
+			problems.add("%s: backoff_factor is %g, must be 1 or more", at, e.BackoffFactor)
+		}
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// Policies returns the exceptions for destinations of a table. Check has found them right.
+func (c Config) Policies(table string) (policies []relay.RetryPolicy) {
+	for _, e := range c.retryEntries(&Error{}) {
+		if e.Table == "" || e.Table == table {
+			policies = append(policies, relay.RetryPolicy{
+				Destination: e.Destination, MaxAttempts: e.MaxAttempts,
+				Backoff: relay.Backoff{Base: e.BackoffBase, Factor: e.BackoffFactor, Cap: e.BackoffCap},
+			})
+		}
+	}
+	return policies
 }

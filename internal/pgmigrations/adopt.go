@@ -325,3 +325,11 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 func templated(name string, values any) string {
 	return filled(parseAdopt, func(set *sqlfile.Set) (string, error) { return set.Statement(name, values) })
 }
+
+func (a *adoption) problem(format string, args ...any) {
+	a.plan.Problems = append(a.plan.Problems, fmt.Sprintf(format, args...))
+}
+
+func (a *adoption) note(format string, args ...any) {
+	a.plan.Notes = append(a.plan.Notes, fmt.Sprintf(format, args...))
+}

@@ -2,13 +2,11 @@ package pgmigrations
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox/internal/migration"
 )
@@ -165,14 +163,6 @@ func (a *adoption) readRecord(ctx context.Context) error {
 	return err
 }
 
-func (a *adoption) problem(format string, args ...any) {
-	a.plan.Problems = append(a.plan.Problems, fmt.Sprintf(format, args...))
-}
-
-func (a *adoption) note(format string, args ...any) {
-	a.plan.Notes = append(a.plan.Notes, fmt.Sprintf(format, args...))
-}
-
 // noteTriggers names what filling rows will fire, with the rights of the table's owner.
 func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 	if len(w.fills) == 0 {
@@ -191,21 +181,6 @@ func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 		return nil
 	})
 	return err
-}
-
-// checkCalls tells whether to adopt the table would call, as a superuser, what a lesser role has made.
-func (a *adoption) checkCalls(ctx context.Context, w *work) (called bool, err error) {
-	err = pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
-		table := strings.ReplaceAll(quote(w.now), "'", "''")
-		_, err := tx.Exec(ctx, templated("as_owner", filling{Table: table}))
-		return err
-	})
-	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == "42501" {
-		a.problem("%s: %s", server.Message, server.Hint)
-		return true, nil
-	}
-	return false, err
 }
 
 // consider decides what becomes of one table.

@@ -252,3 +252,18 @@ func (a *adoption) mentionLegacy(ctx context.Context) error {
 	}
 	return nil
 }
+
+// checkCalls tells whether to adopt the table would call, as a superuser, what a lesser role has made.
+func (a *adoption) checkCalls(ctx context.Context, w *work) (called bool, err error) {
+	err = pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
+		table := strings.ReplaceAll(quote(w.now), "'", "''")
+		_, err := tx.Exec(ctx, templated("as_owner", filling{Table: table}))
+		return err
+	})
+	var server *pgconn.PgError
+	if errors.As(err, &server) && server.Code == "42501" {
+		a.problem("%s: %s", server.Message, server.Hint)
+		return true, nil
+	}
+	return false, err
+}

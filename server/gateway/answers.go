@@ -79,13 +79,3 @@ const (
 	runSize   = size(4*(crawl.MaxGoal+crawl.MaxError) + crawl.MaxDeviceConfig + 1024)
 	eventSize = size(outbox.DefaultMaxPayload + 1024)
 )
-
-// reserve makes room for the answer to a request, of up to n things of at most each bytes, before anything is read.
-func (g *Gateway) reserve(ctx context.Context, n int, each size) (*reservation, error) {
-	r, err := g.answers.reserve(ctx, principalOf(ctx).Tenant, min(int64(n)*int64(each), crawl.PageBytes))
-	if err != nil {
-		return nil, err
-	}
-	ctx.Value(answerKey{}).(*answer).room = r
-	return r, nil
-}

@@ -125,3 +125,13 @@ func (c *apiContext) SetStatus(code int) {
 	}
 	c.humaContext.SetStatus(code)
 }
+
+// reserve makes room for the answer to a request, of up to n things of at most each bytes, before anything is read.
+func (g *Gateway) reserve(ctx context.Context, n int, each size) (*reservation, error) {
+	r, err := g.answers.reserve(ctx, principalOf(ctx).Tenant, min(int64(n)*int64(each), crawl.PageBytes))
+	if err != nil {
+		return nil, err
+	}
+	ctx.Value(answerKey{}).(*answer).room = r
+	return r, nil
+}

@@ -196,11 +196,4 @@ func envelope(query url.Values) (payloadOnly bool, err error) {
 	return false, errors.New("envelope: want cloudevents or payload")
 }
 
-// ending is what is known of the end of a source.
-type ending struct {
-	known   bool  // it has ended, and last is its last event
-	last    int64 // of a run that ended before the connection began
-	reached bool  // the client has everything
-}
-
 func endOf(run crawl.Run) ending { return ending{known: run.Status.Ended(), last: run.LastSeq} }

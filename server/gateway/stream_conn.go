@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/outboxrelay/outbox/server/crawl"
@@ -17,37 +16,10 @@ import (
 	"github.com/outboxrelay/outbox/server/stream"
 )
 
-// connection is one client's stream. It holds no buffer while there is nothing to send: most connections of a process
-// wait.
-type connection struct {
-	g           *Gateway
-	tenant      string
-	token       string // id of the one that opened it; "": authentication is off
-	starts      []stream.Start
-	ends        []ending
-	payloadOnly bool
-	vector      []int64  // of a stream with topics: its cursor is vector[0], then the place in each
-	topics      []string // of such a stream
-
-	w      http.ResponseWriter
-	rc     *http.ResponseController
-	until  time.Time
-	reader atomic.Pointer[stream.Reader] // nil until it is open
-	ending atomic.Bool
-}
-
 // writeSize is how much is written at once: what a client must be able to receive within WriteTimeout.
 const writeSize = 16 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, writeSize+writeSize/4); return &b }}
-
-// end makes the connection end after what it is sending.
-func (c *connection) end() {
-	c.ending.Store(true)
-	if reader := c.reader.Load(); reader != nil {
-		reader.End()
-	}
-}
 
 // serve streams until all sources have ended, the client goes away or is too slow, or the connection is to end.
 func (c *connection) serve(w http.ResponseWriter, r *http.Request) {

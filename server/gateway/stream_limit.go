@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -160,4 +162,51 @@ func (c *connections) drain(ctx context.Context) {
 	case <-c.empty:
 	case <-ctx.Done():
 	}
+}
+
+// streams is what the stream handlers share.
+type streams struct {
+	cfg           StreamConfig
+	connections   *connections
+	sent          atomic.Int64
+	slow, refused atomic.Int64
+}
+
+func newStreams(cfg StreamConfig) *streams {
+	cfg = cfg.withDefaults()
+	return &streams{cfg: cfg, connections: newConnections(cfg)}
+}
+
+// connection is one client's stream. It holds no buffer while there is nothing to send: most connections of a process
+// wait.
+type connection struct {
+	g           *Gateway
+	tenant      string
+	token       string // id of the one that opened it; "": authentication is off
+	starts      []stream.Start
+	ends        []ending
+	payloadOnly bool
+	vector      []int64  // of a stream with topics: its cursor is vector[0], then the place in each
+	topics      []string // of such a stream
+
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	until  time.Time
+	reader atomic.Pointer[stream.Reader] // nil until it is open
+	ending atomic.Bool
+}
+
+// end makes the connection end after what it is sending.
+func (c *connection) end() {
+	c.ending.Store(true)
+	if reader := c.reader.Load(); reader != nil {
+		reader.End()
+	}
+}
+
+// ending is what is known of the end of a source.
+type ending struct {
+	known   bool  // it has ended, and last is its last event
+	last    int64 // of a run that ended before the connection began
+	reached bool  // the client has everything
 }

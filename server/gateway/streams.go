@@ -6,26 +6,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync/atomic"
 
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
 )
-
-// streams is what the stream handlers share.
-type streams struct {
-	cfg           StreamConfig
-	connections   *connections
-	sent          atomic.Int64
-	slow, refused atomic.Int64
-}
-
-func newStreams(cfg StreamConfig) *streams {
-	cfg = cfg.withDefaults()
-	return &streams{cfg: cfg, connections: newConnections(cfg)}
-}
 
 // StreamStats are counted since the process began, but for Connections, which is now.
 type StreamStats struct {

@@ -102,14 +102,6 @@ func (s *store) checkSettles(ctx context.Context) error {
 	return nil
 }
 
-// checkLog finds out whether this role may note how far it has read a log.
-func checkLog(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := allowed(ctx, pool, "begin an era in", eraTable, []string{"SELECT", "INSERT"}, nil); err != nil {
-		return err
-	}
-	return allowed(ctx, pool, "note positions in", positionsTable, []string{"SELECT", "INSERT", "DELETE"}, nil)
-}
-
 // checkArchive finds out whether delivered rows can go into outbox_archive.
 func checkArchive(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := pgschema.CheckTable(ctx, pool, "outbox_archive", []string{"position", "row"}); err != nil {

@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -324,49 +322,4 @@ func (a *arena) keep(b []byte) []byte {
 	at := len(a.chunk)
 	a.chunk = append(a.chunk, b...)
 	return a.chunk[at:len(a.chunk):len(a.chunk)]
-}
-
-// interner returns one string for equal bytes: topics, types and tenants repeat in nearly every row.
-type interner struct {
-	mu sync.Mutex
-	m  map[string]string
-}
-
-func (in *interner) string(b []byte) string {
-	if len(b) == 0 {
-		return ""
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if s, ok := in.m[string(b)]; ok {
-		return s
-	}
-	if in.m == nil || len(in.m) > 4096 {
-		in.m = map[string]string{} // bounded: with many tenants it starts again
-	}
-	s := string(b)
-	in.m[s] = s
-	return s
-}
-
-// claimSize lowers the number of rows asked for when payloads are large, so that what one claim may not keep is not
-// sent either.
-type claimSize struct{ average atomic.Int64 } // bytes of payload per row, as last seen
-
-// firstGuess is the payload's size before any was seen, in bytes. It is large, because a first claim of thousands of
-// large rows would be read from the network only to be dropped.
-const firstGuess = 8 << 10
-
-func (c *claimSize) limit(l outbox.ClaimLimit) int {
-	avg := c.average.Load()
-	if avg == 0 {
-		avg = firstGuess
-	}
-	return min(l.Records, max(1, int(int64(l.Bytes)/avg)))
-}
-
-func (c *claimSize) saw(records, bytes int) {
-	if records > 0 {
-		c.average.Store(int64(bytes / records))
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,17 +25,6 @@ const (
 	aloneFor    = 40
 	aloneAtMost = 250 * time.Millisecond
 )
-
-// fairness is how a table's tenants share a claim. The zero value is that of a table whose claims cannot be shared.
-type fairness struct {
-	tenants, claim string // statements
-
-	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own:
-	// taking turns at one circle, one of two workers would meet the same half of the tenants for ever.
-	mu    sync.Mutex
-	last  map[int16]string
-	alone time.Time // until then nobody looks for a second tenant
-}
 
 // findFairness looks whether claims of the table can be shared by its tenants. A key must lie within one, and an index
 // must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.

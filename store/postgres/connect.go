@@ -219,9 +219,6 @@ func (r *route) settle(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// setUp marks a connection whose session has the settings of session.sql.
-const setUp = "outbox: session is set up"
-
 // withoutURL drops the text of a parse error, which quotes the connection string. (pgx masks a password it
 // recognises, but in a malformed URL it cannot know where it is.)
 func withoutURL(err error) error {

@@ -6,8 +6,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgschema"
-	"github.com/outboxrelay/outbox/internal/retention"
 )
 
 // DB is a database with outboxes, as a relay has it. It is safe for concurrent use.
@@ -32,43 +30,14 @@ func (d *DB) Close() { d.pool.Close() }
 // Ping asks whether the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.pool.Ping(ctx) }
 
-// OpenTable implements outbox.Database. It checks that the table fits the layout, and that this role sees its rows.
-func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
-	s, err := openTable(ctx, d.pool, layout)
-	if err != nil {
-		return nil, lasting(err)
-	}
-	if !layout.IsLog() {
-		return s, nil
-	}
-	log, err := openLog(ctx, s)
-	if err != nil {
-		return nil, lasting(err)
-	}
-	return log, nil
-}
+const positionsTable = "outbox_log_positions"
 
-// Retain implements outbox.Database with package retention.
-func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
-	if layout.IsLog() {
-		return d.retainLog(ctx, layout, r)
-	}
-	return retention.Serve(ctx, layout.Table, r, func(ctx context.Context) (retention.Store, error) {
-		return openRetention(ctx, d.pool, layout)
-	})
-}
+// A server that crashes, or a standby that is promoted, may lack the last commits, and gives their positions and
+// transactions out again. What a relay remembers of positions is then not true any more: it would pass over the new
+// rows, and count on what it settled. So each memory belongs to an era, the one row of an unlogged table, which both
+// empty. What is noted in outbox_log_positions is true in every era: a server that has the note has all that was
+// committed before it.
+const eraTable = "outbox_log_era"
 
-// RetainLetters implements outbox.Database.
-func (d served) RetainLetters(ctx context.Context, r outbox.Retention) error {
-	return retention.Serve(ctx, letterTable, r, func(ctx context.Context) (retention.Store, error) {
-		return openRetention(ctx, d.pool, retention.Letters())
-	})
-}
-
-// lasting marks what waiting does not cure as outbox.Permanent.
-func lasting(err error) error {
-	if pgschema.Passes(err) {
-		return err
-	}
-	return outbox.Permanent(err)
-}
+// letterTable is the table of dead letters.
+const letterTable = "job_dlq"

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/pgschema"
@@ -70,8 +71,6 @@ func openLog(ctx context.Context, s *store) (*logStore, error) {
 	}
 	return &logStore{store: s, sql: sql, lanes: map[int16]*logLane{}}, nil
 }
-
-const positionsTable = "outbox_log_positions"
 
 // noteEvery is how often a position is written of lanes that have nothing to settle, while rows of others pass them.
 const noteEvery = time.Second
@@ -268,4 +267,12 @@ func (l *logStore) Settle(
 // Backlog implements outbox.Store.
 func (l *logStore) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
 	return l.scanBacklog(l.pool.QueryRow(ctx, l.sql.backlog, l.name, limit, outbox.Lanes))
+}
+
+// checkLog finds out whether this role may note how far it has read a log.
+func checkLog(ctx context.Context, pool *pgxpool.Pool) error {
+	if err := allowed(ctx, pool, "begin an era in", eraTable, []string{"SELECT", "INSERT"}, nil); err != nil {
+		return err
+	}
+	return allowed(ctx, pool, "note positions in", positionsTable, []string{"SELECT", "INSERT", "DELETE"}, nil)
 }

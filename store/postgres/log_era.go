@@ -9,13 +9,6 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// A server that crashes, or a standby that is promoted, may lack the last commits, and gives their positions and
-// transactions out again. What a relay remembers of positions is then not true any more: it would pass over the new
-// rows, and count on what it settled. So each memory belongs to an era, the one row of an unlogged table, which both
-// empty. What is noted in outbox_log_positions is true in every era: a server that has the note has all that was
-// committed before it.
-const eraTable = "outbox_log_era"
-
 // anotherEra is the error of a claim from places of an era that is over.
 type anotherEra struct{ era string } // "": none has begun
 

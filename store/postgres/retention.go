@@ -21,9 +21,6 @@ import (
 // the pauses between them longer.
 const sweepPages = 256
 
-// letterTable is the table of dead letters.
-const letterTable = "job_dlq"
-
 // retain is a table that old rows can be removed from. It is safe for concurrent use.
 type retain struct {
 	pool   sessions

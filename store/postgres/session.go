@@ -182,3 +182,6 @@ func (f failed) Query() (pgx.Rows, error)         { return nil, f.err }
 func (f failed) QueryRow() pgx.Row                { return lentRow{err: f.err} }
 func (f failed) Close() error                     { return f.err }
 func (failed) Tx() pgx.Tx                         { return nil }
+
+// setUp marks a connection whose session has the settings of session.sql.
+const setUp = "outbox: session is set up"

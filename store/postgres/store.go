@@ -3,11 +3,12 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/uuid7"
@@ -34,38 +35,6 @@ const maxPayload = 256 << 20
 
 var _ outbox.DeliveryStore = (*store)(nil)
 
-// openTable returns the store of a table after checking that the table fits the layout, and that the caller may see its
-// rows. A table that is missing or older than the layout needs is an *outbox.SchemaError.
-func openTable(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*store, error) {
-	if err := layout.Validate(); err != nil {
-		return nil, err
-	}
-	sql, err := statementsOf(layout)
-	if err != nil {
-		return nil, err
-	}
-	sessions, err := newSessions(pool)
-	if err != nil {
-		return nil, err
-	}
-	s := &store{pool: sessions, layout: layout, sql: sql, maxPayload: maxPayload}
-	if err := s.checkSchema(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.checkTypes(ctx); err != nil {
-		return nil, err
-	}
-	if !layout.IsLog() {
-		if err := s.findFairness(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if s.name, s.of, s.origin, err = identify(ctx, pool, layout); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
 // Backlog counts undelivered rows up to limit.
 func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
 	return s.scanBacklog(s.pool.QueryRow(ctx, s.sql.backlog, limit))
@@ -88,4 +57,60 @@ func (s *store) scanBacklog(row pgx.Row) (outbox.Backlog, error) {
 		b.Oldest = max(now.Sub(*written), 0)
 	}
 	return b, nil
+}
+
+// fairness is how a table's tenants share a claim. The zero value is that of a table whose claims cannot be shared.
+type fairness struct {
+	tenants, claim string // statements
+
+	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own:
+	// taking turns at one circle, one of two workers would meet the same half of the tenants for ever.
+	mu    sync.Mutex
+	last  map[int16]string
+	alone time.Time // until then nobody looks for a second tenant
+}
+
+// interner returns one string for equal bytes: topics, types and tenants repeat in nearly every row.
+type interner struct {
+	mu sync.Mutex
+	m  map[string]string
+}
+
+func (in *interner) string(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if s, ok := in.m[string(b)]; ok {
+		return s
+	}
+	if in.m == nil || len(in.m) > 4096 {
+		in.m = map[string]string{} // bounded: with many tenants it starts again
+	}
+	s := string(b)
+	in.m[s] = s
+	return s
+}
+
+// claimSize lowers the number of rows asked for when payloads are large, so that what one claim may not keep is not
+// sent either.
+type claimSize struct{ average atomic.Int64 } // bytes of payload per row, as last seen
+
+// firstGuess is the payload's size before any was seen, in bytes. It is large, because a first claim of thousands of
+// large rows would be read from the network only to be dropped.
+const firstGuess = 8 << 10
+
+func (c *claimSize) limit(l outbox.ClaimLimit) int {
+	avg := c.average.Load()
+	if avg == 0 {
+		avg = firstGuess
+	}
+	return min(l.Records, max(1, int(int64(l.Bytes)/avg)))
+}
+
+func (c *claimSize) saw(records, bytes int) {
+	if records > 0 {
+		c.average.Store(int64(bytes / records))
+	}
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 )
 
-// file is the DB as internal/sqlitetable asks it.
-func (d *DB) file() sqlitetable.File { return sqlitetable.File{Reads: d.read, Explain: explain} }
-
 // checkSchema returns the columns of the store's table.
 func (s *store) checkSchema(ctx context.Context) ([]sqlitetable.Column, error) {
 	for table, columns := range map[string][]string{

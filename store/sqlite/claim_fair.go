@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,16 +18,6 @@ const (
 	// looksPerClaim is how many rows a fair claim looks at, all tenants together, when it finds none that is due.
 	looksPerClaim = 20_000
 )
-
-// fairness is how a table's tenants share a claim. The zero value is that of a table whose claims cannot be shared.
-type fairness struct {
-	tenants, claim prepared
-
-	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own:
-	// taking turns at one circle, one of two workers would meet the same half of the tenants for ever.
-	mu   sync.Mutex
-	last map[int16]any
-}
 
 // findFairness looks whether claims of the table can be shared by its tenants. A key must lie within one, and an index
 // must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.

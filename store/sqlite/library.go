@@ -4,14 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
-
-	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqltx"
 )
 
 // ErrTwoLibraries is the answer to a transaction of another copy of SQLite than this package's, on a file that this
@@ -53,33 +47,4 @@ func (d *DB) discharge() {
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
 	delete(opened.all, d)
-}
-
-// checkLibrary is asked at the first Write, and again once a further DB was opened. It refuses only what is certain: a
-// transaction that cannot be asked is left alone.
-func (in *inserter) checkLibrary(ctx context.Context, tx outbox.SQLTx) error {
-	count := opened.count.Load()
-	if in.kept != nil || in.asked.Load() == count {
-		return nil
-	}
-	text, err := plain("library")
-	if err != nil {
-		return err
-	}
-	var library, file string
-	if sqltx.QueryRow(ctx, tx, text, nil, &library, &file) != nil {
-		return nil
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return nil // in memory
-	}
-	opened.mu.Lock()
-	defer opened.mu.Unlock()
-	if slices.ContainsFunc(slices.Collect(maps.Keys(opened.all)),
-		func(d *DB) bool { return opened.all[d] != library && d.is(info) }) {
-		return fmt.Errorf("write to %s: %w", file, ErrTwoLibraries)
-	}
-	in.asked.Store(count)
-	return nil
 }

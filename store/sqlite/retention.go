@@ -38,12 +38,6 @@ type retain struct {
 
 var _ retention.Table = (*retain)(nil)
 
-// archivedColumn is a column of a row as the archive has it.
-type archivedColumn struct {
-	sqlitetable.QuotedColumn
-	JSON bool
-}
-
 // archivedColumns are those that the archive has of a table.
 func archivedColumns(ctx context.Context, db *DB, l outbox.Layout) (all []archivedColumn, err error) {
 	columns, err := db.file().StoredColumns(ctx, l)

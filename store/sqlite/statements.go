@@ -101,3 +101,9 @@ func (s *statements) deadly(name string) *prepared {
 	return map[string]*prepared{"settle_apps": &s.settleApps, "settle_letter": &s.settleLetter,
 		"settle_dead": &s.settleDead}[name]
 }
+
+// archivedColumn is a column of a row as the archive has it.
+type archivedColumn struct {
+	sqlitetable.QuotedColumn
+	JSON bool
+}

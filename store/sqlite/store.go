@@ -4,12 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/uuid7"
 )
@@ -32,64 +30,6 @@ type store struct {
 const maxPayload = 256 << 20
 
 var _ outbox.DeliveryStore = (*store)(nil)
-
-// openTable is DB.OpenTable. A table that is missing or older than the layout needs is an *outbox.SchemaError.
-func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error) {
-	if err := layout.Validate(); err != nil {
-		return nil, err
-	}
-	if err := db.checkIntegrity(ctx); err != nil {
-		return nil, err
-	}
-	var err error
-	if layout.Table, err = db.file().Spelled(ctx, layout.Table); err != nil {
-		return nil, err
-	}
-	if layout.IsLog() {
-		return nil, refuseLog(ctx, db, layout)
-	}
-	s := &store{db: db, layout: layout, name: layout.Name(), of: layout.Table, maxPayload: maxPayload}
-	if layout.Part != "" {
-		s.of = layout.Of
-	}
-	s.origin = db.origin(s.of)
-	_, s.trusted = migration.SetOf[layout.Table]
-	columns, err := s.checkSchema(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names, err := s.findNames(ctx, columns)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.sql.prepare(names); err != nil {
-		return nil, err
-	}
-	if err := s.checkStatements(ctx); err != nil {
-		return nil, err
-	}
-	if err := sqlitefile.CheckWritable(ctx, db.read); err != nil {
-		return nil, err
-	}
-	position := columns[slices.IndexFunc(columns, sqlitetable.Named(layout.Position))]
-	if err := s.findFairness(ctx, names, position.Rowid); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// refuseLog says of a log table, which may be there, that it cannot be served.
-func refuseLog(ctx context.Context, db *DB, layout outbox.Layout) error {
-	have, err := db.file().Columns(ctx, layout.Table)
-	if err != nil {
-		return err
-	}
-	refusal := &outbox.SchemaError{Table: layout.Table, Remedy: sqlitetable.NoLogs}
-	if len(have) > 0 {
-		refusal.Missing = []string{"the numbers of transactions"}
-	}
-	return refusal
-}
 
 // Backlog counts undelivered rows up to limit.
 func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
@@ -119,4 +59,14 @@ func (s *store) backlog(ctx context.Context, limit int) (b outbox.Backlog, err e
 		b.Oldest = max(time.Since(oldest), 0)
 	}
 	return b, nil
+}
+
+// fairness is how a table's tenants share a claim. The zero value is that of a table whose claims cannot be shared.
+type fairness struct {
+	tenants, claim prepared
+
+	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own:
+	// taking turns at one circle, one of two workers would meet the same half of the tenants for ever.
+	mu   sync.Mutex
+	last map[int16]any
 }

@@ -5,6 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -229,4 +232,33 @@ func rowArgs(args []any, r *eventrow.Row) []any {
 	return append(args, r.ID.String(), r.Topic, stamp(r.OccurredAt), r.SchemaID, r.SchemaVersion, r.AggregateID,
 		r.AggregateType, r.TenantID, r.Source,
 		string(r.DestinationsJSON), string(r.Payload), string(r.MetadataJSON))
+}
+
+// checkLibrary is asked at the first Write, and again once a further DB was opened. It refuses only what is certain: a
+// transaction that cannot be asked is left alone.
+func (in *inserter) checkLibrary(ctx context.Context, tx outbox.SQLTx) error {
+	count := opened.count.Load()
+	if in.kept != nil || in.asked.Load() == count {
+		return nil
+	}
+	text, err := plain("library")
+	if err != nil {
+		return err
+	}
+	var library, file string
+	if sqltx.QueryRow(ctx, tx, text, nil, &library, &file) != nil {
+		return nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil // in memory
+	}
+	opened.mu.Lock()
+	defer opened.mu.Unlock()
+	if slices.ContainsFunc(slices.Collect(maps.Keys(opened.all)),
+		func(d *DB) bool { return opened.all[d] != library && d.is(info) }) {
+		return fmt.Errorf("write to %s: %w", file, ErrTwoLibraries)
+	}
+	in.asked.Store(count)
+	return nil
 }
