@@ -30,9 +30,9 @@ RACE := -race -gcflags=modernc.org/...=-race=false
 RACED := . ./relay ./outboxtest ./server/crawl ./server/gateway ./server/stream ./sink ./sink/memory ./sink/redispubsub ./sink/webhook \
 	./store/sqlite
 # What starts programs for most of its tests, several at a time.
-DRIVERS := /internal/(cli|integration|pgmigrations)$$
+DRIVERS := /internal/(cli|test/integration|store/pgmigrations)$$
 # What needs a server that takes long to start, kills processes, or drives programs.
-SLOW := /store/postgres|/server/pgstore|/internal/(cli|integration|chaos|pg[a-z]*|testenv|app)$$|/contrib/|/examples/|/sink/(kafka|natsjs|pgtable|rabbitmq|redis[a-z]*)$$
+SLOW := /store/postgres|/server/pgstore|/internal/(cli|app|store/pg[a-z]*|test/(integration|chaos|pgtest|testenv))$$|/contrib/|/examples/|/sink/(kafka|natsjs|pgtable|rabbitmq|redis[a-z]*)$$
 
 # How many tests of a package run at once: more than there are processors, since most of their time they wait. Drivers
 # say it themselves (testenv.AtOnce), as each of their tests keeps several programs busy.
@@ -53,9 +53,9 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 	@mkdir -p bin && rm -f $(SPENT)
 	cd bench && $(TEST) ./...
 	$(TEST) $(RACE) $(PARALLEL) -timeout 15m $(RACED)
-	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '/internal/chaos$$|$(DRIVERS)')
+	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '/internal/test/chaos$$|$(DRIVERS)')
 	$(TEST) -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
-	$(TEST) -timeout 10m ./internal/chaos
+	$(TEST) -timeout 10m ./internal/test/chaos
 	@bash scripts/spent.sh --report $(SPENT)
 
 quick: ## vet, and the tests of what needs no server and no process to be killed: the engine, SQLite, sinks in the process
@@ -65,10 +65,10 @@ quick: ## vet, and the tests of what needs no server and no process to be killed
 	@bash scripts/spent.sh --report $(SPENT)
 
 test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
-	go test -vet=off -p 1 -timeout 10m -run '$(DATABASE)' ./internal/pgmigrations ./internal/pgoperate ./store/postgres ./server/pgstore
+	go test -vet=off -p 1 -timeout 10m -run '$(DATABASE)' ./internal/store/pgmigrations ./internal/store/pgoperate ./store/postgres ./server/pgstore
 
 race: deps ## all tests under the race detector, but for the fault table
-	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/chaos$$)
+	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/test/chaos$$)
 
 suite: servers ## outboxtest.StoreSuite, and the server's, on PostgreSQL and SQLite, side by side
 	@bash scripts/suite.sh
@@ -131,7 +131,7 @@ fuzz: servers ## every fuzz target for FUZZTIME (20s)
 
 # Not `go test`, which would print nothing until the end. SEED repeats the choices of an earlier run.
 bin/chaos.test: FORCE
-	@go test -c -o $@ ./internal/chaos
+	@go test -c -o $@ ./internal/test/chaos
 
 FORCE:
 
@@ -139,17 +139,17 @@ SEED ?= 0
 MINUTES ?= 10
 
 chaos: servers bin/chaos.test ## the table of faults, one line each; SEED=n for the choices of an earlier run, LONG=1 for full sizes
-	@cd internal/chaos && ../../bin/chaos.test -test.run '^Test([A-Za-z]*Chaos|SQLite.*)$$' -test.timeout 60m \
+	@cd internal/test/chaos && ../../../bin/chaos.test -test.run '^Test([A-Za-z]*Chaos|SQLite.*)$$' -test.timeout 60m \
 		-all $(if $(LONG),-long) -seed $(SEED)
 
 soak: servers bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
-	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
+	@cd internal/test/chaos && ../../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
 
 snapshot: servers bin/chaos.test ## what a REPEATABLE READ session left open for MINUTES (10) does to the queue
-	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSnapshotHeld$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
+	@cd internal/test/chaos && ../../../bin/chaos.test -test.run '^TestSnapshotHeld$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
 
 RATE ?= 2000
 
 snapshot-log: servers bin/chaos.test ## the same of a log at RATE (2000) events/s, with late commits: docs/benchmarks/snapshot-log.svg and .json
-	@cd internal/chaos && ../../bin/chaos.test -test.run '^TestSnapshotHeldOnLog$$' -test.timeout 0 -soak $(MINUTES)m -rate $(RATE) \
-		-out ../../docs/benchmarks/snapshot-log -seed $(SEED)
+	@cd internal/test/chaos && ../../../bin/chaos.test -test.run '^TestSnapshotHeldOnLog$$' -test.timeout 0 -soak $(MINUTES)m -rate $(RATE) \
+		-out ../../../docs/benchmarks/snapshot-log -seed $(SEED)

@@ -51,13 +51,13 @@ require (
 // Tests of sink/webhook only: the verifier of Standard Webhooks.
 require github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 
-// Tests in internal/integration only; the CloudEvents SDK in those of sinks too.
+// Tests in internal/test/integration only; the CloudEvents SDK in those of sinks too.
 require (
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/lib/pq v1.10.9
 )
 
-// Tests in internal/chaos only; zerolog because toxiproxy wants a logger of it.
+// Tests in internal/test/chaos only; zerolog because toxiproxy wants a logger of it.
 require (
 	github.com/Shopify/toxiproxy/v2 v2.12.0
 	github.com/rs/zerolog v1.33.0

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/outboxrelay/outbox/internal/identifier"
+	"github.com/outboxrelay/outbox/internal/store/identifier"
 )
 
 // Layout says which columns of a table play which part. Fields are names of columns but for Table and what is marked

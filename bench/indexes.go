@@ -8,11 +8,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
 // adrDDL is the table of ADR-004, word for word.
-const adrDDL = "../internal/pgmigrations/testdata/adr004.sql"
+const adrDDL = "../internal/store/pgmigrations/testdata/adr004.sql"
 
 // adrQueries are what the five indexes of ADR-004 are for.
 var adrQueries = []struct{ name, where string }{

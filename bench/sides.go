@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 

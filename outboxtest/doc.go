@@ -11,7 +11,7 @@
 // is named in the output of go test -v.
 //
 // Not guaranteed: anything about the broker's own failures (crash, failover, a lost reply). They differ too much
-// between brokers; a sink tests them beside its code, and internal/chaos runs Check through them.
+// between brokers; a sink tests them beside its code, and internal/test/chaos runs Check through them.
 //
 // The package imports no broker's client and no database's driver, so that none reaches the users of another one's sink
 // or store.

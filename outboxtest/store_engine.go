@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
 // engineTests are what a relay asks of a store, and a producer of its writer.

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/eventrow"
-	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
 func claimTests() []storeTest {

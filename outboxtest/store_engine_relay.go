@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 	"github.com/outboxrelay/outbox/relay"
 )
 

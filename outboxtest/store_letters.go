@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
 // letterTests are what people see of a table and of what could not arrive, and what they do about it.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/tabletest"
-	"github.com/outboxrelay/outbox/internal/uuid7"
+	"github.com/outboxrelay/outbox/internal/store/uuid7"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
 func lookTests() []storeTest {

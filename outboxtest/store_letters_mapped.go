@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
 func mappedTests() []storeTest {

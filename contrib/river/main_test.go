@@ -17,7 +17,7 @@ import (
 
 	outboxriver "github.com/outboxrelay/outbox/contrib/river"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )

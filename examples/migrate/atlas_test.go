@@ -7,8 +7,8 @@ import (
 	atlas "ariga.io/atlas/sql/migrate"
 	"ariga.io/atlas/sql/postgres"
 
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 func TestAtlas(t *testing.T) {

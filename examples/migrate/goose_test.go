@@ -6,8 +6,8 @@ import (
 
 	"github.com/pressly/goose/v3"
 
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 func TestGoose(t *testing.T) {

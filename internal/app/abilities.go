@@ -3,7 +3,7 @@ package app
 import (
 	"context"
 
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
 // Ability is what the migrations of some databases can do and those of others cannot.

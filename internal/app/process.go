@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/metrics"
+	"github.com/outboxrelay/outbox/internal/store/endpoint"
 	"github.com/outboxrelay/outbox/sink"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
 // busyFor is how long a purge by hand waits for a run of a relay, which is usually over in milliseconds.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/sqlitemigrations"
+	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/sqlitemigrations"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/sinks"
+	"github.com/outboxrelay/outbox/internal/sink/sinks"
 	"github.com/outboxrelay/outbox/sink"
 )
 

@@ -78,9 +78,9 @@ func TestUsersPayForWhatTheyUse(t *testing.T) {
 
 // checkPayer returns what a folder reaches through deps and may not.
 func checkPayer(folder string, deps []string) (found []string) {
-	// internal/testenv's own tests try its servers with real clients: nobody imports those tests, so nobody pays for
+	// internal/test/testenv's own tests try its servers with real clients: nobody imports those tests, so nobody pays for
 	// them.
-	if at, _, known := place(folder); known && at.rank >= appRank || folder == "internal/testenv" {
+	if at, _, known := place(folder); known && at.rank >= appRank || folder == "internal/test/testenv" {
 		return nil
 	}
 	for _, rule := range payers {
@@ -139,7 +139,7 @@ func TestReachedIsCaught(t *testing.T) {
 	for folder, caught := range map[string]bool{
 		"": true, "eventbus": true, "store/postgres": true, "store/sqlite/migrations": true, "sink/kafka": true,
 		"outboxtest": true, "contrib/river": true,
-		"server/gateway": false, "server/pgstore": false, "internal/app": false, "internal/chaos": false,
+		"server/gateway": false, "server/pgstore": false, "internal/app": false, "internal/test/chaos": false,
 		"cmd/outbox": false,
 	} {
 		if found := checkReached(folder, deps); len(found) > 0 != caught {
@@ -210,7 +210,7 @@ func TestBreachesAreCaught(t *testing.T) {
 		"cli imports a sink": {"internal/cli/a.go",
 			doc + `package x; import _ "github.com/outboxrelay/outbox/sink/kafka"`, "one place decides"},
 		"code imports testenv": {"internal/app/a.go",
-			doc + `package x; import _ "github.com/outboxrelay/outbox/internal/testenv"`, "needs servers"},
+			doc + `package x; import _ "github.com/outboxrelay/outbox/internal/test/testenv"`, "needs servers"},
 		"a layer imports the next": {"server/crawl/a.go",
 			doc + `package x; import _ "github.com/outboxrelay/outbox/server/gateway"`,
 			"not below it"},

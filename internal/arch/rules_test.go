@@ -16,51 +16,54 @@ const appRank = 7
 // layers name every folder that may hold Go code. A new one fails the test until it is given its place here.
 var layers = []layer{
 	{"internal/fault", 0, "fault points sit in the engine, so they can know nothing of it"},
-	{"internal/cloudevent", 2, "headers of a message, for any sink whose transport has them"},
-	{"internal/sqlfile", 0, "fills names into SQL; which table they are of, the store knows"},
-	{"internal/errortext", 0, "how errors fit a column; of which table it is, the store knows"},
-	{"internal/sqlitetime", 0, "how times are text; of which table they are, the store knows"},
-	{"internal/dedup", 0, "how long copies are refused, in sinks that remember and in the command's settings"},
+	{"internal/sink/cloudevent", 2, "headers of a message, for any sink whose transport has them"},
+	{"internal/store/sqlfile", 0, "fills names into SQL; which table they are of, the store knows"},
+	{"internal/store/errortext", 0, "how errors fit a column; of which table it is, the store knows"},
+	{"internal/store/sqlitetime", 0, "how times are text; of which table they are, the store knows"},
+	{"internal/sink/dedup", 0, "how long copies are refused, in sinks that remember and in the command's settings"},
 	{"internal/backoff", 0, "waits, of relays and of those who listen"},
-	{"internal/late", 0, "what a relay and a sink say to each other beside outbox.Sink"},
-	{"internal/identifier", 0, "names in SQL; what has them, it does not know"},
-	{"internal/uuid7", 0, "when an id was drawn, whatever it is of"},
-	{"internal/sinkurl", 0, "what a URL may show, for any driver, and for errors of stores"},
-	{"internal/endpoint", 1, "how a database keeps endpoints; which sink has them, it does not know"},
-	{"internal/testenv", 0, "starts servers for anybody's tests, so it can know nobody"},
+	{"internal/sink/late", 0, "what a relay and a sink say to each other beside outbox.Sink"},
+	{"internal/store/identifier", 0, "names in SQL; what has them, it does not know"},
+	{"internal/store/uuid7", 0, "when an id was drawn, whatever it is of"},
+	{"internal/sink/sinkurl", 0, "what a URL may show, for any driver, and for errors of stores"},
+	{"internal/store/endpoint", 1, "how a database keeps endpoints; which sink has them, it does not know"},
+	{"internal/test/testenv", 0, "starts servers for anybody's tests, so it can know nobody"},
 	{"internal/arch", 0, "reads source, runs none"},
 	{".", 1, "package outbox: the vocabulary, everything else is built on it"},
 	{"relay", 2, "the loop; which database and which broker, it does not know"},
 	{"eventbus", 2, "the rows of an event bus, whichever store has it"},
-	{"internal/migration", 2,
+	{"internal/store/migration", 2,
 		"what every store knows of the migration sets, so that a store and what is above it need not name each other"},
-	{"internal/pause", 2, "names that operators paused; in which database they stand, it does not know"},
-	{"internal/eventrow", 2, "what every writer does before its INSERT; which database that is for, it does not know"},
-	{"internal/operate", 2, "what operators see and do; in which database, it does not know"},
-	{"internal/tabletest", 2, "fills tables of any store under test, so it can name none"},
-	{"internal/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
+	{"internal/store/pause", 2, "names that operators paused; in which database they stand, it does not know"},
+	{"internal/store/eventrow", 2,
+		"what every writer does before its INSERT; which database that is for, it does not know"},
+	{"internal/store/operate", 2, "what operators see and do; in which database, it does not know"},
+	{"internal/test/tabletest", 2, "fills tables of any store under test, so it can name none"},
+	{"internal/store/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
-	{"internal/retention", 2, "works on an interface that a store fulfils, not on a store"},
-	{"internal/replayplace", 3, "where a page ended, for any store of letters"},
-	{"internal/busevent", 3, "what both event buses ask of a row, so it can name neither"},
-	{"internal/pooler", 2, "what a connection leads to; store/postgres asks, and its migrations"},
-	{"internal/pgmigrations", 3, "the schema, and all that the command does with it; a user of it compiles no store"},
-	{"internal/sqlitemigrations", 3, "as internal/pgmigrations, in SQLite"},
-	{"internal/pgschema", 3, "what a PostgreSQL database has; both stores on it ask, the library's and the server's"},
-	{"internal/sqlitefile", 2, "the driver's names and errors; the stores, and what the command reads, ask it"},
-	{"internal/pgtable", 3, "what the stores of relays and of operators both know of a table in PostgreSQL"},
-	{"internal/sqlitetable", 3, "as internal/pgtable, in SQLite"},
-	{"internal/redisscript", 3, "what the sinks on Redis share: the script, its rounds and the URLs of a server"},
+	{"internal/store/retention", 2, "works on an interface that a store fulfils, not on a store"},
+	{"internal/store/replayplace", 3, "where a page ended, for any store of letters"},
+	{"internal/store/busevent", 3, "what both event buses ask of a row, so it can name neither"},
+	{"internal/store/pooler", 2, "what a connection leads to; store/postgres asks, and its migrations"},
+	{"internal/store/pgmigrations", 3,
+		"the schema, and all that the command does with it; a user of it compiles no store"},
+	{"internal/store/sqlitemigrations", 3, "as internal/store/pgmigrations, in SQLite"},
+	{"internal/store/pgschema", 3,
+		"what a PostgreSQL database has; both stores on it ask, the library's and the server's"},
+	{"internal/store/sqlitefile", 2, "the driver's names and errors; the stores, and what the command reads, ask it"},
+	{"internal/store/pgtable", 3, "what the stores of relays and of operators both know of a table in PostgreSQL"},
+	{"internal/store/sqlitetable", 3, "as internal/store/pgtable, in SQLite"},
+	{"internal/sink/redisscript", 3, "what the sinks on Redis share: the script, its rounds and the URLs of a server"},
 	{"store/*", 4, "a user of one store does not compile the others, nor any sink"},
 	{"sink/*", 4, "a user of one broker does not compile the others, nor a database"},
 	{"sink", 2, "how any sink is opened by its URL, so it can know none"},
-	{"internal/sinks", 3, "the command's way to a driver; which there are, internal/app says"},
+	{"internal/sink/sinks", 3, "the command's way to a driver; which there are, internal/app says"},
 	{"outboxtest", 4, "suites that run against any store or sink, so they can name none"},
-	{"internal/operatetest", 5, "a suite that runs against any database, so it can name none"},
-	{"internal/pgoperate", 5, "the command's alone: users of store/postgres compile none of it"},
-	{"internal/sqliteoperate", 5, "as internal/pgoperate, in SQLite"},
-	{"internal/pgtest", 5, "store/postgres as the suites ask for it"},
-	{"internal/sqlitetest", 5, "as internal/pgtest, for store/sqlite"},
+	{"internal/test/operatetest", 5, "a suite that runs against any database, so it can name none"},
+	{"internal/store/pgoperate", 5, "the command's alone: users of store/postgres compile none of it"},
+	{"internal/store/sqliteoperate", 5, "as internal/store/pgoperate, in SQLite"},
+	{"internal/test/pgtest", 5, "store/postgres as the suites ask for it"},
+	{"internal/test/sqlitetest", 5, "as internal/test/pgtest, for store/sqlite"},
 	{"contrib/*", 5, "joins a store to a program that is not ours; a user of one compiles no other"},
 	{"server/crawl", 5, "one application of the outbox; HTTP is the gateway's"},
 	{"server/stream", 5,
@@ -79,8 +82,8 @@ var layers = []layer{
 	{"command", 10, "the command for who adds a sink of his own: one function"},
 	{"cmd", 11, "main and nothing else"},
 	{"examples", 11, "as a user would write them"},
-	{"internal/chaos", 10, "as internal/integration, with faults"},
-	{"internal/integration", 10, "tests that need several servers at once"},
+	{"internal/test/chaos", 10, "as internal/test/integration, with faults"},
+	{"internal/test/integration", 10, "tests that need several servers at once"},
 }
 
 // External imports of a folder, where the layering alone does not say enough.
@@ -105,20 +108,20 @@ var importers = []struct {
 	{"sink/*", []string{"internal/app", "examples"},
 		"one place decides which broker is served; adding one touches no other code"},
 	{"relay", []string{"internal/app", "internal/config", "internal/metrics", "outboxtest",
-		"internal/operatetest", "examples"},
+		"internal/test/operatetest", "examples"},
 		"producers, stores and sinks compile no engine"},
-	{"internal/testenv", nil, "needs servers on the machine and testing in the binary"},
+	{"internal/test/testenv", nil, "needs servers on the machine and testing in the binary"},
 }
 
 // payers say who may reach a module at all, through any chain of imports and including the tests beside a package:
 // those of a package that a user imports end up in his go.sum. Measured with a test beside store/postgres that reaches
-// go-redis through internal/testenv: 8 lines. Folders above internal/app's rank may reach everything.
+// go-redis through internal/test/testenv: 8 lines. Folders above internal/app's rank may reach everything.
 var payers = []struct {
 	module  string
 	folders []string
 	reason  string
 }{
-	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream", "internal/redisscript"},
+	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream", "internal/sink/redisscript"},
 		"broker client"},
 	{"github.com/twmb/franz-go", []string{"sink/kafka"}, "broker client"},
 	{"github.com/klauspost/compress", []string{"sink/kafka", "sink/natsjs"}, "what their clients compress with"},
@@ -132,8 +135,8 @@ var payers = []struct {
 	{"github.com/go-json-experiment/json", []string{"server/gateway"}, "HTTP API"},
 	{"github.com/rs/cors", []string{"server/gateway"}, "HTTP API"},
 	{"modernc.org/sqlite",
-		[]string{"store/sqlite", "server/sqlitestore", "internal/sqlitefile", "internal/sqlitemigrations",
-			"internal/sqliteoperate", "internal/sqlitetest"},
+		[]string{"store/sqlite", "server/sqlitestore", "internal/store/sqlitefile", "internal/store/sqlitemigrations",
+			"internal/store/sqliteoperate", "internal/test/sqlitetest"},
 		"an SQLite in Go, 5 MB of a binary"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
 	{"github.com/lib/pq", nil, "another driver that producers use, in tests"},
@@ -153,7 +156,7 @@ var unlinked = []struct {
 		[]string{".", "eventbus", "deadletter", "store/postgres", "store/postgres/migrations", "store/sqlite",
 			"store/sqlite/migrations", "outboxtest", "sink/memory"},
 		"it calls methods by their names, so the linker keeps every exported method of the whole program: megabytes in " +
-			"each program that writes an event (internal/sqlfile)"},
+			"each program that writes an event (internal/store/sqlfile)"},
 }
 
 // unreached are folders of this module that others must not reach, through any chain of imports and including the tests
@@ -169,7 +172,7 @@ var unreached = []struct {
 
 // freshContexts are folders outside main packages and tests that may call context.Background or context.TODO.
 var freshContexts = map[string]string{
-	"internal/testenv": "cleans up after a test whose own context has ended",
+	"internal/test/testenv": "cleans up after a test whose own context has ended",
 }
 
 const (

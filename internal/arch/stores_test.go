@@ -13,11 +13,11 @@ const (
 	onePostgres = "store/postgres"
 	oneSQLite   = "store/sqlite"
 
-	tablePostgres = "internal/pgtable"
-	tableSQLite   = "internal/sqlitetable"
+	tablePostgres = "internal/store/pgtable"
+	tableSQLite   = "internal/store/sqlitetable"
 
-	operatePostgres = "internal/pgoperate"
-	operateSQLite   = "internal/sqliteoperate"
+	operatePostgres = "internal/store/pgoperate"
+	operateSQLite   = "internal/store/sqliteoperate"
 
 	serverPostgres = "server/pgstore"
 	serverSQLite   = "server/sqlitestore"
@@ -44,7 +44,7 @@ var only = map[string]map[string]string{
 		"sql/write_encoding.sql": "the same", "eventbus_tx.go": "SQLite has database/sql's transactions alone",
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
 		"sql/bus_tenant.sql": "row-level security", "sql/zone.sql": "SQLite's times are UTC",
-		"types.go": "internal/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
+		"types.go": "internal/store/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
 		"sql/session.sql":          "SQLite's connections are set up by their names",
 		"sql/lease_durable.sql":    "every commit of SQLite's is durable",
 		"sql/retention_pages.sql":  "SQLite's rows are stored in the order of their positions",
@@ -82,7 +82,7 @@ var only = map[string]map[string]string{
 	},
 	tableSQLite: {
 		"value.go": "pgx scans values into types", "sql/value.sql": "a column may hold values of any type",
-		"sql/columns.sql":       "PostgreSQL's is in internal/pgschema",
+		"sql/columns.sql":       "PostgreSQL's is in internal/store/pgschema",
 		"sql/settle_letter.sql": "a settle is several statements under one lock",
 	},
 	operatePostgres: {
@@ -97,7 +97,7 @@ var only = map[string]map[string]string{
 		"sql/run_differ.sql":  "SQLite's runs are compared in Go, as jsonb would",
 	},
 	serverSQLite: {
-		"check.go": "PostgreSQL's is in internal/pgschema", "sql/check_columns.sql": "the same",
+		"check.go": "PostgreSQL's is in internal/store/pgschema", "sql/check_columns.sql": "the same",
 		"sql/check_indexes.sql": "the planner is told which index to take",
 		"json.go":               "JSON is text",
 		"sql/run_cut.sql":       "the clock is a machine's, and may be set back",

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // visitor does what a newcomer does on the page, as he sees it, and says what came of it. It stands before the page's

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // developing is a running outbox dev and what it has said.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
 // retried is what `outbox events retry` prints with -o json.

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
 const skipEvents = 500 // a transaction of outbox events skip, and of outbox sinks forget and move

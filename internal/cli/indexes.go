@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
 func (a *application) migrateIndexes() *cobra.Command {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
 // countedForLanes is how many undelivered events outbox lanes counts, as the metric outbox_backlog_events does.

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // Without any broker: what the relay delivers is in the streams of the process, and got there live.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/migration"
+	"github.com/outboxrelay/outbox/internal/store/migration"
 )
 
 func (a *application) migrate() *cobra.Command {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/migration"
+	"github.com/outboxrelay/outbox/internal/store/migration"
 )
 
 // printPlan is the answer to --plan. Problems are in it, and make the command fail as up would.

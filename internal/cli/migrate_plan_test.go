@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // What up will do with a table that an application has is printed, and what it cannot do makes the command fail.

@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/internal/pause"
+	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/store/pause"
 )
 
 // pauseFlags name what to pause or resume.

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
 // purge is what the command line asks for.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/internal/retention"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 func daysAgo(days int) string {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // relaying starts a relay that can be watched.

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
 // roles is what outbox migrate roles prints with -o json.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/eventrow"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 )
 
 func (a *application) route() *cobra.Command {

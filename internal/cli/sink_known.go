@@ -7,7 +7,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
 // knownSink refuses a name that is no sink of the settings, and of which the database has neither deliveries nor

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
 // troublesOf returns what hinders the relays of a table, or all relays. Who may not see the relays, or has an older

@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/identifier"
+	"github.com/outboxrelay/outbox/internal/store/identifier"
 )
 
 // commitLimit bounds a transaction. A stop does not interrupt one: its outcome would be unknown.

@@ -18,9 +18,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/outboxrelay/outbox/internal/dedup"
 	"github.com/outboxrelay/outbox/internal/fault"
-	"github.com/outboxrelay/outbox/internal/sinks"
+	"github.com/outboxrelay/outbox/internal/sink/dedup"
+	"github.com/outboxrelay/outbox/internal/sink/sinks"
 	"github.com/outboxrelay/outbox/relay"
 )
 

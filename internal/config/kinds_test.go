@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/outboxrelay/outbox/internal/sinks"
+	"github.com/outboxrelay/outbox/internal/sink/sinks"
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/sink/memory"
 )

@@ -19,7 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/migration"
+	"github.com/outboxrelay/outbox/internal/store/migration"
 )
 
 // Run makes the tables, warns if another relay takes events that the streams here will miss, and serves all parts and

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/operate"
+	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/sse"
 	"github.com/outboxrelay/outbox/sink"

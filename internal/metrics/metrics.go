@@ -16,8 +16,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/operate"
-	"github.com/outboxrelay/outbox/internal/pause"
+	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/store/pause"
 	"github.com/outboxrelay/outbox/relay"
 )
 

@@ -3,7 +3,7 @@ package metrics
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
 // retentionMetrics are filled by whichever relay has a table's maintenance at the time.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
 func TestRetention(t *testing.T) {

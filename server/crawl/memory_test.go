@@ -14,7 +14,7 @@ import (
 )
 
 // memory is the least that fulfils Store, so that the rules of service and worker can be watched in fake time. What
-// PostgreSQL makes of them is tested in internal/integration.
+// PostgreSQL makes of them is tested in internal/test/integration.
 type memory struct {
 	mu    sync.Mutex
 	runs  []*stored

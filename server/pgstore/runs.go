@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox/internal/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/server/crawl"
@@ -63,7 +63,7 @@ func adopted(t *testing.T, zone string) *pgxpool.Pool {
 	conn := need(pgx.Connect(t.Context(), url))(t)
 	ddl := ""
 	for _, name := range []string{"fr006", "fr007"} {
-		ddl += string(need(os.ReadFile("../../internal/pgmigrations/testdata/" + name + ".sql"))(t))
+		ddl += string(need(os.ReadFile("../../internal/store/pgmigrations/testdata/" + name + ".sql"))(t))
 	}
 	for _, sql := range []string{
 		"DO $do$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''" + zone + "''', current_database()); END $do$",

@@ -4,7 +4,7 @@ import (
 	"embed"
 	"sync"
 
-	"github.com/outboxrelay/outbox/internal/sqlfile"
+	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 )
 
 //go:embed sql/*.sql

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox/internal/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/server/token"
 )
 

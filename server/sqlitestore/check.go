@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 

@@ -13,8 +13,8 @@ import (
 	codes "modernc.org/sqlite/lib"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
-	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
-	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )

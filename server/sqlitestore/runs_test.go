@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"

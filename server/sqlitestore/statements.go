@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/outboxrelay/outbox/internal/sqlfile"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlfile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
 //go:embed sql/*.sql

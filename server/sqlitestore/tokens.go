@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
-	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
 	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/cloudevent"
+	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
 // Names of headers (CloudEvents 1.0, Kafka protocol binding, section 3.2). Values are UTF-8 as they are.

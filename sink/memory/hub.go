@@ -37,7 +37,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/dedup"
+	"github.com/outboxrelay/outbox/internal/sink/dedup"
 	"github.com/outboxrelay/outbox/sink"
 )
 

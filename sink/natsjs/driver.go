@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sinkurl"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 

@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/cloudevent"
+	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
 // Names of headers. "ce-" and "content-type" are the NATS protocol binding's of CloudEvents 1.0.3: a content type of

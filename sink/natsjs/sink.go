@@ -57,7 +57,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/dedup"
+	"github.com/outboxrelay/outbox/internal/sink/dedup"
 	"github.com/outboxrelay/outbox/sink"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sinkurl"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 func wantUnavailable(t testing.TB, res outbox.Result, says string) {

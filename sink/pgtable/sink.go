@@ -45,8 +45,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/sqlfile"
+	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 	"github.com/outboxrelay/outbox/sink"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/outboxrelay/outbox/internal/sinkurl"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 

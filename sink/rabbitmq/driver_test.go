@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/outboxrelay/outbox/internal/sinks"
+	"github.com/outboxrelay/outbox/internal/sink/sinks"
 	"github.com/outboxrelay/outbox/sink"
 )
 

@@ -6,7 +6,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/cloudevent"
+	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
 // prefix begins the names of the headers that carry the attributes of a CloudEvent. The AMQP binding of CloudEvents

@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/redisscript"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // ear is an outbox.Listener that remembers what it was told.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/internal/sink/redisscript"
 	"github.com/outboxrelay/outbox/sink"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/redisscript"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // large returns a delivery with so many bytes of payload.

@@ -55,7 +55,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/internal/sink/redisscript"
 	"github.com/outboxrelay/outbox/sink"
 )
 

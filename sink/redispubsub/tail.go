@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/outboxrelay/outbox/internal/redisscript"
-	"github.com/outboxrelay/outbox/internal/sinkurl"
+	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 

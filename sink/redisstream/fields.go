@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/cloudevent"
+	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
 // Names of the fields of an entry.

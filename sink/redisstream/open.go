@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/redisscript"
-	"github.com/outboxrelay/outbox/internal/sinkurl"
+	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
 

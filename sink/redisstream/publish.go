@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/redisscript"
+	"github.com/outboxrelay/outbox/internal/sink/redisscript"
 )
 
 //go:embed xadd.lua

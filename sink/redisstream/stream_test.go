@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // What is wrong with one stream fails its own events, with what to do, and is forgotten: once it is mended they go out.

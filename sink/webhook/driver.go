@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/outboxrelay/outbox/internal/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/endpoint"
 	"github.com/outboxrelay/outbox/sink"
 )
 

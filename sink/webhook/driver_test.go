@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sinks"
+	"github.com/outboxrelay/outbox/internal/sink/sinks"
 	"github.com/outboxrelay/outbox/sink"
 )
 

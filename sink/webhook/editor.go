@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/endpoint"
 )
 
 // editor changes the endpoints of a table.

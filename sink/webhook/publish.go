@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/late"
+	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
 // publication is one call of Publish.
@@ -20,7 +20,8 @@ type publication struct {
 	defects map[string]error  // of destinations that cannot be used
 }
 
-// Publish implements outbox.Sink. A relay that says how long it waits has the slower answers later (internal/late).
+// Publish implements outbox.Sink. A relay that says how long it waits has the slower answers later
+// (internal/sink/late).
 func (s *poster) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	w, release := newWindow(ctx)
 	defer release()

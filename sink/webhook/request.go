@@ -15,7 +15,7 @@ import (
 	"unicode"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/cloudevent"
+	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
 const (

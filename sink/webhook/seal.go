@@ -14,7 +14,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/outboxrelay/outbox/internal/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/endpoint"
 )
 
 // A secret in a table is sealed by AES-256-GCM: sealed:KEY:TEXT. KEY names the key by a part of its SHA-256. TEXT is

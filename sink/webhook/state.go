@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/late"
+	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
 // When an endpoint rests, and for how long.

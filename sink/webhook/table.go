@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/endpoint"
 )
 
 // inTable is the path of a URL whose endpoints are in a table.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/endpoint"
 )
 
 // rows is a table of endpoints that a test writes into. The real ones have their own tests, with databases.

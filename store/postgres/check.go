@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/pgschema"
 )
 
 func (s *store) checkSchema(ctx context.Context) error {

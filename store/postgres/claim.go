@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgtable"
-	"github.com/outboxrelay/outbox/internal/uuid7"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 // Claim implements outbox.Store.

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 const (

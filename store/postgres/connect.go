@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox/internal/pooler"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
 // ErrStatementMode is the error of every connection through a pooler in statement mode. There the outbox cannot work,

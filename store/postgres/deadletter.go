@@ -14,9 +14,9 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/pgschema"
-	"github.com/outboxrelay/outbox/internal/pgtable"
-	"github.com/outboxrelay/outbox/internal/replayplace"
+	"github.com/outboxrelay/outbox/internal/store/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/replayplace"
 )
 
 // deadLetters is the table job_dlq.

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/uuid7"
+	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 const defaultPage = 50

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/pgtable"
-	"github.com/outboxrelay/outbox/internal/replayplace"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/replayplace"
 )
 
 // letterPlace is a locked letter.

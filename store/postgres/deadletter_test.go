@@ -14,8 +14,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/replayplace"
-	"github.com/outboxrelay/outbox/internal/uuid7"
+	"github.com/outboxrelay/outbox/internal/store/replayplace"
+	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}

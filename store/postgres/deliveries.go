@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/errortext"
-	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/errortext"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // Owes implements outbox.DeliveryStore.

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqltx"
+	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
 // EncodingError is the error of a write through a connection that does not speak UTF-8. PostgreSQL would read the

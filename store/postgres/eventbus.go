@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/eventbus"
-	"github.com/outboxrelay/outbox/internal/busevent"
-	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/store/busevent"
+	"github.com/outboxrelay/outbox/internal/store/errortext"
 )
 
 // NewEventBus returns the repository of table event_outbox for transactions of pgx, and NewSQLEventBus for those of

@@ -20,7 +20,7 @@ import (
 )
 
 // TestEventBusByTransaction goes once through all methods with each kind of transaction. (Another driver:
-// internal/integration.)
+// internal/test/integration.)
 func TestEventBusByTransaction(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		b := newBus(t)

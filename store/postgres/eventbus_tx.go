@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqltx"
+	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
 // busTx is a transaction of either kind. Arguments are texts and integers, which all drivers take alike.

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/eventrow"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 )
 
 // InTx runs fn in a transaction, writes the events that it returns, commits, and wakes the relay. If fn fails or an

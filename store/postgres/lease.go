@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pause"
-	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/pause"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // Lease implements outbox.Store. The commit is synchronous, unlike the relay's others: after a crash of the server

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/pgschema"
 )
 
 // logStore is an outbox table whose rows are only inserted. What it knows more than a store is how far its lanes have

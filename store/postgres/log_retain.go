@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // A log has a fixed number of parts, which are filled one after the other, in a circle. Rows leave it only with all of

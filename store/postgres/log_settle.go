@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // logSettling is the work of one Settle: what sinks owe and what is dead is copied, and the position noted, in one

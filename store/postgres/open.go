@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgschema"
-	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/store/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
 // openTable returns the store of a table after checking that the table fits the layout, and that the caller may see its

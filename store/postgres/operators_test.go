@@ -14,7 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )

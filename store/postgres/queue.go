@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/eventrow"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 )
 
 // Queue adds the INSERT of events to a batch of the caller's, to be sent with pool.SendBatch. A transaction whose

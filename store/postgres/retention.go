@@ -12,9 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgschema"
-	"github.com/outboxrelay/outbox/internal/pgtable"
-	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/store/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
 // sweepPages is how many pages of a table one search of a sweep reads: 2 MB. Larger ones make it faster by little and

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
 // RetentionPlans are the plans of a table's statements.

@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/retention"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 

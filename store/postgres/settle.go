@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/errortext"
-	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/errortext"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.

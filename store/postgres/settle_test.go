@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/errortext"
-	"github.com/outboxrelay/outbox/internal/eventrow"
+	"github.com/outboxrelay/outbox/internal/store/errortext"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 )
 
 func TestSettleRetryKeepsTheStory(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"sync"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgtable"
-	"github.com/outboxrelay/outbox/internal/sqlfile"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 )
 
 //go:embed sql/*.sql

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // settleAll claims everything and settles it as delivered.

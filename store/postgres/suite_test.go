@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/pgtest"
-	"github.com/outboxrelay/outbox/internal/testenv"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox/internal/pooler"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
 const wakeChannel = "outbox_wake"

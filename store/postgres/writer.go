@@ -16,11 +16,11 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/eventrow"
-	"github.com/outboxrelay/outbox/internal/identifier"
-	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/pgtable"
-	"github.com/outboxrelay/outbox/internal/sqltx"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
+	"github.com/outboxrelay/outbox/internal/store/identifier"
+	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
 // Writer writes events inside a pgx.Tx. See outbox.Writer for what Write guarantees; InTx also commits.

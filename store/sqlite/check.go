@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 // checkSchema returns the columns of the store's table.

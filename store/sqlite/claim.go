@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
-	"github.com/outboxrelay/outbox/internal/sqlitetime"
-	"github.com/outboxrelay/outbox/internal/uuid7"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 // Claim implements outbox.Store.

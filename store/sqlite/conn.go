@@ -11,7 +11,7 @@ import (
 	sqlite "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
 
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
 // writing makes the connection that writes.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
 // Connect opens a file that exists, with at most readers connections that read: WAL, synchronous=FULL, foreign keys on.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
 // A relay or a worker on a file that it cannot write to would run and fail for ever. What only reads works.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
 // A handle of the application's own that is opened with Source waits for others, and one that is not is told what to

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 // What callers of Connect branch on.
@@ -109,5 +109,5 @@ func (d *DB) snapshot(ctx context.Context, fn func(*sql.Tx) error) error {
 	return d.file().Snapshot(ctx, fn)
 }
 
-// file is the DB as internal/sqlitetable asks it.
+// file is the DB as internal/store/sqlitetable asks it.
 func (d *DB) file() sqlitetable.File { return sqlitetable.File{Reads: d.read, Explain: explain} }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/replayplace"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/replayplace"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 // deadLetters is the table job_dlq.

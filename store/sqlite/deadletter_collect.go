@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/eventrow"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 // CollectPage implements deadletter.Store.

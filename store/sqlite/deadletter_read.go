@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
-	"github.com/outboxrelay/outbox/internal/uuid7"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 const defaultPage = 50

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/replayplace"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/replayplace"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 // letterPlace is a letter that is to be replayed.

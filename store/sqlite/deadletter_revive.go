@@ -11,8 +11,8 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/replayplace"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/replayplace"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 // replayEvents puts the events of one table's letters back, and says of the others why it did not.

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/replayplace"
+	"github.com/outboxrelay/outbox/internal/store/replayplace"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 

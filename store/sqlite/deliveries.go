@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/errortext"
+	"github.com/outboxrelay/outbox/internal/store/errortext"
 )
 
 // Owes implements outbox.DeliveryStore.

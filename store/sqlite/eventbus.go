@@ -15,10 +15,10 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/eventbus"
-	"github.com/outboxrelay/outbox/internal/busevent"
-	"github.com/outboxrelay/outbox/internal/errortext"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
-	"github.com/outboxrelay/outbox/internal/sqltx"
+	"github.com/outboxrelay/outbox/internal/store/busevent"
+	"github.com/outboxrelay/outbox/internal/store/errortext"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
 // NewEventBus returns the repository of table event_outbox. It speaks for an application, whose events it offers and

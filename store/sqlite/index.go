@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 // findNames fills in what the table's statements need beside its layout: its columns, and the indexes that they are to

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/pause"
-	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/pause"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
 )
 
 // relaysKept is how long a relay that has gone is remembered.

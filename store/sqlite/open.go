@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/migration"
-	"github.com/outboxrelay/outbox/internal/retention"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 // openTable is DB.OpenTable. A table that is missing or older than the layout needs is an *outbox.SchemaError.

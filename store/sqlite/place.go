@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
 // place is where an open file is: itself, its WAL, and the index of the WAL, through which all processes that have the

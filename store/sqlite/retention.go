@@ -13,9 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/retention"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
-	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
 )
 
 // sweepRows is how many rows one search of a sweep reads. More make it faster by little and the pauses between them

@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/errortext"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/errortext"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 // unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.

@@ -6,8 +6,8 @@ import (
 	"embed"
 	"sync"
 
-	"github.com/outboxrelay/outbox/internal/sqlfile"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqlfile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
 //go:embed sql/*.sql

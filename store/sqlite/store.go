@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
-	"github.com/outboxrelay/outbox/internal/uuid7"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 // store is an outbox table that a relay can serve. It is safe for concurrent use.

@@ -3,7 +3,7 @@ package sqlite_test
 import (
 	"testing"
 
-	"github.com/outboxrelay/outbox/internal/sqlitetest"
+	"github.com/outboxrelay/outbox/internal/test/sqlitetest"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 

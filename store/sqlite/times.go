@@ -4,10 +4,11 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
 )
 
-// The statements of this package take and return times in so many places that internal/sqlitetime has short names here.
+// The statements of this package take and return times in so many places that internal/store/sqlitetime has short names
+// here.
 
 func stamp(t time.Time) string { return sqlitetime.Stamp(t) }
 

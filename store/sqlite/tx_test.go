@@ -6,7 +6,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
 // A transaction that nobody ends would hold up every writer.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
 // lookEvery is how often Listen looks. A look is a read of shared memory and costs microseconds; this many a second

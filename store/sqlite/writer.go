@@ -15,12 +15,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/eventrow"
-	"github.com/outboxrelay/outbox/internal/identifier"
-	"github.com/outboxrelay/outbox/internal/sqlfile"
-	"github.com/outboxrelay/outbox/internal/sqlitefile"
-	"github.com/outboxrelay/outbox/internal/sqlitetable"
-	"github.com/outboxrelay/outbox/internal/sqltx"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
+	"github.com/outboxrelay/outbox/internal/store/identifier"
+	"github.com/outboxrelay/outbox/internal/store/sqlfile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
 // rowsPerInsert is how many events one statement takes. With twelve parameters each they stay far below the 32,766 that

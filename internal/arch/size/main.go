@@ -29,7 +29,7 @@ import (
 
 // unshipped are folders of tests, suites, benchmarks and examples.
 var unshipped = regexp.MustCompile(`^(bench|examples|outboxtest|server/storetest|` +
-	`internal/(operatetest|tabletest|testenv|pgtest|sqlitetest|chaos|integration|arch))/`)
+	`internal/(test|arch|operatetest|tabletest|testenv|pgtest|sqlitetest|chaos|integration))/`)
 
 const manyWays = 15 // through one function
 

@@ -3,8 +3,8 @@
 //
 // There are three sets, each with its own version table, so that an application takes only what it uses. core has
 // outbox_events, job_dlq, apps and lane leases, events has event_outbox, crawl has runs, their log and their outbox.
-// events and crawl stand on core. The files are ordinary golang-migrate files in internal/pgmigrations, and Encore
-// reads the same format; nothing in them needs this package.
+// events and crawl stand on core. The files are ordinary golang-migrate files in internal/store/pgmigrations, and
+// Encore reads the same format; nothing in them needs this package.
 //
 // Guaranteed: every file is one transaction and may run twice, so a process killed at any point leaves a schema that Up
 // completes. Any number of processes may call Up at once. No error carries the database URL.
@@ -16,7 +16,7 @@ package migrations
 import (
 	"context"
 
-	"github.com/outboxrelay/outbox/internal/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
 // Up brings the sets (none: core and events, and what the database has of the others) to the newest version that this

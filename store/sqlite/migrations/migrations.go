@@ -15,7 +15,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/outboxrelay/outbox/internal/sqlitemigrations"
+	"github.com/outboxrelay/outbox/internal/store/sqlitemigrations"
 )
 
 // Up brings the sets (none: core and events, and what the file has of the others) to the newest version that this

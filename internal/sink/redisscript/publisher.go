@@ -1,0 +1,167 @@
+// Package redisscript publishes batches through one Lua script on Redis that remembers what it has published: the part
+// that the sinks on Redis share. A sink gives the Command that publishes one delivery, and where the memory of a
+// delivery is kept.
+//
+// # What is guaranteed
+//
+//   - What outbox.Sink asks for, with the order between calls that run side by side (Command.Scattered) too.
+//   - A second copy of a delivery within the window is refused in the same step that would publish it.
+//   - A call that fails although the server takes others is sent again in parts, until the delivery that is the reason
+//     is alone (docs/adr/0019).
+//   - No password reaches an error.
+//
+// # What is not
+//
+//   - That the memory outlives the server, or an eviction.
+package redisscript
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/dedup"
+)
+
+//go:embed script.lua
+var common string
+
+// Command is what sinks differ in. All fields but Arguments and Scattered are required.
+type Command struct {
+	// Source is Lua that defines command and send, see script.lua.
+	Source string
+	// Arguments follow the deliveries in ARGV.
+	Arguments []any
+	// Append appends what is the value of a delivery to send.
+	Append func(dst []byte, d *outbox.Delivery) []byte
+	// Place returns which call a delivery goes into, and under which of the group's lanes, from 0 to outbox.Lanes-1, it is
+	// remembered. An error is the delivery's answer. On a single server there is one group; in a Cluster a group is what
+	// shares a slot.
+	Place func(d *outbox.Delivery) (group string, lane int, err error)
+	// Scattered says that deliveries of one ordering key may be of several groups.
+	Scattered bool
+	// Key returns the name of the key of a lane, a string.
+	Key func(group string, lane int) any
+	// Target is what a destination is called in errors: "channel".
+	Target string
+	// Prefix is what the names of all keys begin with, see reserved.
+	Prefix string
+	// Refusal classes what Redis says of one delivery.
+	Refusal Refusal
+}
+
+// Refusal makes an error with its class of the text with which Redis refuses a delivery.
+type Refusal func(destination, text string) error
+
+// Memory is the part of a sink's Config that says what is remembered. Zero means the default in parentheses.
+type Memory struct {
+	Window time.Duration // (2 min), negative remembers nothing
+	Prefix string        // ("outbox:seen:")
+}
+
+// WithDefaults returns m with its defaults, and all problems at once.
+func (m Memory) WithDefaults() (Memory, error) {
+	var problems []error
+	if m.Window == 0 {
+		m.Window = dedup.DefaultWindow
+	}
+	if m.Window > 0 && m.Window < time.Millisecond {
+		problems = append(problems, fmt.Errorf("Window is %s, must be at least 1ms (negative is off)", m.Window))
+	}
+	if m.Prefix == "" {
+		m.Prefix = own + "seen:"
+	}
+	if strings.ContainsAny(m.Prefix, "{}") {
+		problems = append(problems, fmt.Errorf("Prefix %q contains a brace, which would change the hash tag", m.Prefix))
+	}
+	return m, errors.Join(problems...)
+}
+
+// own is what the names of all that this project keeps in a Redis begin with, whichever sink keeps it.
+const own = "outbox:"
+
+// reserved refuses a destination that may name what is kept for the sinks of this Redis: a stream in the place of a set
+// would have the next event fail that needs the set, whoever wrote it.
+func (s *Publisher) reserved(destination string) error {
+	for _, kept := range []string{own, s.command.Prefix} {
+		if strings.HasPrefix(destination, kept) {
+			return outbox.Permanent(fmt.Errorf("publish to %s %q: names that begin with %q are kept for what the sinks "+
+				"remember", s.command.Target, destination, kept))
+		}
+	}
+	return nil
+}
+
+// ShortestPeriod is the first of the periods of script.lua, for all relays of a Redis: one with another would not find
+// what the others remember.
+const ShortestPeriod = 2 * time.Minute
+
+// Publisher publishes by a Command. It is safe for concurrent use.
+type Publisher struct {
+	// Arguments of every call, in milliseconds, boxed once. They are changed by nobody but tests, before the first call.
+	Window, Period any
+	// Limits is what is known of the server.
+	Limits Limits
+
+	client   redis.UniversalClient
+	command  Command
+	source   string
+	script   *redis.Script
+	owned    bool // Close closes the client
+	password Secret
+
+	// For use again; a sync.Pool lost them to every second collection (300 KB more a batch of 1000).
+	free     chan *round
+	inFlight sync.WaitGroup // round trips, of which Publish may have stopped waiting
+}
+
+// New returns a Publisher that uses client, which stays the caller's to close.
+//
+// Whatever client's MaxRetries says, a script call is not sent twice by the client. Its ReadTimeout bounds how long a
+// connection stays in use after Publish has given up on it.
+func New(client redis.UniversalClient, command Command, window time.Duration) *Publisher {
+	source := command.Source + "\n" + common
+	p := &Publisher{client: client, command: command, source: source, script: redis.NewScript(source),
+		free: make(chan *round, keptRounds)}
+	p.Window, p.Period = max(window, 0).Milliseconds(), ShortestPeriod.Milliseconds()
+	p.Limits.bytes = MaxBytes
+	return p
+}
+
+// Own has Close close the client, whose password no error shows.
+func (s *Publisher) Own(password Secret) { s.owned, s.password = true, password }
+
+// Client is the one that New was given.
+func (s *Publisher) Client() redis.UniversalClient { return s.client }
+
+// Abilities implements outbox.Able.
+func (s *Publisher) Abilities() outbox.Abilities { return outbox.Abilities{Ping: s.ping} }
+
+// ping asks the server (in a Cluster one of them) whether it answers. Errors are of class outbox.ClassUnavailable.
+func (s *Publisher) ping(ctx context.Context) error {
+	if err := s.client.Ping(ctx).Err(); err != nil {
+		return outbox.Unavailable(fmt.Errorf("ping Redis: %w", s.password.Hide(err)))
+	}
+	return nil
+}
+
+// Close closes the client if it is its own, and waits for round trips that Publish gave up on. Call it after the last
+// Publish has returned.
+func (s *Publisher) Close() error {
+	var err error
+	if s.owned {
+		err = s.client.Close()
+	}
+	s.inFlight.Wait()
+	if err != nil {
+		return fmt.Errorf("close Redis client: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,384 @@
+package pgmigrations
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/store/migration"
+)
+
+// Plan says what Up would do to tables that are there already, and changes nothing. Up does the same survey before
+// anything else, and returns ErrRefused with the problems where there are any. ErrOwned is that of Up.
+func Plan(ctx context.Context, databaseURL string, sets ...string) (migration.Adoption, error) {
+	return PlanIn(ctx, databaseURL, "", sets...)
+}
+
+// PlanIn is Plan for UpIn.
+func PlanIn(ctx context.Context, databaseURL, zone string, sets ...string) (migration.Adoption, error) {
+	if _, err := migration.Order(sets); err != nil {
+		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
+	}
+	conn, _, err := connect(ctx, databaseURL)
+	if err != nil {
+		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	sets, notes, err := leave(ctx, conn, sets)
+	if err != nil {
+		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
+	}
+	a, err := survey(ctx, conn, sets)
+	if err != nil {
+		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
+	}
+	if err := a.findZone(ctx, zone); err != nil {
+		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
+	}
+	a.plan.Notes = append(notes, a.plan.Notes...)
+	return a.plan, nil
+}
+
+// refuse returns the plan's problems as an error.
+func (a *adoption) refuse() error {
+	if len(a.plan.Problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w:\n  - %s", ErrRefused, strings.Join(a.plan.Problems, "\n  - "))
+}
+
+// survey finds the tables that exist although their file has not been applied, compares them with what the files make,
+// and plans. It reads only.
+func survey(ctx context.Context, conn *pgx.Conn, sets []string) (*adoption, error) {
+	a := &adoption{conn: conn, recorded: map[string]map[string]bool{}}
+	if err := conn.QueryRow(ctx, templated("schema", nil)).Scan(&a.schema); err != nil {
+		return nil, fmt.Errorf("find the schema to make tables in (search_path): %w", err)
+	}
+	all, err := origins(sets)
+	if err != nil {
+		return nil, err
+	}
+	states := map[string]migration.SetStatus{}
+	for _, set := range sets {
+		if states[set], err = status(ctx, conn, set); err != nil {
+			return nil, err
+		}
+	}
+	var open []origin
+	var names []string
+	for _, o := range all {
+		if o.version > applied(states[o.set]) {
+			open, names = append(open, o), append(names, o.table)
+		}
+	}
+	if len(open) == 0 {
+		return a, nil
+	}
+	shapes, err := readShapes(ctx, conn, a.schema, names)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(names, "crawl_outbox") {
+		if err := a.findRenamed(ctx, shapes); err != nil {
+			return nil, err
+		}
+	}
+	if err := a.mentionLegacy(ctx); err != nil {
+		return nil, err
+	}
+	for _, o := range open {
+		if shapes[o.table] != nil || states[o.set].Dirty {
+			continue
+		}
+		functions, err := a.functionsOf(ctx, o.table)
+		if err != nil {
+			return nil, err
+		}
+		for _, function := range functions {
+			a.note("function %s exists, and stays as it is: up makes none of that name, and down drops none", function)
+		}
+	}
+	if len(shapes) == 0 {
+		return a, nil
+	}
+	if err := a.readRecord(ctx); err != nil {
+		return nil, err
+	}
+	var database bool
+	if err := conn.QueryRow(ctx, templated("may_create", nil)).Scan(&database); err != nil {
+		return nil, err
+	}
+	if !database {
+		a.problem("the role may not create a schema, which up needs for a moment to compare tables with what its " +
+			"files make " +
+			"(it is rolled back): GRANT CREATE ON DATABASE … TO the role that migrates")
+		return a, nil
+	}
+	if a.ref, err = readReference(ctx, conn, sets); err != nil {
+		return nil, err
+	}
+	for _, o := range open {
+		if have := shapes[o.table]; have != nil {
+			if err := a.consider(ctx, o, have, states[o.set].Dirty); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return a, nil
+}
+
+// applied is the newest version of which nothing can be missing. That of a dirty mark may not have run.
+func applied(s migration.SetStatus) (version uint) {
+	if !s.Dirty {
+		return s.Current
+	}
+	for _, candidate := range embedded.List(s.Set) {
+		if candidate.Version < s.Current {
+			version = candidate.Version
+		}
+	}
+	return version
+}
+
+func (a *adoption) readRecord(ctx context.Context) error {
+	var exists bool
+	if err := a.conn.QueryRow(ctx, templated("recorded_any", nil)).Scan(&exists); err != nil || !exists {
+		return err
+	}
+	rows, err := a.conn.Query(ctx, templated("recorded", nil))
+	if err != nil {
+		return err
+	}
+	var table, object string
+	_, err = pgx.ForEachRow(rows, []any{&table, &object}, func() error {
+		if a.recorded[table] == nil {
+			a.recorded[table] = map[string]bool{}
+		}
+		a.recorded[table][object] = true
+		return nil
+	})
+	return err
+}
+
+// noteTriggers names what filling rows will fire, with the rights of the table's owner.
+func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
+	if len(w.fills) == 0 {
+		return nil
+	}
+	rows, err := a.conn.Query(ctx, templated("triggers", nil), quote(w.now))
+	if err != nil {
+		return err
+	}
+	var name, owner string
+	_, err = pgx.ForEachRow(rows, []any{&name, &owner}, func() error {
+		if name != logTrigger {
+			a.note("filling %s fires its trigger %s, whose function is %s's, with the rights of the table's owner", w.now, name,
+				owner)
+		}
+		return nil
+	})
+	return err
+}
+
+// consider decides what becomes of one table.
+func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bool) (err error) {
+	w := &work{origin: o, now: o.table, have: have, made: a.ref.made[o.table], whole: a.ref.whole[o.table],
+		wanted: a.ref.indexes[o.table], ours: a.recorded[o.table]}
+	if r := a.renamed(o.table); r != nil {
+		w.now = r.from
+	}
+	if have.Kind != "r" || have.Inherits {
+		a.problem("%s is not an ordinary table (a view, partitioned, inherited or foreign), and up needs one of that name: "+
+			"rename it", w.now)
+		return nil
+	}
+	complete := !have.lacks(w.made)
+	switch {
+	case len(w.ours) > 0:
+	case complete && (dirty || !slices.Contains(adoptable, o.table)):
+		return nil // its file made it, and died before it was recorded; or ran by hand
+	case !slices.Contains(adoptable, o.table):
+		a.problem("a table %s exists that is not Outbox's, which keeps its own things under that name: rename it", o.table)
+		return nil
+	}
+	if w.functions, err = a.functionsOf(ctx, o.table); err != nil {
+		return err
+	}
+	if len(w.ours) > 0 && !w.ours["kept function "+functionOf[o.table]] {
+		w.functions = nil // made since
+	}
+	w.compare()
+	if err := a.noteTriggers(ctx, w); err != nil {
+		return err
+	}
+	before := len(a.plan.Problems)
+	a.checkRights(w)
+	if len(a.plan.Problems) == before { // or it may not be readable
+		a.checkColumns(w)
+		if err := a.checkNames(ctx, w); err != nil {
+			return err
+		}
+		if err := a.checkRows(ctx, w); err != nil {
+			return err
+		}
+		if err := a.checkWriters(ctx, w); err != nil {
+			return err
+		}
+	}
+	a.works = append(a.works, w)
+	planned := migration.AdoptedTable{Name: w.table, Size: have.Size, Steps: a.steps(w)}
+	for _, function := range w.functions {
+		planned.Steps = append(planned.Steps, "leave function "+function+" as it is: Outbox does not call it")
+	}
+	if w.now != w.table {
+		planned.Was = w.now
+	}
+	if len(a.plan.Problems) == before {
+		if err := a.conn.QueryRow(ctx, "SELECT count(*) FROM "+quote(w.now)).Scan(&planned.Rows); err != nil {
+			return err
+		}
+	}
+	a.plan.Tables = append(a.plan.Tables, planned)
+	a.mentionRetention(o.table)
+	return nil
+}
+
+// mentionRetention says what a relay with default settings does to old rows, which an application may count on.
+func (a *adoption) mentionRetention(table string) {
+	switch table {
+	case "outbox_events", "crawl_outbox":
+		a.note("a relay moves rows of %s that were delivered more than 168h ago into outbox_archive, at once and from "+
+			"then on; --retention 0 keeps them", table)
+	case "event_outbox":
+		a.note("a relay deletes rows of %s that were published more than 168h ago, at once and from then on; "+
+			"--retention 0 keeps them", table)
+	case "job_dlq":
+		a.note("a relay deletes rows of %s that were replayed more than 720h ago, at once and from then on; "+
+			"--dlq-retention 0 keeps them", table)
+	}
+}
+
+func (a *adoption) checkRights(w *work) {
+	if !w.have.Mine {
+		a.problem("table %s belongs to %s: run up as that role, a member of it, or a superuser", w.now, w.have.Owner)
+	} else if w.have.Hidden {
+		a.problem("row-level security hides rows of %s from the role that migrates, and all of them must be filled: "+
+			"run up as a superuser, or as a role with BYPASSRLS that is a member of %s", w.now, w.have.Owner)
+	}
+}
+
+// fillable are the columns that must not be NULL, have no default, and are filled all the same.
+var fillable = map[string]string{"crawl_events": "seq"}
+
+// given are the columns of tables into which Outbox itself inserts: apps (settle_apps.sql) and job_dlq
+// (settle_dead.sql).
+var given = map[string][]string{
+	"apps": {"name", "namespace"},
+	"job_dlq": {"source", "original_job_id", "app_id", "type", "payload", "error_reason", "attempts", "error_history",
+		"destination", "outbox_table", "event_key", "generation", "position", "origin"},
+}
+
+func (a *adoption) checkColumns(w *work) {
+	for _, want := range w.whole.Columns {
+		have := w.have.column(want.Name)
+		ours := w.ours["column "+want.Name]
+		switch {
+		case have == nil && want.NotNull && want.Default == "" && want.Identity == "" && fillable[w.table] != want.Name:
+			a.problem("%s has no column %s, which must not be NULL and which nobody but you can fill: add it (%s), fill it, "+
+				"and SET NOT NULL",
+				w.now, want.Name, want.Type)
+		case have == nil:
+		case !have.fits(want):
+			a.problem("column %s of %s is %s, and must be %s", want.Name, w.now, have.Type, want.Type)
+		case !ours && want.NotNull && !have.NotNull:
+			a.problem("column %s of %s may be NULL, and must not: fill it (SELECT count(*) FROM %s WHERE %s IS NULL), then "+
+				"ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", want.Name, w.now, w.now, want.Name, w.now, want.Name)
+		case !ours && w.made.column(want.Name) == nil && w.have.lacks(w.whole):
+			a.problem("%s has a column %s of its own, which a later file brings and takes away again: rename it", w.now,
+				want.Name)
+		}
+	}
+	if columns, ok := given[w.table]; ok {
+		for _, c := range w.have.Columns {
+			if c.NotNull && c.Default == "" && c.Identity == "" && c.Generated == "" && !slices.Contains(columns, c.Name) &&
+				(w.whole.column(c.Name) == nil || w.whole.column(c.Name).Default == "") {
+				a.problem("column %s of %s must not be NULL and has no default, and Outbox, which writes rows of its own there, "+
+					"does not fill it: "+
+					"ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL, or give it a default", c.Name, w.now, w.now, c.Name)
+			}
+		}
+	}
+	for _, k := range w.made.Constraints {
+		if k.Kind == "p" && !w.have.has(k) {
+			a.problem("%s has no primary key (%s): add one", w.now, strings.Join(k.Columns, ", "))
+		}
+	}
+}
+
+// functionsOf are those that have the name of the function that a table's file makes, with their parameters.
+func (a *adoption) functionsOf(ctx context.Context, table string) ([]string, error) {
+	if functionOf[table] == "" {
+		return nil, nil
+	}
+	rows, err := a.conn.Query(ctx, templated("functions_of", nil), a.schema, functionOf[table])
+	if err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	functions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	return functions, nil
+}
+
+// steps says in plain words what is about to happen.
+func (a *adoption) steps(w *work) (steps []string) {
+	say := func(format string, args ...any) { steps = append(steps, fmt.Sprintf(format, args...)) }
+	if w.done() {
+		say("nothing: it has all it needs; down will leave it")
+		return steps
+	}
+	if w.now != w.table {
+		say("rename it, its type and its columns to crawl's names, and leave an updatable view %s of its names", w.now)
+	}
+	if len(w.columns) > 0 {
+		say("add %s (no row is rewritten)", strings.Join(namesOf(w.columns, func(c column) string { return c.Name }), ", "))
+	}
+	for _, c := range w.defaults {
+		say("give %s the default %s", c.Name, c.Default)
+	}
+	if len(w.options) > 0 {
+		say("set %s", strings.Join(w.options, ", "))
+	}
+	for _, c := range w.fills {
+		switch {
+		case w.table == "crawl_events" && c.Name == "seq":
+			say("number the rows of each run from 1 in the order of id, %d a commit, and let the trigger %s number new ones",
+				fillBatch, logTrigger)
+		case c.Identity != "" && w.have.column("created_at") != nil:
+			say("number the rows in %s in the order of created_at and id, %d a commit, below all new ones", c.Name, fillBatch)
+		case c.Identity != "":
+			say("number the rows in %s in the order of id, %d a commit, below all new ones", c.Name, fillBatch)
+		default:
+			say("fill %s with %s in all rows, %d a commit", c.Name, c.Default, fillBatch)
+		}
+	}
+	for _, k := range w.constraints {
+		say("add constraint %s %s (rows are read, nobody waits)", k.Name, k.Definition)
+	}
+	builds := slices.DeleteFunc(slices.Clone(w.builds), func(i index) bool { return i.Constraint })
+	if len(builds) > 0 {
+		say("build, concurrently, %s", strings.Join(namesOf(builds, func(i index) string { return i.Name }), ", "))
+	}
+	return steps
+}
+
+func namesOf[T any](all []T, name func(T) string) (names []string) {
+	for _, one := range all {
+		names = append(names, name(one))
+	}
+	return names
+}

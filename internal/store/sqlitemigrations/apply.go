@@ -1,0 +1,228 @@
+package sqlitemigrations
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/golang-migrate/migrate/v4"
+	"github.com/golang-migrate/migrate/v4/database"
+	"github.com/golang-migrate/migrate/v4/source/iofs"
+
+	"github.com/outboxrelay/outbox/internal/store/migration"
+)
+
+// All, as the number of steps, makes Down take a whole set away, its tables and all their rows.
+const All = math.MaxInt
+
+// ErrCoreMissing is returned by Up for a set that stands on core where core is not applied.
+var ErrCoreMissing = errors.New("core is not up to date")
+
+// ErrCoreNeeded is returned by Down for core while a set that stands on it is applied.
+var ErrCoreNeeded = errors.New("core is still needed")
+
+// ErrNewer says that the file's schema is newer than this build.
+var ErrNewer = errors.New("the file was migrated by a newer program")
+
+// Up brings the sets (none: migration.Default, and what the file has) to the newest embedded version, core first, in
+// one transaction. It is safe to call from many processes at once, and where there is nothing to do. db is a database
+// whose transactions begin with BEGIN IMMEDIATE: sqlite.DB's Begin does.
+//
+// When ctx ends, nothing is changed.
+func Up(ctx context.Context, db *sql.DB, named ...string) error {
+	sets, err := migration.Order(named)
+	if err == nil {
+		err = embedded.Lacks(sets)
+	}
+	if err != nil {
+		return fmt.Errorf("migrate up: %w", err)
+	}
+	err = inTx(ctx, db, func(conn *sql.Conn) error {
+		if len(named) == 0 {
+			all, err := statuses(ctx, conn)
+			if err != nil {
+				return err
+			}
+			sets = nil
+			for _, s := range migration.Unasked(all, nil) {
+				sets = append(sets, s.Set)
+			}
+		}
+		for _, set := range sets {
+			if err := up(ctx, conn, set); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("migrate up: %w", err)
+	}
+	return nil
+}
+
+func up(ctx context.Context, conn *sql.Conn, set string) error {
+	if set != "core" {
+		core, err := status(ctx, conn, "core")
+		if err != nil {
+			return err
+		}
+		if len(core.Pending) > 0 {
+			return fmt.Errorf("set %s needs core at version %d, the file has %d: run `outbox migrate up --set core,%s`: %w", set,
+				core.Latest, core.Current, set, ErrCoreMissing)
+		}
+	}
+	before, err := status(ctx, conn, set)
+	if err != nil {
+		return err
+	}
+	if before.Current > before.Latest {
+		return fmt.Errorf("set %s is at version %d, this program knows %d: %w: use that one", set, before.Current,
+			before.Latest, ErrNewer)
+	}
+	return withMigrate(ctx, conn, set, func(m *migrate.Migrate) error {
+		for _, name := range before.Pending {
+			if err := m.Steps(1); err != nil {
+				return fmt.Errorf("apply %s/%s: %w", set, name, cause(err))
+			}
+		}
+		return nil
+	})
+}
+
+// Down takes the newest steps applied migrations of one set away, with the data in their tables, in one transaction;
+// All takes the set away. More steps than are applied is the same as All. Core cannot go below a set that stands on it.
+func Down(ctx context.Context, db *sql.DB, steps int, set string) error {
+	if err := embedded.Lacks([]string{set}); err != nil {
+		return fmt.Errorf("migrate down: %w", err)
+	}
+	if steps <= 0 {
+		return fmt.Errorf("migrate down: steps is %d, want 1 or more (to drop the whole set, say so: All)", steps)
+	}
+	if err := inTx(ctx, db, func(conn *sql.Conn) error { return down(ctx, conn, steps, set) }); err != nil {
+		return fmt.Errorf("migrate down: %w", err)
+	}
+	return nil
+}
+
+func down(ctx context.Context, conn *sql.Conn, steps int, set string) error {
+	before, err := status(ctx, conn, set)
+	if err != nil {
+		return err
+	}
+	if before.Current > before.Latest {
+		return fmt.Errorf("set %s is at version %d, this program knows %d: %w: use that one", set, before.Current,
+			before.Latest, ErrNewer)
+	}
+	if set == "core" {
+		for _, other := range Sets[1:] {
+			standing, err := status(ctx, conn, other)
+			if err != nil {
+				return err
+			}
+			if standing.Current > 0 {
+				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first", ErrCoreNeeded, other,
+					other)
+			}
+		}
+	}
+	applied := embedded.List(set)
+	for len(applied) > 0 && applied[len(applied)-1].Version > before.Current {
+		applied = applied[:len(applied)-1]
+	}
+	return withMigrate(ctx, conn, set, func(m *migrate.Migrate) error {
+		for i := len(applied) - 1; i >= 0 && steps > 0; i, steps = i-1, steps-1 {
+			if err := m.Steps(-1); err != nil {
+				return fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err))
+			}
+		}
+		return nil
+	})
+}
+
+// withMigrate runs change with golang-migrate on one set, in the transaction of conn.
+func withMigrate(ctx context.Context, conn *sql.Conn, set string, change func(*migrate.Migrate) error) error {
+	src, err := iofs.New(files, set)
+	if err != nil {
+		return fmt.Errorf("read set %s: %w", set, err)
+	}
+	m, err := migrate.NewWithInstance("iofs", src, "sqlite", driver{ctx, conn, migration.VersionTable(set)})
+	if err != nil {
+		return errors.Join(fmt.Errorf("open set %s: %w", set, err), src.Close())
+	}
+	err = change(m)
+	srcErr, dbErr := m.Close()
+	return errors.Join(err, srcErr, dbErr)
+}
+
+// inTx runs change in a transaction that has the file's write lock from its beginning.
+func inTx(ctx context.Context, db *sql.DB, change func(*sql.Conn) error) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("open connection: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return fmt.Errorf("wait for the write lock: %w", err)
+	}
+	after := context.WithoutCancel(ctx)
+	if err := change(conn); err != nil {
+		if _, undo := conn.ExecContext(after, "ROLLBACK"); undo != nil {
+			err = errors.Join(err, fmt.Errorf("roll back: %w", undo))
+		}
+		return err
+	}
+	if _, err := conn.ExecContext(after, "COMMIT"); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	return nil
+}
+
+// cause strips golang-migrate's wrapping, which quotes the whole SQL file, down to the driver's error.
+func cause(err error) error {
+	var byValue database.Error
+	var byPointer *database.Error
+	switch {
+	case errors.As(err, &byValue) && byValue.OrigErr != nil:
+		return byValue.OrigErr
+	case errors.As(err, &byPointer) && byPointer.OrigErr != nil:
+		return byPointer.OrigErr
+	}
+	return err
+}
+
+// Status reads the state of the default sets, and of the others that are applied or named, in their order. It changes
+// nothing.
+func Status(ctx context.Context, db *sql.DB, named ...string) ([]migration.SetStatus, error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read migration status: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	all, err := statuses(ctx, conn)
+	if err != nil {
+		return nil, fmt.Errorf("read migration status: %w", err)
+	}
+	return migration.Unasked(all, named), nil
+}
+
+func statuses(ctx context.Context, conn *sql.Conn) (all []migration.SetStatus, err error) {
+	for _, set := range Sets {
+		s, err := status(ctx, conn, set)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func status(ctx context.Context, conn *sql.Conn, set string) (migration.SetStatus, error) {
+	version, dirty, err := driver{ctx, conn, migration.VersionTable(set)}.Version()
+	if err != nil {
+		return migration.SetStatus{}, fmt.Errorf("read version table %s: %w", migration.VersionTable(set), err)
+	}
+	return embedded.Status(set, uint(max(version, 0)), dirty), nil
+}

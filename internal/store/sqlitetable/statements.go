@@ -1,0 +1,27 @@
+package sqlitetable
+
+import (
+	"embed"
+	"io/fs"
+	"sync"
+
+	"github.com/outboxrelay/outbox/internal/store/sqlfile"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// Parse reads the statements of a store, which may use the templates of this package and have its statements.
+func Parse(files fs.FS) (*sqlfile.Set, error) { return sqlfile.Parse(files, "sql/*.sql", sqlFiles) }
+
+// parseSQL parses the files once: opening a store asks for them several times.
+var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
+
+// plain returns a statement that needs no names.
+func plain(name string) (string, error) {
+	t, err := parseSQL()
+	if err != nil {
+		return "", err
+	}
+	return t.Statement(name, nil)
+}

@@ -1,0 +1,266 @@
+package chaos
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// What is between a relay and the server, and who it is there.
+var poolerFaults = []fault{
+	{name: "pooler-transaction-mode", postgres: own, strike: poolerKilled},
+	{name: "pooler-reconnects", postgres: own, strike: poolerReconnects},
+	{name: "statement-pooling-refused", postgres: own, strike: statementPooling},
+	{name: "role-client-encoding-latin1", postgres: own, strike: latin1},
+	{name: "password-rotated", postgres: own, strike: passwordRotated},
+}
+
+// pooler puts PgBouncer between the server and all that is started from now on, the producers too.
+func (w *world) pooler(settings map[string]string) *testenv.PgBouncer {
+	w.t.Helper()
+	b, err := testenv.StartPgBouncer(w.t.Context(), w.pg, settings)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			text, _ := b.Log()
+			w.t.Logf("PgBouncer said:\n%s", tail(text))
+		}
+		_ = b.Stop()
+	})
+	w.relayDatabase = b.URL("postgres")
+	return b
+}
+
+// producePooled starts the producers, through the pooler.
+func (w *world) producePooled() {
+	w.t.Helper()
+	cfg, err := pgxpool.ParseConfig(w.relayDatabase)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg.MaxConns = 12
+	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	postgres.Adapt(cfg)
+	pool, err := pgxpool.NewWithConfig(w.t.Context(), cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(pool.Close)
+	w.producers.pool = pool
+	w.produce()
+}
+
+// alike fails unless the sessions that an application gets from the pooler are as new ones.
+func (w *world) alike() {
+	w.t.Helper()
+	if found := testenv.SessionDifferences(w.t, w.pg.TCPURL("postgres"), w.relayDatabase, 10); len(found) > 0 {
+		w.t.Errorf("pooled sessions differ from a new one:\n%s", strings.Join(found, "\n"))
+	}
+}
+
+// poolerKilled has relays and producers behind a pooler in transaction mode, which is killed and started again. The
+// relays leave nothing in its sessions.
+func poolerKilled(w *world) (struck int) {
+	b := w.pooler(map[string]string{"default_pool_size": "30"})
+	w.producePooled()
+	w.relay(nil)
+	w.relay(nil)
+	for range 3 {
+		w.arrive(200)
+		w.alike()
+		noticed := w.noticed()
+		if err := b.Kill(); err != nil {
+			w.t.Fatal(err)
+		}
+		w.pause(0, time.Second)
+		if err := b.Restart(); err != nil {
+			w.t.Fatal(err)
+		}
+		w.healed(takeOver)
+		if w.noticed() > noticed {
+			struck++
+		}
+	}
+	w.arrive(200)
+	w.alike()
+	if said := w.said("a pooler is between"); said < 2 {
+		w.t.Errorf("%d of 2 relays said that there is a pooler", said)
+	}
+	return struck
+}
+
+// poolerReconnects has the pooler change its connections to the server, and drop those of its clients, under load.
+func poolerReconnects(w *world) (struck int) {
+	b := w.pooler(map[string]string{"default_pool_size": "30", "server_lifetime": "1"})
+	w.producePooled()
+	w.relay(nil)
+	w.relay(nil)
+	w.arrive(50)
+	for range 12 {
+		commands := [][]string{{"RECONNECT postgres"}, {"PAUSE postgres", "RESUME postgres"},
+			{"KILL postgres", "RESUME postgres"}}
+		for _, command := range commands[w.rng.IntN(len(commands))] {
+			if _, err := b.Console(w.t.Context(), command); err != nil {
+				w.t.Fatalf("%s: %v", command, err)
+			}
+			struck++
+			w.pause(0, 200*time.Millisecond)
+		}
+		w.pause(0, 500*time.Millisecond)
+	}
+	w.healed(takeOver)
+	w.alike()
+	return struck
+}
+
+// statementPooling starts commands behind a pooler in statement mode. Each says what to do, and ends; those that
+// reach the server itself deliver.
+func statementPooling(w *world) (struck int) {
+	w.produce()
+	w.relay(nil)
+	w.relay(nil)
+	w.arrive(50)
+	w.pooler(map[string]string{"pool_mode": "statement"})
+	path, err := binary()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"relay", "--sink", w.relaySink},
+		{"serve", "--sink", w.relaySink, "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0"},
+		{"migrate", "up"}, {"migrate", "status"}, {"lanes"}, {"dlq", "list"}, {"events"}, {"token", "list"},
+	} {
+		r := w.process(path, nil, append(args, "--database", w.relayDatabase)...)
+		select {
+		case <-r.exited:
+		case <-time.After(time.Minute):
+			w.t.Errorf("%v goes on", args)
+			continue
+		}
+		if said := r.said(); r.err == nil || strings.Count(said, "set pool_mode=transaction for this database") != 1 {
+			w.t.Errorf("%v ended with %v and said %s", args, r.err, said)
+		}
+		struck++
+	}
+	w.arrive(50)
+	return struck
+}
+
+// latin1 gives the relays' role another encoding than the events'. They arrive as they were written all the same.
+func latin1(w *world) (struck int) {
+	w.exec(`CREATE ROLE latin LOGIN SUPERUSER; ALTER ROLE latin SET client_encoding = 'LATIN1'`)
+	w.relayAs(url.User("latin"), nil)
+	w.produce()
+	w.relay(nil)
+	w.relay(nil)
+	written := map[string]outbox.Event{}
+	for i := range 20 {
+		e, err := outbox.NewEvent("größe.geändert", "Grüße 日本 😀")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		e.AggregateType, e.AggregateID = "Größe", "schlüssel 日本 "+itoa(i)
+		tx, err := w.pool.Begin(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if err := w.writer.Write(w.t.Context(), tx, e); err != nil {
+			w.t.Fatal(err)
+		}
+		if err := tx.Commit(w.t.Context()); err != nil {
+			w.t.Fatal(err)
+		}
+		w.note(outboxtest.Written{ID: e.ID.String(), Key: e.AggregateID, Outcome: outboxtest.Acknowledged, At: time.Now()})
+		written[e.ID.String()] = e
+	}
+	w.healed(takeOver)
+	w.end()
+	received, _ := w.heard.quiet(300 * time.Millisecond)
+	for _, r := range received {
+		if e, ok := written[r.ID]; ok {
+			struck++
+			if r.Key != e.AggregateID || r.Destination != e.Topic {
+				w.t.Errorf("%q of %q arrived as %q of %q", e.Topic, e.AggregateID, r.Destination, r.Key)
+			}
+		}
+	}
+	return struck
+}
+
+// relayAs lets the relays to come connect as another user.
+func (w *world) relayAs(user *url.Userinfo, settings url.Values) {
+	w.t.Helper()
+	database, err := url.Parse(w.pg.TCPURL("postgres"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	database.User = user
+	query := database.Query()
+	for name, values := range settings {
+		query[name] = values
+	}
+	database.RawQuery = query.Encode()
+	w.relayDatabase = database.String()
+}
+
+// passwordRotated changes the password of the relays' role. The sessions that there are go on. Who has it from a file
+// connects with the new one as soon as it is there; who has it from its URL as soon as the old one counts again, and
+// meanwhile the other serves its lanes.
+func passwordRotated(w *world) (struck int) {
+	hba := filepath.Join(w.pg.Dir(), "data", "pg_hba.conf")
+	rules, err := os.ReadFile(hba)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(hba, append([]byte("host all rotating 127.0.0.1/32 scram-sha-256\n"), rules...),
+		0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	w.exec(`CREATE ROLE rotating LOGIN SUPERUSER PASSWORD 'first'`)
+	w.exec(`SELECT pg_reload_conf()`)
+	file := filepath.Join(w.t.TempDir(), "passfile")
+	keep := func(password string) {
+		if err := os.WriteFile(file, []byte("*:*:*:rotating:"+password+"\n"), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	keep("first")
+	w.produce()
+	w.relayAs(url.User("rotating"), url.Values{"passfile": {file}})
+	w.relay(nil)
+	w.relayAs(url.UserPassword("rotating", "first"), nil)
+	w.relay(nil)
+	bothServe := func() {
+		w.eventually("both relays serve", `SELECT count(DISTINCT owner) = 2 FROM outbox_lanes`)
+	}
+	bothServe()
+	w.arrive(50)
+	w.exec(`ALTER ROLE rotating PASSWORD 'second'`)
+	w.arrive(200) // by the sessions that there are
+	refusals := func() int { return w.said("password authentication failed") }
+	for _, password := range []string{"second", "first"} {
+		before := refusals()
+		w.exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'rotating'`)
+		eventually(w.t, "the relays say that their password is refused", func() bool { return refusals() > before })
+		w.exec(`ALTER ROLE rotating PASSWORD '` + password + `'`)
+		keep(password)
+		w.healed(takeOver)
+		w.arrive(50)
+	}
+	bothServe()
+	if w.said(`'first'`)+w.said(":first@") > 0 {
+		w.t.Error("a log holds the password")
+	}
+	return refusals()
+}

@@ -1,0 +1,210 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+const (
+	orderEvents  = 20_000
+	killedEvents = 6000
+	orderKeys    = 200
+	orderWriters = 8
+)
+
+// FR-005 "No duplicate publications", "Publishes events in order"; FR-005's load test of many runs.
+//
+// Eight writers write 20,000 events over 200 keys. Some transactions roll back, some commit slowly, so that a lower
+// position commits after a higher one was delivered. Every committed event arrives exactly once and in order per key;
+// no other does.
+func TestEveryCommittedEventArrivesOnceInOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.relay(t, nil, "--table", "outbox_events")
+	h := writeConcurrently(t, w, orderEvents)
+	h.check(t, w, w.wait(t, len(h.committed), time.Second))
+	if late := w.lateCommits(t); late == 0 {
+		t.Error("no lower position committed after a higher one: the test did not meet what it is for")
+	}
+}
+
+// killed with SIGKILL between publish and settle, several times, then restarted: still exactly once
+// at the subscriber, because Redis refuses the second copy.
+func TestKilledBetweenPublishAndSettle(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	kill := []string{"OUTBOX_FAULT=after-publish:7:kill"}
+	flags := []string{"--table", "outbox_events", "--lease-ttl", "2s", "--batch", "200"}
+	relay := w.relay(t, kill, flags...)
+
+	done := make(chan *history)
+	go func() { done <- writeConcurrently(t, w, killedEvents) }()
+	strikes := 0
+	var h *history
+	for h == nil || strikes < 3 {
+		exited := make(chan error, 1)
+		go func() { exited <- relay.Wait() }()
+		select {
+		case err := <-exited:
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Fatalf("the relay ended with %v, not by its fault point", err)
+			}
+			strikes++
+			env := kill
+			if strikes >= 3 {
+				env = nil
+			}
+			relay = w.relay(t, env, flags...)
+			if strikes >= 3 && h == nil {
+				h = <-done
+			}
+		case <-time.After(testenv.Patience):
+			t.Fatalf("the fault point struck %d times, want 3", strikes)
+		}
+	}
+	h.check(t, w, w.wait(t, len(h.committed), 3*time.Second))
+	t.Logf("killed between publish and settle %d times", strikes)
+}
+
+// history is what the writers know of each event.
+type history struct {
+	mu                    sync.Mutex
+	committed, rolledBack map[string]bool
+}
+
+// writeConcurrently writes with Strict order: transactions of one key take turns, so that there is a commit order to
+// compare with. That it is the order of positions is proven by the writer's own tests.
+func writeConcurrently(t *testing.T, w *world, events int) *history {
+	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", Strict: true})
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	h := &history{committed: map[string]bool{}, rolledBack: map[string]bool{}}
+	var wg sync.WaitGroup
+	for n := range orderWriters {
+		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(1, uint64(n)))
+			for left := events / orderWriters; left > 0; {
+				size := min(1+rng.IntN(20), left)
+				left -= size
+				if err := writeOne(t.Context(), w, writer, h, rng, size); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return h
+}
+
+var errRollback = errors.New("rolled back on purpose")
+
+// writeOne is one transaction with events of one key.
+func writeOne(ctx context.Context, w *world, writer *postgres.Writer, h *history, rng *rand.Rand, size int) error {
+	key := fmt.Sprintf("key-%03d", rng.IntN(orderKeys))
+	var events []outbox.Event
+	for i := range size {
+		e, err := outbox.NewEvent("order.changed", map[string]int{"n": i})
+		if err != nil {
+			return err
+		}
+		e.AggregateType, e.AggregateID = "Order", key
+		events = append(events, e)
+	}
+	fate := rng.IntN(20)
+	err := pgx.BeginFunc(ctx, w.pool, func(tx pgx.Tx) error {
+		if err := writer.Write(ctx, tx, events...); err != nil {
+			return err
+		}
+		switch {
+		case fate < 2:
+			return errRollback
+		case fate < 5:
+			time.Sleep(time.Duration(rng.IntN(30)) * time.Millisecond) // others overtake this one's positions
+		}
+		return nil
+	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, e := range events {
+		switch {
+		case errors.Is(err, errRollback):
+			h.rolledBack[e.ID.String()] = true
+		case err == nil:
+			h.committed[e.ID.String()] = true
+		}
+	}
+	if errors.Is(err, errRollback) {
+		return nil
+	}
+	return err
+}
+
+func (h *history) check(t *testing.T, w *world, received []message) {
+	t.Helper()
+	if len(h.rolledBack) == 0 || len(h.committed) == 0 {
+		t.Fatalf("%d events committed, %d rolled back: the test needs both", len(h.committed), len(h.rolledBack))
+	}
+	got := map[string][]string{}
+	seen := map[string]bool{}
+	for _, m := range received {
+		switch {
+		case h.rolledBack[m.ID]:
+			t.Fatalf("event %s was rolled back and arrived", m.ID)
+		case !h.committed[m.ID]:
+			t.Fatalf("event %s arrived and was never written", m.ID)
+		case seen[m.ID]:
+			t.Fatalf("event %s arrived twice", m.ID)
+		}
+		seen[m.ID] = true
+		got[m.Key] = append(got[m.Key], m.ID)
+	}
+	if len(received) != len(h.committed) {
+		t.Fatalf("%d events arrived, %d were committed", len(received), len(h.committed))
+	}
+	rows, err := w.pool.Query(t.Context(),
+		"SELECT aggregate_id, array_agg(id::text ORDER BY position) FROM outbox_events GROUP BY 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var key string
+	var want []string
+	if _, err := pgx.ForEachRow(rows, []any{&key, &want}, func() error {
+		if !slices.Equal(got[key], want) {
+			return fmt.Errorf("%s arrived out of order", key)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d events of %d keys arrived once and in order, %d were rolled back", len(received), len(got),
+		len(h.rolledBack))
+}
+
+// lateCommits counts events that were settled in a later batch than one of a higher position: their commit came later.
+func (w *world) lateCommits(t *testing.T) (n int) {
+	t.Helper()
+	if err := w.pool.QueryRow(t.Context(), `SELECT count(*) FROM (
+		SELECT processed_at, min(processed_at) OVER (ORDER BY position DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earliest_above
+		  FROM outbox_events) x WHERE processed_at > earliest_above`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

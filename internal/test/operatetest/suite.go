@@ -1,0 +1,74 @@
+package operatetest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/store/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
+	"github.com/outboxrelay/outbox/outboxtest"
+)
+
+// Harness is a store, as outboxtest.StoreSuite has it, with what operators make of its tables.
+type Harness struct {
+	outboxtest.StoreHarness
+	Browser func(t *testing.T, layout outbox.Layout) operate.Browser
+	Pauses  func(t *testing.T) operate.Pauses
+	Debts   func(t *testing.T) ([]operate.Debt, error)
+	// MoveDebt gives what a sink owes to another.
+	MoveDebt func(t *testing.T, m operate.DebtMove, limit int) (operate.DebtMoved, error)
+	// Troubles are what relays have told.
+	Troubles func(t *testing.T) ([]operate.Trouble, error)
+	// Endpoints opens the table of endpoints.
+	Endpoints func(t *testing.T) endpoint.Table
+	// Retention and LetterRetention open what old rows are removed from.
+	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
+	LetterRetention func(t *testing.T) retention.Store
+}
+
+// suite is one test's harness.
+type suite struct {
+	Harness
+	rows tabletest.Database
+}
+
+// letters are those of all the seeds' tables.
+func (s *suite) letters(t *testing.T) deadletter.Store {
+	t.Helper()
+	return s.Letters(t, tabletest.Layouts()...)
+}
+
+// behaviour is one, by the name under which both databases show it.
+type behaviour struct {
+	name string
+	run  func(*testing.T, *suite)
+}
+
+// operator is who acts in the tests.
+var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
+
+// Suite runs the contract against databases made by newHarness, one a test.
+func Suite(t *testing.T, newHarness func(t *testing.T) Harness) {
+	for _, b := range slices.Concat(browseTests(), backlogTests(), skipTests(), againTests(), pauseTests(), debtTests(),
+		deliveryTests(), endpointTests(), retentionTests()) {
+		t.Run("operate/"+b.name, func(t *testing.T) {
+			t.Parallel()
+			h := newHarness(t)
+			b.run(t, &suite{Harness: h, rows: tabletest.Database{Exec: h.Exec, Value: h.Value, Open: h.Table}})
+		})
+	}
+}
+
+// replay puts back what is chosen.
+func replay(t *testing.T, d deadletter.Store, s deadletter.Selection) deadletter.Replayed {
+	t.Helper()
+	sum, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Selection: s, Operator: operator})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
