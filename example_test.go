@@ -155,3 +155,30 @@ func ExampleEvent_Validate() {
 	// true true
 	// event 0: Payload contains \u0000, which jsonb refuses (at byte 15)
 }
+
+// A sink that sends message by message and is told later what became of each: the order of keys is InOrder's.
+func ExampleInOrder() {
+	type answer func(err error)
+	send := func(subject string, body []byte, answered answer) { // of a client: it does not wait
+		fmt.Println("sent to", subject)
+		go answered(nil)
+	}
+	publish := func(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+		return outbox.InOrder(ctx, batch, outbox.Sending{Messages: 1000, Send: func(i int, done func(outbox.Result)) {
+			body := batch[i].AppendMessage(nil, outbox.CloudEvent)
+			send(batch[i].Destination, body, func(err error) { done(outbox.Result{Err: err}) })
+		}})
+	}
+	event := func(n int) outbox.Delivery {
+		return outbox.Delivery{Destination: fmt.Sprint("orders.", n), Record: &outbox.Record{
+			Event: outbox.Event{ID: [16]byte{byte(n)}}, Keyed: true, OrderKey: 42}}
+	}
+	for _, result := range publish(context.Background(), []outbox.Delivery{event(1), event(2)}) {
+		fmt.Println(result.Err)
+	}
+	// Output:
+	// sent to orders.1
+	// sent to orders.2
+	// <nil>
+	// <nil>
+}

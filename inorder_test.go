@@ -102,10 +102,9 @@ func TestInOrder(t *testing.T) {
 				got := ""
 				for _, r := range o.publish(ctx, tt.s) {
 					class, _ := Classify(r.Err)
-					switch {
-					case r.Err == nil:
+					if r.Err == nil {
 						got += "-"
-					default:
+					} else {
 						got += string("rpaunw"[class])
 					}
 				}

@@ -14,12 +14,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
-// engineTests are what a relay asks of a store, and a producer of its writer.
-func engineTests() []storeTest {
-	return slices.Concat(claimTests(), fairTests(), settleTests(), laneTests(), writerTests(), relayTests(), routeTests(),
-		pauseTests())
-}
-
 // everything is a limit that the tests' tables stay below.
 var everything = outbox.ClaimLimit{Records: 4000, Bytes: 64 << 20}
 

@@ -83,7 +83,7 @@ func (b *breaker) resume(p *ticket) bool {
 	if !p.rests {
 		return true
 	}
-	if !b.turnstile.free(p.alone, time.Now()) || !b.circuit.resume(p.probe) {
+	if !b.free(p.alone, time.Now()) || !b.circuit.resume(p.probe) {
 		return false
 	}
 	b.turnstile.begin(p.alone)
@@ -146,7 +146,7 @@ func (b *breaker) pace(n, rate int) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
-	return b.drain.wait(n, rate, now, now.Sub(b.closed))
+	return b.wait(n, rate, now, now.Sub(b.closed))
 }
 
 // drain is the pace of a backlog that an outage has left.

@@ -105,10 +105,10 @@ var importers = []struct {
 	importers []string
 	reason    string
 }{
-	{"sink/*", []string{"internal/app", "examples"},
+	{"sink/*", []string{"internal/app", "examples", "internal/test/integration"},
 		"one place decides which broker is served; adding one touches no other code"},
 	{"relay", []string{"internal/app", "internal/config", "internal/metrics", "outboxtest",
-		"internal/test/operatetest", "examples"},
+		"internal/test/operatetest", "internal/test/integration", "examples"},
 		"producers, stores and sinks compile no engine"},
 	{"internal/test/testenv", nil, "needs servers on the machine and testing in the binary"},
 }

@@ -215,7 +215,7 @@ func strangers(set map[string]string) (ignored []string) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		ofService := strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
 		if strings.HasPrefix(name, prefix) && !known[name] && !ofService &&
-			!(fault.Enabled && strings.HasPrefix(name, prefix+"FAULT")) {
+			(!fault.Enabled || !strings.HasPrefix(name, prefix+"FAULT")) {
 			ignored = append(ignored, name)
 		}
 	}

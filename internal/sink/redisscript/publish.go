@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -188,4 +189,13 @@ func (p *publication) note(deliveries []int) {
 			p.failed.Hold(p.batch[i].Record)
 		}
 	}
+}
+
+// part returns a context that has three quarters of the time that ctx has left.
+func part(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
 }

@@ -87,18 +87,6 @@ func (m Memory) WithDefaults() (Memory, error) {
 // own is what the names of all that this project keeps in a Redis begin with, whichever sink keeps it.
 const own = "outbox:"
 
-// reserved refuses a destination that may name what is kept for the sinks of this Redis: a stream in the place of a set
-// would have the next event fail that needs the set, whoever wrote it.
-func (s *Publisher) reserved(destination string) error {
-	for _, kept := range []string{own, s.command.Prefix} {
-		if strings.HasPrefix(destination, kept) {
-			return outbox.Permanent(fmt.Errorf("publish to %s %q: names that begin with %q are kept for what the sinks "+
-				"remember", s.command.Target, destination, kept))
-		}
-	}
-	return nil
-}
-
 // ShortestPeriod is the first of the periods of script.lua, for all relays of a Redis: one with another would not find
 // what the others remember.
 const ShortestPeriod = 2 * time.Minute

@@ -112,15 +112,6 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// part returns a context that has three quarters of the time that ctx has left.
-func part(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
-}
-
 // Limits is what a Publisher has found out about what the server takes.
 type Limits struct {
 	Since time.Time // when the size of calls was last changed

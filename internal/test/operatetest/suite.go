@@ -1,7 +1,6 @@
 package operatetest
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/outboxrelay/outbox"
@@ -50,18 +49,6 @@ type behaviour struct {
 
 // operator is who acts in the tests.
 var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
-
-// Suite runs the contract against databases made by newHarness, one a test.
-func Suite(t *testing.T, newHarness func(t *testing.T) Harness) {
-	for _, b := range slices.Concat(browseTests(), backlogTests(), skipTests(), againTests(), pauseTests(), debtTests(),
-		deliveryTests(), endpointTests(), retentionTests()) {
-		t.Run("operate/"+b.name, func(t *testing.T) {
-			t.Parallel()
-			h := newHarness(t)
-			b.run(t, &suite{Harness: h, rows: tabletest.Database{Exec: h.Exec, Value: h.Value, Open: h.Table}})
-		})
-	}
-}
 
 // replay puts back what is chosen.
 func replay(t *testing.T, d deadletter.Store, s deadletter.Selection) deadletter.Replayed {
