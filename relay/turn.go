@@ -154,7 +154,7 @@ func (w *worker) prove(t *turn) error {
 // claiming and publishing for a moment, and one settle records all of it. What it has gathered is left out of its own
 // claims; nobody else may read its lanes. A relay that dies leaves as much to be published again as after a batch, at
 // most. What a sink owes is gathered too: later events of its lane go the same way, settled or not. Whatever else is
-// not plainly delivered is settled at once. (docs/adr/0036)
+// not plainly delivered is settled at once. (docs/adr/0003)
 const (
 	gatherFor     = 10 * time.Millisecond
 	gatherRecords = 100 // each is one more entry that the next claim walks over

@@ -7,7 +7,7 @@
 //   - What outbox.Sink asks for, with the order between calls that run side by side (Command.Scattered) too.
 //   - A second copy of a delivery within the window is refused in the same step that would publish it.
 //   - A call that fails although the server takes others is sent again in parts, until the delivery that is the reason
-//     is alone (docs/adr/0019).
+//     is alone (docs/adr/0005).
 //   - No password reaches an error.
 //
 // # What is not

@@ -21,13 +21,13 @@
 -- of now of the longest period that fits into the window. It is looked for there, in those before that the window
 -- reaches into, and in the sets of the other periods, where relays with another window have put theirs. So it is
 -- remembered for a window and at most one period, and two relays know of each other's for the shorter of their windows.
--- TIME is this server's, because the clocks of two relays differ. Why the periods are these: docs/adr/0019.
+-- TIME is this server's, because the clocks of two relays differ. Why the periods are these: docs/adr/0005.
 --
 -- An event must never be in a set without having been published: its next attempt would be refused as a copy, and it
 -- would be lost. Redis undoes nothing of a script that fails. So all members are added before the first event is
 -- published, and taken out again if one cannot be. After that only send can fail, and its delivery is forgotten.
 --
--- Sets are asked and filled a lane at a time: a call of Redis costs more than what it does for a member (docs/adr/0037).
+-- Sets are asked and filled a lane at a time: a call of Redis costs more than what it does for a member (docs/adr/0005).
 
 local call = redis.call
 local window, about, counts = tonumber(ARGV[1]), ARGV[3], ARGV[4]

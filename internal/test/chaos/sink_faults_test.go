@@ -33,7 +33,7 @@ var sinkKinds = []struct {
 	{name: "rabbitmq", open: openRabbitMQ, faults: brokenQueue, blamed: []string{"full", "denied"},
 		load: load{perSecond: 100}},
 	{name: "pgtable", open: openTable, faults: anyServer, blamed: []string{"denied"}},
-	// An endpoint that is down is its own failure, of any kind (docs/adr/0029).
+	// An endpoint that is down is its own failure, of any kind (docs/adr/0010).
 	{name: "webhook", open: openEndpoint, faults: anyServer, blamed: anyServer},
 }
 
