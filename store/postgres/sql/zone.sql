@@ -1,4 +1,4 @@
--- zone: the zone of times in columns without one, as `outbox migrate up` recorded it (docs/adr/0039), or ''. Locks
+-- zone: the zone of times in columns without one, as `outbox migrate up` recorded it (docs/adr/0018), or ''. Locks
 -- nothing.
 SELECT coalesce({{template "recorded_zone"}}, '')
 

@@ -1,6 +1,6 @@
 -- The tables of Outbox for Encore, written by `outbox migrate export`: a file a step, in the order of the numbers.
 -- The next release's steps come into this folder by the same command. It finds the old ones by their names, so keep
--- the names; it changes no file. Your own migrations may stand between them. More: docs/adopting.md.
+-- the names; it changes no file. Your own migrations may stand between them. More: docs/guide/adopting.md.
 --
 -- The files run what `outbox migrate up` runs. What that command does around them is left to you:
 --   - A table of the same name that is there already is refused, where the command adopts it. Let it do that once.
@@ -13,6 +13,42 @@
 
 -- Outbox, core/001_apps.
 
+-- migrate: nobody gets the rights of who migrates. Refuses where a role with less than the caller's rights has made, in
+-- a schema of the search path, a function or an operator that is called like one of PostgreSQL's. It may fit a call
+-- better, and would be called in its place. A superuser keeps others from making one until the transaction ends.
+DO $do$
+DECLARE
+    path     TEXT   := pg_catalog.current_setting('search_path');
+    schemas  NAME[] := pg_catalog.current_schemas(false);
+    above    BOOLEAN;
+    stranger RECORD;
+BEGIN
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    SELECT rolsuper INTO above FROM pg_roles WHERE rolname = current_user;
+    IF above THEN
+        LOCK TABLE pg_proc, pg_operator IN SHARE ROW EXCLUSIVE MODE;
+    END IF;
+    SELECT s.kind, s.what, r.rolname AS owner INTO stranger
+      FROM (SELECT 'function' AS kind, p.oid::regprocedure::text AS what, p.proowner AS owner, p.pronamespace AS schema FROM pg_proc p
+             WHERE EXISTS (SELECT FROM pg_proc b WHERE b.proname = p.proname AND b.pronamespace = 'pg_catalog'::regnamespace)
+            UNION ALL
+            SELECT 'operator', o.oid::regoperator::text, o.oprowner, o.oprnamespace FROM pg_operator o) s
+      JOIN pg_roles r ON r.oid = s.owner
+      JOIN pg_namespace n ON n.oid = s.schema
+     WHERE n.nspname = ANY (schemas) AND n.nspname <> 'pg_catalog'
+       AND NOT r.rolsuper AND (above OR NOT pg_has_role(current_user, r.oid, 'MEMBER'))
+     ORDER BY 1, 2 LIMIT 1;
+    PERFORM set_config('search_path', path, true);
+    IF stranger IS NOT NULL THEN
+        RAISE EXCEPTION 'the % % of role % is called like one of PostgreSQL''s, and might be called with the rights of %',
+            stranger.kind, stranger.what, stranger.owner, current_user
+            USING ERRCODE = 'insufficient_privilege',
+                  HINT = pg_catalog.format('Drop it, or move it to a schema that is not in the search path (ALTER %s %s SET SCHEMA …); or, if you trust what it does, ALTER %s %s OWNER TO %I.',
+                      pg_catalog.upper(stranger.kind), stranger.what, pg_catalog.upper(stranger.kind), stranger.what, current_user);
+    END IF;
+END
+$do$;
+
 DO $do$
 BEGIN
     -- A table of this name that was there before would be taken for Outbox's and fail half way.
@@ -22,7 +58,46 @@ BEGIN
         RAISE EXCEPTION 'table apps is there already, and was not made by Outbox'
             USING ERRCODE = 'duplicate_table',
                   DETAIL = 'It has no index apps_namespace_key.',
-                  HINT = 'Adopt it first: run `outbox migrate up` once on this database, then these files.';
+                  HINT = CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
+                         THEN 'Adopt it: `outbox migrate up`, then these files again'
+                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
+                         || ' (docs/guide/adopting.md, "With your own migration tool").';
+    END IF;
+END
+$do$;
+
+DO $do$
+BEGIN
+    -- A table of this name that was there before would be taken for Outbox's and fail half way.
+    IF to_regclass(format('%I.outbox_events', current_schema())) IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_attribute
+         WHERE attrelid = to_regclass(format('%I.outbox_events', current_schema())) AND NOT attisdropped
+           AND attname = 'position') THEN
+        RAISE EXCEPTION 'table outbox_events is there already, and was not made by Outbox'
+            USING ERRCODE = 'duplicate_table',
+                  DETAIL = 'It has no column position.',
+                  HINT = CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
+                         THEN 'Adopt it: `outbox migrate up`, then these files again'
+                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
+                         || ' (docs/guide/adopting.md, "With your own migration tool").';
+    END IF;
+END
+$do$;
+
+DO $do$
+BEGIN
+    -- A table of this name that was there before would be taken for Outbox's and fail half way.
+    IF to_regclass(format('%I.job_dlq', current_schema())) IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_attribute
+         WHERE attrelid = to_regclass(format('%I.job_dlq', current_schema())) AND NOT attisdropped
+           AND attname = 'generation') THEN
+        RAISE EXCEPTION 'table job_dlq is there already, and was not made by Outbox'
+            USING ERRCODE = 'duplicate_table',
+                  DETAIL = 'It has no column generation.',
+                  HINT = CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
+                         THEN 'Adopt it: `outbox migrate up`, then these files again'
+                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
+                         || ' (docs/guide/adopting.md, "With your own migration tool").';
     END IF;
 END
 $do$;

@@ -1,20 +1,5 @@
 -- Outbox, core/003_job_dlq.
 
-DO $do$
-BEGIN
-    -- A table of this name that was there before would be taken for Outbox's and fail half way.
-    IF to_regclass(format('%I.job_dlq', current_schema())) IS NOT NULL AND NOT EXISTS (
-        SELECT FROM pg_attribute
-         WHERE attrelid = to_regclass(format('%I.job_dlq', current_schema())) AND NOT attisdropped
-           AND attname = 'generation') THEN
-        RAISE EXCEPTION 'table job_dlq is there already, and was not made by Outbox'
-            USING ERRCODE = 'duplicate_table',
-                  DETAIL = 'It has no column generation.',
-                  HINT = 'Adopt it first: run `outbox migrate up` once on this database, then these files.';
-    END IF;
-END
-$do$;
-
 -- Source: plan 05-01 (seed 002, lines 61 and 81-83): one dead-letter table for jobs and events, told apart by
 -- source, with the error reasons scoped by it, and a purge function.
 -- Additive: destination, outbox_table, event_key and generation (what a replay needs to put the event back where
@@ -82,7 +67,13 @@ CREATE INDEX IF NOT EXISTS idx_job_dlq_user_id         ON job_dlq (user_id) WHER
 -- function therefore takes each application's place in turn, which needs no bypass policy: any role that may
 -- read apps and delete here gets the same result. The caller's tenant is put back by hand; on an error the rollback
 -- does it. (A SET clause of the function would, but PostgreSQL 15 lets only superusers write one for app.*.)
-CREATE OR REPLACE FUNCTION purge_job_dlq(p_older_than_days INT DEFAULT 30) RETURNS INT
+--
+-- A function of that name that was there before is its application's, and stays. Outbox calls neither, and makes none
+-- beside one with other parameters, since calls would be ambiguous. (Not indented: its text is as databases have it.)
+DO $do$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = to_regnamespace(quote_ident(current_schema())) AND proname = 'purge_job_dlq') THEN
+CREATE FUNCTION purge_job_dlq(p_older_than_days INT DEFAULT 30) RETURNS INT
     LANGUAGE plpgsql AS $fn$
 DECLARE
     callers TEXT := coalesce(current_setting('app.current_tenant', true), '');
@@ -106,3 +97,6 @@ BEGIN
     RETURN total;
 END
 $fn$;
+    END IF;
+END
+$do$;
