@@ -72,7 +72,7 @@ func TestRecordJobs(t *testing.T) {
 	if second, err := deadletter.Record(t.Context(), NewJobLetters(pool), j); err != nil || second != first {
 		t.Errorf("recorded again: letter %s, error %v, want %s", second, err, first)
 	}
-	shown, err := letters(t, pool).Show(t.Context(), j.ID, "")
+	shown, err := openLetters(t, pool).Show(t.Context(), j.ID, "")
 	if err != nil || len(shown) != 1 {
 		t.Fatalf("%d letters, error %v", len(shown), err)
 	}
@@ -90,7 +90,7 @@ func TestDiscard(t *testing.T) {
 	u := burying(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 2, "a", "b")
 	u.settle(dieAt("t"))
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	a := deadletter.Selection{Filter: deadletter.Filter{Key: "a"}}
 	for _, reason := range []string{"", " \n"} {
 		if n, err := deadletter.Discard(t.Context(), d, a, deadletter.Operator{Actor: "me", Reason: reason}); !errors.Is(err,
@@ -151,7 +151,7 @@ func TestPurgeLetters(t *testing.T) {
 		  FROM apps a, unnest(ARRAY['pending', 'replayed', 'discarded', 'both']) state, unnest(ARRAY[1, 29, 31]) age`)
 	exec(t, pool, `INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history, replayed_at)
 		SELECT gen_random_uuid(), id, 'many', '{}', 'Panic', 1, '[]', now() - interval '50 days' FROM apps, generate_series(1, 2500) WHERE namespace = 'acme'`)
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	for _, c := range []struct {
 		purge deadletter.Purge
 		want  int
@@ -205,7 +205,7 @@ func TestOperatorRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer own.Close()
-	d := letters(t, own)
+	d := openLetters(t, own)
 	if _, err := d.Preview(t.Context(), deadletter.Selection{}, time.Minute); err != nil {
 		t.Error(err)
 	}
@@ -291,7 +291,7 @@ func TestRecordEvents(t *testing.T) {
 	if other, err := deadletter.Record(t.Context(), NewJobLetters(pool), same); err != nil || other == first {
 		t.Errorf("the letter of a job with the id: %s, %v", other, err)
 	}
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	shown, err := d.Show(t.Context(), given.ID, "")
 	if err != nil || len(shown) != 2 {
 		t.Fatalf("%d letters (%v), want 2", len(shown), err)

@@ -50,7 +50,7 @@ func TestReplayKeepsTheEventAndTheOrderOfItsKey(t *testing.T) {
 	u := burying(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 5, "a", "b")
 	died := u.settle(dieAt("order.placed"))
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 
 	var pages [][]uuid.UUID
 	sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Rate: 12,
@@ -110,7 +110,7 @@ func TestReplayOfSeveralDestinations(t *testing.T) {
 	exec(t, pool,
 		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, destination_topics) VALUES ('t', now(), 's', '1', '["a", "b", "c"]')`)
 	u.settle(dieAt("a", "c"))
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	id := func(destination string) uuid.UUID {
 		return query[uuid.UUID](t, pool, `SELECT id FROM job_dlq WHERE destination = $1`, destination)
 	}
@@ -165,7 +165,7 @@ func TestSettleSentAgainAfterAReplay(t *testing.T) {
 			u := burying(t, pool, tt.layout)
 			exec(t, pool, tt.insert)
 			died := u.settle(dieAt("t"))
-			if sum := replay(t, letters(t, pool, tt.layout),
+			if sum := replay(t, openLetters(t, pool, tt.layout),
 				deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}}); sum.Letters != 1 {
 				t.Fatalf("got %+v", sum)
 			}
@@ -204,7 +204,7 @@ func TestReplayPutsRowsBack(t *testing.T) {
 	}
 	exec(t, pool, `DELETE FROM crawl_runs WHERE app_package = 'gone'`)
 
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}})
 	if sum.Letters != 3 || sum.Skipped != 1 || !strings.Contains(whys(sum), "foreign key") {
 		t.Fatalf("got %+v, want the three of the run that is there", sum)
@@ -251,7 +251,7 @@ func TestReplayIntoAMappedTable(t *testing.T) {
 	const state = `SELECT concat_ws('|', uid, "No", what, body_size, who, tags, amount, secret, "at", sent_at, tries, next_at, dests) FROM billing."Out Box"`
 	before := query[string](t, pool, state)
 	u.settle(dieAt("x", "z"))
-	d := letters(t, pool, layout)
+	d := openLetters(t, pool, layout)
 	id := func(destination string) uuid.UUID {
 		return query[uuid.UUID](t, pool, `SELECT id FROM job_dlq WHERE destination = $1`, destination)
 	}
@@ -288,7 +288,7 @@ func TestReplayOfTheEventBus(t *testing.T) {
 	exec(t, pool,
 		`INSERT INTO event_outbox (app_id, event_id, event_type, payload, event_key) SELECT id, outbox_uuidv7(), 't', '{"n": 1}', 'k' FROM apps`)
 	died := u.settle(dieAt("t"))
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	letter, err := d.Show(t.Context(), died[0].ID, "")
 	if err != nil {
 		t.Fatal(err)
@@ -329,7 +329,7 @@ func TestReplaySkips(t *testing.T) {
 	exec(t, pool, `UPDATE job_dlq SET outbox_table = 'elsewhere' WHERE original_job_id = $1`, died[2].ID)
 	exec(t, pool,
 		`INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history) SELECT gen_random_uuid(), id, 'mail', '{}', 'Panic', 1, '[]' FROM apps`)
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}})
 	if sum.Letters != 1 || sum.Skipped != 4 {
 		t.Errorf("got %+v, want 1 replayed and 4 skipped", sum)
@@ -354,7 +354,7 @@ func TestReplayIsResumable(t *testing.T) {
 	u := burying(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 200, "a", "b", "c")
 	u.settle(dieAt("t"))
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	ctx, stop := context.WithCancel(t.Context())
 	sum, err := deadletter.Replay(ctx, d,
 		deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: operator, Rate: 400,
@@ -389,7 +389,7 @@ func TestReplayByTwoAtOnce(t *testing.T) {
 	u := burying(t, pool, outbox.OutboxEvents())
 	writeOrders(t, pool, 300, "a", "b")
 	u.settle(dieAt("t"))
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	var both sync.WaitGroup
 	var sums [2]deadletter.Replayed
 	for i := range sums {
@@ -440,7 +440,7 @@ func TestReplayPreview(t *testing.T) {
 	exec(t, pool,
 		`INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history) SELECT gen_random_uuid(), id, 'mail', '{}', 'Panic', 1, '[]' FROM apps WHERE namespace = 'default'`)
 	exec(t, pool, `UPDATE job_dlq SET id = '01900000-0000-7000-8000-000000000001' WHERE source = 'job'`)
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	check := func(s deadletter.Selection, want string) {
 		t.Helper()
 		p, err := d.Preview(t.Context(), s, 2*time.Minute)

@@ -14,6 +14,9 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/letters"
+	"github.com/outboxrelay/outbox/internal/store/pgcold"
 	"github.com/outboxrelay/outbox/internal/store/replayplace"
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
@@ -31,8 +34,8 @@ func browsed(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-// letters opens the dead letters of a database as the command does.
-func letters(t *testing.T, pool *pgxpool.Pool, layouts ...outbox.Layout) deadletter.Store {
+// openLetters opens the dead letters of a database as the command does.
+func openLetters(t *testing.T, pool *pgxpool.Pool, layouts ...outbox.Layout) deadletter.Store {
 	t.Helper()
 	if layouts == nil {
 		layouts = []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()}
@@ -103,7 +106,7 @@ func TestDeadLetterFilters(t *testing.T) {
 			('01900000-4000-7000-8000-000000000005', 'job', 'default', 'send_mail', 'Timeout', '[{"error": "nil pointer"}]', NULL, NULL, NULL, '2025-01-01', NULL),
 			('01900000-5000-7000-8000-000000000006', 'job', 'default', 'send_mail', 'Timeout', '[{"error": "nil pointer"}]', NULL, NULL, NULL, NULL, '2025-01-01')
 		  ) v (id, source, tenant, type, reason, history, dest, tab, key, replayed, discarded)`)
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	third := uuid7.Time(uuid.MustParse("01900000-2000-7000-8000-000000000003"))
 	all, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateAll})
 	if err != nil || len(all) != 6 {
@@ -199,7 +202,7 @@ func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
 	fingerprint := func(text string) string {
-		d := letters(t, pool)
+		d := openLetters(t, pool)
 		exec(t, pool, `TRUNCATE job_dlq`)
 		exec(t, pool, `INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history)
 			SELECT gen_random_uuid(), id, 't', '{}', 'Panic', 1, jsonb_build_array(jsonb_build_object('error', $1::text)) FROM apps`, text)
@@ -261,7 +264,7 @@ func TestDeadLettersUnderRowLevelSecurity(t *testing.T) {
 	}
 	defer own.Close()
 
-	d := letters(t, own)
+	d := openLetters(t, own)
 	if _, _, err := d.List(t.Context(), deadletter.Filter{}); !errors.Is(err, outbox.ErrRowsHidden) {
 		t.Errorf("list without a tenant: got %v, want outbox.ErrRowsHidden", err)
 	}
@@ -299,52 +302,48 @@ func TestDeadLetterPlans(t *testing.T) {
 	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, status)
 		SELECT id, gen_random_uuid(), 't', '{}', 'failed' FROM apps, generate_series(1, 5000)`)
 	exec(t, pool, `ANALYZE outbox_events, event_outbox, job_dlq`)
-	d := letters(t, pool)
+	d := openLetters(t, pool)
 	id := query[uuid.UUID](t, pool, `SELECT id FROM job_dlq LIMIT 1`)
-	pending := letterQuery{State: "pending", Limit: 100, IDs: nil, Reason: "r", Age: 1}
-	with := func(change func(*letterQuery)) letterQuery {
+	pending := letters.Query{State: "pending", Limit: 100, IDs: nil, Reason: "r", Age: 1}
+	with := func(change func(*letters.Query)) letters.Query {
 		q := pending
 		change(&q)
 		return q
 	}
-	named := with(func(q *letterQuery) { q.IDs = []uuid.UUID{id} })
+	named := with(func(q *letters.Query) { q.IDs = []uuid.UUID{id} })
 	for _, c := range []struct {
 		name  string
-		q     letterQuery
+		q     letters.Query
 		index string
 	}{
 		{"dlq_list", pending, "job_dlq_pkey"},
-		{"dlq_list", with(func(q *letterQuery) { q.F.After = id.String() }), "job_dlq_pkey"},
-		{"dlq_list", with(func(q *letterQuery) { q.F.Type = "none" }), "idx_job_dlq_pending_type"},
+		{"dlq_list", with(func(q *letters.Query) { q.F.After = id.String() }), "job_dlq_pkey"},
+		{"dlq_list", with(func(q *letters.Query) { q.F.Type = "none" }), "idx_job_dlq_pending_type"},
 		{"dlq_show", named, "idx_job_dlq_original_job_id"},
 		{"dlq_lock", pending, "job_dlq_replay"},
 		{"dlq_lock",
-			with(func(q *letterQuery) { q.After = &replayplace.Place{Table: "outbox_events", Position: 10000, Event: id} }),
+			with(func(q *letters.Query) {
+				q.After = &replayplace.Place{Table: "outbox_events", Position: 10000, Event: id}
+			}),
 			"job_dlq_replay"},
 		{"dlq_lock", named, "job_dlq_pkey"},
 		{"dlq_discard", pending, "job_dlq_replay"},
-		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 9000*3600e6 }),
+		{"dlq_purge", with(func(q *letters.Query) { q.State, q.Since, q.Age = "replayed", "replayed_at", 9000*3600e6 }),
 			"job_dlq_replayed"},
-		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since, q.Age = "discarded", "discarded_at", 9000*3600e6 }),
+		{"dlq_purge", with(func(q *letters.Query) { q.State, q.Since, q.Age = "discarded", "discarded_at", 9000*3600e6 }),
 			"job_dlq_discarded"},
-		{"dlq_purgeable", with(func(q *letterQuery) { q.State, q.Since, q.Age = "replayed", "replayed_at", 19000*3600e6 }),
+		{"dlq_purgeable", with(func(q *letters.Query) { q.State, q.Since, q.Age = "replayed", "replayed_at", 19000*3600e6 }),
 			"job_dlq_replayed"},
-		{"dlq_revive", d.(*deadLetters).tables["outbox_events"].query(pending), "outbox_events_pkey"},
-		{"dlq_why", d.(*deadLetters).tables["outbox_events"].query(pending), "outbox_events_pkey"},
-		{"dlq_revive", d.(*deadLetters).tables["event_outbox"].query(pending), "event_outbox_event_id_key"},
-		{"dlq_insert", d.(*deadLetters).tables["crawl_outbox"].query(pending), "crawl_outbox_pkey"},
-		{"dlq_why", d.(*deadLetters).tables["crawl_outbox"].query(pending), "crawl_outbox_pkey"},
+		{"dlq_revive", *d.(*letters.Store).Of("outbox_events", named), "outbox_events_pkey"},
+		{"dlq_why", *d.(*letters.Store).Of("outbox_events", named), "outbox_events_pkey"},
+		{"dlq_revive", *d.(*letters.Store).Of("event_outbox", named), "event_outbox_event_id_key"},
+		{"dlq_insert", *d.(*letters.Store).Of("crawl_outbox", named), "crawl_outbox_pkey"},
+		{"dlq_why", *d.(*letters.Store).Of("crawl_outbox", named), "crawl_outbox_pkey"},
 		{"dlq_actions", pending, "outbox_audit_pkey"},
 	} {
-		sql, args, err := c.q.render(c.name)
+		sql, args, err := cold.Statement(pgcold.DB{}, c.name, &c.q)
 		if err != nil {
 			t.Fatal(err)
-		}
-		switch c.name {
-		case "dlq_revive", "dlq_insert":
-			args = []any{[]uuid.UUID{id}, nil}
-		case "dlq_why":
-			args = []any{[]uuid.UUID{id}}
 		}
 		err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			// The tables that are empty here are small; on a small one a scan is cheaper and right.
@@ -366,10 +365,7 @@ func TestDeadLetterPlans(t *testing.T) {
 		}
 	}
 	// The one that reads all of an outbox table must do it once, not once a key.
-	sql, args, err := func() (string, []any, error) {
-		q := d.(*deadLetters).tables["outbox_events"].query(pending)
-		return q.render("dlq_order")
-	}()
+	sql, args, err := cold.Statement(pgcold.DB{}, "dlq_order", d.(*letters.Store).Of("outbox_events", pending))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // SQLSTATEs that mean something of their own here.
@@ -50,19 +51,8 @@ func refused(err error) bool {
 	return true
 }
 
-// ofTheData tells whether the server refused what a row contains, which trying again does not change: data exceptions
-// (22), integrity constraints (23), limits of the program (54), damaged data (XX001).
-func ofTheData(err error) bool {
-	c := code(err)
-	if c == "" {
-		return false
-	}
-	switch c[:2] {
-	case "22", "23", "54":
-		return true
-	}
-	return c == "XX001"
-}
+// ofTheData tells whether the server refused what a row contains, which trying again does not change.
+func ofTheData(err error) bool { return pgtable.OfTheData(code(err)) }
 
 // ofAccess tells whether the server refused a statement for what it names: a right, a table or a column that is not
 // there, but also what somebody's trigger or policy says.

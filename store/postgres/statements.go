@@ -7,6 +7,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 //go:embed sql/*.sql
@@ -113,7 +114,7 @@ func statementsOf(l outbox.Layout) (statements, error) {
 func quote(l outbox.Layout) quotedLayout { return quotedLayout{Layout: pgtable.Quote(l)} }
 
 type quotedLayout struct {
-	pgtable.Layout
+	sqltable.Layout
 	Unreadable bool // claim.sql only
 	OneByOne   bool // the same
 	Pausing    bool // the same

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // checkSchema returns the columns of the store's table.
@@ -28,7 +29,7 @@ func (s *store) checkSchema(ctx context.Context) ([]sqlitetable.Column, error) {
 			return nil, err
 		}
 	}
-	have, err := s.db.file().CheckTable(ctx, s.layout.Table, sqlitetable.ColumnNames(s.layout))
+	have, err := s.db.file().CheckTable(ctx, s.layout.Table, sqltable.Names(s.layout))
 	if err != nil {
 		return nil, err
 	}

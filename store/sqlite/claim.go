@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
@@ -97,16 +97,16 @@ func setOf[T comparable](list []T) map[T]bool {
 
 // claimedRow is a row of claim_row.sql as it is stored.
 type claimedRow struct {
-	id                                        sqlitetable.Text
+	id                                        sqltable.Text
 	position, lane                            int64
-	orderKey                                  sqlitetable.Text
-	sequence, attempts, generation            sqlitetable.Number
-	writtenAt, occurredAt                     sqlitetable.Text
-	topic, aggregateType, key, tenant, source sqlitetable.Text
-	schemaID                                  sqlitetable.Text
-	schemaVersion                             sqlitetable.Number
-	destinations, deliveredTo, metadata       sqlitetable.Text
-	payload                                   sqlitetable.Text
+	orderKey                                  sqltable.Text
+	sequence, attempts, generation            sqltable.Number
+	writtenAt, occurredAt                     sqltable.Text
+	topic, aggregateType, key, tenant, source sqltable.Text
+	schemaID                                  sqltable.Text
+	schemaVersion                             sqltable.Number
+	destinations, deliveredTo, metadata       sqltable.Text
+	payload                                   sqltable.Text
 }
 
 func (r *claimedRow) columns() []any {
@@ -125,14 +125,14 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 			rec.Defect = fmt.Sprintf(format, args...)
 		}
 	}
-	integer := func(name string, n sqlitetable.Number, lowest, highest int64) int64 {
+	integer := func(name string, n sqltable.Number, lowest, highest int64) int64 {
 		if n.Bad || n.N < lowest || n.N > highest {
 			defect("the %s is no integer from %d to %d", name, lowest, highest)
 			return max(lowest, 0)
 		}
 		return n.N
 	}
-	moment := func(name string, t sqlitetable.Text) (at time.Time) {
+	moment := func(name string, t sqltable.Text) (at time.Time) {
 		if t.Null {
 			return at
 		}
@@ -144,7 +144,7 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 	}
 	const most = 1<<31 - 1
 	var known bool
-	if rec.ID, known = sqlitetable.ParseID(row.id); !known {
+	if rec.ID, known = sqltable.ParseID(row.id); !known {
 		defect("the id is no UUID")
 	}
 	rec.Position, rec.Lane = row.position, int16(row.lane)

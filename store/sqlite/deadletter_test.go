@@ -9,7 +9,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/letters"
 	"github.com/outboxrelay/outbox/internal/store/replayplace"
+	"github.com/outboxrelay/outbox/internal/store/sqlitecold"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 
@@ -71,59 +74,61 @@ func TestDeadLetterPlans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := d.(*deadLetters).tables
+	known := d.(*letters.Store)
 	id := uuid.New()
-	pending := letterQuery{State: "pending", Limit: 100, Reason: "r", Now: time.Now(), Cut: time.Now()}
-	with := func(change func(*letterQuery)) *letterQuery {
+	pending := letters.Query{State: "pending", Limit: 100, Reason: "r", Now: time.Now(), Cut: time.Now()}
+	with := func(change func(*letters.Query)) *letters.Query {
 		q := pending
 		change(&q)
 		return &q
 	}
-	named := with(func(q *letterQuery) { q.IDs = []uuid.UUID{id} })
+	named := with(func(q *letters.Query) { q.IDs = []uuid.UUID{id} })
 	for _, c := range []struct {
 		name  string
-		q     *letterQuery
+		q     *letters.Query
 		index string
 	}{
 		{"dlq_list", &pending, "sqlite_autoindex_job_dlq_1"},
-		{"dlq_list", with(func(q *letterQuery) { q.F.After = id.String() }), "sqlite_autoindex_job_dlq_1 (id<?)"},
-		{"dlq_list", with(func(q *letterQuery) { q.F.Type = "none" }), "idx_job_dlq_pending_type (type>? AND type<?)"},
-		{"dlq_list", with(func(q *letterQuery) { q.F.Tenant = "none" }), "idx_job_dlq_pending_app (app_id=?)"},
+		{"dlq_list", with(func(q *letters.Query) { q.F.After = id.String() }), "sqlite_autoindex_job_dlq_1 (id<?)"},
+		{"dlq_list", with(func(q *letters.Query) { q.F.Type = "none" }), "idx_job_dlq_pending_type (type>? AND type<?)"},
+		{"dlq_list", with(func(q *letters.Query) { q.F.Tenant = "none" }), "idx_job_dlq_pending_app (app_id=?)"},
 		{"dlq_list", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_show", named, "idx_job_dlq_original_job_id (original_job_id=?)"},
 		{"dlq_lock", &pending, "USING INDEX job_dlq_replay"},
 		{"dlq_lock",
-			with(func(q *letterQuery) { q.After = &replayplace.Place{Table: "outbox_events", Position: 10000, Event: id} }),
+			with(func(q *letters.Query) {
+				q.After = &replayplace.Place{Table: "outbox_events", Position: 10000, Event: id}
+			}),
 			"job_dlq_replay (<expr>=? AND <expr>>?)"},
-		{"dlq_lock", with(func(q *letterQuery) {
-			q.After, q.Rest = &replayplace.Place{Table: "outbox_events", Position: 10000, Event: id}, true
-		}), "job_dlq_replay (<expr>>?)"},
+		{"dlq_lock",
+			with(func(q *letters.Query) {
+				q.After = &replayplace.Place{Table: "outbox_events", Position: 10000, Event: id}
+			}),
+			"job_dlq_replay (<expr>>?)"},
 		{"dlq_lock", named, "sqlite_autoindex_job_dlq_1 (id=?)"},
 		{"dlq_discard", &pending, "job_dlq_replay"},
-		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since = "replayed", "replayed_at" }),
+		{"dlq_purge", with(func(q *letters.Query) { q.State, q.Since = "replayed", "replayed_at" }),
 			"job_dlq_replayed (replayed_at>? AND replayed_at<?)"},
-		{"dlq_purge", with(func(q *letterQuery) { q.State, q.Since = "discarded", "discarded_at" }),
+		{"dlq_purge", with(func(q *letters.Query) { q.State, q.Since = "discarded", "discarded_at" }),
 			"job_dlq_discarded (discarded_at>? AND discarded_at<?)"},
-		{"dlq_purgeable", with(func(q *letterQuery) { q.State, q.Since = "replayed", "replayed_at" }),
+		{"dlq_purgeable", with(func(q *letters.Query) { q.State, q.Since = "replayed", "replayed_at" }),
 			"job_dlq_replayed (replayed_at>? AND replayed_at<?)"},
 		{"dlq_mark", &pending, "sqlite_autoindex_job_dlq_1 (id=?)"},
-		{"dlq_record", &pending, "idx_job_dlq_original_job_id (original_job_id=?)"},
-		{"dlq_recorded", &pending, "idx_job_dlq_original_job_id (original_job_id=?)"},
-		{"dlq_revive", known["outbox_events"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
-		{"dlq_why", known["outbox_events"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
-		{"dlq_revive", known["event_outbox"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
-		{"dlq_insert", known["crawl_outbox"].query(pending), "SEARCH x USING INTEGER PRIMARY KEY (rowid=?)"},
-		{"dlq_why", known["crawl_outbox"].query(pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_revive", known.Of("outbox_events", pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_why", known.Of("outbox_events", pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_revive", known.Of("event_outbox", pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_insert", known.Of("crawl_outbox", pending), "SEARCH x USING INTEGER PRIMARY KEY (rowid=?)"},
+		{"dlq_why", known.Of("crawl_outbox", pending), "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)"},
 		{"dlq_actions", &pending, "sqlite_autoindex_outbox_audit_1"},
 		// The one that reads all of an outbox table must do it once, not once a key.
-		{"dlq_order", known["outbox_events"].query(pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
-		{"dlq_order", known["crawl_outbox"].query(pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
+		{"dlq_order", known.Of("outbox_events", pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
+		{"dlq_order", known.Of("crawl_outbox", pending), "SEARCH k USING AUTOMATIC COVERING INDEX"},
 	} {
-		statement, err := c.q.render(c.name)
+		statement, args, err := cold.Statement(sqlitecold.DB{}, c.name, c.q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := planOf(t, db, statement, c.q.Args...)
+		plan := planOf(t, db, statement, args...)
 		if !strings.Contains(plan, c.index) {
 			t.Errorf("%s is not served by %s:\n%s", c.name, c.index, plan)
 		}

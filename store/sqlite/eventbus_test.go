@@ -15,6 +15,9 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/eventbus"
+	"github.com/outboxrelay/outbox/internal/store/busevent"
+	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/sqlitecold"
 )
 
 const (
@@ -23,11 +26,11 @@ const (
 )
 
 // busFile returns a file with two applications, and a bus for each.
-func busFile(t *testing.T) (db *DB, ours, theirs bus) {
+func busFile(t *testing.T) (db *DB, ours, theirs eventbus.Bus[outbox.SQLTx]) {
 	t.Helper()
 	db = filled(t, `INSERT INTO apps (id, name, namespace) VALUES ('`+acmeApp+`', 'Acme', 'acme'), ('`+umbrellaApp+
 		`', 'Umbrella', 'umbrella')`)
-	return db, bus{appID: uuid.MustParse(acmeApp)}, bus{appID: uuid.MustParse(umbrellaApp)}
+	return db, NewEventBus(uuid.MustParse(acmeApp), 0), NewEventBus(uuid.MustParse(umbrellaApp), 0)
 }
 
 func inBus(t *testing.T, db *DB, fn func(tx *sql.Tx) error) {
@@ -83,7 +86,7 @@ func TestEventBus(t *testing.T) {
 			t.Errorf("listed %v, want %v", kinds, want)
 		}
 		if taken, err = ours.TakePending(t.Context(), tx, 3); err != nil || len(taken) != 3 ||
-			taken[0].EventType != "order.n0" || taken[2].EventType != "order.n2" || taken[0].AppID != ours.appID ||
+			taken[0].EventType != "order.n0" || taken[2].EventType != "order.n2" || taken[0].AppID != uuid.MustParse(acmeApp) ||
 			string(taken[0].Payload) != `{"n": 1}` {
 			t.Errorf("took %+v, error %v", taken, err)
 		}
@@ -117,14 +120,14 @@ func TestEventBus(t *testing.T) {
 
 func TestEventBusRefuses(t *testing.T) {
 	t.Parallel()
-	db, ours, theirs := busFile(t)
+	db, ours, _ := busFile(t)
 	good := busEvent("order.placed", "")
 	good.EventID = uuid.New()
 	inBus(t, db, func(tx *sql.Tx) error {
 		for says, e := range map[string]eventbus.Event{
 			"EventType": {EventType: "placed", Payload: good.Payload},
 			"Payload":   {EventType: "order.placed", Payload: json.RawMessage("{")},
-			"AppID":     {AppID: theirs.appID, EventType: "order.placed", Payload: good.Payload},
+			"AppID":     {AppID: uuid.MustParse(umbrellaApp), EventType: "order.placed", Payload: good.Payload},
 			"Key":       {EventType: "order.placed", Payload: good.Payload, Key: strings.Repeat("k", 129)},
 		} {
 			var field *outbox.FieldError
@@ -196,11 +199,11 @@ func TestEventBusPlans(t *testing.T) {
 		"bus_take_pending": {"SCAN e USING INDEX event_outbox_undelivered",
 			"SEARCH b USING INDEX event_outbox_waiting (next_retry_at>?)"},
 	} {
-		statement, err := plain(name)
+		statement, args, err := cold.Statement(sqlitecold.DB{}, name, busevent.Query{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan := planOf(t, db, statement)
+		plan := planOf(t, db, statement, args...)
 		for _, index := range indexes {
 			if !strings.Contains(plan, index) || strings.Contains(plan, "FOR ORDER BY") {
 				t.Errorf("%s is not served by %s:\n%s", name, index, plan)

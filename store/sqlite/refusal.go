@@ -10,19 +10,6 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// ofTheData tells whether the file refused what a row contains, which trying again does not change.
-func ofTheData(err error) bool {
-	var failure *driver.Error
-	if !errors.As(err, &failure) {
-		return false
-	}
-	switch failure.Code() & 0xff {
-	case codes.SQLITE_CONSTRAINT, codes.SQLITE_TOOBIG, codes.SQLITE_MISMATCH:
-		return true
-	}
-	return false
-}
-
 // whole says of an error by which the file takes no row of a settle at all that it is so, and what to do.
 func whole(err error) error {
 	var failure *driver.Error

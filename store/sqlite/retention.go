@@ -16,6 +16,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // sweepRows is how many rows one search of a sweep reads. More make it faster by little and the pauses between them
@@ -57,7 +58,7 @@ func archivedColumns(ctx context.Context, db *DB, l outbox.Layout) (all []archiv
 
 // retentionNames is what the templates need beside the layout.
 type retentionNames struct {
-	sqlitetable.Layout
+	sqltable.Layout
 	Columns   []archivedColumn
 	ByColumn  string
 	ByTime    bool
@@ -95,7 +96,7 @@ func newRetain(
 	for _, t := range []struct {
 		table   string
 		columns []string
-	}{{layout.Table, sqlitetable.ColumnNames(layout)}, {"outbox_maintenance", []string{"ran_at", "swept_at"}},
+	}{{layout.Table, sqltable.Names(layout)}, {"outbox_maintenance", []string{"ran_at", "swept_at"}},
 		{"outbox_archive", []string{"position", "row"}}} {
 		if _, err := db.file().CheckTable(ctx, t.table, t.columns); err != nil {
 			return nil, err
@@ -218,7 +219,7 @@ func (r *retain) find(
 	defer func() { _ = rows.Close() }()
 	seen, taken, someOld := 0, 0, false
 	for rows.Next() {
-		var id, content, at sqlitetable.Text
+		var id, content, at sqltable.Text
 		var found retention.Row
 		var due, old bool
 		if err := rows.Scan(&id, &found.Position, &content, &at, &due, &old); err != nil {
@@ -230,7 +231,7 @@ func (r *retain) find(
 		if !due {
 			continue
 		}
-		found.ID, _ = sqlitetable.ParseID(id)
+		found.ID, _ = sqltable.ParseID(id)
 		if search.Content {
 			found.Content = []byte(content.S)
 		}

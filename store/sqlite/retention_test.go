@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/letters"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
@@ -170,7 +171,7 @@ func TestRetentionOfATableUnderOtherNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, known := d.(*deadLetters).tables["outbox_events"]; !known {
+		if known := d.(*letters.Store).Of("outbox_events", letters.Query{}); known.RawTable == "" {
 			t.Errorf("%s: letters of outbox_events find no table", name)
 		}
 	}

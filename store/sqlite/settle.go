@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/errortext"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
@@ -166,7 +167,7 @@ func (t *settling) one(o *outbox.Outcome) (err error) {
 			t.settled.Dead++
 		}
 	}
-	if !ofTheData(err) {
+	if !sqlitefile.OfTheData(err) {
 		return err
 	}
 	refusal := err
@@ -182,14 +183,14 @@ func (t *settling) one(o *outbox.Outcome) (err error) {
 	again.Attempts = max(o.Attempts, o.Record.Attempts)
 	again.RetryIn, again.Failures = max(o.RetryIn, unsettledRetry), []outbox.Failure{{Error: err.Error()}}
 	changed, err = t.retry(&again)
-	if ofTheData(err) { // not even with that error
+	if sqlitefile.OfTheData(err) { // not even with that error
 		if ended := t.ended(err); ended != nil {
 			return ended
 		}
 		again.Failures = nil
 		changed, err = t.retry(&again)
 	}
-	if ofTheData(err) { // nor anything else
+	if sqlitefile.OfTheData(err) { // nor anything else
 		if ended := t.ended(err); ended != nil {
 			return ended
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 //go:embed sql/*.sql
@@ -60,11 +61,11 @@ type statements struct {
 
 // tableNames is what the statements of an outbox table are given.
 type tableNames struct {
-	sqlitetable.Layout
-	Columns                         []sqlitetable.QuotedColumn // all but the payload
-	Archived                        []archivedColumn           // all; settle_archive.sql only
-	By                              string                     // the column of tenants, where claims may be shared
-	Undelivered, Waiting, OfTenants string                     // indexes, where there are such
+	sqltable.Layout
+	Columns                         []sqltable.Column // all but the payload
+	Archived                        []archivedColumn  // all; settle_archive.sql only
+	By                              string            // the column of tenants, where claims may be shared
+	Undelivered, Waiting, OfTenants string            // indexes, where there are such
 }
 
 // prepare fills the statements in.
@@ -104,6 +105,6 @@ func (s *statements) deadly(name string) *prepared {
 
 // archivedColumn is a column of a row as the archive has it.
 type archivedColumn struct {
-	sqlitetable.QuotedColumn
+	sqltable.Column
 	JSON bool
 }

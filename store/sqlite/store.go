@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
@@ -46,13 +46,13 @@ func (s *store) backlog(ctx context.Context, limit int) (b outbox.Backlog, err e
 		return b, err
 	}
 	var written sql.NullString
-	var id sqlitetable.Text
+	var id sqltable.Text
 	if err := stmt.QueryRowContext(ctx, limit).Scan(&b.Count, &written, &id); err != nil {
 		return b, err
 	}
 	oldest, err := parseTime(written.String)
 	if err != nil { // none, or what is no time: the claim says so
-		parsed, _ := sqlitetable.ParseID(id)
+		parsed, _ := sqltable.ParseID(id)
 		oldest = uuid7.Time(parsed)
 	}
 	if !oldest.IsZero() {

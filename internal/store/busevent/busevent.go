@@ -1,4 +1,4 @@
-// Package busevent is what the event buses of the stores ask of a row before it is stored.
+// Package busevent is the event bus of any database: the table event_outbox in a caller's transaction.
 //
 // Guaranteed: what Prepare lets pass fits event_outbox in both databases.
 //
@@ -56,8 +56,8 @@ func Prepare(e *eventbus.Event, maxPayload int) error {
 	return nil
 }
 
-// TakeLimit is limit, or defaultTake where that is not positive.
-func TakeLimit(limit int) int {
+// takeLimit is limit, or defaultTake where that is not positive.
+func takeLimit(limit int) int {
 	if limit <= 0 {
 		return defaultTake
 	}

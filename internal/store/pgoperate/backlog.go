@@ -11,12 +11,13 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 // backlogBy is what the template backlog_by is given.
 type backlogBy struct {
-	pgtable.Layout
+	sqltable.Layout
 	ByTopic bool
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // Browser reads the rows of an outbox table for people. It changes nothing, but for RetryNow and SkipPage. Of a log it
@@ -61,7 +62,7 @@ func OpenBrowser(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) 
 
 // browseNames is what the templates need beside the layout.
 type browseNames struct {
-	pgtable.Layout
+	sqltable.Layout
 	ByColumn, ByType string
 }
 

@@ -11,11 +11,12 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // replayNames is what the templates replay_*.sql are given.
 type replayNames struct {
-	pgtable.Layout
+	sqltable.Layout
 	Columns []string
 }
 

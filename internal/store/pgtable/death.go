@@ -55,6 +55,11 @@ func (d *Deaths) Add(o *outbox.Outcome) {
 	}
 }
 
+// Unheld are the parameters of settle_dead.sql where nobody's lease is asked for.
+func (d *Deaths) Unheld(table string) []any {
+	return append([]any{"", [16]byte{}, []int16{}, []int64{}}, d.Args(table)...)
+}
+
 // Args are the parameters of settle_dead.sql after the four that say who settles.
 func (d *Deaths) Args(table string) []any {
 	return []any{d.rows.Positions, d.rows.IDs, d.rows.Generations, d.attempts, d.errors, d.reasons, d.destinations,

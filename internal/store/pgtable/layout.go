@@ -6,25 +6,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
-// Layout is a layout as the SQL templates need it: identifiers and literals quoted.
-type Layout struct {
-	outbox.Layout
-	DeleteDead      bool
-	DeleteDelivered bool
-	PayloadName     string // as a text, to leave it out of a row's JSON
-	Passing         bool   // settle_*.sql only
-	Placed          bool   // the same
-	Unheld          bool   // the same
-}
-
 // Quote returns the layout as the SQL templates need it.
-func Quote(l outbox.Layout) Layout {
-	return Layout{
-		Layout: l.Quoted(QuoteTable, quoteColumn, QuoteText), DeleteDead: l.Status == "",
-		DeleteDelivered: l.Settle.Removes(), PayloadName: QuoteText(l.Payload),
-	}
+func Quote(l outbox.Layout) sqltable.Layout {
+	return sqltable.Quote(l, QuoteTable, QuoteColumn, QuoteText)
 }
 
 // QuoteText makes a literal of a text.
@@ -33,4 +20,5 @@ func QuoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") 
 // QuoteTable quotes a table's name, and the schema before it, if there is one.
 func QuoteTable(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }
 
-func quoteColumn(name string) string { return pgx.Identifier{name}.Sanitize() }
+// QuoteColumn quotes a column's name.
+func QuoteColumn(name string) string { return pgx.Identifier{name}.Sanitize() }

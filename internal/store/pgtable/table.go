@@ -45,7 +45,7 @@ func StoredColumns(ctx context.Context, db Querier, table string) (columns []str
 		return nil, fmt.Errorf("read columns of %s: %w", table, err)
 	}
 	for i, c := range columns {
-		columns[i] = quoteColumn(c)
+		columns[i] = QuoteColumn(c)
 	}
 	return columns, nil
 }
@@ -62,27 +62,16 @@ func Ordered(ctx context.Context, db Querier, table, column string) (ordered boo
 	return ordered, nil
 }
 
-// SpeakFor makes the rest of a transaction speak for a tenant, where row-level security asks for one.
-func SpeakFor(ctx context.Context, tx pgx.Tx, tenant string) error {
-	sql, err := plain("tenant")
-	if err != nil {
-		return err
-	}
-	if _, err := tx.Exec(ctx, sql, tenant); err != nil {
-		return fmt.Errorf("speak for tenant %s: %w", tenant, err)
-	}
-	return nil
-}
-
-// Attempts is how often a page of a replay is begun anew that lost a deadlock. Relays and retention lock rows in the
-// order of positions, and another replay those of other letters of the same events, in whatever order the planner has
-// chosen. (Seen once in a storm of all of them on a busy machine.)
-const Attempts = 5
-
 // Deadlocked tells whether the server ended the transaction for another's sake, so that the same may well succeed now.
 func Deadlocked(err error) bool {
 	var server *pgconn.PgError
 	return errors.As(err, &server) && (server.Code == "40P01" || server.Code == "40001")
+}
+
+// OfTheData tells of a SQLSTATE whether the server refused what a row contains, which trying again does not change: data
+// exceptions (22), integrity constraints (23), limits of the program (54), damaged data (XX001).
+func OfTheData(code string) bool {
+	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54") || code == "XX001"
 }
 
 // Likes are patterns of topics, in which * stands for any text, as LIKE has them.

@@ -9,7 +9,7 @@
 //	{{define "lane"}} … {{end}}   {{template "lane" .}}  a part with a name, for all files of the set
 //	{{- … -}}   {{- /* … */}}  without the blanks beside it; a comment
 //
-// Functions are and, or, not, eq, ne and those of the data (Caller). Empty, zero and nil are false.
+// Functions are and, or, not, eq, ne and those of a Caller. Empty, zero and nil are false.
 //
 // What is guaranteed: everything that can be known without data is an error of Parse (an unknown word, a missing end, a
 // template or variable that is not there). A field that the data lacks is an error of Render: nothing becomes "<no

@@ -165,17 +165,16 @@ func compared(equal bool) func(*rendering, scope, []expression) (any, error) {
 	}
 }
 
-// caller is a function of the data.
+// caller is a function that the Caller has.
 func caller(name string) func(*rendering, scope, []expression) (any, error) {
 	return func(r *rendering, s scope, operands []expression) (any, error) {
 		v, err := operands[0](r, s)
 		if err != nil {
 			return nil, err
 		}
-		c, ok := r.data.(Caller)
-		if !ok {
-			return nil, fmt.Errorf("%s is no function of %T", name, r.data)
+		if r.caller == nil {
+			return nil, fmt.Errorf("nobody gives the function %s", name)
 		}
-		return c.Call(name, v)
+		return r.caller.Call(name, v)
 	}
 }

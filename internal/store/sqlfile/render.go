@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Caller is data with functions of its own, such as one that adds an argument to the statement and returns its number.
-// Call must refuse a name that it does not know.
+// Caller has functions for templates, such as one that adds an argument to the statement and returns its number. Call
+// must refuse a name that it does not know.
 type Caller interface {
 	Call(function string, operand any) (any, error)
 }
 
 // rendering is one call of Render.
 type rendering struct {
-	text strings.Builder
-	data any
+	text   strings.Builder
+	caller Caller
 }
 
 // scope is what can be seen at a place of a template.
@@ -50,12 +50,14 @@ func (b body) render(r *rendering, s scope) error {
 }
 
 // Render returns the text of file name.sql with data filled in.
-func (f *Set) Render(name string, data any) (string, error) {
+func (f *Set) Render(name string, data any) (string, error) { return f.render(name, data, nil) }
+
+func (f *Set) render(name string, data any, caller Caller) (string, error) {
 	b, there := f.templates[name+".sql"]
 	if !there {
 		return "", fmt.Errorf("render %s.sql: there is no such file", name)
 	}
-	r := rendering{data: data}
+	r := rendering{caller: caller}
 	if err := b.render(&r, scope{dot: data, variables: []variable{{"$", data}}}); err != nil {
 		return "", fmt.Errorf("render %s.sql: %w", name, err)
 	}
@@ -64,7 +66,12 @@ func (f *Set) Render(name string, data any) (string, error) {
 
 // Statement is Render without the comment at the head of the file, which is for its readers and not for the server.
 func (f *Set) Statement(name string, data any) (string, error) {
-	text, err := f.Render(name, data)
+	return f.StatementWith(name, data, nil)
+}
+
+// StatementWith is Statement for a file that calls functions.
+func (f *Set) StatementWith(name string, data any, caller Caller) (string, error) {
+	text, err := f.render(name, data, caller)
 	for strings.HasPrefix(text, "--") {
 		_, text, _ = strings.Cut(text, "\n")
 	}

@@ -81,6 +81,19 @@ func Classify(err error, whyBusy string) error {
 	return fmt.Errorf("%w: %w", sentinel, err)
 }
 
+// OfTheData tells whether the file refused what a row contains, which trying again does not change.
+func OfTheData(err error) bool {
+	var failure *driver.Error
+	if !errors.As(err, &failure) {
+		return false
+	}
+	switch failure.Code() & 0xff {
+	case codes.SQLITE_CONSTRAINT, codes.SQLITE_TOOBIG, codes.SQLITE_MISMATCH:
+		return true
+	}
+	return false
+}
+
 // Passes tells whether a failure to open something can go away while one waits: another process keeps the file locked.
 func Passes(err error) bool {
 	var failure *driver.Error

@@ -8,13 +8,13 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
-	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 // backlogBy is what the template backlog_by is given.
 type backlogBy struct {
-	sqlitetable.Layout
+	sqltable.Layout
 	ByTopic bool
 }
 
@@ -41,11 +41,11 @@ func (b *Browser) Backlog(ctx context.Context, q operate.BacklogQuery) (operate.
 		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			var s operate.BacklogShare
-			var written, id sqlitetable.Text
+			var written, id sqltable.Text
 			if err := rows.Scan(&s.Value, &s.Waiting, &written, &id, &found.Counted, &found.Total); err != nil {
 				return err
 			}
-			event, _ := sqlitetable.ParseID(id)
+			event, _ := sqltable.ParseID(id)
 			found.Add(s, uuid7.Written(written.Moment(), event), now)
 		}
 		return rows.Err()

@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -27,7 +28,7 @@ import (
 type Browser struct {
 	db     *sqlite.DB
 	layout outbox.Layout
-	quoted sqlitetable.Layout
+	quoted sqltable.Layout
 	sql    struct{ showID, showPosition, known, behind string }
 }
 
@@ -43,7 +44,7 @@ func OpenBrowser(ctx context.Context, db *sqlite.DB, layout outbox.Layout) (*Bro
 	if layout.Table, err = file(db).Spelled(ctx, layout.Table); err != nil { // as the leases have it
 		return nil, err
 	}
-	if _, err := file(db).CheckTable(ctx, layout.Table, sqlitetable.ColumnNames(layout)); err != nil {
+	if _, err := file(db).CheckTable(ctx, layout.Table, sqltable.Names(layout)); err != nil {
 		return nil, err
 	}
 	t, err := parseSQL()
@@ -74,7 +75,7 @@ func OpenBrowser(ctx context.Context, db *sqlite.DB, layout outbox.Layout) (*Bro
 
 // browseQuery is what the templates browse*.sql are given.
 type browseQuery struct {
-	sqlitetable.Layout
+	sqltable.Layout
 	sqlitetable.Arguments
 	F          operate.Filter
 	Chosen     []string // statuses, as texts in SQL
@@ -159,11 +160,11 @@ func (b *Browser) findBehind(ctx context.Context, tx *sql.Tx, all []operate.Even
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var position int64
-		var id, until sqlitetable.Text
+		var id, until sqltable.Text
 		if err := rows.Scan(&position, &id, &until); err != nil {
 			return err
 		}
-		behind, _ := sqlitetable.ParseID(id)
+		behind, _ := sqltable.ParseID(id)
 		if next := until.Moment(); next != nil {
 			at[position].Wait(behind, *next)
 		}

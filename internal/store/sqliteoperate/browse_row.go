@@ -4,17 +4,17 @@ import (
 	"encoding/json"
 
 	"github.com/outboxrelay/outbox/internal/store/operate"
-	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // browsedRow is a row as browse_columns gives it: what is in it is shown, whatever type a mapped table has it in.
 type browsedRow struct {
-	id                                                sqlitetable.Text
+	id                                                sqltable.Text
 	position                                          int64
-	status, topic, key, aggregateType, tenant, source sqlitetable.Text
-	writtenAt, deliveredAt                            sqlitetable.Text
-	attempts                                          sqlitetable.Number
-	nextRetryAt, lastError, destinations              sqlitetable.Text
+	status, topic, key, aggregateType, tenant, source sqltable.Text
+	writtenAt, deliveredAt                            sqltable.Text
+	attempts                                          sqltable.Number
+	nextRetryAt, lastError, destinations              sqltable.Text
 }
 
 func (r *browsedRow) columns() []any {
@@ -25,7 +25,7 @@ func (r *browsedRow) columns() []any {
 }
 
 func (r *browsedRow) row() operate.EventRow {
-	id, _ := sqlitetable.ParseID(r.id)
+	id, _ := sqltable.ParseID(r.id)
 	row := operate.EventRow{
 		ID: id, Position: r.position, Status: r.status.S, Topic: r.topic.S, Key: r.key.Pointer(),
 		AggregateType: r.aggregateType.Pointer(), Tenant: r.tenant.Pointer(), Source: r.source.Pointer(),
@@ -40,11 +40,11 @@ func (r *browsedRow) row() operate.EventRow {
 // browsedDetail is a row as browse_show.sql gives it.
 type browsedDetail struct {
 	browsedRow
-	occurredAt, schemaID, schemaVersion sqlitetable.Text
+	occurredAt, schemaID, schemaVersion sqltable.Text
 	lane                                int
-	sequence                            sqlitetable.Text
-	generation                          sqlitetable.Number
-	deliveredTo, history, meta, payload sqlitetable.Text
+	sequence                            sqltable.Text
+	generation                          sqltable.Number
+	deliveredTo, history, meta, payload sqltable.Text
 }
 
 func (r *browsedDetail) columns() []any {
@@ -55,7 +55,7 @@ func (r *browsedDetail) columns() []any {
 func (r *browsedDetail) detail() operate.EventDetail {
 	d := operate.EventDetail{
 		EventRow: r.row(), OccurredAt: r.occurredAt.Moment(), SchemaID: r.schemaID.Pointer(), Lane: r.lane,
-		Sequence: sqlitetable.Integer[int64](r.sequence), SchemaVersion: sqlitetable.Integer[int](r.schemaVersion),
+		Sequence: sqltable.Integer[int64](r.sequence), SchemaVersion: sqltable.Integer[int](r.schemaVersion),
 		Generation: int(r.generation.N), DeliveredTo: r.deliveredTo.JSON(), ErrorHistory: r.history.JSON(),
 		Metadata: r.meta.JSON(), Payload: r.payload.JSON(),
 	}

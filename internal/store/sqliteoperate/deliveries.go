@@ -8,6 +8,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // hasDeliveries tells whether the file has a table of deliveries, and the browser's table is another one.
@@ -56,7 +57,7 @@ func (b *Browser) showDeliveries(
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var one operate.Delivery
-		var next, failed, delivered sqlitetable.Text
+		var next, failed, delivered sqltable.Text
 		if err := rows.Scan(&one.Sink, &one.Destination, &one.Status, &one.Attempts, &next, &failed,
 			&delivered); err != nil {
 			return err

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
-	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
@@ -120,12 +120,12 @@ func (r *laneReport) lane(rows *sql.Rows) error {
 func (r *laneReport) backlog(rows *sql.Rows) error {
 	var lane operate.LaneBacklog
 	var position int64
-	var written, id sqlitetable.Text
+	var written, id sqltable.Text
 	if err := rows.Scan(&lane.Lane, &lane.Rows, &position, &written, &id, &lane.Retrying, &lane.Held,
 		&lane.HeldKeys); err != nil {
 		return err
 	}
-	event, _ := sqlitetable.ParseID(id)
+	event, _ := sqltable.ParseID(id)
 	lane.Oldest = uuid7.Written(written.Moment(), event)
 	r.Count(lane, r.now)
 	return nil

@@ -12,17 +12,18 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // archivedColumn is a column of a row as the archive has it.
 type archivedColumn struct {
-	sqlitetable.QuotedColumn
+	sqltable.Column
 	JSON bool
 }
 
 // replayQuery is what the templates replay_*.sql are given.
 type replayQuery struct {
-	sqlitetable.Layout
+	sqltable.Layout
 	sqlitetable.Arguments
 	D         operate.Delivered
 	Columns   []archivedColumn
@@ -84,11 +85,11 @@ func (b *Browser) replayable(ctx context.Context, q *replayQuery) (places []oper
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
 		var p operate.Place
-		var id sqlitetable.Text
+		var id sqltable.Text
 		if err := rows.Scan(&p.Position, &id, &p.Archived); err != nil {
 			return nil, err
 		}
-		p.ID, _ = sqlitetable.ParseID(id)
+		p.ID, _ = sqltable.ParseID(id)
 		places = append(places, p)
 	}
 	return places, rows.Err()

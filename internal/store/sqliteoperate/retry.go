@@ -10,11 +10,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // selectionQuery is what events_retry.sql, events_undelivered.sql and events_skip.sql are given.
 type selectionQuery struct {
-	sqlitetable.Layout
+	sqltable.Layout
 	sqlitetable.Arguments
 	S     operate.Selection
 	Now   time.Time

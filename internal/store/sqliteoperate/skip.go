@@ -12,6 +12,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // Undelivered implements operate.Browser.
@@ -46,7 +47,7 @@ func (b *Browser) SkipPage(ctx context.Context, s operate.Selection, by operate.
 	if _, err := b.query(operate.Filter{Tenant: s.Tenant, Key: s.Key}); err != nil {
 		return 0, err
 	}
-	columns, err := file(b.db).CheckTable(ctx, b.layout.Table, sqlitetable.ColumnNames(b.layout))
+	columns, err := file(b.db).CheckTable(ctx, b.layout.Table, sqltable.Names(b.layout))
 	if err != nil {
 		return 0, err
 	}
@@ -62,7 +63,7 @@ func (b *Browser) SkipPage(ctx context.Context, s operate.Selection, by operate.
 }
 
 func (b *Browser) skip(
-	ctx context.Context, tx *sql.Tx, kept []sqlitetable.QuotedColumn, s operate.Selection, by operate.Skip, limit int,
+	ctx context.Context, tx *sql.Tx, kept []sqltable.Column, s operate.Selection, by operate.Skip, limit int,
 ) (n int, err error) {
 	found, err := b.undelivered(ctx, tx, s, limit)
 	if err != nil || len(found) == 0 {
@@ -102,13 +103,13 @@ func (b *Browser) skip(
 
 // deadNames is what the statements of a row's death are given.
 type deadNames struct {
-	sqlitetable.Layout
-	Columns []sqlitetable.QuotedColumn
+	sqltable.Layout
+	Columns []sqltable.Column
 }
 
 // deadly compiles the statements of a row's death, until the transaction ends.
 func (b *Browser) deadly(
-	ctx context.Context, tx *sql.Tx, kept []sqlitetable.QuotedColumn,
+	ctx context.Context, tx *sql.Tx, kept []sqltable.Column,
 ) (map[string]*sql.Stmt, error) {
 	t, err := parseSQL()
 	if err != nil {
@@ -148,13 +149,13 @@ func (b *Browser) undelivered(
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var id, tenant sqlitetable.Text
-		var attempts sqlitetable.Number
+		var id, tenant sqltable.Text
+		var attempts sqltable.Number
 		var rec outbox.Record
 		if err := rows.Scan(&rec.Position, &id, &rec.Generation, &attempts, &tenant); err != nil {
 			return nil, err
 		}
-		rec.ID, _ = sqlitetable.ParseID(id)
+		rec.ID, _ = sqltable.ParseID(id)
 		rec.Attempts, rec.TenantID = int(attempts.N), tenant.S
 		found = append(found, &rec)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // File is a file whose schema is asked.
@@ -118,22 +119,11 @@ func Named(name string) func(Column) bool {
 	return func(c Column) bool { return strings.EqualFold(c.Name, name) }
 }
 
-// ColumnNames are the columns that a layout names.
-func ColumnNames(l outbox.Layout) (names []string) {
-	for _, c := range l.Columns() {
-		names = append(names, c)
-	}
-	return names
-}
-
-// QuotedColumn is a column as statements have it: its name, and that name as a text.
-type QuotedColumn struct{ Name, Text string }
-
 // KeptColumns are all columns but the payload, as settle_letter.sql has them.
-func KeptColumns(columns []Column, payload string) (quoted []QuotedColumn) {
+func KeptColumns(columns []Column, payload string) (quoted []sqltable.Column) {
 	for _, c := range columns {
 		if !Named(payload)(c) {
-			quoted = append(quoted, QuotedColumn{QuoteName(c.Name), QuoteText(c.Name)})
+			quoted = append(quoted, sqltable.Column{QuoteName(c.Name), QuoteText(c.Name)})
 		}
 	}
 	return quoted
@@ -141,7 +131,7 @@ func KeptColumns(columns []Column, payload string) (quoted []QuotedColumn) {
 
 // StoredColumns are those that a row is kept by: all but generated ones. Names are spelled as in the layout, where it
 // has them.
-func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []QuotedColumn, err error) {
+func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []sqltable.Column, err error) {
 	statement, err := plain("stored_columns")
 	if err != nil {
 		return nil, err
@@ -152,10 +142,10 @@ func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []QuotedC
 		return nil, fmt.Errorf("read columns of %s: %w", l.Table, f.Explain(err))
 	}
 	defer func() { _ = rows.Close() }()
-	known := ColumnNames(l)
+	known := sqltable.Names(l)
 	for rows.Next() {
 		var name string
-		var c QuotedColumn
+		var c sqltable.Column
 		if err := rows.Scan(&name); err != nil {
 			return nil, fmt.Errorf("read columns of %s: %w", l.Table, err)
 		}

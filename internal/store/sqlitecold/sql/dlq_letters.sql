@@ -1,0 +1,83 @@
+{{- /*
+What the statements about dead letters share; l is job_dlq. Conditions that nobody asked for are left out, and arg
+adds a value to the statement's arguments and returns its parameter: SQLite plans a statement before it knows its
+values. lower() knows the letters of ASCII only.
+*/ -}}
+
+{{define "dlq_where" -}}
+    {{if .IDs}}l.id IN (SELECT value FROM json_each({{arg .IDs}})){{else}}true{{end}}
+    {{- if eq .State "pending"}} AND l.replayed_at IS NULL AND l.discarded_at IS NULL
+    {{- else if eq .State "replayed"}} AND l.replayed_at IS NOT NULL
+    {{- else if eq .State "discarded"}} AND l.replayed_at IS NULL AND l.discarded_at IS NOT NULL
+    {{- else if eq .State "not replayed"}} AND l.replayed_at IS NULL{{end}}
+    {{- with .F.Source}} AND l.source = {{arg .}}{{end}}
+    {{- with .F.Reason}} AND l.error_reason = {{arg .}}{{end}}
+    {{- with .F.Type}} AND l.type GLOB {{pattern .}}{{end}}
+    {{- with .F.Tenant}} AND l.app_id = {{template "app_of" (arg .)}}{{end}}
+    {{- with .F.Key}} AND l.event_key = {{arg .}}{{end}}
+    {{- with .F.RequestID}} AND l.request_id = {{arg .}}{{end}}
+    {{- with .F.Table}} AND l.outbox_table = {{arg .}}{{end}}
+    {{- with .F.Destination}} AND l.destination GLOB {{pattern .}}{{end}}
+    {{- /* Ids are UUIDv7: the first with a time is the bound of that time. */}}
+    {{- if .F.Since}} AND l.id >= {{arg .SinceID}}{{end}}
+    {{- if .F.Until}} AND l.id < {{arg .UntilID}}{{end}}
+    {{- with .F.Error}} AND EXISTS (SELECT 1 FROM json_each(l.error_history) h WHERE instr(lower(l.error_history ->> (h.fullkey || '.error')), lower({{arg .}})) > 0){{end}}
+    {{- with .F.Fingerprint}} AND {{template "fingerprint"}} = lower({{arg .}}){{end}}
+{{- end}}
+
+{{define "last_error"}}coalesce(l.error_history ->> '$[#-1].error', ''){{end}}
+
+{{- /* fingerprint.go: SQLite has no regular expressions and no hash. */ -}}
+{{define "fingerprint"}}outbox_fingerprint({{template "last_error"}}){{end}}
+
+{{define "dlq_columns" -}}
+    l.id, l.source, l.original_job_id, coalesce((SELECT a.namespace FROM apps a WHERE a.id = l.app_id), ''),
+       CASE WHEN l.replayed_at IS NOT NULL THEN 'replayed' WHEN l.discarded_at IS NOT NULL THEN 'discarded' ELSE 'pending' END,
+       l.user_id, l.request_id, l.type, l.error_reason, l.attempts, {{template "last_error"}}, {{template "fingerprint"}},
+       coalesce(l.outbox_table, ''), coalesce(l.destination, ''), coalesce(l.event_key, ''), l.position, l.generation,
+       l.replayed_at, l.discarded_at, coalesce(l.discard_reason, '')
+{{- end}}
+
+{{- /* One row an event of the letters .IDs. whole: one of them names no destination, it is of the event as a whole. */ -}}
+{{define "dlq_chosen" -}}
+    SELECT l.original_job_id AS event, max(l.generation) AS generation, max(l.position) AS position, json_group_array(l.destination) AS destinations, max(l.destination IS NULL) AS whole
+      FROM job_dlq l
+     WHERE l.id IN (SELECT value FROM json_each({{arg .IDs}}))
+     GROUP BY l.original_job_id
+{{- end}}
+
+{{- /* Row e is that of c.event, at c.position. By the position, which has an index in every table; the id, in
+whatever form the table has it, tells another's row. */ -}}
+{{define "dlq_same" -}}
+    e.{{.Position}} = c.position AND lower(CASE typeof(e.{{.ID}}) WHEN 'blob' THEN hex(e.{{.ID}}) ELSE replace(e.{{.ID}}, '-', '') END) = replace(c.event, '-', '')
+{{- end}}
+
+{{- /*
+Rows that may be put back, e, for letters of generation c.generation: dead ones; and of an event with several
+destinations one that was replayed for another of them and has arrived there. A row still on its way there cannot take
+on a further destination: a relay that has read it already would settle it as delivered.
+*/ -}}
+{{define "dlq_dead" -}}
+    {{- if .Status}}e.{{.Status}} = {{.Dead}}{{else}}false{{end}}
+    {{- if and .Destinations .DeliveredTo .Generation}}
+        OR {{if .Status}}e.{{.Status}} = {{.Delivered}}{{else}}e.{{.DeliveredAt}} IS NOT NULL{{end}}
+           AND CASE WHEN json_valid(e.{{.Destinations}}) THEN json_type(e.{{.Destinations}}) = 'array' END AND e.{{.Generation}} > c.generation
+    {{- end}}
+{{- end}}
+
+{{- /* A value of the row that letter c kept (settle_letter.sql), of the class that it had, whatever the type of its
+column: SQLite keeps bytes in a column of text, and ORMs put them there. By json_each, because no path of ->> finds a
+name with a quote in it. Names are the same in any case. */ -}}
+{{define "dlq_kept"}}(SELECT CASE j.type {{template "dlq_class" .}}){{end}}
+
+{{define "dlq_class"}}WHEN 'object' THEN unhex(j.value ->> '$.blob') ELSE j.value END FROM json_each(c.origin) j WHERE j.key = {{.}} COLLATE NOCASE{{end}}
+
+{{- /* The destinations of a row that need nothing more, of c's letters. */ -}}
+{{define "dlq_served" -}}
+    {{- if .Destinations -}}
+    CASE WHEN json_valid({{.Destinations}}) THEN CASE
+             WHEN json_type({{.Destinations}}) <> 'array' THEN NULL
+             WHEN c.whole THEN {{.DeliveredTo}}
+             ELSE nullif((SELECT json_group_array(d.value) FROM json_each({{.Destinations}}) d WHERE d.value NOT IN (SELECT value FROM json_each(c.destinations))), '[]') END END
+    {{- else}}NULL{{end}}
+{{- end}}

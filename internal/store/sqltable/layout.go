@@ -1,0 +1,35 @@
+package sqltable
+
+import "github.com/outboxrelay/outbox"
+
+// Layout is a layout as the SQL templates need it: identifiers and literals quoted.
+type Layout struct {
+	outbox.Layout
+	DeleteDead      bool
+	DeleteDelivered bool
+	PayloadName     string // as a text, to leave it out of a row's JSON
+	TableName       string // as a text, which letters have
+	Passing         bool   // PostgreSQL's settle_*.sql only
+	Placed          bool   // the same
+	Unheld          bool   // the same
+	OneForm         bool   // SQLite: the table's own check sees to the form of next_retry_at
+}
+
+// Quote returns the layout as the SQL templates need it. The functions quote a table, a column and a text.
+func Quote(l outbox.Layout, table, column, text func(string) string) Layout {
+	return Layout{
+		Layout: l.Quoted(table, column, text), DeleteDead: l.Status == "",
+		DeleteDelivered: l.Settle.Removes(), PayloadName: text(l.Payload), TableName: text(l.Table),
+	}
+}
+
+// Names are the columns that a layout names.
+func Names(l outbox.Layout) (names []string) {
+	for _, c := range l.Columns() {
+		names = append(names, c)
+	}
+	return names
+}
+
+// Column is a column as statements have it: its name, and that name as a text.
+type Column struct{ Name, Text string }
