@@ -59,11 +59,11 @@ type ForParts interface {
 // ForPeople is what the commands ask of a database.
 type ForPeople interface {
 	// Browser opens a table to be looked into.
-	Browser(ctx context.Context, layout outbox.Layout) (operate.Browser, error)
+	Browser(ctx context.Context, layout outbox.Layout) (*operate.Browser, error)
 	// Letters opens the dead letters. Those of these tables, where they exist, can be put back.
 	Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error)
 	// Pauses opens what operators have paused.
-	Pauses(ctx context.Context) (operate.Pauses, error)
+	Pauses(ctx context.Context) (*operate.Pauses, error)
 	// Debts returns what sinks of tables with routes have not taken.
 	Debts(ctx context.Context) ([]operate.Debt, error)
 	// MoveDebt gives some of what a sink owes to another one, the oldest first.
@@ -77,6 +77,9 @@ type ForPeople interface {
 	// Writing opens a table with the columns of outbox_events to be written.
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
 }
+
+// views are a database as operators see it.
+type views struct{ operate.Database }
 
 // Runs are crawl runs, with what their parts check before they begin.
 type Runs interface {

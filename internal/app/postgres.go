@@ -19,12 +19,11 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
-	"github.com/outboxrelay/outbox/internal/store/endpoint"
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/store/pgcold"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/store/pgoperate"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/retention"
@@ -65,7 +64,8 @@ func maskPostgres(url string) string {
 type postgresDatabase struct {
 	*pgxpool.Pool
 	outbox.Database // is relay
-	relay           *postgres.DB
+	views
+	relay *postgres.DB
 }
 
 func openPostgres(ctx context.Context, databaseURL string, u use) (Database, error) {
@@ -78,7 +78,7 @@ func openPostgres(ctx context.Context, databaseURL string, u use) (Database, err
 		pool.Close()
 		return nil, err
 	}
-	return postgresDatabase{pool, relay, relay}, nil
+	return postgresDatabase{pool, relay, views{operate.On(pgcold.DB{Pool: pool})}, relay}, nil
 }
 
 // openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does not wait for the
@@ -133,36 +133,8 @@ func (d postgresDatabase) Tokens(ctx context.Context) (Tokens, error) {
 	return pgstore.OpenTokens(ctx, d.Pool)
 }
 
-func (d postgresDatabase) Browser(ctx context.Context, layout outbox.Layout) (operate.Browser, error) {
-	return pgoperate.OpenBrowser(ctx, d.Pool, layout)
-}
-
 func (d postgresDatabase) Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error) {
 	return postgres.OpenDeadLetters(ctx, d.Pool, postgres.DeadLettersConfig{Layouts: layouts})
-}
-
-func (d postgresDatabase) Pauses(ctx context.Context) (operate.Pauses, error) {
-	return pgoperate.OpenPauses(ctx, d.Pool)
-}
-
-func (d postgresDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
-	return pgoperate.Debts(ctx, d.Pool)
-}
-
-func (d postgresDatabase) MoveDebt(ctx context.Context, m operate.DebtMove, limit int) (operate.DebtMoved, error) {
-	return pgoperate.MoveDebt(ctx, d.Pool, m, limit)
-}
-
-func (d postgresDatabase) PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error) {
-	return pgoperate.PendingLetters(ctx, d.Pool, limit)
-}
-
-func (d postgresDatabase) Troubles(ctx context.Context) ([]operate.Trouble, error) {
-	return pgoperate.Troubles(ctx, d.Pool)
-}
-
-func (d postgresDatabase) Endpoints(ctx context.Context) (endpoint.Table, error) {
-	return pgoperate.OpenEndpoints(ctx, d.Pool)
 }
 
 func (d postgresDatabase) Notifier() (Notifier, error) { return postgres.NewNotifier(d.Pool, 0) }
@@ -172,7 +144,7 @@ type postgresWriting struct {
 	pool     *pgxpool.Pool
 	cfg      outbox.WriterConfig
 	writer   *postgres.Writer
-	browser  *pgoperate.Browser // tells which ids were there before
+	browser  *operate.Browser // tells which ids were there before
 	notifier *postgres.Notifier
 
 	stop       context.CancelFunc
@@ -190,7 +162,7 @@ func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) 
 		layout = outbox.OutboxLog()
 	}
 	layout.Table = cfg.Table
-	if w.browser, err = pgoperate.OpenBrowser(ctx, d.Pool, layout); err != nil {
+	if w.browser, err = d.Browser(ctx, layout); err != nil {
 		return nil, err
 	}
 	if w.notifier, err = postgres.NewNotifier(d.Pool, 0); err != nil {
@@ -214,7 +186,7 @@ func (w *postgresWriting) Commit(
 ) (known []uuid.UUID, err error) {
 	err = w.writer.InTx(ctx, w.pool, func(tx pgx.Tx) (_ []outbox.Event, err error) {
 		if len(ask) > 0 {
-			known, err = w.browser.Known(ctx, tx, ask)
+			known, err = w.browser.Known(ctx, pgcold.Conn{Querier: tx}, ask)
 		}
 		return events, err
 	}, w.notifier.Wake)

@@ -13,13 +13,13 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/store/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/store/sqlitecold"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitemigrations"
-	"github.com/outboxrelay/outbox/internal/store/sqliteoperate"
 	"github.com/outboxrelay/outbox/server/sqlitestore"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
@@ -90,7 +90,7 @@ func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, er
 	f.conns += u.conns
 	f.db.Reads().SetMaxOpenConns(f.conns)
 	f.db.Reads().SetMaxIdleConns(f.conns)
-	return &sqliteDatabase{Database: f.db, file: f, db: f.db}, nil
+	return &sqliteDatabase{Database: f.db, views: views{operate.On(sqlitecold.DB{File: f.db})}, file: f, db: f.db}, nil
 }
 
 func (f *sqliteFile) close() {
@@ -105,9 +105,10 @@ func (f *sqliteFile) close() {
 // sqliteDatabase is a Database in a file.
 type sqliteDatabase struct {
 	outbox.Database // is db
-	file            *sqliteFile
-	db              *sqlite.DB
-	closed          sync.Once
+	views
+	file   *sqliteFile
+	db     *sqlite.DB
+	closed sync.Once
 }
 
 func (d *sqliteDatabase) Close() { d.closed.Do(d.file.close) }
@@ -126,36 +127,8 @@ func (d *sqliteDatabase) Tokens(ctx context.Context) (Tokens, error) {
 	return sqlitestore.OpenTokens(ctx, d.db)
 }
 
-func (d *sqliteDatabase) Browser(ctx context.Context, layout outbox.Layout) (operate.Browser, error) {
-	return sqliteoperate.OpenBrowser(ctx, d.db, layout)
-}
-
 func (d *sqliteDatabase) Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error) {
 	return sqlite.OpenDeadLetters(ctx, d.db, sqlite.DeadLettersConfig{Layouts: layouts})
-}
-
-func (d *sqliteDatabase) Debts(ctx context.Context) ([]operate.Debt, error) {
-	return sqliteoperate.Debts(ctx, d.db)
-}
-
-func (d *sqliteDatabase) MoveDebt(ctx context.Context, m operate.DebtMove, limit int) (operate.DebtMoved, error) {
-	return sqliteoperate.MoveDebt(ctx, d.db, m, limit)
-}
-
-func (d *sqliteDatabase) PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error) {
-	return sqliteoperate.PendingLetters(ctx, d.db, limit)
-}
-
-func (d *sqliteDatabase) Troubles(ctx context.Context) ([]operate.Trouble, error) {
-	return sqliteoperate.Troubles(ctx, d.db)
-}
-
-func (d *sqliteDatabase) Pauses(ctx context.Context) (operate.Pauses, error) {
-	return sqliteoperate.OpenPauses(ctx, d.db)
-}
-
-func (d *sqliteDatabase) Endpoints(ctx context.Context) (endpoint.Table, error) {
-	return sqliteoperate.OpenEndpoints(ctx, d.db)
 }
 
 // Notifier returns one that does nothing: who listens sees every commit by itself.
@@ -175,7 +148,7 @@ type sqliteWriting struct {
 	db      *sqlite.DB
 	cfg     outbox.WriterConfig
 	writer  outbox.Writer[outbox.SQLTx]
-	browser *sqliteoperate.Browser // tells which ids were there before
+	browser *operate.Browser // tells which ids were there before
 }
 
 func (d *sqliteDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error) {
@@ -185,7 +158,7 @@ func (d *sqliteDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (
 	}
 	layout := outbox.OutboxEvents()
 	layout.Table = cfg.Table
-	browser, err := sqliteoperate.OpenBrowser(ctx, d.db, layout)
+	browser, err := d.Browser(ctx, layout)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +182,7 @@ func (w *sqliteWriting) Commit(
 	}
 	defer func() { _ = tx.Rollback() }() // of no effect after Commit
 	if len(ask) > 0 {
-		if known, err = w.browser.Known(ctx, tx, ask); err != nil {
+		if known, err = w.browser.Known(ctx, cold.SQL{SQLTx: tx}, ask); err != nil {
 			return nil, err
 		}
 	}

@@ -16,15 +16,15 @@ const (
 	tablePostgres = "internal/store/pgtable"
 	tableSQLite   = "internal/store/sqlitetable"
 
-	operatePostgres = "internal/store/pgoperate"
-	operateSQLite   = "internal/store/sqliteoperate"
+	coldPostgres = "internal/store/pgcold"
+	coldSQLite   = "internal/store/sqlitecold"
 
 	serverPostgres = "server/pgstore"
 	serverSQLite   = "server/sqlitestore"
 )
 
 // twins are stores of the same things in two databases.
-var twins = [][2]string{{onePostgres, oneSQLite}, {tablePostgres, tableSQLite}, {operatePostgres, operateSQLite},
+var twins = [][2]string{{onePostgres, oneSQLite}, {tablePostgres, tableSQLite}, {coldPostgres, coldSQLite},
 	{serverPostgres, serverSQLite}}
 
 // logTables is why SQLite has no file: one writer at a time leaves nothing that commits late, and deletes are cheap.
@@ -41,17 +41,15 @@ var only = map[string]map[string]string{
 		"sql/log_next.sql": logTables, "sql/log_note.sql": logTables, "sql/log_parts.sql": logTables,
 		"sql/log_settle.sql": logTables, "sql/log_truncate.sql": logTables, "sql/log_watch.sql": logTables,
 		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding",
-		"sql/write_encoding.sql": "the same", "eventbus_tx.go": "SQLite has database/sql's transactions alone",
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
-		"sql/bus_tenant.sql": "row-level security", "sql/zone.sql": "SQLite's times are UTC",
-		"types.go": "internal/store/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
-		"sql/session.sql":          "SQLite's connections are set up by their names",
-		"sql/lease_durable.sql":    "every commit of SQLite's is durable",
-		"sql/retention_pages.sql":  "SQLite's rows are stored in the order of their positions",
-		"sql/retention_sweep.sql":  "the same",
-		"sql/write_lock.sql":       "SQLite has one writer at a time",
-		"sql/dlq_collect_turn.sql": "the same",
-		"sql/origin.sql":           "SQLite's table is known by its file", "sql/origin_by_name.sql": "the same",
+		"sql/zone.sql": "SQLite's times are UTC",
+		"types.go":     "internal/store/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
+		"sql/session.sql":         "SQLite's connections are set up by their names",
+		"sql/lease_durable.sql":   "every commit of SQLite's is durable",
+		"sql/retention_pages.sql": "SQLite's rows are stored in the order of their positions",
+		"sql/retention_sweep.sql": "the same",
+		"sql/write_lock.sql":      "SQLite has one writer at a time",
+		"sql/origin.sql":          "SQLite's table is known by its file", "sql/origin_by_name.sql": "the same",
 		"sql/settle_left.sql": "SQLite locks no rows",
 		"watch.go":            "a claim that finds nothing costs SQLite nothing", "sql/watch.sql": "the same",
 	},
@@ -63,9 +61,6 @@ var only = map[string]map[string]string{
 		"sql/lease_pauses.sql":    "SQLite's lanes and pauses are read by one transaction, PostgreSQL's by one statement",
 		"sql/library.sql":         "the same",
 		"index.go":                "the planner is told which index to take",
-		"fingerprint.go":          "PostgreSQL has regular expressions and a hash",
-		"deadletter_revive.go":    "json_populate_record, in Go",
-		"sql/dlq_recorded.sql":    "the same job's letter is looked for first",
 		"sql/settle_archive.sql":  "PostgreSQL's DELETE returns the rows that an INSERT archives",
 		"sql/check_positions.sql": "a sequence gives no number twice",
 		"sql/lease_due.sql":       "asked before the write lock is",
@@ -73,23 +68,22 @@ var only = map[string]map[string]string{
 		"sql/lease_lapsed.sql":    "a transaction elsewhere can make all relays lapse at once",
 		"sql/retention_held.sql":  "the same",
 		"sql/retention_keep.sql":  "rows are archived by a statement of their own",
-		"sql/bus_letter.sql":      "an UPDATE that also inserts is two statements",
 		"sql/settle_held.sql":     "a settle is several statements under one lock",
 	},
 	tablePostgres: {
-		"sql/ordered.sql": "SQLite's lists are always in the order of positions",
-		"sql/found.sql":   "SQLite settles a row with a statement", "sql/tenant.sql": "row-level security",
+		"sql/ordered.sql":        "SQLite's lists are always in the order of positions",
+		"sql/found.sql":          "SQLite settles a row with a statement",
+		"sql/write_encoding.sql": "SQLite's text has one encoding",
 	},
 	tableSQLite: {
-		"value.go": "pgx scans values into types", "sql/value.sql": "a column may hold values of any type",
+		"sql/value.sql":         "a column may hold values of any type",
 		"sql/columns.sql":       "PostgreSQL's is in internal/store/pgschema",
 		"sql/settle_letter.sql": "a settle is several statements under one lock",
 	},
-	operatePostgres: {
-		"sql/replay_until.sql": "the clock is the machine's", "sql/deliveries_seen.sql": "a file's reader sees all of it",
-		"sql/log_lanes.sql": logTables,
+	coldPostgres: {
+		"sql/tenant.sql": "row-level security", "sql/bus_tenant.sql": "the same", "sql/log_lanes.sql": logTables,
 	},
-	operateSQLite: {"browse_row.go": "pgx scans rows into structs"},
+	coldSQLite: {"fingerprint.go": "PostgreSQL has regular expressions and a hash"},
 	serverPostgres: {
 		"check_parts.go": "roles", "sql/check_policy.sql": "row-level security",
 		"sql/run_tenant.sql":  "row-level security",

@@ -90,7 +90,7 @@ what its sinks owe.`,
 			}
 			var page eventPage
 			var troubles []operate.Trouble
-			err = browse(cmd.Context(), c, table, func(ctx context.Context, db app.Database, b operate.Browser) (err error) {
+			err = browse(cmd.Context(), c, table, func(ctx context.Context, db app.Database, b *operate.Browser) (err error) {
 				if page.Events, page.Next, err = b.List(ctx, filter); err != nil {
 					return err
 				}
@@ -127,7 +127,7 @@ what its sinks owe.`,
 
 // browse opens a table for people and runs fn.
 func browse(
-	ctx context.Context, c config.Config, of looked, fn func(context.Context, app.Database, operate.Browser) error,
+	ctx context.Context, c config.Config, of looked, fn func(context.Context, app.Database, *operate.Browser) error,
 ) error {
 	table, err := of.find(c)
 	if err != nil {
@@ -205,7 +205,7 @@ left the table.`,
 				return err
 			}
 			var event operate.EventDetail
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, db app.Database, b operate.Browser) (err error) {
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, db app.Database, b *operate.Browser) (err error) {
 				if event, err = b.Show(ctx, args[0], *tenant); err != nil {
 					return err
 				}

@@ -44,7 +44,7 @@ event is not waiting: outbox dlq replay puts that back.`,
 				return err
 			}
 			n, operator := 0, by.operator()
-			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ app.Database, b operate.Browser) (err error) {
+			err = browse(cmd.Context(), c, *table, func(ctx context.Context, _ app.Database, b *operate.Browser) (err error) {
 				n, err = b.RetryNow(ctx, waiting, operator.Actor, operator.Reason)
 				return err
 			})

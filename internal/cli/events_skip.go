@@ -67,7 +67,7 @@ is never neither. An event that waits for its next try (NEXT TRY in outbox event
 			done, operator := skipped{Table: table.table, To: table.sink, DryRun: !yes}, by.operator()
 			skip := operate.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: run}
 			err = browse(cmd.Context(), c, *table,
-				func(ctx context.Context, _ app.Database, b operate.Browser) (err error) {
+				func(ctx context.Context, _ app.Database, b *operate.Browser) (err error) {
 					if done.Events, err = b.Undelivered(ctx, chosen); err != nil || !yes {
 						return err
 					}
@@ -92,7 +92,7 @@ is never neither. An event that waits for its next try (NEXT TRY in outbox event
 
 // skipAll skips as many events as there were when it began: producers go on. Pages are not broken off by ctx.
 func skipAll(
-	ctx context.Context, b operate.Browser, s operate.Selection, by operate.Skip, total int,
+	ctx context.Context, b *operate.Browser, s operate.Selection, by operate.Skip, total int,
 ) (done int, err error) {
 	for done < total {
 		if ctx.Err() != nil {

@@ -66,7 +66,7 @@ of the first of each.
 			}
 			var report operate.LaneReport
 			err = browse(cmd.Context(), c, looked{table: table},
-				func(ctx context.Context, db app.Database, b operate.Browser) (err error) {
+				func(ctx context.Context, db app.Database, b *operate.Browser) (err error) {
 					report, err = b.Lanes(ctx, countedForLanes)
 					report.Troubles = troublesOf(ctx, db, report.Table)
 					return err
@@ -97,7 +97,7 @@ func (a *application) backlogBy(ctx context.Context, c config.Config, table look
 		return usagef("--by is %q, want tenant or topic", by)
 	}
 	var found operate.Backlog
-	err := browse(ctx, c, table, func(ctx context.Context, db app.Database, b operate.Browser) (err error) {
+	err := browse(ctx, c, table, func(ctx context.Context, db app.Database, b *operate.Browser) (err error) {
 		found, err = b.Backlog(ctx, operate.BacklogQuery{By: by, Shares: sharesShown, Count: countedForLanes})
 		found.Troubles = troublesOf(ctx, db, found.Table)
 		return err

@@ -39,7 +39,7 @@ func (f *pauseFlags) addTo(cmd *cobra.Command, required string) {
 
 // open checks what is named and opens the pauses.
 func (f *pauseFlags) open(
-	cmd *cobra.Command, a *application, fn func(context.Context, config.Config, app.Database, operate.Pauses) error,
+	cmd *cobra.Command, a *application, fn func(context.Context, config.Config, app.Database, *operate.Pauses) error,
 ) error {
 	if err := checkFilters(cmd.Flags()); err != nil {
 		return err
@@ -105,7 +105,7 @@ before ten times as long, 5 s at most. Where a whole table is meant, pause the t
 			if strings.TrimSpace(f.operatorFlags.Reason) == "" {
 				return usagef("--reason is required: say why these events wait, for whoever wonders")
 			}
-			return f.open(cmd, a, func(ctx context.Context, c config.Config, db app.Database, p operate.Pauses) error {
+			return f.open(cmd, a, func(ctx context.Context, c config.Config, db app.Database, p *operate.Pauses) error {
 				if f.To != "" {
 					if err := pausableSink(ctx, c, db, looked{f.Table, f.To}); err != nil {
 						return err
@@ -135,7 +135,7 @@ goes on waiting.`,
   outbox resume --topic 'invoice.*' --reason 'billing is migrated'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.open(cmd, a, func(ctx context.Context, c config.Config, _ app.Database, p operate.Pauses) error {
+			return f.open(cmd, a, func(ctx context.Context, c config.Config, _ app.Database, p *operate.Pauses) error {
 				found, err := p.Resume(ctx, f.Pause)
 				if err != nil {
 					return err

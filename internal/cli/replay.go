@@ -85,7 +85,7 @@ the same command goes on: what was put back is delivered later than that. It rea
 				return err
 			}
 			return browse(cmd.Context(), c, looked{table: f.table},
-				func(ctx context.Context, db app.Database, b operate.Browser) error {
+				func(ctx context.Context, db app.Database, b *operate.Browser) error {
 					return a.replayChosen(ctx, db, b, c.Output, f, lookedFor(cmd.Flags()))
 				})
 		},
@@ -108,7 +108,7 @@ the same command goes on: what was put back is delivered later than that. It rea
 }
 
 func (a *application) replayChosen(
-	ctx context.Context, db app.Database, b operate.Browser, form string, f deliveredFlags, lookedFor string,
+	ctx context.Context, db app.Database, b *operate.Browser, form string, f deliveredFlags, lookedFor string,
 ) error {
 	places, until, err := b.Replayable(ctx, f.Delivered)
 	if err != nil {
@@ -144,7 +144,7 @@ func (a *application) replayChosen(
 
 // replayPages puts events back page by page, and counts in done.
 func (a *application) replayPages(
-	ctx context.Context, db app.Database, b operate.Browser, r operate.Replay, places []operate.Place, rate int,
+	ctx context.Context, db app.Database, b *operate.Browser, r operate.Replay, places []operate.Place, rate int,
 	done *replayed,
 ) error {
 	wake := newWaker(ctx, db)

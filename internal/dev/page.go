@@ -44,7 +44,7 @@ type page struct {
 	layout   outbox.Layout
 	broken   *atomic.Bool
 	figures  prometheus.Gatherer
-	events   operate.Browser
+	events   *operate.Browser
 	letters  deadletter.Store
 	writing  app.Writing
 	ended    <-chan struct{}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
@@ -37,13 +38,19 @@ func OpenDeadLetters(ctx context.Context, pool *pgxpool.Pool, cfg DeadLettersCon
 	return letters.Open(ctx, pgcold.DB{Pool: pool}, cfg.Layouts, jobs)
 }
 
+// queryer is a pgx.Tx, a *pgxpool.Pool or a *pgx.Conn.
+type queryer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
 // NewJobLetters returns what keeps the letters of jobs, and of events that consumers give up, in job_dlq:
 //
 //	deadletter.Record(ctx, postgres.NewJobLetters(tx), job)
 //
-// db is a pgx.Tx, a *pgxpool.Pool or a *pgx.Conn: with a transaction the letter is part of it, with a pool it is stored
-// at once. The role needs INSERT and SELECT on job_dlq and apps, as outbox_relay has; without a policy for all tenants,
-// the transaction must speak for the job's (app.current_tenant).
-func NewJobLetters(db pgcold.Querier) deadletter.Recorder {
+// With a transaction the letter is part of it, with a pool it is stored at once. The role needs INSERT and SELECT on
+// job_dlq and apps, as outbox_relay has; without a policy for all tenants, the transaction must speak for the job's
+// (app.current_tenant).
+func NewJobLetters(db queryer) deadletter.Recorder {
 	return letters.NewRecorder(pgcold.DB{}, pgcold.Conn{Querier: db})
 }

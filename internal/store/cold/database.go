@@ -2,6 +2,7 @@ package cold
 
 import (
 	"context"
+	"errors"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
@@ -39,8 +40,8 @@ type Database interface {
 	Columns(ctx context.Context, l outbox.Layout) ([]sqltable.Column, error)
 	// Ordered tells whether an index gives a table's rows in the order of a column.
 	Ordered(ctx context.Context, table, column string) (bool, error)
-	// Hidden tells whether row-level security shows this role not all of a table's rows.
-	Hidden(ctx context.Context, table string) (bool, error)
+	// Visible answers with outbox.ErrRowsHidden if row-level security shows this role not all of a table's rows.
+	Visible(ctx context.Context, table string) error
 	// Bury makes undelivered rows, which the transaction has locked, dead letters, and says how many.
 	Bury(ctx context.Context, tx *Tx, l outbox.Layout, dead []outbox.Outcome) (int, error)
 }
@@ -64,4 +65,13 @@ type Rows interface {
 	Scan(dst ...any) error
 	Err() error
 	Close()
+}
+
+// Hidden tells whether row-level security shows this role not all of a table's rows.
+func Hidden(ctx context.Context, db Database, table string) (bool, error) {
+	err := db.Visible(ctx, table)
+	if errors.Is(err, outbox.ErrRowsHidden) {
+		return true, nil
+	}
+	return false, err
 }

@@ -59,7 +59,7 @@ func Open(
 		return nil, err
 	}
 	var err error
-	if d.hidden, err = db.Hidden(ctx, "job_dlq"); err != nil {
+	if d.hidden, err = cold.Hidden(ctx, db, "job_dlq"); err != nil {
 		return nil, err
 	}
 	owed := outbox.DeliveriesOf("", "")
@@ -90,7 +90,7 @@ func (d *Store) open(ctx context.Context, l outbox.Layout) (err error) {
 		return err
 	}
 	t := table{layout: l, quoted: d.db.Quote(l)}
-	if t.hidden, err = d.db.Hidden(ctx, l.Table); err != nil {
+	if t.hidden, err = cold.Hidden(ctx, d.db, l.Table); err != nil {
 		return err
 	}
 	if t.columns, err = d.db.Columns(ctx, l); err != nil {

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -33,8 +32,8 @@ type BacklogQuery struct {
 	Shares, Count int
 }
 
-// NewBacklog is an empty answer, or says with an ErrFilter what the table does not have.
-func (q BacklogQuery) NewBacklog(l outbox.Layout) (Backlog, error) {
+// newBacklog is an empty answer, or says with an ErrFilter what the table does not have.
+func (q BacklogQuery) newBacklog(l outbox.Layout) (Backlog, error) {
 	b := Backlog{Table: l.Table, By: q.By, Shares: []BacklogShare{}}
 	switch {
 	case q.By != "topic" && q.By != "tenant":
@@ -43,13 +42,4 @@ func (q BacklogQuery) NewBacklog(l outbox.Layout) (Backlog, error) {
 		return b, fmt.Errorf("%w in %s: it has no tenants", ErrFilter, l.Table)
 	}
 	return b, nil
-}
-
-// Add adds a share, whose first event was written at oldest, or nobody knows when (zero).
-func (b *Backlog) Add(s BacklogShare, oldest, now time.Time) {
-	if !oldest.IsZero() {
-		age := max(now.Sub(oldest), 0).Seconds()
-		s.Oldest = &age
-	}
-	b.Shares = append(b.Shares, s)
 }

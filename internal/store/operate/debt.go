@@ -26,8 +26,8 @@ type DebtMove struct {
 // as delivered.
 type DebtMoved struct{ Moved, Had int }
 
-// Detail is what outbox_audit has of a move.
-func (m DebtMove) Detail(done DebtMoved) map[string]any {
+// detail is what outbox_audit has of a move.
+func (m DebtMove) detail(done DebtMoved) map[string]any {
 	return map[string]any{"table": m.Table, "to": m.Sink, "movedTo": m.To, "had": done.Had, "run": m.Run}
 }
 
@@ -41,7 +41,7 @@ type Delivery struct {
 	LastError   *string    `json:"lastError,omitempty"`
 	DeliveredAt *time.Time `json:"deliveredAt,omitempty"`
 	// Paused is for whoever knows the pauses, as EventRow.Paused.
-	Paused bool `json:"paused,omitempty" db:"-"`
+	Paused bool `json:"paused,omitempty"`
 }
 
 // DeliveriesOfTable is the part of outbox_deliveries that holds what any sink has not taken of a table's events, to

@@ -1,6 +1,6 @@
 // Package operate is what operators see of outbox tables, and what they do about it. Rows and lanes are shown; events
-// are retried now, skipped, delivered again, or paused. The command serves it; internal/store/pgoperate and
-// internal/store/sqliteoperate implement it.
+// are retried now, skipped, delivered again, or paused. The command serves it, in any database that
+// internal/store/cold knows.
 //
 // Guaranteed: both databases show the same of the same rows, and whatever changes something is recorded in outbox_audit
 // in the same transaction.

@@ -61,9 +61,9 @@ type LaneView struct {
 	TrialEvent *uuid.UUID `json:"trialEvent,omitempty"`
 }
 
-// NewLaneReport returns a report without relays, in which every lane is free: a lane's row is made when a relay first
+// newLaneReport returns a report without relays, in which every lane is free: a lane's row is made when a relay first
 // serves the table.
-func NewLaneReport(table string) LaneReport {
+func newLaneReport(table string) LaneReport {
 	r := LaneReport{Table: table, Relays: []RelayView{}, Pauses: []Pause{}, Lanes: make([]LaneView, outbox.Lanes)}
 	for n := range r.Lanes {
 		r.Lanes[n] = LaneView{Lane: n, State: "free"}
@@ -71,8 +71,8 @@ func NewLaneReport(table string) LaneReport {
 	return r
 }
 
-// Judge fills in State and Suspect from what was read.
-func (l *LaneView) Judge() {
+// judge fills in State and Suspect from what was read.
+func (l *LaneView) judge() {
 	switch {
 	case l.Owner == nil:
 		l.State = "free"
@@ -82,22 +82,4 @@ func (l *LaneView) Judge() {
 		l.State = "held"
 	}
 	l.Suspect = l.Crashes >= suspectAfter || l.TrialSize > 0
-}
-
-// LaneBacklog is what a store counted of a lane: its undelivered rows, the first of which was written at Oldest, or
-// nobody knows when (zero).
-type LaneBacklog struct {
-	Lane, Rows, Retrying, HeldKeys, Held int
-	Oldest                               time.Time
-}
-
-// Count adds what a store counted of a lane.
-func (r *LaneReport) Count(b LaneBacklog, now time.Time) {
-	l := &r.Lanes[b.Lane]
-	l.Backlog, l.Retrying, l.HeldKeys, l.Held = b.Rows, b.Retrying, b.HeldKeys, b.Held
-	r.Counted += b.Rows
-	if !b.Oldest.IsZero() {
-		age := max(now.Sub(b.Oldest), 0).Seconds()
-		l.Oldest = &age
-	}
 }

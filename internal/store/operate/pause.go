@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"context"
 	"strings"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 // in their keys. An event that goes to several destinations waits as soon as one of them is paused.
 type Pause struct {
 	Table       string    `json:"table"`       // "": every table
-	To          string    `json:"to" db:"-"`   // a sink of a Table with routes; "": the table, and all of its sinks
+	To          string    `json:"to"`          // a sink of a Table with routes; "": the table, and all of its sinks
 	Topic       string    `json:"topic"`       // a name, or a pattern in which * stands for any text; "": every topic
 	Destination string    `json:"destination"` // likewise; never beside a Topic
 	Reason      string    `json:"reason"`
@@ -40,8 +39,8 @@ func TableAndSink(name string) (table, sink string) {
 	return part[:end], part[end+1:]
 }
 
-// AuditOf is how outbox_audit names a table, or what a sink owes of one.
-func AuditOf(l outbox.Layout) map[string]any {
+// auditOf is how outbox_audit names a table, or what a sink owes of one.
+func auditOf(l outbox.Layout) map[string]any {
 	table, sink := TableAndSink(l.Name())
 	if sink == "" {
 		return map[string]any{"table": table}
@@ -59,15 +58,4 @@ func (p Pause) Names() map[string]string {
 		names["destination"] = p.Destination
 	}
 	return names
-}
-
-// Pauses are what operators have paused. Running relays obey with their next check of their lease, twice a second.
-type Pauses interface {
-	// Pauses returns all, those of every table first.
-	Pauses(ctx context.Context) ([]Pause, error)
-	// Pause adds one, or gives the one of those names a new reason. It is recorded in outbox_audit.
-	Pause(ctx context.Context, p Pause) error
-	// Resume removes the one of those names, and tells whether it was there. It is recorded likewise, with the actor
-	// and reason of p.
-	Resume(ctx context.Context, p Pause) (bool, error)
 }

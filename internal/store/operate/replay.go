@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -34,19 +33,8 @@ type Replay struct {
 	Run           uuid.UUID // the same for all pages, for the record
 }
 
-// Replayer puts delivered events back to be delivered again.
-type Replayer interface {
-	// Replayable returns the events that are chosen, in the order of their positions, and the Until that the database's
-	// clock gives. It reads the table, and the archive, once. A choice that does not fit the table is an ErrFilter.
-	Replayable(ctx context.Context, d Delivered) (places []Place, until time.Time, err error)
-	// ReplayPage puts events back under their ids, at their positions, and says how many: not what is gone, or has been
-	// put back since. They get new attempts, and a generation that no sink has seen. It is one transaction with its
-	// record in outbox_audit.
-	ReplayPage(ctx context.Context, r Replay, places []Place) (int, error)
-}
-
-// Check reports what of the choice does not fit a layout, as an ErrFilter.
-func (d Delivered) Check(l outbox.Layout) error {
+// check reports what of the choice does not fit a layout, as an ErrFilter.
+func (d Delivered) check(l outbox.Layout) error {
 	switch {
 	case l.DeliveredAt == "":
 		return fmt.Errorf("%w in %s: its layout names no delivered_at, so nothing tells when an event was delivered",

@@ -17,8 +17,8 @@ type Trouble struct {
 	Sinks map[string]string `json:"sinks,omitempty"` // reasons by name
 }
 
-// Tell takes over what a relay has told (outbox.LeaseRequest has its form).
-func (t *Trouble) Tell(health []byte) error {
+// tell takes over what a relay has told (outbox.LeaseRequest has its form).
+func (t *Trouble) tell(health []byte) error {
 	var told struct {
 		Table string
 		Sinks map[string]string

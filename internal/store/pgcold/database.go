@@ -118,9 +118,9 @@ func (d DB) Ordered(ctx context.Context, table, column string) (bool, error) {
 	return pgtable.Ordered(ctx, d.Pool, table, column)
 }
 
-// Hidden implements cold.Database.
-func (d DB) Hidden(ctx context.Context, table string) (bool, error) {
-	return pgschema.RowsHidden(ctx, d.Pool, table)
+// Visible implements cold.Database.
+func (d DB) Visible(ctx context.Context, table string) error {
+	return pgschema.CheckVisible(ctx, d.Pool, table)
 }
 
 // Bury implements cold.Database. No lease is asked for: whoever has claimed the rows settles some that are not

@@ -68,10 +68,11 @@ func Deadlocked(err error) bool {
 	return errors.As(err, &server) && (server.Code == "40P01" || server.Code == "40001")
 }
 
-// OfTheData tells of a SQLSTATE whether the server refused what a row contains, which trying again does not change: data
-// exceptions (22), integrity constraints (23), limits of the program (54), damaged data (XX001).
+// OfTheData tells of a SQLSTATE whether the server refused what a row contains, which trying again does not change:
+// data exceptions (22), integrity constraints (23), limits of the program (54), damaged data (XX001).
 func OfTheData(code string) bool {
-	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54") || code == "XX001"
+	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54") ||
+		code == "XX001"
 }
 
 // Likes are patterns of topics, in which * stands for any text, as LIKE has them.

@@ -104,14 +104,14 @@ func TestStatementLeavesItsHeadOut(t *testing.T) {
 	}
 }
 
-// Functions of the data are called on it wherever the dot is, in the order of the text; a time is a condition by
+// Functions are called wherever the dot is, in the order of the text; a time is a condition by
 // itself.
 func TestFunctionsOfTheData(t *testing.T) {
 	t.Parallel()
 	data := &given{tableOf: tableOf{Key: "k"}, Limit: 3, Names: []string{"x", "y"}, Since: time.Unix(1, 0)}
 	set := newSet(t,
 		`{{with .Key}}{{arg .}}{{end}} {{range .Names}}{{arg .}}{{end}} {{template "said" (arg .Limit)}}{{if .Since}} s{{end}}{{if .Status}}{{arg .Status}}{{end}}`)
-	if got, err := set.Render("a", data); err != nil || got != "$1 $2$3 <$4> s" {
+	if got, err := set.StatementWith("a", data, data); err != nil || got != "$1 $2$3 <$4> s" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if got := fmt.Sprint(data.args); got != "[k x y 3]" {
@@ -179,12 +179,12 @@ func TestRenderRefuses(t *testing.T) {
 		`{{template "of"}}`:                       "has no fields",
 		"{{call .Table}}":                         "no call",
 	} {
-		if got, err := newSet(t, text).Render("a", data); err == nil || !strings.Contains(err.Error(), want) {
+		if got, err := newSet(t, text).StatementWith("a", data, data); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, error %v, want %q", text, got, err, want)
 		}
 	}
 	if _, err := newSet(t, "{{arg .Table}}").Render("a", tableOf{}); err == nil ||
-		!strings.Contains(err.Error(), "no function of") {
+		!strings.Contains(err.Error(), "nobody gives the function arg") {
 		t.Errorf("data without functions: %v", err)
 	}
 	if _, err := newSet(t, "").Render("b", nil); err == nil || !strings.Contains(err.Error(), "no such file") {

@@ -69,7 +69,9 @@ func (DB) Argument(n int, v any) (parameter string, value any, err error) {
 			v = nil
 		}
 	default:
-		if reflect.TypeOf(v).Kind() == reflect.Slice {
+		if list := reflect.ValueOf(v); list.Kind() == reflect.Slice && list.Len() == 0 {
+			v = "[]"
+		} else if list.Kind() == reflect.Slice {
 			text, err := json.Marshal(v)
 			if err != nil {
 				return "", nil, fmt.Errorf("encode a list: %w", err)
@@ -146,8 +148,8 @@ func (d DB) Columns(ctx context.Context, l outbox.Layout) ([]sqltable.Column, er
 // Ordered implements cold.Database: a position is the rowid or has an index, or no relay could serve the table.
 func (DB) Ordered(context.Context, string, string) (bool, error) { return true, nil }
 
-// Hidden implements cold.Database: there is no row-level security.
-func (DB) Hidden(context.Context, string) (bool, error) { return false, nil }
+// Visible implements cold.Database: there is no row-level security.
+func (DB) Visible(context.Context, string) error { return nil }
 
 // deadNames is what the statements of a row's death are given.
 type deadNames struct {

@@ -22,8 +22,8 @@ var fingerprinting = driver.RegisterDeterministicScalarFunction("outbox_fingerpr
 		return fingerprint(text), nil
 	})
 
-// What is blanked, in this order, as internal/store/pgcold/sql/dlq_letters.sql says it: quoted text, UUIDs, hexadecimal of
-// eight digits or more, and numbers, with a unit of time if there is one. A quote inside a word is an apostrophe.
+// What is blanked, in this order, as internal/store/pgcold/sql/dlq_letters.sql says it: quoted text, UUIDs, hexadecimal
+// of eight digits or more, and numbers, with a unit of time if there is one. A quote inside a word is an apostrophe.
 var (
 	quotedText  = regexp.MustCompile("\"[^\"]*\"|(^|[^\\pL\\pN_])'[^']*'|`[^`]*`")
 	anyUUID     = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)

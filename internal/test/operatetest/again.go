@@ -25,7 +25,7 @@ func againTests() []behaviour {
 }
 
 // replayDelivered puts back what is chosen, page by page, and returns what there was.
-func replayDelivered(t *testing.T, b operate.Browser, d operate.Delivered, page int) []operate.Place {
+func replayDelivered(t *testing.T, b *operate.Browser, d operate.Delivered, page int) []operate.Place {
 	t.Helper()
 	places, until, err := b.Replayable(t.Context(), d)
 	if err != nil {

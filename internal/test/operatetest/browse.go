@@ -76,7 +76,7 @@ func findsEvents(t *testing.T, s *suite) {
 	}
 	events, crawl := s.Browser(t, outbox.OutboxEvents()), s.Browser(t, outbox.CrawlOutbox())
 	for _, c := range []struct {
-		b    operate.Browser
+		b    *operate.Browser
 		f    operate.Filter
 		want int
 	}{
@@ -173,7 +173,7 @@ func refusesFilters(t *testing.T, s *suite) {
 	plain.Tenant, plain.Key, plain.KeyScope = "", "", nil
 	events, nameless := s.Browser(t, outbox.OutboxEvents()), s.Browser(t, plain)
 	for _, c := range []struct {
-		b    operate.Browser
+		b    *operate.Browser
 		f    operate.Filter
 		says string
 	}{

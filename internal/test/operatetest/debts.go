@@ -27,7 +27,7 @@ func debtTests() []behaviour {
 func countsDebts(t *testing.T, s *suite) {
 	debts := func() []operate.Debt {
 		t.Helper()
-		all, err := s.Debts(t)
+		all, err := s.Operators.Debts(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func countsLetters(t *testing.T, s *suite) {
 	s.owe(t, "outbox_events", "c", id, "delivered", 0)
 	dead := func(want ...int) {
 		t.Helper()
-		all, err := s.Debts(t)
+		all, err := s.Operators.Debts(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func replaysOneSinksLetter(t *testing.T, s *suite) {
 	d := s.deliveryLetters(t)
 	owed := func(what string, want ...int) {
 		t.Helper()
-		all, err := s.Debts(t)
+		all, err := s.Operators.Debts(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func movesDebts(t *testing.T, s *suite) {
 		Skip: operate.Skip{Actor: operator.Actor, Reason: operator.Reason, Run: tabletest.NewID(t)}}
 	var all operate.DebtMoved
 	for range 4 {
-		done, err := s.MoveDebt(t, m, 2)
+		done, err := s.Operators.MoveDebt(t.Context(), m, 2)
 		if err != nil || done.Moved+done.Had > 2 {
 			t.Fatalf("moved %+v, error %v", done, err)
 		}
@@ -224,7 +224,7 @@ func movesDebts(t *testing.T, s *suite) {
 	if all != (operate.DebtMoved{Moved: 3, Had: 1}) {
 		t.Errorf("moved %+v, want 3 and 1 that b had", all)
 	}
-	debts, err := s.Debts(t)
+	debts, err := s.Operators.Debts(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

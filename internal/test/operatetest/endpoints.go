@@ -52,7 +52,7 @@ func same(a, b endpoint.Stored) bool {
 }
 
 func keepsEndpoints(t *testing.T, s *suite) {
-	e := &endpoints{Table: s.Endpoints(t), t: t}
+	e := &endpoints{Table: Opened(t, s.Operators.Endpoints), t: t}
 	if all := e.changed(); len(all) != 0 {
 		t.Fatalf("a new table has %v", all)
 	}
@@ -96,7 +96,7 @@ func keepsEndpoints(t *testing.T, s *suite) {
 }
 
 func keepsOthersChanges(t *testing.T, s *suite) {
-	e := &endpoints{Table: s.Endpoints(t), t: t}
+	e := &endpoints{Table: Opened(t, s.Operators.Endpoints), t: t}
 	secrets := []endpoint.Secret{{Value: "env:A"}}
 	e.put(endpoint.Stored{Name: "acme", URL: "https://a.example", Secrets: secrets}, true)
 	read := e.changed()[0]

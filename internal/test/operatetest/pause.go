@@ -98,7 +98,7 @@ func tellsTroubles(t *testing.T, s *suite) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all, err := s.Troubles(t)
+		all, err := s.Operators.Troubles(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

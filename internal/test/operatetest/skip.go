@@ -32,7 +32,7 @@ var skip = operate.Skip{Actor: "me@host", Reason: "test data",
 	Run: uuid.MustParse("01890a5d-ac96-774b-bcce-b302099a8057")}
 
 // skipped skips what is chosen and wants so many.
-func skipped(t *testing.T, b operate.Browser, s operate.Selection, want int) {
+func skipped(t *testing.T, b *operate.Browser, s operate.Selection, want int) {
 	t.Helper()
 	if n, err := b.Undelivered(t.Context(), s); err != nil || n < want {
 		t.Errorf("%+v chooses %d, error %v, want at least %d", s, n, err, want)

@@ -1,11 +1,11 @@
 package operatetest
 
 import (
+	"context"
 	"testing"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/store/endpoint"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
@@ -15,18 +15,32 @@ import (
 // Harness is a store, as outboxtest.StoreSuite has it, with what operators make of its tables.
 type Harness struct {
 	outboxtest.StoreHarness
-	Browser func(t *testing.T, layout outbox.Layout) operate.Browser
-	Pauses  func(t *testing.T) operate.Pauses
-	Debts   func(t *testing.T) ([]operate.Debt, error)
-	// MoveDebt gives what a sink owes to another.
-	MoveDebt func(t *testing.T, m operate.DebtMove, limit int) (operate.DebtMoved, error)
-	// Troubles are what relays have told.
-	Troubles func(t *testing.T) ([]operate.Trouble, error)
-	// Endpoints opens the table of endpoints.
-	Endpoints func(t *testing.T) endpoint.Table
+	Operators operate.Database
 	// Retention and LetterRetention open what old rows are removed from.
 	Retention       func(t *testing.T, layout outbox.Layout) retention.Store
 	LetterRetention func(t *testing.T) retention.Store
+}
+
+// Browser opens a table.
+func (h *Harness) Browser(t *testing.T, layout outbox.Layout) *operate.Browser {
+	t.Helper()
+	return Opened(t, func(ctx context.Context) (*operate.Browser, error) { return h.Operators.Browser(ctx, layout) })
+}
+
+// Pauses opens what operators have paused.
+func (h *Harness) Pauses(t *testing.T) *operate.Pauses {
+	t.Helper()
+	return Opened(t, h.Operators.Pauses)
+}
+
+// Opened is what open returns.
+func Opened[T any](t *testing.T, open func(context.Context) (T, error)) T {
+	t.Helper()
+	v, err := open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // suite is one test's harness.

@@ -1,6 +1,6 @@
--- bus: the oldest pending events, locked until the transaction ends.
--- Skips what another taker has locked. That alone would let this one publish a key's second event while the other still
--- has its first. So what follows a pending event of its key that is not ours is locked but not returned.
+-- bus: the oldest pending events, locked until the transaction ends. Skips what another taker has locked. That alone
+-- would let this one publish a key's second event while the other still has its first. So what follows a pending event
+-- of its key that is not ours is locked but not returned.
 -- Index: event_outbox_undelivered in order, so that LIMIT stops it, and again for the rows up to the last one taken;
 -- event_outbox_waiting for the keys that wait for a retry (of a relay that served the table before).
 WITH taken AS MATERIALIZED (

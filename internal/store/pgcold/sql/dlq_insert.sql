@@ -1,6 +1,6 @@
--- dlq: puts rows that left their table when they died back into it, as they were, at their old position. Locks the rows it inserts, and what they refer to against deletion.
--- Returns the events it put back.
--- Into a log it is another row, at its end, because the rows that are there stay; then nothing is looked for.
+-- dlq: puts rows that left their table when they died back into it, as they were, at their old position. Locks the
+-- rows it inserts, and what they refer to against deletion. Returns the events it put back. Into a log it is another
+-- row, at its end, because the rows that are there stay; then nothing is looked for.
 -- Index: that of the position. The id is not looked for: crawl_outbox has no index on it, and a row of the same event
 -- stands at the same position.
 WITH chosen AS MATERIALIZED (

@@ -68,21 +68,6 @@ looked up: a join of the two lists was a nested loop of 64 times 64 (1.0 ms; lik
        AND l.epoch = ($4::bigint[])[array_position($3::smallint[], l.lane)]
 {{- end}}
 
-{{- /* The oldest rows of a log that are behind the position of their lane. $1 table, $2 how many at most, $3 number of
-lanes. Late rows are not among them: they are few, and soon gone. Locks nothing. Index: that of positions, from the lane
-on that is furthest behind. */ -}}
-{{define "log_behind" -}}
-{{template "log_places" .}}, behind AS MATERIALIZED (
-    SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{.ID}} AS id, {{template "shown_written_at" .}} AS written,
-           e.{{.Topic}}::text AS topic, {{template "shown_tenant" .}} AS tenant
-      FROM {{.Table}} e
-     WHERE e.{{.Position}} > (SELECT lowest FROM place)
-       AND {{template "log_unread" .}}
-     ORDER BY e.{{.Position}}
-     LIMIT $2
-)
-{{- end}}
-
 {{- /* How far each lane of a log has come. $1 table, $3 number of lanes. */ -}}
 {{define "log_places" -}}
 place AS MATERIALIZED (

@@ -1,5 +1,5 @@
--- dlq: puts rows that left their table when they died back into it, as they were, at their old position. In a write transaction. Returns the events it
--- put back.
+-- dlq: puts rows that left their table when they died back into it, as they were, at their old position. In a write
+-- transaction. Returns the events it put back.
 -- Index: that of the position. The id is not looked for: crawl_outbox has no index on it, and a row of the same event
 -- stands at the same position.
 WITH chosen AS MATERIALIZED (

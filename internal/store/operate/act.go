@@ -1,0 +1,214 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
+)
+
+// selected returns the query of a selection, which must not be None. A choice that does not fit the table is an
+// ErrFilter.
+func (b *Browser) selected(s Selection) (*query, error) {
+	q := b.query()
+	q.S = s
+	return q, b.check(Filter{Tenant: s.Tenant, Key: s.Key})
+}
+
+// RetryNow makes events due that wait for their next attempt, and says how many; the relay takes them at its next poll.
+// What it did is recorded in outbox_audit, with who did it and why. A choice that does not fit the table is an
+// ErrFilter. The role needs UPDATE on the time of the next attempt, and INSERT on outbox_audit.
+func (b *Browser) RetryNow(ctx context.Context, s Selection, actor, reason string) (n int, err error) {
+	if s.None() {
+		return 0, nil
+	}
+	q, err := b.selected(s)
+	if err != nil {
+		return 0, err
+	}
+	err = b.in(ctx, cold.Write, s.Tenant, func(tx *cold.Tx) (err error) {
+		n, err = tx.Change(ctx, "events_retry", q)
+		if err != nil || n == 0 {
+			return err
+		}
+		return tx.Record(ctx, cold.Action{Actor: actor, Action: "retry", Reason: reason, Rows: n, Filter: s,
+			Detail: auditOf(b.layout)})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("retry events of %s: %w", b.layout.Name(), err)
+	}
+	return n, nil
+}
+
+// Undelivered counts the events that a selection takes.
+func (b *Browser) Undelivered(ctx context.Context, s Selection) (n int, err error) {
+	if s.None() {
+		return 0, nil
+	}
+	q, err := b.selected(s)
+	if err != nil {
+		return 0, err
+	}
+	err = b.read(ctx, s.Tenant, func(tx *cold.Tx) error { return tx.One(ctx, "events_undelivered", q, &n) })
+	if err != nil {
+		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Name(), err)
+	}
+	return n, nil
+}
+
+// SkipPage makes undelivered events dead letters instead of delivering them, at most limit of a selection, the oldest
+// first, and says how many; 0 means that none is left. Rows, letters and the record in outbox_audit are one
+// transaction. A relay may be publishing such an event meanwhile. If its settle comes first, the event is delivered and
+// has no letter; else it has a letter, and may have arrived as well. It is never without both. The role needs the
+// rights of outbox_operator.
+func (b *Browser) SkipPage(ctx context.Context, s Selection, by Skip, limit int) (n int, err error) {
+	if s.None() {
+		return 0, nil
+	}
+	q, err := b.selected(s)
+	if err != nil {
+		return 0, err
+	}
+	q.Limit = limit
+	err = b.in(ctx, cold.Write, s.Tenant, func(tx *cold.Tx) (err error) {
+		n, err = b.skip(ctx, tx, q, by)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("skip events of %s: %w", b.layout.Name(), err)
+	}
+	return n, nil
+}
+
+func (b *Browser) skip(ctx context.Context, tx *cold.Tx, q *query, by Skip) (n int, err error) {
+	var dead []outbox.Outcome
+	failures := []outbox.Failure{by.Failure()}
+	err = tx.Each(ctx, "events_skip", q, func(rows cold.Rows) error {
+		var id, tenant sqltable.Text
+		var attempts sqltable.Number
+		var rec outbox.Record
+		err := rows.Scan(&rec.Position, &id, &rec.Generation, &attempts, &tenant)
+		rec.ID, _ = sqltable.ParseID(id)
+		rec.Attempts, rec.TenantID = int(attempts.N), tenant.S
+		dead = append(dead, outbox.Outcome{Record: &rec, State: outbox.Dead, Attempts: rec.Attempts, Failures: failures})
+		return err
+	})
+	if err != nil || len(dead) == 0 {
+		return 0, err
+	}
+	if n, err = b.db.Bury(ctx, tx, b.layout, dead); err != nil {
+		return 0, err
+	}
+	if n != len(dead) { // they are locked
+		return 0, fmt.Errorf("%d of %d rows died", n, len(dead))
+	}
+	detail := auditOf(b.layout)
+	detail["run"] = by.Run
+	return n, tx.Record(ctx, cold.Action{Actor: by.Actor, Action: "skip", Reason: by.Reason, Rows: n, Filter: q.S,
+		Detail: detail})
+}
+
+// archivedColumn is a column of a row as the archive has it.
+type archivedColumn struct {
+	sqltable.Column
+	JSON bool
+}
+
+// delivered returns the query of a choice of delivered events.
+func (b *Browser) delivered(ctx context.Context, d Delivered) (*query, error) {
+	if err := b.check(Filter{Tenant: d.Tenant, Key: d.Key}); err != nil {
+		return nil, err
+	}
+	if err := d.check(b.layout); err != nil {
+		return nil, err
+	}
+	columns, err := b.db.Columns(ctx, b.layout)
+	if err != nil {
+		return nil, err
+	}
+	q := b.query()
+	q.D = d
+	isJSON := []string{q.Payload, q.Metadata, q.Destinations, q.DeliveredTo, q.ErrorHistory}
+	for _, c := range columns {
+		q.Columns = append(q.Columns, archivedColumn{c, slices.Contains(isJSON, c.Name)})
+	}
+	return q, nil
+}
+
+// Replayable returns the events that are chosen, in the order of their positions, and the Until that the database's
+// clock gives. It reads the table, and the archive, once. A choice that does not fit the table is an ErrFilter. The
+// role needs SELECT on outbox_archive.
+func (b *Browser) Replayable(ctx context.Context, d Delivered) (places []Place, until time.Time, err error) {
+	q, err := b.delivered(ctx, d)
+	if err != nil {
+		return nil, until, err
+	}
+	err = b.read(ctx, d.Tenant, func(tx *cold.Tx) error {
+		var now sqltable.Text
+		if err := tx.One(ctx, "replay_until", q, &now); err != nil {
+			return err
+		}
+		until = *now.Moment()
+		if !d.Until.IsZero() && d.Until.Before(until) {
+			until = d.Until
+		}
+		q.D.Until = until
+		return tx.Each(ctx, "replay_find", q, func(rows cold.Rows) error {
+			var p Place
+			var id sqltable.Text
+			err := rows.Scan(&p.Position, &id, &p.Archived)
+			p.ID, _ = sqltable.ParseID(id)
+			places = append(places, p)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, until, fmt.Errorf("look for delivered events of %s: %w", b.layout.Table, err)
+	}
+	return places, until, nil
+}
+
+// ReplayPage puts events back under their ids, at their positions, and says how many: not what is gone, or has been put
+// back since. They get new attempts, and a generation that no sink has seen. It is one transaction with its record in
+// outbox_audit. The role needs the rights of outbox_operator.
+func (b *Browser) ReplayPage(ctx context.Context, r Replay, places []Place) (n int, err error) {
+	q, err := b.delivered(ctx, r.Delivered)
+	if err != nil {
+		return 0, err
+	}
+	err = b.in(ctx, cold.Write, r.Tenant, func(tx *cold.Tx) error {
+		n = 0
+		for _, put := range []struct {
+			statement string
+			archived  bool
+		}{{"replay_insert", true}, {"replay_revive", false}} {
+			part := *q
+			for _, p := range places {
+				if p.Archived == put.archived {
+					part.Positions, part.IDs = append(part.Positions, p.Position), append(part.IDs, p.ID)
+				}
+			}
+			if len(part.IDs) == 0 {
+				continue
+			}
+			changed, err := tx.Change(ctx, put.statement, &part)
+			if err != nil {
+				return err
+			}
+			n += changed
+		}
+		if n == 0 {
+			return nil
+		}
+		return tx.Record(ctx, cold.Action{Actor: r.Actor, Action: "replay", Reason: r.Reason, Rows: n, Filter: r.Delivered,
+			Detail: map[string]any{"table": b.leased, "run": r.Run, "delivered": true}})
+	})
+	if err != nil {
+		return 0, fmt.Errorf("replay events of %s: %w", b.layout.Table, err)
+	}
+	return n, nil
+}

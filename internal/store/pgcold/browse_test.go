@@ -1,0 +1,311 @@
+package pgcold_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/store/pgcold"
+	"github.com/outboxrelay/outbox/internal/test/operatetest"
+)
+
+func browser(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) *operate.Browser {
+	t.Helper()
+	b, err := operate.On(pgcold.DB{Pool: pool}).Browser(t.Context(), layout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestBrowsePages(t *testing.T) {
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
+	for table, insert := range map[string]string{
+		"outbox_events": `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t.' || $1::text, now(), 'shop', '{}')`,
+		"event_outbox": `INSERT INTO event_outbox (app_id, event_id, event_type, payload)
+			SELECT id, outbox_uuidv7(), 't.' || $1::text, '{}' FROM apps WHERE namespace = 'default'`,
+		"crawl_outbox": `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000001', 't.' || $1::text, '{}')`,
+	} {
+		for i := range 7 {
+			exec(t, pool, insert, fmt.Sprint(i)) // one statement each: ids of one millisecond are ordered by chance below it
+			time.Sleep(time.Millisecond)
+		}
+		layout := map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(), "event_outbox": outbox.EventOutbox(),
+			"crawl_outbox": outbox.CrawlOutbox()}[table]
+		b := browser(t, pool, layout)
+		var topics []string
+		pages, after := 0, ""
+		for {
+			rows, next, err := b.List(t.Context(), operate.Filter{Limit: 3, After: after})
+			if err != nil {
+				t.Fatalf("%s: %v", table, err)
+			}
+			for _, r := range rows {
+				topics = append(topics, r.Topic)
+				if r.WrittenAt == nil || time.Since(*r.WrittenAt) > time.Hour {
+					t.Errorf("%s: written at %v", table, r.WrittenAt)
+				}
+			}
+			if pages++; next == "" {
+				break
+			}
+			after = next
+		}
+		if want := []string{"t.6", "t.5", "t.4", "t.3", "t.2", "t.1", "t.0"}; pages != 3 || !slices.Equal(topics, want) {
+			t.Errorf("%s: got %v in %d pages, want %v in 3", table, topics, pages, want)
+		}
+	}
+}
+
+func TestBrowseFilters(t *testing.T) {
+	pool := browsed(t)
+	exec(
+		t,
+		pool,
+		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_id, status) VALUES
+		('order.placed', now(), 'shop', '1', 'acme', '42', 'NEW'), ('order.paid', now(), 'shop', '2', 'acme', '42', 'FAILED'),
+		('order.placed', now(), 'shop', '3', 'acme', '43', 'SENT'), ('order.placed', now(), 'shop', '4', 'umbrella', '42', 'DEAD')`,
+	)
+	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
+	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES
+		('00000000-0000-0000-0000-000000000001', 'A', '1', NULL, NULL), ('00000000-0000-0000-0000-000000000001', 'B', '2', now(), NULL),
+		('00000000-0000-0000-0000-000000000001', 'C', '3', NULL, now())`)
+	tenantless := outbox.CrawlOutbox()
+	tenantless.Tenant, tenantless.KeyScope = "", nil
+	events, crawl := browser(t, pool, outbox.OutboxEvents()), browser(t, pool, outbox.CrawlOutbox())
+	for _, c := range []struct {
+		b    *operate.Browser
+		f    operate.Filter
+		want int
+	}{
+		{events, operate.Filter{}, 4},
+		{events, operate.Filter{Statuses: []string{"new", "Failed"}}, 2},
+		{events, operate.Filter{Tenant: "acme"}, 3},
+		{events, operate.Filter{Tenant: "acme", Key: "42"}, 2},
+		{events, operate.Filter{Topic: "order.placed", Key: "42"}, 2},
+		{events, operate.Filter{Topic: "order.placed", Statuses: []string{"DEAD"}}, 1},
+		{events, operate.Filter{Key: "no such"}, 0},
+		{crawl, operate.Filter{}, 3},
+		{crawl, operate.Filter{Tenant: "default"}, 3},
+		{crawl, operate.Filter{Tenant: "acme"}, 0},
+		{crawl, operate.Filter{Statuses: []string{"pending"}}, 1},
+		{crawl, operate.Filter{Statuses: []string{"retry"}}, 1},
+		{crawl, operate.Filter{Statuses: []string{"delivered", "RETRY"}}, 2},
+		{crawl, operate.Filter{Key: "00000000-0000-0000-0000-000000000001", Topic: "B"}, 1},
+	} {
+		rows, _, err := c.b.List(t.Context(), c.f)
+		if err != nil || len(rows) != c.want {
+			t.Errorf("%+v: got %d rows, error %v, want %d", c.f, len(rows), err, c.want)
+		}
+		for _, r := range rows {
+			if !slices.Contains(c.b.Statuses(), r.Status) {
+				t.Errorf("status %q is none of %v", r.Status, c.b.Statuses())
+			}
+		}
+	}
+	for _, c := range []struct {
+		b    *operate.Browser
+		f    operate.Filter
+		says string
+	}{
+		{events, operate.Filter{Statuses: []string{"SENT", "LOST"}}, `status "LOST" is none of NEW, FAILED, SENT, DEAD`},
+		{events, operate.Filter{After: "17"}, "after"},
+		{crawl, operate.Filter{After: uuid.NewString()}, "after"},
+		{browser(t, pool, tenantless), operate.Filter{Tenant: "acme"}, "no tenants"},
+	} {
+		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, operate.ErrFilter) ||
+			!strings.Contains(err.Error(), c.says) {
+			t.Errorf("%+v: got error %v, want operate.ErrFilter that says %q", c.f, err, c.says)
+		}
+	}
+}
+
+func TestBrowseShow(t *testing.T) {
+	pool := browsed(t)
+	id := uuid.Must(uuid.NewV7())
+	exec(
+		t,
+		pool,
+		`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, metadata, destination_topics, status, retry_count,
+		error_message, error_history, schema_id)
+		VALUES ($1, 'order.placed', now(), 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a", "b"]', 'FAILED', 2, 'no such channel',
+		'[{"error": "no such channel", "timestamp": "2025-01-01"}]', 'order/1')`,
+		id,
+	)
+	b := browser(t, pool, outbox.OutboxEvents())
+	position := query[int64](t, pool, `SELECT position FROM outbox_events`)
+	for _, by := range []string{id.String(), fmt.Sprint(position)} {
+		d, err := b.Show(t.Context(), by, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`"id":"` + id.String(), `"payload":{"n":1}`, `"destinations":["a","b"]`, `"attempts":2`,
+			`"schemaId":"order/1"`, `"trace_id":"t"`, `"timestamp":"2025-01-01"`} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s lacks %s", text, want)
+			}
+		}
+	}
+	if _, err := b.Show(t.Context(), uuid.NewString(), ""); !errors.Is(err, operate.ErrNoEvent) {
+		t.Errorf("unknown id: got %v, want operate.ErrNoEvent", err)
+	}
+	if _, err := b.Show(t.Context(), "first", ""); !errors.Is(err, operate.ErrFilter) {
+		t.Errorf("neither id nor position: got %v, want operate.ErrFilter", err)
+	}
+}
+
+// A reader sees no row of event_outbox before it names a tenant. An empty list would say that there are none.
+func TestBrowseUnderRowLevelSecurity(t *testing.T) {
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme'), ('Umbrella', 'umbrella')`)
+	exec(t, pool, `INSERT INTO event_outbox (app_id, event_id, event_type, payload)
+		SELECT id, outbox_uuidv7(), namespace || '.happened', '{}' FROM apps WHERE namespace <> 'default'`)
+	exec(t, pool, `DO $$ BEGIN CREATE ROLE browse_reader LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$`)
+	exec(t, pool, `GRANT SELECT ON event_outbox, apps TO browse_reader`)
+	t.Cleanup(func() { // before the database goes, which the role's grants are part of
+		if _, err := pool.Exec(context.Background(), `DROP OWNED BY browse_reader`); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := pool.Config()
+	cfg.ConnConfig.User = "browse_reader"
+	readers, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readers.Close()
+
+	b := browser(t, readers, outbox.EventOutbox())
+	if _, _, err := b.List(t.Context(), operate.Filter{}); !errors.Is(err, outbox.ErrRowsHidden) {
+		t.Errorf("no tenant: got %v, want outbox.ErrRowsHidden", err)
+	}
+	rows, _, err := b.List(t.Context(), operate.Filter{Tenant: "Acme"})
+	if err != nil || len(rows) != 1 || rows[0].Topic != "acme.happened" || *rows[0].Tenant != "acme" {
+		t.Fatalf("tenant acme: got %+v, error %v, want its event alone", rows, err)
+	}
+	if _, err := b.Show(t.Context(), rows[0].ID.String(), "umbrella"); !errors.Is(err, operate.ErrNoEvent) {
+		t.Errorf("another tenant's event: got %v, want operate.ErrNoEvent", err)
+	}
+	if rows, _, err := b.List(t.Context(), operate.Filter{Tenant: "nobody"}); err != nil || len(rows) != 0 {
+		t.Errorf("unknown tenant: got %v, error %v, want nothing", rows, err)
+	}
+}
+
+func TestBrowseKnown(t *testing.T) {
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`)
+	id := query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`)
+	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		known, err := browser(
+			t,
+			pool,
+			outbox.OutboxEvents(),
+		).Known(t.Context(), pgcold.Conn{Querier: tx}, []uuid.UUID{uuid.New(), id})
+		if err == nil && !slices.Equal(known, []uuid.UUID{id}) {
+			t.Errorf("got %v, want %v", known, id)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A page must not cost more on a long table: an index gives the order, or holds the rare status.
+// Which of several partial indexes on the same few rows is the planner's choice.
+func TestBrowsePlans(t *testing.T) {
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, status)
+		SELECT 't', now(), 's', '{}', CASE WHEN i % 1000 = 0 THEN 'DEAD' ELSE 'SENT' END FROM generate_series(1, 20000) i`)
+	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
+	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at)
+		SELECT '00000000-0000-0000-0000-000000000001', 't', '{}', now() FROM generate_series(1, 20000) i`)
+	exec(
+		t,
+		pool,
+		`INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, payload, written_at, status)
+		SELECT 'outbox_events', 'audit', 1, gen_random_uuid(), '["d"]', 't', '1', now(), CASE WHEN i % 1000 = 0 THEN 'pending' ELSE 'delivered' END
+		  FROM generate_series(1, 20000) i`,
+	)
+	exec(t, pool, `ANALYZE outbox_events, crawl_outbox, outbox_deliveries`)
+	for _, c := range []struct {
+		layout   outbox.Layout
+		statuses []string
+		index    string
+	}{
+		{outbox.OutboxEvents(), nil, "outbox_events_pkey"},
+		{outbox.OutboxEvents(), []string{"DEAD"},
+			"idx_outbox_status|idx_outbox_tenant_status|idx_outbox_topic|idx_outbox_aggregate"},
+		{outbox.OutboxEvents(), []string{"NEW", "FAILED"}, "outbox_events_undelivered"},
+		{outbox.CrawlOutbox(), nil, "crawl_outbox_pkey"},
+		{outbox.CrawlOutbox(), []string{"pending", "retry"}, "undelivered|unpublished"},
+		{outbox.DeliveriesOf("outbox_events", "audit"), nil, "outbox_deliveries_pkey"},
+		{outbox.DeliveriesOf("outbox_events", "audit"), []string{"pending"}, "outbox_deliveries_undelivered|_lanes"},
+	} {
+		plan := plans(t, pool, c.layout, func(b *operate.Browser) error {
+			_, _, err := b.List(t.Context(), operate.Filter{Statuses: c.statuses})
+			return err
+		})[0]
+		if strings.Contains(plan, "Seq Scan") ||
+			!slices.ContainsFunc(strings.Split(c.index, "|"), func(i string) bool { return strings.Contains(plan, i) }) {
+			t.Errorf("%s %v is not served by %s:\n%s", c.layout.Table, c.statuses, c.index, plan)
+		}
+	}
+	event := query[uuid.UUID](t, pool, `SELECT event_id FROM outbox_deliveries LIMIT 1`)
+	shown := plans(t, pool, outbox.OutboxEvents(), func(b *operate.Browser) error {
+		_, err := b.Show(t.Context(), event.String(), "")
+		return err
+	})
+	// The row is gone; so its delivery is shown, and then all of its deliveries.
+	for _, plan := range shown[len(shown)-2:] {
+		if !strings.Contains(plan, "outbox_deliveries_once") {
+			t.Errorf("an event's deliveries are not served by outbox_deliveries_once:\n%s", plan)
+		}
+	}
+}
+
+// plans are those of the statements that ask runs.
+func plans(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout, ask func(*operate.Browser) error) []string {
+	t.Helper()
+	db, all := operatetest.Explained(pgcold.DB{Pool: pool}, "EXPLAIN")
+	b, err := operate.On(db).Browser(t.Context(), layout)
+	if err == nil {
+		err = ask(b)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all()
+}
+
+// A reader of the events, who may not see what goes to sinks, is told so.
+func TestShowSaysWhatIsHidden(t *testing.T) {
+	t.Parallel()
+	pool := browsed(t)
+	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`)
+	id := query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`).String()
+	reader := as(t, pool, "outbox_reader")
+	if d, err := browser(t, reader, outbox.OutboxEvents()).Show(t.Context(), id, ""); err != nil || !d.DeliveriesHidden {
+		t.Errorf("got %+v, error %v, want DeliveriesHidden", d, err)
+	}
+	exec(t, pool, `DROP TABLE outbox_deliveries`) // as before core/013
+	if d, err := browser(t, reader, outbox.OutboxEvents()).Show(t.Context(), id, ""); err != nil || d.DeliveriesHidden {
+		t.Errorf("got %+v, error %v, and nothing is hidden", d, err)
+	}
+}

@@ -1,0 +1,22 @@
+-- lanes: how many undelivered rows each lane has among the oldest, which is its first, and how many of them
+-- wait for their next attempt. Also how many wait behind those, of how many keys. With min(), SQLite takes the
+-- other columns from the row that has it. Locks nothing.
+-- Index: the partial one on the position of undelivered rows; for the keys that wait that of the waiting rows.
+WITH waiting AS MATERIALIZED (
+    SELECT {{if .Key}}{{template "key_text" .}}{{else}}NULL{{end}} AS key
+      FROM {{.Table}} AS e
+     WHERE e.{{.NextRetryAt}} IS NOT NULL AND {{template "retry_at" .}} > {{arg .Now}}
+       AND +e.{{template "undelivered" .}}
+)
+SELECT lane, count(*), min(position), written, id, {{arg .Now}},
+       count(*) FILTER (WHERE retrying), count(*) FILTER (WHERE NOT retrying AND behind), count(DISTINCT key) FILTER (WHERE NOT retrying AND behind)
+  FROM (SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{or .TimeID .ID}} AS id,
+               {{if .WrittenAt}}CAST(e.{{.WrittenAt}} AS TEXT){{else}}NULL{{end}} AS written,
+               {{if .Key}}{{template "key_text" .}}{{else}}NULL{{end}} AS key,
+               e.{{.NextRetryAt}} IS NOT NULL AND {{template "retry_at" .}} > {{arg .Now}} AS retrying,
+               {{if .Key}}coalesce({{template "key_text" .}} IN (SELECT w.key FROM waiting w WHERE w.key IS NOT NULL), false){{else}}false{{end}} AS behind
+          FROM {{.Table}} AS e
+         WHERE e.{{template "undelivered" .}}
+         ORDER BY e.{{.Position}}
+         LIMIT {{arg .Count}})
+ GROUP BY lane

@@ -1,2 +1,0 @@
--- endpoints: removes one. ?1 name. Index: the primary key.
-DELETE FROM outbox_endpoints WHERE name = ?1

@@ -1,6 +1,0 @@
--- lanes: who holds what, and until when. ?1 table. Locks nothing. Index: the primary keys.
-SELECT l.lane, l.owner, r.name, l.epoch, l.expires_at, l.crashes, l.trial_size, l.trial_event
-  FROM outbox_lanes l
-  LEFT JOIN outbox_relays r ON r.table_name = l.table_name AND r.owner = l.owner
- WHERE l.table_name = ?1
- ORDER BY l.lane
