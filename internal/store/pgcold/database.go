@@ -173,8 +173,7 @@ type Conn struct{ Querier }
 
 // Query implements cold.Conn.
 func (c Conn) Query(ctx context.Context, statement string, args ...any) (cold.Rows, error) {
-	rows, err := c.Querier.Query(ctx, statement, args...)
-	return rows, err
+	return c.Querier.Query(ctx, statement, args...) //nolint:sqlclosecheck // whoever asks does
 }
 
 // Exec implements cold.Conn.

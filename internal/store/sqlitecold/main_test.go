@@ -2,7 +2,6 @@ package sqlitecold_test
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -30,30 +29,4 @@ func filled(t *testing.T, statements ...string) *sqlite.DB {
 		}
 	}
 	return db
-}
-
-// planOf is what SQLite says of how it runs a statement.
-func planOf(t *testing.T, db *sqlite.DB, statement string, args ...any) string {
-	t.Helper()
-	for len(args) < strings.Count(statement, "?") {
-		args = append(args, nil)
-	}
-	rows, err := db.Reads().QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, args...)
-	if err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
-	defer func() { _ = rows.Close() }()
-	var lines []string
-	for rows.Next() {
-		var id, parent, unused int
-		var line string
-		if err := rows.Scan(&id, &parent, &unused, &line); err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, line)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(lines, "\n")
 }

@@ -123,7 +123,7 @@ func Named(name string) func(Column) bool {
 func KeptColumns(columns []Column, payload string) (quoted []sqltable.Column) {
 	for _, c := range columns {
 		if !Named(payload)(c) {
-			quoted = append(quoted, sqltable.Column{QuoteName(c.Name), QuoteText(c.Name)})
+			quoted = append(quoted, sqltable.Column{Name: QuoteName(c.Name), Text: QuoteText(c.Name)})
 		}
 	}
 	return quoted
