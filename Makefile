@@ -65,7 +65,7 @@ quick: ## vet, and the tests of what needs no server and no process to be killed
 	@bash scripts/spent.sh --report $(SPENT)
 
 test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
-	go test -vet=off -p 1 -timeout 10m -run '$(DATABASE)' ./internal/store/pgmigrations ./internal/store/pgoperate ./store/postgres ./server/pgstore
+	go test -vet=off -p 1 -timeout 10m -run '$(DATABASE)' ./internal/store/pgmigrations ./internal/store/pgcold ./store/postgres ./server/pgstore
 
 race: deps ## all tests under the race detector, but for the fault table
 	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/test/chaos$$)

@@ -10,7 +10,7 @@ on() {
 		tr _ ' ' | sed -E 's/^(engine|letters|operate|runs|tokens)\///' | sort -t "$(printf '\t')" -k1,1
 }
 
-postgres=$(on ./store/postgres ./internal/store/pgoperate ./server/pgstore) && sqlite=$(on ./store/sqlite ./internal/store/sqliteoperate ./server/sqlitestore)
+postgres=$(on ./store/postgres ./internal/store/pgcold ./server/pgstore) && sqlite=$(on ./store/sqlite ./internal/store/sqlitecold ./server/sqlitestore)
 status=$?
 join -t "$(printf '\t')" -a1 -a2 -e '(absent)' -o 0,1.2,2.2 <(echo "$postgres") <(echo "$sqlite") |
 	awk -F '\t' 'BEGIN { printf "%-90s %-14s %s\n", "BEHAVIOUR", "PostgreSQL", "SQLite" } { printf "%-90s %-14s %s\n", $1, $2, $3; n++ } END { print n " behaviours" }'

@@ -134,7 +134,7 @@ func urlOf(cluster *kfake.Cluster) string {
 	return "kafka://" + strings.Join(cluster.ListenAddrs(), ",")
 }
 
-func openURL(t testing.TB, url string, cfg Config) *publisher {
+func openURL(t testing.TB, url string, cfg Config) *Sink {
 	t.Helper()
 	s, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -145,7 +145,7 @@ func openURL(t testing.TB, url string, cfg Config) *publisher {
 			t.Error(err)
 		}
 	})
-	return s.(*publisher)
+	return s
 }
 
 // admin is a client that is not the sink's.

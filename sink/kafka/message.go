@@ -47,7 +47,7 @@ func checkTopic(name string) error {
 
 // record returns what is sent for a delivery. Its time is that of publishing, which the client sets: by the time of
 // the event a topic with a retention would drop what comes late.
-func (s *publisher) record(d *outbox.Delivery) (*kgo.Record, error) {
+func (s *Sink) record(d *outbox.Delivery) (*kgo.Record, error) {
 	if err := checkTopic(d.Destination); err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (s *publisher) record(d *outbox.Delivery) (*kgo.Record, error) {
 }
 
 // fits returns r, unless it is too large.
-func (s *publisher) fits(r *kgo.Record) (*kgo.Record, error) {
+func (s *Sink) fits(r *kgo.Record) (*kgo.Record, error) {
 	if size := sizeOf(r) + batchOverhead; size > s.cfg.MaxMessageBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the sink sends %d at most (max_message_bytes)", errTooLarge, size,
 			s.cfg.MaxMessageBytes)

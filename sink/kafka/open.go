@@ -18,7 +18,6 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 const (
@@ -36,7 +35,7 @@ const (
 // default), binary or watermill; create=partitions:replication, compression, transactional_id and max_message_bytes as
 // Config has them. They win over cfg. A cluster that cannot be reached, or refuses the user, is an error of class
 // outbox.ClassUnavailable.
-func Open(ctx context.Context, address string, cfg Config) (sink.Sink, error) {
+func Open(ctx context.Context, address string, cfg Config) (*Sink, error) {
 	a, err := parseURL(address)
 	if err == nil {
 		cfg, err = a.configure(cfg)
@@ -209,7 +208,7 @@ func parseCreation(value string) (*Creation, error) {
 type secret string
 
 // hide replaces an error that quotes the password, and keeps which of Kafka's errors it is.
-func (s *publisher) hide(err error) error {
+func (s *Sink) hide(err error) error {
 	if err == nil || s.password == "" || !strings.Contains(err.Error(), string(s.password)) {
 		return err
 	}

@@ -18,9 +18,9 @@ import (
 // and such a delivery may be published.
 //
 // It returns as soon as ctx ends. What it leaves in the client is not sent any more, but for what was being sent.
-func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	p := &publication{
-		publisher: s, session: s.current(), batch: batch,
+		Sink: s, session: s.current(), batch: batch,
 		results: make([]outbox.Result, len(batch)), records: make([]*kgo.Record, len(batch)), placing: newPlacing(),
 	}
 	todo := make([]int, len(batch))
@@ -37,7 +37,7 @@ func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outb
 
 // publication is one call of Publish.
 type publication struct {
-	*publisher
+	*Sink
 	*session
 	batch   []outbox.Delivery
 	results []outbox.Result

@@ -56,7 +56,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -146,8 +145,8 @@ func codec(name string) (kgo.CompressionCodec, error) {
 	return kgo.CompressionCodec{}, errors.New("Compression must be none, gzip, snappy, lz4 or zstd")
 }
 
-// publisher is an outbox.Sink that publishes to Kafka topics. It is safe for concurrent use.
-type publisher struct {
+// Sink is an outbox.Sink that publishes to Kafka topics. It is safe for concurrent use.
+type Sink struct {
 	cfg      Config
 	options  []kgo.Opt
 	password secret
@@ -159,7 +158,7 @@ type publisher struct {
 	working     sync.WaitGroup // what Publish may have stopped waiting for
 }
 
-var _ outbox.Sink = (*publisher)(nil)
+var _ outbox.Sink = (*Sink)(nil)
 
 // New returns a Sink with a client of its own, made with the options, such as kgo.SeedBrokers. It does not connect.
 // All problems of cfg are reported at once.
@@ -167,7 +166,7 @@ var _ outbox.Sink = (*publisher)(nil)
 // It takes no client, because the order of a key depends on the client's settings, and on nobody else producing with
 // it. What decides that (acks, idempotence, partitioner, linger, bounds of buffers, dialer) the Sink sets, whatever
 // the options say.
-func New(cfg Config, options ...kgo.Opt) (sink.Sink, error) {
+func New(cfg Config, options ...kgo.Opt) (*Sink, error) {
 	s, err := newPublisher(cfg, options...)
 	if err != nil {
 		return nil, err
@@ -175,26 +174,26 @@ func New(cfg Config, options ...kgo.Opt) (sink.Sink, error) {
 	return s, nil
 }
 
-func newPublisher(cfg Config, options ...kgo.Opt) (*publisher, error) {
+func newPublisher(cfg Config, options ...kgo.Opt) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configure Kafka sink: %w", err)
 	}
-	s := &publisher{cfg: cfg, options: options, transacting: transacting{turn: make(chan struct{}, 1)}}
+	s := &Sink{cfg: cfg, options: options, transacting: transacting{turn: make(chan struct{}, 1)}}
 	if s.session, err = newSession(cfg, options); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *publisher) current() *session {
+func (s *Sink) current() *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.session
 }
 
 // renew replaces a session whose client was refused for good. It stays if no other can be made.
-func (s *publisher) renew(old *session) {
+func (s *Sink) renew(old *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.session != old {
@@ -209,12 +208,12 @@ func (s *publisher) renew(old *session) {
 }
 
 // Abilities implements outbox.Able.
-func (s *publisher) Abilities() outbox.Abilities {
+func (s *Sink) Abilities() outbox.Abilities {
 	return outbox.Abilities{Ping: s.ping, TakesCopies: true}
 }
 
 // ping asks a broker whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *publisher) ping(ctx context.Context) error {
+func (s *Sink) ping(ctx context.Context) error {
 	if err := s.current().client.Ping(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("ping Kafka: %w", s.hide(err)))
 	}
@@ -222,7 +221,7 @@ func (s *publisher) ping(ctx context.Context) error {
 }
 
 // Close closes the client and waits for what Publish gave up on. Call it after the last Publish has returned.
-func (s *publisher) Close() error {
+func (s *Sink) Close() error {
 	s.current().client.Close()
 	s.working.Wait()
 	return nil

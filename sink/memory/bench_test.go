@@ -26,7 +26,7 @@ func BenchmarkPublish(b *testing.B) {
 		{"parallel", Config{}, true, true},
 	} {
 		b.Run(mode.name, func(b *testing.B) {
-			h := newHub(mode.cfg)
+			h := New(mode.cfg)
 			if mode.heard {
 				size := 0
 				h.Subscribe(b.Context(), "bench", Func(func(m []byte) { size += len(m) }))
@@ -60,7 +60,7 @@ func newBenchBatch(b *testing.B) []outbox.Delivery {
 
 // publishBench publishes batch as events that were never published. Making them is 20 ns each, which is less than
 // stopping the timer for it disturbs.
-func publishBench(b *testing.B, h *hub, batch []outbox.Delivery) {
+func publishBench(b *testing.B, h *Hub, batch []outbox.Delivery) {
 	for i := range batch {
 		id, err := outbox.NewID()
 		if err != nil {

@@ -23,7 +23,7 @@ func TestSinkContract(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			outboxtest.SinkSuite(t, tt.features, func(*testing.T) outboxtest.SinkHarness {
-				h := newHub(tt.cfg)
+				h := New(tt.cfg)
 				var channels atomic.Int64
 				return outboxtest.SinkHarness{Sink: h, Listen: func(t *testing.T) (string, <-chan outboxtest.Arrived) {
 					channel := strconv.FormatInt(channels.Add(1), 10)
@@ -35,7 +35,7 @@ func TestSinkContract(t *testing.T) {
 }
 
 // listen returns what arrives on the channel until the test ends.
-func listen(t *testing.T, h *hub, channel string) <-chan outboxtest.Arrived {
+func listen(t *testing.T, h *Hub, channel string) <-chan outboxtest.Arrived {
 	t.Helper()
 	messages := make(chan outboxtest.Arrived, 10000) // more than any test sends: a listener must not block
 	acknowledged, stop := h.Subscribe(t.Context(), channel,

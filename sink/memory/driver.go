@@ -44,20 +44,20 @@ func checkURL(url string) error {
 // process holds the Hub of a Driver.
 type process struct {
 	mu  sync.Mutex
-	hub *hub // nil: nobody has opened it
+	hub *Hub // nil: nobody has opened it
 }
 
-func (p *process) open(o sink.Options) *hub {
+func (p *process) open(o sink.Options) *Hub {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.hub == nil || p.hub.isClosed() {
-		p.hub = newHub(Config{Window: o.Window})
+		p.hub = New(Config{Window: o.Window})
 	}
 	return p.hub
 }
 
 // subscriber is a Hub as who listens sees it.
-type subscriber struct{ *hub }
+type subscriber struct{ *Hub }
 
 // Run has nothing to do: there is no connection.
 func (s subscriber) Run(ctx context.Context) error {

@@ -18,7 +18,7 @@ func TestDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if heard.(subscriber).hub != published.(*hub) {
+	if heard.(subscriber).Hub != published.(*Hub) {
 		t.Error("two hubs")
 	}
 	if other, err := Driver().Open(t.Context(), "memory:", sink.Options{}); err != nil || other == published {
@@ -31,7 +31,7 @@ func TestDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := d.Open(t.Context(), "memory:", sink.Options{Window: -1})
-	if err != nil || again.Abilities().Ping(t.Context()) != nil || again.(*hub).seen != nil {
+	if err != nil || again.Abilities().Ping(t.Context()) != nil || again.(*Hub).seen != nil {
 		t.Errorf("a closed hub was opened: %v", err)
 	}
 	for _, url := range []string{"memory://h", "memory:x"} {

@@ -38,7 +38,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/dedup"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Hub. Zero means the default in parentheses.
@@ -72,13 +71,7 @@ func (c Config) withDefaults() Config {
 // Publish fails only as a whole: once ctx has ended or the Hub is closed, what has not gone out is answered with an
 // error of class outbox.ClassUnavailable. A panic of the envelope or of a listener is passed on, for the relay to find
 // out whose event it was; that event is not remembered.
-type Hub interface {
-	sink.Sink
-	outbox.Subscriber
-}
-
-// hub is a Hub.
-type hub struct {
+type Hub struct {
 	envelope outbox.Envelope
 
 	// telling is held for one delivery: from asking whether it is a copy until its listeners have been called. It is
@@ -95,11 +88,9 @@ type hub struct {
 type member struct{ listener outbox.Listener }
 
 // New returns a Hub that nobody listens to yet.
-func New(cfg Config) Hub { return newHub(cfg) }
-
-func newHub(cfg Config) *hub {
+func New(cfg Config) *Hub {
 	cfg = cfg.withDefaults()
-	h := &hub{envelope: cfg.Envelope, channels: map[string][]*member{}}
+	h := &Hub{envelope: cfg.Envelope, channels: map[string][]*member{}}
 	if cfg.Window > 0 {
 		h.seen = newSeen(cfg.Window, cfg.MaxPerWindow)
 	}
@@ -107,7 +98,7 @@ func newHub(cfg Config) *hub {
 }
 
 // Publish implements outbox.Sink.
-func (h *hub) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+func (h *Hub) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	results := make([]outbox.Result, len(batch))
 	var message []byte
 	for i := range batch {
@@ -128,7 +119,7 @@ var errClosed = errors.New("the hub is closed")
 
 // deliver takes telling for a single delivery and not for the batch, so that stop, and other relays, wait for
 // microseconds.
-func (h *hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
+func (h *Hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
 	var m mark
 	if h.seen != nil {
 		m = h.seen.mark(d)
@@ -155,7 +146,7 @@ func (h *hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
 	return outbox.Result{}
 }
 
-func (h *hub) members(channel string) (members []*member, closed bool) {
+func (h *Hub) members(channel string) (members []*member, closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.channels[channel], h.closed
@@ -167,7 +158,7 @@ func (h *hub) members(channel string) (members []*member, closed bool) {
 // Subscribe has returned. It may subscribe, but neither publish nor stop a subscription while it is being called: it
 // would wait for itself. While it is called, no Publish of the Hub gets on. stop may be called several times, but not
 // with a lock held that the listener needs.
-func (h *hub) Subscribe(_ context.Context, channel string, l outbox.Listener) (acknowledged bool, stop func()) {
+func (h *Hub) Subscribe(_ context.Context, channel string, l outbox.Listener) (acknowledged bool, stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -179,7 +170,7 @@ func (h *hub) Subscribe(_ context.Context, channel string, l outbox.Listener) (a
 }
 
 // leave returns after the last call of m's listener.
-func (h *hub) leave(channel string, m *member) {
+func (h *Hub) leave(channel string, m *member) {
 	h.mu.Lock()
 	left := slices.DeleteFunc(slices.Clone(h.channels[channel]), func(other *member) bool { return other == m })
 	if len(left) > 0 {
@@ -193,24 +184,24 @@ func (h *hub) leave(channel string, m *member) {
 }
 
 // heard returns how many channels somebody listens to.
-func (h *hub) heard() int {
+func (h *Hub) heard() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.channels)
 }
 
 // Abilities implements outbox.Able.
-func (h *hub) Abilities() outbox.Abilities { return outbox.Abilities{Ping: h.ping} }
+func (h *Hub) Abilities() outbox.Abilities { return outbox.Abilities{Ping: h.ping} }
 
 // ping returns nil, or an error of class outbox.ClassUnavailable once the Hub is closed.
-func (h *hub) ping(context.Context) error {
+func (h *Hub) ping(context.Context) error {
 	if h.isClosed() {
 		return outbox.Unavailable(fmt.Errorf("ping memory: %w", errClosed))
 	}
 	return nil
 }
 
-func (h *hub) isClosed() bool {
+func (h *Hub) isClosed() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.closed
@@ -219,7 +210,7 @@ func (h *hub) isClosed() bool {
 // Close tells every listener, by Lost, that nothing more will come. It returns after their last calls, and always nil.
 // Who shares a Hub closes it once all its relays have ended: a Publish afterwards, or during Close, is answered as
 // unavailable.
-func (h *hub) Close() error {
+func (h *Hub) Close() error {
 	h.telling.Lock() // before mu, or a stop that comes in between would return before its listener's Lost
 	defer h.telling.Unlock()
 	h.mu.Lock()

@@ -17,7 +17,7 @@ import (
 // All listeners of a channel hear the same messages in the same order, that of each batch, however many relays publish.
 func TestOneOrder(t *testing.T) {
 	t.Parallel()
-	h := newHub(Config{Envelope: positionEnvelope})
+	h := New(Config{Envelope: positionEnvelope})
 	a, b, other := listen(t, h, "c"), listen(t, h, "c"), listen(t, h, "other")
 	const relays, batches, size = 4, 20, 50
 	var calls sync.WaitGroup
@@ -56,7 +56,7 @@ func TestOneOrder(t *testing.T) {
 // Listeners come and go while messages do. Between Subscribe and stop each hears every message, and none after stop.
 func TestComeAndGo(t *testing.T) {
 	t.Parallel()
-	h := newHub(Config{Envelope: positionEnvelope})
+	h := New(Config{Envelope: positionEnvelope})
 	var over atomic.Bool
 	var relays, listeners sync.WaitGroup
 	for relay := range 2 {
@@ -123,7 +123,7 @@ func (e *ear) Resumed() { e.problem = "resumed" }
 // A message that nobody hears is delivered: its copy is refused, even to somebody who listens now.
 func TestNobodyListens(t *testing.T) {
 	t.Parallel()
-	h := newHub(Config{})
+	h := New(Config{})
 	d := event(t, "c", 1)
 	deliver(t, h, d)
 	messages := listen(t, h, "c")
@@ -136,7 +136,7 @@ func TestNobodyListens(t *testing.T) {
 // A message is the listener's to keep: later ones do not overwrite it.
 func TestMessageIsKept(t *testing.T) {
 	t.Parallel()
-	h := newHub(Config{Envelope: outbox.PayloadOnly})
+	h := New(Config{Envelope: outbox.PayloadOnly})
 	messages := listen(t, h, "c")
 	batch := []outbox.Delivery{event(t, "c", 1), event(t, "c", 1)}
 	batch[0].Payload, batch[1].Payload = json.RawMessage(`"first"`), json.RawMessage(`"second"`)
@@ -159,7 +159,7 @@ func TestPanic(t *testing.T) {
 					panic("broken")
 				}
 			}
-			h := newHub(Config{Envelope: func(dst []byte, d *outbox.Delivery) []byte {
+			h := New(Config{Envelope: func(dst []byte, d *outbox.Delivery) []byte {
 				fail("envelope", strconv.FormatInt(d.Position, 10))
 				return positionEnvelope(dst, d)
 			}})
@@ -194,7 +194,7 @@ func TestPanic(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	t.Parallel()
-	h := newHub(Config{Envelope: positionEnvelope})
+	h := New(Config{Envelope: positionEnvelope})
 	var stays, left ear
 	h.Subscribe(t.Context(), "c", &stays)
 	_, stopStays := h.Subscribe(t.Context(), "c", &stays)
@@ -231,7 +231,7 @@ func TestClose(t *testing.T) {
 func TestCloseWhileLeaving(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		h := newHub(Config{})
+		h := New(Config{})
 		ears := make([]ear, 50)
 		var leaving sync.WaitGroup
 		for i := range ears {
@@ -269,7 +269,7 @@ func event(t testing.TB, to string, key int) outbox.Delivery {
 }
 
 // deliver publishes and checks that all were delivered for the first time.
-func deliver(t *testing.T, h *hub, batch ...outbox.Delivery) {
+func deliver(t *testing.T, h *Hub, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range h.Publish(t.Context(), batch) {
 		if res != (outbox.Result{}) {

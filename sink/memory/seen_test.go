@@ -26,7 +26,7 @@ func TestWindow(t *testing.T) {
 			t.Parallel()
 			for _, busy := range []bool{true, false} {
 				synctest.Test(t, func(t *testing.T) {
-					h := newHub(Config{Window: window})
+					h := New(Config{Window: window})
 					time.Sleep(tt.published)
 					d := event(t, "c", 1)
 					deliver(t, h, d)
@@ -54,7 +54,7 @@ func TestForgottenInSilence(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const window = time.Minute
-		h := newHub(Config{Window: window})
+		h := New(Config{Window: window})
 		for range 2 {
 			d := event(t, "c", 1)
 			deliver(t, h, d)
@@ -68,7 +68,7 @@ func TestForgottenInSilence(t *testing.T) {
 func TestMaxPerWindow(t *testing.T) {
 	t.Parallel()
 	const limit = 100
-	h := newHub(Config{MaxPerWindow: limit})
+	h := New(Config{MaxPerWindow: limit})
 	var published []outbox.Delivery
 	for range 10*limit + limit/2 {
 		d := event(t, "c", 1)
@@ -87,7 +87,7 @@ func TestEarlyEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const window = time.Minute
-		h := newHub(Config{Window: window, MaxPerWindow: 2})
+		h := New(Config{Window: window, MaxPerWindow: 2})
 		time.Sleep(window - 1)
 		a, b, c := event(t, "c", 1), event(t, "c", 1), event(t, "c", 1)
 		deliver(t, h, a, b, c)
@@ -101,7 +101,7 @@ func TestEarlyEnd(t *testing.T) {
 
 func TestNoLimit(t *testing.T) {
 	t.Parallel()
-	h := newHub(Config{MaxPerWindow: -1})
+	h := New(Config{MaxPerWindow: -1})
 	batch := []outbox.Delivery{event(t, "c", 1), event(t, "c", 1), event(t, "c", 1)}
 	deliver(t, h, batch...)
 	wantCopy(t, h, batch...)
@@ -123,7 +123,7 @@ func TestMark(t *testing.T) {
 	}
 }
 
-func wantCopy(t *testing.T, h *hub, batch ...outbox.Delivery) {
+func wantCopy(t *testing.T, h *Hub, batch ...outbox.Delivery) {
 	t.Helper()
 	for i, res := range h.Publish(t.Context(), batch) {
 		if res != (outbox.Result{Duplicate: true}) {

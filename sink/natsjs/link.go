@@ -149,7 +149,7 @@ func (l *link) refused(err error) {
 
 // connected returns a link that works, as far as is known: the latest or a new one. Errors are of class
 // outbox.ClassUnavailable.
-func (s *publisher) connected(ctx context.Context) (*link, error) {
+func (s *Sink) connected(ctx context.Context) (*link, error) {
 	select {
 	case s.dialling <- struct{}{}:
 		defer func() { <-s.dialling }()
@@ -186,7 +186,7 @@ func (s *publisher) connected(ctx context.Context) (*link, error) {
 	return l, nil
 }
 
-func (s *publisher) dial(ctx context.Context) (l *link, err error) {
+func (s *Sink) dial(ctx context.Context) (l *link, err error) {
 	var latest atomic.Pointer[link] // the handlers may be called before there is one
 	conn, err := s.target.dial(ctx,
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {

@@ -57,12 +57,12 @@ func serve(file string) error {
 }
 
 // open returns a sink on the server, and JetStream for what the sink cannot do.
-func open(t testing.TB, server *testenv.NATS, cfg Config) (*publisher, jetstream.JetStream) {
+func open(t testing.TB, server *testenv.NATS, cfg Config) (*Sink, jetstream.JetStream) {
 	t.Helper()
 	return openURL(t, server.URL(), cfg), admin(t, server.URL())
 }
 
-func openURL(t testing.TB, url string, cfg Config) *publisher {
+func openURL(t testing.TB, url string, cfg Config) *Sink {
 	t.Helper()
 	sink, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -73,7 +73,7 @@ func openURL(t testing.TB, url string, cfg Config) *publisher {
 			t.Error(err)
 		}
 	})
-	return sink.(*publisher)
+	return sink
 }
 
 // admin connects, and connects again whenever the server has been away.

@@ -25,7 +25,7 @@ const (
 )
 
 // message is what is sent of a delivery.
-func (s *publisher) message(d *outbox.Delivery) *nats.Msg {
+func (s *Sink) message(d *outbox.Delivery) *nats.Msg {
 	m := &nats.Msg{Subject: d.Destination, Header: make(nats.Header, 4)}
 	set := func(name, value string) { m.Header[name] = []string{value} }
 	switch {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Open connects to the NATS that url names and returns a Sink that Close closes:
@@ -29,7 +28,7 @@ import (
 // Query parameters: cloudevents=binary for binary mode (structured), creds=FILE with the user's JWT and key. For a
 // stream to be made if there is none of its name: create=NAME, subjects=orders.>,invoices.> and replicas=3 (1). A
 // server that cannot be reached or refuses the user is an error of class outbox.ClassUnavailable.
-func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
+func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	t, urlErr := parseURL(url)
 	if urlErr == nil {
 		urlErr = t.configure(&cfg)

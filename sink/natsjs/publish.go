@@ -22,9 +22,9 @@ const (
 // failure; if one has, or nobody can tell, the sink is unavailable for it.
 //
 // It returns as soon as ctx ends. What it then gives up on is waited for by Close.
-func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	p := &publication{
-		publisher: s, batch: batch, sent: make([]*nats.Msg, len(batch)), streams: map[string]error{},
+		Sink: s, batch: batch, sent: make([]*nats.Msg, len(batch)), streams: map[string]error{},
 		todo: make(chan sending, len(batch)),
 	}
 	if len(batch) == 0 {
@@ -50,7 +50,7 @@ func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outb
 
 // publication is one call of Publish.
 type publication struct {
-	*publisher
+	*Sink
 	link    *link
 	batch   []outbox.Delivery
 	sent    []*nats.Msg

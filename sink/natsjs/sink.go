@@ -58,7 +58,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/dedup"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -120,8 +119,8 @@ func (s Stream) check() error {
 	return nil
 }
 
-// publisher is an outbox.Sink that publishes to JetStream. It is safe for concurrent use.
-type publisher struct {
+// Sink is an outbox.Sink that publishes to JetStream. It is safe for concurrent use.
+type Sink struct {
 	envelope outbox.Envelope
 	binary   bool
 
@@ -137,7 +136,7 @@ type publisher struct {
 	inFlight sync.WaitGroup // publications, of which Publish may have stopped waiting
 }
 
-var _ outbox.Sink = (*publisher)(nil)
+var _ outbox.Sink = (*Sink)(nil)
 
 // New returns a Sink that uses conn, which stays the caller's to close. All problems of cfg are reported at once.
 //
@@ -145,7 +144,7 @@ var _ outbox.Sink = (*publisher)(nil)
 // since: its options need nats.ReconnectBufSize(-1), or nats.NoReconnect(). nats.MaxReconnects(-1) and
 // nats.IgnoreAuthErrorAbort() keep it from giving up for good. Its error handler is called as before, after the Sink's.
 // A user who may not subscribe to the inbox makes the Sink unavailable for good, as a closed connection does.
-func New(conn *nats.Conn, cfg Config) (sink.Sink, error) {
+func New(conn *nats.Conn, cfg Config) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	switch {
 	case conn == nil:
@@ -177,19 +176,19 @@ func New(conn *nats.Conn, cfg Config) (sink.Sink, error) {
 	return s, nil
 }
 
-func newSink(cfg Config) *publisher {
-	return &publisher{envelope: cfg.Envelope, binary: cfg.Binary, watermill: cfg.Watermill, copies: cfg.Window < 0,
+func newSink(cfg Config) *Sink {
+	return &Sink{envelope: cfg.Envelope, binary: cfg.Binary, watermill: cfg.Watermill, copies: cfg.Window < 0,
 		dialling: make(chan struct{}, 1)}
 }
 
 const pingTimeout = 5 * time.Second
 
 // Abilities implements outbox.Able.
-func (s *publisher) Abilities() outbox.Abilities { return outbox.Abilities{Ping: s.ping} }
+func (s *Sink) Abilities() outbox.Abilities { return outbox.Abilities{Ping: s.ping} }
 
 // ping asks the server whether it answers, and connects if need be. That a stream takes messages is not asked. Errors
 // are of class outbox.ClassUnavailable.
-func (s *publisher) ping(ctx context.Context) error {
+func (s *Sink) ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout) // the client wants a deadline
 	defer cancel()
 	l, err := s.connected(ctx)
@@ -204,7 +203,7 @@ func (s *publisher) ping(ctx context.Context) error {
 
 // Close closes the connection if Open made it, and waits for what Publish gave up on. Call it after the last Publish
 // has returned.
-func (s *publisher) Close() error {
+func (s *Sink) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	l := s.link

@@ -45,7 +45,7 @@ func isUnavailable(err error) bool {
 
 // text is what an error says, without its type: to the command, an error of pgx is one of its own database. The detail
 // of a server's error is left out, which has the row's values.
-func (s *publisher) text(err error) string {
+func (s *Sink) text(err error) string {
 	text := err.Error()
 	if s.secret != "" && strings.Contains(text, s.secret) {
 		return "the server's answer contains the password and is not shown"
@@ -54,7 +54,7 @@ func (s *publisher) text(err error) string {
 }
 
 // unfit says why a table refuses all rows, and what to do about it.
-func (s *publisher) unfit(destination string, err error) error {
+func (s *Sink) unfit(destination string, err error) error {
 	remedy := ""
 	switch code(err) {
 	case undefinedSchema:
@@ -74,7 +74,7 @@ func (s *publisher) unfit(destination string, err error) error {
 }
 
 // refusal classes the error of a row that failed alone.
-func (s *publisher) refusal(d *outbox.Delivery, err error) error {
+func (s *Sink) refusal(d *outbox.Delivery, err error) error {
 	refused := fmt.Errorf("insert into table %q: PostgreSQL refuses the row: %s", d.Destination, s.text(err))
 	switch code(err)[:2] {
 	case "22", "54": // a value that the type cannot hold, a limit of the server

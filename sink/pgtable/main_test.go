@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-func openURL(t testing.TB, url string, cfg Config) *publisher {
+func openURL(t testing.TB, url string, cfg Config) *Sink {
 	t.Helper()
 	sink, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -28,11 +28,11 @@ func openURL(t testing.TB, url string, cfg Config) *publisher {
 			t.Error(err)
 		}
 	})
-	return sink.(*publisher)
+	return sink
 }
 
 // open returns a sink on a new database, and a pool for what the sink cannot do.
-func open(t testing.TB, cfg Config) (*publisher, *pgxpool.Pool) {
+func open(t testing.TB, cfg Config) (*Sink, *pgxpool.Pool) {
 	t.Helper()
 	url := testenv.Database(t)
 	return openURL(t, url, cfg), connectAdmin(t, url)

@@ -32,7 +32,7 @@ import (
 //
 // A server that cannot be reached is an error of class outbox.ClassUnavailable, one that refuses the user of class
 // outbox.ClassPermanent.
-func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
+func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	config, err := parse(url, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure PostgreSQL sink: %w", err)

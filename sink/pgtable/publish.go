@@ -27,8 +27,8 @@ const (
 // are refused.
 //
 // It returns as soon as ctx ends.
-func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	p := &publication{publisher: s, batch: batch, results: make([]outbox.Result, len(batch)),
+func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	p := &publication{Sink: s, batch: batch, results: make([]outbox.Result, len(batch)),
 		failed: outbox.HeldKeys{}, tables: map[string]*state{}}
 	for from := 0; from < len(batch); {
 		to := p.bound(from)
@@ -46,7 +46,7 @@ func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outb
 
 // publication is one call of Publish.
 type publication struct {
-	*publisher
+	*Sink
 	batch   []outbox.Delivery
 	results []outbox.Result
 	failed  outbox.HeldKeys

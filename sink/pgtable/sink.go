@@ -47,7 +47,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -56,8 +55,8 @@ type Config struct {
 	Create bool
 }
 
-// publisher is an outbox.Sink that inserts into tables. It is safe for concurrent use.
-type publisher struct {
+// Sink is an outbox.Sink that inserts into tables. It is safe for concurrent use.
+type Sink struct {
 	pool   *pgxpool.Pool
 	cfg    Config
 	owned  bool // Open made the pool, so Close closes it
@@ -69,25 +68,25 @@ type publisher struct {
 	tables map[string]table // by destination
 }
 
-var _ outbox.Sink = (*publisher)(nil)
+var _ outbox.Sink = (*Sink)(nil)
 
 // New returns a Sink that uses pool, which stays the caller's to close.
-func New(pool *pgxpool.Pool, cfg Config) (sink.Sink, error) {
+func New(pool *pgxpool.Pool, cfg Config) (*Sink, error) {
 	if pool == nil {
 		return nil, errors.New("configure PostgreSQL sink: pool is nil")
 	}
 	return newPublisher(pool, cfg), nil
 }
 
-func newPublisher(pool *pgxpool.Pool, cfg Config) *publisher {
-	return &publisher{pool: pool, cfg: cfg, tables: map[string]table{}, limit: limit{rows: maxRows}}
+func newPublisher(pool *pgxpool.Pool, cfg Config) *Sink {
+	return &Sink{pool: pool, cfg: cfg, tables: map[string]table{}, limit: limit{rows: maxRows}}
 }
 
 // Abilities implements outbox.Able.
-func (s *publisher) Abilities() outbox.Abilities { return outbox.Abilities{Ping: s.ping} }
+func (s *Sink) Abilities() outbox.Abilities { return outbox.Abilities{Ping: s.ping} }
 
 // ping asks the server whether it answers. Errors are of class outbox.ClassUnavailable.
-func (s *publisher) ping(ctx context.Context) error {
+func (s *Sink) ping(ctx context.Context) error {
 	if err := s.pool.Ping(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("ping the sink's PostgreSQL: %s", s.text(err)))
 	}
@@ -95,7 +94,7 @@ func (s *publisher) ping(ctx context.Context) error {
 }
 
 // Close closes the pool if Open made it. Call it after the last Publish has returned.
-func (s *publisher) Close() error {
+func (s *Sink) Close() error {
 	if s.owned {
 		s.pool.Close()
 	}
@@ -115,7 +114,7 @@ var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Par
 // keptTables is of how many destinations the statements are kept.
 const keptTables = 1000
 
-func (s *publisher) table(destination string) (table, error) {
+func (s *Sink) table(destination string) (table, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t, known := s.tables[destination]; known {

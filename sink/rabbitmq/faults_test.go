@@ -177,7 +177,7 @@ func TestRights(t *testing.T) {
 	for key := range 30 {
 		batch = append(batch, newEvent(t, "open/ok.2", key+20))
 	}
-	var s *publisher
+	var s *Sink
 	unknown := 0
 	for tries := 0; unknown == 0; tries++ { // RabbitMQ may be faster than the second message
 		if tries == 50 {

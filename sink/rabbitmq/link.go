@@ -46,7 +46,7 @@ type channel struct {
 }
 
 // acquire returns the connection, made anew if there is none that works. release must be called.
-func (s *publisher) acquire(ctx context.Context) (*link, error) {
+func (s *Sink) acquire(ctx context.Context) (*link, error) {
 	if l, err := s.current(); l != nil || err != nil {
 		return l, err
 	}
@@ -81,7 +81,7 @@ func (s *publisher) acquire(ctx context.Context) (*link, error) {
 }
 
 // dial connects, in a goroutine because a client of somebody's own may not heed ctx.
-func (s *publisher) dial(ctx context.Context) (*amqp.Connection, error) {
+func (s *Sink) dial(ctx context.Context) (*amqp.Connection, error) {
 	type dialed struct {
 		conn *amqp.Connection
 		err  error
@@ -106,7 +106,7 @@ func (s *publisher) dial(ctx context.Context) (*amqp.Connection, error) {
 }
 
 // current returns the connection if there is one to use, and an error if there is to be none now.
-func (s *publisher) current() (*link, error) {
+func (s *Sink) current() (*link, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

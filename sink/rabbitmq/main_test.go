@@ -150,7 +150,7 @@ func next(t testing.TB, messages <-chan amqp.Delivery) amqp.Delivery {
 	return amqp.Delivery{}
 }
 
-func open(t testing.TB, url string, cfg Config) *publisher {
+func open(t testing.TB, url string, cfg Config) *Sink {
 	t.Helper()
 	s, err := Open(t.Context(), url, cfg)
 	if err != nil {
@@ -161,7 +161,7 @@ func open(t testing.TB, url string, cfg Config) *publisher {
 			t.Error(err)
 		}
 	})
-	return s.(*publisher)
+	return s
 }
 
 // newEvent returns a delivery of a new event; events of the same key stay in order.

@@ -21,7 +21,7 @@ const (
 )
 
 // message builds what is sent for a delivery, with a body in buf, which it returns. An error is for good.
-func (s *publisher) message(d *outbox.Delivery, buf []byte, frame int) (amqp.Publishing, []byte, error) {
+func (s *Sink) message(d *outbox.Delivery, buf []byte, frame int) (amqp.Publishing, []byte, error) {
 	m := amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: d.ID.String(), Headers: amqp.Table{}}
 	if d.OccurredAt.Unix() > 0 {
 		m.Timestamp = d.OccurredAt

@@ -16,7 +16,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // connectLimit bounds one attempt to connect, until the server has agreed to everything. The option
@@ -38,7 +37,7 @@ const connectLimit = 5 * time.Second
 //
 // An error that waiting may cure is of class outbox.ClassUnavailable; a refused user, virtual host or certificate is of
 // class outbox.ClassPermanent.
-func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
+func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	t, err := parseURL(url)
 	if err == nil && cfg.TLS != nil && t.uri.Scheme != "amqps" {
 		err = errors.New("TLS is set but the URL is not amqps://")

@@ -17,7 +17,7 @@ const blockedPatience = time.Second
 // Publish implements outbox.Sink. The package comment says in which order messages go out.
 //
 // It returns as soon as ctx ends. What is in flight then has an unknown outcome, and its connection is not used again.
-func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	if len(batch) == 0 {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outb
 		return results
 	}
 	// A copy, because a pipe that is stuck writing may still look at it when the caller has it back.
-	p := &publication{publisher: s, link: link, batch: slices.Clone(batch), done: make([]func(outbox.Result), len(batch)),
+	p := &publication{Sink: s, link: link, batch: slices.Clone(batch), done: make([]func(outbox.Result), len(batch)),
 		to: make([]address, len(batch)), bad: make([]error, len(batch)), pipes: map[string]*pipe{}}
 	results, unknown := p.run(ctx)
 	link.release(unknown)
@@ -43,7 +43,7 @@ func (s *publisher) Publish(ctx context.Context, batch []outbox.Delivery) []outb
 
 // publication is one call of Publish.
 type publication struct {
-	*publisher
+	*Sink
 	link  *link
 	batch []outbox.Delivery
 	to    []address             // of each delivery

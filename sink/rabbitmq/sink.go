@@ -65,7 +65,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -84,8 +83,8 @@ type Config struct {
 	TLS *tls.Config
 }
 
-// publisher is an outbox.Sink that publishes to RabbitMQ. It is safe for concurrent use.
-type publisher struct {
+// Sink is an outbox.Sink that publishes to RabbitMQ. It is safe for concurrent use.
+type Sink struct {
 	connect connector
 	cfg     Config
 	turn    chan struct{} // held by who connects
@@ -102,14 +101,14 @@ type publisher struct {
 	inFlight sync.WaitGroup // goroutines, of which Publish may have stopped waiting
 }
 
-var _ outbox.Sink = (*publisher)(nil)
+var _ outbox.Sink = (*Sink)(nil)
 
 type connector func(ctx context.Context) (*amqp.Connection, error)
 
 // New returns a Sink with connections that connect makes, for settings that no URL has. It does not connect: the first
 // Publish or Ping does. The sink closes the connections, and calls connect again when one is closed. The client's own
 // recovery must be off, since it would lose what is in flight without saying so.
-func New(connect func(ctx context.Context) (*amqp.Connection, error), cfg Config) (sink.Sink, error) {
+func New(connect func(ctx context.Context) (*amqp.Connection, error), cfg Config) (*Sink, error) {
 	var problems []error
 	if connect == nil {
 		problems = append(problems, errors.New("connect is nil"))
@@ -123,21 +122,21 @@ func New(connect func(ctx context.Context) (*amqp.Connection, error), cfg Config
 	return newSink(connect, cfg), nil
 }
 
-func newSink(connect connector, cfg Config) *publisher {
+func newSink(connect connector, cfg Config) *Sink {
 	if cfg.Envelope == nil {
 		cfg.Envelope = outbox.CloudEvent
 	}
-	return &publisher{connect: connect, cfg: cfg, turn: make(chan struct{}, 1)}
+	return &Sink{connect: connect, cfg: cfg, turn: make(chan struct{}, 1)}
 }
 
 // Abilities implements outbox.Able.
-func (s *publisher) Abilities() outbox.Abilities {
+func (s *Sink) Abilities() outbox.Abilities {
 	return outbox.Abilities{Ping: s.ping, TakesCopies: true}
 }
 
 // ping asks whether RabbitMQ answers and takes messages, and connects if need be. Errors are of class
 // outbox.ClassUnavailable.
-func (s *publisher) ping(ctx context.Context) error {
+func (s *Sink) ping(ctx context.Context) error {
 	l, err := s.acquire(ctx)
 	if err != nil {
 		return err
@@ -164,7 +163,7 @@ func (s *publisher) ping(ctx context.Context) error {
 }
 
 // Close closes the connection and waits for what is under way. Call it after the last Publish has returned.
-func (s *publisher) Close() error {
+func (s *Sink) Close() error {
 	s.mu.Lock()
 	l := s.link
 	s.link, s.closed = nil, true

@@ -34,7 +34,7 @@ func openURL(t testing.TB, url string, cfg Config) *redisscript.Publisher {
 			t.Error(err)
 		}
 	})
-	return sink.(*redisscript.Publisher)
+	return sink.p
 }
 
 func connectAdmin(t testing.TB, server *testenv.Redis) *redis.Client {

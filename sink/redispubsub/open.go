@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Open connects to the Redis that url names and returns a Sink that Close closes:
@@ -23,7 +22,7 @@ import (
 // That is the delivery's own error and can be retried; so is a channel that the user may not write to. Where the server
 // takes nothing, the error is of class outbox.ClassUnavailable. Either may leave deliveries published: they are
 // answered as duplicates when they come again within the window.
-func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
+func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	server, urlErr := redisscript.Parse(url, cfg.TLS)
 	if err := errors.Join(err, urlErr); err != nil {
@@ -33,7 +32,7 @@ func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSink(client, cfg)
+	s := newPublisher(client, cfg)
 	s.Own(server.Password())
-	return s, nil
+	return &Sink{s}, nil
 }

@@ -29,7 +29,7 @@ func openURL(t testing.TB, url string, cfg Config) *redisscript.Publisher {
 			t.Error(err)
 		}
 	})
-	return sink.(*redisscript.Publisher)
+	return sink.p
 }
 
 // open returns a sink on the server, and a client for what the sink cannot do.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Open connects to the Redis that url names and returns a Sink that Close closes:
@@ -31,7 +30,7 @@ import (
 // That is the delivery's own error and can be retried; so is a stream that the user may not write to. Where the server
 // takes nothing, the error is of class outbox.ClassUnavailable. Either may leave deliveries published: they are
 // answered as duplicates when they come again within the window.
-func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
+func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	base, urlErr := parse(url, &cfg)
 	cfg, err := cfg.withDefaults()
 	var server redisscript.Server
@@ -45,9 +44,9 @@ func Open(ctx context.Context, url string, cfg Config) (sink.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newSink(client, cfg)
+	s := newPublisher(client, cfg)
 	s.Own(server.Password())
-	return s, nil
+	return &Sink{s}, nil
 }
 
 // errURL is all that is said of a URL that cannot be parsed, see redisscript.ErrURL.

@@ -46,6 +46,7 @@
 package redisstream
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -55,7 +56,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -112,13 +112,27 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(problems...)
 }
 
+// Sink is an outbox.Sink. It is safe for concurrent use.
+type Sink struct{ p *redisscript.Publisher }
+
+// Publish implements outbox.Sink.
+func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+	return s.p.Publish(ctx, batch)
+}
+
+// Abilities implements outbox.Able.
+func (s *Sink) Abilities() outbox.Abilities { return s.p.Abilities() }
+
+// Close closes the client if Open made it. Call it after the last Publish has returned.
+func (s *Sink) Close() error { return s.p.Close() }
+
 // New returns a Sink that uses client, which stays the caller's to close. All problems of cfg are reported at once. For
 // a Cluster, client must be a *redis.ClusterClient, with MaxRedirects -1: where a redirect is followed in the middle of
 // a slot's migration, copies pass.
 //
 // Whatever client's MaxRetries says, a script call is not sent twice by the client. Its ReadTimeout bounds how long a
 // connection stays in use after Publish has given up on it.
-func New(client redis.UniversalClient, cfg Config) (sink.Sink, error) {
+func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	switch client.(type) {
 	case nil:
@@ -132,10 +146,10 @@ func New(client redis.UniversalClient, cfg Config) (sink.Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure Redis Streams sink: %w", err)
 	}
-	return newSink(client, cfg), nil
+	return &Sink{newPublisher(client, cfg)}, nil
 }
 
-func newSink(client redis.UniversalClient, cfg Config) *redisscript.Publisher {
+func newPublisher(client redis.UniversalClient, cfg Config) *redisscript.Publisher {
 	_, cluster := client.(*redis.ClusterClient)
 	return redisscript.New(client, xadd(cluster, cfg), cfg.Window)
 }

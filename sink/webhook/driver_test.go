@@ -68,7 +68,7 @@ func TestParametersReachTheSink(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
-	if c := s.(*poster).cfg; !c.Binary || !c.AllowHTTP || c.AllowPrivate || !slices.Equal(c.Allow, want) ||
+	if c := s.cfg; !c.Binary || !c.AllowHTTP || c.AllowPrivate || !slices.Equal(c.Allow, want) ||
 		fmt.Sprint(c.Ports) != "[443 9443]" || c.Proxy.Host != "egress:4750" {
 		t.Errorf("it is %+v", c)
 	}

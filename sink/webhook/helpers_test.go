@@ -64,9 +64,9 @@ var key = Secret(symmetric + base64.StdEncoding.EncodeToString([]byte("012345678
 var local = Config{AllowPrivate: true, AllowHTTP: true}
 
 // open returns a Sink that is closed with the test.
-func open(t *testing.T, endpoints Endpoints, cfg Config) *poster {
+func open(t *testing.T, endpoints Endpoints, cfg Config) *Sink {
 	t.Helper()
-	s, err := newPoster(endpoints, cfg)
+	s, err := newSink(endpoints, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func event(t testing.TB, to string, orderKey int64) outbox.Delivery {
 }
 
 // one publishes a delivery.
-func one(t *testing.T, s Sink, d outbox.Delivery) error {
+func one(t *testing.T, s *Sink, d outbox.Delivery) error {
 	t.Helper()
 	return s.Publish(t.Context(), []outbox.Delivery{d})[0].Err
 }

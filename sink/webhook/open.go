@@ -46,7 +46,7 @@ import (
 // Name, url and secrets are required. A secret or the value of a header is the text itself, or env:NAME for a variable
 // of the environment, or file:PATH for a file without its last line break. The file is read again when it, or one of
 // the files it names, has changed. One that cannot be read then leaves the former endpoints in use.
-func Open(ctx context.Context, url string, cfg Config) (Sink, error) {
+func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	path, err := parse(url, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure webhook sink: %w", err)

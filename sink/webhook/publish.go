@@ -13,7 +13,7 @@ import (
 
 // publication is one call of Publish.
 type publication struct {
-	*poster
+	*Sink
 	window
 	batch   []outbox.Delivery
 	states  map[string]*state // by destination
@@ -22,10 +22,10 @@ type publication struct {
 
 // Publish implements outbox.Sink. A relay that says how long it waits has the slower answers later
 // (internal/sink/late).
-func (s *poster) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
+func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	w, release := newWindow(ctx)
 	defer release()
-	p := &publication{poster: s, window: w, batch: batch}
+	p := &publication{Sink: s, window: w, batch: batch}
 	if err := p.resolve(ctx); err != nil {
 		results := make([]outbox.Result, len(batch))
 		for i := range results {
@@ -70,7 +70,7 @@ func (p *publication) deliver(ctx context.Context, d *outbox.Delivery) error {
 		return p.send(ctx, s, turn, d)
 	}
 	one, answer := *d, make(chan error, 1)
-	alone := &publication{poster: p.poster, window: p.window} // without what the batch holds
+	alone := &publication{Sink: p.Sink, window: p.window} // without what the batch holds
 	p.under.Go(func() { answer <- alone.send(ctx, s, turn, &one) })
 	timer := time.NewTimer(s.patience(p.patience))
 	defer timer.Stop()
@@ -109,7 +109,7 @@ func (p *publication) send(ctx context.Context, s *state, turn pass, d *outbox.D
 }
 
 // gone says how an endpoint that answered 410 is enabled again.
-func (s *poster) gone(name string) error {
+func (s *Sink) gone(name string) error {
 	if _, ok := s.endpoints.(*endpointTable); ok {
 		return fmt.Errorf("endpoint %q %s, so it is disabled: %s", name, answeredGone, enableIt)
 	}
@@ -153,7 +153,7 @@ func (p *publication) resolve(ctx context.Context) error {
 }
 
 // state returns what is known of an endpoint. One whose entry has changed is a new one.
-func (s *poster) state(name string, found map[string]Endpoint) (*state, error) {
+func (s *Sink) state(name string, found map[string]Endpoint) (*state, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e, ok := found[name]

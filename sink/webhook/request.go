@@ -27,7 +27,7 @@ const (
 )
 
 // request makes a signed request.
-func (s *poster) request(ctx context.Context, t *target, d *outbox.Delivery, now time.Time) (*http.Request, error) {
+func (s *Sink) request(ctx context.Context, t *target, d *outbox.Delivery, now time.Time) (*http.Request, error) {
 	header := http.Header{}
 	for name, value := range t.Headers {
 		header.Set(name, string(value))

@@ -58,7 +58,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/endpoint"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -140,17 +139,8 @@ var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minut
 
 // Sink posts to endpoints. It asks for as long a batch as its slowest endpoint may take.
 //
-// Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down is not the sink's state.
-type Sink interface {
-	sink.Sink
-	// Enable makes an endpoint usable again that was disabled by its answer 410, and ends the rest of one that was down.
-	Enable(name string)
-	// Disabled returns the endpoints that answered 410, with the moment when they did.
-	Disabled() map[string]time.Time
-}
-
-// poster is a Sink.
-type poster struct {
+// Its Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down is not the sink's state.
+type Sink struct {
 	cfg       Config
 	endpoints Endpoints
 	transport *http.Transport
@@ -163,15 +153,15 @@ type poster struct {
 
 // New returns a Sink that posts to these endpoints. It talks to nobody. All problems of cfg and of the endpoints of a
 // List are reported at once.
-func New(endpoints Endpoints, cfg Config) (Sink, error) {
-	s, err := newPoster(endpoints, cfg)
+func New(endpoints Endpoints, cfg Config) (*Sink, error) {
+	s, err := newSink(endpoints, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure webhook sink: %w", err)
 	}
 	return s, nil
 }
 
-func newPoster(endpoints Endpoints, cfg Config) (*poster, error) {
+func newSink(endpoints Endpoints, cfg Config) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	if endpoints == nil {
 		err = errors.Join(err, errors.New("endpoints is nil"))
@@ -182,15 +172,15 @@ func newPoster(endpoints Endpoints, cfg Config) (*poster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &poster{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}, nil
+	return &Sink{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}, nil
 }
 
 // Abilities implements outbox.Able.
-func (s *poster) Abilities() outbox.Abilities {
+func (s *Sink) Abilities() outbox.Abilities {
 	return outbox.Abilities{Ping: s.ping, Timeout: s.timeout, Subscriptions: s.subscriptions}
 }
 
-func (s *poster) ping(ctx context.Context) error {
+func (s *Sink) ping(ctx context.Context) error {
 	if _, err := s.endpoints.Lookup(ctx); err != nil {
 		return outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
 	}
@@ -210,14 +200,14 @@ func (s *poster) ping(ctx context.Context) error {
 }
 
 // Close waits for what is under way, which ends with the context of its Publish, and closes idle connections.
-func (s *poster) Close() error {
+func (s *Sink) Close() error {
 	s.under.Wait()
 	s.transport.CloseIdleConnections()
 	return nil
 }
 
 // subscriptions tells who has subscribed to which of the events whose destination is "*".
-func (s *poster) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
+func (s *Sink) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
 	if known, ok := s.endpoints.(interface {
 		subscriptions(ctx context.Context) ([]outbox.Subscription, error)
 	}); ok {
@@ -227,14 +217,14 @@ func (s *poster) subscriptions(ctx context.Context) ([]outbox.Subscription, erro
 }
 
 // Enable implements Sink.
-func (s *poster) Enable(name string) {
+func (s *Sink) Enable(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.states, name)
 }
 
 // Disabled implements Sink.
-func (s *poster) Disabled() map[string]time.Time {
+func (s *Sink) Disabled() map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[string]time.Time{}

@@ -59,7 +59,7 @@ type window struct {
 const beginTime = 2500 * time.Millisecond
 
 // timeout is outbox.Abilities.Timeout: it has room for the longest timeout of the endpoints.
-func (s *poster) timeout() time.Duration {
+func (s *Sink) timeout() time.Duration {
 	longest := defaultTimeout
 	if known, ok := s.endpoints.(interface{ longest() time.Duration }); ok {
 		longest = known.longest()

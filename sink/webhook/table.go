@@ -46,7 +46,7 @@ type endpointTable struct {
 }
 
 // openTable opens the table that the configuration names, and returns a Sink for it.
-func openTable(ctx context.Context, cfg Config) (Sink, error) {
+func openTable(ctx context.Context, cfg Config) (*Sink, error) {
 	t, err := newTable(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-// Package pgtable is what the store of relays (store/postgres) and that of operators (internal/store/pgoperate) both
+// Package pgtable is what the store of relays (store/postgres) and that of operators (internal/store/pgcold) both
 // know of an outbox table in PostgreSQL. That is how its layout is quoted, what its keys, lanes and undelivered rows
 // are, and the one name that it has. It is also how a row of it dies, for whom a session speaks, and how an action is
 // recorded.

@@ -1,4 +1,4 @@
-// Package sqlitetable is what the store of relays (store/sqlite) and that of operators (internal/store/sqliteoperate)
+// Package sqlitetable is what the store of relays (store/sqlite) and that of operators (internal/store/sqlitecold)
 // both know of an outbox table in SQLite. That is how its layout is quoted, what its keys, lanes and undelivered rows
 // are, and how its values are read. It is also what the file's schema says of it, how a row of it dies, and how an
 // action is recorded.
