@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -42,29 +41,17 @@ func lasting(err error) error {
 }
 
 func checkURL(url string) error {
-	if err := sinkurl.CheckUser(url); err != nil {
-		return err
-	}
-	a, err := parseURL(url)
-	if err != nil {
-		return err
-	}
-	_, err = a.configure(Config{})
+	_, err := parse(url, &Config{})
 	return err
 }
 
 // plaintext returns the hosts that are reached without TLS and may be on other machines.
-func plaintext(url string) (hosts []string) {
-	a, err := parseURL(url)
-	if err != nil || a.secured {
+func plaintext(url string) []string {
+	u, err := family.Parse(url)
+	if err != nil || u.Secure {
 		return nil
 	}
-	for _, broker := range a.brokers {
-		if host, _, err := net.SplitHostPort(broker); err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback() {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
+	return sinkurl.Elsewhere(u.Hosts)
 }
 
 func hint(err error) string {

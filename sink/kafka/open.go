@@ -5,9 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
-	"slices"
+	"math"
 	"strconv"
 	"strings"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 )
 
 const (
@@ -36,10 +35,7 @@ const (
 // Config has them. They win over cfg. A cluster that cannot be reached, or refuses the user, is an error of class
 // outbox.ClassUnavailable.
 func Open(ctx context.Context, address string, cfg Config) (*Sink, error) {
-	a, err := parseURL(address)
-	if err == nil {
-		cfg, err = a.configure(cfg)
-	}
+	a, err := parse(address, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure Kafka sink: %w", err)
 	}
@@ -47,149 +43,80 @@ func Open(ctx context.Context, address string, cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.password = secret(a.password)
+	s.password = secret(a.Secret())
 	err = s.current().client.Ping(ctx)
 	if err == nil && cfg.TransactionalID != "" {
 		_, _, err = s.current().client.ProducerID(ctx) // ends what the former owner of the id had begun
 	}
 	if err != nil {
-		err = fmt.Errorf("connect to Kafka at %s: %w", strings.Join(a.brokers, ","), s.hide(err))
+		err = fmt.Errorf("connect to Kafka at %s: %w", strings.Join(a.Hosts, ","), s.hide(err))
 		return nil, outbox.Unavailable(errors.Join(err, s.Close()))
 	}
 	return s, nil
 }
 
+var family = sinkurl.Family{Name: "Kafka", Form: "kafka://user:password@host1:9092,host2:9092 (or kafkas://)",
+	Plain: schemePlain, Secure: schemeTLS, Port: defaultPort}
+
 // address is what a URL says.
 type address struct {
-	secured        bool
-	user, password string
-	mechanism      string // of SASL; "" for none
-	brokers        []string
-	query          url.Values
+	*sinkurl.URL
+	mechanism string // of SASL; "" for none
 }
 
-// errURL is all that is said of a URL that cannot be parsed: a password with an unescaped slash turns up as port, path
-// or option.
-var errURL = errors.New("the Kafka URL is not of the form kafka://user:password@host1:9092,host2:9092 " +
-	"(or kafkas://); in user and password write / ? # % @ percent-encoded. " +
-	"It is not shown here because it may hold a password")
-
-func parseURL(text string) (*address, error) {
-	scheme, rest, ok := strings.Cut(text, "://")
-	if !ok || scheme != schemePlain && scheme != schemeTLS || strings.Contains(text, "#") {
-		return nil, errURL
-	}
-	a := &address{secured: scheme == schemeTLS}
-	rest, query, _ := strings.Cut(rest, "?")
-	var err error
-	if a.query, err = url.ParseQuery(query); err != nil {
-		return nil, errURL
-	}
-	rest = strings.TrimSuffix(rest, "/")
-	at := strings.LastIndexByte(rest, '@')
-	if at >= 0 {
-		user, password, _ := strings.Cut(rest[:at], ":")
-		a.user, err = url.PathUnescape(user)
-		var passwordErr error
-		a.password, passwordErr = url.PathUnescape(password)
-		if err != nil || passwordErr != nil || a.user == "" || strings.ContainsAny(rest[:at], "/@") {
-			return nil, errURL
-		}
-	}
-	for name := range strings.SplitSeq(rest[at+1:], ",") {
-		broker, err := hostPort(name)
-		if err != nil {
-			return nil, err
-		}
-		a.brokers = append(a.brokers, broker)
-	}
-	return a, a.chooseMechanism()
-}
-
-// hostPort returns a broker with its port.
-func hostPort(name string) (string, error) {
-	host, port, err := net.SplitHostPort(name)
+// parse reads a URL, whose options win over cfg, and completes cfg.
+func parse(text string, cfg *Config) (*address, error) {
+	u, err := family.Parse(text)
 	if err != nil {
-		host, port = strings.Trim(name, "[]"), defaultPort
-		if strings.Contains(host, ":") && net.ParseIP(host) == nil {
-			return "", errURL
-		}
+		return nil, err
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" || strings.ContainsAny(host, "/ ") {
-		return "", errURL
+	a := &address{URL: u}
+	create := ""
+	problems := []error{u.Take(
+		sinkurl.OneOf("sasl", []string{"plain", "scram-sha-256", "scram-sha-512"}, func(v string) { a.mechanism = v }),
+		sinkurl.CloudEvents(&cfg.Binary, &cfg.Watermill), sinkurl.Text("create", &create),
+		sinkurl.Text("compression", &cfg.Compression), sinkurl.Text("transactional_id", &cfg.TransactionalID),
+		sinkurl.Number("max_message_bytes", &cfg.MaxMessageBytes, 1, math.MaxInt32))}
+	switch {
+	case a.mechanism == "" && u.Account != nil:
+		a.mechanism = "plain"
+	case a.mechanism != "" && u.Account == nil:
+		problems = append(problems,
+			errors.New("sasl needs a user in the Kafka URL: kafkas://user:password@host:9093?sasl=scram-sha-512"))
 	}
-	return net.JoinHostPort(host, port), nil
-}
-
-func (a *address) chooseMechanism() error {
-	a.mechanism = a.query.Get("sasl")
-	switch known := []string{"plain", "scram-sha-256", "scram-sha-512"}; {
-	case a.mechanism == "" && a.user != "":
-		a.mechanism = known[0]
-	case a.mechanism != "" && a.user == "":
-		return errors.New("sasl needs a user in the Kafka URL: kafkas://user:password@host:9093?sasl=scram-sha-512")
-	case a.mechanism != "" && !slices.Contains(known, a.mechanism):
-		return fmt.Errorf("sasl must be one of %s", strings.Join(known, ", "))
+	if create != "" {
+		var err error
+		cfg.Create, err = parseCreation(create)
+		problems = append(problems, err)
 	}
-	return nil
+	switch {
+	case cfg.TLS != nil && !u.Secure:
+		problems = append(problems, errors.New("TLS is set but the URL is not kafkas://"))
+	case u.Secure && cfg.TLS == nil:
+		cfg.TLS = &tls.Config{}
+	}
+	*cfg, err = cfg.withDefaults()
+	return a, errors.Join(append(problems, err)...)
 }
 
 // options are what the client needs of the URL.
 func (a *address) options() []kgo.Opt {
-	options := []kgo.Opt{kgo.SeedBrokers(a.brokers...)}
+	options := []kgo.Opt{kgo.SeedBrokers(a.Hosts...)}
+	if a.mechanism == "" {
+		return options
+	}
+	user := a.Account.Username()
+	password, _ := a.Account.Password()
 	var mechanism sasl.Mechanism
 	switch a.mechanism {
 	case "plain":
-		mechanism = plain.Auth{User: a.user, Pass: a.password}.AsMechanism()
+		mechanism = plain.Auth{User: user, Pass: password}.AsMechanism()
 	case "scram-sha-256":
-		mechanism = scram.Auth{User: a.user, Pass: a.password}.AsSha256Mechanism()
+		mechanism = scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
 	case "scram-sha-512":
-		mechanism = scram.Auth{User: a.user, Pass: a.password}.AsSha512Mechanism()
-	default:
-		return options
+		mechanism = scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
 	}
 	return append(options, kgo.SASL(mechanism))
-}
-
-// configure adds the URL's options to cfg.
-func (a *address) configure(cfg Config) (Config, error) {
-	var problems []error
-	if cfg.TLS != nil && !a.secured {
-		problems = append(problems, errors.New("TLS is set but the URL is not kafkas://"))
-	}
-	if cfg.TLS == nil && a.secured {
-		cfg.TLS = &tls.Config{}
-	}
-	for name, values := range a.query {
-		value := values[len(values)-1]
-		switch name {
-		case "sasl":
-		case "cloudevents":
-			if value != "binary" && value != "structured" && value != "watermill" {
-				problems = append(problems, errors.New("cloudevents must be structured, binary or watermill"))
-			}
-			cfg.Binary, cfg.Watermill = value == "binary", value == "watermill"
-		case "create":
-			creation, err := parseCreation(value)
-			problems = append(problems, err)
-			cfg.Create = creation
-		case "compression":
-			cfg.Compression = value
-		case "transactional_id":
-			cfg.TransactionalID = value
-		case "max_message_bytes":
-			n, err := strconv.Atoi(value)
-			if err != nil {
-				problems = append(problems, errors.New("max_message_bytes must be a number of bytes"))
-			}
-			cfg.MaxMessageBytes = n
-		default: // not shown: it may be a piece of a password
-			problems = append(problems, errors.New("the Kafka URL has an option other than sasl, cloudevents, create, "+
-				"compression, transactional_id and max_message_bytes"))
-		}
-	}
-	checked, err := cfg.withDefaults()
-	return checked, errors.Join(append(problems, err)...)
 }
 
 var errCreation = errors.New("create must be partitions:replication, such as create=6:3")
@@ -216,5 +143,5 @@ func (s *Sink) hide(err error) error {
 	if errors.As(err, &said) {
 		return fmt.Errorf("%w (the rest of the server's answer contains the password and is not shown)", said)
 	}
-	return errors.New("the server's answer contains the password and is not shown")
+	return sinkurl.Hide(err, string(s.password))
 }

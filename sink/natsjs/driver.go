@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -54,24 +53,18 @@ func lasting(err error) error {
 }
 
 func checkURL(url string) error {
-	_, err := parseURL(url)
+	_, err := parse(url, &Config{})
 	return err
 }
 
-// plaintext returns the hosts that are reached without TLS and may be on other machines: a name that is not localhost
-// may be anybody's. A server that demands TLS gets it, but nobody who stands between would.
-func plaintext(url string) (hosts []string) {
-	t, err := parseURL(url)
-	if err != nil || t.secure {
+// plaintext returns the hosts that are reached without TLS and may be on other machines. A server that demands TLS gets
+// it, but nobody who stands between would.
+func plaintext(url string) []string {
+	u, err := family.Parse(url)
+	if err != nil || u.Secure {
 		return nil
 	}
-	for _, host := range t.hosts {
-		name, _, _ := net.SplitHostPort(host) // as parseURL has put it together
-		if name != "localhost" && !net.ParseIP(name).IsLoopback() {
-			hosts = append(hosts, name)
-		}
-	}
-	return hosts
+	return sinkurl.Elsewhere(u.Hosts)
 }
 
 func hint(err error) string {

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -89,14 +88,8 @@ func parse(text string, cfg *Config) (*pgxpool.Config, error) {
 	if values.Has("cloudevents") {
 		return nil, errors.New("the URL has the parameter cloudevents, but the events become columns of a table")
 	}
-	if values.Has("create") {
-		switch value := values["create"]; {
-		case len(value) == 1 && (value[0] == "true" || value[0] == "false"):
-			cfg.Create = value[0] == "true"
-		default:
-			return nil, errors.New("the URL's parameter create is none of true, false")
-		}
-		values.Del("create")
+	if err := sinkurl.Take(values, sinkurl.Flag("create", &cfg.Create)); err != nil {
+		return nil, err
 	}
 	if len(values) > 0 {
 		base += "?" + values.Encode()
@@ -161,18 +154,15 @@ func plaintext(url string) (hosts []string) {
 	if err != nil {
 		return nil
 	}
-	add := func(host string, certificates *tls.Config) {
-		if certificates != nil || host == "" || strings.HasPrefix(host, "/") || host == "localhost" ||
-			net.ParseIP(host).IsLoopback() || slices.Contains(hosts, host) {
-			return
-		}
-		hosts = append(hosts, host)
+	if config.ConnConfig.TLSConfig == nil {
+		hosts = append(hosts, config.ConnConfig.Host)
 	}
-	add(config.ConnConfig.Host, config.ConnConfig.TLSConfig)
 	for _, f := range config.ConnConfig.Fallbacks {
-		add(f.Host, f.TLSConfig)
+		if f.TLSConfig == nil && !slices.Contains(hosts, f.Host) {
+			hosts = append(hosts, f.Host)
+		}
 	}
-	return hosts
+	return sinkurl.Elsewhere(hosts)
 }
 
 func hint(err error) string {

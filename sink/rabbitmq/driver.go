@@ -3,7 +3,6 @@ package rabbitmq
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -31,24 +30,17 @@ func openByURL(ctx context.Context, url string, _ sink.Options) (sink.Sink, erro
 }
 
 func checkURL(url string) error {
-	_, err := parseURL(url)
+	_, err := parse(url, &Config{})
 	return err
 }
 
-// plaintext returns the hosts that are reached without TLS and may be on other machines: a name that is not localhost
-// may be anybody's.
-func plaintext(url string) (hosts []string) {
-	t, err := parseURL(url)
-	if err != nil || t.uri.Scheme != "amqp" {
+// plaintext returns the hosts that are reached without TLS and may be on other machines.
+func plaintext(url string) []string {
+	u, err := family.Parse(url)
+	if err != nil || u.Secure {
 		return nil
 	}
-	for _, address := range t.hosts {
-		host, _, err := net.SplitHostPort(address)
-		if err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback() {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
+	return sinkurl.Elsewhere(u.Hosts)
 }
 
 func hint(err error) string {

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -38,16 +35,11 @@ const connectLimit = 5 * time.Second
 // An error that waiting may cure is of class outbox.ClassUnavailable; a refused user, virtual host or certificate is of
 // class outbox.ClassPermanent.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
-	t, err := parseURL(url)
-	if err == nil && cfg.TLS != nil && t.uri.Scheme != "amqps" {
-		err = errors.New("TLS is set but the URL is not amqps://")
-	}
+	t, err := parse(url, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure RabbitMQ sink: %w", err)
 	}
-	t.tls = cfg.TLS
-	cfg.Binary, cfg.Watermill = cfg.Binary || t.binary, cfg.Watermill || t.watermill
-	cfg.Declare, cfg.TLS = cfg.Declare || t.declare, nil
+	cfg.TLS = nil
 	s := newSink(t.connect, cfg)
 	if err := s.ping(ctx); err != nil {
 		_ = s.Close() // it has no connection, or one that does not answer
@@ -74,89 +66,46 @@ func lasting(err error) bool {
 	return e.Code == amqp.AccessRefused
 }
 
+// family has as Others the options of the client.
+var family = sinkurl.Family{Name: "RabbitMQ", Form: "amqp://user:password@host:5672/vhost (or amqps://)",
+	Plain: "amqp", Secure: "amqps", Port: "5672", SecurePort: "5671", Path: true,
+	Others: []string{"heartbeat", "connection_timeout", "channel_max", "auth_mechanism", "cacertfile", "certfile", "keyfile",
+		"server_name_indication"}}
+
 // target is what a URL says.
 type target struct {
-	uri                        amqp.URI // of the first host
-	hosts                      []string // host:port
-	urls                       []string // of each host alone
-	tls                        *tls.Config
-	binary, watermill, declare bool
+	*sinkurl.URL
+	uri amqp.URI // of the first host
+	tls *tls.Config
 }
 
-// What is said of a URL that cannot be used. It is not quoted, because it may hold a password.
-var (
-	errURL = errors.New("the RabbitMQ URL is not of the form amqp://user:password@host:5672/vhost (or amqps://); in " +
-		"user, password and vhost write / ? # % @ percent-encoded. It is not shown here because it may hold a password")
-	errOption = errors.New("the RabbitMQ URL has an option that is not known (it is not shown, it may be half a " +
-		"password); known are " + strings.Join(options, ", "))
-	errCloudEvents = errors.New("the RabbitMQ URL's option cloudevents is none of structured, binary, watermill")
-	errDeclare     = errors.New("the RabbitMQ URL's option declare is not quorum")
-)
-
-// options are those of the client, and the two that are ours.
-var options = []string{"cloudevents", "declare", "heartbeat", "connection_timeout", "channel_max", "auth_mechanism",
-	"cacertfile", "certfile", "keyfile", "server_name_indication"}
-
-func parseURL(text string) (t target, err error) {
-	if err := sinkurl.CheckUser(text); err != nil {
-		return t, err
-	}
-	// net/url knows one host, so further ones are taken out before.
-	scheme, rest, _ := strings.Cut(text, "://")
-	end := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		end = i
-	}
-	user := rest[:strings.LastIndexByte(rest[:end], '@')+1]
-	for name := range strings.SplitSeq(rest[len(user):end], ",") {
-		one := scheme + "://" + user + name + rest[end:]
-		uri, err := amqp.ParseURI(one)
-		if err != nil || name == "" || uri.Port < 1 || uri.Port > 65535 {
-			return t, errURL
-		}
-		if t.hosts == nil {
-			t.uri = uri
-		}
-		t.hosts = append(t.hosts, net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port)))
-		t.urls = append(t.urls, one)
-	}
-	parsed, err := url.Parse(scheme + "://h" + rest[end:])
-	if err != nil || parsed.Fragment != "" || strings.Contains(text, "#") {
-		return t, errURL
-	}
-	query, err := url.ParseQuery(parsed.RawQuery)
+// parse reads a URL, whose options win over cfg.
+func parse(text string, cfg *Config) (*target, error) {
+	u, err := family.Parse(text)
 	if err != nil {
-		return t, errURL
+		return nil, err
 	}
-	for name := range query {
-		if !slices.Contains(options, name) {
-			return t, errOption
-		}
+	t := &target{URL: u, tls: cfg.TLS}
+	problems := []error{u.Take(sinkurl.CloudEvents(&cfg.Binary, &cfg.Watermill),
+		sinkurl.OneOf("declare", []string{"quorum"}, func(string) { cfg.Declare = true }))}
+	if t.uri, err = amqp.ParseURI(u.One(u.Hosts[0])); err != nil {
+		problems = append(problems, errClient)
 	}
-	switch query.Get("cloudevents") {
-	case "binary":
-		t.binary = true
-	case "watermill":
-		t.watermill = true
-	case "structured", "":
-	default:
-		return t, errCloudEvents
+	if cfg.TLS != nil && !u.Secure {
+		problems = append(problems, errors.New("TLS is set but the URL is not amqps://"))
 	}
-	switch query.Get("declare") {
-	case "quorum":
-		t.declare = true
-	case "":
-	default:
-		return t, errDeclare
-	}
-	return t, nil
+	return t, errors.Join(problems...)
 }
+
+// errClient says nothing of the URL, because it may hold a password.
+var errClient = errors.New("the RabbitMQ URL's virtual host, or one of the options of the client, cannot be read " +
+	"(not shown, it may hold a password)")
 
 // connect connects to the first host that answers.
-func (t target) connect(ctx context.Context) (*amqp.Connection, error) {
+func (t *target) connect(ctx context.Context) (*amqp.Connection, error) {
 	var problems []error
-	for i, host := range t.hosts {
-		conn, err := t.connectTo(ctx, t.urls[i])
+	for _, host := range t.Hosts {
+		conn, err := t.connectTo(ctx, t.One(host))
 		if err == nil {
 			return conn, nil
 		}
@@ -165,7 +114,7 @@ func (t target) connect(ctx context.Context) (*amqp.Connection, error) {
 	return nil, errors.Join(problems...)
 }
 
-func (t target) connectTo(ctx context.Context, url string) (*amqp.Connection, error) {
+func (t *target) connectTo(ctx context.Context, url string) (*amqp.Connection, error) {
 	limit := connectLimit
 	if t.uri.ConnectionTimeout > 0 {
 		limit = time.Duration(t.uri.ConnectionTimeout) * time.Millisecond
@@ -193,9 +142,4 @@ func (t target) connectTo(ctx context.Context, url string) (*amqp.Connection, er
 }
 
 // hide replaces an error that quotes the password.
-func (t target) hide(err error) error {
-	if t.uri.Password != "" && t.uri.Password != "guest" && strings.Contains(err.Error(), t.uri.Password) {
-		return errors.New("the server's answer contains the password and is not shown")
-	}
-	return err
-}
+func (t *target) hide(err error) error { return sinkurl.Hide(err, t.Secret()) }

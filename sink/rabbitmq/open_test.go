@@ -42,13 +42,14 @@ func TestParseURL(t *testing.T) {
 		"amqp://h/v?cloudevents=structured&declare=quorum&heartbeat=5": {[]string{"h:5672"}, "guest", "guest", "v",
 			false, true},
 	} {
-		got, err := parseURL(url)
+		var cfg Config
+		got, err := parse(url, &cfg)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		if !slices.Equal(got.hosts, want.hosts) || got.uri.Username != want.user || got.uri.Password != want.password ||
-			got.uri.Vhost != want.vhost || got.binary != want.binary || got.declare != want.declare {
+		if !slices.Equal(got.Hosts, want.hosts) || got.uri.Username != want.user || got.uri.Password != want.password ||
+			got.uri.Vhost != want.vhost || cfg.Binary != want.binary || cfg.Declare != want.declare {
 			t.Errorf("%s: got %+v", url, got)
 		}
 	}
@@ -132,10 +133,10 @@ func FuzzParseURL(f *testing.F) {
 		f.Add(url)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
-		got, err := parseURL(url)
+		got, err := parse(url, &Config{})
 		if err == nil {
-			if len(got.hosts) == 0 || slices.Contains(got.hosts, "") {
-				t.Errorf("hosts %q", got.hosts)
+			if len(got.Hosts) == 0 || slices.Contains(got.Hosts, "") {
+				t.Errorf("hosts %q", got.Hosts)
 			}
 			return
 		}

@@ -76,45 +76,19 @@ func parse(text string, cfg *Config) (base string, err error) {
 	if err != nil {
 		return "", errURL
 	}
-	var problems []error
-	for name, set := range map[string]func(value string) bool{
-		"cloudevents": func(value string) bool {
-			cfg.Binary, cfg.Watermill = value == "binary", value == "watermill"
-			return value == "binary" || value == "structured" || value == "watermill"
-		},
-		"create": func(value string) bool { return setBool(&cfg.Create, value) },
-		"exact":  func(value string) bool { return setBool(&cfg.Exact, value) },
-		"maxlen": func(value string) (ok bool) {
+	problems := sinkurl.Take(values, sinkurl.CloudEvents(&cfg.Binary, &cfg.Watermill),
+		sinkurl.Flag("create", &cfg.Create), sinkurl.Flag("exact", &cfg.Exact),
+		sinkurl.Option{Name: "maxlen", Takes: "1, 2, …", Set: func(value string) bool {
 			cfg.MaxLen, err = strconv.ParseInt(value, 10, 64)
 			return err == nil && cfg.MaxLen > 0
-		},
-		"minid": func(value string) (ok bool) {
+		}},
+		sinkurl.Option{Name: "minid", Takes: "a duration such as 72h", Set: func(value string) bool {
 			cfg.MaxAge, err = time.ParseDuration(value)
 			return err == nil && cfg.MaxAge > 0
-		},
-	} {
-		if !values.Has(name) {
-			continue
-		}
-		if len(values[name]) != 1 || !set(values.Get(name)) {
-			problems = append(problems, fmt.Errorf("the URL's parameter %s is none of %s", name, parameters[name]))
-		}
-		values.Del(name)
-	}
+		}})
 	base = scheme + "://" + rest
 	if len(values) > 0 {
 		base += "?" + values.Encode()
 	}
-	return base, errors.Join(problems...)
-}
-
-// parameters are those of a URL that are not go-redis's, with what they take.
-var parameters = map[string]string{
-	"cloudevents": "structured, binary, watermill", "create": "true, false", "exact": "true, false",
-	"maxlen": "1, 2, …", "minid": "a duration such as 72h",
-}
-
-func setBool(to *bool, value string) bool {
-	*to = value == "true"
-	return value == "true" || value == "false"
+	return base, problems
 }

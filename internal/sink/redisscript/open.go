@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 )
 
 // Server is what the URL of a sink names: a server, or several nodes of a Cluster.
@@ -58,20 +59,13 @@ var ErrDatabase = errors.New("the Redis URL names several hosts and a database, 
 
 // ParseURL returns the options of the first host and the addresses of all.
 func ParseURL(url string) (*redis.Options, []string, error) {
-	// net/url knows one host, so further ones are taken out before.
-	scheme, rest, _ := strings.Cut(url, "://")
-	end := len(rest)
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		end = i
-	}
-	user := rest[:strings.LastIndexByte(rest[:end], '@')+1]
-	names := strings.Split(rest[len(user):end], ",")
-	options, err := redis.ParseURL(scheme + "://" + user + names[0] + rest[end:])
+	parts := sinkurl.SplitHosts(url)
+	options, err := redis.ParseURL(parts.One(parts.Hosts[0]))
 	if err != nil || strings.Contains(url, "#") { // a fragment would be ignored in silence: half a password
 		return nil, nil, ErrURL
 	}
 	hosts := []string{options.Addr}
-	for _, name := range names[1:] {
+	for _, name := range parts.Hosts[1:] {
 		host, err := redis.ParseURL("redis://" + name)
 		if err != nil || name == "" {
 			return nil, nil, ErrURL
@@ -149,8 +143,5 @@ type Secret string
 // Hide replaces an error that quotes the password: proxies and old servers repeat the arguments of a command they do
 // not know, and AUTH has the password among them.
 func (s Secret) Hide(err error) error {
-	if s != "" && strings.Contains(err.Error(), string(s)) {
-		return errors.New("the server's answer contains the password and is not shown")
-	}
-	return err
+	return sinkurl.Hide(err, string(s))
 }

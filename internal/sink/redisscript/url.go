@@ -30,7 +30,7 @@ func CheckURL(url string) error {
 		return err
 	}
 	if badPort(url) {
-		return errors.New("a port in the URL is none of 1 to 65535 (not shown, it may hold a password)")
+		return sinkurl.ErrPort
 	}
 	_, _, err := ParseURL(url)
 	return err
@@ -39,7 +39,7 @@ func CheckURL(url string) error {
 // badPort tells whether a host of the URL has a port that cannot be. go-redis finds that out when it connects, and is
 // waited for.
 func badPort(url string) bool {
-	for _, host := range hostsOf(url) {
+	for _, host := range sinkurl.SplitHosts(url).Hosts {
 		if _, port, err := net.SplitHostPort(host); err == nil && port != "" {
 			if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 				return true
@@ -49,31 +49,13 @@ func badPort(url string) bool {
 	return false
 }
 
-// Plaintext returns the hosts that are reached without TLS and may be on other machines: a name that is not localhost
-// may be anybody's.
-func Plaintext(url string) (hosts []string) {
-	if scheme, _, _ := strings.Cut(url, "://"); scheme != "redis" || sinkurl.CheckUser(url) != nil {
+// Plaintext returns the hosts that are reached without TLS and may be on other machines.
+func Plaintext(url string) []string {
+	parts := sinkurl.SplitHosts(url)
+	if parts.Scheme != "redis" || sinkurl.CheckUser(url) != nil {
 		return nil
 	}
-	for _, host := range hostsOf(url) {
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		if host = strings.Trim(host, "[]"); host != "" && host != "localhost" && !net.ParseIP(host).IsLoopback() {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
-}
-
-// hostsOf returns the hosts of a URL with their ports.
-func hostsOf(url string) []string {
-	_, rest, _ := strings.Cut(url, "://")
-	rest = rest[strings.LastIndexByte(rest, '@')+1:]
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		rest = rest[:i]
-	}
-	return strings.Split(rest, ",")
+	return sinkurl.Elsewhere(parts.Hosts)
 }
 
 // Hint names the remedy for an error of a sink on Redis; "" for one that is not its own.
