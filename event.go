@@ -102,17 +102,8 @@ func (e *Event) Validate(maxPayload int) error {
 			return err
 		}
 	}
-	for i, d := range e.Destinations {
-		name := fmt.Sprintf("Destinations[%d]", i)
-		if d == "" {
-			return &FieldError{Field: name, Problem: "is empty"}
-		}
-		if err := checkText(name, d, maxTopic); err != nil {
-			return err
-		}
-		if slices.Contains(e.Destinations[:i], d) { // outcomes are kept by name: two of one name could not differ
-			return &FieldError{Field: name, Problem: "repeats an earlier one"}
-		}
+	if err := e.checkDestinations(); err != nil {
+		return err
 	}
 	if e.SchemaVersion < 0 || e.SchemaVersion > 1<<31-1 {
 		return &FieldError{Field: "SchemaVersion", Problem: "must be between 0 and 2147483647"}
@@ -128,6 +119,22 @@ func (e *Event) Validate(maxPayload int) error {
 		return &FieldError{Field: "Payload", Problem: problem, Err: ErrPayloadTooLarge}
 	}
 	return checkJSON("Payload", e.Payload, maxPayload)
+}
+
+func (e *Event) checkDestinations() error {
+	for i, d := range e.Destinations {
+		name := fmt.Sprintf("Destinations[%d]", i)
+		if d == "" {
+			return &FieldError{Field: name, Problem: "is empty"}
+		}
+		if err := checkText(name, d, maxTopic); err != nil {
+			return err
+		}
+		if slices.Contains(e.Destinations[:i], d) { // outcomes are kept by name: two of one name could not differ
+			return &FieldError{Field: name, Problem: "repeats an earlier one"}
+		}
+	}
+	return nil
 }
 
 func checkText(field, s string, maxChars int) error {

@@ -193,6 +193,23 @@ func (l Layout) Validate() error {
 			add("%s: is required", r.field)
 		}
 	}
+	l.validateTogether(add)
+	for name, column := range l.Columns() {
+		if err := identifier.Check(column); err != nil {
+			add("%s: %w", name, err)
+		}
+	}
+	if err := identifier.CheckTable(l.Table); err != nil && l.Table != "" {
+		add("table: %w", err)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("layout of table %q: %w", l.Table, err)
+	}
+	return nil
+}
+
+// validateTogether reports what does not go together.
+func (l Layout) validateTogether(add func(format string, args ...any)) {
 	if l.Status != "" && (l.Pending == "" || l.Delivered == "" || l.Dead == "") {
 		add("pending, delivered, dead: are required with status, they are its values")
 	}
@@ -208,18 +225,6 @@ func (l Layout) Validate() error {
 	if l.Tenant != "" && l.App != "" {
 		add("tenant, app: only one of them can name the owner")
 	}
-	for name, column := range l.Columns() {
-		if err := identifier.Check(column); err != nil {
-			add("%s: %w", name, err)
-		}
-	}
-	if err := identifier.CheckTable(l.Table); err != nil && l.Table != "" {
-		add("table: %w", err)
-	}
-	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("layout of table %q: %w", l.Table, err)
-	}
-	return nil
 }
 
 // validateLog reports what no log has.

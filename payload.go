@@ -37,7 +37,7 @@ func checkJSON(field string, b []byte, maxBytes int) error {
 	if !json.Valid(b) {
 		return &FieldError{Field: field, Problem: "is not valid JSON"}
 	}
-	depth, expansion, room := 0, 0, min(maxExpansion, maxBytes-len(b))
+	depth, expansion := 0, 0
 	for i := 0; i < len(b); {
 		switch c := b[i]; {
 		case c == '"':
@@ -47,20 +47,15 @@ func checkJSON(field string, b []byte, maxBytes int) error {
 			}
 			i = end
 		case c == '-' || c >= '0' && c <= '9':
-			end := i + 1
-			for end < len(b) && isNumberByte(b[end]) {
-				end++
-			}
-			digits, ok := numericDigits(b[i:end])
-			if !ok {
+			end, more := scanNumber(b, i)
+			if more < 0 {
 				return refuse(i, "has a number outside the range of PostgreSQL's numeric")
 			}
-			if more := digits - (end - i); more > 0 {
-				if expansion += more; expansion > room {
-					problem := fmt.Sprintf("has %d bytes, and numbers that jsonb spells out to over %d digits more: "+
-						"too many (at byte %d)", len(b), max(0, room), i)
-					return &FieldError{Field: field, Problem: problem, Err: ErrPayloadTooLarge}
-				}
+			expansion += more
+			if room := min(maxExpansion, maxBytes-len(b)); more > 0 && expansion > room {
+				problem := fmt.Sprintf("has %d bytes, and numbers that jsonb spells out to over %d digits more: "+
+					"too many (at byte %d)", len(b), max(0, room), i)
+				return &FieldError{Field: field, Problem: problem, Err: ErrPayloadTooLarge}
 			}
 			i = end
 		case c == '{' || c == '[':
@@ -76,6 +71,20 @@ func checkJSON(field string, b []byte, maxBytes int) error {
 		}
 	}
 	return nil
+}
+
+// scanNumber returns where the number at i ends, and by how many digits jsonb makes it longer; below 0: it has none
+// such.
+func scanNumber(b []byte, i int) (end, more int) {
+	end = i + 1
+	for end < len(b) && isNumberByte(b[end]) {
+		end++
+	}
+	digits, ok := numericDigits(b[i:end])
+	if !ok {
+		return end, -1
+	}
+	return end, max(0, digits-(end-i))
 }
 
 // scanString returns the position after the string that starts at b[i], or where and what its problem is. b is valid

@@ -78,18 +78,8 @@ func Replay(ctx context.Context, store Store, o ReplayOptions) (Replayed, error)
 	if err := o.Selection.check(); err != nil {
 		return sum, fmt.Errorf("replay: %w", err)
 	}
-	if o.Payload != nil && len(o.Selection.IDs) != 1 {
-		return sum, fmt.Errorf("%w: a payload replaces that of one letter, which must be named by its id", ErrFilter)
-	}
-	if o.Payload != nil {
-		probe := outbox.Event{Topic: "replay", Source: "replay", Payload: o.Payload}
-		if err := probe.Validate(outbox.DefaultMaxPayload); err != nil {
-			var field *outbox.FieldError // its text would name an event by number, and there is one letter
-			if errors.As(err, &field) {
-				err = fmt.Errorf("%w: the new payload %s", outbox.ErrInvalidEvent, field.Problem)
-			}
-			return sum, fmt.Errorf("replay: %w", err)
-		}
+	if err := o.checkPayload(); err != nil {
+		return sum, err
 	}
 	run, err := outbox.NewID()
 	if err != nil {
@@ -124,6 +114,23 @@ func Replay(ctx context.Context, store Store, o ReplayOptions) (Replayed, error)
 			}
 		}
 	}
+}
+
+func (o ReplayOptions) checkPayload() error {
+	if o.Payload != nil && len(o.Selection.IDs) != 1 {
+		return fmt.Errorf("%w: a payload replaces that of one letter, which must be named by its id", ErrFilter)
+	}
+	if o.Payload != nil {
+		probe := outbox.Event{Topic: "replay", Source: "replay", Payload: o.Payload}
+		if err := probe.Validate(outbox.DefaultMaxPayload); err != nil {
+			var field *outbox.FieldError // its text would name an event by number, and there is one letter
+			if errors.As(err, &field) {
+				err = fmt.Errorf("%w: the new payload %s", outbox.ErrInvalidEvent, field.Problem)
+			}
+			return fmt.Errorf("replay: %w", err)
+		}
+	}
+	return nil
 }
 
 // page replays one page to its end, also if ctx ends meanwhile.

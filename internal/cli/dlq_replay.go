@@ -99,17 +99,10 @@ func (f *replayFlags) options(
 	}
 	o.Selection.Discarded, o.Rate = f.discarded, f.rate
 	o.Operator = f.operator()
+	if err := f.check(a, args); err != nil {
+		return o, err
+	}
 	switch {
-	case f.rate < 0:
-		return o, usagef("--rate is %d, must be positive", f.rate)
-	case f.window < 0:
-		return o, usagef("--dedup-window is %s, must not be negative", f.window)
-	case f.discarded && len(args) == 0:
-		return o, usagef("--discarded needs the ids of the letters")
-	case f.payload != "" && len(args) != 1:
-		return o, usagef("--payload needs the id of a single letter")
-	case !f.yes && !f.dryRun && (!isTerminal(a.In) || f.payload == "-"):
-		return o, usagef("there is no terminal to ask on: add --yes, or see with --dry-run what would be done")
 	case f.payload == "-":
 		o.Payload, err = readAll(ctx, a.In, 16*outbox.DefaultMaxPayload)
 	case f.payload != "":
@@ -122,6 +115,22 @@ func (f *replayFlags) options(
 		return o, usagef("--payload %s is empty: it would replay the payload that failed", f.payload)
 	}
 	return o, nil
+}
+
+func (f *replayFlags) check(a *application, args []string) error {
+	switch {
+	case f.rate < 0:
+		return usagef("--rate is %d, must be positive", f.rate)
+	case f.window < 0:
+		return usagef("--dedup-window is %s, must not be negative", f.window)
+	case f.discarded && len(args) == 0:
+		return usagef("--discarded needs the ids of the letters")
+	case f.payload != "" && len(args) != 1:
+		return usagef("--payload needs the id of a single letter")
+	case !f.yes && !f.dryRun && (!isTerminal(a.In) || f.payload == "-"):
+		return usagef("there is no terminal to ask on: add --yes, or see with --dry-run what would be done")
+	}
+	return nil
 }
 
 func (a *application) replay(

@@ -49,17 +49,7 @@ func parseLine(text []byte, e outbox.Event) (outbox.Event, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		var kind *json.UnmarshalTypeError
-		if errors.As(err, &kind) && kind.Field != "" {
-			return e, fmt.Errorf("%s: got JSON of type %s, want %s", kind.Field, kind.Value, typeName(kind.Type))
-		}
-		if errors.As(err, &kind) {
-			return e, fmt.Errorf("got JSON of type %s, want an object with the fields of an event", kind.Value)
-		}
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return e, errors.New("its JSON is not complete: an event must be on one line")
-		}
-		return e, errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		return e, undecodable(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return e, errors.New("there is more than one JSON value on it")
@@ -99,6 +89,21 @@ func parseLine(text []byte, e outbox.Event) (outbox.Event, error) {
 	}
 	e.Payload = in.Payload
 	return e, nil
+}
+
+// undecodable says in an operator's words why a line is no event.
+func undecodable(err error) error {
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) && kind.Field != "" {
+		return fmt.Errorf("%s: got JSON of type %s, want %s", kind.Field, kind.Value, typeName(kind.Type))
+	}
+	if errors.As(err, &kind) {
+		return fmt.Errorf("got JSON of type %s, want an object with the fields of an event", kind.Value)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("its JSON is not complete: an event must be on one line")
+	}
+	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // typeName is a type of inputLine in the words of JSON.

@@ -80,15 +80,7 @@ func sinkRows(ctx context.Context, c config.Config) (rows []sinkRow, troubles []
 		return nil, nil, err
 	}
 	defer db.Close()
-	debts, err := db.Debts(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	debtors, err := db.Debtors(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	pauses, err := allPauses(ctx, db)
+	debts, debtors, pauses, err := owedAndPaused(ctx, db)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,6 +111,24 @@ func sinkRows(ctx context.Context, c config.Config) (rows []sinkRow, troubles []
 		}
 	}
 	return rows, troubles, nil
+}
+
+func owedAndPaused(
+	ctx context.Context, db app.Database,
+) (debts []operate.Debt, debtors []outbox.Debtor, pauses []operate.Pause, err error) {
+	debts, err = db.Debts(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	debtors, err = db.Debtors(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	pauses, err = allPauses(ctx, db)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return debts, debtors, pauses, nil
 }
 
 func yes(is bool) string {

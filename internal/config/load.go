@@ -342,53 +342,25 @@ func each(err error) (problems []string) {
 func fit(from, to reflect.Value) (any, error) {
 	value := from.Interface()
 	text, isText := value.(string)
-	number := from.CanInt() || from.CanUint() || from.CanFloat()
 	switch {
 	case to.Type() == reflect.TypeFor[Sinks]():
 		return sinksOf(value)
 	case from.Type() == to.Type(), to.Kind() == reflect.Interface, isText && to.Kind() == reflect.String:
 		return value, nil
 	case to.Type() == reflect.TypeFor[time.Duration]():
-		if isText {
-			d, err := time.ParseDuration(text)
-			if err != nil {
-				return nil, errors.New(noDuration(text))
-			}
-			return d, nil
-		}
-		if number && value != 0 {
-			return nil, errors.New(noDuration(fmt.Sprint(value))) // "poll_max: 5" would be five nanoseconds
-		}
-		if number {
-			return time.Duration(0), nil
-		}
-		return nil, errors.New(noDuration(shape(value)))
+		return fitDuration(from)
 	}
 	switch to.Kind() {
 	case reflect.Int:
-		if f, ok := value.(float64); ok && f == math.Trunc(f) && math.Abs(f) < math.MaxInt64 {
-			return int(f), nil // 1e6 is a whole number
-		} else if from.CanInt() {
-			return value, nil
-		} else if from.CanUint() || ok && f == math.Trunc(f) {
-			return nil, fmt.Errorf("%v is too large", value)
-		}
-		_, err := strconv.Atoi(text)
-		return nil, fmt.Errorf("%s is no whole number%s", shape(value), unquote(err))
+		return fitInt(from)
 	case reflect.Float64:
-		if number {
+		if isNumber(from) {
 			return value, nil
 		}
 		_, err := strconv.ParseFloat(text, 64)
 		return nil, fmt.Errorf("%s is no number%s", shape(value), unquote(err))
 	case reflect.String:
-		switch {
-		case number: // not shown: it may be what a token or a password begins with
-			return nil, errors.New("want text, and not a number: put it in quotes")
-		case from.Kind() == reflect.Map, from.Kind() == reflect.Slice:
-			return nil, fmt.Errorf("want text, and not %s", shape(value))
-		}
-		return nil, fmt.Errorf("want text, and not %s: put it in quotes", shape(value))
+		return nil, noText(from)
 	case reflect.Slice:
 		if from.Kind() != reflect.Slice && (!isText || to.Type() != reflect.TypeFor[[]string]()) {
 			return nil, fmt.Errorf("want a list, and not %s", shape(value))
@@ -399,6 +371,52 @@ func fit(from, to reflect.Value) (any, error) {
 		}
 	}
 	return value, nil
+}
+
+func noText(from reflect.Value) error {
+	switch {
+	case isNumber(from): // not shown: it may be what a token or a password begins with
+		return errors.New("want text, and not a number: put it in quotes")
+	case from.Kind() == reflect.Map, from.Kind() == reflect.Slice:
+		return fmt.Errorf("want text, and not %s", shape(from.Interface()))
+	}
+	return fmt.Errorf("want text, and not %s: put it in quotes", shape(from.Interface()))
+}
+
+func isNumber(v reflect.Value) bool { return v.CanInt() || v.CanUint() || v.CanFloat() }
+
+func fitDuration(from reflect.Value) (any, error) {
+	text, isText := from.Interface().(string)
+	switch {
+	case isText:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return nil, errors.New(noDuration(text))
+		}
+		return d, nil
+	case !isNumber(from):
+		return nil, errors.New(noDuration(shape(from.Interface())))
+	case from.Interface() != 0:
+		return nil, errors.New(noDuration(fmt.Sprint(from.Interface()))) // "poll_max: 5" would be five nanoseconds
+	}
+	return time.Duration(0), nil
+}
+
+func fitInt(from reflect.Value) (any, error) {
+	value := from.Interface()
+	f, isFloat := value.(float64)
+	whole := isFloat && f == math.Trunc(f)
+	switch {
+	case whole && math.Abs(f) < math.MaxInt64:
+		return int(f), nil // 1e6 is a whole number
+	case from.CanInt():
+		return value, nil
+	case from.CanUint() || whole:
+		return nil, fmt.Errorf("%v is too large", value)
+	}
+	text, _ := value.(string)
+	_, err := strconv.Atoi(text)
+	return nil, fmt.Errorf("%s is no whole number%s", shape(value), unquote(err))
 }
 
 func unquote(err error) string {

@@ -57,24 +57,29 @@ func (c *Config) routeEntries(problems *Error) (entries []routeEntry) {
 		if len(e.To) == 0 {
 			problems.add("%s: says no sinks to go to: want to: [NAME, NAME:DESTINATION]", at)
 		}
-		seen := map[string]bool{}
-		for _, text := range e.To {
-			target, err := relay.ParseTarget(text)
-			switch {
-			case err != nil:
-				problems.add("%s: %v", at, err)
-			case c.Sink[target.Sink] == "":
-				problems.add("%s: there is no sink %q: it is one of %s: %s", at, target.Sink,
-					strings.Join(slices.Sorted(maps.Keys(c.Sink)), ", "), set("sink"))
-			case seen[text]:
-				problems.add("%s: %s is there twice", at, text)
-			}
-			seen[text] = true
-			e.targets = append(e.targets, target)
-		}
+		c.checkTargets(problems, at, &e)
 		entries = append(entries, e)
 	}
 	return entries
+}
+
+// checkTargets reads where a route goes.
+func (c *Config) checkTargets(problems *Error, at string, e *routeEntry) {
+	seen := map[string]bool{}
+	for _, text := range e.To {
+		target, err := relay.ParseTarget(text)
+		switch {
+		case err != nil:
+			problems.add("%s: %v", at, err)
+		case c.Sink[target.Sink] == "":
+			problems.add("%s: there is no sink %q: it is one of %s: %s", at, target.Sink,
+				strings.Join(slices.Sorted(maps.Keys(c.Sink)), ", "), set("sink"))
+		case seen[text]:
+			problems.add("%s: %s is there twice", at, text)
+		}
+		seen[text] = true
+		e.targets = append(e.targets, target)
+	}
 }
 
 // route returns the sink of an entry TABLE=SINK, to which all events of the table go.

@@ -76,37 +76,9 @@ func (s Serve) needs() (n Need) {
 // checkServe checks the settings that the relay does not have; alone says that the relay's have not been checked.
 func (c *Config) checkServe(problems *Error, alone bool) {
 	s := &c.Serve
-	for _, part := range s.Parts {
-		if !slices.Contains(parts, part) {
-			problems.add("parts: there is no part %s: it is one of %s: %s", shape(part), strings.Join(parts, ", "), set("parts"))
-		}
-	}
-	if len(s.Parts) == 0 {
-		problems.add("parts is empty, so there is nothing to serve: %s", set("parts"))
-	}
+	s.checkParts(problems)
 	oneOf(problems, "auth", s.Auth, "token", "none")
-	if host, _, err := net.SplitHostPort(s.HTTP); err != nil {
-		problems.add("http is %q, want host:port such as 127.0.0.1:8080: %s", s.HTTP, set("http"))
-	} else if s.Auth == "none" && s.Has("gateway") && !loopback(host) {
-		problems.add("auth is none, and other machines can reach %s: everybody there could do everything. Listen on "+
-			"127.0.0.1, or leave auth at token", s.HTTP)
-	}
-	for _, origin := range s.Origins {
-		if !isOrigin(origin) && (origin != "*" || s.Auth != "none") {
-			problems.add("cors-origin: %s is no origin such as https://shop.example (and * only goes with auth none): %s",
-				shownOrigin(origin), set("cors-origin"))
-		}
-	}
-	if s.PublicURL != "" && !isBase(s.PublicURL) {
-		problems.add("public-url is no address such as https://api.example.com, without user, query and fragment (not "+
-			"shown, it may hold a password): %s", set("public-url"))
-	}
-	if s.Auth == "none" && s.Has("gateway") && isBase(s.PublicURL) {
-		if u, err := url.Parse(s.PublicURL); err == nil && !loopback(u.Hostname()) {
-			problems.add("auth is none, and public-url is an address that other machines reach: " +
-				"everybody there could do everything. Leave auth at token, or leave public-url out")
-		}
-	}
+	s.checkAddresses(problems)
 	if alone {
 		atLeast(problems, "lease-ttl", c.LeaseTTL, time.Second) // the worker's too
 		c.checkListen(problems)
@@ -122,6 +94,47 @@ func (c *Config) checkServe(problems *Error, alone bool) {
 			if err != nil {
 				problems.add("%v: %s", err, set("destination"))
 			}
+		}
+	}
+}
+
+func (s *Serve) checkParts(problems *Error) {
+	for _, part := range s.Parts {
+		if !slices.Contains(parts, part) {
+			problems.add("parts: there is no part %s: it is one of %s: %s", shape(part), strings.Join(parts, ", "), set("parts"))
+		}
+	}
+	if len(s.Parts) == 0 {
+		problems.add("parts is empty, so there is nothing to serve: %s", set("parts"))
+	}
+}
+
+// checkAddresses reports addresses that are none, and those that let anybody in.
+func (s *Serve) checkAddresses(problems *Error) {
+	if host, _, err := net.SplitHostPort(s.HTTP); err != nil {
+		problems.add("http is %q, want host:port such as 127.0.0.1:8080: %s", s.HTTP, set("http"))
+	} else if s.Auth == "none" && s.Has("gateway") && !loopback(host) {
+		problems.add("auth is none, and other machines can reach %s: everybody there could do everything. Listen on "+
+			"127.0.0.1, or leave auth at token", s.HTTP)
+	}
+	for _, origin := range s.Origins {
+		if !isOrigin(origin) && (origin != "*" || s.Auth != "none") {
+			problems.add("cors-origin: %s is no origin such as https://shop.example (and * only goes with auth none): %s",
+				shownOrigin(origin), set("cors-origin"))
+		}
+	}
+	s.checkPublic(problems)
+}
+
+func (s *Serve) checkPublic(problems *Error) {
+	if s.PublicURL != "" && !isBase(s.PublicURL) {
+		problems.add("public-url is no address such as https://api.example.com, without user, query and fragment (not "+
+			"shown, it may hold a password): %s", set("public-url"))
+	}
+	if s.Auth == "none" && s.Has("gateway") && isBase(s.PublicURL) {
+		if u, err := url.Parse(s.PublicURL); err == nil && !loopback(u.Hostname()) {
+			problems.add("auth is none, and public-url is an address that other machines reach: " +
+				"everybody there could do everything. Leave auth at token, or leave public-url out")
 		}
 	}
 }

@@ -35,31 +35,21 @@ func sinksOf(value any) (Sinks, error) {
 		all[name] = url
 		return nil
 	}
-	var list []any
-	switch v := value.(type) {
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			url, isText := v[name].(string)
+	if named, ok := value.(map[string]any); ok {
+		for _, name := range slices.Sorted(maps.Keys(named)) {
+			url, isText := named[name].(string)
 			if !isText {
-				return nil, fmt.Errorf("want a URL for %s, and not %s", shape(name), shape(v[name]))
+				return nil, fmt.Errorf("want a URL for %s, and not %s", shape(name), shape(named[name]))
 			}
 			if err := add(name, url); err != nil {
 				return nil, err
 			}
 		}
 		return all, nil
-	case []string:
-		for _, text := range v {
-			list = append(list, text)
-		}
-	case []any:
-		list = v
-	case string:
-		if v != "" {
-			list = []any{v}
-		}
-	default:
-		return nil, fmt.Errorf("want a URL, or names with URLs (name: URL), and not %s", shape(value))
+	}
+	list, err := listOf(value)
+	if err != nil {
+		return nil, err
 	}
 	for _, one := range list {
 		text, isText := one.(string)
@@ -76,6 +66,25 @@ func sinksOf(value any) (Sinks, error) {
 		}
 	}
 	return all, nil
+}
+
+// listOf is a list of what should be URLs.
+func listOf(value any) (list []any, err error) {
+	switch v := value.(type) {
+	case []string:
+		for _, text := range v {
+			list = append(list, text)
+		}
+	case []any:
+		list = v
+	case string:
+		if v != "" {
+			list = []any{v}
+		}
+	default:
+		err = fmt.Errorf("want a URL, or names with URLs (name: URL), and not %s", shape(value))
+	}
+	return list, err
 }
 
 // Sink is one of the sinks of the settings.
@@ -171,6 +180,26 @@ func (c *Config) checkSinks(problems *Error, needs Need) {
 		c.checkTail(problems)
 		return
 	}
+	c.checkShortRoutes(problems)
+	relay := needs&Serving != 0
+	used := map[string]Sink{}
+	if relay {
+		used = c.usedSinks(problems)
+	}
+	if needs&Parts != 0 && c.Serve.Has("gateway") {
+		c.checkHeard(problems, relay)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		if used[name].Driver.InProcess {
+			problems.add("%v delivers within one process, and this one has no gateway to hear it: run outbox serve with "+
+				"the parts gateway and relay both, or give another --sink", used[name])
+		}
+	}
+}
+
+// checkShortRoutes reports what is wrong with those of the form TABLE=SINK.
+func (c *Config) checkShortRoutes(problems *Error) {
 	for _, raw := range c.Routes {
 		text, short := raw.(string)
 		if table, _, _ := strings.Cut(text, "="); !short || table == "" {
@@ -181,33 +210,25 @@ func (c *Config) checkSinks(problems *Error, needs Need) {
 			problems.add("%v", err)
 		}
 	}
-	gateway, relay := needs&Parts != 0 && c.Serve.Has("gateway"), needs&Serving != 0
+}
+
+// usedSinks are those that the tables that are served need.
+func (c *Config) usedSinks(problems *Error) map[string]Sink {
 	used := map[string]Sink{}
-	if relay {
-		served, _ := c.Tables() // what is wrong with them is said elsewhere
-		for _, t := range served {
-			names, err := c.sinksOf(t.Name())
-			_, routed := c.route(t.Name())
-			if err != nil && !routed { // else it is said already
-				problems.add("%v", err)
-			}
-			for _, name := range names {
-				if s, err := c.sink(name); err == nil {
-					used[name] = s
-				}
+	served, _ := c.Tables() // what is wrong with them is said elsewhere
+	for _, t := range served {
+		names, err := c.sinksOf(t.Name())
+		_, routed := c.route(t.Name())
+		if err != nil && !routed { // else it is said already
+			problems.add("%v", err)
+		}
+		for _, name := range names {
+			if s, err := c.sink(name); err == nil {
+				used[name] = s
 			}
 		}
 	}
-	if gateway {
-		c.checkHeard(problems, relay)
-		return
-	}
-	for _, name := range slices.Sorted(maps.Keys(used)) {
-		if used[name].Driver.InProcess {
-			problems.add("%v delivers within one process, and this one has no gateway to hear it: run outbox serve with "+
-				"the parts gateway and relay both, or give another --sink", used[name])
-		}
-	}
+	return used
 }
 
 // checkHeard checks the sink that the gateway of this process hears.

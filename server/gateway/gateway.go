@@ -66,6 +66,16 @@ func (c *Config) check() error {
 			refuse("AllowedOrigins: %q is no origin, want scheme://host, scheme://host:port or scheme://host:*", o)
 		}
 	}
+	c.checkPublic(refuse)
+	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
+	c.setDefaults()
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("configure gateway: %w", err)
+	}
+	return nil
+}
+
+func (c *Config) checkPublic(refuse func(format string, args ...any)) {
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" &&
 		(err != nil || u.Scheme == "" || u.Host == "" || u.User != nil || u.RawQuery != "") {
 		refuse("PublicURL is not a URL such as https://api.example.com") // not shown: it may hold what it should not
@@ -73,7 +83,9 @@ func (c *Config) check() error {
 	if u, err := url.Parse(c.PublicURL); c.PublicURL != "" && c.Auth == nil && err == nil && !loopback(u.Hostname()) {
 		refuse("PublicURL is one that other machines reach, and without Auth everybody there could do everything: set Auth")
 	}
-	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
+}
+
+func (c *Config) setDefaults() {
 	if c.MaxBody <= 0 {
 		c.MaxBody = 4 << 20
 	}
@@ -95,10 +107,6 @@ func (c *Config) check() error {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if err := errors.Join(problems...); err != nil {
-		return fmt.Errorf("configure gateway: %w", err)
-	}
-	return nil
 }
 
 func loopback(host string) bool {

@@ -15,7 +15,8 @@ func TestCheckURL(t *testing.T) {
 		"amqp://h": "", "amqps://u:p@h:5671/v": "", "amqp://a,b:2/": "", "amqp://[::1]:5672": "",
 		"amqp://u:hunter2@h:0": "none of 1 to 65535", "amqp://u:hunter2@h:99999": "none of 1 to 65535",
 		"amqp://u:hunter2@h/v?declare=classic": "quorum", "amqp://u:hunter2@h/v?cloudevents=both": "structured",
-		"amqp://u:hunter2@h/v?hunter2=1": "an option that is none of", "amqp://u:hunt/er2@h": "%2F", "amqp://u:hunter2@h,": "not of the form",
+		"amqp://u:hunter2@h/v?hunter2=1": "an option that is none of", "amqp://u:hunt/er2@h": "%2F",
+		"amqp://u:hunter2@h,": "not of the form",
 	} {
 		err := checkURL(url)
 		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) ||

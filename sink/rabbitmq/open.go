@@ -69,8 +69,16 @@ func lasting(err error) bool {
 // family has as Others the options of the client.
 var family = sinkurl.Family{Name: "RabbitMQ", Form: "amqp://user:password@host:5672/vhost (or amqps://)",
 	Plain: "amqp", Secure: "amqps", Port: "5672", SecurePort: "5671", Path: true,
-	Others: []string{"heartbeat", "connection_timeout", "channel_max", "auth_mechanism", "cacertfile", "certfile", "keyfile",
-		"server_name_indication"}}
+	Others: []string{
+		"heartbeat",
+		"connection_timeout",
+		"channel_max",
+		"auth_mechanism",
+		"cacertfile",
+		"certfile",
+		"keyfile",
+		"server_name_indication",
+	}}
 
 // target is what a URL says.
 type target struct {

@@ -71,19 +71,8 @@ func (e editor) Add(ctx context.Context, row endpoint.Stored, c endpoint.Change)
 	if row.Name == "" {
 		return "", errors.New("the endpoint has no name")
 	}
-	for i, s := range row.Secrets {
-		text, err := resolved(s.Value)
-		if err != nil {
-			return "", fmt.Errorf("secret %d: %w", i+1, err)
-		}
-		plain.Secrets = append(plain.Secrets, Secret(text))
-	}
-	for name, value := range row.Headers {
-		text, err := resolved(value)
-		if err != nil {
-			return "", fmt.Errorf("header %s: %w", name, err)
-		}
-		plain.Headers[name] = Secret(text)
+	if err := plain.resolve(row); err != nil {
+		return "", err
 	}
 	if _, err := newTarget(plain, e.cfg); err != nil {
 		return "", err
@@ -107,6 +96,25 @@ func (e editor) Add(ctx context.Context, row endpoint.Stored, c endpoint.Change)
 		return "", err
 	}
 	return secret, nil
+}
+
+// resolve takes over the secrets and headers of a row, or what they refer to.
+func (e *Endpoint) resolve(row endpoint.Stored) error {
+	for i, s := range row.Secrets {
+		text, err := resolved(s.Value)
+		if err != nil {
+			return fmt.Errorf("secret %d: %w", i+1, err)
+		}
+		e.Secrets = append(e.Secrets, Secret(text))
+	}
+	for name, value := range row.Headers {
+		text, err := resolved(value)
+		if err != nil {
+			return fmt.Errorf("header %s: %w", name, err)
+		}
+		e.Headers[name] = Secret(text)
+	}
+	return nil
 }
 
 // resolved is a text of somebody's command line, or what it refers to there.

@@ -186,6 +186,16 @@ func newTarget(e Endpoint, cfg Config) (*target, error) {
 			add("header %q %w", name, err)
 		}
 	}
+	t.checkBounds(add)
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// checkBounds sets what is zero, and reports what is out of bounds.
+func (t *target) checkBounds(add func(format string, args ...any)) {
+	e := t.Endpoint // as it was given
 	if t.Timeout == 0 {
 		t.Timeout = defaultTimeout
 	}
@@ -201,10 +211,6 @@ func newTarget(e Endpoint, cfg Config) (*target, error) {
 	if !(t.Rate == 0 || t.Rate >= 1 && t.Rate <= 1e6) {
 		add("rate is %g a second, must be at least 1, or 0 for no limit", e.Rate)
 	}
-	if err := errors.Join(problems...); err != nil {
-		return nil, err
-	}
-	return t, nil
 }
 
 // same tells whether an endpoint is still what the target was made of.
@@ -244,18 +250,25 @@ func parseURL(text string, cfg Config) (*url.URL, error) {
 	if strings.Contains(text, "#") {
 		problems = append(problems, errors.New("the URL has a fragment, which is never sent"))
 	}
+	return u, errors.Join(append(problems, checkPort(u, cfg))...)
+}
+
+func checkPort(u *url.URL, cfg Config) error {
 	port := u.Port()
 	if port == "" {
 		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
 	}
-	number, err := strconv.ParseUint(port, 10, 16)
-	if err != nil && port != "" || number == 0 && port != "" {
-		problems = append(problems, errors.New("the port of the URL is none of 1 to 65535"))
-	} else if port != "" && cfg.Ports != nil && !slices.Contains(cfg.Ports, uint16(number)) {
-		problems = append(problems,
-			fmt.Errorf("port %d of the URL is not allowed (ports=%d in the sink's URL allows it alone)", number, number))
+	if port == "" {
+		return nil // it is said that the scheme is none of them
 	}
-	return u, errors.Join(problems...)
+	number, err := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil || number == 0:
+		return errors.New("the port of the URL is none of 1 to 65535")
+	case cfg.Ports != nil && !slices.Contains(cfg.Ports, uint16(number)):
+		return fmt.Errorf("port %d of the URL is not allowed (ports=%d in the sink's URL allows it alone)", number, number)
+	}
+	return nil
 }
 
 // ours are headers that a request has anyway. The two of idempotency would make net/http send a request again by

@@ -102,27 +102,25 @@ func set(cfg *Config, name, value string) error {
 			return errors.New("cloudevents is neither structured nor binary")
 		}
 	case "allow":
-		for part := range strings.SplitSeq(value, ",") {
-			if err := allow(cfg, part); err != nil {
-				return err
-			}
-		}
+		return forEach(value, func(part string) error { return allow(cfg, part) })
 	case "ports":
-		for part := range strings.SplitSeq(value, ",") {
+		return forEach(value, func(part string) error {
 			port, err := strconv.ParseUint(part, 10, 16)
 			if err != nil || port == 0 {
 				return errors.New("ports is no list of ports such as 443,9443")
 			}
 			cfg.Ports = append(cfg.Ports, uint16(port))
-		}
+			return nil
+		})
 	case "schedule":
-		for part := range strings.SplitSeq(value, ",") {
+		return forEach(value, func(part string) error {
 			wait, err := time.ParseDuration(part)
 			if err != nil || wait <= 0 {
 				return errors.New("schedule is no list of waits such as 5s,1m,10m")
 			}
 			cfg.Schedule = append(cfg.Schedule, wait)
-		}
+			return nil
+		})
 	case "proxy":
 		proxy, err := url.Parse(value)
 		if err != nil {
@@ -131,6 +129,16 @@ func set(cfg *Config, name, value string) error {
 		cfg.Proxy = proxy
 	default:
 		return fmt.Errorf("unknown parameter %q (known: cloudevents, allow, ports, schedule, proxy, key)", name)
+	}
+	return nil
+}
+
+// forEach goes through a list, apart by commas.
+func forEach(list string, do func(part string) error) error {
+	for part := range strings.SplitSeq(list, ",") {
+		if err := do(part); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -94,32 +94,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	var problems []error
 	if c.Envelope == nil {
 		c.Envelope = outbox.CloudEvent
-	}
-	if c.Proxy != nil && (c.Proxy.Host == "" || c.Proxy.Scheme != "http" && c.Proxy.Scheme != "https") {
-		problems = append(problems, errors.New("Proxy is not of the form http://host:port"))
-	}
-	if slices.Contains(c.Ports, 0) {
-		problems = append(problems, errors.New("Ports has 0, must be 1 to 65535"))
-	}
-	for _, prefix := range c.Allow {
-		if !prefix.IsValid() {
-			problems = append(problems, errors.New("Allow has a network that is not valid"))
-		}
 	}
 	if c.Schedule == nil {
 		c.Schedule = schedule
 	}
-	for _, wait := range c.Schedule {
-		if wait <= 0 {
-			problems = append(problems, fmt.Errorf("Schedule has %s, must be positive", wait))
-		}
-	}
-	if len(c.Schedule) == 0 {
-		problems = append(problems, errors.New("Schedule is empty"))
-	}
+	problems := c.check()
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -133,13 +114,38 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(problems...)
 }
 
+// check reports what New cannot use.
+func (c Config) check() (problems []error) {
+	if c.Proxy != nil && (c.Proxy.Host == "" || c.Proxy.Scheme != "http" && c.Proxy.Scheme != "https") {
+		problems = append(problems, errors.New("Proxy is not of the form http://host:port"))
+	}
+	if slices.Contains(c.Ports, 0) {
+		problems = append(problems, errors.New("Ports has 0, must be 1 to 65535"))
+	}
+	for _, prefix := range c.Allow {
+		if !prefix.IsValid() {
+			problems = append(problems, errors.New("Allow has a network that is not valid"))
+		}
+	}
+	for _, wait := range c.Schedule {
+		if wait <= 0 {
+			problems = append(problems, fmt.Errorf("Schedule has %s, must be positive", wait))
+		}
+	}
+	if len(c.Schedule) == 0 {
+		problems = append(problems, errors.New("Schedule is empty"))
+	}
+	return problems
+}
+
 // schedule is the example of Standard Webhooks 1.0.0, "Deliverability and reliability".
 var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour,
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
 
 // Sink posts to endpoints. It asks for as long a batch as its slowest endpoint may take.
 //
-// Its Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down is not the sink's state.
+// Its Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down is not the sink's
+// state.
 type Sink struct {
 	cfg       Config
 	endpoints Endpoints

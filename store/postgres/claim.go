@@ -249,6 +249,24 @@ func (s *store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 	if rec.OccurredAt = decodeTime(raw[colOccurredAt]); raw[colOccurredAt] == nil {
 		rec.OccurredAt = rec.WrittenAt
 	}
+	decodeDestinations(rec, raw)
+	if m := raw[colMetadata]; m != nil {
+		rec.RawMetadata = payload.keep(m)
+	}
+	if at := raw[colPlace]; len(at) == 8 { // a log's transaction
+		rec.Place = binary.BigEndian.Uint64(at)
+	} else if len(at) == 6 {
+		rec.Place = uint64(binary.BigEndian.Uint32(at))<<16 | uint64(binary.BigEndian.Uint16(at[4:]))
+	}
+	if size := len(raw[colPayload]); size > s.maxPayload {
+		rec.Defect = fmt.Sprintf("the payload is %d bytes as text, more than %d", size, s.maxPayload)
+		return nil
+	}
+	rec.Payload = payload.keep(raw[colPayload])
+	return nil
+}
+
+func decodeDestinations(rec *outbox.Record, raw [][]byte) {
 	if d := raw[colDestinations]; d != nil {
 		if err := json.Unmarshal(d, &rec.Destinations); err != nil {
 			rec.Defect = "destinations are not a JSON array of strings"
@@ -264,20 +282,6 @@ func (s *store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
 			rec.DeliveredTo = nil // a wrong note costs a second copy, which the sink refuses
 		}
 	}
-	if m := raw[colMetadata]; m != nil {
-		rec.RawMetadata = payload.keep(m)
-	}
-	if at := raw[colPlace]; len(at) == 8 { // a log's transaction
-		rec.Place = binary.BigEndian.Uint64(at)
-	} else if len(at) == 6 {
-		rec.Place = uint64(binary.BigEndian.Uint32(at))<<16 | uint64(binary.BigEndian.Uint16(at[4:]))
-	}
-	if size := len(raw[colPayload]); size > s.maxPayload {
-		rec.Defect = fmt.Sprintf("the payload is %d bytes as text, more than %d", size, s.maxPayload)
-		return nil
-	}
-	rec.Payload = payload.keep(raw[colPayload])
-	return nil
 }
 
 // decodeTime reads a binary timestamptz: microseconds since 2000-01-01 UTC. NULL and the infinities give zero.

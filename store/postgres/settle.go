@@ -175,6 +175,42 @@ func (t *settling) explained(ctx context.Context, o outbox.Outcome, refusal erro
 	return t.once(ctx, []outbox.Outcome{o}, passing) == nil
 }
 
+// sorted is a batch by what becomes of its rows.
+type sorted struct {
+	all, done, marked pgtable.Rows // marked: of done, those whose row stays
+	again             retries
+	dead              pgtable.Deaths
+	owed              debts
+}
+
+// sort takes outcomes apart. all is for a settle that passes by locked rows.
+func (b *sorted) sort(outcomes []outbox.Outcome, passing, removes bool) error {
+	for i := range outcomes {
+		o := &outcomes[i]
+		if passing {
+			b.all.Add(o)
+		}
+		switch o.State {
+		case outbox.Delivered:
+			b.done.Add(o)
+			// A letter may need the row of an event that was replayed: then settle_delete.sql leaves it to be marked.
+			if !removes || o.Record.Generation > 0 {
+				b.marked.Add(o)
+			}
+			if len(o.Owed) > 0 {
+				b.owed.add(o)
+			}
+		case outbox.Retry:
+			if err := b.again.add(o); err != nil {
+				return err
+			}
+		case outbox.Dead:
+			b.dead.Add(o)
+		}
+	}
+	return nil
+}
+
 // once is one request. A batch without failures, the usual one, is a single statement. With passing, what is locked is
 // added to the refusal.
 func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
@@ -182,66 +218,44 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	if !slices.IsSortedFunc(outcomes, byPosition) { // the statements look positions up; nearly always they are
 		outcomes = slices.SortedStableFunc(slices.Values(outcomes), byPosition)
 	}
-	var all, done, marked pgtable.Rows
-	var again retries
-	var dead pgtable.Deaths
-	var owed debts
-	for i := range outcomes {
-		o := &outcomes[i]
-		if passing {
-			all.Add(o)
-		}
-		switch o.State {
-		case outbox.Delivered:
-			done.Add(o)
-			// A letter may need the row of an event that was replayed: then settle_delete.sql leaves it to be marked.
-			if !t.layout.Settle.Removes() || o.Record.Generation > 0 {
-				marked.Add(o)
-			}
-			if len(o.Owed) > 0 {
-				owed.add(o)
-			}
-		case outbox.Retry:
-			if err := again.add(o); err != nil {
-				return err
-			}
-		case outbox.Dead:
-			dead.Add(o)
-		}
+	var b sorted
+	if err := b.sort(outcomes, passing, t.layout.Settle.Removes()); err != nil {
+		return err
 	}
 	with := t.guarded()
 	sql, arrived := &t.sql.settle, &t.sql.settlePlaced
 	if passing {
 		sql = &t.sql.settlePassing
 	}
-	placed := !passing && len(owed.Positions) == 0 // what is owed is copied for exactly the rows that are settled
+	placed := !passing && len(b.owed.Positions) == 0 // what is owed is copied for exactly the rows that are settled
 	if !placed {
 		arrived = &sql.arrivals
 	}
 	var settled outbox.Settled
 	var locked []outbox.Outcome
 	var batch pgx.Batch
-	if len(owed.Positions) > 0 {
-		batch.Queue(sql.owed, with(owed.args()...)...)
+	if len(b.owed.Positions) > 0 {
+		batch.Queue(sql.owed, with(b.owed.args()...)...)
 	}
-	t.queue(&batch, arrived, placed, &done, &marked, &settled.Delivered)
-	if len(again.Positions) > 0 {
-		batch.Queue(sql.retry, with(again.Positions, again.IDs, again.Generations, again.attempts, again.delays, again.errors,
-			again.deliveredTo)...).Exec(countInto(&settled.Retried))
+	t.queue(&batch, arrived, placed, &b.done, &b.marked, &settled.Delivered)
+	if len(b.again.Positions) > 0 {
+		batch.Queue(sql.retry, with(b.again.args()...)...).
+			Exec(countInto(&settled.Retried))
 	}
-	if dead.Records > 0 {
-		batch.Queue(t.sql.settleApps, dead.Tenants)
-		batch.Queue(sql.dead, with(dead.Args(t.layout.Table)...)...).
+	if b.dead.Records > 0 {
+		batch.Queue(t.sql.settleApps, b.dead.Tenants)
+		batch.Queue(sql.dead, with(b.dead.Args(t.layout.Table)...)...).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&settled.Dead) })
 	}
 	if passing {
-		batch.Queue(t.sql.settleLeft, with(all.Positions, all.IDs, all.Generations)...).Query(func(rows pgx.Rows) error {
-			left, err := pgx.CollectRows(rows, pgx.RowTo[int])
-			for _, n := range left { // a bucket's number, from 1
-				locked = append(locked, outcomes[n-1])
-			}
-			return err
-		})
+		batch.Queue(t.sql.settleLeft, with(b.all.Positions, b.all.IDs, b.all.Generations)...).
+			Query(func(rows pgx.Rows) error {
+				left, err := pgx.CollectRows(rows, pgx.RowTo[int])
+				for _, n := range left { // a bucket's number, from 1
+					locked = append(locked, outcomes[n-1])
+				}
+				return err
+			})
 	}
 	if err := t.pool.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("settle in %s: %w", t.layout.Table, err)
@@ -252,8 +266,8 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	if len(locked) > 0 {
 		t.refuse(errors.New("their rows are held locked by another session (pg_stat_activity tells which)"), locked...)
 	}
-	if placed && settled.Delivered < len(done.Positions) {
-		return t.byPosition(ctx, &done, &marked)
+	if placed && settled.Delivered < len(b.done.Positions) {
+		return t.byPosition(ctx, &b.done, &b.marked)
 	}
 	return nil
 }
@@ -308,6 +322,10 @@ type retries struct {
 	attempts            []int32
 	delays              []int64 // microseconds
 	errors, deliveredTo []string
+}
+
+func (r *retries) args() []any {
+	return []any{r.Positions, r.IDs, r.Generations, r.attempts, r.delays, r.errors, r.deliveredTo}
 }
 
 func (r *retries) add(o *outbox.Outcome) error {

@@ -169,6 +169,11 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 	if rec.OccurredAt = moment("the time of the event", row.occurredAt); rec.OccurredAt.IsZero() {
 		rec.OccurredAt = rec.WrittenAt
 	}
+	s.decodeJSON(rec, row, defect)
+}
+
+// decodeJSON takes over what a row has as JSON.
+func (s *store) decodeJSON(rec *outbox.Record, row *claimedRow, defect func(format string, args ...any)) {
 	if d := row.destinations; !d.Null {
 		if err := json.Unmarshal([]byte(d.S), &rec.Destinations); err != nil {
 			rec.Destinations = nil

@@ -74,19 +74,7 @@ func helper(table, column string) string { return table + "_" + column + "_adopt
 // compare finds what is missing.
 func (w *work) compare() {
 	w.columns, w.defaults, w.fills, w.constraints, w.builds, w.options = nil, nil, nil, nil, nil, nil
-	for _, c := range w.whole.Columns {
-		have := w.have.column(c.Name)
-		switch {
-		case have == nil:
-			w.columns = append(w.columns, c)
-		case have.Default == "" && have.Identity == "" && have.Generated == "" && c.Default != "":
-			w.defaults = append(w.defaults, c)
-		}
-		unfilled := have == nil || w.ours["column "+c.Name] && !have.NotNull
-		if unfilled && c.NotNull && (c.rewrites() || c.Default == "") {
-			w.fills = append(w.fills, c)
-		}
-	}
+	w.compareColumns()
 	for _, k := range w.whole.Constraints {
 		if k.Kind != "p" && !w.have.has(k) {
 			w.constraints = append(w.constraints, k)
@@ -108,6 +96,22 @@ func (w *work) compare() {
 		}
 	}
 	w.trigger = w.table == "crawl_events" && w.have.Triggers[logTrigger] == ""
+}
+
+func (w *work) compareColumns() {
+	for _, c := range w.whole.Columns {
+		have := w.have.column(c.Name)
+		switch {
+		case have == nil:
+			w.columns = append(w.columns, c)
+		case have.Default == "" && have.Identity == "" && have.Generated == "" && c.Default != "":
+			w.defaults = append(w.defaults, c)
+		}
+		unfilled := have == nil || w.ours["column "+c.Name] && !have.NotNull
+		if unfilled && c.NotNull && (c.rewrites() || c.Default == "") {
+			w.fills = append(w.fills, c)
+		}
+	}
 }
 
 // done tells whether only the mark is missing, that the table was there before.

@@ -198,6 +198,50 @@ func down(ctx context.Context, by session, steps int, set string) error {
 		return fmt.Errorf("%w: %s was applied by %s: take it away with that; or, to have outbox migrate do it, "+
 			"run `outbox migrate up --take-over` first", ErrOwned, set, now.By)
 	}
+	if err := refuseDown(ctx, by, before, set); err != nil {
+		return err
+	}
+	undone, err := giveBack(ctx, by.Conn, set, before.Current)
+	if err != nil {
+		return err
+	}
+	if steps -= len(undone); steps <= 0 { // a step that was half done is the newest
+		return nil
+	}
+	if err := keepTenants(ctx, by.Conn, set, before.Current, steps); err != nil {
+		return err
+	}
+	if err := keepArchive(ctx, by.Conn, set, before.Current, steps); err != nil {
+		return err
+	}
+	if err := takeAway(ctx, by, set, steps, before.Current); err != nil {
+		return err
+	}
+	return forget(ctx, by.Conn, set)
+}
+
+// takeAway undoes the newest steps of a set that is at a version.
+func takeAway(ctx context.Context, by session, set string, steps int, current uint) error {
+	applied := embedded.List(set)
+	for len(applied) > 0 && applied[len(applied)-1].Version > current {
+		applied = applied[:len(applied)-1]
+	}
+	return withMigrate(ctx, by, set, func(m *migrate.Migrate) error {
+		for i := len(applied) - 1; i >= 0 && steps > 0; i, steps = i-1, steps-1 {
+			if err := ctx.Err(); err != nil {
+				return fmt.Errorf("stop before taking %s/%s away: %w", set, applied[i].Name, err)
+			}
+			if err := m.Steps(-1); err != nil {
+				return errors.Join(fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err)),
+					unmark(m, err, int(applied[i].Version)))
+			}
+		}
+		return nil
+	})
+}
+
+// refuseDown says why a set cannot be taken away.
+func refuseDown(ctx context.Context, by session, before migration.SetStatus, set string) error {
 	switch {
 	case before.Dirty:
 		return fmt.Errorf("set %s is marked dirty at version %d: run `outbox migrate up --set %s` first, it repairs the mark",
@@ -218,39 +262,7 @@ func down(ctx context.Context, by session, steps int, set string) error {
 			}
 		}
 	}
-	undone, err := giveBack(ctx, by.Conn, set, before.Current)
-	if err != nil {
-		return err
-	}
-	if steps -= len(undone); steps <= 0 { // a step that was half done is the newest
-		return nil
-	}
-	if err := keepTenants(ctx, by.Conn, set, before.Current, steps); err != nil {
-		return err
-	}
-	if err := keepArchive(ctx, by.Conn, set, before.Current, steps); err != nil {
-		return err
-	}
-	applied := embedded.List(set)
-	for len(applied) > 0 && applied[len(applied)-1].Version > before.Current {
-		applied = applied[:len(applied)-1]
-	}
-	err = withMigrate(ctx, by, set, func(m *migrate.Migrate) error {
-		for i := len(applied) - 1; i >= 0 && steps > 0; i, steps = i-1, steps-1 {
-			if err := ctx.Err(); err != nil {
-				return fmt.Errorf("stop before taking %s/%s away: %w", set, applied[i].Name, err)
-			}
-			if err := m.Steps(-1); err != nil {
-				return errors.Join(fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err)),
-					unmark(m, err, int(applied[i].Version)))
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	return forget(ctx, by.Conn, set)
+	return nil
 }
 
 // forget drops the version table of a set of which nothing is left.

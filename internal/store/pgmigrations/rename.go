@@ -52,12 +52,7 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 				"rename the other", name, to, name, to)
 			continue
 		}
-		runs := ""
-		for _, k := range found[name].Constraints {
-			if k.Kind == "f" && slices.Equal(k.Columns, []string{"run_id"}) {
-				runs = k.Target
-			}
-		}
+		runs := runsOf(found[name])
 		switch {
 		case runs == "":
 			a.problem("%s.run_id has no foreign key, so it is not known which table has the runs: "+
@@ -84,6 +79,22 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 			a.renames = slices.Insert(a.renames, 0, rename{parent, "crawl_runs", runs[parent]})
 		}
 	}
+	a.checkRenames(shapes, parent)
+	return nil
+}
+
+// runsOf is the table that a table's run_id refers to.
+func runsOf(of *shape) (table string) {
+	for _, k := range of.Constraints {
+		if k.Kind == "f" && slices.Equal(k.Columns, []string{"run_id"}) {
+			table = k.Target
+		}
+	}
+	return table
+}
+
+// checkRenames reports what a view would not have, and adds the tables under their new names.
+func (a *adoption) checkRenames(shapes map[string]*shape, parent string) {
 	for _, r := range a.renames {
 		if r.shape.Secured {
 			a.problem("%s has row-level security, which a view of that name would pass by: rename the table to %s and run_id "+
@@ -96,7 +107,6 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 		}
 		shapes[r.to] = r.shape.as(parent)
 	}
-	return nil
 }
 
 // as is what a table will be like under crawl's names.

@@ -93,41 +93,54 @@ func survey(ctx context.Context, conn *pgx.Conn, sets []string) (*adoption, erro
 		if shapes[o.table] != nil || states[o.set].Dirty {
 			continue
 		}
-		functions, err := a.functionsOf(ctx, o.table)
-		if err != nil {
+		if err := a.noteFunctions(ctx, o.table); err != nil {
 			return nil, err
-		}
-		for _, function := range functions {
-			a.note("function %s exists, and stays as it is: up makes none of that name, and down drops none", function)
 		}
 	}
 	if len(shapes) == 0 {
 		return a, nil
 	}
+	return a, a.considerAll(ctx, sets, open, shapes, states)
+}
+
+// noteFunctions says which functions stay that are there already.
+func (a *adoption) noteFunctions(ctx context.Context, table string) error {
+	functions, err := a.functionsOf(ctx, table)
+	for _, function := range functions {
+		a.note("function %s exists, and stays as it is: up makes none of that name, and down drops none", function)
+	}
+	return err
+}
+
+// considerAll plans what is to be done with the tables that are there.
+func (a *adoption) considerAll(
+	ctx context.Context, sets []string, open []origin, shapes map[string]*shape, states map[string]migration.SetStatus,
+) (err error) {
 	if err := a.readRecord(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	var database bool
-	if err := conn.QueryRow(ctx, templated("may_create", nil)).Scan(&database); err != nil {
-		return nil, err
+	if err := a.conn.QueryRow(ctx, templated("may_create", nil)).Scan(&database); err != nil {
+		return err
 	}
 	if !database {
-		a.problem("the role may not create a schema, which up needs for a moment to compare tables with what its " +
-			"files make " +
-			"(it is rolled back): GRANT CREATE ON DATABASE … TO the role that migrates")
-		return a, nil
+		a.problem(
+			"the role may not create a schema, which up needs for a moment to compare tables with what its files make " +
+				"(it is rolled back): GRANT CREATE ON DATABASE … TO the role that migrates",
+		)
+		return nil
 	}
-	if a.ref, err = readReference(ctx, conn, sets); err != nil {
-		return nil, err
+	if a.ref, err = readReference(ctx, a.conn, sets); err != nil {
+		return err
 	}
 	for _, o := range open {
 		if have := shapes[o.table]; have != nil {
 			if err := a.consider(ctx, o, have, states[o.set].Dirty); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return a, nil
+	return nil
 }
 
 // applied is the newest version of which nothing can be missing. That of a dirty mark may not have run.
@@ -215,18 +228,8 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 		return err
 	}
 	before := len(a.plan.Problems)
-	a.checkRights(w)
-	if len(a.plan.Problems) == before { // or it may not be readable
-		a.checkColumns(w)
-		if err := a.checkNames(ctx, w); err != nil {
-			return err
-		}
-		if err := a.checkRows(ctx, w); err != nil {
-			return err
-		}
-		if err := a.checkWriters(ctx, w); err != nil {
-			return err
-		}
+	if err := a.check(ctx, w); err != nil {
+		return err
 	}
 	a.works = append(a.works, w)
 	planned := migration.AdoptedTable{Name: w.table, Size: have.Size, Steps: a.steps(w)}
@@ -243,6 +246,22 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 	}
 	a.plan.Tables = append(a.plan.Tables, planned)
 	a.mentionRetention(o.table)
+	return nil
+}
+
+// check reports why a table cannot be adopted.
+func (a *adoption) check(ctx context.Context, w *work) error {
+	before := len(a.plan.Problems)
+	a.checkRights(w)
+	if len(a.plan.Problems) > before { // it may not be readable
+		return nil
+	}
+	a.checkColumns(w)
+	for _, check := range []func(context.Context, *work) error{a.checkNames, a.checkRows, a.checkWriters} {
+		if err := check(ctx, w); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -301,20 +320,27 @@ func (a *adoption) checkColumns(w *work) {
 				want.Name)
 		}
 	}
-	if columns, ok := given[w.table]; ok {
-		for _, c := range w.have.Columns {
-			if c.NotNull && c.Default == "" && c.Identity == "" && c.Generated == "" && !slices.Contains(columns, c.Name) &&
-				(w.whole.column(c.Name) == nil || w.whole.column(c.Name).Default == "") {
-				a.problem("column %s of %s must not be NULL and has no default, and Outbox, which writes rows of its own there, "+
-					"does not fill it: "+
-					"ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL, or give it a default", c.Name, w.now, w.now, c.Name)
-			}
-		}
-	}
+	a.checkOthers(w)
 	for _, k := range w.made.Constraints {
 		if k.Kind == "p" && !w.have.has(k) {
 			a.problem("%s has no primary key (%s): add one", w.now, strings.Join(k.Columns, ", "))
 		}
+	}
+}
+
+// checkOthers reports columns that nobody would fill.
+func (a *adoption) checkOthers(w *work) {
+	columns, ok := given[w.table]
+	if !ok {
+		return
+	}
+	for _, c := range w.have.Columns {
+		filled := !c.NotNull || c.Default != "" || c.Identity != "" || c.Generated != "" || slices.Contains(columns, c.Name)
+		if whole := w.whole.column(c.Name); filled || whole != nil && whole.Default != "" {
+			continue
+		}
+		a.problem("column %s of %s must not be NULL and has no default, and Outbox, which writes rows of its own there, "+
+			"does not fill it: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL, or give it a default", c.Name, w.now, w.now, c.Name)
 	}
 }
 
