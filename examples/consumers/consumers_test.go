@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 const orders = 5 // each of which is sent twice
@@ -88,7 +89,10 @@ func testConsumer(t *testing.T, name string, b broker) {
 	if b.one {
 		commits = 1
 	}
-	guard := interpose(t, b.database, commits)
+	if err := migrations.Up(t.Context(), b.database, "core"); err != nil {
+		t.Fatal(err)
+	}
+	guard := interpose(t, b.database, commits+1) // the first is of Register
 	send := func() error { return errors.Join(b.publish(t, sent, 0), b.publish(t, sent, 1)) }
 	if !b.missed {
 		if err := send(); err != nil {

@@ -20,10 +20,11 @@ func (a *application) migrateRoles() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "roles",
 		Short: "Create the roles with the least privileges, and grant them",
-		Long: `roles creates eight group roles without login and gives each what it needs on the tables that exist:
+		Long: `roles creates nine group roles without login and gives each what it needs on the tables that exist:
 outbox_owner (migrates), outbox_producer (writes events), outbox_run_producer (drives crawl runs with the
 library, for all tenants), outbox_relay (delivers, for all tenants), outbox_reader (looks), outbox_operator
-(dead letters), outbox_gateway (the HTTP API) and outbox_worker (crawls runs). Grant them to your own logins.
+(dead letters), outbox_gateway (the HTTP API), outbox_worker (crawls runs) and outbox_consumer (remembers what it
+has handled, for package inbox). Grant them to your own logins.
 Run it again after each outbox migrate up. What the roles had beyond that is revoked.
 
 It needs a superuser, or the tables' owner with CREATEROLE. --print shows the SQL, every privilege with

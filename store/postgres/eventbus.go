@@ -29,7 +29,7 @@ func NewSQLEventBus(maxPayload int) eventbus.Bus[outbox.SQLTx] {
 }
 
 func newBus[Tx any](maxPayload int) busevent.Bus[Tx] {
-	return busevent.Bus[Tx]{DB: anyDriver{}, Conn: func(tx Tx) (cold.Conn, error) { return busTx(tx) },
+	return busevent.Bus[Tx]{DB: anyDriver{}, Conn: func(tx Tx) (cold.Conn, error) { return anyTx(tx) },
 		MaxPayload: maxPayload, Refused: checkBusEncoding}
 }
 
@@ -41,6 +41,11 @@ func (anyDriver) Argument(n int, v any) (parameter string, value any, err error)
 	switch of := v.(type) {
 	case uuid.UUID:
 		v = of.String()
+	case *uuid.UUID:
+		if of == nil {
+			return "$" + strconv.Itoa(n), nil, nil
+		}
+		v = of.String()
 	case []uuid.UUID:
 		v = arrayOf(of, uuid.UUID.String)
 	case outbox.Reason:
@@ -49,8 +54,8 @@ func (anyDriver) Argument(n int, v any) (parameter string, value any, err error)
 	return "$" + strconv.Itoa(n), v, nil
 }
 
-// busTx is a caller's transaction, a pgx.Tx or an outbox.SQLTx.
-func busTx(tx any) (cold.Conn, error) {
+// anyTx is a caller's transaction, a pgx.Tx or an outbox.SQLTx.
+func anyTx(tx any) (cold.Conn, error) {
 	switch tx := tx.(type) {
 	case pgx.Tx:
 		return pgcold.Conn{Querier: tx}, checkTx(tx)
@@ -77,7 +82,7 @@ func checkBusEncoding(ctx context.Context, tx *cold.Tx) error {
 // SetTenant makes the rest of tx speak for the application appID. It ends with the transaction, so a pooled connection
 // carries nothing over. tx is a pgx.Tx or an outbox.SQLTx.
 func SetTenant(ctx context.Context, tx any, appID uuid.UUID) error {
-	conn, err := busTx(tx)
+	conn, err := anyTx(tx)
 	if err == nil {
 		err = cold.In(anyDriver{}, conn).Each(ctx, "bus_tenant", appID.String(), func(cold.Rows) error { return nil })
 	}

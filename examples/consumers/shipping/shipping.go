@@ -10,26 +10,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/inbox"
+	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// A service removes old ids, those that no broker, replay or backup can bring again.
-const tables = `
-CREATE TABLE IF NOT EXISTS processed_messages (
-  message_id   text        PRIMARY KEY,
-  processed_at timestamptz NOT NULL DEFAULT now()
-);
-CREATE TABLE IF NOT EXISTS shipments (order_id bigint NOT NULL, shipped_at timestamptz NOT NULL DEFAULT now());`
+// remembered is asked by all consumers. Kafka keeps messages for a week here, and nobody replays older events.
+var remembered, errConfig = postgres.NewInbox(inbox.Config{Consumer: "shipping",
+	Copies: map[string]time.Duration{"retention of the topic": 7 * 24 * time.Hour}})
 
-// Open connects to the service's database, and makes its tables there.
+// Open connects to the service's database, which outbox migrate up was run on, and makes a table of its own there.
 func Open(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
 	db, err := pgxpool.New(ctx, databaseURL)
-	if err != nil {
+	if err = errors.Join(err, errConfig); err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
 	}
-	if _, err := db.Exec(ctx, tables); err != nil {
+	const table = "CREATE TABLE IF NOT EXISTS shipments (order_id bigint NOT NULL, shipped_at timestamptz DEFAULT now())"
+	if _, err = db.Exec(ctx, table); err == nil {
+		err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error { return remembered.Register(ctx, tx) })
+	}
+	if err != nil {
 		db.Close()
 		return nil, fmt.Errorf("make tables: %w", err)
 	}
@@ -51,17 +55,8 @@ func Handle(ctx context.Context, db *pgxpool.Pool, message []byte) error {
 // HandleIn is Handle within a transaction of the caller. A copy that comes while the first message is being handled
 // waits here for that one's end.
 func HandleIn(ctx context.Context, tx pgx.Tx, id string, data []byte) error {
-	if id == "" {
-		return errors.New("the message has no id: is it a CloudEvent?")
-	}
-	remembered, err := tx.Exec(ctx, "INSERT INTO processed_messages (message_id) VALUES ($1) ON CONFLICT DO NOTHING", id)
-	if err != nil {
-		return fmt.Errorf("remember message %s: %w", id, err)
-	}
-	if remembered.RowsAffected() == 0 {
-		return nil // a copy
-	}
-	return ship(ctx, tx, data)
+	_, err := remembered.Once(ctx, tx, inbox.ID{Event: id, Payload: data}, func() error { return ship(ctx, tx, data) })
+	return err
 }
 
 // ship is what the service is there for.

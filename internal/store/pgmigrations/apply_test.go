@@ -38,7 +38,7 @@ func versions(t *testing.T, url string) string {
 }
 
 // newest is how many files each set has. That there are so many says each new one, here alone.
-var newest = map[string]uint{"core": 20, "events": 3, "crawl": 5}
+var newest = map[string]uint{"core": 21, "events": 3, "crawl": 5}
 
 // applied is what versions says where these sets are applied and the others are not.
 func applied(sets ...string) string {

@@ -1,4 +1,4 @@
--- The least each part needs, as eight group roles without login. Give them to your own logins:
+-- The least each part needs, as nine group roles without login. Give them to your own logins:
 --
 --     GRANT outbox_producer TO shop;             -- writes events inside its own transactions
 --     GRANT outbox_run_producer TO driver;       -- drives crawl runs and writes their events, of all tenants
@@ -7,11 +7,12 @@
 --     GRANT outbox_operator TO support;          -- lists, replays, discards and purges dead letters
 --     GRANT outbox_gateway  TO web;              -- serves the HTTP API, a tenant a transaction
 --     GRANT outbox_worker   TO crawler;          -- crawls runs, of all tenants
+--     GRANT outbox_consumer TO billing;          -- remembers what it has handled (package inbox)
 --     GRANT outbox_owner    TO deployer;         -- migrates and purges
 --     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
 --
 -- Run it after `outbox migrate up`, and again after each later one: it may run any number of times, and leaves the
--- eight roles with exactly what is written here on the tables that exist; what else they had there is revoked. Up to
+-- nine roles with exactly what is written here on the tables that exist; what else they had there is revoked. Up to
 -- the version of crawl/003 outbox_producer drove runs too: a login that does needs outbox_run_producer now.
 -- Run it as a superuser, or as the tables' owner with CREATEROLE. It is one transaction.
 --
@@ -23,7 +24,7 @@ DO $do$
 DECLARE
     name TEXT;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_run_producer', 'outbox_relay', 'outbox_reader', 'outbox_operator', 'outbox_gateway', 'outbox_worker'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox_owner', 'outbox_producer', 'outbox_run_producer', 'outbox_relay', 'outbox_reader', 'outbox_operator', 'outbox_gateway', 'outbox_worker', 'outbox_consumer'] LOOP
         BEGIN
             IF to_regrole(name) IS NULL THEN
                 EXECUTE format('CREATE ROLE %I NOLOGIN', name);
@@ -37,7 +38,7 @@ BEGIN
         GRANT outbox_owner TO CURRENT_USER;
     END IF;
     EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO outbox_owner', current_schema());
-    EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', current_schema());
+    EXECUTE format('GRANT USAGE ON SCHEMA %I TO outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker, outbox_consumer', current_schema());
 END
 $do$;
 
@@ -52,20 +53,21 @@ BEGIN
     END IF;
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
                                 'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries', 'outbox_endpoints',
+                                'outbox_inbox_0', 'outbox_inbox_1', 'outbox_inbox_turn', 'outbox_inbox_consumers', 'outbox_inbox_claims',
                                 'crawl_runs', 'crawl_events', 'crawl_events_written', 'crawl_outbox', 'run_outbox',
                                 'outbox_log', 'outbox_log_0', 'outbox_log_1', 'outbox_log_2', 'outbox_log_3', 'outbox_log_positions', 'outbox_log_era',
                                 'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl', 'outbox_migrations_log'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s OWNER TO outbox_owner', to_regclass(name));
-            EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
+            EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker, outbox_consumer', to_regclass(name));
         END IF;
     END LOOP;
     FOREACH name IN ARRAY ARRAY['crawl_events_id_seq', 'crawl_outbox_id_seq', 'outbox_log_part', 'outbox_log_position_seq'] LOOP   -- they belong to whom their table belongs to
         IF to_regclass(name) IS NOT NULL THEN
-            EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker', to_regclass(name));
+            EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker, outbox_consumer', to_regclass(name));
         END IF;
     END LOOP;
-    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'crawl_events_append()', 'crawl_outbox_tenant()', 'outbox_events_refuse()', 'event_outbox_refuse()'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'crawl_events_append()', 'crawl_outbox_tenant()', 'outbox_events_refuse()', 'event_outbox_refuse()', 'outbox_once(uuid[], uuid, interval[])', 'outbox_inbox_sweep()'] LOOP
         IF to_regprocedure(name) IS NOT NULL THEN
             EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name));
         END IF;
@@ -99,6 +101,12 @@ DECLARE
     allowed RECORD;
 BEGIN
     FOR allowed IN SELECT * FROM (VALUES
+        -- A consumer remembers what it has handled, takes an id anew when its window is over, and ends a turn.
+        ('outbox_consumer', 'outbox_inbox_0', 'SELECT, INSERT, UPDATE (payload, at), TRUNCATE'),
+        ('outbox_consumer', 'outbox_inbox_1', 'SELECT, INSERT, UPDATE (payload, at), TRUNCATE'),
+        ('outbox_consumer', 'outbox_inbox_turn', 'SELECT, UPDATE (current, since)'),
+        ('outbox_consumer', 'outbox_inbox_consumers', 'SELECT, INSERT, UPDATE (keep, seen_at)'),
+        ('outbox_consumer', 'outbox_inbox_claims', 'SELECT, INSERT, UPDATE, DELETE'),
         -- A producer adds and never looks back. What it may select is what RETURNING gives it and what
         -- ON CONFLICT (id) or (event_id) compares; PostgreSQL asks for the privilege on those.
         -- What becomes of an event, and where it stands in a queue, is not the producer's to say.

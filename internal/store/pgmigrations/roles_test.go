@@ -147,6 +147,16 @@ var verbs = map[string]map[string]string{
 		"UPDATE": "UPDATE outbox_migrations_core SET version = 1",
 		"DELETE": "DELETE FROM outbox_migrations_core",
 	},
+	"outbox_inbox_0": {
+		"SELECT":   "SELECT * FROM outbox_inbox_0",
+		"REMEMBER": "SELECT * FROM outbox_once('{01900000-0000-7000-8000-000000000001}', NULL, '{1 day}')",
+		"TRUNCATE": "TRUNCATE outbox_inbox_0",
+		"DELETE":   "DELETE FROM outbox_inbox_0",
+	},
+	"outbox_inbox_claims": {
+		"SELECT": "SELECT * FROM outbox_inbox_claims",
+		"DELETE": "DELETE FROM outbox_inbox_claims",
+	},
 	"run_outbox": {
 		"SELECT": "SELECT * FROM run_outbox",
 		"SETTLE": "UPDATE run_outbox SET published_at = now() WHERE id = 1",
@@ -190,6 +200,10 @@ var allowed = map[string][]string{
 		"outbox_tokens SELECT", "outbox_tickets SELECT", "outbox_tickets INSERT", "outbox_tickets DELETE",
 		// And crawl_outbox INSERT, but not what is returned here.
 		"crawl_runs SELECT", "crawl_runs INSERT", "crawl_events SELECT", "crawl_events INSERT",
+	},
+	"outbox_consumer": {
+		"outbox_inbox_0 SELECT", "outbox_inbox_0 REMEMBER", "outbox_inbox_0 TRUNCATE", "outbox_inbox_claims SELECT",
+		"outbox_inbox_claims DELETE",
 	},
 	"outbox_worker": {"crawl_runs SELECT", "crawl_events SELECT", "crawl_events INSERT"}, // the same
 	"outbox_reader": {

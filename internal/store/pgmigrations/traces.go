@@ -61,6 +61,7 @@ var traces = []trace{
 	{"core", 18, "outbox_audit", "db_user", "", ""},
 	{"core", 19, "outbox_endpoints", "topics", "", ""},
 	{"core", 20, "outbox_events", "outbox_events_refuse", "", ""},
+	{"core", 21, "outbox_inbox_turn", "", "", ""},
 	{"events", 1, "event_outbox", "position", "event_outbox", ""},
 	{"events", 2, "event_outbox_tenants", "", "", ""},
 	{"events", 3, "event_outbox", "event_outbox_refuse", "", ""},

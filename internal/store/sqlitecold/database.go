@@ -55,11 +55,12 @@ func (DB) Statements() (*sqlfile.Set, error) {
 	return parseSQL()
 }
 
-// Argument implements cold.Database. Times are stamps, and lists are JSON.
+// Argument implements cold.Database. Times are stamps, and lists are JSON, but for bytes.
 func (DB) Argument(n int, v any) (parameter string, value any, err error) {
 	switch of := v.(type) {
 	case time.Time:
 		v = sqlitetime.Stamp(of)
+	case []byte:
 	case uuid.UUID:
 		v = of.String()
 	case *uuid.UUID:

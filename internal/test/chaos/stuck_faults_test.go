@@ -144,7 +144,9 @@ func refusedByPolicy(w *world) int {
 	w.relay(nil)
 	w.arrive(100)
 	limit := w.untroubled()
+	w.exec(`ALTER TABLE outbox_events DISABLE TRIGGER outbox_events_refuse`) // as of a table without core/020
 	id := w.plain(stuckKey, map[string]string{"destination_topics": `'["fine", ""]'`})
+	w.exec(`ALTER TABLE outbox_events ENABLE TRIGGER outbox_events_refuse`)
 	w.dead++
 	w.othersGoOn(limit, "")
 	struck := w.due(id)
@@ -297,7 +299,7 @@ func trialBesideLockedRow(w *world) int {
 	w.eventually("the other table's events are published",
 		`SELECT count(*) = 0 FROM event_outbox WHERE status <> 'published'`)
 	w.othersGoOn(limit, "")
-	struck := w.due(id) * w.said("trying its events in small batches")
+	struck := w.due(id) * w.said("like it in small batches")
 	release()
 	w.settled()
 	w.healed(outage)

@@ -33,9 +33,9 @@ func Up(ctx context.Context, databaseURL string, sets ...string) error {
 }
 
 // ApplyRoles creates the group roles outbox_owner, outbox_producer, outbox_run_producer, outbox_relay, outbox_reader,
-// outbox_operator, outbox_gateway and outbox_worker where they are missing. It hands the tables over to outbox_owner
-// and gives each role exactly its rights on the tables that exist. It takes a superuser, or the tables' owner with
-// CREATEROLE, and may run any number of times; run it again after Up has added tables.
+// outbox_operator, outbox_gateway, outbox_worker and outbox_consumer where they are missing. It hands the tables over
+// to outbox_owner and gives each role exactly what roles.sql says on the tables that exist. It takes a superuser, or
+// the tables' owner with CREATEROLE, and may run any number of times; run it again after Up has added tables.
 func ApplyRoles(ctx context.Context, databaseURL string) error {
 	return pgmigrations.ApplyRoles(ctx, databaseURL)
 }

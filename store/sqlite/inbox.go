@@ -1,0 +1,96 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/inbox"
+	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/seen"
+	"github.com/outboxrelay/outbox/internal/store/sqlitecold"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
+	"github.com/outboxrelay/outbox/internal/store/sqltx"
+)
+
+// NewInbox returns an inbox for transactions of DB.Begin, or of a library on a handle of sqlite.Source. The tables are
+// of migration core/014. The transaction must be one that writes (BEGIN IMMEDIATE), as those of DB.Begin are: then no
+// copy is handled beside it.
+func NewInbox(cfg inbox.Config) (*inbox.Inbox[outbox.SQLTx], error) {
+	return inbox.New[outbox.SQLTx](inboxStore{seen.Store[outbox.SQLTx]{DB: sqlitecold.DB{},
+		Conn: func(tx outbox.SQLTx) (cold.Conn, error) {
+			open, err := sqltx.Open(tx)
+			return cold.SQL{SQLTx: open}, err
+		}}}, cfg)
+}
+
+// inboxStore is an inbox.Store.
+type inboxStore struct{ seen.Store[outbox.SQLTx] }
+
+// inboxQuery is what the files inbox_*.sql are given that are SQLite's own.
+type inboxQuery struct {
+	Table    string
+	Key      uuid.UUID
+	Payload  *uuid.UUID
+	Now, Cut time.Time
+}
+
+func inboxTable(turn int) string { return fmt.Sprintf("outbox_inbox_%d", turn) }
+
+// Remember implements inbox.Store.
+func (s inboxStore) Remember(
+	ctx context.Context, tx outbox.SQLTx, ids []inbox.Key, payload *inbox.Hash,
+) (known int, of *inbox.Hash, err error) {
+	on, err := s.Open(tx)
+	if err != nil {
+		return 0, nil, err
+	}
+	turn, now := 0, time.Now()
+	if err := on.One(ctx, "inbox_turn", nil, &turn); err != nil {
+		return 0, nil, explain(err)
+	}
+	for i, id := range ids {
+		q := inboxQuery{Table: inboxTable(1 - turn), Key: uuid.UUID(id.Hash), Payload: seen.UUID(payload), Now: now,
+			Cut: now.Add(-id.Window)}
+		var body sqltable.Text
+		err := on.One(ctx, "inbox_seen", q, &body)
+		if errors.Is(err, cold.ErrNoRow) {
+			q.Table = inboxTable(turn)
+			var one int
+			if err = on.One(ctx, "inbox_remember", q, &one); err == nil {
+				continue
+			}
+			if errors.Is(err, cold.ErrNoRow) {
+				q.Cut = time.Time{}
+				err = on.One(ctx, "inbox_seen", q, &body)
+			}
+		}
+		return i, seen.Hash(body), explain(err)
+	}
+	return -1, nil, nil
+}
+
+// Sweep implements inbox.Store.
+func (s inboxStore) Sweep(ctx context.Context, tx outbox.SQLTx) (bool, error) {
+	on, err := s.Open(tx)
+	if err != nil {
+		return false, err
+	}
+	q, turn := inboxQuery{Now: time.Now()}, 0
+	err = on.One(ctx, "inbox_sweep", q, &turn)
+	if errors.Is(err, cold.ErrNoRow) {
+		return false, nil
+	}
+	if err == nil {
+		q.Table = inboxTable(turn)
+		_, err = on.Change(ctx, "inbox_empty", q)
+	}
+	if err == nil {
+		_, err = on.Change(ctx, "inbox_claims", q)
+	}
+	return err == nil, explain(err)
+}
