@@ -22,6 +22,7 @@
 //	go run . waits      how long a producer waits for the write lock of an SQLite file beside 1, 2, 4 and 8 relays
 //	go run . indexes    ADR-004's queries beside those on its own table, and what its indexes cost beside the lean ones
 //	go run . fanout     an event to 2 and 5 sinks, with a row for what is not taken and with a row per delivery
+//	go run . inbox      what remembering an id costs a consumer, beside many remembered ids, and the end of a window
 //	go run . seeds      the queries of FR-006 and FR-007 beside the seeds' own limits
 package main
 
@@ -72,7 +73,7 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.only, "only", "", "drain, latency and producer: only lines whose name has this in it")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: bench [flags] all|peers|report|drain|sinks|flat|load|idle|batch|"+
-			"latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|fanout|seeds")
+			"latency|producer|scale|failing|held|takeover|fairness|stream|sqlite|waits|indexes|fanout|inbox|seeds")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -84,7 +85,7 @@ func run(ctx context.Context) error {
 	others := []bench{
 		{"sinks", sinks}, {"flat", flat}, {"load", load}, {"idle", idle}, {"batch", batches}, {"scale", scale}, {"failing", failing}, {"held", held},
 		{"takeover", takeover}, {"fairness", fairness}, {"stream", streams}, {"sqlite", embedded}, {"waits", waits},
-		{"indexes", indexes}, {"fanout", fanout}, {"seeds", seeds},
+		{"indexes", indexes}, {"fanout", fanout}, {"inbox", remembers}, {"seeds", seeds},
 	}
 	for i, b := range others {
 		others[i].run = printing(b.name, b.run)

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/inbox"
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// remembers measures what remembering an id costs a transaction with an effect, beside as many remembered ids as
+// --delivered says, and how long the end of their window takes.
+func remembers(ctx context.Context, _ *servers, o options) (err error) {
+	own, err := testenv.StartPostgres(ctx, testenv.PostgresConfig{Fsync: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, own.Stop()) }()
+	url := own.URL("postgres")
+	if err := pgmigrations.Up(ctx, url, "core"); err != nil {
+		return err
+	}
+	db, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, statement := range []string{
+		"CREATE TABLE effects (n BIGINT)",
+		fmt.Sprintf(`INSERT INTO outbox_inbox_1 (key, payload, at)
+			SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '1 hour' FROM generate_series(1, %d)`, o.delivered),
+		"VACUUM ANALYZE outbox_inbox_1", "CHECKPOINT",
+	} {
+		if _, err := db.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	in, err := postgres.NewInbox(inbox.Config{Consumer: "bench", Window: 24 * time.Hour})
+	if err != nil {
+		return err
+	}
+	conn, err := db.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return in.Register(ctx, tx) }); err != nil {
+		return err
+	}
+	effect := func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
+		return err
+	}
+	ways := []struct {
+		name string
+		run  func(tx pgx.Tx) (time.Duration, error)
+	}{
+		{"an effect", func(tx pgx.Tx) (time.Duration, error) { return 0, effect(tx) }},
+		{"an effect, once", func(tx pgx.Tx) (took time.Duration, err error) {
+			began := time.Now()
+			_, err = in.Once(ctx, tx, inbox.ID{Event: uuid.NewString(), Payload: []byte("{}")}, func() error {
+				took = time.Since(began)
+				return effect(tx)
+			})
+			return took, err
+		}},
+	}
+	fmt.Printf("%-18s %10s %14s %14s\n", fmt.Sprintf("%d ids", o.delivered), "a second", "guard p50, ms", "p99, ms")
+	for range o.rounds {
+		for _, way := range ways {
+			var guard []time.Duration
+			began := time.Now()
+			for time.Since(began) < o.writing {
+				if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+					took, err := way.run(tx)
+					guard = append(guard, took)
+					return err
+				}); err != nil {
+					return err
+				}
+			}
+			rate := float64(len(guard)) / time.Since(began).Seconds()
+			slices.Sort(guard)
+			fmt.Printf("%-18s %10.0f %14.3f %14.3f\n", way.name, rate, percentile(guard, 0.5).Seconds()*1000,
+				percentile(guard, 0.99).Seconds()*1000)
+		}
+	}
+	if _, err := db.Exec(ctx, "UPDATE outbox_inbox_turn SET since = now() - interval '2 days'"); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		ended, err := in.Sweep(ctx, tx)
+		if err == nil && !ended {
+			err = errors.New("the window did not end")
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	fmt.Printf("the end of the window: %.0f ms\n", time.Since(began).Seconds()*1000)
+	return nil
+}
