@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ func TestInboxSuite(t *testing.T) {
 		t.Cleanup(func() { _ = db.Close() })
 		return inboxtest.Harness{New: NewSQLInbox, Begin: func(ctx context.Context) (*sql.Tx, error) {
 			return db.BeginTx(ctx, nil)
+		}, Earlier: func(column string, by time.Duration) string {
+			return fmt.Sprintf("%s - interval '%d seconds'", column, int(by.Seconds()))
 		}}
 	})
 }

@@ -22,6 +22,26 @@ import (
 type Harness struct {
 	New   func(inbox.Config) (*inbox.Inbox[outbox.SQLTx], error)
 	Begin func(ctx context.Context) (*sql.Tx, error) // that may write
+	// Earlier is SQL for a time of the column that is so much earlier.
+	Earlier func(column string, by time.Duration) string
+}
+
+// age makes all that is remembered, and the turn, older.
+func (h Harness) age(t *testing.T, by time.Duration) {
+	t.Helper()
+	if err := h.in(t, func(tx outbox.SQLTx) error {
+		for table, column := range map[string]string{
+			"outbox_inbox_0": "at", "outbox_inbox_1": "at", "outbox_inbox_turn": "since",
+		} {
+			update := fmt.Sprintf("UPDATE %s SET %s = %s", table, column, h.Earlier(column, by))
+			if _, err := tx.ExecContext(t.Context(), update); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Suite runs all tests, each on a database of its own.
@@ -137,11 +157,11 @@ func apart(t *testing.T, h Harness) {
 }
 
 func intents(t *testing.T, h Harness) {
-	in := h.consumer(t, inbox.Config{Consumer: "billing", IntentWindow: 500 * time.Millisecond})
+	in := h.consumer(t, inbox.Config{Consumer: "billing", IntentWindow: time.Hour})
 	h.want(t, in, inbox.ID{Event: "1", Intent: "order-42/placed"}, inbox.Done)
 	h.want(t, in, inbox.ID{Event: "2", Intent: "order-42/placed"}, inbox.Duplicate) // clicked twice
 	h.want(t, in, inbox.ID{Event: "order-42/placed"}, inbox.Done)                   // an event's id is no intent
-	time.Sleep(600 * time.Millisecond)
+	h.age(t, 61*time.Minute)
 	h.want(t, in, inbox.ID{Event: "3", Intent: "order-42/placed"}, inbox.Done) // meant again
 	h.want(t, in, inbox.ID{Event: "2", Intent: "order-42/placed"}, inbox.Duplicate)
 	h.effects(t, 3)
@@ -200,24 +220,26 @@ func (h Harness) sweep(t *testing.T, in *inbox.Inbox[outbox.SQLTx], want bool) {
 
 // What is remembered in one table is found when the other has its turn, and is gone when its own comes again.
 func turns(t *testing.T, h Harness) {
-	const window = 700 * time.Millisecond
+	const window = time.Hour
 	in := h.consumer(t, inbox.Config{Consumer: "billing", Window: window})
+	h.age(t, window)
+	h.sweep(t, in, true) // the turn begins now
 	h.want(t, in, inbox.ID{Event: "before"}, inbox.Done)
 	h.sweep(t, in, false) // too early
-	time.Sleep(window / 2)
+	h.age(t, window/2)
 	h.want(t, in, inbox.ID{Event: "late"}, inbox.Done)
-	time.Sleep(window/2 + 50*time.Millisecond)
+	h.age(t, window/2)
 	h.sweep(t, in, true)
 	h.sweep(t, in, false)
 	h.want(t, in, inbox.ID{Event: "late"}, inbox.Duplicate)
 	h.want(t, in, inbox.ID{Event: "before"}, inbox.Done) // its window is over
 	h.want(t, in, inbox.ID{Event: "before"}, inbox.Duplicate)
-	time.Sleep(window + 50*time.Millisecond)
+	h.age(t, window)
 	h.sweep(t, in, true)
 	h.want(t, in, inbox.ID{Event: "late"}, inbox.Done)
 	// Another consumer's longer window counts for all.
-	h.consumer(t, inbox.Config{Consumer: "ledger", Window: time.Hour})
-	time.Sleep(window + 50*time.Millisecond)
+	h.consumer(t, inbox.Config{Consumer: "ledger", Window: 3 * window})
+	h.age(t, 2*window)
 	h.sweep(t, in, false)
 }
 
