@@ -198,7 +198,7 @@ func (in *Inbox[Tx]) Once(ctx context.Context, tx Tx, id ID, effect func() error
 }
 
 // Sweep forgets what is older than the windows of all consumers, and tells whether it did: call it now and then, such
-// as once a minute, in a transaction of its own. It takes as long as a TRUNCATE, for which deliveries wait; where a
+// as once a minute, in a transaction of its own. Deliveries wait for it for some milliseconds; where a
 // transaction holds it up for more than 100 ms it gives up with ErrBusy, and the next call tries again.
 func (in *Inbox[Tx]) Sweep(ctx context.Context, tx Tx) (bool, error) {
 	ended, err := in.store.Sweep(ctx, tx)
