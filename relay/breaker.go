@@ -24,13 +24,13 @@ type breaker struct {
 type ticket struct {
 	wait time.Duration // not yet; ask again then
 
-	probe  bool // with a few records only
-	limit  int  // of them
-	outage int  // the last one's number
-	fresh  bool // it has ended so shortly ago that records may still wait by themselves
-	slow   bool // who need not wait for the sink should not
-	alone  bool // no other turn is taken meanwhile
-	rests  bool // it has been given back for a while
+	probe   bool // with a few records only
+	limit   int  // of them
+	outage  int  // the last one's number
+	fresh   bool // it has ended so shortly ago that records may still wait by themselves
+	slow    bool // who need not wait for the sink should not
+	alone   bool // no other turn is taken meanwhile
+	yielded bool // it has been given back for a while
 }
 
 // isOpen tells whether the sink was down when it was last heard of.
@@ -62,32 +62,32 @@ func (b *breaker) enter(alone bool) *ticket {
 func (b *breaker) leave(p *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !p.rests {
+	if !p.yielded {
 		b.release(p)
 	}
 }
 
-// rest gives a turn back while its worker is busy with its database: whatever a database does, the other workers of the
+// yield gives a turn back while its worker is busy with its database: whatever a database does, the other workers of the
 // sink do not wait for it.
-func (b *breaker) rest(p *ticket) {
+func (b *breaker) yield(p *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.release(p)
-	p.rests = true
+	p.yielded = true
 }
 
-// resume goes on with a turn that rested, and tells whether it may.
+// resume goes on with a turn that was yielded, and tells whether it may.
 func (b *breaker) resume(p *ticket) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !p.rests {
+	if !p.yielded {
 		return true
 	}
 	if !b.free(p.alone, time.Now()) || !b.circuit.resume(p.probe) {
 		return false
 	}
 	b.turnstile.begin(p.alone)
-	p.rests = false
+	p.yielded = false
 	return true
 }
 

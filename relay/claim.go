@@ -16,7 +16,7 @@ import (
 // One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout. With the same limit a
 // single row could hold its lanes for ever. A number that is 1 GB long took 15 s to turn into text, on a busy machine.
 func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
-	limit = w.leaveOut(limit)
+	limit = w.inflight.exclude(limit)
 	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
 	if w.owesPaused() {
 		limit.Paused.Destinations = nil // its sink owes what goes there, and others do not wait for it
@@ -37,7 +37,7 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 		return nil, fmt.Errorf("claim: %w", err)
 	}
 	w.pacer.answered(limit, len(records), time.Since(began))
-	w.recall.answered(time.Now())
+	w.inflight.taken.answered(time.Now())
 	return records, nil
 }
 
@@ -51,25 +51,4 @@ func (w *worker) full(records []*outbox.Record) bool {
 		bytes += len(r.Payload)
 	}
 	return bytes > w.cfg.BatchBytes/2 // ended for the size of its payloads
-}
-
-// leaveOut leaves what waits in the worker to be settled, and what is behind it in its key, out of a claim.
-func (w *worker) leaveOut(limit outbox.ClaimLimit) outbox.ClaimLimit {
-	listed := outbox.HeldKeys{}
-	leave := func(rec *outbox.Record) {
-		switch {
-		case !rec.Keyed:
-			limit.WithoutEvents = append(limit.WithoutEvents, rec.ID)
-		case !listed.Holds(rec):
-			listed.Hold(rec)
-			limit.WithoutKeys = append(limit.WithoutKeys, rec.OrderKey)
-		}
-	}
-	for i := range w.unsettled.waiting {
-		leave(w.unsettled.waiting[i].Record)
-	}
-	for _, r := range w.late.waiting {
-		leave(r.Record)
-	}
-	return limit
 }

@@ -100,8 +100,8 @@ func chosen(batch []outbox.Delivery, at []int) []outbox.Delivery {
 	return part
 }
 
-// publish publishes the deliveries at the given indexes, and no others, and answers them. owes says that some
-// lane of the caller's owes the sink something.
+// publish publishes the deliveries at the given indexes, and no others, and answers them. owes: the sink
+// owes events of a lane of this worker already.
 func (o *outlet) publish(
 	ctx context.Context, timeout time.Duration, batch []outbox.Delivery, at []int, results []outbox.Result, owes bool,
 ) {
@@ -251,9 +251,9 @@ func (o *owes) answered(asked []int16, lanes []outbox.Lane, owed map[int16][]str
 	}
 }
 
-// begun tells whether the relays of the sinks have asked the database for the first time: until then nobody knows what
+// ready tells whether the relays of the sinks have asked the database for the first time: until then nobody knows what
 // is paused.
-func (f *fanout) begun() bool {
+func (f *fanout) ready() bool {
 	for _, o := range f.outlets {
 		if !o.owed.keeper.asked() {
 			return false

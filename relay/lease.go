@@ -321,7 +321,7 @@ func (k *leaseKeeper) tell(health string) {
 	}
 }
 
-// failed notes an error, and logs the first of a row.
+// failed notes an error. Of errors in a row the first is logged.
 func (k *leaseKeeper) failed(ctx context.Context, err error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -18,18 +18,18 @@ func (w *worker) publishBatch(t *turn, records []*outbox.Record) published {
 	began := time.Now()
 	w.askSubscriptions(t.hardStop, records)
 	batch, owner, defects := w.route(records, t.held)
-	batch, owner, recalled := w.recall.strike(batch, owner)
+	batch, owner, recalled := w.inflight.taken.strike(batch, owner)
 	ctx, call := w.publishing(t)
 	fault.Hit(fault.BeforePublish)
 	results, isolate, down := w.mode.publish(ctx, w, t, batch)
 	fault.Hit(fault.AfterPublish)
-	w.recall.published(batch, results)
+	w.inflight.taken.published(batch, results)
 	for i, r := range results {
 		if r.Err != nil && !isOwed(r.Err) {
 			t.held.Hold(batch[i].Record)
 		}
 	}
-	batch, owner, results = w.late.setAside(call, t.lanes, batch, owner, results)
+	batch, owner, results = w.inflight.setAside(call, t.lanes, batch, owner, results)
 	ended := time.Now()
 	b := published{verdict: w.verdict(records, batch, owner, results, defects, isolate), claimed: len(records), down: down}
 	b.report = outbox.BatchReport{
@@ -127,7 +127,7 @@ func (w *worker) publishing(t *turn) (context.Context, *call) {
 
 // patient tells a Slow sink how long to wait for one of its receivers, unless too much is under way.
 func (w *worker) patient(ctx context.Context) context.Context {
-	if slowness(w.sink) == 0 || len(w.late.waiting) >= lateRecords {
+	if slowness(w.sink) == 0 || len(w.inflight.lingering()) >= lateRecords {
 		return ctx
 	}
 	return late.With(ctx, latePatience)
@@ -146,8 +146,8 @@ func latencies(outcomes []outbox.Outcome, ended time.Time) (all []time.Duration)
 
 // mode is how the events of a table get to its sinks. It is chosen when the table is opened: direct, fanout or journal.
 type mode interface {
-	// begun tells whether all is known that a first turn needs.
-	begun() bool
+	// ready tells whether all is known that a first turn needs.
+	ready() bool
 	// prepare asks the database, before a claim, what the worker does not know of its lanes.
 	prepare(ctx context.Context, w *worker, lanes []outbox.Lane) error
 	// owesPaused tells whether what goes to a paused destination is claimed all the same, and owed.
@@ -167,7 +167,7 @@ type mode interface {
 // direct is the mode of a table with one sink, whose rows wait in it for that sink.
 type direct struct{}
 
-func (direct) begun() bool { return true }
+func (direct) ready() bool { return true }
 
 func (direct) prepare(context.Context, *worker, []outbox.Lane) error { return nil }
 

@@ -64,7 +64,7 @@ func (q *quarantine) sift(lanes []outbox.Lane, cfg *tableConfig) (trusted []outb
 	}
 	for _, l := range lanes {
 		if epoch, ok := q.seen[l.Number]; !ok || epoch != l.Epoch {
-			q.judge(l, cfg)
+			q.admit(l, cfg)
 		}
 	}
 	if len(q.suspects) == 0 {
@@ -87,7 +87,8 @@ func (q *quarantine) sift(lanes []outbox.Lane, cfg *tableConfig) (trusted []outb
 	return trusted, suspects
 }
 
-func (q *quarantine) judge(l outbox.Lane, cfg *tableConfig) {
+// admit judges a lane that was taken, by what the database says of it.
+func (q *quarantine) admit(l outbox.Lane, cfg *tableConfig) {
 	q.seen[l.Number] = l.Epoch
 	delete(q.suspects, l.Number)
 	delete(q.unproven, l.Number)

@@ -190,7 +190,7 @@ func (w *worker) settleBatch(t *turn, b published) (lost bool, err error) {
 	began := time.Now()
 	fault.Hit(fault.BeforeSettle)
 	if len(b.outcomes) > 0 {
-		w.cfg.breaker.rest(t.pass)
+		w.cfg.breaker.yield(t.pass)
 	}
 	settled, refused, err := w.settle(t.hardStop, t.lanes, b.outcomes)
 	b.report.Settled, b.report.Settle = settled, time.Since(began)
@@ -198,7 +198,7 @@ func (w *worker) settleBatch(t *turn, b published) (lost bool, err error) {
 		t.held.Hold(o.Record)
 	}
 	if err == nil && len(b.outcomes) > 0 {
-		w.unsettled.judge(len(b.outcomes) == len(refused))
+		w.inflight.noteSettle(len(b.outcomes) == len(refused))
 	}
 	if b.owed > 0 {
 		w.settled(b.outcomes)
@@ -212,9 +212,9 @@ func (w *worker) settleBatch(t *turn, b published) (lost bool, err error) {
 		return false, err
 	case b.down:
 		return false, fmt.Errorf("publish: %w", b.unavailable)
-	case w.unsettled.wholly > 0:
+	case w.inflight.wholly > 0:
 		return false, fmt.Errorf("settle: the database records none of %d outcomes, so only a few events are claimed at a "+
-			"time: look for what refuses them: %w", len(refused), w.unsettled.why)
+			"time: look for what refuses them: %w", len(refused), w.inflight.why)
 	case len(b.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
 		// The next claim brings the same records: without a pause they would be published again as fast as the loop
 		// turns.
@@ -227,27 +227,27 @@ func (w *worker) settleBatch(t *turn, b published) (lost bool, err error) {
 // refused keeps what the database did not take of a settle, and tells about it once a minute.
 func (w *worker) refused(refusal *outbox.RefusedError, lanes []outbox.Lane) {
 	now := time.Now()
-	w.unsettled.why = refusal.Err
-	w.unsettled.add(refusal.Outcomes, lanes, now)
-	if len(refusal.Outcomes) == 0 || now.Sub(w.unsettled.logged) < time.Minute && !w.unsettled.logged.IsZero() {
+	w.inflight.why = refusal.Err
+	w.inflight.refused(refusal.Outcomes, lanes, now)
+	if len(refusal.Outcomes) == 0 || now.Sub(w.inflight.logged) < time.Minute && !w.inflight.logged.IsZero() {
 		return
 	}
-	w.unsettled.logged = now
+	w.inflight.logged = now
 	rec := refusal.Outcomes[0].Record
 	w.cfg.Logger.Warn("the database does not record what became of some events; they and their keys wait, "+
 		"the others go on",
-		"table", w.cfg.name(), "worker", w.number, "waiting", len(w.unsettled.waiting), "event", rec.ID,
+		"table", w.cfg.name(), "worker", w.number, "waiting", w.inflight.unsettled(), "event", rec.ID,
 		"key", rec.AggregateID, "error", refusal.Err)
 }
 
 // settleAgain tries what the database refused before and is due. Nothing is published for it.
 func (w *worker) settleAgain(ctx context.Context, lanes []outbox.Lane) error {
-	if by, _ := w.stoppedBy(); by != w && len(w.unsettled.waiting) == 0 {
+	if by, _ := w.stoppedBy(); by != w && w.inflight.unsettled() == 0 {
 		return nil
 	}
-	again := w.unsettled.due(lanes, time.Now())
+	again := w.inflight.due(lanes, time.Now())
 	if by, why := w.stoppedBy(); by == w && len(again) == 0 {
-		if len(w.unsettled.waiting) > 0 {
+		if w.inflight.unsettled() > 0 {
 			return errors.New(why)
 		}
 		w.records() // other relays have what waited
@@ -261,7 +261,7 @@ func (w *worker) settleAgain(ctx context.Context, lanes []outbox.Lane) error {
 		case errors.As(err, &refusal) && !refusal.Whole:
 			w.refused(refusal, lanes)
 		case err != nil:
-			w.unsettled.add(again, lanes, time.Now())
+			w.inflight.refused(again, lanes, time.Now())
 			if refusal != nil {
 				w.stops(refusal)
 			}
@@ -269,11 +269,11 @@ func (w *worker) settleAgain(ctx context.Context, lanes []outbox.Lane) error {
 		}
 		w.records()
 		if settled != (outbox.Settled{}) {
-			w.unsettled.wholly = 0
+			w.inflight.wholly = 0
 		}
 		w.report(outbox.BatchReport{Table: w.cfg.name(), Settled: settled})
 	}
-	if len(w.unsettled.waiting) >= unsettledBatches*w.cfg.BatchRecords {
+	if w.inflight.unsettled() >= unsettledBatches*w.cfg.BatchRecords {
 		return errors.New("settle: too many outcomes that the database does not record, so nothing is claimed; " +
 			"the log has why")
 	}
@@ -316,13 +316,14 @@ func (r *tableRelay) stoppedBy() (by *worker, why string) {
 // settleLate records what became of what was under way. The outcomes are those of a batch, but for the breaker, which
 // has had its word.
 func (w *worker) settleLate(hardStop context.Context) {
-	if len(w.late.waiting) == 0 {
+	lingering := w.inflight.lingering()
+	if len(lingering) == 0 {
 		return
 	}
-	held := w.keeper.still(w.late.lanes())
-	records, batch, owner, results := w.late.answered(held)
+	held := w.keeper.still(lingering)
+	records, batch, owner, results := w.inflight.answered(held)
 	if len(records) > 0 {
-		w.recall.published(batch, results)
+		w.inflight.taken.published(batch, results)
 		v := w.verdict(records, batch, owner, results, nil, true)
 		began := time.Now()
 		settled, refused, err := w.settle(hardStop, held, v.outcomes)
@@ -335,18 +336,16 @@ func (w *worker) settleLate(hardStop context.Context) {
 			w.failed(err)
 		}
 	}
-	w.keeper.linger(w.number, w.late.lanes())
+	w.keeper.linger(w.number, w.inflight.lingering())
 }
 
 // finishLate waits for what is under way when the worker has to stop, as long as it may.
 func (w *worker) finishLate(hardStop context.Context) {
-	for w.settleLate(hardStop); len(w.late.waiting) > 0 && hardStop.Err() == nil && !w.keeper.drained(); {
-		w.pause(hardStop, w.cfg.PollMin, false)
+	for w.settleLate(hardStop); len(w.inflight.lingering()) > 0 && hardStop.Err() == nil && !w.keeper.drained(); {
+		w.sleep(hardStop, w.cfg.PollMin, false)
 		w.settleLate(hardStop)
 	}
-	for _, r := range w.late.waiting {
-		r.call.end()
-	}
+	w.inflight.giveUp()
 }
 
 // logFailures tells of every new cause of failures, and of every dead letter. Outcomes that the store refused are left

@@ -71,7 +71,7 @@ func (w *worker) tryRecords(t *turn, s *suspicion, records []*outbox.Record) err
 			trial.Size += s.deaths
 		}
 		if trial.Size > buriedAfter {
-			w.cfg.breaker.rest(t.pass)
+			w.cfg.breaker.yield(t.pass)
 			return w.bury(t, records[0])
 		}
 		if err := w.markTrial(t.hardStop, t.lanes, trial); err != nil {

@@ -24,7 +24,7 @@ type turn struct {
 
 // turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane.
 func (w *worker) turn(ctx context.Context, t *turn) (claimed int, err error) {
-	if !w.begun() {
+	if !w.mode.ready() {
 		return 0, nil
 	}
 	if err := w.settleAgain(t.hardStop, t.lanes); err != nil {
@@ -74,7 +74,7 @@ func (w *worker) turnTrusted(ctx context.Context, t *turn) (claimed int, err err
 	}
 	began := time.Now()
 	limit := w.pacer.limit(t.pass, &w.cfg)
-	if w.unsettled.wholly > 0 {
+	if w.inflight.wholly > 0 {
 		limit.Records = min(limit.Records, unsettledProbe)
 	}
 	records, err := w.claim(ctx, t.lanes, limit)
@@ -108,7 +108,7 @@ func (w *worker) publishAll(
 	var down error
 	began := time.Now()
 	few := !full && len(records) < gatherRecords && !t.pass.probe && !w.pacer.recovering(t.pass) &&
-		w.unsettled.wholly == 0
+		w.inflight.wholly == 0
 	for batch := range slices.Chunk(records, w.cfg.BatchRecords) {
 		if !w.cfg.breaker.resume(t.pass) {
 			break // claimed again once the others have had their turns
@@ -171,7 +171,7 @@ func (w *worker) gather(ctx context.Context, t *turn, sum published) published {
 			break
 		}
 		// From one claim's beginning to the next.
-		w.pause(ctx, min(time.Until(began.Add(w.cfg.PollMin)), rest), true)
+		w.sleep(ctx, min(time.Until(began.Add(w.cfg.PollMin)), rest), true)
 		if ctx.Err() != nil || w.keeper.paused().changes != t.changes {
 			break
 		}

@@ -25,7 +25,7 @@ func (t *turnstile) ask(alone bool, now time.Time) time.Duration {
 	return 0
 }
 
-// free tells whether a turn that rested may go on.
+// free tells whether a turn that was yielded may go on.
 func (t *turnstile) free(alone bool, now time.Time) bool {
 	return !t.alone && (!alone || t.underway == 0) && !now.Before(t.reserved)
 }

@@ -44,9 +44,7 @@ type worker struct {
 	idle       time.Duration // the pause after a claim that found nothing
 	pacer      pacer
 	quarantine quarantine
-	recall     recall
-	unsettled  unsettled
-	late       lateAnswers
+	inflight   inflight
 	owes       owes
 
 	mu        sync.Mutex
@@ -131,14 +129,14 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 			continue
 		}
 		claimed, err := w.turn(ctx, t)
-		w.keeper.linger(w.number, w.late.lanes())
+		w.keeper.linger(w.number, w.inflight.lingering())
 		w.keeper.put(w.number)
 		w.cfg.breaker.leave(t.pass)
 		switch class, _ := outbox.Classify(err); {
 		case err == nil:
 			trouble = 0
 			w.succeeded()
-			w.rest(ctx, t, claimed)
+			w.sleepAfter(ctx, t, claimed)
 		case ctx.Err() != nil && hardStop.Err() == nil:
 			return // the claim was interrupted by the stop
 		case class == outbox.ClassUnavailable:
@@ -146,7 +144,7 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 		default:
 			w.failed(err)
 			trouble = min(max(2*trouble, 100*time.Millisecond), 2*time.Second)
-			w.pause(ctx, trouble, false)
+			w.sleep(ctx, trouble, false)
 		}
 	}
 }
@@ -155,12 +153,12 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 func (w *worker) begin(ctx, hardStop context.Context) *turn {
 	if by, _ := w.stoppedBy(); by != nil && by != w {
 		w.succeeded() // the other one tries, and what this one publishes could not be settled
-		w.pause(ctx, w.cfg.PollMax, false)
+		w.sleep(ctx, w.cfg.PollMax, false)
 		return nil
 	}
 	pass := w.cfg.breaker.enter(w.quarantine.alone)
 	if pass.wait > 0 {
-		w.pause(ctx, pass.wait, false)
+		w.sleep(ctx, pass.wait, false)
 		return nil
 	}
 	lanes, until, ok := w.keeper.take(w.number)
@@ -174,34 +172,34 @@ func (w *worker) begin(ctx, hardStop context.Context) *turn {
 		w.succeeded() // standing by is what it is there for
 		w.records()   // what it was to settle, other relays have
 	}
-	w.pause(ctx, w.cfg.PollMax, true)
+	w.sleep(ctx, w.cfg.PollMax, true)
 	return nil
 }
 
-// rest pauses after a turn that went well.
-func (w *worker) rest(ctx context.Context, t *turn, claimed int) {
+// sleepAfter sleeps after a turn that went well.
+func (w *worker) sleepAfter(ctx context.Context, t *turn, claimed int) {
 	if claimed == 0 && !t.pass.alone && !t.pass.fresh {
 		w.pacer.outage = t.pass.outage // what had gathered meanwhile is delivered
 	} else if w.pacer.recovering(t.pass) {
-		w.pause(ctx, w.cfg.breaker.pace(claimed, w.cfg.RecoveryRate), false)
+		w.sleep(ctx, w.cfg.breaker.pace(claimed, w.cfg.RecoveryRate), false)
 	}
 	switch {
 	case claimed >= w.cfg.BatchRecords:
 		w.idle = w.cfg.PollMin
 	case claimed > 0:
 		w.idle = w.cfg.PollMin
-		w.pause(ctx, w.idle, true)
+		w.sleep(ctx, w.idle, true)
 	case w.pacer.rest > w.cfg.PollMax:
-		w.pause(ctx, w.pacer.rest, false)
-	case w.pause(ctx, w.idle, true):
+		w.sleep(ctx, w.pacer.rest, false)
+	case w.sleep(ctx, w.idle, true):
 		w.idle = w.cfg.PollMin
 	default:
 		w.idle = min(w.idle*2, w.cfg.PollMax)
 	}
 }
 
-// pause waits for d, for the end of ctx or, if wakeable, for Wake, and tells whether it was woken.
-func (w *worker) pause(ctx context.Context, d time.Duration, wakeable bool) (woken bool) {
+// sleep waits for d, for the end of ctx or, if wakeable, for Wake, and tells whether it was woken.
+func (w *worker) sleep(ctx context.Context, d time.Duration, wakeable bool) (woken bool) {
 	wake := w.woken
 	if !wakeable {
 		wake = nil
@@ -244,7 +242,7 @@ func (r *tableRelay) quiet() bool {
 	return g.fresh() && !g.Undelivered
 }
 
-// failed notes a failed turn; only the first of a row is logged, the recovery is logged by succeeded.
+// failed notes a failed turn. Of failures in a row the first is logged; succeeded logs the recovery.
 func (w *worker) failed(err error) {
 	w.mu.Lock()
 	first := w.lastError == ""

@@ -177,7 +177,7 @@ func TestRelayRemembersWhatTheDatabaseForgot(t *testing.T) {
 			}
 		})
 		// It is the database's time that counts: what an operator sets back by hand later is published again.
-		pass(3 * recallTime)
+		pass(3 * takenTime)
 		m.locked(func() { m.records = append(m.records, forgotten[0]) })
 		pass(time.Second)
 		m.locked(func() {
@@ -189,11 +189,11 @@ func TestRelayRemembersWhatTheDatabaseForgot(t *testing.T) {
 }
 
 // A replay is another delivery, and so is another destination.
-func TestRecallTellsDeliveriesApart(t *testing.T) {
+func TestTakenTellsDeliveriesApart(t *testing.T) {
 	rec := &outbox.Record{Event: outbox.Event{ID: uuid.New()}}
 	again := &outbox.Record{Event: outbox.Event{ID: rec.ID}, Generation: 1}
 	sent := outbox.Delivery{Record: rec, Destination: "a"}
-	var r recall
+	var r taken
 	r.published(
 		[]outbox.Delivery{sent, {Record: again, Destination: "b"}},
 		[]outbox.Result{{}, {Err: errors.New("refused")}},
@@ -245,7 +245,7 @@ func TestClaimAsksForLessAfterATimeout(t *testing.T) {
 func TestTurnRestsWhileSettling(t *testing.T) {
 	b := new(breaker)
 	first := b.enter(false)
-	b.rest(first)
+	b.yield(first)
 	alone := b.enter(true)
 	if alone.wait > 0 {
 		t.Fatal("a turn that rests keeps another from being alone")
@@ -253,7 +253,7 @@ func TestTurnRestsWhileSettling(t *testing.T) {
 	if b.resume(first) {
 		t.Error("a turn goes on while another is alone")
 	}
-	b.rest(alone)
+	b.yield(alone)
 	if !b.resume(first) {
 		t.Error("a turn does not go on although nobody publishes")
 	}
