@@ -55,11 +55,14 @@ type Debtor struct {
 	Served bool // a relay delivers them
 }
 
-// Name is the table's, and for a part of one also what part it is: what relays lease lanes by, and what logs, metrics
+// Name is the table's, and for a part or a reader of one also which: what relays lease lanes by, and what logs, metrics
 // and pauses call it.
 func (l Layout) Name() string {
-	if l.Part == "" {
-		return l.Table
+	switch {
+	case l.Part != "":
+		return l.Table + "/" + l.PartValue
+	case l.Reader != "":
+		return l.Table + "/" + l.Reader
 	}
-	return l.Table + "/" + l.PartValue
+	return l.Table
 }

@@ -80,6 +80,9 @@ type Layout struct {
 	// inserted: what is delivered is known by positions, and what failed is in outbox_deliveries. So it has no columns
 	// of state. Only PostgreSQL has such tables.
 	Transaction string `yaml:"-"`
+	// Reader names who reads a log besides the relay of its sinks: each reader has positions and leases of its own, and
+	// gets all events. It is package inbox/group's.
+	Reader string `yaml:"-"`
 
 	// Part is a column by which several outboxes share the table, and PartValue what it holds in the rows of this one. Of
 	// is the table whose events these are, for sinks' duplicate keys. They are DeliveriesOf's.

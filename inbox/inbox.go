@@ -240,3 +240,13 @@ func differs(id string, have, came *Hash) error {
 	}
 	return &OtherPayloadError{ID: id, Have: *have, Came: *came}
 }
+
+// Transactions are those of a database that has effects. postgres.Transactions, postgres.SQLTransactions and
+// sqlite.Transactions make them.
+type Transactions[Tx any] struct {
+	// Do runs fn in a transaction, which it commits if fn returns nil and rolls back otherwise. An error of the database's
+	// being away is outbox.Unavailable, one that a retry cures at once outbox.Postponed.
+	Do func(ctx context.Context, fn func(tx Tx) error) error
+	// Inbox returns what remembers ids in them.
+	Inbox func(cfg Config) (*Inbox[Tx], error)
+}

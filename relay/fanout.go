@@ -279,6 +279,9 @@ func (f *fanout) prepare(ctx context.Context, w *worker, lanes []outbox.Lane) er
 	return nil
 }
 
+// late implements mode: no sink of a fanout is waited for.
+func (f *fanout) late(*worker, []outbox.Delivery, []outbox.Result) {}
+
 // settled tells the relays of the sinks that something is there for them.
 func (f *fanout) settled(outcomes []outbox.Outcome) {
 	woken := map[string]bool{}

@@ -35,7 +35,7 @@ func (j *journal) publish(
 	}
 	at := j.fanout.direct(w, w.cfg.table.Sink, batch, all, results)
 	part := chosen(batch, at)
-	answers := w.publisher.publish(ctx, part)
+	answers := w.publisher.publish(w.patient(ctx), part)
 	if !t.pass.probe {
 		w.reduce(ctx, part, answers)
 	}
@@ -47,8 +47,13 @@ func (j *journal) publish(
 	return results, isolate, down
 }
 
+// late implements mode: what the sink has refused it owes, as if it had said so at once.
+func (j *journal) late(w *worker, batch []outbox.Delivery, results []outbox.Result) {
+	w.owe(batch, results, true)
+}
+
 // owe has the sink owe what it has refused, and what is behind that in its key. With isolate, it owes also what a part
-// of it was not there for. Everything else without an answer stays in the log.
+// of it was not there for. Everything else without an answer, or with one that is still to come, stays in the log.
 func (w *worker) owe(batch []outbox.Delivery, results []outbox.Result, isolate bool) {
 	left := outbox.HeldKeys{}
 	for i := range results {
@@ -59,7 +64,7 @@ func (w *worker) owe(batch []outbox.Delivery, results []outbox.Result, isolate b
 		if !isOwed(err) {
 			class, _ := outbox.Classify(err)
 			behind := class == outbox.ClassNotAttempted && (!d.Keyed || left.Holds(d.Record))
-			if behind || class == outbox.ClassUnavailable && !isolate {
+			if behind || class == outbox.ClassUnavailable && !isolate || lateAnswer(err) != nil {
 				left.Hold(d.Record)
 				continue
 			}

@@ -158,6 +158,8 @@ type mode interface {
 	// publish publishes a batch. isolate says that what a part of the sink could not take waits by itself, down that all
 	// of the sink is down.
 	publish(ctx context.Context, w *worker, t *turn, batch []outbox.Delivery) (results []outbox.Result, isolate, down bool)
+	// late takes over answers that have come after their batch was settled.
+	late(w *worker, batch []outbox.Delivery, results []outbox.Result)
 	// judge adds what becomes of a record to v, by the answers for its deliveries.
 	judge(r *tableRelay, v *verdict, one judged)
 	// settled is called once the outcomes of which something is owed are recorded.
@@ -174,6 +176,8 @@ func (direct) prepare(context.Context, *worker, []outbox.Lane) error { return ni
 func (direct) owesPaused() bool { return false }
 
 func (direct) settled([]outbox.Outcome) {}
+
+func (direct) late(*worker, []outbox.Delivery, []outbox.Result) {}
 
 func (direct) address(destination string) (sink, name string) { return "", destination }
 

@@ -66,11 +66,11 @@ func New(db outbox.Database, sink outbox.Sink, cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Wake makes the relay look into a table at once instead of at its next poll, or into all where table is "". It never
-// blocks. A wake-up that gets lost costs PollMax.
+// Wake makes the relay look into a table at once instead of at its next poll, or into all where table is "". A log's
+// readers are woken with it. It never blocks. A wake-up that gets lost costs PollMax.
 func (r *Relay) Wake(table string) {
 	for _, t := range r.now().tables {
-		if table == "" || table == t.cfg.name() {
+		if table == "" || table == t.cfg.name() || table == t.cfg.table.Layout.Table {
 			t.wake()
 		}
 	}

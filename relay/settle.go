@@ -324,13 +324,17 @@ func (w *worker) settleLate(hardStop context.Context) {
 	records, batch, owner, results := w.inflight.answered(held)
 	if len(records) > 0 {
 		w.inflight.taken.published(batch, results)
+		w.mode.late(w, batch, results)
 		v := w.verdict(records, batch, owner, results, nil, true)
 		began := time.Now()
 		settled, refused, err := w.settle(hardStop, held, v.outcomes)
+		if v.owed > 0 {
+			w.settled(v.outcomes)
+		}
 		if settled.Retried+settled.Dead > 0 {
 			w.logFailures(v.outcomes, refused)
 		}
-		w.report(outbox.BatchReport{Table: w.cfg.name(), Settled: settled, Duplicates: v.duplicates,
+		w.report(outbox.BatchReport{Table: w.cfg.name(), Settled: settled, Duplicates: v.duplicates, Owed: v.owed,
 			Latencies: latencies(v.outcomes, began), Settle: time.Since(began)})
 		if err != nil {
 			w.failed(err)

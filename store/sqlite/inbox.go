@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -21,15 +22,34 @@ import (
 // of migration core/014. The transaction must be one that writes (BEGIN IMMEDIATE), as those of DB.Begin are: then no
 // copy is handled beside it.
 func NewInbox(cfg inbox.Config) (*inbox.Inbox[outbox.SQLTx], error) {
-	return inbox.New[outbox.SQLTx](inboxStore{seen.Store[outbox.SQLTx]{DB: sqlitecold.DB{},
-		Conn: func(tx outbox.SQLTx) (cold.Conn, error) {
+	return newInbox[outbox.SQLTx](cfg)
+}
+
+func newInbox[Tx outbox.SQLTx](cfg inbox.Config) (*inbox.Inbox[Tx], error) {
+	return inbox.New[Tx](inboxStore[Tx]{seen.Store[Tx]{DB: sqlitecold.DB{},
+		Conn: func(tx Tx) (cold.Conn, error) {
 			open, err := sqltx.Open(tx)
 			return cold.SQL{SQLTx: open}, err
 		}}}, cfg)
 }
 
+// Transactions are those of an open file, for the handlers of a group (package inbox/group). They take turns with all
+// that writes into the file.
+func Transactions(db *DB) inbox.Transactions[*sql.Tx] {
+	return inbox.Transactions[*sql.Tx]{
+		Inbox: newInbox[*sql.Tx],
+		Do: func(ctx context.Context, fn func(*sql.Tx) error) error {
+			err := db.inTx(ctx, fn)
+			if errors.Is(err, ErrBusy) || errors.Is(err, ErrReplaced) || errors.Is(err, ErrReadOnly) {
+				return outbox.Unavailable(err)
+			}
+			return err
+		},
+	}
+}
+
 // inboxStore is an inbox.Store.
-type inboxStore struct{ seen.Store[outbox.SQLTx] }
+type inboxStore[Tx outbox.SQLTx] struct{ seen.Store[Tx] }
 
 // inboxQuery is what the files inbox_*.sql are given that are SQLite's own.
 type inboxQuery struct {
@@ -42,8 +62,8 @@ type inboxQuery struct {
 func inboxTable(turn int) string { return fmt.Sprintf("outbox_inbox_%d", turn) }
 
 // Remember implements inbox.Store.
-func (s inboxStore) Remember(
-	ctx context.Context, tx outbox.SQLTx, ids []inbox.Key, payload *inbox.Hash,
+func (s inboxStore[Tx]) Remember(
+	ctx context.Context, tx Tx, ids []inbox.Key, payload *inbox.Hash,
 ) (known int, of *inbox.Hash, err error) {
 	on, err := s.Open(tx)
 	if err != nil {
@@ -75,7 +95,7 @@ func (s inboxStore) Remember(
 }
 
 // Sweep implements inbox.Store.
-func (s inboxStore) Sweep(ctx context.Context, tx outbox.SQLTx) (bool, error) {
+func (s inboxStore[Tx]) Sweep(ctx context.Context, tx Tx) (bool, error) {
 	on, err := s.Open(tx)
 	if err != nil {
 		return false, err

@@ -1,0 +1,187 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/inbox"
+)
+
+// errTimeout is why the context of a handler ends whose time is over.
+var errTimeout = errors.New("the handler's time is over")
+
+// handle handles some tasks together and answers them.
+func (g *Group[Tx]) handle(ctx context.Context, h *handler[Tx], tasks []*task) {
+	leave, err := g.enter(ctx, h)
+	if err != nil {
+		for _, t := range tasks {
+			t.answer <- outbox.Result{Err: outbox.Unavailable(err)}
+		}
+		return
+	}
+	for _, t := range tasks {
+		close(t.begun)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, h.Timeout, errTimeout)
+	results := make(chan []outbox.Result, 1)
+	g.under.Go(func() {
+		defer leave() // a handler that does not return keeps its place: there are never more of them than places
+		defer cancel()
+		results <- g.effects(limited, h, tasks)
+	})
+	var answers []outbox.Result
+	select {
+	case answers = <-results:
+	case <-overdue(limited):
+		answers = make([]outbox.Result, len(tasks))
+		for i := range answers {
+			answers[i].Err = errors.New("the handler does not return")
+		}
+	}
+	for i, t := range tasks {
+		t.answer <- g.judge(ctx, limited, answers[i])
+	}
+}
+
+// enter waits until a handler may run, and returns what ends that.
+func (g *Group[Tx]) enter(ctx context.Context, h *handler[Tx]) (leave func(), err error) {
+	for _, places := range []chan struct{}{h.turns, g.slots} {
+		if places == nil {
+			continue
+		}
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			if places == g.slots && h.turns != nil {
+				<-h.turns
+			}
+			return nil, fmt.Errorf("wait for a handler's turn: %w", context.Cause(ctx))
+		}
+	}
+	return func() {
+		<-g.slots
+		if h.turns != nil {
+			<-h.turns
+		}
+	}, nil
+}
+
+// effects has the effects of some tasks in one transaction, and answers each. What fails in a batch is left out of a
+// second transaction, which has the effects of the others.
+func (g *Group[Tx]) effects(ctx context.Context, h *handler[Tx], tasks []*task) []outbox.Result {
+	results := make([]outbox.Result, len(tasks))
+	todo := make([]int, len(tasks))
+	for i := range todo {
+		todo[i] = i
+	}
+	for len(todo) > 0 {
+		failed, err := g.transact(ctx, h, tasks, todo, results)
+		if len(failed) == 0 {
+			for _, i := range todo {
+				if results[i].Err == nil {
+					results[i].Err = err
+				}
+			}
+			break
+		}
+		var left []int
+		for _, i := range todo {
+			if cause := failed[i]; cause != nil {
+				results[i] = outbox.Result{Err: cause}
+			} else {
+				left = append(left, i)
+			}
+		}
+		todo = left
+	}
+	return results
+}
+
+// transact is one transaction for the tasks at some indexes. failed are those that the transaction was rolled back for.
+func (g *Group[Tx]) transact(
+	ctx context.Context, h *handler[Tx], tasks []*task, todo []int, results []outbox.Result,
+) (failed map[int]error, err error) {
+	err = g.tx.Do(ctx, func(tx Tx) error {
+		if h.one != nil {
+			t := tasks[todo[0]]
+			result, err := g.in.Once(ctx, tx, idOf(&t.Delivery), func() error {
+				return recovered(func() error { return h.one(ctx, tx, eventOf(&t.Delivery), t.Attempts+1) })
+			})
+			results[todo[0]].Duplicate = result == inbox.Duplicate
+			return err
+		}
+		var fresh []int
+		var events []outbox.Event
+		var attempts []int
+		for _, i := range todo {
+			d := &tasks[i].Delivery
+			result, err := g.in.Once(ctx, tx, idOf(d), func() error { return nil })
+			if errors.Is(err, inbox.ErrOtherPayload) {
+				failed = map[int]error{i: err}
+			}
+			if err != nil {
+				return err
+			}
+			if results[i].Duplicate = result == inbox.Duplicate; !results[i].Duplicate {
+				fresh, events, attempts = append(fresh, i), append(events, eventOf(d)), append(attempts, d.Attempts+1)
+			}
+		}
+		if len(fresh) == 0 {
+			return nil
+		}
+		err := recovered(func() error { return h.many(ctx, tx, events, attempts) })
+		var some Failures
+		if errors.As(err, &some) {
+			failed = map[int]error{}
+			for at, cause := range some {
+				if at < 0 || at >= len(fresh) || cause == nil {
+					failed = nil
+					return fmt.Errorf("the handler says that message %d of %d failed", at, len(fresh))
+				}
+				failed[fresh[at]] = cause
+			}
+			if len(failed) == 0 {
+				return nil
+			}
+		}
+		return err
+	})
+	return failed, err
+}
+
+// idOf is what tells a copy of an event. An operator's replay is the same event: where it has had its effect it does
+// not have it again.
+func idOf(d *outbox.Delivery) inbox.ID {
+	return inbox.ID{Event: d.ID.String(), Tenant: d.TenantID, Payload: d.Payload}
+}
+
+// judge gives an answer the class and the reason that it has in the table.
+func (g *Group[Tx]) judge(ctx, limited context.Context, r outbox.Result) outbox.Result {
+	var unclassed = func() bool { class, _ := outbox.Classify(r.Err); return class == outbox.ClassRetryable }
+	switch {
+	case r.Err == nil && r.Duplicate && g.cfg.DuplicatesDie:
+		return outbox.Result{Err: outbox.Permanent(outbox.Because(outbox.ReasonDuplicateEvent,
+			errors.New("the event has had its effect before")))}
+	case r.Err == nil:
+		return r
+	case errors.Is(r.Err, inbox.ErrOtherPayload):
+		r.Err = outbox.Permanent(outbox.Because(outbox.ReasonDuplicateEvent, r.Err))
+	case ctx.Err() != nil: // the lanes are another's, or the process stops
+		r.Err = outbox.Unavailable(fmt.Errorf("%w: %w", context.Cause(ctx), r.Err))
+	case errors.Is(context.Cause(limited), errTimeout):
+		r.Err = outbox.Because(outbox.ReasonHandlerTimeout, fmt.Errorf("%w: %w", errTimeout, r.Err))
+	case unclassed() && errors.Is(r.Err, context.DeadlineExceeded): // of a limit of the handler's own
+		r.Err = outbox.Because(outbox.ReasonHandlerTimeout, r.Err)
+	}
+	return outbox.Result{Err: r.Err}
+}
+
+// overdue is closed grace after the end of a context.
+func overdue(ctx context.Context) <-chan struct{} {
+	c := make(chan struct{})
+	context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { close(c) }) })
+	return c
+}

@@ -1,0 +1,151 @@
+package group
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Message is an event as a handler gets it.
+type Message[T any] struct {
+	outbox.Event
+	Data    T   // the payload, decoded by encoding/json
+	Attempt int // 1 is the first
+}
+
+// Names in the metadata of events that say what they come from.
+const (
+	CorrelationID = "correlation_id" // of all that one request has led to
+	CausationID   = "causation_id"   // of the event that this one answers
+)
+
+// Causes says in the metadata of an event what it comes from: the message is its cause, and what the message belongs to
+// it belongs to as well. Write it in the handler's transaction.
+func (m Message[T]) Causes(e outbox.Event) outbox.Event {
+	e.Metadata = maps.Clone(e.Metadata)
+	if e.Metadata == nil {
+		e.Metadata = map[string]any{}
+	}
+	e.Metadata[CausationID] = m.ID.String()
+	if e.Metadata[CorrelationID] = m.Metadata[CorrelationID]; e.Metadata[CorrelationID] == nil {
+		e.Metadata[CorrelationID] = m.ID.String()
+	}
+	return e
+}
+
+// Failures are the messages of a batch that were not handled, by their place in it, and why. The others were.
+type Failures map[int]error
+
+func (f Failures) Error() string { return fmt.Sprintf("%d messages of the batch failed", len(f)) }
+
+// handler is what a type of events is handled by. One of both is set.
+type handler[Tx any] struct {
+	one  func(ctx context.Context, tx Tx, e outbox.Event, attempt int) error
+	many func(ctx context.Context, tx Tx, events []outbox.Event, attempts []int) error
+	// decodes tells whether the payload is what the handler takes.
+	decodes func(payload []byte) error
+	TypeConfig
+	turns chan struct{} // AtATime; nil: as many as the group has
+}
+
+// Handle has f handle the events of a type; "*" is for all types that have no handler of their own. Call it before Run.
+// It panics if the type has one already, as http.ServeMux does.
+//
+// What f does in tx, and no other effect, happens once: it is committed together with the event's id. An error rolls it
+// back and is classed as a sink's is: outbox.Permanent makes a dead letter at once, outbox.RetryAfter says when to try
+// again, any other is tried again with Backoff. A panic is an error. ctx ends with the handler's Timeout, or when
+// another process may take the event over; what returns later is rolled back.
+func Handle[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Context, tx Tx, m Message[T]) error) {
+	g.add(eventType, &handler[Tx]{
+		decodes: decodes[T],
+		one: func(ctx context.Context, tx Tx, e outbox.Event, attempt int) error {
+			return f(ctx, tx, message[T](e, attempt))
+		},
+	})
+}
+
+// HandleBatch is Handle for many messages at a time, each of another key, in one transaction. They are what has come
+// within some milliseconds. With Failures some have failed: f is called again without those, after a rollback. With any
+// other error all have.
+func HandleBatch[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Context, tx Tx, ms []Message[T]) error) {
+	g.add(eventType, &handler[Tx]{
+		decodes: decodes[T],
+		many: func(ctx context.Context, tx Tx, events []outbox.Event, attempts []int) error {
+			messages := make([]Message[T], len(events))
+			for i, e := range events {
+				messages[i] = message[T](e, attempts[i])
+			}
+			return f(ctx, tx, messages)
+		},
+	})
+}
+
+func (g *Group[Tx]) add(eventType string, h *handler[Tx]) {
+	if g.handlers[eventType] != nil {
+		panic(fmt.Sprintf("group %s: there are two handlers for %s", g.cfg.Name, eventType))
+	}
+	h.TypeConfig = g.cfg.Types[eventType]
+	if h.Timeout == 0 {
+		h.Timeout = g.cfg.Timeout
+	}
+	if h.Batch == 0 {
+		h.Batch = 100
+	}
+	if h.AtATime > 0 {
+		h.turns = make(chan struct{}, h.AtATime)
+	}
+	g.handlers[eventType] = h
+}
+
+func decodes[T any](payload []byte) error {
+	var v T
+	return json.Unmarshal(payload, &v)
+}
+
+// message decodes a payload that decodes.
+func message[T any](e outbox.Event, attempt int) Message[T] {
+	m := Message[T]{Event: e, Attempt: attempt}
+	_ = json.Unmarshal(e.Payload, &m.Data) // decodes has said that it can be
+	return m
+}
+
+// find returns the handler of an event, after making sure that its payload decodes.
+func (g *Group[Tx]) find(d *outbox.Delivery) (*handler[Tx], error) {
+	h := g.handlers[d.Topic]
+	if h == nil {
+		h = g.handlers["*"]
+	}
+	if h == nil {
+		// Not Permanent: while a new version is rolled out, the old one meets events that it does not know.
+		return nil, outbox.Because(outbox.ReasonHandlerMissing, fmt.Errorf("group %s has no handler for %s: give it one, or "+
+			"name the types that are its own in Only", g.cfg.Name, d.Topic))
+	}
+	if err := h.decodes(d.Payload); err != nil {
+		return nil, outbox.Permanent(outbox.Because(outbox.ReasonDeserializationFailed,
+			fmt.Errorf("the payload is not what the handler takes: %w", err)))
+	}
+	return h, nil
+}
+
+// eventOf is what a handler gets of a delivery.
+func eventOf(d *outbox.Delivery) outbox.Event {
+	e := d.Event
+	e.Destinations = nil
+	if e.Metadata == nil && len(d.RawMetadata) > 0 {
+		_ = json.Unmarshal(d.RawMetadata, &e.Metadata) // what is no object says nothing
+	}
+	return e
+}
+
+// recovered calls a handler, whose panic is an error.
+func recovered(call func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v", cause)
+		}
+	}()
+	return call()
+}

@@ -1,0 +1,69 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/inbox"
+)
+
+// Transactions are those of a pool, for the handlers of a group (package inbox/group).
+func Transactions(pool *pgxpool.Pool) inbox.Transactions[pgx.Tx] {
+	return inbox.Transactions[pgx.Tx]{
+		Inbox: newInbox[pgx.Tx],
+		Do: func(ctx context.Context, fn func(pgx.Tx) error) error {
+			ran, lost := false, false
+			err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+				err := fn(tx)
+				ran, lost = err != nil, tx.Conn().IsClosed()
+				return err
+			})
+			return classOf(ctx, err, !ran || lost)
+		},
+	}
+}
+
+// SQLTransactions is Transactions for database/sql.
+func SQLTransactions(db *sql.DB) inbox.Transactions[*sql.Tx] {
+	return inbox.Transactions[*sql.Tx]{
+		Inbox: newInbox[*sql.Tx],
+		Do: func(ctx context.Context, fn func(*sql.Tx) error) error {
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return classOf(ctx, err, true)
+			}
+			defer func() { _ = tx.Rollback() }() // of what fn has left; after a commit it does nothing
+			if err := fn(tx); err != nil {
+				return classOf(ctx, err, errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone))
+			}
+			return classOf(ctx, tx.Commit(), true)
+		},
+	}
+}
+
+// again is how long to wait before a transaction is tried again that others' transactions have made fail.
+const again = 20 * time.Millisecond
+
+// classOf gives the error of a transaction its class. connection says that an error by which no server has answered is
+// of the connection, and not the handler's own.
+func classOf(ctx context.Context, err error, connection bool) error {
+	c := code(err)
+	switch {
+	case err == nil, ctx.Err() != nil:
+		return err
+	case transient(err):
+		return outbox.Postponed(err, again)
+	case c == "" && connection, c == readOnly, strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "08"),
+		strings.HasPrefix(c, "53"), strings.HasPrefix(c, "58"):
+		return outbox.Unavailable(err)
+	}
+	return err
+}
