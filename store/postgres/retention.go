@@ -14,7 +14,9 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // sweepPages is how many pages of a table one search of a sweep reads: 2 MB. Larger ones make it faster by little and
@@ -23,10 +25,22 @@ const sweepPages = 256
 
 // retain is a table that old rows can be removed from. It is safe for concurrent use.
 type retain struct {
-	pool   sessions
+	*maintenance
 	layout outbox.Layout
 	by     walkOrder
-	sql    struct{ lease, release, walk, sweep, pages, remove string }
+	sql    struct{ walk, sweep, pages, remove string }
+}
+
+// maintenance is whose turn it is to look after a table. It implements retention.Turns.
+type maintenance struct {
+	pool           pooler.Sessions
+	table          string
+	lease, release string // statements
+}
+
+func newMaintenance(pool pooler.Sessions, table string) (*maintenance, error) {
+	m := &maintenance{pool: pool, table: table}
+	return m, files.Fill(nil, map[string]*string{"retention_lease": &m.lease, "retention_release": &m.release})
 }
 
 var _ retention.Table = (*retain)(nil)
@@ -37,7 +51,7 @@ type walkOrder struct{ column, kind string }
 
 // retentionNames is what the templates need beside the layout.
 type retentionNames struct {
-	quotedLayout
+	sqltable.Layout
 	ByColumn, ByType string
 }
 
@@ -61,7 +75,7 @@ func openRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
-	if layout.IsLog() {
+	if !layout.KeepsState() {
 		return nil, fmt.Errorf("remove rows of %s: it is a log, of which relays truncate old parts: set their retention",
 			layout.Table)
 	}
@@ -88,7 +102,7 @@ func newRetain(
 	if err := pgschema.CheckTable(ctx, pool, "outbox_archive", []string{"position", "row"}); err != nil {
 		return nil, err
 	}
-	if err := checkRemovable(ctx, pool, layout); err != nil {
+	if err := pgschema.CheckAllowed(ctx, pool, "remove rows of", layout.Table, []string{"SELECT", "DELETE"}); err != nil {
 		return nil, err
 	}
 	if err := pgschema.CheckVisible(ctx, pool, layout.Table); err != nil {
@@ -98,7 +112,11 @@ func newRetain(
 	if err != nil {
 		return nil, err
 	}
-	r := &retain{pool: sessions, layout: layout}
+	turns, err := newMaintenance(sessions, layout.Table)
+	if err != nil {
+		return nil, err
+	}
+	r := &retain{maintenance: turns, layout: layout}
 	for _, by := range orders {
 		ordered, err := pgtable.Ordered(ctx, pool, layout.Table, by.column)
 		if err != nil {
@@ -112,33 +130,18 @@ func newRetain(
 	return r, r.prepare(ctx)
 }
 
-// checkRemovable is checkAllowed for who removes rows.
-func checkRemovable(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) error {
-	return allowed(ctx, pool, "remove rows of", l.Table, []string{"SELECT", "DELETE"}, nil)
-}
-
 // prepare fills the statements in, and has the server check them: a column of a mapped table may not be of the type
 // that its part asks for.
 func (r *retain) prepare(ctx context.Context) error {
-	t, err := parseSQL()
-	if err != nil {
-		return err
-	}
-	names := retentionNames{quotedLayout: quote(r.layout), ByColumn: pgx.Identifier{r.by.column}.Sanitize(),
+	names := retentionNames{Layout: pgtable.Quote(r.layout), ByColumn: pgx.Identifier{r.by.column}.Sanitize(),
 		ByType: r.by.kind}
-	for _, s := range []struct {
-		name string
-		dst  *string
-	}{
-		{"lease", &r.sql.lease}, {"release", &r.sql.release}, {"pages", &r.sql.pages}, {"walk", &r.sql.walk},
-		{"sweep", &r.sql.sweep}, {"remove", &r.sql.remove},
-	} {
-		if s.name == "walk" && r.by.column == "" {
-			continue
-		}
-		if *s.dst, err = t.Statement("retention_"+s.name, names); err != nil {
-			return err
-		}
+	texts := map[string]*string{"retention_pages": &r.sql.pages, "retention_walk": &r.sql.walk,
+		"retention_sweep": &r.sql.sweep, "retention_remove": &r.sql.remove}
+	if r.by.column == "" {
+		delete(texts, "retention_walk")
+	}
+	if err := files.Fill(names, texts); err != nil {
+		return err
 	}
 	conn, err := r.pool.Acquire(ctx)
 	if err != nil {
@@ -157,24 +160,24 @@ func (r *retain) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Lease implements retention.Store.
-func (r *retain) Lease(ctx context.Context, request retention.LeaseRequest) (retention.Lease, error) {
+// Lease implements retention.Turns.
+func (m *maintenance) Lease(ctx context.Context, request retention.LeaseRequest) (retention.Lease, error) {
 	var micros int64
-	err := r.pool.QueryRow(ctx, r.sql.lease, r.layout.Table, request.Owner, request.TTL.Microseconds(),
+	err := m.pool.QueryRow(ctx, m.lease, m.table, request.Owner, request.TTL.Microseconds(),
 		request.Least.Microseconds()).Scan(&micros)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return retention.Lease{}, nil
 	}
 	if err != nil {
-		return retention.Lease{}, fmt.Errorf("lease maintenance of %s: %w", r.layout.Table, err)
+		return retention.Lease{}, fmt.Errorf("lease maintenance of %s: %w", m.table, err)
 	}
 	return retention.Lease{Held: true, SinceSweep: time.Duration(micros) * time.Microsecond}, nil
 }
 
-// Release implements retention.Store.
-func (r *retain) Release(ctx context.Context, owner uuid.UUID, done retention.Done) error {
-	if _, err := r.pool.Exec(ctx, r.sql.release, r.layout.Table, owner, done.Rows, done.Swept); err != nil {
-		return fmt.Errorf("release maintenance of %s: %w", r.layout.Table, err)
+// Release implements retention.Turns.
+func (m *maintenance) Release(ctx context.Context, owner uuid.UUID, done retention.Done) error {
+	if _, err := m.pool.Exec(ctx, m.release, m.table, owner, done.Rows, done.Swept); err != nil {
+		return fmt.Errorf("release maintenance of %s: %w", m.table, err)
 	}
 	return nil
 }

@@ -31,11 +31,7 @@ func (s *store) findNames(ctx context.Context, columns []sqlitetable.Column) (ta
 func (s *store) findIndex(
 	ctx context.Context, statement string, names *tableNames, into *string, first string, second any, rowid bool,
 ) error {
-	t, err := parseSQL()
-	if err != nil {
-		return err
-	}
-	find, err := t.Statement("claim_index", nil)
+	find, err := files.Statement("claim_index", nil)
 	if err != nil {
 		return err
 	}
@@ -45,7 +41,7 @@ func (s *store) findIndex(
 	}
 	for _, name := range candidates {
 		*into = sqlitetable.QuoteName(name)
-		text, err := t.Statement(statement, names)
+		text, err := files.Statement(statement, names)
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 	if layout.Table, err = db.file().Spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
-	if layout.IsLog() {
+	if !layout.KeepsState() {
 		return nil, refuseLog(ctx, db, layout)
 	}
 	s := &store{db: db, layout: layout, name: layout.Name(), of: layout.Table, maxPayload: maxPayload}

@@ -112,10 +112,6 @@ func newRetain(
 
 // prepare fills the statements in, and has SQLite compile them: a table may be a view, or have no rowid.
 func (r *retain) prepare(ctx context.Context, columns []archivedColumn, by string) error {
-	t, err := parseSQL()
-	if err != nil {
-		return err
-	}
 	q := sqlitetable.Quote(r.layout)
 	names := retentionNames{Layout: q, Columns: columns, ByColumn: by, ByTime: r.byTime, WrittenOr: q.DeliveredAt}
 	if q.WrittenAt != "" {
@@ -123,18 +119,12 @@ func (r *retain) prepare(ctx context.Context, columns []archivedColumn, by strin
 	}
 	sweep := names
 	sweep.ByColumn, sweep.ByTime = "rowid", false
-	for _, s := range []struct {
-		name string
-		data retentionNames
-		dst  *string
-	}{
-		{"lease", names, &r.sql.lease}, {"release", names, &r.sql.release}, {"held", names, &r.sql.held},
-		{"walk", names, &r.sql.walk}, {"walk", sweep, &r.sql.sweep},
-		{"keep", names, &r.sql.keep}, {"remove", names, &r.sql.remove},
-	} {
-		if *s.dst, err = t.Statement("retention_"+s.name, s.data); err != nil {
-			return err
-		}
+	if err := errors.Join(
+		files.Fill(names, map[string]*string{
+			"retention_lease": &r.sql.lease, "retention_release": &r.sql.release, "retention_held": &r.sql.held,
+			"retention_walk": &r.sql.walk, "retention_keep": &r.sql.keep, "retention_remove": &r.sql.remove}),
+		files.Fill(sweep, map[string]*string{"retention_walk": &r.sql.sweep})); err != nil {
+		return err
 	}
 	for _, text := range []string{r.sql.sweep, r.sql.walk, r.sql.keep, r.sql.remove} {
 		if err := compiles(ctx, r.db, text); err != nil {
