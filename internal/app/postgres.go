@@ -121,7 +121,7 @@ func (d postgresDatabase) Close() {
 	d.Pool.Close()
 }
 
-func (d postgresDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
+func (d postgresDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error) {
 	return d.relay.OpenRetention(ctx, layout)
 }
 

@@ -76,15 +76,11 @@ func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (s outbox.S
 // Retain implements outbox.Database with package retention.
 func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
 	if !layout.KeepsState() {
-		sessions, err := newSessions(d.pool)
+		db, err := newAging(d.pool)
 		if err != nil {
 			return err
 		}
-		turns, err := newMaintenance(sessions, layout.Table)
-		if err != nil {
-			return err
-		}
-		return logtable.Retain(ctx, sessions, turns, layout, r)
+		return logtable.Retain(ctx, db.sessions, retention.TurnsOf(db, layout.Table), layout, r)
 	}
 	return retention.Serve(ctx, layout.Table, r, func(ctx context.Context) (retention.Store, error) {
 		return openRetention(ctx, d.pool, layout)
@@ -93,7 +89,7 @@ func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Reten
 
 // RetainLetters implements outbox.Database.
 func (d served) RetainLetters(ctx context.Context, r outbox.Retention) error {
-	return retention.Serve(ctx, letterTable, r, func(ctx context.Context) (retention.Store, error) {
+	return retention.Serve(ctx, retention.Letters().Table, r, func(ctx context.Context) (retention.Store, error) {
 		return openRetention(ctx, d.pool, retention.Letters())
 	})
 }

@@ -16,7 +16,7 @@ func (s *store) findNames(ctx context.Context, columns []sqlitetable.Column) (ta
 	names.OneForm = s.trusted
 	if s.layout.Settle == outbox.SettleArchive {
 		var err error
-		if names.Archived, err = archivedColumns(ctx, s.db, s.layout); err != nil {
+		if names.Archived, err = s.db.file().StoredColumns(ctx, s.layout); err != nil {
 			return tableNames{}, err
 		}
 	}

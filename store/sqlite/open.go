@@ -85,13 +85,13 @@ func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Sto
 // Retain implements outbox.Database with package retention.
 func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
 	return retention.Serve(ctx, layout.Table, r, func(ctx context.Context) (retention.Store, error) {
-		return openRetention(ctx, d.db, layout)
+		return d.db.OpenRetention(ctx, layout)
 	})
 }
 
 // RetainLetters implements outbox.Database.
 func (d served) RetainLetters(ctx context.Context, r outbox.Retention) error {
-	return retention.Serve(ctx, letterTable, r, func(ctx context.Context) (retention.Store, error) {
-		return openRetention(ctx, d.db, retention.Letters())
+	return retention.Serve(ctx, retention.Letters().Table, r, func(ctx context.Context) (retention.Store, error) {
+		return d.db.OpenRetention(ctx, retention.Letters())
 	})
 }

@@ -56,7 +56,7 @@ type statements struct {
 type tableNames struct {
 	sqltable.Layout
 	Columns                         []sqltable.Column // all but the payload
-	Archived                        []archivedColumn  // all; settle_archive.sql only
+	Archived                        []sqltable.Column // all; settle_archive.sql only
 	By                              string            // the column of tenants, where claims may be shared
 	Undelivered, Waiting, OfTenants string            // indexes, where there are such
 }
@@ -84,10 +84,4 @@ func (s *statements) prepare(names tableNames) error {
 func (s *statements) deadly(name string) *prepared {
 	return map[string]*prepared{"settle_apps": &s.settleApps, "settle_letter": &s.settleLetter,
 		"settle_dead": &s.settleDead}[name]
-}
-
-// archivedColumn is a column of a row as the archive has it.
-type archivedColumn struct {
-	sqltable.Column
-	JSON bool
 }

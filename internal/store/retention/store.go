@@ -27,13 +27,6 @@ type Store interface {
 	Remove(ctx context.Context, removal Removal) (int, error)
 }
 
-// Table is a Store that also has the record of what people remove.
-type Table interface {
-	Store
-	// Audit records in outbox_audit that somebody removed rows by hand.
-	Audit(ctx context.Context, actor string, olderThan time.Duration, done Report) error
-}
-
 // LeaseRequest asks for the maintenance of a table.
 type LeaseRequest struct {
 	Owner uuid.UUID

@@ -143,6 +143,10 @@ func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []sqltabl
 	}
 	defer func() { _ = rows.Close() }()
 	known := sqltable.Names(l)
+	isJSON := []string{l.Payload, l.Metadata, l.Destinations, l.DeliveredTo, l.ErrorHistory}
+	if l.Table == "job_dlq" { // its layout has what retention asks of it
+		isJSON = []string{"payload", "error_history", "origin"}
+	}
 	for rows.Next() {
 		var name string
 		var c sqltable.Column
@@ -153,6 +157,7 @@ func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []sqltabl
 		if i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
 			c.Name = QuoteName(known[i])
 		}
+		c.JSON = slices.ContainsFunc(isJSON, func(k string) bool { return k != "" && QuoteName(k) == c.Name })
 		all = append(all, c)
 	}
 	if err := rows.Err(); err != nil {

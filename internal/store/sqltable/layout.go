@@ -31,5 +31,9 @@ func Names(l outbox.Layout) (names []string) {
 	return names
 }
 
-// Column is a column as statements have it: its name, and that name as a text.
-type Column struct{ Name, Text string }
+// Column is a column as statements have it: its name, and that name as a text. JSON says that the layout has JSON in it
+// (SQLite's only).
+type Column struct {
+	Name, Text string
+	JSON       bool
+}

@@ -1,5 +1,5 @@
 {{- /* What tells a table's leases, relays and pauses from those of the look before, as watch statements have it: $1 the
-tables' names in their leases, $2 those of the tables whose events they have, of this table the {{.Number}}th. Index:
+tables' names in their leases, $2 those of the tables whose events they have, of this table the one of its Number. Index:
 outbox_lanes and outbox_relays by their primary keys. */ -}}
 {{define "watched_leases"}}
        concat_ws(' ',
