@@ -174,8 +174,8 @@ func OutboxLog() Layout {
 	}
 }
 
-// IsLog tells whether rows of the table are only inserted.
-func (l Layout) IsLog() bool { return l.Transaction != "" }
+// KeepsState tells whether a row says itself what has become of it. The rows of a log do not: they are only inserted.
+func (l Layout) KeepsState() bool { return l.Transaction == "" }
 
 // Validate reports every problem of the layout at once.
 func (l Layout) Validate() error {
@@ -185,7 +185,7 @@ func (l Layout) Validate() error {
 		{"table", l.Table}, {"id", l.ID}, {"position", l.Position}, {"topic", l.Topic}, {"payload", l.Payload},
 		{"attempts", l.Attempts}, {"next_retry_at", l.NextRetryAt},
 	}
-	if l.IsLog() {
+	if !l.KeepsState() {
 		required = required[:5]
 		l.validateLog(add)
 	} else if l.Status == "" && l.DeliveredAt == "" {
@@ -290,7 +290,7 @@ func (l Layout) Quoted(table, column, value func(string) string) Layout {
 			*text = column(*text)
 		}
 	}
-	if l.IsLog() {
+	if !l.KeepsState() {
 		l.Transaction = column(l.Transaction)
 	}
 	if l.Part != "" {

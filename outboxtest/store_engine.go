@@ -191,7 +191,7 @@ func (s *storeSuite) wantsSent(t *testing.T, n, written int) {
 		}
 		return rows
 	}
-	if s.events.IsLog() {
+	if !s.events.KeepsState() {
 		b, err := s.Table(t, s.events).Backlog(t.Context(), written+1)
 		if err != nil {
 			t.Fatal(err)

@@ -342,7 +342,7 @@ func settlesTwice(t *testing.T, s *storeSuite) {
 	r.settles(outbox.Settled{Delivered: 1, Dead: 1}, outcomes...)
 	again := outbox.Settled{Lost: 2}
 	switch {
-	case s.events.IsLog():
+	case !s.events.KeepsState():
 		again = outbox.Settled{Delivered: 1, Dead: 1}
 	case s.mode.Removes():
 		again = outbox.Settled{Delivered: 1, Lost: 1}

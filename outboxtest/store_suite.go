@@ -48,19 +48,19 @@ func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing
 						continue
 					}
 				}
-				if area.events.IsLog() && test.notInLog != "" {
+				if !area.events.KeepsState() && test.notInLog != "" {
 					t.Logf("%s: not promised by a log (%s)", test.name, test.notInLog)
 					continue
 				}
 				t.Run(test.name, func(t *testing.T) {
 					t.Parallel()
 					h := newHarness(t)
-					if area.events.IsLog() {
+					if !area.events.KeepsState() {
 						h = inLog(h)
 					}
 					open := h.Table
 					h.Table = func(t *testing.T, layout outbox.Layout) outbox.Store {
-						if !layout.IsLog() {
+						if layout.KeepsState() {
 							layout.Settle = area.mode
 						}
 						return open(t, layout)

@@ -21,7 +21,7 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 	if w.owesPaused() {
 		limit.Paused.Destinations = nil // its sink owes what goes there, and others do not wait for it
 	}
-	if w.cfg.table.Layout.IsLog() {
+	if !w.cfg.table.Layout.KeepsState() {
 		limit.Paused.Topics = nil // likewise: a position passes everything
 	}
 	limit.Records = w.pacer.modest(limit.Records)

@@ -246,7 +246,7 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 		ledger, ok := store.(outbox.DeliveryStore)
 		// What a sink owes of a key comes before what the table has of it, also where the table has no routes any more.
 		owes := ok && indebted(debtors, ledger.LeaseName(), t.Sink)
-		if len(t.Routes) > 0 || t.Layout.IsLog() || owes {
+		if len(t.Routes) > 0 || !t.Layout.KeepsState() || owes {
 			if err := r.openRouted(ctx, &opened, t, store); err != nil {
 				return serving{}, err
 			}
@@ -300,7 +300,7 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 
 // openOwed opens what a sink owes of a table, which is named as its lanes are leased. t is the table, if it is served.
 func (r *Relay) openOwed(ctx context.Context, opened *serving, t Table, of, sink string) (*tableRelay, error) {
-	removes := t.Layout.Settle.Removes() || t.Layout.IsLog()
+	removes := t.Layout.Settle.Removes() || !t.Layout.KeepsState()
 	t.Layout, t.Sink, t.Routes = outbox.DeliveriesOf(of, sink), sink, nil
 	t.Destination, t.Reserved = builtin("{topic}"), nil
 	t.Retention.After = -1 // once for all of outbox_deliveries

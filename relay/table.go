@@ -108,7 +108,7 @@ func (t *Table) complete(c *Config, of string, problems *[]error) {
 	} else {
 		t.Policies = complete(t.Policies, of, own, problems)
 	}
-	if archive := &t.Retention.Archive; t.Layout.IsLog() {
+	if archive := &t.Retention.Archive; !t.Layout.KeepsState() {
 		if *archive = cmp.Or(*archive, "none"); *archive != "none" {
 			*problems = append(*problems, fmt.Errorf("%sRetention.Archive is %s, must be none: a log's old rows go with "+
 				"their part, which is truncated", of, *archive))

@@ -45,7 +45,7 @@ type Database interface {
 type ForRelay interface {
 	outbox.Database
 	// OpenRetention opens a table to remove old rows from, or retention.Letters. Also retention.ErrNoAge.
-	OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error)
+	OpenRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error)
 	// PendingLetters counts dead letters that are pending, up to limit of all.
 	PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error)
 }

@@ -121,7 +121,7 @@ func (d postgresDatabase) Close() {
 	d.Pool.Close()
 }
 
-func (d postgresDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
+func (d postgresDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error) {
 	return d.relay.OpenRetention(ctx, layout)
 }
 
@@ -157,12 +157,7 @@ func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) 
 	if w.writer, err = postgres.NewWriter(cfg); err != nil {
 		return nil, err
 	}
-	layout := outbox.OutboxEvents()
-	if pgtable.IsLog(cfg.Table) {
-		layout = outbox.OutboxLog()
-	}
-	layout.Table = cfg.Table
-	if w.browser, err = d.Browser(ctx, layout); err != nil {
+	if w.browser, err = d.Browser(ctx, pgtable.Written(cfg.Table)); err != nil {
 		return nil, err
 	}
 	if w.notifier, err = postgres.NewNotifier(d.Pool, 0); err != nil {

@@ -112,7 +112,7 @@ func (r *relayPart) countLetters(ctx context.Context, db ForRelay) {
 
 // owing is how many sinks a relay of their own serves what they did not take of a table.
 func owing(cfg config.Config, t config.Table) int {
-	if t.Layout.IsLog() {
+	if !t.Layout.KeepsState() {
 		return max(len(cfg.SinksOwing(t.Name())), 1)
 	}
 	return len(cfg.SinksOwing(t.Name()))

@@ -72,7 +72,7 @@ func Purge(
 }
 
 // openRetention opens a table to remove old rows from, or the dead letters.
-func openRetention(ctx context.Context, db ForRelay, layout outbox.Layout) (retention.Table, error) {
+func openRetention(ctx context.Context, db ForRelay, layout outbox.Layout) (*retention.Table, error) {
 	if layout.Table == config.Letters {
 		layout = retention.Letters()
 	}

@@ -115,7 +115,7 @@ func (d *sqliteDatabase) Close() { d.closed.Do(d.file.close) }
 
 func (d *sqliteDatabase) Ping(ctx context.Context) error { return d.db.Ping(ctx) }
 
-func (d *sqliteDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (retention.Table, error) {
+func (d *sqliteDatabase) OpenRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error) {
 	return d.db.OpenRetention(ctx, layout)
 }
 

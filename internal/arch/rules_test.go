@@ -42,7 +42,7 @@ var layers = []layer{
 	{"internal/store/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"inbox", 2, "works on an interface that a store fulfils, not on a store"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
-	{"internal/store/retention", 2, "works on an interface that a store fulfils, not on a store"},
+	{"internal/store/retention", 4, "how rows grow old in any database, through internal/store/cold"},
 	{"internal/store/replayplace", 3, "where a page ended, for any store of letters"},
 	{"internal/store/busevent", 4, "the event bus of any database, through internal/store/cold"},
 	{"internal/store/pooler", 2, "what a connection leads to; store/postgres asks, and its migrations"},

@@ -100,7 +100,7 @@ func (p purge) chosen(c config.Config) (purging []app.Purging, err error) {
 	names := p.tables
 	if len(names) == 0 {
 		for _, t := range c.Known() {
-			if !t.Layout.IsLog() { // its relays truncate it
+			if t.Layout.KeepsState() { // its relays truncate it
 				names = append(names, t.Name())
 			}
 		}

@@ -111,7 +111,7 @@ func (c Config) Tables() ([]Table, error) {
 
 // noSink says why a log is left out where no tables are named: settings from before there were logs go on as they are.
 func (c Config) noSink(t Table) error {
-	if !t.Layout.IsLog() {
+	if t.Layout.KeepsState() {
 		return nil // which is a problem of the settings (checkSinks)
 	}
 	_, err := c.sinkOf(t.Name())
@@ -137,7 +137,7 @@ func (c Config) checkSettle(problems *Error) {
 		if _, ok := find(c.Known(), name); !ok {
 			problems.add("%s", unknownTable("settle", name, c.Known()))
 		}
-		if t, ok := find(c.Known(), name); ok && t.Layout.IsLog() {
+		if t, ok := find(c.Known(), name); ok && !t.Layout.KeepsState() {
 			problems.add("settle: %s is a log, whose rows stay until their part is truncated: leave it out", name)
 		}
 		switch mode := outbox.SettleMode(c.Settle[name]); mode {

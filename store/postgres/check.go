@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 func (s *store) checkSchema(ctx context.Context) error {
@@ -58,13 +59,10 @@ func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) erro
 		}
 	}
 	needs := []string{"SELECT"}
-	if l.IsLog() {
-		return allowed(ctx, pool, "serve table", l.Table, needs, nil)
-	}
-	if l.Status == "" || l.Settle.Removes() { // dead or delivered rows leave the table
+	if l.KeepsState() && l.Status == "" || l.Settle.Removes() { // dead or delivered rows leave the table
 		needs = append(needs, "DELETE")
 	}
-	return allowed(ctx, pool, "serve table", l.Table, needs, sets)
+	return pgschema.CheckAllowed(ctx, pool, "serve table", l.Table, needs, sets...)
 }
 
 // checkSettles finds out which right or table a settle lacks. That is what is checked at the start, and what only some
@@ -72,11 +70,6 @@ func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) erro
 func (s *store) checkSettles(ctx context.Context) error {
 	if err := s.checkSchema(ctx); err != nil {
 		return err
-	}
-	if s.layout.IsLog() {
-		if err := checkLog(ctx, s.pool.Pool); err != nil {
-			return err
-		}
 	}
 	for _, t := range []struct {
 		purpose, table string
@@ -93,7 +86,7 @@ func (s *store) checkSettles(ctx context.Context) error {
 			continue // checkSchema knows which must be there
 		}
 		if err == nil {
-			err = allowed(ctx, s.pool.Pool, t.purpose, t.table, t.needs, nil)
+			err = pgschema.CheckAllowed(ctx, s.pool.Pool, t.purpose, t.table, t.needs)
 		}
 		if err != nil {
 			return err
@@ -107,20 +100,49 @@ func checkArchive(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := pgschema.CheckTable(ctx, pool, "outbox_archive", []string{"position", "row"}); err != nil {
 		return err
 	}
-	return allowed(ctx, pool, "archive delivered rows in", "outbox_archive", []string{"INSERT"}, nil)
+	return pgschema.CheckAllowed(ctx, pool, "archive delivered rows in", "outbox_archive", []string{"INSERT"})
 }
 
-// allowed finds out whether a relay's role has the privileges on a table that a purpose needs: those on the whole of
-// it, and UPDATE of columns.
-func allowed(ctx context.Context, pool *pgxpool.Pool, purpose, table string, whole, columns []string) error {
-	lacks, err := pgschema.Lacking(ctx, pool, table, whole, columns)
-	if err != nil || len(lacks) == 0 {
+// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
+// publish. A settle that compares a text with a uuid fails for ever, and a row without a position is never delivered
+// and nobody is told.
+func (s *store) checkTypes(ctx context.Context) error {
+	sql, err := plain("check_nullable")
+	if err != nil {
 		return err
 	}
-	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login",
-		strings.Join(lacks, ", "), table)
-	if _, ours := migration.SetOf[table]; ours {
-		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
+	rows, err := s.pool.Query(ctx, sql, pgtable.QuoteTable(s.layout.Table), []string{s.layout.ID, s.layout.Position})
+	if err != nil {
+		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
 	}
-	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, outbox.ErrNotAllowed, strings.Join(lacks, ", "), remedy)
+	nullable, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
+	}
+	if len(nullable) > 0 {
+		return &outbox.SchemaError{Table: s.layout.Table, Missing: []string{"NOT NULL on " + strings.Join(nullable, " and ")},
+			Remedy: "a row without it could not be delivered: ALTER TABLE … ALTER COLUMN … SET NOT NULL"}
+	}
+	return nil
+}
+
+// checkStatements has the server check them: a column of a mapped table may not be of the type that its part asks for.
+func (s *store) checkStatements(ctx context.Context) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("check statements for %s: %w", s.layout.Table, err)
+	}
+	defer conn.Release()
+	statements := []string{s.sql.claim, s.sql.settle.delivered, s.sql.settlePlaced.delivered, s.sql.settle.retry,
+		s.sql.settle.dead, s.sql.backlog}
+	if s.layout.Settle.Removes() {
+		statements = append(statements, s.sql.settle.remove, s.sql.settlePlaced.remove)
+	}
+	for _, sql := range statements {
+		if _, err := conn.Conn().Prepare(ctx, "", sql); err != nil {
+			return fmt.Errorf("check statements for %s, a column is not of the type that its part in the layout asks for: %w",
+				s.layout.Table, err)
+		}
+	}
+	return nil
 }

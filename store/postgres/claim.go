@@ -2,20 +2,16 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
-	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 // Claim implements outbox.Store.
@@ -36,8 +32,8 @@ func (s *store) claimOldest(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) ([]*outbox.Record, error) {
 	keys, ids := without(limit)
-	ask := s.claims.limit(limit)
-	sql, args := &s.sql.claimStatements, []any{laneBits(lanes), ask, keys, ids}
+	ask := s.rows.Size.Limit(limit)
+	sql, args := &s.sql.claimStatements, []any{pgtable.LaneBits(lanes), ask, keys, ids}
 	if p := limit.Paused; limit.HeldBack() != nil {
 		sql, args = &s.sql.claimPausing, append(args, pgtable.Likes(p.Topics), quotedNames(p.Destinations), s.template(limit))
 	}
@@ -45,7 +41,7 @@ func (s *store) claimOldest(
 	switch {
 	case err == nil:
 		return records, nil
-	case !ofTheData(err):
+	case !pgtable.OfTheData(err):
 		return nil, err
 	case len(records) > 0:
 		return records, nil
@@ -59,7 +55,7 @@ func (s *store) claimOldest(
 	if sorted {
 		records, err = s.read(ctx, sql.claimOneByOne, ask, limit, args...)
 		switch {
-		case err == nil || !ofTheData(err):
+		case err == nil || !pgtable.OfTheData(err):
 			return records, err
 		case len(records) > 0:
 			return records, nil
@@ -126,37 +122,22 @@ func (s *store) sorts(ctx context.Context, claim string, args ...any) (bool, err
 }
 
 // read runs a claim of at most ask rows. With an error it returns the rows that came before it.
-//
-// The rows are decoded from the wire by hand: they are the relay's largest flow, and pgx's general Scan of twenty
-// columns cost more than the query.
 func (s *store) read(
 	ctx context.Context, sql string, ask int, limit outbox.ClaimLimit, args ...any,
 ) ([]*outbox.Record, error) {
-	rows, err := s.pool.Query(ctx, sql, append([]any{claimFormats}, args...)...)
+	rows, err := s.pool.Query(ctx, sql, append([]any{pgtable.ClaimFormats}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", s.layout.Table, err)
 	}
 	defer rows.Close()
-	var (
-		block   = make([]outbox.Record, 0, min(ask, 256))
-		records = make([]*outbox.Record, 0, ask)
-		payload arena
-		bytes   int
-		held    = limit.HeldBack()
-	)
+	batch, records, held := s.rows.Batch(ask), make([]*outbox.Record, 0, ask), limit.HeldBack()
 	for rows.Next() {
 		raw := rows.RawValues()
-		size := len(raw[colPayload])
-		if len(records) > 0 && bytes+size > limit.Bytes {
+		if len(records) > 0 && batch.Exceeds(raw, limit) {
 			break // Close discards the rest, which never was in memory at once; the next claim asks for fewer
 		}
-		bytes += size
-		if len(block) == cap(block) {
-			block = make([]outbox.Record, 0, 256) // blocks, because a grown slice would move the records under their pointers
-		}
-		block = block[:len(block)+1]
-		rec := &block[len(block)-1]
-		if err := s.decode(rec, raw, &payload); err != nil {
+		rec, err := batch.Add(raw)
+		if err != nil {
 			return nil, fmt.Errorf("decode a row of %s: %w", s.layout.Table, err)
 		}
 		if held != nil && held(rec) {
@@ -165,165 +146,9 @@ func (s *store) read(
 		records = append(records, rec)
 	}
 	rows.Close()
-	s.claims.saw(len(records), bytes)
+	s.rows.Size.Saw(len(records), batch.Bytes)
 	if err := rows.Err(); err != nil {
-		return records, fmt.Errorf("read %s: %w", s.layout.Table, timeLimit(ctx, err))
+		return records, fmt.Errorf("read %s: %w", s.layout.Table, pgtable.TimeLimit(ctx, err))
 	}
 	return records, nil
-}
-
-// timeLimit marks the end of a claim by the server's statement_timeout, so that the relay asks for less.
-func timeLimit(ctx context.Context, err error) error {
-	if code(err) == queryCanceled && ctx.Err() == nil {
-		return errors.Join(context.DeadlineExceeded, err)
-	}
-	return err
-}
-
-// The columns of claim_row.sql.
-const (
-	colID = iota
-	colPosition
-	colLane
-	colOrderKey
-	colSequence
-	colAttempts
-	colGeneration
-	colWrittenAt
-	colOccurredAt
-	colTopic
-	colAggregateType
-	colKey
-	colTenant
-	colSource
-	colSchemaID
-	colSchemaVersion
-	colDestinations
-	colDeliveredTo
-	colMetadata
-	colPayload
-	colPlace
-	claimColumns
-)
-
-// claimFormats asks for every column in binary, which for text is the text itself.
-var claimFormats = func() pgx.QueryResultFormats {
-	f := make(pgx.QueryResultFormats, claimColumns)
-	for i := range f {
-		f[i] = pgx.BinaryFormatCode
-	}
-	return f
-}()
-
-func (s *store) decode(rec *outbox.Record, raw [][]byte, payload *arena) error {
-	if len(raw) != claimColumns || len(raw[colID]) != 16 {
-		return fmt.Errorf("%d columns, event id of %d bytes: the statement and this program disagree", len(raw),
-			len(raw[colID]))
-	}
-	copy(rec.ID[:], raw[colID])
-	rec.Position = int64(binary.BigEndian.Uint64(raw[colPosition]))
-	if k := raw[colOrderKey]; k != nil {
-		rec.OrderKey, rec.Keyed = int64(binary.BigEndian.Uint64(k)), true
-		rec.Lane = int16(rec.OrderKey & (outbox.Lanes - 1))
-	}
-	if l := raw[colLane]; l != nil {
-		rec.Lane = int16(binary.BigEndian.Uint16(l))
-	}
-	rec.Sequence = int64(binary.BigEndian.Uint64(raw[colSequence]))
-	rec.Attempts = int(int32(binary.BigEndian.Uint32(raw[colAttempts])))
-	rec.Generation = int(int32(binary.BigEndian.Uint32(raw[colGeneration])))
-	rec.Topic = s.intern.string(raw[colTopic])
-	rec.AggregateType = s.intern.string(raw[colAggregateType])
-	rec.AggregateID = string(raw[colKey])
-	rec.TenantID = s.intern.string(raw[colTenant])
-	rec.Source = s.intern.string(raw[colSource])
-	if rec.Source == "" {
-		rec.Source = s.layout.Table // CloudEvents requires a source
-	}
-	rec.SchemaID = s.intern.string(raw[colSchemaID])
-	rec.SchemaVersion = int(int32(binary.BigEndian.Uint32(raw[colSchemaVersion])))
-	rec.WrittenAt = decodeTime(raw[colWrittenAt])
-	if rec.WrittenAt.IsZero() {
-		rec.WrittenAt = uuid7.Time(rec.ID)
-	}
-	if rec.OccurredAt = decodeTime(raw[colOccurredAt]); raw[colOccurredAt] == nil {
-		rec.OccurredAt = rec.WrittenAt
-	}
-	decodeDestinations(rec, raw)
-	if m := raw[colMetadata]; m != nil {
-		rec.RawMetadata = payload.keep(m)
-	}
-	if at := raw[colPlace]; len(at) == 8 { // a log's transaction
-		rec.Place = binary.BigEndian.Uint64(at)
-	} else if len(at) == 6 {
-		rec.Place = uint64(binary.BigEndian.Uint32(at))<<16 | uint64(binary.BigEndian.Uint16(at[4:]))
-	}
-	if size := len(raw[colPayload]); size > s.maxPayload {
-		rec.Defect = fmt.Sprintf("the payload is %d bytes as text, more than %d", size, s.maxPayload)
-		return nil
-	}
-	rec.Payload = payload.keep(raw[colPayload])
-	return nil
-}
-
-func decodeDestinations(rec *outbox.Record, raw [][]byte) {
-	if d := raw[colDestinations]; d != nil {
-		if err := json.Unmarshal(d, &rec.Destinations); err != nil {
-			rec.Defect = "destinations are not a JSON array of strings"
-		}
-		for _, name := range rec.Destinations {
-			if name == "" {
-				rec.Defect = "destinations contain an empty name"
-			}
-		}
-	}
-	if d := raw[colDeliveredTo]; d != nil {
-		if err := json.Unmarshal(d, &rec.DeliveredTo); err != nil {
-			rec.DeliveredTo = nil // a wrong note costs a second copy, which the sink refuses
-		}
-	}
-}
-
-// decodeTime reads a binary timestamptz: microseconds since 2000-01-01 UTC. NULL and the infinities give zero.
-func decodeTime(b []byte) time.Time {
-	if len(b) != 8 {
-		return time.Time{}
-	}
-	us := int64(binary.BigEndian.Uint64(b))
-	if us == 1<<63-1 || us == -1<<63 {
-		return time.Time{}
-	}
-	// In seconds, because the last years have no microseconds since 1970 in 64 bits.
-	return time.Unix(946684800+us/1e6, us%1e6*1e3).UTC()
-}
-
-func splitLanes(lanes []outbox.Lane) (numbers []int16, epochs []int64) {
-	numbers, epochs = make([]int16, len(lanes)), make([]int64, len(lanes))
-	for i, l := range lanes {
-		numbers[i], epochs[i] = l.Number, l.Epoch
-	}
-	return numbers, epochs
-}
-
-// laneBits is a set of lanes as a claim asks for it.
-func laneBits(lanes []outbox.Lane) (bits int64) {
-	for _, l := range lanes {
-		bits |= bit(l.Number)
-	}
-	return bits
-}
-
-func bit(lane int16) int64 { return int64(uint64(1) << uint(lane)) }
-
-// arena keeps copies of many small byte slices in few allocations. Slices given out stay valid: a full chunk is left to
-// them.
-type arena struct{ chunk []byte }
-
-func (a *arena) keep(b []byte) []byte {
-	if cap(a.chunk)-len(a.chunk) < len(b) {
-		a.chunk = make([]byte, 0, max(64<<10, len(b)))
-	}
-	at := len(a.chunk)
-	a.chunk = append(a.chunk, b...)
-	return a.chunk[at:len(a.chunk):len(a.chunk)]
 }

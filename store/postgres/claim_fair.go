@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 const (
@@ -33,11 +34,7 @@ func (s *store) findFairness(ctx context.Context) error {
 	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
 		return nil
 	}
-	t, err := parseSQL()
-	if err != nil {
-		return err
-	}
-	find, err := t.Statement("claim_index", nil)
+	find, err := plain("claim_index")
 	if err != nil {
 		return err
 	}
@@ -52,10 +49,10 @@ func (s *store) findFairness(ctx context.Context) error {
 	}
 	for _, i := range indexes {
 		names := struct {
-			quotedLayout
+			sqltable.Layout
 			By, Type, Collate string
-		}{quote(s.layout), pgx.Identifier{by}.Sanitize(), i.Type, i.Collate}
-		tenants, err := t.Statement("claim_tenants", names)
+		}{pgtable.Quote(s.layout), pgx.Identifier{by}.Sanitize(), i.Type, i.Collate}
+		tenants, err := files.Statement("claim_tenants", names)
 		if err != nil {
 			return err
 		}
@@ -71,7 +68,7 @@ func (s *store) findFairness(ctx context.Context) error {
 			continue
 		}
 		s.fair.tenants, s.fair.last = tenants, map[int16]string{}
-		s.fair.claim, err = t.Statement("claim_fair", names)
+		s.fair.claim, err = files.Statement("claim_fair", names)
 		return err
 	}
 	return nil
@@ -83,9 +80,9 @@ func (s *store) findFairness(ctx context.Context) error {
 //
 // Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
 func (s *store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
-	ask := s.claims.limit(limit)
+	ask := s.rows.Size.Limit(limit)
 	records, err := s.readShares(ctx, lanes, ask, limit)
-	if err != nil && !ofTheData(err) { // of a row that cannot be read claimOldest makes a defect, in its time
+	if err != nil && !pgtable.OfTheData(err) { // of a row that cannot be read claimOldest makes a defect, in its time
 		return nil, err
 	}
 	taken, bytes := make(map[uuid.UUID]bool, len(records)), 0
@@ -124,7 +121,7 @@ func (s *store) readShares(
 	}
 	share := (ask + len(tenants) - 1) / len(tenants)
 	keys, ids := without(limit)
-	return s.read(ctx, s.fair.claim, ask, limit, laneBits(lanes), ask, keys, ids, tenants,
+	return s.read(ctx, s.fair.claim, ask, limit, pgtable.LaneBits(lanes), ask, keys, ids, tenants,
 		max(share, looksPerClaim/len(tenants)), share)
 }
 

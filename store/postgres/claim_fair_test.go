@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // The first claim of a store takes rows for large.
@@ -198,7 +199,7 @@ func TestFairClaimBoundsItsSearch(t *testing.T) {
 		t.Errorf("got %v", of)
 	}
 	plan := explain(t, s, "(ANALYZE, COSTS OFF, TIMING OFF) "+s.fair.claim,
-		[]any{laneBits(lanes), 4000, []int64{}, [][16]byte{}, []string{"stuck", "trickle"}, looksPerClaim / 2, 2000})
+		[]any{pgtable.LaneBits(lanes), 4000, []int64{}, [][16]byte{}, []string{"stuck", "trickle"}, looksPerClaim / 2, 2000})
 	// Of two loops, on average.
 	if want := fmt.Sprintf("Rows Removed by Filter: %d", looksPerClaim/2/2); !strings.Contains(plan, want) {
 		t.Errorf("want %q in:\n%s", want, plan)
@@ -326,7 +327,7 @@ func TestFairClaimPlans(t *testing.T) {
 		for name, plan := range map[string]string{
 			"claim_tenants": explain(t, s, s.fair.tenants, []any{nil, tenantsPerClaim}),
 			"claim_fair": explain(t, s, s.fair.claim,
-				[]any{laneBits(lanes), 4000, []int64{}, [][16]byte{}, tenants, 1000, 100}),
+				[]any{pgtable.LaneBits(lanes), 4000, []int64{}, [][16]byte{}, tenants, 1000, 100}),
 		} {
 			// One sort, of what was chosen.
 			if !strings.Contains(plan, "using "+l.Table+"_tenants") || strings.Contains(plan, "Seq Scan on "+l.Table) ||

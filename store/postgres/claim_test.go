@@ -294,7 +294,7 @@ func TestClaimBoundsBytes(t *testing.T) {
 	if err != nil || len(first) != 9 { // 100,002 bytes each with their quotes
 		t.Fatalf("got %d records, error %v, want 9", len(first), err)
 	}
-	if ask := s.claims.limit(limit); ask > 10 {
+	if ask := s.rows.Size.Limit(limit); ask > 10 {
 		t.Errorf("the next claim would ask for %d rows, most of which it could not keep", ask)
 	}
 	tiny, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 1000, Bytes: 10})

@@ -214,7 +214,7 @@ func (r *route) settle(ctx context.Context, conn *pgx.Conn) error {
 		return errPoolerCame
 	}
 	if r.settings != "" {
-		conn.PgConn().CustomData()[setUp] = true
+		pooler.SetUp(conn)
 	}
 	return nil
 }

@@ -30,14 +30,5 @@ func (d *DB) Close() { d.pool.Close() }
 // Ping asks whether the database answers.
 func (d *DB) Ping(ctx context.Context) error { return d.pool.Ping(ctx) }
 
-const positionsTable = "outbox_log_positions"
-
-// A server that crashes, or a standby that is promoted, may lack the last commits, and gives their positions and
-// transactions out again. What a relay remembers of positions is then not true any more: it would pass over the new
-// rows, and count on what it settled. So each memory belongs to an era, the one row of an unlogged table, which both
-// empty. What is noted in outbox_log_positions is true in every era: a server that has the note has all that was
-// committed before it.
-const eraTable = "outbox_log_era"
-
 // letterTable is the table of dead letters.
 const letterTable = "job_dlq"

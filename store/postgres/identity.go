@@ -2,10 +2,7 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
@@ -30,10 +27,9 @@ func identify(
 		return "", "", 0, err
 	}
 	var hash int64
-	var refusal *pgconn.PgError
 	err = db.QueryRow(ctx, sql, of).Scan(&hash)
 	// A server that lets nobody see its identifier: the database's name has to do.
-	if errors.As(err, &refusal) && refusal.Code == "42501" {
+	if pgtable.Code(err) == noRight {
 		if sql, err = plain("origin_by_name"); err == nil {
 			err = db.QueryRow(ctx, sql, of).Scan(&hash)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/seen"
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
@@ -67,7 +68,7 @@ func (s inboxStore[Tx]) Sweep(ctx context.Context, tx Tx) (ended bool, err error
 	}
 	err = on.One(ctx, "inbox_sweep", nil, &ended)
 	var busy interface{ SQLState() string }
-	if errors.As(err, &busy) && busy.SQLState() == lockNotAvailable {
+	if errors.As(err, &busy) && busy.SQLState() == pgtable.LockNotAvailable {
 		return false, fmt.Errorf("%w: %w", inbox.ErrBusy, err)
 	}
 	return ended, err

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxrelay/outbox/inbox"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/test/inboxtest"
 )
 
@@ -78,7 +79,7 @@ func TestInboxOfAConsumer(t *testing.T) {
 	if ended, err := sweep(); err != nil || !ended {
 		t.Errorf("ended %t, error %v", ended, err)
 	}
-	if result, err := once(frozen, "1"); err == nil || code(err) != "40001" {
+	if result, err := once(frozen, "1"); err == nil || pgtable.Code(err) != "40001" {
 		t.Errorf("with a snapshot of before: %v, error %v", result, err)
 	}
 	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {

@@ -104,7 +104,7 @@ func scanHeld(found pgx.Rows, ttl time.Duration) (leased outbox.Leased, rows int
 
 // Release implements outbox.Store.
 func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
-	numbers, epochs := splitLanes(lanes)
+	numbers, epochs := pgtable.SplitLanes(lanes)
 	if _, err := s.pool.Exec(ctx, s.sql.leaseRelease, s.name, owner, numbers, epochs); err != nil {
 		return fmt.Errorf("release lanes of %s: %w", s.layout.Table, err)
 	}
@@ -138,7 +138,7 @@ func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 
 // Mark implements outbox.Store.
 func (s *store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
-	numbers, epochs := splitLanes(lanes)
+	numbers, epochs := pgtable.SplitLanes(lanes)
 	crashes, sizes, events := make([]int32, len(lanes)), make([]int32, len(lanes)), make([]*uuid.UUID, len(lanes))
 	for i, l := range lanes {
 		crashes[i], sizes[i] = int32(l.Crashes), int32(l.Trial.Size)

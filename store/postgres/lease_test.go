@@ -302,12 +302,12 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		numbers, epochs := splitLanes(lanes)
+		numbers, epochs := pgtable.SplitLanes(lanes)
 		records, err := s.Claim(t.Context(), lanes, everything)
 		if err != nil {
 			t.Fatal(err)
 		}
-		watching, err := watchSQL(l, 1)
+		watching, _, err := s.Watch(1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -327,9 +327,9 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			args    []any
 			indexes []string
 		}{
-			{"claim", s.sql.claim, []any{laneBits(lanes), 1000, []int64{}, []uuid.UUID{}}, []string{undelivered, waiting}},
+			{"claim", s.sql.claim, []any{pgtable.LaneBits(lanes), 1000, []int64{}, []uuid.UUID{}}, []string{undelivered, waiting}},
 			{"claim, pausing", s.sql.claimPausing.claim,
-				[]any{laneBits(lanes), 1000, []int64{}, []uuid.UUID{}, []string{"none%"}, []string{"none"}, "{topic}"},
+				[]any{pgtable.LaneBits(lanes), 1000, []int64{}, []uuid.UUID{}, []string{"none%"}, []string{"none"}, "{topic}"},
 				[]string{undelivered, waiting}},
 			{"settle_delivered", s.sql.settle.delivered, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},

@@ -7,12 +7,15 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/store/postgres/internal/logtable"
 )
 
-// openTable returns the store of a table after checking that the table fits the layout, and that the caller may see its
+// open returns what every table has, after checking that the table fits the layout, and that the caller may see its
 // rows. A table that is missing or older than the layout needs is an *outbox.SchemaError.
-func openTable(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*store, error) {
+func open(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
 	}
@@ -24,44 +27,60 @@ func openTable(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*
 	if err != nil {
 		return nil, err
 	}
-	s := &store{pool: sessions, layout: layout, sql: sql, maxPayload: maxPayload}
+	s := &store{pool: sessions, layout: layout, sql: sql}
+	s.rows.Layout, s.rows.MaxPayload = layout, pgtable.MaxPayload
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.checkTypes(ctx); err != nil {
 		return nil, err
 	}
-	if !layout.IsLog() {
-		if err := s.findFairness(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if s.name, s.of, s.origin, err = identify(ctx, pool, layout); err != nil {
+	s.name, s.of, s.origin, err = identify(ctx, pool, layout)
+	return s, err
+}
+
+// openTable is open for a table whose rows keep their state.
+func openTable(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*store, error) {
+	s, err := open(ctx, pool, layout)
+	if err != nil {
 		return nil, err
+	}
+	if err := s.checkStatements(ctx); err != nil {
+		return nil, err
+	}
+	return s, s.findFairness(ctx)
+}
+
+// openLog is open for a log.
+func openLog(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*logtable.Store, error) {
+	s, err := open(ctx, pool, layout)
+	if err != nil {
+		return nil, err
+	}
+	return logtable.Open(ctx, logtable.Table{DeliveryStore: s, Pool: s.pool, Layout: layout, Whole: s.whole})
+}
+
+// OpenTable implements outbox.Database. It checks that the table fits the layout, and that this role sees its rows.
+func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (s outbox.Store, err error) {
+	if layout.KeepsState() {
+		s, err = openTable(ctx, d.pool, layout)
+	} else {
+		s, err = openLog(ctx, d.pool, layout)
+	}
+	if err != nil {
+		return nil, lasting(err)
 	}
 	return s, nil
 }
 
-// OpenTable implements outbox.Database. It checks that the table fits the layout, and that this role sees its rows.
-func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
-	s, err := openTable(ctx, d.pool, layout)
-	if err != nil {
-		return nil, lasting(err)
-	}
-	if !layout.IsLog() {
-		return s, nil
-	}
-	log, err := openLog(ctx, s)
-	if err != nil {
-		return nil, lasting(err)
-	}
-	return log, nil
-}
-
 // Retain implements outbox.Database with package retention.
 func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
-	if layout.IsLog() {
-		return d.retainLog(ctx, layout, r)
+	if !layout.KeepsState() {
+		db, err := newAging(d.pool)
+		if err != nil {
+			return err
+		}
+		return logtable.Retain(ctx, db.sessions, retention.TurnsOf(db, layout.Table), layout, r)
 	}
 	return retention.Serve(ctx, layout.Table, r, func(ctx context.Context) (retention.Store, error) {
 		return openRetention(ctx, d.pool, layout)
@@ -70,7 +89,7 @@ func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Reten
 
 // RetainLetters implements outbox.Database.
 func (d served) RetainLetters(ctx context.Context, r outbox.Retention) error {
-	return retention.Serve(ctx, letterTable, r, func(ctx context.Context) (retention.Store, error) {
+	return retention.Serve(ctx, retention.Letters().Table, r, func(ctx context.Context) (retention.Store, error) {
 		return openRetention(ctx, d.pool, retention.Letters())
 	})
 }
@@ -81,4 +100,10 @@ func lasting(err error) error {
 		return err
 	}
 	return outbox.Permanent(err)
+}
+
+// newSessions are a pool's with the settings of session.sql.
+func newSessions(pool *pgxpool.Pool) (pooler.Sessions, error) {
+	settings, err := plain("session")
+	return pooler.Sessions{Pool: pool, Settings: settings}, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // loose makes a table as somebody might have it: everything that may be NULL may be NULL, and nothing has an index but
@@ -76,7 +77,7 @@ func TestUnreadableRowIsADeadLetter(t *testing.T) {
 	deliver(t, s, owner, lanes, 3)
 
 	// One that can be read but is far longer than it looked is the same.
-	s.maxPayload = 1 << 20
+	s.rows.MaxPayload = 1 << 20
 	exec(t, pool,
 		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) SELECT 'long', now(), 's', jsonb_agg('1e131071'::numeric) FROM generate_series(1, 9)`)
 	records, err = s.Claim(t.Context(), lanes, everything)
@@ -193,7 +194,7 @@ func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
 	exec(t, pool,
 		`INSERT INTO loose (kind, body, customer, at_last) SELECT 'k', '{}', (i % 1000)::text, CASE WHEN i <= 29000 THEN now() END FROM generate_series(1, 30000) i`)
 	rows, err := pool.Query(t.Context(), "EXPLAIN (ANALYZE, BUFFERS) "+s.sql.claim,
-		laneBits(lanes), 1000, []int64{}, [][16]byte{})
+		pgtable.LaneBits(lanes), 1000, []int64{}, [][16]byte{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +234,7 @@ func TestTenThousandWaitingKeysCostOneWalk(t *testing.T) {
 		}
 	}
 	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.sql.claim,
-		laneBits(lanes), 1000, []int64{}, [][16]byte{}).Scan(&plan); err != nil {
+		pgtable.LaneBits(lanes), 1000, []int64{}, [][16]byte{}).Scan(&plan); err != nil {
 		t.Fatal(err)
 	}
 	if p := plan[0].Plan; p.Rows != 10 || p.Buffers+p.Read > 1000 {

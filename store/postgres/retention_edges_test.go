@@ -216,7 +216,7 @@ func TestRetentionStatementsAreServedByIndexes(t *testing.T) {
 			t.Parallel()
 			o := newOld(t, name, 2000) // without statistics, and below with them
 			for range 2 {
-				plans := postgres.ExplainRetention(t, o.store())
+				plans := postgres.ExplainRetention(t, o.admin, o.store())
 				for what, plan := range map[string][2]string{"walk": {index, plans.Walk},
 					"sweep": {"Tid Range Scan on", plans.Sweep}, "remove": {"Tid Scan on", plans.Remove}} {
 					if !strings.Contains(plan[1], plan[0]) || strings.Contains(plan[1], "Seq Scan") {

@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
@@ -15,21 +17,24 @@ import (
 type RetentionPlans struct{ Walk, Sweep, Remove string }
 
 // ExplainRetention asks the server how it runs the statements.
-func ExplainRetention(t testing.TB, table retention.Table) (p RetentionPlans) {
+func ExplainRetention(t testing.TB, pool *pgxpool.Pool, table *retention.Table) (p RetentionPlans) {
 	t.Helper()
-	r := table.(*retain)
-	week := (168 * time.Hour).Microseconds()
+	db, err := newAging(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range []struct {
 		dst  *string
-		sql  string
-		args []any
-	}{
-		{&p.Walk, r.sql.walk, []any{week, nil, 1000, false}},
-		{&p.Sweep, r.sql.sweep, []any{week, "(0,0)", uint32(0), "(256,0)", 1000, false}},
-		{&p.Remove, r.sql.remove, []any{week, r.layout.Table, uuid.New(), []string{"(0,1)"}, []uint32{1},
-			[]uuid.UUID{uuid.New()}, true}},
-	} {
-		rows, err := r.pool.Query(t.Context(), "EXPLAIN "+s.sql, s.args...)
+		name string
+	}{{&p.Walk, "retention_walk"}, {&p.Sweep, "retention_sweep"}, {&p.Remove, "retention_remove"}} {
+		q := table.Query(retention.Search{OlderThan: 168 * time.Hour, Limit: 1000})
+		q.From, q.To, q.Archive, q.Owner, q.IDs = "(0,0)", "(256,0)", true, uuid.New(), []uuid.UUID{uuid.New()}
+		q.Places, q.Parts = []string{"(0,1)"}, []uint32{1}
+		sql, args, err := cold.Statement(db, s.name, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, err := db.sessions.Query(t.Context(), "EXPLAIN "+sql, args...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -98,12 +98,12 @@ func (o *old) exec(sql string, args ...any) {
 }
 
 // store opens the table with sessions of its own, as another process would.
-func (o *old) store() retention.Table {
+func (o *old) store() *retention.Table {
 	o.t.Helper()
 	db, err := postgres.Connect(o.t.Context(), o.url, postgres.Config{Conns: 4})
 	ok(o.t, err)
 	o.t.Cleanup(db.Close)
-	var s retention.Table
+	var s *retention.Table
 	if o.name == "job_dlq" {
 		s, err = db.OpenRetention(o.t.Context(), retention.Letters())
 	} else {

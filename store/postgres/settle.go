@@ -99,17 +99,17 @@ func (t *settling) recount(ctx context.Context, outcomes []outbox.Outcome) error
 // settle settles outcomes, in halves where they are refused together. passing leaves out rows that are locked.
 func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
 	err := t.once(ctx, outcomes, passing)
-	if code(err) == lockNotAvailable && !passing {
+	if pgtable.Code(err) == pgtable.LockNotAvailable && !passing {
 		passing = true
 		err = t.once(ctx, outcomes, passing)
 	}
-	if transient(err) { // a deadlock, a conflict of transactions: mostly gone at the second try
+	if pgtable.Transient(err) { // a deadlock, a conflict of transactions: mostly gone at the second try
 		err = t.once(ctx, outcomes, passing)
 	}
 	if whole := t.wholly(ctx, err); whole != nil {
 		return whole
 	}
-	if !refused(err) {
+	if !pgtable.Refused(err) {
 		return err
 	}
 	if half := len(outcomes) / 2; half > 0 {
@@ -124,7 +124,7 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passin
 
 // wholly is whole, which is asked once about rights: a row that is alone is looked at again by explain.
 func (t *settling) wholly(ctx context.Context, err error) error {
-	if ofAccess(err) {
+	if pgtable.OfAccess(err) {
 		if t.asked {
 			return nil
 		}
@@ -136,22 +136,22 @@ func (t *settling) wholly(ctx context.Context, err error) error {
 // explain makes the refusals of rows their errors. First it makes sure that it is the rows that are refused: rights may
 // have gone while they were settled in halves, or come back, and what nothing of several rows gets past is not theirs.
 func (t *settling) explain(ctx context.Context, settled int) error {
-	if i := slices.IndexFunc(t.alone, func(a refusedAlone) bool { return ofAccess(a.err) }); i >= 0 {
+	if i := slices.IndexFunc(t.alone, func(a refusedAlone) bool { return pgtable.OfAccess(a.err) }); i >= 0 {
 		if whole := t.whole(ctx, t.alone[i].err); whole != nil {
 			return whole
 		}
 	}
 	all := settled > 1 && len(t.alone) == settled && !slices.ContainsFunc(t.alone, func(a refusedAlone) bool {
-		return code(a.err) != code(t.alone[0].err) || ofTheData(a.err)
+		return pgtable.Code(a.err) != pgtable.Code(t.alone[0].err) || pgtable.OfTheData(a.err)
 	})
 	for _, a := range t.alone {
-		if passes(a.err) || all {
+		if pgtable.Passes(a.err) || all {
 			t.refuse(a.err, a.outcome)
 			continue
 		}
 		switch err := t.once(ctx, []outbox.Outcome{a.outcome}, a.passing); {
 		case err == nil: // what refused it is over
-		case !refused(err):
+		case !pgtable.Refused(err):
 			return err
 		case !t.explained(ctx, a.outcome, err, a.passing):
 			t.refuse(err, a.outcome)
@@ -180,7 +180,7 @@ type sorted struct {
 	all, done, marked pgtable.Rows // marked: of done, those whose row stays
 	again             retries
 	dead              pgtable.Deaths
-	owed              debts
+	owed              pgtable.Debts
 }
 
 // sort takes outcomes apart. all is for a settle that passes by locked rows.
@@ -198,7 +198,7 @@ func (b *sorted) sort(outcomes []outbox.Outcome, passing, removes bool) error {
 				b.marked.Add(o)
 			}
 			if len(o.Owed) > 0 {
-				b.owed.add(o)
+				b.owed.Add(o)
 			}
 		case outbox.Retry:
 			if err := b.again.add(o); err != nil {
@@ -235,7 +235,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	var locked []outbox.Outcome
 	var batch pgx.Batch
 	if len(b.owed.Positions) > 0 {
-		batch.Queue(sql.owed, with(b.owed.args()...)...)
+		batch.Queue(sql.owed, with(b.owed.Args()...)...)
 	}
 	t.queue(&batch, arrived, placed, &b.done, &b.marked, &settled.Delivered)
 	if len(b.again.Positions) > 0 {
@@ -274,7 +274,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 
 // guarded returns what makes the parameters of a statement that is guarded by the lease.
 func (t *settling) guarded() func(args ...any) []any {
-	numbers, epochs := splitLanes(t.lanes)
+	numbers, epochs := pgtable.SplitLanes(t.lanes)
 	return func(args ...any) []any { return append([]any{t.name, t.owner, numbers, epochs}, args...) }
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/errortext"
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 func TestSettleRetryKeepsTheStory(t *testing.T) {
@@ -207,7 +208,7 @@ func TestSettleWithoutStatistics(t *testing.T) {
 		}
 		t.Logf("state %d: %d records in %s", state, len(outcomes), time.Since(began))
 	}
-	numbers, epochs := splitLanes(lanes)
+	numbers, epochs := pgtable.SplitLanes(lanes)
 	for _, sql := range []string{s.sql.settlePlaced.delivered, deleting.settlePlaced.remove} {
 		plan := explain(t, s, sql, []any{s.layout.Table, owner, numbers, epochs, []int64{1}, []uuid.UUID{uuid.Nil},
 			[]int32{0}, []pgtype.TID{{BlockNumber: 1, OffsetNumber: 1, Valid: true}}})

@@ -89,7 +89,7 @@ func TestSettleRefusedAsAWhole(t *testing.T) {
 			t.Parallel()
 			admin := migrated(t)
 			layout := tt.layout()
-			if layout.IsLog() {
+			if !layout.KeepsState() {
 				if err := migrations.Up(t.Context(), admin.Config().ConnString(), "log"); err != nil {
 					t.Fatal(err)
 				}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // Watch implements outbox.Database with one statement for all tables.
@@ -18,18 +19,15 @@ func (d served) Watch(stores []outbox.Store) (func(context.Context, []bool) ([]o
 	}
 	var parts, names, of []string
 	for i, opened := range stores {
-		s, ok := opened.(*store)
-		if log, is := opened.(*logStore); is {
-			s, ok = log.store, true
-		}
+		s, ok := opened.(watched)
 		if !ok {
 			return nil, fmt.Errorf("a %T is no table of this database", opened)
 		}
-		part, err := watchSQL(s.layout, i+1)
+		part, whose, err := s.Watch(i + 1)
 		if err != nil {
 			return nil, err
 		}
-		parts, names, of = append(parts, part), append(names, s.name), append(of, s.of)
+		parts, names, of = append(parts, part), append(names, s.LeaseName()), append(of, whose)
 	}
 	sql := strings.Join(parts, "\nUNION ALL\n")
 	return func(ctx context.Context, busy []bool) ([]outbox.Watched, error) {
@@ -50,14 +48,16 @@ func (d served) Watch(stores []outbox.Store) (func(context.Context, []bool) ([]o
 	}, nil
 }
 
-// watchSQL returns the statement for the table of a number, from 1.
-func watchSQL(l outbox.Layout, number int) (string, error) {
-	t, err := parseSQL()
-	if err != nil {
-		return "", err
-	}
-	return t.Statement("watch", struct {
-		quotedLayout
-		Number int
-	}{quote(l), number})
+// watched is a table of this database that a relay serves.
+type watched interface {
+	outbox.DeliveryStore
+	// Watch returns the part of the statement for the table of a number, from 1, and the name of the table whose events
+	// it has.
+	Watch(number int) (sql, of string, err error)
+}
+
+// Watch implements watched.
+func (s *store) Watch(number int) (sql, of string, err error) {
+	sql, err = files.Statement("watch", pgtable.Watched{Layout: pgtable.Quote(s.layout), Number: number})
+	return sql, s.of, err
 }

@@ -68,15 +68,12 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	if err := identifier.CheckTable(table); err != nil {
 		return insert{}, fmt.Errorf("configure writer: table: %w", err)
 	}
-	log := pgtable.IsLog(table)
+	log := !pgtable.Written(table).KeepsState()
 	if log && cfg.RefuseDuplicates {
 		return insert{}, fmt.Errorf("configure writer: RefuseDuplicates: %s is a log, which knows no ids: leave it out, and "+
 			"have the sink or the consumer refuse copies", table)
 	}
-	t, err := parseSQL()
-	if err != nil {
-		return insert{}, err
-	}
+	var err error
 	in := insert{table: table, strict: cfg.Strict, returning: cfg.RefuseDuplicates}
 	type names struct {
 		Table                      string
@@ -94,7 +91,7 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 		{&in.drawn.one, "write_one", drawn}, {&in.drawn.many, "write", drawn},
 		{&in.lock, "write_lock", drawn}, {&in.encoding, "write_encoding", drawn},
 	} {
-		if *s.dst, err = t.Statement(s.name, s.data); err != nil {
+		if *s.dst, err = files.Statement(s.name, s.data); err != nil {
 			return insert{}, err
 		}
 	}
@@ -159,15 +156,12 @@ func (in pgxInserter) Insert(
 	return inserted, in.explain(tx.SendBatch(ctx, &batch).Close())
 }
 
-// undefinedTable is a SQLSTATE.
-const undefinedTable = "42P01"
-
 // explain says of a table of the migration sets that is not there what a relay says of it, and of a lock that was not
 // to be had how to find out who has it: the transaction is aborted, and cannot be asked. The server's error stays in
 // what it returns.
 func (in insert) explain(err error) error {
 	var refusal interface{ SQLState() string } // whatever the driver
-	if errors.As(err, &refusal) && refusal.SQLState() == lockNotAvailable && in.strict {
+	if errors.As(err, &refusal) && refusal.SQLState() == pgtable.LockNotAvailable && in.strict {
 		return fmt.Errorf("wait for the lock of Strict order: %w: SELECT pid, usename FROM pg_locks JOIN pg_stat_activity "+
 			"USING (pid) WHERE locktype = 'advisory' AND classid = 1869968482 says who holds such locks", err)
 	}

@@ -46,12 +46,8 @@ func (s *store) checkPositions(ctx context.Context, have []sqlitetable.Column) e
 	if !s.layout.Settle.Removes() || !position.Rowid || s.layout.Sequence != "" {
 		return nil
 	}
-	t, err := parseSQL()
-	if err != nil {
-		return err
-	}
 	table, database := sqlitetable.SplitName(s.layout.Table)
-	text, err := t.Statement("check_positions", sqlitetable.QuoteName(database))
+	text, err := files.Statement("check_positions", sqlitetable.QuoteName(database))
 	if err != nil {
 		return err
 	}

@@ -31,16 +31,8 @@ func (s *store) findFairness(ctx context.Context, names tableNames, rowid bool) 
 		names.OfTenants == "" {
 		return err
 	}
-	t, err := parseSQL()
-	if err != nil {
-		return err
-	}
-	if s.fair.tenants.text, err = t.Statement("claim_tenants", names); err != nil {
-		return err
-	}
 	s.fair.last = map[int16]any{}
-	s.fair.claim.text, err = t.Statement("claim_fair", names)
-	return err
+	return files.Fill(names, map[string]*string{"claim_tenants": &s.fair.tenants.text, "claim_fair": &s.fair.claim.text})
 }
 
 // claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that leaves to the oldest

@@ -35,11 +35,7 @@ func (s *store) Owes(ctx context.Context, lanes []int16, sinks []string) (map[in
 
 // Debtors implements outbox.Database.
 func (d served) Debtors(ctx context.Context) (debtors []outbox.Debtor, err error) {
-	t, err := parseSQL()
-	if err != nil {
-		return nil, err
-	}
-	text, err := t.Statement("debtors", nil)
+	text, err := files.Statement("debtors", nil)
 	if err != nil {
 		return nil, err
 	}

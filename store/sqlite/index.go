@@ -16,7 +16,7 @@ func (s *store) findNames(ctx context.Context, columns []sqlitetable.Column) (ta
 	names.OneForm = s.trusted
 	if s.layout.Settle == outbox.SettleArchive {
 		var err error
-		if names.Archived, err = archivedColumns(ctx, s.db, s.layout); err != nil {
+		if names.Archived, err = s.db.file().StoredColumns(ctx, s.layout); err != nil {
 			return tableNames{}, err
 		}
 	}
@@ -31,11 +31,7 @@ func (s *store) findNames(ctx context.Context, columns []sqlitetable.Column) (ta
 func (s *store) findIndex(
 	ctx context.Context, statement string, names *tableNames, into *string, first string, second any, rowid bool,
 ) error {
-	t, err := parseSQL()
-	if err != nil {
-		return err
-	}
-	find, err := t.Statement("claim_index", nil)
+	find, err := files.Statement("claim_index", nil)
 	if err != nil {
 		return err
 	}
@@ -45,7 +41,7 @@ func (s *store) findIndex(
 	}
 	for _, name := range candidates {
 		*into = sqlitetable.QuoteName(name)
-		text, err := t.Statement(statement, names)
+		text, err := files.Statement(statement, names)
 		if err != nil {
 			return err
 		}

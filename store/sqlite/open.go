@@ -23,7 +23,7 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 	if layout.Table, err = db.file().Spelled(ctx, layout.Table); err != nil {
 		return nil, err
 	}
-	if layout.IsLog() {
+	if !layout.KeepsState() {
 		return nil, refuseLog(ctx, db, layout)
 	}
 	s := &store{db: db, layout: layout, name: layout.Name(), of: layout.Table, maxPayload: maxPayload}
@@ -85,13 +85,13 @@ func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Sto
 // Retain implements outbox.Database with package retention.
 func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
 	return retention.Serve(ctx, layout.Table, r, func(ctx context.Context) (retention.Store, error) {
-		return openRetention(ctx, d.db, layout)
+		return d.db.OpenRetention(ctx, layout)
 	})
 }
 
 // RetainLetters implements outbox.Database.
 func (d served) RetainLetters(ctx context.Context, r outbox.Retention) error {
-	return retention.Serve(ctx, letterTable, r, func(ctx context.Context) (retention.Store, error) {
-		return openRetention(ctx, d.db, retention.Letters())
+	return retention.Serve(ctx, retention.Letters().Table, r, func(ctx context.Context) (retention.Store, error) {
+		return d.db.OpenRetention(ctx, retention.Letters())
 	})
 }

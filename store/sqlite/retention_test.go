@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/letters"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 )
@@ -16,37 +17,41 @@ import (
 func TestRetentionPlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
-	opened, err := db.OpenRetention(t.Context(), retention.Letters())
-	if err != nil {
-		t.Fatal(err)
-	}
-	letters := opened.(*retain)
-	all := map[*retain]map[string]string{letters: {
-		letters.sql.walk:  "SEARCH e USING INDEX job_dlq_replayed (replayed_at>? AND replayed_at<?)",
-		letters.sql.sweep: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
-		letters.sql.keep:  "sqlite_autoindex_job_dlq_1 (id=?)", letters.sql.remove: "sqlite_autoindex_job_dlq_1 (id=?)",
-		letters.sql.held: "SEARCH m USING PRIMARY KEY",
-	}}
-	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()} {
-		opened, err := db.OpenRetention(t.Context(), layout)
+	const rowid = "SEARCH e USING INTEGER PRIMARY KEY (rowid"
+	for _, layout := range []outbox.Layout{
+		retention.Letters(), outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox(),
+	} {
+		r, err := db.OpenRetention(t.Context(), layout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := opened.(*retain)
-		all[r] = map[string]string{
-			r.sql.walk:  "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
-			r.sql.sweep: "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)",
-			r.sql.keep:  "SEARCH e USING INTEGER PRIMARY KEY (rowid=?)", r.sql.remove: "USING INTEGER PRIMARY KEY (rowid=?)",
+		q := r.Query(retention.Search{})
+		q.Places = []int64{1}
+		sweep := q
+		sweep.ByColumn, sweep.ByType = "rowid", "rowid"
+		walk, found := rowid+">?)", rowid+"=?)"
+		if layout.Position == "" {
+			walk = "SEARCH e USING INDEX job_dlq_replayed (replayed_at>? AND replayed_at<?)"
+			found = "sqlite_autoindex_job_dlq_1 (id=?)"
 		}
-		if plan := planOf(t, db, r.sql.remove); layout.Destinations != "" &&
-			!strings.Contains(plan, "idx_job_dlq_original_job_id") {
-			t.Errorf("letters of %s are not looked up by an index:\n%s", layout.Table, plan)
-		}
-	}
-	for r, plans := range all {
-		for statement, index := range plans {
-			if plan := planOf(t, db, statement); !strings.Contains(plan, index) || strings.Contains(plan, "FOR ORDER BY") {
-				t.Errorf("%s: not served by %s:\n%s\n%s", r.layout.Table, index, plan, statement)
+		for _, s := range []struct {
+			name, index string
+			data        retention.Query
+		}{
+			{"retention_walk", walk, q}, {"retention_walk", rowid + ">?)", sweep}, {"retention_keep", found, q},
+			{"retention_remove", found, q}, {"retention_held", "SEARCH m USING PRIMARY KEY", q},
+		} {
+			statement, _, err := cold.Statement(newAging(db), s.name, s.data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := planOf(t, db, statement)
+			if !strings.Contains(plan, s.index) || strings.Contains(plan, "FOR ORDER BY") {
+				t.Errorf("%s: not served by %s:\n%s\n%s", layout.Table, s.index, plan, statement)
+			}
+			if s.name == "retention_remove" && layout.Destinations != "" &&
+				!strings.Contains(plan, "idx_job_dlq_original_job_id") {
+				t.Errorf("letters of %s are not looked up by an index:\n%s", layout.Table, plan)
 			}
 		}
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"sync"
 
-	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
@@ -14,17 +14,10 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// parseSQL parses the files once: opening a store asks for them several times.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlitetable.Parse(sqlFiles) })
+var files = sqlitetable.Files(sqlFiles)
 
 // plain returns a statement that needs no names.
-func plain(name string) (string, error) {
-	t, err := parseSQL()
-	if err != nil {
-		return "", err
-	}
-	return t.Statement(name, nil)
-}
+func plain(name string) (string, error) { return files.Statement(name, nil) }
 
 // prepared is a statement that is compiled once a connection and then kept. Compiling takes longer than most of them
 // run (measured: the claim 95 µs, and 4 to find nothing).
@@ -63,48 +56,32 @@ type statements struct {
 type tableNames struct {
 	sqltable.Layout
 	Columns                         []sqltable.Column // all but the payload
-	Archived                        []archivedColumn  // all; settle_archive.sql only
+	Archived                        []sqltable.Column // all; settle_archive.sql only
 	By                              string            // the column of tenants, where claims may be shared
 	Undelivered, Waiting, OfTenants string            // indexes, where there are such
 }
 
 // prepare fills the statements in.
 func (s *statements) prepare(names tableNames) error {
-	t, err := parseSQL()
-	if err != nil {
-		return err
+	cut := func(table string, dst *string) error {
+		return files.Fill(table, map[string]*string{"lease_cut": dst})
 	}
-	for name, dst := range map[string]*string{
-		"claim": &s.claim.text, "backlog": &s.backlog.text, "owes": &s.owes.text, "settle_owed": &s.settleOwed.text,
-		"settle_held": &s.settleHeld.text, "settle_delivered": &s.settleDelivered.text, "settle_retry": &s.settleRetry.text,
-		"settle_delete": &s.settleDelete.text, "settle_archive": &s.settleArchive.text,
-		"settle_known": &s.settleKnown.text, "settle_apps": &s.settleApps.text,
-		"settle_letter": &s.settleLetter.text, "settle_dead": &s.settleDead.text,
-		"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit,
-		"lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,
-		"lease_lapsed": &s.leaseLapsed, "lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease,
-		"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark, "lease_pauses": &s.leasePauses,
-	} {
-		if *dst, err = t.Statement(name, names); err != nil {
-			return err
-		}
-	}
-	for table, dst := range map[string]*string{"outbox_lanes": &s.leaseCutLanes, "outbox_relays": &s.leaseCutRelays} {
-		if *dst, err = t.Statement("lease_cut", table); err != nil {
-			return err
-		}
-	}
-	return nil
+	return errors.Join(cut("outbox_lanes", &s.leaseCutLanes), cut("outbox_relays", &s.leaseCutRelays),
+		files.Fill(names, map[string]*string{
+			"claim": &s.claim.text, "backlog": &s.backlog.text, "owes": &s.owes.text, "settle_owed": &s.settleOwed.text,
+			"settle_held": &s.settleHeld.text, "settle_delivered": &s.settleDelivered.text,
+			"settle_retry": &s.settleRetry.text, "settle_delete": &s.settleDelete.text,
+			"settle_archive": &s.settleArchive.text, "settle_known": &s.settleKnown.text,
+			"settle_apps": &s.settleApps.text, "settle_letter": &s.settleLetter.text, "settle_dead": &s.settleDead.text,
+			"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin,
+			"lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,
+			"lease_lapsed": &s.leaseLapsed, "lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease,
+			"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark, "lease_pauses": &s.leasePauses,
+		}))
 }
 
 // deadly is one of sqlitetable.Deadly.
 func (s *statements) deadly(name string) *prepared {
 	return map[string]*prepared{"settle_apps": &s.settleApps, "settle_letter": &s.settleLetter,
 		"settle_dead": &s.settleDead}[name]
-}
-
-// archivedColumn is a column of a row as the archive has it.
-type archivedColumn struct {
-	sqltable.Column
-	JSON bool
 }

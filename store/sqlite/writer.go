@@ -17,7 +17,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/identifier"
-	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/store/sqltx"
@@ -72,20 +71,11 @@ func newInserter(cfg outbox.WriterConfig) (*inserter, error) {
 	if err := identifier.CheckTable(table); err != nil {
 		return nil, fmt.Errorf("configure writer: table: %w", err)
 	}
-	t, err := parseSQL()
-	if err != nil {
-		return nil, err
-	}
-	in := &inserter{templates: t, table: sqlitetable.QuoteTable(table),
-		returning: cfg.RefuseDuplicates}
-	if in.one, err = t.Statement("write_one", in.names(1)); err != nil {
-		return nil, err
-	}
-	return in, nil
+	in := &inserter{table: sqlitetable.QuoteTable(table), returning: cfg.RefuseDuplicates}
+	return in, files.Fill(in.names(1), map[string]*string{"write_one": &in.one})
 }
 
 type inserter struct {
-	templates *sqlfile.Set
 	table     string
 	one       string
 	kept      *sql.Stmt // one, compiled; nil: for any database
@@ -115,7 +105,7 @@ func (in *inserter) statement(rows int) (string, error) {
 	if text, ok := in.many[rows]; ok {
 		return text, nil
 	}
-	text, err := in.templates.Statement("write", in.names(rows))
+	text, err := files.Statement("write", in.names(rows))
 	if err != nil {
 		return "", err
 	}

@@ -301,7 +301,7 @@ func (r *replaying) revive(ctx context.Context, t table, letters []place) (map[u
 func (r *replaying) reviveEvents(ctx context.Context, q Query, letters []place) (map[uuid.UUID]bool, error) {
 	revived := map[uuid.UUID]bool{}
 	var statements []string
-	if !q.IsLog() && (!q.DeleteDead || q.Destinations != "") { // else there is no row to be found
+	if q.KeepsState() && (!q.DeleteDead || q.Destinations != "") { // else there is no row to be found
 		statements = append(statements, "dlq_revive")
 	}
 	if q.DeleteDead {

@@ -193,7 +193,7 @@ func (b *Browser) in(
 	ctx context.Context, run func(context.Context, cold.Database, func(*cold.Tx) error) error, tenant string,
 	fn func(*cold.Tx) error,
 ) error {
-	if b.layout.IsLog() {
+	if !b.layout.KeepsState() {
 		return fmt.Errorf("%s is a log, whose rows have no state: list what a sink did not take with --to SINK, and the "+
 			"rest with SQL", b.layout.Table)
 	}
@@ -268,7 +268,7 @@ func (b *Browser) findBehind(ctx context.Context, tx *cold.Tx, rows []EventRow) 
 // Known returns those of ids that are in the table already, as a caller's transaction sees it. Whoever writes in the
 // same transaction and ignores duplicates can tell afterwards which events were new (`outbox write` does).
 func (b *Browser) Known(ctx context.Context, conn cold.Conn, ids []uuid.UUID) (known []uuid.UUID, err error) {
-	if b.layout.IsLog() {
+	if !b.layout.KeepsState() {
 		return nil, nil
 	}
 	q := b.query()

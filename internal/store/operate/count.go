@@ -73,7 +73,7 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (LaneReport, error) {
 		}
 		r.Pauses = append(r.Pauses, pauses...)
 		counted := "lanes_backlog"
-		if b.layout.IsLog() {
+		if !b.layout.KeepsState() {
 			counted = "log_lanes"
 		}
 		return tx.Each(ctx, counted, q, r.addBacklog)

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -29,8 +28,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// parseSQL parses the files once: every statement asks for them.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return pgtable.Parse(sqlFiles) })
+var files = pgtable.Files(sqlFiles)
 
 // DB is a cold.Database. A pool of ordinary sessions is meant, and not one of store/postgres's Connect, whose sessions
 // are made for relays.
@@ -39,7 +37,7 @@ type DB struct{ Pool *pgxpool.Pool }
 var _ cold.Database = DB{}
 
 // Statements implements cold.Database.
-func (DB) Statements() (*sqlfile.Set, error) { return parseSQL() }
+func (DB) Statements() (*sqlfile.Set, error) { return files.Set() }
 
 // Argument implements cold.Database.
 func (DB) Argument(n int, v any) (parameter string, value any, err error) {
@@ -69,7 +67,7 @@ func (d DB) Begin(ctx context.Context, writes bool) (cold.Transaction, error) {
 func (DB) Explain(err error) error { return err }
 
 // Again implements cold.Database.
-func (DB) Again(err error) bool { return pgtable.Deadlocked(err) }
+func (DB) Again(err error) bool { return pgtable.Transient(err) }
 
 // Refused implements cold.Database.
 func (DB) Refused(err error) (words string, refused bool) {
@@ -77,7 +75,7 @@ func (DB) Refused(err error) (words string, refused bool) {
 	if !errors.As(err, &server) {
 		return "", false
 	}
-	return server.Message, pgtable.OfTheData(server.Code)
+	return server.Message, pgtable.OfTheData(err)
 }
 
 // Leased implements cold.Database.
@@ -100,7 +98,7 @@ func (d DB) Columns(ctx context.Context, l outbox.Layout) (all []sqltable.Column
 		return nil, err
 	}
 	var drawn []string
-	if l.IsLog() {
+	if !l.KeepsState() {
 		for _, c := range []string{l.Transaction, l.Position, l.WrittenAt, "part"} {
 			drawn = append(drawn, pgtable.QuoteColumn(c))
 		}
@@ -126,10 +124,6 @@ func (d DB) Visible(ctx context.Context, table string) error {
 // Bury implements cold.Database. No lease is asked for: whoever has claimed the rows settles some that are not
 // undelivered any more, and changes nothing.
 func (DB) Bury(ctx context.Context, tx *cold.Tx, l outbox.Layout, dead []outbox.Outcome) (n int, err error) {
-	files, err := parseSQL()
-	if err != nil {
-		return 0, err
-	}
 	quoted := pgtable.Quote(l)
 	quoted.Unheld = true
 	var deaths pgtable.Deaths

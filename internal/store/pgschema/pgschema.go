@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,16 +18,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// parseSQL parses the files once: opening a store asks for them several times.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
-
-func statement(name string) (string, error) {
-	t, err := parseSQL()
-	if err != nil {
-		return "", err
-	}
-	return t.Statement(name, nil)
-}
+var files = sqlfile.Folder(sqlFiles)
 
 // CheckTable answers with an *outbox.SchemaError if the table is not there or lacks one of the columns.
 func CheckTable(ctx context.Context, pool *pgxpool.Pool, table string, columns []string) error {
@@ -71,9 +61,26 @@ func Lacking(ctx context.Context, pool *pgxpool.Pool, table string, whole, colum
 	return lacks, nil
 }
 
+// CheckAllowed finds out whether a relay's role has the privileges on a table that a purpose needs: those on the whole
+// of it, and UPDATE of columns.
+func CheckAllowed(
+	ctx context.Context, pool *pgxpool.Pool, purpose, table string, whole []string, columns ...string,
+) error {
+	lacks, err := Lacking(ctx, pool, table, whole, columns)
+	if err != nil || len(lacks) == 0 {
+		return err
+	}
+	remedy := fmt.Sprintf("as its owner run: GRANT %s ON %s TO outbox_relay, or to the relay's login",
+		strings.Join(lacks, ", "), table)
+	if _, ours := migration.SetOf[table]; ours {
+		remedy = "run: outbox migrate roles, then GRANT outbox_relay TO the relay's login"
+	}
+	return fmt.Errorf("%s %s: %w: %s: %s", purpose, table, outbox.ErrNotAllowed, strings.Join(lacks, ", "), remedy)
+}
+
 // RowsHidden finds out whether row-level security shows the role not all of a table's rows.
 func RowsHidden(ctx context.Context, pool *pgxpool.Pool, table string) (hidden bool, err error) {
-	sql, err := statement("check_visible")
+	sql, err := files.Statement("check_visible", nil)
 	if err != nil {
 		return false, err
 	}
@@ -98,7 +105,7 @@ func CheckVisible(ctx context.Context, pool *pgxpool.Pool, table string) error {
 
 // names runs a statement that lists names.
 func names(ctx context.Context, pool *pgxpool.Pool, file string, args ...any) ([]string, error) {
-	sql, err := statement(file)
+	sql, err := files.Statement(file, nil)
 	if err != nil {
 		return nil, err
 	}

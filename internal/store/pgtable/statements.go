@@ -3,7 +3,6 @@ package pgtable
 import (
 	"embed"
 	"io/fs"
-	"sync"
 
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 )
@@ -11,17 +10,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// Parse reads the statements of a store, which may use the templates of this package and have its statements.
-func Parse(files fs.FS) (*sqlfile.Set, error) { return sqlfile.Parse(files, "sql/*.sql", sqlFiles) }
+var files = sqlfile.Folder(sqlFiles)
 
-// parseSQL parses the files once: opening a store asks for them several times.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
-
-// plain returns a statement that needs no names.
-func plain(name string) (string, error) {
-	t, err := parseSQL()
-	if err != nil {
-		return "", err
-	}
-	return t.Statement(name, nil)
-}
+// Files are the statements of a store, which may use the templates of this package and have its statements.
+func Files(of fs.FS) sqlfile.Files { return sqlfile.Folder(of, sqlFiles) }

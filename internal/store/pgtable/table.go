@@ -2,14 +2,10 @@ package pgtable
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
-	"github.com/outboxrelay/outbox"
 )
 
 // Querier is a pool or a transaction.
@@ -21,7 +17,7 @@ type Querier interface {
 // Name returns the one name of a table that has several: with its schema, without, in quotes. Its lanes are leased
 // under it.
 func Name(ctx context.Context, db Querier, table string) (name string, err error) {
-	sql, err := plain("name")
+	sql, err := files.Statement("name", nil)
 	if err != nil {
 		return "", err
 	}
@@ -33,7 +29,7 @@ func Name(ctx context.Context, db Querier, table string) (name string, err error
 
 // StoredColumns are those that a row is kept by: all but generated ones, quoted as in a Layout.
 func StoredColumns(ctx context.Context, db Querier, table string) (columns []string, err error) {
-	sql, err := plain("stored_columns")
+	sql, err := files.Statement("stored_columns", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +48,7 @@ func StoredColumns(ctx context.Context, db Querier, table string) (columns []str
 
 // Ordered tells whether an index gives a table's rows in the order of a column.
 func Ordered(ctx context.Context, db Querier, table, column string) (ordered bool, err error) {
-	sql, err := plain("ordered")
+	sql, err := files.Statement("ordered", nil)
 	if err != nil {
 		return false, err
 	}
@@ -60,19 +56,6 @@ func Ordered(ctx context.Context, db Querier, table, column string) (ordered boo
 		return false, fmt.Errorf("look for an index of %s: %w", table, err)
 	}
 	return ordered, nil
-}
-
-// Deadlocked tells whether the server ended the transaction for another's sake, so that the same may well succeed now.
-func Deadlocked(err error) bool {
-	var server *pgconn.PgError
-	return errors.As(err, &server) && (server.Code == "40P01" || server.Code == "40001")
-}
-
-// OfTheData tells of a SQLSTATE whether the server refused what a row contains, which trying again does not change:
-// data exceptions (22), integrity constraints (23), limits of the program (54), damaged data (XX001).
-func OfTheData(code string) bool {
-	return strings.HasPrefix(code, "22") || strings.HasPrefix(code, "23") || strings.HasPrefix(code, "54") ||
-		code == "XX001"
 }
 
 // Likes are patterns of topics, in which * stands for any text, as LIKE has them.
@@ -95,13 +78,4 @@ func Null(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-// IsLog tells whether a table is the one of migration set log, in whichever schema.
-func IsLog(table string) bool {
-	_, name, qualified := strings.Cut(table, ".")
-	if !qualified {
-		name = table
-	}
-	return name == outbox.OutboxLog().Table
 }

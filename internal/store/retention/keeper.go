@@ -111,13 +111,23 @@ func (c Config) withDefaults() (Config, error) {
 
 // Keeper removes old rows from one table. Any number may run, in any number of processes: they take turns.
 type Keeper struct {
-	store Store
+	turns Turns
+	store Store // nil: Look does the work
 	cfg   Config
 	owner uuid.UUID
+	turn  func(context.Context, *run) error // one run of Run
 }
 
 // New returns a keeper of store's table. All problems of cfg are reported at once.
 func New(store Store, cfg Config) (*Keeper, error) {
+	k, err := newKeeper(store, cfg)
+	if err == nil {
+		k.store, k.turn = store, k.routine
+	}
+	return k, err
+}
+
+func newKeeper(turns Turns, cfg Config) (*Keeper, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configure retention: %w", err)
@@ -126,7 +136,7 @@ func New(store Store, cfg Config) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{store: store, cfg: cfg, owner: owner}, nil
+	return &Keeper{turns: turns, cfg: cfg, owner: owner}, nil
 }
 
 // Run removes what is due, every Config.Every, until ctx ends, and then returns nil. A failure does not end it: it is
@@ -136,7 +146,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		// Half of Every: with several keepers the table has a run at least at that pace and at most at twice it, whose
 		// turn it may be.
-		report, err := k.run(ctx, k.cfg.Every/2, k.routine)
+		report, err := k.run(ctx, k.cfg.Every/2, k.turn)
 		switch {
 		case errors.Is(err, ErrBusy):
 		case ctx.Err() != nil:

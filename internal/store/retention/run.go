@@ -72,7 +72,7 @@ func (k *Keeper) run(ctx context.Context, least time.Duration, work func(context
 	// Also when told to stop, so that a successor need not wait.
 	releasing, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
-	if releaseErr := k.store.Release(releasing, k.owner, Done{Rows: r.report.Rows, Swept: r.swept}); err == nil {
+	if releaseErr := k.turns.Release(releasing, k.owner, Done{Rows: r.report.Rows, Swept: r.swept}); err == nil {
 		err = releaseErr
 	}
 	return r.report, err
@@ -84,7 +84,7 @@ func (k *Keeper) askLease(ctx context.Context, least time.Duration) (Lease, erro
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })()
-	return k.store.Lease(asking, LeaseRequest{Owner: k.owner, TTL: k.cfg.LeaseTTL, Least: least})
+	return k.turns.Lease(asking, LeaseRequest{Owner: k.owner, TTL: k.cfg.LeaseTTL, Least: least})
 }
 
 // work goes through the table page by page.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -19,16 +20,9 @@ func Letters() outbox.Layout {
 func Serve(
 	ctx context.Context, table string, r outbox.Retention, open func(context.Context) (Store, error),
 ) error {
-	archive, err := ParseArchive(r.Archive)
+	cfg, err := configOf(table, r)
 	if err != nil {
-		return fmt.Errorf("configure retention of %s: archive %w", table, err)
-	}
-	cfg, err := Config{
-		Table: table, OlderThan: r.After, Archive: archive, Batch: r.Batch, Every: r.Every, Logger: r.Logger,
-		Observer: r.Observer,
-	}.withDefaults()
-	if err != nil {
-		return fmt.Errorf("configure retention: %w", err)
+		return err
 	}
 	store := opening(ctx, cfg, open)
 	if store == nil {
@@ -39,6 +33,41 @@ func Serve(
 		return err
 	}
 	return keeper.Run(ctx)
+}
+
+// Look is Serve for a table of which work does one run, as it sees fit, while the table's turn is this process's.
+func Look(
+	ctx context.Context, table string, r outbox.Retention, turns Turns, work func(context.Context) error,
+) error {
+	cfg, err := configOf(table, r)
+	if err != nil {
+		return err
+	}
+	cfg.LeaseTTL = lookTTL
+	keeper, err := newKeeper(turns, cfg)
+	if err != nil {
+		return err
+	}
+	keeper.turn = func(ctx context.Context, _ *run) error { return work(ctx) }
+	return keeper.Run(ctx)
+}
+
+// lookTTL is how long a run of Look may take.
+const lookTTL = time.Minute
+
+func configOf(table string, r outbox.Retention) (Config, error) {
+	archive, err := ParseArchive(r.Archive)
+	if err != nil {
+		return Config{}, fmt.Errorf("configure retention of %s: archive %w", table, err)
+	}
+	cfg, err := Config{
+		Table: table, OlderThan: r.After, Archive: archive, Batch: r.Batch, Every: r.Every, Logger: r.Logger,
+		Observer: r.Observer,
+	}.withDefaults()
+	if err != nil {
+		return Config{}, fmt.Errorf("configure retention: %w", err)
+	}
+	return cfg, nil
 }
 
 // opening opens the table, at the end. nil: ctx has ended, or there is nothing to do.

@@ -8,25 +8,23 @@ import (
 	"github.com/google/uuid"
 )
 
-// Store is one table in one database, whose clock decides everything.
-type Store interface {
+// Turns is whose turn it is to look after a table.
+type Turns interface {
 	// Lease takes the table's maintenance, or keeps it. It is refused while another owner holds it, and where that
 	// owner's last run began less than Least ago. A renewal is refused only if somebody else has taken over.
 	Lease(ctx context.Context, request LeaseRequest) (Lease, error)
 	// Release gives the maintenance up and records what the run did.
 	Release(ctx context.Context, owner uuid.UUID, done Done) error
+}
+
+// Store is one table in one database, whose clock decides everything.
+type Store interface {
+	Turns
 	// Find calls row for removable rows, and returns where the next search starts, or "" at the end. It changes and
 	// locks nothing. It looks at a bounded number of rows, so that a page may have none and not be the last.
 	Find(ctx context.Context, search Search, row func(Row) error) (next string, err error)
 	// Remove removes those of the rows that are still removable, in one transaction, if owner still holds the lease.
 	Remove(ctx context.Context, removal Removal) (int, error)
-}
-
-// Table is a Store that also has the record of what people remove.
-type Table interface {
-	Store
-	// Audit records in outbox_audit that somebody removed rows by hand.
-	Audit(ctx context.Context, actor string, olderThan time.Duration, done Report) error
 }
 
 // LeaseRequest asks for the maintenance of a table.

@@ -7,11 +7,42 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Set is the files of a folder, or of several. It is safe for concurrent use.
 type Set struct {
 	templates map[string]body
+}
+
+// Files are folders that are parsed at the first use, and once: opening a store asks for them several times.
+type Files struct{ parse func() (*Set, error) }
+
+// Folder is the folder sql/ of files, and those beside it.
+func Folder(files fs.FS, beside ...fs.FS) Files {
+	return Files{sync.OnceValues(func() (*Set, error) { return Parse(files, "sql/*.sql", beside...) })}
+}
+
+// Set is what the files say.
+func (f Files) Set() (*Set, error) { return f.parse() }
+
+// Statement is Set.Statement.
+func (f Files) Statement(name string, data any) (string, error) {
+	set, err := f.parse()
+	if err != nil {
+		return "", err
+	}
+	return set.Statement(name, data)
+}
+
+// Fill sets each text to the statement of its name.
+func (f Files) Fill(data any, texts map[string]*string) (err error) {
+	for name, text := range texts {
+		if *text, err = f.Statement(name, data); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // body is a template: what it consists of, one after the other.

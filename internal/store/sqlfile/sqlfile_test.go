@@ -198,6 +198,10 @@ func TestFilesOfTheStoresParse(t *testing.T) {
 	for folder, c := range map[string]struct{ pattern, beside string }{
 		"store/postgres": {"sql/*.sql", "internal/store/pgtable"},
 		"store/sqlite":   {"sql/*.sql", "internal/store/sqlitetable"},
+
+		"store/postgres/internal/logtable": {"sql/*.sql", "internal/store/pgtable"},
+		"internal/store/pgcold":            {"sql/*.sql", "internal/store/pgtable"},
+		"internal/store/sqlitecold":        {"sql/*.sql", "internal/store/sqlitetable"},
 	} {
 		files := os.DirFS("../../../" + folder)
 		if names, err := fs.Glob(files, c.pattern); err != nil || len(names) == 0 {

@@ -15,7 +15,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,8 +32,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// parseSQL parses the files once: every statement asks for them.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlitetable.Parse(sqlFiles) })
+var files = sqlitetable.Files(sqlFiles)
 
 // File is a file that is open: a sqlite.DB.
 type File interface {
@@ -52,7 +50,7 @@ func (DB) Statements() (*sqlfile.Set, error) {
 	if fingerprinting != nil {
 		return nil, fmt.Errorf("register fingerprint function: %w", fingerprinting)
 	}
-	return parseSQL()
+	return files.Set()
 }
 
 // Argument implements cold.Database. Times are stamps, and lists are JSON, but for bytes.
@@ -188,10 +186,6 @@ func (d DB) Bury(ctx context.Context, tx *cold.Tx, l outbox.Layout, dead []outbo
 }
 
 func (DB) deadly(name string, names deadNames) (string, error) {
-	files, err := parseSQL()
-	if err != nil {
-		return "", err
-	}
 	return files.Statement(name, names)
 }
 

@@ -32,7 +32,7 @@ type Column struct {
 
 // Columns reads a table's columns; none if there is no such table.
 func (f File) Columns(ctx context.Context, table string) ([]Column, error) {
-	text, err := plain("columns")
+	text, err := files.Statement("columns", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (f File) Columns(ctx context.Context, table string) ([]Column, error) {
 // letters and migration.SetOf know a table under one name. outbox_events, OUTBOX_EVENTS and main.outbox_events are one,
 // and under three would be delivered three times. The name of a table that is not there stays as it is.
 func (f File) Spelled(ctx context.Context, table string) (string, error) {
-	text, err := plain("name")
+	text, err := files.Statement("name", nil)
 	if err != nil {
 		return "", err
 	}
@@ -132,7 +132,7 @@ func KeptColumns(columns []Column, payload string) (quoted []sqltable.Column) {
 // StoredColumns are those that a row is kept by: all but generated ones. Names are spelled as in the layout, where it
 // has them.
 func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []sqltable.Column, err error) {
-	statement, err := plain("stored_columns")
+	statement, err := files.Statement("stored_columns", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +143,10 @@ func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []sqltabl
 	}
 	defer func() { _ = rows.Close() }()
 	known := sqltable.Names(l)
+	isJSON := []string{l.Payload, l.Metadata, l.Destinations, l.DeliveredTo, l.ErrorHistory}
+	if l.Table == "job_dlq" { // its layout has what retention asks of it
+		isJSON = []string{"payload", "error_history", "origin"}
+	}
 	for rows.Next() {
 		var name string
 		var c sqltable.Column
@@ -153,6 +157,7 @@ func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []sqltabl
 		if i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
 			c.Name = QuoteName(known[i])
 		}
+		c.JSON = slices.ContainsFunc(isJSON, func(k string) bool { return k != "" && QuoteName(k) == c.Name })
 		all = append(all, c)
 	}
 	if err := rows.Err(); err != nil {

@@ -9,10 +9,10 @@ type Layout struct {
 	DeleteDelivered bool
 	PayloadName     string // as a text, to leave it out of a row's JSON
 	TableName       string // as a text, which letters have
-	Passing         bool   // PostgreSQL's settle_*.sql only
-	Placed          bool   // the same
-	Unheld          bool   // the same
-	OneForm         bool   // SQLite: the table's own check sees to the form of next_retry_at
+
+	Passing, Placed, Unheld       bool // PostgreSQL's settle_*.sql only
+	Unreadable, OneByOne, Pausing bool // PostgreSQL's claim.sql only
+	OneForm                       bool // SQLite: the table's own check sees to the form of next_retry_at
 }
 
 // Quote returns the layout as the SQL templates need it. The functions quote a table, a column and a text.
@@ -31,5 +31,9 @@ func Names(l outbox.Layout) (names []string) {
 	return names
 }
 
-// Column is a column as statements have it: its name, and that name as a text.
-type Column struct{ Name, Text string }
+// Column is a column as statements have it: its name, and that name as a text. JSON says that the layout has JSON in it
+// (SQLite's only).
+type Column struct {
+	Name, Text string
+	JSON       bool
+}

@@ -1,22 +1,22 @@
 -- retention: a page of rows in the order in which they usually grow old, with whether each is due, and whether it was
--- written so long ago that it can be. $1 microseconds since delivery, $2 the last place of the page
--- before, or NULL, $3 limit, $4 whether to return the rows' content. Locks nothing.
+-- written so long ago that it can be. After is the last place of the page
+-- before, or NULL. Locks nothing.
 -- The page is cut before it is filtered, so that a statement never reads more than the limit, whatever stands in front
 -- of what is due.
 -- Index: the b-tree of that order, which is there for another purpose. An index of delivery times of our own would be
 -- paid at every settle (docs/adr/0004).
 SELECT e.ctid::text, e.tableoid, e.{{.ID}}, {{if .Position}}e.{{.Position}}::bigint{{else}}0::bigint{{end}},
-       CASE WHEN $4::boolean AND {{template "removable" .}} THEN to_jsonb(e)::text END,
+       CASE WHEN {{arg .Content}}::boolean AND {{template "removable" .}} THEN to_jsonb(e)::text END,
        e.{{.ByColumn}}::text,
        coalesce({{template "removable" .}}, false),
-       coalesce({{if .WrittenAt}}e.{{.WrittenAt}}{{else}}e.{{.DeliveredAt}}{{end}}::timestamptz < {{template "cut"}}, false)
+       coalesce({{if .WrittenAt}}e.{{.WrittenAt}}{{else}}e.{{.DeliveredAt}}{{end}}::timestamptz < {{template "cut" .}}, false)
   FROM {{.Table}} e
- WHERE e.{{.ByColumn}} > coalesce($2::text::{{.ByType}}, {{template "walk_start" .}})
+ WHERE e.{{.ByColumn}} > coalesce({{arg .After}}::text::{{.ByType}}, {{template "walk_start" .}})
    {{- if ne .ByType "bigint"}}
    AND e.{{.ByColumn}} < {{template "walk_end" .}}
    {{- end}}
  ORDER BY e.{{.ByColumn}}
- LIMIT $3
+ LIMIT {{arg .Limit}}
 
 {{- /*
 Delivered (or replayed), and long enough ago. What is undelivered, waits for a retry or is dead is none of it; nor is
@@ -39,10 +39,10 @@ idx_job_dlq_original_job_id.
 {{- /* A delivered row without a time of delivery, as an upgraded table has them, counts from when it was written. */ -}}
 {{define "aged" -}}
     {{if and .DeliveredAt .WrittenAt}}coalesce(e.{{.DeliveredAt}}::timestamptz, e.{{.WrittenAt}}::timestamptz)
-    {{- else}}e.{{or .DeliveredAt .WrittenAt}}::timestamptz{{end}} < {{template "cut"}}
+    {{- else}}e.{{or .DeliveredAt .WrittenAt}}::timestamptz{{end}} < {{template "cut" .}}
 {{- end}}
 
-{{define "cut"}}now() - $1::bigint * interval '1 microsecond'{{end}}
+{{define "cut"}}now() - {{arg .Age}}::bigint * interval '1 microsecond'{{end}}
 
 {{- /* UUIDv7s begin with the milliseconds of their making. The start is 2020, before there were any: it leaves out
 nearly all ids of other versions, which tell no time and are left to the sweep. */ -}}
@@ -53,6 +53,6 @@ nearly all ids of other versions, which tell no time and are left to the sweep. 
 {{- end}}
 
 {{define "walk_end" -}}
-    {{if eq .ByType "uuid"}}(lpad(to_hex(floor(extract(epoch FROM {{template "cut"}}) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid
-    {{- else}}{{template "cut"}}{{end}}
+    {{if eq .ByType "uuid"}}(lpad(to_hex(floor(extract(epoch FROM {{template "cut" .}}) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid
+    {{- else}}{{template "cut" .}}{{end}}
 {{- end}}

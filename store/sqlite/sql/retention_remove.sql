@@ -1,10 +1,10 @@
--- retention: removes rows that were found, if they are still due. ?1 before when they were delivered, ?2 a JSON array
--- of positions, of letters ids.
+-- retention: removes rows that were found, if they are still due. Positions, and
+-- of letters ids, are a JSON array.
 -- In a write transaction in which the caller holds the table's maintenance. Index: the position's, or job_dlq's primary
 -- key.
 DELETE FROM {{.Table}} AS e WHERE {{template "found_rows" .}}
 
-{{- define "found_rows"}}e.{{or .Position .ID}} IN (SELECT value FROM json_each(?2)) AND {{template "removable" .}}{{end}}
+{{- define "found_rows"}}e.{{or .Position .ID}} IN (SELECT value FROM json_each({{arg .Places}})) AND {{template "removable" .}}{{end}}
 
 {{- define "retention_position"}}{{if .Position}}e.{{.Position}}{{else}}0{{end}}{{end}}
 

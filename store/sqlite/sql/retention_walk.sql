@@ -1,18 +1,18 @@
 -- retention: a page of rows in the order in which they grow old (.Sweep: in which they are stored), with whether each
--- is due, and whether it was written so long ago that it can be. ?1 before when they were delivered, ?2 the last place
--- of the page before, or NULL, ?3 limit, ?4 whether to return the rows' content. Locks nothing.
+-- is due, and whether it was written so long ago that it can be. After is the last place of the page
+-- before, or NULL. Locks nothing.
 -- The page is cut before it is filtered, so that a statement never reads more than the limit, whatever stands in front
 -- of what is due.
 -- Index: the position's, which is the rowid of our tables; job_dlq_replayed for letters; the rowid for a sweep.
-SELECT e.{{.ID}}, {{template "retention_position" .}},
-       CASE WHEN ?4 AND {{template "removable" .}} THEN {{template "whole_row" .}} END,
+SELECT '', 0, e.{{.ID}}, {{template "retention_position" .}},
+       CASE WHEN {{arg .Content}} AND {{template "removable" .}} THEN {{template "whole_row" .}} END,
        e.{{.ByColumn}},
        coalesce({{template "removable" .}}, false),
-       coalesce({{template "instant" .WrittenOr}} < ?1, false)
+       coalesce({{template "written_or_delivered" .}} < {{arg .Before}}, false)
   FROM {{.Table}} AS e
- WHERE {{if .ByTime}}e.{{.ByColumn}} > coalesce(?2, '') AND e.{{.ByColumn}} < ?1{{else}}e.{{.ByColumn}} > coalesce(CAST(?2 AS INTEGER), -9223372036854775808){{end}}
+ WHERE {{if eq .ByType "timestamptz"}}e.{{.ByColumn}} > coalesce({{arg .After}}, '') AND e.{{.ByColumn}} < {{arg .Before}}{{else}}e.{{.ByColumn}} > coalesce(CAST({{arg .After}} AS INTEGER), -9223372036854775808){{end}}
  ORDER BY e.{{.ByColumn}}
- LIMIT ?3
+ LIMIT {{arg .Limit}}
 
 {{- /*
 Delivered (or replayed), and long enough ago. What is undelivered, waits for a retry or is dead is none of it; nor is
@@ -22,9 +22,11 @@ table has them, counts from when it was written.
 */ -}}
 {{define "removable" -}}
     ({{if .Status}}e.{{.Status}} = {{.Delivered}}{{else}}e.{{.DeliveredAt}} IS NOT NULL{{end}}
-     AND {{if and .DeliveredAt .WrittenAt}}coalesce({{template "instant" .DeliveredAt}}, {{template "instant" .WrittenAt}}){{else}}{{template "instant" .WrittenOr}}{{end}} < ?1
+     AND {{if and .DeliveredAt .WrittenAt}}coalesce({{template "instant" .DeliveredAt}}, {{template "instant" .WrittenAt}}){{else}}{{template "written_or_delivered" .}}{{end}} < {{arg .Before}}
     {{- template "unneeded" .}})
 {{- end}}
+
+{{define "written_or_delivered"}}{{if .WrittenAt}}{{template "instant" .WrittenAt}}{{else}}{{template "instant" .DeliveredAt}}{{end}}{{end}}
 
 {{define "unneeded"}}
     {{- if and .Destinations .DeliveredTo .Generation}}

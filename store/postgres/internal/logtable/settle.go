@@ -1,4 +1,4 @@
-package postgres
+package logtable
 
 import (
 	"context"
@@ -12,10 +12,25 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
-// logSettling is the work of one Settle: what sinks owe and what is dead is copied, and the position noted, in one
+// Settle implements outbox.Store.
+func (l *Store) Settle(
+	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
+) (outbox.Settled, error) {
+	t := settling{Store: l, owner: owner, lanes: lanes}
+	err := t.settle(ctx, outcomes)
+	switch {
+	case err != nil:
+		return outbox.Settled{}, err
+	case len(t.refusal.Outcomes) > 0:
+		return t.settled, &t.refusal
+	}
+	return t.settled, nil
+}
+
+// settling is the work of one Settle: what sinks owe and what is dead is copied, and the position noted, in one
 // transaction.
-type logSettling struct {
-	*logStore
+type settling struct {
+	*Store
 	owner   uuid.UUID
 	lanes   []outbox.Lane
 	settled outbox.Settled
@@ -27,18 +42,18 @@ type logSettling struct {
 const compactEvery = 1024
 
 // settle settles outcomes, in halves where they are refused together.
-func (t *logSettling) settle(ctx context.Context, outcomes []outbox.Outcome) error {
+func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome) error {
 	err := t.once(ctx, outcomes)
-	if transient(err) {
+	if pgtable.Transient(err) {
 		err = t.once(ctx, outcomes)
 	}
-	if !t.asked || !ofAccess(err) {
-		t.asked = ofAccess(err)
+	if !t.asked || !pgtable.OfAccess(err) {
+		t.asked = pgtable.OfAccess(err)
 		if whole := t.whole(ctx, err); whole != nil {
 			return whole
 		}
 	}
-	if !refused(err) {
+	if !pgtable.Refused(err) {
 		return err
 	}
 	if half := len(outcomes) / 2; half > 0 {
@@ -55,11 +70,11 @@ func (t *logSettling) settle(ctx context.Context, outcomes []outbox.Outcome) err
 }
 
 // once is one request.
-func (t *logSettling) once(ctx context.Context, outcomes []outbox.Outcome) error {
-	numbers, epochs := splitLanes(t.lanes)
-	guard := func(args ...any) []any { return append([]any{t.name, t.owner, numbers, epochs}, args...) }
+func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
+	numbers, epochs := pgtable.SplitLanes(t.lanes)
+	guard := func(args ...any) []any { return append([]any{t.LeaseName(), t.owner, numbers, epochs}, args...) }
 	var batch pgx.Batch
-	var owed debts
+	var owed pgtable.Debts
 	var dead pgtable.Deaths
 	var deadLanes []int16 // one entry a letter
 	for i := range outcomes {
@@ -70,15 +85,15 @@ func (t *logSettling) once(ctx context.Context, outcomes []outbox.Outcome) error
 				deadLanes = append(deadLanes, o.Record.Lane)
 			}
 		case len(o.Owed) > 0:
-			owed.add(o)
+			owed.Add(o)
 		}
 	}
 	if len(owed.Positions) > 0 {
-		batch.Queue(t.store.sql.settle.owed, guard(owed.args()...)...)
+		batch.Queue(t.sql.owed, guard(owed.Args()...)...)
 	}
 	if dead.Records > 0 {
-		batch.Queue(t.store.sql.settleApps, dead.Tenants)
-		batch.Queue(t.sql.dead, append(guard(dead.Args(t.layout.Table)...), deadLanes)...)
+		batch.Queue(t.sql.apps, dead.Tenants)
+		batch.Queue(t.sql.dead, append(guard(dead.Args(t.Layout.Table)...), deadLanes)...)
 	}
 	t.mu.Lock()
 	marks := t.mark(outcomes)
@@ -87,19 +102,19 @@ func (t *logSettling) once(ctx context.Context, outcomes []outbox.Outcome) error
 	t.notes++
 	t.mu.Unlock()
 	if compact {
-		batch.Queue(t.sql.compact, t.name, outbox.Lanes)
+		batch.Queue(t.sql.compact, t.LeaseName(), outbox.Lanes)
 	}
 	var held *int64
 	batch.Queue(t.sql.settle, guard(noteArgs(lanes, place)...)...).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&held) })
-	err := t.pool.SendBatch(ctx, &batch).Close()
+	err := t.Pool.SendBatch(ctx, &batch).Close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err != nil {
 		for _, m := range marks {
 			m.undo()
 		}
-		return fmt.Errorf("settle in %s: %w", t.layout.Table, err)
+		return fmt.Errorf("settle in %s: %w", t.Layout.Table, err)
 	}
 	t.noted(lanes, place)
 	for claim := range claimsOf(marks) {
@@ -110,13 +125,13 @@ func (t *logSettling) once(ctx context.Context, outcomes []outbox.Outcome) error
 }
 
 // count counts what was settled, and forgets the lanes that went to another relay.
-func (t *logSettling) count(outcomes []outbox.Outcome, held *int64) {
+func (t *settling) count(outcomes []outbox.Outcome, held *int64) {
 	for i := range outcomes {
 		lane := outcomes[i].Record.Lane
 		switch {
-		case held == nil || *held&bit(lane) == 0:
+		case held == nil || *held&pgtable.Bit(lane) == 0:
 			t.settled.Lost++
-			delete(t.logStore.lanes, lane)
+			delete(t.Store.lanes, lane)
 		case outcomes[i].State == outbox.Dead:
 			t.settled.Dead++
 		default:
@@ -127,9 +142,9 @@ func (t *logSettling) count(outcomes []outbox.Outcome, held *int64) {
 
 // marked is a row that counts as settled once the request has succeeded.
 type marked struct {
-	claim *logClaim // nil: it is none of the last claim's
+	claim *batch // nil: it is none of the last claim's
 	row   int
-	place *logPlace
+	place *progress
 	at    int64
 }
 
@@ -142,7 +157,7 @@ func (m *marked) undo() {
 }
 
 // mark marks the rows of outcomes as settled. The caller holds mu.
-func (l *logStore) mark(outcomes []outbox.Outcome) (all []marked) {
+func (l *Store) mark(outcomes []outbox.Outcome) (all []marked) {
 	for i := range outcomes {
 		rec := outcomes[i].Record
 		lane := l.lanes[rec.Lane]
@@ -166,8 +181,8 @@ func (l *logStore) mark(outcomes []outbox.Outcome) (all []marked) {
 }
 
 // claimsOf are the claims of marked rows, mostly one.
-func claimsOf(marks []marked) map[*logClaim]bool {
-	claims := map[*logClaim]bool{}
+func claimsOf(marks []marked) map[*batch]bool {
+	claims := map[*batch]bool{}
 	for _, m := range marks {
 		if m.claim != nil {
 			claims[m.claim] = true
@@ -178,17 +193,17 @@ func claimsOf(marks []marked) map[*logClaim]bool {
 
 // moved returns lanes that move to a place by what is marked, as bits. Of several places it is the one that most rows
 // lead to: the others are noted with a later request. The caller holds mu.
-func (l *logStore) moved(marks []marked) (lanes int64, to *logPlace) {
+func (l *Store) moved(marks []marked) (lanes int64, to *progress) {
 	most := 0
 	for claim := range claimsOf(marks) {
 		n, behind := claim.gaps()
-		at := map[*logPlace]int64{}
+		at := map[*progress]int64{}
 		for lane, from := range claim.from {
 			if l.lanes[lane] == nil {
 				continue
 			}
 			if place := claim.after(from, n); !behind[lane] && place != l.lanes[lane].place {
-				at[place] |= bit(lane)
+				at[place] |= pgtable.Bit(lane)
 			}
 		}
 		for place, of := range at {
@@ -202,7 +217,7 @@ func (l *logStore) moved(marks []marked) (lanes int64, to *logPlace) {
 
 // advance moves the lanes of a claim as far as its rows are settled, and tells whether one has moved to another
 // position. The caller holds mu.
-func (l *logStore) advance(c *logClaim) (moved bool) {
+func (l *Store) advance(c *batch) (moved bool) {
 	n, behind := c.gaps()
 	for lane, from := range c.from {
 		at := l.lanes[lane]
@@ -229,7 +244,7 @@ func (l *logStore) advance(c *logClaim) (moved bool) {
 }
 
 // noteArgs are $5 and the following of log_settle.sql.
-func noteArgs(lanes int64, to *logPlace) []any {
+func noteArgs(lanes int64, to *progress) []any {
 	if to == nil {
 		to = origin() // of no lane
 	}

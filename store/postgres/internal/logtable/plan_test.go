@@ -1,4 +1,4 @@
-package postgres
+package logtable_test
 
 import (
 	"context"
@@ -7,28 +7,45 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/postgres/internal/logtable"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
+
+func TestMain(m *testing.M) { testenv.Main(m) }
 
 // Every statement of a log is served by the indexes that its header names. The plans are those of statistics from
 // before most rows, and from after.
 func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 	t.Parallel()
-	pool := connected(t, testenv.Prepared(t, "core_log", func(ctx context.Context, url string) error {
+	pool, err := pgxpool.New(t.Context(), testenv.Prepared(t, "core_log", func(ctx context.Context, url string) error {
 		return migrations.Up(ctx, url, "core", "log")
 	}))
-	insert := "INSERT INTO outbox_log (event_topic, occurred_at, aggregate_id, source_bc, payload) " +
-		"SELECT 'a.b', now(), (i % 50)::text, 'test', '{}' FROM generate_series(1, $1::int) i"
-	exec(t, pool, insert, 3000)
-	exec(t, pool, "ANALYZE")
-	opened, err := NewDB(pool).OpenTable(t.Context(), outbox.OutboxLog())
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := opened.(*logStore)
+	t.Cleanup(pool.Close)
+	exec := func(sql string, args ...any) {
+		t.Helper()
+		if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert := "INSERT INTO outbox_log (event_topic, occurred_at, aggregate_id, source_bc, payload) " +
+		"SELECT 'a.b', now(), (i % 50)::text, 'test', '{}' FROM generate_series(1, $1::int) i"
+	exec(insert, 3000)
+	exec("ANALYZE")
+	opened, err := postgres.NewDB(pool).OpenTable(t.Context(), outbox.OutboxLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := opened.(*logtable.Store)
 	owner := uuid.New()
 	leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
 	if err != nil {
@@ -49,9 +66,10 @@ func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 		}
 		settled += len(records)
 	}
-	numbers, epochs := splitLanes(leased.Lanes)
-	guard := []any{s.name, owner, numbers, epochs}
-	watching, err := watchSQL(s.layout, 1)
+	numbers, epochs := pgtable.SplitLanes(leased.Lanes)
+	name, sql := s.LeaseName(), s.SQL()
+	guard := []any{name, owner, numbers, epochs}
+	watching, _, err := s.Watch(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,23 +81,31 @@ func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 			args    []any
 			indexes []string
 		}{
-			{"claim", s.sql.claim, []any{laneBits(leased.Lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", -1, nil},
+			{"claim", sql["claim"], []any{pgtable.LaneBits(leased.Lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", -1, nil},
 				[]string{positions, transactions}},
-			{"claim, in a pass", s.sql.claim,
-				[]any{laneBits(leased.Lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", 5, "8:8:"},
+			{"claim, in a pass", sql["claim"],
+				[]any{pgtable.LaneBits(leased.Lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", 5, "8:8:"},
 				[]string{positions, transactions}},
-			{"load", s.sql.load, []any{s.name, numbers}, []string{places, "outbox_log_era_pkey"}},
-			{"settle", s.sql.settle, append(guard, -1, 5, "8:8:", nil, nil, s.era),
+			{"load", sql["load"], []any{name, numbers}, []string{places, "outbox_log_era_pkey"}},
+			{"settle", sql["settle"], append(guard, -1, 5, "8:8:", nil, nil, s.Era()),
 				[]string{"outbox_lanes_pkey", "outbox_log_era_pkey"}},
-			{"note", s.sql.note, []any{s.name, -1, 5, "8:8:", nil, nil, s.era}, []string{"outbox_log_era_pkey"}},
-			{"dead", s.sql.dead, append(guard, []int64{5}, []uuid.UUID{owner}, []int32{0}, []int32{1}, []string{"e"},
-				[]string{"r"}, []string{"d"}, "default", s.name, []int16{1}), []string{positions, "outbox_lanes_pkey"}},
-			{"compact", s.sql.compact, []any{s.name, outbox.Lanes}, []string{places}},
-			{"backlog", s.sql.backlog, []any{s.name, 100, outbox.Lanes}, []string{positions, places}},
-			{"watch", watching, []any{[]string{s.name}, []string{s.name}, []bool{false}},
+			{"note", sql["note"], []any{name, -1, 5, "8:8:", nil, nil, s.Era()}, []string{"outbox_log_era_pkey"}},
+			{"dead", sql["dead"], append(guard, []int64{5}, []uuid.UUID{owner}, []int32{0}, []int32{1}, []string{"e"},
+				[]string{"r"}, []string{"d"}, "default", name, []int16{1}), []string{positions, "outbox_lanes_pkey"}},
+			{"compact", sql["compact"], []any{name, outbox.Lanes}, []string{places}},
+			{"backlog", sql["backlog"], []any{name, 100, outbox.Lanes}, []string{positions, places}},
+			{"watch", watching, []any{[]string{name}, []string{name}, []bool{false}},
 				[]string{positions, transactions, places}},
 		} {
-			plan := explain(t, s.store, tt.sql, tt.args)
+			rows, err := s.Pool.Query(t.Context(), "EXPLAIN "+tt.sql, tt.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := strings.Join(lines, "\n")
 			for _, index := range tt.indexes {
 				if !strings.Contains(plan, index) {
 					t.Errorf("%s does not use %s:\n%s", tt.name, index, plan)
@@ -92,7 +118,7 @@ func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 				t.Errorf("%s reads rows to find those that are late:\n%s", tt.name, plan)
 			}
 		}
-		exec(t, pool, insert, 30_000)
-		exec(t, pool, "ANALYZE")
+		exec(insert, 30_000)
+		exec("ANALYZE")
 	}
 }

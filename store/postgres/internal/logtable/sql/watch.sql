@@ -1,8 +1,9 @@
--- watch: whether a log has something that is not settled, as of some lane's position. As watch.sql otherwise: $1 the
--- tables' names, of this table the {{.Number}}th. Locks nothing. Indexes: the primary key of the positions, from the
--- furthest down to the one with which all lanes are told, mostly two; then that of the log's positions and, for late
--- rows, that of transactions.
-{{define "log_unsettled" -}}
+-- watch: whether a log has something that is not settled, as of some lane's position. As the watch.sql of other tables:
+-- $1 and $2 names, $3 which are busy, of this table the {{.Number}}th. Locks nothing. Indexes: the primary key of the
+-- positions, from the furthest down to the one with which all lanes are told, mostly two; then that of the log's
+-- positions and, for late rows, that of transactions.
+SELECT {{.Number}},
+       ($3::bool[])[{{.Number}}] OR
     (WITH RECURSIVE walk (position, id, lanes, snapshot, late_position) AS (
         (SELECT p.position, p.id, p.lanes, p.snapshot, p.late_position
            FROM outbox_log_positions p
@@ -27,5 +28,5 @@
                             OR (SELECT true FROM {{.Table}} e WHERE e.{{.Transaction}} = ANY (ARRAY(SELECT pg_snapshot_xip(least.snapshot))) LIMIT 1) IS NOT NULL
                             OR (SELECT true FROM {{.Table}} e WHERE e.{{.Transaction}} >= pg_snapshot_xmax(least.snapshot) LIMIT 1) IS NOT NULL
                        FROM least),
-                    (SELECT true FROM {{.Table}} e ORDER BY e.{{.Position}} LIMIT 1) IS NOT NULL))
-{{- end}}
+                    (SELECT true FROM {{.Table}} e ORDER BY e.{{.Position}} LIMIT 1) IS NOT NULL)),
+       {{- template "watched_leases" .}}

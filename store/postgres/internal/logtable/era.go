@@ -1,4 +1,4 @@
-package postgres
+package logtable
 
 import (
 	"context"
@@ -15,7 +15,7 @@ type anotherEra struct{ era string } // "": none has begun
 func (anotherEra) Error() string { return "the server has forgotten its last commits" }
 
 // load finds out how far lanes have come that are new to this relay, or of which it knows only from an earlier era.
-func (l *logStore) load(ctx context.Context, lanes []outbox.Lane) error {
+func (l *Store) load(ctx context.Context, lanes []outbox.Lane) error {
 	for {
 		l.mu.Lock()
 		var unknown []int16
@@ -30,16 +30,16 @@ func (l *logStore) load(ctx context.Context, lanes []outbox.Lane) error {
 		}
 		found, err := l.places(ctx, unknown)
 		if err == nil && len(found) == 0 {
-			_, err = l.pool.Exec(ctx, l.sql.era)
+			_, err = l.Pool.Exec(ctx, l.sql.era)
 		}
 		if err != nil {
-			return fmt.Errorf("read positions of %s: %w", l.layout.Table, err)
+			return fmt.Errorf("read positions of %s: %w", l.Layout.Table, err)
 		}
 		l.mu.Lock()
 		for _, lane := range lanes {
 			if place := found[lane.Number]; place != nil {
 				l.era = place.era
-				l.lanes[lane.Number] = &logLane{epoch: lane.Epoch, place: place}
+				l.lanes[lane.Number] = &held{epoch: lane.Epoch, place: place}
 			}
 		}
 		l.mu.Unlock()
@@ -47,19 +47,19 @@ func (l *logStore) load(ctx context.Context, lanes []outbox.Lane) error {
 }
 
 // knows tells whether it is known how far a lane has come. The caller holds mu.
-func (l *logStore) knows(lane outbox.Lane) bool {
+func (l *Store) knows(lane outbox.Lane) bool {
 	known := l.lanes[lane.Number]
 	return known != nil && known.epoch == lane.Epoch && known.place.era == l.era
 }
 
 // places reads how far some lanes have come; nothing where no era has begun.
-func (l *logStore) places(ctx context.Context, lanes []int16) (map[int16]*logPlace, error) {
-	rows, err := l.pool.Query(ctx, l.sql.load, l.name, lanes)
+func (l *Store) places(ctx context.Context, lanes []int16) (map[int16]*progress, error) {
+	rows, err := l.Pool.Query(ctx, l.sql.load, l.LeaseName(), lanes)
 	if err != nil {
 		return nil, err
 	}
-	places := map[int64]*logPlace{} // by their number, 0: none
-	found := map[int16]*logPlace{}
+	places := map[int64]*progress{} // by their number, 0: none
+	found := map[int16]*progress{}
 	var era string
 	var lane int16
 	var id, position, latePosition *int64

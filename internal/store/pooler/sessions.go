@@ -1,4 +1,4 @@
-package postgres
+package pooler
 
 import (
 	"context"
@@ -8,21 +8,18 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// sessions is a pool that sends a relay's statements with the settings of session.sql. A session that Connect has set
-// up has them already. On any other one, behind a pooler or of a pool of the caller's, they go in front of the
-// statement and end with its transaction. Both are one pipeline, and so one round trip and one transaction.
-type sessions struct {
+// Sessions is a pool that sends statements with settings of their own. A session that is marked by SetUp has them
+// already. On any other one, behind a pooler or of a pool of the caller's, they go in front of the statement and end
+// with its transaction. Both are one pipeline, and so one round trip and one transaction.
+type Sessions struct {
 	*pgxpool.Pool
-	settings string
-}
-
-func newSessions(pool *pgxpool.Pool) (sessions, error) {
-	settings, err := plain("session")
-	return sessions{pool, settings}, err
+	// Settings is a statement of two parameters: whether the settings end with the transaction and, if not, which
+	// process of the server they are for.
+	Settings string
 }
 
 // SendBatch sends the batch as one transaction.
-func (s sessions) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+func (s Sessions) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
 	conn, err := s.Acquire(ctx)
 	if err != nil {
 		return failed{err}
@@ -32,7 +29,7 @@ func (s sessions) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResu
 
 // send sends the batch with the settings, where they are needed. Their result is in front of the others and is read
 // when those are closed.
-func (s sessions) send(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) pgx.BatchResults {
+func (s Sessions) send(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) pgx.BatchResults {
 	if isSetUp(conn) {
 		return conn.SendBatch(ctx, batch)
 	}
@@ -40,16 +37,16 @@ func (s sessions) send(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch
 }
 
 // with returns a batch that begins with the settings.
-func (s sessions) with(batch *pgx.Batch) *pgx.Batch {
+func (s Sessions) with(batch *pgx.Batch) *pgx.Batch {
 	all := new(pgx.Batch)
-	all.Queue(s.settings, true, 0) // until the end of the transaction, whichever process it is
+	all.Queue(s.Settings, true, 0) // until the end of the transaction, whichever process it is
 	all.QueuedQueries = append(all.QueuedQueries, batch.QueuedQueries...)
 	return all
 }
 
 // Query runs one statement. Options of pgx may come before its arguments; where it goes with the settings, result
 // formats are those of the types.
-func (s sessions) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+func (s Sessions) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	conn, err := s.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -88,13 +85,13 @@ func second(results pgx.BatchResults) (pgx.Rows, error) {
 }
 
 // QueryRow runs a statement of one row.
-func (s sessions) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+func (s Sessions) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 	rows, err := s.Query(ctx, sql, args...)
 	return lentRow{rows, err}
 }
 
 // Exec runs one statement that returns no rows.
-func (s sessions) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+func (s Sessions) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	rows, err := s.Query(ctx, sql, args...)
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -183,5 +180,7 @@ func (f failed) QueryRow() pgx.Row                { return lentRow{err: f.err} }
 func (f failed) Close() error                     { return f.err }
 func (failed) Tx() pgx.Tx                         { return nil }
 
-// setUp marks a connection whose session has the settings of session.sql.
 const setUp = "outbox: session is set up"
+
+// SetUp marks a connection whose session has the settings.
+func SetUp(conn *pgx.Conn) { conn.PgConn().CustomData()[setUp] = true }
