@@ -129,7 +129,7 @@ func (c *Config) check() (problems []error) {
 	if c.Name == "" || len(c.Name) > 63 || strings.ContainsFunc(c.Name, strange) {
 		add("Name is %q, must be 1 to 63 letters, digits, - and _", c.Name)
 	}
-	if c.From != Earliest && !c.Table.IsLog() {
+	if c.From != Earliest && c.Table.KeepsState() {
 		add("From: only a log has a place to begin at, and %s is none", c.Table.Table)
 	}
 	if c.Workers < 1 {
@@ -196,7 +196,7 @@ func (g *Group[Tx]) relayConfig() relay.Config {
 	cfg := g.cfg.Relay
 	layout := g.cfg.Table
 	layout.Destinations = "" // of sinks; a group handles each event once
-	if layout.IsLog() {
+	if !layout.KeepsState() {
 		layout.Reader = g.cfg.Name
 	}
 	byType, _ := outbox.ParseTemplate("{topic}")

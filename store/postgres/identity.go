@@ -19,8 +19,11 @@ func identify(
 		return "", "", 0, err
 	}
 	of = name
-	if layout.Part != "" {
+	switch {
+	case layout.Part != "":
 		name, of = name+"/"+layout.PartValue, layout.Of
+	case layout.Reader != "":
+		name += "/" + layout.Reader
 	}
 	sql, err := plain("origin")
 	if err != nil {

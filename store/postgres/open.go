@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -71,6 +72,19 @@ func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (s outbox.S
 		return nil, lasting(err)
 	}
 	return s, nil
+}
+
+// BeginReader notes where a reader of a log begins, unless it has a place already: at what was written at a time or
+// later, or from now on if that is zero. The reader of a layout is its Reader.
+func (d *DB) BeginReader(ctx context.Context, layout outbox.Layout, at time.Time) error {
+	s, err := open(ctx, d.pool, layout)
+	if err == nil {
+		err = logtable.Begin(ctx, s.pool, s.name, layout, at)
+	}
+	if err != nil && pgschema.Passes(err) {
+		return outbox.Unavailable(err)
+	}
+	return err
 }
 
 // Retain implements outbox.Database with package retention.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
 // Transactions are those of a pool, for the handlers of a group (package inbox/group).
@@ -55,13 +56,13 @@ const again = 20 * time.Millisecond
 // classOf gives the error of a transaction its class. connection says that an error by which no server has answered is
 // of the connection, and not the handler's own.
 func classOf(ctx context.Context, err error, connection bool) error {
-	c := code(err)
+	c := pgtable.Code(err)
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return err
-	case transient(err):
+	case pgtable.Transient(err):
 		return outbox.Postponed(err, again)
-	case c == "" && connection, c == readOnly, strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "08"),
+	case c == "" && connection, c == pgtable.ReadOnly, strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "08"),
 		strings.HasPrefix(c, "53"), strings.HasPrefix(c, "58"):
 		return outbox.Unavailable(err)
 	}

@@ -443,3 +443,45 @@ func caused(t *testing.T, h Harness) {
 		t.Errorf("metadata %v", m)
 	}
 }
+
+// Log is what only groups of a log can.
+func Log(t *testing.T, h Harness) {
+	t.Helper()
+	count := func(name string) *group.Group[*sql.Tx] {
+		cfg := h.quick(name)
+		switch name {
+		case "latest":
+			cfg.From = group.Latest
+		case "at":
+			micros := int64(0)
+			_, _ = fmt.Sscan(h.Value(t, "SELECT (extract(epoch FROM created_at) * 1000000)::bigint FROM outbox_log "+
+				"WHERE (payload->>'n')::int = 2"), &micros)
+			cfg.From = group.At(time.UnixMicro(micros))
+		}
+		g := h.group(t, cfg)
+		group.Handle(g, "order.placed", func(ctx context.Context, tx *sql.Tx, m group.Message[order]) error {
+			if name == "failing" {
+				return outbox.Permanent(errors.New("never"))
+			}
+			_, err := tx.ExecContext(ctx, fmt.Sprintf("INSERT INTO effects (key, n) VALUES ('%s', %d)", name, m.Data.N))
+			return err
+		})
+		return g
+	}
+	for n := range 4 {
+		h.write(t, "order.placed", "a", n)
+	}
+	for _, name := range []string{"earliest", "latest", "at", "failing"} {
+		g := count(name)
+		run(t, g)
+		until(t, "the group "+name, func() bool { return settled(g) })
+	}
+	h.write(t, "order.placed", "a", 4)
+	for name, want := range map[string]int{"earliest": 5, "latest": 1, "at": 3} {
+		until(t, name, func() bool { return h.count(t, "effects WHERE key = '"+name+"'") == want })
+	}
+	until(t, "letters of the failing group", func() bool { return h.count(t, "job_dlq") == 5 })
+	if n := h.count(t, "effects"); n != 9 {
+		t.Errorf("%d effects, want 9", n)
+	}
+}

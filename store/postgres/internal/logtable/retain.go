@@ -30,7 +30,7 @@ func Retain(
 			return err
 		}
 		err = files.Fill(pgtable.Quote(layout), map[string]*string{
-			"parts": &m.sql.parts, "next": &m.sql.next, "truncate": &m.sql.settled})
+			"parts": &m.sql.parts, "next": &m.sql.next, "truncate": &m.sql.settled, "readers": &m.sql.readers})
 		if err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ type maintainer struct {
 	layout outbox.Layout
 	name   string
 	after  time.Duration
-	sql    struct{ parts, next, settled string }
+	sql    struct{ parts, next, settled, readers string }
 }
 
 // part is what a part holds.
@@ -94,7 +94,7 @@ func (m *maintainer) parts(ctx context.Context) ([]part, error) {
 	return parts, nil
 }
 
-// truncate empties a part, if every row of it is settled. Nobody is waited for: a transaction that has written into the
+// truncate empties a part, if every row of it is settled, as of every reader that the log has had. Nobody is waited for: a transaction that has written into the
 // part and is open still, or reads it for long, leaves it to the next run.
 func (m *maintainer) truncate(ctx context.Context, number int16, part string) error {
 	err := pgx.BeginFunc(ctx, m.pool.Pool, func(tx pgx.Tx) error {
@@ -104,11 +104,22 @@ func (m *maintainer) truncate(ctx context.Context, number int16, part string) er
 		if _, err := tx.Exec(ctx, "LOCK TABLE "+part+" IN ACCESS EXCLUSIVE MODE"); err != nil {
 			return err
 		}
-		var settled bool
-		if err := tx.QueryRow(ctx, m.sql.settled, m.name, number, outbox.Lanes).Scan(&settled); err != nil || !settled {
+		rows, err := tx.Query(ctx, m.sql.readers, m.name)
+		if err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, "TRUNCATE "+part)
+		readers, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil || len(readers) == 0 {
+			return err
+		}
+		for _, reader := range readers {
+			var settled bool
+			err := tx.QueryRow(ctx, m.sql.settled, reader, number, outbox.Lanes).Scan(&settled)
+			if err != nil || !settled {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, "TRUNCATE "+part)
 		return err
 	})
 	if pgtable.Code(err) == pgtable.LockNotAvailable {

@@ -16,7 +16,9 @@ package logtable
 import (
 	"context"
 	"embed"
+	"fmt"
 	"sync"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
@@ -124,4 +126,20 @@ func (l *Store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) 
 func (l *Store) Watch(number int) (sql, of string, err error) {
 	sql, err = files.Statement("watch", pgtable.Watched{Layout: pgtable.Quote(l.Layout), Number: number})
 	return sql, l.LeaseName(), err
+}
+
+// Begin notes where a reader begins, which is called as its lanes are leased, unless it has a place already.
+func Begin(ctx context.Context, pool pooler.Sessions, reader string, layout outbox.Layout, at time.Time) error {
+	sql, err := files.Statement("begin", pgtable.Quote(layout))
+	if err != nil {
+		return err
+	}
+	var since *time.Time
+	if !at.IsZero() {
+		since = &at
+	}
+	if _, err := pool.Exec(ctx, sql, reader, since); err != nil {
+		return fmt.Errorf("note where %s begins: %w", reader, err)
+	}
+	return nil
 }
