@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/knadh/koanf/providers/posflag"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
@@ -16,11 +14,9 @@ var headings = map[string]string{
 	"database":     "Servers and log",
 	"table":        "Relay",
 	"retention":    "Retention: what becomes of what was delivered",
-	"parts":        "outbox serve: the parts that a process has",
 	"http":         "Gateway",
 	"crawlers":     "Worker",
 	"stream-limit": "Streams",
-	"server":       "Client: outbox runs",
 }
 
 // preface has a paragraph a line.
@@ -91,7 +87,7 @@ func Template(kinds Kinds) (string, error) {
 		}
 		unit, usage := pflag.UnquoteUsage(f)
 		comment(&b, usage)
-		value, err := flow(posflag.FlagVal(all, f))
+		value, err := flow(valueOf(f))
 		problems = append(problems, err)
 		fmt.Fprintf(&b, "#%s: %s", key(f.Name), value)
 		if f.Value.Type() == "int" {
@@ -133,9 +129,6 @@ func comment(b *strings.Builder, text string) {
 
 // flow writes a value on one line.
 func flow(value any) (string, error) {
-	if d, ok := value.(time.Duration); ok {
-		value = brief(d)
-	}
 	var node yaml.Node
 	if err := node.Encode(value); err != nil {
 		return "", fmt.Errorf("write default: %w", err)
