@@ -140,7 +140,7 @@ func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*
 	s := a.cfg.Serve
 	cfg := gateway.Config{
 		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxCalls: apiConns / 2}),
-		Hub: hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
+		Hub:  hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
 			DrainWindow: drainWindow, MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant(),
 		},
