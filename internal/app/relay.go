@@ -14,9 +14,9 @@ import (
 	"github.com/outboxrelay/outbox/relay"
 )
 
-// Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the lanes and returns
-// nil. It waits for servers that are not there yet. Errors are those that waiting does not cure, and a batch that did
-// not finish in time.
+// Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the
+// lanes and returns nil. It waits for servers that are not there yet. Errors are those that waiting
+// does not cure, and a batch that did not finish in time.
 func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	p := newProcess(cfg, log, partRelay)
 	return p.run(ctx, func(ctx context.Context) error { return newRelay(p, &waker{}).run(ctx) })
@@ -39,8 +39,8 @@ func (r *relayPart) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// For each table, and what each of its sinks owes, one connection a worker, one to renew leases, one to measure the
-	// backlog and one for retention. Two are to spare.
+	// For each table, and what each of its sinks owes, one connection a worker, one to renew
+	// leases, one to measure the backlog and one for retention. Two are to spare.
 	served := len(wanted)
 	for _, t := range wanted {
 		served += owing(r.cfg, t)

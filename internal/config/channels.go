@@ -10,15 +10,17 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// What a gateway must know of where relays publish: it subscribes to channels before it has seen an event.
+// What a gateway must know of where relays publish: it subscribes to channels before it has seen an
+// event.
 
 var (
 	runs   = outbox.CrawlOutbox().Table  // the table whose events are those of runs
 	topics = outbox.OutboxEvents().Table // the table whose events are those of topics
 )
 
-// RunChannel returns the function that names the channel of a run: where the relay sends the events of crawl_outbox.
-// Whoever subscribes has not seen an event yet, so a template that needs more than run and tenant is an error.
+// RunChannel returns the function that names the channel of a run: where the relay sends the events
+// of crawl_outbox. Whoever subscribes has not seen an event yet, so a template that needs more than
+// run and tenant is an error.
 func (c Config) RunChannel() (func(tenant string, run uuid.UUID) (string, error), error) {
 	name := func(tenant string, run uuid.UUID) *outbox.Record {
 		return &outbox.Record{Event: outbox.Event{AggregateID: run.String(), TenantID: tenant, Source: runs}}
@@ -44,14 +46,14 @@ func (c Config) channelTemplate(table, of string, known *outbox.Record) (outbox.
 		return template, err
 	}
 	if _, err := template.Expand(known); err != nil {
-		return template, fmt.Errorf("destination of %s is %q: the gateway subscribes before it has seen an event, when it "+
-			"knows only the %s", table, text, of)
+		return template, fmt.Errorf("destination of %s is %q: the gateway subscribes before it "+
+			"has seen an event, when it knows only the %s", table, text, of)
 	}
 	return template, nil
 }
 
-// ReservedChannels tells of a channel whether it is some run's. Events of other tables do not belong there. It is nil
-// where no channel can be known to be a run's.
+// ReservedChannels tells of a channel whether it is some run's. Events of other tables do not
+// belong there. It is nil where no channel can be known to be a run's.
 func (c Config) ReservedChannels() func(channel string) bool {
 	if _, err := c.RunChannel(); err != nil {
 		return nil // no gateway listens either
@@ -63,8 +65,8 @@ func (c Config) ReservedChannels() func(channel string) bool {
 	return regexp.MustCompile(`(?s)^` + pattern + `$`).MatchString
 }
 
-// OwnRunChannels tells whether a table's events belong on the channels of runs: because it is theirs, or because
-// somebody has given it their destination.
+// OwnRunChannels tells whether a table's events belong on the channels of runs: because it is
+// theirs, or because somebody has given it their destination.
 func (c Config) OwnRunChannels(table, destination string) bool {
 	return table == runs || destination == c.templateOf(runs)
 }
@@ -77,8 +79,8 @@ func (c Config) templateOf(table string) string {
 	return "{topic}" // the relay's default
 }
 
-// BareTopics tells whether messages of a table other than that of runs may arrive without their CloudEvent: what such a
-// message says of itself is its producer's word.
+// BareTopics tells whether messages of a table other than that of runs may arrive without their
+// CloudEvent: what such a message says of itself is its producer's word.
 func (c Config) BareTopics() bool {
 	for _, t := range c.Known() {
 		if t.Name() != runs && c.Envelope.Of(t.Name()) == "payload" {

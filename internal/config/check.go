@@ -43,8 +43,8 @@ func (c Config) withParts(needs Need) Need {
 	return needs
 }
 
-// Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The
-// error is an *Error.
+// Check reports everything that is wrong with the settings, or missing from them, for a command
+// with these needs. The error is an *Error.
 func (c *Config) Check(needs Need) error {
 	problems := Error{Problems: slices.Clone(c.found.problems.Problems)}
 	needs = c.withParts(needs)
@@ -95,7 +95,8 @@ func (c *Config) Check(needs Need) error {
 func (c *Config) overriding(problem string) (text string) {
 	for _, name := range slices.Sorted(maps.Keys(c.found.hidden)) {
 		if strings.Contains(problem, give(strings.ReplaceAll(name, "_", "-"))) {
-			text += fmt.Sprintf(" (%s is in effect instead of %s at %s)", c.found.origins[name], name, c.found.hidden[name])
+			text += fmt.Sprintf(" (%s is in effect instead of %s at %s)", c.found.origins[name], name,
+				c.found.hidden[name])
 		}
 	}
 	return text
@@ -112,7 +113,8 @@ func (c *Config) checkServing(problems *Error) {
 	}
 	if longest := relayDefaults.Backoff.Cap; c.BackoffBase != 0 &&
 		(c.BackoffBase < time.Millisecond || c.BackoffBase > longest) {
-		problems.add("backoff-base is %s, must be from 1ms to %s, or 0 for the tables' defaults: %s", c.BackoffBase,
+		problems.add("backoff-base is %s, must be from 1ms to %s, or 0 for the tables' defaults: "+
+			"%s", c.BackoffBase,
 			brief(longest), give("backoff-base"))
 	}
 	c.checkTablesOf(problems, "envelope", c.Envelope.Single)
@@ -132,7 +134,8 @@ func (c *Config) checkServe(problems *Error) {
 	s := &c.Serve
 	for _, part := range s.Parts {
 		if !slices.Contains(parts, part) {
-			problems.add("parts: there is no part %s: it is one of %s: %s", shape(part), strings.Join(parts, ", "), give("parts"))
+			problems.add("parts: there is no part %s: it is one of %s: %s", shape(part),
+				strings.Join(parts, ", "), give("parts"))
 		}
 	}
 	if len(s.Parts) == 0 {
@@ -158,19 +161,20 @@ func (s *Serve) checkAddresses(problems *Error) {
 	if _, _, err := net.SplitHostPort(s.HTTP); err != nil {
 		problems.add("http is %q, want host:port such as 127.0.0.1:8080: %s", s.HTTP, give("http"))
 	} else if open && Exposed(s.HTTP) {
-		problems.add("auth is none, and other machines can reach %s: everybody there could do everything. Listen on "+
-			"127.0.0.1, or leave auth at token", s.HTTP)
+		problems.add("auth is none, and other machines can reach %s: everybody there could do "+
+			"everything. Listen on 127.0.0.1, or leave auth at token", s.HTTP)
 	}
 	for _, origin := range s.Origins {
 		if !isOrigin(origin) && (origin != "*" || s.Auth != "none") {
-			problems.add("cors-origin: %s is no origin such as https://shop.example (and * only goes with auth none): %s",
+			problems.add("cors-origin: %s is no origin such as https://shop.example (and * only "+
+				"goes with auth none): %s",
 				shownOrigin(origin), give("cors-origin"))
 		}
 	}
 	if s.PublicURL != "" && !isBase(s.PublicURL) {
-		problems.add("public-url is no address such as https://api.example.com, without user, query and fragment (not "+
-			"shown, it may hold a password): %s", give("public-url"))
-	} else if u, err := url.Parse(s.PublicURL); open && s.PublicURL != "" && err == nil && !loopback(u.Hostname()) {
+		problems.add("public-url is no address such as https://api.example.com, without user, "+
+			"query and fragment (not shown, it may hold a password): %s", give("public-url"))
+	} else if u, _ := url.Parse(s.PublicURL); open && s.PublicURL != "" && !loopback(u.Hostname()) {
 		problems.add("auth is none, and public-url is an address that other machines reach: " +
 			"everybody there could do everything. Leave auth at token, or leave public-url out")
 	}
@@ -181,9 +185,11 @@ func (c *Config) checkClient(problems *Error) {
 	u, err := url.Parse(c.Server)
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		problems.add("server is no address such as http://127.0.0.1:8080 or https://outbox.example: %s", give("server"))
+		problems.add("server is no address such as http://127.0.0.1:8080 or "+
+			"https://outbox.example: %s", give("server"))
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		problems.add("server is an address and no more: without user, ? and #; who you are says the token: %s",
+		problems.add("server is an address and no more: without user, ? and #; who you are says "+
+			"the token: %s",
 			give("server"))
 	}
 	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -225,11 +231,12 @@ func give(flag string) string {
 	return text
 }
 
-// ShortWindow says why the duplicate window is shorter than what can lie between two attempts to publish an event. It
-// is "" if the window is not, or if that does not matter for these needs. It is no problem that keeps a relay from
-// starting: in normal operation nothing is published twice.
+// ShortWindow says why the duplicate window is shorter than what can lie between two attempts to
+// publish an event. It is "" if the window is not, or if that does not matter for these needs. It
+// is no problem that keeps a relay from starting: in normal operation nothing is published twice.
 func (c Config) ShortWindow(needs Need) string {
-	// The relay that takes over asks for lanes every third of a lease, and claims before it publishes.
+	// The relay that takes over asks for lanes every third of a lease, and claims before it
+	// publishes.
 	publish, claim := relayDefaults.PublishTimeout, relayDefaults.DatabaseTimeout // which no setting changes
 	apart := (publish + c.LeaseTTL + c.LeaseTTL/3 + claim + time.Second - 1).Truncate(time.Second)
 	// Without a sink that others publish to as well, all events stay in this process.
@@ -237,9 +244,10 @@ func (c Config) ShortWindow(needs Need) string {
 	if c.withParts(needs)&Serving == 0 || !shared || c.DedupWindow == 0 || c.DedupWindow >= apart {
 		return ""
 	}
-	return fmt.Sprintf("dedup-window is %s, but after the death of a relay %s can lie between two attempts to publish "+
-		"an event (a publish of %s, lease-ttl of %s and a third of it for the take-over, a claim of %s), and a copy that "+
-		"late is delivered: give --dedup-window %s or more",
+	return fmt.Sprintf("dedup-window is %s, but after the death of a relay %s can lie between two "+
+		"attempts to publish an event (a publish of %s, lease-ttl of %s and a third of it for the "+
+		"take-over, a claim of %s), and a copy that late is delivered: give --dedup-window %s or "+
+		"more",
 		brief(c.DedupWindow), brief(apart), brief(publish), brief(c.LeaseTTL), brief(claim), brief(apart))
 }
 

@@ -1,14 +1,16 @@
-// Package config gathers the settings of the outbox command: flags, before environment variables, before the file of
-// --config, before defaults.
+// Package config gathers the settings of the outbox command: flags, before environment variables,
+// before the file of --config, before defaults.
 //
-// A setting is declared once, as a flag. Text of a variable and of a file is read as the flag's would be, so the three
-// accept the same, and a problem has the same words wherever it comes from.
+// A setting is declared once, as a flag. Text of a variable and of a file is read as the flag's
+// would be, so the three accept the same, and a problem has the same words wherever it comes from.
 //
-// Guaranteed: what a setting may be is checked before anything is opened. All problems are reported at once, each with
-// the setting's names and a remedy. A key of a file that nobody knows is a problem, and a variable that looks like a
-// setting and is none can be warned of. No error and no Masked text contains a password.
+// Guaranteed: what a setting may be is checked before anything is opened. All problems are reported
+// at once, each with the setting's names and a remedy. A key of a file that nobody knows is a
+// problem, and a variable that looks like a setting and is none can be warned of. No error and no
+// Masked text contains a password.
 //
-// Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by package app.
+// Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by
+// package app.
 package config
 
 import (
@@ -23,8 +25,8 @@ import (
 	"github.com/outboxrelay/outbox/relay"
 )
 
-// Config holds every setting. What it means is said where its flag is declared; keys in a file are the flags' names
-// with _ for -.
+// Config holds every setting. What it means is said where its flag is declared; keys in a file are
+// the flags' names with _ for -.
 type Config struct {
 	Database string
 	Sink     Sinks
@@ -69,7 +71,8 @@ type Serve struct {
 	StreamLimit int
 }
 
-// parts are those that a process of outbox serve can have: the HTTP API and its streams, delivery, and crawling.
+// parts are those that a process of outbox serve can have: the HTTP API and its streams, delivery,
+// and crawling.
 var parts = []string{"gateway", "relay", "worker"}
 
 // Has tells whether the process has a part.
@@ -101,7 +104,8 @@ func ServeFlags() *pflag.FlagSet {
 	return fs.parts
 }
 
-// Client returns the flags of commands that speak to a gateway. They are variables too, and in no file.
+// Client returns the flags of commands that speak to a gateway. They are variables too, and in no
+// file.
 func Client() *pflag.FlagSet { return new(Config).flags().client }
 
 // All returns the flags that are settings, in the order in which they are documented.
@@ -124,16 +128,18 @@ func flagSet(name string) *pflag.FlagSet {
 	return fs
 }
 
-// relayDefaults are what a relay has where no setting says otherwise. An empty relay.Config has no problems.
+// relayDefaults are what a relay has where no setting says otherwise. An empty relay.Config has no
+// problems.
 var relayDefaults, _ = relay.Config{}.WithDefaults()
 
-// flags declares every flag and gives each field its default. Those of outbox serve are the defaults of package gateway,
-// repeated because --help shows them.
+// flags declares every flag and gives each field its default. Those of outbox serve are the
+// defaults of package gateway, repeated because --help shows them.
 func (c *Config) flags() flagSets {
 	output, process := flagSet("output"), flagSet("parts")
 	output.StringVarP(&c.Output, "output", "o", "table", "`form` of what goes to stdout: table or json")
 	process.StringSliceVar(&c.Serve.Parts, "parts", parts,
-		"`what` this process does: gateway serves the HTTP API and the streams, relay delivers events, worker crawls runs")
+		"`what` this process does: gateway serves the HTTP API and the streams, relay delivers "+
+			"events, worker crawls runs")
 	return flagSets{c.globalFlags(), c.mappingFlags(), c.relayFlags(), c.retentionFlags(), c.serveFlags(), process,
 		c.clientFlags(), output}
 }
@@ -143,53 +149,57 @@ func (c *Config) globalFlags() *pflag.FlagSet {
 	fs.StringVar(&c.found.path, "config", "",
 		"YAML `file` with settings, keys as the flags are called but with _ for -")
 	fs.StringVar(&c.Database, "database", "",
-		"`URL` of the database, better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not show it")
+		"`URL` of the database, better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not "+
+			"show it")
 	fs.StringArrayVar(&c.written.sink, "sink", nil,
-		"`URL` that events are published to, or NAME=URL of one of several (in a file, keys NAME: URL); better in "+
-			"OUTBOX_SINK, several apart by spaces")
+		"`URL` that events are published to, or NAME=URL of one of several (in a file, keys NAME: "+
+			"URL); better in OUTBOX_SINK, several apart by spaces")
 	fs.StringVar(&c.LogLevel, "log-level", "info",
-		"least `level` that is logged to stderr: debug, info, warn or error; as text on a terminal, else as JSON")
+		"least `level` that is logged to stderr: debug, info, warn or error; as text on a "+
+			"terminal, else as JSON")
 	return fs
 }
 
 func (c *Config) mappingFlags() *pflag.FlagSet {
 	fs := flagSet("mapping")
-	fs.StringSliceVar(&c.written.layouts, "layouts", nil, "YAML `files` with lists of mapped tables (see outbox relay --help)")
+	fs.StringSliceVar(&c.written.layouts, "layouts", nil, "YAML `files` with lists of mapped "+
+		"tables (see outbox relay --help)")
 	fs.StringSliceVar(&c.written.settle, "settle", nil,
-		"`table=mode`: what becomes of a delivered row: mark (it stays, to be looked at, until --retention), delete (for a "+
-			"table that is only a queue), or archive (it moves to outbox_archive, and can be replayed from there) (default "+
-			"mark)")
+		"`table=mode`: what becomes of a delivered row: mark (it stays, to be looked at, until "+
+			"--retention), delete (for a table that is only a queue), or archive (it moves to "+
+			"outbox_archive, and can be replayed from there) (default mark)")
 	return fs
 }
 
 func (c *Config) relayFlags() *pflag.FlagSet {
 	fs := flagSet("relay")
 	fs.StringSliceVar(&c.Table, "table", nil,
-		"`tables` to serve (default: those of outbox_events, event_outbox, crawl_outbox and outbox_log that exist, and "+
-			"every mapped one)")
+		"`tables` to serve (default: those of outbox_events, event_outbox, crawl_outbox and "+
+			"outbox_log that exist, and every mapped one)")
 	fs.StringSliceVar(&c.written.destination, "destination", nil,
-		"`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default "+
-			"run:{key} for crawl_outbox, {topic} for others)")
+		"`table=template` for events that name no destination, of {topic}, {key}, {type}, "+
+			"{tenant} and {source} (default run:{key} for crawl_outbox, {topic} for others)")
 	fs.StringSliceVar(&c.written.routes, "routes", nil,
-		"`table=sink`: the name of the sink that a table's events go to, in a file also by topic, tenant and type "+
-			"(default: the only sink, or the one called default)")
+		"`table=sink`: the name of the sink that a table's events go to, in a file also by topic, "+
+			"tenant and type (default: the only sink, or the one called default)")
 	fs.StringSliceVar(&c.written.envelope, "envelope", defaultForms,
-		"`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a single table as "+
-			"TABLE=FORM, after a comma")
+		"`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a "+
+			"single table as TABLE=FORM, after a comma")
 	fs.IntVar(&c.Batch, "batch", relayDefaults.BatchRecords, "most `events` in one claim, publish and settle")
 	fs.DurationVar(&c.PollMax, "poll-max", relayDefaults.PollMax,
-		"`pause` that an idle relay's polling grows to, from 1.5ms while events arrive; what an event waits if its "+
-			"wake-up is lost")
+		"`pause` that an idle relay's polling grows to, from 1.5ms while events arrive; what an "+
+			"event waits if its wake-up is lost")
 	fs.DurationVar(&c.RouteTimeout, "route-timeout", relayDefaults.RouteTimeout,
-		"how `long` a batch waits for each sink of a table with routes; what one has not answered by then it is sent "+
-			"again, by itself")
+		"how `long` a batch waits for each sink of a table with routes; what one has not answered "+
+			"by then it is sent again, by itself")
 	fs.DurationVar(&c.LeaseTTL, "lease-ttl", relayDefaults.LeaseTTL,
 		"how `long` the lanes of a relay that died, and the runs of a worker, stay reserved for it")
 	fs.IntVar(&c.MaxAttempts, "max-attempts", 0,
-		"failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for others)")
+		"failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for "+
+			"others)")
 	fs.DurationVar(&c.BackoffBase, "backoff-base", 0,
-		"`wait` after an event's first failed attempt; each further one is twice as long, give or take a fifth, and 15m at "+
-			"most (default 200ms for crawl_outbox, 5s for others)")
+		"`wait` after an event's first failed attempt; each further one is twice as long, give or "+
+			"take a fifth, and 15m at most (default 200ms for crawl_outbox, 5s for others)")
 	fs.DurationVar(&c.DedupWindow, "dedup-window", dedup.DefaultWindow,
 		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
 	fs.StringVar(&c.Listen, "listen", "",
@@ -200,11 +210,11 @@ func (c *Config) relayFlags() *pflag.FlagSet {
 func (c *Config) retentionFlags() *pflag.FlagSet {
 	fs := flagSet("retention")
 	fs.StringSliceVar(&c.written.retention, "retention", defaultAges,
-		"how `long` delivered events stay in their table, 0: for ever; of a single table as TABLE=AGE, after a comma, and "+
-			"of replayed dead letters as job_dlq=AGE")
+		"how `long` delivered events stay in their table, 0: for ever; of a single table as "+
+			"TABLE=AGE, after a comma, and of replayed dead letters as job_dlq=AGE")
 	fs.StringVar(&c.Archive, "archive", relayDefaults.Retention.Archive,
-		"`where` they go then: table (outbox_archive), none, or a directory for compressed files; event_outbox and job_dlq "+
-			"go nowhere")
+		"`where` they go then: table (outbox_archive), none, or a directory for compressed files; "+
+			"event_outbox and job_dlq go nowhere")
 	return fs
 }
 
@@ -212,17 +222,19 @@ func (c *Config) serveFlags() *pflag.FlagSet {
 	fs, s := flagSet("serve"), &c.Serve
 	fs.StringVar(&s.HTTP, "http", "127.0.0.1:8080", "`address` of the API")
 	fs.StringVar(&s.Auth, "auth", "token",
-		"`who` may use the API: token, who has one of outbox token create; or none, anybody on this machine")
+		"`who` may use the API: token, who has one of outbox token create; or none, anybody on "+
+			"this machine")
 	fs.StringSliceVar(&s.Origins, "cors-origin", nil,
-		"`origins` whose pages may use the API in a browser, e.g. https://shop.example, or http://localhost:* for every port")
+		"`origins` whose pages may use the API in a browser, e.g. https://shop.example, or "+
+			"http://localhost:* for every port")
 	fs.StringVar(&s.PublicURL, "public-url", "",
-		"`URL` at which clients reach the API through a proxy, e.g. https://api.example.com; streamUrl and Location "+
-			"begin with it")
+		"`URL` at which clients reach the API through a proxy, e.g. https://api.example.com; "+
+			"streamUrl and Location begin with it")
 	fs.StringSliceVar(&s.Crawlers, "crawlers", []string{"demo", "script:*"},
 		"built-in `crawlers` that a run may have here, and that the worker runs")
 	fs.IntVar(&s.StreamLimit, "stream-limit", 20_000,
-		"most `streams` open in this process, of which a quarter may be of one tenant; they follow a fifth as many topics, "+
-			"and at least 4000")
+		"most `streams` open in this process, of which a quarter may be of one tenant; they "+
+			"follow a fifth as many topics, and at least 4000")
 	return fs
 }
 
@@ -237,8 +249,8 @@ func (c *Config) clientFlags() *pflag.FlagSet {
 // pairwise are the flags of NAME=VALUE, which may be keys with values in a file.
 var pairwise = map[string]bool{"sink": true, "settle": true, "destination": true, "envelope": true, "retention": true}
 
-// Kinds are the databases and the sinks that the program can open, as far as settings are concerned. Package app knows
-// which they are.
+// Kinds are the databases and the sinks that the program can open, as far as settings are
+// concerned. Package app knows which they are.
 type Kinds struct {
 	Databases Databases
 	Sinks     sinks.Registry
@@ -248,13 +260,15 @@ type Kinds struct {
 type Databases interface {
 	// Check says what is wrong with a URL, without connecting.
 	Check(url string) error
-	// Show returns the URL as one would write it, or the name of the database if a password may be in it.
+	// Show returns the URL as one would write it, or the name of the database if a password may be
+	// in it.
 	Show(url string) string
 	// Examples are how URLs look, one for each kind of database.
 	Examples() []string
 }
 
-// Describe adds to the texts of the flags that are URLs how those look. There are too many sinks to show them all.
+// Describe adds to the texts of the flags that are URLs how those look. There are too many sinks to
+// show them all.
 func (k Kinds) Describe(flags *pflag.FlagSet) {
 	for name, look := range map[string]string{
 		"database": strings.Join(k.Databases.Examples(), "; "),

@@ -40,10 +40,10 @@ type findings struct {
 	problems Error
 }
 
-// Load reads the settings that a command has flags for, after the command line was parsed into flags, for a program
-// that can open these kinds of servers. environ is as os.Environ gives it. The error, an *Error, says that the file
-// cannot be read at all. What is wrong with single settings Check says, together with all else that is wrong; until
-// then they have their defaults.
+// Load reads the settings that a command has flags for, after the command line was parsed into
+// flags, for a program that can open these kinds of servers. environ is as os.Environ gives it. The
+// error, an *Error, says that the file cannot be read at all. What is wrong with single settings
+// Check says, together with all else that is wrong; until then they have their defaults.
 func Load(kinds Kinds, environ []string, given ...*pflag.FlagSet) (Config, error) {
 	c := Config{kinds: kinds}
 	c.found = findings{environ: map[string]string{}, origins: map[string]string{}, hidden: map[string]string{}}
@@ -152,8 +152,9 @@ func (c *Config) at(name string) string {
 
 const prefix = "OUTBOX_"
 
-// variables returns the environment variables of a flag: OUTBOX_ and its name. That of the database ends in _URL, and
-// falls back to the name that platforms set. The form of the output has none: one asks for it once.
+// variables returns the environment variables of a flag: OUTBOX_ and its name. That of the database
+// ends in _URL, and falls back to the name that platforms set. The form of the output has none: one
+// asks for it once.
 func variables(flag string) []string {
 	switch flag {
 	case "database":
@@ -166,9 +167,10 @@ func variables(flag string) []string {
 
 func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 
-// Ignored returns the environment variables that begin with OUTBOX_ and are no setting of any command. Others may have
-// set them, so they must not stop a daemon; somebody may have meant one. Those that a sink reads are none, nor those
-// that Kubernetes sets for a Service whose name begins with outbox.
+// Ignored returns the environment variables that begin with OUTBOX_ and are no setting of any
+// command. Others may have set them, so they must not stop a daemon; somebody may have meant one.
+// Those that a sink reads are none, nor those that Kubernetes sets for a Service whose name begins
+// with outbox.
 func (c Config) Ignored() (ignored []string) {
 	var known []string
 	for _, fs := range []*pflag.FlagSet{All(), ServeFlags(), Client()} {
@@ -196,7 +198,8 @@ type Setting struct {
 	Hides string `json:"hides,omitempty"`
 }
 
-// Effective returns every setting, in the order in which they are documented, and the flags that are variables too.
+// Effective returns every setting, in the order in which they are documented, and the flags that
+// are variables too.
 func (c Config) Effective() []Setting { return c.found.settings }
 
 // Given tells whether a flag, a variable or the file has set a flag's setting.

@@ -57,11 +57,13 @@ func (c *Config) checkRoutes(problems *Error) {
 		if r.Table != "" {
 			c.checkTablesOf(problems, r.at+": table", map[string]string{r.Table: ""})
 			if sink, too := c.route(r.Table); too {
-				problems.add("%s: %s=%s sends all of the table to one sink: take one of the two away", r.at, r.Table, sink)
+				problems.add("%s: %s=%s sends all of the table to one sink: take one of the two "+
+					"away", r.at, r.Table, sink)
 			}
 		}
 		if strings.Contains(r.Name, ":") {
-			problems.add("%s: the name %q has a colon, which stands between a sink and a destination", r.at, r.Name)
+			problems.add("%s: the name %q has a colon, which stands between a sink and a "+
+				"destination", r.at, r.Name)
 		}
 		if r.Name != "" && names[r.Name] {
 			problems.add("%s: another entry is called %q", r.at, r.Name)
@@ -104,7 +106,8 @@ func (c Config) routesOf(table string) (routes []Route) {
 	return routes
 }
 
-// RoutesOf returns the routes of a table, nil if all its events go to SinkOf. Check has found them right.
+// RoutesOf returns the routes of a table, nil if all its events go to SinkOf. Check has found them
+// right.
 func (c Config) RoutesOf(table string) (routes []relay.Route) {
 	for _, r := range c.routesOf(table) {
 		routes = append(routes, relay.Route{
@@ -114,8 +117,8 @@ func (c Config) RoutesOf(table string) (routes []relay.Route) {
 	return routes
 }
 
-// Addresses returns where an event of a table would go, as sink:destination. The error is why it would become a dead
-// letter.
+// Addresses returns where an event of a table would go, as sink:destination. The error is why it
+// would become a dead letter.
 func (c Config) Addresses(table string, event outbox.Event) ([]string, error) {
 	var problems Error
 	c.checkSinks(&problems, 0)
@@ -165,7 +168,8 @@ func (c Config) sinksOf(table string) (names []string, err error) {
 	return []string{name}, err
 }
 
-// SinksOwing returns the names of the sinks that may owe something of a table: none, if it has no routes.
+// SinksOwing returns the names of the sinks that may owe something of a table: none, if it has no
+// routes.
 func (c Config) SinksOwing(table string) []string {
 	var names []string
 	for _, r := range c.routesOf(table) {
@@ -177,7 +181,8 @@ func (c Config) SinksOwing(table string) []string {
 	return slices.Compact(names)
 }
 
-// heardAt tells whether events of a table that its template sends to a sink arrive there under that name.
+// heardAt tells whether events of a table that its template sends to a sink arrive there under that
+// name.
 func (c Config) heardAt(table, sink string) bool {
 	routes := c.routesOf(table)
 	return len(routes) == 0 || slices.ContainsFunc(routes, func(r Route) bool {
@@ -200,11 +205,13 @@ func (c Config) heardOf(table string) string {
 	return ""
 }
 
-// broker is what stands for any word in patterns of NATS and AMQP, and is a letter like any other in a route.
+// broker is what stands for any word in patterns of NATS and AMQP, and is a letter like any other
+// in a route.
 var broker = regexp.MustCompile(`(^|[.])(>|#)($|[.])`)
 
-// RouteWarnings say what routes can hardly be meant to do: those that no event reaches, wildcards of a broker, and
-// tables of which some events have no route and become dead letters. Settings that Check refuses have none.
+// RouteWarnings say what routes can hardly be meant to do: those that no event reaches, wildcards
+// of a broker, and tables of which some events have no route and become dead letters. Settings that
+// Check refuses have none.
 func (c Config) RouteWarnings(needs Need) (warnings []string) {
 	tables, err := c.Tables()
 	if c.withParts(needs)&Serving == 0 || err != nil {
@@ -216,28 +223,28 @@ func (c Config) RouteWarnings(needs Need) (warnings []string) {
 		for i, r := range of {
 			before := slices.IndexFunc(of[:i], func(b Route) bool { return b.covers(r) })
 			if before >= 0 && r.Name == "" {
-				add("no event of %s reaches the route %s: %s is before it and takes all that it would: put the narrower one "+
-					"first", t.Name(), r, of[before])
+				add("no event of %s reaches the route %s: %s is before it and takes all that it "+
+					"would: put the narrower one first", t.Name(), r, of[before])
 			}
 		}
 		if len(of) > 0 && !slices.ContainsFunc(of, func(r Route) bool { return r.covers(Route{}) }) {
-			add("events of %s that none of its routes fits become dead letters: end them with a route without conditions, "+
-				"such as {table: %s, to: [%s]}", t.Name(), t.Name(), of[len(of)-1].To[0])
+			add("events of %s that none of its routes fits become dead letters: end them with a "+
+				"route without conditions, such as {table: %s, to: [%s]}", t.Name(), t.Name(), of[len(of)-1].To[0])
 		}
 	}
 	for _, r := range c.Routes {
 		for _, pattern := range []string{r.Topic, r.Tenant, r.Type} {
 			if broker.MatchString(pattern) {
-				add("%q is no wildcard of a broker here, > and # stand for themselves: write %q, in which * stands for any "+
-					"text, with its dots", pattern, broker.ReplaceAllString(pattern, "$1*$3"))
+				add("%q is no wildcard of a broker here, > and # stand for themselves: write %q, "+
+					"in which * stands for any text, with its dots", pattern, broker.ReplaceAllString(pattern, "$1*$3"))
 			}
 		}
 	}
 	return warnings
 }
 
-// covers tells whether the conditions of a route fit all that another one's fit. A pattern with text around several *
-// may do so and not be found out.
+// covers tells whether the conditions of a route fit all that another one's fit. A pattern with
+// text around several * may do so and not be found out.
 func (r Route) covers(other Route) bool {
 	return covers(r.Topic, other.Topic) && covers(r.Tenant, other.Tenant) && covers(r.Type, other.Type)
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// Sinks are URLs by the names of their sinks. In a file they are one URL, or keys with URLs; a flag and a variable have
-// each as URL or NAME=URL.
+// Sinks are URLs by the names of their sinks. In a file they are one URL, or keys with URLs; a flag
+// and a variable have each as URL or NAME=URL.
 type Sinks map[string]string
 
 func (s Sinks) names() string { return strings.Join(slices.Sorted(maps.Keys(s)), ", ") }
 
-// DefaultSink is the name of a sink that is given none, and of the one for tables that no route names.
+// DefaultSink is the name of a sink that is given none, and of the one for tables that no route
+// names.
 const DefaultSink = relay.DefaultSink
 
 var sinkName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
@@ -35,7 +36,8 @@ func (c *Config) parseSinks() error {
 			return fmt.Errorf("%s is no name of a sink: want small letters, digits, _ and -", shape(name))
 		}
 		if _, twice := all[name]; twice {
-			return fmt.Errorf("two sinks are called %s: give each a name of its own, as in audit=URL", name)
+			return fmt.Errorf("two sinks are called %s: give each a name of its own, as in "+
+				"audit=URL", name)
 		}
 		all[name] = url
 	}
@@ -72,8 +74,8 @@ func (c Config) sink(name string) (Sink, error) {
 	return Sink{Name: name, URL: url, Driver: driver, masked: c.kinds.Sinks.Mask(url)}, err
 }
 
-// SinkOf returns where a table's events go: to the sink that its route names, else to the only one, or to the one that
-// is called default.
+// SinkOf returns where a table's events go: to the sink that its route names, else to the only one,
+// or to the one that is called default.
 func (c Config) SinkOf(table string) (Sink, error) {
 	name, err := c.sinkOf(table)
 	if err != nil {
@@ -88,7 +90,8 @@ func (c Config) sinkOf(table string) (name string, err error) {
 		if _, known := c.Sink[name]; known {
 			return name, nil
 		}
-		return "", fmt.Errorf("routes: %s goes to %s, and there is no sink of that name: it is one of %s: %s", table,
+		return "", fmt.Errorf("routes: %s goes to %s, and there is no sink of that name: it is "+
+			"one of %s: %s", table,
 			shape(name), names, give("routes"))
 	}
 	if len(c.Sink) == 1 {
@@ -100,8 +103,8 @@ func (c Config) sinkOf(table string) (name string, err error) {
 	if _, ok := c.Sink[DefaultSink]; ok {
 		return DefaultSink, nil
 	}
-	return "", fmt.Errorf("routes: %s goes to no sink: there are %s, and none of them is called %s: give "+
-		"--routes %s=NAME, or call one %s", table, names, DefaultSink, table, DefaultSink)
+	return "", fmt.Errorf("routes: %s goes to no sink: there are %s, and none of them is called "+
+		"%s: give --routes %s=NAME, or call one %s", table, names, DefaultSink, table, DefaultSink)
 }
 
 // TailSink returns the sink that a person listens to.
@@ -135,15 +138,7 @@ func (c *Config) checkSinks(problems *Error, needs Need) {
 		c.checkTail(problems)
 		return
 	}
-	for _, r := range c.Routes {
-		if r.Sink == "" {
-			continue
-		} else if _, ok := find(c.Known(), r.Table); !ok {
-			problems.add("%s", unknownTable("routes", r.Table, c.Known()))
-		} else if _, err := c.sinkOf(r.Table); err != nil {
-			problems.add("%v", err)
-		}
-	}
+	c.checkWholeTables(problems)
 	used := map[string]Sink{}
 	if needs&Serving != 0 {
 		used = c.usedSinks(problems)
@@ -154,8 +149,21 @@ func (c *Config) checkSinks(problems *Error, needs Need) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		if used[name].Driver.InProcess {
-			problems.add("%v delivers within one process, and this one has no gateway to hear it: run outbox serve with "+
-				"the parts gateway and relay both, or give another --sink", used[name])
+			problems.add("%v delivers within one process, and this one has no gateway to hear it: "+
+				"run outbox serve with the parts gateway and relay both, or give another --sink", used[name])
+		}
+	}
+}
+
+// checkWholeTables reports what is wrong with routes of the form TABLE=SINK.
+func (c *Config) checkWholeTables(problems *Error) {
+	for _, r := range c.Routes {
+		if r.Sink == "" {
+			continue
+		} else if _, ok := find(c.Known(), r.Table); !ok {
+			problems.add("%s", unknownTable("routes", r.Table, c.Known()))
+		} else if _, err := c.sinkOf(r.Table); err != nil {
+			problems.add("%v", err)
 		}
 	}
 }
@@ -190,14 +198,14 @@ func (c *Config) checkHeard(problems *Error, relay bool) {
 		problems.add("%v", err)
 	case err != nil: // no driver: said with the URLs
 	case s.Driver.Subscribe == nil:
-		problems.add("%v cannot be listened to, and the gateway hears there what happens in runs: give --routes %s=NAME of "+
-			"another sink, or leave gateway out of parts", s, runs)
+		problems.add("%v cannot be listened to, and the gateway hears there what happens in runs: "+
+			"give --routes %s=NAME of another sink, or leave gateway out of parts", s, runs)
 	case !c.heardAt(runs, s.Name):
-		problems.add("no entry of routes sends the events of runs to %v under the name that the gateway listens to: add "+
-			"%s to one, without a destination", s, s.Name)
+		problems.add("no entry of routes sends the events of runs to %v under the name that the "+
+			"gateway listens to: add %s to one, without a destination", s, s.Name)
 	case s.Driver.InProcess && !relay:
-		problems.add("%v delivers from the relay to the gateway of one process, and relay is none of the parts here: "+
-			"serve both, or give another --sink", s)
+		problems.add("%v delivers from the relay to the gateway of one process, and relay is none "+
+			"of the parts here: serve both, or give another --sink", s)
 	}
 }
 
@@ -205,13 +213,14 @@ func (c *Config) checkTail(problems *Error) {
 	s, err := c.TailSink()
 	switch {
 	case s.Name == "":
-		problems.add("there are the sinks %s, and one can be listened to at a time: give --sink URL of that one",
+		problems.add("there are the sinks %s, and one can be listened to at a time: give --sink "+
+			"URL of that one",
 			c.Sink.names())
 	case err != nil: // no driver: said with the URLs
 	case s.Driver.InProcess:
-		problems.add("%v delivers within one process, so there is nothing that other processes could hear: ask the outbox "+
-			"serve that delivers, for instance curl -N 'http://127.0.0.1:8080/v1/stream?topics=order.placed'; or give "+
-			"another --sink", s)
+		problems.add("%v delivers within one process, so there is nothing that other processes "+
+			"could hear: ask the outbox serve that delivers, for instance curl -N "+
+			"'http://127.0.0.1:8080/v1/stream?topics=order.placed'; or give another --sink", s)
 	case s.Driver.Tail == nil:
 		problems.add("%v cannot be listened to: look at its own end of it, or give another --sink", s)
 	}

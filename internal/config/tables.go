@@ -39,7 +39,8 @@ func builtin() (all []Table) {
 	return all
 }
 
-// Known returns every table there is a layout for: ours and the mapped ones, which win over ours of the same name.
+// Known returns every table there is a layout for: ours and the mapped ones, which win over ours of
+// the same name.
 func (c Config) Known() []Table {
 	all := slices.Clone(c.mapped)
 	for _, t := range builtin() {
@@ -109,7 +110,8 @@ func (c *Config) checkTablesOf(problems *Error, setting string, named map[string
 	}
 }
 
-// noSink says why a log is left out where no tables are named: settings from before there were logs go on as they are.
+// noSink says why a log is left out where no tables are named: settings from before there were logs
+// go on as they are.
 func (c Config) noSink(t Table) error {
 	if !t.Layout.IsLog() {
 		return nil // which is a problem of the settings (checkSinks)
@@ -118,7 +120,8 @@ func (c Config) noSink(t Table) error {
 	return err
 }
 
-// Unserved says which table relays leave out, should the database have it, and what to set; "" if there is none.
+// Unserved says which table relays leave out, should the database have it, and what to set; "" if
+// there is none.
 func (c Config) Unserved(needs Need) string {
 	if c.withParts(needs)&Serving == 0 || len(c.Table) > 0 {
 		return ""
@@ -135,7 +138,8 @@ func (c Config) checkSettle(problems *Error) {
 	c.checkTablesOf(problems, "settle", c.Settle.Single)
 	for _, name := range slices.Sorted(maps.Keys(c.Settle.Single)) {
 		if t, ok := find(c.Known(), name); ok && t.Layout.IsLog() {
-			problems.add("settle: %s is a log, whose rows stay until their part is truncated: leave it out", name)
+			problems.add("settle: %s is a log, whose rows stay until their part is truncated: "+
+				"leave it out", name)
 		}
 		switch mode := outbox.SettleMode(c.Settle.Single[name]); mode {
 		case outbox.SettleMark, outbox.SettleDelete, outbox.SettleArchive:
@@ -169,7 +173,8 @@ func names(tables []Table) string {
 	return strings.Join(list, ", ")
 }
 
-// readLists reads the entries of all lists. Layouts may be in files of their own, whose names flags and the list have.
+// readLists reads the entries of all lists. Layouts may be in files of their own, whose names flags
+// and the list have.
 func (c *Config) readLists(lists map[string][]*yaml.Node) {
 	problems := &c.found.problems
 	layouts := append(scalars(c.written.layouts), lists["layouts"]...)
@@ -211,7 +216,8 @@ func scalars(texts []string) (nodes []*yaml.Node) {
 	return nodes
 }
 
-// readLayouts reads a file of layouts: a YAML list, alone or under the key layouts as in the file of --config.
+// readLayouts reads a file of layouts: a YAML list, alone or under the key layouts as in the file
+// of --config.
 func readLayouts(path string) ([]*yaml.Node, error) {
 	top, err := readYAML(path)
 	if err != nil {
@@ -228,7 +234,8 @@ func readLayouts(path string) ([]*yaml.Node, error) {
 	return top.Content, nil
 }
 
-// mappedTable is one entry of a list of layouts: outbox.Layout's keys, and what only the relay needs to know.
+// mappedTable is one entry of a list of layouts: outbox.Layout's keys, and what only the relay
+// needs to know.
 type mappedTable struct {
 	outbox.Layout
 	Like        string `yaml:"like"`         // start from the layout of this table of ours; other keys change it
@@ -250,8 +257,8 @@ func (c *Config) readLayout(where string, i int, n *yaml.Node) {
 			problems.add("%s: like: there is no table %q: it is one of %s", at, m.Like, names(builtin()))
 			return
 		}
-		t = Table{Required: true, Destination: base.Destination, MaxAttempts: base.MaxAttempts, BackoffBase: base.BackoffBase}
-		m = mappedTable{Layout: base.Layout}
+		t, m = base, mappedTable{Layout: base.Layout}
+		t.Required = true
 		problems.fill(&m, n, &at, "") // once more, over the base
 	}
 	if err := m.Validate(); err != nil {
@@ -277,8 +284,8 @@ func (c Config) EnvelopeOf(table string) outbox.Envelope {
 // Letters is the table of dead letters, which retention looks after too. It has no layout.
 const Letters = "job_dlq"
 
-// RetentionOf returns how old a table's rows become, 0 for any age, and where they go. The seeds' purge functions
-// delete; what they purge is not archived.
+// RetentionOf returns how old a table's rows become, 0 for any age, and where they go. The seeds'
+// purge functions delete; what they purge is not archived.
 func (c Config) RetentionOf(table string) (age time.Duration, archive retention.Archive) {
 	age, _ = time.ParseDuration(c.Retention.Of(table)) // Check has found it right
 	switch table {
@@ -289,7 +296,8 @@ func (c Config) RetentionOf(table string) (age time.Duration, archive retention.
 	return age, archive
 }
 
-// retryEntry is one entry of the list retry in the file of --config. What an entry leaves out is the table's.
+// retryEntry is one entry of the list retry in the file of --config. What an entry leaves out is
+// the table's.
 type retryEntry struct {
 	Destination   string        `yaml:"destination"` // a name or a pattern
 	Table         string        `yaml:"table"`       // "": all

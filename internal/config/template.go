@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// headings stand before the flag with which a group begins, so that a new flag is in the group that it is declared in.
+// headings stand before the flag with which a group begins, so that a new flag is in the group that
+// it is declared in.
 var headings = map[string]string{
 	"database":     "Servers and log",
 	"table":        "Relay",
@@ -29,7 +30,8 @@ A process reads this file only if told to: --config FILE, or OUTBOX_CONFIG=FILE.
 	"shows what is in effect, and from where. " +
 	"Times have a unit: 5ms, 10s, 15m, 168h."
 
-// examples are the lists whose entries have several keys. They are examples and no defaults: the lists are empty.
+// examples are the lists whose entries have several keys. They are examples and no defaults: the
+// lists are empty.
 var examples = []struct{ heading, about, text string }{
 	{"layouts: tables of your own shape", "Each entry names the columns that play a part; outbox relay --help says more. Types are PostgreSQL's; in SQLite a uuid is TEXT, and position an INTEGER PRIMARY KEY.", `layouts:
   - table: billing.outbox
@@ -69,9 +71,9 @@ var examples = []struct{ heading, about, text string }{
 `},
 }
 
-// Template returns a file of --config with every setting, all of them commented out. It is made of the flags' own
-// texts, so that there is one documentation and a new flag cannot be missing. Lines of settings begin with # and no
-// space, lines of text with # and one.
+// Template returns a file of --config with every setting, all of them commented out. It is made of
+// the flags' own texts, so that there is one documentation and a new flag cannot be missing. Lines
+// of settings begin with # and no space, lines of text with # and one.
 func Template(kinds Kinds) (string, error) {
 	var b strings.Builder
 	comment(&b, preface)
