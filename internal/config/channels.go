@@ -10,7 +10,7 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// What a gateway must know of where relays publish: it subscribes to channels before it has seen an
+// The settings that a gateway knows of where relays publish: it subscribes before it has seen an event.
 // event.
 
 var (

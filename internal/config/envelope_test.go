@@ -26,7 +26,8 @@ func TestEnvelopeOfTables(t *testing.T) {
 		"shop=payload":                        {"refused", true},
 		"xml":                                 {"refused", true},
 	} {
-		c, err := load(t, "", []string{"OUTBOX_ENVELOPE=" + setting, "OUTBOX_SINK=redis://h", "OUTBOX_DATABASE_URL=postgres://h/d"})
+		c, err := load(t, "", []string{"OUTBOX_ENVELOPE=" + setting, "OUTBOX_SINK=redis://h",
+			"OUTBOX_DATABASE_URL=postgres://h/d"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -36,7 +36,9 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantProblems(t, c.Check(Retaining), "retention: there is no layout for table nobody", "OUTBOX_ARCHIVE or archive")
-	for text, want := range map[string]string{"-1h": "-1h is no age", "job_dlq=-1s": "-1s is no age", "job_dlq=7": "7 needs a unit"} {
+	for text, want := range map[string]string{
+		"-1h": "-1h is no age", "job_dlq=-1s": "-1s is no age", "job_dlq=7": "7 needs a unit",
+	} {
 		if c, err = load(t, "", nil, "--retention", text); err != nil {
 			t.Fatal(err)
 		}
