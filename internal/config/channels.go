@@ -10,8 +10,7 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// The settings that a gateway knows of where relays publish: it subscribes before it has seen an event.
-// event.
+// What a gateway knows of where relays publish: it subscribes before it has seen an event.
 
 var (
 	runs   = outbox.CrawlOutbox().Table  // the table whose events are those of runs
