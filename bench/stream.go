@@ -337,17 +337,18 @@ func (b *streamBench) idle(ctx context.Context) error {
 	return nil
 }
 
-// cancel cancels a run in the middle of its two-second node, with a worker that serves one run at a time: it has
-// stopped when the next run begins.
+// cancel cancels a run in the middle of its two-second node, with a worker that serves no more runs at a time than it
+// has got: it has stopped when the next run begins.
 func (b *streamBench) cancel(ctx context.Context) error {
-	g, err := b.serve(ctx, "--worker-concurrency", "1")
+	g, err := b.serve(ctx)
 	if err != nil {
 		return err
 	}
+	const atOnce = 4 // runs of a worker
 	var stopped []time.Duration
 	for range 10 {
 		var runs []crawl.Run
-		for range 2 {
+		for range atOnce + 1 {
 			run, _, err := b.service.Create(ctx, crawl.DefaultTenant, crawl.NewRun{AppPackage: "com.example", Crawler: "demo"})
 			if err != nil {
 				return err
@@ -361,12 +362,14 @@ func (b *streamBench) cancel(ctx context.Context) error {
 		if _, err := b.service.Cancel(ctx, crawl.DefaultTenant, runs[0].ID); err != nil {
 			return err
 		}
-		if err := b.reaches(ctx, runs[1].ID, 1); err != nil {
+		if err := b.reaches(ctx, runs[atOnce].ID, 1); err != nil {
 			return err
 		}
 		stopped = append(stopped, time.Since(began))
-		if _, err := b.service.Cancel(ctx, crawl.DefaultTenant, runs[1].ID); err != nil {
-			return err
+		for _, run := range runs[1:] {
+			if _, err := b.service.Cancel(ctx, crawl.DefaultTenant, run.ID); err != nil {
+				return err
+			}
 		}
 	}
 	slices.Sort(stopped)

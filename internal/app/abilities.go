@@ -41,6 +41,7 @@ type TakeOverMigrations interface {
 
 // ZoneMigrations adopt times without a zone.
 type ZoneMigrations interface {
-	// InZone returns the same migrations, of a database whose application writes times without a zone in this one.
+	// InZone returns the same migrations, of a database whose application writes times without a
+	// zone in this one.
 	InZone(zone string) Migrations
 }

@@ -1,8 +1,9 @@
-// Package app builds what the commands run, from their settings. It is the only package that sees stores and sinks
-// together.
+// Package app builds what the commands run, from their settings. It is the only package that sees
+// stores and sinks together.
 //
-// Guaranteed: a relay that has to wait for its database or a sink says so and shows as not ready. One that is told to
-// stop finishes the batch in flight, gives up its lanes and only then closes what it opened.
+// Guaranteed: a relay that has to wait for its database or a sink says so and shows as not ready.
+// One that is told to stop finishes the batch in flight, gives up its lanes and only then closes
+// what it opened.
 //
 // Not guaranteed: that settings make sense. Package config has checked them before.
 package app
@@ -30,7 +31,8 @@ func passing(err error) bool {
 	return true
 }
 
-// Hint names the remedy for an error of a database, where the error's own text cannot know it; "" if there is none.
+// Hint names the remedy for an error of a database, where the error's own text cannot know it; ""
+// if there is none.
 func Hint(err error) string {
 	for _, s := range stores() {
 		if hint := s.hint(err); hint != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
@@ -20,12 +21,12 @@ import (
 	"github.com/outboxrelay/outbox/server/token"
 )
 
-// Database is what the parts of a process and the commands ask of an open database, whichever it is. It is safe for
-// concurrent use.
+// Database is what the parts of a process and the commands ask of an open database, whichever it
+// is. It is safe for concurrent use.
 //
-// What it opens, it opens after checking that the tables are there, that they fit and that the role may do what this is
-// for. Errors that waiting does not cure are *outbox.SchemaError, outbox.ErrRowsHidden, outbox.ErrNotAllowed and the
-// database's own.
+// What it opens, it opens after checking that the tables are there, that they fit and that the role
+// may do what this is for. Errors that waiting does not cure are *outbox.SchemaError,
+// outbox.ErrRowsHidden, outbox.ErrNotAllowed and the database's own.
 type Database interface {
 	ForRelay
 	ForParts
@@ -97,7 +98,8 @@ type Tokens interface {
 
 // Notifier tells relays, in other processes too, that a table has new events.
 type Notifier interface {
-	// Wake asks for a notification of a table. It never blocks, and several calls in a moment are one.
+	// Wake asks for a notification of a table. It never blocks, and several calls in a moment are
+	// one.
 	Wake(table string)
 	// Run sends the notifications until ctx ends, and then the last one.
 	Run(ctx context.Context) error
@@ -105,18 +107,32 @@ type Notifier interface {
 
 // Writing writes events as an application would.
 type Writing interface {
-	// Prepare validates an event and gives it its id. What is wrong with a field is an *outbox.FieldError.
+	// Prepare validates an event and gives it its id. What is wrong with a field is an
+	// *outbox.FieldError.
 	Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error)
-	// Commit writes prepared events in one transaction, wakes the relays, and returns which of these ids were in the
-	// table before.
+	// Commit writes prepared events in one transaction, wakes the relays, and returns which of
+	// these ids were in the table before.
 	Commit(ctx context.Context, events []outbox.Event, ask []uuid.UUID) (known []uuid.UUID, err error)
 	// Close sends the last wake-up.
 	Close()
 }
 
+// preparing is what Prepare is for every database.
+type preparing struct{ cfg outbox.WriterConfig }
+
+// Prepare implements Writing.
+func (p preparing) Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error) {
+	rows, err := eventrow.Prepare(ctx, p.cfg, []outbox.Event{e})
+	if err != nil {
+		return e, err
+	}
+	return rows[0].Event, nil
+}
+
 // Migrations makes and changes the tables of one database. Each call connects by itself.
 type Migrations interface {
-	// Status says where the database stands with every set. Optional ones are listed where they are applied or named.
+	// Status says where the database stands with every set. Optional ones are listed where they are
+	// applied or named.
 	Status(ctx context.Context, named ...string) ([]migration.SetStatus, error)
 	// Plan says what Up would do to tables that were there before it, and changes nothing.
 	Plan(ctx context.Context, sets ...string) (migration.Adoption, error)
@@ -128,7 +144,8 @@ type Migrations interface {
 	Down(ctx context.Context, steps int, set string) error
 	// Print writes the SQL of the sets, or all, and needs no database.
 	Print(w io.Writer, sets ...string) error
-	// Lacks says why the database has not got an ability that others have, for those that it has not got.
+	// Lacks says why the database has not got an ability that others have, for those that it has
+	// not got.
 	Lacks(what Ability) string
 }
 
@@ -141,8 +158,8 @@ var OptionalSets = migration.Optional
 // AllSteps makes Migrations.Down take a whole set away.
 const AllSteps = pgmigrations.All
 
-// MigrationsOf returns the migrations for the database that a valid URL names; without a URL those of the first store,
-// to be printed.
+// MigrationsOf returns the migrations for the database that a valid URL names; without a URL those
+// of the first store, to be printed.
 func MigrationsOf(databaseURL string) Migrations {
 	s, err := storeOf(databaseURL)
 	if err != nil {
@@ -158,8 +175,8 @@ type use struct {
 	relay bool   // a relay's sessions have settings of their own
 }
 
-// OpenDatabase opens the database for a command that writes or reads as an application would, and sees to it that it
-// answers.
+// OpenDatabase opens the database for a command that writes or reads as an application would, and
+// sees to it that it answers.
 func OpenDatabase(ctx context.Context, databaseURL string) (Database, error) {
 	return openNow(ctx, databaseURL, use{name: "outbox", conns: 2}) // the command's own, and one to wake relays
 }
@@ -181,8 +198,8 @@ func openDatabase(ctx context.Context, databaseURL string, u use) (Database, err
 	return new(shared).open(ctx, databaseURL, u)
 }
 
-// shared opens the one database of a process for several parts of it. What they share of it is the store's affair. The
-// zero value is ready for use.
+// shared opens the one database of a process for several parts of it. What they share of it is the
+// store's affair. The zero value is ready for use.
 type shared struct {
 	mu        sync.Mutex
 	opener    opener    // nil: nobody has opened it yet

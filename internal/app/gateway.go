@@ -24,8 +24,9 @@ import (
 // drainWindow is over how long the streams end of a gateway that stops, at most.
 const drainWindow = 5 * time.Second
 
-// stopMargin is what a gateway that stops may take beyond the window over which its streams end. http.Server waits 5 s
-// for a connection on which no request has come, such as a browser's spare one.
+// stopMargin is what a gateway that stops may take beyond the window over which its streams end.
+// http.Server waits 5 s for a connection on which no request has come, such as a browser's spare
+// one.
 const stopMargin = 6 * time.Second
 
 // api is the gateway with what it reads from.
@@ -38,7 +39,8 @@ type api struct {
 	extras   Extras
 }
 
-// listen binds the API's address; run closes it. Who connects before the database is there waits for it too.
+// listen binds the API's address; run closes it. Who connects before the database is there waits
+// for it too.
 func (a *api) listen(ctx context.Context) (err error) {
 	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", a.cfg.Serve.HTTP); err != nil {
 		return fmt.Errorf("listen on %s: %w: choose another address with --http", a.cfg.Serve.HTTP, err)
@@ -46,8 +48,8 @@ func (a *api) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// run serves the API until ctx ends, then finishes requests and ends the streams over their window. The sink may be
-// away: streams are then read from the database.
+// run serves the API until ctx ends, then finishes requests and ends the streams over their window.
+// The sink may be away: streams are then read from the database.
 func (a *api) run(ctx context.Context) error {
 	defer func() { _ = a.listener.Close() }() // closed already if it came to serving
 	db, err := a.open(ctx, a.part, use{name: "outbox gateway", conns: apiConns})
@@ -103,7 +105,8 @@ func (a *api) run(ctx context.Context) error {
 	return errors.Join(err, background.Wait())
 }
 
-// openStores opens what the API reads and writes. With authentication off a role needs nothing of the tokens.
+// openStores opens what the API reads and writes. With authentication off a role needs nothing of
+// the tokens.
 func (a *api) openStores(ctx context.Context, db ForParts) (Runs, Tokens, error) {
 	runs, err := db.Runs(ctx)
 	if err != nil {
@@ -131,7 +134,8 @@ func (a *api) hub(store crawl.Store, live outbox.Subscriber) (*stream.Hub, error
 	if err != nil {
 		return nil, err
 	}
-	// Half of the pool's connections are never busy with history: news, polls, tokens and requests need one now.
+	// Half of the pool's connections are never busy with history: news, polls, tokens and requests
+	// need one now.
 	return stream.New(gateway.Log(store, apiConns/2), live,
 		stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
 }
@@ -139,9 +143,8 @@ func (a *api) hub(store crawl.Store, live outbox.Subscriber) (*stream.Hub, error
 func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*gateway.Gateway, error) {
 	s := a.cfg.Serve
 	cfg := gateway.Config{
-		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxWaiting: s.RunLimitTenant,
-			MaxCalls: apiConns / 2}),
-		Hub: hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
+		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxCalls: apiConns / 2}),
+		Hub:  hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
 			DrainWindow: drainWindow, MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant(),
 		},
@@ -160,8 +163,8 @@ func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	server := &http.Server{
 		Handler:     a.home(measured(g.Handler(), a.metrics.HTTP())),
 		BaseContext: func(net.Listener) context.Context { return behind },
-		// No limit of the time to write: a stream is written for hours. The gateway limits each request and each write
-		// itself.
+		// No limit of the time to write: a stream is written for hours. The gateway limits each
+		// request and each write itself.
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
 	}
@@ -183,8 +186,8 @@ func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	serving.Go(func() error {
 		err := server.Shutdown(last) // closes the listener first
 		if errors.Is(err, context.DeadlineExceeded) {
-			// A client that receives a large event slowly, byte by byte, is no failure of ours. It comes back with its
-			// cursor.
+			// A client that receives a large event slowly, byte by byte, is no failure of ours. It
+			// comes back with its cursor.
 			a.log.Warn("closing connections whose clients did not let them end in time", "streams", g.StreamStats().Connections)
 			err = server.Close()
 		}

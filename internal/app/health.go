@@ -48,7 +48,8 @@ type Report struct {
 	Parts  map[string]PartReport  `json:"parts,omitempty"`
 	Tables map[string]TableReport `json:"tables,omitempty"`
 	Sinks  map[string]PartReport  `json:"sinks,omitempty"` // those that the relay publishes to
-	// Unserved are sinks that owe events, as SINK of TABLE, and that no relay serves. The relay is ready all the same.
+	// Unserved are sinks that owe events, as SINK of TABLE, and that no relay serves. The relay is
+	// ready all the same.
 	Unserved []string `json:"unserved,omitempty"`
 }
 
@@ -65,7 +66,8 @@ type TableReport struct {
 	Reason string `json:"reason,omitempty"`
 	Lanes  int    `json:"lanes"` // 0: standing by for the relay that holds them
 	Sink   string `json:"sink"`  // the name of the one that its events go to
-	// Paused says that operators have paused the table, the others which parts of it. It is ready all the same.
+	// Paused says that operators have paused the table, the others which parts of it. It is ready
+	// all the same.
 	Paused             bool     `json:"paused,omitempty"`
 	PausedTopics       []string `json:"pausedTopics,omitempty"`
 	PausedDestinations []string `json:"pausedDestinations,omitempty"`
@@ -136,7 +138,8 @@ func (p *part) notes(note func() string) {
 	p.note = note
 }
 
-// serve says that the part does its job as long as its probe succeeds, which is added to group and ends with ctx.
+// serve says that the part does its job as long as its probe succeeds, which is added to group and
+// ends with ctx.
 func (p *part) serve(ctx context.Context, group *errgroup.Group, ask func(context.Context) error) {
 	p.wait("")
 	probe(ctx, group, func(ctx context.Context) {

@@ -50,7 +50,8 @@ func listen(
 		}
 		answer(w, readiness(report.Ready), report)
 	})
-	// For a balancer before several gateways: one whose relay waits for its sink serves streams all the same.
+	// For a balancer before several gateways: one whose relay waits for its sink serves streams all
+	// the same.
 	mux.HandleFunc("GET /readyz/{part}", func(w http.ResponseWriter, r *http.Request) {
 		report, ok := health.Report().Parts[r.PathValue("part")]
 		if !ok {
@@ -85,7 +86,8 @@ func scraped(m *metrics.Metrics) http.Handler {
 	return promhttp.HandlerFor(m, promhttp.HandlerOpts{MaxRequestsInFlight: 8, Timeout: 5 * time.Second})
 }
 
-// private refuses names that a page may have given to a loopback address (DNS rebinding), as the API does.
+// private refuses names that a page may have given to a loopback address (DNS rebinding), as the
+// API does.
 func private(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !gateway.Named(r.Host) {

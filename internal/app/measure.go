@@ -8,8 +8,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/metrics"
 )
 
-// routes are the API's, for the metrics' labels: what else somebody asks for is "other". A test holds them against the
-// API's own description.
+// routes are the API's, for the metrics' labels: what else somebody asks for is "other". A test
+// holds them against the API's own description.
 var routes = []string{
 	"POST /v1/runs", "GET /v1/runs", "GET /v1/runs/{id}", "GET /v1/runs/{id}/events", "POST /v1/runs/{id}/events",
 	"POST /v1/runs/{id}/start",
@@ -37,7 +37,8 @@ func measured(next http.Handler, m *metrics.HTTP) http.Handler {
 	})
 }
 
-// statusWriter remembers the status. What it wraps stays reachable for http.ResponseController, which streams need.
+// statusWriter remembers the status. What it wraps stays reachable for http.ResponseController,
+// which streams need.
 type statusWriter struct {
 	http.ResponseWriter
 	status int

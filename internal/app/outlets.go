@@ -15,8 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// outlet is a sink of the settings. It is opened after the tables: a relay that cannot serve those must not wait for a
-// broker first.
+// outlet is a sink of the settings. It is opened after the tables: a relay that cannot serve those
+// must not wait for a broker first.
 type outlet struct {
 	config.Sink
 
@@ -110,8 +110,9 @@ func (all outlets) connect(ctx context.Context, p process, names []string) (late
 	return late, nil
 }
 
-// connectLater opens the sinks of these names beside each other, each in its own time and whatever keeps it from
-// opening, until ctx ends. Events for them wait meanwhile, and the relay tells why. wait returns after that.
+// connectLater opens the sinks of these names beside each other, each in its own time and whatever
+// keeps it from opening, until ctx ends. Events for them wait meanwhile, and the relay tells why.
+// wait returns after that.
 func (all outlets) connectLater(ctx context.Context, p process, names []string) (wait func()) {
 	var opening sync.WaitGroup
 	for _, name := range names {
@@ -131,7 +132,8 @@ func (all outlets) connectLater(ctx context.Context, p process, names []string) 
 	return opening.Wait
 }
 
-// lastingUnlessUnavailable is an error that is no passing one, unless the driver says that waiting may cure it.
+// lastingUnlessUnavailable is an error that is no passing one, unless the driver says that waiting
+// may cure it.
 func lastingUnlessUnavailable(err error) error {
 	class, _ := outbox.Classify(err)
 	if class == outbox.ClassUnavailable || errors.Is(err, context.DeadlineExceeded) {
@@ -161,7 +163,8 @@ func (all outlets) attr() slog.Attr {
 	return slog.Group("sink", group...)
 }
 
-// sinkOptions are what the settings say of every sink. The setting's "not at all" is 0, which is the sinks' default.
+// sinkOptions are what the settings say of every sink. The setting's "not at all" is 0, which is
+// the sinks' default.
 func (p process) sinkOptions() sink.Options {
 	o := sink.Options{Window: p.cfg.DedupWindow, Logger: p.log, Endpoints: p.endpoints}
 	if o.Window == 0 {

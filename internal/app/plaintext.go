@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Plaintext returns the other machine that the database's connections go to without TLS, "" if there is none. It is
-// asked of a connection, not of the URL: without sslmode the server decides.
+// Plaintext returns the other machine that the database's connections go to without TLS, "" if
+// there is none. It is asked of a connection, not of the URL: without sslmode the server decides.
 func (d postgresDatabase) Plaintext(ctx context.Context) (machine string, err error) {
 	conn, err := d.Acquire(ctx)
 	if err != nil {
@@ -32,8 +32,9 @@ func plaintext(conn net.Conn) string {
 	return to.IP.String()
 }
 
-// warnPlaintext says once a process which servers on other machines are spoken to without TLS, and whether a database's
-// file is for others to read: passwords, tokens' hashes and payloads are there for whoever is on the way.
+// warnPlaintext says once a process which servers on other machines are spoken to without TLS, and
+// whether a database's file is for others to read: passwords, tokens' hashes and payloads are there
+// for whoever is on the way.
 func (p process) warnPlaintext(ctx context.Context, db Database) {
 	machine, err := db.Plaintext(ctx)
 	if err != nil {

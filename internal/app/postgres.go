@@ -19,7 +19,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
-	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pgcold"
@@ -60,7 +59,8 @@ func maskPostgres(url string) string {
 	return fmt.Sprintf("%s at %s:%d", c.Database, c.Host, c.Port)
 }
 
-// postgresDatabase is a Database in PostgreSQL. What uses only one kind of sessions makes none of the other.
+// postgresDatabase is a Database in PostgreSQL. What uses only one kind of sessions makes none of
+// the other.
 type postgresDatabase struct {
 	*pgxpool.Pool
 	outbox.Database // is relay
@@ -81,8 +81,8 @@ func openPostgres(ctx context.Context, databaseURL string, u use) (Database, err
 	return postgresDatabase{pool, relay, views{operate.On(pgcold.DB{Pool: pool})}, relay}, nil
 }
 
-// openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does not wait for the
-// server.
+// openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does
+// not wait for the server.
 func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -97,8 +97,8 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 		cfg.ConnConfig.RuntimeParams["application_name"] = u.name
 	}
 	postgres.Adapt(cfg)
-	// Of several servers the primary: to a stream a standby's older log looks like one that has lost events. Whoever
-	// wants another says so.
+	// Of several servers the primary: to a stream a standby's older log looks like one that has
+	// lost events. Whoever wants another says so.
 	if several(cfg.ConnConfig) && !strings.Contains(databaseURL, "target_session_attrs") {
 		cfg.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
@@ -109,8 +109,8 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 	return pool, nil
 }
 
-// several tells whether there is more than one server to connect to; one comes twice where TLS is preferred and not
-// required.
+// several tells whether there is more than one server to connect to; one comes twice where TLS is
+// preferred and not required.
 func several(cfg *pgx.ConnConfig) bool {
 	return slices.ContainsFunc(cfg.Fallbacks,
 		func(f *pgconn.FallbackConfig) bool { return f.Host != cfg.Host || f.Port != cfg.Port })
@@ -141,8 +141,8 @@ func (d postgresDatabase) Notifier() (Notifier, error) { return postgres.NewNoti
 
 // postgresWriting is a Writing into PostgreSQL.
 type postgresWriting struct {
+	preparing
 	pool     *pgxpool.Pool
-	cfg      outbox.WriterConfig
 	writer   *postgres.Writer
 	browser  *operate.Browser // tells which ids were there before
 	notifier *postgres.Notifier
@@ -152,7 +152,7 @@ type postgresWriting struct {
 }
 
 func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error) {
-	w := &postgresWriting{pool: d.Pool, cfg: cfg}
+	w := &postgresWriting{pool: d.Pool, preparing: preparing{cfg}}
 	var err error
 	if w.writer, err = postgres.NewWriter(cfg); err != nil {
 		return nil, err
@@ -166,14 +166,6 @@ func (d postgresDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) 
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	w.background.Go(func() { _ = w.notifier.Run(ctx) }) // it returns nil
 	return w, nil
-}
-
-func (w *postgresWriting) Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error) {
-	rows, err := eventrow.Prepare(ctx, w.cfg, []outbox.Event{e})
-	if err != nil {
-		return e, err
-	}
-	return rows[0].Event, nil
 }
 
 func (w *postgresWriting) Commit(

@@ -14,9 +14,9 @@ import (
 	"github.com/outboxrelay/outbox/relay"
 )
 
-// Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the lanes and returns
-// nil. It waits for servers that are not there yet. Errors are those that waiting does not cure, and a batch that did
-// not finish in time.
+// Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the
+// lanes and returns nil. It waits for servers that are not there yet. Errors are those that waiting
+// does not cure, and a batch that did not finish in time.
 func Relay(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	p := newProcess(cfg, log, partRelay)
 	return p.run(ctx, func(ctx context.Context) error { return newRelay(p, &waker{}).run(ctx) })
@@ -39,13 +39,13 @@ func (r *relayPart) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// For each table, and what each of its sinks owes, one connection a worker, one to renew leases, one to measure the
-	// backlog and one for retention. Two are to spare.
+	// For each table, and what each of its sinks owes, one connection a worker, one to renew
+	// leases, one to measure the backlog and one for retention. Two are to spare.
 	served := len(wanted)
 	for _, t := range wanted {
 		served += owing(r.cfg, t)
 	}
-	db, err := r.open(ctx, r.part, use{name: "outbox relay", conns: (r.cfg.Workers+3)*served + 2, relay: true})
+	db, err := r.open(ctx, r.part, use{name: "outbox relay", conns: (workers+3)*served + 2, relay: true})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -96,6 +96,8 @@ func (r *relayPart) run(ctx context.Context) error {
 }
 
 const (
+	workers = 2 // loops of a table; docs/adr/0004 has the measurement
+
 	lettersEvery = 15 * time.Second
 	lettersLimit = 10_000 // of one count
 )
@@ -129,9 +131,9 @@ func unlessStopped(ctx context.Context, err error) error {
 // config returns what the settings say to the library.
 func (r *relayPart) config(wanted []config.Table) (relay.Config, error) {
 	cfg := relay.Config{
-		Workers: r.cfg.Workers, BatchRecords: r.cfg.Batch, BatchBytes: r.cfg.BatchBytes,
-		PollMax: r.cfg.PollMax, RouteTimeout: r.cfg.RouteTimeout, LeaseTTL: r.cfg.LeaseTTL, Sinks: r.outlets.sinks(),
-		Logger: r.log, Observer: r.metrics,
+		Workers: workers, BatchRecords: r.cfg.Batch, PollMax: r.cfg.PollMax,
+		RouteTimeout: r.cfg.RouteTimeout, LeaseTTL: r.cfg.LeaseTTL,
+		Sinks: r.outlets.sinks(), Logger: r.log, Observer: r.metrics,
 		LetterRetention: r.retention(config.Letters),
 	}
 	if slices.ContainsFunc(wanted, func(t config.Table) bool { return owing(r.cfg, t) > 0 }) {
@@ -150,9 +152,7 @@ func (r *relayPart) config(wanted []config.Table) (relay.Config, error) {
 			}
 			table.Sink = to.Name
 		}
-		if table.Envelope, err = r.cfg.EnvelopeOf(t.Name()); err != nil {
-			return cfg, err
-		}
+		table.Envelope = r.cfg.EnvelopeOf(t.Name())
 		if t.Destination != "" {
 			if table.Destination, err = outbox.ParseTemplate(t.Destination); err != nil {
 				return cfg, err
@@ -168,7 +168,7 @@ func (r *relayPart) config(wanted []config.Table) (relay.Config, error) {
 
 // retention returns what the settings say of a table's old rows.
 func (r *relayPart) retention(table string) outbox.Retention {
-	age, archive := r.cfg.Retention.Of(table)
+	age, archive := r.cfg.RetentionOf(table)
 	kept := outbox.Retention{After: age, Archive: archive.String(), Observer: r.metrics}
 	if age == 0 {
 		kept.After = -1 // the setting's "for ever"; the relay's zero is its default

@@ -13,7 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
-// busyFor is how long a purge by hand waits for a run of a relay, which is usually over in milliseconds.
+// busyFor is how long a purge by hand waits for a run of a relay, which is usually over in
+// milliseconds.
 const busyFor = 15 * time.Second
 
 // Purging is one table to purge by hand.
@@ -24,8 +25,8 @@ type Purging struct {
 	Required  bool // named, so that its absence is an error
 }
 
-// Purge removes old rows of the tables, one after the other, and records it in outbox_audit. A dry run counts. The
-// reports are of the tables done, and of the one at which an error occurred.
+// Purge removes old rows of the tables, one after the other, and records it in outbox_audit. A dry
+// run counts. The reports are of the tables done, and of the one at which an error occurred.
 func Purge(
 	ctx context.Context, cfg config.Config, purging []Purging, dryRun bool, progress func(retention.Report),
 ) (reports []retention.Report, err error) {

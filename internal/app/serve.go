@@ -14,16 +14,16 @@ import (
 
 // Extras are what outbox dev adds to a process. Each may be nil.
 type Extras struct {
-	// Home answers / and what is below /dev/, where the API has nothing. m are the process's figures, which /metrics
-	// shows beside it.
+	// Home answers / and what is below /dev/, where the API has nothing. m are the process's
+	// figures, which /metrics shows beside it.
 	Home    func(m prometheus.Gatherer) http.Handler
 	Sink    func(sink.Sink) sink.Sink // is put before each sink of the relay
 	Serving func(address string)      // is told once that the API is served; must not block
 }
 
-// Serve runs the parts of cfg.Serve that are on until ctx ends: the gateway, the relay, the worker. Each waits for its
-// own servers and stops in its own way; it returns when all have stopped, within the streams' window and a few seconds.
-// An error of one, which waiting does not cure, ends all.
+// Serve runs the parts of cfg.Serve that are on until ctx ends: the gateway, the relay, the worker.
+// Each waits for its own servers and stops in its own way; it returns when all have stopped, within
+// the streams' window and a few seconds. An error of one, which waiting does not cure, ends all.
 func Serve(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	if cfg.Serve.Has(partGateway) && cfg.Serve.Auth == "none" {
 		log.Warn("the API asks nobody who he is: whoever reaches its address may do everything as tenant default; "+
@@ -62,8 +62,8 @@ func ServeWith(ctx context.Context, cfg config.Config, log *slog.Logger, extras 
 	}
 	return p.run(ctx, func(ctx context.Context) error {
 		if gateway != nil {
-			// Before a part begins: a process that cannot have its address must not claim runs and lanes on its way
-			// out.
+			// Before a part begins: a process that cannot have its address must not claim runs and
+			// lanes on its way out.
 			if err := gateway.listen(ctx); err != nil {
 				return err
 			}

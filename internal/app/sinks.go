@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/sink/webhook"
 )
 
-// Sinks returns the drivers of the sinks that the command has. This list is all that knows of a sink beside its own
-// folder.
+// Sinks returns the drivers of the sinks that the command has. This list is all that knows of a
+// sink beside its own folder.
 func Sinks() []sink.Driver {
 	return []sink.Driver{
 		redispubsub.Driver(),
@@ -27,7 +27,8 @@ func Sinks() []sink.Driver {
 	}
 }
 
-// OwnSink is the URL of the sink of outbox dev: it needs no server, and the page in the same process hears it.
+// OwnSink is the URL of the sink of outbox dev: it needs no server, and the page in the same
+// process hears it.
 const OwnSink = "memory:"
 
 // OwnDatabase is the URL of the database of outbox dev, which is a file.

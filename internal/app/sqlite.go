@@ -14,7 +14,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/store/cold"
-	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/internal/store/sqlitecold"
@@ -39,12 +38,14 @@ func sqliteStore() store {
 	}
 }
 
-// sqlitePath returns the file of a URL: sqlite:outbox.db, sqlite:/var/lib/outbox.db, or with // behind the colon.
+// sqlitePath returns the file of a URL: sqlite:outbox.db, sqlite:/var/lib/outbox.db, or with //
+// behind the colon.
 func sqlitePath(url string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(url, "sqlite:"), "//")
 }
 
-// checkSQLite checks the path of a file. What SQLite itself would take for something else than a file is refused.
+// checkSQLite checks the path of a file. What SQLite itself would take for something else than a
+// file is refused.
 func checkSQLite(url string) error {
 	switch path := sqlitePath(url); {
 	case path == "":
@@ -62,8 +63,8 @@ func checkSQLite(url string) error {
 	return nil
 }
 
-// sqliteFile is a file that the parts of a process open as one DB, so that those of them that write take turns in Go.
-// The zero value is ready for use.
+// sqliteFile is a file that the parts of a process open as one DB, so that those of them that write
+// take turns in Go. The zero value is ready for use.
 type sqliteFile struct {
 	mu    sync.Mutex
 	db    *sqlite.DB // nil: nobody has it open
@@ -71,8 +72,8 @@ type sqliteFile struct {
 	conns int // that its users want to read with, at most
 }
 
-// open opens the file for a further user. Nothing else than somebody who acts cures an error of it, but for another
-// process that keeps it locked.
+// open opens the file for a further user. Nothing else than somebody who acts cures an error of it,
+// but for another process that keeps it locked.
 func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,8 +146,8 @@ func (silent) Run(ctx context.Context) error {
 
 // sqliteWriting is a Writing into a file.
 type sqliteWriting struct {
+	preparing
 	db      *sqlite.DB
-	cfg     outbox.WriterConfig
 	writer  outbox.Writer[outbox.SQLTx]
 	browser *operate.Browser // tells which ids were there before
 }
@@ -162,15 +163,7 @@ func (d *sqliteDatabase) Writing(ctx context.Context, cfg outbox.WriterConfig) (
 	if err != nil {
 		return nil, err
 	}
-	return &sqliteWriting{d.db, cfg, writer, browser}, nil
-}
-
-func (w *sqliteWriting) Prepare(ctx context.Context, e outbox.Event) (outbox.Event, error) {
-	rows, err := eventrow.Prepare(ctx, w.cfg, []outbox.Event{e})
-	if err != nil {
-		return e, err
-	}
-	return rows[0].Event, nil
+	return &sqliteWriting{preparing{cfg}, d.db, writer, browser}, nil
 }
 
 func (w *sqliteWriting) Commit(

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// stores returns the databases that the command works on. This list is all that general code knows of one; what each
-// is stands in a file of its own.
+// stores returns the databases that the command works on. This list is all that general code knows
+// of one; what each is stands in a file of its own.
 func stores() []store {
 	return []store{
 		postgresStore(),
@@ -23,7 +23,8 @@ func stores() []store {
 // store describes the databases of some URL schemes.
 type store struct {
 	schemes []string
-	// words tells whether text that has no scheme names such a database, as keywords and values do. Nil: none does.
+	// words tells whether text that has no scheme names such a database, as keywords and values do.
+	// Nil: none does.
 	words   func(text string) bool
 	example string
 
@@ -37,7 +38,8 @@ type store struct {
 	migrations func(url string) Migrations
 	required   func(set string) uint // the version that a set must have
 
-	// passes tells whether an error can go away while one waits, also of one that is none of this store's.
+	// passes tells whether an error can go away while one waits, also of one that is none of this
+	// store's.
 	passes func(err error) bool
 	// hint names the remedy where the error's own text cannot know it; "" for another's.
 	hint func(err error) string
@@ -100,7 +102,8 @@ func Kinds(drivers []sink.Driver) (config.Kinds, error) {
 // CheckDatabase says what is wrong with the URL of a database, without connecting.
 func CheckDatabase(url string) error { return databases{}.Check(url) }
 
-// MaskDatabase names the database behind a URL for people: the file, or database, host and port, and nothing else.
+// MaskDatabase names the database behind a URL for people: the file, or database, host and port,
+// and nothing else.
 func MaskDatabase(url string) string {
 	s, err := storeOf(url)
 	if err != nil {

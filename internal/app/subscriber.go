@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// subscriber returns what the gateway hears. That is the sink that the events of runs go to, and beside it that of
-// outbox_events, if that is another one and can be listened to.
+// subscriber returns what the gateway hears. That is the sink that the events of runs go to, and
+// beside it that of outbox_events, if that is another one and can be listened to.
 func (a *api) subscriber() (sink.Subscriber, slog.Attr, error) {
 	runs, err := a.cfg.StreamSink()
 	if err != nil {

@@ -20,7 +20,8 @@ type waker struct {
 	own atomic.Pointer[relay.Relay] // of this process; nil: it has none, or none yet
 }
 
-// wake tells the relay of this process at once, and unless that holds all lanes, those of others through the database.
+// wake tells the relay of this process at once, and unless that holds all lanes, those of others
+// through the database.
 func (w *waker) wake(others Notifier) {
 	own := w.own.Load()
 	if own != nil {
@@ -31,8 +32,8 @@ func (w *waker) wake(others Notifier) {
 	}
 }
 
-// wakingRuns is a store that wakes the relays after each commit that has something for them. Else an event would wait
-// for a relay's next poll.
+// wakingRuns is a store that wakes the relays after each commit that has something for them. Else
+// an event would wait for a relay's next poll.
 type wakingRuns struct {
 	crawl.Store
 	wake func()

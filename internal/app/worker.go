@@ -23,11 +23,16 @@ type worker struct {
 	crawlers []crawl.Crawler
 }
 
-// run crawls until ctx ends, then gives its runs up, so that another worker goes on with them at once.
+// crawling is how many runs a worker crawls at a time. For more there are more workers.
+const crawling = 4
+
+// run crawls until ctx ends, then gives its runs up, so that another worker goes on with them at
+// once.
 func (w *worker) run(ctx context.Context) error {
-	// For each run one connection that commits steps and one that renews the lease; one to claim runs, one to wake
-	// relays. They are not the gateway's: readers of long histories must not cost a lease.
-	db, err := w.open(ctx, w.part, use{name: "outbox worker", conns: 2*w.cfg.Serve.Concurrency + 2})
+	// For each run one connection that commits steps and one that renews the lease; one to claim
+	// runs, one to wake relays. They are not the gateway's: readers of long histories must not cost
+	// a lease.
+	db, err := w.open(ctx, w.part, use{name: "outbox worker", conns: 2*crawling + 2})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -49,7 +54,7 @@ func (w *worker) run(ctx context.Context) error {
 		return err
 	}
 	one, err := crawl.NewWorker(wakingRuns{runs, func() { w.waker.wake(notifier) }}, w.crawlers, crawl.WorkerConfig{
-		Concurrency: w.cfg.Serve.Concurrency, LeaseTTL: w.cfg.LeaseTTL, Logger: w.log, Observer: w.metrics.Runs(),
+		Concurrency: crawling, LeaseTTL: w.cfg.LeaseTTL, Logger: w.log, Observer: w.metrics.Runs(),
 	})
 	if err != nil {
 		return err
@@ -71,6 +76,16 @@ func (w *worker) run(ctx context.Context) error {
 	if err = errors.Join(err, background.Wait()); err == nil {
 		w.log.Info("stopped crawling runs")
 	}
+	return err
+}
+
+// Check reports what is wrong with the settings of a command that only what it runs knows: for
+// "serve" the names of crawlers. It connects to nothing. The error is a *config.Error.
+func Check(c config.Config, command string) error {
+	if command != "serve" {
+		return nil
+	}
+	_, err := builtin(c.Serve.Crawlers)
 	return err
 }
 

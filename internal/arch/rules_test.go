@@ -152,7 +152,6 @@ var payers = []struct {
 	{"github.com/lib/pq", nil, "another driver that producers use, in tests"},
 	{"github.com/tmaxmax/go-sse", nil, "reads our streams, in the command and in tests"},
 	{"github.com/spf13/cobra", nil, "the command's"},
-	{"github.com/knadh/koanf", []string{"internal/config"}, "the command's"},
 	{"github.com/prometheus/client_golang", []string{"internal/metrics"}, "the command's"},
 }
 

@@ -52,7 +52,7 @@ func (a *application) logger(c config.Config) (*slog.Logger, error) {
 		return nil, err
 	}
 	options := &slog.HandlerOptions{Level: level}
-	if c.LogFormat == "text" || c.LogFormat == "auto" && isTerminal(a.Err) {
+	if isTerminal(a.Err) {
 		return slog.New(slog.NewTextHandler(a.Err, options)), nil
 	}
 	return slog.New(slog.NewJSONHandler(a.Err, options)), nil

@@ -101,23 +101,23 @@ func TestHelp(t *testing.T) {
 func TestSettingsPrecedence(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(file, []byte("output: json\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("listen: file:1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		extra []string
 		args  []string
-		json  bool
+		want  string
 	}{
-		{nil, nil, false},
-		{[]string{"OUTBOX_CONFIG=" + file}, nil, true},
-		{nil, []string{"--config", file}, true},
-		{[]string{"OUTBOX_CONFIG=" + file, "OUTBOX_OUTPUT=table"}, nil, false},
-		{[]string{"OUTBOX_CONFIG=" + file, "OUTBOX_OUTPUT=table"}, []string{"-o", "json"}, true},
+		{nil, nil, ""},
+		{[]string{"OUTBOX_CONFIG=" + file}, nil, "file:1"},
+		{nil, []string{"--config", file}, "file:1"},
+		{[]string{"OUTBOX_CONFIG=" + file, "OUTBOX_LISTEN=env:1"}, nil, "env:1"},
+		{[]string{"OUTBOX_CONFIG=" + file, "OUTBOX_LISTEN=env:1"}, []string{"--listen", "flag:1"}, "flag:1"},
 	} {
-		out := env{t: t, extra: c.extra}.ok("", append([]string{"version"}, c.args...)...)
-		if got := json.Valid([]byte(out)); got != c.json {
-			t.Errorf("%v %v: printed JSON %v, want %v", c.extra, c.args, got, c.json)
+		out := env{t: t, extra: c.extra}.ok("", append([]string{"config", "print", "-o", "json"}, c.args...)...)
+		if !strings.Contains(strings.Join(strings.Fields(out), ""), `"listen","value":"`+c.want+`"`) {
+			t.Errorf("%v %v: printed %s, want %s", c.extra, c.args, out, c.want)
 		}
 	}
 	version := decode[struct {

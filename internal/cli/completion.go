@@ -12,15 +12,14 @@ import (
 
 // valued are the values that a shell offers for a flag of this name, in whatever command.
 var valued = map[string][]string{
-	"table":      {"outbox_events", "event_outbox", "crawl_outbox", "outbox_log"},
-	"output":     {"table", "json"},
-	"log-format": {"auto", "text", "json"},
-	"log-level":  {"debug", "info", "warn", "error"},
-	"by":         {"tenant", "topic"},
-	"format":     formatNames(),
-	"for":        slices.Sorted(maps.Keys(needs)),
-	"auth":       {"token", "none"},
-	"set":        slices.Concat(app.Sets, app.OptionalSets),
+	"table":     {"outbox_events", "event_outbox", "crawl_outbox", "outbox_log"},
+	"output":    {"table", "json"},
+	"log-level": {"debug", "info", "warn", "error"},
+	"by":        {"tenant", "topic"},
+	"format":    formatNames(),
+	"for":       slices.Sorted(maps.Keys(needs)),
+	"auth":      {"token", "none"},
+	"set":       slices.Concat(app.Sets, app.OptionalSets),
 }
 
 // complete has shells offer the values of flags that have few, and of --sink the forms of its URLs.

@@ -29,9 +29,8 @@ writes a file with every setting.
     outbox config print                       each setting, its value, and what set it; secrets are masked
     outbox config validate --for relay        everything that would keep outbox relay from starting
 
-A key of the file that nobody knows is a problem. A variable that begins with OUTBOX_ and is no setting is a
-problem if it is one or two letters away from one; else there is a warning, as it may be somebody else's. What
-Kubernetes sets for a Service called outbox is passed over.`,
+A key of the file that nobody knows is a problem. Of a variable that begins with OUTBOX_ and is no setting there
+is a warning, as it may be somebody else's. What Kubernetes sets for a Service called outbox is passed over.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return usagef("say what to do: print or validate") },
 	}
@@ -39,7 +38,8 @@ Kubernetes sets for a Service called outbox is passed over.`,
 	return cmd
 }
 
-// every returns the flags of all settings but the global ones, which every command has.
+// every returns the flags of all settings but the global ones, which every command has, and those of outbox serve and
+// runs that are in no file.
 func every() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("every", pflag.ContinueOnError)
 	fs.SortFlags = false
@@ -49,6 +49,8 @@ func every() *pflag.FlagSet {
 			fs.AddFlag(f)
 		}
 	})
+	fs.AddFlagSet(config.ServeFlags())
+	fs.AddFlagSet(config.Client())
 	return fs
 }
 
@@ -68,10 +70,7 @@ token that there is one.`,
 			if err != nil {
 				return err
 			}
-			effective, err := c.Effective()
-			if err != nil {
-				return err
-			}
+			effective := c.Effective()
 			// What is wrong comes after what is in effect: one looks at the one to understand the other.
 			if c.Output == "json" {
 				err = printJSON(a.Out, struct {

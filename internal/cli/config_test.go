@@ -56,14 +56,13 @@ func TestConfigPrint(t *testing.T) {
 	e := env{t: t, database: "postgres://u:hunter2@db:1/shop", redis: "redis://:hunter2@h/0?password=hunter2"}
 	e.extra = []string{"OUTBOX_TOKEN=obx_hunter2", "OUTBOX_BATCH=7", "OUTBOX_OF_SOMEBODY=hunter2"}
 	for _, form := range []string{"table", "json"} {
-		r := e.run("", "config", "print", "--poll-max", "4s", "--destination", "crawl_outbox=x:{key}", "-o", form,
-			"--log-format", "text")
+		r := e.run("", "config", "print", "--poll-max", "4s", "--destination", "crawl_outbox=x:{key}", "-o", form)
 		if r.code != 0 || strings.Contains(r.out+r.err, "hunter2") {
 			t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
 		}
 		contains(t, r.out, "shop at db:1", "redis://h/0", "(set, not shown)", "OUTBOX_BATCH", "--poll-max", "4s", "x:{key}",
 			"168h", "OUTBOX_DATABASE_URL")
-		contains(t, r.err, "variable=OUTBOX_OF_SOMEBODY")
+		contains(t, r.err, `"variable":"OUTBOX_OF_SOMEBODY"`)
 	}
 	contains(t, e.ok("", "config", "print"), "3 for crawl_outbox, 5 for others")
 	type setting struct {
@@ -93,11 +92,11 @@ func TestConfigValidate(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := env{t: t, redis: "redis://h"}
-	args := []string{"config", "validate", "--config", file, "--workers", "0"}
+	args := []string{"config", "validate", "--config", file, "--batch", "0"}
 	e.extra = []string{"OUTBOX_DATABSE_URL=postgres://u:hunter2@h/d"}
 	want := []string{
 		file + `:1: unknown key "bach_bytes"`, `unknown key "kee"`,
-		`unknown key "max_atempts"`, "workers is 0", "the database is not set"}
+		`unknown key "max_atempts"`, "batch is 0", "the database is not set"}
 	r := e.run("", args...)
 	if r.code != 2 || r.out != "" || strings.Contains(r.err, "hunter2") {
 		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)

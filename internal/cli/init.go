@@ -72,7 +72,7 @@ func (a *application) formAlone() (string, error) {
 	alone.AddFlag(a.global.Lookup("output"))
 	c, err := config.Load(a.kinds, a.environ, alone)
 	if err == nil && c.Output != "table" && c.Output != "json" {
-		err = usagef("output is %q, want table or json: set --output or OUTBOX_OUTPUT", c.Output)
+		err = usagef("output is %q, want table or json: set --output", c.Output)
 	}
 	return c.Output, err
 }

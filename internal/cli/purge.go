@@ -26,9 +26,7 @@ func (a *application) purge() *cobra.Command {
 	var age string
 	settings := config.Mapping()
 	settings.AddFlagSet(config.RetentionFlags())
-	for _, name := range []string{"retention", "dlq-retention"} {
-		settings.Lookup(name).Hidden = true // here --older-than says it; a relay's settings in the environment still count
-	}
+	settings.Lookup("retention").Hidden = true // here --older-than says it; a relay's settings still count
 	cmd := &cobra.Command{
 		Use:   "purge",
 		Short: "Archive or delete what was delivered long ago",
@@ -87,8 +85,8 @@ database role must be a member of outbox_relay. What was removed is recorded in 
 	}
 	cmd.Flags().StringSliceVar(&p.tables, "table", nil, "`tables` to purge, job_dlq among them (default: all that exist)")
 	cmd.Flags().StringVar(&age, "older-than", "",
-		"`age` since delivery or replay, as 30d or 12h (default: what --retention and --dlq-retention are for the relay, "+
-			"168h and 720h)")
+		"`age` since delivery or replay, as 30d or 12h (default: what --retention is for the relay, 168h, and "+
+			"720h for job_dlq)")
 	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "count what would go, change nothing")
 	cmd.Flags().AddFlagSet(settings)
 	cmd.Flags().SortFlags = false
@@ -115,7 +113,7 @@ func (p purge) chosen(c config.Config) (purging []app.Purging, err error) {
 			}
 			t.Layout = known.Layout
 		}
-		if t.OlderThan, t.Archive = c.Retention.Of(name); p.olderThan > 0 {
+		if t.OlderThan, t.Archive = c.RetentionOf(name); p.olderThan > 0 {
 			t.OlderThan = p.olderThan
 		}
 		switch {

@@ -1,21 +1,17 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
-	"regexp"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-viper/mapstructure/v2"
-	"github.com/google/uuid"
-	"github.com/spf13/pflag"
-
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
 // Need is what a command cannot do without.
@@ -34,30 +30,35 @@ const (
 
 // withParts adds what the chosen parts of outbox serve need.
 func (c Config) withParts(needs Need) Need {
-	if needs&Parts != 0 {
-		needs |= c.Serve.needs()
+	if needs&Parts == 0 {
+		return needs
+	}
+	needs |= Database
+	if c.Serve.Has("gateway") || c.Serve.Has("relay") {
+		needs |= Publishing
+	}
+	if c.Serve.Has("relay") {
+		needs |= Serving | Retaining
 	}
 	return needs
 }
 
-// Check reports everything that is wrong with the settings, or missing from them, for a command with these needs. The
-// error is an *Error.
+// Check reports everything that is wrong with the settings, or missing from them, for a command
+// with these needs. The error is an *Error.
 func (c *Config) Check(needs Need) error {
-	problems := Error{Problems: slices.Clone(c.found.problems)}
+	problems := Error{Problems: slices.Clone(c.found.problems.Problems)}
 	needs = c.withParts(needs)
 	if needs&Database != 0 {
 		if c.Database == "" {
-			problems.add("the database is not set: %s", set("database"))
+			problems.add("the database is not set: %s", give("database"))
 		} else if err := c.kinds.Databases.Check(c.Database); err != nil {
-			problems.add("database: %v: %s", err, set("database"))
+			problems.add("database: %v: %s", err, give("database"))
 		}
 	}
 	if _, err := c.Level(); err != nil {
 		problems.add("%v", err)
 	}
-	oneOf(&problems, "log-format", c.LogFormat, "auto", "text", "json")
-	oneOf(&problems, "output", c.Output, "table", "json")
-	c.mappedTables = c.layouts(&problems)
+	problems.oneOf("output", c.Output, "table", "json")
 	c.checkSettle(&problems)
 	if needs&(Publishing|Tailing) != 0 {
 		c.checkSinks(&problems, needs)
@@ -66,10 +67,20 @@ func (c *Config) Check(needs Need) error {
 		c.checkServing(&problems)
 	}
 	if needs&Retaining != 0 {
-		c.checkRetention(&problems)
+		c.checkTablesOf(&problems, "retention", c.Retention.Single)
+		if _, err := retention.ParseArchive(c.Archive); err != nil {
+			problems.add("archive: %v: %s", err, give("archive"))
+		}
+	}
+	if needs&(Serving|Parts) != 0 { // the worker has leases too
+		atLeast(&problems, "lease-ttl", c.LeaseTTL, time.Second)
+		if _, _, err := net.SplitHostPort(c.Listen); c.Listen != "" && err != nil {
+			problems.add("listen is %q, want host:port such as 127.0.0.1:9464: %s", c.Listen, give("listen"))
+		}
+		c.checkTables(&problems)
 	}
 	if needs&Parts != 0 {
-		c.checkServe(&problems, needs&Serving == 0)
+		c.checkServe(&problems)
 	}
 	if needs&Asking != 0 {
 		c.checkClient(&problems)
@@ -83,7 +94,7 @@ func (c *Config) Check(needs Need) error {
 // overriding says of a problem with settings which of them the file has otherwise.
 func (c *Config) overriding(problem string) (text string) {
 	for _, name := range slices.Sorted(maps.Keys(c.found.hidden)) {
-		if strings.Contains(problem, set(strings.ReplaceAll(name, "_", "-"))) {
+		if strings.Contains(problem, give(strings.ReplaceAll(name, "_", "-"))) {
 			text += fmt.Sprintf(" (%s is in effect instead of %s at %s)", c.found.origins[name], name,
 				c.found.hidden[name])
 		}
@@ -92,56 +103,97 @@ func (c *Config) overriding(problem string) (text string) {
 }
 
 func (c *Config) checkServing(problems *Error) {
-	atLeast(problems, "workers", c.Workers, 1)
 	atLeast(problems, "batch", c.Batch, 1)
-	atLeast(problems, "batch-bytes", c.BatchBytes, 1)
 	atLeast(problems, "poll-max", c.PollMax, time.Millisecond)
 	atLeast(problems, "route-timeout", c.RouteTimeout, time.Millisecond)
-	atLeast(problems, "lease-ttl", c.LeaseTTL, time.Second)
 	atLeast(problems, "dedup-window", c.DedupWindow, 0)
 	if c.MaxAttempts < 0 {
 		problems.add("max-attempts is %d, must be 1 or more, or 0 for the tables' defaults: %s", c.MaxAttempts,
-			set("max-attempts"))
+			give("max-attempts"))
 	}
-	if longest := relayDefaults.Backoff.Cap; c.BackoffBase != 0 && (c.BackoffBase < time.Millisecond ||
-		c.BackoffBase > longest) {
-		problems.add("backoff-base is %s, must be from 1ms to %s, or 0 for the tables' defaults: %s", c.BackoffBase,
-			brief(longest), set("backoff-base"))
+	if longest := relayDefaults.Backoff.Cap; c.BackoffBase != 0 &&
+		(c.BackoffBase < time.Millisecond || c.BackoffBase > longest) {
+		problems.add("backoff-base is %s, must be from 1ms to %s, or 0 for the tables' defaults: "+
+			"%s", c.BackoffBase,
+			brief(longest), give("backoff-base"))
 	}
-	c.retryEntries(problems)
-	c.routeEntries(problems)
-	c.limitEntries(problems)
-	if _, err := c.envelopes(); err != nil {
-		problems.add("envelope: %v: %s", err, set("envelope"))
-	}
-	c.checkListen(problems)
-	tables := c.checkTables(problems)
-	for _, t := range tables {
-		if t.Destination == "" {
-			continue
-		}
+	c.checkTablesOf(problems, "envelope", c.Envelope.Single)
+	c.checkRetry(problems)
+	c.checkRoutes(problems)
+	c.checkLimits(problems)
+	served, _ := c.Tables() // what is wrong with their names is said by checkTables
+	for _, t := range served {
 		if _, err := outbox.ParseTemplate(t.Destination); err != nil {
-			problems.add("destination of %s: %v: %s", t.Name(), err, set("destination"))
+			problems.add("destination of %s: %v: %s", t.Name(), err, give("destination"))
 		}
 	}
 }
 
-// checkTables returns the tables to serve.
-func (c *Config) checkTables(problems *Error) []Table {
-	tables, err := c.Tables()
-	var unknown *Error
-	if errors.As(err, &unknown) {
-		problems.Problems = append(problems.Problems, unknown.Problems...)
+// checkServe checks the settings that the relay does not have.
+func (c *Config) checkServe(problems *Error) {
+	s := &c.Serve
+	for _, part := range s.Parts {
+		if !slices.Contains(parts, part) {
+			problems.add("parts: there is no part %s: it is one of %s: %s", shape(part),
+				strings.Join(parts, ", "), give("parts"))
+		}
 	}
-	return tables
+	if len(s.Parts) == 0 {
+		problems.add("parts is empty, so there is nothing to serve: %s", give("parts"))
+	}
+	problems.oneOf("auth", s.Auth, "token", "none")
+	s.checkAddresses(problems)
+	atLeast(problems, "stream-limit", s.StreamLimit, 1)
+	if s.Has("gateway") {
+		_, runErr := c.RunChannel()
+		_, topicErr := c.TopicChannel()
+		for _, err := range []error{runErr, topicErr} {
+			if err != nil {
+				problems.add("%v: %s", err, give("destination"))
+			}
+		}
+	}
 }
 
-func (c *Config) checkListen(problems *Error) {
-	if c.Listen == "" {
-		return
+// checkAddresses reports addresses that are none, and those that let anybody in.
+func (s *Serve) checkAddresses(problems *Error) {
+	open := s.Auth == "none" && s.Has("gateway")
+	if _, _, err := net.SplitHostPort(s.HTTP); err != nil {
+		problems.add("http is %q, want host:port such as 127.0.0.1:8080: %s", s.HTTP, give("http"))
+	} else if open && Exposed(s.HTTP) {
+		problems.add("auth is none, and other machines can reach %s: everybody there could do "+
+			"everything. Listen on 127.0.0.1, or leave auth at token", s.HTTP)
 	}
-	if _, _, err := net.SplitHostPort(c.Listen); err != nil {
-		problems.add("listen is %q, want host:port such as 127.0.0.1:9464: %s", c.Listen, set("listen"))
+	for _, origin := range s.Origins {
+		if !isOrigin(origin) && (origin != "*" || s.Auth != "none") {
+			problems.add("cors-origin: %s is no origin such as https://shop.example (and * only "+
+				"goes with auth none): %s",
+				shownOrigin(origin), give("cors-origin"))
+		}
+	}
+	if s.PublicURL != "" && !isBase(s.PublicURL) {
+		problems.add("public-url is no address such as https://api.example.com, without user, "+
+			"query and fragment (not shown, it may hold a password): %s", give("public-url"))
+	} else if u, _ := url.Parse(s.PublicURL); open && s.PublicURL != "" && !loopback(u.Hostname()) {
+		problems.add("auth is none, and public-url is an address that other machines reach: " +
+			"everybody there could do everything. Leave auth at token, or leave public-url out")
+	}
+}
+
+// checkClient does not repeat the address where it holds a password.
+func (c *Config) checkClient(problems *Error) {
+	u, err := url.Parse(c.Server)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		problems.add("server is no address such as http://127.0.0.1:8080 or "+
+			"https://outbox.example: %s", give("server"))
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		problems.add("server is an address and no more: without user, ? and #; who you are says "+
+			"the token: %s",
+			give("server"))
+	}
+	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		problems.add("token has characters that no token has (it is not shown): %s", give("token"))
 	}
 }
 
@@ -149,7 +201,7 @@ func (c *Config) checkListen(problems *Error) {
 func (c *Config) Level() (slog.Level, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
-		return level, fmt.Errorf("log-level is %q, want debug, info, warn or error: %s", c.LogLevel, set("log-level"))
+		return level, fmt.Errorf("log-level is %q, want debug, info, warn or error: %s", c.LogLevel, give("log-level"))
 	}
 	return level, nil
 }
@@ -157,200 +209,75 @@ func (c *Config) Level() (slog.Level, error) {
 // atLeast reports a number or a duration that is too small.
 func atLeast[T int | time.Duration](problems *Error, flag string, value, least T) {
 	if value < least {
-		problems.add("%s is %v, must be %v or more: %s", flag, value, least, set(flag))
+		problems.add("%s is %v, must be %v or more: %s", flag, value, least, give(flag))
 	}
 }
 
-func oneOf(problems *Error, flag, value string, allowed ...string) {
-	for _, a := range allowed {
-		if value == a {
-			return
-		}
+func (e *Error) oneOf(flag, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		e.add("%s is %q, want %s: %s", flag, value, strings.Join(allowed, " or "), give(flag))
 	}
-	problems.add("%s is %q, want %s: %s", flag, value, strings.Join(allowed, " or "), set(flag))
 }
 
-// set says where a setting is set.
-func set(flag string) string {
-	return fmt.Sprintf("give --%s, or set %s or %s in the file of --config", flag,
-		strings.Join(variableNames(flag), " or "), key(flag))
+// give says where a setting is set.
+func give(flag string) string {
+	text := "give --" + flag
+	if names := variables(flag); len(names) > 0 {
+		text += ", or set " + strings.Join(names, " or ")
+	}
+	if All().Lookup(flag) != nil {
+		text += " or " + key(flag) + " in the file of --config"
+	}
+	return text
 }
 
-// ShortWindow says why the duplicate window is shorter than what can lie between two attempts to publish an event. It
-// is "" if the window is not, or if that does not matter for these needs. It is no problem that keeps a relay from
-// starting: in normal operation nothing is published twice.
+// ShortWindow says why the duplicate window is shorter than what can lie between two attempts to
+// publish an event. It is "" if the window is not, or if that does not matter for these needs. It
+// is no problem that keeps a relay from starting: in normal operation nothing is published twice.
 func (c Config) ShortWindow(needs Need) string {
-	needs = c.withParts(needs)
-	// The relay that takes over asks for lanes every third of a lease, and claims before it publishes.
+	// The relay that takes over asks for lanes every third of a lease, and claims before it
+	// publishes.
 	publish, claim := relayDefaults.PublishTimeout, relayDefaults.DatabaseTimeout // which no setting changes
 	apart := (publish + c.LeaseTTL + c.LeaseTTL/3 + claim + time.Second - 1).Truncate(time.Second)
-	if needs&Serving == 0 || c.withinProcess() || c.DedupWindow == 0 || c.DedupWindow >= apart {
+	// Without a sink that others publish to as well, all events stay in this process.
+	shared := slices.ContainsFunc(c.AllSinks(), func(s Sink) bool { return !s.Driver.InProcess })
+	if c.withParts(needs)&Serving == 0 || !shared || c.DedupWindow == 0 || c.DedupWindow >= apart {
 		return ""
 	}
-	return fmt.Sprintf("dedup-window is %s, but after the death of a relay %s can lie between two attempts to publish "+
-		"an event (a publish of %s, "+
-		"lease-ttl of %s and a third of it for the take-over, a claim of %s), and a copy that late is delivered: give "+
-		"--dedup-window %s or more",
+	return fmt.Sprintf("dedup-window is %s, but after the death of a relay %s can lie between two "+
+		"attempts to publish an event (a publish of %s, lease-ttl of %s and a third of it for the "+
+		"take-over, a claim of %s), and a copy that late is delivered: give --dedup-window %s or "+
+		"more",
 		brief(c.DedupWindow), brief(apart), brief(publish), brief(c.LeaseTTL), brief(claim), brief(apart))
 }
 
-// withinProcess tells whether all events stay in this process: no other relay publishes to its sinks.
-func (c Config) withinProcess() bool {
-	return !slices.ContainsFunc(c.AllSinks(), func(s Sink) bool { return !s.Driver.InProcess })
+// isBase tells whether paths can be put behind text.
+func isBase(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
+		!strings.ContainsAny(text, "?#")
 }
 
-// RunChannel returns the function that names the channel of a run: where the relay sends the events of crawl_outbox.
-// Whoever subscribes has not seen an event yet, so a template that needs more than run and tenant is an error.
-func (c Config) RunChannel() (func(tenant string, run uuid.UUID) (string, error), error) {
-	table := outbox.CrawlOutbox().Table
-	name := func(tenant string, run uuid.UUID) *outbox.Record {
-		return &outbox.Record{Event: outbox.Event{AggregateID: run.String(), TenantID: tenant, Source: table}}
-	}
-	template, err := c.channelTemplate(table, "run (use {key}, {tenant}, {source})", name("t", uuid.New()))
-	if err != nil {
-		return nil, err
-	}
-	return func(tenant string, run uuid.UUID) (string, error) { return template.Expand(name(tenant, run)) }, nil
+// Exposed tells whether other machines may reach an address to listen on.
+func Exposed(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && !loopback(host)
 }
 
-// ReservedChannels tells of a channel whether it is some run's. Events of other tables do not belong there. It is nil
-// where no channel can be known to be a run's.
-func (c Config) ReservedChannels() func(channel string) bool {
-	if _, err := c.RunChannel(); err != nil {
-		return nil // no gateway listens either
+func loopback(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
+
+// shownOrigin does not repeat what could hold a password.
+func shownOrigin(text string) string {
+	if strings.ContainsAny(text, "@?#") {
+		return "the value (not shown, it may hold a password)"
 	}
-	run := c.runTemplate()
-	pattern := strings.NewReplacer(
-		`\{key\}`, `[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`, `\{tenant\}`, `.+`, `\{source\}`,
-		regexp.QuoteMeta(outbox.CrawlOutbox().Table),
-	).Replace(regexp.QuoteMeta(run))
-	return regexp.MustCompile(`(?s)^` + pattern + `$`).MatchString
+	return fmt.Sprintf("%q", text)
 }
 
-// OwnRunChannels tells whether a table's events belong on the channels of runs: because it is theirs, or because
-// somebody has given it their destination.
-func (c Config) OwnRunChannels(table, destination string) bool {
-	return table == outbox.CrawlOutbox().Table || destination == c.runTemplate()
-}
-
-func (c Config) runTemplate() string { return c.templateOf(outbox.CrawlOutbox().Table) }
-
-// TopicChannel is RunChannel for the topics of outbox_events.
-func (c Config) TopicChannel() (func(tenant, topic string) (string, error), error) {
-	name := func(tenant, topic string) *outbox.Record {
-		return &outbox.Record{Event: outbox.Event{Topic: topic, TenantID: tenant}}
-	}
-	template, err := c.channelTemplate(outbox.OutboxEvents().Table, "topic (use {topic}, {tenant})", name("t", "t"))
-	if err != nil {
-		return nil, err
-	}
-	return func(tenant, topic string) (string, error) { return template.Expand(name(tenant, topic)) }, nil
-}
-
-// channelTemplate returns where a table's events go, if that can be known from what is known.
-func (c Config) channelTemplate(table, of string, known *outbox.Record) (outbox.Template, error) {
-	text := c.templateOf(table)
-	template, err := outbox.ParseTemplate(text)
-	if err != nil {
-		return template, err
-	}
-	if _, err := template.Expand(known); err != nil {
-		return template,
-			fmt.Errorf("destination of %s is %q: the gateway subscribes before it has seen an event, when it knows only the %s",
-				table, text, of)
-	}
-	return template, nil
-}
-
-func (c Config) templateOf(table string) string {
-	if d, ok := c.Destination[table]; ok && d != "" {
-		return d
-	}
-	if t, ok := find(c.Known(), table); ok && t.Destination != "" {
-		return t.Destination
-	}
-	return "{topic}" // the relay's default
-}
-
-// Setting is a setting as it is in effect.
-type Setting struct {
-	Name  string `json:"name"`  // its key in a file
-	Value any    `json:"value"` // never a password or a token; a duration is a string
-	From  string `json:"from"`  // "default", or what set it: FILE:LINE, OUTBOX_POLL_MAX, --poll-max
-	// Hides is where the file has it too, in vain: FILE:LINE.
-	Hides string `json:"hides,omitempty"`
-}
-
-// Effective returns every setting, in the order in which they are documented.
-func (c Config) Effective() ([]Setting, error) {
-	values := map[string]any{}
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &values, TagName: "yaml"})
-	if err == nil {
-		err = d.Decode(c)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list settings: %w", err)
-	}
-	values["config"] = c.found.path
-	var names []string
-	All().VisitAll(func(f *pflag.Flag) { names = append(names, key(f.Name)) })
-	var settings []Setting
-	for _, name := range append(names, lists...) {
-		from, ok := c.found.origins[name]
-		if !ok {
-			from = "default"
-		}
-		settings = append(settings, Setting{name, c.shown(name, values[name]), from, c.found.hidden[name]})
-	}
-	return settings, nil
-}
-
-// Given tells whether a flag, a variable or the file has set a flag's setting.
-func (c Config) Given(flag string) bool { return c.found.origins[key(flag)] != "" }
-
-// shown is a value that anybody may see.
-func (c Config) shown(name string, value any) any {
-	if d, ok := value.(time.Duration); ok {
-		return brief(d)
-	}
-	if origins, ok := value.([]string); ok && name == "cors_origin" {
-		origins = slices.Clone(origins)
-		for i, o := range origins {
-			if o != "*" && !isOrigin(o) {
-				origins[i] = "(no origin, not shown)"
-			}
-		}
-		return origins
-	}
-	if name == "sink" {
-		masked := map[string]string{}
-		for name, url := range c.Sink {
-			masked[name] = c.kinds.Sinks.Mask(url)
-		}
-		return masked
-	}
-	text, _ := value.(string)
-	switch {
-	case text == "":
-		return value
-	case name == "database":
-		return c.kinds.Databases.Show(text)
-	case name == "token":
-		return "(set, not shown)"
-	case (name == "server" || name == "public_url") && !isBase(text): // neither may hold a password, but it might
-		return "(no valid address, not shown)"
-	}
-	return value
-}
-
-// brief is a duration without the zeros: 168h and not 168h0m0s.
-func brief(d time.Duration) string {
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
+// isOrigin tells whether text is what a browser sends as Origin, or that with * for its port.
+func isOrigin(text string) bool {
+	text = strings.TrimSuffix(text, ":*")
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Scheme+"://"+u.Host == text &&
+		!strings.Contains(text, "*")
 }

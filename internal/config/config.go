@@ -1,229 +1,256 @@
-// Package config gathers the settings of the outbox command: flags, before environment variables, before the file of
-// --config, before defaults.
+// Package config gathers the settings of the outbox command: flags, before environment variables,
+// before the file of --config, before defaults.
 //
-// Guaranteed: what a setting may be is checked before anything is opened. All problems are reported at once, each with
-// the setting's names and a remedy. A key of a file that nobody knows is a problem, and so is a variable that is nearly
-// a setting's. No error and no Masked text contains a password.
+// A setting is declared once, as a flag. Text of a variable and of a file is read as the flag's
+// would be, so the three accept the same, and a problem has the same words wherever it comes from.
 //
-// Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by package app.
+// Guaranteed: what a setting may be is checked before anything is opened. All problems are reported
+// at once, each with the setting's names and a remedy. A key of a file that nobody knows is a
+// problem, and a variable that looks like a setting and is none can be warned of. No error and no
+// Masked text contains a password.
+//
+// Not guaranteed: that a server answers at the URLs, or that the tables exist. That is found out by
+// package app.
 package config
 
 import (
-	"fmt"
-	"maps"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/outboxrelay/outbox/internal/fault"
 	"github.com/outboxrelay/outbox/internal/sink/dedup"
 	"github.com/outboxrelay/outbox/internal/sink/sinks"
 	"github.com/outboxrelay/outbox/relay"
 )
 
-// Config holds every setting. What it means is said where its flag is declared; keys in a file are the flags' names
-// with _ for -.
+// Config holds every setting. What it means is said where its flag is declared; keys in a file are
+// the flags' names with _ for -.
 type Config struct {
-	Database  string `yaml:"database"`
-	Sink      Sinks  `yaml:"sink"`
-	LogLevel  string `yaml:"log_level"`
-	LogFormat string `yaml:"log_format"`
-	Output    string `yaml:"output"`
+	Database string
+	Sink     Sinks
+	LogLevel string
+	Settle   ByTable // modes
 
-	Layouts []any `yaml:"layouts"` // mapped tables, not yet decoded, and names of files with more
-	// Settle modes by table.
-	Settle map[string]string `yaml:"settle"`
+	Table        []string
+	Destination  ByTable // templates
+	Envelope     ByTable // forms
+	Retention    ByTable // ages
+	Batch        int
+	PollMax      time.Duration
+	RouteTimeout time.Duration
+	LeaseTTL     time.Duration
+	MaxAttempts  int
+	BackoffBase  time.Duration
+	DedupWindow  time.Duration
+	Listen       string
+	Archive      string
+	Routes       []Route
+	Serve        Serve
 
-	Table        []string          `yaml:"table"`
-	Destination  map[string]string `yaml:"destination"`
-	Envelope     string            `yaml:"envelope"`
-	Workers      int               `yaml:"workers"`
-	Batch        int               `yaml:"batch"`
-	BatchBytes   int               `yaml:"batch_bytes"`
-	PollMax      time.Duration     `yaml:"poll_max"`
-	RouteTimeout time.Duration     `yaml:"route_timeout"`
-	LeaseTTL     time.Duration     `yaml:"lease_ttl"`
-	MaxAttempts  int               `yaml:"max_attempts"`
-	BackoffBase  time.Duration     `yaml:"backoff_base"`
-	// Exceptions for destinations, not yet decoded; in the file of --config only.
-	Retry []any `yaml:"retry"`
-	// Which events go to which sinks, not yet decoded, and TABLE=SINK for all of a table.
-	Routes []any `yaml:"routes"`
-	// What sinks are given at most, not yet decoded; in the file of --config only.
-	Limits       []any         `yaml:"limits"`
-	DedupWindow  time.Duration `yaml:"dedup_window"`
-	Listen       string        `yaml:"listen"`
-	Retention    Retention     `yaml:",squash"`
-	Serve        Serve         `yaml:",squash"`
-	Server       string        `yaml:"server"`
-	Token        string        `yaml:"token"`
-	mappedTables []Table
-	kinds        Kinds
-	found        findings
+	Output        string // of what commands print
+	Server, Token string // of outbox runs
+
+	written struct{ sink, layouts, routes, settle, destination, envelope, retention []string }
+	retry   []retryEntry
+	limits  []limitEntry
+	mapped  []Table
+	kinds   Kinds
+	found   findings
 }
 
-// All returns the flags of every command that are settings, in the order in which they are documented.
-func All() *pflag.FlagSet {
-	all := pflag.NewFlagSet("all", pflag.ContinueOnError)
-	all.SortFlags = false
-	for _, set := range []*pflag.FlagSet{Global(), Mapping(), Relay(), RetentionFlags(), ServeFlags(), Client()} {
-		set.SortFlags = false
+// Serve holds the settings of outbox serve beside the relay's.
+type Serve struct {
+	Parts       []string // of this process: no setting, since processes with others have the same file
+	HTTP        string
+	Auth        string
+	Origins     []string
+	PublicURL   string
+	Crawlers    []string // names, and patterns of names
+	StreamLimit int
+}
+
+// parts are those that a process of outbox serve can have: the HTTP API and its streams, delivery,
+// and crawling.
+var parts = []string{"gateway", "relay", "worker"}
+
+// Has tells whether the process has a part.
+func (s Serve) Has(part string) bool { return slices.Contains(s.Parts, part) }
+
+// StreamLimitTenant is the most streams of one tenant.
+func (s Serve) StreamLimitTenant() int { return max(s.StreamLimit/4, 1) }
+
+// Global returns the flags that every command has.
+func Global() *pflag.FlagSet {
+	fs := new(Config).flags()
+	fs.global.AddFlagSet(fs.output)
+	return fs.global
+}
+
+// Mapping returns the flags of commands that work on tables of any layout.
+func Mapping() *pflag.FlagSet { return new(Config).flags().mapping }
+
+// Relay returns the flags of the relay.
+func Relay() *pflag.FlagSet { return new(Config).flags().relay }
+
+// RetentionFlags returns the flags of commands that remove old rows.
+func RetentionFlags() *pflag.FlagSet { return new(Config).flags().retention }
+
+// ServeFlags returns the flags of outbox serve beside the relay's.
+func ServeFlags() *pflag.FlagSet {
+	fs := new(Config).flags()
+	fs.parts.AddFlagSet(fs.serve)
+	return fs.parts
+}
+
+// Client returns the flags of commands that speak to a gateway. They are variables too, and in no
+// file.
+func Client() *pflag.FlagSet { return new(Config).flags().client }
+
+// All returns the flags that are settings, in the order in which they are documented.
+func All() *pflag.FlagSet { return new(Config).flags().settings() }
+
+// flagSets are the flags by the commands that have them, each bound to its field.
+type flagSets struct{ global, mapping, relay, retention, serve, parts, client, output *pflag.FlagSet }
+
+func (fs flagSets) settings() *pflag.FlagSet {
+	all := flagSet("settings")
+	for _, set := range []*pflag.FlagSet{fs.global, fs.mapping, fs.relay, fs.retention, fs.serve} {
 		all.AddFlagSet(set)
 	}
 	return all
 }
 
-// Global returns the flags that every command has.
-func Global() *pflag.FlagSet {
-	fs := pflag.NewFlagSet("global", pflag.ContinueOnError)
-	fs.String("config", "", "YAML `file` with settings, keys as the flags are called but with _ for -")
-	fs.String("database", "",
-		"`URL` of the database, better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not show it")
-	fs.StringArray("sink", nil,
-		"`URL` that events are published to, or NAME=URL of one of several (in a file, keys NAME: URL); better in "+
-			"OUTBOX_SINK, several apart by spaces")
-	fs.String("log-level", "info", "least `level` that is logged to stderr: debug, info, warn or error")
-	fs.String("log-format", "auto", "`form` of the log: text, json, or auto: text on a terminal, else json")
-	fs.StringP("output", "o", "table", "`form` of what goes to stdout: table or json")
+func flagSet(name string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SortFlags = false
 	return fs
 }
 
-// Client returns the flags of commands that speak to a gateway.
-func Client() *pflag.FlagSet {
-	fs := pflag.NewFlagSet("client", pflag.ContinueOnError)
-	fs.String("server", "http://127.0.0.1:8080", "`URL` of outbox serve")
-	fs.String("token", "", "`token` made by outbox token create; better in OUTBOX_TOKEN, where ps does not show it")
-	return fs
-}
-
-// Mapping returns the flags of commands that work on tables of any layout.
-func Mapping() *pflag.FlagSet {
-	fs := pflag.NewFlagSet("mapping", pflag.ContinueOnError)
-	fs.StringSlice("layouts", nil, "YAML `files` with lists of mapped tables (see outbox relay --help)")
-	fs.StringToString("settle", nil,
-		"`table=mode`: what becomes of a delivered row: mark (it stays, to be looked at, until --retention), delete (for a "+
-			"table that is only a queue), or archive (it moves to outbox_archive, and can be replayed from there) (default "+
-			"mark)")
-	fs.Lookup("settle").DefValue = "" // or --help adds "(default [])"
-	return fs
-}
-
-// relayDefaults are what a relay has where no setting says otherwise. An empty relay.Config has no problems.
+// relayDefaults are what a relay has where no setting says otherwise. An empty relay.Config has no
+// problems.
 var relayDefaults, _ = relay.Config{}.WithDefaults()
 
-// Relay returns the flags of the relay.
-func Relay() *pflag.FlagSet {
-	fs := pflag.NewFlagSet("relay", pflag.ContinueOnError)
-	fs.StringSlice("table", nil,
-		"`tables` to serve (default: those of outbox_events, event_outbox, crawl_outbox and outbox_log that exist, and "+
-			"every mapped one)")
-	fs.StringToString("destination", nil,
-		"`table=template` for events that name no destination, of {topic}, {key}, {type}, {tenant} and {source} (default "+
-			"run:{key} for crawl_outbox, {topic} for others)")
-	fs.Lookup("destination").DefValue = "" // or --help adds "(default [])"
-	fs.StringSlice("routes", nil,
-		"`table=sink`: the name of the sink that a table's events go to, in a file also by topic, tenant and type "+
-			"(default: the only sink, or the one called default)")
-	fs.String("envelope", "cloudevents",
-		"`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a single table as "+
-			"TABLE=FORM, after a comma")
-	fs.Int("workers", relayDefaults.Workers,
-		"`loops` that share a table's lanes: one publishes while another works in the database")
-	fs.Int("batch", relayDefaults.BatchRecords, "most `events` in one claim, publish and settle")
-	fs.Int("batch-bytes", relayDefaults.BatchBytes,
-		"most `bytes` of payload in a batch (a single larger event still goes)")
-	fs.Duration("poll-max", relayDefaults.PollMax,
-		"`pause` that an idle relay's polling grows to, from 1.5ms while events arrive; what an event waits if its "+
-			"wake-up is lost")
-	fs.Duration("route-timeout", relayDefaults.RouteTimeout,
-		"how `long` a batch waits for each sink of a table with routes; what one has not answered by then it is sent "+
-			"again, by itself")
-	fs.Duration("lease-ttl", relayDefaults.LeaseTTL,
-		"how `long` the lanes of a relay that died, and the runs of a worker, stay reserved for it")
-	fs.Int("max-attempts", 0,
-		"failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for others)")
-	fs.Duration("backoff-base", 0,
-		"`wait` after an event's first failed attempt; each further one is twice as long, give or take a fifth, and 15m at "+
-			"most (default 200ms for crawl_outbox, 5s for others)")
-	fs.Duration("dedup-window", dedup.DefaultWindow,
-		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
-	fs.String("listen", "", "`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
+// flags declares every flag and gives each field its default. Those of outbox serve are the
+// defaults of package gateway, repeated because --help shows them.
+func (c *Config) flags() flagSets {
+	output, process := flagSet("output"), flagSet("parts")
+	output.StringVarP(&c.Output, "output", "o", "table", "`form` of what goes to stdout: table or json")
+	process.StringSliceVar(&c.Serve.Parts, "parts", parts,
+		"`what` this process does: gateway serves the HTTP API and the streams, relay delivers "+
+			"events, worker crawls runs")
+	return flagSets{c.globalFlags(), c.mappingFlags(), c.relayFlags(), c.retentionFlags(), c.serveFlags(), process,
+		c.clientFlags(), output}
+}
+
+func (c *Config) globalFlags() *pflag.FlagSet {
+	fs := flagSet("global")
+	fs.StringVar(&c.found.path, "config", "",
+		"YAML `file` with settings, keys as the flags are called but with _ for -")
+	fs.StringVar(&c.Database, "database", "",
+		"`URL` of the database, better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not "+
+			"show it")
+	fs.StringArrayVar(&c.written.sink, "sink", nil,
+		"`URL` that events are published to, or NAME=URL of one of several (in a file, keys NAME: "+
+			"URL); better in OUTBOX_SINK, several apart by spaces")
+	fs.StringVar(&c.LogLevel, "log-level", "info",
+		"least `level` that is logged to stderr: debug, info, warn or error; as text on a "+
+			"terminal, else as JSON")
 	return fs
 }
 
-// checkClient does not repeat the address where it holds a password.
-func (c *Config) checkClient(problems *Error) {
-	u, err := url.Parse(c.Server)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		problems.add("server is no address such as http://127.0.0.1:8080 or https://outbox.example: %s", set("server"))
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		problems.add("server is an address and no more: without user, ? and #; who you are says the token: %s", set("server"))
-	}
-	if strings.ContainsFunc(c.Token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		problems.add("token has characters that no token has (it is not shown): %s", set("token"))
-	}
+func (c *Config) mappingFlags() *pflag.FlagSet {
+	fs := flagSet("mapping")
+	fs.StringSliceVar(&c.written.layouts, "layouts", nil, "YAML `files` with lists of mapped "+
+		"tables (see outbox relay --help)")
+	fs.StringSliceVar(&c.written.settle, "settle", nil,
+		"`table=mode`: what becomes of a delivered row: mark (it stays, to be looked at, until "+
+			"--retention), delete (for a table that is only a queue), or archive (it moves to "+
+			"outbox_archive, and can be replayed from there) (default mark)")
+	return fs
 }
 
-// variableNames returns the environment variables of a flag: OUTBOX_ and its name. That of the database ends in _URL,
-// and falls back to the name that platforms set.
-func variableNames(flag string) []string {
-	if flag == "database" {
-		return []string{"OUTBOX_DATABASE_URL", "DATABASE_URL"}
-	}
-	return []string{prefix + strings.ToUpper(key(flag))}
+func (c *Config) relayFlags() *pflag.FlagSet {
+	fs := flagSet("relay")
+	fs.StringSliceVar(&c.Table, "table", nil,
+		"`tables` to serve (default: those of outbox_events, event_outbox, crawl_outbox and "+
+			"outbox_log that exist, and every mapped one)")
+	fs.StringSliceVar(&c.written.destination, "destination", nil,
+		"`table=template` for events that name no destination, of {topic}, {key}, {type}, "+
+			"{tenant} and {source} (default run:{key} for crawl_outbox, {topic} for others)")
+	fs.StringSliceVar(&c.written.routes, "routes", nil,
+		"`table=sink`: the name of the sink that a table's events go to, in a file also by topic, "+
+			"tenant and type (default: the only sink, or the one called default)")
+	fs.StringSliceVar(&c.written.envelope, "envelope", defaultForms,
+		"`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a "+
+			"single table as TABLE=FORM, after a comma")
+	fs.IntVar(&c.Batch, "batch", relayDefaults.BatchRecords, "most `events` in one claim, publish and settle")
+	fs.DurationVar(&c.PollMax, "poll-max", relayDefaults.PollMax,
+		"`pause` that an idle relay's polling grows to, from 1.5ms while events arrive; what an "+
+			"event waits if its wake-up is lost")
+	fs.DurationVar(&c.RouteTimeout, "route-timeout", relayDefaults.RouteTimeout,
+		"how `long` a batch waits for each sink of a table with routes; what one has not answered "+
+			"by then it is sent again, by itself")
+	fs.DurationVar(&c.LeaseTTL, "lease-ttl", relayDefaults.LeaseTTL,
+		"how `long` the lanes of a relay that died, and the runs of a worker, stay reserved for it")
+	fs.IntVar(&c.MaxAttempts, "max-attempts", 0,
+		"failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for "+
+			"others)")
+	fs.DurationVar(&c.BackoffBase, "backoff-base", 0,
+		"`wait` after an event's first failed attempt; each further one is twice as long, give or "+
+			"take a fifth, and 15m at most (default 200ms for crawl_outbox, 5s for others)")
+	fs.DurationVar(&c.DedupWindow, "dedup-window", dedup.DefaultWindow,
+		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
+	fs.StringVar(&c.Listen, "listen", "",
+		"`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
+	return fs
 }
 
-const prefix = "OUTBOX_"
-
-func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
-
-// lists are the keys that a file has beside the flags' names.
-var lists = []string{"limits", "retry"}
-
-// knownNames returns the keys of a file and the variables that are settings.
-func knownNames() (keys, variables map[string]bool) {
-	keys, variables = map[string]bool{}, map[string]bool{}
-	All().VisitAll(func(f *pflag.Flag) {
-		variables[variableNames(f.Name)[0]] = true
-		if f.Name != "config" { // says where the file is
-			keys[key(f.Name)] = true
-		}
-	})
-	for _, l := range lists {
-		keys[l] = true
-	}
-	return keys, variables
+func (c *Config) retentionFlags() *pflag.FlagSet {
+	fs := flagSet("retention")
+	fs.StringSliceVar(&c.written.retention, "retention", defaultAges,
+		"how `long` delivered events stay in their table, 0: for ever; of a single table as "+
+			"TABLE=AGE, after a comma, and of replayed dead letters as job_dlq=AGE")
+	fs.StringVar(&c.Archive, "archive", relayDefaults.Retention.Archive,
+		"`where` they go then: table (outbox_archive), none, or a directory for compressed files; "+
+			"event_outbox and job_dlq go nowhere")
+	return fs
 }
 
-// unknownKeys names the keys that nobody knows.
-func unknownKeys(unknown []string) string {
-	var each []string
-	for _, name := range unknown {
-		each = append(each, fmt.Sprintf("unknown key %q", name))
-	}
-	return strings.Join(each, "; ")
+func (c *Config) serveFlags() *pflag.FlagSet {
+	fs, s := flagSet("serve"), &c.Serve
+	fs.StringVar(&s.HTTP, "http", "127.0.0.1:8080", "`address` of the API")
+	fs.StringVar(&s.Auth, "auth", "token",
+		"`who` may use the API: token, who has one of outbox token create; or none, anybody on "+
+			"this machine")
+	fs.StringSliceVar(&s.Origins, "cors-origin", nil,
+		"`origins` whose pages may use the API in a browser, e.g. https://shop.example, or "+
+			"http://localhost:* for every port")
+	fs.StringVar(&s.PublicURL, "public-url", "",
+		"`URL` at which clients reach the API through a proxy, e.g. https://api.example.com; "+
+			"streamUrl and Location begin with it")
+	fs.StringSliceVar(&s.Crawlers, "crawlers", []string{"demo", "script:*"},
+		"built-in `crawlers` that a run may have here, and that the worker runs")
+	fs.IntVar(&s.StreamLimit, "stream-limit", 20_000,
+		"most `streams` open in this process, of which a quarter may be of one tenant; they "+
+			"follow a fifth as many topics, and at least 4000")
+	return fs
 }
 
-// strangers returns the variables that begin with OUTBOX_ and are no setting of any command. They may be somebody
-// else's, and must not stop a daemon. Those that Kubernetes sets for a Service whose name begins with outbox are.
-func strangers(set map[string]string) (ignored []string) {
-	_, known := knownNames()
-	for _, name := range slices.Sorted(maps.Keys(set)) {
-		ofService := strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
-		if strings.HasPrefix(name, prefix) && !known[name] && !ofService &&
-			(!fault.Enabled || !strings.HasPrefix(name, prefix+"FAULT")) {
-			ignored = append(ignored, name)
-		}
-	}
-	return ignored
+func (c *Config) clientFlags() *pflag.FlagSet {
+	fs := flagSet("client")
+	fs.StringVar(&c.Server, "server", "http://127.0.0.1:8080", "`URL` of outbox serve")
+	fs.StringVar(&c.Token, "token", "",
+		"`token` made by outbox token create; better in OUTBOX_TOKEN, where ps does not show it")
+	return fs
 }
 
-// Kinds are the databases and the sinks that the program can open, as far as settings are concerned. Package app knows
-// which they are.
+// pairwise are the flags of NAME=VALUE, which may be keys with values in a file.
+var pairwise = map[string]bool{"sink": true, "settle": true, "destination": true, "envelope": true, "retention": true}
+
+// Kinds are the databases and the sinks that the program can open, as far as settings are
+// concerned. Package app knows which they are.
 type Kinds struct {
 	Databases Databases
 	Sinks     sinks.Registry
@@ -233,13 +260,15 @@ type Kinds struct {
 type Databases interface {
 	// Check says what is wrong with a URL, without connecting.
 	Check(url string) error
-	// Show returns the URL as one would write it, or the name of the database if a password may be in it.
+	// Show returns the URL as one would write it, or the name of the database if a password may be
+	// in it.
 	Show(url string) string
 	// Examples are how URLs look, one for each kind of database.
 	Examples() []string
 }
 
-// Describe adds to the texts of the flags that are URLs how those look. There are too many sinks to show them all.
+// Describe adds to the texts of the flags that are URLs how those look. There are too many sinks to
+// show them all.
 func (k Kinds) Describe(flags *pflag.FlagSet) {
 	for name, look := range map[string]string{
 		"database": strings.Join(k.Databases.Examples(), "; "),

@@ -26,40 +26,24 @@ func TestEnvelopeOfTables(t *testing.T) {
 		"shop=payload":                        {"refused", true},
 		"xml":                                 {"refused", true},
 	} {
-		c := Config{Envelope: setting}
+		c, err := load(t, "", []string{"OUTBOX_ENVELOPE=" + setting, "OUTBOX_SINK=redis://h",
+			"OUTBOX_DATABASE_URL=postgres://h/d"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Check(Serving); (err != nil) != (want.bare == "refused") {
+			t.Errorf("%s: got error %v", setting, err)
+		}
+		if want.bare == "refused" {
+			continue
+		}
 		if c.BareTopics() != want.topics {
 			t.Errorf("%s: bare topics %t", setting, c.BareTopics())
 		}
 		for _, table := range []string{"outbox_events", "event_outbox", "crawl_outbox"} {
-			envelope, err := c.EnvelopeOf(table)
-			if want.bare == "refused" {
-				if err == nil {
-					t.Errorf("%s is accepted", setting)
-				}
-				continue
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if bare := string(envelope(nil, &d)) == "7"; bare != strings.Contains(want.bare, table) {
+			if bare := string(c.EnvelopeOf(table)(nil, &d)) == "7"; bare != strings.Contains(want.bare, table) {
 				t.Errorf("%s: bare payloads of %s: %t", setting, table, bare)
 			}
 		}
-	}
-}
-
-func TestParseEnvelope(t *testing.T) {
-	d := outbox.Delivery{Record: &outbox.Record{Event: outbox.Event{Topic: "t", Payload: json.RawMessage(`{"a":1}`)}}}
-	for name, want := range map[string]string{"": `{"spec`, "cloudevents": `{"spec`, "payload": `{"a":1}`} {
-		envelope, err := parseEnvelope(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := string(envelope(nil, &d)); !strings.HasPrefix(got, want) {
-			t.Errorf("envelope %q gives %s", name, got)
-		}
-	}
-	if _, err := parseEnvelope("xml"); err == nil {
-		t.Error("envelope xml is accepted")
 	}
 }

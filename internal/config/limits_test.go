@@ -28,8 +28,8 @@ func TestLimits(t *testing.T) {
 	for entry, want := range map[string]string{
 		"{sink: nope, rate: 1}":          `there is no sink "nope": it is one of audit, default`,
 		"{rate: 1}":                      `there is no sink ""`,
-		"{sink: audit, rate: -1}":        "rate is -1, must be positive",
-		"{sink: audit, concurrency: -1}": "concurrency is -1, must be positive",
+		"{sink: audit, rate: -1}":        "rate is -1 ",
+		"{sink: audit, concurrency: -1}": "concurrency -1, must be positive",
 		"{sink: audit, per_second: 1}":   "per_second",
 		"{sink: audit, rate: 1}\n  - {sink: audit, concurrency: 1}": "the sink audit has an entry already",
 	} {

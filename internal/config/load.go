@@ -1,27 +1,16 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
-	"math"
-	"os"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
-	"github.com/go-viper/mapstructure/v2"
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/providers/posflag"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxrelay/outbox/internal/fault"
 )
 
 // Error is what is wrong with the settings, all of it.
@@ -41,431 +30,222 @@ func (e *Error) orNil() error {
 	return e
 }
 
-// koanf splits keys at the delimiter; a point would cut the table name billing.outbox in two.
-const delim = "\x1f"
-
-// Load reads the settings that a command has flags for, after the command line was parsed into flags, for a program
-// that can open these kinds of servers. environ is as
-// os.Environ gives it. The error, an *Error, says that the file cannot be read at all. What is wrong with single
-// settings Check says, together with all else that is wrong; until then they have their defaults.
-func Load(kinds Kinds, environ []string, flags ...*pflag.FlagSet) (Config, error) {
-	given := pflag.NewFlagSet("given", pflag.ContinueOnError)
-	for _, set := range flags {
-		given.AddFlagSet(set)
-	}
-	set := settingsOf(environ)
-	vars := variables(set, given)
-	var problems Error
-	ignored := strangers(set)
-	origins := map[string]string{}
-
-	k := koanf.New(delim)
-	path := vars["config"].value
-	if path != "" {
-		origins["config"] = vars["config"].name
-	}
-	if f := given.Lookup("config"); f != nil && f.Changed {
-		path, origins["config"] = f.Value.String(), "--config"
-	}
-	if path != "" {
-		if err := loadFile(k, path, origins, &problems); err != nil {
-			return Config{}, &Error{Problems: []string{err.Error()}}
-		}
-	}
-	ofFile := maps.Clone(origins)
-	if err := k.Load(confmap.Provider(fromEnvironment(vars, origins, &problems), delim), nil); err != nil {
-		problems.add("read the environment: %v", err)
-	}
-	// Last, because it skips a flag that was not given where another source has set it, and so supplies the defaults
-	// too.
-	byKey := func(f *pflag.Flag) (string, any) {
-		if f.Name == "config" {
-			return "", nil
-		}
-		if f.Changed {
-			origins[key(f.Name)] = "--" + f.Name
-		}
-		return key(f.Name), posflag.FlagVal(given, f)
-	}
-	if err := k.Load(posflag.ProviderWithFlag(given, delim, k, byKey), nil); err != nil {
-		problems.add("read the flags: %v", err)
-	}
-	var c Config
-	_, wrong := decode(k.Raw(), &c)
-	problems.Problems = append(problems.Problems, wrong...)
-	c.kinds = kinds
-	c.found = findings{path: path, environ: set, origins: origins, ignored: ignored, problems: problems.Problems,
-		hidden: map[string]string{}}
-	for name, at := range ofFile {
-		if name != "config" && origins[name] != at {
-			c.found.hidden[name] = at
-		}
-	}
-	return c, nil
-}
-
 // findings are what Load has found out beside the settings.
 type findings struct {
 	path     string // of the file, "": none
 	environ  map[string]string
-	origins  map[string]string // by key; a setting that is not here has its default
+	origins  map[string]string // by key: FILE:LINE, a variable or a flag; a setting that is not here has its default
 	hidden   map[string]string // by key, where the file has a setting that a variable or a flag overrides
-	ignored  []string          // variables
-	problems []string
+	settings []Setting
+	problems Error
 }
 
-// Ignored returns the environment variables that look like settings of ours and are none. Others may have set them;
-// somebody may have meant one.
-func (c Config) Ignored() []string {
-	var read []string
-	for _, d := range c.kinds.Sinks.Drivers() {
-		read = append(read, d.Reads...)
+// Load reads the settings that a command has flags for, after the command line was parsed into
+// flags, for a program that can open these kinds of servers. environ is as os.Environ gives it. The
+// error, an *Error, says that the file cannot be read at all. What is wrong with single settings
+// Check says, together with all else that is wrong; until then they have their defaults.
+func Load(kinds Kinds, environ []string, given ...*pflag.FlagSet) (Config, error) {
+	c := Config{kinds: kinds}
+	c.found = findings{environ: map[string]string{}, origins: map[string]string{}, hidden: map[string]string{}}
+	for _, e := range environ {
+		if name, value, ok := strings.Cut(e, "="); ok && value != "" { // an empty one counts as unset
+			c.found.environ[name] = value
+		}
 	}
-	return slices.DeleteFunc(slices.Clone(c.found.ignored), func(name string) bool { return slices.Contains(read, name) })
+	sets, bound, command := c.flags(), flagSet("bound"), flagSet("command")
+	for _, set := range []*pflag.FlagSet{sets.settings(), sets.parts, sets.client, sets.output} {
+		bound.AddFlagSet(set)
+	}
+	for _, set := range given {
+		command.AddFlagSet(set)
+	}
+	c.override(command.Lookup("config"), bound)
+	lists := map[string][]*yaml.Node{}
+	if c.found.path != "" {
+		if err := c.readFile(c.found.path, sets.settings(), lists); err != nil {
+			return Config{}, &Error{Problems: []string{"config file " + err.Error()}}
+		}
+	}
+	inFile := maps.Clone(c.found.origins)
+	command.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "config" {
+			c.override(f, bound)
+		}
+	})
+	for name, at := range inFile {
+		if name != "config" && c.found.origins[name] != at {
+			c.found.hidden[name] = at
+			delete(lists, name)
+		}
+	}
+	c.parse(lists)
+	sets.settings().VisitAll(func(f *pflag.Flag) { c.note(key(f.Name), valueOf(f), lists) })
+	for _, name := range []string{"limits", "retry"} { // which have no flag
+		c.note(name, []any{}, lists)
+	}
+	sets.parts.AddFlagSet(sets.client)
+	sets.parts.VisitAll(func(f *pflag.Flag) { c.note(key(f.Name), valueOf(f), lists) })
+	return c, nil
 }
 
-// loadFile merges the keys of a file that are right into k.
-func loadFile(k *koanf.Koanf, path string, origins map[string]string, problems *Error) error {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("config file %s does not exist: correct --config or OUTBOX_CONFIG", path)
+// override gives the setting of a command's flag what its variable says, or the flag itself.
+func (c *Config) override(f *pflag.Flag, bound *pflag.FlagSet) {
+	if f == nil || bound.Lookup(f.Name) == nil {
+		return
 	}
-	if err != nil {
-		return fmt.Errorf("config file: %w", err)
+	to := bound.Lookup(f.Name)
+	for _, name := range variables(f.Name) {
+		if text := c.found.environ[name]; text != "" {
+			c.take(to, split(to, text), name, name)
+			break
+		}
 	}
-	top, err := readYAML(path, text)
-	if err != nil {
-		return fmt.Errorf("config file %w", err)
+	if f.Changed {
+		c.take(to, textsOf(f), "--"+f.Name, "--"+f.Name)
 	}
-	if top == nil || top.Tag == "!!null" {
+}
+
+// take gives a setting its texts, or reports that they do not fit.
+func (c *Config) take(f *pflag.Flag, texts []string, from, at string) {
+	if err := assign(f, texts); err != nil {
+		c.found.problems.add("%s: %s", at, Misfit(f, strings.Join(texts, ","), err))
+		return
+	}
+	c.found.origins[key(f.Name)] = from
+}
+
+// parse reads the settings that are more than a text or a number.
+func (c *Config) parse(lists map[string][]*yaml.Node) {
+	w := &c.written
+	c.Destination, c.Settle = byTable(nil, w.destination), byTable(nil, w.settle)
+	c.Envelope, c.Retention = byTable(defaultForms, w.envelope), byTable(defaultAges, w.retention)
+	for _, of := range []struct {
+		name   string
+		values ByTable
+		check  func(all bool, value string) error
+	}{
+		{"destination", c.Destination, single}, {"settle", c.Settle, single}, {"envelope", c.Envelope, isEnvelope},
+		{"retention", c.Retention, isAge},
+	} {
+		err := of.check(true, of.values.All)
+		for _, value := range of.values.Single {
+			err = cmp.Or(err, of.check(false, value))
+		}
+		if err != nil {
+			c.found.problems.add("%s: %v", c.at(of.name), err)
+		}
+	}
+	if err := c.parseSinks(); err != nil {
+		c.found.problems.add("%s: %v", c.at("sink"), err)
+	}
+	c.readLists(lists)
+}
+
+// at is what has set a setting.
+func (c *Config) at(name string) string {
+	from := c.found.origins[name]
+	if strings.HasPrefix(from, "--") || strings.HasPrefix(from, prefix) {
+		return from
+	}
+	return "config file " + from + ": " + name
+}
+
+const prefix = "OUTBOX_"
+
+// variables returns the environment variables of a flag: OUTBOX_ and its name. That of the database
+// ends in _URL, and falls back to the name that platforms set. The form of the output has none: one
+// asks for it once.
+func variables(flag string) []string {
+	switch flag {
+	case "database":
+		return []string{"OUTBOX_DATABASE_URL", "DATABASE_URL"}
+	case "output":
 		return nil
 	}
-	if top.Kind != yaml.MappingNode {
-		return fmt.Errorf("config file %s:%d: want settings such as batch: 500, and not a list or text", path, top.Line)
-	}
-	raw, lines := map[string]any{}, map[string]int{}
-	if err := into(path, top, &raw); err != nil {
-		return fmt.Errorf("config file %w", err)
-	}
-	for i := 0; i < len(top.Content); i += 2 {
-		lines[top.Content[i].Value] = top.Content[i].Line
-	}
-	inOrder := func(a, b string) int { return cmp.Or(cmp.Compare(lines[a], lines[b]), cmp.Compare(a, b)) }
-	for _, name := range slices.SortedFunc(maps.Keys(raw), inOrder) { // one by one, so that the others have their values
-		at := fmt.Sprintf("%s:%d", path, lines[name])
-		unused, wrong := decode(map[string]any{name: raw[name]}, &Config{})
-		switch {
-		case len(wrong) > 0:
-			for _, problem := range wrong {
-				problems.add("config file %s: %s", at, problem)
-			}
-			delete(raw, name)
-		case len(unused) > 0:
-			problems.add("config file %s: %s (keys are the names of flags with _ for -, limits and retry)", at,
-				unknownKeys(unused))
-			delete(raw, name)
-		case raw[name] == nil: // "batch:" and nothing behind it
-			delete(raw, name)
-		default:
-			origins[name] = at
-		}
-	}
-	return k.Load(confmap.Provider(raw, delim), nil)
+	return []string{prefix + strings.ToUpper(key(flag))}
 }
 
-type variable struct{ name, value string }
+func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 
-// settingsOf returns the variables of an environment. An empty one counts as unset.
-func settingsOf(environ []string) map[string]string {
-	set := map[string]string{}
-	for _, e := range environ {
-		if name, value, ok := strings.Cut(e, "="); ok && value != "" {
-			set[name] = value
+// Ignored returns the environment variables that begin with OUTBOX_ and are no setting of any
+// command. Others may have set them, so they must not stop a daemon; somebody may have meant one.
+// Those that a sink reads are none, nor those that Kubernetes sets for a Service whose name begins
+// with outbox.
+func (c Config) Ignored() (ignored []string) {
+	var known []string
+	for _, fs := range []*pflag.FlagSet{All(), ServeFlags(), Client()} {
+		fs.VisitAll(func(f *pflag.Flag) { known = append(known, variables(f.Name)...) })
+	}
+	for _, d := range c.kinds.Sinks.Drivers() {
+		known = append(known, d.Reads...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.found.environ)) {
+		ofService := strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")
+		ofTests := fault.Enabled && strings.HasPrefix(name, prefix+"FAULT")
+		if strings.HasPrefix(name, prefix) && !slices.Contains(known, name) && !ofService && !ofTests {
+			ignored = append(ignored, name)
 		}
 	}
-	return set
+	return ignored
 }
 
-// variables finds each flag's environment variable.
-func variables(set map[string]string, given *pflag.FlagSet) map[string]variable {
-	found := map[string]variable{}
-	given.VisitAll(func(f *pflag.Flag) {
-		for _, name := range variableNames(f.Name) {
-			if value, ok := set[name]; ok {
-				found[f.Name] = variable{name, value}
-				return
-			}
-		}
-	})
-	return found
+// Setting is a setting as it is in effect.
+type Setting struct {
+	Name  string `json:"name"`  // its key in a file
+	Value any    `json:"value"` // never a password or a token; a duration is a string
+	From  string `json:"from"`  // "default", or what set it: FILE:LINE, OUTBOX_POLL_MAX, --poll-max
+	// Hides is where the file has it too, in vain: FILE:LINE.
+	Hides string `json:"hides,omitempty"`
 }
 
-// fromEnvironment parses each variable as its flag would be, so that both accept the same and a problem names the
-// variable.
-func fromEnvironment(vars map[string]variable, origins map[string]string, problems *Error) map[string]any {
-	parsed := All() // a copy: setting the real flags would look like the command line
-	values := map[string]any{}
-	for _, flag := range slices.Sorted(maps.Keys(vars)) {
-		if flag == "config" {
-			continue
-		}
-		f := parsed.Lookup(flag)
-		each := []string{vars[flag].value}
-		if f.Value.Type() == "stringArray" { // a flag that is given several times
-			each = strings.Fields(vars[flag].value)
-		}
-		if err := setEach(f, each); err != nil {
-			problems.add("%s: %s", vars[flag].name, Misfit(f, vars[flag].value, err))
-			continue
-		}
-		values[key(flag)], origins[key(flag)] = posflag.FlagVal(parsed, f), vars[flag].name
+// Effective returns every setting, in the order in which they are documented, and the flags that
+// are variables too.
+func (c Config) Effective() []Setting { return c.found.settings }
+
+// Given tells whether a flag, a variable or the file has set a flag's setting.
+func (c Config) Given(flag string) bool { return c.found.origins[key(flag)] != "" }
+
+// note adds a setting to those in effect.
+func (c *Config) note(name string, value any, lists map[string][]*yaml.Node) {
+	from, ok := c.found.origins[name]
+	if !ok {
+		from = "default"
 	}
-	return values
+	if nodes, ok := lists[name]; ok {
+		entries := make([]any, len(nodes))
+		for i, n := range nodes {
+			_ = n.Decode(&entries[i]) // what is no YAML is no entry either, and reported
+		}
+		value = entries
+	}
+	c.found.settings = append(c.found.settings, Setting{name, c.shown(name, value), from, c.found.hidden[name]})
 }
 
-func setEach(f *pflag.Flag, values []string) error {
-	for _, value := range values {
-		if err := f.Value.Set(value); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readYAML returns what a file of one document has in it, nil if that is nothing. Errors begin with path and line, and
-// quote no value.
-func readYAML(path string, text []byte) (*yaml.Node, error) {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	var document, second yaml.Node
-	err := decoder.Decode(&document)
-	if errors.Is(err, io.EOF) {
-		return nil, nil
-	}
-	if err == nil {
-		if err = decoder.Decode(&second); err == nil {
-			return nil, fmt.Errorf("%s:%d: begins a second document (---), which would be ignored: make it one", path,
-				second.Line)
-		}
-	}
-	if !errors.Is(err, io.EOF) {
-		return nil, unreadable(path, err)
-	}
-	return document.Content[0], nil
-}
-
-// into is node.Decode with an error like those of readYAML.
-func into(path string, node *yaml.Node, dst any) error {
-	if err := node.Decode(dst); err != nil {
-		return unreadable(path, err)
-	}
-	return nil
-}
-
-func unreadable(path string, err error) error {
-	line, problem := lineOf(err)
-	if strings.HasPrefix(problem, "unknown anchor") {
-		problem = "a value begins with * and refers to nothing: put it in quotes" // the library would quote it
-	}
-	if line > 0 {
-		path = fmt.Sprintf("%s:%d", path, line)
-	}
-	return fmt.Errorf("%s: cannot be read as YAML: %s", path, problem)
-}
-
-// lineOf takes the line, 0 if there is none, off the first problem of the library's error.
-func lineOf(err error) (line int, problem string) {
-	problem = strings.TrimPrefix(err.Error(), "yaml: ")
-	if mismatch, ok := errors.AsType[*yaml.TypeError](err); ok {
-		problem = mismatch.Errors[0]
-	}
-	if n, _ := fmt.Sscanf(problem, "line %d:", &line); n == 1 {
-		_, problem, _ = strings.Cut(problem, ": ")
-	}
-	return line, problem
-}
-
-// decode fills dst, a pointer to a struct. It returns the keys that dst has no field for, and what is wrong with
-// values, in which case dst is filled in part.
-func decode(from, dst any) (unused, problems []string) {
-	// What dst has fields for, it says when it gets nothing: of a decoding that fails mapstructure does not tell which
-	// keys were unknown.
-	var meta mapstructure.Metadata
-	err := fill(map[string]any{}, reflect.New(reflect.TypeOf(dst).Elem()).Interface(), &meta)
-	if m := reflect.ValueOf(from); m.Kind() == reflect.Map {
-		for _, key := range m.MapKeys() {
-			if name := fmt.Sprint(key); !slices.Contains(meta.Unset, name) {
-				unused = append(unused, name)
-			}
-		}
-	}
-	slices.Sort(unused)
-	return unused, append(each(err), each(fill(from, dst, nil))...)
-}
-
-func fill(from, dst any, meta *mapstructure.Metadata) error {
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
-		Result: dst, Metadata: meta, TagName: "yaml",
-		MatchName:  func(key, field string) bool { return key == field }, // a key has one spelling
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(fit, mapstructure.StringToSliceHookFunc(",")),
-	})
-	if err != nil {
-		return fmt.Errorf("set up decoder: %w", err)
-	}
-	return d.Decode(from)
-}
-
-// each returns the single problems, each with its key, in which mapstructure's errors are nested.
-func each(err error) (problems []string) {
-	switch e := err.(type) { //nolint:errorlint // this is what unwraps
-	case nil:
-	case *mapstructure.DecodeError:
-		problem := e.Unwrap().Error()
-		if e.Name() != "" {
-			problem = e.Name() + ": " + problem
-		}
-		problems = append(problems, problem)
-	case interface{ Unwrap() []error }:
-		for _, one := range e.Unwrap() {
-			problems = append(problems, each(one)...)
-		}
-	default:
-		if inner := errors.Unwrap(err); inner != nil {
-			return each(inner)
-		}
-		problems = append(problems, err.Error())
-	}
-	return problems
-}
-
-// fit converts a value to its setting's type, or says in words of YAML and not of Go that it is another. mapstructure
-// by itself would cut 1.5 off at 1.
-func fit(from, to reflect.Value) (any, error) {
-	value := from.Interface()
-	text, isText := value.(string)
-	switch {
-	case to.Type() == reflect.TypeFor[Sinks]():
-		return sinksOf(value)
-	case from.Type() == to.Type(), to.Kind() == reflect.Interface, isText && to.Kind() == reflect.String:
-		return value, nil
-	case to.Type() == reflect.TypeFor[time.Duration]():
-		return fitDuration(from)
-	}
-	switch to.Kind() {
-	case reflect.Int:
-		return fitInt(from)
-	case reflect.Float64:
-		if isNumber(from) {
-			return value, nil
-		}
-		_, err := strconv.ParseFloat(text, 64)
-		return nil, fmt.Errorf("%s is no number%s", shape(value), unquote(err))
-	case reflect.String:
-		return nil, noText(from)
-	case reflect.Slice:
-		if from.Kind() != reflect.Slice && (!isText || to.Type() != reflect.TypeFor[[]string]()) {
-			return nil, fmt.Errorf("want a list, and not %s", shape(value))
-		}
-	case reflect.Map, reflect.Struct:
-		if from.Kind() != reflect.Map {
-			return nil, fmt.Errorf("want keys with values (name: value), and not %s", shape(value))
-		}
-	}
-	return value, nil
-}
-
-func noText(from reflect.Value) error {
-	switch {
-	case isNumber(from): // not shown: it may be what a token or a password begins with
-		return errors.New("want text, and not a number: put it in quotes")
-	case from.Kind() == reflect.Map, from.Kind() == reflect.Slice:
-		return fmt.Errorf("want text, and not %s", shape(from.Interface()))
-	}
-	return fmt.Errorf("want text, and not %s: put it in quotes", shape(from.Interface()))
-}
-
-func isNumber(v reflect.Value) bool { return v.CanInt() || v.CanUint() || v.CanFloat() }
-
-func fitDuration(from reflect.Value) (any, error) {
-	text, isText := from.Interface().(string)
-	switch {
-	case isText:
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return nil, errors.New(noDuration(text))
-		}
-		return d, nil
-	case !isNumber(from):
-		return nil, errors.New(noDuration(shape(from.Interface())))
-	case from.Interface() != 0:
-		return nil, errors.New(noDuration(fmt.Sprint(from.Interface()))) // "poll_max: 5" would be five nanoseconds
-	}
-	return time.Duration(0), nil
-}
-
-func fitInt(from reflect.Value) (any, error) {
-	value := from.Interface()
-	f, isFloat := value.(float64)
-	whole := isFloat && f == math.Trunc(f)
-	switch {
-	case whole && math.Abs(f) < math.MaxInt64:
-		return int(f), nil // 1e6 is a whole number
-	case from.CanInt():
-		return value, nil
-	case from.CanUint() || whole:
-		return nil, fmt.Errorf("%v is too large", value)
-	}
+// shown is a value that anybody may see.
+func (c *Config) shown(name string, value any) any {
 	text, _ := value.(string)
-	_, err := strconv.Atoi(text)
-	return nil, fmt.Errorf("%s is no whole number%s", shape(value), unquote(err))
-}
-
-func unquote(err error) string {
-	if err == nil {
-		return ": leave the quotes away"
-	}
-	return ""
-}
-
-// shape names a value for people.
-func shape(value any) string {
-	switch v := value.(type) {
-	case string:
-		if strings.Contains(v, "@") || strings.Contains(v, "://") {
-			return "the text (not shown, it may hold a password)"
+	switch {
+	case name == "sink":
+		masked := map[string]string{}
+		for name, url := range c.Sink {
+			masked[name] = c.kinds.Sinks.Mask(url)
 		}
-		return strconv.Quote(v)
-	case time.Time:
-		return "a date"
+		return masked
+	case name == "cors_origin":
+		origins := slices.Clone(c.Serve.Origins)
+		for i, o := range origins {
+			if o != "*" && !isOrigin(o) {
+				origins[i] = "(no origin, not shown)"
+			}
+		}
+		return origins
+	case text == "":
+	case name == "database":
+		return c.kinds.Databases.Show(text)
+	case name == "token":
+		return "(set, not shown)"
+	case (name == "server" || name == "public_url") && !isBase(text): // neither may hold a password, but it might
+		return "(no valid address, not shown)"
 	}
-	switch reflect.ValueOf(value).Kind() {
-	case reflect.Slice:
-		return "a list"
-	case reflect.Map:
-		return "keys with values"
-	}
-	return fmt.Sprint(value)
-}
-
-// noDuration says why text is no duration; what is no text is its shape already.
-func noDuration(text string) string {
-	if _, err := strconv.ParseFloat(text, 64); err == nil {
-		return text + " needs a unit: for instance 5ms, 10s or 2m"
-	}
-	if text != "a list" && text != "keys with values" && text != "a date" {
-		text = shape(text)
-	}
-	return text + " is no time such as 5ms, 10s, 15m or 168h (a week)"
-}
-
-// Misfit says what is wrong with the text that was given for a flag, in the words that are used for a file.
-func Misfit(f *pflag.Flag, text string, err error) string {
-	switch kind := f.Value.Type(); {
-	case errors.Is(err, strconv.ErrRange):
-		return text + " is too large"
-	case kind == "int":
-		return shape(text) + " is no whole number"
-	case kind == "duration":
-		return noDuration(text)
-	}
-	return err.Error()
+	return value
 }

@@ -15,7 +15,9 @@ import (
 func load(t *testing.T, file string, environ []string, args ...string) (Config, error) {
 	t.Helper()
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	fs.AddFlagSet(All())
+	for _, set := range []*pflag.FlagSet{All(), ServeFlags(), Global(), Client()} {
+		fs.AddFlagSet(set)
+	}
 	if file != "" {
 		environ = append(environ, "OUTBOX_CONFIG="+write(t, file))
 	}
@@ -50,10 +52,10 @@ func TestPrecedence(t *testing.T) {
 		{"a flag wins", c.Listen == "flag:1"},
 		{"then the environment", c.Batch == 3},
 		{"then the file", c.PollMax == 4*time.Second && c.LogLevel == "warn"},
-		{"then the default", c.LeaseTTL == 10*time.Second && c.Envelope == "cloudevents"},
+		{"then the default", c.LeaseTTL == 10*time.Second && c.Envelope.All == "cloudevents"},
 		{"an empty variable is unset", c.DedupWindow == 2*time.Minute},
 		{"a list is replaced, not extended", strings.Join(c.Table, " ") == "c d"},
-		{"a key of a map keeps its point", c.Destination["billing.outbox"] == "x.{topic}"},
+		{"a key of a map keeps its point", c.Destination.Of("billing.outbox") == "x.{topic}"},
 	} {
 		if !check.ok {
 			t.Errorf("%s: got %+v", check.name, c)
@@ -81,15 +83,15 @@ func TestURLVariables(t *testing.T) {
 
 func TestAllProblemsAtOnce(t *testing.T) {
 	c, err := load(t, "pol_max: 4s\nlog-level: info\nbatch: many\ndatabase_url: redis://h\npoll_max: 5\nnonsense: 1\n",
-		[]string{"OUTBOX_POLL_MAX=soon", "OUTBOX_WORKERS=x"}, "--workers", "0")
+		[]string{"OUTBOX_POLL_MAX=soon", "OUTBOX_STREAM_LIMIT=x"}, "--batch", "0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantProblems(t, c.Check(Serving|Database), `outbox.yaml:1: unknown key "pol_max"`,
 		`outbox.yaml:2: unknown key "log-level"`, `outbox.yaml:3: batch: "many" is no whole number`,
 		`unknown key "database_url"`, "5 needs a unit", `unknown key "nonsense" (keys are`,
-		`OUTBOX_POLL_MAX: "soon" is no time`, `OUTBOX_WORKERS: "x" is no whole number`, "the database is not set",
-		"workers is 0")
+		`OUTBOX_POLL_MAX: "soon" is no time`, `OUTBOX_STREAM_LIMIT: "x" is no whole number`, "the database is not set",
+		"batch is 0")
 
 	_, err = load(t, "a: [", nil)
 	wantProblems(t, err, "YAML")
@@ -101,14 +103,14 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		"--route-timeout", "0s",
 		"--max-attempts", "-1", "--envelope", "xml",
 		"--listen", "9464", "--table", "nobody,outbox_events", "--destination", "neither=x,outbox_events={oops}",
-		"--log-format", "xml", "-o", "yaml", "--log-level", "loud")
+		"-o", "yaml", "--log-level", "loud")
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantProblems(t, c.Check(Database|Publishing|Serving), "OUTBOX_DATABASE_URL or DATABASE_URL",
 		"set OUTBOX_SINK or sink", "backoff-base is 1µs", "poll-max is 2µs", "route-timeout is 0s",
 		"--batch, or set OUTBOX_BATCH or batch", "lease-ttl", "max-attempts", "envelope", "listen", "nobody", "neither",
-		"unknown placeholder {oops}", "log-format", "output", "log-level")
+		"unknown placeholder {oops}", "output", "log-level")
 }
 
 // wantProblems also holds that there are no others.
@@ -149,12 +151,8 @@ func TestWhatHidesTheFile(t *testing.T) {
 		if err = cfg.Check(Serving | Publishing); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
-		settings, err := cfg.Effective()
-		if err != nil {
-			t.Fatal(err)
-		}
 		hidden := 0
-		for _, s := range settings {
+		for _, s := range cfg.Effective() {
 			if s.Hides != "" && strings.Contains(s.Hides, ".yaml:") {
 				hidden++
 			}

@@ -3,6 +3,8 @@ package config
 import (
 	"slices"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
 // A variable that begins as ours do and is no setting is told of, and stops nobody: it may be somebody else's. One that
@@ -31,10 +33,14 @@ func TestVariablesThatAreNoSettings(t *testing.T) {
 
 func TestSettingsAreNoStrangers(t *testing.T) {
 	t.Parallel()
-	_, known := knownNames()
-	for name := range known {
-		if ignored := strangers(map[string]string{name: "x"}); len(ignored) > 0 {
-			t.Errorf("ignored %v", ignored)
-		}
+	for _, fs := range []*pflag.FlagSet{All(), ServeFlags(), Client()} {
+		fs.VisitAll(func(f *pflag.Flag) {
+			for _, name := range variables(f.Name) {
+				c, err := load(t, "", []string{name + "=/dev/null"})
+				if err != nil || len(c.Ignored()) > 0 {
+					t.Errorf("ignored %v, error %v", c.Ignored(), err)
+				}
+			}
+		})
 	}
 }

@@ -58,7 +58,7 @@ retry:
 		`retry, entry 2 (destination "a"): unknown key "attempts"`,
 		`entry 3 (destination "b"): table: there is no layout for table nowhere`, "backoff_factor is 0.5",
 		`entry 4 (destination "c"): backoff_base: 5 needs a unit`,
-		`entry 4 (destination "c"): max_attempts: 1.9 is no whole number`,
+		`entry 4 (destination "c"): max_attempts: "1.9" is no whole number`,
 		`entry 4 (destination "c"): backoff_factor: "two" is no number`, `unknown key "foo"`,
 		`retry, entry 5: unknown key "1"`, "retry, entry 6: want keys with values",
 	} {

@@ -2,17 +2,18 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/relay"
 )
 
-// routeEntry is one entry of the list routes in the file of --config.
-type routeEntry struct {
+// Route is one entry of the list routes.
+type Route struct {
 	Table  string   `yaml:"table"` // "": all
 	Name   string   `yaml:"name"`
 	Topic  string   `yaml:"topic"`
@@ -20,109 +21,116 @@ type routeEntry struct {
 	Type   string   `yaml:"type"`
 	To     []string `yaml:"to"`
 
+	Sink    string `yaml:"-"` // of an entry TABLE=SINK: all of the table goes there
 	targets []relay.Target
+	at      string
 }
 
-// routeEntries decodes and checks the list.
-func (c *Config) routeEntries(problems *Error) (entries []routeEntry) {
-	names := map[string]bool{}
-	for i, raw := range c.Routes {
-		at := fmt.Sprintf("routes, entry %d", i+1)
-		if text, short := raw.(string); short {
-			if table, _, ok := strings.Cut(text, "="); !ok || table == "" {
-				problems.add("%s: want TABLE=SINK, and not %s", at, shape(text))
-			}
-			continue
+// readRoute reads an entry of the list.
+func (c *Config) readRoute(i int, n *yaml.Node) {
+	r := Route{at: fmt.Sprintf("routes, entry %d", i+1)}
+	if n.Kind == yaml.ScalarNode {
+		if r.Table, r.Sink, _ = strings.Cut(n.Value, "="); r.Table == "" || r.Sink == "" {
+			c.found.problems.add("%s: want TABLE=SINK, and not %s: %s", r.at, shape(n.Value), give("routes"))
+			return
 		}
-		var e routeEntry
-		unused, wrong := decode(raw, &e)
-		if problems.entry(at, unused, wrong) && len(wrong) > 0 {
-			continue
-		}
-		if e.Table != "" {
-			if _, ok := find(c.Known(), e.Table); !ok {
-				problems.add("%s: %s", at, unknownTable("table", e.Table, c.Known()))
-			}
-			if sink, too := c.route(e.Table); too {
-				problems.add("%s: %s=%s sends all of the table to one sink: take one of the two away", at, e.Table, sink)
-			}
-		}
-		if strings.Contains(e.Name, ":") {
-			problems.add("%s: the name %q has a colon, which stands between a sink and a destination", at, e.Name)
-		}
-		if e.Name != "" && names[e.Name] {
-			problems.add("%s: another entry is called %q", at, e.Name)
-		}
-		names[e.Name] = true
-		if len(e.To) == 0 {
-			problems.add("%s: says no sinks to go to: want to: [NAME, NAME:DESTINATION]", at)
-		}
-		c.checkTargets(problems, at, &e)
-		entries = append(entries, e)
+	} else if !c.found.problems.fill(&r, n, &r.at, "name") {
+		return
 	}
-	return entries
+	for _, text := range r.To {
+		target, err := relay.ParseTarget(text)
+		if err != nil {
+			c.found.problems.add("%s: %v", r.at, err)
+		}
+		r.targets = append(r.targets, target)
+	}
+	c.Routes = append(c.Routes, r)
 }
 
-// checkTargets reads where a route goes.
-func (c *Config) checkTargets(problems *Error, at string, e *routeEntry) {
-	seen := map[string]bool{}
-	for _, text := range e.To {
-		target, err := relay.ParseTarget(text)
-		switch {
-		case err != nil:
-			problems.add("%s: %v", at, err)
-		case c.Sink[target.Sink] == "":
-			problems.add("%s: there is no sink %q: it is one of %s: %s", at, target.Sink,
-				strings.Join(slices.Sorted(maps.Keys(c.Sink)), ", "), set("sink"))
-		case seen[text]:
-			problems.add("%s: %s is there twice", at, text)
+// checkRoutes checks the entries of several keys against the tables, the sinks and each other.
+func (c *Config) checkRoutes(problems *Error) {
+	names := map[string]bool{}
+	for _, r := range c.Routes {
+		if r.Sink != "" {
+			continue
 		}
-		seen[text] = true
-		e.targets = append(e.targets, target)
+		if r.Table != "" {
+			c.checkTablesOf(problems, r.at+": table", map[string]string{r.Table: ""})
+			if sink, too := c.route(r.Table); too {
+				problems.add("%s: %s=%s sends all of the table to one sink: take one of the two "+
+					"away", r.at, r.Table, sink)
+			}
+		}
+		if strings.Contains(r.Name, ":") {
+			problems.add("%s: the name %q has a colon, which stands between a sink and a "+
+				"destination", r.at, r.Name)
+		}
+		if r.Name != "" && names[r.Name] {
+			problems.add("%s: another entry is called %q", r.at, r.Name)
+		}
+		names[r.Name] = true
+		if len(r.To) == 0 {
+			problems.add("%s: says no sinks to go to: want to: [NAME, NAME:DESTINATION]", r.at)
+		}
+		for i, t := range r.targets {
+			if t.Sink != "" && c.Sink[t.Sink] == "" { // "": it could not be read
+				problems.add("%s: there is no sink %q: it is one of %s: %s", r.at, t.Sink, c.Sink.names(), give("sink"))
+			}
+			if slices.Contains(r.To[:i], r.To[i]) {
+				problems.add("%s: %s is there twice", r.at, r.To[i])
+			}
+		}
 	}
 }
 
 // route returns the sink of an entry TABLE=SINK, to which all events of the table go.
 func (c *Config) route(table string) (sink string, ok bool) {
-	for _, raw := range c.Routes {
-		if text, short := raw.(string); short {
-			if of, to, _ := strings.Cut(text, "="); of == table {
-				sink, ok = to, true
-			}
+	for _, r := range c.Routes {
+		if r.Sink != "" && r.Table == table {
+			sink, ok = r.Sink, true
 		}
 	}
 	return sink, ok
 }
 
-// RoutesOf returns the routes of a table, nil if all its events go to SinkOf. Check has found them right.
-func (c Config) RoutesOf(table string) (routes []relay.Route) {
+// routesOf returns the entries of a table, none if all its events go to SinkOf.
+func (c Config) routesOf(table string) (routes []Route) {
 	if _, one := c.route(table); one {
 		return nil
 	}
-	for _, e := range c.routeEntries(&Error{}) {
-		if e.Table == "" || e.Table == table {
-			routes = append(routes, relay.Route{
-				Name: e.Name, Topic: e.Topic, Tenant: e.Tenant, AggregateType: e.Type, To: e.targets,
-			})
+	for _, r := range c.Routes {
+		if r.Sink == "" && (r.Table == "" || r.Table == table) {
+			routes = append(routes, r)
 		}
 	}
 	return routes
 }
 
-// Addresses returns where an event of a table would go, as sink:destination. The error is why it would become a dead
-// letter.
+// RoutesOf returns the routes of a table, nil if all its events go to SinkOf. Check has found them
+// right.
+func (c Config) RoutesOf(table string) (routes []relay.Route) {
+	for _, r := range c.routesOf(table) {
+		routes = append(routes, relay.Route{
+			Name: r.Name, Topic: r.Topic, Tenant: r.Tenant, AggregateType: r.Type, To: slices.Clone(r.targets),
+		})
+	}
+	return routes
+}
+
+// Addresses returns where an event of a table would go, as sink:destination. The error is why it
+// would become a dead letter.
 func (c Config) Addresses(table string, event outbox.Event) ([]string, error) {
 	var problems Error
 	c.checkSinks(&problems, 0)
-	c.routeEntries(&problems)
-	t, ok := find(c.Known(), table)
-	if !ok {
-		problems.add("%s", unknownTable("table", table, c.Known()))
+	c.checkRoutes(&problems)
+	t, err := c.Find(table)
+	if err != nil {
+		problems.add("%v", err)
 	}
-	if len(problems.Problems) > 0 {
-		return nil, &problems
+	if err := problems.orNil(); err != nil {
+		return nil, err
 	}
-	destination, err := outbox.ParseTemplate(c.served(t).Destination)
+	destination, err := outbox.ParseTemplate(t.Destination)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +141,11 @@ func (c Config) Addresses(table string, event outbox.Event) ([]string, error) {
 			return nil, err
 		}
 		if len(event.Destinations) > 0 {
-			return prefixed(name, event.Destinations), nil
+			var all []string
+			for _, d := range event.Destinations {
+				all = append(all, name+":"+d)
+			}
+			return all, nil
 		}
 		routes = []relay.Route{{To: []relay.Target{{Sink: name}}}}
 	}
@@ -147,44 +159,34 @@ func (c Config) Addresses(table string, event outbox.Event) ([]string, error) {
 	return relay.Addresses(routes, event)
 }
 
-// prefixed returns the addresses of destinations at one sink.
-func prefixed(sink string, destinations []string) (all []string) {
-	for _, d := range destinations {
-		all = append(all, sink+":"+d)
-	}
-	return all
-}
-
 // sinksOf returns the names of the sinks that a table's events go to.
 func (c Config) sinksOf(table string) (names []string, err error) {
-	routes := c.RoutesOf(table)
-	if len(routes) == 0 {
-		name, err := c.sinkOf(table)
-		return []string{name}, err
+	if names = c.SinksOwing(table); len(names) > 0 {
+		return names, nil
 	}
-	for _, r := range routes {
-		for _, t := range r.To {
+	name, err := c.sinkOf(table)
+	return []string{name}, err
+}
+
+// SinksOwing returns the names of the sinks that may owe something of a table: none, if it has no
+// routes.
+func (c Config) SinksOwing(table string) []string {
+	var names []string
+	for _, r := range c.routesOf(table) {
+		for _, t := range r.targets {
 			names = append(names, t.Sink)
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	return slices.Compact(names)
 }
 
-// SinksOwing returns the names of the sinks that may owe something of a table: none, if it has no routes.
-func (c Config) SinksOwing(table string) []string {
-	if len(c.RoutesOf(table)) == 0 {
-		return nil
-	}
-	names, _ := c.sinksOf(table) // there are routes, which cannot fail
-	return names
-}
-
-// heardAt tells whether events of a table that its template sends to a sink arrive there under that name.
+// heardAt tells whether events of a table that its template sends to a sink arrive there under that
+// name.
 func (c Config) heardAt(table, sink string) bool {
-	routes := c.RoutesOf(table)
-	return len(routes) == 0 || slices.ContainsFunc(routes, func(r relay.Route) bool {
-		return slices.ContainsFunc(r.To, func(t relay.Target) bool {
+	routes := c.routesOf(table)
+	return len(routes) == 0 || slices.ContainsFunc(routes, func(r Route) bool {
+		return slices.ContainsFunc(r.targets, func(t relay.Target) bool {
 			own := t.Destination.String()
 			return t.Sink == sink && (own == "" || own == c.templateOf(table))
 		})
@@ -193,8 +195,8 @@ func (c Config) heardAt(table, sink string) bool {
 
 // heardOf returns the first sink of a table's routes that can be listened to, "" if there is none.
 func (c Config) heardOf(table string) string {
-	for _, r := range c.RoutesOf(table) {
-		for _, t := range r.To {
+	for _, r := range c.routesOf(table) {
+		for _, t := range r.targets {
 			if s, err := c.sink(t.Sink); err == nil && s.Driver.Subscribe != nil && c.heardAt(table, t.Sink) {
 				return t.Sink
 			}
@@ -203,56 +205,48 @@ func (c Config) heardOf(table string) string {
 	return ""
 }
 
-// broker is what stands for any word in patterns of NATS and AMQP, and is a letter like any other in a route.
+// broker is what stands for any word in patterns of NATS and AMQP, and is a letter like any other
+// in a route.
 var broker = regexp.MustCompile(`(^|[.])(>|#)($|[.])`)
 
-// RouteWarnings say what routes can hardly be meant to do: those that no event reaches, wildcards of a broker, and
-// tables of which some events have no route and become dead letters. Settings that Check refuses have none.
+// RouteWarnings say what routes can hardly be meant to do: those that no event reaches, wildcards
+// of a broker, and tables of which some events have no route and become dead letters. Settings that
+// Check refuses have none.
 func (c Config) RouteWarnings(needs Need) (warnings []string) {
-	if c.withParts(needs)&Serving == 0 {
-		return nil
-	}
 	tables, err := c.Tables()
-	entries := c.routeEntries(&Error{})
-	if err != nil || len(entries) == 0 {
+	if c.withParts(needs)&Serving == 0 || err != nil {
 		return nil
 	}
+	add := func(format string, args ...any) { warnings = append(warnings, "routes: "+fmt.Sprintf(format, args...)) }
 	for _, t := range tables {
-		if len(c.RoutesOf(t.Name())) == 0 {
-			continue
-		}
-		of := slices.DeleteFunc(slices.Clone(entries), func(e routeEntry) bool {
-			return e.Table != "" && e.Table != t.Name()
-		})
-		for i, e := range of {
-			before := slices.IndexFunc(of[:i], func(b routeEntry) bool { return b.covers(e) })
-			if before >= 0 && e.Name == "" {
-				warnings = append(warnings, fmt.Sprintf("routes: no event of %s reaches the route %s: %s is before it and "+
-					"takes all that it would: put the narrower one first", t.Name(), e, of[before]))
+		of := c.routesOf(t.Name())
+		for i, r := range of {
+			before := slices.IndexFunc(of[:i], func(b Route) bool { return b.covers(r) })
+			if before >= 0 && r.Name == "" {
+				add("no event of %s reaches the route %s: %s is before it and takes all that it "+
+					"would: put the narrower one first", t.Name(), r, of[before])
 			}
 		}
-		if !slices.ContainsFunc(of, func(e routeEntry) bool { return e.covers(routeEntry{}) }) {
-			warnings = append(warnings, fmt.Sprintf("routes: events of %s that none of its routes fits become dead letters: "+
-				"end them with a route without conditions, such as {table: %s, to: [%s]}", t.Name(), t.Name(),
-				of[len(of)-1].To[0]))
+		if len(of) > 0 && !slices.ContainsFunc(of, func(r Route) bool { return r.covers(Route{}) }) {
+			add("events of %s that none of its routes fits become dead letters: end them with a "+
+				"route without conditions, such as {table: %s, to: [%s]}", t.Name(), t.Name(), of[len(of)-1].To[0])
 		}
 	}
-	for _, e := range entries {
-		for _, pattern := range []string{e.Topic, e.Tenant, e.Type} {
+	for _, r := range c.Routes {
+		for _, pattern := range []string{r.Topic, r.Tenant, r.Type} {
 			if broker.MatchString(pattern) {
-				warnings = append(warnings, fmt.Sprintf("routes: %q is no wildcard of a broker here, > and # stand for "+
-					"themselves: write %q, in which * stands for any text, with its dots", pattern,
-					broker.ReplaceAllString(pattern, "$1*$3")))
+				add("%q is no wildcard of a broker here, > and # stand for themselves: write %q, "+
+					"in which * stands for any text, with its dots", pattern, broker.ReplaceAllString(pattern, "$1*$3"))
 			}
 		}
 	}
 	return warnings
 }
 
-// covers tells whether the conditions of a route fit all that another one's fit. A pattern with text around several *
-// may do so and not be found out.
-func (e routeEntry) covers(other routeEntry) bool {
-	return covers(e.Topic, other.Topic) && covers(e.Tenant, other.Tenant) && covers(e.Type, other.Type)
+// covers tells whether the conditions of a route fit all that another one's fit. A pattern with
+// text around several * may do so and not be found out.
+func (r Route) covers(other Route) bool {
+	return covers(r.Topic, other.Topic) && covers(r.Tenant, other.Tenant) && covers(r.Type, other.Type)
 }
 
 func covers(pattern, other string) bool {
@@ -264,12 +258,12 @@ func covers(pattern, other string) bool {
 }
 
 // String names the conditions of a route as the settings have them.
-func (e routeEntry) String() string {
+func (r Route) String() string {
 	var parts []string
-	for _, p := range [][2]string{{"table", e.Table}, {"topic", e.Topic}, {"tenant", e.Tenant}, {"type", e.Type}} {
+	for _, p := range [][2]string{{"table", r.Table}, {"topic", r.Topic}, {"tenant", r.Tenant}, {"type", r.Type}} {
 		if p[1] != "" {
 			parts = append(parts, fmt.Sprintf("%s: %q", p[0], p[1]))
 		}
 	}
-	return "{" + strings.Join(append(parts, "to: ["+strings.Join(e.To, ", ")+"]"), ", ") + "}"
+	return "{" + strings.Join(append(parts, "to: ["+strings.Join(r.To, ", ")+"]"), ", ") + "}"
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestServeSettings(t *testing.T) {
-	c, err := load(t, "stream_limit: 200\ncrawlers: [demo]\nparts: [relay]\n",
+	c, err := load(t, "stream_limit: 200\ncrawlers: [demo]\n",
 		[]string{"OUTBOX_PARTS=gateway",
 			"OUTBOX_CORS_ORIGIN=https://a.example,http://localhost:3000"},
 		"--http", "[::1]:80", "--auth", "none")
@@ -64,8 +64,8 @@ func TestServeProblems(t *testing.T) {
 		{"--public-url https://h/?token=hunter2", []string{"not shown"}},
 		{"--http 8080 --auth basic --listen 9464", []string{`http is "8080"`, `auth is "basic"`, `listen is "9464"`}},
 		{"--parts=gateway,worker --listen 9464", []string{`listen is "9464"`}},
-		{"--worker-concurrency 0 --run-limit-tenant 0 --lease-ttl 1ms --stream-limit 0 --parts relay,gatewy",
-			[]string{"worker-concurrency", "run-limit-tenant", "lease-ttl", "stream-limit is", `there is no part "gatewy"`}},
+		{"--lease-ttl 1ms --stream-limit 0 --parts relay,gatewy",
+			[]string{"lease-ttl", "stream-limit is", `there is no part "gatewy"`}},
 		{"--parts=worker --lease-ttl 1ms", []string{"lease-ttl"}},
 		{"--destination crawl_outbox={topic}", []string{`destination of crawl_outbox is "{topic}": the gateway subscribes`}},
 		{"--destination crawl_outbox=run:{type}:{key}", []string{"the gateway subscribes"}},

@@ -4,23 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/knadh/koanf/providers/posflag"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
 
-// headings stand before the flag with which a group begins, so that a new flag is in the group that it is declared in.
+// headings stand before the flag with which a group begins, so that a new flag is in the group that
+// it is declared in.
 var headings = map[string]string{
 	"database":     "Servers and log",
 	"table":        "Relay",
 	"retention":    "Retention: what becomes of what was delivered",
-	"parts":        "outbox serve: the parts that a process has",
 	"http":         "Gateway",
 	"crawlers":     "Worker",
 	"stream-limit": "Streams",
-	"server":       "Client: outbox runs",
 }
 
 // preface has a paragraph a line.
@@ -33,7 +30,8 @@ A process reads this file only if told to: --config FILE, or OUTBOX_CONFIG=FILE.
 	"shows what is in effect, and from where. " +
 	"Times have a unit: 5ms, 10s, 15m, 168h."
 
-// examples are the lists whose entries have several keys. They are examples and no defaults: the lists are empty.
+// examples are the lists whose entries have several keys. They are examples and no defaults: the
+// lists are empty.
 var examples = []struct{ heading, about, text string }{
 	{"layouts: tables of your own shape", "Each entry names the columns that play a part; outbox relay --help says more. Types are PostgreSQL's; in SQLite a uuid is TEXT, and position an INTEGER PRIMARY KEY.", `layouts:
   - table: billing.outbox
@@ -73,9 +71,9 @@ var examples = []struct{ heading, about, text string }{
 `},
 }
 
-// Template returns a file of --config with every setting, all of them commented out. It is made of the flags' own
-// texts, so that there is one documentation and a new flag cannot be missing. Lines of settings begin with # and no
-// space, lines of text with # and one.
+// Template returns a file of --config with every setting, all of them commented out. It is made of
+// the flags' own texts, so that there is one documentation and a new flag cannot be missing. Lines
+// of settings begin with # and no space, lines of text with # and one.
 func Template(kinds Kinds) (string, error) {
 	var b strings.Builder
 	comment(&b, preface)
@@ -91,7 +89,7 @@ func Template(kinds Kinds) (string, error) {
 		}
 		unit, usage := pflag.UnquoteUsage(f)
 		comment(&b, usage)
-		value, err := flow(posflag.FlagVal(all, f))
+		value, err := flow(valueOf(f))
 		problems = append(problems, err)
 		fmt.Fprintf(&b, "#%s: %s", key(f.Name), value)
 		if f.Value.Type() == "int" {
@@ -133,9 +131,6 @@ func comment(b *strings.Builder, text string) {
 
 // flow writes a value on one line.
 func flow(value any) (string, error) {
-	if d, ok := value.(time.Duration); ok {
-		value = brief(d)
-	}
 	var node yaml.Node
 	if err := node.Encode(value); err != nil {
 		return "", fmt.Errorf("write default: %w", err)

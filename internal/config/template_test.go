@@ -51,20 +51,20 @@ func TestTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Check(Parts | Asking); err != nil {
+	if err := c.Check(Parts); err != nil {
 		t.Fatal(err)
 	}
-	if names(c.mappedTables) != "billing.outbox, outbox" || len(c.Policies("outbox_events")) != 1 ||
+	if names(c.mapped) != "billing.outbox, outbox" || len(c.Policies("outbox_events")) != 1 ||
 		len(c.Policies("crawl_outbox")) != 0 {
-		t.Errorf("the examples gave %s and %+v", names(c.mappedTables), c.Policies("outbox_events"))
+		t.Errorf("the examples gave %s and %+v", names(c.mapped), c.Policies("outbox_events"))
 	}
 	defaults, err := load(t, "", []string{"OUTBOX_DATABASE_URL=postgres://h/d", "OUTBOX_SINK=redis://h"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, got := effective(t, defaults), effective(t, c)
+	want, got := defaults.Effective(), c.Effective()
 	for i, w := range want {
-		if slices.Contains(append(lists, "config"), w.Name) || entries[w.Name] {
+		if slices.Contains(append(entryLists, "config", "parts", "server", "token"), w.Name) || entries[w.Name] {
 			continue
 		}
 		if !reflect.DeepEqual(got[i].Value, w.Value) && (!empty(got[i].Value) || !empty(w.Value)) {
@@ -82,7 +82,7 @@ func TestTemplate(t *testing.T) {
 	if c, err = load(t, asWritten, nil); err != nil || c.Check(0) != nil {
 		t.Fatal(err, c.Check(0))
 	}
-	for _, s := range effective(t, c) {
+	for _, s := range c.Effective() {
 		if s.From != "default" && s.Name != "config" {
 			t.Errorf("%s is set by %s", s.Name, s.From)
 		}
@@ -121,17 +121,8 @@ func empty(v any) bool {
 	return (r.Kind() == reflect.Slice || r.Kind() == reflect.Map) && r.Len() == 0
 }
 
-func effective(t *testing.T, c Config) []Setting {
-	t.Helper()
-	settings, err := c.Effective()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return settings
-}
-
 func TestEffective(t *testing.T) {
-	file := write(t, "# x\nbatch: 4\npoll_max: 4s\ntable: [a, b]\nworkers:\n")
+	file := write(t, "# x\nbatch: 4\npoll_max: 4s\ntable: [a, b]\nlease_ttl:\n")
 	c, err := load(t, "", []string{"OUTBOX_CONFIG=" + file, "OUTBOX_DATABASE_URL=postgres://u:hunter2@db:1/shop",
 		"OUTBOX_SINK=redis://:hunter2@h/0?password=hunter2", "OUTBOX_TOKEN=hunter2",
 		"OUTBOX_PUBLIC_URL=https://u:hunter2@h", "OUTBOX_CORS_ORIGIN=https://u:hunter2@h,https://shop.example",
@@ -140,7 +131,7 @@ func TestEffective(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := map[string]Setting{}
-	for _, s := range effective(t, c) {
+	for _, s := range c.Effective() {
 		if strings.Contains(fmt.Sprint(s.Value), "hunter2") {
 			t.Errorf("the password is shown: %+v", s)
 		}
@@ -148,12 +139,13 @@ func TestEffective(t *testing.T) {
 	}
 	for _, want := range []Setting{
 		{"config", file, "OUTBOX_CONFIG", ""}, {"batch", 4, file + ":2", ""}, {"poll_max", "4s", file + ":3", ""},
-		{"table", []string{"a", "b"}, file + ":4", ""}, {"workers", 2, "default", ""},
+		{"table", []string{"a", "b"}, file + ":4", ""}, {"lease_ttl", "10s", "default", ""},
 		{"database", "shop at db:1", "OUTBOX_DATABASE_URL", ""},
 		{"sink", map[string]string{"default": "redis://h/0"}, "OUTBOX_SINK", ""},
 		{"dedup_window", "2m", "OUTBOX_DEDUP_WINDOW", ""}, {"listen", "h:1", "--listen", ""},
 		{"cors_origin", []string{"(no origin, not shown)", "https://shop.example"}, "OUTBOX_CORS_ORIGIN", ""},
-		{"destination", map[string]string{"a": "b"}, "--destination", ""}, {"retention", "168h", "default", ""},
+		{"destination", []string{"a=b"}, "--destination", ""},
+		{"retention", []string{"168h", "job_dlq=720h"}, "default", ""},
 		{"token", "(set, not shown)", "OUTBOX_TOKEN", ""},
 	} {
 		if !reflect.DeepEqual(got[want.Name], want) {
@@ -164,13 +156,13 @@ func TestEffective(t *testing.T) {
 		t.Errorf("%d settings of a struct with %d fields", len(got), n.NumField())
 	}
 	c, err = load(t, "", []string{"OUTBOX_CONFIG=" + file}, "--config", os.DevNull)
-	if err != nil || effective(t, c)[0] != (Setting{"config", os.DevNull, "--config", ""}) {
-		t.Errorf("got %+v, error %v", effective(t, c)[0], err)
+	if err != nil || c.Effective()[0] != (Setting{"config", os.DevNull, "--config", ""}) {
+		t.Errorf("got %+v, error %v", c.Effective()[0], err)
 	}
 	if err := c.Check(0); err != nil {
 		t.Error(err)
 	}
-	if c, err = load(t, "", nil, "--database", "sqlite://x"); err != nil || effective(t, c)[1].Value != "sqlite:x" {
-		t.Errorf("got %+v, error %v", effective(t, c)[1], err)
+	if c, err = load(t, "", nil, "--database", "sqlite://x"); err != nil || c.Effective()[1].Value != "sqlite:x" {
+		t.Errorf("got %+v, error %v", c.Effective()[1], err)
 	}
 }

@@ -276,7 +276,7 @@ func (a *adoption) mentionRetention(table string) {
 			"--retention 0 keeps them", table)
 	case "job_dlq":
 		a.note("a relay deletes rows of %s that were replayed more than 720h ago, at once and from then on; "+
-			"--dlq-retention 0 keeps them", table)
+			"--retention job_dlq=0 keeps them", table)
 	}
 }
 

@@ -31,7 +31,7 @@ type served struct {
 func serveWithTokens(t *testing.T, name string, sqlite bool, flags ...string) *served {
 	t.Helper()
 	s := &served{world: &world{t: t, rng: choices(name), began: time.Now()}, address: freeAddress(t)}
-	args := []string{"serve", "--http", s.address, "--parts=gateway,relay", "--log-format", "json", "--log-level", "debug"}
+	args := []string{"serve", "--http", s.address, "--parts=gateway,relay", "--log-level", "debug"}
 	if sqlite {
 		s.database = "sqlite:" + filepath.Join(t.TempDir(), "outbox.db")
 		args = append(args, "--sink", "memory:")

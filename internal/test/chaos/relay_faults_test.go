@@ -93,7 +93,7 @@ func routesChanged(w *world) int {
 		w.t.Fatal(err)
 	}
 	settings := filepath.Join(w.t.TempDir(), "outbox.yaml")
-	text := "database: " + w.relayDatabase + "\nlease_ttl: " + ttl.String() + "\nlog_format: json\n" +
+	text := "database: " + w.relayDatabase + "\nlease_ttl: " + ttl.String() + "\n" +
 		"table: [" + w.table + "]\n" +
 		"sink: {default: '" + w.relaySink + "', other: 'redis+stream://" + w.redis.Addr() + "?create=true'}\n" +
 		"routes: [{table: " + w.table + ", to: [default, other]}]\n"
@@ -152,7 +152,7 @@ func killedMidBatch(w *world) int {
 	w.produce()
 	for range 3 {
 		eventually(w.t, "a backlog of several batches", func() bool { return w.acknowledged() >= w.heard.count()+60 })
-		w.relay([]string{"OUTBOX_FAULT=mid-batch:1:kill"}, "--workers", "1", "--batch-bytes", "20000000").killed(w.t)
+		w.relay([]string{"OUTBOX_FAULT=mid-batch:1:kill"}).killed(w.t)
 	}
 	w.relay(nil)
 	w.healed(takeOver)

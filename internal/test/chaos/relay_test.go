@@ -39,7 +39,7 @@ func (w *world) relay(env []string, args ...string) *relayProcess {
 func (w *world) run(path string, env []string, args ...string) *relayProcess {
 	w.t.Helper()
 	flags := []string{"relay", "--database", w.relayDatabase, "--sink", w.relaySink, "--table", w.table,
-		"--lease-ttl", ttl.String(), "--log-format", "json"}
+		"--lease-ttl", ttl.String()}
 	if w.settle != "" {
 		flags = append(flags, "--settle", w.table+"="+string(w.settle))
 	}

@@ -179,7 +179,7 @@ func (w *world) retrying() []string {
 	return []string{"--config", settings, "--batch", itoa(smallBatch)}
 }
 
-// smallBatch is the most events of a batch, where copies are counted.
+// smallBatch is the most events that the two loops of a relay have in flight, where copies are counted.
 const smallBatch = 50
 
 // killedUnsettled has a relay die when the sink has acknowledged a batch and nothing of the batch is settled. What had
@@ -192,8 +192,8 @@ func killedUnsettled(w *world) (struck int) {
 	w.produce()
 	for range rounds {
 		eventually(w.t, "a backlog of several batches", func() bool { return w.acknowledged() > w.sent()+4*smallBatch })
-		w.relay([]string{"OUTBOX_FAULT=after-publish:" + itoa(1+w.rng.IntN(4)) + ":kill"}, "--workers", "1",
-			"--batch", itoa(smallBatch), "--lease-ttl", killTTL.String()).killed(w.t)
+		w.relay([]string{"OUTBOX_FAULT=after-publish:" + itoa(1+w.rng.IntN(4)) + ":kill"},
+			"--batch", itoa(smallBatch/2), "--lease-ttl", killTTL.String()).killed(w.t)
 		inFlight := w.unsettled()
 		if inFlight == 0 || inFlight > smallBatch {
 			w.t.Errorf("%d events had arrived and were not settled, want 1 to %d", inFlight, smallBatch)

@@ -17,7 +17,7 @@ const runLease = 2 * time.Second
 // worker starts a process that crawls runs and does nothing else.
 func (s *streaming) worker() *relayProcess {
 	s.t.Helper()
-	return s.serve("--parts=worker", "--worker-concurrency", "2", "--lease-ttl", runLease.String())
+	return s.serve("--parts=worker", "--lease-ttl", runLease.String())
 }
 
 // crawl makes runs for workers, each with viewers.
@@ -36,7 +36,9 @@ func (s *streaming) crawl(crawlers ...string) {
 
 // workerKilled kills one of two workers in the middle of its runs, again and again.
 func workerKilled(s *streaming) int {
-	s.crawl("script:short", "demo", "script:short", "script:short", "demo", "script:short")
+	for range 2 { // one worker has four at a time, so both have some
+		s.crawl("script:short", "demo", "script:short", "script:short", "demo", "script:short")
+	}
 	workers := []*relayProcess{s.worker(), s.worker()}
 	for i := range 3 {
 		s.atWork()
@@ -63,7 +65,7 @@ func workerStopped(s *streaming) int {
 // atWork waits until every worker has runs to lose, or there are none left to take.
 func (s *streaming) atWork() {
 	s.t.Helper()
-	s.eventually("runs are being crawled", `SELECT count(*) FILTER (WHERE status = 'RUNNING' AND lease_expires_at > now()) >= least(4, count(*) FILTER (WHERE status IN ('PENDING', 'RUNNING')))
+	s.eventually("runs are being crawled", `SELECT count(*) FILTER (WHERE status = 'RUNNING' AND lease_expires_at > now()) >= least(5, count(*) FILTER (WHERE status IN ('PENDING', 'RUNNING')))
 		FROM crawl_runs WHERE crawler <> 'external'`)
 }
 

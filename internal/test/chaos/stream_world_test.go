@@ -106,7 +106,7 @@ func (s *streaming) serve(flags ...string) *relayProcess {
 		s.t.Fatal(err)
 	}
 	args := []string{"serve", "--database", s.relayDatabase, "--sink", s.relaySink, "--table", "crawl_outbox",
-		"--lease-ttl", ttl.String(), "--log-format", "json"}
+		"--lease-ttl", ttl.String()}
 	return s.process(path, nil, append(args, flags...)...)
 }
 

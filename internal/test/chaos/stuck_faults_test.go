@@ -163,10 +163,10 @@ func settleRefused(w *world) int {
 	}
 	w.exec(`CREATE ROLE daemon LOGIN IN ROLE outbox_relay`)
 	w.relayDatabase = strings.Replace(w.relayDatabase, "//postgres@", "//daemon@", 1)
-	const workers, batch = 2, 100
+	const workers, batch = 2, 100 // the relay's loops, and what each may publish at a time
 	listen := freeAddress(w.t)
 	w.produce()
-	w.relay(nil, "--workers", itoa(workers), "--batch", itoa(batch), "--listen", listen)
+	w.relay(nil, "--batch", itoa(batch), "--listen", listen)
 	w.arrive(100)
 	readiness := func() (int, string) {
 		response, err := http.Get("http://" + listen + "/readyz")
@@ -348,7 +348,7 @@ func twoNames(w *world) int {
 	w.produce()
 	w.relay(nil, "--dedup-window", "0")
 	second := w.process(path, nil, "relay", "--database", w.relayDatabase, "--sink", w.relaySink, "--layouts", layout,
-		"--table", name, "--lease-ttl", ttl.String(), "--log-format", "json", "--dedup-window", "0")
+		"--table", name, "--lease-ttl", ttl.String(), "--dedup-window", "0")
 	w.arrive(2000)
 	w.healed(takeOver)
 	return strings.Count(second.said(), `"lanes held"`)
@@ -377,7 +377,7 @@ func claimsTimeOut(w *world) int {
 	w.exec(`SELECT sum(length(payload::text)) FROM outbox_events`)
 	w.with("statement_timeout=" + itoa(int(max(time.Since(began)/4, 100*time.Millisecond).Milliseconds())))
 	w.produce()
-	w.relay(nil, "--batch-bytes", "250000000", "--workers", "1")
+	w.relay(nil)
 	w.eventually("the large rows are delivered",
 		`SELECT count(*) = 0 FROM outbox_events WHERE aggregate_id LIKE 'large%' AND `+undelivered)
 	w.healed(outage)

@@ -63,7 +63,7 @@ func floodsCrawls(c *tenancy) (struck int) {
 	for range 60 {
 		c.create("flood", "demo")
 	}
-	worker := c.outbox(c.url, "serve", "--parts=worker", "--worker-concurrency", "2")
+	worker := c.outbox(c.url, "serve", "--parts=worker")
 	c.eventually("the worker is busy", "SELECT count(*) >= 2 FROM crawl_runs WHERE status = 'RUNNING'")
 	for range 2 {
 		c.create("beta", "demo")
@@ -80,11 +80,13 @@ func floodsCrawls(c *tenancy) (struck int) {
 
 // fillsQuota has eight clients of one tenant create runs for as long as they are let.
 func fillsQuota(c *tenancy) int {
-	const most = 50
-	api := c.gateway("--run-limit-tenant", fmt.Sprint(most)) + "/v1/runs"
+	const most = 1000
+	c.exec(`INSERT INTO crawl_runs (tenant_id, app_package, crawler)
+		SELECT 'flood', 'a', 'demo' FROM generate_series(1, 950)`)
+	api := c.gateway() + "/v1/runs"
 	const (
 		run  = `{"appPackage":"a","crawler":"demo"}`
-		says = "50 runs of the tenant wait already"
+		says = "1000 runs of the tenant wait already"
 	)
 	flood, beta := c.token("flood"), c.token("beta")
 	var refused atomic.Int64

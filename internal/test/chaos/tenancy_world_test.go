@@ -68,7 +68,7 @@ func (c *tenancy) outbox(database string, args ...string) *relayProcess {
 	}
 	// Nobody answers at that Redis: neither a gateway nor a relay needs it for what is struck here.
 	env := []string{"OUTBOX_DATABASE_URL=" + database, "OUTBOX_SINK=redis://127.0.0.1:1"}
-	return c.process(path, env, append(args, "--log-format", "json")...)
+	return c.process(path, env, args...)
 }
 
 // gateway starts a gateway alone and returns where it answers.
