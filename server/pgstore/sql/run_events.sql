@@ -1,7 +1,7 @@
 -- run: a page of a run's log. The first event comes whatever its size, no further one once those before it take
 -- .Bytes. Bytes as stored: to know them as text, or uncompressed, would be to read them; ListEvents stops by those.
--- Locks nothing. Index: the unique one on (crawl_id, seq), in order. The payload is text, as the relay reads it: jsonb is
--- spelled out once, by the server. The time may be one without a zone, as in run_get.sql.
+-- Locks nothing. Index: the unique one on (crawl_id, seq), in order. The payload is text, as the relay reads it: jsonb
+-- is spelled out once, by the server. The time may be one without a zone, as in run_get.sql.
 -- The event's own size is subtracted, not excluded from the frame: with EXCLUDE CURRENT ROW each row sums the page
 -- anew.
 SELECT e.seq, e.event_id, e.event_type, e.created_at::timestamptz, e.payload::text
