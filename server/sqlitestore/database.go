@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"errors"
 	"slices"
@@ -116,10 +117,32 @@ func (s *Tokens) CheckGateway(context.Context) error { return nil }
 type database struct {
 	sqlitecold.DB
 
-	file *sqlite.DB
+	file          *sqlite.DB
+	reads, writes *prepared
 }
 
-func newDatabase(db *sqlite.DB) database { return database{sqlitecold.DB{File: db}, db} }
+func newDatabase(db *sqlite.DB) database {
+	return database{sqlitecold.DB{File: db}, db, &prepared{}, &prepared{}}
+}
+
+// prepared are statements by their texts, for as long as the file is open. To compile them each time costs a change of
+// a run a quarter of its pace.
+type prepared struct{ sync.Map }
+
+func (p *prepared) on(ctx context.Context, db *sql.DB, text string) (*sql.Stmt, error) {
+	if kept, there := p.Load(text); there {
+		return kept.(*sql.Stmt), nil
+	}
+	stmt, err := db.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	kept, there := p.LoadOrStore(text, stmt)
+	if there {
+		_ = stmt.Close()
+	}
+	return kept.(*sql.Stmt), nil
+}
 
 // Statements implements store.Database.
 func (database) Statements() (*sqlfile.Set, error) { return parseSQL() }
@@ -135,7 +158,15 @@ func (database) Refused(err error) (words string, refused bool) {
 
 // Read implements store.Database.
 func (d database) Read(ctx context.Context, _ string, a store.Ask) error {
-	return d.run(ctx, cold.SQL{SQLTx: d.file.Reads()}, a)
+	text, args, err := cold.Statement(d, a.Name, a.Data)
+	if err != nil {
+		return err
+	}
+	stmt, err := d.reads.on(ctx, d.file.Reads(), text)
+	if err != nil {
+		return sqlitefile.Explain(err)
+	}
+	return answer(ctx, stmt, a, args)
 }
 
 // Write implements store.Database.
@@ -143,25 +174,48 @@ func (d database) Write(ctx context.Context, tenant string, asks ...store.Ask) e
 	return d.Change(ctx, tenant, func(tx store.Tx) error { return tx.Commit(ctx, asks...) })
 }
 
-// Change implements store.Database.
-func (d database) Change(ctx context.Context, _ string, fn func(store.Tx) error) (err error) {
-	tx, err := d.Begin(ctx, true)
+// Change implements store.Database. What it has asked for the first time is prepared afterwards: in a transaction on the
+// only connection that writes it would be too late.
+func (d database) Change(ctx context.Context, _ string, fn func(store.Tx) error) error {
+	begun, err := d.file.Begin(ctx)
 	if err != nil {
 		return sqlitefile.Explain(err)
 	}
-	defer func() { err = errors.Join(err, tx.Rollback(ctx)) }() // of one that has been committed it does nothing
-	return fn(transaction{d, tx})
+	tx := &transaction{db: d, tx: begun}
+	err = func() error {
+		defer func() { _ = begun.Rollback() }() // also where fn panics; of one that is committed it does nothing
+		return fn(tx)
+	}()
+	for _, text := range tx.first {
+		if _, failed := d.writes.on(ctx, d.file.Writes(), text); failed != nil {
+			break // the next one tries again
+		}
+	}
+	return err
 }
 
 type transaction struct {
-	db database
-	tx cold.Transaction
+	db    database
+	tx    *sql.Tx
+	first []string // texts that nobody has prepared
 }
 
 // Run implements store.Tx.
-func (t transaction) Run(ctx context.Context, asks ...store.Ask) error {
+func (t *transaction) Run(ctx context.Context, asks ...store.Ask) error {
 	for _, a := range asks {
-		if err := t.db.run(ctx, t.tx, a); err != nil {
+		text, args, err := cold.Statement(t.db, a.Name, a.Data)
+		if err != nil {
+			return err
+		}
+		var stmt *sql.Stmt
+		if kept, there := t.db.writes.Load(text); there {
+			stmt = t.tx.StmtContext(ctx, kept.(*sql.Stmt))
+		} else if stmt, err = t.tx.PrepareContext(ctx, text); err != nil {
+			return sqlitefile.Explain(err)
+		} else {
+			t.first = append(t.first, text)
+		}
+		if err := answer(ctx, stmt, a, args); err != nil {
 			return err
 		}
 	}
@@ -169,27 +223,27 @@ func (t transaction) Run(ctx context.Context, asks ...store.Ask) error {
 }
 
 // Commit implements store.Tx.
-func (t transaction) Commit(ctx context.Context, asks ...store.Ask) error {
+func (t *transaction) Commit(ctx context.Context, asks ...store.Ask) error {
 	if err := t.Run(ctx, asks...); err != nil {
 		return err
 	}
-	return sqlitefile.Explain(t.tx.Commit(ctx))
+	return sqlitefile.Explain(t.tx.Commit())
 }
 
-func (d database) run(ctx context.Context, conn cold.Conn, a store.Ask) error {
-	statement, args, err := cold.Statement(d, a.Name, a.Data)
-	if err != nil {
-		return err
-	}
+type answered struct{ *sql.Rows }
+
+func (r answered) Close() { _ = r.Rows.Close() } // Err has said what there was to say
+
+func answer(ctx context.Context, stmt *sql.Stmt, a store.Ask, args []any) error {
 	if a.Row == nil {
-		_, err = conn.Exec(ctx, statement, args...)
+		_, err := stmt.ExecContext(ctx, args...)
 		return sqlitefile.Explain(err)
 	}
-	rows, err := conn.Query(ctx, statement, args...)
+	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
 		return sqlitefile.Explain(err)
 	}
-	return sqlitefile.Explain(a.Give(rows))
+	return sqlitefile.Explain(a.Give(answered{rows}))
 }
 
 // checkIndexes answers with an *outbox.SchemaError if a table lacks one of the indexes, which statements name: SQLite
