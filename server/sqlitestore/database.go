@@ -174,8 +174,8 @@ func (d database) Write(ctx context.Context, tenant string, asks ...store.Ask) e
 	return d.Change(ctx, tenant, func(tx store.Tx) error { return tx.Commit(ctx, asks...) })
 }
 
-// Change implements store.Database. What it has asked for the first time is prepared afterwards: in a transaction on the
-// only connection that writes it would be too late.
+// Change implements store.Database. What it has asked for the first time is prepared afterwards: in a transaction on
+// the only connection that writes it would be too late.
 func (d database) Change(ctx context.Context, _ string, fn func(store.Tx) error) error {
 	begun, err := d.file.Begin(ctx)
 	if err != nil {
