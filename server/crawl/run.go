@@ -35,22 +35,22 @@ const DefaultTenant = "default"
 // be megabytes, for each of those who ask at once.
 const PageBytes = 2 << 20
 
-// Run is one crawl of an application.
+// Run is one crawl of an application. The tags describe it to callers of the API too.
 type Run struct {
-	ID           uuid.UUID       `json:"runId"`
+	ID           uuid.UUID       `json:"runId" format:"uuid"`
 	Tenant       string          `json:"tenant"`
-	Status       Status          `json:"status"`
+	Status       Status          `json:"status" enum:"PENDING,RUNNING,COMPLETED,FAILED,CANCELLED"`
 	AppPackage   string          `json:"appPackage"`
 	DeviceConfig json.RawMessage `json:"deviceConfig,omitempty"`
 	MaxSteps     int             `json:"maxSteps"`
 	Goal         string          `json:"goal,omitempty"`
-	Crawler      string          `json:"crawler"`
+	Crawler      string          `json:"crawler" doc:"Who crawls it: external is whoever appends its events over this API."`
 	CreatedAt    time.Time       `json:"createdAt"`
 	StartedAt    *time.Time      `json:"startedAt,omitempty"`
-	CompletedAt  *time.Time      `json:"completedAt,omitempty"` // of COMPLETED and FAILED
+	CompletedAt  *time.Time      `json:"completedAt,omitempty" doc:"When it became COMPLETED or FAILED."`
 	CancelledAt  *time.Time      `json:"cancelledAt,omitempty"`
-	Error        string          `json:"error,omitempty"` // of FAILED
-	LastSeq      int64           `json:"lastSeq"`         // number of its last event so far; 0: none
+	Error        string          `json:"error,omitempty" doc:"Why it FAILED."`
+	LastSeq      int64           `json:"lastSeq" doc:"Number of its last event so far; 0: it has none."`
 }
 
 // Size is how many bytes of a list's page the run takes.

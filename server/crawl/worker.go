@@ -51,29 +51,10 @@ type RunReport struct {
 }
 
 func (c WorkerConfig) withDefaults() (WorkerConfig, error) {
-	var problems []error
-	positive := func(field string, v *time.Duration, def time.Duration) {
-		if *v == 0 {
-			*v = def
-		}
-		if *v < 0 {
-			problems = append(problems, fmt.Errorf("%s is %s, must be positive", field, *v))
-		}
-	}
-	count := func(field string, v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-		if *v < 0 {
-			problems = append(problems, fmt.Errorf("%s is %d, must be positive", field, *v))
-		}
-	}
-	count("Concurrency", &c.Concurrency, 4)
-	positive("LeaseTTL", &c.LeaseTTL, 10*time.Second)
-	positive("LeaseMargin", &c.LeaseMargin, c.LeaseTTL/10)
-	positive("PollMin", &c.PollMin, 100*time.Millisecond)
-	positive("PollMax", &c.PollMax, max(time.Second, c.PollMin))
-	count("MaxAttempts", &c.MaxAttempts, 5)
+	problems := []error{positive("Concurrency", &c.Concurrency, 4), positive("MaxAttempts", &c.MaxAttempts, 5),
+		positive("LeaseTTL", &c.LeaseTTL, 10*time.Second), positive("PollMin", &c.PollMin, 100*time.Millisecond)}
+	problems = append(problems, positive("LeaseMargin", &c.LeaseMargin, c.LeaseTTL/10),
+		positive("PollMax", &c.PollMax, max(time.Second, c.PollMin)))
 	if c.NodeTimeout == 0 {
 		c.NodeTimeout = 5 * time.Minute
 	}
@@ -89,6 +70,17 @@ func (c WorkerConfig) withDefaults() (WorkerConfig, error) {
 		c.Logger = slog.Default()
 	}
 	return c, errors.Join(problems...)
+}
+
+// positive fills in what is not set, and refuses what is below zero.
+func positive[T int | time.Duration](field string, v *T, def T) error {
+	if *v == 0 {
+		*v = def
+	}
+	if *v < 0 {
+		return fmt.Errorf("%s is %v, must be positive", field, *v)
+	}
+	return nil
 }
 
 // Worker crawls the runs of all tenants. Any number of them may work on one store: a run is one worker's at a time.

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -134,4 +135,38 @@ func (g *Gateway) reserve(ctx context.Context, n int, each size) (*reservation, 
 	}
 	ctx.Value(answerKey{}).(*answer).room = r
 	return r, nil
+}
+
+type ticketRequest struct {
+	Body *body[nothing] `required:"false"`
+}
+
+type ticketReply struct {
+	Body struct {
+		Ticket    string    `json:"ticket" doc:"For the query parameter ticket of a stream."`
+		ExpiresAt time.Time `json:"expiresAt"`
+	} `nameHint:"StreamTicket"`
+}
+
+func (g *Gateway) createTicket(ctx context.Context, _ *ticketRequest) (*ticketReply, error) {
+	out := &ticketReply{}
+	if g.cfg.Auth == nil {
+		// Nobody will ask for it, so it is kept nowhere; a page that always gets a ticket works here too.
+		out.Body.Ticket, _ = token.NewTicket()
+		out.Body.ExpiresAt = time.Now().Add(token.TicketTTL).UTC()
+		return out, nil
+	}
+	var err error
+	if out.Body.Ticket, out.Body.ExpiresAt, err = g.cfg.Auth.NewTicket(ctx, principalOf(ctx)); err != nil {
+		return nil, g.refusal(ctx, "body", err)
+	}
+	return out, nil
+}
+
+func (g *Gateway) routeTickets() {
+	huma.Register(g.api, g.operation("createStreamTicket", http.MethodPost, "/v1/stream-tickets", token.Read,
+		http.StatusCreated, "Make a ticket for a stream",
+		`An EventSource of a browser cannot send a header. Give it a ticket in the URL instead: it opens one stream, once, within 30 seconds, with the rights of the token that made
+it. A URL ends up in logs and histories; a ticket is worth nothing there. To reconnect, make another.`,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), g.createTicket)
 }

@@ -39,25 +39,19 @@ func (l runLog) Page(
 // News reads at once.
 func (l runLog) News(
 	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
-) ([]stream.Message, error) {
-	events, err := l.read(ctx, tenant, run, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	return messages(events), nil
-}
-
-func (l runLog) read(
-	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
-) (events []crawl.Event, err error) {
+) (_ []stream.Message, err error) {
 	reading := context.WithoutCancel(ctx)
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		reading, cancel = context.WithDeadline(reading, deadline)
 		defer cancel()
 	}
+	var events []crawl.Event
 	aside(func() { events, err = l.store.ListEvents(reading, tenant, run, after, limit) })
-	return events, err
+	if err != nil {
+		return nil, err
+	}
+	return messages(events), nil
 }
 
 // blockSize is up to where the messages of a page share one allocation, in bytes.

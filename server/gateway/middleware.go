@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -259,4 +260,49 @@ func (g *Gateway) shared(next http.Handler) http.Handler {
 		ExposedHeaders:  []string{"Location", "X-Request-Id", "Idempotency-Replayed", "Retry-After"},
 		MaxAge:          600,
 	}).Handler(next)
+}
+
+// origins are those of Config.AllowedOrigins.
+type origins []string
+
+// anyPort is what an entry ends with that means every port of its host.
+const anyPort = ":*"
+
+// isOrigin tells whether an entry is what a browser sends as Origin, or that with * for its port.
+func isOrigin(entry string) bool {
+	entry = strings.TrimSuffix(entry, anyPort)
+	u, err := url.Parse(entry)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.Scheme+"://"+u.Host == entry &&
+		!strings.Contains(entry, "*")
+}
+
+// allow tells whether pages of an origin may call the API.
+func (o origins) allow(origin string) bool {
+	return slices.ContainsFunc(o, func(entry string) bool {
+		host, ports := strings.CutSuffix(entry, anyPort)
+		if !ports {
+			return entry == "*" || entry == origin
+		}
+		rest, ok := strings.CutPrefix(origin, host)
+		port := strings.TrimPrefix(rest, ":")
+		return ok && (rest == "" || rest != port && port != "" && strings.Trim(port, "0123456789") == "")
+	})
+}
+
+// guard passes on what the allowed origins and no page at all ask for, and has denied answer the rest that would
+// change something.
+func (o origins) guard(next, denied http.Handler) http.Handler {
+	if slices.Contains(o, "*") {
+		return next
+	}
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(denied)
+	protected := protection.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if origin := r.Header.Get("Origin"); origin != "" && o.allow(origin) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		protected.ServeHTTP(w, r)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -28,6 +29,13 @@ func (p *problem) GetHeaders() http.Header { return p.header }
 func newProblem(status int, detail string, errs ...*huma.ErrorDetail) *problem {
 	return &problem{ErrorModel: huma.ErrorModel{Status: status, Title: http.StatusText(status), Detail: detail,
 		Errors: errs}, header: http.Header{}}
+}
+
+// later is a refusal that may be none in so many seconds.
+func later(status int, seconds, detail string) *problem {
+	p := newProblem(status, detail)
+	p.header.Set("Retry-After", seconds)
+	return p
 }
 
 var errNoToken = fmt.Errorf("%w: none was sent", token.ErrUnauthorized)
@@ -65,9 +73,7 @@ func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem 
 	case errors.As(err, &state):
 		return newProblem(http.StatusConflict, state.Error())
 	case errors.As(err, &quota):
-		p := newProblem(http.StatusTooManyRequests, quota.Error())
-		p.header.Set("Retry-After", "10")
-		return p
+		return later(http.StatusTooManyRequests, "10", quota.Error())
 	case errors.Is(err, crawl.ErrKeyReused):
 		return newProblem(http.StatusConflict, "the Idempotency-Key was used for a run with other content")
 	case errors.Is(err, crawl.ErrEventReused):
@@ -76,20 +82,14 @@ func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem 
 	case errors.Is(err, crawl.ErrInvalid):
 		return invalid(part, err)
 	case errors.Is(err, errTenantBusy), errors.Is(err, crawl.ErrBusy):
-		p := newProblem(http.StatusTooManyRequests, err.Error())
-		p.header.Set("Retry-After", "5")
-		return p
+		return later(http.StatusTooManyRequests, "5", err.Error())
 	case errors.Is(err, errBusy):
-		p := newProblem(http.StatusServiceUnavailable, err.Error())
-		p.header.Set("Retry-After", "5")
-		return p
+		return later(http.StatusServiceUnavailable, "5", err.Error())
 	case unavailable(err):
 		if !errors.Is(err, context.Canceled) { // else it is the client who has gone
 			g.log.WarnContext(ctx, "the database does not answer", "error", err, "request_id", requestID(ctx))
 		}
-		p := newProblem(http.StatusServiceUnavailable, "the database does not answer: try again")
-		p.header.Set("Retry-After", "1")
-		return p
+		return later(http.StatusServiceUnavailable, "1", "the database does not answer: try again")
 	}
 	g.log.ErrorContext(ctx, "a request failed", "error", err, "request_id", requestID(ctx))
 	return newProblem(http.StatusInternalServerError, "this is not your fault: the log has more under this X-Request-Id")
@@ -177,5 +177,21 @@ func (g *Gateway) write(w http.ResponseWriter, r *http.Request, p *problem) {
 	redactProblem(&p.ErrorModel)
 	if err := json.NewEncoder(w).Encode(&p.ErrorModel); err != nil {
 		g.log.DebugContext(r.Context(), "the client has gone", "error", err, "request_id", requestID(r.Context()))
+	}
+}
+
+// secrets are tokens and tickets by their beginnings, and the secret of one without it: 52 characters of base32, which
+// no id of ours has in a row.
+var secrets = regexp.MustCompile(`(?i)ob[xt]_[a-z0-9_]*|[a-z2-7]{40,}`)
+
+// redacted returns text without the tokens and tickets that somebody put where they do not belong: in a path, the name
+// of a parameter, the id of a request.
+func redacted(text string) string { return secrets.ReplaceAllString(text, "REDACTED") }
+
+// redactProblem does that to what of a request an answer repeats.
+func redactProblem(m *huma.ErrorModel) {
+	m.Detail = redacted(m.Detail)
+	for _, e := range m.Errors {
+		e.Message, e.Location = redacted(e.Message), redacted(e.Location)
 	}
 }

@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -18,21 +21,9 @@ import (
 
 // Run is a run as the API shows it.
 type Run struct {
-	ID           uuid.UUID       `json:"runId" format:"uuid"`
-	Tenant       string          `json:"tenant"`
-	Status       crawl.Status    `json:"status" enum:"PENDING,RUNNING,COMPLETED,FAILED,CANCELLED"`
-	AppPackage   string          `json:"appPackage"`
-	DeviceConfig json.RawMessage `json:"deviceConfig,omitempty"`
-	MaxSteps     int             `json:"maxSteps"`
-	Goal         string          `json:"goal,omitempty"`
-	Crawler      string          `json:"crawler" doc:"Who crawls it: external is whoever appends its events over this API."`
-	CreatedAt    time.Time       `json:"createdAt"`
-	StartedAt    *time.Time      `json:"startedAt,omitempty"`
-	CompletedAt  *time.Time      `json:"completedAt,omitempty" doc:"When it became COMPLETED or FAILED."`
-	CancelledAt  *time.Time      `json:"cancelledAt,omitempty"`
-	Error        string          `json:"error,omitempty" doc:"Why it FAILED."`
-	LastSeq      int64           `json:"lastSeq" doc:"Number of its last event so far; 0: it has none."`
-	StreamURL    string          `json:"streamUrl" doc:"Where its events can be followed as server-sent events."`
+	crawl.Run
+
+	StreamURL string `json:"streamUrl" doc:"Where its events can be followed as server-sent events."`
 }
 
 // TransformSchema fulfils huma.SchemaTransformer.
@@ -45,15 +36,7 @@ func anyObject(doc string) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: doc}
 }
 
-func (g *Gateway) view(r crawl.Run) Run {
-	return Run{
-		ID: r.ID, Tenant: r.Tenant, Status: r.Status, AppPackage: r.AppPackage, DeviceConfig: r.DeviceConfig,
-		MaxSteps: r.MaxSteps, Goal: r.Goal,
-		Crawler: r.Crawler, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, CompletedAt: r.CompletedAt,
-		CancelledAt: r.CancelledAt, Error: r.Error,
-		LastSeq: r.LastSeq, StreamURL: g.runURL(r.ID) + "/stream",
-	}
-}
+func (g *Gateway) view(r crawl.Run) Run { return Run{r, g.runURL(r.ID) + "/stream"} }
 
 func (g *Gateway) runURL(id uuid.UUID) string { return g.cfg.PublicURL + "/v1/runs/" + id.String() }
 
@@ -193,4 +176,111 @@ the request was another one, 409. Where too many runs of the tenant wait already
 	huma.Register(g.api, g.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
 		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages do "+
 			"not move the others.", http.StatusTooManyRequests), g.listRuns)
+}
+
+type changeRequest struct {
+	RunPath
+	Body *body[nothing] `required:"false"`
+}
+
+// FailRun is the body of POST /v1/runs/{id}/fail.
+type FailRun struct {
+	Error string `json:"error" minLength:"1" maxLength:"10000" doc:"Why."`
+}
+
+type failRequest struct {
+	RunPath
+	Body body[FailRun]
+}
+
+// routeChanges registers what moves a run along.
+func (g *Gateway) routeChanges() {
+	operation := func(name string, scope token.Scope, summary, details string) huma.Operation {
+		return g.operation(name+"Run", http.MethodPost, "/v1/runs/{id}/"+name, scope, http.StatusOK, summary, details,
+			http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	change := func(name string, scope token.Scope, summary, details string,
+		do func(context.Context, string, uuid.UUID) (crawl.Run, error)) {
+		huma.Register(g.api, operation(name, scope, summary, details),
+			func(ctx context.Context, in *changeRequest) (*runReply, error) { return g.changed(ctx, in.ID, do) })
+	}
+	change("start", token.Write, "Start a run",
+		"Makes a PENDING run RUNNING and appends RUN_STARTED. A RUNNING run is returned as it is; one that has ended: 409.",
+		g.cfg.Runs.Start)
+	change("complete", token.Write, "Complete a run",
+		"Makes a RUNNING run COMPLETED and appends RUN_COMPLETED. A COMPLETED run is returned as it is; in any other "+
+			"status, or if a worker crawls the run: 409.", g.cfg.Runs.Complete)
+	change("cancel", token.Operate, "Cancel a run",
+		"Makes a PENDING or RUNNING run CANCELLED and appends RUN_CANCELLED. A worker that crawls it stops within 5 "+
+			"seconds. A CANCELLED run is returned as it is; one that COMPLETED or FAILED: 400.", g.cancelRun)
+	fail := operation("fail", token.Write, "Fail a run",
+		"Makes a RUNNING run FAILED and appends RUN_FAILED. A FAILED run is returned as it is, with the error of the first "+
+			"time; in any other status: 409.")
+	huma.Register(g.api, fail, func(ctx context.Context, in *failRequest) (*runReply, error) {
+		return g.changed(ctx, in.ID, func(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
+			return g.cfg.Runs.Fail(ctx, tenant, id, in.Body.Value.Error)
+		})
+	})
+}
+
+func (g *Gateway) changed(
+	ctx context.Context, id uuid.UUID, do func(context.Context, string, uuid.UUID) (crawl.Run, error),
+) (*runReply, error) {
+	r, err := do(ctx, principalOf(ctx).Tenant, id)
+	if err != nil {
+		return nil, g.refusal(ctx, "body", workers(err))
+	}
+	return &runReply{g.view(r)}, nil
+}
+
+// cancelRun answers 400 where the others answer 409: the API that the seeds belong to does.
+func (g *Gateway) cancelRun(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
+	r, err := g.cfg.Runs.Cancel(ctx, tenant, id)
+	if state, ok := errors.AsType[*crawl.StateError](err); ok {
+		return r, newProblem(http.StatusBadRequest, state.Error())
+	}
+	return r, err
+}
+
+// workers makes the refusal to do a worker's work a conflict with the run: the request has no field that could be
+// corrected.
+func workers(err error) error {
+	if field, ok := errors.AsType[*crawl.FieldError](err); ok && field.Field == "crawler" {
+		return newProblem(http.StatusConflict, field.Error())
+	}
+	return err
+}
+
+// A cursor of a list of runs is opaque to clients. It is base64url of a version, the microseconds of the last run's
+// time, which are all that PostgreSQL keeps, and its id. It is not signed: it says where to go on, not what one may
+// see.
+const (
+	cursorVersion = 1
+	cursorSize    = 1 + 8 + 16
+)
+
+func formatCursor(c crawl.Cursor) string {
+	if c == (crawl.Cursor{}) {
+		return ""
+	}
+	b := binary.BigEndian.AppendUint64([]byte{cursorVersion}, uint64(c.CreatedAt.UnixMicro()))
+	return base64.RawURLEncoding.EncodeToString(append(b, c.ID[:]...))
+}
+
+var errCursor = &crawl.FieldError{Field: "cursor", Problem: "is none that this API has given"}
+
+func parseCursor(s string) (crawl.Cursor, error) {
+	if s == "" {
+		return crawl.Cursor{}, nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil || len(b) != cursorSize || b[0] != cursorVersion {
+		return crawl.Cursor{}, errCursor
+	}
+	c := crawl.Cursor{CreatedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(b[1:]))).UTC(), ID: uuid.UUID(b[9:])}
+	// Beyond what PostgreSQL's timestamps hold it would be an error of the database.
+	if y := c.CreatedAt.Year(); y < 1 || y > 9999 {
+		return crawl.Cursor{}, errCursor
+	}
+	return c, nil
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/sse"
 	"github.com/outboxrelay/outbox/server/stream"
 )
@@ -21,63 +20,41 @@ const runTopic = "run:"
 // maxTopic is the length of outbox_events.event_topic (ADR-004).
 const maxTopic = 150
 
-// streamRun serves GET /v1/runs/{id}/stream.
-func (g *Gateway) streamRun(w http.ResponseWriter, r *http.Request) {
-	id, after, payloadOnly, err := runParameters(r)
-	who, ok := g.streamer(w, r, err)
-	if !ok {
-		return
-	}
-	run, err := g.run(r.Context(), who.Tenant, id)
-	if err != nil {
-		g.fail(w, r, err)
-		return
-	}
-	if after > run.LastSeq {
-		g.problem(w, r, http.StatusBadRequest, beyond(after, run))
-		return
-	}
-	if run.Status.Ended() && after == run.LastSeq {
-		w.WriteHeader(http.StatusNoContent) // tells an EventSource not to come back
-		return
-	}
-	c := &connection{
-		g: g, payloadOnly: payloadOnly, tenant: who.Tenant, token: who.Token,
-		starts: []stream.Start{{Source: stream.Source{Tenant: who.Tenant, Run: id}, After: after}},
-		ends:   []ending{endOf(run)},
-	}
-	c.serve(w, r)
+// streaming is what a stream is asked for.
+type streaming struct {
+	topics      []topic
+	after       []int64 // the number of the last event that the client has of each; nil: a topic begins now
+	list        int64   // of a stream of topics: it tells which they are, and begins each cursor
+	single      bool    // the stream of one run, whose cursor is a number
+	payloadOnly bool
 }
 
-func runParameters(r *http.Request) (id uuid.UUID, after int64, payloadOnly bool, err error) {
-	query := r.URL.Query()
-	if err = known(query); err == nil {
-		payloadOnly, err = envelope(query)
-	}
-	if err == nil {
-		after, err = sse.Cursor(r.Header, query)
-	}
-	if err == nil {
-		if id, err = uuid.Parse(r.PathValue("id")); err != nil {
-			err = errors.New("the id of a run is a UUID")
-		}
-	}
-	return id, after, payloadOnly, err
+// streamRun serves GET /v1/runs/{id}/stream.
+func (g *Gateway) streamRun(w http.ResponseWriter, r *http.Request) {
+	want, err := runParameters(r)
+	g.open(w, r, want, err)
 }
 
 // streamTopics serves GET /v1/stream.
 func (g *Gateway) streamTopics(w http.ResponseWriter, r *http.Request) {
-	p, err := g.topicsParameters(r)
-	who, ok := g.streamer(w, r, err)
+	want, err := g.topicsParameters(r)
+	g.open(w, r, want, err)
+}
+
+func (g *Gateway) open(w http.ResponseWriter, r *http.Request, want streaming, invalid error) {
+	who, ok := g.streamer(w, r, invalid)
 	if !ok {
 		return
 	}
-	c := &connection{g: g, payloadOnly: p.payloadOnly, tenant: who.Tenant, token: who.Token, vector: []int64{p.list}}
+	c := &connection{g: g, payloadOnly: want.payloadOnly, tenant: who.Tenant, token: who.Token}
+	if !want.single {
+		c.vector = []int64{want.list}
+	}
 	over := true // all are runs that have ended, and the client has all of them
-	for i, topic := range p.topics {
-		s := stream.Start{Source: stream.Source{Tenant: who.Tenant, Topic: topic.name}, Now: p.cursor == nil}
-		if p.cursor != nil {
-			s.After = p.cursor[i+1]
+	for i, topic := range want.topics {
+		s := stream.Start{Source: stream.Source{Tenant: who.Tenant, Topic: topic.name}, Now: want.after == nil}
+		if want.after != nil {
+			s.After = want.after[i]
 		}
 		end := ending{}
 		if topic.isRun {
@@ -91,51 +68,68 @@ func (g *Gateway) streamTopics(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 			s.Source, s.Now = stream.Source{Tenant: who.Tenant, Run: topic.run}, false
-			end = endOf(run)
+			end = ending{known: run.Status.Ended(), last: run.LastSeq}
 			end.reached = end.known && s.After == run.LastSeq
 		}
 		over = over && end.reached
 		c.starts, c.ends, c.topics = append(c.starts, s), append(c.ends, end), append(c.topics, topic.name)
 	}
 	if over {
-		w.WriteHeader(http.StatusNoContent)
+		w.WriteHeader(http.StatusNoContent) // tells an EventSource not to come back
 		return
 	}
 	c.serve(w, r)
 }
 
-type topicsParameters struct {
-	topics      []topic
-	list        int64   // tells which topics they are
-	cursor      []int64 // nil: none; list, then a place for each topic, as it would be about something else with others
-	payloadOnly bool
-}
-
-func (g *Gateway) topicsParameters(r *http.Request) (p topicsParameters, err error) {
+func runParameters(r *http.Request) (want streaming, err error) {
 	query := r.URL.Query()
-	if err = known(query, "topics"); err == nil {
-		p.payloadOnly, err = envelope(query)
+	var after int64
+	if err = known(query); err == nil {
+		want.payloadOnly, err = envelope(query)
 	}
 	if err == nil {
-		p.topics, err = g.parseTopics(query)
+		after, err = sse.Cursor(r.Header, query)
 	}
 	if err != nil {
-		return p, err
+		return want, err
 	}
-	names := make([]string, len(p.topics))
-	for i, t := range p.topics {
+	id, err := uuid.Parse(r.PathValue("id"))
+	if err != nil {
+		return want, errors.New("the id of a run is a UUID")
+	}
+	want.topics, want.after, want.single = []topic{{run: id, isRun: true}}, []int64{after}, true
+	return want, nil
+}
+
+func (g *Gateway) topicsParameters(r *http.Request) (want streaming, err error) {
+	query := r.URL.Query()
+	if err = known(query, "topics"); err == nil {
+		want.payloadOnly, err = envelope(query)
+	}
+	if err == nil {
+		want.topics, err = g.parseTopics(query)
+	}
+	if err != nil {
+		return want, err
+	}
+	names := make([]string, len(want.topics))
+	for i, t := range want.topics {
 		names[i] = t.name
 	}
-	p.list = int64(crc32.ChecksumIEEE([]byte(strings.Join(names, ","))))
-	switch p.cursor, err = sse.VectorCursor(r.Header, query, len(names)+1); {
+	want.list = int64(crc32.ChecksumIEEE([]byte(strings.Join(names, ","))))
+	// A cursor would be about something else with other topics.
+	switch cursor, err := sse.VectorCursor(r.Header, query, len(names)+1); {
 	case err != nil:
-		return p, err
-	case p.cursor != nil && p.cursor[0] != p.list:
-		return p, errors.New("the last event id is of a stream with other topics, or with these in another order")
-	case query.Has("fromSeq"):
-		return p, errors.New("fromSeq: is for the stream of one run; here the last event id says where to go on")
+		return want, err
+	case cursor != nil && cursor[0] != want.list:
+		return want, errors.New("the last event id is of a stream with other topics, or with these in another order")
+	case cursor != nil:
+		want.after = cursor[1:]
 	}
-	return p, nil
+	if query.Has("fromSeq") {
+		return want, errors.New("fromSeq: is for the stream of one run; here the last event id says where to go on")
+	}
+	return want, nil
 }
 
 // topic is one of a stream's list: a run, or a topic of an outbox table.
@@ -195,5 +189,3 @@ func envelope(query url.Values) (payloadOnly bool, err error) {
 	}
 	return false, errors.New("envelope: want cloudevents or payload")
 }
-
-func endOf(run crawl.Run) ending { return ending{known: run.Status.Ended(), last: run.LastSeq} }

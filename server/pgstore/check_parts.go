@@ -2,17 +2,15 @@ package pgstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
-	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/store"
 )
 
 const runsTable = "crawl_runs"
@@ -39,12 +37,10 @@ func (r *Runs) CheckGateway(ctx context.Context) error {
 		part{"gateway", append(appending(), needed{runsTable, []string{"SELECT", "INSERT"}, sets})}); err != nil {
 		return err
 	}
-	policy, err := plain("check_policy")
-	if err != nil {
-		return err
-	}
+	table := struct{ Table string }{pgx.Identifier{runsTable}.Sanitize()}
 	var hidden bool
-	if err := r.pool.QueryRow(ctx, policy, pgx.Identifier{runsTable}.Sanitize()).Scan(&hidden); err != nil {
+	if err := newDatabase(r.pool).Read(ctx, "", store.Ask{Name: "check_policy", Data: table,
+		Row: func(row store.Row) error { return row.Scan(&hidden) }}); err != nil {
 		return fmt.Errorf("check row-level security of %s: %w", runsTable, err)
 	}
 	return runsVisible("gateway", hidden)
@@ -114,13 +110,4 @@ func runsVisible(name string, hidden bool) error {
 
 func grantPart(name string) string {
 	return fmt.Sprintf("run: outbox migrate roles, then GRANT outbox_%s TO the %s's login", name, name)
-}
-
-// Readable tells whether the runs can be read: a server that answers is not enough for a gateway to be ready. It costs
-// one probe of the primary key.
-func (r *Runs) Readable(ctx context.Context) error {
-	if _, err := r.GetRun(ctx, crawl.DefaultTenant, uuid.Nil); !errors.Is(err, crawl.ErrNotFound) {
-		return err
-	}
-	return nil
 }

@@ -1,11 +1,11 @@
-// Package pgstore keeps the server's own tables in PostgreSQL: runs of a crawler with their log, and the tokens of the
-// API. It is crawl.Store and token.Store on the tables of migration sets crawl and core, which package
-// store/postgres/migrations makes. Their events leave through store/postgres, as those of any application.
+// Package pgstore is a PostgreSQL database as the server's stores ask it (server/store): its statements, which go in
+// pipelines, and what the roles of a gateway and a worker may do. The tables are those of migration sets crawl and
+// core, which package store/postgres/migrations makes. Their events leave through store/postgres, as those of any
+// application.
 //
-// Guaranteed: a change of a run, its events in the log and their copies for the relay are one transaction. A run's
-// events are numbered without a gap also beside plain SQL that appends. Every statement of a gateway names its tenant,
-// and row-level security stands behind that. What a login lacks is said when the process starts, all at once and with
-// the role that cures it.
+// Guaranteed: a transaction that reads and then writes is two round trips, any other one. Row-level security stands
+// behind the tenant that every statement of a gateway names. What a login lacks is said when the process starts, all at
+// once and with the role that cures it.
 //
 // Not guaranteed: that a session of a relay fits. The pool is one of plain sessions, which postgres.Adapt may have made
 // fit for a pooler.

@@ -3,6 +3,7 @@ package pgstore
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ func TestRefusedChangeLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	r, pool := opened(t)
 	run := started(t, r).ID
-	refused := crawl.NewEvent{Type: "B", Payload: json.RawMessage(`"\u0000"`)}
+	refused := crawl.NewEvent{Type: strings.Repeat("B", 51), Payload: json.RawMessage("1")} // by the server
 	if _, err := r.Change(t.Context(), acme, run,
 		crawl.Change{To: crawl.Failed, Events: append(of("A"), refused)}); !errors.Is(err, crawl.ErrInvalid) {
 		t.Errorf("got %v, want ErrInvalid", err)

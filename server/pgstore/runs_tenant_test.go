@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/storetest"
 )
 
 // The least privileges are enough for all of a gateway's and a worker's work, and row-level security stays behind the
@@ -66,7 +67,7 @@ func TestRunsUnderRowLevelSecurity(t *testing.T) {
 	// Now without the filter.
 	asTenant := func(tenant string, do func(pgx.Tx) error) error {
 		return pgx.BeginFunc(t.Context(), gateway, func(tx pgx.Tx) error {
-			if _, err := tx.Exec(t.Context(), r.sql.tenant, tenant); err != nil {
+			if _, err := tx.Exec(t.Context(), speakFor, tenant); err != nil {
 				return err
 			}
 			return do(tx)
@@ -135,102 +136,85 @@ func TestPlainSQLRowsGetTheirRunsTenant(t *testing.T) {
 }
 
 // Every statement is explained on the real database, as the role that runs it.
-func TestRunPlans(t *testing.T) {
+func TestPlans(t *testing.T) {
 	t.Parallel()
 	super := migrated(t)
-	exec(t, super, `INSERT INTO crawl_runs (tenant_id, app_package, crawler, idempotency_key, status, created_at)
+	for _, fill := range []string{
+		`INSERT INTO crawl_runs (tenant_id, app_package, crawler, idempotency_key, status, created_at)
 		SELECT CASE WHEN i % 2 = 0 THEN 'acme' ELSE 'umbrella' END, 'p', CASE WHEN i % 4 < 2 THEN 'demo' ELSE 'external' END, 'k' || i,
-		       CASE WHEN i % 50 = 0 THEN 'RUNNING' ELSE 'FAILED' END::crawl_status, now() - i * interval '1 second' FROM generate_series(1, 10000) i`)
-	exec(t, super,
-		`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 'A', '{}' FROM (SELECT id FROM crawl_runs WHERE tenant_id = 'acme' LIMIT 20) r, generate_series(1, 2000)`)
-	exec(t, super, "ANALYZE crawl_runs, crawl_events")
-	run := query[uuid.UUID](t, super, "SELECT crawl_id FROM crawl_events LIMIT 1")
-	const tenant = acme
-	ids := query[[]uuid.UUID](t, super,
-		"SELECT array_agg(event_id) FROM (SELECT event_id FROM crawl_events WHERE crawl_id = $1 LIMIT 5) e", run)
-	runs := query[[]uuid.UUID](t, super, "SELECT array_agg(DISTINCT crawl_id) FROM crawl_events")
-	types, payloads := []string{"A", "A", "A", "A", "A"}, []string{"1", "1", "1", "1", "1"}
-
-	gateway, worker := as(t, super, "outbox_gateway"), as(t, super, "outbox_worker")
-	r, err := OpenRuns(t.Context(), gateway)
-	if err != nil {
-		t.Fatal(err)
+		       CASE WHEN i % 50 = 0 THEN 'RUNNING' ELSE 'FAILED' END::crawl_status, now() - i * interval '1 second' FROM generate_series(1, 10000) i`,
+		"UPDATE crawl_runs SET lease_owner = gen_random_uuid(), lease_expires_at = 'infinity' WHERE status = 'RUNNING'",
+		`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 'A', '{}' FROM (SELECT id FROM crawl_runs WHERE tenant_id = 'acme' LIMIT 20) r, generate_series(1, 2000)`,
+		`INSERT INTO outbox_tokens SELECT translate(lpad(i::text, 12, 'a'), '0189', 'bcde'), '', 'shop', '{read}', sha256(i::text::bytea) FROM generate_series(1, 5000) i`,
+		`INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) SELECT sha256(id::bytea), id, '{read}', now() + interval '1 minute' FROM outbox_tokens`,
+		"ANALYZE crawl_runs, crawl_events, outbox_tokens, outbox_tickets",
+	} {
+		exec(t, super, fill)
 	}
-	const bySeq, pkey = "crawl_events_crawl_id_seq_key", "crawl_runs_pkey"
-	type statement struct {
-		name, sql string
-		indexes   []string
-		args      []any
-	}
-	explained := func(pool *pgxpool.Pool, statements ...statement) {
-		t.Helper()
-		for _, s := range statements {
-			var plan []string
-			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-				if _, err := tx.Exec(t.Context(), r.sql.tenant, tenant); err != nil {
+	explained := func(pool *pgxpool.Pool) storetest.Explained {
+		return storetest.Explained{Database: newDatabase(pool), Explain: func(statement string, args []any) string {
+			if !strings.Contains(statement, "FROM") && !strings.Contains(statement, "INSERT") &&
+				!strings.Contains(statement, "UPDATE") {
+				return ""
+			}
+			plan := ""
+			if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+				if _, err := tx.Exec(t.Context(), speakFor, acme); err != nil {
 					return err
 				}
-				rows, err := tx.Query(t.Context(), "EXPLAIN (COSTS OFF) "+s.sql, s.args...)
+				rows, err := tx.Query(t.Context(), "EXPLAIN (COSTS OFF) "+statement, args...)
 				if err != nil {
 					return err
 				}
-				plan, err = pgx.CollectRows(rows, pgx.RowTo[string])
+				lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				plan = strings.Join(lines, "\n")
 				return err
-			})
-			if err != nil {
-				t.Fatalf("%s: %v", s.name, err)
+			}); err != nil {
+				t.Fatalf("%s: %v", statement, err)
 			}
-			text := strings.Join(plan, "\n")
-			for _, index := range s.indexes {
-				if !strings.Contains(text, index) {
-					t.Errorf("%s is not served by %s:\n%s", s.name, index, text)
-				}
-			}
-			if s.name == "run_claim" { // its tenants are sorted, and the runs are not: each would be locked
-				_, text, _ = strings.Cut(text, "CTE next")
-			}
-			if strings.Contains(text, "Seq Scan on crawl_") || strings.Contains(text, "Sort") && s.name != "run_append" {
-				t.Errorf("%s:\n%s", s.name, text)
+			return plan
+		}}
+	}
+	plans := storetest.Plans(t, explained(super), explained(as(t, super, "outbox_gateway")),
+		explained(as(t, super, "outbox_worker")))
+	const bySeq, pkey = "crawl_events_crawl_id_seq_key", "crawl_runs_pkey"
+	for name, indexes := range map[string][]string{
+		"run_get":              {pkey, bySeq},
+		"run_create":           {"_pending", "crawl_runs_waiting"},
+		"run_by_key":           {"crawl_runs_idempotency_key"},
+		"run_list":             {"crawl_runs_tenant on", "ROW(created_at, id) <"},
+		"run_list of a status": {"crawl_runs_cancelled on", "ROW(created_at, id) <"},
+		"run_list of an app":   {"crawl_runs_app on", "ROW(created_at, id) <"},
+		"run_list of both":     {"crawl_runs_app_cancelled on", "ROW(created_at, id) <"},
+		"run_events":           {bySeq}, "run_last_seqs": {bySeq}, "run_lock": {pkey}, "run_last": {bySeq},
+		"run_known": {"crawl_events_event_id_key"}, "run_append": {}, "run_send": {bySeq}, "run_change": {pkey},
+		"run_change with progress": {pkey}, "run_claim": {"crawl_runs_waiting", "crawl_runs_held"},
+		"run_renew": {pkey}, "run_held": {pkey}, "run_release": {pkey},
+		"token_create": {}, "token_audit": {}, "token_revoke": {"outbox_tokens_pkey"}, "token_valid": {"outbox_tokens_pkey"},
+		"token_valid_all": {"outbox_tokens_pkey"}, "token_ticket": {},
+		"token_sweep":  {"outbox_tickets_expires_at", "outbox_tickets_pkey"},
+		"token_redeem": {"outbox_tickets_pkey", "outbox_tokens_pkey"},
+	} {
+		plan, there := plans[name]
+		if !there {
+			t.Errorf("%s was not asked", name)
+		}
+		for _, index := range indexes {
+			if !strings.Contains(plan, index) {
+				t.Errorf("%s is not served by %s:\n%s", name, index, plan)
 			}
 		}
+		if name == "run_claim" { // its tenants are sorted, and the runs are not: each would be locked
+			_, plan, _ = strings.Cut(plan, "CTE next")
+		}
+		if strings.Contains(plan, "Seq Scan on") || strings.Contains(plan, "Sort") && name != "run_append" {
+			t.Errorf("%s:\n%s", name, plan)
+		}
 	}
-	explained(gateway,
-		statement{"run_get", r.sql.get, []string{pkey, bySeq}, []any{tenant, run}},
-		statement{"run_create", r.sql.create, []string{"_pending", "crawl_runs_waiting"},
-			[]any{tenant, "p", nil, 1, "", "demo", "k", 1000}},
-		statement{"run_by_key", r.sql.byKey, []string{"crawl_runs_idempotency_key"},
-			[]any{tenant, "k8", "p", nil, 1, "", "demo"}},
-		statement{"run_list", r.sql.list[filtered{}], []string{"crawl_runs_tenant on", "ROW(created_at, id) <"},
-			[]any{tenant, "", "", time.Now(), run, 50, crawl.PageBytes}},
-		statement{"run_list of a status", r.sql.list[filtered{Status: crawl.Cancelled}],
-			[]string{"crawl_runs_cancelled on", "ROW(created_at, id) <"},
-			[]any{tenant, "CANCELLED", "", time.Now(), run, 50, crawl.PageBytes}},
-		statement{"run_list of an app", r.sql.list[filtered{App: true}],
-			[]string{"crawl_runs_app on", "ROW(created_at, id) <"},
-			[]any{tenant, "", "nosuch", time.Now(), run, 50, crawl.PageBytes}},
-		statement{"run_list of both", r.sql.list[filtered{crawl.Cancelled, true}],
-			[]string{"crawl_runs_app_cancelled on", "ROW(created_at, id) <"},
-			[]any{tenant, "CANCELLED", "p", time.Now(), run, 50, crawl.PageBytes}},
-		statement{"run_events", r.sql.events, []string{bySeq}, []any{tenant, run, int64(10), 500, crawl.PageBytes}},
-		statement{"run_last_seqs", r.sql.lastSeqs, []string{bySeq}, []any{tenant, uuids(runs)}},
-		statement{"run_lock", r.sql.lock, []string{pkey}, []any{tenant, run}},
-		statement{"run_last", r.sql.last, []string{bySeq}, []any{tenant, run}},
-		statement{"run_known", r.sql.known, []string{"crawl_events_event_id_key"}, []any{tenant, run, ids}},
-		statement{"run_differ", r.sql.differ, []string{"crawl_events_event_id_key"},
-			[]any{tenant, run, ids, types, payloads}},
-		statement{"run_append", r.sql.append, nil, []any{run, ids, types, payloads}},
-		statement{"run_change", r.sql.change, []string{pkey}, []any{tenant, run, "FAILED", "x"}},
-	)
-	owner := uuid.New()
-	explained(worker,
-		statement{"run_change with progress", r.sql.saveProgress, []string{pkey}, []any{tenant, run, "", "", "n", nil, 1}},
-		statement{"run_claim", r.sql.claim, []string{"crawl_runs_waiting", "crawl_runs_held"},
-			[]any{owner, []string{"demo"}, int64(1e6), tenant}},
-		statement{"run_renew", r.sql.renew, []string{pkey}, []any{run, owner, int64(1), int64(1e6)}},
-		statement{"run_held", r.sql.held, []string{pkey}, []any{run, owner, int64(1)}},
-		statement{"run_release", r.sql.release, []string{pkey}, []any{run, owner, int64(1)}},
-	)
 }
+
+// speakFor names a tenant to row-level security.
+const speakFor = "SELECT set_config('app.current_namespace', $1, true)"
 
 // The pace that a replay may have: pages of 500 over one connection. Printed, not asserted.
 func TestListEventsPace(t *testing.T) {

@@ -3,7 +3,6 @@ package pgstore
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,23 +90,5 @@ func TestOpenRunsNamesTheMigration(t *testing.T) {
 	if _, err := OpenRuns(t.Context(), pool); !errors.As(err, &schema) || !slices.Contains(schema.Missing, "tenant_id") ||
 		!strings.Contains(err.Error(), "outbox migrate up --set crawl") {
 		t.Errorf("before 003_run_api: got %v", err)
-	}
-}
-
-// What a page is bounded by is known after it has been read: after large events fewer are asked for.
-func TestListEventsAsksForFewerLargeOnes(t *testing.T) {
-	t.Parallel()
-	r, _ := opened(t)
-	run := started(t, r)
-	for range 10 {
-		changing(t, r, run.ID,
-			crawl.Change{Events: []crawl.NewEvent{{Type: crawl.Processing,
-				Payload: fmt.Appendf(nil, `{"x":"%s"}`, strings.Repeat("x", 300<<10))}}})
-	}
-	if page, err := r.ListEvents(t.Context(), acme, run.ID, 1, 500); err != nil || len(page) != 7 {
-		t.Errorf("a page of 2 MiB has %d events of 300 KB, error %v", len(page), err)
-	}
-	if asked := r.pages.ask(crawl.PageBytes); asked > 20 {
-		t.Errorf("after events of 300 KB %d are asked for at once", asked)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
-// Database is one database. It is safe for concurrent use.
-type Database interface {
+// Language is how a statement is said to a database.
+type Language interface {
 	// Statements are the files of SQL. In them arg makes an argument of a value, and pattern one of a pattern in which *
 	// stands for any text.
 	Statements() (*sqlfile.Set, error)
@@ -18,6 +18,11 @@ type Database interface {
 	Argument(n int, v any) (parameter string, value any, err error)
 	// Pattern is a pattern as the database matches it.
 	Pattern(pattern string) string
+}
+
+// Database is one database. It is safe for concurrent use.
+type Database interface {
+	Language
 	// Quote is a layout as the files have it.
 	Quote(l outbox.Layout) sqltable.Layout
 	// Begin starts a transaction: one that writes, or one that sees one state and only reads.

@@ -75,7 +75,7 @@ func In(db Database, conn Conn) *Tx { return &Tx{conn, db} }
 
 // arguments collects what a file gives its statement.
 type arguments struct {
-	db   Database
+	db   Language
 	args []any
 }
 
@@ -94,7 +94,7 @@ func (a *arguments) Call(function string, v any) (any, error) {
 }
 
 // Statement is the statement of a file, filled in, and its arguments.
-func Statement(db Database, name string, data any) (statement string, args []any, err error) {
+func Statement(db Language, name string, data any) (statement string, args []any, err error) {
 	files, err := db.Statements()
 	if err != nil {
 		return "", nil, err

@@ -1,6 +1,6 @@
--- run: leases the oldest run that waits for a worker, of the tenant of whose runs workers hold the fewest. $1 owner,
--- $2 crawlers, $3 time to live in microseconds, $4 the tenant that had its turn last: of tenants with as many the one
--- behind it is next. Locks the run; one that is locked is being changed or claimed and is passed over.
+-- run: leases the oldest run that waits for a worker, of the tenant of whose runs workers hold the fewest; of
+-- tenants with as many that behind the one that had its turn last. Locks the run; one that is locked is being changed
+-- or claimed and is passed over.
 -- clock_timestamp, as in lease_take.sql. The epoch rises with every claim: it is what tells this owner from the one
 -- before, and a second claim of the same owner from its first. The last column is the type of the run's last event:
 -- of a run that is over the claim is taken back. What is held is counted, not what is RUNNING: a tenant would else
@@ -22,7 +22,7 @@ WITH RECURSIVE tenant (id) AS (
     SELECT t.id
       FROM tenant t LEFT JOIN held h ON h.tenant_id = t.id
      WHERE t.id IS NOT NULL
-     ORDER BY coalesce(h.runs, 0), t.id <= $4, t.id
+     ORDER BY coalesce(h.runs, 0), t.id <= {{arg .Turn}}, t.id
 ), next AS MATERIALIZED (
     SELECT waiting.id, waiting.status
       FROM turn
@@ -30,7 +30,7 @@ WITH RECURSIVE tenant (id) AS (
             SELECT r.id, r.status
               FROM crawl_runs r
              WHERE r.tenant_id = turn.id AND {{template "run_waits"}}
-               AND r.crawler = ANY ($2::text[])
+               AND r.crawler = ANY ({{arg .Crawlers}}::text[])
                AND (r.lease_expires_at IS NULL OR r.lease_expires_at <= clock_timestamp())
              ORDER BY r.created_at, r.id
              LIMIT 1
@@ -39,7 +39,7 @@ WITH RECURSIVE tenant (id) AS (
 )
 UPDATE crawl_runs r
    SET status = 'RUNNING', started_at = coalesce(r.started_at, now()), node_attempts = r.node_attempts + 1,
-       lease_owner = $1, lease_epoch = r.lease_epoch + 1, lease_expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
+       lease_owner = {{arg .Owner}}, lease_epoch = r.lease_epoch + 1, lease_expires_at = clock_timestamp() + {{arg .Microseconds}}::bigint * interval '1 microsecond'
   FROM next
  WHERE r.id = next.id
 RETURNING {{template "run_columns"}}, {{template "run_last_seq"}},

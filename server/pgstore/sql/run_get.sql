@@ -1,8 +1,8 @@
--- run: one run. $1 tenant, $2 id. Locks nothing. Index: the primary key.
+-- run: one run. Locks nothing. Index: the primary key.
 SELECT {{template "run_columns"}},
        {{template "run_last_seq"}}
   FROM crawl_runs r
- WHERE r.id = $2 AND r.tenant_id = $1
+ WHERE r.id = {{arg .Run}} AND r.tenant_id = {{arg .Tenant}}
 
 {{- /* In the order of scanRun. In adopted tables these are times without a zone, which now() wrote in the session's and
 which pgx would read as UTC. */ -}}

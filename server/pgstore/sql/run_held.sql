@@ -1,5 +1,5 @@
--- run: its status, and whether a lease holds. $1 run, $2 owner, $3 epoch. Locks nothing. After run_renew.sql in one
+-- run: its status, and whether a lease holds. Locks nothing. After run_renew.sql in one
 -- transaction, which may have waited for what this snapshot sees. Index: the primary key.
-SELECT r.status::text, coalesce({{template "run_held"}}, false)
+SELECT r.status::text, coalesce({{template "run_held" .}}, false)
   FROM crawl_runs r
- WHERE r.id = $1
+ WHERE r.id = {{arg .Run}}

@@ -1,5 +1,4 @@
--- run: which of these ids are in a run's log, and where. $1 tenant, $2 run, $3 ids. Index: that of (crawl_id,
--- event_id).
-SELECT e.event_id, e.seq
+-- run: which of these events are in a run's log, where and as what. Index: that of (crawl_id, event_id).
+SELECT e.event_id, e.seq, e.event_type, e.payload::text
   FROM crawl_events e
- WHERE e.crawl_id = $2 AND e.tenant_id = $1 AND e.event_id = ANY ($3::uuid[])
+ WHERE e.crawl_id = {{arg .Run}} AND e.tenant_id = {{arg .Tenant}} AND e.event_id = ANY ({{arg .IDs}}::uuid[])

@@ -1,11 +1,9 @@
--- run: a page of a tenant's runs, newest first. $1 tenant, $2 status and $3 app, '' for any; $4 and $5 time and id that
--- the page before ended with, before the first the greatest there are: with NULL for none the index would give the
--- order, but not the place. $6 limit. $7 bytes: the first run comes whatever its size, no further one once those before
--- it take so much; found tells how many there are within the limit. Bytes of texts are those of the text, which costs
--- no reading of it, bytes of JSON as stored; Runs.ListRuns counts again.
+-- run: a page of a tenant's runs, newest first, behind the place that the page before ended with. The first run comes
+-- whatever its size, no further one once those before it take .Bytes; found tells how many there are within the limit.
+-- Bytes of texts are those of the text, which costs no reading of it, bytes of JSON as stored; ListRuns counts again.
 -- Locks nothing. Index: that of (tenant_id, created_at DESC, id DESC), or of those and what is asked for. Each
 -- filter has a text of its own, because no index knows the condition "any or this one". A status that no run has would
--- be looked for in all of them. The status is one of crawl.Statuses.
+-- be looked for in all of them: indexes are partial, so it is no argument. It is one of crawl.Statuses.
 SELECT {{template "run_columns"}},
        r.last_seq,
        r.found
@@ -15,11 +13,11 @@ SELECT {{template "run_columns"}},
                 SELECT r.*, {{template "run_last_seq"}} AS last_seq,
                        coalesce(octet_length(r.goal), 0) + coalesce(octet_length(r.error_message), 0) + coalesce(pg_column_size(r.device_config), 0) AS size
                   FROM crawl_runs r
-                 WHERE r.tenant_id = $1
-                   AND (r.created_at, r.id) < ($4::timestamptz, $5::uuid)
-                   AND {{if .Status}}r.status = '{{.Status}}' AND $2::text <> ''{{else}}$2::text = ''{{end}}
-                   AND {{if .App}}r.app_package = $3{{else}}$3::text = ''{{end}}
+                 WHERE r.tenant_id = {{arg .Tenant}}
+                   {{- if not .Begins}} AND (r.created_at, r.id) < ({{arg .Before.CreatedAt}}::timestamptz, {{arg .Before.ID}}::uuid){{end}}
+                   {{- if .Status}} AND r.status = '{{.Status}}'{{end}}
+                   {{- with .AppPackage}} AND r.app_package = {{arg .}}{{end}}
                  ORDER BY r.created_at DESC, r.id DESC
-                 LIMIT $6) p) r
- WHERE r.before < $7
+                 LIMIT {{arg .Limit}}) p) r
+ WHERE r.before < {{arg .Bytes}}
  ORDER BY r.created_at DESC, r.id DESC

@@ -1,4 +1,4 @@
--- run: gives a lease up. $1 run, $2 owner, $3 epoch. Index: the primary key.
+-- run: gives a lease up. Index: the primary key.
 UPDATE crawl_runs r
    SET lease_owner = NULL, lease_expires_at = NULL
- WHERE r.id = $1 AND {{template "run_held"}}
+ WHERE r.id = {{arg .Run}} AND {{template "run_held" .}}

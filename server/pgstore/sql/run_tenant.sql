@@ -1,2 +1,2 @@
--- run: speaks for a tenant, until the end of the transaction, to row-level security. $1 tenant.
-SELECT set_config('app.current_namespace', $1, true)
+-- run: speaks for a tenant, until the end of the transaction, to row-level security.
+SELECT set_config('app.current_namespace', {{arg .Tenant}}, true)

@@ -1,6 +1,9 @@
--- token: all of a tenant, or all for NULL, newest first. $1 tenant. Locks nothing. Index: none; an installation has
--- some dozens of them.
-SELECT id, name, tenant_id, scopes, created_at, expires_at, revoked_at
-  FROM outbox_tokens
- WHERE $1::text IS NULL OR tenant_id = $1
- ORDER BY created_at DESC, id
+-- token: all of a tenant, or all, newest first. Locks nothing. Index: none; an installation has some dozens of them.
+SELECT {{template "token_columns"}}
+  FROM outbox_tokens k
+ {{- with .Tenant}}
+ WHERE k.tenant_id = {{arg .}}
+ {{- end}}
+ ORDER BY k.created_at DESC, k.id
+
+{{- define "token_columns"}}k.id, k.name, k.tenant_id, to_json(k.scopes)::text, k.created_at, k.expires_at, k.revoked_at{{end}}

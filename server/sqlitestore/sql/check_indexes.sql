@@ -1,2 +1,2 @@
--- check: the indexes that a table has. ?1 its name.
-SELECT name FROM pragma_index_list(?1)
+-- check: the indexes that a table has.
+SELECT name FROM pragma_index_list({{arg .Table}})

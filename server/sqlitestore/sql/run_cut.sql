@@ -1,4 +1,8 @@
--- run: cuts a lease that ends later than anybody can have asked for, as lease_cut.sql does. ?1 run, ?2 when it ends
--- now. In the transaction of run_next.sql, which has found it.
--- Index: the primary key.
-UPDATE crawl_runs SET lease_expires_at = ?2 WHERE id = ?1
+-- run: cuts leases that end later than anybody can have asked for, as lease_cut.sql does. Index: that of runs that are
+-- held.
+UPDATE crawl_runs AS r INDEXED BY crawl_runs_held
+   SET lease_expires_at = {{arg .Until}}
+ WHERE {{template "run_ahead" .}}
+
+{{- define "run_ahead"}}r.lease_owner IS NOT NULL AND r.crawler <> 'external' AND r.lease_expires_at > {{arg .Farthest}}
+       AND r.crawler IN (SELECT value FROM json_each({{arg .Crawlers}})){{end}}

@@ -1,8 +1,8 @@
--- run: one run. ?1 tenant, ?2 id. Locks nothing. Index: the primary key.
+-- run: one run. Locks nothing. Index: the primary key.
 SELECT {{template "run_columns"}},
        {{template "run_last_seq"}}
   FROM crawl_runs
- WHERE id = ?2 AND tenant_id = ?1
+ WHERE id = {{arg .Run}} AND tenant_id = {{arg .Tenant}}
 
 {{- /* In the order of scanRun. Without the table's name: RETURNING knows no alias. */ -}}
 {{define "run_columns" -}}

@@ -1,6 +1,6 @@
--- run: the last event of a run that is locked. ?1 run. Index: the unique one on (crawl_id, seq).
+-- run: the last event of a run that is locked. Index: the unique one on (crawl_id, seq).
 SELECT e.seq, e.event_type
   FROM crawl_events e
- WHERE e.crawl_id = ?1
+ WHERE e.crawl_id = {{arg .Run}}
  ORDER BY e.seq DESC
  LIMIT 1

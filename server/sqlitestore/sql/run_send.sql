@@ -1,4 +1,6 @@
--- run: gives one event to the outbox, after run_append.sql and with its parameters. Positions are drawn in the order of
--- numbers and under the same lock, so that the relay publishes a run's events in their order.
+-- run: gives the outbox what run_append.sql has appended. Index: the unique one on (crawl_id, seq).
 INSERT INTO crawl_outbox (crawl_id, event_type, payload, created_at, event_id, seq, tenant_id)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+SELECT e.crawl_id, e.event_type, e.payload, e.created_at, e.event_id, e.seq, e.tenant_id
+  FROM crawl_events e
+ WHERE e.crawl_id = {{arg .Run}} AND e.seq > {{arg .After}}
+ ORDER BY e.seq

@@ -1,6 +1,9 @@
--- token: all of a tenant, or all for '', newest first. ?1 tenant. Locks nothing. Index: none; an installation has some
--- dozens of them.
-SELECT id, name, tenant_id, scopes, created_at, expires_at, revoked_at
+-- token: all of a tenant, or all, newest first. Locks nothing. Index: none; an installation has some dozens of them.
+SELECT {{template "token_columns"}}
   FROM outbox_tokens
- WHERE ?1 = '' OR tenant_id = ?1
+ {{- with .Tenant}}
+ WHERE tenant_id = {{arg .}}
+ {{- end}}
  ORDER BY created_at DESC, id
+
+{{- define "token_columns"}}id, name, tenant_id, scopes, created_at, expires_at, revoked_at{{end}}

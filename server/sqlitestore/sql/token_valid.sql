@@ -1,5 +1,5 @@
--- token: one, its hash, and whether it has expired. ?1 id, ?2 now. Locks nothing. Index: the primary key. It is asked
--- at each request to the API.
-SELECT id, name, tenant_id, scopes, created_at, expires_at, revoked_at, sha256, coalesce(expires_at <= ?2, 0)
+-- token: one, its hash, and whether it has expired. Locks nothing. Index: the primary key. It is asked at each request
+-- to the API.
+SELECT {{template "token_columns"}}, sha256, coalesce(expires_at <= {{arg .Now}}, 0)
   FROM outbox_tokens
- WHERE id = ?1
+ WHERE id = {{arg .ID}}

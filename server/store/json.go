@@ -1,4 +1,4 @@
-package sqlitestore
+package store
 
 import (
 	"bytes"
@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/server/crawl"
@@ -67,25 +65,9 @@ func plainNumber(s string) string {
 	return sign + significant + "e" + strconv.Itoa(power-len(fraction)+len(digits)-len(significant))
 }
 
-// jsonText returns JSON as a column has it, NULL for nil.
-func jsonText(b json.RawMessage) any {
-	if b == nil {
-		return nil
-	}
-	return string(b)
-}
-
-// jsonList returns a list as one parameter, for json_each.
-func jsonList[T string | uuid.UUID](list []T) string {
-	b, err := json.Marshal(append([]T{}, list...)) // no list is an empty one, not null
-	if err != nil {
-		panic("marshal a list of texts: " + err.Error()) // they always marshal
-	}
-	return string(b)
-}
-
-// checkJSON reports what PostgreSQL's jsonb would refuse, as a *crawl.FieldError. SQLite takes more, and in a column
-// all of it. crawl.Service finds it before, so this is for other callers.
+// checkJSON reports what PostgreSQL's jsonb would refuse, as a *crawl.FieldError, before a database does: SQLite takes
+// more, and what was tried on a file has to work in production. crawl.Service finds it before, so this is for other
+// callers.
 func checkJSON(field string, b json.RawMessage) error {
 	if b == nil {
 		return nil

@@ -1,4 +1,4 @@
-package pgstore
+package store
 
 import (
 	"context"
@@ -7,10 +7,26 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/server/crawl"
 )
+
+// leased is what the files about leases are given.
+type leased struct {
+	Run          uuid.UUID
+	Owner        uuid.UUID
+	Epoch        int64
+	Crawlers     []string
+	Turn         string // whose run was claimed last
+	Now, Until   time.Time
+	Microseconds int64 // until then, where the database's clock says when
+}
+
+func lease(run uuid.UUID, hold crawl.Hold, ttl time.Duration) leased {
+	now := time.Now()
+	return leased{Run: run, Owner: hold.Owner, Epoch: hold.Epoch, Now: now, Until: now.Add(ttl),
+		Microseconds: ttl.Microseconds()}
+}
 
 // ClaimRun implements crawl.Store, in two round trips. Of a run that becomes RUNNING nothing is to be seen before its
 // events are.
@@ -37,44 +53,44 @@ func (r *Runs) ClaimRun(
 	}
 }
 
+// Turn is the tenant whose run was claimed last: the one behind it is next.
+func (r *Runs) Turn() string {
+	turn, _ := r.turn.Load().(string)
+	return turn
+}
+
 // claim claims a run, unless its log is over: then nothing has changed.
 func (r *Runs) claim(
 	ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent,
 ) (c crawl.Claim, over bool, err error) {
-	err = r.transaction(ctx, func(conn *pgx.Conn) error {
+	q := lease(uuid.Nil, crawl.Hold{Owner: owner}, ttl)
+	q.Crawlers, q.Turn = crawlers, r.Turn()
+	err = r.db.Change(ctx, "", func(tx Tx) error {
 		c = crawl.Claim{Hold: crawl.Hold{Owner: owner}}
 		found, pending, lastType := false, false, ""
-		var batch pgx.Batch
-		r.begin(&batch)
-		turn, _ := r.turn.Load().(string)
-		batch.Queue(r.sql.claim, owner, crawlers, ttl.Microseconds(), turn).Query(func(rows pgx.Rows) error {
-			return first(rows, &found, func(row pgx.CollectableRow) error {
-				return scanRun(row, &c.Run, &pending, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State),
-					&c.Progress.Steps, &c.Progress.Attempts, &lastType)
-			})
-		})
-		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+		if err := tx.Run(ctx, Ask{"run_claim", q, func(row Row) error {
+			found = true
+			return scanRun(row, &c.Run, &pending, &c.Hold.Epoch, &c.Progress.Node, (*[]byte)(&c.Progress.State),
+				&c.Progress.Steps, &c.Progress.Attempts, &lastType)
+		}}); err != nil {
 			return err
 		}
 		if !found {
 			return crawl.ErrNoRun
 		}
 		if over = crawl.Terminal(lastType); over {
-			return nil // rolled back: the run may never have been started
+			return nil // undone: the run may never have been started
 		}
 		c.Resumed = c.Hold.Epoch > 1
 		var begun []crawl.NewEvent
 		if pending && events != nil {
 			var err error
-			if begun, err = crawl.Identified(events(c.Run)); err != nil {
+			if begun, err = identified(events(c.Run)); err != nil {
 				return err
 			}
 		}
-		batch = pgx.Batch{}
-		r.queueAppend(&batch, c.Run.ID, begun)
-		batch.Queue("COMMIT")
-		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
-			return refusedAppend(err)
+		if err := tx.Commit(ctx, appending(c.Run, begun, q.Now)...); err != nil {
+			return refused(r.db, err, "events")
 		}
 		c.Run.LastSeq += int64(len(begun))
 		r.turn.Store(c.Run.Tenant)
@@ -85,8 +101,8 @@ func (r *Runs) claim(
 
 // settle gives a run the status its log ended with.
 func (r *Runs) settle(ctx context.Context, run crawl.Run) error {
-	return r.transaction(ctx, func(conn *pgx.Conn) error {
-		_, err := r.lockSettled(ctx, conn, run.Tenant, run.ID, nil)
+	return r.db.Change(ctx, run.Tenant, func(tx Tx) error {
+		_, _, err := r.lock(ctx, tx, run.Tenant, run.ID, nil)
 		if errors.Is(err, crawl.ErrNotFound) {
 			return nil // deleted meanwhile: nobody's
 		}
@@ -99,12 +115,8 @@ func (r *Runs) RenewRun(
 	ctx context.Context, run uuid.UUID, hold crawl.Hold, ttl time.Duration,
 ) (status crawl.Status, held bool, err error) {
 	found := false
-	var batch pgx.Batch // one implicit transaction
-	batch.Queue(r.sql.renew, run, hold.Owner, hold.Epoch, ttl.Microseconds())
-	batch.Queue(r.sql.held, run, hold.Owner, hold.Epoch).Query(func(rows pgx.Rows) error {
-		return first(rows, &found, func(row pgx.CollectableRow) error { return row.Scan(&status, &held) })
-	})
-	err = r.pool.SendBatch(ctx, &batch).Close()
+	q := lease(run, hold, ttl)
+	err = r.db.Write(ctx, "", Ask{Name: "run_renew", Data: q}, Ask{"run_held", q, scanned(&found, &status, &held)})
 	if err == nil && !found {
 		err = crawl.ErrNotFound
 	}
@@ -116,7 +128,7 @@ func (r *Runs) RenewRun(
 
 // ReleaseRun implements crawl.Store. A lease that is another's by now stays as it is.
 func (r *Runs) ReleaseRun(ctx context.Context, run uuid.UUID, hold crawl.Hold) error {
-	if _, err := r.pool.Exec(ctx, r.sql.release, run, hold.Owner, hold.Epoch); err != nil {
+	if err := r.db.Write(ctx, "", Ask{Name: "run_release", Data: lease(run, hold, 0)}); err != nil {
 		return fmt.Errorf("release run %s: %w", run, err)
 	}
 	return nil

@@ -1,0 +1,2 @@
+-- commit: what a change wrote.
+COMMIT
